@@ -119,7 +119,8 @@ func (a *All) lacks(needs []string) string {
 	if packages == nil {
 		return ""
 	}
-	look := "import importlib.util as u, sys; print(*[p for p in sys.argv[1:] if not u.find_spec(p)])"
+	look := "import importlib.util as u, sys; print(*[p for p in sys.argv[1:] if not " +
+		"u.find_spec(p)])"
 	out, err := exec.Command(a.Tools.Python, append([]string{"-c", look}, packages...)...).
 		Output()
 		//nolint:gosec // the user's interpreter
@@ -135,7 +136,9 @@ func (a *All) lacks(needs []string) string {
 // repeats.
 func (a *All) commands(p part, left time.Duration) (out []step) {
 	few := a.Time < 10*time.Minute // small sets
-	size := func(n, small int) string { return strconv.Itoa(map[bool]int{true: small, false: n}[few]) }
+	size := func(n, small int) string {
+		return strconv.Itoa(map[bool]int{true: small, false: n}[few])
+	}
 	var threads []string
 	for n := 1; n <= min(runtime.NumCPU(), 16); n *= 2 {
 		threads = append(threads, strconv.Itoa(n))
@@ -161,13 +164,21 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 	}
 	switch {
 	case p.Name == "load": // the baseline reads with h5py; ours does not
-		v["loaders"] = map[bool]string{true: "robocache,torch", false: "robocache"}[a.lacks([]string{"h5py"}) == ""]
+		v["loaders"] = map[bool]string{
+			true:  "robocache,torch",
+			false: "robocache",
+		}[a.lacks([]string{"h5py"}) == ""]
 	case p.Name == "decode":
-		v["random"] = map[bool]string{true: "robocache,pyav", false: "robocache"}[a.lacks([]string{"av"}) == ""]
+		v["random"] = map[bool]string{
+			true:  "robocache,pyav",
+			false: "robocache",
+		}[a.lacks([]string{"av"}) == ""]
 	case p.Name == "ops" && (left < 2*time.Minute || a.lacks([]string{"torch"}) != ""):
 		v["peers"], v["rows"] = "--runners=none", "--rows="+fewRows
 	}
-	expand := func(text string) string { return os.Expand(text, func(name string) string { return v[name] }) }
+	expand := func(text string) string {
+		return os.Expand(text, func(name string) string { return v[name] })
+	}
 	each := cmp.Or(len(p.Each), 1)
 	for i := range each * len(p.Steps) {
 		s := p.Steps[i%len(p.Steps)]
@@ -246,13 +257,8 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how
 		// long it may take, from what is left.
 		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
-		if short[p.Name], err = a.part(
-			ctx,
-			p.Name,
-			steps,
-			time.Duration(float64(left())*p.Share/shares),
-			r,
-		); err != nil {
+		if short[p.Name], err = a.part(ctx, p.Name, steps,
+			time.Duration(float64(left())*p.Share/shares), r); err != nil {
 			return r, err
 		}
 		shares -= p.Share

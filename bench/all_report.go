@@ -68,9 +68,7 @@ func rowsIn(v any, name []string, out *[]Row) {
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			var s report.Spread
 			if o, ok := v[k].(map[string]any); ok && o["median"] != nil && o["raw"] != nil {
-				if b, err := json.Marshal(
-					o,
-				); err == nil && json.Unmarshal(b, &s) == nil &&
+				if b, err := json.Marshal(o); err == nil && json.Unmarshal(b, &s) == nil &&
 					s.Max != 0 {
 					*out = append(*out, Row{strings.Join(name, ", "), k, s})
 				}
@@ -138,7 +136,9 @@ func (r *AllReport) Document() *report.Document {
 		append(
 			report.About(r.Command, r.Machine, "", nil),
 			fmt.Sprintf(
-				"It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.",
+				"It was given %s and took %.0f s. Medians of the repeats, runners in turn, a "+
+					"fresh process each. Raw rows: benchmark_results.json; `--resume` runs what "+
+					"is missing.",
 				r.Time,
 				r.Took,
 			),
@@ -196,19 +196,8 @@ func (r *AllReport) Document() *report.Document {
 		if s.Part == "synth" || s.Part == "threads" {
 			continue
 		}
-		ours, torch := find(
-			rows,
-			"samples_per_s",
-			s.Part,
-			s.Step,
-			"robocache",
-		), find(
-			rows,
-			"samples_per_s",
-			s.Part,
-			s.Step,
-			"torch",
-		)
+		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"),
+			find(rows, "samples_per_s", s.Part, s.Step, "torch")
 		if len(ours.Raw) > 0 {
 			rate.Set("robocache", label, ours)
 		}
@@ -247,10 +236,7 @@ func (r *AllReport) Document() *report.Document {
 		all.Add(x.Name, x.Metric, report.Short(x.Value))
 		d.Sheet.Add(append([]string{x.Name, x.Metric}, report.Cells(x.Value)...)...)
 		var n float64
-		if _, count, ok := strings.Cut(
-			x.Name,
-			"robocache, ",
-		); ok && x.Metric == "samples_per_s" &&
+		if _, count, ok := strings.Cut(x.Name, "robocache, "); ok && x.Metric == "samples_per_s" &&
 			strings.HasPrefix(x.Name, "threads") {
 			fmt.Sscanf(count, "%f threads", &n)
 			threads.Point("robocache", n, x.Value.Median)

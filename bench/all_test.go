@@ -46,12 +46,7 @@ func TestAllUsesItsTime(t *testing.T) {
 func TestAllFewRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		for _, name := range strings.Split(fewRows, ",") {
-			if rows, err := ops.RowsNamed(
-				device,
-				[]string{name},
-				true,
-				false,
-			); err != nil ||
+			if rows, err := ops.RowsNamed(device, []string{name}, true, false); err != nil ||
 				len(rows) == 0 {
 				t.Errorf("%s, %s: %d rows, %v", device, name, len(rows), err)
 			}

@@ -77,7 +77,12 @@ func TestRunGoesOn(t *testing.T) {
 		key    string
 		resume bool
 		want   string
-	}{{"a set", false, "ab"}, {"a set", true, "b"}, {"another", true, "ab"}, {"a set", false, "ab"}} {
+	}{
+		{"a set", false, "ab"},
+		{"a set", true, "b"},
+		{"another", true, "ab"},
+		{"a set", false, "ab"},
+	} {
 		done, err := OpenFinished(rows, c.resume)
 		if err != nil {
 			t.Fatal(err)
@@ -90,10 +95,8 @@ func TestRunGoesOn(t *testing.T) {
 			field[i].done, field[i].key = done, []any{c.key, field[i].Name}
 		}
 		results, err := Run(t.Context(), field, 1, time.Minute, func(string, ...any) {})
-		if b, _ := os.ReadFile(
-			log,
-		); err != nil || string(b) != c.want || results[0].SamplesPerS.Median != 5 ||
-			results[1].Failed == "" {
+		if b, _ := os.ReadFile(log); err != nil || string(b) != c.want ||
+			results[0].SamplesPerS.Median != 5 || results[1].Failed == "" {
 			t.Errorf("%+v: %q ran: %v %+v", c, b, err, results)
 		}
 		if err := errors.Join(done.Close(), os.Remove(log)); err != nil {
@@ -164,9 +167,7 @@ func TestReportFiles(t *testing.T) {
 		t.Errorf("%d lines of CSV", n)
 	}
 	b, _ = os.ReadFile(filepath.Join(dir, "load.html"))
-	if h := string(
-		b,
-	); !strings.Contains(h, "<svg") || strings.Contains(h, "http") ||
+	if h := string(b); !strings.Contains(h, "<svg") || strings.Contains(h, "http") ||
 		strings.Contains(h, "<c>") {
 		t.Error("the page is not self-contained, has no plot, or does not escape")
 	}
@@ -209,27 +210,17 @@ func TestOwnRunners(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	file := filepath.Join(path, "videos/observation.images.cam_high/chunk-000/file-000.mp4")
-	if o, err = DecodeRun(
-		t.Context(),
-		Workload{Files: []string{file}, Pattern: "sequential"},
-		io.Discard,
-	); err != nil ||
-		o.Samples != 1305 {
+	if o, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "sequential"},
+		io.Discard); err != nil || o.Samples != 1305 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if o, err = DecodeRun(
-		t.Context(),
-		Workload{Files: []string{file}, Pattern: "random", Count: 20},
-		io.Discard,
-	); err != nil || o.Samples != 20 ||
-		o.Decoded < 20 {
+	if o, err = DecodeRun(t.Context(),
+		Workload{Files: []string{file}, Pattern: "random", Count: 20}, io.Discard); err != nil ||
+		o.Samples != 20 || o.Decoded < 20 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if _, err = DecodeRun(
-		t.Context(),
-		Workload{Files: []string{file}, Pattern: "backwards"},
-		io.Discard,
-	); err == nil {
+	if _, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "backwards"},
+		io.Discard); err == nil {
 		t.Error("an unknown pattern passed")
 	}
 }

@@ -175,7 +175,9 @@ func (p *CaseReport) Document() *report.Document {
 		nil,
 		append(
 			report.About(p.Command, p.Machine, "", p.Versions),
-			"Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.",
+			"Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios "+
+				"are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; "+
+				"CPU s = CPU seconds of the process tree per 1,000 samples.",
 		)...)
 	d.Add("", d.Sheet)
 	var wrong []string

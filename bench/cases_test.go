@@ -62,18 +62,12 @@ func TestPeerCasesAreWhole(t *testing.T) {
 			}
 		}
 	}
-	if _, err := CasesNamed(
-		"peers",
-		[]string{"av1-golbal"},
-	); err == nil ||
+	if _, err := CasesNamed("peers", []string{"av1-golbal"}); err == nil ||
 		!strings.Contains(err.Error(), "av1-global") {
 		t.Errorf("an unknown workload: %v", err)
 	}
-	if rows, err := CasesNamed(
-		"peers",
-		[]string{"disk", "ram-640"},
-	); err != nil || len(rows) != 2 ||
-		rows[0].Name != "disk" {
+	if rows, err := CasesNamed("peers", []string{"disk", "ram-640"}); err != nil ||
+		len(rows) != 2 || rows[0].Name != "disk" {
 		t.Errorf("%v %v", rows, err)
 	}
 }
@@ -81,13 +75,15 @@ func TestPeerCasesAreWhole(t *testing.T) {
 // Every option of every runner is one of a Workload's, and the runners of formats are those of
 // their kinds.
 func TestOptionsAreWhole(t *testing.T) {
-	for _, table := range append(slices.Collect(maps.Values(tables().Kinds)), tables().Peers, tables().Loaders, tables().Decoders, tables().Trajectories) {
+	for _, table := range append(
+		slices.Collect(maps.Values(tables().Kinds)),
+		tables().Peers,
+		tables().Loaders,
+		tables().Decoders,
+		tables().Trajectories,
+	) {
 		for name, p := range table {
-			if _, err := p.runner(
-				name,
-				Workload{},
-				&runners.Tools{},
-			); err != nil || p.Run == "" ||
+			if _, err := p.runner(name, Workload{}, &runners.Tools{}); err != nil || p.Run == "" ||
 				p.Setting == "" {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -179,12 +175,30 @@ func TestBars(t *testing.T) {
 		{"randomness", "ours randomness ≥ 0.74", true, math.NaN(), ""},
 		{"right", "ours faults ≤ 0", true, math.NaN(), ""},
 		{"wrong frames", "wrong faults ≤ 0", false, math.NaN(), "2 of 16 frames"},
-		{"a fast runner that is wrong passes nothing", "wrong ≥ 1× peer", false, math.NaN(), "2 of 16 frames"},
+		{
+			"a fast runner that is wrong passes nothing",
+			"wrong ≥ 1× peer",
+			false,
+			math.NaN(),
+			"2 of 16 frames",
+		},
 		{"lost samples", "lost faults ≤ 0", false, math.NaN(), "0 to 1 times"},
 		{"a peer that is wrong is named", "ours cpu ≤ 9× lost", true, 2, "0 to 1 times"},
-		{"a peer that failed", "ours ≥ 1× broken", false, math.NaN(), "broken failed: IndexError: 3"},
+		{
+			"a peer that failed",
+			"ours ≥ 1× broken",
+			false,
+			math.NaN(),
+			"broken failed: IndexError: 3",
+		},
 		{"no CPU tick in the window", "short ≥ 1× peer", false, math.NaN(), "too short"},
-		{"frames that nobody looked at", "blind faults ≤ 0", false, math.NaN(), "no frame was checked"},
+		{
+			"frames that nobody looked at",
+			"blind faults ≤ 0",
+			false,
+			math.NaN(),
+			"no frame was checked",
+		},
 		{"a runner that did not run", "none faults ≤ 0", false, math.NaN(), "not run"},
 	} {
 		who, text, _ := strings.Cut(c.bar, " ")
@@ -275,8 +289,10 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	var b bytes.Buffer
 	p.Document().Markdown(&b)
 	for _, want := range []string{
-		"lerobot 0.6.1", "| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
-		"| cold | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
+		"lerobot 0.6.1",
+		"| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
+		"| cold | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: " +
+			"lerobot-streaming failed: IndexError: &lt;3> |",
 		"| lerobot-streaming | a\\|b | failed: IndexError: &lt;3> |", "0 of 32",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -287,25 +303,27 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	if err := p.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := json.Marshal(
-		checkBar(
-			report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0],
-			[]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))},
-		),
-	); err != nil {
+	if _, err := json.Marshal(checkBar(report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0],
+		[]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err !=
+		nil {
 		t.Error(err) // 0 ÷ 0
 	}
-	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
+	for _, name := range []string{
+		"peers.json",
+		"peers.csv",
+		"peers.md",
+		"peers.html",
+		"peers-av1.json",
+		"peers-av1.csv",
+		"peers-av1.html",
+	} {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(b) == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	js, _ := os.ReadFile(filepath.Join(dir, "peers.json"))
 	var back CaseReport
-	if err := json.Unmarshal(
-		js,
-		&back,
-	); err != nil || len(back.Results) != 1 ||
+	if err := json.Unmarshal(js, &back); err != nil || len(back.Results) != 1 ||
 		!back.Results[0].Checks[0].Pass {
 		t.Errorf("%v", err)
 	}
@@ -373,9 +391,8 @@ func TestPeerFacts(t *testing.T) {
 // The limit of a warm cache and our own runner in one run, checked and kept after the family.
 func TestRunCases(t *testing.T) {
 	py := realdata.Python(t, "av", "torch", "pyarrow")
-	if _, err := os.Stat(
-		filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so"),
-	); err != nil {
+	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib",
+		"librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
 	tools := runners.Tools{
@@ -515,7 +532,12 @@ func TestPerformancePage(t *testing.T) {
 	if err := Performance("../docs/perf", &got); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("%v: docs/PERFORMANCE.md is not what docs/perf gives: make performance", err)
 	}
-	for text, say := range map[string]string{`{{bars "none.json"}}`: "none.json", `{{csv "a.csv" "speed"}}`: `no column of a.csv named "speed"`, `{{bars`: `no table of page.tmpl named "bars"`, `{{bar "a.json"}}`: `named "bar"`} {
+	for text, say := range map[string]string{
+		`{{bars "none.json"}}`:    "none.json",
+		`{{csv "a.csv" "speed"}}`: `no column of a.csv named "speed"`,
+		`{{bars`:                  `no table of page.tmpl named "bars"`,
+		`{{bar "a.json"}}`:        `named "bar"`,
+	} {
 		dir := t.TempDir()
 		for name, b := range map[string]string{"page.tmpl": text, "a.csv": "arm,rate\nx,1\n"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o600); err != nil {
@@ -531,15 +553,17 @@ func TestPerformancePage(t *testing.T) {
 // Positions are written and read as ranges; the choice of some is seeded.
 func TestEpisodes(t *testing.T) {
 	info := &robocache.Info{Episodes: 8}
-	for text, want := range map[string][]int{"0-3,7": {0, 1, 2, 3, 7}, "5": {5}, "4,1-2": {1, 2, 4}, "2,2": {2}} {
+	for text, want := range map[string][]int{
+		"0-3,7": {0, 1, 2, 3, 7},
+		"5":     {5},
+		"4,1-2": {1, 2, 4},
+		"2,2":   {2},
+	} {
 		got, err := ParseEpisodes(info, text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
-		if back, err := ParseEpisodes(
-			info,
-			submit.Ranges(got),
-		); err != nil ||
+		if back, err := ParseEpisodes(info, submit.Ranges(got)); err != nil ||
 			!slices.Equal(back, want) {
 			t.Errorf("%v is written as %s", want, submit.Ranges(got))
 		}

@@ -20,9 +20,8 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		for name, s := range stagesOf(o.StatsOpen, o.StatsClose) {
 			st[name] += s
 		}
-		samples, seconds, cpu, wait = samples+float64(
-			o.Samples,
-		), seconds+o.Seconds, cpu+o.CPUSeconds, wait+o.WaitS
+		samples, seconds, cpu, wait = samples+float64(o.Samples), seconds+o.Seconds, cpu+
+			o.CPUSeconds, wait+o.WaitS
 	}
 	threads, busy, store := float64(max(w.Workers, 1)), st.busy(), st["store"]
 	stages := slices.SortedFunc(
@@ -34,9 +33,12 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	inside := k.Loader == "streaming" && store == 0 && cpu < 0.6*busy
 	rate := samples * float64(len(outs)) / seconds // of all ranks
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
-	faster := func(what string, times float64) { say("if %s: %.0f samples/s (%.2f times)", what, rate*times, times) }
+	faster := func(what string, times float64) {
+		say("if %s: %.0f samples/s (%.2f times)", what, rate*times, times)
+	}
 	say(
-		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of the window",
+		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of "+
+			"the window",
 		rate,
 		seconds/float64(len(outs)),
 		1e3*cpu/samples,
@@ -60,7 +62,8 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	switch {
 	case wait < 0.1*seconds:
 		say(
-			"limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here",
+			"limit: the consumer. The next batch was there in %.0f %% of the time; a faster "+
+				"loader brings nothing here",
 			100*(1-wait/seconds),
 		)
 	case store > 0 && load < 0.7:
@@ -68,7 +71,8 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		faster("the bytes came at once", 1/load)
 	case inside:
 		say(
-			"limit: the store. The threads took only %.0f %% of their time from the cores: the rest is waiting for bytes, inside %s",
+			"limit: the store. The threads took only %.0f %% of their time from the cores: the "+
+				"rest is waiting for bytes, inside %s",
 			100*cpu/busy,
 			top,
 		)
@@ -84,13 +88,16 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		)
 		if cpu < 0.6*busy {
 			say(
-				"  but they took only %.0f %% of that time from the cores: other processes hold them",
+				"  but they took only %.0f %% of that time from the cores: other processes hold "+
+					"them",
 				100*cpu/busy,
 			)
 		}
 		if load < 0.5 {
 			say(
-				"  the threads are idle for %.0f %% of the time although the taker waits: the horizon is short of work (raise prefetch or batch_size), or other processes take the cores",
+				"  the threads are idle for %.0f %% of the time although the taker waits: the "+
+					"horizon is short of work (raise prefetch or batch_size), or other processes "+
+					"take the cores",
 				100*(1-load),
 			)
 		}

@@ -33,11 +33,9 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 		return f, err
 	}
 	if !resume {
-		if f.file, err = os.OpenFile(
-			path,
-			os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC,
-			0o644,
-		); err != nil {
+		if f.file,
+			err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644); err !=
+			nil {
 			return f, err
 		}
 		return f, nil

@@ -14,8 +14,14 @@ import (
 // Every format is measured: folders, single files, and rows whose rate nobody states.
 func TestLoadFormats(t *testing.T) {
 	for name, hz := range map[string]string{
-		"aloha_like": "", "bridge_rlds": "", "calvin_like": "", "g1_v21": "", "mcap_robot/recording_zstd.mcap": "", "mcap_robot/recording_db3": "", "robomimic_like/earliest_gzip.hdf5": "",
-		"pointclouds/kitti": "10", "pointclouds/nuscenes": "", "rosbag2": "", "diffusion_policy_zarr/replay_buffer.zarr": "10",
+		"aloha_like":                     "",
+		"bridge_rlds":                    "",
+		"calvin_like":                    "",
+		"g1_v21":                         "",
+		"mcap_robot/recording_zstd.mcap": "",
+		"mcap_robot/recording_db3":       "", "robomimic_like/earliest_gzip.hdf5": "",
+		"pointclouds/kitti":    "10",
+		"pointclouds/nuscenes": "", "rosbag2": "", "diffusion_policy_zarr/replay_buffer.zarr": "10",
 	} {
 		w := Workload{
 			URI:       realdata.Path(t, name),

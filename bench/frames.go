@@ -99,12 +99,8 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		}
 		row := max(0, min(d.Row+d.Offset, r.ref.ds.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		if err := r.ref.ds.Frames(
-			ctx,
-			d.Key,
-			[]robocache.Row{{Episode: d.Episode, Index: row}},
-			refs,
-		); err != nil {
+		if err := r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}},
+			refs); err != nil {
 			return err
 		}
 		if refs[0].Path == "" {
@@ -121,14 +117,8 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
-		if err := o.checkFile(
-			ctx,
-			filepath.Join(r.ref.root, p),
-			p,
-			byFile[p],
-			size[p],
-			!r.seconds,
-		); err != nil {
+		if err := o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p],
+			!r.seconds); err != nil {
 			return err
 		}
 	}

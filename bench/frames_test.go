@@ -32,13 +32,8 @@ func deliveredFrames(t *testing.T, w Workload) []delivered {
 	}
 	defer ld.Close()
 	w.FramesOut = filepath.Join(t.TempDir(), "frames")
-	if err := writeDelivered(
-		t.Context(),
-		&engineSource{ld: ld},
-		nowhere,
-		w,
-		w.cameras(ds.Info()),
-	); err != nil {
+	if err := writeDelivered(t.Context(), &engineSource{ld: ld}, nowhere, w,
+		w.cameras(ds.Info())); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readDelivered(w.FramesOut)
@@ -63,12 +58,8 @@ func TestCheckFrames(t *testing.T) {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
 		images := deliveredFrames(t, w)
 		r, c := Runner{ref: &reference{ds: ds, root: path}, seconds: true}, Outcome{}
-		if err := r.checkFrames(
-			t.Context(),
-			images,
-			&c,
-		); err != nil || !c.Compared || c.WrongFrames != 0 || c.FramesChecked < 6 ||
-			c.Note != "" {
+		if err := r.checkFrames(t.Context(), images, &c); err != nil || !c.Compared ||
+			c.WrongFrames != 0 || c.FramesChecked < 6 || c.Note != "" {
 			t.Fatalf("%s: %+v %v", name, c, err)
 		}
 		sure := c.FramesChecked
@@ -78,11 +69,7 @@ func TestCheckFrames(t *testing.T) {
 			}
 		}
 		c = Outcome{}
-		if err := r.checkFrames(
-			t.Context(),
-			images,
-			&c,
-		); err != nil || c.WrongFrames < sure ||
+		if err := r.checkFrames(t.Context(), images, &c); err != nil || c.WrongFrames < sure ||
 			len(c.WrongWhere) == 0 {
 			t.Errorf("%s: frames of the next row: %+v %v", name, c, err)
 		}
@@ -153,7 +140,8 @@ func TestPageCache(t *testing.T) {
 	}
 	if n := read(); n < 2<<20 {
 		t.Skipf(
-			"%d bytes came from a device: the files lie in memory (tmpfs), or this system does not count",
+			"%d bytes came from a device: the files lie in memory (tmpfs), or this system does "+
+				"not count",
 			n,
 		)
 	}

@@ -105,31 +105,17 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		return nil, err
 	}
 	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
-	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank, max(
-		w.World,
-		1,
-	), p.scenario.Loader, w.BatchSize, w.Workers
+	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank,
+		max(w.World, 1), p.scenario.Loader, w.BatchSize, w.Workers
 	k.EpisodePoolSize, k.MaxBufferInputShards = w.PoolEpisodes, w.PoolEpisodes
-	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS, k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(
-		o.Cameras,
-	), o.CPUSeconds/n
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(
-		g,
-		0.5,
-	), quantile(
-		g,
-		0.95,
-	), quantile(
-		g,
-		0.99,
-	)
+	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS,
+		k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(o.Cameras), o.CPUSeconds/n
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(g, 0.5),
+		quantile(g, 0.95), quantile(g, 0.99)
 	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
-	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf(
-		"%d workers, prefetch %d, shuffle %s",
-		w.Workers,
-		w.Prefetch,
-		w.Shuffle,
-	), w.Shuffle, w.Cache
+	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner,
+		fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle),
+		w.Shuffle, w.Cache
 	// of all ranks
 	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0
 	k.Machine, k.Repeats = s.machine, len(p.Runs)
@@ -146,11 +132,8 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		k.BytesNeededPerSample = &s.rows
 	}
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
-		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(
-			float64(b.Frames-a.Frames)/o.Seconds,
-		), per(
-			float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds,
-		)
+		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(float64(b.Frames-a.Frames)/o.Seconds),
+			per(float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds)
 		if b.Frames > a.Frames { // the packets that were decoded, and its rows
 			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rows)
 		}
@@ -182,7 +165,8 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(
-				"the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)",
+				"the set was gone through %d times: only the first time found a cold page cache "+
+					"(a larger set, or a shorter --duration)",
 				k.EpochsFinished,
 			),
 		)
@@ -194,7 +178,8 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 	}
 	k.LoadedEpisodes, k.NumShards, k.DataFilesRoot = nil, &s.files, &s.URI
 	if k.Store = "the set's own server"; s.ref.root != "" {
-		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
+		k.Store = "http on the loopback, " + p.scenario.Store + ": " +
+			s.Links[p.scenario.Store].String()
 	}
 	return k, nil
 }
@@ -205,7 +190,8 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 	if k.SkippedEpisodes > 0 {
 		k.Notes = append(
 			k.Notes,
-			"episodes were skipped: what they lack, and what came in their place, is not counted as lost or doubled",
+			"episodes were skipped: what they lack, and what came in their place, is not counted "+
+				"as lost or doubled",
 		)
 		return
 	}
@@ -219,16 +205,8 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 func (k *Keys) ofRanks(ranks []*Keys, o *Outcome) {
 	c := o.common
 	k.Rank, k.Setting = -1, fmt.Sprintf("%d ranks; %s", len(ranks), k.Setting)
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(
-		c.Gaps,
-		0.5,
-	), quantile(
-		c.Gaps,
-		0.95,
-	), quantile(
-		c.Gaps,
-		0.99,
-	)
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(c.Gaps, 0.5),
+		quantile(c.Gaps, 0.95), quantile(c.Gaps, 0.99)
 	k.RankSamplesPerS, k.SlowestRank, k.SlowestSamplesPerS = c.Rates, &c.Slowest, &c.Rates[c.Slowest]
 	k.Errors = []string{}
 	for i, r := range ranks {
@@ -259,14 +237,8 @@ func merge(into *Keys, ranks []*Keys) {
 				break
 			}
 			x := v.Convert(reflect.TypeFor[float64]()).Float()
-			sum, most, weighed, samples = sum+x, max(
-				most,
-				x,
-			), weighed+x*float64(
-				r.SamplesMeasured,
-			), samples+float64(
-				r.SamplesMeasured,
-			)
+			sum, most, weighed, samples = sum+x, max(most, x), weighed+
+				x*float64(r.SamplesMeasured), samples+float64(r.SamplesMeasured)
 		}
 		if field.Kind() == reflect.Pointer {
 			if field.SetZero(); !found {
@@ -275,7 +247,12 @@ func merge(into *Keys, ranks []*Keys) {
 			field.Set(reflect.New(field.Type().Elem()))
 			field = field.Elem()
 		}
-		v := map[string]float64{"sum": sum, "mean": sum / float64(len(ranks)), "max": most, "weighed": weighed / samples}[how]
+		v := map[string]float64{
+			"sum":     sum,
+			"mean":    sum / float64(len(ranks)),
+			"max":     most,
+			"weighed": weighed / samples,
+		}[how]
 		field.Set(reflect.ValueOf(v).Convert(field.Type()))
 	}
 }

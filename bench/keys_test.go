@@ -156,9 +156,18 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, v := range map[string][2]float64{
-		"samples_per_s": {k.SamplesPerS, 4}, "decoded_frames_per_s": {k.DecodedFramesPerS, 12}, "frames_delivered_per_s": {*k.FramesDeliveredPerS, 12}, "frames_decoded_per_s": {*k.FramesDecodedPerS, 24},
-		"cpu_s_per_sample": {k.CPUPerSample, 0.05}, "fetch_pct": {*k.FetchPct, 25}, "decode_pct": {*k.DecodePct, 75}, "randomness_vs_ideal": {*k.RandomnessVsIdeal, 0.8},
-		"p50": {k.P50SampleLatencyMS, 375}, "p99": {k.P99SampleLatencyMS, 375}, "bytes": {*k.BytesReadPerSample, 100}, "peak_rss_gb": {k.PeakRSSGB, 1.048576}, "pss_peak_gb": {k.PSSPeakGB, 0.524288},
+		"samples_per_s":          {k.SamplesPerS, 4},
+		"decoded_frames_per_s":   {k.DecodedFramesPerS, 12},
+		"frames_delivered_per_s": {*k.FramesDeliveredPerS, 12},
+		"frames_decoded_per_s":   {*k.FramesDecodedPerS, 24},
+		"cpu_s_per_sample":       {k.CPUPerSample, 0.05},
+		"fetch_pct":              {*k.FetchPct, 25},
+		"decode_pct":             {*k.DecodePct, 75},
+		"randomness_vs_ideal":    {*k.RandomnessVsIdeal, 0.8},
+		"p50":                    {k.P50SampleLatencyMS, 375},
+		"p99":                    {k.P99SampleLatencyMS, 375},
+		"bytes":                  {*k.BytesReadPerSample, 100},
+		"peak_rss_gb":            {k.PeakRSSGB, 1.048576}, "pss_peak_gb": {k.PSSPeakGB, 0.524288},
 		"pool": {float64(k.EpisodePoolSize), 9}, "single": {*k.SingleProcSamplesPerS, 7},
 	} {
 		if math.Abs(v[0]-v[1]) > 1e-12 {

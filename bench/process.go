@@ -81,11 +81,8 @@ func (w *watcher) note(line string) {
 			}
 		}
 		io := proc(p, "io")
-		u.read, u.device = u.read+number(
-			report.Field(io, "rchar"),
-		), u.device+number(
-			report.Field(io, "read_bytes"),
-		)
+		u.read, u.device = u.read+number(report.Field(io, "rchar")), u.device+
+			number(report.Field(io, "read_bytes"))
 	}
 	if w.srv != nil {
 		u.sent = w.srv.Bytes()
@@ -118,9 +115,8 @@ func (w *watcher) look(i int) {
 	}
 	if i%10 == 0 || rss > w.rss+w.rss/50 {
 		for _, p := range pids {
-			pss += number(
-				strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB"),
-			) << 10
+			pss += number(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"),
+				" kB")) << 10
 		}
 	}
 	w.rss, w.pss = max(w.rss, rss), max(w.pss, pss)

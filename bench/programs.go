@@ -103,7 +103,11 @@ func Passes(
 		if table = tables().Trajectories; ds.Info().Format != "robomimic" ||
 			ds.Info().Episodes == 0 ||
 			w.HZ <= 0 {
-			return nil, robocache.Misuse("load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
+			return nil, robocache.Misuse(
+				"load",
+				robocache.Where{"dataset": w.URI},
+				"--rows is for whole trajectories of a robomimic file with timestamps, at --hz",
+			).
 				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous")
 		}
 	}

@@ -30,7 +30,11 @@ func (n *Node) turn(p *point) (string, error) {
 		fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)),
 	)
 	if exists(n.outcome(dir, n.Rank)) {
-		return "", robocache.Misuse("load", robocache.Where{"file": dir}, "a run of this rank was here before").
+		return "", robocache.Misuse(
+			"load",
+			robocache.Where{"file": dir},
+			"a run of this rank was here before",
+		).
 			WithHint("give each run an --out of its own")
 	}
 	return dir, os.MkdirAll(dir, 0o755)
@@ -69,10 +73,8 @@ func (n *Node) exchange(
 		if err != nil {
 			return nil, err
 		}
-		if err := robocache.At(
-			json.Unmarshal(b, &outs[r]),
-			robocache.Where{"file": n.outcome(dir, r)},
-		); err != nil {
+		if err := robocache.At(json.Unmarshal(b, &outs[r]),
+			robocache.Where{"file": n.outcome(dir, r)}); err != nil {
 			return nil, err
 		}
 		if outs[r].Error != "" {
@@ -95,12 +97,8 @@ func meet(ctx context.Context, w *Workload) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for r := range w.World {
-		if _, err := await(
-			ctx,
-			name(r),
-			2*time.Millisecond,
-			fmt.Sprintf("rank %d did not come to the barrier", r),
-		); err != nil {
+		if _, err := await(ctx, name(r), 2*time.Millisecond,
+			fmt.Sprintf("rank %d did not come to the barrier", r)); err != nil {
 			return err
 		}
 	}
@@ -202,10 +200,12 @@ func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
 	o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes, o.OrderSHA256, o.OrderSamples, o.EpochsFinished, o.SamplesLost, o.SamplesDoubled = 0, 0, 0, "", 0, 0, 0, 0
 	var orders [][][]int64
 	for i, x := range outs {
-		samples, o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = samples+x.Samples, o.CPUSeconds+x.CPUSeconds, o.PSSPeakMB+x.PSSPeakMB, o.DeviceReadBytes+x.DeviceReadBytes
+		samples, o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = samples+x.Samples, o.CPUSeconds+
+			x.CPUSeconds, o.PSSPeakMB+x.PSSPeakMB, o.DeviceReadBytes+x.DeviceReadBytes
 		o.FirstBatchS, o.Compared = max(o.FirstBatchS, x.FirstBatchS), o.Compared || x.Compared
 		if i > 0 {
-			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(
+			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+
+				x.FramesChecked, o.WrongFrames+x.WrongFrames, append(
 				o.WrongWhere,
 				x.WrongWhere...), cmp.Or(
 				o.Note,

@@ -61,12 +61,7 @@ func TestCoverageOverRanks(t *testing.T) {
 		dropLast     bool
 		wraps, drops int64
 	}{{7, 2, false, 1, 0}, {8, 2, false, 0, 0}, {7, 1, false, 0, 0}, {7, 2, true, 0, 3}} {
-		if wraps, drops := atEnd(
-			c.total,
-			2,
-			c.world,
-			c.dropLast,
-		); wraps != c.wraps ||
+		if wraps, drops := atEnd(c.total, 2, c.world, c.dropLast); wraps != c.wraps ||
 			drops != c.drops {
 			t.Errorf("%+v: %d wrap, %d are dropped", c, wraps, drops)
 		}
@@ -78,10 +73,7 @@ func TestCoverageOverRanks(t *testing.T) {
 	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3); one.sum() != tl.sum() {
 		t.Error("the merged order of one rank is another")
 	}
-	if c := coverageOf(
-		[][][]int64{{{0, 1}}, {{1, 3}}},
-		5,
-	); c.missing != 2 || c.low != 0 ||
+	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5); c.missing != 2 || c.low != 0 ||
 		c.extra != 1 {
 		t.Errorf("%+v", c)
 	}
@@ -111,9 +103,7 @@ func TestOrderFile(t *testing.T) {
 	}
 	tl := newTally(3, 1, 2)
 	tl.whole = true
-	if done, err := epochsOf(
-		p,
-	); err != nil || len(done) != 3 ||
+	if done, err := epochsOf(p); err != nil || len(done) != 3 ||
 		!slices.Equal(done[1], []int64{2, 0, 1}) {
 		t.Errorf("%v %v", done, err)
 	}

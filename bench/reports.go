@@ -96,7 +96,8 @@ func (r *Report) wrong() (why []string) {
 		x := &r.Results[i]
 		failed := x.fault()
 		if x.Runner.Job != nil &&
-			(strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache")) {
+			(strings.HasPrefix(x.Runner.Name, "engine") ||
+				strings.HasPrefix(x.Runner.Name, "robocache")) {
 			failed = cmp.Or(x.Failed, failed)
 		}
 		if failed != "" {
@@ -228,7 +229,8 @@ func (r *SuiteReport) Document() *report.Document {
 	d.Add(
 		"",
 		r.table(),
-		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.",
+		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are "+
+			"of the run with the median rate. A dash: not measured.",
 	)
 	d.Plot(r.figures()...)
 	var merged []*Keys
@@ -313,32 +315,12 @@ func (r *SuiteReport) table() *report.Table {
 	}
 	for _, p := range r.Results {
 		k := p.Merged
-		t.AddBar(
-			k.Failed == "",
-			k.Scenario,
-			fmt.Sprint(k.BatchSize),
-			k.Runner,
-			report.Short(k.Spread["samples_per_s"]),
-			fmt.Sprintf("%.3f", 1e3*k.CPUPerSample),
-			fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
-			fmt.Sprintf(
-				"%.3g/%.3g/%.3g",
-				k.P50SampleLatencyMS,
-				k.P95SampleLatencyMS,
-				k.P99SampleLatencyMS,
-			),
-			show(k.WaitPct),
-			fmt.Sprintf("%.2f", k.PSSPeakGB),
-			show(k.RandomnessVsIdeal),
-			show(
-				k.FramesChecked,
-			)+", "+show(
-				k.WrongFrames,
-			),
-			show(k.ResumeExact),
-			k.CacheState,
-			k.Failed,
-		)
+		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner,
+			report.Short(k.Spread["samples_per_s"]), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample),
+			fmt.Sprintf("%.2f", k.FirstBatchLatencyS), fmt.Sprintf("%.3g/%.3g/%.3g",
+				k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct),
+			fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal), show(k.FramesChecked)+", "+
+				show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
 	}
 	return t
 }
@@ -377,7 +359,11 @@ func (r *SuiteReport) figures() []*report.Figure {
 	for _, p := range r.Results {
 		if k := p.Merged; k.SamplesPerS > 0 {
 			rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
-			for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
+			for i, v := range []float64{
+				k.P50SampleLatencyMS,
+				k.P95SampleLatencyMS,
+				k.P99SampleLatencyMS,
+			} {
 				gaps.Set(
 					[]string{"p50", "p95", "p99"}[i],
 					group(k)+" "+k.Runner,

@@ -147,10 +147,8 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := run(
-		1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1),
-		"broken",
-	); err != nil {
+	if _, err := run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1),
+		"broken"); err != nil {
 		return nil, err
 	}
 	w.Workers, w.Prefetch = w.Workers+1, max(w.Prefetch, 1)+1

@@ -155,7 +155,11 @@ func (s *Slurm) Script() string {
   --time=%02d:00:00 \
   --output=%%x-%%j.out \
 `, sc.Name, sc.Nodes, s.CPUs(sc), sc.Memory, sc.Hours)
-		for _, o := range [][2]string{{"--account=", s.Account}, {"--partition=", s.Partition}, {"--qos=", s.QOS}} {
+		for _, o := range [][2]string{
+			{"--account=", s.Account},
+			{"--partition=", s.Partition},
+			{"--qos=", s.QOS},
+		} {
 			if o[1] != "" {
 				fmt.Fprintf(&b, "  %s \\\n", submit.Word(o[0]+o[1]))
 			}
@@ -187,7 +191,12 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 		}
 	}
 	if err != nil || slices.Contains(jobs, "") {
-		return jobs, robocache.Unsupported("load --submit", nil, "sbatch: %s", runners.LastLine(errs.String())).
+		return jobs, robocache.Unsupported(
+			"load --submit",
+			nil,
+			"sbatch: %s",
+			runners.LastLine(errs.String()),
+		).
 			WithCause(err).
 			WithHint("--dry-run prints what would be submitted")
 	}

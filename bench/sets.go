@@ -94,7 +94,11 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 		opt.Keys = append(opt.Keys, f.Key)
 	}
 	if r.Codec != "" && camera == "" {
-		return robocache.Unsupported("peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
+		return robocache.Unsupported(
+			"peers",
+			robocache.Where{"dataset": s.URI},
+			"the dataset has no video",
+		).
 			WithHint("--workload novideo-w16")
 	}
 	write := func() (int, error) {
@@ -210,12 +214,18 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	dir := filepath.Join(s.Work, "formats", kind)
 	return s.once(dir, func() error {
 		if kind != "hdf5" {
-			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
-				if st, err := os.Stat(
-					filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from),
-				); err != nil ||
-					!st.IsDir() {
-					return robocache.Unsupported("formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
+			if from := map[string]string{
+				"zarr": "diffusion_policy_zarr",
+				"rlds": "bridge_rlds",
+			}[kind]; from != "" {
+				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err !=
+					nil || !st.IsDir() {
+					return robocache.Unsupported(
+						"formats",
+						robocache.Where{"dataset": dir},
+						"it is made of the shared data's %s, which is not here",
+						from,
+					).
 						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")
 				}
 			}

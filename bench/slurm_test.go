@@ -40,9 +40,12 @@ func fakeSlurm(t *testing.T) (bin, log string) {
 	bin = t.TempDir()
 	log = filepath.Join(bin, "log")
 	for name, text := range map[string]string{
-		"sbatch": "#!/bin/sh\nfor a; do echo \"sbatch $a\" >> '" + log + "'; case $a in --wrap=*) sh -c \"${a#--wrap=}\";; esac; done\nn=$(grep -c -- --parsable '" + log + "')\necho \"$((100 + n));cluster\"\n",
-		"srun":   "#!/bin/sh\nshift; shift; SLURM_PROCID=1 SLURM_NTASKS=2 exec \"$@\"\n",
-		"robo":   "#!/bin/sh\necho \"robo RANK=$RANK WORLD_SIZE=$WORLD_SIZE\" >> '" + log + "'; for a; do echo \"robo <$a>\" >> '" + log + "'; done\n",
+		"sbatch": "#!/bin/sh\nfor a; do echo \"sbatch $a\" >> '" + log + "'; case $a in " +
+			"--wrap=*) sh -c \"${a#--wrap=}\";; esac; done\nn=$(grep -c -- --parsable '" + log +
+			"')\necho \"$((100 + n));cluster\"\n",
+		"srun": "#!/bin/sh\nshift; shift; SLURM_PROCID=1 SLURM_NTASKS=2 exec \"$@\"\n",
+		"robo": "#!/bin/sh\necho \"robo RANK=$RANK WORLD_SIZE=$WORLD_SIZE\" >> '" + log +
+			"'; for a; do echo \"robo <$a>\" >> '" + log + "'; done\n",
 	} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -62,7 +65,8 @@ func TestSlurmSubmits(t *testing.T) {
 			if err != nil || strings.Join(jobs, " ") != "101 102 103 104 105" {
 				t.Fatalf("%v %v", jobs, err)
 			}
-		} else if out, err := exec.Command("sh", "-c", s.Script()).CombinedOutput(); err != nil || !strings.Contains(string(out), "last job: 105") {
+		} else if out, err := exec.Command("sh", "-c", s.Script()).CombinedOutput(); err != nil ||
+			!strings.Contains(string(out), "last job: 105") {
 			t.Fatalf("%v: %s", err, out)
 		}
 		b, err := os.ReadFile(log)
@@ -71,8 +75,15 @@ func TestSlurmSubmits(t *testing.T) {
 		}
 		text := string(b)
 		for _, want := range []string{
-			"sbatch --job-name=dlbench_stream_bucket_2node\nsbatch --nodes=2\nsbatch --ntasks-per-node=1\nsbatch --gpus-per-node=1\nsbatch --cpus-per-task=12\nsbatch --mem=250G\nsbatch --time=03:00:00\nsbatch --output=%x-%j.out\nsbatch --account=lab\nsbatch --partition=gpu\nsbatch --dependency=afterany:104",
-			"robo </data/it's here>\n", "robo <--out=$HOME/a b/stream_hub>\n", "robo <--scenario>\nrobo <mmap_local>\n", "robo RANK=1 WORLD_SIZE=2\n", "robo RANK= WORLD_SIZE=\n",
+			"sbatch --job-name=dlbench_stream_bucket_2node\nsbatch --nodes=2\nsbatch " +
+				"--ntasks-per-node=1\nsbatch --gpus-per-node=1\nsbatch " +
+				"--cpus-per-task=12\nsbatch --mem=250G\nsbatch --time=03:00:00\nsbatch " +
+				"--output=%x-%j.out\nsbatch --account=lab\nsbatch --partition=gpu\nsbatch " +
+				"--dependency=afterany:104",
+			"robo </data/it's here>\n",
+			"robo <--out=$HOME/a b/stream_hub>\n",
+			"robo <--scenario>\nrobo <mmap_local>\n",
+			"robo RANK=1 WORLD_SIZE=2\n", "robo RANK= WORLD_SIZE=\n",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the log lacks %q:\n%s", how, want, text)

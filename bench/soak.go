@@ -107,7 +107,8 @@ func (s *Soak) turn(n int, dir string) soakTurn {
 
 func (t soakTurn) String() string {
 	return fmt.Sprintf(
-		"shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d",
+		"shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch "+
+			"%d, rank %d of %d, seed %d",
 		t.Shuffle,
 		filepath.Base(t.Cache),
 		t.CacheFormat,
@@ -418,9 +419,7 @@ func openFiles() (n int) {
 	names, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range names {
 		// Sockets of http connections that idle are the transport's, and bounded by it.
-		if to, err := os.Readlink(
-			"/proc/self/fd/" + e.Name(),
-		); err == nil &&
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil &&
 			!strings.HasPrefix(to, "socket:") {
 			n++
 		}
@@ -469,7 +468,11 @@ func (r Trend) grown() string {
 	for _, g := range []struct {
 		what           string
 		from, to, more float64
-	}{{"memory grows (MiB)", r.RSSStartMiB, r.RSSEndMiB, 12 + 0.05*r.RSSStartMiB}, {"open files grow", r.FilesStart, r.FilesEnd, 1}, {"goroutines grow", r.GoroutinesStart, r.GoroutinesEnd, 2}} {
+	}{
+		{"memory grows (MiB)", r.RSSStartMiB, r.RSSEndMiB, 12 + 0.05*r.RSSStartMiB},
+		{"open files grow", r.FilesStart, r.FilesEnd, 1},
+		{"goroutines grow", r.GoroutinesStart, r.GoroutinesEnd, 2},
+	} {
 		if g.to > g.from+g.more {
 			return fmt.Sprintf("%s: %.0f, then %.0f between rounds", g.what, g.from, g.to)
 		}

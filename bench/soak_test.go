@@ -48,10 +48,7 @@ func TestSoakFindsAWrongFrame(t *testing.T) {
 	for i := range s.truth.seen[""] {
 		s.truth.seen[""][i]++
 	}
-	if err := s.round(
-		t.Context(),
-		turn,
-	); err == nil ||
+	if err := s.round(t.Context(), turn); err == nil ||
 		!strings.Contains(err.Error(), "other pixels") {
 		t.Errorf("%v", err)
 	}
@@ -67,7 +64,11 @@ func TestSoakTurns(t *testing.T) {
 			t.Fatal("a round cannot be done again")
 		}
 		w := a.Workload
-		for _, k := range []string{"shuffle " + w.Shuffle, "cache " + w.Cache + w.CacheFormat, "size " + w.ImageSize} {
+		for _, k := range []string{
+			"shuffle " + w.Shuffle,
+			"cache " + w.Cache + w.CacheFormat,
+			"size " + w.ImageSize,
+		} {
 			seen[k]++
 		}
 		if a.http {
@@ -77,7 +78,18 @@ func TestSoakTurns(t *testing.T) {
 			seen["ranks"]++
 		}
 	}
-	for _, k := range []string{"shuffle pool", "shuffle global", "shuffle file", "cache ram", "cache /dir/cache-yuvyuv", "cache /dir/cache-encodedencoded", "cache /dir/cache-rgbrgb", "size 96x96", "http", "ranks"} {
+	for _, k := range []string{
+		"shuffle pool",
+		"shuffle global",
+		"shuffle file",
+		"cache ram",
+		"cache /dir/cache-yuvyuv",
+		"cache /dir/cache-encodedencoded",
+		"cache /dir/cache-rgbrgb",
+		"size 96x96",
+		"http",
+		"ranks",
+	} {
 		if seen[k] == 0 {
 			t.Errorf("%s never came: %v", k, seen)
 		}
@@ -96,9 +108,18 @@ func TestTrend(t *testing.T) {
 		}, ""},
 		"one peak":   {func(i int) look { return look{0, 100 + 200*float64(i/89), 10, 4} }, ""},
 		"warming up": {func(i int) look { return look{0, min(400, 20*float64(i)), 10, 4} }, ""},
-		"memory":     {func(i int) look { return look{0, 100 + float64(i), 10, 4} }, "memory grows"},
-		"files":      {func(i int) look { return look{0, 100, 10 + float64(i/10), 4} }, "files grow"},
-		"goroutines": {func(i int) look { return look{0, 100, 10, 4 + float64(i)} }, "goroutines grow"},
+		"memory": {
+			func(i int) look { return look{0, 100 + float64(i), 10, 4} },
+			"memory grows",
+		},
+		"files": {
+			func(i int) look { return look{0, 100, 10 + float64(i/10), 4} },
+			"files grow",
+		},
+		"goroutines": {
+			func(i int) look { return look{0, 100, 10, 4 + float64(i)} },
+			"goroutines grow",
+		},
 	} {
 		var tr looks
 		for i := range 90 {

@@ -205,7 +205,12 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 		defer os.RemoveAll(dir)
 	}
 	if s.ref.root == "" && p.scenario.Store == "" {
-		return o, robocache.Misuse("load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
+		return o, robocache.Misuse(
+			"load",
+			robocache.Where{"dataset": s.URI},
+			"%s wants a local copy",
+			p.scenario.Name,
+		).
 			WithHint("give a folder: the streaming scenarios serve it themselves")
 	}
 	state := "unproven"
@@ -217,13 +222,9 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 	var field, all []Runner
 	for r := range world {
 		w := p.work
-		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir, filepath.Join(
-			dir,
-			fmt.Sprintf("frames%d", r),
-		), filepath.Join(
-			dir,
-			fmt.Sprintf("order%d", r),
-		)
+		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir,
+			filepath.Join(dir, fmt.Sprintf("frames%d", r)),
+			filepath.Join(dir, fmt.Sprintf("order%d", r))
 		if rep > 0 {
 			w.CheckFrames = 0
 		}
@@ -343,8 +344,10 @@ func (s *Suite) result(p *point) (r PointResult, err error) {
 func (p *point) spreads() map[string]report.Spread {
 	out := map[string]report.Spread{}
 	for name, of := range map[string]func(o *Outcome) float64{
-		"samples_per_s": (*Outcome).rate, "cpu_s_per_sample": func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
-		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS }, "pss_peak_gb": func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 },
+		"samples_per_s":         (*Outcome).rate,
+		"cpu_s_per_sample":      func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
+		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS },
+		"pss_peak_gb":           func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 },
 	} {
 		var x report.Spread
 		for i := range p.Runs {

@@ -53,14 +53,24 @@ func TestSuiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []string{
-		"mmap_local_bs64_w2_r0of1.json", "mmap_local_bs64_w2_r0of1.csv", "stream_bucket_2node_bs64_w2_r0of2.json", "stream_bucket_2node_bs64_w2_r1of2.csv", "stream_bucket_2node_bs64_w2_merged2.json",
-		"load.json", "load.csv", "load.html", "throughput_comparison.svg", "latency_comparison.svg", "speedup_comparison.svg",
+		"mmap_local_bs64_w2_r0of1.json",
+		"mmap_local_bs64_w2_r0of1.csv",
+		"stream_bucket_2node_bs64_w2_r0of2.json",
+		"stream_bucket_2node_bs64_w2_r1of2.csv", "stream_bucket_2node_bs64_w2_merged2.json",
+		"load.json",
+		"load.csv",
+		"load.html",
+		"throughput_comparison.svg", "latency_comparison.svg", "speedup_comparison.svg",
 	} {
 		if st, err := os.Stat(filepath.Join(dir, f)); err != nil || st.Size() == 0 {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
-	for _, f := range []string{"throughput_comparison.png", "latency_comparison.png", "speedup_comparison.png"} {
+	for _, f := range []string{
+		"throughput_comparison.png",
+		"latency_comparison.png",
+		"speedup_comparison.png",
+	} {
 		b, err := os.ReadFile(filepath.Join(dir, f))
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +84,15 @@ func TestSuiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(b)
-	for _, want := range []string{"<svg", "limit: decode", "what went wrong", "single_proc_samples_per_s", "&lt;note&gt;", "&lt;cpu&gt;", "&#34;rank&#34;: 1"} {
+	for _, want := range []string{
+		"<svg",
+		"limit: decode",
+		"what went wrong",
+		"single_proc_samples_per_s",
+		"&lt;note&gt;",
+		"&lt;cpu&gt;",
+		"&#34;rank&#34;: 1",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -97,9 +115,8 @@ func TestSuiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, runner := range []string{"engine", "lerobot"} {
-		if _, err := os.Stat(
-			filepath.Join(dir, runner, "mmap_local_bs64_w2_r0of1.json"),
-		); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, runner, "mmap_local_bs64_w2_r0of1.json")); err !=
+			nil {
 			t.Error(err)
 		}
 	}
@@ -121,13 +138,13 @@ func TestSpeedup(t *testing.T) {
 		!strings.Contains(f.Title, "lerobot") {
 		t.Errorf("%+v", f)
 	}
-	if f = last(
-		rowFor("a", "engine", 64, 100),
-		rowFor("b", "engine", 64, 50),
-	); f.Series[0].Values["b bs64"].Median != 0.5 {
+	if f = last(rowFor("a", "engine", 64, 100),
+		rowFor("b", "engine", 64, 50)); f.Series[0].Values["b bs64"].Median != 0.5 {
 		t.Errorf("%+v", f)
 	}
-	if f := (&SuiteReport{Results: []PointResult{{Merged: &Keys{Failed: "x"}}}}).figures(); f != nil {
+	if f := (&SuiteReport{
+		Results: []PointResult{{Merged: &Keys{Failed: "x"}}},
+	}).figures(); f != nil {
 		t.Errorf("%v", f)
 	}
 }

@@ -88,7 +88,11 @@ func TrainValues(name string) []string {
 		return slices.Sorted(maps.Keys(tables().Modes))
 	}
 	return map[string][]string{
-		"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"}, "decode": {"cpu", "gpu", "auto"},
+		"precision": {"bf16", "tf32", "fp32"},
+		"loop":      {"async", "sync"},
+		"device":    {"cuda", "cpu"},
+		"timing":    {"on", "off"},
+		"shuffle":   {"global", "pool"}, "cache": {"ram", "disk"}, "decode": {"cpu", "gpu", "auto"},
 		"cache-state": {"cold", "warm", "cold,warm"},
 	}[name]
 }
@@ -123,7 +127,8 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	}
 	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
-		return nil, robocache.Unsupported("train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
+		return nil, robocache.Unsupported("train", nil, "--compile with --device cpu: inductor's "+
+			"C++ of these networks takes minutes a run").
 			WithHint("leave --compile out, or --device cuda")
 	}
 	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
@@ -214,7 +219,9 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 		x.GPUReason = gpu.Missing(found, samples, x.DeviceUUID, reasons)
 		x.GPUSamples = slices.DeleteFunc(
 			samples,
-			func(s gpu.Sample) bool { return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9 },
+			func(s gpu.Sample) bool {
+				return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9
+			},
 		)
 		delete(found, "gpu_mem_gb") // torch's own stands
 		text, bad := json.Marshal(found)
@@ -235,9 +242,16 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 	if frames &&
 		!slices.ContainsFunc(
 			info.Features,
-			func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage },
+			func(f robocache.Feature) bool {
+				return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
+			},
 		) {
-		return out, robocache.Misuse("train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
+		return out, robocache.Misuse(
+			"train",
+			robocache.Where{"dataset": t.Base.URI},
+			"%s learns from frames, and this set has no camera",
+			t.Job.Model,
+		).
 			WithHint("--model diffusion-lowdim, or a set with a camera")
 	}
 	names := t.Runners
@@ -260,7 +274,11 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 		}
 	}
 	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
-		for _, n := range append(append([]string{"headspace"}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "headspace" })...), "headspace") {
+		for _, n := range append(append([]string{
+			"headspace",
+		}, slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+			return n == "headspace"
+		})...), "headspace") {
 			list := []int{0}
 			switch {
 			case peerOfTrain(n):
@@ -374,7 +392,10 @@ func (t *Train) point(
 	}
 	switch name {
 	case "headspace", "h2d":
-		p.Setting, w.Cache, w.Decode = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], "", ""
+		p.Setting, w.Cache, w.Decode = map[string]string{
+			"headspace": "one batch that is on the device",
+			"h2d":       "one batch, copied from page-locked memory each step",
+		}[name], "", ""
 	case "torch", "lerobot":
 		w.Workers, w.Cache = width, ""
 		p.Setting = fmt.Sprintf(
@@ -384,14 +405,16 @@ func (t *Train) point(
 	case "torchcodec-cuda":
 		w.Workers, w.Cache = width, ""
 		p.Setting = fmt.Sprintf(
-			"VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a batch's frames in one sorted call a file, two batches ahead a thread",
+			"VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a "+
+				"batch's frames in one sorted call a file, two batches ahead a thread",
 			job.Device,
 			width,
 		)
 	case "dali":
 		w.Workers, w.Cache = width, ""
 		p.Setting = fmt.Sprintf(
-			"fn.readers.video(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order",
+			"fn.readers.video(device=\"gpu\", sequence_length=1, random_shuffle=True), %d "+
+				"pipelines, a shard each; its own order",
 			width,
 		)
 	default:
@@ -467,21 +490,20 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case lacks && err != nil:
-		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+module, "--python names an interpreter with torch; make peers installs one", nil
+		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+module, "--python names an interpreter "+
+			"with torch; make peers installs one", nil
 	case err != nil:
 		e.Msg = "the plan"
 	case strings.Contains(f.Error, "Errno 28"):
-		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+" is full", "TMPDIR names a folder with room"
+		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+
+			" is full", "TMPDIR names a folder with room"
 	case strings.HasPrefix(f.Error, "Misuse: "): // the loader's
 		e.Class, e.Msg = robocache.ErrMisuse, strings.TrimPrefix(f.Error, "Misuse: misuse: ")
 	case f.Error != "":
 		e.Msg = f.Error
 	case job.Device != "cpu" && f.CUDADevices < w.World:
-		e.Msg, e.Hint = fmt.Sprintf(
-			"%d CUDA devices are here, %d were asked for",
-			f.CUDADevices,
-			w.World,
-		), "--device cpu --tiny trains small networks"
+		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices,
+			w.World), "--device cpu --tiny trains small networks"
 	default:
 		if t.facts == nil {
 			t.facts = map[string]trainPlan{}

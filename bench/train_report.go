@@ -180,7 +180,9 @@ func (r *TrainReport) Document() *report.Document {
 	}
 	d.Add("", r.table(), append(append(
 		report.About(r.Command, r.Machine, "", r.Versions),
-		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch.",
+		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is "+
+			"the rate divided by that of headspace, the same loop on one batch that is on the "+
+			"device already. Starve is what the device waited for a batch.",
 	), r.AllNotes()...)...)
 	var wrong []string
 	rate := &report.Figure{
@@ -277,10 +279,11 @@ func (r *TrainReport) Document() *report.Document {
 // scaling is the rate over the number of GPUs, beside that of as many times one.
 func (r *TrainReport) scaling(name string) *report.Figure {
 	f := &report.Figure{
-		Name:  name,
-		Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one",
-		X:     "GPUs",
-		Unit:  "samples/s",
+		Name: name,
+		Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times " +
+			"headspace on one",
+		X:    "GPUs",
+		Unit: "samples/s",
 	}
 	most, one := 0, 0.0
 	for _, k := range r.Rows {

@@ -334,11 +334,8 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	o := p.over.median()
 	x := o.Train
 	k.TrainFigures, k.OrderSHA256, k.FirstBatchS, k.CPUPer1000, k.CoresBusy = x.TrainFigures, o.OrderSHA256, o.FirstBatchS, p.over.CPUPer1000.Median, o.CPUSeconds/o.Seconds
-	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(
-		o.BytesRead,
-	)/1e9, float64(
-		o.DeviceReadBytes,
-	)/1e9
+	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9,
+		p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil && b.Frames > a.Frames {
 		k.FramesPerS = some(float64(b.Frames-a.Frames) / o.Seconds)
 	}
@@ -348,18 +345,16 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	if x.OwnOrder {
 		k.Notes = append(
 			k.Notes,
-			p.Name+": its own order: compared by samples, not with the order and the losses of the others",
+			p.Name+": its own order: compared by samples, not with the order and the losses of "+
+				"the others",
 		)
 	}
 	if x.Apart != "" {
 		k.Notes = append(k.Notes, p.Name+": "+x.Apart)
 	}
 	if j.Loop == "sync" {
-		k.DataS, k.UpdtS = some(
-			x.LoadWaitMS/1e3,
-		), some(
-			o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3,
-		)
+		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3),
+			some(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)
 	}
 	if x.EnergyJ != nil {
 		k.JPerSample = some(*x.EnergyJ * float64(p.world) / float64(o.Samples)) // of one device
@@ -371,7 +366,8 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(
-				"%s: the window took %.1f s in place of %.0f: the set is too small, its plan has no more steps",
+				"%s: the window took %.1f s in place of %.0f: the set is too small, its plan has "+
+					"no more steps",
 				p.Name,
 				o.Seconds,
 				w.Seconds,

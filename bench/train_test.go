@@ -25,9 +25,8 @@ func training(t *testing.T) *Train {
 		Python:     realdata.Python(t, "torch", "pyarrow"),
 		PythonPath: filepath.Join(realdata.Root(t), "python"),
 	}
-	if _, err := os.Stat(
-		filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so"),
-	); err != nil {
+	if _, err := os.Stat(filepath.Join(tools.PythonPath, "robocache", "_lib",
+		"librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
 	done, err := tools.Unpack()
@@ -107,10 +106,8 @@ def robocache_batches(*a):
 	r := &TrainReport{}
 	r.rows(tr, []trainPoint{idle, p, idle})
 	if k := r.Rows[1]; k.Runner != "robocache" || !k.Differs || k.Wrong != 1 ||
-		!strings.Contains(
-			k.Failed,
-			"1 of 3 compared batches are wrong: [batch 1: state differ by 0.001",
-		) {
+		!strings.Contains(k.Failed,
+			"1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
 		t.Errorf("%s: %s, %d wrong", k.Runner, k.Failed, k.Wrong)
 	}
 	if wrong := r.Document().Wrong; !strings.HasPrefix(wrong, "robocache: ") {
@@ -152,9 +149,8 @@ func endsRanks(t *testing.T, tr *Train) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := "\n\ndef robocache_batches(*a):\n    import time\n\n    open(os.path.join(" + strconv.Quote(
-		pids,
-	) + ", str(os.getpid())), 'w').close()\n    time.sleep(120)\n"
+	waits := "\n\ndef robocache_batches(*a):\n    import time\n\n    open(os.path.join(" +
+		strconv.Quote(pids) + ", str(os.getpid())), 'w').close()\n    time.sleep(120)\n"
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +163,9 @@ func endsRanks(t *testing.T, tr *Train) {
 	came := make(chan []os.DirEntry, 1)
 	go func() {
 		defer cancel()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(
+			time.Minute,
+		); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			if list, _ := os.ReadDir(pids); len(list) == 2 {
 				came <- list
 				return
@@ -219,15 +217,49 @@ func TestCheckTraining(t *testing.T) {
 	}{
 		{"the same", trained(curve, "a", nil), ""},
 		{"within the noise", trained(near, "a", nil), ""},
-		{"beyond it", trained(far, "a", nil), "the losses differ from those of torch by 0.025, allowed 0.015"},
+		{
+			"beyond it",
+			trained(far, "a", nil),
+			"the losses differ from those of torch by 0.025, allowed 0.015",
+		},
 		{"not a number", trained([]float64{1, math.NaN(), 3}, "a", nil), "the losses differ"},
 		{"another order: not compared", trained(far, "b", nil), ""},
-		{"other weights", trained(curve, "a", func(x *TrainRun) { x.Weights = "v" }), "other weights"},
-		{"a batch of other numbers", trained(curve, "a", func(x *TrainRun) { x.Sums = [][3]float64{{1, 2, 3}, {4, 5.001, 6}} }), "batch 1 has other numbers"},
-		{"a batch of none", trained(curve, "a", func(x *TrainRun) { x.Sums = [][3]float64{{1, 2, math.NaN()}, {4, 5, 6}} }), "batch 0 has other numbers"},
-		{"not the plan's order", trained(curve, "a", func(x *TrainRun) { x.OrderWrong = 4 }), "4 samples are not those of the order"},
-		{"a sample twice", trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }), "twice in an epoch"},
-		{"a compared batch", trained(curve, "a", func(x *TrainRun) { x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"} }), "1 of 3 compared batches"},
+		{
+			"other weights",
+			trained(curve, "a", func(x *TrainRun) { x.Weights = "v" }),
+			"other weights",
+		},
+		{
+			"a batch of other numbers",
+			trained(curve, "a", func(x *TrainRun) {
+				x.Sums = [][3]float64{{1, 2, 3}, {4, 5.001, 6}}
+			}),
+			"batch 1 has other numbers",
+		},
+		{
+			"a batch of none",
+			trained(curve, "a", func(x *TrainRun) {
+				x.Sums = [][3]float64{{1, 2, math.NaN()}, {4, 5, 6}}
+			}),
+			"batch 0 has other numbers",
+		},
+		{
+			"not the plan's order",
+			trained(curve, "a", func(x *TrainRun) { x.OrderWrong = 4 }),
+			"4 samples are not those of the order",
+		},
+		{
+			"a sample twice",
+			trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }),
+			"twice in an epoch",
+		},
+		{
+			"a compared batch",
+			trained(curve, "a", func(x *TrainRun) {
+				x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"}
+			}),
+			"1 of 3 compared batches",
+		},
 	} {
 		torch := &trainPoint{
 			Runner: Runner{Name: "torch"},
@@ -242,11 +274,8 @@ func TestCheckTraining(t *testing.T) {
 			over:   Result{Runs: []Outcome{c.run}},
 		}
 		found := checkTraining([]*trainPoint{torch, own})
-		if got := strings.Join(
-			found[own].why,
-			"; ",
-		); c.why == "" && got != "" || !strings.Contains(got, c.why) ||
-			len(found[torch].why) > 0 {
+		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" ||
+			!strings.Contains(got, c.why) || len(found[torch].why) > 0 {
 			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
 		}
 	}
@@ -275,7 +304,12 @@ func TestCheckTraining(t *testing.T) {
 			base:   "robocache",
 			over:   Result{Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)}},
 		}
-		if why := checkTraining([]*trainPoint{idle, torch, own, idle})[own].why; (len(why) > 0) != c.wrong {
+		if why := checkTraining([]*trainPoint{
+			idle,
+			torch,
+			own,
+			idle,
+		})[own].why; (len(why) > 0) != c.wrong {
 			t.Errorf("%v: %v", c.second, why)
 		}
 	}
@@ -311,10 +345,9 @@ func TestReportWrong(t *testing.T) {
 		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}},
 		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}},
 	}}
-	if got, want := strings.Join(
-		r.wrong(),
-		"; ",
-	), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
+	if got, want := strings.Join(r.wrong(), "; "),
+		"robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got !=
+		want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -449,7 +482,10 @@ func TestTrainRows(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	notes := strings.Join(r.AllNotes(), "\n")
-	for _, want := range []string{"robocache cold/1: the window took 1.0 s in place of 10: the set is too small", "2 epochs began in the window; only the first found a cold page cache"} {
+	for _, want := range []string{
+		"robocache cold/1: the window took 1.0 s in place of 10: the set is too small",
+		"2 epochs began in the window; only the first found a cold page cache",
+	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}

@@ -121,13 +121,8 @@ func (m *consumer) window(
 			return whole && left == 0, nil
 		}
 		if o.Samples += int64(len(b.Samples)); !whole {
-			o.ArrivalsUS, o.ArrivalRows = append(
-				o.ArrivalsUS,
-				length.Microseconds(),
-			), append(
-				o.ArrivalRows,
-				len(b.Samples),
-			)
+			o.ArrivalsUS, o.ArrivalRows = append(o.ArrivalsUS, length.Microseconds()),
+				append(o.ArrivalRows, len(b.Samples))
 		}
 		return !whole && o.Seconds >= w.Duration, nil
 	})

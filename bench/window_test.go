@@ -129,7 +129,10 @@ func testWindowOfEpochs(t *testing.T) {
 func TestWait(t *testing.T) { synctest.Test(t, testWait) }
 
 func testWait(t *testing.T) {
-	for made, want := range map[time.Duration]float64{10 * time.Millisecond: 20, 5 * time.Millisecond: 0} {
+	for made, want := range map[time.Duration]float64{
+		10 * time.Millisecond: 20,
+		5 * time.Millisecond:  0,
+	} {
 		src := &fakeSource{
 			made:   made,
 			ready:  time.Now(),
@@ -155,7 +158,10 @@ func testWait(t *testing.T) {
 func TestWindowPassesErrorsOn(t *testing.T) { synctest.Test(t, testWindowPassesErrorsOn) }
 
 func testWindowPassesErrorsOn(t *testing.T) {
-	if err := (&consumer{src: &fakeSource{epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(
+	if err := (&consumer{
+		src:  &fakeSource{epochs: [][]taken{nil}},
+		sink: newTally(1, 1, 1).take,
+	}).window(
 		t.Context(),
 		&Workload{Duration: 1},
 		&Outcome{},

@@ -74,7 +74,8 @@ type Workload struct {
 // last line. The harness starts it.
 func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){
-		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
+		"load":   LoadRun,
+		"decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
 	}[kind]
 	if !ok {
 		return robocache.Misuse("run", nil, "no job of kind %s", kind)
@@ -121,7 +122,10 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 		c["on_bad_episode"] = "skip" // counted: skipped_episodes
 	}
 	for name, v := range map[string]any{
-		"prefetch": w.Prefetch, "cache": w.Cache, "cache_budget": w.CacheBudget, "memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
+		"prefetch":      w.Prefetch,
+		"cache":         w.Cache,
+		"cache_budget":  w.CacheBudget,
+		"memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
 		"decode": w.Decode, "device_memory_budget": w.DeviceMemory,
 		"pool_size": w.PoolSize, "pool_episodes": w.PoolEpisodes, "shuffle": w.Shuffle,
 	} {

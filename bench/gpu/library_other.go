@@ -6,7 +6,8 @@ import "errors"
 
 func openLibrary(string) (uintptr, error) {
 	return 0, errors.New(
-		"this build opens no library at run time: it is not for Linux, or was made with the tag nocuda",
+		"this build opens no library at run time: it is not for Linux, or was made with the tag " +
+			"nocuda",
 	)
 }
 

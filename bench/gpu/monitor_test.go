@@ -22,7 +22,10 @@ func driver() *nvml {
 	}
 	return &nvml{
 		errorString: func(code int32) string {
-			return map[int32]string{notSupported: "Not Supported", noSuchFunction: "Function Not Found"}[code]
+			return map[int32]string{
+				notSupported:   "Not Supported",
+				noSuchFunction: "Function Not Found",
+			}[code]
 		},
 		count:   func(n *uint32) int32 { *n = 2; return 0 },
 		byIndex: func(i uint32, d *uintptr) int32 { *d = uintptr(i + 1); return 0 },
@@ -73,7 +76,11 @@ func TestMonitor(t *testing.T) {
 	samples, missing := m.Stop()
 	one := Summary(samples, "GPU-1", 0, 4e9)
 	for key, want := range map[string]float64{
-		"gpu_util_pct": 50, "sm_util_pct": 20, "sm_occupancy_pct": 30, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
+		"gpu_util_pct":     50,
+		"sm_util_pct":      20,
+		"sm_occupancy_pct": 30,
+		"dram_util_pct":    100,
+		"pcie_rx_gb_s":     210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
 		// 200 J in the two seconds between the samples after the first moment, of four
 		"energy_j": 200 * 2, "gpu_mem_gb": 3,
 	} {
@@ -93,34 +100,17 @@ func TestMonitor(t *testing.T) {
 	if two["pcie_rx_gb_s"] != 1e6*1024/1e9 {
 		t.Errorf("PCIe without GPM: %v", two["pcie_rx_gb_s"])
 	}
-	if got := Missing(
-		two,
-		samples,
-		"GPU-2",
-		missing,
-	); !strings.Contains(got, "sm_util_pct: Not Supported") || !strings.Contains(got, "energy_j: Not Supported") ||
+	if got := Missing(two, samples, "GPU-2", missing); !strings.Contains(got,
+		"sm_util_pct: Not Supported") || !strings.Contains(got, "energy_j: Not Supported") ||
 		strings.Contains(got, "power_w") {
 		t.Error(got)
 	}
-	if got := Missing(
-		Summary(samples, "GPU-1", 9e9, 9e9),
-		samples,
-		"GPU-1",
-		nil,
-	); strings.Count(
-		got,
-		": no sample in the window",
-	) != len(
-		Counters,
-	) {
+	if got := Missing(Summary(samples, "GPU-1", 9e9, 9e9), samples, "GPU-1",
+		nil); strings.Count(got, ": no sample in the window") != len(Counters) {
 		t.Error(got)
 	}
-	if got := Missing(
-		nil,
-		samples,
-		"GPU-8f3a",
-		missing,
-	); got != "NVML shows no device GPU-8f3a: a MIG slice has no counters of its own" {
+	if got := Missing(nil, samples, "GPU-8f3a", missing); got !=
+		"NVML shows no device GPU-8f3a: a MIG slice has no counters of its own" {
 		t.Error(got)
 	}
 	if m.Devices["GPU-2"] != "H2" {
@@ -149,7 +139,12 @@ func TestSummary(t *testing.T) {
 		)
 	}
 	got := Summary(samples, "a", 1, 3)
-	for k, want := range map[string]float64{"power_w": 20, "sm_clock_mhz": 20, "clock_reasons": 5, "energy_j": 10} {
+	for k, want := range map[string]float64{
+		"power_w":       20,
+		"sm_clock_mhz":  20,
+		"clock_reasons": 5,
+		"energy_j":      10,
+	} {
 		if got[k] != want {
 			t.Errorf("%s: %v, want %v", k, got[k], want)
 		}

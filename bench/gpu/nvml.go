@@ -60,10 +60,18 @@ func loadNVML() (*nvml, error) {
 	n := &nvml{}
 	var start func() int32
 	for name, f := range map[string]any{
-		"Init_v2": &start, "ErrorString": &n.errorString, "DeviceGetCount_v2": &n.count, "DeviceGetHandleByIndex_v2": &n.byIndex, "DeviceGetUUID": &n.uuid, "DeviceGetName": &n.name,
-		"DeviceGetUtilizationRates": &n.utilization, "DeviceGetMemoryInfo": &n.memory, "DeviceGetPowerUsage": &n.power, "DeviceGetTotalEnergyConsumption": &n.energy,
-		"DeviceGetClockInfo": &n.clock, "DeviceGetCurrentClocksThrottleReasons": &n.reasons, "DeviceGetPcieThroughput": &n.pcie, "GpmQueryDeviceSupport": &n.gpmSupport,
-		"GpmSampleAlloc": &n.gpmAlloc, "GpmSampleFree": &n.gpmFree, "GpmSampleGet": &n.gpmSample, "GpmMetricsGet": &n.gpmMetrics,
+		"Init_v2":                   &start,
+		"ErrorString":               &n.errorString,
+		"DeviceGetCount_v2":         &n.count,
+		"DeviceGetHandleByIndex_v2": &n.byIndex, "DeviceGetUUID": &n.uuid, "DeviceGetName": &n.name,
+		"DeviceGetUtilizationRates": &n.utilization,
+		"DeviceGetMemoryInfo":       &n.memory,
+		"DeviceGetPowerUsage":       &n.power, "DeviceGetTotalEnergyConsumption": &n.energy,
+		"DeviceGetClockInfo":                    &n.clock,
+		"DeviceGetCurrentClocksThrottleReasons": &n.reasons,
+		"DeviceGetPcieThroughput":               &n.pcie, "GpmQueryDeviceSupport": &n.gpmSupport,
+		"GpmSampleAlloc": &n.gpmAlloc,
+		"GpmSampleFree":  &n.gpmFree, "GpmSampleGet": &n.gpmSample, "GpmMetricsGet": &n.gpmMetrics,
 	} {
 		bindSymbol(lib, "nvml"+name, f)
 	}

@@ -36,15 +36,8 @@ func TestOpsRows(t *testing.T) {
 			}
 		}
 	}
-	if _, err := RowsNamed(
-		"cpu",
-		[]string{"nothing"},
-		false,
-		false,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := RowsNamed("cpu", []string{"nothing"}, false, false); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	some, err := RowsNamed("cuda", []string{"fuse3-4"}, false, false)
@@ -69,7 +62,10 @@ func TestOpsQuick(t *testing.T) {
 		Python:     filepath.Join(root, ".venv", "bin", "python"),
 		PythonPath: filepath.Join(root, "python"),
 	}
-	for _, f := range []string{tools.Python, filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so")} {
+	for _, f := range []string{
+		tools.Python,
+		filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so"),
+	} {
 		if _, err := os.Stat(f); err != nil {
 			t.Skip("not built: ", err)
 		}
@@ -132,9 +128,7 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(len(rep.Rows))
 	}
 	r := rep.Rows[0]
-	if a := r.runner(
-		"reference",
-	); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 ||
+	if a := r.runner("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 ||
 		len(a.Cold.Raw) != 1 {
 		t.Errorf("the reference: %+v", a)
 	}
@@ -155,11 +149,12 @@ func TestOpsQuick(t *testing.T) {
 // interpreter there is nothing to measure.
 func TestOpsEnds(t *testing.T) {
 	dir := t.TempDir()
-	script := "import json, os, sys\nfor r in json.loads(sys.argv[1])['rows']:\n  if r['name'] == 'b': sys.exit('killed')\n  print(json.dumps(dict(row=r['name'], bytes=8, arms=[dict(name='robocache', us=dict(raw=[1], min=1, median=1, max=1))])), flush=True)\n"
-	if err := errors.Join(
-		os.Mkdir(filepath.Join(dir, "robocache_bench"), 0o700),
-		os.WriteFile(filepath.Join(dir, "robocache_bench", "ops_peers.py"), []byte(script), 0o600),
-	); err != nil {
+	script := "import json, os, sys\nfor r in json.loads(sys.argv[1])['rows']:\n  if r['name'] " +
+		"== 'b': sys.exit('killed')\n  print(json.dumps(dict(row=r['name'], bytes=8, " +
+		"arms=[dict(name='robocache', us=dict(raw=[1], min=1, median=1, max=1))])), flush=True)\n"
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "robocache_bench"), 0o700),
+		os.WriteFile(filepath.Join(dir, "robocache_bench", "ops_peers.py"), []byte(script),
+			0o600)); err != nil {
 		t.Fatal(err)
 	}
 	var rows []Row

@@ -21,7 +21,9 @@ func (p *Report) Document() *report.Document {
 		)
 	}
 	text := fmt.Sprintf(
-		"µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.",
+		"µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same "+
+			"buffers again and again; cold: buffers that together are four times the cache of %d "+
+			"MiB.",
 		p.Rounds,
 		p.Cache>>20,
 	)

@@ -153,19 +153,18 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case at == 0 && (lacks || cmd.Process == nil):
-		return "", robocache.Unsupported("ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
+		return "", robocache.Unsupported("ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+
+			runners.LastLine(module), "no interpreter")).
 			WithCause(notExit(err)).
-			WithHint("--python names an interpreter with numpy and robocache; make core lib installs one")
+			WithHint("--python names an interpreter with numpy and robocache; make core lib " +
+				"installs one")
 	case err == nil:
 		return "", nil
 	case ctx.Err() != nil:
 		return fmt.Sprintf("no answer within %v", r.Timeout), nil
 	}
-	return fmt.Sprintf(
-		"the runners' process ended: %v: %s",
-		err,
-		runners.LastLine(errs.String()),
-	), nil
+	return fmt.Sprintf("the runners' process ended: %v: %s", err, runners.LastLine(errs.String())),
+		nil
 }
 
 // notExit is an error but for that of an exit code, which says nothing more.
@@ -223,11 +222,8 @@ func (p *Report) check() {
 func lastCache() int64 {
 	for i := 4; i >= 2; i-- {
 		text := report.ReadText(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", i))
-		if n, err := strconv.ParseInt(
-			strings.TrimSuffix(strings.TrimSpace(text), "K"),
-			10,
-			64,
-		); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), "K"), 10,
+			64); err == nil {
 			return n << 10
 		}
 	}

@@ -60,7 +60,10 @@ func ParseBar(text, metric string) (Bar, error) {
 	// Who names no metric says what ours takes at most, or how many times better it is.
 	if err != nil || b.Metric == "" && b.Least == (b.Unit+b.Row != "" || b.Than == "") {
 		return Bar{}, robocache.Misuse("bench", nil, "not a bar: %q", text).
-			Expected("≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, ≤ N× row NAME, or RUNNER METRIC ≤ N", "")
+			Expected(
+				"≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, ≤ N× row NAME, or RUNNER METRIC ≤ N",
+				"",
+			)
 	}
 	if b.Ours == "" {
 		b.Ours = "robocache"

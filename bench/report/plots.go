@@ -159,10 +159,8 @@ func (f *Figure) lines(p *chart.Plot) (names []string, lines []chart.Line) {
 		} else { // of lines with few points each has its tick
 			p.Y.Holds = []float64{0}
 			for _, at := range c.Points {
-				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(
-					p.X.Ticks,
-					t,
-				) {
+				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(p.X.Ticks,
+					t) {
 					p.X.Ticks = append(p.X.Ticks, t)
 				}
 			}

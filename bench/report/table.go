@@ -163,7 +163,12 @@ func (d *Document) Write(dir string) error {
 		}
 		files[s.Figure.Name+".png"], files[s.Figure.Name+".svg"] = png, svg
 		// An element within a page has no name space of its own.
-		drawn[i] = strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").
+		drawn[i] = strings.NewReplacer(
+			` xmlns="http://www.w3.org/2000/svg"`,
+			"",
+			` xmlns:xlink="http://www.w3.org/1999/xlink"`,
+			"",
+		).
 			Replace(string(svg))
 	}
 	js, err := JSON(d.Raw)
@@ -171,7 +176,12 @@ func (d *Document) Write(dir string) error {
 	if err = cmp.Or(err, err2); err != nil {
 		return err
 	}
-	for suffix, b := range map[string][]byte{".md": md.Bytes(), ".html": d.page(drawn), ".csv": csv, ".json": js} {
+	for suffix, b := range map[string][]byte{
+		".md":   md.Bytes(),
+		".html": d.page(drawn),
+		".csv":  csv,
+		".json": js,
+	} {
 		files[cmp.Or(d.Called[suffix], d.Name+suffix)] = b
 	}
 	for name, b := range files {

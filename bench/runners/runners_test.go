@@ -39,10 +39,10 @@ func TestCommandEndsWithAKilledParent(t *testing.T) {
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if stat, err := os.ReadFile(
-			"/proc/" + pid + "/stat",
-		); err != nil ||
+	for end := time.Now().Add(
+		5 * time.Second,
+	); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil ||
 			bytes.Contains(stat, []byte(") Z ")) {
 			return
 		}

@@ -20,13 +20,8 @@ func TestLoad(t *testing.T) {
 	if err := load(context.Background(), path); err != nil {
 		t.Fatal(err)
 	}
-	if err := load(
-		context.Background(),
-		path+"-not-there",
-	); !errors.Is(
-		err,
-		robocache.ErrNotFound,
-	) {
+	if err := load(context.Background(), path+
+		"-not-there"); !errors.Is(err, robocache.ErrNotFound) {
 		t.Fatalf("a missing dataset: %v", err)
 	}
 }

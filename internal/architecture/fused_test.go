@@ -25,11 +25,12 @@ var fused = map[string]string{
 	"kernel/cpu.lerpWide[go.shape.float64]": "math.FMA",
 	"kernel.FMA32":                          "the product of two float32 is exact in float64",
 	"kernel.fma32Odd":                       "the product of two float32 is exact in float64",
-	"kernel.(*run).lerp":                    "math.FMA, and the product of two float32 is exact in float64",
-	"kernel.(*run).lerpDense":               "the product of two float32 is exact in float64",
-	"kernel.euler.angles":                   "doubling is exact",
-	"kernel/cuda.threadsFor":                "the size of a launch, no value",
-	"kernel/cuda.(*voxelParams).quickOf":    "a small integer by a power of two is exact",
+	"kernel.(*run).lerp": "math.FMA, and the product of two float32 is exact " +
+		"in float64",
+	"kernel.(*run).lerpDense":            "the product of two float32 is exact in float64",
+	"kernel.euler.angles":                "doubling is exact",
+	"kernel/cuda.threadsFor":             "the size of a launch, no value",
+	"kernel/cuda.(*voxelParams).quickOf": "a small integer by a power of two is exact",
 }
 
 var (
@@ -61,7 +62,8 @@ func TestNoFusedProducts(t *testing.T) {
 		} else if m := instruction.FindSubmatch(lines.Bytes()); m != nil {
 			if delete(unseen, name); fused[name] == "" {
 				t.Errorf(
-					"%s fuses a product into a sum at %s on arm64: write float64(a*b) + c or float32(a*b) + c",
+					"%s fuses a product into a sum at %s on arm64: write float64(a*b) + c or "+
+						"float32(a*b) + c",
 					name,
 					m[1],
 				)

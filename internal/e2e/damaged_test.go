@@ -98,17 +98,26 @@ func TestVideoOfPNGIsNamed(t *testing.T) {
 	}
 	dir, video := copySet(t, "g1_h264_v30")
 	coded := filepath.Join(t.TempDir(), "png.mp4")
-	if out, err := exec.Command(program, "-nostdin", "-v", "error", "-i", video, "-map", "0:v:0", "-c:v", "png", coded).
+	if out, err := exec.Command(
+		program,
+		"-nostdin",
+		"-v",
+		"error",
+		"-i",
+		video,
+		"-map",
+		"0:v:0",
+		"-c:v",
+		"png",
+		coded,
+	).
 		CombinedOutput(); err != nil {
 		t.Skipf("the program ffmpeg does not write PNG into mp4: %v: %s", err, out)
 	}
 	if err := os.Rename(coded, video); err != nil {
 		t.Fatal(err)
 	}
-	if err := firstError(
-		t,
-		dir,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if err := firstError(t, dir); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), `found "png"`) {
 		t.Errorf("error: %v", err)
 	}

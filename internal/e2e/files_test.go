@@ -71,7 +71,8 @@ func TestStrangeFiles(t *testing.T) {
 				err := use(t, dir)
 				if err == nil {
 					t.Errorf("%s: no error", what)
-				} else if !strings.Contains(err.Error(), name) || !errors.Is(err, robocache.ErrMalformed) {
+				} else if !strings.Contains(err.Error(), name) ||
+					!errors.Is(err, robocache.ErrMalformed) {
 					t.Errorf("%s: expected malformed input that names the file: %v", what, err)
 				}
 			}
@@ -144,7 +145,17 @@ func TestStrangeFiles(t *testing.T) {
 // root, the thread gives its right up.
 func TestUnreadable(t *testing.T) {
 	base := load(t, small)
-	for _, name := range []string{"", "meta", info, "meta/episodes", eptab, "data", table, "videos", mp4} {
+	for _, name := range []string{
+		"",
+		"meta",
+		info,
+		"meta/episodes",
+		eptab,
+		"data",
+		table,
+		"videos",
+		mp4,
+	} {
 		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
 			dir := base.disk(t)
 			// the folders above may be passed

@@ -60,7 +60,11 @@ func written() map[string]string {
 		if strings.HasPrefix(f, "test-") {
 			continue
 		}
-		out[f] = map[string]string{"mcap": "set.mcap", "robomimic": "set.hdf5", "zarr": "set.zarr"}[f]
+		out[f] = map[string]string{
+			"mcap":      "set.mcap",
+			"robomimic": "set.hdf5",
+			"zarr":      "set.zarr",
+		}[f]
 		if out[f] == "" {
 			out[f] = "set"
 		}
@@ -342,10 +346,7 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 					continue
 				}
 				y, m, err2 := gather(ctx, f.Key, rows)
-				if err := errors.Join(
-					err1,
-					err2,
-				); err != nil || !slices.Equal(n, m) ||
+				if err := errors.Join(err1, err2); err != nil || !slices.Equal(n, m) ||
 					string(x) != string(y) {
 					t.Errorf("%s of episode %d: another cloud (%v)", f.Key, e, err)
 				}
@@ -357,11 +358,8 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 				}
 			case f.Kind == robocache.KindNumeric:
 				x, y := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*g.RowBytes())
-				if err := errors.Join(
-					src.Gather(ctx, f.Key, rows, x),
-					ds.Gather(ctx, f.Key, rows, y),
-				); err != nil ||
-					string(x) != string(y) {
+				if err := errors.Join(src.Gather(ctx, f.Key, rows, x),
+					ds.Gather(ctx, f.Key, rows, y)); err != nil || string(x) != string(y) {
 					t.Errorf("%s of episode %d: other values (%v)", f.Key, e, err)
 				}
 			}
@@ -379,23 +377,10 @@ func TestRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	first, mid, last := filepath.Join(
-		dir,
-		"first",
-	), filepath.Join(
-		dir,
-		"mid.mcap",
-	), filepath.Join(
-		dir,
-		"last",
-	)
-	if _, err := toLeRobot(
-		t.Context(),
-		src,
-		first,
-		convert.Options{},
-		asImages("lerobot"),
-	); err != nil {
+	first, mid, last := filepath.Join(dir, "first"), filepath.Join(dir, "mid.mcap"),
+		filepath.Join(dir, "last")
+	if _, err := toLeRobot(t.Context(), src, first, convert.Options{}, asImages("lerobot")); err !=
+		nil {
 		t.Fatal(err)
 	}
 	one := open(t, first)

@@ -27,7 +27,14 @@ import (
 var others = []struct {
 	path string
 	hz   int64 // of the grid, or of rows that keep no clock; 0 = as the dataset says
-}{{"bridge_rlds/bridge_dataset", 0}, {"robomimic_like/earliest_gzip.hdf5", 0}, {"aloha_like", 0}, {"calvin_like", 0}, {"diffusion_policy_zarr/replay_buffer.zarr", 10}, {"mcap_robot/recording_zstd.mcap", 50}}
+}{
+	{"bridge_rlds/bridge_dataset", 0},
+	{"robomimic_like/earliest_gzip.hdf5", 0},
+	{"aloha_like", 0},
+	{"calvin_like", 0},
+	{"diffusion_policy_zarr/replay_buffer.zarr", 10},
+	{"mcap_robot/recording_zstd.mcap", 50},
+}
 
 // opened opens one of them, on one grid.
 func opened(t testing.TB, path string, hz int64) robocache.Dataset {
@@ -185,22 +192,17 @@ func TestOthersToLeRobot(t *testing.T) {
 	}
 	python := interpreter(t)
 	decoders(t)
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}},
-	); err != nil {
+	if err := video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+		nil {
 		t.Skip(err)
 	}
 	want := map[string]robocache.Dataset{}
 	for _, o := range others[:3] {
 		dst := filepath.Join(t.TempDir(), "set")
-		if _, err := toLeRobot(
-			t.Context(),
-			opened(t, o.path, o.hz),
-			dst,
+		if _, err := toLeRobot(t.Context(), opened(t, o.path, o.hz), dst,
 			convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 0}}},
-			nil,
-		); err != nil {
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		roots = append(roots, dst)

@@ -30,7 +30,18 @@ func sequence(t testing.TB, path string) []hash {
 	if err != nil {
 		t.Skip("no ffmpeg program to compare with: ", err)
 	}
-	probe, err := exec.Command("ffprobe", "-v", "error", "-select_streams", "v:0", "-show_entries", "stream=width,height", "-of", "csv=p=0", path).
+	probe, err := exec.Command(
+		"ffprobe",
+		"-v",
+		"error",
+		"-select_streams",
+		"v:0",
+		"-show_entries",
+		"stream=width,height",
+		"-of",
+		"csv=p=0",
+		path,
+	).
 		Output()
 	if err != nil {
 		t.Skip("no ffprobe program: ", err)
@@ -300,15 +311,8 @@ func checkFrames(
 // episode and row. Converted once more, and encoded once more, it still does.
 func TestRoundTripShowsItsRows(t *testing.T) {
 	decoders(t)
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{
-			Codec:  "h264",
-			Width:  128,
-			Height: 96,
-			Rate:   robocache.Rate{Num: 30, Den: 1},
-		},
-	); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: "h264", Width: 128,
+		Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
 		t.Skip(err)
 	}
 	made := filepath.Join(t.TempDir(), "made")
@@ -316,7 +320,11 @@ func TestRoundTripShowsItsRows(t *testing.T) {
 	copied, encoded := filepath.Join(t.TempDir(), "copied"), filepath.Join(t.TempDir(), "encoded")
 	converted(t, made, copied, nil)
 	converted(t, copied, encoded, []int{2, 0, 1})
-	for dir, order := range map[string][]int{made: {0, 1, 2}, copied: {0, 1, 2}, encoded: {2, 0, 1}} {
+	for dir, order := range map[string][]int{
+		made:    {0, 1, 2},
+		copied:  {0, 1, 2},
+		encoded: {2, 0, 1},
+	} {
 		ds := open(t, dir)
 		l, err := loader.New(
 			t.Context(),

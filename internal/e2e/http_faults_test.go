@@ -50,12 +50,7 @@ func answer(r *http.Request, dir string) (head string, body []byte) {
 	st, _ := os.Stat(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
 	timestamp := "\r\nLast-Modified: " + st.ModTime().UTC().Format(http.TimeFormat)
 	var from, to int
-	if n, _ := fmt.Sscanf(
-		r.Header.Get("Range"),
-		"bytes=%d-%d",
-		&from,
-		&to,
-	); n == 2 &&
+	if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 &&
 		from < len(data) {
 		to = min(to, len(data)-1)
 		return fmt.Sprintf(

@@ -38,15 +38,90 @@ func TestHTTPEqualsDisk(t *testing.T) {
 		name string
 		cfg  loader.Config
 	}{
-		{"g1_h264_v30_bigdrift", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Episodes: []int{1, 4}}, Runtime: loader.Runtime{Prefetch: 8}}},
-		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0}}}},
+		{
+			"g1_h264_v30_bigdrift",
+			loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}},
+		},
+		{
+			"g1_h264_v30",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Global,
+					Seed:      6,
+					Episodes:  []int{1, 4},
+				},
+				Runtime: loader.Runtime{Prefetch: 8},
+			},
+		},
+		{
+			"g1_v30_exact",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Global,
+					Seed:      7,
+					Episodes:  []int{0},
+				},
+			},
+		},
 		{"g1_v30_drift", loader.Config{Order: loader.Order{BatchSize: 16, Episodes: []int{8}}}},
-		{"g1_v21", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}}},
-		{"gr00t_picknplace_v20", loader.Config{Order: loader.Order{BatchSize: 64, Seed: 9, Episodes: []int{1, 4}}, Runtime: loader.Runtime{Prefetch: 8}}},
-		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, CacheOptions: loader.CacheOptions{Cache: "ram", CacheBudget: 20 << 20}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, CacheOptions: loader.CacheOptions{Cache: t.TempDir(), CacheFormat: "encoded"}}},
+		{
+			"g1_v21",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Global,
+					Seed:      8,
+					Episodes:  []int{3},
+				},
+			},
+		},
+		{
+			"gr00t_picknplace_v20",
+			loader.Config{
+				Order:   loader.Order{BatchSize: 64, Seed: 9, Episodes: []int{1, 4}},
+				Runtime: loader.Runtime{Prefetch: 8},
+			},
+		},
+		{
+			"g1_v30_exact",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Pool,
+					Seed:      7,
+					Episodes:  []int{0, 3},
+					DropTail:  100,
+				},
+			},
+		},
+		{
+			"g1_h264_v30",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Global,
+					Seed:      7,
+					Episodes:  []int{0, 3},
+					DropTail:  100,
+				},
+				CacheOptions: loader.CacheOptions{Cache: "ram", CacheBudget: 20 << 20},
+			},
+		},
+		{
+			"g1_h264_v30",
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 32,
+					Shuffle:   loader.Pool,
+					Seed:      7,
+					Episodes:  []int{0, 3},
+					DropTail:  100,
+				},
+				CacheOptions: loader.CacheOptions{Cache: t.TempDir(), CacheFormat: "encoded"},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -157,11 +232,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 				Order:   loader.Order{BatchSize: 64},
 				Windows: loader.Windows{Keys: []string{"observation.state"}},
 			}
-			if _, n, err := digest(
-				t.Context(),
-				ds,
-				cfg,
-			); err != nil ||
+			if _, n, err := digest(t.Context(), ds, cfg); err != nil ||
 				int64(n) != ds.Info().Frames {
 				t.Fatal(n, err)
 			}
@@ -170,7 +241,8 @@ func TestHTTPReadsLittle(t *testing.T) {
 				t.Errorf("an epoch of states read %d bytes", n)
 			}
 			t.Logf(
-				"opening: %d requests, %d bytes (sent %d); a batch of 8: %d bytes of %d of video; an epoch of states: %d bytes",
+				"opening: %d requests, %d bytes (sent %d); a batch of 8: %d bytes of %d of "+
+					"video; an epoch of states: %d bytes",
 				openedRequests,
 				opened.BytesRead,
 				openedSent,
@@ -274,7 +346,12 @@ func TestNthOperationFails(t *testing.T) {
 		{"fail for ever", storetest.FaultFail, nil, true},
 		{"short", storetest.FaultShort, nil, false},
 		{"changed", storetest.FaultChanged, nil, true},
-		{"gone", storetest.FaultFail, &robocache.Error{Class: robocache.ErrNotFound, Op: "faulty", Msg: "gone"}, true},
+		{
+			"gone",
+			storetest.FaultFail,
+			&robocache.Error{Class: robocache.ErrNotFound, Op: "faulty", Msg: "gone"},
+			true,
+		},
 		{"EIO", storetest.FaultFail, &os.PathError{Op: "read", Path: "f", Err: errno5}, true},
 		{"corrupt", storetest.FaultCorrupt, nil, false},
 		{"delay", storetest.FaultDelay, nil, false},
@@ -386,19 +463,9 @@ func TestPoolAsksLittle(t *testing.T) {
 	}{"lerobot": {"", 8}, "robomimic": {"set.hdf5", 3}} {
 		t.Run(format, func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := synth.Write(
-				t.Context(),
-				filepath.Join(dir, c.name),
-				synth.Options{
-					Format:   format,
-					Episodes: 3,
-					Seconds:  4,
-					Width:    160,
-					Height:   120,
-					Cameras:  1,
-					Seed:     1,
-				},
-			); err != nil {
+			if _, err := synth.Write(t.Context(), filepath.Join(dir, c.name),
+				synth.Options{Format: format, Episodes: 3, Seconds: 4, Width: 160,
+					Height: 120, Cameras: 1, Seed: 1}); err != nil {
 				t.Fatal(err)
 			}
 			var requests atomic.Int64

@@ -37,35 +37,38 @@ func TestInternalErrors(t *testing.T) {
 		return exit.ExitCode(), string(out)
 	}
 	plan := filepath.Join(dir, "plan.json")
-	if code, out := run(
-		"plan",
-		"convert",
-		src,
-		filepath.Join(dir, "sharded"),
-		"--skip-bad",
-		"--shards",
-		"1",
-		"--manifest",
-		plan,
-	); code != 0 {
+	if code, out := run("plan", "convert", src, filepath.Join(dir, "sharded"), "--skip-bad",
+		"--shards", "1", "--manifest", plan); code != 0 {
 		t.Fatal(code, out)
 	}
 	for name, args := range map[string][]string{
-		"convert":   {"convert", src, filepath.Join(dir, "lerobot"), "--skip-bad"},
-		"to zarr":   {"convert", src, filepath.Join(dir, "zarr"), "--to", "zarr", "--skip-bad"},
-		"to mcap":   {"convert", src, filepath.Join(dir, "mcap"), "--to", "mcap", "--skip-bad"},
-		"to rlds":   {"convert", src, filepath.Join(dir, "rlds"), "--to", "rlds", "--skip-bad"},
-		"to delta":  {"convert", src, filepath.Join(dir, "delta"), "--to", "delta", "--skip-bad"},
-		"robomimic": {"convert", src, filepath.Join(dir, "mimic.hdf5"), "--to", "robomimic", "--skip-bad"},
-		"run":       {"run", "--manifest", plan, "--shard", "0"},
-		"stats":     {"stats", src, "--skip-bad"},
-		"doctor":    {"doctor", src},
-		"view":      {"view", src, "--listen", "127.0.0.1:0"},
-		"edit":      {"edit", "delete", src, filepath.Join(dir, "edited"), "--episodes", "0"},
+		"convert":  {"convert", src, filepath.Join(dir, "lerobot"), "--skip-bad"},
+		"to zarr":  {"convert", src, filepath.Join(dir, "zarr"), "--to", "zarr", "--skip-bad"},
+		"to mcap":  {"convert", src, filepath.Join(dir, "mcap"), "--to", "mcap", "--skip-bad"},
+		"to rlds":  {"convert", src, filepath.Join(dir, "rlds"), "--to", "rlds", "--skip-bad"},
+		"to delta": {"convert", src, filepath.Join(dir, "delta"), "--to", "delta", "--skip-bad"},
+		"robomimic": {
+			"convert",
+			src,
+			filepath.Join(dir, "mimic.hdf5"),
+			"--to",
+			"robomimic",
+			"--skip-bad",
+		},
+		"run":    {"run", "--manifest", plan, "--shard", "0"},
+		"stats":  {"stats", src, "--skip-bad"},
+		"doctor": {"doctor", src},
+		"view":   {"view", src, "--listen", "127.0.0.1:0"},
+		"edit":   {"edit", "delete", src, filepath.Join(dir, "edited"), "--episodes", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out := run(args...)
-			for _, want := range []string{"internal error", "nil pointer dereference", "toy.go:", "Report"} {
+			for _, want := range []string{
+				"internal error",
+				"nil pointer dereference",
+				"toy.go:",
+				"Report",
+			} {
 				if code != 70 || !strings.Contains(out, want) {
 					t.Fatalf("exit code %d, without %q: %s", code, want, out)
 				}

@@ -137,12 +137,8 @@ func TestPeakMemory(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("the child says %s", out)
 			}
-			if _, err := fmt.Sscanf(
-				string(out[i:]),
-				"given %d peak %d",
-				&given,
-				&high,
-			); err != nil {
+			if _, err := fmt.Sscanf(string(out[i:]), "given %d peak %d", &given, &high); err !=
+				nil {
 				t.Fatalf("the child says %s", out)
 			}
 			t.Logf(
@@ -279,7 +275,12 @@ func TestCancel(t *testing.T) {
 		"Next":  l.Next,
 		"Items": func(ctx context.Context) (*loader.Batch, error) { return m.Items(ctx, all) },
 	} {
-		for _, after := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 120 * time.Millisecond} {
+		for _, after := range []time.Duration{
+			0,
+			time.Millisecond,
+			30 * time.Millisecond,
+			120 * time.Millisecond,
+		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
 			done := m.Stats().FramesUnique

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-const lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+const lfs = "version https://git-lfs.github.com/spec/v1\noid " +
+	"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 
 // E3: what info.json may say, and what must come of it.
 func TestBadInfo(t *testing.T) {
@@ -43,43 +44,151 @@ func TestBadInfo(t *testing.T) {
 		{"fps text", set(`"fps": 30`, `"fps": "30"`), outcome{nil, "", "fps-type"}},
 		{"fps 30.0", set(`"fps": 30`, `"fps": 30.0`), outcome{nil, "", ""}},
 		{"fps 29.97", set(`"fps": 30`, `"fps": 29.97`), outcome{nil, "", ""}},
-		{"total_episodes more", set(`"total_episodes": 66`, `"total_episodes": 1000`), outcome{nil, "", "total-differs"}},
-		{"total_episodes 2^60", set(`"total_episodes": 66`, `"total_episodes": 1152921504606846976`), outcome{nil, "", "total-differs"}},
-		{"total_episodes 1e300", set(`"total_episodes": 66`, `"total_episodes": 1e300`), outcome{nil, "", "metadata-type"}},
-		{"total_episodes negative", set(`"total_episodes": 66`, `"total_episodes": -66`), outcome{nil, "", "metadata-type"}},
-		{"total_frames lies", set(`"total_frames": 1254`, `"total_frames": 1255`), outcome{nil, "", "total-differs"}},
+		{
+			"total_episodes more",
+			set(`"total_episodes": 66`, `"total_episodes": 1000`),
+			outcome{nil, "", "total-differs"},
+		},
+		{
+			"total_episodes 2^60",
+			set(`"total_episodes": 66`, `"total_episodes": 1152921504606846976`),
+			outcome{nil, "", "total-differs"},
+		},
+		{
+			"total_episodes 1e300",
+			set(`"total_episodes": 66`, `"total_episodes": 1e300`),
+			outcome{nil, "", "metadata-type"},
+		},
+		{
+			"total_episodes negative",
+			set(`"total_episodes": 66`, `"total_episodes": -66`),
+			outcome{nil, "", "metadata-type"},
+		},
+		{
+			"total_frames lies",
+			set(`"total_frames": 1254`, `"total_frames": 1255`),
+			outcome{nil, "", "total-differs"},
+		},
 		{"chunks_size 0", set(`"chunks_size": 1000`, `"chunks_size": 0`), outcome{nil, "", ""}},
 		{"splits lie", set(`"0:66"`, `"0:100"`), outcome{nil, "", "split-differs"}},
 		{"splits of another type", set(`{
         "train": "0:66"
     }`, `[1, 2]`), outcome{nil, "", ""}},
 		{"data_path up", set(data, `"../../etc/passwd"`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path up inside", set(data, `"data/../../secret/file-{file_index:03d}.parquet"`), outcome{mal, info + "|/data_path", ""}},
+		{
+			"data_path up inside",
+			set(data, `"data/../../secret/file-{file_index:03d}.parquet"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
 		{"data_path absolute", set(data, `"/etc/passwd"`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path NUL", set(data, `"data\u0000/file.parquet"`), outcome{mal, info + "|/data_path", ""}},
+		{
+			"data_path NUL",
+			set(data, `"data\u0000/file.parquet"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
 		{"data_path number", set(data, `7`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path other variable", set(data, `"data/chunk-{__class__}/file-{file_index:03d}.parquet"`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path width 2^40", set(data, `"data/chunk-{chunk_index:01099511627776d}/file-{file_index:03d}.parquet"`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path 1 MB", set(data, `"data/`+strings.Repeat("x", 1<<20)+`/file-{file_index:03d}.parquet"`), outcome{mal, info + "|/data_path", ""}},
-		{"data_path backslash", set(data, `"..\\..\\secret"`), outcome{mal, info + "|/data_path", ""}},
-		{"video_path up", set(vid, `"videos/{video_key}/../../../secret/file-{file_index:03d}.mp4"`), outcome{mal, info + "|/video_path", ""}},
-		{"video_path absolute", set(vid, `"/{video_key}/file-{file_index:03d}.mp4"`), outcome{mal, info + "|/video_path", ""}},
-		{"video_path url", set(vid, `"http://169.254.169.254/{video_key}.mp4"`), outcome{nil, "", "path-template"}},
+		{
+			"data_path other variable",
+			set(data, `"data/chunk-{__class__}/file-{file_index:03d}.parquet"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
+		{
+			"data_path width 2^40",
+			set(data, `"data/chunk-{chunk_index:01099511627776d}/file-{file_index:03d}.parquet"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
+		{
+			"data_path 1 MB",
+			set(data, `"data/`+strings.Repeat("x", 1<<20)+`/file-{file_index:03d}.parquet"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
+		{
+			"data_path backslash",
+			set(data, `"..\\..\\secret"`),
+			outcome{mal, info + "|/data_path", ""},
+		},
+		{
+			"video_path up",
+			set(vid, `"videos/{video_key}/../../../secret/file-{file_index:03d}.mp4"`),
+			outcome{mal, info + "|/video_path", ""},
+		},
+		{
+			"video_path absolute",
+			set(vid, `"/{video_key}/file-{file_index:03d}.mp4"`),
+			outcome{mal, info + "|/video_path", ""},
+		},
+		{
+			"video_path url",
+			set(vid, `"http://169.254.169.254/{video_key}.mp4"`),
+			outcome{nil, "", "path-template"},
+		},
 		{"video_path pipe", set(vid, `"pipe:cat /etc/passwd"`), outcome{nil, "", "path-template"}},
 		{"video_path null", set(vid, `null`), outcome{nil, "", ""}},
-		{"key climbs", bytes.ReplaceAll(base[info], []byte(camera), []byte("../../../../etc")), outcome{nil, "", "feature-dropped"}},
-		{"shape 2^60", set("\"shape\": [\n                26\n            ]", `"shape": [1152921504606846976]`), outcome{mal, info + "|/shape", ""}},
-		{"shape product 2^64", set("\"shape\": [\n                26\n            ]", `"shape": [4294967296, 4294967296]`), outcome{mal, info + "|/shape", ""}},
-		{"shape 2^30", set("\"shape\": [\n                26\n            ]", `"shape": [1073741824]`), outcome{mal, info + "|/shape", ""}},
-		{"shape negative", set("\"shape\": [\n                26\n            ]", `"shape": [-26]`), outcome{mal, info + "|/shape", ""}},
-		{"shape other", set("\"shape\": [\n                26\n            ]", `"shape": [27]`), outcome{mal, info + "|27|26|observation.state", ""}},
-		{"key twice", set(`"fps": 30,`, `"fps": 30, "fps": 60,`), outcome{mal, info + "|twice", ""}},
-		{"feature twice", set(`"action": {`, `"action": {"dtype": "float32", "shape": [1]}, "action": {`), outcome{mal, info + "|twice", ""}},
-		{"key twice inside a feature", set("\"dtype\": \"float32\",", "\"dtype\": \"float32\", \"dtype\": \"float32\","), outcome{mal, info + "|twice|dtype", ""}},
+		{
+			"key climbs",
+			bytes.ReplaceAll(base[info], []byte(camera), []byte("../../../../etc")),
+			outcome{nil, "", "feature-dropped"},
+		},
+		{
+			"shape 2^60",
+			set(
+				"\"shape\": [\n                26\n            ]",
+				`"shape": [1152921504606846976]`,
+			),
+			outcome{mal, info + "|/shape", ""},
+		},
+		{
+			"shape product 2^64",
+			set(
+				"\"shape\": [\n                26\n            ]",
+				`"shape": [4294967296, 4294967296]`,
+			),
+			outcome{mal, info + "|/shape", ""},
+		},
+		{
+			"shape 2^30",
+			set("\"shape\": [\n                26\n            ]", `"shape": [1073741824]`),
+			outcome{mal, info + "|/shape", ""},
+		},
+		{
+			"shape negative",
+			set("\"shape\": [\n                26\n            ]", `"shape": [-26]`),
+			outcome{mal, info + "|/shape", ""},
+		},
+		{
+			"shape other",
+			set("\"shape\": [\n                26\n            ]", `"shape": [27]`),
+			outcome{mal, info + "|27|26|observation.state", ""},
+		},
+		{
+			"key twice",
+			set(`"fps": 30,`, `"fps": 30, "fps": 60,`),
+			outcome{mal, info + "|twice", ""},
+		},
+		{
+			"feature twice",
+			set(`"action": {`, `"action": {"dtype": "float32", "shape": [1]}, "action": {`),
+			outcome{mal, info + "|twice", ""},
+		},
+		{
+			"key twice inside a feature",
+			set("\"dtype\": \"float32\",", "\"dtype\": \"float32\", \"dtype\": \"float32\","),
+			outcome{mal, info + "|twice|dtype", ""},
+		},
 		{"BOM", append([]byte("\xef\xbb\xbf"), js...), outcome{nil, "", ""}},
 		{"UTF-16", []byte("\xff\xfe{\x00}\x00"), outcome{mal, info, ""}},
-		{"deep", set(`"robot_type"`, `"x": `+strings.Repeat("[", 1_000_000)+strings.Repeat("]", 1_000_000)+`, "robot_type"`), outcome{mal, info + "|nested", ""}},
-		{"deep objects", set(`"robot_type"`, `"x": `+strings.Repeat(`{"a":`, 300)+"1"+strings.Repeat("}", 300)+`, "robot_type"`), outcome{mal, info + "|nested", ""}},
+		{
+			"deep",
+			set(`"robot_type"`, `"x": `+strings.Repeat("[", 1_000_000)+
+				strings.Repeat("]", 1_000_000)+`, "robot_type"`),
+			outcome{mal, info + "|nested", ""},
+		},
+		{
+			"deep objects",
+			set(`"robot_type"`, `"x": `+strings.Repeat(`{"a":`, 300)+"1"+strings.Repeat("}", 300)+
+				`, "robot_type"`),
+			outcome{mal, info + "|nested", ""},
+		},
 		{"unclosed", []byte(strings.Repeat("[", 100)), outcome{mal, info, ""}},
 		{"empty", []byte{}, outcome{mal, info, ""}},
 		{"blank", []byte(" \n\t "), outcome{mal, info, ""}},
@@ -88,7 +197,11 @@ func TestBadInfo(t *testing.T) {
 		{"empty object", []byte("{}"), outcome{mal, info, ""}},
 		{"trailing", append([]byte(js), "}{"...), outcome{mal, info, ""}},
 		{"LFS pointer", []byte(lfs), outcome{mal, info + "|LFS", ""}},
-		{"10^6 keys", set(`"robot_type"`, manyKeys(1_000_000)+`"robot_type"`), outcome{robocache.ErrResourceLimit, info + "|keys", ""}},
+		{
+			"10^6 keys",
+			set(`"robot_type"`, manyKeys(1_000_000)+`"robot_type"`),
+			outcome{robocache.ErrResourceLimit, info + "|keys", ""},
+		},
 		{"not UTF-8", set("Unitree", "\xff\xfeUnitree"), outcome{nil, "", ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,15 +247,34 @@ func TestAbsurdShape(t *testing.T) {
 	base := load(t, small)
 	for _, shape := range []string{"1073741824", "65536, 65536", "4611686018427387904, 0"} {
 		t.Run(shape, func(t *testing.T) {
-			uri := base.edit(t, info, "\"shape\": [\n                26\n            ]", `"shape": [`+shape+`]`).
+			uri := base.edit(
+				t,
+				info,
+				"\"shape\": [\n                26\n            ]",
+				`"shape": [`+shape+`]`,
+			).
 				mem(t)
 			for what, use := range map[string]func(ds robocache.Dataset) error{
 				"loader": func(ds robocache.Dataset) error {
-					_, _, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Runtime: loader.Runtime{MemoryBudget: 64 << 20}})
+					_, _, err := digest(
+						t.Context(),
+						ds,
+						loader.Config{
+							Windows: loader.Windows{Keys: []string{"observation.state"}},
+							Runtime: loader.Runtime{MemoryBudget: 64 << 20},
+						},
+					)
 					return err
 				},
 				"map": func(ds robocache.Dataset) error {
-					m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Runtime: loader.Runtime{MemoryBudget: 64 << 20}})
+					m, err := loader.NewMap(
+						t.Context(),
+						ds,
+						loader.Config{
+							Windows: loader.Windows{Keys: []string{"observation.state"}},
+							Runtime: loader.Runtime{MemoryBudget: 64 << 20},
+						},
+					)
 					if err != nil {
 						return err
 					}
@@ -158,18 +290,21 @@ func TestAbsurdShape(t *testing.T) {
 					return err
 				},
 				"convert": func(ds robocache.Dataset) error {
-					_, err := toLeRobot(t.Context(), ds, filepath.Join(t.TempDir(), "out"), convert.Options{}, nil)
+					_, err := toLeRobot(
+						t.Context(),
+						ds,
+						filepath.Join(t.TempDir(), "out"),
+						convert.Options{},
+						nil,
+					)
 					return err
 				},
 			} {
 				var err error
 				bounded(t, 256<<20, func() {
 					var ds robocache.Dataset
-					if ds, err = robocache.Open(
-						t.Context(),
-						uri,
-						robocache.OpenOptions{},
-					); err == nil {
+					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err ==
+						nil {
 						defer ds.Close()
 						err = use(ds)
 					}
@@ -196,12 +331,36 @@ func TestBadLines(t *testing.T) {
 		outcome
 	}{
 		{"cut line", lines[:len(lines)-20], outcome{mal, name + "|line 5", ""}},
-		{"length 2^60", strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1), outcome{nil, "", "episode-length"}},
-		{"length negative", strings.Replace(lines, `"length": 470`, `"length": -1`, 1), outcome{nil, "", "episode-length"}},
-		{"length text", strings.Replace(lines, `"length": 470`, `"length": "470"`, 1), outcome{mal, name + "|line", ""}},
-		{"length lies", strings.Replace(lines, `"length": 470`, `"length": 471`, 1), outcome{nil, "", "episode-length"}},
-		{"index twice", strings.Replace(lines, `"episode_index": 1`, `"episode_index": 0`, 1), outcome{robocache.ErrMisuse, name + "|twice", ""}},
-		{"index negative", strings.Replace(lines, `"episode_index": 1`, `"episode_index": -1`, 1), outcome{mal, name + "|line", ""}},
+		{
+			"length 2^60",
+			strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1),
+			outcome{nil, "", "episode-length"},
+		},
+		{
+			"length negative",
+			strings.Replace(lines, `"length": 470`, `"length": -1`, 1),
+			outcome{nil, "", "episode-length"},
+		},
+		{
+			"length text",
+			strings.Replace(lines, `"length": 470`, `"length": "470"`, 1),
+			outcome{mal, name + "|line", ""},
+		},
+		{
+			"length lies",
+			strings.Replace(lines, `"length": 470`, `"length": 471`, 1),
+			outcome{nil, "", "episode-length"},
+		},
+		{
+			"index twice",
+			strings.Replace(lines, `"episode_index": 1`, `"episode_index": 0`, 1),
+			outcome{robocache.ErrMisuse, name + "|twice", ""},
+		},
+		{
+			"index negative",
+			strings.Replace(lines, `"episode_index": 1`, `"episode_index": -1`, 1),
+			outcome{mal, name + "|line", ""},
+		},
 		{"blank lines and CRLF", strings.ReplaceAll(lines, "\n", "\r\n\r\n"), outcome{nil, "", ""}},
 		{"deep", lines + strings.Repeat("[", 1_000_000), outcome{mal, name, ""}},
 		{"zero bytes", "", outcome{mal, name, ""}},
@@ -297,7 +456,13 @@ func TestCutFiles(t *testing.T) {
 			}
 			t.Logf("%d cuts, %d of them do not matter", places, right)
 			noise := bytes.Repeat([]byte("\x8f\x00\xff\x7f\x01"), len(data)/5+1)
-			for what, b := range map[string][]byte{"zero bytes": {}, "LFS pointer": []byte(lfs), "noise": noise, "zeros": make([]byte, len(data)), "twice": append(bytes.Clone(data), data...)} {
+			for what, b := range map[string][]byte{
+				"zero bytes":  {},
+				"LFS pointer": []byte(lfs),
+				"noise":       noise,
+				"zeros":       make([]byte, len(data)),
+				"twice":       append(bytes.Clone(data), data...),
+			} {
 				sum, err := run(t, base.with(name, b))
 				sound(t, err)
 				switch {
@@ -310,10 +475,9 @@ func TestCutFiles(t *testing.T) {
 				}
 			}
 			// A camera without any file is not delivered: asking for it says so.
-			if _, err := run(
-				t,
-				base.with(name, nil),
-			); err != nil && !errors.Is(err, robocache.ErrNotFound) && !(name == mp4 && strings.Contains(err.Error(), camera+": the stream is declared")) &&
+			if _, err := run(t, base.with(name, nil)); err != nil &&
+				!errors.Is(err, robocache.ErrNotFound) && !(name == mp4 &&
+				strings.Contains(err.Error(), camera+": the stream is declared")) &&
 				!strings.Contains(err.Error(), name) {
 				t.Errorf("missing: %v", err)
 			} else if err == nil &&
@@ -380,11 +544,8 @@ func TestFlippedBytes(t *testing.T) {
 				var err error
 				bounded(t, 300<<20, func() {
 					var ds robocache.Dataset
-					if ds, err = robocache.Open(
-						t.Context(),
-						uri,
-						robocache.OpenOptions{},
-					); err == nil {
+					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err ==
+						nil {
 						defer ds.Close()
 						if err = readEpisodes(t.Context(), ds, 0); err == nil {
 							_, _, err = digest(t.Context(), ds, cfg)

@@ -28,12 +28,7 @@ type ranges struct {
 // note reads a request.
 func (r *ranges) note(_ int64, q *http.Request) string {
 	var from, to int64
-	if n, _ := fmt.Sscanf(
-		q.Header.Get("Range"),
-		"bytes=%d-%d",
-		&from,
-		&to,
-	); n == 2 &&
+	if n, _ := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 &&
 		q.Method == http.MethodGet {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -82,20 +77,9 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "lab"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := synth.Write(
-		t.Context(),
-		filepath.Join(dir, "lab", "set"),
-		synth.Options{
-			Format:   "lerobot",
-			Episodes: 64,
-			Seconds:  2,
-			Width:    160,
-			Height:   120,
-			Cameras:  1,
-			Seed:     1,
-			Spread:   0.5,
-		},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), filepath.Join(dir, "lab", "set"),
+		synth.Options{Format: "lerobot", Episodes: 64, Seconds: 2, Width: 160, Height: 120,
+			Cameras: 1, Seed: 1, Spread: 0.5}); err != nil {
 		t.Skip("no set with video: ", err)
 	}
 	const batch, world = 16, 2
@@ -105,9 +89,20 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 	}{
 		"global": {loader.Order{Shuffle: loader.Global}, 0.9, 1},
 		// 8 shards, 4 a rank
-		"pool": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}}, 0, 0.05},
+		"pool": {
+			loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}},
+			0,
+			0.05,
+		},
 		// a shard is of both
-		"pool of 7": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 14, PoolShards: 7}}, 0.05, 0.3},
+		"pool of 7": {
+			loader.Order{
+				Shuffle:   loader.Pool,
+				PoolOrder: loader.PoolOrder{PoolEpisodes: 14, PoolShards: 7},
+			},
+			0.05,
+			0.3,
+		},
 	} {
 		var of [world]*ranges
 		var bytes [world]int64
@@ -168,7 +163,8 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 			t.Errorf("%s: %.3f of the video went to both", name, shared)
 		}
 		t.Logf(
-			"%s: %d samples; video %d bytes; asked for by rank 0 %d, by rank 1 %d (without repeats %d and %d): %.0f %% by both; all bytes %d and %d",
+			"%s: %d samples; video %d bytes; asked for by rank 0 %d, by rank 1 %d (without "+
+				"repeats %d and %d): %.0f %% by both; all bytes %d and %d",
 			name,
 			total,
 			size(both),

@@ -176,24 +176,19 @@ func TestObjectStoreRate(t *testing.T) {
 	}
 	root := t.TempDir()
 	counts, url := apart(t, root)
-	for format, name := range map[string]string{"lerobot": "set", "rlds": "set", "mcap": "set", "zarr": "set.zarr", "robomimic": "set.hdf5"} {
+	for format, name := range map[string]string{
+		"lerobot":   "set",
+		"rlds":      "set",
+		"mcap":      "set",
+		"zarr":      "set.zarr",
+		"robomimic": "set.hdf5",
+	} {
 		t.Run(format, func(t *testing.T) {
 			local := filepath.Join(root, "lab", format, name)
 			rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-			if _, err := synth.Write(
-				t.Context(),
-				local,
-				synth.Options{
-					Format:   format,
-					Episodes: episodes,
-					Seconds:  10,
-					Width:    320,
-					Height:   240,
-					Cameras:  1,
-					Rates:    rates,
-					Seed:     1,
-				},
-			); err != nil {
+			if _, err := synth.Write(t.Context(), local, synth.Options{Format: format,
+				Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1,
+				Rates: rates, Seed: 1}); err != nil {
 				t.Fatal(err)
 			}
 			for _, order := range []loader.Shuffle{loader.Global, loader.Pool} {
@@ -232,7 +227,8 @@ func TestObjectStoreRate(t *testing.T) {
 					var used syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 					cpu := time.Duration(
-						used.Utime.Nano() + used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano(),
+						used.Utime.Nano() +
+							used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano(),
 					)
 					line := fmt.Sprintf(
 						"%-9s %-6s %5d samples %7.0f/s, %.2f CPU s",

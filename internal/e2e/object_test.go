@@ -222,13 +222,8 @@ func wrote(t *testing.T, from, format, to string) map[string][]byte {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if _, err := convert.Write(
-		t.Context(),
-		unnamedSource{ds},
-		format,
-		to,
-		convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1}}},
-	); err != nil {
+	if _, err := convert.Write(t.Context(), unnamedSource{ds}, format, to,
+		convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1}}}); err != nil {
 		t.Fatalf("%s: %v", to, err)
 	}
 	folder, _ := store.Above(to)

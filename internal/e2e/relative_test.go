@@ -54,11 +54,8 @@ func samplesOf(
 	defer b.Release()
 	x := b.Tensor(key)
 	values := robocache.Float64s(nil, x.DType, x.Data)
-	return slices.Collect(
-			slices.Chunk(values, ds.Info().Feature(key).Elements()),
-		), slices.Clone(
-			b.Tensor(key + "_is_pad").Data,
-		), m.Notes()
+	return slices.Collect(slices.Chunk(values, ds.Info().Feature(key).Elements())),
+		slices.Clone(b.Tensor(key + "_is_pad").Data), m.Notes()
 }
 
 // slowTick is what a tick holds of one column of rows at a rate: row k lasts until row k+1, the
@@ -144,14 +141,8 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 						if sum := total(got, c); math.Abs(sum-want) > 1e-5 {
 							t.Errorf("episode %d, column %d: total %v, want %v", e, c, sum, want)
 						}
-						if lost := total(
-							rows,
-							c,
-						) - want; math.Abs(
-							lost,
-						) > math.Abs(
-							rows[len(rows)-1][c],
-						)+1e-9 {
+						if lost := total(rows, c) - want; math.Abs(lost) >
+							math.Abs(rows[len(rows)-1][c])+1e-9 {
 							t.Errorf(
 								"episode %d, column %d: %v is lost, more than the last row",
 								e,
@@ -209,22 +200,12 @@ func TestRelativeGolden(t *testing.T) {
 		"action",
 		loader.Config{Windows: loader.Windows{Hz: &rate}},
 	)
-	if sum, want := total(
-		got,
-		2,
-	), total(
-		rows,
-		2,
-	)-rows[len(rows)-1][2]/2; math.Abs(
-		sum-want,
-	) > 1e-6 {
+	if sum, want := total(got, 2), total(rows, 2)-rows[len(rows)-1][2]/2; math.Abs(sum-want) >
+		1e-6 {
 		t.Errorf("episode %d: dz add up to %v at 10 Hz, want %v", golden, sum, want)
 	}
-	if len(notes) == 0 ||
-		!strings.Contains(
-			notes[0],
-			"action is relative (as known of bridge_dataset): columns 0–5 of its rows are summed",
-		) ||
+	if len(notes) == 0 || !strings.Contains(notes[0],
+		"action is relative (as known of bridge_dataset): columns 0–5 of its rows are summed") ||
 		!strings.Contains(notes[0], `Align: {Relative: {"action": false}}`) {
 		t.Errorf("notes %q", notes)
 	}

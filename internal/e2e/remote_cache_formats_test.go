@@ -89,20 +89,9 @@ func TestSecondEpochIsLocal(t *testing.T) {
 			write := func(seed uint64) string {
 				os.RemoveAll(local)
 				rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-				if _, err := synth.Write(
-					t.Context(),
-					local,
-					synth.Options{
-						Format:   format,
-						Episodes: 2,
-						Seconds:  2,
-						Width:    160,
-						Height:   120,
-						Cameras:  1,
-						Rates:    rates,
-						Seed:     seed,
-					},
-				); err != nil {
+				if _, err := synth.Write(t.Context(), local, synth.Options{Format: format,
+					Episodes: 2, Seconds: 2, Width: 160, Height: 120, Cameras: 1,
+					Rates: rates, Seed: seed}); err != nil {
 					t.Fatal(err)
 				}
 				sums, _ := remoteEpochs(t, far, local, format, "", 1)
@@ -110,7 +99,10 @@ func TestSecondEpochIsLocal(t *testing.T) {
 			}
 			want := write(1)
 			s3 := "s3://lab/" + format + "/" + name + "?endpoint=" + far.url
-			for scheme, uri := range map[string]string{"s3": s3, "http": far.url + "/lab/" + format + "/" + name} {
+			for scheme, uri := range map[string]string{
+				"s3":   s3,
+				"http": far.url + "/lab/" + format + "/" + name,
+			} {
 				if scheme == "http" && format == "mcap" {
 					uri += "/" + first(t, local, ".mcap")
 				}

@@ -22,11 +22,8 @@ import (
 // train where it is there and nothing else is asked for.
 func TestSplits(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "set")
-	if _, err := synth.Write(
-		t.Context(),
-		made,
-		synth.Options{Episodes: 6, Seconds: 1, Seed: 3},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), made,
+		synth.Options{Episodes: 6, Seconds: 1, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(made, "meta", "info.json")
@@ -104,21 +101,14 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 			f := ds.Info().Feature(key)
 			a, b := make([]byte, 2*f.RowBytes()), make([]byte, 2*f.RowBytes())
 			last := ds.Len(e) - 1
-			if err := errors.Join(
-				ds.Gather(
-					t.Context(),
-					key,
-					[]robocache.Row{{Episode: e, Index: 0}, {Episode: e, Index: last}},
-					a,
-				),
-				whole.Gather(
-					t.Context(),
-					key,
-					[]robocache.Row{{Episode: at, Index: 0}, {Episode: at, Index: last}},
-					b,
-				),
-			); err != nil ||
-				!bytes.Equal(a, b) {
+			if err := errors.Join(ds.Gather(t.Context(), key,
+				[]robocache.Row{{Episode: e, Index: 0}, {Episode: e, Index: last}}, a),
+				whole.Gather(t.Context(), key,
+					[]robocache.Row{
+						{Episode: at, Index: 0},
+						{Episode: at, Index: last},
+					}, b)); err !=
+				nil || !bytes.Equal(a, b) {
 				t.Fatalf(
 					"%s: values of episode %d are not those of %d of the whole (%v)",
 					split,
@@ -159,12 +149,8 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 		if ds.Info().Frames != frames {
 			t.Errorf("%s: %d frames, its episodes have %d", split, ds.Info().Frames, frames)
 		}
-		if err := ds.Gather(
-			t.Context(),
-			key,
-			[]robocache.Row{{Episode: n}},
-			make([]byte, ds.Info().Feature(key).RowBytes()),
-		); err == nil {
+		if err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: n}},
+			make([]byte, ds.Info().Feature(key).RowBytes())); err == nil {
 			t.Errorf("%s: an episode beyond it has values", split)
 		}
 	}
@@ -194,7 +180,10 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 			notes,
 		)
 	}
-	for want, cfg := range map[int64]loader.Config{whole.Info().Frames: {Order: loader.Order{Split: robocache.SplitAll}}, int64(whole.Len(0)): {Order: loader.Order{Episodes: []int{0}}}} {
+	for want, cfg := range map[int64]loader.Config{
+		whole.Info().Frames: {Order: loader.Order{Split: robocache.SplitAll}},
+		int64(whole.Len(0)): {Order: loader.Order{Episodes: []int{0}}},
+	} {
 		if n, notes := samples(whole, cfg); n != want || notes != nil {
 			t.Errorf("%+v: %d samples, want %d; notes %v", cfg, n, want, notes)
 		}
@@ -209,18 +198,13 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 			notes,
 		)
 	}
-	if n, _ := samples(
-		whole,
-		loader.Config{Order: loader.Order{Split: val}},
-	); n != held.Info().Frames {
+	if n, _ := samples(whole, loader.Config{Order: loader.Order{Split: val}}); n !=
+		held.Info().Frames {
 		t.Errorf("split %s: %d samples of %d", val, n, held.Info().Frames)
 	}
-	if _, err := loader.New(
-		t.Context(),
-		whole,
-		loader.Config{Order: loader.Order{Split: "nothing", BatchSize: 4}},
-	); !errors.Is(err, robocache.ErrMisuse) ||
-		!strings.Contains(err.Error(), val) {
+	if _, err := loader.New(t.Context(), whole,
+		loader.Config{Order: loader.Order{Split: "nothing", BatchSize: 4}}); !errors.Is(err,
+		robocache.ErrMisuse) || !strings.Contains(err.Error(), val) {
 		t.Errorf("an unknown split of the loader: %v", err)
 	}
 }

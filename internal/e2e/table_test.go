@@ -165,16 +165,17 @@ func TestBadTimestamps(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ok   bool
-	}{{"timestamp-nan", false}, {"timestamp-inf", false}, {"timestamp-unsorted", false}, {"timestamps-zero", true}} {
+	}{
+		{"timestamp-nan", false},
+		{"timestamp-inf", false},
+		{"timestamp-unsorted", false},
+		{"timestamps-zero", true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			ds := open(t, base.with(table, cases[c.name][table]).mem(t))
 			keys := []string{"action"}
-			if _, n, err := digest(
-				t.Context(),
-				ds,
-				loader.Config{Windows: loader.Windows{Keys: keys}},
-			); err != nil ||
-				n != 1254 {
+			if _, n, err := digest(t.Context(), ds,
+				loader.Config{Windows: loader.Windows{Keys: keys}}); err != nil || n != 1254 {
 				t.Errorf("rows need no timestamps: %d, %v", n, err)
 			}
 			_, n, err := digest(
@@ -278,10 +279,8 @@ func TestShortestEpisodes(t *testing.T) {
 			defer b.Release()
 			x := b.Tensor(camera).Data
 			n = len(x) / 3
-			if pads := b.Tensor(
-				camera + "_is_pad",
-			).Data; fmt.Sprint(pads) != "[1 0 1]" || string(x[:n]) != string(x[n:2*n]) ||
-				string(x[:n]) != string(x[2*n:]) {
+			if pads := b.Tensor(camera + "_is_pad").Data; fmt.Sprint(pads) != "[1 0 1]" ||
+				string(x[:n]) != string(x[n:2*n]) || string(x[:n]) != string(x[2*n:]) {
 				t.Error("the window of a one-frame episode is not its one frame three times:", pads)
 			}
 		})

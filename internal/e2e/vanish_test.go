@@ -225,13 +225,7 @@ func TestCutShardStopsTraining(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := trains(
-		t,
-		dir,
-		"rlds",
-		"error",
-		false,
-	); !errors.Is(err, robocache.ErrMalformed) ||
+	if _, err := trains(t, dir, "rlds", "error", false); !errors.Is(err, robocache.ErrMalformed) ||
 		!strings.Contains(err.Error(), victim) {
 		t.Errorf("training says %v", err)
 	}
@@ -277,11 +271,17 @@ func TestNothingVanishes(t *testing.T) {
 			before, episodes := faults(t, dir, format, robocache.OpenOptions{})
 			for _, victim := range set.victims {
 				for what, make := range map[string]func(p string) error{
-					"dangling link":     func(p string) error { return os.Symlink("nowhere/"+filepath.Base(victim), p) },
-					"link to outside":   func(p string) error { return os.Symlink(filepath.Join(outside, victim), p) },
-					"FIFO":              func(p string) error { return syscall.Mkfifo(p, 0o644) },
-					"folder":            func(p string) error { return os.Mkdir(p, 0o755) },
-					"dangling, outside": func(p string) error { return os.Symlink("../../../../annex/objects/x", p) },
+					"dangling link": func(p string) error {
+						return os.Symlink("nowhere/"+filepath.Base(victim), p)
+					},
+					"link to outside": func(p string) error {
+						return os.Symlink(filepath.Join(outside, victim), p)
+					},
+					"FIFO":   func(p string) error { return syscall.Mkfifo(p, 0o644) },
+					"folder": func(p string) error { return os.Mkdir(p, 0o755) },
+					"dangling, outside": func(p string) error {
+						return os.Symlink("../../../../annex/objects/x", p)
+					},
 				} {
 					dir := filepath.Join(t.TempDir(), "set")
 					for name := range data {
@@ -289,10 +289,8 @@ func TestNothingVanishes(t *testing.T) {
 							write(dir, name)
 						}
 					}
-					if err := os.MkdirAll(
-						filepath.Dir(filepath.Join(dir, victim)),
-						0o755,
-					); err != nil {
+					if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, victim)), 0o755); err !=
+						nil {
 						t.Fatal(err)
 					}
 					if err := make(filepath.Join(dir, victim)); err != nil {
@@ -300,21 +298,13 @@ func TestNothingVanishes(t *testing.T) {
 					}
 					said, _ := faults(t, dir, format, robocache.OpenOptions{})
 					unused := victim == "meta/stats.json" // by training on raw values
-					if _, err := trains(
-						t,
-						dir,
-						format,
-						"error",
-						false,
-					); !unused &&
-						(err == nil || !strings.Contains(err.Error(), filepath.Base(victim)) || !errors.Is(err, robocache.ErrMalformed)) {
+					if _, err := trains(t, dir, format, "error", false); !unused && (err == nil ||
+						!strings.Contains(err.Error(), filepath.Base(victim)) ||
+						!errors.Is(err, robocache.ErrMalformed)) {
 						t.Errorf("%s for %s: training says %v", what, victim, err)
 					}
 					stats, err := trains(t, dir, format, "skip", false)
-					if listed := fmt.Sprint(
-						err,
-						stats.BadEpisodes,
-					); !unused &&
+					if listed := fmt.Sprint(err, stats.BadEpisodes); !unused &&
 						!strings.Contains(listed, filepath.Base(victim)) {
 						t.Errorf("%s for %s: with skip %s", what, victim, listed)
 					}
@@ -328,24 +318,15 @@ func TestNothingVanishes(t *testing.T) {
 							whole.Samples,
 						)
 					}
-					if all := strings.Join(
-						said,
-						"\n",
-					); !strings.Contains(
-						all,
-						filepath.Base(victim),
-					) {
+					if all := strings.Join(said, "\n"); !strings.Contains(all,
+						filepath.Base(victim)) {
 						t.Errorf("%s for %s is not named: %q", what, victim, all)
 					} else if what == "link to outside" {
 						if !strings.Contains(all, "link") {
 							t.Errorf("%s for %s: %q", what, victim, all)
 						}
-						if said, n := faults(
-							t,
-							dir,
-							format,
-							robocache.OpenOptions{FollowLinks: true},
-						); len(said) != len(before) ||
+						if said, n := faults(t, dir, format,
+							robocache.OpenOptions{FollowLinks: true}); len(said) != len(before) ||
 							n != episodes {
 							t.Errorf(
 								"%s is followed: %d episodes of %d, %q",
@@ -355,13 +336,7 @@ func TestNothingVanishes(t *testing.T) {
 								said,
 							)
 						}
-						if got, err := trains(
-							t,
-							dir,
-							format,
-							"error",
-							true,
-						); err != nil ||
+						if got, err := trains(t, dir, format, "error", true); err != nil ||
 							got.Samples != whole.Samples {
 							t.Errorf(
 								"%s is followed: %d samples of %d, %v",
@@ -382,7 +357,10 @@ func TestNothingVanishes(t *testing.T) {
 			for name, b := range data {
 				n++
 				blob := filepath.Join(hub, "blobs", fmt.Sprint("b", n))
-				for _, dir := range []string{filepath.Dir(blob), filepath.Dir(filepath.Join(snapshot, name))} {
+				for _, dir := range []string{
+					filepath.Dir(blob),
+					filepath.Dir(filepath.Join(snapshot, name)),
+				} {
 					if err := os.MkdirAll(dir, 0o755); err != nil {
 						t.Fatal(err)
 					}
@@ -398,22 +376,11 @@ func TestNothingVanishes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if said, n := faults(
-				t,
-				snapshot,
-				format,
-				robocache.OpenOptions{},
-			); len(said) != len(before) ||
-				n != episodes {
+			if said, n := faults(t, snapshot, format, robocache.OpenOptions{}); len(said) !=
+				len(before) || n != episodes {
 				t.Errorf("a snapshot of the hub's cache: %d episodes of %d, %q", n, episodes, said)
 			}
-			if got, err := trains(
-				t,
-				snapshot,
-				format,
-				"error",
-				false,
-			); err != nil ||
+			if got, err := trains(t, snapshot, format, "error", false); err != nil ||
 				got.Samples != whole.Samples {
 				t.Errorf(
 					"a snapshot of the hub's cache: %d samples of %d, %v",
@@ -429,7 +396,10 @@ func TestNothingVanishes(t *testing.T) {
 // TestMissingStorage: of a bag whose files were not fetched they are named.
 func TestMissingStorage(t *testing.T) {
 	b := []byte(
-		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - run_0.db3\n  duration:\n    nanoseconds: 1\n  starting_time:\n    nanoseconds_since_epoch: 1\n  message_count: 0\n  topics_with_message_count: []\n  compression_format: \"\"\n  compression_mode: \"\"\n",
+		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  " +
+			"relative_file_paths:\n    - run_0.db3\n  duration:\n    nanoseconds: 1\n  " +
+			"starting_time:\n    nanoseconds_since_epoch: 1\n  message_count: 0\n  " +
+			"topics_with_message_count: []\n  compression_format: \"\"\n  compression_mode: \"\"\n",
 	)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "metadata.yaml"), b, 0o644); err != nil {

@@ -196,7 +196,10 @@ func TestVideoOfAnotherLength(t *testing.T) {
 		}
 		return out
 	}
-	for e, words := range map[int][]string{3: {"episode 3", "328 frames for 412 rows"}, 4: {"episode 4", "412 frames for 328 rows", "one frame after 0"}} {
+	for e, words := range map[int][]string{
+		3: {"episode 3", "328 frames for 412 rows"},
+		4: {"episode 4", "412 frames for 328 rows", "one frame after 0"},
+	} {
 		for _, k := range []int{0, 1, ds.Len(e) - 1} {
 			want(
 				t,
@@ -292,9 +295,14 @@ func TestSomeVideosBad(t *testing.T) {
 		"LFS pointer": {[]byte(lfs), robocache.ErrMalformed, name + "|LFS", 3},
 		"zero bytes":  {[]byte{}, robocache.ErrMalformed, name, 3},
 		"noise":       {bytes.Repeat([]byte("noise"), 9999), robocache.ErrMalformed, name, 3},
-		"text":        {[]byte("<html><body>404 Not Found</body></html>"), robocache.ErrMalformed, name, 3},
-		"cut":         {cut, robocache.ErrMalformed, name, 3},
-		"fragmented":  {fragmented, robocache.ErrUnsupported, name + "|fragmented", 3},
+		"text": {
+			[]byte("<html><body>404 Not Found</body></html>"),
+			robocache.ErrMalformed,
+			name,
+			3,
+		},
+		"cut":        {cut, robocache.ErrMalformed, name, 3},
+		"fragmented": {fragmented, robocache.ErrUnsupported, name + "|fragmented", 3},
 	} {
 		t.Run(what, func(t *testing.T) {
 			ds := open(t, base.with(name, c.data).mem(t))

@@ -17,8 +17,9 @@ func newAll(line string) *cobra.Command {
 	f := sharedFlags{line: line}
 	a := &bench.All{Revision: version}
 	c := &cobra.Command{
-		Use:   "all",
-		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, and a page of results",
+		Use: "all",
+		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, " +
+			"and a page of results",
 		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(
 			bench.AllNames(),
 			", ",
@@ -41,15 +42,12 @@ gave wrong data, or failed; 3: a bar is missed.`,
 				return err
 			}
 			began := time.Now()
-			if a.Work, err = filepath.Abs(
-				cmp.Or(a.Work, filepath.Join(a.Out, "sets")),
-			); err != nil {
+			if a.Work, err = filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))); err !=
+				nil {
 				return err
 			}
-			if a.Done, err = bench.OpenFinished(
-				filepath.Join(a.Out, "rows.jsonl"),
-				a.Resume,
-			); err != nil {
+			if a.Done,
+				err = bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume); err != nil {
 				return err
 			}
 			defer a.Done.Close()
@@ -92,19 +90,20 @@ func newReport(line string) *cobra.Command {
 	f := sharedFlags{line: line}
 	var page string
 	c := &cobra.Command{
-		Use:   "report RUN [RUN2]",
-		Short: "show a run's files again, or compare two runs: what got worse beyond both spreads is exit code 3",
-		Long:  "RUN is the folder of robocache-bench all, or a JSON report of any measurement (load.json, train.json, peers.json …).",
+		Use: "report RUN [RUN2]",
+		Short: "show a run's files again, or compare two runs: what got worse beyond both " +
+			"spreads is exit code 3",
+		Long: "RUN is the folder of robocache-bench all, or a JSON report of any measurement " +
+			"(load.json, train.json, peers.json …).",
 		Example: `  robocache-bench report results
   robocache-bench report before after
   robocache-bench report before/train.json after/train.json --out compared
   robocache-bench report --performance docs/perf >docs/PERFORMANCE.md`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := require(
-				(page == "") == (len(args) > 0),
-				"robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER",
-			); err != nil {
+			if err := require((page == "") == (len(args) > 0),
+				"robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER"); err !=
+				nil {
 				return err
 			}
 			if page != "" {
@@ -131,7 +130,8 @@ func newReport(line string) *cobra.Command {
 					"",
 					d.Sheet,
 					fmt.Sprintf(
-						"%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.",
+						"%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, "+
+							"beyond both spreads.",
 						args[0],
 						args[1],
 						worse,
@@ -159,6 +159,7 @@ func newReport(line string) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
 	c.Flags().
-		StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and results: docs/PERFORMANCE.md")
+		StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and "+
+			"results: docs/PERFORMANCE.md")
 	return c
 }

@@ -52,16 +52,24 @@ func TestBenchAll(t *testing.T) {
 	if !loaded {
 		t.Skip("too slow a machine for one batch size: ", errs)
 	}
-	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison"} {
-		if b, err := os.ReadFile(
-			filepath.Join(out, "plots", name+".png"),
-		); err != nil ||
+	for _, name := range []string{
+		"throughput_comparison",
+		"latency_comparison",
+		"speedup_comparison",
+	} {
+		if b, err := os.ReadFile(filepath.Join(out, "plots", name+".png")); err != nil ||
 			colours(t, b) < 1 {
 			t.Errorf("%s: %v, an empty plot", name, err)
 		}
 	}
 	readme, _ := os.ReadFile(filepath.Join(out, "README.md"))
-	for _, want := range []string{"Beside torch's DataLoader", "624,390/s", "skipped: no CUDA", "batch 16 robocache", "samples_per_s"} {
+	for _, want := range []string{
+		"Beside torch's DataLoader",
+		"624,390/s",
+		"skipped: no CUDA",
+		"batch 16 robocache",
+		"samples_per_s",
+	} {
 		if !bytes.Contains(readme, []byte(want)) {
 			t.Errorf("README.md lacks %q:\n%s", want, readme)
 		}
@@ -69,12 +77,7 @@ func TestBenchAll(t *testing.T) {
 	if code, text, errs := call(t, "report", out); code != exitDone || text != string(readme) {
 		t.Errorf("report: exit %d: %s", code, errs)
 	}
-	if code, text, _ := call(
-		t,
-		"report",
-		out,
-		out,
-	); code != exitDone ||
+	if code, text, _ := call(t, "report", out, out); code != exitDone ||
 		!strings.Contains(text, "0 figures are worse") {
 		t.Errorf("a run beside itself: exit %d: %s", code, text)
 	}
@@ -94,23 +97,12 @@ func TestBenchAll(t *testing.T) {
 	if err := os.WriteFile(slower, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, text, _ := call(
-		t,
-		"report",
-		out,
-		filepath.Dir(slower),
-	); code != exitFindings ||
+	if code, text, _ := call(t, "report", out, filepath.Dir(slower)); code != exitFindings ||
 		!strings.Contains(text, "**worse**") {
 		t.Errorf("a slower run: exit %d: %s", code, text)
 	}
-	if code, text, _ := call(
-		t,
-		"report",
-		filepath.Dir(slower),
-		out,
-		"--out",
-		filepath.Join(out, "compared"),
-	); code != exitDone || !strings.Contains(text, "better") ||
+	if code, text, _ := call(t, "report", filepath.Dir(slower), out, "--out",
+		filepath.Join(out, "compared")); code != exitDone || !strings.Contains(text, "better") ||
 		!fileExists(filepath.Join(out, "compared", "report.html")) {
 		t.Errorf("a faster run: exit %d: %s", code, text)
 	}
@@ -189,10 +181,7 @@ func TestBenchAllKilled(t *testing.T) {
 			Key   string
 			Value struct{ Part, Step, Failed string }
 		}
-		if err := json.Unmarshal(
-			l,
-			&row,
-		); err != nil || seen[row.Key] || row.Value.Part == "" ||
+		if err := json.Unmarshal(l, &row); err != nil || seen[row.Key] || row.Value.Part == "" ||
 			row.Value.Failed != "" {
 			t.Errorf("%s: %v", l, err)
 		}
@@ -209,7 +198,11 @@ func TestBenchAllKilled(t *testing.T) {
 		t.Errorf("resumed without a set: exit %d: %s", code, errs)
 	}
 	again, _ = os.ReadFile(rows)
-	for _, c := range [][]string{{"--out", out, "--parts", "none"}, {"--out", out, "--time", "1s"}, {}} {
+	for _, c := range [][]string{
+		{"--out", out, "--parts", "none"},
+		{"--out", out, "--time", "1s"},
+		{},
+	} {
 		if code, _, errs := call(t, append([]string{"all"}, c...)...); code != exitMisuse {
 			t.Errorf("%v: exit %d: %s", c, code, errs)
 		}
@@ -263,7 +256,11 @@ func TestBenchReport(t *testing.T) {
 			t.Errorf("%d: exit %d, no %q: %s%s", i, code, c.say, text, errs)
 		}
 	}
-	for _, args := range [][]string{{}, {before, "--performance", dir}, {filepath.Join(dir, "none.json")}} {
+	for _, args := range [][]string{
+		{},
+		{before, "--performance", dir},
+		{filepath.Join(dir, "none.json")},
+	} {
 		if code, _, _ := call(
 			t,
 			append([]string{"report"}, args...)...); code == exitDone ||

@@ -30,7 +30,18 @@ var flagValues = map[string]func() []string{
 }
 
 func init() {
-	for _, name := range []string{"model", "mode", "precision", "loop", "device", "timing", "shuffle", "cache", "cache-state", "decode"} {
+	for _, name := range []string{
+		"model",
+		"mode",
+		"precision",
+		"loop",
+		"device",
+		"timing",
+		"shuffle",
+		"cache",
+		"cache-state",
+		"decode",
+	} {
 		flagValues["train --"+name] = func() []string { return bench.TrainValues(name) }
 	}
 }

@@ -44,9 +44,11 @@ func (f *sharedFlags) verb(
 // add adds the flags that all measurements have.
 func (f *sharedFlags) add(c *cobra.Command, timeout time.Duration, of string) {
 	c.Flags().
-		StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
+		StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into "+
+			"this folder")
 	c.Flags().
-		StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+		StringVar(&f.python, "python", "", "interpreter of the Python runners (default: "+
+			".venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "longest time of one "+of)
 }
@@ -59,15 +61,14 @@ func (f *sharedFlags) addRepeats(c *cobra.Command) {
 // addResume adds --resume.
 func (f *sharedFlags) addResume(c *cobra.Command) {
 	c.Flags().
-		BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
+		BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's "+
+			"rows.jsonl has is not run again")
 }
 
 // finished opens the file of finished runs in --out. It returns nil without --out.
 func (f *sharedFlags) finished() (*bench.Finished, error) {
-	if err := require(
-		!f.resume || f.out != "",
-		"--resume: expected --out DIR, where the interrupted run left its rows.jsonl",
-	); err != nil {
+	if err := require(!f.resume || f.out != "",
+		"--resume: expected --out DIR, where the interrupted run left its rows.jsonl"); err != nil {
 		return nil, err
 	}
 	if f.out == "" {
@@ -126,12 +127,8 @@ func (f *sharedFlags) tools() (runners.Tools, error) {
 	}
 	t := runners.Tools{Self: []string{self}, Python: f.interpreter()}
 	// In a checkout, the Python package is beside the folder of the binary.
-	if p := filepath.Join(
-		filepath.Dir(filepath.Dir(self)),
-		"python",
-	); fileExists(
-		filepath.Join(p, "robocache", "__init__.py"),
-	) {
+	if p := filepath.Join(filepath.Dir(filepath.Dir(self)),
+		"python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
 	t.Product = product(self, t.Python)
@@ -175,16 +172,8 @@ func (f *sharedFlags) passes(
 	if err != nil {
 		return err
 	}
-	if r.Results, err = bench.Passes(
-		cmd.Context(),
-		f.runners,
-		w,
-		threads,
-		tools,
-		f.repeats,
-		f.timeout,
-		logTo(cmd),
-	); err != nil {
+	if r.Results, err = bench.Passes(cmd.Context(), f.runners, w, threads, tools, f.repeats,
+		f.timeout, logTo(cmd)); err != nil {
 		return err
 	}
 	return f.show(cmd, r, r.Name+".{json,csv,md,html}")

@@ -25,7 +25,8 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 		&w.Workers,
 		"workers",
 		2,
-		"our threads; the peers' worker processes (scenarios: their own number, at most one a core)",
+		"our threads; the peers' worker processes (scenarios: their own number, at most one a "+
+			"core)",
 	)
 	f.IntVar(
 		&w.Epochs,
@@ -37,7 +38,8 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 		&w.Rows,
 		"rows",
 		0,
-		"whole trajectories of a robomimic file with timestamps: so many rows of each, at --hz; runners robocache and torch",
+		"whole trajectories of a robomimic file with timestamps: so many rows of each, at --hz; "+
+			"runners robocache and torch",
 	)
 	f.Float64Var(&w.HZ, "hz", 50, "the grid of --rows")
 	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
@@ -47,7 +49,8 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 		&w.Shuffle,
 		"shuffle",
 		"",
-		"global, pool or file (default: the scenario's; global for the local ones, pool for streaming)",
+		"global, pool or file (default: the scenario's; global for the local ones, pool for "+
+			"streaming)",
 	)
 	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
 	f.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
@@ -127,7 +130,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			names, given := append(names, more...), cmd.Flags().Changed
 			if err := require(
 				w.Rows > 0 || !given("hz"),
-				"--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded",
+				"--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock "+
+					"were recorded",
 			); err != nil {
 				return err
 			}
@@ -145,22 +149,19 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			); err != nil {
 				return err
 			}
-			if err := require(
-				slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode),
-				"--decode: expected cpu, gpu or auto",
-			); err != nil {
+			if err := require(slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode),
+				"--decode: expected cpu, gpu or auto"); err != nil {
 				return err
 			}
-			if err := require(
-				threads == nil || slices.Min(threads) > 0 && !given("workers"),
-				"--threads: at least 1, and in place of --workers",
-			); err != nil {
+			if err := require(threads == nil || slices.Min(threads) > 0 &&
+				!given("workers"), "--threads: at least 1, and in place of --workers"); err != nil {
 				return err
 			}
 			if given("epochs") || w.Rows > 0 || threads != nil {
 				if err := require(
 					len(names) == 0 && !explain,
-					"--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)",
+					"--epochs measures whole epochs; scenarios and --explain have a window of "+
+						"seconds (--duration)",
 				); err != nil {
 					return err
 				}
@@ -201,10 +202,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if err := require(duration > 0, "--duration: expected a time above 0"); err != nil {
 				return err
 			}
-			if err := require(
-				s.CacheState == "warm" || s.CacheState == "cold",
-				"--cache-state: expected warm or cold",
-			); err != nil {
+			if err := require(s.CacheState == "warm" ||
+				s.CacheState == "cold", "--cache-state: expected warm or cold"); err != nil {
 				return err
 			}
 			w.Duration, w.Prefetch = duration.Seconds(), cmp.Or(w.Prefetch, 2)
@@ -242,7 +241,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 		&threads,
 		"threads",
 		nil,
-		"whole epochs (--epochs) with each number of threads, in turn: slower with more, beyond the spread, is exit code 3",
+		"whole epochs (--epochs) with each number of threads, in turn: slower with more, beyond "+
+			"the spread, is exit code 3",
 	)
 	fl.StringSliceVar(&names, "scenario", nil, "what to measure; default mmap_local")
 	fl.StringSliceVar(&more, "scenarios", nil, "several, or all")
@@ -299,7 +299,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 		&submit,
 		"submit",
 		false,
-		"hand the scenarios to Slurm, one after the other; account, partition and qos from ACCOUNT, PARTITION and QOS",
+		"hand the scenarios to Slurm, one after the other; account, partition and qos from "+
+			"ACCOUNT, PARTITION and QOS",
 	)
 	fl.BoolVar(&dry, "dry-run", false, "print what --submit would submit")
 	return c
@@ -354,10 +355,8 @@ func thisNode(out string) (*bench.Node, error) {
 	}
 	rank, err1 := strconv.Atoi(r)
 	world, err2 := strconv.Atoi(w)
-	if err := require(
-		err1 == nil && err2 == nil && rank >= 0 && rank < world,
-		"RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE",
-	); err != nil {
+	if err := require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+
+		" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE"); err != nil {
 		return nil, err
 	}
 	if err := require(

@@ -51,15 +51,19 @@ func TestBenchLoadScenarios(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	for _, name := range []string{"mmap_local", "mmap_local_maxworkers", "stream_hub", "stream_bucket", "stream_bucket_2node"} {
+	for _, name := range []string{
+		"mmap_local",
+		"mmap_local_maxworkers",
+		"stream_hub",
+		"stream_bucket",
+		"stream_bucket_2node",
+	} {
 		file, world := name+"_bs16_w2_r0of1", 1.0
 		if name == "stream_bucket_2node" {
 			file, world = name+"_bs16_w2_merged2", 2
 			for _, rank := range []string{"0", "1"} {
-				if r := readRow(
-					t,
-					filepath.Join(dir, name+"_bs16_w2_r"+rank+"of2.json"),
-				); r["rank"] == nil ||
+				if r := readRow(t,
+					filepath.Join(dir, name+"_bs16_w2_r"+rank+"of2.json")); r["rank"] == nil ||
 					r["samples_per_s"].(float64) <= 0 {
 					t.Errorf("%s: rank %s: %v", name, rank, r)
 				}
@@ -119,7 +123,9 @@ func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 		t.Skip(err)
 	}
 	bin := t.TempDir()
-	script := "#!/bin/sh\n# every argument, and a filter before the output's options\nfor a; do shift; case $a in passthrough) set -- \"$@\" \"$a\" -vf \"select=gte(n\\,1)\";; *) set -- \"$@\" \"$a\";; esac; done\nexec " + real + " \"$@\"\n"
+	script := "#!/bin/sh\n# every argument, and a filter before the output's options\nfor a; do " +
+		"shift; case $a in passthrough) set -- \"$@\" \"$a\" -vf \"select=gte(n\\,1)\";; *) set " +
+		"-- \"$@\" \"$a\";; esac; done\nexec " + real + " \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +155,8 @@ func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "checked frames are wrong") {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	if r := readRow(
-		t,
-		filepath.Join(dir, "mmap_local_bs8_w1_r0of1.json"),
-	); r["failed"] == "" || r["wrong_frames"] == 0.0 ||
-		r["samples_per_s"].(float64) <= 0 {
+	if r := readRow(t, filepath.Join(dir, "mmap_local_bs8_w1_r0of1.json")); r["failed"] == "" ||
+		r["wrong_frames"] == 0.0 || r["samples_per_s"].(float64) <= 0 {
 		t.Errorf("%v", r)
 	}
 }
@@ -198,7 +201,16 @@ func TestBenchLoadDryRun(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	for _, want := range []string{"job_mmap_local=$(sbatch", "--account=lab", "--cpus-per-task=10", "my set", "--runners=engine,robocache", "--duration=30s", "--max-episodes=512", "--dependency=afterany:\"$job_mmap_local\""} {
+	for _, want := range []string{
+		"job_mmap_local=$(sbatch",
+		"--account=lab",
+		"--cpus-per-task=10",
+		"my set",
+		"--runners=engine,robocache",
+		"--duration=30s",
+		"--max-episodes=512",
+		"--dependency=afterany:\"$job_mmap_local\"",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the script lacks %q:\n%s", want, out)
 		}
@@ -274,7 +286,10 @@ func TestBenchLoadNodes(t *testing.T) {
 func TestBenchLoadPythonRunner(t *testing.T) {
 	root := realdata.Root(t)
 	python := filepath.Join(root, ".venv", "bin", "python")
-	for _, f := range []string{python, filepath.Join(root, "python", "robocache", "_lib", "librobocache.so")} {
+	for _, f := range []string{
+		python,
+		filepath.Join(root, "python", "robocache", "_lib", "librobocache.so"),
+	} {
 		if _, err := os.Stat(f); err != nil {
 			t.Skip("not built: ", err)
 		}
@@ -312,13 +327,8 @@ func TestBenchLoadPythonRunner(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	a, b := readRow(
-		t,
-		filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json"),
-	), readRow(
-		t,
-		filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"),
-	)
+	a, b := readRow(t, filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json")),
+		readRow(t, filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"))
 	for key := range a {
 		if _, ok := b[key]; !ok {
 			t.Errorf("the Python runner's row lacks %s", key)

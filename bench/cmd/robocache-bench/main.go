@@ -71,11 +71,8 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse(
-					strconv.Quote(
-						args[0],
-					) + ": expected load, decode, ops, peers, formats, soak, train, all or report",
-				)
+				return misuse(strconv.Quote(args[0]) +
+					": expected load, decode, ops, peers, formats, soak, train, all or report")
 			}
 			return cmd.Help()
 		},

@@ -36,7 +36,17 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestHelpListsTheVerbs(t *testing.T) {
 	code, out, _ := call(t, "--help")
-	for _, verb := range []string{"load", "decode", "ops", "peers", "formats", "soak", "train", "all", "report"} {
+	for _, verb := range []string{
+		"load",
+		"decode",
+		"ops",
+		"peers",
+		"formats",
+		"soak",
+		"train",
+		"all",
+		"report",
+	} {
 		if code != exitDone || !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("exit %d, --help does not list %s", code, verb)
 		}

@@ -18,7 +18,8 @@ import (
 func newPeers(line string) *cobra.Command {
 	c := newCases(line, "peers", "av1-global", "av1-pool")
 	c.Use = "peers [URI]"
-	c.Short = "the same workloads through the peers and ours, interleaved, with the bars beside them"
+	c.Short = "the same workloads through the peers and ours, interleaved, with the bars beside " +
+		"them"
 	c.Long = `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
 episode pool, robomimic, and ours, each run in a fresh process, in turn; beside them the limits: decoding alone, and memcpy.
 It makes the sets that it wants (AV1, H.264 of GOP 30 and 250, a table) out of URI, in the work folder; without URI, out of
@@ -32,7 +33,8 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 func newFormats(line string) *cobra.Command {
 	c := newCases(line, "formats", "calvin", "recordings")
 	c.Use, c.Args = "formats", cobra.NoArgs
-	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS"
+	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, " +
+		"MCAP, ROS 2, Zarr, RLDS"
 	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made
 in the work folder, Zarr's and RLDS' out of $ROBOCACHE_TESTDATA. Runners of one case that read other values fail.`
 	c.Example = `  robocache-bench formats --workload calvin,recordings --repeats 3
@@ -52,10 +54,9 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 	c := &cobra.Command{
 		Args: cobra.MaximumNArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
-			if err := require(
-				!all || !cmd.Flags().Changed("workload"),
-				"--all and --workload: give one of them",
-			); err != nil {
+			if err := require(!all ||
+				!cmd.Flags().Changed("workload"), "--all and --workload: give one of them"); err !=
+				nil {
 				return err
 			}
 			if all || list {
@@ -131,9 +132,11 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 	c.Flags().StringSliceVar(&names, "workload", usual, "which, by name (--list)")
 	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")
 	c.Flags().
-		StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
+		StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are "+
+			"used again")
 	c.Flags().
-		IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
+		IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated "+
+			"where there are fewer (0: all)")
 	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
 	c.Flags().
 		IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
@@ -161,7 +164,11 @@ func peerSource(name string, args []string) (string, error) {
 		"g1_v30_exact",
 	)
 	if !fileExists(p) {
-		return "", robocache.Misuse("peers", robocache.Where{"dataset": p}, "no dataset was given, and the test data is not here").
+		return "", robocache.Misuse(
+			"peers",
+			robocache.Where{"dataset": p},
+			"no dataset was given, and the test data is not here",
+		).
 			WithHint("give a dataset, or set ROBOCACHE_TESTDATA")
 	}
 	return p, nil

@@ -14,8 +14,9 @@ func newSoak() *cobra.Command {
 	var s bench.Soak
 	var f sharedFlags
 	c := &cobra.Command{
-		Use:   "soak DIR",
-		Short: "pools, caches, http with faults, kills and resumes for a long time: every image checked, memory flat",
+		Use: "soak DIR",
+		Short: "pools, caches, http with faults, kills and resumes for a long time: every image " +
+			"checked, memory flat",
 		Long: `Runs seeded rounds over a local dataset until the time is over. A round picks an order, a cache, a store, windows, sizes, threads and a rank,
 takes batches, stops at random places and goes on from the state with other threads. Every image must be bit for bit that of a plain
 pass, some of which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process

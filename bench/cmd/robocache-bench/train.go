@@ -16,8 +16,9 @@ func newTrain(line string) *cobra.Command {
 	t := &bench.Train{}
 	w, j := &t.Base, &t.Job
 	c := &cobra.Command{
-		Use:   "train [URI]",
-		Short: "train a policy through ours and the peers' loaders, and say what the GPU waited for",
+		Use: "train [URI]",
+		Short: "train a policy through ours and the peers' loaders, and say what the GPU waited " +
+			"for",
 		Long: `train runs the same training, of the same weights, in the same order, through a plain torch DataLoader that reads the files itself, lerobot's class,
 and ours, each run in a fresh process, in turn. The first and the last run of a repeat is headspace: the same loop on one batch that is on the
 device already. A runner's utilisation is its rate divided by headspace's. Weights, order, batches (0, 1, 10 and 100 against a reader of its own;
@@ -78,7 +79,9 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&f.runners,
 		"runners",
 		nil,
-		"who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk, robocache-gpu, robocache-gpu-pool, torchcodec-cuda, dali (default: the mode's)",
+		"who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, "+
+			"robocache-ram, robocache-disk, robocache-gpu, robocache-gpu-pool, torchcodec-cuda, "+
+			"dali (default: the mode's)",
 	)
 	fl.StringVar(
 		&j.Model,
@@ -90,7 +93,8 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&t.Mode,
 		"mode",
 		"compare",
-		"compare (all that read on the CPU), baseline (torch, lerobot), robocache (h2d, ours), video (ours on the CPU and on the GPU, torchcodec-cuda, dali) or headspace",
+		"compare (all that read on the CPU), baseline (torch, lerobot), robocache (h2d, ours), "+
+			"video (ours on the CPU and on the GPU, torchcodec-cuda, dali) or headspace",
 	)
 	fl.IntVar(&w.BatchSize, "batch-size", 0, "samples a batch and GPU (0: the model's)")
 	fl.IntVar(&j.Steps, "steps", 200, "steps of the window, at least; on a GPU also 10 s")
@@ -119,7 +123,8 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&j.Graph,
 		"graph",
 		false,
-		"forward and backward as one CUDA graph, for all runners: for networks that are bound by launches",
+		"forward and backward as one CUDA graph, for all runners: for networks that are bound by "+
+			"launches",
 	)
 	fl.StringVar(
 		&w.ImageSize,
@@ -138,7 +143,8 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&w.Decode,
 		"decode",
 		"",
-		"on what video is decoded for ours: cpu, gpu or auto (robocache-gpu, robocache-gpu-pool: gpu)",
+		"on what video is decoded for ours: cpu, gpu or auto (robocache-gpu, robocache-gpu-pool: "+
+			"gpu)",
 	)
 	fl.StringVar(
 		&w.DeviceMemory,
@@ -152,7 +158,8 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&w.Workers,
 		"workers",
 		0,
-		"worker processes of torch and lerobot, threads of torchcodec-cuda, pipelines of dali (0: 8, and the cores less two)",
+		"worker processes of torch and lerobot, threads of torchcodec-cuda, pipelines of dali "+
+			"(0: 8, and the cores less two)",
 	)
 	fl.IntSliceVar(
 		&t.Threads,
@@ -164,13 +171,15 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		&t.States,
 		"cache-state",
 		nil,
-		"cold, warm or both: bring the page cache into it before each run, and say the stalls of reading and preparing",
+		"cold, warm or both: bring the page cache into it before each run, and say the stalls of "+
+			"reading and preparing",
 	)
 	fl.IntVar(
 		&j.GPUs,
 		"gpus",
 		1,
-		"GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its share of the cores",
+		"GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its "+
+			"share of the cores",
 	)
 	fl.DurationVar(
 		&t.Monitor,

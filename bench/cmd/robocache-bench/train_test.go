@@ -28,11 +28,8 @@ func trainer(t *testing.T) string {
 func TestBenchTrain(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
-	if _, err := synth.Write(
-		t.Context(),
-		set,
-		synth.Options{Episodes: 4, Seconds: 1, Cameras: 1, Width: 96, Height: 96},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), set,
+		synth.Options{Episodes: 4, Seconds: 1, Cameras: 1, Width: 96, Height: 96}); err != nil {
 		t.Skip("no encoder: ", err)
 	}
 	line := []string{
@@ -82,7 +79,8 @@ func TestBenchTrain(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 		if i > 0 &&
-			(r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] != first["order_sha256"] || r["loss_rel_diff"].(float64) > 1e-3) {
+			(r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 ||
+				r["order_sha256"] != first["order_sha256"] || r["loss_rel_diff"].(float64) > 1e-3) {
 			t.Errorf(
 				"%s: %v checked, %v wrong, losses differ by %v",
 				name,
@@ -92,13 +90,17 @@ func TestBenchTrain(t *testing.T) {
 			)
 		}
 	}
-	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison", "step_breakdown", "loss_curves"} {
+	for _, name := range []string{
+		"throughput_comparison",
+		"latency_comparison",
+		"speedup_comparison",
+		"step_breakdown",
+		"loss_curves",
+	} {
 		if b, err := os.ReadFile(filepath.Join(out, name+".png")); err != nil || colours(t, b) < 3 {
 			t.Errorf("%s: %v, an empty plot", name, err)
 		}
-		if b, err := os.ReadFile(
-			filepath.Join(out, name+".svg"),
-		); err != nil ||
+		if b, err := os.ReadFile(filepath.Join(out, name+".svg")); err != nil ||
 			bytes.Count(b, []byte("<path")) < 8 {
 			t.Errorf("%s.svg: %v", name, err)
 		}
@@ -112,9 +114,7 @@ func TestBenchTrain(t *testing.T) {
 		old["comparison"].(map[string]any)["total_speedup"] == nil {
 		t.Errorf("%v", old)
 	}
-	if b, err := os.ReadFile(
-		filepath.Join(out, "train_steps.csv"),
-	); err != nil ||
+	if b, err := os.ReadFile(filepath.Join(out, "train_steps.csv")); err != nil ||
 		bytes.Count(b, []byte("\nrobocache,")) < 7 {
 		t.Errorf("train_steps.csv: %v", err)
 	}
@@ -134,15 +134,8 @@ func TestBenchTrain(t *testing.T) {
 	if !bytes.HasPrefix(again, kept[:len(kept)-100]) || bytes.Count(again, []byte("\n")) != 6 {
 		t.Error("a run that was over was run again")
 	}
-	if code, text, _ := call(
-		t,
-		"train",
-		"--from",
-		filepath.Join(out, "train.json"),
-		"--out",
-		filepath.Join(dir, "again"),
-	); code != exitDone ||
-		!strings.Contains(text, "robocache-ram") {
+	if code, text, _ := call(t, "train", "--from", filepath.Join(out, "train.json"), "--out",
+		filepath.Join(dir, "again")); code != exitDone || !strings.Contains(text, "robocache-ram") {
 		t.Errorf("--from: exit %d: %s", code, text)
 	}
 }
@@ -169,11 +162,8 @@ func colours(t *testing.T, b []byte) int {
 func TestBenchTrainBadInput(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set := filepath.Join(dir, "set.hdf5")
-	if _, err := synth.Write(
-		t.Context(),
-		set,
-		synth.Options{Format: "robomimic", Preset: "heterogeneous", Episodes: 2},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), set,
+		synth.Options{Format: "robomimic", Preset: "heterogeneous", Episodes: 2}); err != nil {
 		t.Fatal(err)
 	}
 	empty := filepath.Join(dir, "train.json")
@@ -190,19 +180,29 @@ func TestBenchTrainBadInput(t *testing.T) {
 		{`no mode named "both"`, exitMisuse, append(low, "--mode", "both")},
 		{`no runner named "jax"`, exitMisuse, append(low, "--runners", "jax")},
 		{`no precision named "int8"`, exitMisuse, append(low, "--precision", "int8")},
-		{"inductor's C++ of these networks takes minutes", 12, append(low, "--compile", "--device", "cpu", "--tiny")},
-		{"--graph is of one GPU, without --compile", exitMisuse, append(low, "--graph", "--gpus", "2")},
+		{
+			"inductor's C++ of these networks takes minutes",
+			12,
+			append(low, "--compile", "--device", "cpu", "--tiny"),
+		},
+		{
+			"--graph is of one GPU, without --compile",
+			exitMisuse,
+			append(low, "--graph", "--gpus", "2"),
+		},
 		{"expected 1 or more", exitMisuse, append(low, "--steps", "0")},
 		{"--resume: expected --out DIR", exitMisuse, append(low, "--resume")},
 		{"no rows of robocache-bench train", 11, []string{"--from", empty}},
 		{"this set has no camera", exitMisuse, []string{set}},
-		{"an epoch of 174 samples holds no batch", exitMisuse, append(low, "--batch-size", "10000")},
+		{
+			"an epoch of 174 samples holds no batch",
+			exitMisuse,
+			append(low, "--batch-size", "10000"),
+		},
 		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
-		if gpus, _ := filepath.Glob(
-			"/dev/nvidia[0-9]*",
-		); strings.Contains(c.say, "CUDA") &&
+		if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); strings.Contains(c.say, "CUDA") &&
 			len(gpus) > 0 {
 			continue
 		}
@@ -220,11 +220,8 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	realdata.Python(t, "torchcodec")
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
-	if _, err := synth.Write(
-		t.Context(),
-		set,
-		synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 96, Height: 96},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), set,
+		synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 96, Height: 96}); err != nil {
 		t.Skip("no encoder: ", err)
 	}
 	line := []string{
@@ -258,13 +255,10 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 	}
 	code, text, errs := call(t, line...)
 	_, wrong, _ := strings.Cut(errs, "robocache-bench train: ")
-	if code != exitFailed ||
-		!strings.HasPrefix(wrong, "robocache: Misuse: Device.decode='gpu' with device='cpu'") ||
-		!strings.Contains(
-			wrong,
-			"; robocache-gpu: Misuse: Device.decode='gpu' with device='cpu'",
-		) ||
-		strings.Contains(wrong, "dali") {
+	if code != exitFailed || !strings.HasPrefix(wrong,
+		"robocache: Misuse: Device.decode='gpu' with device='cpu'") || !strings.Contains(wrong,
+		"; robocache-gpu: Misuse: Device.decode='gpu' with device='cpu'") || strings.Contains(wrong,
+		"dali") {
 		t.Fatalf("exit %d: %s\n%s", code, errs, text)
 	}
 	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
@@ -279,36 +273,17 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 			!strings.Contains(r["failed"].(string), "on a GPU") {
 		t.Errorf("%v", r)
 	}
-	if code, text, errs := call(
-		t,
-		"load",
-		set,
-		"--python",
-		py,
-		"--runners",
-		"robocache",
-		"--decode",
-		"gpu",
-		"--duration",
-		"1s",
-		"--resume=false",
-	); code != exitFailed ||
+	if code, text, errs := call(t, "load", set, "--python", py, "--runners", "robocache",
+		"--decode", "gpu", "--duration", "1s", "--resume=false"); code != exitFailed ||
 		!strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
 		t.Errorf("exit %d: %s %s", code, errs, text)
 	}
-	for _, c := range []struct{ say, runners, device, decode string }{{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"}, {"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"}} {
-		if code, _, errs := call(
-			t,
-			"load",
-			set,
-			"--runners",
-			c.runners,
-			"--device",
-			c.device,
-			"--decode",
-			c.decode,
-		); code != exitMisuse ||
-			!strings.Contains(errs, c.say) {
+	for _, c := range []struct{ say, runners, device, decode string }{
+		{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"},
+		{"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"},
+	} {
+		if code, _, errs := call(t, "load", set, "--runners", c.runners, "--device", c.device,
+			"--decode", c.decode); code != exitMisuse || !strings.Contains(errs, c.say) {
 			t.Errorf("exit %d: %s", code, errs)
 		}
 	}

@@ -40,12 +40,8 @@ func Check(
 ) {
 	t.Helper()
 	names := Names()
-	if ruled := slices.Sorted(
-		maps.Keys(rules),
-	); !slices.Equal(
-		ruled,
-		slices.Sorted(slices.Values(names)),
-	) {
+	if ruled := slices.Sorted(maps.Keys(rules)); !slices.Equal(ruled,
+		slices.Sorted(slices.Values(names))) {
 		t.Fatalf("rules for %v, want for each of %v", ruled, names)
 	}
 	for _, has := range [][]string{names, needs} {

@@ -55,11 +55,8 @@ func EmptySet(t *testing.T) string {
 	if err := os.MkdirAll(filepath.Join(dir, "meta"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(dir, "meta", "info.json"),
-		[]byte(emptyInfo),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "meta", "info.json"), []byte(emptyInfo),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir

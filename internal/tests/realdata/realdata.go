@@ -107,7 +107,8 @@ func Path(tb testing.TB, name string) string {
 func Python(tb testing.TB, modules ...string) string {
 	tb.Helper()
 	py := filepath.Join(Root(tb), ".venv", "bin", "python")
-	find := "import sys, importlib.util as u; sys.exit(' '.join(m for m in sys.argv[1:] if not u.find_spec(m)) or None)"
+	find := "import sys, importlib.util as u; sys.exit(' '.join(m for m in sys.argv[1:] if not " +
+		"u.find_spec(m)) or None)"
 	if out, err := exec.Command(py, append([]string{"-c", find}, modules...)...).
 		CombinedOutput(); err != nil {
 		tb.Skipf("not all of %q are in .venv (make peers): %v %s", modules, err, out)

@@ -25,11 +25,8 @@ import (
 func TestToyFormat(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	made := filepath.Join(dir, "made.toy")
-	if _, err := synth.Write(
-		ctx,
-		made,
-		synth.Options{Format: "toy", Episodes: 3, Seconds: 1, Cameras: -1},
-	); err != nil {
+	if _, err := synth.Write(ctx, made,
+		synth.Options{Format: "toy", Episodes: 3, Seconds: 1, Cameras: -1}); err != nil {
 		t.Fatal(err)
 	}
 	ds := open(t, made)
