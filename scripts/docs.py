@@ -18,8 +18,8 @@ PAGES = {
     "ARCHITECTURE.md": "ARCHITECTURE.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
-# Folders of docs for developers. They are not in the site (mkdocs.yml, exclude_docs).
-OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/")
+# Pages for developers. They are not in the site (mkdocs.yml, exclude_docs).
+OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/", "docs/PERFORMANCE.md")
 # Names of robocache, by what a reader looks for. python/tests/test_site.py holds that each public
 # name is in one.
 API = {
