@@ -121,6 +121,8 @@ def linked() -> list[str]:
     """Files outside of docs that pages link to, and that are no pages."""
     found = set()
     for source in [*ROOT.glob("docs/**/*.md"), *(ROOT / p for p in PAGES)]:
+        if source.relative_to(ROOT).as_posix().startswith(OUTSIDE):
+            continue
         for link in re.findall(r"\]\(([^):#\s]+)", source.read_text()):
             target = posixpath.normpath(
                 posixpath.join(source.parent.relative_to(ROOT).as_posix(), link)
