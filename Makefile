@@ -189,7 +189,7 @@ bench: build build-bench peers ## the figures of docs/PERFORMANCE.md, into bench
 	bin/robocache-bench ops --sweep --rounds $(REPEATS) --out bench-out/ops || test $$? = 3
 	bin/robocache-bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
 
-view-bench: build browser ## what a person waits for in the page of `robocache view`: the table of docs/view.md
+view-bench: build browser ## what a person waits for in the page of `robocache view`: the table of docs/dev/measurements.md
 	ROBOCACHE_VIEW_BENCH=$(CURDIR)/bin/robocache $(GO) test -count=1 -timeout 20m -run '^TestBudget$$' -v ./view
 
 performance: build-bench ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has

@@ -18,6 +18,8 @@ PAGES = {
     "ARCHITECTURE.md": "ARCHITECTURE.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
+# Pages for developers. They are not in the site (mkdocs.yml, exclude_docs).
+OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/", "docs/PERFORMANCE.md")
 # Names of robocache, by what a reader looks for. python/tests/test_site.py holds that each public
 # name is in one.
 API = {
@@ -119,6 +121,8 @@ def linked() -> list[str]:
     """Files outside of docs that pages link to, and that are no pages."""
     found = set()
     for source in [*ROOT.glob("docs/**/*.md"), *(ROOT / p for p in PAGES)]:
+        if source.relative_to(ROOT).as_posix().startswith(OUTSIDE):
+            continue
         for link in re.findall(r"\]\(([^):#\s]+)", source.read_text()):
             target = posixpath.normpath(
                 posixpath.join(source.parent.relative_to(ROOT).as_posix(), link)
@@ -129,9 +133,13 @@ def linked() -> list[str]:
 
 
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
-    """Links of a file of the checkout, as links between pages."""
+    """Links of a file of the checkout, as links between pages. A link out of the site becomes text."""
     here = page.file.src_uri
     source = {at: s for s, at in PAGES.items()}.get(here, f"docs/{here}")
+
+    def as_text(match: re.Match) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
+        return f"{match[1]} (`{target}`)" if target.startswith(OUTSIDE) else match[0]
 
     def moved(match: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
@@ -140,8 +148,7 @@ def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) ->
         )
         return f"]({posixpath.relpath(at, posixpath.dirname(here) or '.')}{match[2] or ''})"
 
-    return (
-        markdown
-        if here.startswith(("api/", "go/"))
-        else re.sub(r"\]\(([^):#\s]+)(#[^)\s]*)?\)", moved, markdown)
-    )
+    if here.startswith(("api/", "go/")):
+        return markdown
+    markdown = re.sub(r"\[([^\]\n]*)\]\(([^):#\s]+)(?:#[^)\s]*)?\)", as_text, markdown)
+    return re.sub(r"\]\(([^):#\s]+)(#[^)\s]*)?\)", moved, markdown)

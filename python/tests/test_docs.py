@@ -36,6 +36,18 @@ def test_links(doc: Path) -> None:
             ], link
 
 
+def test_tour_names_exist() -> None:
+    """A link of docs/dev/tour.md names something that the linked file contains."""
+    tour = ROOT / "docs" / "dev" / "tour.md"
+    links = re.findall(r"\[`([\w.]+)`\]\(([^)#]+\.(?:go|py|js))\)", tour.read_text())
+    assert len(links) > 60
+    for label, link in links:
+        name = label.rsplit(".", 1)[-1]
+        if name not in ("go", "py", "js", "__init__"):
+            text = (tour.parent / link).read_text()
+            assert re.search(rf"\b{name}\b", text), f"{link} has no {label}"
+
+
 PARAMETERS = {
     f"{prefix}{cls.__name__}": set(inspect.signature(cls).parameters)
     for cls in [

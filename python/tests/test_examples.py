@@ -45,6 +45,7 @@ EXAMPLES = {
     ],
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
+    "training": [],
     "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
     "options": ["torch.Size([16, 8, "],
     "README": [],
@@ -56,7 +57,7 @@ EXAMPLES = {
 # docs/cluster.md (submit/real_test.go), edit.md and view.md
 # (internal/cli), hub.md (test_hub.py), lerobot.md (test_lerobot_train.py).
 PAGES = {
-    **{n: f"docs/{n}.md" for n in ("guide", "batches", "options", "record", "cli")},
+    **{n: f"docs/{n}.md" for n in ("guide", "training", "batches", "options", "record", "cli")},
     "README": "README.md",
     "package": "python/README.md",
 }
@@ -67,6 +68,7 @@ NEEDS = {
     "lerobot_dropin.py": [["torch"]],
     "ddp.py": [["torch"]],
     "guide": [["torch"]],
+    "training": [["torch"]],
     "batches": [["torch"]],
     "options": [["torch"]],
     "README": [["torch"]],

@@ -74,7 +74,7 @@ type licence struct {
 }
 
 // others are what is in a binary and no module says, with their licences: native parts by their
-// Debian source (docs/dependencies.md), and files within ours.
+// Debian source (docs/dev/dependencies.md), and files within ours.
 var others = map[string]string{
 	"ffmpeg":        "LGPL-2.1-or-later",
 	"dav1d":         "BSD-2-Clause",
