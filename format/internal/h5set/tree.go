@@ -10,11 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 )
 
-// tree describes the streams of an episode: every data set whose first dimension is the episode's
-// length, or one more if that is the actions' (ManiSkill). If Others is set, data sets of another
-// length of more than one row are streams too. key names a stream; "" leaves it out. wanted selects
-// the paths that are returned. found lists the data sets that are no streams, with the reason.
-func (s *Set) tree(
+// describeEpisode describes the streams of an episode. A stream is a data set whose first dimension
+// is the episode's length. If the length is that of the actions, one more row is allowed
+// (ManiSkill). If Others is set, data sets of other lengths of more than one row are streams too.
+// key names a stream, and "" omits it. Only paths for which wanted returns true are returned. found
+// lists the data sets that are not streams, with the reason.
+func (s *Set) describeEpisode(
 	ctx context.Context,
 	e *Episode,
 	key func(path string) string,
@@ -24,9 +25,9 @@ func (s *Set) tree(
 	if err != nil {
 		return out, found, err
 	}
-	clocks := map[uint64]string{} // address of timestamps → the clock
+	clocks := map[uint64]string{} // address of timestamps → name of the clock
 	if s.rowTimes != "" {
-		if o, err := w.find(s.rowTimes); err != nil {
+		if o, err := w.findDataset(s.rowTimes); err != nil {
 			return out, found, err
 		} else if o != nil {
 			clocks[o.Address()] = ""
@@ -46,19 +47,19 @@ func (s *Set) tree(
 			robocache.Finding{
 				Severity: robocache.SeverityInfo,
 				Code:     "no-stream",
-				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
+				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
 				Message:  "this is no stream: " + why,
 			},
 		)
 	}
-	refuse := func(path, key, why string) { // the data set has rows, or would have
+	refuse := func(path, key, why string) { // the data set should have been a stream
 		if !wanted(path) {
 			return
 		}
 		f := robocache.Finding{
 			Severity:     robocache.SeverityWarning,
 			Code:         "unsupported-stream",
-			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
+			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
 			Message:      "this is no stream: " + why,
 			NotDelivered: key,
 			Hint:         "Store it as an array with a row for each step. The other streams are read.",
@@ -75,7 +76,7 @@ func (s *Set) tree(
 		if !holds {
 			holds2 := s.Suffix != "" && timestamps
 			if holds2 {
-				foundValue, err := w.find(of)
+				foundValue, err := w.findDataset(of)
 				if err != nil {
 					return err
 				}
@@ -89,7 +90,7 @@ func (s *Set) tree(
 		times := ""
 		holds2 := s.Suffix != ""
 		if holds2 {
-			foundValue, err := w.find(path + s.Suffix)
+			foundValue, err := w.findDataset(path + s.Suffix)
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func (s *Set) tree(
 		}
 		var streams []Stream
 		err, failed := Tolerate(func() error {
-			d, err := o.Dataset(ctx, w.at(path))
+			d, err := o.Dataset(ctx, w.pathInFile(path))
 			if err != nil {
 				return err
 			}
@@ -117,7 +118,7 @@ func (s *Set) tree(
 				return nil
 			}
 			var why string
-			if streams, why, err = describe(ctx, d, k, path); err != nil {
+			if streams, why, err = describeDataset(ctx, d, k, path); err != nil {
 				return err
 			}
 			if len(streams) == 0 {
@@ -125,7 +126,7 @@ func (s *Set) tree(
 			}
 			clock := ""
 			if times != "" {
-				foundValue, err := w.find(times)
+				foundValue, err := w.findDataset(times)
 				if err != nil {
 					return err
 				}
@@ -140,7 +141,7 @@ func (s *Set) tree(
 					streams[i].share = float64(d.Rows()) / float64(e.Length)
 				}
 				streams[i].after, streams[i].times, streams[i].Clock = after, times, clock
-				if other { // nothing says when its rows were: it bounds no timeline
+				if other { // the times of its rows are unknown, so it does not limit the timeline
 					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
 				}
 			}
@@ -178,7 +179,7 @@ func (s *Set) tree(
 	return out, found, nil
 }
 
-// Lose adds a finding of opening: an episode or a file that cannot be read.
+// Lose adds a finding for an episode or a file that cannot be read.
 func (s *Set) Lose(code string, where robocache.Where, err error, hint string) {
 	s.About.Findings = append(
 		s.About.Findings,
@@ -201,8 +202,8 @@ func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, m
 	)
 }
 
-// taskNames are the attributes and scalar data sets that hold an episode's task in the field's
-// files.
+// taskNames lists the attributes and scalar data sets in which common files store the task of an
+// episode.
 var taskNames = []string{
 	"task",
 	"language_instruction",
@@ -213,7 +214,7 @@ var taskNames = []string{
 	"prompt",
 }
 
-// Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
+// Task returns the task of an episode: a text in an attribute or a scalar data set of its group.
 func (w *Walker) Task() (string, error) {
 	g := w.groups[""]
 	attrs, err := g.o.Attributes(w.ctx)
@@ -259,9 +260,9 @@ func (w *Walker) Task() (string, error) {
 	return "", nil
 }
 
-// swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for
-// some streams as "key=bgr,key2=rgb"; a mapping names them by stream.
-func (s *Set) swap(order string, m *robocache.Mapping) error {
+// applyChannelOrder marks the images whose channels are blue, green, red. order is "rgb", "bgr", or
+// "key=bgr,key2=rgb" for single streams. A mapping sets the order by stream.
+func (s *Set) applyChannelOrder(order string, m *robocache.Mapping) error {
 	set := func(key, value string) error {
 		if value != "rgb" && value != "bgr" {
 			return robocache.Misuse(s.About.Format, nil, "channel order").
@@ -309,7 +310,7 @@ func (s *Set) swap(order string, m *robocache.Mapping) error {
 	return nil
 }
 
-// Walker finds objects below a group, and reads each group on the way once.
+// Walker finds objects below a group. It reads each group on a path only once.
 type Walker struct {
 	ctx    context.Context
 	file   *h5.File
@@ -324,7 +325,7 @@ type group struct {
 	links []h5.Link
 }
 
-// Walker begins at the episode's group.
+// Walker returns a walker that starts at the episode's group.
 func (e *Episode) Walker(ctx context.Context) (*Walker, error) {
 	at, err := e.File.At(ctx, e.Group)
 	if err != nil {
@@ -333,7 +334,7 @@ func (e *Episode) Walker(ctx context.Context) (*Walker, error) {
 	return NewWalker(ctx, e.File, at, e.Path)
 }
 
-// NewWalker begins at a group.
+// NewWalker returns a walker that starts at the group o.
 func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) (*Walker, error) {
 	links, err := o.Links(ctx)
 	if err != nil {
@@ -343,7 +344,7 @@ func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) (*Wal
 	return &Walker{ctx: ctx, file: f, path: path, groups: root}, nil
 }
 
-func (w *Walker) group(path string) (*group, error) {
+func (w *Walker) openGroup(path string) (*group, error) {
 	g := w.groups[path]
 	if g == nil {
 		o, err := w.Object(path)
@@ -360,13 +361,13 @@ func (w *Walker) group(path string) (*group, error) {
 	return g, nil
 }
 
-// Object gives an object below; ErrNotFound where there is none.
+// Object returns the object at a path below the group, or ErrNotFound.
 func (w *Walker) Object(path string) (*h5.Object, error) {
 	dir, name := "", path
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		dir, name = path[:i], path[i+1:]
 	}
-	g, err := w.group(dir)
+	g, err := w.openGroup(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +379,7 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	if !ok {
 		return nil, robocache.NotFound(
 			"hdf5",
-			robocache.Where{"file": w.file.Name(), "pointer": w.at(path)},
+			robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)},
 			"no object %q",
 			name,
 		)
@@ -386,36 +387,36 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	return g.o.Follow(w.ctx, &g.links[i])
 }
 
-// Links lists a group below.
+// Links returns the links of a group at a path below the group.
 func (w *Walker) Links(path string) ([]h5.Link, error) {
-	groupValue, err := w.group(path)
+	groupValue, err := w.openGroup(path)
 	if err != nil {
 		return nil, err
 	}
 	return groupValue.links, nil
 }
 
-func (w *Walker) at(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
+func (w *Walker) pathInFile(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
 
-// Dataset opens a data set below.
+// Dataset opens the data set at a path below the group.
 func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
 	o, err := w.Object(path)
 	if err != nil {
 		return nil, err
 	}
 	if !o.IsDataset() {
-		return nil, robocache.Malformed("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, "").
+		return nil, robocache.Malformed("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)}, "").
 			Expected("a data set", "a group")
 	}
-	return o.Dataset(w.ctx, w.at(path))
+	return o.Dataset(w.ctx, w.pathInFile(path))
 }
 
-// maxObjects bounds a walk through a file.
+// maxObjects limits the objects of one walk through a file.
 const maxObjects = 1 << 20
 
-// Walk calls each for every data set below the group, by path; o is nil if the walker knows the
-// path. Links out of the file, dangling links and groups that were seen before are reported to
-// skip, if there is one.
+// Walk calls each for every data set below the group, by path. The object is nil if the walker
+// knows the path. Links to other files, dangling links and groups that were visited before are
+// reported to skip, unless skip is nil.
 func (w *Walker) Walk(
 	each func(path string, o *h5.Object) error,
 	skip func(path, why string),
@@ -426,7 +427,7 @@ func (w *Walker) Walk(
 	seen, count := map[uint64]bool{}, 0
 	var walk func(path string, depth int) error
 	walk = func(path string, depth int) error {
-		g, err := w.group(path)
+		g, err := w.openGroup(path)
 		if err != nil {
 			return err
 		}
@@ -434,7 +435,7 @@ func (w *Walker) Walk(
 			skip(path, "another name of a group that was seen, or a group that holds itself")
 			return nil
 		}
-		// once: groups that link each other would make the walk exponential
+		// visit each group once: groups that link to each other would make the walk exponential
 		seen[g.o.Address()] = true
 		for i := range g.links {
 			name := strings.TrimPrefix(path+"/"+g.links[i].Name, "/")
