@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// file is bytes as a Ranged.
+// file is a Ranged in memory.
 type file []byte
 
 func (f file) Size() int64     { return int64(len(f)) }
@@ -63,7 +63,7 @@ func read(b []byte, limit int64) (map[string]string, error) {
 	return out, nil
 }
 
-// TestMembers: Z1, Z2.
+// TestMembers checks zipdir.Z1 and zipdir.Z2.
 func TestMembers(t *testing.T) {
 	long := strings.Repeat("abc", 10000)
 	for _, method := range []uint16{Stored, Deflate} {
@@ -78,7 +78,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestNumPy: npz of numpy, whose members are zip64 by force, in the forms it writes.
+// TestNumPy reads the npz files that NumPy writes, with forced zip64 members.
 func TestNumPy(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -97,7 +97,7 @@ func TestNumPy(t *testing.T) {
 	}
 }
 
-// entryOf finds the directory's record of a member.
+// entryOf returns the directory record of a member.
 func entryOf(b []byte, name string) []byte {
 	for at := 0; ; {
 		i := bytes.Index(b[at:], []byte("PK\x01\x02"))
@@ -112,7 +112,7 @@ func entryOf(b []byte, name string) []byte {
 	}
 }
 
-// TestHostile: what lies is refused before memory is taken.
+// TestHostile checks that wrong sizes are errors before memory is allocated.
 func TestHostile(t *testing.T) {
 	le := binary.LittleEndian
 	two := func() []byte { return archive(t, Stored, "a", "alpha", "b", "betas") }
@@ -157,7 +157,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestTruncation: an archive cut anywhere is an error, or what was whole.
+// TestTruncation checks that an archive that is cut anywhere is an error, or returns the original
+// members.
 func TestTruncation(t *testing.T) {
 	b := archive(t, Deflate, "a", "alpha", "b", strings.Repeat("beta", 100))
 	for n := range len(b) {
@@ -167,8 +168,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// FuzzZip: Z1 to Z4: a result or a typed error, and memory in proportion; each member's checksum
-// holds.
+// FuzzZip checks zipdir.Z1 to zipdir.Z4: the result is data with a correct checksum or a typed
+// error, and memory is proportional to the file.
 func FuzzZip(f *testing.F) {
 	f.Add(archive(f, Stored, "a", "alpha", "b/c", "x"))
 	f.Add(archive(f, Deflate, "a", strings.Repeat("alpha", 50)))
