@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFirstRowsDecideNothing checks that float images are recognised whichever episode is black,
-// and that every array is a stream of all episodes.
+// TestFirstRowsDecideNothing checks that float images are recognized even if some episodes are
+// black, and that every array is a stream of all episodes.
 func TestFirstRowsDecideNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		value func(row int) float32

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMetadataWords checks that errors about metadata name the file, the place and the value, and
-// no type of Go.
+// TestMetadataWords checks that errors about metadata contain the file, the position and the value,
+// and no Go types.
 func TestMetadataWords(t *testing.T) {
 	good := fmt.Sprintf(arrayMetaV2, "null", "null")
 	for name, c := range map[string]struct {
