@@ -23,8 +23,8 @@ import (
 
 var keepClocks = robocache.WriteOptions{Options: map[string]string{"timestamps": "true"}}
 
-// TestClocks: with option timestamps streams keep their clocks (M6, M7): samples and timestamps are
-// read as they were, to the nanosecond and the bit, as MCAP gives them.
+// TestClocks checks that streams keep their clocks with the option timestamps (robomimic.M6,
+// robomimic.M7). Samples and timestamps are read back exactly, equal to those of MCAP.
 func TestClocks(t *testing.T) {
 	for name, opt := range map[string]synth.Options{
 		"rtx": {Preset: "rtx", Episodes: 3}, "heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
@@ -115,8 +115,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestTimestampsByName: files of others, made by h5py, whose timestamps have the names of their
-// streams; and what may be wrong with such (M7).
+// TestTimestampsByName reads files of h5py whose timestamps are named after their streams, and
+// malformed ones (robomimic.M7).
 func TestTimestampsByName(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -211,9 +211,9 @@ with h5py.File('a.hdf5', 'w') as f:
 	}
 }
 
-// TestSharedTimestamps: streams that share timestamps share a clock, named by the first of them, in
-// every episode; timestamps beside streams that are as long as the rows make no clock of their own
-// where the file does not say so.
+// TestSharedTimestamps checks that streams with shared timestamps share a clock in every episode,
+// named after the first stream. Timestamps next to streams that are as long as the rows do not make
+// a separate clock, unless the file says so.
 func TestSharedTimestamps(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
