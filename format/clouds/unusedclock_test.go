@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusedClock checks that a list of times without a time, or with the same time for every scan,
-// is a finding that the refused grid names. Other faults of a list are errors of opening.
+// TestUnusedClock checks that a list without times, or with the same time for every scan, is a
+// finding that is named in the error of a grid. Other faults of a list are errors of Open.
 func TestUnusedClock(t *testing.T) {
 	for _, fault := range []string{"short", "strings", "nan", "backwards", "twodim"} {
 		_, err := robocache.Open(
