@@ -21,7 +21,8 @@ func parquetOf[T any](t testing.TB, rows []T) []byte {
 	return b.Bytes()
 }
 
-// L1 and L2: types and shapes are kept, and what rows are joined by comes beside them.
+// Types and shapes are kept, and the keys of the rows are returned with the values (columns.L1,
+// columns.L2).
 func TestParse(t *testing.T) {
 	type row struct {
 		Index int64     `parquet:"index"`
