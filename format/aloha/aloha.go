@@ -13,7 +13,8 @@ import (
 )
 
 var options = map[string]string{
-	"channel_order": "rgb (default) or bgr: what the images' channels are; cam_high=bgr,cam_low=rgb for some cameras",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; " +
+		"cam_high=bgr,cam_low=rgb for some cameras",
 }
 
 func init() {
@@ -31,19 +32,18 @@ func init() {
 // it checks the first HDF5 file.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
-		lookup, err := f.Lookup(ctx, "action")
+		action, err := f.Lookup(ctx, "action")
 		if err != nil {
 			return false, err
 		}
-		holds := lookup.IsDataset()
-		if holds {
-			lookupValue, err := f.Lookup(ctx, "observations")
-			if err != nil {
-				return false, err
-			}
-			holds = lookupValue.IsGroup()
+		if !action.IsDataset() {
+			return false, nil
 		}
-		return holds, nil
+		observations, err := f.Lookup(ctx, "observations")
+		if err != nil {
+			return false, err
+		}
+		return observations.IsGroup(), nil
 	})
 }
 
@@ -58,11 +58,11 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 			names,
 			true,
 			func(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
-				episodeValue, err := describeEpisode(ctx, f, root)
+				episode, err := describeEpisode(ctx, f, root)
 				if err != nil {
 					return nil, err
 				}
-				return []h5set.Episode{episodeValue}, nil
+				return []h5set.Episode{episode}, nil
 			},
 		); err != nil {
 			return err

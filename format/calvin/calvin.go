@@ -28,7 +28,8 @@ const (
 )
 
 var options = map[string]string{
-	"language":    "text (default): annotations are text streams over the recorded runs; episodes: each annotated window is an episode",
+	"language": "text (default): annotations are text streams over the recorded runs; " +
+		"episodes: each annotated window is an episode",
 	"annotations": "folder of auto_lang_ann.npy in each split (default lang_annotations)",
 }
 
@@ -161,12 +162,8 @@ func OpenStore(
 		Valid:       d.Valid,
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d.cache, d.files = lru.New[int64, *frame](
-		budget-budget/4,
-	), handles.New[int64, *openFrameFile](
-		maxOpen,
-		budget/4,
-	)
+	d.cache = lru.New[int64, *frame](budget - budget/4)
+	d.files = handles.New[int64, *openFrameFile](maxOpen, budget/4)
 	if !opt.HZ.Zero() {
 		d.rate, d.rateStated = opt.HZ, true
 	}

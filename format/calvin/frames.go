@@ -66,7 +66,9 @@ func (f *frame) checkMember(member int) error {
 	return nil
 }
 
-func (f *frame) memoryBytes() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200 }
+func (f *frame) memoryBytes() int64 {
+	return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200
+}
 
 // frameID returns the cache key of an episode's frame.
 func (d *Dataset) frameID(e episode, row int) int64 {
@@ -187,7 +189,11 @@ func (d *Dataset) readFrame(ctx context.Context, r robocache.Ranged) (*frame, er
 		if file == nil {
 			fail(
 				i,
-				robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
+				robocache.Malformed(
+					"calvin frame",
+					nil,
+					"the frame does not have this array, other frames have it",
+				).
 					WithHint("%s", robocache.LeaveOutHint()),
 			)
 			continue
@@ -232,7 +238,11 @@ func (m *member) arrayData(content []byte) ([]byte, error) {
 	want := m.typ
 	want.Big = false
 	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
-		err = robocache.Malformed("calvin frame", nil, "the array is not like those of most episodes").
+		err = robocache.Malformed(
+			"calvin frame",
+			nil,
+			"the array is not like those of most episodes",
+		).
 			Expected(fmt.Sprintf("%s %v", want, m.shape), fmt.Sprintf("%s %v", a.Type, a.Shape)).
 			WithHint("%s", robocache.LeaveOutHint())
 	}

@@ -450,11 +450,8 @@ func (d *Dataset) Valid(
 		if key != embeddingKey {
 			continue
 		}
-		if k := d.language.noteOf(
-			d.episodes[r.Episode],
-			r.Index,
-		); k < 0 ||
-			d.language.embeddings[d.language.notes[k].split] == nil {
+		k := d.language.noteOf(d.episodes[r.Episode], r.Index)
+		if k < 0 || d.language.embeddings[d.language.notes[k].split] == nil {
 			valid[i] = 0
 		}
 	}

@@ -56,15 +56,7 @@ func (d *Dataset) readRuns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var runs [][2]int64
-		err = func() error {
-			runsValue, err := parseRuns(b)
-			if err != nil {
-				return err
-			}
-			runs = runsValue
-			return nil
-		}()
+		runs, err := parseRuns(b)
 		if err := robocache.At(err, robocache.Where{"file": inSplit(split, idsName)}); err != nil {
 			return err
 		}
@@ -85,8 +77,17 @@ func (d *Dataset) readRuns(ctx context.Context) error {
 		d.episodes[i].run = int32(i)
 	}
 	if len(d.episodes) == 0 {
-		return robocache.NotFound("calvin open", nil, "no %s and no frames here, in training/ or in validation/", idsName).
-			WithHint("name the folder that holds training/ and validation/; frames are read with their %s", idsName)
+		return robocache.NotFound(
+			"calvin open",
+			nil,
+			"no %s and no frames here, in training/ or in validation/",
+			idsName,
+		).
+			WithHint(
+				"name the folder that holds training/ and validation/; frames are read with "+
+					"their %s",
+				idsName,
+			)
 	}
 	return nil
 }
@@ -187,7 +188,8 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 				Severity: robocache.SeverityWarning,
 				Code:     "missing-file",
 				Where:    robocache.Where{"file": inSplit(split, idsName)},
-				Message:  "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other",
+				Message: "the file is missing: each stretch of frame numbers without a hole is " +
+					"taken as a run, which may join recordings that follow each other",
 				Hint: "fetch " + inSplit(
 					split,
 					idsName,

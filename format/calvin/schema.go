@@ -269,7 +269,10 @@ func readArrays(
 		have := f.Size - int64(h.Offset)
 		if err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
 			err = robocache.Malformed(string(op), nil, "").
-				Expected(fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), fmt.Sprint(have))
+				Expected(
+					fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape),
+					fmt.Sprint(have),
+				)
 		}
 		a := surveyArray{err: robocache.At(err, robocache.Where{"member": f.Name})}
 		a.member = member{
@@ -493,7 +496,8 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 		}
 	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
 		add("", 0, 1)
-	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) &&
+		strings.HasPrefix(m.name, "depth"):
 		for c := range m.shape[2] {
 			suffix := fmt.Sprintf(".%d", c)
 			if m.shape[2] == 1 {

@@ -27,9 +27,11 @@ const (
 const op = reader.Op("clouds")
 
 var options = map[string]string{
-	"columns":        "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
-	"not_finite":     "drop (default): points with a NaN or infinite coordinate are left out; keep",
-	"timestamp_unit": "of numbers in timestamps.txt or times.txt: s, ms, us or ns (default: by their magnitude)",
+	"columns": "names of a point's columns, with commas, in the file's order (kitti: " +
+		"x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
+	"not_finite": "drop (default): points with a NaN or infinite coordinate are left out; keep",
+	"timestamp_unit": "of numbers in timestamps.txt or times.txt: s, ms, us or ns (default: by " +
+		"their magnitude)",
 }
 
 // source describes the differences between the formats.
@@ -83,15 +85,33 @@ func detectLocal(uri string, opt robocache.OpenOptions, s source) bool {
 	if !ok {
 		return false
 	}
-	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "data", "training/velodyne", "testing/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
+	for _, dir := range []string{
+		"",
+		"velodyne",
+		"velodyne_points/data",
+		"data",
+		"training/velodyne",
+		"testing/velodyne",
+		"samples/LIDAR_TOP",
+		"sweeps/LIDAR_TOP",
+	} {
 		if s.scansIn(path.Join(local.URI(), dir)) {
 			return true
 		}
 	}
 	// KITTI's odometry sets and raw recordings. The names of drives are arbitrary, so the first few
 	// folders are checked.
-	for _, tree := range [][2]string{{"", "velodyne"}, {"sequences", "velodyne"}, {"dataset/sequences", "velodyne"}, {"", "velodyne_points/data"}, {"*", "velodyne_points/data"}} {
-		for _, dir := range firstFolders(path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")), tree[0] == "*") {
+	for _, tree := range [][2]string{
+		{"", "velodyne"},
+		{"sequences", "velodyne"},
+		{"dataset/sequences", "velodyne"},
+		{"", "velodyne_points/data"},
+		{"*", "velodyne_points/data"},
+	} {
+		for _, dir := range firstFolders(
+			path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")),
+			tree[0] == "*",
+		) {
 			if s.scansIn(path.Join(dir, tree[1])) {
 				return true
 			}
@@ -176,7 +196,7 @@ type Dataset struct {
 	followLinks   bool // follow links that leave the root
 	budget        int64
 	rate          robocache.Rate
-	unit          string // unit of the numbers in lists of timestamps; "" infers it from their magnitude
+	unit          string // unit of the numbers in lists of timestamps; "" means inferred
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -186,7 +206,9 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	return reader.Open(
 		uri,
 		opt,
-		func(s store.Store) (*Dataset, error) { return openStore(ctx, s, format, opt, parentOf(s)) },
+		func(s store.Store) (*Dataset, error) {
+			return openStore(ctx, s, format, opt, parentOf(s))
+		},
 	)
 }
 

@@ -160,11 +160,21 @@ func (d *Dataset) checkScanSize(s scan, point, before int64) error {
 	case s.err != nil:
 		return s.err
 	case d.src.name != "clouds" && s.size%point != 0:
-		return robocache.Malformed("clouds", nil, "%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point).
+		return robocache.Malformed(
+			"clouds",
+			nil,
+			"%d bytes are no whole number of points of %d: %d are left over",
+			s.size,
+			point,
+			s.size%point,
+		).
 			WithHint("the file is cut, or has other columns: option columns")
 	case s.size > d.budget || before+s.size > d.budget:
 		return robocache.ResourceLimit("clouds", nil, "the scans asked for together").
-			Expected(fmt.Sprintf("at most %d bytes", d.budget), fmt.Sprintf("%d or more", before+s.size)).
+			Expected(
+				fmt.Sprintf("at most %d bytes", d.budget),
+				fmt.Sprintf("%d or more", before+s.size),
+			).
 			WithHint("ask for fewer, or raise the memory budget")
 	}
 	return nil
@@ -202,7 +212,10 @@ func (d *Dataset) readScan(ctx context.Context, s scan, dst []byte) (int, error)
 		}
 		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
 			return 0, robocache.Malformed("clouds", nil, "the array is not like the first scan's").
-				Expected(fmt.Sprintf("%s [points, %d]", d.dtype, d.width), fmt.Sprintf("%s %v", a.Type, a.Shape))
+				Expected(
+					fmt.Sprintf("%s [points, %d]", d.dtype, d.width),
+					fmt.Sprintf("%s %v", a.Type, a.Shape),
+				)
 		}
 		b = a.Data
 	}

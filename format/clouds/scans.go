@@ -65,7 +65,9 @@ func (d *Dataset) listScans(ctx context.Context) error {
 	for _, e := range by {
 		slices.SortFunc(
 			e.scans,
-			func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) },
+			func(a, b scan) int {
+				return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
+			},
 		)
 		d.episodes = append(d.episodes, *e)
 	}
@@ -176,7 +178,8 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 				Severity: robocache.SeverityInfo,
 				Code:     "no-timestamps",
 				Message: fmt.Sprintf(
-					"%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz",
+					"%d folders of scans have no timestamps.txt or times.txt: their rows are "+
+						"given at %s Hz",
 					missing,
 					d.rate,
 				),
@@ -273,7 +276,8 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			Hint: timestampsHint(),
 		})
 	default:
-		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong together",
+		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong "+
+			"together",
 			len(times), len(trimmed), n).(*robocache.Error)
 		err.Hint = timestampsHint()
 		return err
@@ -310,7 +314,8 @@ func (d *Dataset) recordUnusedClock(e *episode, name, reason string) {
 }
 
 func timestampsHint() string {
-	return "fetch the timestamps and the scans again; or give all scans one rate: " + robocache.Option(
+	return "fetch the timestamps and the scans again; or give all scans one " +
+		"rate: " + robocache.Option(
 		"rows_hz",
 		10,
 	)
@@ -384,7 +389,10 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 func badTime(line int, text string) error {
 	return robocache.Malformed("clouds timestamps", robocache.Where{"line": line}, "").
 		Expected("seconds, or a date and time", strconv.Quote(text[:min(len(text), 80)])).
-		WithHint("Pass %s, or us or ns, if they are in another unit", robocache.Option("options", "timestamp_unit", "ms"))
+		WithHint(
+			"Pass %s, or us or ns, if they are in another unit",
+			robocache.Option("options", "timestamp_unit", "ms"),
+		)
 }
 
 // maxExactTime is the length of the longest number that is converted without a float.
@@ -393,11 +401,8 @@ const maxExactTime = 64
 // toNanoseconds converts a number of a list. A plain decimal is not converted to a float, because
 // floats of times since 1970 have steps of 0.2 µs.
 func toNanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
-	if r, exact := new(
-		big.Rat,
-	), len(text) <= maxExactTime &&
-		!strings.ContainsAny(text, "eEpPxX_/"); exact {
-		if _, exact = r.SetString(text); exact {
+	if len(text) <= maxExactTime && !strings.ContainsAny(text, "eEpPxX_/") {
+		if r, ok := new(big.Rat).SetString(text); ok {
 			r.Mul(r, new(big.Rat).SetInt64(unit))
 			whole, part := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))
 			if part.Lsh(part, 1).Cmp(r.Denom()) >= 0 {

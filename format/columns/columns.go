@@ -3,10 +3,11 @@
 //
 // # Contract
 //
-//	columns.L1  A column keeps its type: float64 stays float64. Lists and arrays of one shape are rows of
-//	            that shape. Lists of different lengths are ErrMalformed.
-//	columns.L2  The rows of a table are joined by its columns index, or episode_index and frame_index, which
-//	            are returned with the values. The rows of an array are joined by their order.
+//	columns.L1  A column keeps its type: float64 stays float64. Lists and arrays of one shape are
+//	            rows of that shape. Lists of different lengths are ErrMalformed.
+//	columns.L2  The rows of a table are joined by its columns index, or episode_index and
+//	            frame_index, which are returned with the values. The rows of an array are joined
+//	            by their order.
 package columns
 
 import (
@@ -211,15 +212,12 @@ func parseTable(ctx context.Context, b []byte, key string) (*Table, error) {
 		return nil, err
 	}
 	if t.Index == nil {
-		wholeValue, err := whole("episode_index")
-		if err != nil {
+		if t.Episode, err = whole("episode_index"); err != nil {
 			return nil, err
 		}
-		wholeValue2, err := whole("frame_index")
-		if err != nil {
+		if t.Frame, err = whole("frame_index"); err != nil {
 			return nil, err
 		}
-		t.Episode, t.Frame = wholeValue, wholeValue2
 		if t.Episode == nil || t.Frame == nil {
 			t.Episode, t.Frame = nil, nil
 		}

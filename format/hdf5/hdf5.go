@@ -16,11 +16,13 @@ import (
 )
 
 var options = map[string]string{
-	"episodes":       `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
-	"length":         "path of the data set, below the episode, whose rows are the episode's. Default: action or actions, else what most have",
+	"episodes": `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
+	"length": "path of the data set, below the episode, whose rows are the episode's. " +
+		"Default: action or actions, else what most have",
 	"timestamps":     "path of the data set, below the episode, that holds the rows' timestamps",
 	"timestamp_unit": "unit of the timestamps: s, ms, us or ns (default: by their magnitude)",
-	"channel_order":  "rgb (default) or bgr: what the images' channels are; key=bgr for some streams",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; key=bgr for some " +
+		"streams",
 }
 
 func init() {
@@ -47,28 +49,15 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			}
 			return err == nil, nil
 		}
-		hasValue, err := has("action")
-		if err != nil {
+		isOtherLayout, err := has("action")
+		if err == nil && isOtherLayout {
+			isOtherLayout, err = has("observations")
+		}
+		if err == nil && !isOtherLayout {
+			isOtherLayout, err = has("data/demo_0")
+		}
+		if err != nil || isOtherLayout {
 			return false, err
-		}
-		holds2 := hasValue
-		if holds2 {
-			hasValue2, err := has("observations")
-			if err != nil {
-				return false, err
-			}
-			holds2 = hasValue2
-		}
-		holds := holds2
-		if !holds {
-			hasValue2, err := has("data/demo_0")
-			if err != nil {
-				return false, err
-			}
-			holds = hasValue2
-		}
-		if holds {
-			return false, nil
 		}
 		data, err := f.Lookup(ctx, "data")
 		if err != nil || !data.IsGroup() {
@@ -151,7 +140,11 @@ func (d *layout) readClockOptions(s *h5set.Set, opt robocache.OpenOptions) error
 		for _, m := range opt.Map.Streams {
 			if path, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok {
 				if d.timestamps != "" && d.timestamps != path {
-					return robocache.Unsupported("hdf5", nil, "a mapping with several clocks for one file").
+					return robocache.Unsupported(
+						"hdf5",
+						nil,
+						"a mapping with several clocks for one file",
+					).
 						Expected("timestamps:"+d.timestamps, m.Clock)
 				}
 				d.timestamps = path

@@ -20,9 +20,10 @@ import (
 )
 
 var options = map[string]string{
-	"split":         "open only the demos of this mask (mask/<name>)",
-	"next_obs":      "true: next_obs/<key> too, as next.observation.<key>",
-	"channel_order": "rgb (default) or bgr: what the images' channels are; agentview_image=bgr for some cameras",
+	"split":    "open only the demos of this mask (mask/<name>)",
+	"next_obs": "true: next_obs/<key> too, as next.observation.<key>",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; agentview_image=bgr " +
+		"for some cameras",
 }
 
 func init() {
@@ -50,11 +51,11 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		if err != nil {
 			return false, err
 		}
-		listValue, err := listDemos(ctx, lookup)
+		demos, err := listDemos(ctx, lookup)
 		if err != nil {
 			return false, err
 		}
-		return len(listValue) > 0, nil
+		return len(demos) > 0, nil
 	})
 }
 
@@ -128,7 +129,10 @@ func (d *Dataset) readFiles(ctx context.Context, names []string, opt robocache.O
 		paths, ok := splits[want]
 		if !ok {
 			return robocache.Misuse("robomimic", nil, "no mask %q", want).
-				WithHint("masks of this dataset: %s", strings.Join(slices.Sorted(maps.Keys(splits)), ", "))
+				WithHint(
+					"masks of this dataset: %s",
+					strings.Join(slices.Sorted(maps.Keys(splits)), ", "),
+				)
 		}
 		in := map[string]bool{}
 		for _, p := range paths {
@@ -142,7 +146,11 @@ func (d *Dataset) readFiles(ctx context.Context, names []string, opt robocache.O
 	d.About.Splits = splitPositions(d.Episodes, splits)
 	next := false
 	if err := reader.Op("robomimic").
-		Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
+		Settle(
+			opt.Options,
+			options,
+			map[string]reader.Set{"next_obs": reader.Yes(&next)},
+		); err != nil {
 		return err
 	}
 	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
@@ -239,12 +247,8 @@ func (d *Dataset) readFile(
 			Index:   int64(first + i),
 			Aliases: aliases,
 		}
-		if n, err := strconv.ParseInt(
-			demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:],
-			10,
-			64,
-		); err == nil && n >= 0 &&
-			!many {
+		number := demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:]
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && !many {
 			e.Index = n
 		}
 		var err error
@@ -340,11 +344,11 @@ func readDemo(
 					said = n
 				}
 			case "ep_meta":
-				languageValue, err := textInJSON(ctx, &a, "lang")
+				text, err := textInJSON(ctx, &a, "lang")
 				if err != nil {
 					return err
 				}
-				task = cmp.Or(languageValue, task)
+				task = cmp.Or(text, task)
 			case sourceAttribute:
 				{
 					text, ok, err := a.Text(ctx)
@@ -405,7 +409,12 @@ func readDemo(
 		return found, err
 	}
 	if err != nil {
-		bad(robocache.SeverityError, "unreadable-episode", err.Error(), "fetch the file again, or write the demo again").Lost = true
+		bad(
+			robocache.SeverityError,
+			"unreadable-episode",
+			err.Error(),
+			"fetch the file again, or write the demo again",
+		).Lost = true
 	}
 	return found, nil
 }
@@ -436,11 +445,11 @@ func (d *Dataset) readAttributes(
 	var name, kind string
 	var meta json.RawMessage
 	var poseDeltas int
-	attributesValue, err := data.Attributes(ctx)
+	attributes, err := data.Attributes(ctx)
 	if err != nil {
 		return task, aliases, err
 	}
-	for _, a := range attributesValue {
+	for _, a := range attributes {
 		switch a.Name {
 		case "env_args":
 			text, ok, err := a.Text(ctx)

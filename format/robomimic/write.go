@@ -23,10 +23,13 @@ import (
 
 // writeOptions lists the keys of WriteOptions.Options that Write accepts.
 var writeOptions = map[string]string{
-	"compression":   "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
-	"next_obs":      "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
-	"timestamps":    "true: streams keep their own clocks and timestamps, as <name>_timestamps beside each",
-	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
+	"compression": "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
+	"next_obs": "true: next_obs/<key> too, each row that of the step after it (robomimic's " +
+		"load_next_obs)",
+	"timestamps": "true: streams keep their own clocks and timestamps, as <name>_timestamps " +
+		"beside each",
+	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the " +
+		"attributes actions_scale and actions_offset of data take it back",
 }
 
 // Write writes a dataset in robomimic's layout to one HDF5 file. The file is dst, or demos.hdf5 in
@@ -61,7 +64,11 @@ func Write(
 		return report, err
 	}
 	defer store.Close(s)
-	taken := robocache.Misuse("write robomimic", robocache.Where{"dataset": robocache.Redact(dst)}, "there is a file here already").
+	taken := robocache.Misuse(
+		"write robomimic",
+		robocache.Where{"dataset": robocache.Redact(dst)},
+		"there is a file here already",
+	).
 		WithHint("choose another name")
 	if _, err := s.Stat(ctx, name); err == nil {
 		return nil, taken
@@ -94,7 +101,11 @@ func Write(
 var sharding = robocache.Sharding{
 	Kept:       h5set.IsFile,
 	Unfinished: reader.Unfinished,
-	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+	Plan: func(
+		ctx context.Context,
+		src robocache.Dataset,
+		opt robocache.WriteOptions,
+	) (_ json.RawMessage, err error) {
 		defer crash.Recover("plan", &err)
 		w := &writer{
 			ctx:    ctx,
@@ -107,7 +118,11 @@ var sharding = robocache.Sharding{
 			return nil, err
 		}
 		if w.scaleActions {
-			return nil, robocache.Unsupported("plan", nil, "scale_actions in shards: the range of the actions is that of all of them").
+			return nil, robocache.Unsupported(
+				"plan",
+				nil,
+				"scale_actions in shards: the range of the actions is that of all of them",
+			).
 				WithHint("convert in one run, or leave scaling to training")
 		}
 		return json.RawMessage("{}"), nil
@@ -242,14 +257,31 @@ func (w *writer) chooseStreams() error {
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
-		return robocache.Unsupported("write robomimic", robocache.Where{"dataset": w.src.Info().URI}, "no stream of the dataset can be written: %v is left out", w.report.Dropped).
-			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
+		return robocache.Unsupported(
+			"write robomimic",
+			robocache.Where{"dataset": w.src.Info().URI},
+			"no stream of the dataset can be written: %v is left out",
+			w.report.Dropped,
+		).
+			WithHint(
+				"formats that keep point clouds and clocks: %s",
+				robocache.Option("to", "mcap"),
+			)
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
 		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.keepClocks && twin != "" {
-			return robocache.Misuse("write robomimic", robocache.Where{"stream": twin}, "its place is that of the timestamps of %s", s.Key).
-				WithHint("leave it out (%s), or rename it by a mapping (%s)", robocache.Option("keys"), robocache.Option("map"))
+			return robocache.Misuse(
+				"write robomimic",
+				robocache.Where{"stream": twin},
+				"its place is that of the timestamps of %s",
+				s.Key,
+			).
+				WithHint(
+					"leave it out (%s), or rename it by a mapping (%s)",
+					robocache.Option("keys"),
+					robocache.Option("map"),
+				)
 		}
 	}
 	if taken["/actions"] == "" {
@@ -267,10 +299,16 @@ func (w *writer) chooseStreams() error {
 
 // locationOf returns the location of a stream in a demo. It is the inverse of keyOf.
 func locationOf(key string) (group, name string) {
-	if name, ok := map[string]string{"action": "actions", "next.reward": "rewards", "next.done": "dones"}[key]; ok {
-		return "", name
+	switch key {
+	case "action":
+		return "", "actions"
+	case "next.reward":
+		return "", "rewards"
+	case "next.done":
+		return "", "dones"
 	}
-	for prefix, g := range map[string]string{"observation.": "obs", "next.observation.": "next_obs"} {
+	groups := map[string]string{"observation.": "obs", "next.observation.": "next_obs"}
+	for prefix, g := range groups {
 		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" {
 			return g, strings.ReplaceAll(rest, "/", ".")
 		}
@@ -283,7 +321,11 @@ func (w *writer) writeDemos() error {
 	if w.scaleActions && w.actions.feature == nil {
 		return robocache.Misuse("write robomimic", nil, "there are no actions to scale").
 			Expected("a numeric stream named action", "").
-			WithHint("leave %s out, or name the stream by a mapping (%s)", robocache.Option("scale_actions"), robocache.Option("map"))
+			WithHint(
+				"leave %s out, or name the stream by a mapping (%s)",
+				robocache.Option("scale_actions"),
+				robocache.Option("map"),
+			)
 	}
 	if w.scaleActions {
 		if err := w.measureRange(w.actions.feature, episodes); err != nil {
@@ -344,7 +386,8 @@ func (w *writer) writeDemos() error {
 			nil,
 			w.offGrid,
 			fmt.Sprintf(
-				"recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for",
+				"recorded timestamps are up to %.3g ms off the grid of %s Hz that the file "+
+					"stands for",
 				float64(w.worst)/1e6,
 				w.info.FPS,
 			),

@@ -211,7 +211,9 @@ func (w *writer) writeStream(s *outStream, g, next *h5.GroupWriter, all []roboca
 	rows := len(all)
 	spec := h5.Spec{DType: s.DType, Shape: []int64{int64(rows)}}
 	var size int
-	read := func(rows []robocache.Row, dst []byte) error { return w.src.Gather(w.ctx, s.Key, rows, dst) }
+	read := func(rows []robocache.Row, dst []byte) error {
+		return w.src.Gather(w.ctx, s.Key, rows, dst)
+	}
 	switch s.Kind {
 	case robocache.KindNumeric:
 		if s.group != "" || s.name == "actions" || !s.Scalar() {
@@ -333,13 +335,8 @@ type actions struct {
 // that map it to [−1, 1].
 func (w *writer) measureRange(f *robocache.Feature, episodes []int) error {
 	d := f.Elements()
-	least, most := slices.Repeat(
-		[]float64{math.Inf(1)},
-		d,
-	), slices.Repeat(
-		[]float64{math.Inf(-1)},
-		d,
-	)
+	least := slices.Repeat([]float64{math.Inf(1)}, d)
+	most := slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
 		if robocache.Lacks(w.src, e, f.Key) {
@@ -384,7 +381,7 @@ func (a *actions) storedType() robocache.DType {
 	switch t := a.feature.DType; {
 	case a.scale == nil, t == robocache.Float64:
 		return t
-	case t == robocache.Int64 || t == robocache.Uint64 || t == robocache.Int32 || t == robocache.Uint32:
+	case t == robocache.Int64, t == robocache.Uint64, t == robocache.Int32, t == robocache.Uint32:
 		return robocache.Float64
 	}
 	return robocache.Float32
@@ -429,7 +426,8 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 			"actions-scaled",
 			robocache.Where{"stream": a.feature.Key, "scale": a.scale, "offset": a.offset},
 			0,
-			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data",
+			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + "+
+				"offset, the attributes "+scaleName+" and "+offsetName+" of data",
 			"",
 		)
 		if err := errors.Join(
@@ -445,7 +443,8 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 			robocache.Where{"stream": a.feature.Key, "channel": a.channel},
 			a.beyond,
 			fmt.Sprintf(
-				"%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s",
+				"%d values of the actions lie beyond [-1, 1], which robomimic's checker "+
+					"refuses; the largest is %.6g, in channel %s",
 				a.beyond,
 				a.worst,
 				a.channelName(),

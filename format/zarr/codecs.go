@@ -81,7 +81,13 @@ const (
 // decode returns the decoded bytes of a chunk.
 func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		return nil, robocache.ResourceLimit("zarr chunk", nil, "%d bytes unpack to %d", len(b), raw).
+		return nil, robocache.ResourceLimit(
+			"zarr chunk",
+			nil,
+			"%d bytes unpack to %d",
+			len(b),
+			raw,
+		).
 			Expected(fmt.Sprintf("at most %d times as many above %d", maxRatio, small), "").
 			WithHint("where the chunk is not damaged, write the array anew with smaller chunks")
 	}
@@ -118,11 +124,11 @@ func (b *pipelineBuilder) addStep(
 
 // buildPipeline reads a list of codecs for a chunk whose elements are stored as t.
 func (a *Array) buildPipeline(chunk []int, t npy.Type, codecs []codec) (pipeline, error) {
-	bytesOfValue, err := bytesOf(chunk, t.Size)
+	size, err := bytesOf(chunk, t.Size)
 	if err != nil {
 		return pipeline{}, err
 	}
-	b := &pipelineBuilder{typ: t, shape: chunk, size: bytesOfValue}
+	b := &pipelineBuilder{typ: t, shape: chunk, size: size}
 	b.elements = 1
 	for _, c := range chunk {
 		b.elements *= c
@@ -201,7 +207,9 @@ func (b *pipelineBuilder) addTranspose(perm []int) {
 	b.addStep(
 		"transpose",
 		b.size,
-		func(src []byte, _ int64) ([]byte, error) { return elements.Transposed(src, shape, perm, size), nil },
+		func(src []byte, _ int64) ([]byte, error) {
+			return elements.Transposed(src, shape, perm, size), nil
+		},
 	)
 	next := make([]int, len(perm))
 	for i, p := range perm {
@@ -226,9 +234,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var unpackers = map[string]func(src []byte, size int64) ([]byte, error){
 	"blosc": unpackBlosc,
 	"zstd":  unpackZstd,
-	"gzip":  func(src []byte, size int64) ([]byte, error) { return unpackDeflate(inflate.GzipMember, src, size) },
-	"zlib":  func(src []byte, size int64) ([]byte, error) { return unpackDeflate(inflate.ZlibStream, src, size) },
-	"lz4":   unpackLZ4,
+	"gzip": func(src []byte, size int64) ([]byte, error) {
+		return unpackDeflate(inflate.GzipMember, src, size)
+	},
+	"zlib": func(src []byte, size int64) ([]byte, error) {
+		return unpackDeflate(inflate.ZlibStream, src, size)
+	},
+	"lz4": unpackLZ4,
 }
 
 // checksums has the checksum codecs. A checksum is before or after the data, as the parameter

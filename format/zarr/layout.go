@@ -167,7 +167,8 @@ func bufferKey(name string, a *Array) string {
 	switch {
 	case name == "action" || name == "actions":
 		return "action"
-	case name == "timestamp" || name == "task" || name == "language_instruction" || name == "language" || strings.HasPrefix(name, "action."):
+	case name == "timestamp", name == "task", name == "language_instruction", name == "language",
+		strings.HasPrefix(name, "action."):
 		return name
 	}
 	return "observation." + name
@@ -286,7 +287,8 @@ func (d *Dataset) describeArray(ctx context.Context, a *Array, key, clock, image
 			why := fmt.Sprintf("texts of shape %v are not read: a text a row is", a.Shape)
 			if a.Text {
 				why = fmt.Sprintf(
-					"an array of Python objects (dtype object) of shape %v is not read: a text a row is",
+					"an array of Python objects (dtype object) of shape %v is not read: a text "+
+						"a row is",
 					a.Shape,
 				)
 			}
@@ -305,11 +307,13 @@ func (d *Dataset) describeArray(ctx context.Context, a *Array, key, clock, image
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
 	case n == 1:
 		f.Shape = []int{1}
-	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 && (a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
+	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 &&
+		(a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
 		setImage(&f, a.Shape[3])
 	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
 		setImage(&f, 1)
-	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && images == "auto":
+	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 &&
+		f.DType.Float() && images == "auto":
 		pixels, err := d.holdsPixels(ctx, a)
 		if err != nil {
 			return err
@@ -366,8 +370,8 @@ func setImage(f *robocache.Feature, channels int) {
 
 // restoreFeature applies the properties of a feature that our writer stored.
 //
-// A numeric stream with the shape of images stays numeric if the properties say so. In the same way,
-// numbers become depth images.
+// A numeric stream with the shape of images stays numeric if the properties say so. In the same
+// way, numbers become depth images.
 func restoreFeature(f *robocache.Feature, m map[string]any) {
 	switch kind, _ := m["kind"].(string); {
 	case kind == string(robocache.KindEvent) && f.Kind == robocache.KindText:
@@ -383,9 +387,8 @@ func restoreFeature(f *robocache.Feature, m map[string]any) {
 	if v, ok := m["rotations"]; ok {
 		f.Rotations = nil
 		var r []robocache.Rotation
-		if b, err := json.Marshal(
-			v,
-		); err == nil && json.Unmarshal(b, &r) == nil &&
+		b, err := json.Marshal(v)
+		if err == nil && json.Unmarshal(b, &r) == nil &&
 			robocache.CheckRotations(r, f.Elements()) == nil {
 			f.Rotations = r
 		}
@@ -426,7 +429,8 @@ func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
 	switch {
 	case strings.HasSuffix(path, "rot_axis_angle"):
 		return robocache.RepeatRotation(robocache.FormRotVec, f.Elements())
-	case f.Elements() == 6 && (strings.HasSuffix(path, "_demo_start_pose") || strings.HasSuffix(path, "_demo_end_pose")):
+	case f.Elements() == 6 &&
+		(strings.HasSuffix(path, "_demo_start_pose") || strings.HasSuffix(path, "_demo_end_pose")):
 		return []robocache.Rotation{{At: 3, Form: robocache.FormRotVec}}
 	}
 	return nil

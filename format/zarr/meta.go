@@ -166,11 +166,11 @@ func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 		if err := m.Grid.decodeParameters(&grid); err != nil {
 			return nil, err
 		}
-		configValue, err := m.Keys.parameters()
+		keys, err := m.Keys.parameters()
 		if err != nil {
 			return nil, err
 		}
-		chunks, sep = grid.Shape, configValue.text("separator")
+		chunks, sep = grid.Shape, keys.text("separator")
 		switch m.Keys.name {
 		case "default":
 			prefix, sep = "c", cmp.Or(sep, "/")
@@ -288,11 +288,11 @@ func typeV3(n codec) (npy.Type, error) {
 	if t, ok := typesV3[n.name]; ok {
 		return t, nil
 	}
-	configValue, err := n.parameters()
+	parameters, err := n.parameters()
 	if err != nil {
 		return npy.Type{}, err
 	}
-	size := configValue.int("length_bytes", -1)
+	size := parameters.int("length_bytes", -1)
 	switch {
 	case n.name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
 		return npy.Type{Kind: 'U', Size: size}, nil
@@ -340,7 +340,10 @@ func bytesOf(chunk []int, size int) (int64, error) {
 	for _, c := range chunk {
 		if n > maxChunk/int64(max(c, 1)) {
 			return 0, robocache.ResourceLimit("zarr", nil, "").
-				Expected(fmt.Sprintf("chunks of at most %d bytes", maxChunk), fmt.Sprintf("%v elements of %d bytes", chunk, size))
+				Expected(
+					fmt.Sprintf("chunks of at most %d bytes", maxChunk),
+					fmt.Sprintf("%v elements of %d bytes", chunk, size),
+				)
 		}
 		n *= int64(c)
 	}
@@ -402,8 +405,13 @@ func (a *Array) setFill(raw json.RawMessage) error {
 			break
 		}
 		f, err := strconv.ParseFloat(n.String(), 64)
-		if named, is := map[string]float64{"NaN": math.NaN(), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1)}[text]; is {
-			f, err = named, nil
+		switch text {
+		case "NaN":
+			f, err = math.NaN(), nil
+		case "Infinity":
+			f, err = math.Inf(1), nil
+		case "-Infinity":
+			f, err = math.Inf(-1), nil
 		}
 		ok = err == nil || math.IsInf(f, 0)
 		putFloat(e, f)

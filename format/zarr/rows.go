@@ -119,7 +119,11 @@ func (d *tree) forEachChunkRow(
 	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
-			return robocache.Malformed("zarr", robocache.Where{"stream": a.Path}, "the array ends before its episodes").
+			return robocache.Malformed(
+				"zarr",
+				robocache.Where{"stream": a.Path},
+				"the array ends before its episodes",
+			).
 				Expected(fmt.Sprintf("row %d", r), fmt.Sprintf("%d rows", a.Shape[0]))
 		}
 		positions[i] = i

@@ -373,11 +373,11 @@ func (t *tree) findMetadata(
 		return out, err
 	}
 	for _, f := range folders {
-		walkValue, err := t.findMetadata(ctx, path.Join(dir, f), base, depth+1)
+		names, err := t.findMetadata(ctx, path.Join(dir, f), base, depth+1)
 		if err != nil {
 			return out, err
 		}
-		out = append(out, walkValue...)
+		out = append(out, names...)
 	}
 	return out, nil
 }
@@ -417,7 +417,11 @@ func (t *tree) metadataNames(ctx context.Context, base string) (out []string, er
 		}
 	}
 	if len(out) == 0 {
-		return out, robocache.Unsupported("zarr open", nil, "this store cannot be listed, and has no consolidated metadata").
+		return out, robocache.Unsupported(
+			"zarr open",
+			nil,
+			"this store cannot be listed, and has no consolidated metadata",
+		).
 			WithHint("run zarr.consolidate_metadata over the store, or zip it")
 	}
 	t.findings = append(
@@ -425,8 +429,9 @@ func (t *tree) metadataNames(ctx context.Context, base string) (out []string, er
 		robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "not-consolidated",
-			Message:  "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found",
-			Hint:     "run zarr.consolidate_metadata over the store",
+			Message: "the store cannot be listed and has no consolidated metadata: only arrays " +
+				"with well-known names are found",
+			Hint: "run zarr.consolidate_metadata over the store",
 		},
 	)
 	return out, nil

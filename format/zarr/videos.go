@@ -53,7 +53,9 @@ type frameMap struct {
 func (d *Dataset) Video() *video.Library { return d.cameras.lib }
 
 func newCameras(st store.Store, budget int64) cameras {
-	open := func(ctx context.Context, name string) (robocache.Ranged, error) { return st.Open(ctx, name) }
+	open := func(ctx context.Context, name string) (robocache.Ranged, error) {
+		return st.Open(ctx, name)
+	}
 	return cameras{
 		st:   st,
 		lib:  video.NewLibrary(open, max(budget/8, smallestBudget)),
@@ -259,7 +261,13 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		counts := fmt.Sprintf("the video has %d frames for %d rows", r.frames, rows)
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
-			return nil, robocache.NewError(robocache.Classify(err), "zarr video", where, "%s, and without a rate nothing says which frame is whose", counts).
+			return nil, robocache.NewError(
+				robocache.Classify(err),
+				"zarr video",
+				where,
+				"%s, and without a rate nothing says which frame is whose",
+				counts,
+			).
 				WithCause(err).
 				WithHint("say the rate of the rows: %s", robocache.Option("rows_hz", 10))
 		}
@@ -372,15 +380,7 @@ func (d *Dataset) checkVideo(
 	c *camera,
 	episode int,
 ) (f *robocache.Finding, otherRate bool, err error) {
-	var r *frameMap
-	err = func() error {
-		frameMapValue, err := d.frameMap(ctx, c, episode)
-		if err != nil {
-			return err
-		}
-		r = frameMapValue
-		return nil
-	}()
+	r, err := d.frameMap(ctx, c, episode)
 	if robocache.IsFatal(err) {
 		return f, otherRate, err
 	}

@@ -87,7 +87,11 @@ func writeTo(
 	if list, err := dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
-		return nil, robocache.Misuse("zarr write", robocache.Where{"file": list[0].Name}, "the destination is not empty").
+		return nil, robocache.Misuse(
+			"zarr write",
+			robocache.Where{"file": list[0].Name},
+			"the destination is not empty",
+		).
 			WithHint("choose an empty folder; what a conversion left that was killed can go")
 	}
 	threads := opt.Threads
@@ -315,8 +319,16 @@ func (w *writer) planStreams(eps []int, perRow bool) error {
 		}
 	}
 	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
-		return robocache.Unsupported("zarr write", robocache.Where{"dataset": info.URI}, "no stream of the dataset can be written: %v is left out", w.rep.Dropped).
-			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
+		return robocache.Unsupported(
+			"zarr write",
+			robocache.Where{"dataset": info.URI},
+			"no stream of the dataset can be written: %v is left out",
+			w.rep.Dropped,
+		).
+			WithHint(
+				"formats that keep point clouds and clocks: %s",
+				robocache.Option("to", "mcap"),
+			)
 	}
 	if perRow && info.Feature("task") == nil {
 		s := w.newStream(

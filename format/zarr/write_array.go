@@ -205,7 +205,9 @@ func (w *writer) rewind() {
 	_ = w.work.Wait()
 	for _, s := range w.allStreams() {
 		m := s.saved
-		s.buf, s.bufferedRows, s.chunk, s.rows, s.timestamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.timestamps[:m.timestamps], m.missing
+		s.buf, s.bufferedRows, s.chunk = m.buf, m.count, m.chunk
+		s.rows, s.missing = m.rows, m.missing
+		s.timestamps = s.timestamps[:m.timestamps]
 	}
 }
 
@@ -225,8 +227,18 @@ func (w *writer) pruneChunks(s *outStream) error {
 // numpyType returns NumPy's name of a type, or "" if NumPy has none.
 func numpyType(t robocache.DType) string {
 	return map[robocache.DType]string{
-		robocache.Bool: "|b1", robocache.Int8: "|i1", robocache.Int16: "<i2", robocache.Int32: "<i4", robocache.Int64: "<i8", robocache.Uint8: "|u1", robocache.Uint16: "<u2",
-		robocache.Uint32: "<u4", robocache.Uint64: "<u8", robocache.Float16: "<f2", robocache.Float32: "<f4", robocache.Float64: "<f8",
+		robocache.Bool:    "|b1",
+		robocache.Int8:    "|i1",
+		robocache.Int16:   "<i2",
+		robocache.Int32:   "<i4",
+		robocache.Int64:   "<i8",
+		robocache.Uint8:   "|u1",
+		robocache.Uint16:  "<u2",
+		robocache.Uint32:  "<u4",
+		robocache.Uint64:  "<u8",
+		robocache.Float16: "<f2",
+		robocache.Float32: "<f4",
+		robocache.Float64: "<f8",
 	}[t]
 }
 
@@ -309,7 +321,8 @@ func (w *writer) prepareImages(
 		if !ok {
 			return nil, "it has no images", nil
 		}
-		own.Height, own.Width, own.Channels, own.DType = info.Height, info.Width, info.Channels, info.DType
+		own.Height, own.Width = info.Height, info.Width
+		own.Channels, own.DType = info.Channels, info.DType
 		if own.DType == robocache.Uint16 && own.Channels != 1 {
 			own.DType = robocache.Uint8
 		}
@@ -414,7 +427,10 @@ func (s *outStream) decodeStill(ref *robocache.FrameRef, dst []byte) error {
 	}
 	if info.Height != s.f.Height || info.Width != s.f.Width {
 		return robocache.Unsupported("zarr write", nil, "an image of another size than the first").
-			Expected(fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), fmt.Sprintf("%d×%d", info.Height, info.Width))
+			Expected(
+				fmt.Sprintf("%d×%d", s.f.Height, s.f.Width),
+				fmt.Sprintf("%d×%d", info.Height, info.Width),
+			)
 	}
 	if r := ref.Raw; r != nil && r.Channels == s.f.Channels && r.DType == s.f.DType && !r.BGR {
 		line := r.Width * r.Channels * r.DType.Size()

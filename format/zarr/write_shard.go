@@ -72,8 +72,14 @@ func planShards(
 ) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
-		return nil, robocache.Unsupported("plan", nil, "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned").
-			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, rlds or mcap",
+		return nil, robocache.Unsupported(
+			"plan",
+			nil,
+			"zarr in shards with episodes left out: a chunk has as many rows as the next, so "+
+				"that each shard stands where it was planned",
+		).
+			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, "+
+				"rlds or mcap",
 				robocache.Option("episodes"), robocache.Command("doctor"))
 	}
 	w := &writer{
@@ -171,11 +177,8 @@ func (w *writer) enterShard() error {
 		return err
 	}
 	for _, s := range w.streams {
-		s.chunk, s.leadingRows = int(
-			w.opt.Shard.FirstRow/int64(s.chunkRows),
-		), int(
-			w.opt.Shard.FirstRow%int64(s.chunkRows),
-		)
+		s.chunk = int(w.opt.Shard.FirstRow / int64(s.chunkRows))
+		s.leadingRows = int(w.opt.Shard.FirstRow % int64(s.chunkRows))
 	}
 	return nil
 }
@@ -240,7 +243,13 @@ func mergeShards(
 			return bad("the summary of a shard: %v", err)
 		}
 		if sum.FirstRow != rows {
-			return robocache.Unsupported("commit", nil, "zarr without the rows %d to %d: each shard stands where it was planned", rows, sum.FirstRow).
+			return robocache.Unsupported(
+				"commit",
+				nil,
+				"zarr without the rows %d to %d: each shard stands where it was planned",
+				rows,
+				sum.FirstRow,
+			).
 				WithHint("run the shards that are missing")
 		}
 		for _, end := range sum.Ends {

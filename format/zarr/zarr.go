@@ -16,8 +16,10 @@ import (
 const op = reader.Op("zarr")
 
 var options = map[string]string{
-	"images":         "auto (default): float arrays of images that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
-	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: its attribute unit, else by their magnitude)",
+	"images": "auto (default): float arrays of images that hold 0 to 255 are given as " +
+		"uint8 pixels; raw: as the numbers they are",
+	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: its attribute unit, else by " +
+		"their magnitude)",
 }
 
 func init() {
@@ -230,7 +232,8 @@ func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) e
 				Severity: robocache.SeverityWarning,
 				Code:     "coarse-timestamps",
 				Where:    robocache.Where{"stream": "timestamp"},
-				Message:  "timestamps kept as float32: after a day they are a hundredth of a second apart",
+				Message: "timestamps kept as float32: after a day they are a hundredth of a " +
+					"second apart",
 			},
 		)
 	}

@@ -44,7 +44,11 @@ func (d *Dataset) applyChannelOrder() {
 	}
 	if general != "" && len(stated) == 0 {
 		guard.Fail(
-			robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
+			robocache.Misuse(
+				"open",
+				robocache.Where{"option": "channel_order"},
+				"no camera has an encoding without a channel order",
+			).
 				WithHint("Name the camera to override its encoding, for example %s.",
 					robocache.Option("options", "channel_order", "camera.image_raw=bgr")),
 		)
@@ -92,7 +96,11 @@ func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 	}
 	if !known {
 		guard.Fail(
-			robocache.Misuse("open", robocache.Where{"option": "channel_order", "stream": key}, "no camera of this name has raw colour images").
+			robocache.Misuse(
+				"open",
+				robocache.Where{"option": "channel_order", "stream": key},
+				"no camera of this name has raw colour images",
+			).
 				Expected("one of "+strings.Join(cameras, ", "), key),
 		)
 	}

@@ -85,8 +85,19 @@ func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
 	high := int64(-1 << 62)
 	for i, t := range at {
 		if t < high-tolerance {
-			return nil, robocache.Malformed("times", robocache.Where{"index": i, "clock": clock}, "the clock steps back").
-				Expected(fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), fmt.Sprint(t)).
+			return nil, robocache.Malformed(
+				"times",
+				robocache.Where{"index": i, "clock": clock},
+				"the clock steps back",
+			).
+				Expected(
+					fmt.Sprintf(
+						"%d or later, less a tolerance of %v",
+						high,
+						time.Duration(tolerance),
+					),
+					fmt.Sprint(t),
+				).
 				WithHint("open with %s, or %s to begin an episode there, or a larger %s", robocache.Option("options", "clock", "log"),
 					robocache.Option("options", "episodes_by", "steps"),
 					robocache.Option("options", "tolerance", 1))

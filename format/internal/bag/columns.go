@@ -174,7 +174,9 @@ func (d *Dataset) loadBlock(
 			ep,
 			topic,
 			want,
-			func(i int, m *Message) error { return p.decodeRow(t, b, i, m.Data, r.entryOf(from+i)) },
+			func(i int, m *Message) error {
+				return p.decodeRow(t, b, i, m.Data, r.entryOf(from+i))
+			},
 		)
 		holdValues(t, b, *p)
 		b.dropFullMasks()
@@ -201,12 +203,21 @@ func (d *Dataset) visitMessages(
 		want = slices.Clone(want)
 		slices.SortFunc(
 			want,
-			func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) },
+			func(a, b wantedMessage) int {
+				return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
+			},
 		)
 	}
 	lost := func(w wantedMessage) error {
-		return robocache.Malformed("read", robocache.Where{"stream": t.key, "index": int(w.msg)}, "a message lies in a damaged part of the recording").
-			WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true))
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"stream": t.key, "index": int(w.msg)},
+			"a message lies in a damaged part of the recording",
+		).
+			WithHint(
+				"open with %s: then such messages are left out from the start",
+				robocache.Option("options", "ignore_index", true),
+			)
 	}
 	d.useStorage(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {

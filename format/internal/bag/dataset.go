@@ -156,7 +156,9 @@ func (d *Dataset) storageFindings(s Storage) {
 }
 
 // CacheStats returns the counters of the caches of timestamps and columns.
-func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
+func (d *Dataset) CacheStats() (tracks, columns lru.Stats) {
+	return d.tracks.Stats(), d.blocks.Stats()
+}
 
 // Close closes the recordings and the store.
 func (d *Dataset) Close() error {

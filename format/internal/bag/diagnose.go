@@ -105,7 +105,18 @@ func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
 				_ = episodeError(
 					guard.Try(
-						func() { out = append(out, d.findLostRows(ctx, ep, t, &d.About.Features[k], tr.clocks[s.clock].n)...) },
+						func() {
+							out = append(
+								out,
+								d.findLostRows(
+									ctx,
+									ep,
+									t,
+									&d.About.Features[k],
+									tr.clocks[s.clock].n,
+								)...,
+							)
+						},
 					),
 				)
 			}
@@ -168,12 +179,8 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 		steady := abs(2*middle-head-tail) < abs(tail-head)/2
 		// The rate is computed between the two messages, which are closer together than the ends of
 		// the recording.
-		if ppm := float64(
-			tail-head,
-		) / float64(
-			between,
-		) * 1e6; steady && (ppm > 100 || ppm < -100) &&
-			abs(tail-head) > int64(time.Millisecond) {
+		ppm := float64(tail-head) / float64(between) * 1e6
+		if steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
 			out = append(
 				out,
 				robocache.Finding{
@@ -181,7 +188,8 @@ func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Fi
 					Code:     "clock-drift",
 					Where:    where,
 					Message: fmt.Sprintf(
-						"the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)",
+						"the header's clock and the recorder's drift apart by %.0f parts in a "+
+							"million (%v over the episode)",
 						ppm,
 						time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
 					),

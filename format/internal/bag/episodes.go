@@ -62,11 +62,8 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 		eps := []episode{{rec: rec, whole: true}}
 		if cut != nil {
 			err := guard.Try(func() {
-				if all := d.mergedLogTimes(
-					ctx,
-					rec,
-				); len(all) > 0 || how == "events" ||
-					how == "table" {
+				all := d.mergedLogTimes(ctx, rec)
+				if len(all) > 0 || how == "events" || how == "table" {
 					eps = cut(rec, all)
 				}
 			})
@@ -127,7 +124,9 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 // nanoseconds since the epoch.
 func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
-	for _, part := range strings.FieldsFunc(arg, func(r rune) bool { return r == ',' || r == ';' }) {
+	for _, part := range strings.FieldsFunc(arg, func(r rune) bool {
+		return r == ',' || r == ';'
+	}) {
 		a, b, ok := strings.Cut(strings.TrimSpace(part), "-")
 		from, err1 := strconv.ParseFloat(a, 64)
 		to, err2 := strconv.ParseFloat(b, 64)

@@ -158,7 +158,9 @@ func (d *Dataset) forEachRowMessage(
 				ep,
 				s.topic,
 				list,
-				func(i int, m *Message) error { return fn(from+i, m.Data, r.entryOf(want[from+i].Index)) },
+				func(i int, m *Message) error {
+					return fn(from+i, m.Data, r.entryOf(want[from+i].Index))
+				},
 			)
 		})
 		guard.Check(
@@ -237,7 +239,10 @@ func (d *Dataset) GatherRagged(
 		}
 		if (len(data)-at)%w != 0 {
 			return robocache.Malformed("gather", nil, "").
-				Expected(fmt.Sprintf("entries of %d bytes", w), fmt.Sprintf("%d bytes", len(data)-at))
+				Expected(
+					fmt.Sprintf("entries of %d bytes", w),
+					fmt.Sprintf("%d bytes", len(data)-at),
+				)
 		}
 		counts[i], ends[i] = (len(data)-at)/w, len(data)
 		order = append(order, i)
@@ -309,9 +314,16 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 		// timestamp.
 		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {
 			guard.Fail(
-				robocache.Malformed("times", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key}, "messages lie in damaged parts of the recording").
+				robocache.Malformed(
+					"times",
+					robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key},
+					"messages lie in damaged parts of the recording",
+				).
 					Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
-					WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true)),
+					WithHint(
+						"open with %s: then such messages are left out from the start",
+						robocache.Option("options", "ignore_index", true),
+					),
 			)
 		}
 	}

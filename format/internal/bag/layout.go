@@ -171,7 +171,8 @@ func (d *Dataset) restoreFeature(t *topic) {
 		ok = have.Kind == robocache.KindImage
 	case robocache.KindVideo:
 		ok = have.Kind == robocache.KindVideo
-		was.Codec, was.Shape, was.Height, was.Width, was.Channels = have.Codec, have.Shape, have.Height, have.Width, have.Channels
+		was.Codec, was.Shape = have.Codec, have.Shape
+		was.Height, was.Width, was.Channels = have.Height, have.Width, have.Channels
 	case robocache.KindText, robocache.KindEvent:
 		ok = have.Kind == robocache.KindText
 	}

@@ -119,7 +119,9 @@ func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding
 		}
 		ids := slices.SortedFunc(
 			maps.Keys(senders),
-			func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) },
+			func(a, b sender) int {
+				return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source))
+			},
 		)
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
@@ -151,7 +153,9 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 			Where:    where,
 			Count:    c.n,
 			Message: fmt.Sprintf(
-				"the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them",
+				"the sender's numbers run on with a stride, by %d most of the time: %d messages "+
+					"of %d, as where a filter or a recorder keeps every so manyth; what is lost "+
+					"beside that cannot be told by them",
 				s,
 				c.n,
 				c.n+c.lost,
@@ -164,7 +168,8 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 		Where:    where,
 		Count:    c.lost,
 		Message: fmt.Sprintf(
-			"%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d",
+			"%d messages are missing of %d: the sender counted them, the recording does not "+
+				"hold them; the first before message %d",
 			c.lost,
 			c.n+c.lost,
 			c.first,

@@ -78,16 +78,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d = nil
 		}
 	}()
-	infos, bytes, errs := make(
-		[][]TopicInfo,
-		len(recs),
-	), make(
-		[]int64,
-		len(recs),
-	), make(
-		[]error,
-		len(recs),
-	)
+	infos := make([][]TopicInfo, len(recs))
+	bytes, errs := make([]int64, len(recs)), make([]error, len(recs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
 	for i := range recs {
@@ -148,7 +140,13 @@ func isFatal(err error) bool {
 	if robocache.IsMachineLimit(err) {
 		return true
 	}
-	for _, class := range []error{robocache.ErrInternal, robocache.ErrTemporary, robocache.ErrMisuse, context.Canceled, context.DeadlineExceeded} {
+	for _, class := range []error{
+		robocache.ErrInternal,
+		robocache.ErrTemporary,
+		robocache.ErrMisuse,
+		context.Canceled,
+		context.DeadlineExceeded,
+	} {
 		if errors.Is(err, class) {
 			return true
 		}
@@ -297,23 +295,20 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
 						Expected("at most 1 GiB", "more")
 				}
-				t.first, t.firstLog = append(
-					t.first,
-					slices.Clone(m.Data),
-				), append(
-					t.firstLog,
-					m.Log,
-				)
+				t.first = append(t.first, slices.Clone(m.Data))
+				t.firstLog = append(t.firstLog, m.Log)
 				return nil
 			})
 		})
 		if err != nil {
 			d.failIfFatal(err)
-		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil && !d.findImageSize(ctx, rec, t) {
+		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil &&
+			!d.findImageSize(ctx, rec, t) {
 			err = robocache.Malformed(
 				"open",
 				nil,
-				"no key frame with its parameter sets among the first %d messages of video of a recording",
+				"no key frame with its parameter sets among the first %d messages of video of a "+
+					"recording",
 				farthestKey,
 			)
 		}
@@ -337,7 +332,9 @@ func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 		if t.counts[rec] == 0 {
 			continue
 		}
-		span := func(log []int64) (int, int) { return min(from, len(log)), min(farthestKey, len(log)) }
+		span := func(log []int64) (int, int) {
+			return min(from, len(log)), min(farthestKey, len(log))
+		}
 		err := guard.Try(func() {
 			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
 				_ = t.dec.Scan(m.Data, nil) // errors are reported when the message is read
@@ -417,7 +414,8 @@ func (d *Dataset) countRows(ctx context.Context, all bool) {
 					Severity: robocache.SeverityWarning,
 					Code:     "empty-episode",
 					Where:    robocache.Where{"file": d.pool.recs[e.rec].Name},
-					Message:  "the recording holds no message that can be read: the episode has no rows",
+					Message: "the recording holds no message that can be read: the episode has " +
+						"no rows",
 				},
 			)
 		}

@@ -41,14 +41,21 @@ type Options struct {
 
 // Known lists the format options that ParseOptions accepts.
 var Known = map[string]string{
-	"clock":       "header, publish or log: the clock of every stream (default: header where the type has one and it is plausible, else log)",
-	"tolerance":   "timestamps that step back by at most so many seconds are sorted (default 0.1); more is an error, or with episodes_by=steps a new episode",
-	"anchor":      "the stream or topic whose rows are the episode's own (default: the first camera, else the steadiest stream of at most 60 Hz)",
-	"task":        "the text topic that holds the task (default: /task, /language_instruction, /instruction or /prompt)",
-	"episodes_by": "file (default), gap:<seconds>, events:<topic> (start and stop), table:<from>-<to>,… (seconds from the start, or ns since the epoch), or steps",
-	"scan":        "auto (default), all or sample: whether every message is read at opening to settle streams, lengths and clocks; auto does so below 64 MiB",
-	"damaged":     "skip (default) or error: what becomes of damaged chunks and cut files",
-	"channel_order": "rgb or bgr: the channels of raw images whose encoding (8UC3, 8UC4) does not state their order (default rgb); " +
+	"clock": "header, publish or log: the clock of every stream (default: header where " +
+		"the type has one and it is plausible, else log)",
+	"tolerance": "timestamps that step back by at most so many seconds are sorted (default " +
+		"0.1); more is an error, or with episodes_by=steps a new episode",
+	"anchor": "the stream or topic whose rows are the episode's own (default: the first " +
+		"camera, else the steadiest stream of at most 60 Hz)",
+	"task": "the text topic that holds the task (default: /task, /language_instruction, " +
+		"/instruction or /prompt)",
+	"episodes_by": "file (default), gap:<seconds>, events:<topic> (start and stop), " +
+		"table:<from>-<to>,… (seconds from the start, or ns since the epoch), or steps",
+	"scan": "auto (default), all or sample: whether every message is read at opening to " +
+		"settle streams, lengths and clocks; auto does so below 64 MiB",
+	"damaged": "skip (default) or error: what becomes of damaged chunks and cut files",
+	"channel_order": "rgb or bgr: the channels of raw images whose encoding (8UC3, 8UC4) does " +
+		"not state their order (default rgb); " +
 		"camera.image_raw=bgr overrides the encoding of some cameras",
 	"ignore_index": "true: the summary of the files is not believed, they are scanned",
 }

@@ -46,13 +46,8 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 // the first clock.
 func (s *survey) reserve(n int) {
 	s.all = n
-	s.rows[0].header, s.rows[0].log = slices.Grow(
-		s.rows[0].header,
-		n,
-	), slices.Grow(
-		s.rows[0].log,
-		n,
-	)
+	first := &s.rows[0]
+	first.header, first.log = slices.Grow(first.header, n), slices.Grow(first.log, n)
 }
 
 func (s *survey) addMessage(i int, m *Message) {

@@ -150,12 +150,18 @@ func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
 		held := 100
 		if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
 			t := d.topics[d.task.topic]
-			span := func(log []int64) (int, int) { return d.episodeSpan(e, &topic{latched: true}, log) }
+			span := func(log []int64) (int, int) {
+				return d.episodeSpan(e, &topic{latched: true}, log)
+			}
 			d.forEachMessage(ctx, e.rec, t, span, func(_ int, m *Message) error {
 				text, err := t.dec.Text(m.Data, d.task.field, 0)
 				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
 					if held += len(text); held > mostText {
-						return robocache.ResourceLimit("tasks", robocache.Where{"stream": t.key}, "").
+						return robocache.ResourceLimit(
+							"tasks",
+							robocache.Where{"stream": t.key},
+							"",
+						).
 							Expected("at most 16 MiB of texts in an episode", "more")
 					}
 					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
@@ -199,8 +205,15 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 			k := want[i].Index
 			if k < 0 || k >= n {
 				guard.Fail(
-					robocache.Misuse("text", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"}, "").
-						Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)),
+					robocache.Misuse(
+						"text",
+						robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"},
+						"",
+					).
+						Expected(
+							"a row of the episode",
+							"row "+strconv.Itoa(k)+" of "+strconv.Itoa(n),
+						),
 				)
 			}
 			switch {

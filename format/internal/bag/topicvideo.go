@@ -92,7 +92,13 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		}
 		if own != "" && own != coding {
 			if coding != "" {
-				return robocache.Unsupported("video", nil, "the coding changes from %s to %s", coding, own).
+				return robocache.Unsupported(
+					"video",
+					nil,
+					"the coding changes from %s to %s",
+					coding,
+					own,
+				).
 					WithHint("cut the recording there")
 			}
 			if coding = own; own != t.dec.Codec() {
@@ -123,13 +129,8 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			if err == nil {
 				return nil
 			}
-			if err = robocache.At(
-				err,
-				robocache.Where{"index": i},
-			); errors.Is(
-				err,
-				robocache.ErrMalformed,
-			) {
+			err = robocache.At(err, robocache.Where{"index": i})
+			if errors.Is(err, robocache.ErrMalformed) {
 				wrong, first, err = wrong+1, cmp.Or(first, err), nil
 			}
 			return err
@@ -205,7 +206,8 @@ func (d *Dataset) reportVideoFaults(
 		robocache.SeverityError,
 		"video-cut",
 		cut,
-		"%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none",
+		"%d images follow one that is missing, up to the next key frame: they cannot be "+
+			"decoded, their rows have none",
 		"more key frames; a queue that drops no messages",
 	)
 	if len(r.message) == 0 && early == 0 && wrong == 0 {

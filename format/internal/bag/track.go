@@ -317,16 +317,8 @@ func (r *rows) pickRows(p []int32) {
 	}
 	r.msg, r.n = msg, len(p)
 	r.entry = reader.Permute(r.entry, p)
-	r.header, r.publish, r.log = reader.Permute(
-		r.header,
-		p,
-	), reader.Permute(
-		r.publish,
-		p,
-	), reader.Permute(
-		r.log,
-		p,
-	)
+	r.header, r.publish = reader.Permute(r.header, p), reader.Permute(r.publish, p)
+	r.log = reader.Permute(r.log, p)
 }
 
 // loadEntries reads a topic whose messages contain any number of rows, on several clocks.
@@ -366,7 +358,8 @@ func (d *Dataset) loadEntries(
 				Code:     "late-streams",
 				Where:    robocache.Where{"stream": t.key},
 				Message: fmt.Sprintf(
-					"%d streams begin after the messages that were read to list them; they are left out",
+					"%d streams begin after the messages that were read to list them; they are "+
+						"left out",
 					more,
 				),
 				Hint:  "open with " + robocache.Option("options", "scan", "all"),
@@ -416,16 +409,8 @@ func (e *entryCollector) addMessage(i int, m *Message) {
 		}
 		r := &e.rows[k]
 		r.msg, r.entry = append(r.msg, int32(i)), append(r.entry, int32(f.entry))
-		r.header, r.publish, r.log = append(
-			r.header,
-			f.timestamp,
-		), append(
-			r.publish,
-			m.Publish,
-		), append(
-			r.log,
-			m.Log,
-		)
+		r.header, r.publish = append(r.header, f.timestamp), append(r.publish, m.Publish)
+		r.log = append(r.log, m.Log)
 		r.n++
 	}
 }

@@ -96,17 +96,11 @@ func (x *indexer) readFixedArray(ctx context.Context) {
 // dimension.
 func (x *indexer) readExtensibleArray(ctx context.Context) {
 	c := x.arrayHeader(ctx, 4+8+6*x.lsz+x.osz+4, "EAHD")
-	maxBits, inIndex, least, pointers, pageBits := int(
-		c.u8(),
-	), int64(
-		c.u8(),
-	), int64(
-		c.u8(),
-	), int64(
-		c.u8(),
-	), int(
-		c.u8(),
-	)
+	maxBits := int(c.u8())
+	inIndex := int64(c.u8())
+	least := int64(c.u8())
+	pointers := int64(c.u8())
+	pageBits := int(c.u8())
 	c.skip(6 * x.lsz)
 	index := c.readAddr()
 	pow := func(v int64) bool { return v > 0 && v&(v-1) == 0 }

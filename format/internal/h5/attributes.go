@@ -49,11 +49,8 @@ func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
 // Attribute returns the attribute with the given name, or nil if the object has none.
 func (o *Object) Attribute(ctx context.Context, name string) (*Attribute, error) {
 	all, err := o.Attributes(ctx)
-	if i := slices.IndexFunc(
-		all,
-		func(a Attribute) bool { return a.Name == name },
-	); i >= 0 &&
-		err == nil {
+	i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name })
+	if i >= 0 && err == nil {
 		return &all[i], nil
 	}
 	return nil, err

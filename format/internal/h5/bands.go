@@ -104,7 +104,8 @@ func (d *Dataset) tooLarge(what string, got uint64, most int64) {
 	e := d.f.limitError(d.addr, what, got, uint64(most))
 	if e.Hint = "write the file with smaller chunks: h5repack -l CHUNK=…"; most < maxChunk &&
 		got <= maxChunk {
-		e.Hint = "raise the memory budget, or write the file with smaller chunks: h5repack -l CHUNK=…"
+		e.Hint = "raise the memory budget, or write the file with smaller chunks: h5repack -l " +
+			"CHUNK=…"
 	}
 	guard.Fail(e)
 }
@@ -232,9 +233,7 @@ func (d *Dataset) readChunk(ctx context.Context, ref chunkRef, out []byte) {
 		return
 	}
 	at := d.f.fileOffset(ref.addr, uint64(ref.size), "a chunk")
-	if size := int64(
-		ref.size,
-	); size*maxRatio+maxRatio < d.chunkBytes ||
+	if size := int64(ref.size); size*maxRatio+maxRatio < d.chunkBytes ||
 		size > d.chunkBytes+d.chunkBytes/8+4096 {
 		d.f.failMalformed(
 			ref.addr,

@@ -29,13 +29,9 @@ func (f *File) walkBTree2(
 	kinds ...uint8,
 ) {
 	c := f.readStructure(ctx, addr, uint64(22+f.osz+f.lsz), "BTHD", true)
-	version, kind, nodeSize, recSize, depth := c.u8(), c.u8(), int64(
-		c.u32(),
-	), int64(
-		c.u16(),
-	), int(
-		c.u16(),
-	)
+	version, kind := c.u8(), c.u8()
+	nodeSize, recSize := int64(c.u32()), int64(c.u16())
+	depth := int(c.u16())
 	c.skip(2)
 	root, rootRecs, total := c.readAddr(), int64(c.u16()), c.readLength()
 	if version != 0 || !slices.Contains(kinds, kind) {

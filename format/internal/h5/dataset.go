@@ -181,7 +181,8 @@ func (d *Dataset) Readable() (err error) {
 			d.f.failUnsupported(
 				d.addr,
 				"filter "+p.String(),
-				"read are deflate, shuffle, fletcher32 and lzf: h5repack -f GZIP=4 writes such a file",
+				"read are deflate, shuffle, fletcher32 and lzf: h5repack -f GZIP=4 writes such "+
+					"a file",
 			)
 		}
 	}
@@ -198,15 +199,8 @@ func (d *Dataset) Claim() error {
 			d.addr,
 			"a data set larger than its file can hold",
 		)
-		e.Want, e.Got = fmt.Sprintf(
-			"at most %d bytes from a file of %d",
-			most,
-			d.f.size,
-		), fmt.Sprintf(
-			"shape %v of %s",
-			d.Shape,
-			d.Type,
-		)
+		e.Want = fmt.Sprintf("at most %d bytes from a file of %d", most, d.f.size)
+		e.Got = fmt.Sprintf("shape %v of %s", d.Shape, d.Type)
 		return robocache.At(e, robocache.Where{"pointer": d.name})
 	}
 	return nil

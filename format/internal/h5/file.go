@@ -158,8 +158,12 @@ func (f *File) readSuperblock(ctx context.Context) {
 	}
 	if eof != undefined && eof > f.size {
 		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
-			Expected(fmt.Sprintf("%d bytes, as the superblock says", eof), fmt.Sprintf("%d", f.size)).
-			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"),
+			Expected(
+				fmt.Sprintf("%d bytes, as the superblock says", eof),
+				fmt.Sprintf("%d", f.size),
+			).
+			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or " +
+				"repair it with h5clear"),
 		)
 	}
 }
@@ -170,8 +174,16 @@ func (f *File) fileOffset(addr, n uint64, what string) int64 {
 	at := addr + f.base
 	if addr == undefined || at < addr || at > f.size || n > f.size-at || at > math.MaxInt64 {
 		guard.Fail(
-			robocache.Malformed("hdf5", robocache.Where{"file": f.name, "offset": addr}, "%s", what).
-				Expected("a place inside the file", fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size)).
+			robocache.Malformed(
+				"hdf5",
+				robocache.Where{"file": f.name, "offset": addr},
+				"%s",
+				what,
+			).
+				Expected(
+					"a place inside the file",
+					fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size),
+				).
 				WithHint("the file may be cut off: fetch it again"),
 		)
 	}

@@ -90,7 +90,8 @@ func (f *File) readObject(ctx context.Context, addr uint64) *Object {
 		h.messageHeaderBytes, h.messagesLeft = 8, int(c.u16())
 		c.skip(4)
 		h.heldBytes = uint64(c.u32())
-		for h.blocksToRead = []extent{{addr + 16, h.heldBytes}}; len(h.blocksToRead) > 0 && h.messagesLeft > 0; {
+		h.blocksToRead = []extent{{addr + 16, h.heldBytes}}
+		for len(h.blocksToRead) > 0 && h.messagesLeft > 0 {
 			s := h.blocksToRead[0]
 			h.blocksToRead = h.blocksToRead[1:]
 			h.parseMessages(
@@ -115,7 +116,8 @@ func (f *File) readObject(ctx context.Context, addr uint64) *Object {
 				addr,
 				"the file has no root group: its writer has not closed it, or the file is cut",
 			)
-			e.Hint = "Fetch the file again, or record it again: what the writer kept in memory is lost"
+			e.Hint = "Fetch the file again, or record it again: what the writer kept in memory " +
+				"is lost"
 			guard.Fail(e)
 		}
 		f.failMalformed(addr, "no object header")

@@ -222,13 +222,24 @@ func (o *Object) followLink(ctx context.Context, l *Link, path string, soft *int
 	}
 	if l.External != "" {
 		guard.Fail(
-			robocache.Unsupported("hdf5", robocache.Where{"file": o.f.name, "pointer": l.Name}, "an external link to %q in %q", l.Soft, l.External).
-				WithHint("links out of a file are not followed; copy the data in with h5copy or h5repack"),
+			robocache.Unsupported(
+				"hdf5",
+				robocache.Where{"file": o.f.name, "pointer": l.Name},
+				"an external link to %q in %q",
+				l.Soft,
+				l.External,
+			).
+				WithHint("links out of a file are not followed; copy the data in with h5copy or " +
+					"h5repack"),
 		)
 	}
 	if *soft++; *soft > maxSoft {
 		guard.Fail(
-			robocache.Malformed("hdf5", robocache.Where{"file": o.f.name, "pointer": path}, "soft links go round in a circle").
+			robocache.Malformed(
+				"hdf5",
+				robocache.Where{"file": o.f.name, "pointer": path},
+				"soft links go round in a circle",
+			).
 				Expected(fmt.Sprintf("at most %d on the way", maxSoft), l.Soft),
 		)
 	}

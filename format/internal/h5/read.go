@@ -83,7 +83,9 @@ func readUncached(ctx context.Context, pieces []Piece) (err error) {
 			ctx,
 			remoteReads,
 			len(files),
-			func(ctx context.Context, i int) error { return store.ReadRanges(ctx, files[i].r, spans[files[i]]) },
+			func(ctx context.Context, i int) error {
+				return store.ReadRanges(ctx, files[i].r, spans[files[i]])
+			},
 		),
 	)
 	for _, p := range pieces {
@@ -334,10 +336,8 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 		}
 		for k := i * across; k < (i+1)*across; k++ {
 			// a larger chunk is reported when it is decoded
-			if ref, ok := refs.findChunk(
-				k,
-			); ok &&
-				int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 {
+			ref, ok := refs.findChunk(k)
+			if ok && int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 {
 				a.spans = append(
 					a.spans,
 					store.Span{

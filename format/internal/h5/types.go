@@ -184,7 +184,12 @@ func (f *File) arraySize(addr uint64, size int, dims []int) int {
 }
 
 func integerDType(size int, signed bool) robocache.DType {
-	d := map[int]robocache.DType{1: robocache.Uint8, 2: robocache.Uint16, 4: robocache.Uint32, 8: robocache.Uint64}[size]
+	d := map[int]robocache.DType{
+		1: robocache.Uint8,
+		2: robocache.Uint16,
+		4: robocache.Uint32,
+		8: robocache.Uint64,
+	}[size]
 	if signed && d != robocache.InvalidDType {
 		d -= robocache.Uint8 - robocache.Int8
 	}

@@ -13,14 +13,15 @@ import (
 //
 // # Contract
 //
-//	h5.W1  Files have superblock 2, headers of version 2, compact links, and layouts 3 and 4. libhdf5 1.10
-//	       and later and this package can read them.
-//	h5.W2  Of a data set, the writer keeps one chunk per core in memory. Of a group, it keeps the links and
-//	       attributes until the group is closed. Children are closed before their parent, and Close of the
-//	       writer completes the file. A file that was not closed has no superblock.
+//	h5.W1  Files have superblock 2, headers of version 2, compact links, and layouts 3 and 4.
+//	       libhdf5 1.10 and later and this package can read them.
+//	h5.W2  Of a data set, the writer keeps one chunk per core in memory. Of a group, it keeps the
+//	       links and attributes until the group is closed. Children are closed before their
+//	       parent, and Close of the writer completes the file. A file that was not closed has no
+//	       superblock.
 //	h5.W3  The same calls produce the same bytes.
-//	h5.W4  Texts are UTF-8 of variable length, like str in h5py. Bool is the bool of h5py. Names and texts
-//	       may have any length. Other attributes have at most 64 KB.
+//	h5.W4  Texts are UTF-8 of variable length, like str in h5py. Bool is the bool of h5py. Names
+//	       and texts may have any length. Other attributes have at most 64 KB.
 type Writer struct {
 	out  io.WriterAt
 	pos  int64 // end of the allocated part

@@ -181,7 +181,12 @@ func (c *chunkWriter) writeTree(rank int) uint64 {
 			}
 			b := packMetadata("TREE", u8(1), depth, u16(len(part)), sibling(i-1), sibling(i+1))
 			// no filter is skipped
-			key := func(row uint64, size uint32) { b = append(b, packMetadata(size, u32(0), row, make([]byte, 8*rank))...) }
+			key := func(row uint64, size uint32) {
+				b = append(
+					b,
+					packMetadata(size, u32(0), row, make([]byte, 8*rank))...,
+				)
+			}
 			for _, n := range part {
 				key(n.row, n.size)
 				b = append(b, packMetadata(n.addr)...)

@@ -209,7 +209,12 @@ func (d *DatasetWriter) Close() error {
 func (d *DatasetWriter) filterMessage() []byte {
 	var list []byte
 	// flags 1: the filter may be skipped for a chunk; it has one value
-	one := func(id uint16, value uint32) { list = append(list, packMetadata(id, u16(1), u16(1), value)...) }
+	one := func(id uint16, value uint32) {
+		list = append(
+			list,
+			packMetadata(id, u16(1), u16(1), value)...,
+		)
+	}
 	if d.spec.Shuffle {
 		one(filterShuffle, u32(d.elementBytes))
 	}

@@ -187,7 +187,11 @@ func (w *Writer) writeAttribute(m *messages, name string, value any) error {
 		data,
 	)
 	if len(b) > math.MaxUint16-16 {
-		return robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "an attribute of more than 64 KB").
+		return robocache.Unsupported(
+			"write hdf5",
+			robocache.Where{"pointer": name},
+			"an attribute of more than 64 KB",
+		).
 			WithHint("make it a data set, or text")
 	}
 	m.addMessage(msgAttribute, b)

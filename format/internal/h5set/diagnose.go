@@ -83,12 +83,14 @@ func (s *Set) findThrashing(ctx context.Context, e int) (*robocache.Finding, err
 		Code:     "chunks-above-memory",
 		Where:    s.where(e, ""),
 		Message: fmt.Sprintf(
-			"a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again",
+			"a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, "+
+				"chunks are decoded again and again",
 			sum,
 			room,
 		),
 		Hint: fmt.Sprintf(
-			"a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)",
+			"a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l "+
+				"CHUNK=…)",
 			need,
 		),
 	}, nil
@@ -132,32 +134,26 @@ func (s *Set) diagnoseEpisode(
 		if s.lacksStream(i, e) {
 			continue // reported when the dataset was opened
 		}
-		holds := st.Clock != "" && st.times != ""
-		if holds {
-			tryValue, err := try("bad-timestamps", st.Key, func() error {
-				if _, err := s.Times(ctx, e, st.Key); err != nil {
-					return err
-				}
-				return nil
+		if st.Clock != "" && st.times != "" {
+			ok, err := try("bad-timestamps", st.Key, func() error {
+				_, err := s.Times(ctx, e, st.Key)
+				return err
 			})
 			if err != nil {
 				return err
 			}
-			holds = !tryValue
-		}
-		if holds {
-			continue
-		}
-		tryValue, err := try("bad-stream", st.Key, func() error {
-			if _, err := s.episodeDataset(ctx, e, i); err != nil {
-				return err
+			if !ok {
+				continue
 			}
-			return nil
+		}
+		ok, err := try("bad-stream", st.Key, func() error {
+			_, err := s.episodeDataset(ctx, e, i)
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		if tryValue {
+		if ok {
 			if _, err := try(
 				"unreadable-rows",
 				st.Key,

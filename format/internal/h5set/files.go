@@ -123,7 +123,11 @@ func (f *lazyFile) openHandle(
 	)
 	if err == nil && f.version != "" && h.Value.Version() != f.version {
 		defer f.pool.open.Put(h)
-		return nil, robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "the file changed while it was read").
+		return nil, robocache.Malformed(
+			"hdf5",
+			robocache.Where{"file": f.name},
+			"the file changed while it was read",
+		).
 			Expected(f.version, h.Value.Version()).
 			WithHint("open the dataset again")
 	}
@@ -334,9 +338,16 @@ func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i 
 // Rate sets the rate that a file contains. It returns an error if another file has another rate.
 func (s *Set) Rate(file string, r robocache.Rate) error {
 	if have := s.About.FPS; !have.Zero() && have != r {
-		return robocache.Malformed(s.About.Format, robocache.Where{"file": file}, "files of one folder have different rates").
+		return robocache.Malformed(
+			s.About.Format,
+			robocache.Where{"file": file},
+			"files of one folder have different rates",
+		).
 			Expected(have.String(), r.String()).
-			WithHint("open them one by one, or name the rate of the rows: %s", robocache.Option("rows_hz"))
+			WithHint(
+				"open them one by one, or name the rate of the rows: %s",
+				robocache.Option("rows_hz"),
+			)
 	}
 	s.About.FPS = r
 	return nil
@@ -447,18 +458,11 @@ func Detect(
 	if err != nil {
 		return ok, err
 	}
-	err = func() error {
-		isValue, err := is(f)
-		if err != nil {
-			return err
-		}
-		ok = isValue
-		return nil
-	}()
+	ok, err = is(f)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}
-	return ok, err
+	return ok && err == nil, err
 }
 
 // maxEntriesChecked limits the number of names that are checked for HDF5 files in a folder. Folders

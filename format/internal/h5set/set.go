@@ -292,14 +292,8 @@ func (s *Set) episodeDataset(ctx context.Context, episode, stream int) (*h5.Data
 	}
 	o := s.opened[episode].Load()
 	if o == nil {
-		err := func() error {
-			openedValue, err := s.openDataSets(ctx, episode)
-			if err != nil {
-				return err
-			}
-			o = openedValue
-			return nil
-		}()
+		var err error
+		o, err = s.openDataSets(ctx, episode)
 		if err := robocache.At(err, s.where(episode, "")); err != nil {
 			return nil, err
 		}
@@ -452,7 +446,8 @@ func (s *Set) forEachRun(
 			return err
 		}
 		n := 1
-		for at+n < len(rows) && rows[at+n].Episode == r.Episode && rows[at+n].Index == r.Index+n && r.Index+n < length {
+		for at+n < len(rows) && rows[at+n].Episode == r.Episode &&
+			rows[at+n].Index == r.Index+n && r.Index+n < length {
 			n++
 		}
 		var d *h5.Dataset

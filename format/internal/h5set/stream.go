@@ -159,13 +159,14 @@ func describeDataset(
 	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
 		out, why := fieldStreams(d, key, path, dims)
 		return out, why, nil
-	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
+	case d.Type.Class == h5.Varying && !d.Type.IsText &&
+		d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
 		s.How = Encoded
-		sniff, err := s.detectEncoded(ctx, d)
+		isEncoded, err := s.detectEncoded(ctx, d)
 		if err != nil {
 			return out, why, err
 		}
-		if sniff {
+		if isEncoded {
 			return []Stream{s}, "", nil
 		}
 		return nil, "sequences of varying length that are no images", nil
@@ -178,16 +179,14 @@ func describeDataset(
 		return nil, "its rows are empty", nil
 	}
 	s.How = Padded
-	holds := t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64
-	if holds {
-		sniff, err := s.detectEncoded(ctx, d)
+	if t == robocache.Uint8 && len(dims) == 1 && dims[0] >= leastPadded {
+		isEncoded, err := s.detectEncoded(ctx, d)
 		if err != nil {
 			return out, why, err
 		}
-		holds = sniff
-	}
-	if holds {
-		return []Stream{s}, "", nil
+		if isEncoded {
+			return []Stream{s}, "", nil
+		}
 	}
 	s.DType, s.Shape = t, orOne(dims)
 	s.Kind, s.How = robocache.KindNumeric, Numbers
@@ -211,8 +210,13 @@ func (s *Stream) detectPixels(path string) {
 	dims := s.Shape
 	depth := s.DType == robocache.Uint16 || s.DType == robocache.Float32
 	switch {
-	case len(dims) == 3 && min(dims[0], dims[1]) >= leastImageSide && (s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) || depth && dims[2] == 1):
-	case len(dims) == 2 && min(dims[0], dims[1]) >= leastImageSide && depth && strings.Contains(strings.ToLower(path), "depth"):
+	case len(dims) == 3 && min(dims[0], dims[1]) >= leastImageSide &&
+		(s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) ||
+			depth && dims[2] == 1):
+	case len(dims) == 2 && min(dims[0], dims[1]) >= leastImageSide && depth && strings.Contains(
+		strings.ToLower(path),
+		"depth",
+	):
 		s.Shape = append(slices.Clone(dims), 1)
 	default:
 		return

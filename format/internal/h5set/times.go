@@ -124,12 +124,8 @@ func (s *Set) readTimestamps(
 	}
 	out := make([]int64, length)
 	for k := range out {
-		if out[k] = timestampNanos(
-			t,
-			raw[k*t.Size():(k+1)*t.Size()],
-			unit.seconds,
-			s.About.FPS,
-		); out[k] == noTime {
+		one := raw[k*t.Size() : (k+1)*t.Size()]
+		if out[k] = timestampNanos(t, one, unit.seconds, s.About.FPS); out[k] == noTime {
 			if err := bad(
 				robocache.Where{"index": k},
 				"a time",
@@ -195,17 +191,24 @@ func (s *Set) rowsOfClock(
 		}
 		known[st.Clock] = c
 	}
-	holds := st.times != ""
-	if holds {
+	isOtherClock := st.times != ""
+	if isOtherClock {
 		object, err := w.Object(st.times)
 		if err != nil {
 			return 0, err
 		}
-		holds = object.Address() != c.addr
+		isOtherClock = object.Address() != c.addr
 	}
-	if holds {
-		return 0, robocache.Malformed(s.About.Format, robocache.Where{"pointer": w.pathInFile(st.times)}, "").
-			Expected("the timestamps that the stream shares with others in the first episode", "timestamps of its own").
+	if isOtherClock {
+		return 0, robocache.Malformed(
+			s.About.Format,
+			robocache.Where{"pointer": w.pathInFile(st.times)},
+			"",
+		).
+			Expected(
+				"the timestamps that the stream shares with others in the first episode",
+				"timestamps of its own",
+			).
 			WithHint("write the files again with one layout")
 	}
 	return c.rows, nil
@@ -222,15 +225,14 @@ func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 		if err != nil {
 			return path, err
 		}
-		holds := found != nil
-		if holds {
-			foundValue, err := w.findDataset(actions + s.Suffix)
-			if err != nil {
-				return path, err
-			}
-			holds = foundValue != nil
+		if found == nil {
+			continue
 		}
-		if holds {
+		times, err := w.findDataset(actions + s.Suffix)
+		if err != nil {
+			return path, err
+		}
+		if times != nil {
 			return actions + s.Suffix, nil
 		}
 	}
@@ -239,23 +241,18 @@ func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	}
 	if err := w.Walk(func(p string, o *h5.Object) error {
 		if _, err := Tolerate(func() error {
-			holds2 := path == ""
-			if holds2 {
-				found, err := w.findDataset(p + s.Suffix)
-				if err != nil {
-					return err
-				}
-				holds2 = found != nil
+			if path != "" {
+				return nil
 			}
-			holds := holds2
-			if holds {
-				dataset, err := o.Dataset(w.ctx, p)
-				if err != nil {
-					return err
-				}
-				holds = dataset.Rows() == int64(e.Length)
+			found, err := w.findDataset(p + s.Suffix)
+			if err != nil || found == nil {
+				return err
 			}
-			if holds {
+			dataset, err := o.Dataset(w.ctx, p)
+			if err != nil {
+				return err
+			}
+			if dataset.Rows() == int64(e.Length) {
 				path = p + s.Suffix
 			}
 			return nil
@@ -304,10 +301,8 @@ func timestampNanos(t robocache.DType, raw []byte, unit float64, rate robocache.
 	}
 	v := robocache.Float64s(nil, t, raw)[0] * unit
 	if f := float32(v); t == robocache.Float32 && unit == 1 && !rate.Zero() {
-		if row := math.Round(
-			v * rate.Float(),
-		); math.Abs(row) < 1<<40 &&
-			f == float32(row/rate.Float()) {
+		row := math.Round(v * rate.Float())
+		if math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}
 	}

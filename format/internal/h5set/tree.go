@@ -62,7 +62,8 @@ func (s *Set) describeEpisode(
 			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
 			Message:      "this is no stream: " + why,
 			NotDelivered: key,
-			Hint:         "Store it as an array with a row for each step. The other streams are read.",
+			Hint: "Store it as an array with a row for each step. The other streams are " +
+				"read.",
 		}
 		if robocache.Vital("", key) {
 			f.Severity = robocache.SeverityError
@@ -71,33 +72,27 @@ func (s *Set) describeEpisode(
 	}
 	if err := w.Walk(func(path string, o *h5.Object) error {
 		k := key(path)
-		of, timestamps := strings.CutSuffix(path, s.Suffix)
-		holds := k == ""
-		if !holds {
-			holds2 := s.Suffix != "" && timestamps
-			if holds2 {
-				foundValue, err := w.findDataset(of)
-				if err != nil {
-					return err
-				}
-				holds2 = foundValue != nil
-			}
-			holds = holds2
-		}
-		if holds {
+		if k == "" {
 			return nil
 		}
 		times := ""
-		holds2 := s.Suffix != ""
-		if holds2 {
-			foundValue, err := w.findDataset(path + s.Suffix)
+		if s.Suffix != "" {
+			if of, hasSuffix := strings.CutSuffix(path, s.Suffix); hasSuffix {
+				timed, err := w.findDataset(of)
+				if err != nil {
+					return err
+				}
+				if timed != nil {
+					return nil // the timestamps of another stream
+				}
+			}
+			found, err := w.findDataset(path + s.Suffix)
 			if err != nil {
 				return err
 			}
-			holds2 = foundValue != nil
-		}
-		if holds2 {
-			times = path + s.Suffix
+			if found != nil {
+				times = path + s.Suffix
+			}
 		}
 		var streams []Stream
 		err, failed := Tolerate(func() error {
@@ -126,11 +121,11 @@ func (s *Set) describeEpisode(
 			}
 			clock := ""
 			if times != "" {
-				foundValue, err := w.findDataset(times)
+				timestamps, err := w.findDataset(times)
 				if err != nil {
 					return err
 				}
-				at := foundValue.Address()
+				at := timestamps.Address()
 				if _, ok := clocks[at]; !ok {
 					clocks[at] = k
 				}
@@ -169,7 +164,8 @@ func (s *Set) describeEpisode(
 			Code:     "last-observation",
 			Where:    robocache.Where{"file": e.File.Name(), "pointer": e.Path},
 			Message: fmt.Sprintf(
-				"%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)",
+				"%d streams have one row more than the actions, what the last action led to: it "+
+					"is no row of the episode (%s)",
 				len(longer),
 				strings.Join(longer[:min(len(longer), 8)], ", "),
 			),
@@ -389,11 +385,11 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 
 // Links returns the links of a group at a path below the group.
 func (w *Walker) Links(path string) ([]h5.Link, error) {
-	groupValue, err := w.openGroup(path)
+	g, err := w.openGroup(path)
 	if err != nil {
 		return nil, err
 	}
-	return groupValue.links, nil
+	return g.links, nil
 }
 
 func (w *Walker) pathInFile(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
@@ -405,7 +401,11 @@ func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
 		return nil, err
 	}
 	if !o.IsDataset() {
-		return nil, robocache.Malformed("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)}, "").
+		return nil, robocache.Malformed(
+			"hdf5",
+			robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)},
+			"",
+		).
 			Expected("a data set", "a group")
 	}
 	return o.Dataset(w.ctx, w.pathInFile(path))
@@ -459,7 +459,11 @@ func (w *Walker) Walk(
 				continue
 			}
 			if count++; count > maxObjects {
-				return robocache.ResourceLimit("hdf5", robocache.Where{"file": w.file.Name()}, "too many objects").
+				return robocache.ResourceLimit(
+					"hdf5",
+					robocache.Where{"file": w.file.Name()},
+					"too many objects",
+				).
 					Expected(fmt.Sprintf("at most %d", maxObjects), "")
 			}
 			switch {

@@ -186,6 +186,12 @@ func (u *unit) checkStep(times []int64) error {
 		return nil
 	}
 	return robocache.Malformed("", nil, "").
-		Expected(fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want), fmt.Sprintf("%.3g s", step)).
-		WithHint("the episode is in another unit: convert it alone with %s (or s, us, ns)", robocache.Option("options", "timestamp_unit", "ms"))
+		Expected(
+			fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want),
+			fmt.Sprintf("%.3g s", step),
+		).
+		WithHint(
+			"the episode is in another unit: convert it alone with %s (or s, us, ns)",
+			robocache.Option("options", "timestamp_unit", "ms"),
+		)
 }

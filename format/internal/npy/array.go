@@ -75,7 +75,8 @@ func (h *Header) parseDict(s string) (err error) {
 		m := headerItem.FindStringSubmatch(rest)
 		if m == nil || seen[m[1]] {
 			return malformed(
-				"character %d of the header is no entry for descr, fortran_order or shape, each once",
+				"character %d of the header is no entry for descr, fortran_order or shape, each "+
+					"once",
 				len(s)-len(rest),
 			)
 		}
@@ -91,8 +92,13 @@ func (h *Header) parseDict(s string) (err error) {
 			}
 		case m[1] == "fortran_order" && order != "":
 			h.Fortran = order == "True"
-		case m[1] == "shape" && strings.HasPrefix(strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]), "(") && headerDims.MatchString(dims):
-			for _, d := range strings.FieldsFunc(dims, func(r rune) bool { return strings.ContainsRune(", \t\r\nL", r) }) {
+		case m[1] == "shape" && strings.HasPrefix(
+			strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]),
+			"(",
+		) && headerDims.MatchString(dims):
+			for _, d := range strings.FieldsFunc(dims, func(r rune) bool {
+				return strings.ContainsRune(", \t\r\nL", r)
+			}) {
 				n, err := strconv.Atoi(d)
 				if err != nil {
 					return malformed("dimension %q of the shape", d)

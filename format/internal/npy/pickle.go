@@ -188,8 +188,14 @@ func (m *pickleMachine) pushGlobal(module, name string) {
 
 func refuseGlobal(name string) {
 	guard.Fail(
-		robocache.Unsupported("npy", nil, "the pickle names %s, which is not read: it could run code", strconv.QuoteToGraphic(shortenText(name))).
-			WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"),
+		robocache.Unsupported(
+			"npy",
+			nil,
+			"the pickle names %s, which is not read: it could run code",
+			strconv.QuoteToGraphic(shortenText(name)),
+		).
+			WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as " +
+				"arrays and texts"),
 	)
 }
 

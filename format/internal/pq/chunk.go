@@ -381,10 +381,8 @@ func (d *chunkDecoder) decodeDataPage(h pageHeader, rep, def, b []byte) {
 		}
 		switch {
 		case !all:
-			if null := slices.IndexFunc(
-				lv,
-				func(v uint8) bool { return int(v) != d.leaf.MaxDef },
-			); d.shape != nil {
+			if d.shape != nil {
+				null := slices.IndexFunc(lv, func(v uint8) bool { return int(v) != d.leaf.MaxDef })
 				failRow((d.col.Entries+null)/d.elementsPerRow(), "a value", "null")
 			}
 			present = d.keepDefLevels(lv, n)

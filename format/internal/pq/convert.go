@@ -67,7 +67,8 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 		for i, f := range robocache.Float64s(make([]float64, 0, col.Len()), from, src) {
 			if to.Float() {
 				PutFloat(dst[i*size:], to, f)
-			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 || !PutInt(dst[i*size:], to, int64(f), false) {
+			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 ||
+				!PutInt(dst[i*size:], to, int64(f), false) {
 				return misfit(i, f)
 			}
 		}
@@ -82,7 +83,11 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	}
 	exact := int64(
 		1,
-	) << map[robocache.DType]int{robocache.Float16: 11, robocache.Float32: 24, robocache.Float64: 53}[to]
+	) << map[robocache.DType]int{
+		robocache.Float16: 11,
+		robocache.Float32: 24,
+		robocache.Float64: 53,
+	}[to]
 	for i, v := range robocache.Int64s(make([]int64, 0, col.Len()), wide, src) {
 		big := wide == robocache.Uint64 && v < 0
 		if to.Float() && !big && -exact <= v && v <= exact {

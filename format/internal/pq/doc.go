@@ -2,14 +2,15 @@
 //
 // # Contract
 //
-//	pq.P1  Memory depends on the data that is read, not on declared sizes. A column and each of its pages
-//	       stay below Limits. A compressed page contains exactly the bytes that its header declares, or it
-//	       is Malformed.
-//	pq.P2  Every fault is a *robocache.Error with row group and column, and with the row if a row is wrong.
-//	       No function panics.
-//	pq.P3  If the caller gives a shape, every row is checked to be an array of that shape without nulls.
-//	       Without a shape, the levels are returned.
-//	pq.P4  A column has as many rows as its row group. Otherwise the read is an error, never a shorter list.
+//	pq.P1  Memory depends on the data that is read, not on declared sizes. A column and each of
+//	       its pages stay below Limits. A compressed page contains exactly the bytes that its
+//	       header declares, or it is Malformed.
+//	pq.P2  Every fault is a *robocache.Error with row group and column, and with the row if a row
+//	       is wrong. No function panics.
+//	pq.P3  If the caller gives a shape, every row is checked to be an array of that shape without
+//	       nulls. Without a shape, the levels are returned.
+//	pq.P4  A column has as many rows as its row group. Otherwise the read is an error, never a
+//	       shorter list.
 //	pq.P5  Page checksums are verified if the file has them.
 //
 // Supported are the codecs snappy, gzip, brotli, zstd and raw LZ4, which are all that pyarrow

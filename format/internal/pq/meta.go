@@ -96,7 +96,8 @@ func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	case strings.HasPrefix(string(head), "version https://git-lfs"):
 		e.Got, e.Hint = "a Git LFS pointer", "fetch the data: git lfs pull"
 	case strings.HasPrefix(string(head), "PAR1"):
-		e.Got, e.Hint = "no footer", "its writer was not finished, or the file is cut: fetch it again, or record with finalize()"
+		e.Got, e.Hint = "no footer", "its writer was not finished, or the file is cut: fetch it "+
+			"again, or record with finalize()"
 	case string(tail[len(tail)-4:]) == "PARE":
 		e.Class, e.Got = robocache.ErrUnsupported, "an encrypted file"
 	default:

@@ -168,10 +168,8 @@ func readElement(c *cursor, depth int) schemaElement {
 			return typ == tStruct
 		}},
 	)
-	if n.Repetition = Repetition(
-		repetition,
-	); repetition < int32(Required) ||
-		repetition > int32(Repeated) {
+	n.Repetition = Repetition(repetition)
+	if repetition < int32(Required) || repetition > int32(Repeated) {
 		c.fail("unknown repetition")
 	}
 	if has&(1<<1) != 0 {

@@ -104,7 +104,10 @@ func (c *Chunk) addPage(
 		top    uint8
 		levels []byte
 		hist   []int64
-	}{{l.rep, rep, c.meta.SizeStatistics.RepetitionLevelHistogram}, {l.def, def, c.meta.SizeStatistics.DefinitionLevelHistogram}} {
+	}{
+		{l.rep, rep, c.meta.SizeStatistics.RepetitionLevelHistogram},
+		{l.def, def, c.meta.SizeStatistics.DefinitionLevelHistogram},
+	} {
 		if v.top == 0 {
 			continue
 		}
@@ -201,7 +204,11 @@ func (c *Chunk) putPage(h *format.PageHeader, parts [][]byte, s *scratch) error 
 // above the limit is a single row.
 func (l *Leaf) checkPageSize(size int) error {
 	if size > l.pageLimit {
-		return robocache.ResourceLimit("write parquet", nil, "a row too large for a page of Parquet").
+		return robocache.ResourceLimit(
+			"write parquet",
+			nil,
+			"a row too large for a page of Parquet",
+		).
 			Expected(fmt.Sprintf("at most %d bytes", l.pageLimit), fmt.Sprint(size)).
 			WithHint("leave the stream out, or make its rows smaller")
 	}

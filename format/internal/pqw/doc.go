@@ -3,20 +3,20 @@
 //
 // # Contract
 //
-//	pqw.P1  A Chunk contains one column of one row group and depends only on the column and the rows. Chunks
-//	        can be encoded in parallel in any order. A File appends them in the order of its columns. The
-//	        same rows produce the same bytes.
-//	pqw.P2  Pages have version 1 and PLAIN encoding, or RLE_DICTIONARY if the schema asks for it and the
-//	        dictionary is smaller than a page. Pages end at whole rows near PageBytes and contain a CRC. A
-//	        row that exceeds Parquet's 31 bits for a page size, compressed or not, is ErrResourceLimit.
-//	        Compression is as in the schema, Snappy or none.
-//	pqw.P3  Bounds cover the values that are numbers, with −0 below +0. A page without numbers has no bounds.
-//	        A page of byte arrays has bounds if both are short. A chunk of byte arrays has bounds if all its
-//	        pages have bounds.
-//	pqw.P4  The memory of a chunk is its encoded bytes. Byte arrays that are not compressed are referenced,
-//	        not copied.
-//	pqw.P5  The schema in the footer is written by the Parquet library from the nodes that its own writer
-//	        would receive.
+//	pqw.P1  A Chunk contains one column of one row group and depends only on the column and the
+//	        rows. Chunks can be encoded in parallel in any order. A File appends them in the order
+//	        of its columns. The same rows produce the same bytes.
+//	pqw.P2  Pages have version 1 and PLAIN encoding, or RLE_DICTIONARY if the schema asks for it
+//	        and the dictionary is smaller than a page. Pages end at whole rows near PageBytes and
+//	        contain a CRC. A row that exceeds Parquet's 31 bits for a page size, compressed or
+//	        not, is ErrResourceLimit. Compression is as in the schema, Snappy or none.
+//	pqw.P3  Bounds cover the values that are numbers, with −0 below +0. A page without numbers has
+//	        no bounds. A page of byte arrays has bounds if both are short. A chunk of byte arrays
+//	        has bounds if all its pages have bounds.
+//	pqw.P4  The memory of a chunk is its encoded bytes. Byte arrays that are not compressed are
+//	        referenced, not copied.
+//	pqw.P5  The schema in the footer is written by the Parquet library from the nodes that its own
+//	        writer would receive.
 //
 // # Why not the writer of parquet-go
 //

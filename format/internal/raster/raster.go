@@ -3,10 +3,11 @@
 //
 // # Contract
 //
-//	raster.X1  All images of a stream have the form of its first image: uint8 × 3 or × 1. Depth is uint16 as
-//	           stored, or float32 (meters for video). An image of another size or kind, or a row without an
-//	           image, is an error that names the row.
-//	raster.X2  Images are decoded in the requested number of threads. The result does not depend on it.
+//	raster.X1  All images of a stream have the form of its first image: uint8 × 3 or × 1. Depth is
+//	           uint16 as stored, or float32 (meters for video). An image of another size or kind,
+//	           or a row without an image, is an error that names the row.
+//	raster.X2  Images are decoded in the requested number of threads. The result does not depend
+//	           on it.
 package raster
 
 import (
@@ -47,13 +48,8 @@ func Open(
 	s := &Source{ds: ds, key: f.Key, lib: video.LibraryOf(ds), threads: threads}
 	for _, row := range first {
 		var ref [1]robocache.FrameRef
-		if err := ds.Frames(
-			ctx,
-			f.Key,
-			[]robocache.Row{row},
-			ref[:],
-		); err != nil ||
-			ref[0].Missing {
+		err := ds.Frames(ctx, f.Key, []robocache.Row{row}, ref[:])
+		if err != nil || ref[0].Missing {
 			continue
 		}
 		if err := s.detectForm(ctx, f, &ref[0]); err != nil {
@@ -116,9 +112,9 @@ func (s *Source) detectForm(
 		s.DType, s.Channels, s.spec.Pixel = robocache.Uint16, 1, video.Gray16
 	case info.DType == robocache.Float32:
 		// float32 is depth in meters unless the stream has another unit
-		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthM, &robocache.Depth{
-			Unit: cmp.Or(f.DepthUnit(), "m"),
-		}
+		s.DType, s.Channels = robocache.Float32, 1
+		s.spec.Pixel = video.DepthM
+		s.spec.Depth = &robocache.Depth{Unit: cmp.Or(f.DepthUnit(), "m")}
 	case info.Channels == 1 && f.Channels == 1:
 		s.Channels, s.grey = 1, true
 	}
@@ -141,7 +137,11 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			return robocache.Malformed("images", rowLocation(s.ds, s.key, rows[i]), "the row has no image").
+			return robocache.Malformed(
+				"images",
+				rowLocation(s.ds, s.key, rows[i]),
+				"the row has no image",
+			).
 				WithHint("leave the episode out")
 		}
 		if refs[i].Path != "" && s.pool == nil {

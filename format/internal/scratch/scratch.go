@@ -42,7 +42,11 @@ func (f *File) Close() error {
 }
 
 func (f *File) folderError(err error) error {
-	return robocache.ResourceLimit("decompress", robocache.Where{"file": os.TempDir()}, "compressed files are decompressed into a temporary file").
+	return robocache.ResourceLimit(
+		"decompress",
+		robocache.Where{"file": os.TempDir()},
+		"compressed files are decompressed into a temporary file",
+	).
 		WithCause(err).
 		WithHint("%s", f.hint)
 }
@@ -127,7 +131,11 @@ func (p *Part) ReadAt(ctx context.Context, b []byte, off int64) error {
 		return err
 	}
 	if off < 0 || off > p.size-int64(len(b)) {
-		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the decompressed file").
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"offset": off},
+			"a range outside the decompressed file",
+		).
 			WithCause(io.ErrUnexpectedEOF)
 	}
 	for len(b) > 0 {

@@ -68,11 +68,8 @@ func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 	}
 	return d, d.Use(ctx, func(c *Conn) error {
 		// a log below 32 bytes has no complete header
-		if err := c.Query(
-			"SELECT count(*) FROM sqlite_schema",
-			func(*Row) error { return nil },
-		); err != nil ||
-			len(wal) < 32 {
+		err := c.Query("SELECT count(*) FROM sqlite_schema", func(*Row) error { return nil })
+		if err != nil || len(wal) < 32 {
 			return err
 		}
 		frames, _, err := c.c.WALCheckpoint("main", sqlite3.CHECKPOINT_NOOP)
@@ -135,7 +132,11 @@ func outOfMemory(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case syscall.Errno:
-		*err = robocache.ResourceLimit("sqlite", nil, "no address space for the heap of a connection").
+		*err = robocache.ResourceLimit(
+			"sqlite",
+			nil,
+			"no address space for the heap of a connection",
+		).
 			WithCause(r).
 			WithHint("Raise the limit of the process (ulimit -v), or read fewer files at once.")
 	default:
@@ -176,7 +177,9 @@ func (d *DB) openConn(ctx context.Context, heap int64) (_ *Conn, err error) {
 		// An exclusive lock keeps the index of the log in memory. A writable schema allows reading
 		// cut files up to the damage.
 		err = c.c.Exec(
-			"PRAGMA locking_mode=exclusive; PRAGMA writable_schema=on; PRAGMA trusted_schema=off; PRAGMA cell_size_check=on; PRAGMA temp_store=memory; PRAGMA query_only=on; SELECT 1 FROM sqlite_schema LIMIT 1",
+			"PRAGMA locking_mode=exclusive; PRAGMA writable_schema=on; PRAGMA " +
+				"trusted_schema=off; PRAGMA cell_size_check=on; PRAGMA temp_store=memory; " +
+				"PRAGMA query_only=on; SELECT 1 FROM sqlite_schema LIMIT 1",
 		)
 	}
 	if err != nil {
@@ -211,7 +214,8 @@ func (c *Conn) close() error {
 // Columns returns the columns of a table, or none if there is no such table.
 func (c *Conn) Columns(table string) (out []string, err error) {
 	err = c.Query(
-		"SELECT t.name FROM sqlite_schema s, pragma_table_info(s.name) t WHERE s.type='table' AND s.name='"+table+"' AND s.sql NOT LIKE 'CREATE VIRTUAL%'",
+		"SELECT t.name FROM sqlite_schema s, pragma_table_info(s.name) t WHERE s.type='table' "+
+			"AND s.name='"+table+"' AND s.sql NOT LIKE 'CREATE VIRTUAL%'",
 		func(r *Row) error {
 			out = append(out, r.ColumnText(0))
 			return nil
@@ -254,7 +258,7 @@ func (c *Conn) classifyError(err error) error {
 		return c.src.err
 	case c.src.ctx.Err() != nil:
 		return c.src.ctx.Err()
-	case errors.Is(err, sqlite3.NOMEM) || errors.Is(err, sqlite3.TOOBIG) || errors.Is(err, sqlite3.FULL):
+	case errors.Is(err, sqlite3.NOMEM), errors.Is(err, sqlite3.TOOBIG), errors.Is(err, sqlite3.FULL):
 		return robocache.ResourceLimit("sqlite", nil, "").WithCause(err)
 	}
 	return robocache.Malformed("sqlite", nil, "").WithCause(err)

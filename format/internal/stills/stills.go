@@ -3,8 +3,8 @@
 //
 // # Contract
 //
-//	stills.S1  Still images are returned as stored, encoded or raw. Video images are decoded to Raw: RGB of
-//	           uint8, or meters of float32 for depth.
+//	stills.S1  Still images are returned as stored, encoded or raw. Video images are decoded to
+//	           Raw: RGB of uint8, or meters of float32 for depth.
 //	stills.S2  Images are returned in the order of the rows. An image is valid during the call.
 //	stills.S3  A Reader is not safe for concurrent use.
 package stills

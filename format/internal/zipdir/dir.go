@@ -62,26 +62,16 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err err
 	b, at := findEnd(ctx, r, size)
 	start := size - int64(len(b)) // offset of b in the file
 	end := b[at:]
-	count, dirSize, dirOff := uint64(
-		le.Uint16(end[10:]),
-	), uint64(
-		le.Uint32(end[12:]),
-	), uint64(
-		le.Uint32(end[16:]),
-	)
+	count := uint64(le.Uint16(end[10:]))
+	dirSize, dirOff := uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
 	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
 		return nil, robocache.Unsupported("zip", nil, "an archive split over several files")
 	}
 	stop := start + int64(at) // end of the directory
 	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
 		if e, where := findZip64End(ctx, r, stop); e != nil {
-			count, dirSize, dirOff, stop = le.Uint64(
-				e[32:],
-			), le.Uint64(
-				e[40:],
-			), le.Uint64(
-				e[48:],
-			), where
+			count, dirSize, dirOff = le.Uint64(e[32:]), le.Uint64(e[40:]), le.Uint64(e[48:])
+			stop = where
 		}
 	}
 	if dirSize > uint64(stop) || dirOff > uint64(stop)-dirSize {
@@ -136,7 +126,11 @@ func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at 
 		}
 	}
 	guard.Fail(
-		robocache.Malformed("zip", nil, "no end record: this is not a zip archive, or its end is missing").
+		robocache.Malformed(
+			"zip",
+			nil,
+			"no end record: this is not a zip archive, or its end is missing",
+		).
 			WithHint("fetch the file again"),
 	)
 	return nil, 0
@@ -173,13 +167,8 @@ func (f *File) parseRecord(b []byte, base, dirStart int64) []byte {
 	if len(b)-entrySize < name+extra+comment {
 		failZip("a member's record ends after the directory")
 	}
-	packed, size, off := uint64(
-		le.Uint32(b[20:]),
-	), uint64(
-		le.Uint32(b[24:]),
-	), uint64(
-		le.Uint32(b[42:]),
-	)
+	packed, size := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:]))
+	off := uint64(le.Uint32(b[42:]))
 	*f = File{
 		Flags:  le.Uint16(b[8:]),
 		Method: le.Uint16(b[10:]),

@@ -149,7 +149,9 @@ func (f *File) unpackMember(
 }
 
 // bytesToRead returns the number of bytes to read for a member, including its header.
-func (f *File) bytesToRead() int64 { return min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed) }
+func (f *File) bytesToRead() int64 {
+	return min(f.Room, localSize+int64(len(f.Name))+slack+f.Packed)
+}
 
 // mergeGap is the maximum number of unneeded bytes between members that are read in one request.
 const mergeGap = 4 << 10

@@ -115,8 +115,15 @@ func (s *Store) ReadMember(ctx context.Context, name string, limit int64) (_ []b
 	defer guard.Into(&err)
 	f := s.findMember("read", name)
 	if f.Size > limit {
-		return nil, robocache.ResourceLimit("read", robocache.Where{"dataset": s.uri, "file": name}, "").
-			Expected("at most "+strconv.FormatInt(limit, 10)+" bytes", strconv.FormatInt(f.Size, 10))
+		return nil, robocache.ResourceLimit(
+			"read",
+			robocache.Where{"dataset": s.uri, "file": name},
+			"",
+		).
+			Expected(
+				"at most "+strconv.FormatInt(limit, 10)+" bytes",
+				strconv.FormatInt(f.Size, 10),
+			)
 	}
 	b, err := s.dir.ByteIn(ctx, s.r, f, newBuffer)
 	return b, robocache.At(err, robocache.Where{"dataset": s.uri})
@@ -137,7 +144,11 @@ func (m *member) Remote() bool    { return m.whole == nil && store.Remote(m.r) }
 
 func (m *member) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > m.size || int64(len(p)) > m.size-off {
-		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the member").
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"offset": off},
+			"a range outside the member",
+		).
 			WithCause(io.ErrUnexpectedEOF)
 	}
 	if m.whole != nil {

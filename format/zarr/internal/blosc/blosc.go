@@ -197,7 +197,13 @@ func (d *decoder) decodeStream(dst, src []byte) error {
 		n, err = unzstd.Decode(dst, src, unzstd.Verify)
 	}
 	if err != nil || n != len(dst) {
-		return robocache.Malformed("blosc", nil, "%s does not give the %d bytes of a stream", names[d.codec], len(dst)).
+		return robocache.Malformed(
+			"blosc",
+			nil,
+			"%s does not give the %d bytes of a stream",
+			names[d.codec],
+			len(dst),
+		).
 			WithCause(err)
 	}
 	return nil
