@@ -220,7 +220,7 @@ func textList(d *npy.Dict, name string) ([]string, error) {
 		}
 	}
 	if l, ok := v.(*npy.List); items == nil && v != nil && (!ok || len(l.Items) > 0) {
-		return nil, badLanguage("%q is no list of texts", name)
+		return nil, badLanguage("%q is not a list of texts", name)
 	}
 	out := make([]string, len(items))
 	for i, item := range items {
@@ -229,7 +229,7 @@ func textList(d *npy.Dict, name string) ([]string, error) {
 			item = inner[0]
 		}
 		if out[i], ok = item.(string); !ok {
-			return nil, badLanguage("%q: entry %d is no text", name, i)
+			return nil, badLanguage("%q: entry %d is not a text", name, i)
 		}
 	}
 	return out, nil
@@ -273,7 +273,7 @@ func parseWindows(info *npy.Dict) ([][2]int64, error) {
 			out[i][1], ok2 = pair[1].(int64)
 		}
 		if !ok1 || !ok2 {
-			return nil, badLanguage("indx: entry %d is no pair of integers", i)
+			return nil, badLanguage("indx: entry %d is not a pair of integers", i)
 		}
 	}
 	return out, nil
@@ -365,7 +365,7 @@ func (d *Dataset) checkNotes(l *language) {
 					"file": inSplit(n.split, "lang_annotations/auto_lang_ann.npy"),
 					"row":  n.number,
 				},
-				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last),
+				Message: fmt.Sprintf("frames %d to %d are not in one run", n.first, n.last),
 			})
 			n.outside = true
 			continue

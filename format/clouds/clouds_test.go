@@ -167,7 +167,7 @@ func TestTimestampsAndDamage(t *testing.T) {
 	}
 	_, _, err = d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 2}})
 	if !errors.Is(err, robocache.ErrMalformed) ||
-		!strings.Contains(err.Error(), "15 are left over") {
+		!strings.Contains(err.Error(), "the remainder is 15 bytes") {
 		t.Error(err)
 	}
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})

@@ -61,7 +61,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 		return nil, d.About.NoClock(
 			"clouds",
 			robocache.Where{"episode": d.About.EpisodeIndex(episode)},
-			"no timestamps.txt or times.txt lies beside the scans",
+			"there is no timestamps.txt or times.txt next to the scans",
 		)
 	}
 	if e.timestamps == nil {
@@ -163,7 +163,7 @@ func (d *Dataset) checkScanSize(s scan, point, before int64) error {
 		return robocache.Malformed(
 			"clouds",
 			nil,
-			"%d bytes are no whole number of points of %d: %d are left over",
+			"%d bytes are not a multiple of the point size %d: the remainder is %d bytes",
 			s.size,
 			point,
 			s.size%point,

@@ -117,7 +117,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 	}
 	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
 		return nil, bad(
-			"an array of %s %v is no cloud: floats of shape [points, 3 or more] are",
+			"an array of %s %v is not a cloud, which has floats of shape [points, 3 or more]",
 			h.Type,
 			h.Shape,
 		)
@@ -184,7 +184,7 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 					d.rate,
 				),
 				Count: int64(missing),
-				Hint:  robocache.Option("rows_hz") + " says another rate",
+				Hint:  "Set another rate with " + robocache.Option("rows_hz"),
 			},
 		)
 	}

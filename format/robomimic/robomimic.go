@@ -475,7 +475,7 @@ func (d *Dataset) readAttributes(
 					robocache.SeverityWarning,
 					"env-args-malformed",
 					robocache.Where{"file": f.Name(), "pointer": "data"},
-					"the attribute env_args is no JSON: "+err.Error(),
+					"the attribute env_args is not JSON: "+err.Error(),
 					"",
 				)
 				continue

@@ -35,12 +35,12 @@ var writeOptions = map[string]string{
 // Write writes a dataset in robomimic's layout to one HDF5 file. The file is dst, or demos.hdf5 in
 // dst if dst does not have the extension of an HDF5 file.
 //
-// Streams with the clock of the rows are written: observation.<key> as obs/<key>, action as actions,
-// next.reward and next.done as rewards and dones, others by their key. Images become pixels: uint8,
-// or for depth uint16 or float32 (meters, for video). Timestamps are stored only as control_freq.
-// With the option timestamps they are stored as <name>_timestamps, and streams with their own clocks
-// are written too. Tasks are stored in ep_meta ("lang"). Splits become masks. A demo has no data set
-// for a stream that its episode lacks (robocache.Capabilities.Lacks).
+// Streams with the clock of the rows are written: observation.<key> as obs/<key>, action as
+// actions, next.reward and next.done as rewards and dones, others by their key. Images become
+// pixels: uint8, or for depth uint16 or float32 (meters, for video). Timestamps are stored only as
+// control_freq. With the option timestamps they are stored as <name>_timestamps, and streams with
+// their own clocks are written too. Tasks are stored in ep_meta ("lang"). Splits become masks. A
+// demo has no data set for a stream that its episode lacks (robocache.Capabilities.Lacks).
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -67,7 +67,7 @@ func Write(
 	taken := robocache.Misuse(
 		"write robomimic",
 		robocache.Where{"dataset": robocache.Redact(dst)},
-		"there is a file here already",
+		"the file exists already",
 	).
 		WithHint("choose another name")
 	if _, err := s.Stat(ctx, name); err == nil {
@@ -290,7 +290,7 @@ func (w *writer) chooseStreams() error {
 			"no-actions",
 			nil,
 			0,
-			"no stream is named action: robomimic wants actions",
+			"no stream is named action, but robomimic needs actions",
 			"name it by a mapping ("+robocache.Option("map")+")",
 		)
 	}
@@ -445,7 +445,7 @@ func (w *writer) envArgs() (string, error) {
 			"no-rate",
 			nil,
 			0,
-			"nothing says the rate of the rows: control_freq is left out",
+			"the rate of the rows is unknown: control_freq is left out",
 			"name it when reading: "+robocache.Option("rows_hz"),
 		)
 	} else if !w.info.FPS.Zero() {

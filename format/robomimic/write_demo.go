@@ -32,7 +32,7 @@ func (w *writer) writeDemo(data *h5.GroupWriter, e int) error {
 			"episode-skipped",
 			robocache.Where{"episode": w.info.EpisodeIndex(e)},
 			0,
-			"the episode has no rows: robomimic wants one at least",
+			"the episode has no rows, but robomimic needs at least one",
 			"",
 		)
 		return nil

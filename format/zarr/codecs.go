@@ -89,7 +89,7 @@ func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 			raw,
 		).
 			Expected(fmt.Sprintf("at most %d times as many above %d", maxRatio, small), "").
-			WithHint("where the chunk is not damaged, write the array anew with smaller chunks")
+			WithHint("if the chunk is not damaged, write the array again with smaller chunks")
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
@@ -300,7 +300,7 @@ func (b *pipelineBuilder) addCodec(name string, c config) error {
 		}
 	default:
 		return robocache.Unsupported("zarr", nil, "codec %q", name).
-			WithHint("read are: %s", strings.Join(Codecs, ", "))
+			WithHint("Supported codecs: %s", strings.Join(Codecs, ", "))
 	}
 	return nil
 }

@@ -310,7 +310,8 @@ func (d *Dataset) describeArray(ctx context.Context, a *Array, key, clock, image
 	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 &&
 		(a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
 		setImage(&f, a.Shape[3])
-	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
+	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 &&
+		depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
 		setImage(&f, 1)
 	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 &&
 		f.DType.Float() && images == "auto":
@@ -378,7 +379,9 @@ func restoreFeature(f *robocache.Feature, m map[string]any) {
 		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 	case kind == string(robocache.KindNumeric) && f.Kind == robocache.KindImage:
 		f.Kind, f.Height, f.Width, f.Channels = robocache.KindNumeric, 0, 0, 0
-	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric && len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 && (f.DType == robocache.Uint16 || f.DType == robocache.Float32):
+	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric &&
+		len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 &&
+		(f.DType == robocache.Uint16 || f.DType == robocache.Float32):
 		setImage(f, 1)
 	}
 	if s, ok := m["interpolation"].(string); ok {

@@ -265,7 +265,7 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 				robocache.Classify(err),
 				"zarr video",
 				where,
-				"%s, and without a rate nothing says which frame is whose",
+				"%s, and without a rate the frame of a row is unknown",
 				counts,
 			).
 				WithCause(err).

@@ -331,7 +331,7 @@ func (w *writer) prepareImages(
 	case f.Depth != nil:
 		return nil, "depth that is coded in video is not written", nil
 	case f.Height <= 0 || f.Width <= 0:
-		return nil, "nothing says the size of its images", nil
+		return nil, "the size of its images is unknown", nil
 	default:
 		own.DType, own.Channels = robocache.Uint8, 3
 	}

@@ -75,8 +75,8 @@ func planShards(
 		return nil, robocache.Unsupported(
 			"plan",
 			nil,
-			"zarr in shards with episodes left out: a chunk has as many rows as the next, so "+
-				"that each shard stands where it was planned",
+			"zarr in shards cannot skip episodes: all chunks have the same number of rows, so "+
+				"the plan fixes the position of each shard",
 		).
 			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, "+
 				"rlds or mcap",
@@ -246,7 +246,7 @@ func mergeShards(
 			return robocache.Unsupported(
 				"commit",
 				nil,
-				"zarr without the rows %d to %d: each shard stands where it was planned",
+				"the rows %d to %d are missing, and the plan fixes the position of each zarr shard",
 				rows,
 				sum.FirstRow,
 			).

@@ -391,7 +391,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		return nil, d.About.NoClock(
 			"zarr times",
 			robocache.Where{"stream": key},
-			"neither data/timestamp nor an attribute fps is there",
+			"the store has neither data/timestamp nor an attribute fps",
 		)
 	}
 	return reader.Grid(rate, n), ctx.Err()

@@ -18,7 +18,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 			e := robocache.Misuse("open", nil, "anchor").
 				Expected("a stream or a topic of the recordings", want)
 			if len(d.topics) > 0 {
-				e.Hint = "there is " + d.topics[0].key
+				e.Hint = "Pass the name of a stream or topic, for example " + d.topics[0].key
 			}
 			guard.Fail(e)
 		}

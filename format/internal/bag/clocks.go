@@ -98,9 +98,12 @@ func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
 					),
 					fmt.Sprint(t),
 				).
-				WithHint("open with %s, or %s to begin an episode there, or a larger %s", robocache.Option("options", "clock", "log"),
+				WithHint(
+					"open with %s, or %s to begin an episode there, or a larger %s",
+					robocache.Option("options", "clock", "log"),
 					robocache.Option("options", "episodes_by", "steps"),
-					robocache.Option("options", "tolerance", 1))
+					robocache.Option("options", "tolerance", 1),
+				)
 		}
 		high = max(high, t)
 	}

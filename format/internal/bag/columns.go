@@ -212,7 +212,7 @@ func (d *Dataset) visitMessages(
 		return robocache.Malformed(
 			"read",
 			robocache.Where{"stream": t.key, "index": int(w.msg)},
-			"a message lies in a damaged part of the recording",
+			"a message is in a damaged part of the recording",
 		).
 			WithHint(
 				"open with %s: then such messages are left out from the start",

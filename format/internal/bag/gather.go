@@ -317,7 +317,7 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 				robocache.Malformed(
 					"times",
 					robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key},
-					"messages lie in damaged parts of the recording",
+					"messages are in damaged parts of the recording",
 				).
 					Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
 					WithHint(

@@ -153,9 +153,9 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 			Where:    where,
 			Count:    c.n,
 			Message: fmt.Sprintf(
-				"the sender's numbers run on with a stride, by %d most of the time: %d messages "+
-					"of %d, as where a filter or a recorder keeps every so manyth; what is lost "+
-					"beside that cannot be told by them",
+				"the sequence numbers of the sender mostly increase by %d, with %d messages for "+
+					"%d numbers. A filter, or a recorder that keeps every nth message, causes such "+
+					"a stride. Lost messages cannot be detected by these numbers.",
 				s,
 				c.n,
 				c.n+c.lost,

@@ -374,7 +374,7 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 					Code:     "bad-video",
 					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
 					Message:  err.Error(),
-					Hint:     "record it anew",
+					Hint:     "Record the topic again.",
 				},
 			)
 		}

@@ -11,7 +11,7 @@ type visited map[uint64]bool
 
 func (v visited) markVisited(f *File, addr uint64) {
 	if v[addr] {
-		f.failMalformed(addr, "a block of a tree or array is there twice")
+		f.failMalformed(addr, "a block of a tree or array is used twice")
 	}
 	v[addr] = true
 }

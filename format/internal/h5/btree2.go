@@ -102,6 +102,6 @@ func (f *File) walkBTree2(
 	}
 	walk(root, rootRecs, depth)
 	if got != total {
-		f.failMalformed(addr, "a B-tree says %d records, there are %d", total, got)
+		f.failMalformed(addr, "a B-tree declares %d records but has %d", total, got)
 	}
 }

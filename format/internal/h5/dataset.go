@@ -181,8 +181,8 @@ func (d *Dataset) Readable() (err error) {
 			d.f.failUnsupported(
 				d.addr,
 				"filter "+p.String(),
-				"read are deflate, shuffle, fletcher32 and lzf: h5repack -f GZIP=4 writes such "+
-					"a file",
+				"Rewrite the file with h5repack -f GZIP=4. Supported are deflate, shuffle, "+
+					"fletcher32 and lzf.",
 			)
 		}
 	}

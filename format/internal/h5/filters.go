@@ -116,7 +116,7 @@ func growBuffer(b *[]byte, n int) []byte {
 	return (*b)[:n]
 }
 
-var errSize = errors.New("the chunk has another size than its data set says")
+var errSize = errors.New("the size of the chunk differs from the size in its data set")
 
 // undoFilters decodes a stored chunk into dst. Bit i of mask means that filter i was skipped.
 func undoFilters(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {

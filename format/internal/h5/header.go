@@ -105,7 +105,7 @@ func (f *File) readObject(ctx context.Context, addr uint64) *Object {
 		if h.messagesLeft > 0 {
 			f.failMalformed(
 				addr,
-				"the object header says %d messages more than there are",
+				"the object header lacks %d of its messages",
 				h.messagesLeft,
 			)
 		}

@@ -164,10 +164,10 @@ func (d *DatasetWriter) Close() error {
 		return writeMisuse("the data set %q is closed", d.name)
 	case d.bytesWritten != d.rows*d.rowBytes:
 		return writeMisuse(
-			"%d of %d bytes of the data set %q came",
+			"the data set %q received %d of %d bytes",
+			d.name,
 			d.bytesWritten,
 			d.rows*d.rowBytes,
-			d.name,
 		)
 	}
 	d.closed = true

@@ -38,9 +38,9 @@ func (g *GroupWriter) claimName(name string) error {
 	case g.closed:
 		return writeMisuse("the group is closed")
 	case !validName(name):
-		return writeMisuse("%q is no name of a link", name)
+		return writeMisuse("%q is not a valid link name", name)
 	case g.names[name]:
-		return writeMisuse("%q is there already", name)
+		return writeMisuse("%q exists already", name)
 	}
 	if g.names == nil {
 		g.names = map[string]bool{}
@@ -136,7 +136,7 @@ func (w *Writer) writeAttribute(m *messages, name string, value any) error {
 		return w.err
 	}
 	if name == "" || len(name) >= 1<<15 {
-		return writeMisuse("%q is no name of an attribute", name)
+		return writeMisuse("%q is not a valid attribute name", name)
 	}
 	space := packMetadata(u8(2), u8(0), u8(0), u8(0)) // one element
 	list := func(n int) { space = packMetadata(u8(2), u8(1), u8(0), u8(1), uint64(n)) }

@@ -169,7 +169,7 @@ func describeDataset(
 		if isEncoded {
 			return []Stream{s}, "", nil
 		}
-		return nil, "sequences of varying length that are no images", nil
+		return nil, "sequences of variable length that are not images", nil
 	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
 		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
 		return []Stream{s}, "", nil

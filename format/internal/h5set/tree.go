@@ -48,7 +48,7 @@ func (s *Set) describeEpisode(
 				Severity: robocache.SeverityInfo,
 				Code:     "no-stream",
 				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
-				Message:  "this is no stream: " + why,
+				Message:  "the data set is not a stream: " + why,
 			},
 		)
 	}
@@ -60,7 +60,7 @@ func (s *Set) describeEpisode(
 			Severity:     robocache.SeverityWarning,
 			Code:         "unsupported-stream",
 			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
-			Message:      "this is no stream: " + why,
+			Message:      "the data set is not a stream: " + why,
 			NotDelivered: key,
 			Hint: "Store it as an array with a row for each step. The other streams are " +
 				"read.",
@@ -275,7 +275,7 @@ func (s *Set) applyChannelOrder(order string, m *robocache.Mapping) error {
 			return robocache.Misuse(
 				s.About.Format,
 				robocache.Where{"stream": key},
-				"channel order of a camera that is not there",
+				"channel order of an unknown camera",
 			)
 		}
 		return nil
@@ -432,7 +432,7 @@ func (w *Walker) Walk(
 			return err
 		}
 		if seen[g.o.Address()] || depth > 64 {
-			skip(path, "another name of a group that was seen, or a group that holds itself")
+			skip(path, "the group was already visited under another name, or it contains itself")
 			return nil
 		}
 		// visit each group once: groups that link to each other would make the walk exponential

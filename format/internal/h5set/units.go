@@ -137,7 +137,7 @@ func (s *Set) dropTimes(path string) {
 		"row-numbers",
 		robocache.Where{"pointer": path},
 		fmt.Sprintf(
-			"the values count the rows and are no times: rows are at %s Hz, as the file says",
+			"the values are row numbers, not times: the rows are at %s Hz, as the file states",
 			s.About.FPS,
 		),
 		"Pass "+robocache.Option(

@@ -68,7 +68,7 @@ var (
 func (h *Header) parseDict(s string) (err error) {
 	whole := headerDict.FindStringSubmatch(s)
 	if whole == nil {
-		return malformed("the header is no dict")
+		return malformed("the header is not a dict")
 	}
 	seen := map[string]bool{}
 	for rest := whole[1]; rest != ""; {
@@ -197,7 +197,7 @@ func DecodeObjects(b []byte) (_ *Array, err error) {
 	}
 	a, ok := guard.Must(Unpickle(b[h.Offset:])).(*Array)
 	if !ok || a.Type.Kind != 'O' {
-		return nil, malformed("the pickle of an object array holds something else")
+		return nil, malformed("the pickle of an object array contains another object")
 	}
 	if a.Len() != len(a.Objects) {
 		return nil, malformed("%d objects for shape %v", len(a.Objects), a.Shape)

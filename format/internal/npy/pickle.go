@@ -172,7 +172,7 @@ func (m *pickleMachine) memoize(i uint64, v any) {
 
 func (m *pickleMachine) pushMemo(i uint64) {
 	if i >= uint64(len(m.memo)) || !m.memoSet[i] {
-		m.failPickle("memo %d is not there", i)
+		m.failPickle("memo %d does not exist", i)
 	}
 	m.push(m.memo[i])
 }
@@ -191,7 +191,7 @@ func refuseGlobal(name string) {
 		robocache.Unsupported(
 			"npy",
 			nil,
-			"the pickle names %s, which is not read: it could run code",
+			"the pickle names %s, which is not supported because it could run code",
 			strconv.QuoteToGraphic(shortenText(name)),
 		).
 			WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as " +
@@ -309,7 +309,7 @@ func (m *pickleMachine) runOpcode(op byte) {
 		module, ok1 := names[0].(string)
 		name, ok2 := names[1].(string)
 		if !ok1 || !ok2 {
-			m.failPickle("a class whose name is no text")
+			m.failPickle("a class name that is not a text")
 		}
 		m.pushGlobal(module, name)
 	case 'R':

@@ -16,7 +16,7 @@ func (m *pickleMachine) reduceCall() {
 	c, isClass := call[0].(className)
 	args, ok := call[1].(Tuple)
 	if !ok || !isClass {
-		m.failPickle("a call of something that is no function")
+		m.failPickle("a call of an object that is not a function")
 	}
 	arg := func(i int) any {
 		if i < len(args) {
@@ -120,7 +120,7 @@ func (a *Array) scalarValue() any {
 func (m *pickleMachine) applyState() {
 	state, ok := m.pop().(Tuple)
 	if !ok {
-		m.failPickle("a state that is no tuple")
+		m.failPickle("a state that is not a tuple")
 	}
 	switch v := m.top().(type) {
 	case *dtypeBuilder:

@@ -121,8 +121,8 @@ func Parse(text string) *robocache.Origin {
 // sorted by name. For a remote file, which is not read again, fileChecksum returns "etag:" and the
 // version.
 //
-// The tracer records no checksum if a file is missing or damaged, because the conversion has already
-// read the data that it needs. Failures of the transport are errors.
+// The tracer records no checksum if a file is missing or damaged, because the conversion has
+// already read the data that it needs. Failures of the transport are errors.
 func fileChecksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
 	if files[1] != "" {
 		names, err := numberedNames(files[0], files[1])
@@ -172,7 +172,7 @@ func numberedNames(first, last string) (iter.Seq[string], error) {
 	low, errLow := strconv.ParseInt(from[2], 10, 64)
 	high, errHigh := strconv.ParseInt(to[2], 10, 64)
 	if errLow != nil || errHigh != nil || high < low || high-low >= maxNumbered {
-		return nil, robocache.Unsupported("origin", nil, "%s to %s is no range", first, last)
+		return nil, robocache.Unsupported("origin", nil, "%s to %s is not a range", first, last)
 	}
 	return func(yield func(string) bool) {
 		for n := low; n <= high; n++ {

@@ -23,7 +23,7 @@
 // package skips them without building objects.
 //
 // The page decoders of parquet-go (v0.32, encoding/…) read the number of values from the data and
-// have no limit. 6 bytes of RLE levels made one allocate 512 MB, 7 bytes of dictionary indices 2 GB,
-// 9 bytes of DELTA_BINARY_PACKED 4 GB, and 22 KB of DELTA_BYTE_ARRAY 381 MB. Checking the runs before
-// the call would mean decoding them, and recover does not catch faults in its assembly.
+// have no limit. 6 bytes of RLE levels made one allocate 512 MB, 7 bytes of dictionary indices
+// 2 GB, 9 bytes of DELTA_BINARY_PACKED 4 GB, and 22 KB of DELTA_BYTE_ARRAY 381 MB. Checking the
+// runs before the call would mean decoding them, and recover does not catch faults in its assembly.
 package pq

@@ -111,7 +111,7 @@ func headerAt(
 		guard.Check(err)
 		if size = int64(n) + int64(h.packed); size > end-at {
 			failParse(
-				"a page of %d bytes where %d are left: the file is cut or its header lies",
+				"a page of %d bytes, but %d bytes are left: the file is truncated or its header is wrong",
 				size,
 				end-at,
 			)
@@ -147,7 +147,7 @@ func Check(
 			if v == 0 {
 				rows++
 			} else if rows == 0 && i == 0 {
-				failParse("the first list goes on from none")
+				failParse("the first list continues a list that does not exist")
 			}
 		}
 		for i := 0; leaf.Note == Text && i < c.Len(); i++ {

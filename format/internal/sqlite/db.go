@@ -258,7 +258,9 @@ func (c *Conn) classifyError(err error) error {
 		return c.src.err
 	case c.src.ctx.Err() != nil:
 		return c.src.ctx.Err()
-	case errors.Is(err, sqlite3.NOMEM), errors.Is(err, sqlite3.TOOBIG), errors.Is(err, sqlite3.FULL):
+	case errors.Is(err, sqlite3.NOMEM),
+		errors.Is(err, sqlite3.TOOBIG),
+		errors.Is(err, sqlite3.FULL):
 		return robocache.ResourceLimit("sqlite", nil, "").WithCause(err)
 	}
 	return robocache.Malformed("sqlite", nil, "").WithCause(err)

@@ -161,7 +161,7 @@ func findZip64End(ctx context.Context, r robocache.Ranged, end int64) (record []
 // offset of the member.
 func (f *File) parseRecord(b []byte, base, dirStart int64) []byte {
 	if len(b) < entrySize || string(b[:4]) != "PK\x01\x02" {
-		failZip("the directory is cut, or holds something else")
+		failZip("the directory is truncated or malformed")
 	}
 	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
 	if len(b)-entrySize < name+extra+comment {

@@ -36,7 +36,7 @@ func (d *Dir) checkReadable(f *File) {
 		err = robocache.Unsupported("zip", nil, "an encrypted member")
 	case f.Method != Stored && f.Method != Deflate:
 		err = robocache.Unsupported("zip", nil, "compression method %d", f.Method).
-			WithHint("stored and deflate are read")
+			WithHint("Supported methods are stored and deflate.")
 	case f.Method == Stored && f.Size != f.Packed:
 		err = malformed("a stored member of %d bytes that takes %d", f.Size, f.Packed)
 	case f.Method == Deflate && f.Size/maxRatio > f.Packed:

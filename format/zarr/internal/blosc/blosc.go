@@ -100,7 +100,7 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	d.bits = flags&flagBits != 0 && int(blockSize) >= typeSize
 	if d.codec != 0 && d.codec != 1 && d.codec != 3 && d.codec != 4 {
 		return nil, robocache.Unsupported("blosc", nil, "packed by %s", names[d.codec]).
-			WithHint("blosclz, lz4, lz4hc, zlib and zstd are read")
+			WithHint("Supported are blosclz, lz4, lz4hc, zlib and zstd.")
 	}
 	dst := make([]byte, n)
 	for i := range blocks {
