@@ -243,7 +243,10 @@ ids((0, 6))
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 			if class != nil &&
-				(!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000")) {
+				(!strings.Contains(err.Error(), want) || !strings.Contains(
+					err.Error(),
+					"episode_000000",
+				)) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 		}

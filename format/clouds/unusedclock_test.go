@@ -32,7 +32,12 @@ func TestUnusedClock(t *testing.T) {
 		"times.txt":           []byte("\n\n"),
 	})
 	for uri, want := range map[string]string{
-		cases.Make(t, "T01", "clouds.constant", "t01"): "times.txt has one time in all 9 lines in episode 0",
+		cases.Make(
+			t,
+			"T01",
+			"clouds.constant",
+			"t01",
+		): "times.txt has one time in all 9 lines in episode 0",
 		blank: "times.txt has 0 values for 2 scans in episode 0",
 	} {
 		d, err := robocache.Open(t.Context(), uri, robocache.OpenOptions{})

@@ -66,7 +66,10 @@ func TestParse(t *testing.T) {
 		t.Error(small, err)
 	}
 	for name, b := range map[string][]byte{
-		"no such column": parquetOf(t, []struct{ A, B int64 }{{1, 2}}), "ragged": parquetOf(t, []struct {
+		"no such column": parquetOf(
+			t,
+			[]struct{ A, B int64 }{{1, 2}},
+		), "ragged": parquetOf(t, []struct {
 			X []float32 `parquet:"x,list"`
 		}{{[]float32{1}}, {[]float32{1, 2, 3}}}), "null": parquetOf(t, []struct {
 			X *float32 `parquet:"x,optional"`

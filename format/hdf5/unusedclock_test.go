@@ -81,7 +81,8 @@ func TestUnusedClock(t *testing.T) {
 				}
 			default:
 				want := "misuse: " + layout + ": file t01.hdf5: " + want +
-					" (the clock of the rows cannot be used, and nothing says their rate); hint: Write " + column +
+					" (the clock of the rows cannot be used, and nothing says their rate); " +
+					"hint: Write " + column +
 					" again with one number for each row that is finite and ascends" +
 					", or state the rate of the rows: OpenOptions.HZ: 10"
 				if !errors.Is(err, robocache.ErrNoClock) || err.Error() != want {

@@ -353,13 +353,31 @@ func TestWriteMisuse(t *testing.T) {
 	}
 	dst, _ := write(t, src, "a.hdf5", robocache.WriteOptions{})
 	for name, err := range map[string]error{
-		"there already": func() error { _, err := robomimic.Write(t.Context(), src, dst, robocache.WriteOptions{}); return err }(),
-		"option":        func() error { return bad(t, src, robocache.WriteOptions{Options: map[string]string{"colour": "x"}}) }(),
-		"compression": func() error {
-			return bad(t, src, robocache.WriteOptions{Options: map[string]string{"compression": "gzip:0"}})
+		"there already": func() error {
+			_, err := robomimic.Write(
+				t.Context(),
+				src,
+				dst,
+				robocache.WriteOptions{},
+			)
+			return err
 		}(),
-		"key":     func() error { return bad(t, src, robocache.WriteOptions{Keys: []string{"none"}}) }(),
-		"episode": func() error { return bad(t, src, robocache.WriteOptions{Episodes: []int{1}}) }(),
+		"option": func() error {
+			return bad(t, src, robocache.WriteOptions{Options: map[string]string{"colour": "x"}})
+		}(),
+		"compression": func() error {
+			return bad(
+				t,
+				src,
+				robocache.WriteOptions{Options: map[string]string{"compression": "gzip:0"}},
+			)
+		}(),
+		"key": func() error {
+			return bad(t, src, robocache.WriteOptions{Keys: []string{"none"}})
+		}(),
+		"episode": func() error {
+			return bad(t, src, robocache.WriteOptions{Episodes: []int{1}})
+		}(),
 	} {
 		if !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)

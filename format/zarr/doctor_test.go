@@ -96,8 +96,10 @@ func TestNotFinite(t *testing.T) {
 		}
 	}
 	want := []string{
-		"episode 1, stream action, row 1, index 1: 1 values are NaN or infinite; the first is element 1: NaN (1)",
-		"episode 0, stream observation.state, row 1, index 0: 3 values are NaN or infinite; the first is element 0: NaN (3)",
+		"episode 1, stream action, row 1, index 1: 1 values are NaN or infinite; the first is " +
+			"element 1: NaN (1)",
+		"episode 0, stream observation.state, row 1, index 0: 3 values are NaN or infinite; the " +
+			"first is element 0: NaN (3)",
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)

@@ -106,7 +106,8 @@ func TestPinnedReader(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv-zarr", "bin", "python")
 	if _, err := os.Stat(py); err != nil {
 		t.Skip(
-			"skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make test-zarr makes .venv-zarr)",
+			"skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make " +
+				"test-zarr makes .venv-zarr)",
 		)
 	}
 	dst, src := small(t, 3)
@@ -132,7 +133,10 @@ func TestPinnedReader(t *testing.T) {
 	compared := 0
 	for i := range src.Info().Features {
 		f := &src.Info().Features[i]
-		a, ok := got.Arrays["data/"+strings.TrimPrefix(strings.TrimPrefix(f.Key, "observation.images."), "observation.")]
+		a, ok := got.Arrays["data/"+strings.TrimPrefix(
+			strings.TrimPrefix(f.Key, "observation.images."),
+			"observation.",
+		)]
 		if f.Kind != robocache.KindNumeric || !ok {
 			continue
 		}

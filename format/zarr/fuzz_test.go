@@ -189,18 +189,41 @@ func TestLies(t *testing.T) {
 		class       error
 		text        string
 	}{
-		"chunks of another rank": {meta(map[string]any{"chunks": []int{3}}), whole, robocache.ErrMalformed, "chunks"},
-		"chunk of nothing":       {meta(map[string]any{"chunks": []int{0, 2}}), whole, robocache.ErrMalformed, "chunks"},
-		"huge chunks":            {meta(map[string]any{"shape": []int{4, 2}, "chunks": []int{1 << 40, 1 << 40}}), whole, robocache.ErrResourceLimit, "chunks"},
-		"huge shape":             {meta(map[string]any{"shape": []int{1 << 60, 2}}), whole, robocache.ErrMalformed, "shape"},
-		"short chunk":            {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
-		"long chunk":             {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
-		"unknown codec":          {meta(map[string]any{"compressor": map[string]any{"id": "imagecodecs_webp"}}), whole, robocache.ErrUnsupported, "imagecodecs_webp"},
-		"pickled objects":        {meta(map[string]any{"shape": []int{4}, "chunks": []int{4}, "dtype": "|O", "filters": []any{map[string]any{"id": "pickle"}}}), whole, robocache.ErrUnsupported, "pickle"},
-		"blosc that lies":        {meta(map[string]any{"compressor": map[string]any{"id": "blosc"}}), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
-		"lz4 that lies":          {meta(map[string]any{"compressor": map[string]any{"id": "lz4"}}), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
-		"fill that does not fit": {meta(map[string]any{"dtype": "|u1", "fill_value": 300}), whole, robocache.ErrMalformed, "fill_value"},
-		"no json":                {"{", whole, robocache.ErrMalformed, "a/.zarray"},
+		"chunks of another rank": {meta(
+			map[string]any{"chunks": []int{3}},
+		), whole, robocache.ErrMalformed, "chunks"},
+		"chunk of nothing": {meta(
+			map[string]any{"chunks": []int{0, 2}},
+		), whole, robocache.ErrMalformed, "chunks"},
+		"huge chunks": {meta(
+			map[string]any{"shape": []int{4, 2}, "chunks": []int{1 << 40, 1 << 40}},
+		), whole, robocache.ErrResourceLimit, "chunks"},
+		"huge shape": {meta(
+			map[string]any{"shape": []int{1 << 60, 2}},
+		), whole, robocache.ErrMalformed, "shape"},
+		"short chunk": {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
+		"long chunk":  {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
+		"unknown codec": {meta(
+			map[string]any{"compressor": map[string]any{"id": "imagecodecs_webp"}},
+		), whole, robocache.ErrUnsupported, "imagecodecs_webp"},
+		"pickled objects": {meta(
+			map[string]any{
+				"shape":   []int{4},
+				"chunks":  []int{4},
+				"dtype":   "|O",
+				"filters": []any{map[string]any{"id": "pickle"}},
+			},
+		), whole, robocache.ErrUnsupported, "pickle"},
+		"blosc that lies": {meta(
+			map[string]any{"compressor": map[string]any{"id": "blosc"}},
+		), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
+		"lz4 that lies": {meta(
+			map[string]any{"compressor": map[string]any{"id": "lz4"}},
+		), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
+		"fill that does not fit": {meta(
+			map[string]any{"dtype": "|u1", "fill_value": 300},
+		), whole, robocache.ErrMalformed, "fill_value"},
+		"no json": {"{", whole, robocache.ErrMalformed, "a/.zarray"},
 	} {
 		d, err := open(map[string]string{"a/.zarray": c.meta, "a/0.0": c.chunk, "a/0": c.chunk})
 		if err == nil {

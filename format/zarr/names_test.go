@@ -58,7 +58,9 @@ func TestSingleValues(t *testing.T) {
 		if d.Len(0) != 3 ||
 			!slices.ContainsFunc(
 				d.Info().Findings,
-				func(f robocache.Finding) bool { return f.Code == "array-skipped" && f.Where["file"] == "data/one" },
+				func(f robocache.Finding) bool {
+					return f.Code == "array-skipped" && f.Where["file"] == "data/one"
+				},
 			) {
 			t.Errorf("buffer %t: %d rows, %+v", buffer, d.Len(0), d.Info().Findings)
 		}

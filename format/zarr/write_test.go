@@ -194,7 +194,11 @@ func TestRoundTrip(t *testing.T) {
 	j := readByZarrPython(t, dst)
 	var total float64
 	for _, e := range []int{0, 2} {
-		for _, v := range robocache.Float64s(nil, robocache.Float64, stream(t, src, src.Info().Feature("observation.state"), e)) {
+		for _, v := range robocache.Float64s(
+			nil,
+			robocache.Float64,
+			stream(t, src, src.Info().Feature("observation.state"), e),
+		) {
 			total += v
 		}
 	}

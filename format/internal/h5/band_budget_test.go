@@ -31,7 +31,10 @@ func TestChunkAboveNoBudget(t *testing.T) {
 	for _, c := range []struct {
 		budget     int64
 		want, hint string
-	}{{entryOverhead - 50, "at most 0 bytes", "memory budget"}, {entryOverhead + 50, "at most 50 bytes", "memory budget"}} {
+	}{
+		{entryOverhead - 50, "at most 0 bytes", "memory budget"},
+		{entryOverhead + 50, "at most 50 bytes", "memory budget"},
+	} {
 		path := filepath.Join(t.TempDir(), "one.hdf5")
 		out, err := os.Create(path)
 		if err != nil {
@@ -39,7 +42,10 @@ func TestChunkAboveNoBudget(t *testing.T) {
 		}
 		w := NewWriter(out)
 		d, err := w.Root().
-			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1})
+			Dataset(
+				"x",
+				Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1},
+			)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +86,12 @@ func TestChunkAsLargeAsTheBudget(t *testing.T) {
 	for _, c := range []struct {
 		bytes int64
 		fits  bool
-	}{{budget / 2 * 2 / 3, true}, {budget - 16<<10, true}, {budget - entryOverhead/2, false}, {2 * budget, false}} {
+	}{
+		{budget / 2 * 2 / 3, true},
+		{budget - 16<<10, true},
+		{budget - entryOverhead/2, false},
+		{2 * budget, false},
+	} {
 		row := c.bytes / rows
 		path := filepath.Join(t.TempDir(), "one.hdf5")
 		out, err := os.Create(path)
@@ -89,7 +100,15 @@ func TestChunkAsLargeAsTheBudget(t *testing.T) {
 		}
 		w := NewWriter(out)
 		d, err := w.Root().
-			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{rows, row}, ChunkRows: rows, Deflate: 1})
+			Dataset(
+				"x",
+				Spec{
+					DType:     robocache.Uint8,
+					Shape:     []int64{rows, row},
+					ChunkRows: rows,
+					Deflate:   1,
+				},
+			)
 		if err != nil {
 			t.Fatal(err)
 		}

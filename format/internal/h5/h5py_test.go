@@ -27,7 +27,8 @@ func TestH5py(t *testing.T) {
 		args = append(args, "all")
 	} else {
 		t.Log(
-			"thousands of members and chunks in the newest layout alone; ROBOCACHE_EXHAUSTIVE=1: in the oldest too",
+			"thousands of members and chunks in the newest layout alone; " +
+				"ROBOCACHE_EXHAUSTIVE=1: in the oldest too",
 		)
 	}
 	if out, err := exec.CommandContext(t.Context(), python(t), args...).

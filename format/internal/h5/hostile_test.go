@@ -211,9 +211,12 @@ func TestLongMessage(t *testing.T) {
 		b  []byte
 		ok bool
 	}{
-		"whole":              {header(0, whole...), true},
-		"a gap of three":     {header(0, append(whole, 0xff, 9, 0)...), true},
-		"a gap of five":      {header(4, append([]byte{0xff, 2, 0, 0, 0, 0, 'a', 'b'}, 0xff, 9, 0, 0, 0)...), true},
+		"whole":          {header(0, whole...), true},
+		"a gap of three": {header(0, append(whole, 0xff, 9, 0)...), true},
+		"a gap of five": {header(
+			4,
+			append([]byte{0xff, 2, 0, 0, 0, 0, 'a', 'b'}, 0xff, 9, 0, 0, 0)...,
+		), true},
 		"longer":             {header(0, append(whole, 0xff, 9, 0, 0, 'a')...), false},
 		"longer, with order": {header(4, 0xff, 9, 0, 0, 0, 0, 'a'), false},
 	} {

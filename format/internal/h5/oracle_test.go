@@ -269,7 +269,10 @@ func TestOracles(t *testing.T) {
 			for _, budget := range []int64{64 << 20, 1 << 20} {
 				t.Run(fmt.Sprintf("%s/%s/%d", set, name, budget), func(t *testing.T) {
 					f := openFile(t, path, budget)
-					for object, want := range readOracle(t, filepath.Join(dir, "oracle", name+".json")) {
+					for object, want := range readOracle(
+						t,
+						filepath.Join(dir, "oracle", name+".json"),
+					) {
 						checkObject(t, f, object, want)
 					}
 					if s := f.cache.Stats(); s.Bytes > s.Budget {

@@ -404,10 +404,16 @@ func TestWriterMisuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"twice":    func() error { _, err := g.Dataset("d", spec); return err }(),
-		"slash":    func() error { _, err := g.Group("a/b"); return err }(),
-		"dot":      func() error { _, err := g.Group("."); return err }(),
-		"negative": func() error { _, err := g.Dataset("n", Spec{DType: robocache.Int8, Shape: []int64{-1}}); return err }(),
+		"twice": func() error { _, err := g.Dataset("d", spec); return err }(),
+		"slash": func() error { _, err := g.Group("a/b"); return err }(),
+		"dot":   func() error { _, err := g.Group("."); return err }(),
+		"negative": func() error {
+			_, err := g.Dataset(
+				"n",
+				Spec{DType: robocache.Int8, Shape: []int64{-1}},
+			)
+			return err
+		}(),
 		"packed whole": func() error {
 			_, err := g.Dataset("p", Spec{DType: robocache.Int8, Shape: []int64{4}, Deflate: 3})
 			return err

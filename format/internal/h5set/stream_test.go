@@ -10,7 +10,9 @@ import (
 // TestMatches compares a data set with the stream of the first episode, including the type of a
 // compound's field, and one text per row.
 func TestMatches(t *testing.T) {
-	number := func(d robocache.DType) *h5.Type { return &h5.Type{Class: h5.Float, Size: 4, DType: d} }
+	number := func(d robocache.DType) *h5.Type {
+		return &h5.Type{Class: h5.Float, Size: 4, DType: d}
+	}
 	compound := func(d robocache.DType, shape ...int64) *h5.Dataset {
 		return &h5.Dataset{
 			Shape: shape,

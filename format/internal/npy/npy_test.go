@@ -225,20 +225,27 @@ func TestHeaders(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }": robocache.ErrMalformed,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }":                    robocache.ErrMalformed,
 		// needs 68 bytes, the file has 64
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":             robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }":   robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}": robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False}":                               robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}":                   robocache.ErrMalformed,
-		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}":       robocache.ErrUnsupported,
-		"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
-		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}":            robocache.ErrUnsupported,
-		"{'descr': '|V8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
-		"{'descr': '<U0', 'fortran_order': False, 'shape': (281474976710656,)}":  robocache.ErrMalformed,
-		strings.Repeat("[", 9000):                                                robocache.ErrMalformed,
-		"":                                                                       robocache.ErrMalformed,
-		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                    nil,
-		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n":   nil,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":           robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': " +
+			"(2,)}": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': " +
+			"False}": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}": robocache.ErrMalformed,
+		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<c8', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '|V8', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<U0', 'fortran_order': False, 'shape': " +
+			"(281474976710656,)}": robocache.ErrMalformed,
+		strings.Repeat("[", 9000): robocache.ErrMalformed,
+		"":                        robocache.ErrMalformed,
+		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                  nil,
+		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n": nil,
 	} {
 		_, err := Decode(file(h))
 		if class == nil && err != nil || class != nil && !errors.Is(err, class) {

@@ -17,7 +17,13 @@ func TestPattern(t *testing.T) {
 	for _, c := range []struct {
 		dims []int
 		want []byte
-	}{{nil, []byte{0}}, {[]int{3}, []byte{0, 1, 1}}, {[]int{2, 3}, []byte{0, 2, 2, 1, 2, 2}}, {[]int{2, 1, 2}, []byte{0, 3, 1, 3}}, {[]int{0}, []byte{}}} {
+	}{
+		{nil, []byte{0}},
+		{[]int{3}, []byte{0, 1, 1}},
+		{[]int{2, 3}, []byte{0, 2, 2, 1, 2, 2}},
+		{[]int{2, 1, 2}, []byte{0, 3, 1, 3}},
+		{[]int{0}, []byte{}},
+	} {
 		if got := Pattern(c.dims...); !bytes.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.dims, got, c.want)
 		}
@@ -179,7 +185,9 @@ func TestLibraryReads(t *testing.T) {
 					t.Errorf("%s: page %d: null %v", key, k, x.NullPage(k))
 				} else if key == "l" && !(x.MinValue(k).Double() < x.MaxValue(k).Double()) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
-				} else if key == "f" && (math.IsNaN(float64(x.MinValue(k).Float())) || !(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
+				} else if key == "f" && (math.IsNaN(
+					float64(x.MinValue(k).Float()),
+				) || !(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
 				}
 			}

@@ -85,7 +85,12 @@ func TestNumPy(t *testing.T) {
 		t.Skip("no .venv with numpy: ", err)
 	}
 	for _, save := range []string{"savez", "savez_compressed"} {
-		b, err := exec.Command(py, "-c", "import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())").
+		b, err := exec.Command(
+			py,
+			"-c",
+			"import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), "+
+				"b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())",
+		).
 			Output()
 		if err != nil {
 			t.Fatal(err)
@@ -121,11 +126,37 @@ func TestHostile(t *testing.T) {
 		class error
 		text  string
 	}{
-		"two of one name":         {archive(t, Stored, "a", "1", "a", "2"), robocache.ErrMalformed, "two members"},
-		"one by another spelling": {archive(t, Stored, "a", "1", "./a", "2"), robocache.ErrMalformed, "two members"},
-		"out of the root":         {archive(t, Stored, "../a", "1"), robocache.ErrMalformed, ".."},
-		"absolute":                {archive(t, Stored, "/etc/passwd", "1"), robocache.ErrMalformed, "absolute"},
-		"overlap":                 {func() []byte { b := two(); copy(entryOf(b, "b")[42:46], []byte{0, 0, 0, 0}); return b }(), robocache.ErrMalformed, "overlap"},
+		"two of one name": {archive(
+			t,
+			Stored,
+			"a",
+			"1",
+			"a",
+			"2",
+		), robocache.ErrMalformed, "two members"},
+		"one by another spelling": {archive(
+			t,
+			Stored,
+			"a",
+			"1",
+			"./a",
+			"2",
+		), robocache.ErrMalformed, "two members"},
+		"out of the root": {archive(t, Stored, "../a", "1"), robocache.ErrMalformed, ".."},
+		"absolute": {archive(
+			t,
+			Stored,
+			"/etc/passwd",
+			"1",
+		), robocache.ErrMalformed, "absolute"},
+		"overlap": {func() []byte {
+			b := two()
+			copy(
+				entryOf(b, "b")[42:46],
+				[]byte{0, 0, 0, 0},
+			)
+			return b
+		}(), robocache.ErrMalformed, "overlap"},
 		"into the next": {func() []byte {
 			b := two()
 			e := entryOf(b, "a")
@@ -138,7 +169,12 @@ func TestHostile(t *testing.T) {
 			le.PutUint32(entryOf(b, "a")[24:], 1<<30)
 			return b
 		}(), robocache.ErrMalformed, "can hold"},
-		"over the limit": {archive(t, Deflate, "a", strings.Repeat("x", 2<<20)), robocache.ErrResourceLimit, "at most"},
+		"over the limit": {archive(
+			t,
+			Deflate,
+			"a",
+			strings.Repeat("x", 2<<20),
+		), robocache.ErrResourceLimit, "at most"},
 		"longer than declared": {func() []byte {
 			b := archive(t, Deflate, "a", strings.Repeat("x", 100))
 			le.PutUint32(entryOf(b, "a")[24:], 50)
