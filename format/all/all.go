@@ -1,4 +1,4 @@
-// Package all registers every format and every store: import it for its side effect.
+// Package all registers every format and every store. Import it for its side effect.
 package all
 
 import (

@@ -13,7 +13,8 @@ import (
 )
 
 var options = map[string]string{
-	"channel_order": "rgb (default) or bgr: what the images' channels are; cam_high=bgr,cam_low=rgb for some cameras",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; " +
+		"cam_high=bgr,cam_low=rgb for some cameras",
 }
 
 func init() {
@@ -27,23 +28,22 @@ func init() {
 	)
 }
 
-// Detect says whether uri is an HDF5 file with action and observations at its root, or a folder
-// whose first HDF5 file is.
+// Detect reports whether uri is an HDF5 file with action and observations at its root. For a folder
+// it checks the first HDF5 file.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
-		lookup, err := f.Lookup(ctx, "action")
+		action, err := f.Lookup(ctx, "action")
 		if err != nil {
 			return false, err
 		}
-		holds := lookup.IsDataset()
-		if holds {
-			lookupValue, err := f.Lookup(ctx, "observations")
-			if err != nil {
-				return false, err
-			}
-			holds = lookupValue.IsGroup()
+		if !action.IsDataset() {
+			return false, nil
 		}
-		return holds, nil
+		observations, err := f.Lookup(ctx, "observations")
+		if err != nil {
+			return false, err
+		}
+		return observations.IsGroup(), nil
 	})
 }
 
@@ -58,11 +58,11 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 			names,
 			true,
 			func(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
-				episodeValue, err := episode(ctx, f, root)
+				episode, err := describeEpisode(ctx, f, root)
 				if err != nil {
 					return nil, err
 				}
-				return []h5set.Episode{episodeValue}, nil
+				return []h5set.Episode{episode}, nil
 			},
 		); err != nil {
 			return err
@@ -81,7 +81,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	})
 }
 
-// keyOf names the stream of a data set.
+// keyOf returns the key of the stream in a data set, or "" if it is not a stream.
 func keyOf(path string) string {
 	if path == "compress_len" {
 		return ""
@@ -93,7 +93,7 @@ func keyOf(path string) string {
 	return dots
 }
 
-func episode(ctx context.Context, f *h5.File, root *h5.Object) (h5set.Episode, error) {
+func describeEpisode(ctx context.Context, f *h5.File, root *h5.Object) (h5set.Episode, error) {
 	e := h5set.Episode{File: f, Group: root.Address()}
 	w, err := h5set.NewWalker(ctx, f, root, "")
 	if err != nil {

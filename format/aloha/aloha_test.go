@@ -21,10 +21,10 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Data is for the tests from outside the package.
+// Data gives external tests access to data.
 var Data = data
 
-// data is the shared data, or what testdata/make.py makes of the same layout.
+// data returns the shared data, or data of the same layout from testdata/make.py.
 func data(t *testing.T) string {
 	t.Helper()
 	dir, ok := realdata.Find(t, "aloha_like")
@@ -53,7 +53,8 @@ func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
 	return d
 }
 
-// TestReal: both episodes equal h5py's reading; images end where their JPEG ends (A1 to A3).
+// TestReal compares both episodes with h5py. Images must end at the end of their JPEG (aloha.A1 to
+// aloha.A3).
 func TestReal(t *testing.T) {
 	d := open(t, robocache.OpenOptions{})
 	info, dir := d.Info(), d.Info().URI
@@ -121,8 +122,8 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// TestChannelOrder: option channel_order swaps red and blue of the cameras that it names, and of no
-// others (A5).
+// TestChannelOrder checks that the option channel_order swaps red and blue of the cameras that it
+// names, and of no others (aloha.A5).
 func TestChannelOrder(t *testing.T) {
 	plain, swapped := open(
 		t,
@@ -174,7 +175,8 @@ func TestChannelOrder(t *testing.T) {
 	}
 }
 
-// TestOneFile: a file alone is a dataset of one episode; --rows-hz wins over the default rate (A4).
+// TestOneFile opens a single file as a dataset of one episode. --rows-hz overrides the default rate
+// (aloha.A4).
 func TestOneFile(t *testing.T) {
 	d, err := robocache.Open(
 		t.Context(),

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
 )
 
-// TestSuite: what every format promises.
+// TestSuite runs the tests that every format must pass.
 func TestSuite(t *testing.T) {
 	dir := aloha.Data(t)
 	for _, name := range []string{".", "episode_0.hdf5"} {

@@ -37,8 +37,8 @@ func findings(t *testing.T, ds robocache.Dataset, code string) (episodes []int64
 	return episodes
 }
 
-// TestUnionOfStreams: a camera that one episode lacks stays a stream of the others, whichever
-// episode it is, and the episode has a finding.
+// TestUnionOfStreams checks that a camera which any one episode lacks stays a stream of the others,
+// and that this episode has a finding.
 func TestUnionOfStreams(t *testing.T) {
 	for variant, odd := range map[string]int{"cmiss_first": 0, "cmiss_second": 1} {
 		ds := openCase(t, variant)
@@ -69,7 +69,8 @@ func TestUnionOfStreams(t *testing.T) {
 	}
 }
 
-// TestUsualShape: one odd episode does not make the others bad, also if it is the first.
+// TestUsualShape checks that one odd episode does not make the others unreadable, even if it is the
+// first.
 func TestUsualShape(t *testing.T) {
 	for variant, odd := range map[string]int{"first": 0, "second": 1} {
 		ds := openCase(t, variant)
@@ -118,8 +119,8 @@ func samples(
 	}
 }
 
-// TestMissing: an episode that lacks a stream is an error, is skipped, is padded, or is whole if
-// the stream is not asked for.
+// TestMissing reads an episode that lacks a stream: it is an error, is skipped, is padded, or is
+// complete if the stream is not requested.
 func TestMissing(t *testing.T) {
 	ds := openCase(t, "cmiss_first")
 	var e *robocache.Error

@@ -25,8 +25,8 @@ func readFrames(b *testing.B, n int) {
 		bytes += m.bytes
 	}
 	b.SetBytes(bytes * int64(n))
-	// A training process holds batches: with an empty heap the collector would run every few
-	// frames, which it does nowhere else.
+	// A training process holds batches. With an empty heap, the collector would run after every few
+	// frames, which is not realistic.
 	held := make([]byte, 128<<20)
 	defer runtime.KeepAlive(&held)
 	b.ReportAllocs()
@@ -34,11 +34,11 @@ func readFrames(b *testing.B, n int) {
 	i, before := 0, spent()
 	for b.Loop() {
 		for k := range rows {
-			e := i % len(d.eps)
-			rows[k] = robocache.Row{Episode: e, Index: i / len(d.eps) % d.Len(e)}
+			e := i % len(d.episodes)
+			rows[k] = robocache.Row{Episode: e, Index: i / len(d.episodes) % d.Len(e)}
 			i++
 		}
-		d.cache.Clear() // nothing of another pass is kept
+		d.cache.Clear() // drop the results of the previous pass
 		if err := d.files.Forget(); err != nil {
 			b.Fatal(err)
 		}
@@ -66,8 +66,8 @@ func readFrames(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
 }
 
-// BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it: what any reader
-// must do.
+// BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it, which every
+// reader must do.
 func BenchmarkFloor(b *testing.B) {
 	names, err := filepath.Glob(realdata.Path(b, "calvin_like") + "/training/episode_*.npz")
 	if err != nil || len(names) == 0 {
@@ -92,8 +92,7 @@ func BenchmarkFloor(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
 }
 
-// spent is what the process used so far, in ns: on a shared machine the only time that means
-// something.
+// spent returns the CPU time of the process in ns. Wall time has no meaning on a shared machine.
 func spent() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

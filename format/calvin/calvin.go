@@ -16,19 +16,20 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// op names the format in errors.
+// op is the name of the format in errors.
 const op = reader.Op("calvin")
 
 const (
 	defaultBudget  = 256 << 20
 	smallestBudget = 1 << 20
 	idsName        = "ep_start_end_ids.npy"
-	maxMember      = 256 << 20 // of one array of a frame
-	maxOpen        = 128       // frames that stay open
+	maxMember      = 256 << 20 // bytes of one array of a frame
+	maxOpen        = 128       // number of frames that stay open
 )
 
 var options = map[string]string{
-	"language":    "text (default): annotations are text streams over the recorded runs; episodes: each annotated window is an episode",
+	"language": "text (default): annotations are text streams over the recorded runs; " +
+		"episodes: each annotated window is an episode",
 	"annotations": "folder of auto_lang_ann.npy in each split (default lang_annotations)",
 }
 
@@ -43,29 +44,29 @@ func init() {
 	)
 }
 
-// splits are the folders that a CALVIN dataset has; "" is a folder of frames itself.
+// splits lists the folders of a CALVIN dataset. "" means that the folder itself contains frames.
 var splits = []string{"", "training", "validation"}
 
-func at(split, name string) string {
+func inSplit(split, name string) string {
 	if split == "" {
 		return name
 	}
 	return split + "/" + name
 }
 
-// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/; of a local
-// folder also whether frames are.
+// Detect reports whether ep_start_end_ids.npy is at the root, or in training/ or validation/. A
+// local folder is also detected by its frames.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		if errors.Is(err, robocache.ErrMisuse) {
-			return false, nil // a file: another format's
+			return false, nil // a single file belongs to another format
 		}
 		return false, err
 	}
 	defer store.Close(s)
 	for _, split := range splits {
-		_, err := s.Stat(ctx, at(split, idsName))
+		_, err := s.Stat(ctx, inSplit(split, idsName))
 		if err == nil {
 			return true, nil
 		}
@@ -76,22 +77,21 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	return !strings.Contains(uri, "://") && hasFrames(uri), nil
 }
 
-// lookAt is how many names of a folder are looked at for one of a frame: other formats' folders
-// hold millions.
-const lookAt = 256
+// maxNamesChecked is the number of names of a folder that are checked for frames, because folders
+// of other formats can have millions of files.
+const maxNamesChecked = 256
 
-// hasFrames says whether a folder of this machine holds frames, whose ep_start_end_ids.npy was not
-// fetched.
+// hasFrames reports whether a local folder contains frames, even without ep_start_end_ids.npy.
 func hasFrames(dir string) bool {
 	for _, split := range splits {
 		f, err := os.Open(filepath.Join(dir, split))
 		if err != nil {
 			continue
 		}
-		names, _ := f.Readdirnames(lookAt)
+		names, _ := f.Readdirnames(maxNamesChecked)
 		f.Close()
 		for _, name := range names {
-			if _, ok := number(name); ok {
+			if _, ok := frameNumber(name); ok {
 				return true
 			}
 		}
@@ -100,25 +100,25 @@ func hasFrames(dir string) bool {
 }
 
 type (
-	files  = handles.Pool[int64, *opened]
-	handle = handles.Handle[int64, *opened]
+	files  = handles.Pool[int64, *openFrameFile]
+	handle = handles.Handle[int64, *openFrameFile]
 )
 
 // Dataset is an open CALVIN dataset.
 type Dataset struct {
 	reader.Base
-	eps     []episode
-	starts  []int64 // first row of each episode in the dataset
-	members []member
-	absent  [][]int32 // runs that lack a member, ascending
-	streams map[string]*stream
-	lang    *language // nil where there are no annotations
-	cache   *lru.Cache[int64, *frame]
-	files   *files // open frames: the streams of a batch are asked for one after the other
-	rate    robocache.Rate
-	// rateStated is set if the caller states the rate.
+	episodes []episode
+	starts   []int64 // first row of each episode in the dataset
+	members  []member
+	absent   [][]int32 // ascending runs that lack a member, by member
+	streams  map[string]*stream
+	language *language // nil if there are no annotations
+	cache    *lru.Cache[int64, *frame]
+	files    *files // open frames, because the streams of a batch are read one after the other
+	rate     robocache.Rate
+	// rateStated reports that the caller sets the rate.
 	rateStated bool
-	patterns   map[string]pattern // of each split
+	patterns   map[string]pattern // naming pattern of each split
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -162,12 +162,8 @@ func OpenStore(
 		Valid:       d.Valid,
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d.cache, d.files = lru.New[int64, *frame](
-		budget-budget/4,
-	), handles.New[int64, *opened](
-		maxOpen,
-		budget/4,
-	)
+	d.cache = lru.New[int64, *frame](budget - budget/4)
+	d.files = handles.New[int64, *openFrameFile](maxOpen, budget/4)
 	if !opt.HZ.Zero() {
 		d.rate, d.rateStated = opt.HZ, true
 	}
@@ -182,7 +178,7 @@ func OpenStore(
 	if err := d.readRuns(ctx); err != nil {
 		return d, err
 	}
-	if err := d.describe(ctx); err != nil {
+	if err := d.describeMembers(ctx); err != nil {
 		return d, err
 	}
 	if err := d.readLanguage(
@@ -196,32 +192,32 @@ func OpenStore(
 			return d, err
 		}
 	}
-	d.number()
+	d.countRows()
 	d.reportLacking()
 	return d, d.examineClocks(ctx)
 }
 
-// MemoryBytes is what the dataset holds besides its cache.
+// MemoryBytes returns the memory that the dataset uses in addition to its cache.
 func (d *Dataset) MemoryBytes() int64 {
-	n := int64(len(d.eps)) * 80
-	if d.lang != nil {
-		n += d.lang.bytes
+	n := int64(len(d.episodes)) * 80
+	if d.language != nil {
+		n += d.language.bytes
 	}
 	return n
 }
 
-// LimitMemory lowers the budget of what is kept; it never raises it.
+// LimitMemory lowers the budget of the caches; it never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
 	d.cache.Limit(bytes - bytes/4)
 	d.files.Limit(bytes / 4)
 }
 
-// Close releases what is kept.
+// Close closes the open frames and the store.
 func (d *Dataset) Close() error {
 	err := d.files.Close()
 	d.cache.Clear()
 	return errors.Join(err, store.Close(d.Bytes))
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
+func (d *Dataset) addFinding(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }

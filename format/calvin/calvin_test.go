@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// made runs a numpy script that writes a dataset into the folder it gets; without numpy the test
-// skips.
+// made runs a NumPy script that writes a dataset into the given folder. It skips the test if there
+// is no NumPy.
 func made(t *testing.T, script string) string {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
@@ -64,7 +64,8 @@ func text(t *testing.T, d *Dataset, key string, e int) []string {
 	return s
 }
 
-// TestLanguage: C4, C1: overlapping windows, rows without one, both ways to cut episodes, splits.
+// TestLanguage covers overlapping windows, rows without an annotation, both kinds of episodes, and
+// splits (calvin.C1, calvin.C4).
 func TestLanguage(t *testing.T) {
 	dir := made(t, `
 for n in (3, 4, 5, 6, 7): frame(n, 7)
@@ -141,7 +142,7 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	}
 }
 
-// TestTactile: C2: six channels are two images, two depths two streams.
+// TestTactile checks that six channels become two images, and two depths two streams (calvin.C2).
 func TestTactile(t *testing.T) {
 	d := open(t, made(t, `
 frame(9, 6); ids((9, 9))
@@ -179,8 +180,8 @@ frame(9, 6); ids((9, 9))
 	}
 }
 
-// TestForms checks that the same values in other forms are read, and that an array of another type
-// or shape is an error of its stream that names file and member (C3).
+// TestForms reads the same values in other forms. An array of another type or shape must be an
+// error of its stream that contains the file and the member (calvin.C3).
 func TestForms(t *testing.T) {
 	dir := made(t, `
 frame(0, 7)
@@ -242,7 +243,10 @@ ids((0, 6))
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 			if class != nil &&
-				(!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000")) {
+				(!strings.Contains(err.Error(), want) || !strings.Contains(
+					err.Error(),
+					"episode_000000",
+				)) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 		}
@@ -257,7 +261,8 @@ ids((0, 6))
 	}
 }
 
-// TestDamage: a frame cut anywhere is an error; its neighbours are read.
+// TestDamage checks that a frame that is cut anywhere is an error, and that its neighbors can be
+// read.
 func TestDamage(t *testing.T) {
 	dir := made(t, `
 frame(0, 7, save=np.savez_compressed); frame(1, 7); ids((0, 1))
@@ -295,8 +300,8 @@ frame(0, 7, save=np.savez_compressed); frame(1, 7); ids((0, 1))
 	}
 }
 
-// TestHostile: a pickle that calls os.system is refused by its name and file, and does not run;
-// runs that lie are refused.
+// TestHostile checks that a pickle which calls os.system is an error with the name and the file,
+// and that nothing runs. Malformed runs are errors.
 func TestHostile(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	dir := made(t, `
@@ -326,8 +331,8 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 	}
 }
 
-// TestLease: leased images are those of Frames, and what Frames gave stays when memory is leased
-// again.
+// TestLease checks that leased images equal those of Frames, and that results of Frames stay valid
+// when memory is leased again.
 func TestLease(t *testing.T) {
 	d := open(t, made(t, `
 for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
@@ -359,9 +364,9 @@ ids((0, 5))
 	}
 }
 
-// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are
-// closed and memory is leased again, are what they are alone; of a frame that stays open the array
-// is read once.
+// TestSharedArrays reads the streams of one array in many goroutines while frames are closed and
+// memory is leased again (calvin.C8). The results must equal single reads. The array of a frame
+// that stays open is read once.
 func TestSharedArrays(t *testing.T) {
 	dir := made(t, `
 for n in range(12): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
@@ -438,8 +443,8 @@ ids((0, 11))
 	wg.Wait()
 }
 
-// TestWithoutRuns: frames whose ep_start_end_ids.npy was not fetched are found, open by their
-// numbers, and the finding names the file.
+// TestWithoutRuns checks that frames without ep_start_end_ids.npy are detected and opened by their
+// numbers, with a finding that names the file.
 func TestWithoutRuns(t *testing.T) {
 	dir := made(t, "for n in (3, 4, 9): frame(n, 7)")
 	for path, name := range map[string]string{dir: "training/ep_start_end_ids.npy", filepath.Join(dir, "training"): "ep_start_end_ids.npy"} {

@@ -10,25 +10,25 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxFindings bounds a list: a dataset without its frames has a million of the same.
+// maxFindings limits the findings, because a dataset without its frames would cause millions.
 const maxFindings = 1000
 
-// Diagnose opens every frame. It reports frames that are missing and arrays that differ from those
-// of most episodes. With Decode it reads the images too, and so checks the CRC of each array.
-// Package diagnose looks for NaN.
+// Diagnose opens every frame. It reports missing frames, and arrays that differ from those of most
+// episodes. With Decode it reads the images too, which checks the CRC of each array. Package
+// diagnose looks for NaN.
 func (d *Dataset) Diagnose(
 	ctx context.Context,
 	opt robocache.DiagnoseOptions,
 ) (out []robocache.Finding, err error) {
 	defer crash.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
-	eps := reader.Episodes(opt.Episodes, len(d.eps))
+	eps := reader.Episodes(opt.Episodes, len(d.episodes))
 	var done, total int64
 	for _, e := range eps {
-		if err := op.Episode(len(d.eps), e); err != nil {
+		if err := op.Episode(len(d.episodes), e); err != nil {
 			return out, err
 		}
-		total += d.eps[e].rows()
+		total += d.episodes[e].rows()
 	}
 	for _, e := range eps {
 		for row := range d.Len(e) {
@@ -37,11 +37,14 @@ func (d *Dataset) Diagnose(
 					return err
 				}
 				if err != nil && len(out) < maxFindings {
-					out = append(out, frameFinding(err, member, e, row, d.name(d.eps[e], row)))
+					out = append(
+						out,
+						frameFinding(err, member, e, row, d.frameName(d.episodes[e], row)),
+					)
 				}
 				return nil
 			}
-			err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, report)
+			err := d.checkFrame(ctx, d.episodes[e], row, opt.Decode, report)
 			if err := ctx.Err(); err != nil {
 				return out, err
 			}
@@ -57,8 +60,8 @@ func (d *Dataset) Diagnose(
 	return out, nil
 }
 
-// frameFinding is the finding of a frame that cannot be read; of one of its arrays if member is not
-// nil.
+// frameFinding returns the finding for a frame that cannot be read, or for one of its arrays if
+// member is not nil.
 func frameFinding(err error, member *member, episode, row int, name string) robocache.Finding {
 	f := robocache.Finding{
 		Severity: robocache.SeverityError, Code: "bad-frame",
@@ -66,7 +69,7 @@ func frameFinding(err error, member *member, episode, row int, name string) robo
 		Message: err.Error(), Hint: "fetch the file again",
 	}
 	if member != nil {
-		f.Where["stream"], f.Hint = key(member.name), robocache.LeaveOutHint()
+		f.Where["stream"], f.Hint = streamKey(member.name), robocache.LeaveOutHint()
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		f.Code, f.Message = "missing-file", "the frame is missing"
@@ -75,7 +78,7 @@ func frameFinding(err error, member *member, episode, row int, name string) robo
 }
 
 // checkFrame opens a frame and calls report for each array that cannot be read. Arrays that the
-// whole episode lacks are findings of Open.
+// whole episode lacks are already findings of Open.
 func (d *Dataset) checkFrame(
 	ctx context.Context,
 	e episode,
@@ -83,19 +86,19 @@ func (d *Dataset) checkFrame(
 	images bool,
 	report func(err error, member *member) error,
 ) (err error) {
-	f, h, err := d.open(ctx, e, row, true)
+	f, h, err := d.acquireFrame(ctx, e, row, true)
 	if err != nil {
 		return err
 	}
 	defer d.files.Put(h)
-	defer robocache.LocateIn(&err, "file", d.name(e, row))
+	defer robocache.LocateIn(&err, "file", d.frameName(e, row))
 	for i := range d.members {
 		m := &d.members[i]
-		if d.lacks(e, &stream{member: i}) {
+		if d.lacksStream(e, &stream{member: i}) {
 			continue
 		}
 		err := func() error {
-			if err := f.check(i); err != nil {
+			if err := f.checkMember(i); err != nil {
 				return err
 			}
 			if m.offset < 0 && images {
@@ -103,7 +106,7 @@ func (d *Dataset) checkFrame(
 				if err != nil {
 					return err
 				}
-				if _, err := m.data(bytes[0]); err != nil {
+				if _, err := m.arrayData(bytes[0]); err != nil {
 					return err
 				}
 			}
@@ -113,7 +116,7 @@ func (d *Dataset) checkFrame(
 			return err
 		}
 		if err := report(
-			robocache.At(err, robocache.Where{"file": d.name(e, row)}),
+			robocache.At(err, robocache.Where{"file": d.frameName(e, row)}),
 			m,
 		); err != nil {
 			return err

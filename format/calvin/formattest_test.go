@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestSuite holds the reader to what every format promises, in both ways to cut episodes.
+// TestSuite runs the tests that every format must pass, for both kinds of episodes.
 func TestSuite(t *testing.T) {
 	for name, opt := range map[string]robocache.OpenOptions{"runs": {}, "windows": {Options: map[string]string{"language": "episodes"}}} {
 		t.Run(name, func(t *testing.T) {

@@ -21,44 +21,43 @@ import (
 
 // member is one array of each frame.
 type member struct {
-	name string // "rgb_static"
-	file string // "rgb_static.npy"
-	// what stands before its bytes in the first frame: where it is the same, nothing is parsed
-	// again
+	name string // for example "rgb_static"
+	file string // for example "rgb_static.npy"
+	// Header in the first frame. A frame with the same header is not parsed again.
 	header  []byte
 	typ     npy.Type
 	shape   []int
 	bytes   int64
-	fortran bool // in Fortran order in the first frame that has it
-	flat    bool // in C order and little-endian already
-	offset  int  // of a number's bytes in frame.numbers; -1 for images
+	fortran bool // Fortran order in the first frame that has the array
+	flat    bool // C order and little-endian in the file
+	offset  int  // offset in frame.numbers; -1 for images
 }
 
-// channels is the size of the last dimension of an image.
-func (m *member) channels() int {
+// channelCount returns the size of the last dimension of an image.
+func (m *member) channelCount() int {
 	if len(m.shape) < 3 {
 		return 1
 	}
 	return m.shape[2]
 }
 
-// stream is a feature made of a member.
+// stream is a feature that is made from a member.
 type stream struct {
 	feature *robocache.Feature
-	member  int // -1: of the annotations
-	from    int // first channel of the member's last dimension
+	member  int // -1 for streams of the annotations
+	from    int // first channel in the member's last dimension
 }
 
-// frame is what is kept of a frame's file: where its members lie, and its numbers.
+// frame is the cached part of a frame's file: the location of its members, and its numbers.
 type frame struct {
 	dir     *zipdir.Dir
-	files   []*zipdir.File // of each member; nil if the frame does not have it
+	files   []*zipdir.File // by member; nil if the frame lacks it
 	numbers []byte
-	bad     []error // why a member cannot be read; nil if all can
+	bad     []error // error of each unreadable member; nil if all can be read
 }
 
-// check ends the work if a member of the frame cannot be read.
-func (f *frame) check(member int) error {
+// checkMember returns an error if a member of the frame cannot be read.
+func (f *frame) checkMember(member int) error {
 	if f.bad != nil {
 		if err := f.bad[member]; err != nil {
 			return err
@@ -67,16 +66,18 @@ func (f *frame) check(member int) error {
 	return nil
 }
 
-func (f *frame) size() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200 }
+func (f *frame) memoryBytes() int64 {
+	return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200
+}
 
-// frameID is an episode's frame as a key of the cache: validation follows training.
+// frameID returns the cache key of an episode's frame.
 func (d *Dataset) frameID(e episode, row int) int64 {
 	return int64(slices.Index(splits, e.split))<<60 | (e.first + int64(row))
 }
 
-// open gives a frame's directory and, where hold says so, its open file, which goes back by
-// d.files.Put. The cache keeps what was found.
-func (d *Dataset) open(
+// acquireFrame returns a frame from the cache or the store. If hold is set, it also returns the
+// open file, which the caller must release with d.files.Put.
+func (d *Dataset) acquireFrame(
 	ctx context.Context,
 	e episode,
 	row int,
@@ -90,21 +91,21 @@ func (d *Dataset) open(
 	if ok && (h != nil || !hold) {
 		return f, h, nil
 	}
-	name := d.name(e, row)
+	name := d.frameName(e, row)
 	defer robocache.LocateIn(&err, "file", name)
-	if h, err = d.files.Get(id, func() (*opened, error) {
+	if h, err = d.files.Get(id, func() (*openFrameFile, error) {
 		r, err := d.Bytes.Open(ctx, name)
-		return &opened{Ranged: r, arrays: make([][]byte, len(d.members))}, err
+		return &openFrameFile{Ranged: r, arrays: make([][]byte, len(d.members))}, err
 	}); err != nil {
 		return f, h, err
 	}
 	err = func() error {
 		load, err := d.cache.Load(ctx, id, func() (*frame, int64, error) {
-			f, err := d.read(ctx, h.Value)
+			f, err := d.readFrame(ctx, h.Value)
 			if err != nil {
 				return nil, 0, err
 			}
-			return f, f.size(), nil
+			return f, f.memoryBytes(), nil
 		})
 		if err != nil {
 			return err
@@ -121,26 +122,26 @@ func (d *Dataset) open(
 	return f, h, nil
 }
 
-// opened is an open frame, and those of its arrays that several streams are made of: each is read
-// once.
-type opened struct {
+// openFrameFile is an open frame, with its arrays that several streams share. Each shared array is
+// read once.
+type openFrameFile struct {
 	robocache.Ranged
 	mu     sync.Mutex
 	arrays [][]byte // by member, in memory of the lease
 	lease  *lease.Lease
 }
 
-// Close gives the file and the arrays back.
-func (o *opened) Close() error {
+// Close releases the arrays and closes the file.
+func (o *openFrameFile) Close() error {
 	if o.lease != nil {
 		o.lease.Done()
 	}
 	return o.Ranged.Close()
 }
 
-// shared gives an array that several streams are made of, which load reads: good until the handle's
-// Put.
-func (d *Dataset) shared(
+// sharedArray returns an array that several streams share. load reads it at the first call. The
+// array is valid until Put of the handle.
+func (d *Dataset) sharedArray(
 	h *handle,
 	member int,
 	load func(room func(n int64) []byte) ([]byte, error),
@@ -163,8 +164,8 @@ func (d *Dataset) shared(
 	return o.arrays[member], nil
 }
 
-// read reads a frame's directory and its numbers.
-func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
+// readFrame reads the directory and the numbers of a frame.
+func (d *Dataset) readFrame(ctx context.Context, r robocache.Ranged) (*frame, error) {
 	dir, err := zipdir.Read(ctx, r, maxMember)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,11 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 		if file == nil {
 			fail(
 				i,
-				robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
+				robocache.Malformed(
+					"calvin frame",
+					nil,
+					"the frame does not have this array, other frames have it",
+				).
 					WithHint("%s", robocache.LeaveOutHint()),
 			)
 			continue
@@ -205,7 +210,7 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 	for k, i := range members {
 		m := &d.members[i]
 		err := func() error {
-			data, err := m.data(contents[k])
+			data, err := m.arrayData(contents[k])
 			if err != nil {
 				return err
 			}
@@ -222,8 +227,9 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 	return f, nil
 }
 
-// data gives the bytes of an array of a frame, C order and little-endian (C3).
-func (m *member) data(content []byte) ([]byte, error) {
+// arrayData returns the bytes of an array of a frame in C order and little-endian byte order
+// (calvin.C3).
+func (m *member) arrayData(content []byte) ([]byte, error) {
 	if m.flat && bytes.HasPrefix(content, m.header) &&
 		int64(len(content)-len(m.header)) >= m.bytes {
 		return content[len(m.header):][:m.bytes:m.bytes], nil
@@ -232,7 +238,11 @@ func (m *member) data(content []byte) ([]byte, error) {
 	want := m.typ
 	want.Big = false
 	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
-		err = robocache.Malformed("calvin frame", nil, "the array is not like those of most episodes").
+		err = robocache.Malformed(
+			"calvin frame",
+			nil,
+			"the array is not like those of most episodes",
+		).
 			Expected(fmt.Sprintf("%s %v", want, m.shape), fmt.Sprintf("%s %v", a.Type, a.Shape)).
 			WithHint("%s", robocache.LeaveOutHint())
 	}
@@ -242,10 +252,10 @@ func (m *member) data(content []byte) ([]byte, error) {
 	return a.Data, nil
 }
 
-// remoteAtOnce is how many frames are asked for at the same time where each is a request.
+// remoteAtOnce is the number of frames of a remote store that are requested in parallel.
 const remoteAtOnce = 16
 
-func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
+func (d *Dataset) streamOfKind(key string, kind robocache.Kind) (*stream, error) {
 	s, ok := d.streams[key]
 	if !ok {
 		return nil, op.NoStream(key)
@@ -256,8 +266,8 @@ func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
 	return s, nil
 }
 
-// each runs fn for rows on all cores: frames are files of their own.
-func (d *Dataset) each(
+// forEachRow runs fn for all rows in parallel, because each frame is a separate file.
+func (d *Dataset) forEachRow(
 	ctx context.Context,
 	rows []robocache.Row,
 	fn func(ctx context.Context, i int) error,
@@ -308,7 +318,7 @@ func (d *Dataset) Gather(
 	dst []byte,
 ) (err error) {
 	defer crash.Recover("calvin gather", &err)
-	s, err := d.get(key, robocache.KindNumeric)
+	s, err := d.streamOfKind(key, robocache.KindNumeric)
 	if err != nil {
 		return err
 	}
@@ -321,7 +331,7 @@ func (d *Dataset) Gather(
 			if err := d.checkRow(r); err != nil {
 				return err
 			}
-			d.lang.embedding(d.eps[r.Episode], r.Index, dst[i*size:(i+1)*size])
+			d.language.copyEmbedding(d.episodes[r.Episode], r.Index, dst[i*size:(i+1)*size])
 		}
 		return nil
 	}
@@ -329,27 +339,27 @@ func (d *Dataset) Gather(
 		return err
 	}
 	m := &d.members[s.member]
-	// What is kept is copied at once; files are opened for the rest alone.
+	// Cached rows are copied first. Files are opened only for the others.
 	var missing []robocache.Row
 	var positions []int
 	for i, r := range rows {
 		if err := d.checkRow(r); err != nil {
 			return err
 		}
-		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok && f.bad == nil {
+		if f, ok := d.cache.Peek(d.frameID(d.episodes[r.Episode], r.Index)); ok && f.bad == nil {
 			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 			continue
 		}
 		missing, positions = append(missing, r), append(positions, i)
 	}
-	if err := d.each(ctx, missing, func(ctx context.Context, k int) (err error) {
-		e, row := d.eps[missing[k].Episode], missing[k].Index
-		f, _, err := d.open(ctx, e, row, false)
+	if err := d.forEachRow(ctx, missing, func(ctx context.Context, k int) (err error) {
+		e, row := d.episodes[missing[k].Episode], missing[k].Index
+		f, _, err := d.acquireFrame(ctx, e, row, false)
 		if err != nil {
 			return err
 		}
-		defer robocache.LocateIn(&err, "file", d.name(e, row))
-		if err := f.check(s.member); err != nil {
+		defer robocache.LocateIn(&err, "file", d.frameName(e, row))
+		if err := f.checkMember(s.member); err != nil {
 			return err
 		}
 		i := positions[k]
@@ -361,18 +371,18 @@ func (d *Dataset) Gather(
 	return nil
 }
 
-// Frames gives the pixels of images: of stored members they are the file's bytes, as they were
-// read.
+// Frames returns the pixels of images. The pixels of stored members alias the bytes that were read
+// from the file.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	return d.frames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
+	return d.readFrames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
 }
 
-// LeaseFrames is Frames without garbage: pixels lie in memory that is used again after done.
+// LeaseFrames is like Frames, but the pixels are in memory that is reused after done.
 func (d *Dataset) LeaseFrames(
 	ctx context.Context,
 	key string,
@@ -380,14 +390,14 @@ func (d *Dataset) LeaseFrames(
 	out []robocache.FrameRef,
 ) (done func(), err error) {
 	l := lease.Get()
-	if err := d.frames(ctx, key, rows, out, l.Room); err != nil {
+	if err := d.readFrames(ctx, key, rows, out, l.Room); err != nil {
 		l.Done()
 		return nil, err
 	}
 	return l.Done, nil
 }
 
-func (d *Dataset) frames(
+func (d *Dataset) readFrames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -395,7 +405,7 @@ func (d *Dataset) frames(
 	room func(n int64) []byte,
 ) (err error) {
 	defer crash.Recover("calvin frames", &err)
-	s, err := d.get(key, robocache.KindImage)
+	s, err := d.streamOfKind(key, robocache.KindImage)
 	if err != nil {
 		return err
 	}
@@ -406,9 +416,9 @@ func (d *Dataset) frames(
 		return err
 	}
 	raws := make([]robocache.Raw, len(rows))
-	if err := d.each(ctx, rows, func(ctx context.Context, i int) error {
+	if err := d.forEachRow(ctx, rows, func(ctx context.Context, i int) error {
 		ft := s.feature
-		image, err := d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room)
+		image, err := d.readImage(ctx, d.episodes[rows[i].Episode], rows[i].Index, s, room)
 		if err != nil {
 			return err
 		}
@@ -427,22 +437,22 @@ func (d *Dataset) frames(
 	return nil
 }
 
-// image gives the pixels of a stream in a frame.
-func (d *Dataset) image(
+// readImage returns the pixels of a stream in a frame.
+func (d *Dataset) readImage(
 	ctx context.Context,
 	e episode,
 	row int,
 	s *stream,
 	room func(n int64) []byte,
 ) (_ []byte, err error) {
-	f, h, err := d.open(ctx, e, row, true)
+	f, h, err := d.acquireFrame(ctx, e, row, true)
 	if err != nil {
 		return nil, err
 	}
 	defer d.files.Put(h)
 	if f.bad != nil {
-		defer robocache.LocateIn(&err, "file", d.name(e, row))
-		if err := f.check(s.member); err != nil {
+		defer robocache.LocateIn(&err, "file", d.frameName(e, row))
+		if err := f.checkMember(s.member); err != nil {
 			return nil, err
 		}
 	}
@@ -454,7 +464,7 @@ func (d *Dataset) image(
 			if err != nil {
 				return err
 			}
-			data, err := m.data(byteIn)
+			data, err := m.arrayData(byteIn)
 			if err != nil {
 				return err
 			}
@@ -462,27 +472,27 @@ func (d *Dataset) image(
 			return nil
 		}()
 		if err != nil {
-			return array, robocache.At(err, robocache.Where{"file": d.name(e, row)})
+			return array, robocache.At(err, robocache.Where{"file": d.frameName(e, row)})
 		}
 		return array, nil
 	}
-	if ft.Channels == m.channels() {
+	if ft.Channels == m.channelCount() {
 		return load(room)
 	}
 	size := ft.DType.Size()
 	part := room(int64(ft.Height * ft.Width * ft.Channels * size))
-	shared, err := d.shared(h, s.member, load)
+	shared, err := d.sharedArray(h, s.member, load)
 	if err != nil {
 		return nil, err
 	}
-	channels(part, shared[s.from*size:], m.channels()*size, ft.Channels*size)
+	copyChannels(part, shared[s.from*size:], m.channelCount()*size, ft.Channels*size)
 	return part, nil
 }
 
-// channels copies width bytes of every step bytes of src.
-func channels(dst, src []byte, step, width int) {
-	// CALVIN's own arrays, by pixels side by side. Of three bytes four are written: the next
-	// pixel's are written over the last.
+// copyChannels copies the first width bytes of every step bytes of src.
+func copyChannels(dst, src []byte, step, width int) {
+	// Fast paths for CALVIN's arrays of two images. The first one writes four bytes for each pixel
+	// of three: the next pixel overwrites the last byte.
 	switch {
 	case step == 6 && width == 3:
 		for ; len(src) >= 4*6 && len(dst) >= 4*3+1; src, dst = src[4*6:], dst[4*3:] {

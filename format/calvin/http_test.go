@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestHTTP: over http the images are the same, and a frame costs a few requests.
+// TestHTTP checks that images over http are equal, and that a frame needs only a few requests.
 func TestHTTP(t *testing.T) {
 	dir := realdata.Path(t, "calvin_like")
 	s, err := loopback.Serve(dir, loopback.Options{})

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxAnnotations = 1 << 30 // bytes of auto_lang_ann.npy: embeddings make it large
+	maxAnnotations = 1 << 30 // bytes of auto_lang_ann.npy, which is large because of embeddings
 	textKey        = "language_instruction"
 	taskKey        = "language_task"
 	embeddingKey   = "language_embedding"
@@ -27,56 +27,59 @@ const (
 // note is one annotated window.
 type note struct {
 	split       string
-	first, last int64 // frames, both inside
+	first, last int64 // frames, both inclusive
 	text, task  string
-	number      int  // in its split's file: where its embedding lies
-	outside     bool // of the runs
+	number      int  // position in the file of its split, and of its embedding
+	outside     bool // not inside a run
 	run         int32
 }
 
-// language is the annotations of a dataset.
+// language contains the annotations of a dataset.
 type language struct {
-	notes   []note // in the files' order, training before validation
-	byStart map[string][]int32
-	longest map[string]int64  // frames of the longest window
-	emb     map[string][]byte // of each split
-	embRow  int               // bytes; 0 = none
-	embType robocache.DType
-	bytes   int64
+	notes      []note // in file order, training before validation
+	byStart    map[string][]int32
+	longest    map[string]int64  // number of frames of the longest window, by split
+	embeddings map[string][]byte // embeddings, by split
+	embRow     int               // bytes of an embedding; 0 if there are none
+	embType    robocache.DType
+	bytes      int64
 }
 
 // readLanguage reads the annotations of each split that has some.
 func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 	l := &language{
-		byStart: map[string][]int32{},
-		longest: map[string]int64{},
-		emb:     map[string][]byte{},
+		byStart:    map[string][]int32{},
+		longest:    map[string]int64{},
+		embeddings: map[string][]byte{},
 	}
 	seen := map[string]bool{}
-	for _, e := range d.eps {
+	for _, e := range d.episodes {
 		if seen[e.split] {
 			continue
 		}
 		seen[e.split] = true
-		name := at(e.split, folder+"/auto_lang_ann.npy")
+		name := inSplit(e.split, folder+"/auto_lang_ann.npy")
 		b, err := store.ReadFile(ctx, d.Bytes, name, maxAnnotations)
 		if errors.Is(err, robocache.ErrNotFound) && folder == usualAnnotations {
-			continue // another was asked for by name
+			continue // an explicitly named folder must exist
 		}
 		if err != nil {
 			return err
 		}
-		if err := robocache.At(l.parse(e.split, b), robocache.Where{"file": name}); err != nil {
+		if err := robocache.At(
+			l.parseNotes(e.split, b),
+			robocache.Where{"file": name},
+		); err != nil {
 			return err
 		}
 	}
 	for _, split := range splits {
-		name := at(split, "scene_info.npy")
+		name := inSplit(split, "scene_info.npy")
 		if _, err := d.Bytes.Stat(ctx, name); err == nil && seen[split] {
-			d.find(
+			d.addFinding(
 				robocache.Finding{
 					Severity: robocache.SeverityInfo,
-					Code:     objects,
+					Code:     objectsSkipped,
 					Where:    robocache.Where{"file": name},
 					Message:  "Python objects; the file is not read",
 				},
@@ -86,9 +89,9 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 	if len(l.notes) == 0 {
 		return nil
 	}
-	l.sort()
+	l.sortNotes()
 	d.checkNotes(l)
-	d.lang = l
+	d.language = l
 	texts := map[string]bool{}
 	for _, n := range l.notes {
 		if !texts[n.text] {
@@ -140,8 +143,8 @@ func badLanguage(format string, args ...any) error {
 	return robocache.Malformed("calvin language", nil, format, args...)
 }
 
-// parse reads auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
-func (l *language) parse(split string, b []byte) error {
+// parseNotes parses auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
+func (l *language) parseNotes(split string, b []byte) error {
 	a, err := npy.DecodeObjects(b)
 	if err != nil {
 		return err
@@ -159,15 +162,15 @@ func (l *language) parse(split string, b []byte) error {
 			return badLanguage("no %q", name)
 		}
 	}
-	ann, err := texts(lang, "ann")
+	ann, err := textList(lang, "ann")
 	if err != nil {
 		return err
 	}
-	task, err := texts(lang, "task")
+	task, err := textList(lang, "task")
 	if err != nil {
 		return err
 	}
-	spans, err := windows(info)
+	spans, err := parseWindows(info)
 	if err != nil {
 		return err
 	}
@@ -193,46 +196,46 @@ func (l *language) parse(split string, b []byte) error {
 		e.Shape[0] != len(spans) ||
 		len(spans) == 0 ||
 		len(e.Data) == 0 {
-		return nil // without embeddings, as some copies are
+		return nil // some copies have no embeddings
 	}
 	row, t := len(e.Data)/len(spans), e.Type.DType()
 	if l.embRow != 0 && (l.embRow != row || l.embType != t) {
 		return badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
 	}
-	l.embRow, l.embType, l.emb[split] = row, t, e.Data
+	l.embRow, l.embType, l.embeddings[split] = row, t, e.Data
 	l.bytes += int64(len(e.Data))
 	return nil
 }
 
-// texts reads a list or an array of texts; nil where there is none.
-func texts(d *npy.Dict, name string) ([]string, error) {
+// textList returns a list or an array of texts, or nil if there is none.
+func textList(d *npy.Dict, name string) ([]string, error) {
 	v, ok := d.Get(name)
 	if !ok {
 		return nil, nil
 	}
-	items := list(v)
+	items := itemsOf(v)
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
 		if s, ok := a.Strings(); ok {
 			return s, nil
 		}
 	}
 	if l, ok := v.(*npy.List); items == nil && v != nil && (!ok || len(l.Items) > 0) {
-		return nil, badLanguage("%q is no list of texts", name)
+		return nil, badLanguage("%q is not a list of texts", name)
 	}
 	out := make([]string, len(items))
 	for i, item := range items {
-		// Some copies keep each text in a list of one.
-		if inner := list(item); len(inner) == 1 {
+		// Some copies store each text in a list of one element.
+		if inner := itemsOf(item); len(inner) == 1 {
 			item = inner[0]
 		}
 		if out[i], ok = item.(string); !ok {
-			return nil, badLanguage("%q: entry %d is no text", name, i)
+			return nil, badLanguage("%q: entry %d is not a text", name, i)
 		}
 	}
 	return out, nil
 }
 
-func list(v any) []any {
+func itemsOf(v any) []any {
 	switch v := v.(type) {
 	case *npy.List:
 		return v.Items
@@ -244,20 +247,20 @@ func list(v any) []any {
 	return nil
 }
 
-// windows reads info.indx: (first, last) pairs as tuples, lists or an array.
-func windows(info *npy.Dict) ([][2]int64, error) {
+// parseWindows parses info.indx: (first, last) pairs as tuples, lists or an array.
+func parseWindows(info *npy.Dict) ([][2]int64, error) {
 	v, _ := info.Get("indx")
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
-		out, ok := pairs(a)
+		out, ok := integerPairs(a)
 		if !ok {
 			return nil, badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
 		}
 		return out, nil
 	}
-	items := list(v)
+	items := itemsOf(v)
 	out := make([][2]int64, len(items))
 	for i, item := range items {
-		pair := list(item)
+		pair := itemsOf(item)
 		if a, ok := item.(*npy.Array); ok && a.Type.Kind != 'O' {
 			n, _ := a.Int64s()
 			for _, x := range n {
@@ -270,13 +273,13 @@ func windows(info *npy.Dict) ([][2]int64, error) {
 			out[i][1], ok2 = pair[1].(int64)
 		}
 		if !ok1 || !ok2 {
-			return nil, badLanguage("indx: entry %d is no pair of integers", i)
+			return nil, badLanguage("indx: entry %d is not a pair of integers", i)
 		}
 	}
 	return out, nil
 }
 
-func (l *language) sort() {
+func (l *language) sortNotes() {
 	for i, n := range l.notes {
 		l.byStart[n.split] = append(l.byStart[n.split], int32(i))
 		l.longest[n.split] = max(l.longest[n.split], n.last-n.first+1)
@@ -289,8 +292,8 @@ func (l *language) sort() {
 	}
 }
 
-// at gives the annotation of a frame (C4); -1 where none covers it.
-func (l *language) at(split string, frame int64) int {
+// noteAt returns the index of the annotation of a frame (calvin.C4), or -1 if there is none.
+func (l *language) noteAt(split string, frame int64) int {
 	v := l.byStart[split]
 	i := sort.Search(len(v), func(i int) bool { return l.notes[v[i]].first > frame }) - 1
 	for ; i >= 0; i-- {
@@ -305,16 +308,16 @@ func (l *language) at(split string, frame int64) int {
 	return -1
 }
 
-// of gives the annotation of an episode's row.
-func (l *language) of(e episode, row int) int {
+// noteOf returns the index of the annotation of an episode's row, or -1.
+func (l *language) noteOf(e episode, row int) int {
 	if e.note >= 0 {
 		return e.note
 	}
-	return l.at(e.split, e.first+int64(row))
+	return l.noteAt(e.split, e.first+int64(row))
 }
 
-// tasks gives the texts of an episode, each once, in the order of their windows.
-func (l *language) tasks(e episode) []string {
+// taskTexts returns the distinct texts of an episode in the order of their windows.
+func (l *language) taskTexts(e episode) []string {
 	if e.note >= 0 {
 		return []string{l.notes[e.note].text}
 	}
@@ -331,20 +334,20 @@ func (l *language) tasks(e episode) []string {
 	return out
 }
 
-func (l *language) embedding(e episode, row int, dst []byte) {
+func (l *language) copyEmbedding(e episode, row int, dst []byte) {
 	clear(dst)
-	if i := l.of(e, row); i >= 0 {
+	if i := l.noteOf(e, row); i >= 0 {
 		n := &l.notes[i]
-		if b := l.emb[n.split]; b != nil {
+		if b := l.embeddings[n.split]; b != nil {
 			copy(dst, b[n.number*l.embRow:])
 		}
 	}
 }
 
-// checkNotes reports windows that do not lie inside a run.
+// checkNotes reports windows that are not inside a run.
 func (d *Dataset) checkNotes(l *language) {
 	runs := map[string][]episode{}
-	for _, e := range d.eps {
+	for _, e := range d.episodes {
 		runs[e.split] = append(runs[e.split], e)
 	}
 	for _, r := range runs {
@@ -355,14 +358,14 @@ func (d *Dataset) checkNotes(l *language) {
 		r := runs[n.split]
 		k := sort.Search(len(r), func(k int) bool { return r[k].first > n.first }) - 1
 		if k < 0 || r[k].last < n.last {
-			d.find(robocache.Finding{
+			d.addFinding(robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "window-outside-run",
 				Where: robocache.Where{
-					"file": at(n.split, "lang_annotations/auto_lang_ann.npy"),
+					"file": inSplit(n.split, "lang_annotations/auto_lang_ann.npy"),
 					"row":  n.number,
 				},
-				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last),
+				Message: fmt.Sprintf("frames %d to %d are not in one run", n.first, n.last),
 			})
 			n.outside = true
 			continue
@@ -373,7 +376,7 @@ func (d *Dataset) checkNotes(l *language) {
 
 // cutWindows makes the annotated windows the episodes.
 func (d *Dataset) cutWindows() error {
-	if d.lang == nil {
+	if d.language == nil {
 		return robocache.Misuse(
 			"calvin open",
 			nil,
@@ -381,12 +384,12 @@ func (d *Dataset) cutWindows() error {
 			robocache.Option("options", "language", "episodes"),
 		)
 	}
-	d.eps = d.eps[:0]
-	for i := range d.lang.notes {
-		n := &d.lang.notes[i]
+	d.episodes = d.episodes[:0]
+	for i := range d.language.notes {
+		n := &d.language.notes[i]
 		if !n.outside {
-			d.eps = append(
-				d.eps,
+			d.episodes = append(
+				d.episodes,
 				episode{split: n.split, first: n.first, last: n.last, note: i, run: n.run},
 			)
 		}
@@ -394,7 +397,7 @@ func (d *Dataset) cutWindows() error {
 	return nil
 }
 
-// Text gives the rows of a text stream, and of "task".
+// Text returns the rows of a text stream, or of "task".
 func (d *Dataset) Text(
 	ctx context.Context,
 	key string,
@@ -402,7 +405,7 @@ func (d *Dataset) Text(
 ) (out []string, err error) {
 	defer crash.Recover("calvin text", &err)
 	if key != "task" {
-		if _, err := d.get(key, robocache.KindText); err != nil {
+		if _, err := d.streamOfKind(key, robocache.KindText); err != nil {
 			return out, err
 		}
 	}
@@ -411,11 +414,11 @@ func (d *Dataset) Text(
 		if err := d.checkRow(r); err != nil {
 			return out, err
 		}
-		if d.lang == nil {
+		if d.language == nil {
 			continue
 		}
-		if k := d.lang.of(d.eps[r.Episode], r.Index); k >= 0 {
-			if n := &d.lang.notes[k]; key == taskKey {
+		if k := d.language.noteOf(d.episodes[r.Episode], r.Index); k >= 0 {
+			if n := &d.language.notes[k]; key == taskKey {
 				out[i] = n.task
 			} else {
 				out[i] = n.text
@@ -425,7 +428,7 @@ func (d *Dataset) Text(
 	return out, ctx.Err()
 }
 
-// Valid says which rows of the embeddings have one; of other streams all rows have a value.
+// Valid sets valid to 1 for rows that have a value. Only rows of embeddings can lack one.
 func (d *Dataset) Valid(
 	ctx context.Context,
 	key string,
@@ -447,11 +450,8 @@ func (d *Dataset) Valid(
 		if key != embeddingKey {
 			continue
 		}
-		if k := d.lang.of(
-			d.eps[r.Episode],
-			r.Index,
-		); k < 0 ||
-			d.lang.emb[d.lang.notes[k].split] == nil {
+		k := d.language.noteOf(d.episodes[r.Episode], r.Index)
+		if k < 0 || d.language.embeddings[d.language.notes[k].split] == nil {
 			valid[i] = 0
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestLyingHeader: C3: a shape that the first frame's bytes do not fill is refused when it is read,
-// not where memory is taken by it.
+// TestLyingHeader checks that a shape larger than the bytes of the first frame is an error before
+// memory is allocated for it (calvin.C3).
 func TestLyingHeader(t *testing.T) {
 	for _, shape := range []string{"(9, )", "(1099511627776,)"} {
 		dir := made(t, `

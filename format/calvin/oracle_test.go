@@ -42,7 +42,7 @@ type oracleFile struct {
 	} `json:"auto_lang_ann.npy"`
 }
 
-// TestOracle: every array of every frame equals NumPy's, to the bit.
+// TestOracle compares every array of every frame with NumPy, bit for bit.
 func TestOracle(t *testing.T) {
 	dir := realdata.Path(t, "calvin_like")
 	b, err := os.ReadFile(filepath.Join(dir, "oracle/steps.json"))
@@ -59,11 +59,11 @@ func TestOracle(t *testing.T) {
 		t.Fatalf("%+v", d.Info())
 	}
 	checked := 0
-	for e := range d.eps {
+	for e := range d.episodes {
 		for row := range d.Len(e) {
-			arrays := o.Steps[fmt.Sprintf("episode_%07d.npz", d.eps[e].first+int64(row))]
+			arrays := o.Steps[fmt.Sprintf("episode_%07d.npz", d.episodes[e].first+int64(row))]
 			for name, want := range arrays {
-				f := d.Info().Feature(key(name))
+				f := d.Info().Feature(streamKey(name))
 				if f == nil {
 					t.Fatal("no stream for", name)
 				}
@@ -91,10 +91,11 @@ func TestOracle(t *testing.T) {
 	if checked != 54*8 {
 		t.Errorf("%d arrays checked", checked)
 	}
-	if sum(d.lang.emb["training"]) != o.Language.Emb.SHA256 && o.Language.Emb.SHA256 != "" {
+	if sum(d.language.embeddings["training"]) != o.Language.Emb.SHA256 &&
+		o.Language.Emb.SHA256 != "" {
 		t.Error("embeddings differ")
 	}
-	for i, n := range d.lang.notes {
+	for i, n := range d.language.notes {
 		if n.text != o.Language.Ann[i] || n.task != o.Language.Task[i] ||
 			n.first != o.Language.Indx[i][0] ||
 			n.last != o.Language.Indx[i][1] {

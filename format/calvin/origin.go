@@ -8,13 +8,13 @@ import (
 
 // Origin returns the files of an episode: those of its frames, from the first to the last.
 func (d *Dataset) Origin(_ context.Context, episode int) (*robocache.Origin, error) {
-	if episode < 0 || episode >= len(d.eps) {
+	if episode < 0 || episode >= len(d.episodes) {
 		return nil, nil
 	}
-	e := d.eps[episode]
-	o := &robocache.Origin{File: d.name(e, 0)}
+	e := d.episodes[episode]
+	o := &robocache.Origin{File: d.frameName(e, 0)}
 	if e.last > e.first {
-		o.LastFile = d.name(e, int(e.rows()-1))
+		o.LastFile = d.frameName(e, int(e.rows()-1))
 	}
 	return o, nil
 }

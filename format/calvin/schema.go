@@ -21,47 +21,48 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-const objects = "objects-skipped"
+const objectsSkipped = "objects-skipped"
 
 const (
-	// headerPrefix is the number of bytes of an array that are read to find its type and shape. It
-	// is above the largest header that npy reads.
+	// headerPrefix is the number of bytes of an array that are read to determine its type and
+	// shape. It is more than the largest header that npy accepts.
 	headerPrefix = 12 << 10
-	// maxLocalHeaders and maxRemoteHeaders are the numbers of runs whose arrays are all opened. In
-	// a larger set frames whose arrays have the same names and sizes count as alike.
+	// maxLocalHeaders and maxRemoteHeaders are the maximum numbers of runs for which all arrays are
+	// opened. In a larger set, frames whose arrays have the same names and sizes count as alike.
 	maxLocalHeaders  = 1024
 	maxRemoteHeaders = 16
-	// maxArrays bounds the arrays of a set: the union over frames that have nothing in common.
+	// maxArrays limits the arrays of a set: the union is large if the frames have nothing in
+	// common.
 	maxArrays = 10_000
 )
 
-// surveyArray is an array of a frame that Open looks at.
+// surveyArray is an array of a frame in the survey.
 type surveyArray struct {
 	member
-	err error // why its header cannot be read
+	err error // error of an unreadable header
 }
 
 // frameClass is a group of frames whose arrays have the same names and sizes.
 type frameClass struct {
-	frames []int  // in the survey
-	name   string // file of the frame that is read for all
+	frames []int  // positions in the survey
+	name   string // file of the frame that represents the class
 	arrays []surveyArray
 }
 
-// surveyFrame is a frame that Open looks at.
+// surveyFrame is a frame in the survey.
 type surveyFrame struct {
 	run, row int
 	class    *frameClass
 	err      error
 }
 
-// describe makes the streams: the union of the arrays of all runs, each with its most common type
-// and shape (C2). It looks at the first and the last frame of each run.
-func (d *Dataset) describe(ctx context.Context) error {
+// describeMembers computes the streams: the union of the arrays of all runs, each with its most
+// common type and shape (calvin.C2). It reads the first and the last frame of each run.
+func (d *Dataset) describeMembers(ctx context.Context) error {
 	if err := d.findPatterns(ctx); err != nil {
 		return err
 	}
-	frames, err := d.survey(ctx)
+	frames, err := d.surveyFrames(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,9 +97,9 @@ func (d *Dataset) describe(ctx context.Context) error {
 			d.members = append(d.members, m)
 			d.absent = append(d.absent, v.absentRuns(frames))
 		case best != nil:
-			d.find(robocache.Finding{
+			d.addFinding(robocache.Finding{
 				Severity:     robocache.SeverityWarning,
-				Code:         objects,
+				Code:         objectsSkipped,
 				Where:        robocache.Where{"file": best.frame, "member": v.name},
 				Message:      "an array of " + best.typ.String() + ", not of numbers, is left out",
 				NotDelivered: best.name,
@@ -109,28 +110,28 @@ func (d *Dataset) describe(ctx context.Context) error {
 		default:
 			class, _ := robocache.ClassOf(robocache.Classify(v.bad.err))
 			stem := strings.TrimSuffix(v.name, ".npy")
-			d.find(robocache.Finding{
+			d.addFinding(robocache.Finding{
 				Severity:     robocache.SeverityError,
 				Code:         "bad-frame",
 				Where:        robocache.Where{"member": v.name},
 				Message:      v.bad.err.Error(),
 				Hint:         "fetch the file again",
-				NotDelivered: key(stem),
+				NotDelivered: streamKey(stem),
 				Class:        class,
 			})
 		}
 	}
-	d.About.Features = d.features()
+	d.About.Features = d.streamFeatures()
 	for i := range d.About.Features {
 		d.streams[d.About.Features[i].Key].feature = &d.About.Features[i]
 	}
 	return nil
 }
 
-// survey reads the directories of the frames that Open looks at, and the headers of their arrays.
-func (d *Dataset) survey(ctx context.Context) ([]surveyFrame, error) {
+// surveyFrames reads the directories of the first and last frames, and the headers of their arrays.
+func (d *Dataset) surveyFrames(ctx context.Context) ([]surveyFrame, error) {
 	var frames []surveyFrame
-	for i, e := range d.eps {
+	for i, e := range d.episodes {
 		frames = append(frames, surveyFrame{run: i})
 		if last := int(e.rows()) - 1; last > 0 {
 			frames = append(frames, surveyFrame{run: i, row: last})
@@ -148,7 +149,7 @@ func (d *Dataset) survey(ctx context.Context) ([]surveyFrame, error) {
 		}); err != nil {
 			return err
 		}
-		if len(d.eps) <= most {
+		if len(d.episodes) <= most {
 			signatures[i] = name
 		}
 		return nil
@@ -168,7 +169,8 @@ func (d *Dataset) survey(ctx context.Context) ([]surveyFrame, error) {
 		}
 		frames[i].class, c.frames = c, append(c.frames, i)
 	}
-	// The frame in the middle represents its class: the first episode is more often an odd one.
+	// The frame in the middle represents its class, because the first episode is more often an
+	// unusual one.
 	middle := make([]surveyFrame, len(list))
 	for i, c := range list {
 		middle[i] = frames[c.frames[len(c.frames)/2]]
@@ -194,7 +196,8 @@ func (d *Dataset) survey(ctx context.Context) ([]surveyFrame, error) {
 	return frames, nil
 }
 
-// lookAtFrames calls look for each frame, several at the same time. Damage becomes the frame's err.
+// lookAtFrames calls look for each frame, several calls in parallel. Damage is stored in the err of
+// the frame.
 func (d *Dataset) lookAtFrames(
 	ctx context.Context,
 	frames []surveyFrame,
@@ -205,7 +208,7 @@ func (d *Dataset) lookAtFrames(
 	for i := range frames {
 		f := &frames[i]
 		g.Go(crash.Func("calvin open", func() error {
-			name := d.name(d.eps[f.run], f.row)
+			name := d.frameName(d.episodes[f.run], f.row)
 			err := robocache.At(look(ctx, i, name), robocache.Where{"file": name})
 			if err := err; robocache.IsFatal(err) {
 				return err
@@ -220,7 +223,7 @@ func (d *Dataset) lookAtFrames(
 	return g.Wait()
 }
 
-// openFrame calls use with a frame's file and its directory.
+// openFrame calls use with the file of a frame and its directory.
 func (d *Dataset) openFrame(
 	ctx context.Context,
 	name string,
@@ -238,7 +241,7 @@ func (d *Dataset) openFrame(
 	return use(r, read)
 }
 
-// signatureOf lists the names and sizes of a frame's arrays.
+// signatureOf returns the names and sizes of a frame's arrays.
 func signatureOf(dir *zipdir.Dir) string {
 	var b strings.Builder
 	for _, f := range dir.Files {
@@ -266,7 +269,10 @@ func readArrays(
 		have := f.Size - int64(h.Offset)
 		if err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
 			err = robocache.Malformed(string(op), nil, "").
-				Expected(fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), fmt.Sprint(have))
+				Expected(
+					fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape),
+					fmt.Sprint(have),
+				)
 		}
 		a := surveyArray{err: robocache.At(err, robocache.Where{"member": f.Name})}
 		a.member = member{
@@ -281,11 +287,11 @@ func readArrays(
 	return out, nil
 }
 
-// arrayVotes counts the types and shapes that the arrays of one name have.
+// arrayVotes counts the types and shapes of the arrays with one name.
 type arrayVotes struct {
-	name       string // of the file in the archive
+	name       string // file name in the archive
 	candidates []*arrayCandidate
-	runs       map[int]bool // that have the array
+	runs       map[int]bool // runs that have the array
 	bad        struct {
 		frames int
 		err    error
@@ -295,12 +301,12 @@ type arrayVotes struct {
 // arrayCandidate is one type and shape of an array.
 type arrayCandidate struct {
 	member
-	frame   string // file of the first frame that has it
-	votes   int    // runs
+	frame   string // file of the first frame with this form
+	votes   int    // number of runs
 	lastRun int
 }
 
-// collectArrays counts the arrays of the frames, in the order in which they are first met.
+// collectArrays counts the arrays of the frames. The result is in order of first occurrence.
 func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 	byName := map[string]*arrayVotes{}
 	for _, f := range frames {
@@ -316,7 +322,7 @@ func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 			}
 			v.runs[f.run] = true
 			if a.err == nil {
-				v.vote(&a.member, f)
+				v.addVote(&a.member, f)
 				continue
 			}
 			v.bad.frames++
@@ -333,8 +339,8 @@ func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 	return names, nil
 }
 
-// vote counts the type and shape of an array once for each run.
-func (v *arrayVotes) vote(m *member, f surveyFrame) {
+// addVote counts the type and shape of an array once for each run.
+func (v *arrayVotes) addVote(m *member, f surveyFrame) {
 	i := slices.IndexFunc(v.candidates, func(c *arrayCandidate) bool { return c.sameForm(m) })
 	if i < 0 {
 		i = len(v.candidates)
@@ -348,15 +354,15 @@ func (v *arrayVotes) vote(m *member, f surveyFrame) {
 	}
 }
 
-// sameForm reports whether data reads arrays like other as m.
+// sameForm reports whether arrayData reads arrays like other as m.
 func (m *member) sameForm(other *member) bool {
 	a, b := m.typ, other.typ
 	a.Big, b.Big = false, false
 	return a == b && slices.Equal(m.shape, other.shape)
 }
 
-// mostCommon returns the most common type and shape, the first of several; one of numbers if there
-// is one. It is nil if no header can be read.
+// mostCommon returns the most common type and shape, preferring numbers, and the first one if
+// several are equally common. It returns nil if no header can be read.
 func (v *arrayVotes) mostCommon() (best *arrayCandidate) {
 	isNumeric := func(c *arrayCandidate) bool { return c.typ.DType() != robocache.InvalidDType }
 	for _, c := range v.candidates {
@@ -370,8 +376,7 @@ func (v *arrayVotes) mostCommon() (best *arrayCandidate) {
 	return best
 }
 
-// absentRuns returns the runs of which a frame can be read, and none that can be read has the
-// array.
+// absentRuns returns the runs that have a readable frame, but no readable frame with the array.
 func (v *arrayVotes) absentRuns(frames []surveyFrame) (runs []int32) {
 	for _, f := range frames {
 		last := len(runs) - 1
@@ -382,8 +387,8 @@ func (v *arrayVotes) absentRuns(frames []surveyFrame) (runs []int32) {
 	return runs
 }
 
-// lacks reports whether an episode lacks the array of a stream.
-func (d *Dataset) lacks(e episode, s *stream) bool {
+// lacksStream reports whether an episode lacks the array of a stream.
+func (d *Dataset) lacksStream(e episode, s *stream) bool {
 	if s.member < 0 {
 		return false
 	}
@@ -394,17 +399,18 @@ func (d *Dataset) lacks(e episode, s *stream) bool {
 // Lacks reports whether an episode lacks a stream that other episodes have.
 func (d *Dataset) Lacks(episode int, key string) bool {
 	s := d.streams[key]
-	return s != nil && episode >= 0 && episode < len(d.eps) && d.lacks(d.eps[episode], s)
+	return s != nil && episode >= 0 && episode < len(d.episodes) &&
+		d.lacksStream(d.episodes[episode], s)
 }
 
 // reportLacking adds a finding for each stream that an episode lacks.
 func (d *Dataset) reportLacking() {
 	var lacking reader.LackingFindings
-	for i, e := range d.eps {
+	for i, e := range d.episodes {
 		for k := range d.About.Features {
 			f := &d.About.Features[k]
-			if s := d.streams[f.Key]; d.lacks(e, s) {
-				where := robocache.Where{"episode": i, "file": d.name(e, 0), "stream": f.Key}
+			if s := d.streams[f.Key]; d.lacksStream(e, s) {
+				where := robocache.Where{"episode": i, "file": d.frameName(e, 0), "stream": f.Key}
 				lacking.Add(f, where, d.members[s.member].name)
 			}
 		}
@@ -412,7 +418,7 @@ func (d *Dataset) reportLacking() {
 	d.About.Findings = append(d.About.Findings, lacking.List()...)
 }
 
-// checkLacking ends the work if a row is of an episode that lacks the stream.
+// checkLacking returns an error if a row belongs to an episode that lacks the stream.
 func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) error {
 	for i, r := range rows {
 		if i > 0 && r.Episode == rows[i-1].Episode {
@@ -421,15 +427,16 @@ func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) error {
 		if err := d.checkRow(r); err != nil {
 			return err
 		}
-		if d.lacks(d.eps[r.Episode], s) {
+		if d.lacksStream(d.episodes[r.Episode], s) {
 			return op.Lacks(robocache.Where{"episode": r.Episode, "stream": s.feature.Key})
 		}
 	}
 	return nil
 }
 
-// order is how CALVIN documents its arrays; others follow in the file's order.
-var order = []string{
+// documentedOrder lists the arrays in the order of CALVIN's documentation. Other arrays follow in
+// file order.
+var documentedOrder = []string{
 	"actions",
 	"rel_actions",
 	"robot_obs",
@@ -443,13 +450,13 @@ var order = []string{
 }
 
 func documentedAt(file string) int {
-	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
+	if i := slices.Index(documentedOrder, strings.TrimSuffix(file, ".npy")); i >= 0 {
 		return i
 	}
-	return len(order)
+	return len(documentedOrder)
 }
 
-func key(member string) string {
+func streamKey(member string) string {
 	switch member {
 	case "actions":
 		return "action"
@@ -459,12 +466,12 @@ func key(member string) string {
 	return "observation." + strings.ReplaceAll(member, "/", ".")
 }
 
-// addStreams names the streams of a member, and gives numbers their place in frame.numbers.
+// addStreams adds the streams of a member, and sets the offset of numbers in frame.numbers.
 func (d *Dataset) addStreams(m *member, offset *int) {
 	dt, n := m.typ.DType(), len(m.shape)
 	add := func(suffix string, from, channels int) {
 		f := &robocache.Feature{
-			Key: key(
+			Key: streamKey(
 				m.name,
 			) + suffix,
 			Kind:     robocache.KindImage,
@@ -489,7 +496,8 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 		}
 	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
 		add("", 0, 1)
-	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) &&
+		strings.HasPrefix(m.name, "depth"):
 		for c := range m.shape[2] {
 			suffix := fmt.Sprintf(".%d", c)
 			if m.shape[2] == 1 {
@@ -503,14 +511,14 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 			shape = []int{1}
 		}
 		f := &robocache.Feature{
-			Key:   key(m.name),
+			Key:   streamKey(m.name),
 			Kind:  robocache.KindNumeric,
 			DType: dt,
 			Shape: shape,
 			FPS:   d.rate,
 		}
 		if m.name == "rel_actions" && len(shape) == 1 && dt.Float() {
-			// An error is of channels that are named, and none is.
+			// Of fails only for named channels, and none is named here.
 			f.Relative, _ = robocache.Relative{}.Of(f)
 			f.RelativeReason = "as CALVIN defines it"
 		}
@@ -520,8 +528,8 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 	}
 }
 
-// features gives the streams in the members' order.
-func (d *Dataset) features() (out []robocache.Feature) {
+// streamFeatures returns the features in the order of the members.
+func (d *Dataset) streamFeatures() (out []robocache.Feature) {
 	all := slices.SortedFunc(
 		maps.Values(d.streams),
 		func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) },

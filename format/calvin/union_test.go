@@ -39,8 +39,8 @@ func wantReadable(t *testing.T, ds robocache.Dataset, key string, episode int, l
 	}
 }
 
-// TestUnion checks that the streams are those of all episodes in their most common form, whichever
-// episode is the odd one.
+// TestUnion checks that the streams are those of all episodes in their most common form, for any
+// position of the unusual episode.
 func TestUnion(t *testing.T) {
 	for odd := range 3 {
 		for name, c := range map[string]struct{ change, key string }{
@@ -118,7 +118,7 @@ func checkUnion(t *testing.T, d *Dataset, odd int, name, key string) {
 	}
 }
 
-// TestPadLacking checks that an episode without a camera obeys missing="pad".
+// TestPadLacking reads an episode without a camera with missing="pad".
 func TestPadLacking(t *testing.T) {
 	d := open(t, made(t, `
 for n in range(4):

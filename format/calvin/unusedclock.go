@@ -11,19 +11,20 @@ import (
 const (
 	// clocksRead is the number of episodes whose times are read to find faults.
 	clocksRead = 4
-	// maxRawTimes is the number of rows of an episode whose times are read: each is a file.
+	// maxRawTimes is the maximum number of rows of an episode whose times are read, because each
+	// row is a file.
 	maxRawTimes = 256
 )
 
-// examineClocks records the time arrays of the frames: CALVIN's layout takes none. It does
-// nothing if the caller states the rate.
+// examineClocks records the time arrays of the frames, because CALVIN's layout uses none. It does
+// nothing if the caller sets the rate.
 func (d *Dataset) examineClocks(ctx context.Context) error {
 	if d.rateStated {
 		return nil
 	}
 	for i := range d.members {
 		m := &d.members[i]
-		s := d.streams[key(m.name)]
+		s := d.streams[streamKey(m.name)]
 		if !robocache.NamesClock(m.name) || s == nil {
 			continue
 		}
@@ -42,12 +43,12 @@ func (d *Dataset) examineClocks(ctx context.Context) error {
 	return nil
 }
 
-// examineTimes reads the times of the first episodes. A set in a remote store is not read,
-// because each row is a file.
+// examineTimes reads the times of the first episodes. It does not read a remote store, because each
+// row is a file.
 func (d *Dataset) examineTimes(ctx context.Context, name string, s *stream) error {
 	faulty := false
-	for e := 0; e < min(len(d.eps), clocksRead) && !robocache.IsRemote(d.Bytes); e++ {
-		if d.lacks(d.eps[e], s) || d.Len(e) > maxRawTimes {
+	for e := 0; e < min(len(d.episodes), clocksRead) && !robocache.IsRemote(d.Bytes); e++ {
+		if d.lacksStream(d.episodes[e], s) || d.Len(e) > maxRawTimes {
 			continue
 		}
 		values, err := d.rawTimes(ctx, e, s)
@@ -80,8 +81,8 @@ func (d *Dataset) examineTimes(ctx context.Context, name string, s *stream) erro
 	return nil
 }
 
-// rawTimes reads the values of an array that the frames of an episode have. Frames that lack the
-// array count for nothing.
+// rawTimes reads the values of an array in the frames of an episode. Frames that lack the array are
+// skipped.
 func (d *Dataset) rawTimes(ctx context.Context, e int, s *stream) (values []float64, err error) {
 	b := make([]byte, s.feature.RowBytes())
 	for row := range d.Len(e) {
@@ -98,7 +99,7 @@ func (d *Dataset) rawTimes(ctx context.Context, e int, s *stream) (values []floa
 	return values, nil
 }
 
-// recordTextClock records a time array without numbers.
+// recordTextClock records a time array that has no numbers.
 func (d *Dataset) recordTextClock(c *arrayCandidate) {
 	if !robocache.NamesClock(c.name) || robocache.NamesClockWeakly(c.name) || d.rateStated {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusedClock checks that an array of timestamps in the frames is a finding that names the
-// array, the episode and the reason.
+// TestUnusedClock checks that an array of timestamps in the frames causes a finding with the array,
+// the episode and the reason.
 func TestUnusedClock(t *testing.T) {
 	for fault, want := range map[string]string{
 		"short":     "timestamp has 8 values for 9 rows in episode 2",

@@ -19,25 +19,27 @@ import (
 const (
 	defaultBudget = 512 << 20
 	keyPoints     = "observation.points"
-	entriesPeeked = 512 // of a folder that may be anything
-	foldersPeeked = 16  // and below it
+	entriesPeeked = 512 // entries of a folder that are checked by detect
+	foldersPeeked = 16  // subfolders that are checked by detect
 )
 
-// op names the formats in errors.
+// op is the name of the formats in errors.
 const op = reader.Op("clouds")
 
 var options = map[string]string{
-	"columns":        "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
-	"not_finite":     "drop (default): points with a NaN or infinite coordinate are left out; keep",
-	"timestamp_unit": "of numbers in timestamps.txt or times.txt: s, ms, us or ns (default: by their magnitude)",
+	"columns": "names of a point's columns, with commas, in the file's order (kitti: " +
+		"x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
+	"not_finite": "drop (default): points with a NaN or infinite coordinate are left out; keep",
+	"timestamp_unit": "of numbers in timestamps.txt or times.txt: s, ms, us or ns (default: by " +
+		"their magnitude)",
 }
 
-// source is what differs between the formats.
+// source describes the differences between the formats.
 type source struct {
 	name    string
 	suffix  string
 	columns []string
-	hz      robocache.Rate // of a format that has one rate by nature
+	hz      robocache.Rate // rate of a format whose rate is fixed
 }
 
 var sources = []source{
@@ -57,7 +59,7 @@ func init() {
 			Name:    s.name,
 			Options: options,
 			Detect: func(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-				return detect(uri, opt, s), nil
+				return detectLocal(uri, opt, s), nil
 			},
 			Open: reader.Opener(
 				func(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -68,9 +70,9 @@ func init() {
 	}
 }
 
-// detect looks at a few entries of local folders where such scans lie: to list a dataset that may
-// be any other's would be slow.
-func detect(uri string, opt robocache.OpenOptions, s source) bool {
+// detectLocal checks a few entries of the usual folders of such scans, if the store is local.
+// Listing all files could be slow for datasets of other formats.
+func detectLocal(uri string, opt robocache.OpenOptions, s source) bool {
 	if s.name == "clouds" {
 		return false // an npy file can be anything
 	}
@@ -83,15 +85,33 @@ func detect(uri string, opt robocache.OpenOptions, s source) bool {
 	if !ok {
 		return false
 	}
-	for _, dir := range []string{"", "velodyne", "velodyne_points/data", "data", "training/velodyne", "testing/velodyne", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP"} {
+	for _, dir := range []string{
+		"",
+		"velodyne",
+		"velodyne_points/data",
+		"data",
+		"training/velodyne",
+		"testing/velodyne",
+		"samples/LIDAR_TOP",
+		"sweeps/LIDAR_TOP",
+	} {
 		if s.scansIn(path.Join(local.URI(), dir)) {
 			return true
 		}
 	}
-	// KITTI's odometry sets and raw recordings: the drives' names are anyone's, so the first few
-	// are looked at.
-	for _, tree := range [][2]string{{"", "velodyne"}, {"sequences", "velodyne"}, {"dataset/sequences", "velodyne"}, {"", "velodyne_points/data"}, {"*", "velodyne_points/data"}} {
-		for _, dir := range folders(path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")), tree[0] == "*") {
+	// KITTI's odometry sets and raw recordings. The names of drives are arbitrary, so the first few
+	// folders are checked.
+	for _, tree := range [][2]string{
+		{"", "velodyne"},
+		{"sequences", "velodyne"},
+		{"dataset/sequences", "velodyne"},
+		{"", "velodyne_points/data"},
+		{"*", "velodyne_points/data"},
+	} {
+		for _, dir := range firstFolders(
+			path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")),
+			tree[0] == "*",
+		) {
 			if s.scansIn(path.Join(dir, tree[1])) {
 				return true
 			}
@@ -100,24 +120,24 @@ func detect(uri string, opt robocache.OpenOptions, s source) bool {
 	return false
 }
 
-// scansIn says whether one of the first entries of a folder is a scan.
+// scansIn reports whether one of the first entries of a folder is a scan.
 func (s source) scansIn(dir string) bool {
-	for _, e := range peek(dir) {
-		if _, ok := s.scan(e.Name()); ok && !e.IsDir() {
+	for _, e := range firstEntries(dir) {
+		if _, ok := s.scanNumber(e.Name()); ok && !e.IsDir() {
 			return true
 		}
 	}
 	return false
 }
 
-// folders are the first folders in one, or in those that lie there.
-func folders(dir string, deeper bool) []string {
+// firstFolders returns the first subfolders of dir, or their subfolders if deeper is set.
+func firstFolders(dir string, deeper bool) []string {
 	var out []string
-	for _, e := range peek(dir) {
+	for _, e := range firstEntries(dir) {
 		switch p := path.Join(dir, e.Name()); {
 		case !e.IsDir():
 		case deeper:
-			out = append(out, folders(p, false)...)
+			out = append(out, firstFolders(p, false)...)
 		default:
 			out = append(out, p)
 		}
@@ -125,7 +145,7 @@ func folders(dir string, deeper bool) []string {
 	return out[:min(len(out), foldersPeeked)]
 }
 
-func peek(dir string) []os.DirEntry {
+func firstEntries(dir string) []os.DirEntry {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil
@@ -135,8 +155,9 @@ func peek(dir string) []os.DirEntry {
 	return list
 }
 
-// scan says whether a file is a scan, and gives its number or timestamp.
-func (s source) scan(base string) (int64, bool) {
+// scanNumber returns the number or timestamp in the name of a scan. It returns false if the file is
+// not a scan.
+func (s source) scanNumber(base string) (int64, bool) {
 	stem, ok := strings.CutSuffix(base, s.suffix)
 	if !ok || s.suffix == ".bin" && strings.HasSuffix(stem, ".pcd") {
 		return 0, false
@@ -149,9 +170,9 @@ func (s source) scan(base string) (int64, bool) {
 		stem = stem[i+2:]
 	}
 	if s.name == "kitti" && len(stem) < 6 {
-		return 0, false // KITTI writes six or ten digits; other .bin files are other things
+		return 0, false // KITTI writes six or ten digits; other .bin files are not scans
 	}
-	// The digits at the end: scan_0003.npy is number 3.
+	// The digits at the end are the number: scan_0003.npy is number 3.
 	k := len(stem)
 	for k > 0 && stem[k-1] >= '0' && stem[k-1] <= '9' {
 		k--
@@ -166,16 +187,16 @@ func (s source) scan(base string) (int64, bool) {
 // Dataset is an open folder of scans.
 type Dataset struct {
 	reader.Base
-	parent string // the local folder around the root; ""
-	src    source
-	eps    []episode
-	dtype  robocache.DType
-	width  int // columns
-	keep   bool
-	follow bool // links may lead out
-	budget int64
-	rate   robocache.Rate
-	unit   string // of the numbers in lists of timestamps; "": by their magnitude
+	parent        string // local parent folder of the root, or ""
+	src           source
+	episodes      []episode
+	dtype         robocache.DType
+	width         int // number of columns
+	keepNotFinite bool
+	followLinks   bool // follow links that leave the root
+	budget        int64
+	rate          robocache.Rate
+	unit          string // unit of the numbers in lists of timestamps; "" means inferred
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -185,12 +206,14 @@ func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*
 	return reader.Open(
 		uri,
 		opt,
-		func(s store.Store) (*Dataset, error) { return openStore(ctx, s, format, opt, parentOf(s)) },
+		func(s store.Store) (*Dataset, error) {
+			return openStore(ctx, s, format, opt, parentOf(s))
+		},
 	)
 }
 
-// parentOf is the folder around a local one, where the timestamps of its scans may lie; "" where
-// there is none, or the store is none of this machine.
+// parentOf returns the parent of a local folder, which may contain the timestamps of the scans. It
+// returns "" if there is none, or if the store is not local.
 func parentOf(s store.Store) string {
 	local, ok := s.(*store.Local)
 	if !ok {
@@ -213,12 +236,12 @@ func openStore(
 ) (d *Dataset, err error) {
 	defer crash.Recover("clouds open", &err)
 	d = &Dataset{
-		Base:   reader.Base{Bytes: s},
-		parent: parent,
-		dtype:  robocache.Float32,
-		rate:   opt.HZ,
-		budget: reader.Budget(opt, defaultBudget, 0),
-		follow: opt.FollowLinks,
+		Base:        reader.Base{Bytes: s},
+		parent:      parent,
+		dtype:       robocache.Float32,
+		rate:        opt.HZ,
+		budget:      reader.Budget(opt, defaultBudget, 0),
+		followLinks: opt.FollowLinks,
 	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:     d.Diagnose,
@@ -239,7 +262,7 @@ func openStore(
 	}); err != nil {
 		return d, err
 	}
-	d.keep = notFinite == "keep"
+	d.keepNotFinite = notFinite == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {
 		columns = strings.Split(c, ",")
@@ -249,7 +272,7 @@ func openStore(
 		}
 	}
 	d.About = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
-	if err := d.list(ctx); err != nil {
+	if err := d.listScans(ctx); err != nil {
 		return d, err
 	}
 	if d.src.name == "clouds" {
@@ -278,8 +301,8 @@ func openStore(
 			Interpolation: "nearest",
 		},
 	}
-	d.About.Episodes = len(d.eps)
-	for _, e := range d.eps {
+	d.About.Episodes = len(d.episodes)
+	for _, e := range d.episodes {
 		d.About.Frames += int64(len(e.scans))
 	}
 	return d, nil
@@ -289,5 +312,5 @@ func malformed(format string, args ...any) error {
 	return robocache.Malformed("clouds", nil, format, args...)
 }
 
-// bad ends the work: something is malformed.
+// bad returns an error for malformed data.
 func bad(format string, args ...any) error { return malformed(format, args...) }

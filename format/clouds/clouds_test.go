@@ -30,7 +30,7 @@ func TestSuite(t *testing.T) {
 	)
 }
 
-// TestOracle: P1, P2: every column of every scan equals NumPy's.
+// TestOracle compares every column of every scan with NumPy (clouds.P1, clouds.P2).
 func TestOracle(t *testing.T) {
 	dir := realdata.Path(t, "pointclouds")
 	b, err := os.ReadFile(filepath.Join(dir, "oracle/points.json"))
@@ -127,7 +127,7 @@ func folder(t *testing.T, files map[string][]byte) string {
 	return dir
 }
 
-// TestStampsAndDamage: P2, P3, P4 and what a cut file is.
+// TestTimestampsAndDamage checks clouds.P2, clouds.P3 and clouds.P4, and truncated files.
 func TestTimestampsAndDamage(t *testing.T) {
 	nan := float32(math.NaN())
 	inf := float32(math.Inf(-1))
@@ -167,7 +167,7 @@ func TestTimestampsAndDamage(t *testing.T) {
 	}
 	_, _, err = d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 2}})
 	if !errors.Is(err, robocache.ErrMalformed) ||
-		!strings.Contains(err.Error(), "15 are left over") {
+		!strings.Contains(err.Error(), "the remainder is 15 bytes") {
 		t.Error(err)
 	}
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
@@ -182,7 +182,7 @@ func TestTimestampsAndDamage(t *testing.T) {
 		codes["empty-clouds"] != 1 {
 		t.Error(found, err)
 	}
-	// The same bytes as points of five columns are no whole number.
+	// The size of the same file is not a multiple of points with five columns.
 	five, err := clouds.Open(
 		t.Context(),
 		dir,
@@ -220,8 +220,8 @@ func TestTimestampsAndDamage(t *testing.T) {
 	}
 }
 
-// TestDetected: KITTI's trees are recognised at their roots, whatever their drives are called; a
-// folder of other .bin files is not.
+// TestDetected checks that KITTI's trees are detected at their roots for any names of drives, and
+// that a folder of other .bin files is not.
 func TestDetected(t *testing.T) {
 	for file, want := range map[string]string{
 		"000000.bin":                                "kitti",
@@ -257,7 +257,7 @@ func TestDetected(t *testing.T) {
 	}
 }
 
-// TestBadStamps: a side file that lies is an error with its line.
+// TestBadTimestamps checks that a malformed file of timestamps is an error with its line.
 func TestBadTimestamps(t *testing.T) {
 	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
 		dir := folder(
@@ -275,13 +275,14 @@ func TestBadTimestamps(t *testing.T) {
 	}
 }
 
-// TestListOfTimestamps: as many times as scans go in order, and a blank line keeps its place. Other
-// lists are errors that say both counts. A list without a time says nothing.
+// TestListOfTimestamps checks that as many times as scans are assigned in order, and that a blank
+// line keeps its position. Other lists are errors that contain both counts. A list without times is
+// ignored.
 func TestListOfTimestamps(t *testing.T) {
 	for _, c := range []struct {
 		names string
 		text  string
-		times []int64 // in ms; nil: an error
+		times []int64 // in ms; nil means an error
 		code  string
 	}{
 		{"000000 000001 000002", "0.5\n0.6\n0.7\n", []int64{500, 600, 700}, ""},
@@ -339,8 +340,8 @@ func TestListOfTimestamps(t *testing.T) {
 	}
 }
 
-// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the
-// timestamps beside it.
+// TestInsideKITTI opens velodyne_points of a raw drive, and the folder of scans itself, with the
+// timestamps next to it.
 func TestInsideKITTI(t *testing.T) {
 	for _, c := range []struct{ scans, timestamps, open string }{
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points"},
@@ -369,7 +370,7 @@ func TestInsideKITTI(t *testing.T) {
 	}
 }
 
-// npy makes a file of an array.
+// npy returns an npy file with an array.
 func npy(descr, order, shape string, data []byte) []byte {
 	h := "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }"
 	for (10+len(h)+1)%64 != 0 {
@@ -379,7 +380,8 @@ func npy(descr, order, shape string, data []byte) []byte {
 	return append([]byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(h)), 0})+h), data...)
 }
 
-// TestArrays: points of npy clouds need no rate, their times do; take any float of any order.
+// TestArrays checks that points of npy clouds need no rate but their times do. Any float type in
+// any order is accepted.
 func TestArrays(t *testing.T) {
 	var f8 []byte
 	for _, v := range []float64{1, 4, 2, 5, 3, math.NaN()} { // columns of two points

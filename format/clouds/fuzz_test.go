@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// FuzzScans: any bytes as scans, as arrays and as timestamps, under any name: clouds or a typed
-// error, no panic, and memory in proportion (P5).
+// FuzzScans reads arbitrary bytes as scans, arrays and timestamps, under any name. The result is
+// clouds or a typed error, no panic, and memory in proportion (clouds.P5).
 func FuzzScans(f *testing.F) {
 	f.Add("0000000001.bin", scan([4]float32{1, 2, 3, 4}), []byte("2011-09-26 13:02:25.951199337\n"))
 	f.Add("000001.bin", scan([4]float32{1, 2, 3, 4})[:15], []byte("0.1\n0.2\n"))

@@ -16,18 +16,18 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Len is the number of scans of an episode; 0 for an episode that is not there.
+// Len returns the number of scans of an episode. It is 0 if the episode does not exist.
 func (d *Dataset) Len(episode int) int {
-	if episode < 0 || episode >= len(d.eps) {
+	if episode < 0 || episode >= len(d.episodes) {
 		return 0
 	}
-	return len(d.eps[episode].scans)
+	return len(d.episodes[episode].scans)
 }
 
 func (d *Dataset) checkRows(rows []robocache.Row) error {
 	for _, r := range rows {
 		if err := cmp.Or(
-			op.Episode(len(d.eps), r.Episode),
+			op.Episode(len(d.episodes), r.Episode),
 			op.Row(d.About, d.Len(r.Episode), r),
 		); err != nil {
 			return err
@@ -36,9 +36,9 @@ func (d *Dataset) checkRows(rows []robocache.Row) error {
 	return nil
 }
 
-// Episode gives the metadata of one episode.
+// Episode returns the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
-	if err := op.Episode(len(d.eps), episode); err != nil {
+	if err := op.Episode(len(d.episodes), episode); err != nil {
 		return robocache.Episode{}, err
 	}
 	return robocache.Episode{
@@ -48,20 +48,20 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 	}, ctx.Err()
 }
 
-// Times gives the timestamps of an episode's scans.
+// Times returns the timestamps of an episode's scans.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, error) {
-	if err := op.Episode(len(d.eps), episode); err != nil {
+	if err := op.Episode(len(d.episodes), episode); err != nil {
 		return nil, err
 	}
 	if key != "" && key != keyPoints {
 		return nil, op.NoStream(key)
 	}
-	e := &d.eps[episode]
+	e := &d.episodes[episode]
 	if e.timestamps == nil && d.rate.Zero() {
 		return nil, d.About.NoClock(
 			"clouds",
 			robocache.Where{"episode": d.About.EpisodeIndex(episode)},
-			"no timestamps.txt or times.txt lies beside the scans",
+			"there is no timestamps.txt or times.txt next to the scans",
 		)
 	}
 	if e.timestamps == nil {
@@ -70,22 +70,22 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 	return slices.Clone(e.timestamps), ctx.Err()
 }
 
-// Gather is refused: scans have varying numbers of points.
+// Gather returns an error, because scans have different numbers of points.
 func (d *Dataset) Gather(_ context.Context, key string, _ []robocache.Row, _ []byte) error {
-	return d.refuse(key, "numeric", "GatherRagged reads it")
+	return d.wrongKind(key, "numeric", "GatherRagged reads it")
 }
 
-// Frames is refused: there are no images.
+// Frames returns an error, because there are no images.
 func (d *Dataset) Frames(
 	_ context.Context,
 	key string,
 	_ []robocache.Row,
 	_ []robocache.FrameRef,
 ) error {
-	return d.refuse(key, "image", "")
+	return d.wrongKind(key, "image", "")
 }
 
-func (d *Dataset) refuse(key, want, hint string) error {
+func (d *Dataset) wrongKind(key, want, hint string) error {
 	if key != keyPoints {
 		return op.NoStream(key)
 	}
@@ -93,15 +93,15 @@ func (d *Dataset) refuse(key, want, hint string) error {
 		Expected("a stream of kind "+want, string(robocache.KindPointCloud)).WithHint("%s", hint)
 }
 
-// Text gives the task, which is empty.
+// Text returns the task, which is empty.
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
 	if key != "task" {
-		return nil, d.refuse(key, "text", "")
+		return nil, d.wrongKind(key, "text", "")
 	}
 	return make([]string, len(rows)), cmp.Or(d.checkRows(rows), ctx.Err())
 }
 
-// GatherRagged gives the points of scans, one after the other (P2).
+// GatherRagged returns the points of scans, one scan after the other (clouds.P2).
 func (d *Dataset) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -115,13 +115,13 @@ func (d *Dataset) GatherRagged(
 		return data, counts, err
 	}
 	point := int64(d.width * d.dtype.Size())
-	// where a row's points may begin: the room of the whole file, headers too
+	// offset of each row's points, with space for the whole file including headers
 	at := make([]int64, len(rows)+1)
 	for i, r := range rows {
-		if err := d.place(d.room(d.scan(r), point, at[i]), r); err != nil {
+		if err := d.withScan(d.checkScanSize(d.scanOf(r), point, at[i]), r); err != nil {
 			return data, counts, err
 		}
-		at[i+1] = at[i] + d.scan(r).size
+		at[i+1] = at[i] + d.scanOf(r).size
 	}
 	data, counts = make([]byte, at[len(rows)]), make([]int, len(rows))
 	g, ctx := errgroup.WithContext(ctx)
@@ -129,8 +129,8 @@ func (d *Dataset) GatherRagged(
 	for i, r := range rows {
 		g.Go(func() (err error) {
 			defer crash.Recover("clouds read", &err)
-			return d.place(func() error {
-				oneCounts, err := d.read(ctx, d.scan(r), data[at[i]:at[i+1]])
+			return d.withScan(func() error {
+				oneCounts, err := d.readScan(ctx, d.scanOf(r), data[at[i]:at[i+1]])
 				if err != nil {
 					return err
 				}
@@ -153,34 +153,45 @@ func (d *Dataset) GatherRagged(
 	return data[:end:end], counts, nil
 }
 
-// room checks that a scan is one of whole points, and that memory holds it beside the bytes before
-// it.
-func (d *Dataset) room(s scan, point, before int64) error {
+// checkScanSize checks that a scan consists of whole points. It also checks that the scan and the
+// bytes before it fit into the budget.
+func (d *Dataset) checkScanSize(s scan, point, before int64) error {
 	switch {
 	case s.err != nil:
 		return s.err
 	case d.src.name != "clouds" && s.size%point != 0:
-		return robocache.Malformed("clouds", nil, "%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point).
+		return robocache.Malformed(
+			"clouds",
+			nil,
+			"%d bytes are not a multiple of the point size %d: the remainder is %d bytes",
+			s.size,
+			point,
+			s.size%point,
+		).
 			WithHint("the file is cut, or has other columns: option columns")
 	case s.size > d.budget || before+s.size > d.budget:
 		return robocache.ResourceLimit("clouds", nil, "the scans asked for together").
-			Expected(fmt.Sprintf("at most %d bytes", d.budget), fmt.Sprintf("%d or more", before+s.size)).
+			Expected(
+				fmt.Sprintf("at most %d bytes", d.budget),
+				fmt.Sprintf("%d or more", before+s.size),
+			).
 			WithHint("ask for fewer, or raise the memory budget")
 	}
 	return nil
 }
 
-func (d *Dataset) scan(r robocache.Row) scan { return d.eps[r.Episode].scans[r.Index] }
+func (d *Dataset) scanOf(r robocache.Row) scan { return d.episodes[r.Episode].scans[r.Index] }
 
-func (d *Dataset) place(err error, r robocache.Row) error {
+func (d *Dataset) withScan(err error, r robocache.Row) error {
 	return robocache.At(
 		err,
-		robocache.Where{"file": d.scan(r).name, "episode": r.Episode, "row": r.Index},
+		robocache.Where{"file": d.scanOf(r).name, "episode": r.Episode, "row": r.Index},
 	)
 }
 
-// read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
-func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
+// readScan reads the points of a scan to the beginning of dst, whose length is the file size, and
+// returns their number.
+func (d *Dataset) readScan(ctx context.Context, s scan, dst []byte) (int, error) {
 	r, err := d.Bytes.Open(ctx, s.name)
 	if err != nil {
 		return 0, err
@@ -201,21 +212,24 @@ func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
 		}
 		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
 			return 0, robocache.Malformed("clouds", nil, "the array is not like the first scan's").
-				Expected(fmt.Sprintf("%s [points, %d]", d.dtype, d.width), fmt.Sprintf("%s %v", a.Type, a.Shape))
+				Expected(
+					fmt.Sprintf("%s [points, %d]", d.dtype, d.width),
+					fmt.Sprintf("%s %v", a.Type, a.Shape),
+				)
 		}
 		b = a.Data
 	}
-	if d.keep {
+	if d.keepNotFinite {
 		return copy(dst, b) / point, nil
 	}
-	return finite(dst, b, point, d.dtype), nil
+	return copyFinite(dst, b, point, d.dtype), nil
 }
 
-// finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold
-// it.
-func finite(dst, src []byte, point int, t robocache.DType) int {
+// copyFinite copies the points whose coordinates are finite, and returns their number. dst may be
+// src, or contain it.
+func copyFinite(dst, src []byte, point int, t robocache.DType) int {
 	n, size := 0, t.Size()
-	from := 0 // first of the points that are not copied yet
+	from := 0 // first point that is not copied yet
 	flush := func(to int) {
 		if n*point != from*point || &dst[0] != &src[0] {
 			copy(dst[n*point:], src[from*point:to*point])
@@ -236,7 +250,7 @@ func finite(dst, src []byte, point int, t robocache.DType) int {
 	return n
 }
 
-// notFinite says that a number is NaN or infinite: all bits of its exponent are set.
+// notFinite reports whether a number is NaN or infinite: all bits of its exponent are set.
 func notFinite(b []byte, t robocache.DType) bool {
 	switch t {
 	case robocache.Float32:
@@ -247,26 +261,26 @@ func notFinite(b []byte, t robocache.DType) bool {
 	return binary.LittleEndian.Uint16(b)&0x7c00 == 0x7c00
 }
 
-// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated
-// timestamps.
+// Diagnose reads every scan. It reports wrong sizes, points that are not finite, empty clouds, gaps
+// and repeated timestamps.
 func (d *Dataset) Diagnose(
 	ctx context.Context,
 	opt robocache.DiagnoseOptions,
 ) (out []robocache.Finding, err error) {
 	defer crash.Recover("clouds diagnose", &err)
 	out = append(out, d.About.Findings...)
-	eps := reader.Episodes(opt.Episodes, len(d.eps))
+	eps := reader.Episodes(opt.Episodes, len(d.episodes))
 	whole := *d
-	whole.keep = true
+	whole.keepNotFinite = true
 	var dropped, empty int64
 	var firstDropped robocache.Where // the first scan with a dropped point
 	for i, e := range eps {
-		if err := op.Episode(len(d.eps), e); err != nil {
+		if err := op.Episode(len(d.episodes), e); err != nil {
 			return out, err
 		}
-		for k, s := range d.eps[e].scans {
+		for k, s := range d.episodes[e].scans {
 			if s.err != nil {
-				continue // opening has said so
+				continue // already reported by Open
 			}
 			data, counts, err := whole.GatherRagged(
 				ctx,
@@ -302,7 +316,7 @@ func (d *Dataset) Diagnose(
 				empty++
 				continue
 			}
-			n := counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype)
+			n := counts[0] - copyFinite(data, data, d.width*d.dtype.Size(), d.dtype)
 			if dropped += int64(n); n > 0 && firstDropped == nil {
 				firstDropped = robocache.Where{
 					"stream":  keyPoints,
@@ -312,7 +326,7 @@ func (d *Dataset) Diagnose(
 				}
 			}
 		}
-		if t := d.eps[e].timestamps; t != nil {
+		if t := d.episodes[e].timestamps; t != nil {
 			same := int64(0)
 			for k := 1; k < len(t); k++ {
 				if t[k] == t[k-1] {

@@ -18,42 +18,44 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// episode is a folder's or a log's scans.
+// episode contains the scans of a folder or a log.
 type episode struct {
 	name       string
 	scans      []scan
-	timestamps []int64 // nil: by the rate
+	timestamps []int64 // nil if they follow from the rate
 }
 
 type scan struct {
 	name   string
-	number int64 // of the file's name: a count, or microseconds
+	number int64 // number in the file name: a counter, or microseconds
 	size   int64
-	err    error // it is no file: what opening it says
+	err    error // error of opening an entry that is not a file
 }
 
-const maxSide = 256 << 20 // of a file of timestamps
+const maxSide = 256 << 20 // bytes of a file of timestamps
 
-// list finds the scans.
-func (d *Dataset) list(ctx context.Context) error {
+// listScans finds the scans.
+func (d *Dataset) listScans(ctx context.Context) error {
 	files, links, err := store.Files(
 		ctx,
 		d.Bytes,
 		"",
-		func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok },
+		func(name string) bool { _, ok := d.src.scanNumber(path.Base(name)); return ok },
 	)
 	if err != nil {
 		return err
 	}
 	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
-	d.About.Findings = append(d.About.Findings, few(store.Findings(files, "unreadable-file"))...)
+	d.About.Findings = append(
+		d.About.Findings,
+		limitFindings(store.Findings(files, "unreadable-file"))...)
 	by := map[string]*episode{}
 	for _, f := range files {
 		base, dir := path.Base(f.Name), path.Dir(f.Name)
-		n, _ := d.src.scan(base)
+		n, _ := d.src.scanNumber(base)
 		group := dir
 		if d.src.name == "nuscenes" {
-			group, _, _ = strings.Cut(base, "__") // the log: its scans lie in samples/ and sweeps/
+			group, _, _ = strings.Cut(base, "__") // the log: its scans are in samples/ and sweeps/
 		}
 		if by[group] == nil {
 			by[group] = &episode{name: group}
@@ -63,22 +65,24 @@ func (d *Dataset) list(ctx context.Context) error {
 	for _, e := range by {
 		slices.SortFunc(
 			e.scans,
-			func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) },
+			func(a, b scan) int {
+				return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
+			},
 		)
-		d.eps = append(d.eps, *e)
+		d.episodes = append(d.episodes, *e)
 	}
-	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
-	if len(d.eps) == 0 && len(links) > 0 {
+	slices.SortFunc(d.episodes, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
+	if len(d.episodes) == 0 && len(links) > 0 {
 		return links[0].Err
 	}
-	if len(d.eps) == 0 {
+	if len(d.episodes) == 0 {
 		return robocache.NotFound("clouds open", nil, "no scans (*%s) here", d.src.suffix)
 	}
 	return nil
 }
 
-// few keeps the first findings and counts the others in the last of them.
-func few(found []robocache.Finding) []robocache.Finding {
+// limitFindings keeps the first findings. The last of them contains the count of the rest.
+func limitFindings(found []robocache.Finding) []robocache.Finding {
 	const most = 20
 	if len(found) > most {
 		found[most-1].Count = int64(len(found) - most + 1)
@@ -88,10 +92,10 @@ func few(found []robocache.Finding) []robocache.Finding {
 	return found
 }
 
-// describeArrays takes dtype and columns from the first array's header.
+// describeArrays determines the type and the columns from the header of the first array.
 func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []string, err error) {
-	first := d.eps[0].scans[0]
-	for _, e := range d.eps {
+	first := d.episodes[0].scans[0]
+	for _, e := range d.episodes {
 		if i := slices.IndexFunc(e.scans, func(s scan) bool { return s.err == nil }); i >= 0 {
 			first = e.scans[i]
 			break
@@ -113,7 +117,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 	}
 	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
 		return nil, bad(
-			"an array of %s %v is no cloud: floats of shape [points, 3 or more] are",
+			"an array of %s %v is not a cloud, which has floats of shape [points, 3 or more]",
 			h.Type,
 			h.Shape,
 		)
@@ -133,11 +137,11 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 	return columns, nil
 }
 
-// findTimestamps settles the clock (P4).
+// findTimestamps determines the timestamps (clouds.P4).
 func (d *Dataset) findTimestamps(ctx context.Context) error {
 	if d.src.name == "nuscenes" {
-		for i := range d.eps {
-			e := &d.eps[i]
+		for i := range d.episodes {
+			e := &d.episodes[i]
 			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
@@ -155,18 +159,18 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 		return nil
 	}
 	if !d.rate.Zero() {
-		return nil // said by the caller
+		return nil // set by the caller
 	}
 	missing := 0
-	for i := range d.eps {
-		if err := d.sideFile(ctx, &d.eps[i]); err != nil {
+	for i := range d.episodes {
+		if err := d.readTimestampFile(ctx, &d.episodes[i]); err != nil {
 			return err
 		}
-		if d.eps[i].timestamps == nil {
+		if d.episodes[i].timestamps == nil {
 			missing++
 		}
 	}
-	d.rate = d.src.hz // where it has none, who asks for time is told
+	d.rate = d.src.hz // if it is zero, a request for timestamps is an error
 	if missing > 0 && !d.rate.Zero() {
 		d.About.Findings = append(
 			d.About.Findings,
@@ -174,22 +178,23 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 				Severity: robocache.SeverityInfo,
 				Code:     "no-timestamps",
 				Message: fmt.Sprintf(
-					"%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz",
+					"%d folders of scans have no timestamps.txt or times.txt: their rows are "+
+						"given at %s Hz",
 					missing,
 					d.rate,
 				),
 				Count: int64(missing),
-				Hint:  robocache.Option("rows_hz") + " says another rate",
+				Hint:  "Set another rate with " + robocache.Option("rows_hz"),
 			},
 		)
 	}
 	return nil
 }
 
-// sideFile reads the timestamps beside a folder of scans.
-func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
+// readTimestampFile reads the timestamps next to a folder of scans.
+func (d *Dataset) readTimestampFile(ctx context.Context, e *episode) error {
 	for _, dir := range slices.Compact([]string{e.name, path.Dir(e.name)}) {
-		if err := d.sideFileIn(ctx, d.Bytes, dir, e); err != nil {
+		if err := d.readTimestampFileIn(ctx, d.Bytes, dir, e); err != nil {
 			return err
 		}
 		if e.timestamps != nil {
@@ -199,16 +204,21 @@ func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	if e.name != "." || d.parent == "" {
 		return nil
 	}
-	// the root is the folder of scans: beside it is outside of it
-	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow})
+	// The root is the folder of scans, so the file may be outside the root.
+	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.followLinks})
 	if err != nil {
 		return nil
 	}
 	defer store.Close(s)
-	return d.sideFileIn(ctx, s, ".", e)
+	return d.readTimestampFileIn(ctx, s, ".", e)
 }
 
-func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) error {
+func (d *Dataset) readTimestampFileIn(
+	ctx context.Context,
+	st store.Store,
+	dir string,
+	e *episode,
+) error {
 	for _, base := range []string{"timestamps.txt", "times.txt"} {
 		name := path.Join(dir, base)
 		b, err := store.ReadFile(ctx, st, name, maxSide)
@@ -245,7 +255,7 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 	scans, n := e.scans, len(e.scans)
 	switch {
 	case len(times) == n && (len(trimmed) == n || numbersFit(scans, times)):
-	case len(lines) == n || len(trimmed) == n: // a file for each line
+	case len(lines) == n || len(trimmed) == n: // one file per line
 		scans = nil
 		for i, l := range lines[:n] {
 			if !l.blank {
@@ -266,7 +276,8 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			Hint: timestampsHint(),
 		})
 	default:
-		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong together",
+		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong "+
+			"together",
 			len(times), len(trimmed), n).(*robocache.Error)
 		err.Hint = timestampsHint()
 		return err
@@ -280,7 +291,7 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			)
 		}
 	}
-	if len(out) > 1 && out[0] == out[len(out)-1] { // they ascend
+	if len(out) > 1 && out[0] == out[len(out)-1] { // the times are ascending
 		d.recordUnusedClock(e, name, fmt.Sprintf("has one time in all %d lines", len(out)))
 		return nil
 	}
@@ -291,8 +302,8 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 // recordUnusedClock records a list of timestamps that is not the clock of the scans of an episode.
 func (d *Dataset) recordUnusedClock(e *episode, name, reason string) {
 	where := robocache.Where{}
-	for i := range d.eps {
-		if e == &d.eps[i] {
+	for i := range d.episodes {
+		if e == &d.episodes[i] {
 			where["episode"] = i
 		}
 	}
@@ -303,7 +314,8 @@ func (d *Dataset) recordUnusedClock(e *episode, name, reason string) {
 }
 
 func timestampsHint() string {
-	return "fetch the timestamps and the scans again; or give all scans one rate: " + robocache.Option(
+	return "fetch the timestamps and the scans again; or give all scans one " +
+		"rate: " + robocache.Option(
 		"rows_hz",
 		10,
 	)
@@ -326,14 +338,14 @@ type timeLine struct {
 	time  int64 // nanoseconds
 }
 
-// parseTimestamps reads a timestamp per line: a number, or a date and time with nanoseconds as in
-// KITTI's raw recordings. The unit of numbers is the option's, or follows from their magnitude; by
-// default they are seconds. Blank lines are kept.
+// parseTimestamps parses one timestamp per line: a number, or a date and time with nanoseconds as
+// in KITTI's raw recordings. The unit of numbers is that of the option, or is inferred from their
+// magnitude, with seconds as the default. Blank lines are kept.
 func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 	line := 0
 	var numbers []float64
 	var texts []string
-	var at []int // lines of the numbers, in out
+	var at []int // positions of the numbers in out
 	for text := range strings.Lines(s) {
 		line++
 		text = strings.TrimSpace(text)
@@ -365,7 +377,7 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 	}
 	unit := robocache.TimeUnits[timeUnit]
 	for i, text := range texts {
-		t, ok := nanoseconds(text, numbers[i], unit)
+		t, ok := toNanoseconds(text, numbers[i], unit)
 		if !ok {
 			return out, badTime(out[at[i]].line, text)
 		}
@@ -377,20 +389,20 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 func badTime(line int, text string) error {
 	return robocache.Malformed("clouds timestamps", robocache.Where{"line": line}, "").
 		Expected("seconds, or a date and time", strconv.Quote(text[:min(len(text), 80)])).
-		WithHint("Pass %s, or us or ns, if they are in another unit", robocache.Option("options", "timestamp_unit", "ms"))
+		WithHint(
+			"Pass %s, or us or ns, if they are in another unit",
+			robocache.Option("options", "timestamp_unit", "ms"),
+		)
 }
 
 // maxExactTime is the length of the longest number that is converted without a float.
 const maxExactTime = 64
 
-// nanoseconds converts a number of a list. A plain decimal does not pass through a float, in which
-// times since 1970 have steps of 0.2 µs.
-func nanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
-	if r, exact := new(
-		big.Rat,
-	), len(text) <= maxExactTime &&
-		!strings.ContainsAny(text, "eEpPxX_/"); exact {
-		if _, exact = r.SetString(text); exact {
+// toNanoseconds converts a number of a list. A plain decimal is not converted to a float, because
+// floats of times since 1970 have steps of 0.2 µs.
+func toNanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
+	if len(text) <= maxExactTime && !strings.ContainsAny(text, "eEpPxX_/") {
+		if r, ok := new(big.Rat).SetString(text); ok {
 			r.Mul(r, new(big.Rat).SetInt64(unit))
 			whole, part := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))
 			if part.Lsh(part, 1).Cmp(r.Denom()) >= 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/clouds"
 )
 
-// TestTimeUnits checks that times in ms, us and ns are not taken for seconds, and that epoch times
+// TestTimeUnits checks that times in ms, us and ns are not read as seconds, and that epoch times
 // which float32 has rounded are an error.
 func TestTimeUnits(t *testing.T) {
 	scale := map[string]float64{"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -79,7 +79,7 @@ func TestTimeUnits(t *testing.T) {
 	}
 }
 
-// timed makes a folder of four scans with a list of times.
+// timed writes a folder of four scans with a list of times.
 func timed(t *testing.T, text string) string {
 	return folder(t, map[string][]byte{
 		"velodyne/000000.bin": {},

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusedClock checks that a list of times without a time, or with the same time for every scan,
-// is a finding that the refused grid names. Other faults of a list are errors of opening.
+// TestUnusedClock checks that a list without times, or with the same time for every scan, is a
+// finding that is named in the error of a grid. Other faults of a list are errors of Open.
 func TestUnusedClock(t *testing.T) {
 	for _, fault := range []string{"short", "strings", "nan", "backwards", "twodim"} {
 		_, err := robocache.Open(
@@ -32,7 +32,12 @@ func TestUnusedClock(t *testing.T) {
 		"times.txt":           []byte("\n\n"),
 	})
 	for uri, want := range map[string]string{
-		cases.Make(t, "T01", "clouds.constant", "t01"): "times.txt has one time in all 9 lines in episode 0",
+		cases.Make(
+			t,
+			"T01",
+			"clouds.constant",
+			"t01",
+		): "times.txt has one time in all 9 lines in episode 0",
 		blank: "times.txt has 0 values for 2 scans in episode 0",
 	} {
 		d, err := robocache.Open(t.Context(), uri, robocache.OpenOptions{})

@@ -1,10 +1,13 @@
-// Package columns reads one column of numbers or texts from a file of its own: a .npy array, or a
+// Package columns reads one column of numbers or texts from a separate file: a .npy array, or a
 // Parquet table.
 //
 // # Contract
 //
-//	L1  A column keeps its type: float64 stays float64. Lists and arrays of one shape are rows of that shape; others are ErrMalformed.
-//	L2  A table's rows are joined by its columns index, or episode_index and frame_index, which come beside the values; an array's by their order.
+//	columns.L1  A column keeps its type: float64 stays float64. Lists and arrays of one shape are
+//	            rows of that shape. Lists of different lengths are ErrMalformed.
+//	columns.L2  The rows of a table are joined by its columns index, or episode_index and
+//	            frame_index, which are returned with the values. The rows of an array are joined
+//	            by their order.
 package columns
 
 import (
@@ -19,41 +22,45 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Table is a column and what its rows are joined by.
+// Table is a column, and the keys by which its rows are joined.
 type Table struct {
 	Rows  int
 	DType robocache.DType
-	Shape []int    // of a row; [1] is a number
+	Shape []int    // shape of a row; [1] is a number
 	Data  []byte   // little-endian, C order
-	Text  []string // in place of Data
-	// Which row each is of; nil where the file does not say.
+	Text  []string // texts, if Data is nil
+	// Row to which each value belongs; nil if the file does not contain it.
 	Index, Episode, Frame []int64
 }
 
 const op = "columns"
 
-func bad(msg, want, got string) error {
+func malformedColumn(msg, want, got string) error {
 	return robocache.Malformed(op, nil, "%s", msg).Expected(want, got)
 }
 
-// Parse reads the bytes of a file, by its name's ending. key names the column of a table that has
-// several.
+// Parse parses the bytes of a file according to the ending of its name. key selects the column of a
+// table with several columns.
 func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
 	defer crash.Recover(op, &err)
 	defer robocache.LocateIn(&err, "file", name)
 	if strings.EqualFold(filepath.Ext(name), ".npy") {
-		return array(b)
+		return parseArray(b)
 	}
-	return table(ctx, b, key)
+	return parseTable(ctx, b, key)
 }
 
-func array(b []byte) (*Table, error) {
+func parseArray(b []byte) (*Table, error) {
 	a, err := npy.Decode(b)
 	if err != nil {
 		return nil, err
 	}
 	if len(a.Shape) == 0 {
-		return nil, bad("a single value", "an array with a row for each row of the dataset", "")
+		return nil, malformedColumn(
+			"a single value",
+			"an array with a row for each row of the dataset",
+			"",
+		)
 	}
 	t := &Table{
 		Rows:  a.Shape[0],
@@ -67,12 +74,12 @@ func array(b []byte) (*Table, error) {
 	if text, ok := a.Strings(); ok {
 		t.Text, t.Data = text, nil
 	} else if t.DType == robocache.InvalidDType {
-		return nil, bad("the array's type", "numbers or texts", a.Type.String())
+		return nil, malformedColumn("the array's type", "numbers or texts", a.Type.String())
 	}
 	return t, nil
 }
 
-// file is a table whose bytes are in memory.
+// file is a table in memory.
 type file []byte
 
 func (f file) Size() int64     { return int64(len(f)) }
@@ -83,9 +90,9 @@ func (f file) ReadAt(_ context.Context, p []byte, off int64) error {
 	return nil
 }
 
-const maxBytes = 4 << 30 // of a column
+const maxBytes = 4 << 30 // limit for a column
 
-func table(ctx context.Context, b []byte, key string) (*Table, error) {
+func parseTable(ctx context.Context, b []byte, key string) (*Table, error) {
 	f, err := pq.Open(ctx, file(b), nil)
 	if err != nil {
 		return nil, err
@@ -99,7 +106,7 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 	}
 	if !slices.Contains(names, key) {
 		if len(names) != 1 {
-			return nil, bad(
+			return nil, malformedColumn(
 				"the table's columns",
 				key+", or one column beside index",
 				strings.Join(names, ", "),
@@ -109,10 +116,14 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 	}
 	leaf := f.Column(key).OnlyLeaf()
 	if leaf == nil || pq.DType(leaf) == robocache.InvalidDType || leaf.MaxRep > 1 {
-		return nil, bad("the column "+key, "numbers, texts or lists of them", "another type")
+		return nil, malformedColumn(
+			"the column "+key,
+			"numbers, texts or lists of them",
+			"another type",
+		)
 	}
 	t := &Table{DType: pq.DType(leaf), Shape: []int{1}}
-	// read calls fn with the column of each row group: every row an array of the shape, without
+	// read calls fn with the column of each row group. Every row is an array of the shape, without
 	// nulls.
 	read := func(leaf *pq.Node, fn func(*pq.Column) error) error {
 		for g := range f.Groups {
@@ -134,7 +145,7 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 					t.Shape = []int{free.Len() / int(f.Groups[g].Rows)}
 				}
 				if shape = t.Shape; shape[0] == 0 {
-					return bad("the column "+key, "lists of one length", "empty ones")
+					return malformedColumn("the column "+key, "lists of one length", "empty ones")
 				}
 			}
 			column, err := pq.ReadColumn(
@@ -164,7 +175,7 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 			}
 			t.Data = append(t.Data, convert...)
 		case leaf.MaxRep > 0:
-			return bad("the column "+key, "a text a row", "lists")
+			return malformedColumn("the column "+key, "a text a row", "lists")
 		default:
 			for i := range c.Len() {
 				t.Text = append(t.Text, string(c.Item(i)))
@@ -180,7 +191,7 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 			return nil, nil
 		}
 		if n.Group() || n.Type != pq.Int32 && n.Type != pq.Int64 {
-			return out, bad("the column "+name, "a whole number a row", "another type")
+			return out, malformedColumn("the column "+name, "a whole number a row", "another type")
 		}
 		if err := read(n, func(c *pq.Column) error {
 			int64s, err := pq.Int64s(c)
@@ -201,15 +212,12 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 		return nil, err
 	}
 	if t.Index == nil {
-		wholeValue, err := whole("episode_index")
-		if err != nil {
+		if t.Episode, err = whole("episode_index"); err != nil {
 			return nil, err
 		}
-		wholeValue2, err := whole("frame_index")
-		if err != nil {
+		if t.Frame, err = whole("frame_index"); err != nil {
 			return nil, err
 		}
-		t.Episode, t.Frame = wholeValue, wholeValue2
 		if t.Episode == nil || t.Frame == nil {
 			t.Episode, t.Frame = nil, nil
 		}

@@ -21,7 +21,8 @@ func parquetOf[T any](t testing.TB, rows []T) []byte {
 	return b.Bytes()
 }
 
-// L1 and L2: types and shapes are kept, and what rows are joined by comes beside them.
+// Types and shapes are kept, and the keys of the rows are returned with the values (columns.L1,
+// columns.L2).
 func TestParse(t *testing.T) {
 	type row struct {
 		Index int64     `parquet:"index"`
@@ -65,7 +66,10 @@ func TestParse(t *testing.T) {
 		t.Error(small, err)
 	}
 	for name, b := range map[string][]byte{
-		"no such column": parquetOf(t, []struct{ A, B int64 }{{1, 2}}), "ragged": parquetOf(t, []struct {
+		"no such column": parquetOf(
+			t,
+			[]struct{ A, B int64 }{{1, 2}},
+		), "ragged": parquetOf(t, []struct {
 			X []float32 `parquet:"x,list"`
 		}{{[]float32{1}}, {[]float32{1, 2, 3}}}), "null": parquetOf(t, []struct {
 			X *float32 `parquet:"x,optional"`

@@ -43,7 +43,7 @@ func TestUnreadFiles(t *testing.T) {
 	}
 }
 
-// writeFile writes an HDF5 file, with bytes behind the end that its superblock states.
+// writeFile writes an HDF5 file. behind is the number of bytes after the end in its superblock.
 func writeFile(t *testing.T, path string, fill func(g *h5.GroupWriter) error, behind int) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -63,8 +63,8 @@ func writeFile(t *testing.T, path string, fill func(g *h5.GroupWriter) error, be
 	}
 }
 
-// TestNoDemos: a folder of files without demos says so, and a file that its writer has not closed
-// does.
+// TestNoDemos expects a finding for a folder of files without demos, and one for a file that its
+// writer has not closed.
 func TestNoDemos(t *testing.T) {
 	dir := t.TempDir()
 	empty := func(g *h5.GroupWriter) error {

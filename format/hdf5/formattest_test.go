@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestSuite: what every format promises.
+// TestSuite runs the tests that every format must pass.
 func TestSuite(t *testing.T) {
 	for _, path := range []string{"hdf5_features/latest.hdf5"} {
 		t.Run(path, func(t *testing.T) {

@@ -16,11 +16,13 @@ import (
 )
 
 var options = map[string]string{
-	"episodes":       `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
-	"length":         "path of the data set, below the episode, whose rows are the episode's. Default: action or actions, else what most have",
+	"episodes": `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
+	"length": "path of the data set, below the episode, whose rows are the episode's. " +
+		"Default: action or actions, else what most have",
 	"timestamps":     "path of the data set, below the episode, that holds the rows' timestamps",
 	"timestamp_unit": "unit of the timestamps: s, ms, us or ns (default: by their magnitude)",
-	"channel_order":  "rgb (default) or bgr: what the images' channels are; key=bgr for some streams",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; key=bgr for some " +
+		"streams",
 }
 
 func init() {
@@ -36,8 +38,8 @@ func init() {
 	)
 }
 
-// Detect says whether uri is an HDF5 file, or a folder whose first HDF5 file is one, of none of the
-// layouts that have a format of their own.
+// Detect reports whether uri is an HDF5 file that does not have the layout of another format. For a
+// folder it checks the first HDF5 file.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
 		has := func(path string) (bool, error) {
@@ -47,28 +49,15 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			}
 			return err == nil, nil
 		}
-		hasValue, err := has("action")
-		if err != nil {
+		isOtherLayout, err := has("action")
+		if err == nil && isOtherLayout {
+			isOtherLayout, err = has("observations")
+		}
+		if err == nil && !isOtherLayout {
+			isOtherLayout, err = has("data/demo_0")
+		}
+		if err != nil || isOtherLayout {
 			return false, err
-		}
-		holds2 := hasValue
-		if holds2 {
-			hasValue2, err := has("observations")
-			if err != nil {
-				return false, err
-			}
-			holds2 = hasValue2
-		}
-		holds := holds2
-		if !holds {
-			hasValue2, err := has("data/demo_0")
-			if err != nil {
-				return false, err
-			}
-			holds = hasValue2
-		}
-		if holds {
-			return false, nil
 		}
 		data, err := f.Lookup(ctx, "data")
 		if err != nil || !data.IsGroup() {
@@ -88,21 +77,21 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 // Dataset is an open file, or folder of files.
 type Dataset = h5set.Set
 
-// layout is what the options say of the files.
+// layout contains the options that describe the files.
 type layout struct {
 	opt        map[string]string
 	timestamps string
-	rate       bool // the caller says the rate of the rows
+	rate       bool // the caller sets the rate of the rows
 }
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	return h5set.Open(ctx, "hdf5", uri, opt, func(s *h5set.Set, names []string) error {
 		d := &layout{opt: opt.Options, rate: !opt.HZ.Zero()}
-		if err := d.clock(s, opt); err != nil {
+		if err := d.readClockOptions(s, opt); err != nil {
 			return err
 		}
-		if err := s.ReadFiles(ctx, names, false, d.file); err != nil {
+		if err := s.ReadFiles(ctx, names, false, d.readFile); err != nil {
 			return err
 		}
 		if err := s.Schema(
@@ -118,7 +107,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	})
 }
 
-// findNothing adds the finding of files without a stream.
+// findNothing adds the finding for files without a stream.
 func findNothing(ctx context.Context, s *Dataset) {
 	msg := "no file holds a data set with rows"
 	for i := range s.Episodes {
@@ -140,18 +129,22 @@ func findNothing(ctx context.Context, s *Dataset) {
 	)
 }
 
-// units of timestamps, in seconds.
+// units maps the names of time units to seconds.
 var units = map[string]float64{"": 0, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
-// clock finds what the options say of timestamps.
-func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
+// readClockOptions reads the options for timestamps.
+func (d *layout) readClockOptions(s *h5set.Set, opt robocache.OpenOptions) error {
 	unit := d.opt["timestamp_unit"]
 	d.timestamps = d.opt["timestamps"]
 	if opt.Map != nil && d.timestamps == "" {
 		for _, m := range opt.Map.Streams {
 			if path, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok {
 				if d.timestamps != "" && d.timestamps != path {
-					return robocache.Unsupported("hdf5", nil, "a mapping with several clocks for one file").
+					return robocache.Unsupported(
+						"hdf5",
+						nil,
+						"a mapping with several clocks for one file",
+					).
 						Expected("timestamps:"+d.timestamps, m.Clock)
 				}
 				d.timestamps = path
@@ -167,9 +160,13 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
 	return nil
 }
 
-// file finds the episodes of a file.
-func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
-	paths, err := d.groups(ctx, f, root)
+// readFile finds the episodes of a file.
+func (d *layout) readFile(
+	ctx context.Context,
+	f *h5.File,
+	root *h5.Object,
+) ([]h5set.Episode, error) {
+	paths, err := d.episodePaths(ctx, f, root)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +182,7 @@ func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set
 				return err
 			}
 			out[i] = h5set.Episode{File: f, Group: lookup.Address(), Path: paths[i]}
-			return d.measure(ctx, &out[i])
+			return d.describeEpisode(ctx, &out[i])
 		},
 	); err != nil {
 		return nil, err
@@ -193,7 +190,7 @@ func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set
 	return out, nil
 }
 
-// prefixes are the names of groups that are episodes, before their number.
+// prefixes lists the names of groups that are episodes, without their number.
 var prefixes = map[string]bool{
 	"":           true,
 	"demo":       true,
@@ -206,8 +203,8 @@ var prefixes = map[string]bool{
 	"run":        true,
 }
 
-// groups gives the paths of a file's episodes: "" is the file itself.
-func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]string, error) {
+// episodePaths returns the paths of the episodes of a file. The path "" is the file itself.
+func (d *layout) episodePaths(ctx context.Context, f *h5.File, root *h5.Object) ([]string, error) {
 	how := d.opt["episodes"]
 	if how == "file" {
 		return []string{""}, nil
@@ -277,8 +274,8 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]str
 	}
 }
 
-// measure finds an episode's length, timestamps and task.
-func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
+// describeEpisode determines the length, timestamps and task of an episode.
+func (d *layout) describeEpisode(ctx context.Context, e *h5set.Episode) error {
 	w, err := e.Walker(ctx)
 	if err != nil {
 		return err
@@ -342,7 +339,7 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
 		}
 	}
 	e.Length = int(action)
-	// a file of arrays: none of them is the one that counts
+	// a file of arrays, none of which determines the length
 	e.Others = e.Path == "" && !e.Acts && e.Times == ""
 	if _, err := h5set.Tolerate(func() error {
 		task, err := w.Task()

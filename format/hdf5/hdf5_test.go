@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// write makes files by h5py; the test skips where there is none.
+// write creates files with h5py. It skips the test if there is no h5py.
 func write(t *testing.T, script string) string {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
@@ -56,8 +56,8 @@ func keysOf(d robocache.Dataset) string {
 	return strings.Join(out, " ")
 }
 
-// TestGroups: numbered groups are episodes, in the order of their numbers; their shared length is
-// that of action (G1, G2).
+// TestGroups checks that numbered groups are episodes in the order of their numbers, with the
+// length of action (hdf5.G1, hdf5.G2).
 func TestGroups(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:
@@ -124,8 +124,8 @@ with h5py.File('t.h5', 'w') as f:
 	}
 }
 
-// TestClocks: timestamps of the file, in their unit; without any the rate is asked for by name
-// (G4).
+// TestClocks reads timestamps of files in their unit. Without timestamps, the error names the rate
+// option (hdf5.G4).
 func TestClocks(t *testing.T) {
 	dir := write(t, `
 for k in range(2):
@@ -172,8 +172,8 @@ with h5py.File('run2.hdf5', 'w') as f:
 	if ts, err = d.Times(t.Context(), 1, ""); err != nil || ts[2] != 35_000_000 {
 		t.Error(ts, err)
 	}
-	// The third file's master/joint has another length than its q: an error that says so, for that
-	// stream alone.
+	// In the third file, master/joint has another length than its q. The error must name it and
+	// affect only that stream.
 	dst := make([]byte, 28)
 	err = d.Gather(t.Context(), "master.joint", []robocache.Row{{Episode: 2}}, dst)
 	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "1 rows") ||
@@ -185,7 +185,8 @@ with h5py.File('run2.hdf5', 'w') as f:
 	}
 }
 
-// TestEncoded: images as rows of bytes of varying length, with and without padding (G3).
+// TestEncoded reads images from rows of bytes of variable length, with and without padding
+// (hdf5.G3).
 func TestEncoded(t *testing.T) {
 	dir := write(t, `
 def enc(k, kind):
@@ -225,7 +226,7 @@ with h5py.File('a.hdf5', 'w') as f:
 	}
 }
 
-// TestFeatures: the file of HDF5 features opens; what is no stream is named.
+// TestFeatures opens the file of HDF5 features. Data sets that are not streams must be reported.
 func TestFeatures(t *testing.T) {
 	d := open(
 		t,
@@ -284,8 +285,8 @@ with open('t.h5', 'r+b') as f:
 	}
 }
 
-// TestCrowded: streams whose chunks do not lie in memory together are decoded for every row that is
-// read of each in turn, and doctor says so, with the budget that fits it.
+// TestCrowded reads streams whose chunks do not fit into memory together, which decodes them for
+// every row. The doctor must report this with a sufficient budget.
 func TestCrowded(t *testing.T) {
 	dir := write(t, `
 rng = np.random.default_rng(0)
@@ -322,7 +323,7 @@ with h5py.File('t.h5', 'w') as f:
 		}
 		cache := d.(interface{ CacheStats() h5.CacheStats })
 		b := make([]byte, 10_000)
-		var before int64 // of what opens the data sets, and their first chunks
+		var before int64 // reads for opening the data sets and for their first chunks
 		for row := range 64 {
 			for _, key := range []string{"a", "b", "c"} {
 				if err := d.Gather(
@@ -345,8 +346,8 @@ with h5py.File('t.h5', 'w') as f:
 	}
 }
 
-// TestOneMore: ManiSkill's observations have one row more than the actions: the first rows are the
-// episode's, and a finding names the last (G3).
+// TestOneMore checks that ManiSkill's observations, which have one row more than the actions, lose
+// their last row, and that a finding names it (hdf5.G3).
 func TestOneMore(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:

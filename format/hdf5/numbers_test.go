@@ -12,8 +12,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/robomimic"
 )
 
-// TestNumbersOfFiles checks that a folder whose files are an episode each counts by the numbers in
-// their names, if they tell the files apart.
+// TestNumbersOfFiles checks that a folder with one episode per file uses the numbers in the file
+// names, if they are unique.
 func TestNumbersOfFiles(t *testing.T) {
 	const (
 		alohaFile = `
@@ -85,8 +85,8 @@ def put(name, n):
 	}
 }
 
-// TestNumberOfBadFile checks that the finding of a file that cannot be read names the episode by
-// its number.
+// TestNumberOfBadFile checks that the finding of an unreadable file contains the number of its
+// episode.
 func TestNumberOfBadFile(t *testing.T) {
 	d, err := robocache.Open(t.Context(), write(t, `
 for n in (3, 10):
@@ -109,7 +109,8 @@ open("episode_7.hdf5", "wb").write(b"\x89HDF\r\n\x1a\n" + bytes(100))
 	t.Errorf("no finding of the file: %+v", d.Info().Findings)
 }
 
-// TestCoarseEpochTimes checks that times since 1970 stored as float32 are an error that says so.
+// TestCoarseEpochTimes checks that times since 1970 stored as float32 are an error that explains
+// it.
 func TestCoarseEpochTimes(t *testing.T) {
 	dir := write(t, `
 with h5py.File("run.hdf5", "w") as f:

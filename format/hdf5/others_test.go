@@ -12,9 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestOtherLengths: of a file of arrays every data set of numbers is a stream by its path, whatever
-// its length, equal to what h5py reads, with or without a rate; those of another length have a
-// clock of their own (G3).
+// TestOtherLengths checks that every numeric data set of a file of arrays is a stream named by its
+// path, of any length, equal to h5py, with or without a rate. Data sets of another length have
+// their own clock (hdf5.G3).
 func TestOtherLengths(t *testing.T) {
 	for _, file := range []string{"earliest", "v108", "latest"} {
 		var oracle struct {

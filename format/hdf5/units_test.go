@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestTimestampUnits: the unit of timestamps that nothing states follows from their magnitude, and
-// a finding says so; what that does not determine is an error that names the option.
+// TestTimestampUnits checks that an unknown unit of timestamps is inferred from their magnitude,
+// with a finding. If the magnitude does not determine it, the error names the option.
 func TestTimestampUnits(t *testing.T) {
 	const period = 33_333_333
 	for variant, want := range map[string]int64{

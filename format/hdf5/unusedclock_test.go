@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// clockFaults are the faults of testdata/cases/T01.py and their descriptions, without the column.
+// clockFaults contains the faults of testdata/cases/T01.py and their descriptions, without the
+// column.
 var clockFaults = map[string]string{
 	"short":     "has 8 values for 9 rows in episode 2",
 	"strings":   "holds text and no numbers in episode 2",
@@ -54,8 +55,8 @@ func unusable(t *testing.T, d robocache.Dataset) robocache.Finding {
 	return out[0]
 }
 
-// TestUnusedClock checks that a data set of timestamps that cannot be used is a finding that names
-// the column, the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks that an unusable data set of timestamps causes a finding with the column,
+// the episode and the reason. Errors of rows without a clock must name it.
 func TestUnusedClock(t *testing.T) {
 	hz := robocache.Rate{Num: 10, Den: 1}
 	for layout, column := range map[string]string{
@@ -80,7 +81,8 @@ func TestUnusedClock(t *testing.T) {
 				}
 			default:
 				want := "misuse: " + layout + ": file t01.hdf5: " + want +
-					" (the clock of the rows cannot be used, and nothing says their rate); hint: Write " + column +
+					" (the clock of the rows cannot be used, and nothing says their rate); " +
+					"hint: Write " + column +
 					" again with one number for each row that is finite and ascends" +
 					", or state the rate of the rows: OpenOptions.HZ: 10"
 				if !errors.Is(err, robocache.ErrNoClock) || err.Error() != want {
@@ -121,8 +123,8 @@ func TestUnusedClock(t *testing.T) {
 	}
 }
 
-// TestSoundClockNotTaken checks that timestamps in a format that does not take them are named, and
-// that the hint leads to them.
+// TestSoundClockNotTaken checks that usable timestamps are reported if the format ignores them, and
+// that following the hint makes them the clock.
 func TestSoundClockNotTaken(t *testing.T) {
 	for layout, column := range map[string]string{"robomimic": "obs/timestamp", "aloha": "observations/timestamp"} {
 		d := openClock(t, layout, "sound", robocache.OpenOptions{})

@@ -23,12 +23,16 @@ import (
 
 var keepClocks = robocache.WriteOptions{Options: map[string]string{"timestamps": "true"}}
 
-// TestClocks: with option timestamps streams keep their clocks (M6, M7): samples and timestamps are
-// read as they were, to the nanosecond and the bit, as MCAP gives them.
+// TestClocks checks that streams keep their clocks with the option timestamps (robomimic.M6,
+// robomimic.M7). Samples and timestamps are read back exactly, equal to those of MCAP.
 func TestClocks(t *testing.T) {
 	for name, opt := range map[string]synth.Options{
 		"rtx": {Preset: "rtx", Episodes: 3}, "heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
-		"arm": {Episodes: 3, Seconds: 0.6, Spread: 0.5, Cameras: 2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{"joints": 100, "force": 333, "text": 5}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05},
+		"arm": {Episodes: 3, Seconds: 0.6, Spread: 0.5, Cameras: 2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{
+			"joints": 100,
+			"force":  333,
+			"text":   5,
+		}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05},
 	} {
 		src, err := synth.New(opt)
 		if err != nil {
@@ -115,8 +119,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestTimestampsByName: files of others, made by h5py, whose timestamps have the names of their
-// streams; and what may be wrong with such (M7).
+// TestTimestampsByName reads files of h5py whose timestamps are named after their streams, and
+// malformed ones (robomimic.M7).
 func TestTimestampsByName(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -172,13 +176,15 @@ with h5py.File('a.hdf5', 'w') as f:
 			t.Errorf("%s: rows at %v %v", layout, times, err)
 		}
 		for change, want := range map[string]string{
-			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = np.arange(14) / 30":                     "15",
-			"g['obs/vision_timestamps'][3] = 0.2":                                                                 "index 4",
-			"g['obs/vision_timestamps'][3] = np.nan":                                                              "index 3",
-			"del g['obs/vision_timestamps']":                                                                      "vision_timestamps",
-			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = np.zeros((15, 2))":                      "15",
-			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = [b'x'] * 15":                            "15",
-			"del g['actions_timestamps']; g['actions_timestamps'] = g['obs/vision_timestamps']; keys = 'actions'": "",
+			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = np.arange(14) / 30": "15",
+			"g['obs/vision_timestamps'][3] = 0.2":                                             "index 4",
+			"g['obs/vision_timestamps'][3] = np.nan":                                          "index 3",
+			"del g['obs/vision_timestamps']":                                                  "vision_timestamps",
+			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = np.zeros((15, " +
+				"2))": "15",
+			"del g['obs/vision_timestamps']; g['obs/vision_timestamps'] = [b'x'] * 15": "15",
+			"del g['actions_timestamps']; g['actions_timestamps'] = g['obs/vision_timestamps']; " +
+				"keys = 'actions'": "",
 		} {
 			ds := made(layout, change)
 			key := keys[1]
@@ -211,9 +217,9 @@ with h5py.File('a.hdf5', 'w') as f:
 	}
 }
 
-// TestSharedTimestamps: streams that share timestamps share a clock, named by the first of them, in
-// every episode; timestamps beside streams that are as long as the rows make no clock of their own
-// where the file does not say so.
+// TestSharedTimestamps checks that streams with shared timestamps share a clock in every episode,
+// named after the first stream. Timestamps next to streams that are as long as the rows do not make
+// a separate clock, unless the file says so.
 func TestSharedTimestamps(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -224,7 +230,9 @@ func TestSharedTimestamps(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.hdf5")
 		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(
 			path,
-		) + ", 'w') as f:\n    for k in range(2):\n        g = f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n        " + streams +
+		) + ", 'w') as f:\n    for k in range(2):\n        g = " +
+			"f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n  " +
+			"      " + streams +
 			"\n        if k == 1:\n            " + change + "\n"
 		if out, err := exec.CommandContext(t.Context(), py, "-c", script).
 			CombinedOutput(); err != nil {
@@ -232,7 +240,9 @@ func TestSharedTimestamps(t *testing.T) {
 		}
 		return openSet(t, path, robocache.OpenOptions{})
 	}
-	shared := "g['actions_timestamps'] = np.arange(5) / 10; g['obs/a'] = g['obs/b'] = np.zeros((20, 1), 'f4'); g['obs/a_timestamps'] = np.arange(20) / 40; g['obs/b_timestamps'] = g['obs/a_timestamps']; " +
+	shared := "g['actions_timestamps'] = np.arange(5) / 10; g['obs/a'] = g['obs/b'] = " +
+		"np.zeros((20, 1), 'f4'); g['obs/a_timestamps'] = np.arange(20) / 40; " +
+		"g['obs/b_timestamps'] = g['obs/a_timestamps']; " +
 		"g['obs/c'] = np.zeros((5, 1), 'f4'); g['obs/c_timestamps'] = g['actions_timestamps']"
 	ds := made(shared, "pass")
 	for key, want := range map[string]string{"observation.a": "observation.a", "observation.b": "observation.a", "observation.c": "", "action": ""} {

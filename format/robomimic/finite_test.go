@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestNotFinite checks that the doctor names the first NaN of a stream by the demo's number, once.
+// TestNotFinite checks that the doctor reports the first NaN of a stream with the demo's number,
+// once.
 func TestNotFinite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demo.hdf5")
 	script := `

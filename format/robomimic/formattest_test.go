@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestSuite: what every format promises.
+// TestSuite runs the tests that every format must pass.
 func TestSuite(t *testing.T) {
 	for _, path := range []string{"robomimic_like/earliest_contiguous.hdf5", "robomimic_like/latest_gzip_shuffle.hdf5"} {
 		t.Run(path, func(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// poseDeltasOf returns the number of changes of the end effector's pose that a robosuite controller
-// takes as its action, before the gripper. It returns 0 for a controller with absolute targets, and
-// for one that is not known.
+// poseDeltasOf returns the number of action channels of a robosuite controller that are changes of
+// the end effector's pose. The gripper follows them. It returns 0 for a controller with absolute
+// targets, and for an unknown controller.
 func poseDeltasOf(configs json.RawMessage) int {
 	var controller struct {
 		Type  string `json:"type"`
@@ -27,7 +27,7 @@ func poseDeltasOf(configs json.RawMessage) int {
 }
 
 // markRelative marks the actions as relative, without the gripper, if the controllers of all files
-// state it.
+// are relative.
 func (d *Dataset) markRelative() {
 	for _, n := range d.poseDeltas {
 		if n == 0 || n != d.poseDeltas[0] {
@@ -41,7 +41,7 @@ func (d *Dataset) markRelative() {
 		}
 		n := d.poseDeltas[0]
 		if f.Elements() != n && f.Elements() != n+1 {
-			return // several arms, or a body that moves
+			return // several arms, or a mobile base
 		}
 		f.Relative, f.RelativeReason = make([]int, n), "as control_delta of env_args states"
 		for c := range n {

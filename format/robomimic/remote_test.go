@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestRemote: what a batch wants of a remote file is asked for together, whether its images are
-// packed, kept or read each time, and is what the local file gives.
+// TestRemote checks that the data of a batch in a remote file is requested together and equals the
+// local file. Images are compressed, cached, or read each time.
 func TestRemote(t *testing.T) {
 	dir := t.TempDir()
 	for _, codec := range []string{"raw", "png"} {

@@ -20,9 +20,10 @@ import (
 )
 
 var options = map[string]string{
-	"split":         "open only the demos of this mask (mask/<name>)",
-	"next_obs":      "true: next_obs/<key> too, as next.observation.<key>",
-	"channel_order": "rgb (default) or bgr: what the images' channels are; agentview_image=bgr for some cameras",
+	"split":    "open only the demos of this mask (mask/<name>)",
+	"next_obs": "true: next_obs/<key> too, as next.observation.<key>",
+	"channel_order": "rgb (default) or bgr: what the images' channels are; agentview_image=bgr " +
+		"for some cameras",
 }
 
 func init() {
@@ -42,28 +43,28 @@ func init() {
 	)
 }
 
-// Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5
-// file is.
+// Detect reports whether uri is an HDF5 file with demos in the group data. For a folder it checks
+// the first HDF5 file.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
 		lookup, err := f.Lookup(ctx, "data")
 		if err != nil {
 			return false, err
 		}
-		listValue, err := list(ctx, lookup)
+		demos, err := listDemos(ctx, lookup)
 		if err != nil {
 			return false, err
 		}
-		return len(listValue) > 0, nil
+		return len(demos) > 0, nil
 	})
 }
 
 // Dataset is an open file, or folder of files, in robomimic's layout.
 type Dataset struct {
 	*h5set.Set
-	meta []json.RawMessage // env_args, by file
+	envArgs []json.RawMessage // env_args, by file
 
-	poseDeltas []int // number of relative channels of the actions, by file; 0: not known
+	poseDeltas []int // number of relative channels of the actions, by file; 0 if unknown
 }
 
 // Open opens the dataset at uri.
@@ -71,7 +72,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	d := &Dataset{}
 	_, err := h5set.Open(ctx, "robomimic", uri, opt, func(s *h5set.Set, names []string) error {
 		d.Set = s
-		return d.read(ctx, names, opt)
+		return d.readFiles(ctx, names, opt)
 	})
 	if err != nil {
 		return nil, err
@@ -79,22 +80,22 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	return d, nil
 }
 
-// EnvArgs gives env_args of a file of the dataset, as its JSON; nil where it has none.
+// EnvArgs returns the JSON of env_args of a file of the dataset, or nil if the file has none.
 func (d *Dataset) EnvArgs(file int) json.RawMessage {
-	if file < 0 || file >= len(d.meta) {
+	if file < 0 || file >= len(d.envArgs) {
 		return nil
 	}
-	return d.meta[file]
+	return d.envArgs[file]
 }
 
-// demo is a group of data.
+// demo is a group below data.
 type demo struct {
 	name string
 	addr uint64
 }
 
-// list gives the demos of the group data, by the numbers in their names.
-func list(ctx context.Context, data *h5.Object) (out []demo, err error) {
+// listDemos returns the demos in the group data, sorted by the numbers in their names.
+func listDemos(ctx context.Context, data *h5.Object) (out []demo, err error) {
 	links, err := data.Links(ctx)
 	if err != nil {
 		return out, err
@@ -114,8 +115,8 @@ func list(ctx context.Context, data *h5.Object) (out []demo, err error) {
 	return out, nil
 }
 
-func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOptions) error {
-	splits := map[string][]string{} // mask → path of demo
+func (d *Dataset) readFiles(ctx context.Context, names []string, opt robocache.OpenOptions) error {
+	splits := map[string][]string{} // mask → paths of demos
 	for _, name := range names {
 		if err := d.readFile(ctx, name, len(names) > 1, splits, opt); err != nil {
 			return err
@@ -128,7 +129,10 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		paths, ok := splits[want]
 		if !ok {
 			return robocache.Misuse("robomimic", nil, "no mask %q", want).
-				WithHint("masks of this dataset: %s", strings.Join(slices.Sorted(maps.Keys(splits)), ", "))
+				WithHint(
+					"masks of this dataset: %s",
+					strings.Join(slices.Sorted(maps.Keys(splits)), ", "),
+				)
 		}
 		in := map[string]bool{}
 		for _, p := range paths {
@@ -136,20 +140,24 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		}
 		d.Episodes = slices.DeleteFunc(
 			d.Episodes,
-			func(e h5set.Episode) bool { return !in[id(&e)] },
+			func(e h5set.Episode) bool { return !in[globalPath(&e)] },
 		)
 	}
-	d.About.Splits = spans(d.Episodes, splits)
+	d.About.Splits = splitPositions(d.Episodes, splits)
 	next := false
 	if err := reader.Op("robomimic").
-		Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
+		Settle(
+			opt.Options,
+			options,
+			map[string]reader.Set{"next_obs": reader.Yes(&next)},
+		); err != nil {
 		return err
 	}
 	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
 		return err
 	}
 	d.markRelative()
-	// Observations and action first: what a policy sees and does.
+	// Observations and action come first: they are the inputs and outputs of a policy.
 	rank := func(s h5set.Stream) int {
 		if strings.HasPrefix(s.Key, "observation.") || s.Key == "action" {
 			return 0
@@ -160,7 +168,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	return nil
 }
 
-// keyOf names the stream of a data set of a demo; "" where it is none.
+// keyOf returns the key of the stream in a data set of a demo, or "" if it is not a stream.
 func keyOf(path string, next bool) string {
 	dots := strings.ReplaceAll(path, "/", ".")
 	switch {
@@ -177,14 +185,14 @@ func keyOf(path string, next bool) string {
 	return dots
 }
 
-// id names an episode over files.
-func id(e *h5set.Episode) string { return e.File.Name() + "\x00" + e.Path }
+// globalPath identifies an episode across files.
+func globalPath(e *h5set.Episode) string { return e.File.Name() + "\x00" + e.Path }
 
-// spans turns masks into lists of positions: "0:3,5:6" is 0, 1, 2 and 5.
-func spans(episodes []h5set.Episode, masks map[string][]string) map[string]string {
+// splitPositions converts masks to lists of positions: "0:3,5:6" is 0, 1, 2 and 5.
+func splitPositions(episodes []h5set.Episode, masks map[string][]string) map[string]string {
 	at := map[string]int{}
 	for i := range episodes {
-		at[id(&episodes[i])] = i
+		at[globalPath(&episodes[i])] = i
 	}
 	var out map[string]string
 	for name, paths := range masks {
@@ -219,11 +227,11 @@ func (d *Dataset) readFile(
 	if err := robocache.At(err, robocache.Where{"pointer": "data"}); err != nil {
 		return err
 	}
-	demos, err := list(ctx, data)
+	demos, err := listDemos(ctx, data)
 	if err != nil {
 		return err
 	}
-	task, aliases, err := d.attributes(ctx, f, data, opt)
+	task, aliases, err := d.readAttributes(ctx, f, data, opt)
 	if err != nil {
 		return err
 	}
@@ -239,12 +247,8 @@ func (d *Dataset) readFile(
 			Index:   int64(first + i),
 			Aliases: aliases,
 		}
-		if n, err := strconv.ParseInt(
-			demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:],
-			10,
-			64,
-		); err == nil && n >= 0 &&
-			!many {
+		number := demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:]
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && !many {
 			e.Index = n
 		}
 		var err error
@@ -308,8 +312,8 @@ func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) erro
 	}, nil)
 }
 
-// readDemo finds the length and the task of a demo. One that cannot be read is empty, with a
-// finding: the others serve.
+// readDemo determines the length and the task of a demo. An unreadable demo is empty and has a
+// finding, so that the other demos can be used.
 func readDemo(
 	ctx context.Context,
 	e *h5set.Episode,
@@ -340,11 +344,11 @@ func readDemo(
 					said = n
 				}
 			case "ep_meta":
-				languageValue, err := language(ctx, &a, "lang")
+				text, err := textInJSON(ctx, &a, "lang")
 				if err != nil {
 					return err
 				}
-				task = cmp.Or(languageValue, task)
+				task = cmp.Or(text, task)
 			case sourceAttribute:
 				{
 					text, ok, err := a.Text(ctx)
@@ -405,13 +409,18 @@ func readDemo(
 		return found, err
 	}
 	if err != nil {
-		bad(robocache.SeverityError, "unreadable-episode", err.Error(), "fetch the file again, or write the demo again").Lost = true
+		bad(
+			robocache.SeverityError,
+			"unreadable-episode",
+			err.Error(),
+			"fetch the file again, or write the demo again",
+		).Lost = true
 	}
 	return found, nil
 }
 
-// language finds a text in an attribute of JSON.
-func language(ctx context.Context, a *h5.Attribute, key string) (string, error) {
+// textInJSON returns a text from an attribute that contains JSON.
+func textInJSON(ctx context.Context, a *h5.Attribute, key string) (string, error) {
 	text, ok, err := a.Text(ctx)
 	if robocache.IsFatal(err) {
 		return "", err
@@ -423,11 +432,11 @@ func language(ctx context.Context, a *h5.Attribute, key string) (string, error) 
 	if json.Unmarshal([]byte(text), &m) != nil {
 		return "", nil
 	}
-	return words(m[key], " "), nil // LIBERO wrote lists of one
+	return joinTexts(m[key], " "), nil // LIBERO wrote lists of one text
 }
 
-// attributes reads what the group data says: env_args, and the task of all its demos.
-func (d *Dataset) attributes(
+// readAttributes reads the attributes of the group data: env_args, and the task of all its demos.
+func (d *Dataset) readAttributes(
 	ctx context.Context,
 	f *h5.File,
 	data *h5.Object,
@@ -436,11 +445,11 @@ func (d *Dataset) attributes(
 	var name, kind string
 	var meta json.RawMessage
 	var poseDeltas int
-	attributesValue, err := data.Attributes(ctx)
+	attributes, err := data.Attributes(ctx)
 	if err != nil {
 		return task, aliases, err
 	}
-	for _, a := range attributesValue {
+	for _, a := range attributes {
 		switch a.Name {
 		case "env_args":
 			text, ok, err := a.Text(ctx)
@@ -466,7 +475,7 @@ func (d *Dataset) attributes(
 					robocache.SeverityWarning,
 					"env-args-malformed",
 					robocache.Where{"file": f.Name(), "pointer": "data"},
-					"the attribute env_args is no JSON: "+err.Error(),
+					"the attribute env_args is not JSON: "+err.Error(),
 					"",
 				)
 				continue
@@ -477,7 +486,7 @@ func (d *Dataset) attributes(
 				task, kind = t, t
 			}
 			task = cmp.Or(env.Lang, task)
-			d.About.Robot = cmp.Or(d.About.Robot, words(env.Kw.Robots, ","))
+			d.About.Robot = cmp.Or(d.About.Robot, joinTexts(env.Kw.Robots, ","))
 			if !opt.HZ.Zero() || env.Kw.Freq == "" {
 				continue
 			}
@@ -495,7 +504,7 @@ func (d *Dataset) attributes(
 				)
 			}
 		case "problem_info": // LIBERO
-			if t, err := language(ctx, &a, "language_instruction"); err != nil {
+			if t, err := textInJSON(ctx, &a, "language_instruction"); err != nil {
 				return task, aliases, err
 			} else if t != "" {
 				task = strings.Trim(t, `"`)
@@ -510,7 +519,7 @@ func (d *Dataset) attributes(
 			}
 		}
 	}
-	d.meta, d.poseDeltas = append(d.meta, meta), append(d.poseDeltas, poseDeltas)
+	d.envArgs, d.poseDeltas = append(d.envArgs, meta), append(d.poseDeltas, poseDeltas)
 	for _, n := range []string{name, kind} {
 		if n != "" && !slices.Contains(aliases, n) {
 			aliases = append(aliases, n)
@@ -519,8 +528,8 @@ func (d *Dataset) attributes(
 	return cmp.Or(task, name), aliases, nil
 }
 
-// words is a text of JSON, or a list of texts as one.
-func words(raw json.RawMessage, sep string) string {
+// joinTexts returns a JSON text, or the texts of a JSON list joined by sep.
+func joinTexts(raw json.RawMessage, sep string) string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {
 		return one

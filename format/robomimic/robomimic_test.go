@@ -67,8 +67,8 @@ func oracle(t *testing.T, path string) map[string]struct {
 	return o.Objects
 }
 
-// TestReal: every stream of every variant is as h5py reads it (M1, M2, M5), with much and with
-// little memory.
+// TestReal compares every stream of every variant with h5py (robomimic.M1, robomimic.M2,
+// robomimic.M5), with a large and a small budget.
 func TestReal(t *testing.T) {
 	dir := realdata.Path(t, "robomimic_like")
 	for _, v := range variants {
@@ -150,7 +150,8 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// TestSplit: a mask opens its demos alone (M4); one that is not there is named.
+// TestSplit checks that a mask opens only its demos (robomimic.M4). An unknown mask is an error
+// that names it.
 func TestSplit(t *testing.T) {
 	path := realdata.Path(t, "robomimic_like/earliest_gzip.hdf5")
 	d := open(t, path, robocache.OpenOptions{Options: map[string]string{"split": "train"}})
@@ -203,8 +204,8 @@ func TestDetect(t *testing.T) {
 	d.Close()
 }
 
-// TestLease: what is leased is what Frames gives, until done, from many goroutines; memory that
-// came back is used again.
+// TestLease checks that leased images equal those of Frames until done, in many goroutines, and
+// that returned memory is reused.
 func TestLease(t *testing.T) {
 	d := open(
 		t,
@@ -257,8 +258,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestChannelOrder: M5: the option says what the channels are; a camera that is not there is
-// Misuse.
+// TestChannelOrder checks that the option sets the order of the channels, and that an unknown
+// camera is Misuse (robomimic.M5).
 func TestChannelOrder(t *testing.T) {
 	path := filepath.Join(realdata.Path(t, "robomimic_like"), "latest_gzip_shuffle.hdf5")
 	for order, bgr := range map[string]bool{"bgr": true, "image=bgr": true, "rgb": false, "": false} {
@@ -290,7 +291,8 @@ func TestChannelOrder(t *testing.T) {
 	}
 }
 
-// TestOwnPixels: S4: who changes what Frames gave changes nobody else's pixels.
+// TestOwnPixels checks that a change to the result of Frames does not change other results
+// (h5set.S4).
 func TestOwnPixels(t *testing.T) {
 	for _, v := range variants {
 		d := open(
@@ -320,8 +322,8 @@ func TestOwnPixels(t *testing.T) {
 	}
 }
 
-// TestHeld: S2: rows that are remembered beside the cache, where all of them fit, are the file's,
-// from many goroutines too, and go with the budget.
+// TestHeld checks rows that are kept with direct pointers because all of them fit. They equal the
+// file in many goroutines, and are released when the budget is lowered (h5set.S2).
 func TestHeld(t *testing.T) {
 	for _, v := range variants {
 		d := open(

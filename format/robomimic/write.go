@@ -21,23 +21,26 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// writeOptions are the keys of WriteOptions.Options that Write knows.
+// writeOptions lists the keys of WriteOptions.Options that Write accepts.
 var writeOptions = map[string]string{
-	"compression":   "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
-	"next_obs":      "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
-	"timestamps":    "true: streams keep their own clocks and timestamps, as <name>_timestamps beside each",
-	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
+	"compression": "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
+	"next_obs": "true: next_obs/<key> too, each row that of the step after it (robomimic's " +
+		"load_next_obs)",
+	"timestamps": "true: streams keep their own clocks and timestamps, as <name>_timestamps " +
+		"beside each",
+	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the " +
+		"attributes actions_scale and actions_offset of data take it back",
 }
 
-// Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst
-// has no ending of HDF5.
+// Write writes a dataset in robomimic's layout to one HDF5 file. The file is dst, or demos.hdf5 in
+// dst if dst does not have the extension of an HDF5 file.
 //
-// Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions,
-// next.reward and next.done as rewards and dones, others by their key. Images become pixels: uint8,
-// depth as uint16 or float32 (metres, of video). Timestamps are not kept but as control_freq, and
-// by option timestamps as <name>_timestamps: then streams on clocks of their own are written too.
-// Tasks are in ep_meta ("lang"); splits become masks. A demo has no data set for a stream that its
-// episode lacks (robocache.Capabilities.Lacks).
+// Streams with the clock of the rows are written: observation.<key> as obs/<key>, action as
+// actions, next.reward and next.done as rewards and dones, others by their key. Images become
+// pixels: uint8, or for depth uint16 or float32 (meters, for video). Timestamps are stored only as
+// control_freq. With the option timestamps they are stored as <name>_timestamps, and streams with
+// their own clocks are written too. Tasks are stored in ep_meta ("lang"). Splits become masks. A
+// demo has no data set for a stream that its episode lacks (robocache.Capabilities.Lacks).
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -46,7 +49,7 @@ func Write(
 ) (report *robocache.WriteReport, err error) {
 	defer crash.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
-	if err := w.settle(); err != nil {
+	if err := w.chooseStreams(); err != nil {
 		return report, err
 	}
 	dir, name := filepath.Split(dst)
@@ -61,7 +64,11 @@ func Write(
 		return report, err
 	}
 	defer store.Close(s)
-	taken := robocache.Misuse("write robomimic", robocache.Where{"dataset": robocache.Redact(dst)}, "there is a file here already").
+	taken := robocache.Misuse(
+		"write robomimic",
+		robocache.Where{"dataset": robocache.Redact(dst)},
+		"the file exists already",
+	).
 		WithHint("choose another name")
 	if _, err := s.Stat(ctx, name); err == nil {
 		return nil, taken
@@ -74,7 +81,7 @@ func Write(
 	}
 	defer out.Abort()
 	w.file = h5.NewWriter(out)
-	if err := w.write(); err != nil {
+	if err := w.writeDemos(); err != nil {
 		return report, err
 	}
 	if err := w.file.Close(); err != nil {
@@ -89,11 +96,16 @@ func Write(
 	return w.report, nil
 }
 
-// sharding: a shard is a file; those of all are a dataset of files, in their order.
+// sharding describes how shards are written. Each shard is a file, and the files of all shards form
+// a dataset in their order.
 var sharding = robocache.Sharding{
 	Kept:       h5set.IsFile,
 	Unfinished: reader.Unfinished,
-	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+	Plan: func(
+		ctx context.Context,
+		src robocache.Dataset,
+		opt robocache.WriteOptions,
+	) (_ json.RawMessage, err error) {
 		defer crash.Recover("plan", &err)
 		w := &writer{
 			ctx:    ctx,
@@ -102,46 +114,50 @@ var sharding = robocache.Sharding{
 			info:   src.Info(),
 			report: &robocache.WriteReport{},
 		}
-		if err := w.settle(); err != nil {
+		if err := w.chooseStreams(); err != nil {
 			return nil, err
 		}
-		if w.scales {
-			return nil, robocache.Unsupported("plan", nil, "scale_actions in shards: the range of the actions is that of all of them").
+		if w.scaleActions {
+			return nil, robocache.Unsupported(
+				"plan",
+				nil,
+				"scale_actions in shards: the range of the actions is that of all of them",
+			).
 				WithHint("convert in one run, or leave scaling to training")
 		}
 		return json.RawMessage("{}"), nil
 	},
 }
 
-// writer is one call of Write.
+// writer is the state of one call of Write.
 type writer struct {
-	ctx      context.Context
-	src      robocache.Dataset
-	opt      robocache.WriteOptions
-	info     *robocache.Info
-	report   *robocache.WriteReport
-	file     *h5.Writer
-	streams  []outStream
-	rows     *robocache.RowCounter
-	origins  *origin.Tracer
-	deflate  int
-	next     bool
-	clocks   bool // streams keep theirs
-	scales   bool // the actions
-	acts     actions
-	demos    map[int]string // source position → name
-	worst    int64          // ns that a timestamp is off the grid
-	offGrid  int64          // timestamps that are
-	manyTask int64
+	ctx          context.Context
+	src          robocache.Dataset
+	opt          robocache.WriteOptions
+	info         *robocache.Info
+	report       *robocache.WriteReport
+	file         *h5.Writer
+	streams      []outStream
+	rows         *robocache.RowCounter
+	origins      *origin.Tracer
+	deflate      int
+	next         bool
+	keepClocks   bool // streams keep their clocks
+	scaleActions bool // scale the actions
+	actions      actions
+	demos        map[int]string // source position → name of the demo
+	worst        int64          // largest distance of a timestamp from the grid in ns
+	offGrid      int64          // number of timestamps off the grid
+	manyTask     int64
 }
 
-// outStream is a feature and its place in a demo.
+// outStream is a feature and its location in a demo.
 type outStream struct {
 	*robocache.Feature
-	group, name string // "obs" or ""
+	group, name string // group is "obs" or ""
 }
 
-func (w *writer) find(
+func (w *writer) addFinding(
 	sev robocache.Severity,
 	code string,
 	where robocache.Where,
@@ -161,13 +177,13 @@ func (w *writer) find(
 	)
 }
 
-// settle reads the options and chooses the streams.
-func (w *writer) settle() error {
+// chooseStreams reads the options and chooses the streams.
+func (w *writer) chooseStreams() error {
 	if err := reader.Op("write robomimic").
 		Settle(w.opt.Options, writeOptions, map[string]reader.Set{
 			"next_obs":      reader.Yes(&w.next),
-			"scale_actions": reader.Yes(&w.scales),
-			"timestamps":    reader.Yes(&w.clocks),
+			"scale_actions": reader.Yes(&w.scaleActions),
+			"timestamps":    reader.Yes(&w.keepClocks),
 			"compression": func(v string) bool {
 				level, gzip := strings.CutPrefix(v, "gzip")
 				if !gzip || level == "" {
@@ -183,17 +199,17 @@ func (w *writer) settle() error {
 	if err := w.opt.Check(w.info); err != nil {
 		return err
 	}
-	taken := map[string]string{} // where in a demo → the stream
+	taken := map[string]string{} // location in a demo → the stream
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		if !w.opt.Wants(f) {
 			continue
 		}
 		s := outStream{Feature: f}
-		s.group, s.name = place(f.Key)
+		s.group, s.name = locationOf(f.Key)
 		why := ""
 		switch {
-		case f.Clock != "" && !w.clocks:
+		case f.Clock != "" && !w.keepClocks:
 			why = "it has a clock of its own: give all streams one (" + robocache.Option(
 				"hz",
 			) + "), or keep them (" +
@@ -213,7 +229,7 @@ func (w *writer) settle() error {
 		}
 		if why != "" {
 			w.report.Dropped = append(w.report.Dropped, f.Key)
-			w.find(
+			w.addFinding(
 				robocache.SeverityWarning,
 				"stream-dropped",
 				robocache.Where{"stream": f.Key},
@@ -224,7 +240,7 @@ func (w *writer) settle() error {
 			continue
 		}
 		if f.Masked {
-			w.find(
+			w.addFinding(
 				robocache.SeverityWarning,
 				"mask-lost",
 				robocache.Where{"stream": f.Key},
@@ -236,40 +252,63 @@ func (w *writer) settle() error {
 		taken[s.group+"/"+s.name] = f.Key
 		if s.group == "" && s.name == "actions" && f.Kind == robocache.KindNumeric &&
 			f.DType != robocache.Bool {
-			w.acts.f = f
+			w.actions.feature = f
 		}
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
-		return robocache.Unsupported("write robomimic", robocache.Where{"dataset": w.src.Info().URI}, "no stream of the dataset can be written: %v is left out", w.report.Dropped).
-			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
+		return robocache.Unsupported(
+			"write robomimic",
+			robocache.Where{"dataset": w.src.Info().URI},
+			"no stream of the dataset can be written: %v is left out",
+			w.report.Dropped,
+		).
+			WithHint(
+				"formats that keep point clouds and clocks: %s",
+				robocache.Option("to", "mcap"),
+			)
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
-		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.clocks && twin != "" {
-			return robocache.Misuse("write robomimic", robocache.Where{"stream": twin}, "its place is that of the timestamps of %s", s.Key).
-				WithHint("leave it out (%s), or rename it by a mapping (%s)", robocache.Option("keys"), robocache.Option("map"))
+		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.keepClocks && twin != "" {
+			return robocache.Misuse(
+				"write robomimic",
+				robocache.Where{"stream": twin},
+				"its place is that of the timestamps of %s",
+				s.Key,
+			).
+				WithHint(
+					"leave it out (%s), or rename it by a mapping (%s)",
+					robocache.Option("keys"),
+					robocache.Option("map"),
+				)
 		}
 	}
 	if taken["/actions"] == "" {
-		w.find(
+		w.addFinding(
 			robocache.SeverityWarning,
 			"no-actions",
 			nil,
 			0,
-			"no stream is named action: robomimic wants actions",
+			"no stream is named action, but robomimic needs actions",
 			"name it by a mapping ("+robocache.Option("map")+")",
 		)
 	}
 	return nil
 }
 
-// place is where a stream lies in a demo: the twin of keyOf.
-func place(key string) (group, name string) {
-	if name, ok := map[string]string{"action": "actions", "next.reward": "rewards", "next.done": "dones"}[key]; ok {
-		return "", name
+// locationOf returns the location of a stream in a demo. It is the inverse of keyOf.
+func locationOf(key string) (group, name string) {
+	switch key {
+	case "action":
+		return "", "actions"
+	case "next.reward":
+		return "", "rewards"
+	case "next.done":
+		return "", "dones"
 	}
-	for prefix, g := range map[string]string{"observation.": "obs", "next.observation.": "next_obs"} {
+	groups := map[string]string{"observation.": "obs", "next.observation.": "next_obs"}
+	for prefix, g := range groups {
 		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" {
 			return g, strings.ReplaceAll(rest, "/", ".")
 		}
@@ -277,15 +316,19 @@ func place(key string) (group, name string) {
 	return "", strings.ReplaceAll(key, "/", ".")
 }
 
-func (w *writer) write() error {
+func (w *writer) writeDemos() error {
 	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
-	if w.scales && w.acts.f == nil {
+	if w.scaleActions && w.actions.feature == nil {
 		return robocache.Misuse("write robomimic", nil, "there are no actions to scale").
 			Expected("a numeric stream named action", "").
-			WithHint("leave %s out, or name the stream by a mapping (%s)", robocache.Option("scale_actions"), robocache.Option("map"))
+			WithHint(
+				"leave %s out, or name the stream by a mapping (%s)",
+				robocache.Option("scale_actions"),
+				robocache.Option("map"),
+			)
 	}
-	if w.scales {
-		if err := w.measure(w.acts.f, episodes); err != nil {
+	if w.scaleActions {
+		if err := w.measureRange(w.actions.feature, episodes); err != nil {
 			return err
 		}
 	}
@@ -297,13 +340,13 @@ func (w *writer) write() error {
 	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
 	w.origins = origin.NewTracer(w.src, w.opt)
 	for _, e := range episodes {
-		if err, failed := w.bearable(
+		if err, failed := w.tolerate(
 			robocache.Where{"episode": w.info.EpisodeIndex(e)},
-			func() error { return w.demo(data, e) },
+			func() error { return w.writeDemo(data, e) },
 		); failed != nil {
 			return failed
 		} else if err != nil {
-			w.find(
+			w.addFinding(
 				robocache.SeverityError,
 				"episode-skipped",
 				robocache.Where{"episode": w.info.EpisodeIndex(e)},
@@ -317,12 +360,12 @@ func (w *writer) write() error {
 	if err := w.closeActions(data); err != nil {
 		return err
 	}
-	if w.clocks {
+	if w.keepClocks {
 		if err := data.Attribute(h5set.TimestampsAttribute, h5set.TimestampsSuffix); err != nil {
 			return err
 		}
 	}
-	env, err := w.env()
+	env, err := w.envArgs()
 	if err != nil {
 		return err
 	}
@@ -333,17 +376,18 @@ func (w *writer) write() error {
 	); err != nil {
 		return err
 	}
-	if err := w.masks(); err != nil {
+	if err := w.writeMasks(); err != nil {
 		return err
 	}
 	if w.offGrid > 0 {
-		w.find(
+		w.addFinding(
 			robocache.SeverityWarning,
 			"timestamps-not-kept",
 			nil,
 			w.offGrid,
 			fmt.Sprintf(
-				"recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for",
+				"recorded timestamps are up to %.3g ms off the grid of %s Hz that the file "+
+					"stands for",
 				float64(w.worst)/1e6,
 				w.info.FPS,
 			),
@@ -357,7 +401,7 @@ func (w *writer) write() error {
 		)
 	}
 	if w.manyTask > 0 {
-		w.find(
+		w.addFinding(
 			robocache.SeverityWarning,
 			"tasks-lost",
 			nil,
@@ -369,11 +413,12 @@ func (w *writer) write() error {
 	return nil
 }
 
-// badEpisode is an error of an episode that is left out.
+// badEpisode is an error of an episode that is skipped.
 type badEpisode error
 
-// bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, error) {
+// tolerate runs fn. With SkipBad it returns an error of the data as badEpisode. Any other error
+// ends the writing.
+func (w *writer) tolerate(where robocache.Where, fn func() error) (badEpisode, error) {
 	err := fn()
 	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err)) {
 		return nil, robocache.At(err, where)
@@ -381,26 +426,26 @@ func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, e
 	return err, nil
 }
 
-// environment is a source that knows env_args.
+// environment is implemented by sources that have env_args.
 type environment interface {
 	EnvArgs(file int) json.RawMessage
 }
 
-// env is env_args: the source's own, or what is known.
-func (w *writer) env() (string, error) {
+// envArgs returns env_args: those of the source, or a minimal version.
+func (w *writer) envArgs() (string, error) {
 	if from, ok := robocache.As[environment](w.src); ok {
 		if raw := from.EnvArgs(0); raw != nil && w.sameRate(raw) {
 			return string(raw), nil
 		}
 	}
 	kwargs := map[string]any{}
-	if w.info.FPS.Zero() && !w.clocks {
-		w.find(
+	if w.info.FPS.Zero() && !w.keepClocks {
+		w.addFinding(
 			robocache.SeverityWarning,
 			"no-rate",
 			nil,
 			0,
-			"nothing says the rate of the rows: control_freq is left out",
+			"the rate of the rows is unknown: control_freq is left out",
 			"name it when reading: "+robocache.Option("rows_hz"),
 		)
 	} else if !w.info.FPS.Zero() {
@@ -415,7 +460,7 @@ func (w *writer) env() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return string(encoded), nil // 2: a gym, which needs no simulator to be read
+	return string(encoded), nil // type 2 is gym, which can be read without a simulator
 }
 
 func (w *writer) sameRate(raw json.RawMessage) bool {
@@ -431,8 +476,8 @@ func (w *writer) sameRate(raw json.RawMessage) bool {
 	return err == nil && r == w.info.FPS
 }
 
-// masks writes the splits: "0:3,5:6" is demos of the positions 0, 1, 2 and 5.
-func (w *writer) masks() error {
+// writeMasks writes the splits: "0:3,5:6" becomes the demos of the positions 0, 1, 2 and 5.
+func (w *writer) writeMasks() error {
 	if len(w.info.Splits) == 0 {
 		return nil
 	}
@@ -445,7 +490,7 @@ func (w *writer) masks() error {
 		width := 1
 		episodes, err := w.info.SplitEpisodes(name)
 		if err != nil {
-			w.find(robocache.SeverityWarning, "split-not-kept", nil, 0, err.Error(), "")
+			w.addFinding(robocache.SeverityWarning, "split-not-kept", nil, 0, err.Error(), "")
 			continue
 		}
 		for _, e := range episodes {
@@ -454,7 +499,7 @@ func (w *writer) masks() error {
 				width = max(width, len(demo))
 			}
 		}
-		if err := texts(
+		if err := writeTexts(
 			mask,
 			strings.ReplaceAll(name, "/", "."),
 			h5.Spec{Fixed: width},
@@ -466,8 +511,8 @@ func (w *writer) masks() error {
 	return mask.Close()
 }
 
-// texts writes a data set of texts.
-func texts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) error {
+// writeTexts writes a data set of texts.
+func writeTexts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) error {
 	spec.Shape = []int64{int64(len(list))}
 	d, err := g.Dataset(name, spec)
 	if err != nil {
@@ -476,8 +521,8 @@ func texts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) error {
 	return errors.Join(d.WriteTexts(list), d.Close())
 }
 
-// timestamps counts those that are off the grid.
-func (w *writer) timestamps(e, rows int) error {
+// countOffGrid counts the timestamps of an episode that are not on the grid of the rate.
+func (w *writer) countOffGrid(e, rows int) error {
 	if w.info.FPS.Zero() || rows == 0 {
 		return nil
 	}
@@ -487,7 +532,7 @@ func (w *writer) timestamps(e, rows int) error {
 	}
 	for k, t := range at {
 		off := t - at[0] - w.info.FPS.Nanos(int64(k))
-		// a thousandth of a step
+		// tolerance of a thousandth of a step
 		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) {
 			w.offGrid++
 			w.worst = max(w.worst, off)
@@ -496,8 +541,8 @@ func (w *writer) timestamps(e, rows int) error {
 	return nil
 }
 
-// whyDropped returns the reason for which a demo has no place for a stream, whatever its name and
-// clock; "" if it has.
+// whyDropped returns the reason why a demo cannot store a stream, or "". It does not consider the
+// name and clock of the stream.
 func whyDropped(f *robocache.Feature) string {
 	switch {
 	case f.Ragged() || f.Kind == robocache.KindPointCloud:

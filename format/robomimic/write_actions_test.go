@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// wide is a dataset whose actions reach beyond [−1, 1] in channel 1, and stand still in channel 2.
+// wide is a dataset whose actions exceed [−1, 1] in channel 1 and are constant in channel 2.
 type wide struct {
 	robocache.Dataset
 	info robocache.Info
@@ -76,7 +76,7 @@ func finding(r *robocache.WriteReport, code string) *robocache.Finding {
 	return nil
 }
 
-// checker runs robomimic's own get_dataset_info over a file; false where it refuses the actions.
+// checker runs robomimic's get_dataset_info on a file. ok is false if it rejects the actions.
 func checker(t *testing.T, file string) (ok, ran bool) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -110,8 +110,8 @@ except Exception as e:
 	return
 }
 
-// TestActionsBeyondOne: actions that robomimic's checker refuses are counted; scaled ones pass it,
-// and the attributes give them back.
+// TestActionsBeyondOne checks that actions which robomimic's checker rejects are counted. Scaled
+// actions pass it, and the attributes restore the values.
 func TestActionsBeyondOne(t *testing.T) {
 	src := newWide(t)
 	want := all(t, src, "action")
@@ -192,7 +192,7 @@ for d in a:
 		}
 	}
 
-	// Actions within stay silent.
+	// Actions inside the range cause no finding.
 	tame, err := synth.New(synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -15,22 +15,24 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
-// sourceAttribute of a demo is the recording that it was made from (robocache.Origin), as JSON.
+// sourceAttribute is the attribute of a demo with the recording from which it was made
+// (robocache.Origin as JSON).
 const sourceAttribute = "robocache_source"
 
-// blockBytes is about how much of a stream is held at once.
+// blockBytes is the approximate size of the part of a stream that is in memory at once.
 const blockBytes = 32 << 20
 
-// demo writes an episode. One that fails is taken out again: its room in the file stays unused.
-func (w *writer) demo(data *h5.GroupWriter, e int) error {
+// writeDemo writes an episode. A failed episode is removed again, but its space in the file stays
+// unused.
+func (w *writer) writeDemo(data *h5.GroupWriter, e int) error {
 	rows := w.src.Len(e)
 	if rows == 0 {
-		w.find(
+		w.addFinding(
 			robocache.SeverityWarning,
 			"episode-skipped",
 			robocache.Where{"episode": w.info.EpisodeIndex(e)},
 			0,
-			"the episode has no rows: robomimic wants one at least",
+			"the episode has no rows, but robomimic needs at least one",
 			"",
 		)
 		return nil
@@ -39,8 +41,8 @@ func (w *writer) demo(data *h5.GroupWriter, e int) error {
 	if err != nil {
 		return err
 	}
-	if !w.clocks {
-		if err := w.timestamps(e, rows); err != nil {
+	if !w.keepClocks {
+		if err := w.countOffGrid(e, rows); err != nil {
 			return err
 		}
 	}
@@ -49,9 +51,9 @@ func (w *writer) demo(data *h5.GroupWriter, e int) error {
 	if err != nil {
 		return err
 	}
-	before := w.acts
-	if err := w.fill(demo, e, rows, meta); err != nil {
-		w.acts = before
+	before := w.actions
+	if err := w.fillDemo(demo, e, rows, meta); err != nil {
+		w.actions = before
 		demo.Drop()
 		return err
 	}
@@ -64,7 +66,7 @@ func (w *writer) demo(data *h5.GroupWriter, e int) error {
 	return nil
 }
 
-func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode) error {
+func (w *writer) fillDemo(demo *h5.GroupWriter, e, rows int, meta robocache.Episode) error {
 	if err := demo.Attribute("num_samples", rows); err != nil {
 		return err
 	}
@@ -113,8 +115,8 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 			return err
 		}
 		rows := rows
-		if w.clocks {
-			if rows, err = w.clock(g, s, e, clocks[s.Clock]); err != nil {
+		if w.keepClocks {
+			if rows, err = w.writeTimestamps(g, s, e, clocks[s.Clock]); err != nil {
 				return err
 			}
 		}
@@ -125,7 +127,7 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 			}
 		}
 		if err := robocache.At(
-			w.stream(s, g, next, reader.Rows(e, 0, rows)),
+			w.writeStream(s, g, next, reader.Rows(e, 0, rows)),
 			robocache.Where{"stream": s.Key},
 		); err != nil {
 			return err
@@ -139,7 +141,7 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 	return nil
 }
 
-// streamsOf lists the streams that an episode has.
+// streamsOf returns the streams that an episode has.
 func (w *writer) streamsOf(e int) []*outStream {
 	var list []*outStream
 	for i := range w.streams {
@@ -150,16 +152,22 @@ func (w *writer) streamsOf(e int) []*outStream {
 	return list
 }
 
-// clockNames is a clock of a demo: the number of its streams, and its timestamps once they are
+// clockNames is a clock of a demo: the number of its streams, and its timestamps after they are
 // written.
 type clockNames struct {
 	count   int
 	written *h5.DatasetWriter
 }
 
-// clock writes the timestamps of a stream beside it, once for all streams on its clock, and says
-// how many there are: as seconds where those keep every nanosecond, else as integers.
-func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, clock *clockNames) (int, error) {
+// writeTimestamps writes the timestamps of a stream next to it, once for all streams of a clock,
+// and returns their number. They are written as float seconds if that keeps every nanosecond,
+// otherwise as integers.
+func (w *writer) writeTimestamps(
+	g *h5.GroupWriter,
+	s *outStream,
+	e int,
+	clock *clockNames,
+) (int, error) {
 	at, err := w.src.Times(w.ctx, e, s.Key)
 	if err != nil {
 		return 0, err
@@ -197,12 +205,15 @@ func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, clock *clockNames
 	return len(at), nil
 }
 
-// stream writes one stream of an episode, and where next is given the same a step later.
-func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.Row) error {
+// writeStream writes one stream of an episode. If next is not nil, it also writes the stream
+// shifted by one step to next.
+func (w *writer) writeStream(s *outStream, g, next *h5.GroupWriter, all []robocache.Row) error {
 	rows := len(all)
 	spec := h5.Spec{DType: s.DType, Shape: []int64{int64(rows)}}
 	var size int
-	read := func(rows []robocache.Row, dst []byte) error { return w.src.Gather(w.ctx, s.Key, rows, dst) }
+	read := func(rows []robocache.Row, dst []byte) error {
+		return w.src.Gather(w.ctx, s.Key, rows, dst)
+	}
 	switch s.Kind {
 	case robocache.KindNumeric:
 		if s.group != "" || s.name == "actions" || !s.Scalar() {
@@ -213,8 +224,8 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 				spec.Shape = append(spec.Shape, 1)
 			}
 		}
-		if size = s.RowBytes(); s.Feature == w.acts.f {
-			spec.DType = w.acts.dtype()
+		if size = s.RowBytes(); s.Feature == w.actions.feature {
+			spec.DType = w.actions.storedType()
 		}
 	case robocache.KindImage, robocache.KindVideo:
 		images, err := raster.Open(w.ctx, w.src, s.Feature, all, w.opt.Threads)
@@ -233,16 +244,16 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 		}
 		size = images.RowBytes()
 		read = func(rows []robocache.Row, dst []byte) error { return images.Read(w.ctx, rows, dst) }
-	default: // text; events are their JSON
+	default: // text; events are JSON
 		list, err := w.src.Text(w.ctx, s.Key, all)
 		if err != nil {
 			return err
 		}
-		if err := texts(g, s.name, h5.Spec{DType: robocache.String}, list); err != nil {
+		if err := writeTexts(g, s.name, h5.Spec{DType: robocache.String}, list); err != nil {
 			return err
 		}
 		if next != nil {
-			if err := texts(
+			if err := writeTexts(
 				next,
 				s.name,
 				h5.Spec{DType: robocache.String},
@@ -272,8 +283,8 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 			return err
 		}
 		w.rows.Advance(all[at].Episode, float64(n)/float64(rows*len(w.streams)))
-		if s.Feature == w.acts.f {
-			part = w.acts.take(part)
+		if s.Feature == w.actions.feature {
+			part = w.actions.checkAndScale(part)
 		}
 		if err := d.Write(part); err != nil {
 			return err
@@ -288,7 +299,7 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 		if err := after.Write(part); err != nil {
 			return err
 		}
-		if at+n == rows { // the last step has none after it
+		if at+n == rows { // the last step has no successor, so it is repeated
 			if err := after.Write(last); err != nil {
 				return err
 			}
@@ -302,41 +313,36 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 	return d.Close()
 }
 
-// Attributes of data that take a scaling back: action = actions·scale + offset, a number a
+// Attributes of data that reverse the scaling: action = actions·scale + offset, one number per
 // dimension.
 const (
 	scaleName  = "actions_scale"
 	offsetName = "actions_offset"
 )
 
-// actions looks at the values of actions, which robomimic's checker wants in [−1, 1], and scales
-// them where that is asked.
+// actions checks the values of actions, which robomimic's checker requires in [−1, 1], and scales
+// them on request.
 type actions struct {
-	f             *robocache.Feature
-	scale, offset []float64 // nil: they stay as they are
+	feature       *robocache.Feature
+	scale, offset []float64 // nil if the actions are not scaled
 	beyond        int64
-	worst         float64 // of those beyond, the one furthest from 0
+	worst         float64 // the value with the largest magnitude
 	channel       int
 	values        []float64
 }
 
-// measure finds the range of each dimension in the episodes, and with it what brings it onto [−1,
-// 1].
-func (w *writer) measure(f *robocache.Feature, episodes []int) error {
+// measureRange determines the range of each dimension in the episodes, and the scale and offset
+// that map it to [−1, 1].
+func (w *writer) measureRange(f *robocache.Feature, episodes []int) error {
 	d := f.Elements()
-	least, most := slices.Repeat(
-		[]float64{math.Inf(1)},
-		d,
-	), slices.Repeat(
-		[]float64{math.Inf(-1)},
-		d,
-	)
+	least := slices.Repeat([]float64{math.Inf(1)}, d)
+	most := slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
 		if robocache.Lacks(w.src, e, f.Key) {
 			continue
 		}
-		if _, err := w.bearable(
+		if _, err := w.tolerate(
 			robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key},
 			func() error {
 				for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
@@ -356,38 +362,38 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) error {
 			return err
 		}
 	}
-	w.acts.scale, w.acts.offset = make([]float64, d), make([]float64, d)
+	w.actions.scale, w.actions.offset = make([]float64, d), make([]float64, d)
 	for c := range d {
-		w.acts.scale[c], w.acts.offset[c] = 1, 0
+		w.actions.scale[c], w.actions.offset[c] = 1, 0
 		if most[c] >= least[c] {
-			w.acts.offset[c] = least[c]/2 + most[c]/2
+			w.actions.offset[c] = least[c]/2 + most[c]/2
 		}
 		if half := most[c]/2 - least[c]/2; half > 0 && !math.IsInf(half, 0) {
-			w.acts.scale[c] = half
+			w.actions.scale[c] = half
 		}
 	}
 	return nil
 }
 
-// dtype is that of the actions in the file: scaled ones are no integers, and HDF5 readers want no
-// halves.
-func (a *actions) dtype() robocache.DType {
-	switch t := a.f.DType; {
+// storedType returns the type of the actions in the file. Scaled actions are floats, and not
+// float16, which HDF5 readers do not support well.
+func (a *actions) storedType() robocache.DType {
+	switch t := a.feature.DType; {
 	case a.scale == nil, t == robocache.Float64:
 		return t
-	case t == robocache.Int64 || t == robocache.Uint64 || t == robocache.Int32 || t == robocache.Uint32:
+	case t == robocache.Int64, t == robocache.Uint64, t == robocache.Int32, t == robocache.Uint32:
 		return robocache.Float64
 	}
 	return robocache.Float32
 }
 
-// take looks at rows, and gives them as they are written.
-func (a *actions) take(raw []byte) []byte {
-	a.values = robocache.Float64s(a.values[:0], a.f.DType, raw)
-	d := a.f.Elements()
+// checkAndScale checks rows and returns them as they are written.
+func (a *actions) checkAndScale(raw []byte) []byte {
+	a.values = robocache.Float64s(a.values[:0], a.feature.DType, raw)
+	d := a.feature.Elements()
 	if a.scale == nil {
 		for i, v := range a.values {
-			if !(math.Abs(v) > 1) { // NaN passes the checker, and doctor says it
+			if !(math.Abs(v) > 1) { // NaN passes the checker, and doctor reports it
 				continue
 			}
 			if a.beyond++; math.Abs(v) > math.Abs(a.worst) {
@@ -396,13 +402,13 @@ func (a *actions) take(raw []byte) []byte {
 		}
 		return raw
 	}
-	out := make([]byte, 0, len(a.values)*a.dtype().Size())
+	out := make([]byte, 0, len(a.values)*a.storedType().Size())
 	for i, v := range a.values {
 		c := i % d
 		if v = (v - a.offset[c]) / a.scale[c]; v-v == 0 {
-			v = max(-1, min(1, v)) // rounding
+			v = max(-1, min(1, v)) // corrects rounding
 		}
-		if a.dtype() == robocache.Float64 {
+		if a.storedType() == robocache.Float64 {
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
 		} else {
 			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
@@ -411,16 +417,17 @@ func (a *actions) take(raw []byte) []byte {
 	return out
 }
 
-// closeActions says what was found, and keeps the scaling beside the demos.
+// closeActions reports values outside [−1, 1], or writes the attributes of the scaling.
 func (w *writer) closeActions(data *h5.GroupWriter) error {
-	a := &w.acts
+	a := &w.actions
 	if a.scale != nil {
-		w.find(
+		w.addFinding(
 			robocache.SeverityInfo,
 			"actions-scaled",
-			robocache.Where{"stream": a.f.Key, "scale": a.scale, "offset": a.offset},
+			robocache.Where{"stream": a.feature.Key, "scale": a.scale, "offset": a.offset},
 			0,
-			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data",
+			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + "+
+				"offset, the attributes "+scaleName+" and "+offsetName+" of data",
 			"",
 		)
 		if err := errors.Join(
@@ -430,16 +437,17 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 			return err
 		}
 	} else if a.beyond > 0 {
-		w.find(
+		w.addFinding(
 			robocache.SeverityWarning,
 			"actions-beyond-one",
-			robocache.Where{"stream": a.f.Key, "channel": a.channel},
+			robocache.Where{"stream": a.feature.Key, "channel": a.channel},
 			a.beyond,
 			fmt.Sprintf(
-				"%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s",
+				"%d values of the actions lie beyond [-1, 1], which robomimic's checker "+
+					"refuses; the largest is %.6g, in channel %s",
 				a.beyond,
 				a.worst,
-				a.name(),
+				a.channelName(),
 			),
 			robocache.Option("scale_actions", true)+" scales each dimension onto [-1, 1]",
 		)
@@ -447,10 +455,10 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 	return nil
 }
 
-// name is the channel of the worst value, by its name where it has one.
-func (a *actions) name() string {
+// channelName returns the channel of the worst value, with its name if it has one.
+func (a *actions) channelName() string {
 	var names []string
-	if json.Unmarshal(a.f.Names, &names) == nil && len(names) == a.f.Elements() {
+	if json.Unmarshal(a.feature.Names, &names) == nil && len(names) == a.feature.Elements() {
 		return fmt.Sprintf("%d (%s)", a.channel, names[a.channel])
 	}
 	return fmt.Sprint(a.channel)

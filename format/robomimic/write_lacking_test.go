@@ -130,7 +130,7 @@ func TestEditLacking(t *testing.T) {
 }
 
 // TestEditLackingRefused checks that an edit into a format whose episodes have the same streams is
-// refused before anything is written, and that the episodes of its hint can be deleted.
+// rejected before anything is written, and that the episodes of its hint can be deleted.
 func TestEditLackingRefused(t *testing.T) {
 	from := lackingFile(t)
 	request := func(dst, episodes string, dry bool) *edit.Request {
@@ -162,7 +162,7 @@ func TestEditLackingRefused(t *testing.T) {
 	}
 }
 
-// TestWriteLacking checks streams that episodes lack together with each choice of the writer.
+// TestWriteLacking combines streams that episodes lack with each option of the writer.
 func TestWriteLacking(t *testing.T) {
 	src := openSet(t, lackingFile(t), robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}})
 	dst, _ := write(t, src, "out.hdf5", robocache.WriteOptions{Options: map[string]string{
@@ -185,8 +185,8 @@ func TestWriteLacking(t *testing.T) {
 	}
 }
 
-// TestDropInvalidKeepsLacking checks that a conversion that cuts episodes at rows without a value
-// leaves a stream out of the episodes that lack it.
+// TestDropInvalidKeepsLacking checks a conversion that cuts episodes at rows without a value.
+// Episodes that lack a stream must lack it in the result.
 func TestDropInvalidKeepsLacking(t *testing.T) {
 	src, err := robomimic.Open(t.Context(), lackingFile(t), robocache.OpenOptions{})
 	if err != nil {

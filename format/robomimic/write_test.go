@@ -88,7 +88,7 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 	return out
 }
 
-// same compares two datasets, stream by stream; episodes[i] of a is i of b.
+// same compares two datasets stream by stream; episodes[i] of a is i of b.
 func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 	t.Helper()
 	if b.Info().Episodes != len(episodes) {
@@ -189,7 +189,7 @@ func openSet(t *testing.T, path string, opt robocache.OpenOptions) robocache.Dat
 	return ds
 }
 
-// TestWriteRealAgain: real demos, read and written, are the same demos.
+// TestWriteRealAgain checks that real demos are equal after reading and writing.
 func TestWriteRealAgain(t *testing.T) {
 	src := openSet(
 		t,
@@ -222,7 +222,7 @@ func TestWriteRealAgain(t *testing.T) {
 		)
 		loadByRobomimic(t, dst, []string{"state"}, []string{}, "train", false, 90)
 	}
-	// A choice of episodes, in another order.
+	// A selection of episodes, in another order.
 	dst, _ := write(
 		t,
 		src,
@@ -238,7 +238,7 @@ func TestWriteRealAgain(t *testing.T) {
 	}
 }
 
-// TestWriteSynthetic: stills of all kinds, text, streams on clocks of their own.
+// TestWriteSynthetic writes stills of all kinds, text, and streams with their own clocks.
 func TestWriteSynthetic(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		src, err := synth.New(
@@ -280,7 +280,7 @@ func TestWriteSynthetic(t *testing.T) {
 	}
 }
 
-// TestWriteVideo: images of a video are those of its decoder, frame by frame.
+// TestWriteVideo compares the images of a video with those of its decoder, frame by frame.
 func TestWriteVideo(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)
@@ -353,13 +353,31 @@ func TestWriteMisuse(t *testing.T) {
 	}
 	dst, _ := write(t, src, "a.hdf5", robocache.WriteOptions{})
 	for name, err := range map[string]error{
-		"there already": func() error { _, err := robomimic.Write(t.Context(), src, dst, robocache.WriteOptions{}); return err }(),
-		"option":        func() error { return bad(t, src, robocache.WriteOptions{Options: map[string]string{"colour": "x"}}) }(),
-		"compression": func() error {
-			return bad(t, src, robocache.WriteOptions{Options: map[string]string{"compression": "gzip:0"}})
+		"there already": func() error {
+			_, err := robomimic.Write(
+				t.Context(),
+				src,
+				dst,
+				robocache.WriteOptions{},
+			)
+			return err
 		}(),
-		"key":     func() error { return bad(t, src, robocache.WriteOptions{Keys: []string{"none"}}) }(),
-		"episode": func() error { return bad(t, src, robocache.WriteOptions{Episodes: []int{1}}) }(),
+		"option": func() error {
+			return bad(t, src, robocache.WriteOptions{Options: map[string]string{"colour": "x"}})
+		}(),
+		"compression": func() error {
+			return bad(
+				t,
+				src,
+				robocache.WriteOptions{Options: map[string]string{"compression": "gzip:0"}},
+			)
+		}(),
+		"key": func() error {
+			return bad(t, src, robocache.WriteOptions{Keys: []string{"none"}})
+		}(),
+		"episode": func() error {
+			return bad(t, src, robocache.WriteOptions{Episodes: []int{1}})
+		}(),
 	} {
 		if !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
@@ -376,7 +394,7 @@ func bad(t *testing.T, src robocache.Dataset, opt robocache.WriteOptions) error 
 	return err
 }
 
-// loadByRobomimic loads a file by robomimic's own SequenceDataset.
+// loadByRobomimic loads a file with robomimic's SequenceDataset.
 func loadByRobomimic(
 	t *testing.T,
 	path string,
@@ -422,7 +440,7 @@ func loadByRobomimic(
 	t.Logf("robomimic: %s", line)
 }
 
-// Opening a file of many demos is linear in them: each was looked up in a list of all.
+// TestManyDemos checks that opening a file of many demos takes linear time.
 func TestManyDemos(t *testing.T) {
 	opening := func(demos int) float64 {
 		src, err := synth.New(synth.Options{Episodes: demos, Seconds: 0.1, Cameras: -1})

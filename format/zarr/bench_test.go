@@ -18,17 +18,17 @@ func BenchmarkChunks(b *testing.B) {
 	}
 	b.SetBytes(raw)
 	b.ReportAllocs()
-	// A reader's cache is full of chunks: with an empty heap the collector would run every few of
-	// them, which it does nowhere else.
+	// A reader's cache is full of chunks. With an empty heap, the collector would run after every
+	// few chunks, which is not realistic.
 	held := make([]byte, 128<<20)
 	defer runtime.KeepAlive(&held)
 	index := make([]int, len(a.grid))
 	n, before := 0, cpu()
 	for b.Loop() {
-		if _, _, err := d.read(b.Context(), a, index); err != nil {
+		if _, _, err := d.readChunk(b.Context(), a, index); err != nil {
 			b.Fatal(err)
 		}
-		// The last chunk holds rows that are not the array's: it does not count.
+		// The last chunk is skipped, because it has rows outside the array.
 		if index[0]++; index[0] >= max(a.grid[0]-1, 1) {
 			index[0] = 0
 		}
@@ -37,7 +37,7 @@ func BenchmarkChunks(b *testing.B) {
 	b.ReportMetric(float64(n)*float64(raw)/(float64(cpu()-before)/1e3), "MB/cpu-s")
 }
 
-// cpu is what the process used so far, in ns.
+// cpu returns the CPU time of the process in ns.
 func cpu() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -24,7 +24,7 @@ import (
 	"github.com/goatnote-inc/robocache/video/jpegxl"
 )
 
-// Codecs names what is read.
+// Codecs lists the supported codecs.
 var Codecs = []string{
 	"blosc (blosclz, lz4, lz4hc, zlib, zstd; byte and bit shuffle)",
 	"zstd",
@@ -46,23 +46,24 @@ var Codecs = []string{
 	"imagecodecs_jpegxl",
 }
 
-// step undoes one codec. size is what it must give, -1 where the metadata does not say.
-type step struct {
+// codecStep undoes one codec. size is the expected size of the result, or -1 if the metadata does
+// not determine it.
+type codecStep struct {
 	name string
 	size int64
 	undo func(src []byte, size int64) ([]byte, error)
 }
 
-// pipeline undoes a chunk's codecs, in the order that they were applied. texts is set where its
-// last result are texts of varying length.
+// pipeline undoes the codecs of a chunk. steps are in the order of encoding. texts is set if the
+// chunk contains texts of variable length.
 type pipeline struct {
-	steps []step
-	texts func(b []byte, n int) ([]string, error)
-	n     int  // elements of a chunk
-	apart bool // a chunk shares no memory with its packed bytes
+	steps      []codecStep
+	texts      func(b []byte, n int) ([]string, error)
+	elements   int  // number of elements in a chunk
+	ownsMemory bool // a decoded chunk shares no memory with its packed bytes
 }
 
-// maxPacked is the most bytes that a chunk may take in its file.
+// maxPacked returns the maximum size of a chunk in its file.
 func (p *pipeline) maxPacked(raw int64) int64 {
 	if p.texts != nil {
 		return maxChunk
@@ -70,19 +71,25 @@ func (p *pipeline) maxPacked(raw int64) int64 {
 	return raw + raw/2 + 64<<10
 }
 
-// small is the size up to which a chunk may be as empty as it likes; beyond, it must not be more
-// than maxRatio times what is packed.
+// small is the chunk size up to which any compression ratio is accepted. Larger chunks must not
+// exceed maxRatio times their packed size.
 const (
 	small    = 64 << 20
 	maxRatio = 1000
 )
 
-// decode gives a chunk's bytes.
+// decode returns the decoded bytes of a chunk.
 func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		return nil, robocache.ResourceLimit("zarr chunk", nil, "%d bytes unpack to %d", len(b), raw).
+		return nil, robocache.ResourceLimit(
+			"zarr chunk",
+			nil,
+			"%d bytes unpack to %d",
+			len(b),
+			raw,
+		).
 			Expected(fmt.Sprintf("at most %d times as many above %d", maxRatio, small), "").
-			WithHint("where the chunk is not damaged, write the array anew with smaller chunks")
+			WithHint("if the chunk is not damaged, write the array again with smaller chunks")
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
@@ -98,36 +105,40 @@ func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	return b, nil
 }
 
-// builder collects steps in the order of encoding.
-type builder struct {
+// pipelineBuilder collects steps in the order of encoding.
+type pipelineBuilder struct {
 	pipeline
-	typ   npy.Type // of the elements as they are at this point
-	shape []int    // of the chunk at this point
-	size  int64    // of its bytes at this point, -1 once packed
+	typ   npy.Type // element type before the next step
+	shape []int    // shape of the chunk before the next step
+	size  int64    // bytes of the chunk before the next step; -1 once compressed
 }
 
-func (b *builder) add(name string, after int64, undo func(src []byte, size int64) ([]byte, error)) {
-	b.steps = append(b.steps, step{name: name, size: b.size, undo: undo})
+func (b *pipelineBuilder) addStep(
+	name string,
+	after int64,
+	undo func(src []byte, size int64) ([]byte, error),
+) {
+	b.steps = append(b.steps, codecStep{name: name, size: b.size, undo: undo})
 	b.size = after
 }
 
-// chain reads a chain of codecs for a chunk whose elements are stored as t.
-func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error) {
-	bytesOfValue, err := bytesOf(chunk, t.Size)
+// buildPipeline reads a list of codecs for a chunk whose elements are stored as t.
+func (a *Array) buildPipeline(chunk []int, t npy.Type, codecs []codec) (pipeline, error) {
+	size, err := bytesOf(chunk, t.Size)
 	if err != nil {
 		return pipeline{}, err
 	}
-	b := &builder{typ: t, shape: chunk, size: bytesOfValue}
-	b.n = 1
+	b := &pipelineBuilder{typ: t, shape: chunk, size: size}
+	b.elements = 1
 	for _, c := range chunk {
-		b.n *= c
+		b.elements *= c
 	}
 	if a.Text {
 		b.size = -1
 	}
-	packed := false // behind the codec that makes bytes of the array
+	packed := false // a codec has converted the array to bytes
 	for _, n := range codecs {
-		c, err := n.config()
+		c, err := n.parameters()
 		if err != nil {
 			return pipeline{}, err
 		}
@@ -139,7 +150,7 @@ func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error)
 			if !ok || packed {
 				return pipeline{}, bad("codec transpose: order %v", c["order"])
 			}
-			b.transpose(order)
+			b.addTranspose(order)
 		case name == "bytes" || textCodecs[name] != nil:
 			if packed || a.Text != (name != "bytes") {
 				return pipeline{}, bad(
@@ -150,12 +161,12 @@ func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error)
 			}
 			packed = true
 			if b.texts = textCodecs[name]; c.text("endian") == "big" && t.Size > 1 {
-				b.swap()
+				b.addSwap()
 			}
 		case name == "sharding_indexed":
 			return pipeline{}, unsupported("sharding inside other codecs")
 		default:
-			if err := b.codec(name, c); err != nil {
+			if err := b.addCodec(name, c); err != nil {
 				return pipeline{}, err
 			}
 		}
@@ -166,7 +177,7 @@ func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error)
 	return b.pipeline, nil
 }
 
-// permutation reads an order of dimensions; "F" is the reverse.
+// permutation parses an order of dimensions. "F" is the reversed order.
 func permutation(v any, n int) ([]int, bool) {
 	if v == "F" {
 		return elements.Reversed(n), true
@@ -188,15 +199,17 @@ func permutation(v any, n int) ([]int, bool) {
 	return out, true
 }
 
-func (b *builder) transpose(perm []int) {
+func (b *pipelineBuilder) addTranspose(perm []int) {
 	if slices.IsSorted(perm) {
 		return
 	}
 	shape, size := slices.Clone(b.shape), b.typ.Size
-	b.add(
+	b.addStep(
 		"transpose",
 		b.size,
-		func(src []byte, _ int64) ([]byte, error) { return elements.Transposed(src, shape, perm, size), nil },
+		func(src []byte, _ int64) ([]byte, error) {
+			return elements.Transposed(src, shape, perm, size), nil
+		},
 	)
 	next := make([]int, len(perm))
 	for i, p := range perm {
@@ -205,9 +218,9 @@ func (b *builder) transpose(perm []int) {
 	b.shape = next
 }
 
-func (b *builder) swap() {
+func (b *pipelineBuilder) addSwap() {
 	if word := b.typ.Word(); word > 1 {
-		b.add("bytes", b.size, func(src []byte, _ int64) ([]byte, error) {
+		b.addStep("bytes", b.size, func(src []byte, _ int64) ([]byte, error) {
 			dst := make([]byte, len(src))
 			elements.Swap(dst, src, word)
 			return dst, nil
@@ -217,18 +230,22 @@ func (b *builder) swap() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packers undo what packs bytes into fewer.
-var packers = map[string]func(src []byte, size int64) ([]byte, error){
-	"blosc": unblosc,
+// unpackers has the functions that decompress, by codec.
+var unpackers = map[string]func(src []byte, size int64) ([]byte, error){
+	"blosc": unpackBlosc,
 	"zstd":  unpackZstd,
-	"gzip":  func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.GzipMember, src, size) },
-	"zlib":  func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.ZlibStream, src, size) },
-	"lz4":   unlz4,
+	"gzip": func(src []byte, size int64) ([]byte, error) {
+		return unpackDeflate(inflate.GzipMember, src, size)
+	},
+	"zlib": func(src []byte, size int64) ([]byte, error) {
+		return unpackDeflate(inflate.ZlibStream, src, size)
+	},
+	"lz4": unpackLZ4,
 }
 
-// sums are the checksums, which lie before the bytes or behind them; location says where, else
-// usual does.
-var sums = map[string]struct {
+// checksums has the checksum codecs. A checksum is before or after the data, as the parameter
+// location says. usual is its default.
+var checksums = map[string]struct {
 	of    func([]byte) uint32
 	usual string
 }{
@@ -237,17 +254,17 @@ var sums = map[string]struct {
 	"adler32": {adler32.Checksum, "start"},
 }
 
-// codec adds a codec by its name in numcodecs or in v3.
-func (b *builder) codec(name string, c config) error {
-	if undo, ok := packers[name]; ok {
-		b.add(name, -1, undo)
-		b.apart = true
+// addCodec adds a codec by its name in numcodecs or in v3.
+func (b *pipelineBuilder) addCodec(name string, c config) error {
+	if undo, ok := unpackers[name]; ok {
+		b.addStep(name, -1, undo)
+		b.ownsMemory = true
 		return nil
 	}
-	if sum, ok := sums[name]; ok {
+	if sum, ok := checksums[name]; ok {
 		front := sum.usual == "start" && c.text("location") != "end" ||
 			c.text("location") == "start"
-		b.sum(name, sum.of, front)
+		b.addChecksum(name, sum.of, front)
 		return nil
 	}
 	switch name {
@@ -256,45 +273,45 @@ func (b *builder) codec(name string, c config) error {
 		if size < 1 || size > 1<<16 {
 			return bad("shuffle: elementsize %d", size)
 		}
-		b.add(name, b.size, func(src []byte, _ int64) ([]byte, error) {
+		b.addStep(name, b.size, func(src []byte, _ int64) ([]byte, error) {
 			dst := make([]byte, len(src))
 			elements.Unshuffle(dst, src, size)
 			return dst, nil
 		})
 	case "bitround":
-		// It rounds when it encodes; nothing is to be undone.
+		// rounding occurs only in the encoder, so nothing is undone
 	case "imagecodecs_jpegxl":
-		// a chunk is a stream of as many images as the chunk has, of its own type
+		// a chunk is a stream with as many images as the chunk has, of the element type
 		if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
 			return unsupported("codec %q for elements of %s", name, b.typ)
 		}
 		size := b.typ.Size
-		b.add(name, -1, func(src []byte, room int64) ([]byte, error) {
+		b.addStep(name, -1, func(src []byte, room int64) ([]byte, error) {
 			dst := make([]byte, room)
 			return dst, jpegxl.Decode(context.Background(), dst, src, size)
 		})
 	case "delta":
-		if err := b.delta(c); err != nil {
+		if err := b.addDelta(c); err != nil {
 			return err
 		}
 	case "fixedscaleoffset":
-		if err := b.fixedScale(c); err != nil {
+		if err := b.addFixedScale(c); err != nil {
 			return err
 		}
 	default:
 		return robocache.Unsupported("zarr", nil, "codec %q", name).
-			WithHint("read are: %s", strings.Join(Codecs, ", "))
+			WithHint("Supported codecs: %s", strings.Join(Codecs, ", "))
 	}
 	return nil
 }
 
-// sum checks four bytes of a checksum, and takes them off.
-func (b *builder) sum(name string, of func([]byte) uint32, front bool) {
+// addChecksum verifies a checksum of four bytes and removes it.
+func (b *pipelineBuilder) addChecksum(name string, of func([]byte) uint32, front bool) {
 	after := int64(-1)
 	if b.size >= 0 {
 		after = b.size + 4
 	}
-	b.add(name, after, func(src []byte, _ int64) ([]byte, error) {
+	b.addStep(name, after, func(src []byte, _ int64) ([]byte, error) {
 		if len(src) < 4 {
 			return nil, malformed("no room for the checksum")
 		}
@@ -310,13 +327,13 @@ func (b *builder) sum(name string, of func([]byte) uint32, front bool) {
 	})
 }
 
-func unblosc(src []byte, size int64) ([]byte, error) {
+func unpackBlosc(src []byte, size int64) ([]byte, error) {
 	n, err := blosc.Size(src)
 	if err == nil && size >= 0 && n != size {
 		return nil, malformed("a blosc buffer of %d bytes, the chunk has %d", n, size)
 	}
 	if size < 0 {
-		size = most(src)
+		size = mostUnpacked(src)
 	}
 	return blosc.Decode(src, size)
 }
@@ -327,16 +344,16 @@ func unpackZstd(src []byte, size int64) ([]byte, error) {
 		n, err := unzstd.Decode(dst, src, unzstd.Verify)
 		return dst[:n], err
 	}
-	return grow(
+	return growUntilFits(
 		src,
 		unzstd.ErrRoom,
 		func(dst []byte) (int, error) { return unzstd.Decode(dst, src, unzstd.Verify) },
 	)
 }
 
-func uninflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
+func unpackDeflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
 	if size < 0 {
-		return grow(src, inflate.ErrRoom, func(dst []byte) (int, error) {
+		return growUntilFits(src, inflate.ErrRoom, func(dst []byte) (int, error) {
 			n, _, err := inflate.Some(kind, dst, src)
 			return n, err
 		})
@@ -348,12 +365,17 @@ func uninflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
 	return dst, inflate.Zlib(dst, src)
 }
 
-// most is the limit of what does not say its size.
-func most(src []byte) int64 { return min(max(small/4, maxRatio*int64(len(src))), maxChunk) }
+// mostUnpacked returns the size limit for data whose size is not stored.
+func mostUnpacked(src []byte) int64 { return min(max(small/4, maxRatio*int64(len(src))), maxChunk) }
 
-// grow unpacks what does not say its size, into more room as long as there is tooLittle.
-func grow(src []byte, tooLittle error, unpack func(dst []byte) (int, error)) ([]byte, error) {
-	most := most(src)
+// growUntilFits unpacks data whose size is not stored. It enlarges the buffer as long as unpack
+// returns tooLittle.
+func growUntilFits(
+	src []byte,
+	tooLittle error,
+	unpack func(dst []byte) (int, error),
+) ([]byte, error) {
+	most := mostUnpacked(src)
 	for room := min(max(int64(len(src))*4, 4<<10), most); ; room = min(4*room, most) {
 		dst := make([]byte, room)
 		n, err := unpack(dst)
@@ -366,8 +388,8 @@ func grow(src []byte, tooLittle error, unpack func(dst []byte) (int, error)) ([]
 	}
 }
 
-// unlz4 undoes numcodecs' lz4: the size in four bytes, and a block.
-func unlz4(src []byte, size int64) ([]byte, error) {
+// unpackLZ4 decompresses numcodecs' lz4: the size in four bytes, followed by a block.
+func unpackLZ4(src []byte, size int64) ([]byte, error) {
 	if len(src) < 4 {
 		return nil, malformed("lz4: no size")
 	}
@@ -383,7 +405,7 @@ func unlz4(src []byte, size int64) ([]byte, error) {
 	return dst, nil
 }
 
-// typeOf reads a filter's type: NumPy's string, or v3's name.
+// typeOf parses the type of a filter, which is NumPy's string or a name of v3.
 func typeOf(c config, name string, or npy.Type) (npy.Type, error) {
 	s := c.text(name)
 	if s == "" {
@@ -395,9 +417,9 @@ func typeOf(c config, name string, or npy.Type) (npy.Type, error) {
 	return npy.ParseType(s)
 }
 
-// numbers adds a filter that keeps numbers of one type as another. undo gives those of the chunk's
-// type t from those that are kept, which come little-endian of type as, and gives them so.
-func (b *builder) numbers(
+// addNumberFilter adds a filter that stores numbers of type t as another type, as. undo converts
+// the stored numbers to type t. Both are little-endian.
+func (b *pipelineBuilder) addNumberFilter(
 	name string,
 	c config,
 	reads func(t, as robocache.DType) bool,
@@ -416,7 +438,7 @@ func (b *builder) numbers(
 		return unsupported("codec %s of %s kept as %s", name, t, as)
 	}
 	after := b.size / int64(t.Size) * int64(as.Size)
-	b.add(name, after, func(src []byte, size int64) ([]byte, error) {
+	b.addStep(name, after, func(src []byte, size int64) ([]byte, error) {
 		if int64(len(src)) != after {
 			return nil, malformed("%s: %d bytes, not %d", name, len(src), after)
 		}
@@ -435,13 +457,13 @@ func (b *builder) numbers(
 	return nil
 }
 
-func (b *builder) delta(c config) error {
+func (b *pipelineBuilder) addDelta(c config) error {
 	reads := func(t, as robocache.DType) bool {
 		return t != robocache.InvalidDType && t != robocache.Bool && t != robocache.Float16 &&
 			as != robocache.Float16 &&
 			(t.Float() || !as.Float())
 	}
-	return b.numbers("delta", c, reads, func(dst, src []byte, t, as npy.Type) {
+	return b.addNumberFilter("delta", c, reads, func(dst, src []byte, t, as npy.Type) {
 		switch t.DType() {
 		case robocache.Float32:
 			var v float32
@@ -458,7 +480,7 @@ func (b *builder) delta(c config) error {
 		default:
 			var v int64
 			var w [8]byte
-			// sums of unsigned steps wrap alike
+			// sums of unsigned steps wrap around correctly
 			for i, x := range robocache.Int64s(nil, as.DType(), src) {
 				v += x
 				le.PutUint64(w[:], uint64(v))
@@ -468,17 +490,17 @@ func (b *builder) delta(c config) error {
 	})
 }
 
-func (b *builder) fixedScale(c config) error {
+func (b *pipelineBuilder) addFixedScale(c config) error {
 	scale, ok1 := c["scale"].(float64)
 	offset, ok2 := c["offset"].(float64)
 	reads := func(t, _ robocache.DType) bool {
 		return ok1 && ok2 && scale != 0 && (t == robocache.Float32 || t == robocache.Float64)
 	}
-	return b.numbers("fixedscaleoffset", c, reads, func(dst, src []byte, t, as npy.Type) {
+	return b.addNumberFilter("fixedscaleoffset", c, reads, func(dst, src []byte, t, as npy.Type) {
 		for i, x := range robocache.Float64s(nil, as.DType(), src) {
 			v := x/scale + offset
 			if as.DType() == robocache.Float32 {
-				// NumPy computes in the kept type where it is floating
+				// NumPy computes in the stored type if that is a float
 				v = float64(float32(x)/float32(scale) + float32(offset))
 			}
 			putFloat(dst[i*t.Size:(i+1)*t.Size], v)
@@ -486,13 +508,14 @@ func (b *builder) fixedScale(c config) error {
 	})
 }
 
-// textCodecs make bytes of texts: these read them again, n of a chunk.
+// textCodecs has the codecs that convert texts to bytes. The functions decode the n texts of a
+// chunk.
 var textCodecs = map[string]func(b []byte, n int) ([]string, error){
 	"vlen-utf8": vlenTexts,
 	"json2":     jsonTexts,
 }
 
-// vlenTexts reads a count, and of each text its length and bytes.
+// vlenTexts decodes a count, and for each text its length and bytes.
 func vlenTexts(b []byte, n int) ([]string, error) {
 	number := func() (uint64, error) {
 		if len(b) < 4 {
@@ -524,8 +547,8 @@ func vlenTexts(b []byte, n int) ([]string, error) {
 	return out, nil
 }
 
-// jsonTexts reads numcodecs' json2: the elements, the type and the shape in one list. Elements that
-// are no texts are given as JSON.
+// jsonTexts decodes numcodecs' json2: one list with the elements, the type and the shape. Elements
+// that are not texts are returned as JSON.
 func jsonTexts(b []byte, n int) ([]string, error) {
 	var list []json.RawMessage
 	err := jsonmeta.Unmarshal("zarr", b, &list)

@@ -23,7 +23,8 @@ func open(t testing.TB, uri string, opt robocache.OpenOptions) *Dataset {
 
 var ten = robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}
 
-// TestEpisodes: A1, A4, A5 on the folder and on the archive, which must give the same.
+// TestEpisodes checks zarr.A1, zarr.A4 and zarr.A5 on the folder and on the archive, which must
+// give equal results.
 func TestEpisodes(t *testing.T) {
 	dir := realdata.Path(t, "diffusion_policy_zarr")
 	bare := open(t, filepath.Join(dir, "replay_buffer.zarr"), robocache.OpenOptions{})

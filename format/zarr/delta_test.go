@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestDeltaUnsigned: numcodecs' Delta of unsigned numbers wraps, so that a step down is a step of
-// nearly 2^64.
+// TestDeltaUnsigned checks that numcodecs' Delta of unsigned numbers wraps around, so that a step
+// down is a step of nearly 2^64.
 func TestDeltaUnsigned(t *testing.T) {
 	var want, little []byte
 	last := uint64(0)

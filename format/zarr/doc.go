@@ -3,26 +3,36 @@
 //
 // # Contract of the reader
 //
-//	A1  Open reads metadata and the episodes' ends alone. A store with meta/episode_ends is a replay buffer: episode i is the rows from
-//	    ends[i-1] to ends[i] of each array below data/; rows beyond the last end are unused. Another store is one episode.
-//	A2  An array's rows are what zarr-python gives, to the bit, little-endian: any chunk grid, order, byte order, fill value, absent chunk,
-//	    shard, and the codecs of Codecs.
-//	A3  An array whose type or codec is not read leaves the others open. Its type: left out, with a Finding. Its codec: the stream is
-//	    listed, and reading it is Unsupported by the codec's name.
-//	A4  A chunk is decoded once, whole, into a cache within the memory budget; those that one call needs are decoded at the same time.
-//	    Images are pieces of a decoded chunk, without a copy.
-//	A5  Timestamps are data/timestamp where it is there (seconds where it is floating, nanoseconds where it is integer), else the rate that
-//	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for timestamps is ErrMisuse. No rate is guessed.
-//	    Info.UnusedClocks lists the time arrays with a fault.
-//	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
-//	    taken. An absent chunk costs nothing. No panic leaves the package.
-//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's frame has its number if the file has as many
-//	    frames as the episode has rows. Otherwise it is the one within half a frame of the row's time since the first row; if a row has
-//	    none, the episode is malformed before its first row. An episode without a file lacks the camera (robocache.Capabilities.Lacks).
+//	zarr.A1  Open reads only the metadata and the ends of the episodes. A store with
+//	         meta/episode_ends is a replay buffer: episode i has the rows from ends[i-1] to
+//	         ends[i] of each array below data/. Rows after the last end are unused. Any other
+//	         store is one episode.
+//	zarr.A2  The rows of an array equal those of zarr-python bit for bit, in little-endian order.
+//	         This holds for any chunk grid, order, byte order, fill value, missing chunk, shard,
+//	         and codec in Codecs.
+//	zarr.A3  An unsupported array does not affect the others. If its type is not supported, the
+//	         array is left out with a Finding. If its codec is not supported, the stream is
+//	         listed, and a read is Unsupported with the name of the codec.
+//	zarr.A4  A chunk is decoded once, as a whole, into a cache within the memory budget. The
+//	         chunks of one call are decoded in parallel. Images alias a decoded chunk.
+//	zarr.A5  Timestamps are those of data/timestamp if it exists: floats are seconds, integers
+//	         nanoseconds. Otherwise they follow from OpenOptions.HZ or the root's attribute "fps".
+//	         If neither is set, a request for timestamps is ErrMisuse. No rate is guessed.
+//	         Info.UnusedClocks lists the time arrays that have a fault.
+//	zarr.A6  Sizes in metadata, shard indexes and packed buffers are compared with the file, the
+//	         budget and a ratio before memory is allocated. A missing chunk takes no memory. No
+//	         panic leaves the package.
+//	zarr.A7  Videos next to a replay buffer (videos/<episode>/<camera>.mp4) are cameras. If the
+//	         file has as many frames as the episode has rows, row k shows frame k. Otherwise a row
+//	         shows the frame within half a frame of its time since the first row. If a row has no
+//	         such frame, the episode is malformed before its first row. An episode without a file
+//	         lacks the camera (robocache.Capabilities.Lacks).
 //
 // # Contract of the writer
 //
-//	W1  Write makes a v2 replay buffer that zarr-python reads as the same values; reading it here gives the source's streams, keys, masks,
-//	    timestamps and tasks again. What it cannot hold is in WriteReport.Dropped, with a Finding that says why.
-//	W2  The root's metadata are written last. A failure takes away what was written; an episode that is skipped leaves no row.
+//	zarr.W1  Write writes a v2 replay buffer. zarr-python reads the same values from it, and this
+//	         package reads the source's streams, keys, masks, timestamps and tasks. Streams that
+//	         do not fit are in WriteReport.Dropped, with a Finding that contains the reason.
+//	zarr.W2  The metadata of the root are written last. After a failure, everything written is
+//	         removed. A skipped episode leaves no rows.
 package zarr

@@ -9,8 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every
-// chunk.
+// maxFindings limits the number of findings, because a damaged codec causes one for every chunk.
 const maxFindings = 1000
 
 // Diagnose decodes every chunk that the episodes use. It reports damage, wrong checksums and
@@ -30,7 +29,7 @@ func (d *Dataset) Diagnose(
 			f := &d.About.Features[k]
 			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil ||
 				f.Kind == robocache.KindImage && !opt.Decode {
-				continue // checkVideos; said when it was opened; not asked for
+				continue // a video (see checkVideos), already reported by Open, or not requested
 			}
 			if found, err := d.checkStream(ctx, e, f); err != nil {
 				return out, err
@@ -70,17 +69,17 @@ func (d *Dataset) Diagnose(
 	return out, ctx.Err()
 }
 
-// checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no
-// other.
+// checkStream reads a stream of an episode chunk by chunk, so that one bad chunk does not hide
+// others.
 func (d *Dataset) checkStream(
 	ctx context.Context,
 	e int,
 	f *robocache.Feature,
 ) (out []robocache.Finding, err error) {
 	v := d.views[f.Key]
-	n, step := d.length(v, e), v.a.chunks[0]
+	n, step := d.rowCount(v, e), v.a.chunks[0]
 	for from := 0; from < n; {
-		// To the end of the chunk that row from lies in.
+		// up to the end of the chunk that contains row from
 		to := min(n, from+step-(int(d.ends[e])+from)%step)
 		rows := reader.Rows(e, from, to)
 		var err error

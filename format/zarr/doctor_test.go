@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestDiagnose: a whole store has no findings; a damaged chunk and timestamps that go back are
-// found where they are.
+// TestDiagnose expects no findings for an intact store. It expects findings for a damaged chunk and
+// for timestamps that go backwards.
 func TestDiagnose(t *testing.T) {
 	d := open(
 		t,
@@ -61,14 +61,13 @@ func TestDiagnose(t *testing.T) {
 	for _, f := range found {
 		codes[f.Code]++
 	}
-	// The short chunk is met from both episodes.
+	// The damaged chunk is reported for both episodes.
 	if err != nil || codes["bad-chunk"] != 2 || codes["timestamps-backwards"] != 1 {
 		t.Error(found, err)
 	}
 }
 
-// TestNotFinite checks that the doctor names the first NaN of a stream and counts all of them,
-// once.
+// TestNotFinite checks that the doctor reports the first NaN of a stream and the count, once.
 func TestNotFinite(t *testing.T) {
 	const one = "\x00\x00\x00\x00\x00\x00\xf0\x3f"
 	const nan = "\x00\x00\x00\x00\x00\x00\xf8\x7f"
@@ -97,8 +96,10 @@ func TestNotFinite(t *testing.T) {
 		}
 	}
 	want := []string{
-		"episode 1, stream action, row 1, index 1: 1 values are NaN or infinite; the first is element 1: NaN (1)",
-		"episode 0, stream observation.state, row 1, index 0: 3 values are NaN or infinite; the first is element 0: NaN (3)",
+		"episode 1, stream action, row 1, index 1: 1 values are NaN or infinite; the first is " +
+			"element 1: NaN (1)",
+		"episode 0, stream observation.state, row 1, index 0: 3 values are NaN or infinite; the " +
+			"first is element 0: NaN (3)",
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)

@@ -21,8 +21,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// small writes a store of few episodes: its chunks of episode ends, timestamps and texts are
-// shorter than 256 bytes before they are packed, or nearly so.
+// small writes a store of few episodes. Its chunks of episode ends, timestamps and texts have about
+// 256 bytes or less before compression.
 func small(t *testing.T, episodes int) (string, robocache.Dataset) {
 	t.Helper()
 	src, err := synth.New(
@@ -44,8 +44,8 @@ func small(t *testing.T, episodes int) (string, robocache.Dataset) {
 	return dst, src
 }
 
-// TestFramesSayTheirSize: every zstd frame is a single segment with its content size, which
-// numcodecs up to 0.16.1 needs.
+// TestFramesSayTheirSize checks that every zstd frame is a single segment with its content size,
+// which numcodecs up to 0.16.1 needs.
 func TestFramesSayTheirSize(t *testing.T) {
 	for _, episodes := range []int{1, 3, 40} {
 		dst, _ := small(t, episodes)
@@ -88,7 +88,7 @@ func TestFramesSayTheirSize(t *testing.T) {
 	}
 }
 
-// arraysOf reads every array of a store whole and prints what it holds.
+// arraysOf reads every array of a store and prints its values.
 const arraysOf = `
 import sys, json, numpy as np, zarr, numcodecs
 g = zarr.open_group(sys.argv[1], mode="r")
@@ -100,13 +100,14 @@ for part in ("data", "meta"):
 print(json.dumps({"versions": [zarr.__version__, numcodecs.__version__], "arrays": out}))
 `
 
-// TestPinnedReader: zarr and numcodecs as diffusion_policy pins them open a store of three episodes
-// and read our values.
+// TestPinnedReader opens a store of three episodes with the zarr and numcodecs versions that
+// diffusion_policy pins, and compares the values.
 func TestPinnedReader(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv-zarr", "bin", "python")
 	if _, err := os.Stat(py); err != nil {
 		t.Skip(
-			"skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make test-zarr makes .venv-zarr)",
+			"skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make " +
+				"test-zarr makes .venv-zarr)",
 		)
 	}
 	dst, src := small(t, 3)
@@ -132,7 +133,10 @@ func TestPinnedReader(t *testing.T) {
 	compared := 0
 	for i := range src.Info().Features {
 		f := &src.Info().Features[i]
-		a, ok := got.Arrays["data/"+strings.TrimPrefix(strings.TrimPrefix(f.Key, "observation.images."), "observation.")]
+		a, ok := got.Arrays["data/"+strings.TrimPrefix(
+			strings.TrimPrefix(f.Key, "observation.images."),
+			"observation.",
+		)]
 		if f.Kind != robocache.KindNumeric || !ok {
 			continue
 		}

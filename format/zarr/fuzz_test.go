@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// mem makes a store of files.
+// mem returns a store with the given files.
 func mem(files map[string]string) *storetest.Mem {
 	m := storetest.NewMem("fuzz")
 	for name, b := range files {
@@ -26,7 +26,7 @@ func mem(files map[string]string) *storetest.Mem {
 	return m
 }
 
-// readAll opens a store and reads a few rows of everything.
+// readAll opens a store and reads a few rows of every stream.
 func readAll(t testing.TB, s store.Store, budget int64) {
 	d, err := OpenStore(
 		t.Context(),
@@ -47,7 +47,7 @@ func readAll(t testing.TB, s store.Store, budget int64) {
 		}
 		for _, f := range d.Info().Features {
 			var rows []robocache.Row
-			for k := range min(d.length(d.views[f.Key], e), 3) {
+			for k := range min(d.rowCount(d.views[f.Key], e), 3) {
 				rows = append(rows, robocache.Row{Episode: e, Index: k})
 			}
 			switch f.Kind {
@@ -59,7 +59,7 @@ func readAll(t testing.TB, s store.Store, budget int64) {
 					)
 				}
 			case robocache.KindImage:
-				if d.views[f.Key].a.row < 1<<20 {
+				if d.views[f.Key].a.rowBytes < 1<<20 {
 					hostile.Typed(
 						t,
 						d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))),
@@ -80,8 +80,8 @@ func packed(b []byte) string {
 
 const arrayMetaV2 = `{"zarr_format":2,"shape":[4,2],"chunks":[3,2],"dtype":"<f4","compressor":%s,"fill_value":0,"order":"C","filters":%s}`
 
-// FuzzMetadata: whatever the metadata files hold, a result or a typed error, and memory within the
-// caps (A6).
+// FuzzMetadata checks that arbitrary metadata files give a result or a typed error, and memory
+// stays within the limits (zarr.A6).
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `{"id":"zstd"}`, "null")), false)
 	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `null`, `[{"id":"delta","dtype":"<f4"}]`)), false)
@@ -116,7 +116,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzChunk: any bytes as a chunk or a shard of arrays with each codec (A6).
+// FuzzChunk reads arbitrary bytes as a chunk or a shard of arrays with each codec (zarr.A6).
 func FuzzChunk(f *testing.F) {
 	f.Add([]byte(packed(make([]byte, 24))))
 	f.Add(
@@ -144,15 +144,15 @@ func FuzzChunk(f *testing.F) {
 		readAll(t, mem(files), 1<<20)
 		shard := `{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":7,"codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"bytes"}],"index_codecs":[{"name":"bytes"}]}}]}`
 		readAll(t, mem(map[string]string{"zarr.json": shard, "c/0/0": string(b)}), 1<<20)
-		// The first text codec packs may be 1000 times their size up to 64 MiB of room (small/4 for
-		// what says no size).
+		// Data compressed by the first text codec may need 1000 times its size up to 64 MiB
+		// (small/4 if the size is not stored).
 		if got := hostile.Allocated() - before; got > uint64(48<<20+40_000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
 }
 
-// TestLies: metadata and chunks that claim what is not there.
+// TestLies reads metadata and chunks that declare absent data.
 func TestLies(t *testing.T) {
 	meta := func(change map[string]any) string {
 		m := map[string]any{
@@ -189,18 +189,41 @@ func TestLies(t *testing.T) {
 		class       error
 		text        string
 	}{
-		"chunks of another rank": {meta(map[string]any{"chunks": []int{3}}), whole, robocache.ErrMalformed, "chunks"},
-		"chunk of nothing":       {meta(map[string]any{"chunks": []int{0, 2}}), whole, robocache.ErrMalformed, "chunks"},
-		"huge chunks":            {meta(map[string]any{"shape": []int{4, 2}, "chunks": []int{1 << 40, 1 << 40}}), whole, robocache.ErrResourceLimit, "chunks"},
-		"huge shape":             {meta(map[string]any{"shape": []int{1 << 60, 2}}), whole, robocache.ErrMalformed, "shape"},
-		"short chunk":            {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
-		"long chunk":             {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
-		"unknown codec":          {meta(map[string]any{"compressor": map[string]any{"id": "imagecodecs_webp"}}), whole, robocache.ErrUnsupported, "imagecodecs_webp"},
-		"pickled objects":        {meta(map[string]any{"shape": []int{4}, "chunks": []int{4}, "dtype": "|O", "filters": []any{map[string]any{"id": "pickle"}}}), whole, robocache.ErrUnsupported, "pickle"},
-		"blosc that lies":        {meta(map[string]any{"compressor": map[string]any{"id": "blosc"}}), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
-		"lz4 that lies":          {meta(map[string]any{"compressor": map[string]any{"id": "lz4"}}), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
-		"fill that does not fit": {meta(map[string]any{"dtype": "|u1", "fill_value": 300}), whole, robocache.ErrMalformed, "fill_value"},
-		"no json":                {"{", whole, robocache.ErrMalformed, "a/.zarray"},
+		"chunks of another rank": {meta(
+			map[string]any{"chunks": []int{3}},
+		), whole, robocache.ErrMalformed, "chunks"},
+		"chunk of nothing": {meta(
+			map[string]any{"chunks": []int{0, 2}},
+		), whole, robocache.ErrMalformed, "chunks"},
+		"huge chunks": {meta(
+			map[string]any{"shape": []int{4, 2}, "chunks": []int{1 << 40, 1 << 40}},
+		), whole, robocache.ErrResourceLimit, "chunks"},
+		"huge shape": {meta(
+			map[string]any{"shape": []int{1 << 60, 2}},
+		), whole, robocache.ErrMalformed, "shape"},
+		"short chunk": {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
+		"long chunk":  {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
+		"unknown codec": {meta(
+			map[string]any{"compressor": map[string]any{"id": "imagecodecs_webp"}},
+		), whole, robocache.ErrUnsupported, "imagecodecs_webp"},
+		"pickled objects": {meta(
+			map[string]any{
+				"shape":   []int{4},
+				"chunks":  []int{4},
+				"dtype":   "|O",
+				"filters": []any{map[string]any{"id": "pickle"}},
+			},
+		), whole, robocache.ErrUnsupported, "pickle"},
+		"blosc that lies": {meta(
+			map[string]any{"compressor": map[string]any{"id": "blosc"}},
+		), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
+		"lz4 that lies": {meta(
+			map[string]any{"compressor": map[string]any{"id": "lz4"}},
+		), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
+		"fill that does not fit": {meta(
+			map[string]any{"dtype": "|u1", "fill_value": 300},
+		), whole, robocache.ErrMalformed, "fill_value"},
+		"no json": {"{", whole, robocache.ErrMalformed, "a/.zarray"},
 	} {
 		d, err := open(map[string]string{"a/.zarray": c.meta, "a/0.0": c.chunk, "a/0": c.chunk})
 		if err == nil {
@@ -214,7 +237,8 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// An absent chunk is its fill value; an array of another type is left out, and the others open.
+	// A missing chunk has the fill value. An array of an unsupported type is left out, and the
+	// others open.
 	d, err := open(
 		map[string]string{
 			"a/.zarray": meta(map[string]any{"fill_value": "NaN"}),
@@ -234,7 +258,7 @@ func TestLies(t *testing.T) {
 	if b, err := row(d, 2); err != nil || string(b) != whole[:8] {
 		t.Errorf("% x %v", b, err)
 	}
-	// Ends that decrease, end beyond the data, or are nothing of the kind.
+	// Ends that decrease, are beyond the data, or are not integers.
 	ends := func(shape int, b string) map[string]string {
 		return map[string]string{
 			"data/a/.zarray": meta(nil),
@@ -283,7 +307,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestZipOfBadNames: a member that leaves the archive's root makes the archive none.
+// TestZipOfBadNames checks that an archive with a member outside its root is an error.
 func TestZipOfBadNames(t *testing.T) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -307,8 +331,7 @@ func TestZipOfBadNames(t *testing.T) {
 	}
 }
 
-// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a store, or a
-// typed error.
+// FuzzSummary merges arbitrary plans and summaries. The result is a store or a typed error.
 func FuzzSummary(f *testing.F) {
 	const schema = `{"streams":[{"feature":{"key":"x","kind":"numeric","dtype":"float32","shape":[1]},"name":"x","shape":[1],"row":4,"per":4}],"timestamps":false,"root":{}}`
 	f.Add(schema, `{"first_row":0,"ends":[2],"tasks":["a"],"exact":true}`)

@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// get gives the view of a stream of a kind. One that is not there ends the work.
-func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
+// viewOfKind returns the view of a stream. It returns an error if the stream does not exist or has
+// another kind. The view is nil for a camera.
+func (d *Dataset) viewOfKind(key string, kind robocache.Kind) (*view, error) {
 	v, ok := d.views[key]
 	switch {
 	case !ok && d.cameras.cams[key] != nil:
@@ -32,7 +33,7 @@ func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	return v, nil
 }
 
-// Len is the number of rows of an episode; 0 for an episode that is not there.
+// Len returns the number of rows of an episode. It is 0 if the episode does not exist.
 func (d *Dataset) Len(episode int) int {
 	if episode < 0 || episode >= len(d.ends)-1 {
 		return 0
@@ -40,15 +41,15 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.ends[episode+1] - d.ends[episode])
 }
 
-// length is the number of a stream's rows in an episode.
-func (d *Dataset) length(v *view, episode int) int {
+// rowCount returns the number of rows of a stream in an episode.
+func (d *Dataset) rowCount(v *view, episode int) int {
 	if v != nil && v.f.Clock != "" {
 		return v.a.Shape[0]
 	}
 	return d.Len(episode)
 }
 
-// Rows is the number of a stream's rows in an episode.
+// Rows returns the number of rows of a stream in an episode.
 func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) {
 	if err := op.Episode(len(d.ends)-1, episode); err != nil {
 		return 0, err
@@ -57,17 +58,17 @@ func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) 
 	if v == nil && d.cameras.cams[key] == nil {
 		return 0, op.NoStream(key)
 	}
-	return d.length(v, episode), nil
+	return d.rowCount(v, episode), nil
 }
 
-// rows are the array's rows of an episode's.
-func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
+// arrayRows converts rows of episodes to rows of the array.
+func (d *Dataset) arrayRows(v *view, rows []robocache.Row) ([]int, error) {
 	out := make([]int, len(rows))
 	for i, r := range rows {
 		if err := op.Episode(len(d.ends)-1, r.Episode); err != nil {
 			return nil, err
 		}
-		if err := op.Row(d.About, d.length(v, r.Episode), r); err != nil {
+		if err := op.Row(d.About, d.rowCount(v, r.Episode), r); err != nil {
 			return nil, err
 		}
 		out[i] = int(d.ends[r.Episode]) + r.Index
@@ -75,7 +76,7 @@ func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 	return out, nil
 }
 
-// Episode gives the metadata of one episode.
+// Episode returns the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
 	defer crash.Recover("zarr episode", &err)
 	if err := op.Episode(len(d.ends)-1, episode); err != nil {
@@ -86,8 +87,8 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 	case d.views["task"] == nil && d.tasks != nil && d.tasks[episode] != "":
 		out.Tasks = []string{d.tasks[episode]}
 	case d.taskKey != "" && out.Length > 0:
-		// The texts are read for a bounded number of rows: an episode has few tasks, and each
-		// lasts.
+		// Texts are read for a limited number of rows: an episode has few tasks, and each one
+		// covers many rows.
 		step := 1 + out.Length/4096
 		var rows []robocache.Row
 		for i := 0; i < out.Length; i += step {
@@ -114,21 +115,21 @@ func (d *Dataset) Gather(
 	dst []byte,
 ) (err error) {
 	defer crash.Recover("zarr gather", &err)
-	v, err := d.get(key, robocache.KindNumeric)
+	v, err := d.viewOfKind(key, robocache.KindNumeric)
 	if err != nil {
 		return err
 	}
 	if err := op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)); err != nil {
 		return err
 	}
-	at, err := d.rows(v, rows)
+	at, err := d.arrayRows(v, rows)
 	if err != nil {
 		return err
 	}
-	return robocache.At(d.gather(ctx, v.a, at, dst), robocache.Where{"stream": key})
+	return robocache.At(d.gatherRows(ctx, v.a, at, dst), robocache.Where{"stream": key})
 }
 
-// Text gives the rows of a text stream, and of "task".
+// Text returns the rows of a text stream, or of "task".
 func (d *Dataset) Text(
 	ctx context.Context,
 	key string,
@@ -137,7 +138,7 @@ func (d *Dataset) Text(
 	defer crash.Recover("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
-		if _, err := d.rows(nil, rows); err != nil {
+		if _, err := d.arrayRows(nil, rows); err != nil {
 			return out, err
 		}
 		if d.taskKey == "" {
@@ -150,18 +151,18 @@ func (d *Dataset) Text(
 		}
 		key = d.taskKey
 	}
-	v, err := d.get(key, robocache.KindText)
+	v, err := d.viewOfKind(key, robocache.KindText)
 	if err != nil {
 		return out, err
 	}
-	at, err := d.rows(v, rows)
+	at, err := d.arrayRows(v, rows)
 	if err != nil {
 		return out, err
 	}
-	return out, robocache.At(d.texts(ctx, v.a, at, out), robocache.Where{"stream": key})
+	return out, robocache.At(d.readTexts(ctx, v.a, at, out), robocache.Where{"stream": key})
 }
 
-// Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
+// Frames returns the pixels of images. They alias decoded chunks if a chunk contains whole images.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
@@ -178,33 +179,38 @@ func (d *Dataset) Frames(
 		}
 		return ctx.Err()
 	}
-	v, err := d.get(key, robocache.KindImage)
+	v, err := d.viewOfKind(key, robocache.KindImage)
 	if err != nil {
 		return err
 	}
 	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
 		return err
 	}
-	at, err := d.rows(v, rows)
+	at, err := d.arrayRows(v, rows)
 	if err != nil {
 		return err
 	}
-	return robocache.At(d.images(ctx, v, at, out), robocache.Where{"stream": key})
+	return robocache.At(d.readImages(ctx, v, at, out), robocache.Where{"stream": key})
 }
 
-func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache.FrameRef) error {
+func (d *Dataset) readImages(
+	ctx context.Context,
+	v *view,
+	at []int,
+	out []robocache.FrameRef,
+) error {
 	a, f := v.a, v.f
-	return d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) error {
+	return d.forEachChunkRow(ctx, a, at, func(ctx context.Context, c0 int, positions []int) error {
 		pix := make([][]byte, len(positions))
-		if err := d.parts(ctx, a, c0, func(c *chunk, index []int) {
+		if err := d.forEachChunk(ctx, a, c0, func(c *chunk, index []int) {
 			for i, p := range positions {
 				r := at[p] - c0*a.chunks[0]
-				if c.data != nil && a.contiguous() {
-					pix[i] = c.data[r*a.row : (r+1)*a.row : (r+1)*a.row]
+				if c.data != nil && a.isContiguous() {
+					pix[i] = c.data[r*a.rowBytes : (r+1)*a.rowBytes : (r+1)*a.rowBytes]
 					continue
 				}
 				if pix[i] == nil {
-					pix[i] = make([]byte, a.row)
+					pix[i] = make([]byte, a.rowBytes)
 				}
 				a.copyRow(pix[i], c, r, index)
 			}
@@ -214,7 +220,7 @@ func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache
 		for i, p := range positions {
 			if v.round {
 				var err error
-				if pix[i], err = rounded(pix[i], a.Type.DType(), at[p]); err != nil {
+				if pix[i], err = roundPixels(pix[i], a.Type.DType(), at[p]); err != nil {
 					return err
 				}
 			}
@@ -232,8 +238,8 @@ func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache
 	})
 }
 
-// rounded makes uint8 of a row's pixels that are kept as floating-point numbers.
-func rounded(b []byte, t robocache.DType, row int) ([]byte, error) {
+// roundPixels converts the pixels of a row from floats to uint8.
+func roundPixels(b []byte, t robocache.DType, row int) ([]byte, error) {
 	out := make([]byte, len(b)/t.Size())
 	for i, x := range robocache.Float64s(nil, t, b) {
 		if !(x > -0.5 && x < 255.5) {
@@ -247,7 +253,7 @@ func rounded(b []byte, t robocache.DType, row int) ([]byte, error) {
 	return out, nil
 }
 
-// Valid says which rows have a value; all have where the store keeps no mask of the stream.
+// Valid sets valid to 1 for rows that have a value. Without a mask in the store, all rows have one.
 func (d *Dataset) Valid(
 	ctx context.Context,
 	key string,
@@ -262,7 +268,7 @@ func (d *Dataset) Valid(
 	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
 		return err
 	}
-	at, err := d.rows(v, rows)
+	at, err := d.arrayRows(v, rows)
 	if err != nil {
 		return err
 	}
@@ -270,7 +276,7 @@ func (d *Dataset) Valid(
 	case c != nil || v.valid == nil:
 		reader.AllValid(valid)
 	default:
-		return robocache.At(d.gather(ctx, v.valid, at, valid), robocache.Where{"stream": key})
+		return robocache.At(d.gatherRows(ctx, v.valid, at, valid), robocache.Where{"stream": key})
 	}
 	return ctx.Err()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestHTTP: a consolidated folder and an archive over http give what they give locally; a store
-// that cannot be listed says so.
+// TestHTTP checks that a consolidated folder and an archive over http equal the local ones. A store
+// that cannot be listed is an error that says so.
 func TestHTTP(t *testing.T) {
 	s, err := loopback.Serve(realdata.Path(t, "."), loopback.Options{})
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// view is a feature made of an array.
+// view is a feature that is stored in an array.
 type view struct {
 	f     *robocache.Feature
 	a     *Array
-	round bool   // pixels kept as floating-point numbers
-	valid *Array // which rows have a value; nil: all
+	round bool   // pixels are stored as floats
+	valid *Array // mask of the rows that have a value; nil means all
 }
 
 const maxEnds = 64 << 20
@@ -35,13 +35,13 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 		return tooMany("%d episodes", n)
 	}
 	b := make([]byte, n*a.Type.Size)
-	if err := d.gather(ctx, a, reader.Episodes(nil, n), b); err != nil {
+	if err := d.gatherRows(ctx, a, reader.Episodes(nil, n), b); err != nil {
 		return err
 	}
 	d.ends = append(make([]int64, 0, n+1), 0)
 	for i, v := range robocache.Int64s(nil, a.Type.DType(), b) {
 		switch last := d.ends[i]; {
-		case v < last: // also of an unsigned one beyond 2^63
+		case v < last: // also true for an unsigned value above 2^63
 			return bad("end %d is %d, after %d: ends must not decrease", i, v, last)
 		case v-last > 1<<31:
 			return tooMany("episode %d has %d rows", i, v-last)
@@ -56,10 +56,10 @@ func tooMany(format string, args ...any) error {
 	return robocache.ResourceLimit("zarr open", nil, format, args...)
 }
 
-// describeBuffer names the streams of a replay buffer: the arrays below data/.
+// describeBuffer describes the streams of a replay buffer: the arrays below data/.
 func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 	total := d.ends[len(d.ends)-1]
-	d.withhold(func(p string) string {
+	d.nameSkippedArrays(func(p string) string {
 		name, ok := strings.CutPrefix(p, "data/")
 		if !ok {
 			return ""
@@ -67,14 +67,14 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 		return bufferKey(name, &Array{})
 	})
 	masks := map[string]*Array{}
-	for _, p := range d.paths() {
+	for _, p := range d.sortedPaths() {
 		name, ok := strings.CutPrefix(p, "data/")
 		if !ok {
 			continue
 		}
 		a := d.arrays[p]
 		if len(a.Shape) == 0 {
-			d.single(p)
+			d.reportScalar(p)
 			continue
 		}
 		if of, ok := a.Attrs["robocache_mask_of"].(string); ok && a.Type.Kind == 'b' &&
@@ -83,7 +83,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 			continue
 		}
 		if int64(a.Shape[0]) < total {
-			d.find(
+			d.addFinding(
 				robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "short-stream",
@@ -97,7 +97,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 				},
 			)
 		}
-		if err := d.describe(ctx, a, bufferKey(name, a), "", images); err != nil {
+		if err := d.describeArray(ctx, a, bufferKey(name, a), "", images); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 			f.Masked, d.views[f.Key].valid = true, m
 		}
 	}
-	d.link()
+	d.linkViews()
 	if err := d.readTasks(ctx); err != nil {
 		return err
 	}
@@ -119,14 +119,14 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 	return nil
 }
 
-// readTasks reads what our own writer puts beside the ends.
+// readTasks reads the tasks that our writer stores next to the ends of the episodes.
 func (d *Dataset) readTasks(ctx context.Context) error {
 	a := d.arrays[taskArray]
 	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes {
 		return nil
 	}
 	d.tasks = make([]string, a.Shape[0])
-	if err := d.tree.texts(ctx, a, reader.Episodes(nil, a.Shape[0]), d.tasks); err != nil {
+	if err := d.tree.readTexts(ctx, a, reader.Episodes(nil, a.Shape[0]), d.tasks); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -142,8 +142,7 @@ func (d *Dataset) readTasks(ctx context.Context) error {
 	return nil
 }
 
-// Origin returns the recording that an episode was made from, as the array of our writer says; nil
-// if there is none.
+// Origin returns the recording from which an episode was made, as stored by our writer, or nil.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer crash.Recover("zarr", &err)
 	a := d.arrays[sourceArray]
@@ -152,14 +151,14 @@ func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin,
 		return nil, nil
 	}
 	text := make([]string, 1)
-	if err := d.tree.texts(ctx, a, []int{episode}, text); err != nil {
+	if err := d.tree.readTexts(ctx, a, []int{episode}, text); err != nil {
 		return nil, err
 	}
 	return origin.Parse(text[0]), nil
 }
 
-// bufferKey is the stream's key: an array that says its own (our writer's do), action and clock
-// under their names, all else as observation.
+// bufferKey returns the key of a stream. Arrays of our writer contain their key. Otherwise actions
+// and clocks keep their names, and all other arrays become observations.
 func bufferKey(name string, a *Array) string {
 	if k, ok := a.Attrs["robocache_key"].(string); ok && k != "" && len(k) < 256 {
 		return k
@@ -168,37 +167,40 @@ func bufferKey(name string, a *Array) string {
 	switch {
 	case name == "action" || name == "actions":
 		return "action"
-	case name == "timestamp" || name == "task" || name == "language_instruction" || name == "language" || strings.HasPrefix(name, "action."):
+	case name == "timestamp", name == "task", name == "language_instruction", name == "language",
+		strings.HasPrefix(name, "action."):
 		return name
 	}
 	return "observation." + name
 }
 
-// vital is how bad it is that an array is not read.
-func vital(key string) robocache.Severity {
+// skippedSeverity returns the severity of a finding for an array that is not read.
+func skippedSeverity(key string) robocache.Severity {
 	if robocache.Vital("", key) {
 		return robocache.SeverityError
 	}
 	return robocache.SeverityWarning
 }
 
-// withhold gives the arrays whose metadata could not be taken in the keys that they would have.
-func (d *Dataset) withhold(key func(path string) string) {
+// nameSkippedArrays sets the stream keys in the findings of arrays whose metadata was not
+// supported.
+func (d *Dataset) nameSkippedArrays(key func(path string) string) {
 	for i := range d.About.Findings {
 		if f := &d.About.Findings[i]; f.Code == "array-skipped" && f.NotDelivered != "" {
 			f.NotDelivered = key(f.NotDelivered)
-			f.Severity = vital(f.NotDelivered)
+			f.Severity = skippedSeverity(f.NotDelivered)
 		}
 	}
 }
 
-// describeGeneric names the streams of a store without a known layout: every array, by its path.
+// describeGeneric describes the streams of a store without a known layout. Every array is a stream
+// named by its path.
 func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
-	// The rows that most arrays have are the episode's own; arrays of another length have a clock
-	// of their own.
+	// The episode has the most common number of rows. Arrays of another length have their own
+	// clock.
 	count := map[int]int{}
 	anchor := -1
-	for _, p := range d.paths() {
+	for _, p := range d.sortedPaths() {
 		if a := d.arrays[p]; len(a.Shape) > 0 {
 			count[a.Shape[0]]++
 		}
@@ -214,13 +216,13 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 	if anchor > 1<<31 {
 		return tooMany("an episode of %d rows", anchor)
 	}
-	d.withhold(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
+	d.nameSkippedArrays(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
 	d.ends = []int64{0, int64(anchor)}
 	d.About.Episodes, d.About.Frames = 1, int64(anchor)
-	for _, p := range d.paths() {
+	for _, p := range d.sortedPaths() {
 		a := d.arrays[p]
 		if len(a.Shape) == 0 {
-			d.single(p)
+			d.reportScalar(p)
 			continue
 		}
 		clock := ""
@@ -230,7 +232,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 		if a.Shape[0] != anchor {
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		if err := d.describe(
+		if err := d.describeArray(
 			ctx,
 			a,
 			cmp.Or(strings.ReplaceAll(p, "/", "."), "values"),
@@ -240,25 +242,25 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 			return err
 		}
 	}
-	d.link()
+	d.linkViews()
 	return nil
 }
 
-// link points the views at their features once the list stands.
-func (d *Dataset) link() {
+// linkViews sets the pointers from views to features, after the list of features is complete.
+func (d *Dataset) linkViews() {
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
 		if v := d.views[f.Key]; v != nil {
 			v.f = f
 		}
 	}
-	d.cameras.link(d.About)
+	d.cameras.linkFeatures(d.About)
 }
 
-// describe adds an array as a stream.
-func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images string) error {
+// describeArray adds an array as a stream.
+func (d *Dataset) describeArray(ctx context.Context, a *Array, key, clock, images string) error {
 	if d.views[key] != nil {
-		d.find(
+		d.addFinding(
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "key-twice",
@@ -285,13 +287,14 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 			why := fmt.Sprintf("texts of shape %v are not read: a text a row is", a.Shape)
 			if a.Text {
 				why = fmt.Sprintf(
-					"an array of Python objects (dtype object) of shape %v is not read: a text a row is",
+					"an array of Python objects (dtype object) of shape %v is not read: a text "+
+						"a row is",
 					a.Shape,
 				)
 			}
-			d.find(
+			d.addFinding(
 				robocache.Finding{
-					Severity:     vital(key),
+					Severity:     skippedSeverity(key),
 					Code:         "array-skipped",
 					Where:        robocache.Where{"file": a.Path},
 					Message:      why,
@@ -304,20 +307,23 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
 	case n == 1:
 		f.Shape = []int{1}
-	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 && (a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
-		image(&f, a.Shape[3])
-	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
-		image(&f, 1)
-	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && images == "auto":
-		pixels, err := d.pixels(ctx, a)
+	case n == 4 && a.Shape[1] > 0 && a.Shape[2] > 0 &&
+		(a.Shape[3] == 3 || a.Shape[3] == 1) && f.DType == robocache.Uint8:
+		setImage(&f, a.Shape[3])
+	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 &&
+		depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
+		setImage(&f, 1)
+	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 &&
+		f.DType.Float() && images == "auto":
+		pixels, err := d.holdsPixels(ctx, a)
 		if err != nil {
 			return err
 		}
 		if pixels {
 			v.round = true
 			f.DType = robocache.Uint8
-			image(&f, 3)
-			d.find(
+			setImage(&f, 3)
+			d.addFinding(
 				robocache.Finding{
 					Severity: robocache.SeverityInfo,
 					Code:     "float-images",
@@ -335,11 +341,11 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 		f.Interpolation, f.Rotations = "slerp", turns
 	}
 	if m, ok := a.Attrs["robocache_feature"].(map[string]any); ok {
-		own(&f, m)
+		restoreFeature(&f, m)
 	}
 	f.StateDepth()
 	if a.err != nil {
-		d.find(
+		d.addFinding(
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "codec-unsupported",
@@ -350,31 +356,33 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 	}
 	d.views[key] = v
 	if key == "task" && f.Kind == robocache.KindText {
-		v.f = &f // what every dataset has under this name, and no stream of its own
+		v.f = &f // the pseudo-feature "task", which is not a separate stream
 		return nil
 	}
 	d.About.Features = append(d.About.Features, f)
 	return nil
 }
 
-func image(f *robocache.Feature, channels int) {
+func setImage(f *robocache.Feature, channels int) {
 	f.Kind = robocache.KindImage
 	f.Height, f.Width, f.Channels = f.Shape[0], f.Shape[1], channels
 	f.Shape = []int{f.Height, f.Width, channels}
 }
 
-// own takes what our writer keeps of a feature.
+// restoreFeature applies the properties of a feature that our writer stored.
 //
-// A stream of numbers of the shape of images is numbers where it says so, and the other way round
-// for depth.
-func own(f *robocache.Feature, m map[string]any) {
+// A numeric stream with the shape of images stays numeric if the properties say so. In the same
+// way, numbers become depth images.
+func restoreFeature(f *robocache.Feature, m map[string]any) {
 	switch kind, _ := m["kind"].(string); {
 	case kind == string(robocache.KindEvent) && f.Kind == robocache.KindText:
 		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 	case kind == string(robocache.KindNumeric) && f.Kind == robocache.KindImage:
 		f.Kind, f.Height, f.Width, f.Channels = robocache.KindNumeric, 0, 0, 0
-	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric && len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 && (f.DType == robocache.Uint16 || f.DType == robocache.Float32):
-		image(f, 1)
+	case kind == string(robocache.KindImage) && f.Kind == robocache.KindNumeric &&
+		len(f.Shape) == 3 && f.Shape[0] > 0 && f.Shape[1] > 0 && f.Shape[2] == 1 &&
+		(f.DType == robocache.Uint16 || f.DType == robocache.Float32):
+		setImage(f, 1)
 	}
 	if s, ok := m["interpolation"].(string); ok {
 		f.Interpolation = s
@@ -382,9 +390,8 @@ func own(f *robocache.Feature, m map[string]any) {
 	if v, ok := m["rotations"]; ok {
 		f.Rotations = nil
 		var r []robocache.Rotation
-		if b, err := json.Marshal(
-			v,
-		); err == nil && json.Unmarshal(b, &r) == nil &&
+		b, err := json.Marshal(v)
+		if err == nil && json.Unmarshal(b, &r) == nil &&
 			robocache.CheckRotations(r, f.Elements()) == nil {
 			f.Rotations = r
 		}
@@ -417,7 +424,7 @@ func own(f *robocache.Feature, m map[string]any) {
 	}
 }
 
-// umiRotations: UMI keeps rotations as rotation vectors, alone or behind a position.
+// umiRotations returns the rotations of UMI's arrays: rotation vectors, alone or after a position.
 func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() || len(f.Shape) != 1 {
 		return nil
@@ -425,7 +432,8 @@ func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
 	switch {
 	case strings.HasSuffix(path, "rot_axis_angle"):
 		return robocache.RepeatRotation(robocache.FormRotVec, f.Elements())
-	case f.Elements() == 6 && (strings.HasSuffix(path, "_demo_start_pose") || strings.HasSuffix(path, "_demo_end_pose")):
+	case f.Elements() == 6 &&
+		(strings.HasSuffix(path, "_demo_start_pose") || strings.HasSuffix(path, "_demo_end_pose")):
 		return []robocache.Rotation{{At: 3, Form: robocache.FormRotVec}}
 	}
 	return nil
@@ -436,18 +444,18 @@ func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "dep
 // maxPixelRows is the number of rows that are read to tell pixels from other numbers.
 const maxPixelRows = 16
 
-// pixels reports whether an array of numbers holds pixels from 0 to 255: the first row that decides
-// has values above 1, and none outside. Rows of 0 and 1 alone decide nothing: they may be black.
-// They are skipped, to rows spread over all episodes.
-func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
-	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
+// holdsPixels reports whether an array of numbers contains pixels from 0 to 255. It decides by the
+// first row that has values above 1 and none outside the range. Rows with only 0 and 1 do not
+// decide, because they may be black images. The rows that are read are spread over all episodes.
+func (d *Dataset) holdsPixels(ctx context.Context, a *Array) (_ bool, err error) {
+	if a.Shape[0] == 0 || a.err != nil || a.rowBytes > 64<<20 {
 		return false, nil
 	}
 	defer robocache.LocateIn(&err, "stream", a.Path)
-	b := make([]byte, a.row)
+	b := make([]byte, a.rowBytes)
 	n := min(a.Shape[0], maxPixelRows)
 	for k := range n {
-		if err := d.gather(ctx, a, []int{k * a.Shape[0] / n}, b); err != nil {
+		if err := d.gatherRows(ctx, a, []int{k * a.Shape[0] / n}, b); err != nil {
 			return false, err
 		}
 		top, isWhole := 0.0, true
@@ -467,9 +475,9 @@ func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
 	return false, nil
 }
 
-// single tells of an array of no dimensions, which is left out.
-func (d *Dataset) single(path string) {
-	d.find(
+// reportScalar adds the finding that an array without dimensions is left out.
+func (d *Dataset) reportScalar(path string) {
+	d.addFinding(
 		robocache.Finding{
 			Severity: robocache.SeverityInfo,
 			Code:     "array-skipped",

@@ -26,7 +26,7 @@ func malformed(format string, args ...any) error {
 	return robocache.Malformed("zarr", nil, format, args...)
 }
 
-// bad ends the work: something is malformed.
+// bad returns an error for malformed data.
 func bad(format string, args ...any) error { return malformed(format, args...) }
 
 func unsupported(format string, args ...any) error {
@@ -35,36 +35,36 @@ func unsupported(format string, args ...any) error {
 
 // Array is one array of a store.
 type Array struct {
-	Path   string
-	Type   npy.Type // Big is false: what is given is little-endian
-	Text   bool     // elements are texts of varying length
-	Shape  []int
-	Attrs  map[string]any
-	chunks []int // of what is decoded as a whole: of a sharded array its inner chunks
-	grid   []int // number of chunks in each dimension
-	fill   []byte
-	blank  string // the fill value of a text
-	pipe   pipeline
-	shard  *shard
-	key    func(index []int) string
-	err    error // why it cannot be read
-	id     int32
-	row    int // bytes of a row
+	Path      string
+	Type      npy.Type // Big is false: results are little-endian
+	Text      bool     // elements are texts of variable length
+	Shape     []int
+	Attrs     map[string]any
+	chunks    []int // shape of the unit of decoding; for a sharded array, an inner chunk
+	grid      []int // number of chunks in each dimension
+	fill      []byte
+	blankText string // fill value of a text
+	pipe      pipeline
+	shard     *shard
+	key       func(index []int) string
+	err       error // reason why the array cannot be read
+	id        int32
+	rowBytes  int // bytes of a row
 }
 
-// metadata is .zarray, or zarr.json of an array.
+// metadata is the content of .zarray, or of the zarr.json of an array.
 type metadata struct {
 	Format int             `json:"zarr_format"`
 	Shape  []int           `json:"shape"`
 	Fill   json.RawMessage `json:"fill_value"`
-	// Of v2.
+	// Fields of v2.
 	Chunks     []int           `json:"chunks"`
 	DType      json.RawMessage `json:"dtype"`
 	Compressor *codec          `json:"compressor"`
 	Order      string          `json:"order"`
 	Filters    []codec         `json:"filters"`
 	Separator  string          `json:"dimension_separator"`
-	// Of v3.
+	// Fields of v3.
 	Node     string         `json:"node_type"`
 	DataType codec          `json:"data_type"`
 	Grid     codec          `json:"chunk_grid"`
@@ -74,8 +74,8 @@ type metadata struct {
 	Storage  []any          `json:"storage_transformers"`
 }
 
-// codec is a name with parameters: of v2 {"id", …}, of v3 {"name", "configuration"} or the name
-// alone.
+// codec is a name with parameters. In v2 it is {"id", …}, in v3 {"name", "configuration"} or only
+// the name.
 type codec struct {
 	name string
 	raw  json.RawMessage
@@ -92,7 +92,7 @@ func (c *codec) UnmarshalJSON(b []byte) error {
 	}
 	err := jsonmeta.Unmarshal("zarr", b, &v)
 	if e, ok := err.(*robocache.Error); ok {
-		// The pointer counts from the start of this part, not of the file.
+		// The pointer is relative to this part, not to the file.
 		delete(e.Where, "pointer")
 		e.Msg = "a codec, chunk grid or data type cannot be read"
 	}
@@ -103,8 +103,8 @@ func (c *codec) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// into reads the parameters.
-func (c *codec) into(v any) error {
+// decodeParameters decodes the parameters into v.
+func (c *codec) decodeParameters(v any) error {
 	if len(c.raw) > 0 {
 		err := jsonmeta.Unmarshal("zarr", c.raw, v)
 		if err := robocache.At(err, robocache.Where{"codec": c.name}); err != nil {
@@ -114,14 +114,14 @@ func (c *codec) into(v any) error {
 	return nil
 }
 
-func (c *codec) config() (out config, err error) {
-	if err := c.into(&out); err != nil {
+func (c *codec) parameters() (out config, err error) {
+	if err := c.decodeParameters(&out); err != nil {
 		return out, err
 	}
 	return out, nil
 }
 
-// config holds a codec's parameters.
+// config contains the parameters of a codec.
 type config map[string]any
 
 func (c config) int(name string, or int) int {
@@ -136,7 +136,7 @@ func (c config) text(name string) string {
 	return s
 }
 
-// parseArray reads the metadata of an array.
+// parseArray parses the metadata of an array.
 func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 	var m metadata
 	if err := jsonmeta.Unmarshal("zarr", b, &m); err != nil {
@@ -144,7 +144,7 @@ func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 	}
 	a := &Array{Path: name, Shape: m.Shape}
 	chunks, codecs, prefix, sep := m.Chunks, m.Codecs, "", m.Separator
-	var stored npy.Type // as its bytes lie in a chunk
+	var stored npy.Type // element type in the stored chunks
 	if v3 {
 		if m.Format != 3 || m.Node != "array" {
 			return nil, bad("a zarr.json of format %d and node type %q", m.Format, m.Node)
@@ -163,14 +163,14 @@ func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 		var grid struct {
 			Shape []int `json:"chunk_shape"`
 		}
-		if err := m.Grid.into(&grid); err != nil {
+		if err := m.Grid.decodeParameters(&grid); err != nil {
 			return nil, err
 		}
-		configValue, err := m.Keys.config()
+		keys, err := m.Keys.parameters()
 		if err != nil {
 			return nil, err
 		}
-		chunks, sep = grid.Shape, configValue.text("separator")
+		chunks, sep = grid.Shape, keys.text("separator")
 		switch m.Keys.name {
 		case "default":
 			prefix, sep = "c", cmp.Or(sep, "/")
@@ -193,7 +193,7 @@ func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 	}
 	a.Type, a.Text = stored, stored.Kind == 'O'
 	a.Type.Big = false
-	if err := a.layout(chunks); err != nil {
+	if err := a.setShape(chunks); err != nil {
 		return nil, err
 	}
 	if err := a.setFill(m.Fill); err != nil {
@@ -207,19 +207,19 @@ func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 	}
 	a.err = func() error {
 		if !v3 {
-			chain, err := m.chain(a.Text, stored.Big)
+			chain, err := m.codecsOfV2(a.Text, stored.Big)
 			if err != nil {
 				return err
 			}
 			codecs = chain
 		}
-		return a.codecs(codecs, stored)
+		return a.setCodecs(codecs, stored)
 	}()
 	return a, nil
 }
 
-// chain gives what v2 says in order, filters and compressor as codecs of v3.
-func (m *metadata) chain(text, big bool) (out []codec, err error) {
+// codecsOfV2 converts the order, filters and compressor of v2 to codecs of v3.
+func (m *metadata) codecsOfV2(text, big bool) (out []codec, err error) {
 	if m.Order == "F" && len(m.Chunks) > 1 {
 		out = append(out, codec{"transpose", json.RawMessage(`{"order": "F"}`)})
 	}
@@ -266,13 +266,13 @@ var typesV3 = map[string]npy.Type{
 	"string":  {Kind: 'O', Size: 8},
 }
 
-// setKeys settles the names of chunks: prefix stands before the numbers.
+// setKeys sets the function that names chunks. prefix precedes the chunk numbers.
 func (a *Array) setKeys(prefix, sep string) error {
 	if sep != "." && sep != "/" {
 		return bad("separator %q", sep)
 	}
 	a.key = func(index []int) string {
-		key := join(index, sep)
+		key := joinIndex(index, sep)
 		switch {
 		case len(index) == 0:
 			key = cmp.Or(prefix, "0")
@@ -288,11 +288,11 @@ func typeV3(n codec) (npy.Type, error) {
 	if t, ok := typesV3[n.name]; ok {
 		return t, nil
 	}
-	configValue, err := n.config()
+	parameters, err := n.parameters()
 	if err != nil {
 		return npy.Type{}, err
 	}
-	size := configValue.int("length_bytes", -1)
+	size := parameters.int("length_bytes", -1)
 	switch {
 	case n.name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
 		return npy.Type{Kind: 'U', Size: size}, nil
@@ -302,8 +302,8 @@ func typeV3(n codec) (npy.Type, error) {
 	return npy.Type{}, unsupported("data type %q", n.name)
 }
 
-// layout checks shape and chunks, and counts.
-func (a *Array) layout(chunks []int) error {
+// setShape checks shape and chunks, and computes the sizes.
+func (a *Array) setShape(chunks []int) error {
 	if len(chunks) != len(a.Shape) || len(chunks) > maxDims {
 		return bad("chunks %v for shape %v", chunks, a.Shape)
 	}
@@ -313,12 +313,12 @@ func (a *Array) layout(chunks []int) error {
 		}
 	}
 	a.setChunks(chunks)
-	if a.row = a.Type.Size; len(a.Shape) > 0 {
+	if a.rowBytes = a.Type.Size; len(a.Shape) > 0 {
 		for _, d := range a.Shape[1:] {
-			if d > 0 && a.row > (1<<40)/d {
+			if d > 0 && a.rowBytes > (1<<40)/d {
 				return bad("rows of shape %v are too large", a.Shape[1:])
 			}
-			a.row *= d
+			a.rowBytes *= d
 		}
 	}
 	if _, err := bytesOf(chunks, max(a.Type.Size, 1)); err != nil {
@@ -334,20 +334,23 @@ func (a *Array) setChunks(chunks []int) {
 	}
 }
 
-// bytesOf is the size of a chunk, within the limit.
+// bytesOf returns the size of a chunk, or an error if it exceeds the limit.
 func bytesOf(chunk []int, size int) (int64, error) {
 	n := int64(size)
 	for _, c := range chunk {
 		if n > maxChunk/int64(max(c, 1)) {
 			return 0, robocache.ResourceLimit("zarr", nil, "").
-				Expected(fmt.Sprintf("chunks of at most %d bytes", maxChunk), fmt.Sprintf("%v elements of %d bytes", chunk, size))
+				Expected(
+					fmt.Sprintf("chunks of at most %d bytes", maxChunk),
+					fmt.Sprintf("%v elements of %d bytes", chunk, size),
+				)
 		}
 		n *= int64(c)
 	}
 	return n, nil
 }
 
-func join(index []int, sep string) string {
+func joinIndex(index []int, sep string) string {
 	parts := make([]string, len(index))
 	for i, v := range index {
 		parts[i] = strconv.Itoa(v)
@@ -355,12 +358,12 @@ func join(index []int, sep string) string {
 	return strings.Join(parts, sep)
 }
 
-// contiguous says that a chunk holds whole rows, one after the other as they are given.
-func (a *Array) contiguous() bool {
+// isContiguous reports whether a chunk contains whole rows in the layout of the result.
+func (a *Array) isContiguous() bool {
 	return len(a.Shape) > 0 && slices.Equal(a.chunks[1:], a.Shape[1:])
 }
 
-// setFill reads the fill value into one little-endian element; nil stands for zeros.
+// setFill parses the fill value into one little-endian element. nil means zeros.
 func (a *Array) setFill(raw json.RawMessage) error {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -374,7 +377,7 @@ func (a *Array) setFill(raw json.RawMessage) error {
 		return nil
 	}
 	if a.Text {
-		a.blank, _ = v.(string) // 0 stands for an empty text where objects have no other zero
+		a.blankText, _ = v.(string) // 0 means an empty text, because it is the only zero of objects
 		return nil
 	}
 	e := make([]byte, a.Type.Size)
@@ -392,7 +395,8 @@ func (a *Array) setFill(raw json.RawMessage) error {
 		bits, ok = integerFill(n.String(), a.Type.Size, a.Type.Kind == 'i')
 		copy(e, le.AppendUint64(nil, bits))
 	case 'f':
-		if s, is := strings.CutPrefix(text, "0x"); is && len(s) <= 16 { // v3's, of the bits
+		// v3 stores the bits in hexadecimal
+		if s, is := strings.CutPrefix(text, "0x"); is && len(s) <= 16 {
 			b, err := hex.DecodeString(s)
 			if ok = err == nil && len(b) == len(e); ok {
 				slices.Reverse(b)
@@ -401,8 +405,13 @@ func (a *Array) setFill(raw json.RawMessage) error {
 			break
 		}
 		f, err := strconv.ParseFloat(n.String(), 64)
-		if named, is := map[string]float64{"NaN": math.NaN(), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1)}[text]; is {
-			f, err = named, nil
+		switch text {
+		case "NaN":
+			f, err = math.NaN(), nil
+		case "Infinity":
+			f, err = math.Inf(1), nil
+		case "-Infinity":
+			f, err = math.Inf(-1), nil
 		}
 		ok = err == nil || math.IsInf(f, 0)
 		putFloat(e, f)
@@ -429,7 +438,7 @@ func (a *Array) setFill(raw json.RawMessage) error {
 	return nil
 }
 
-// putFloat puts a number into a little-endian element, of the size of dst.
+// putFloat writes a number as a little-endian element with the size of dst.
 func putFloat(dst []byte, f float64) {
 	switch len(dst) {
 	case 8:
@@ -441,11 +450,11 @@ func putFloat(dst []byte, f float64) {
 	}
 }
 
-// integerFill reads a number that an integer of so many bytes holds; 0.0 is written for integers
-// too.
+// integerFill parses an integer that fits into size bytes. 0.0 is accepted too, because some
+// writers use it for integers.
 func integerFill(s string, size int, signed bool) (uint64, bool) {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return uint64(i), fits(i, size, signed)
+		return uint64(i), fitsInteger(i, size, signed)
 	}
 	if u, err := strconv.ParseUint(s, 10, 64); err == nil && !signed && size == 8 {
 		return u, true
@@ -454,10 +463,10 @@ func integerFill(s string, size int, signed bool) (uint64, bool) {
 	return uint64(
 			int64(f),
 		), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 &&
-			fits(int64(f), size, signed)
+			fitsInteger(int64(f), size, signed)
 }
 
-func fits(i int64, size int, signed bool) bool {
+func fitsInteger(i int64, size int, signed bool) bool {
 	bits := uint(8 * size)
 	if signed {
 		return bits == 64 || i >= -1<<(bits-1) && i < 1<<(bits-1)

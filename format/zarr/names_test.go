@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Two entries of consolidated metadata that name one path are an error: one would hide the other,
-// and they would share what is cached.
+// Two entries of consolidated metadata with one path are an error: one would hide the other, and
+// both would share cache entries.
 func TestTwoArraysOfOneName(t *testing.T) {
 	one := fmt.Sprintf(arrayMetaV2, "null", "null")
 	_, err := readTree(
@@ -29,7 +29,7 @@ func TestTwoArraysOfOneName(t *testing.T) {
 	}
 }
 
-// A value of no dimensions is no stream: replay buffers say so too, as other stores do.
+// An array without dimensions is not a stream, in replay buffers and in other stores.
 func TestSingleValues(t *testing.T) {
 	const meta = `{"zarr_format":2,"shape":[%s],"chunks":[%[1]s],"dtype":"<i8","compressor":null,"fill_value":3,"order":"C","filters":null}`
 	for _, buffer := range []bool{false, true} {
@@ -58,7 +58,9 @@ func TestSingleValues(t *testing.T) {
 		if d.Len(0) != 3 ||
 			!slices.ContainsFunc(
 				d.Info().Findings,
-				func(f robocache.Finding) bool { return f.Code == "array-skipped" && f.Where["file"] == "data/one" },
+				func(f robocache.Finding) bool {
+					return f.Code == "array-skipped" && f.Where["file"] == "data/one"
+				},
 			) {
 			t.Errorf("buffer %t: %d rows, %+v", buffer, d.Len(0), d.Info().Findings)
 		}

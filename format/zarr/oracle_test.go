@@ -29,15 +29,15 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// all gives an array whole.
+// all returns all data of an array.
 func all(t testing.TB, d *tree, a *Array) []byte {
 	t.Helper()
 	rows := make([]int, a.Shape[0])
 	for i := range rows {
 		rows[i] = i
 	}
-	b := make([]byte, len(rows)*a.row)
-	if err := d.gather(t.Context(), a, rows, b); err != nil {
+	b := make([]byte, len(rows)*a.rowBytes)
+	if err := d.gatherRows(t.Context(), a, rows, b); err != nil {
 		t.Fatal(a.Path, err)
 	}
 	return b
@@ -57,7 +57,7 @@ func openTree(t testing.TB, uri string) *tree {
 	return d
 }
 
-// compare holds every array of a store to the oracle.
+// compare compares every array of a store with the oracle.
 func compare(t *testing.T, uri string, arrays map[string]oracleArray) {
 	d := openTree(t, uri)
 	for name, want := range arrays {
@@ -93,7 +93,7 @@ func compare(t *testing.T, uri string, arrays map[string]oracleArray) {
 			rows[i] = i
 		}
 		got := make([]string, len(rows))
-		if err := d.texts(t.Context(), a, rows, got); err != nil {
+		if err := d.readTexts(t.Context(), a, rows, got); err != nil {
 			t.Error(name, err)
 			continue
 		}
@@ -105,7 +105,7 @@ func compare(t *testing.T, uri string, arrays map[string]oracleArray) {
 	}
 }
 
-// TestConformance: A2 on the arrays of zarrita.js, in folders and zip files.
+// TestConformance checks zarr.A2 on the arrays of zarrita.js, in folders and zip files.
 func TestConformance(t *testing.T) {
 	for version, stores := range map[string]map[string]string{
 		"v2": {"data.zarr": "data.zarr", "parent.zip": "data.zipped_from_parent.zarr.zip", "within.zip": "data.zipped_from_within.zarr.zip"},
@@ -135,7 +135,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestReplayBuffer: A2 on diffusion_policy's layout.
+// TestReplayBuffer checks zarr.A2 on diffusion_policy's layout.
 func TestReplayBuffer(t *testing.T) {
 	dir := realdata.Path(t, "diffusion_policy_zarr")
 	b, err := os.ReadFile(filepath.Join(dir, "oracle/arrays.json"))

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestRotations: UMI's layout says where rotation vectors are; what our writer notes of a feature
-// comes back, and no other's nonsense.
+// TestRotations checks that rotation vectors are found in UMI's layout, and that the stored
+// properties of our writer are restored. Malformed properties are ignored.
 func TestRotations(t *testing.T) {
 	num := func(d robocache.DType, n ...int) robocache.Feature {
 		return robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: d, Shape: n}
@@ -36,13 +36,13 @@ func TestRotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{7, 5} { // 5: of another row
+	for _, n := range []int{7, 5} { // 5: another row length
 		var m map[string]any
 		if err := json.Unmarshal(b, &m); err != nil {
 			t.Fatal(err)
 		}
 		back := num(robocache.Float32, n)
-		own(&back, m)
+		restoreFeature(&back, m)
 		if back.Interpolation != "slerp" || (len(back.Rotations) == 1) != (n == 7) ||
 			n == 7 && back.Rotations[0] != out.Rotations[0] {
 			t.Errorf("%d channels: %+v", n, back)

@@ -16,17 +16,21 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// load gives a decoded chunk.
-func (d *tree) load(ctx context.Context, a *Array, index []int) (*chunk, error) {
+// loadChunk returns a decoded chunk from the cache or the store.
+func (d *tree) loadChunk(ctx context.Context, a *Array, index []int) (*chunk, error) {
 	return d.cache.Load(
 		ctx,
-		unit{a.id, linear(index, a.grid)},
-		func() (*chunk, int64, error) { return d.read(ctx, a, slices.Clone(index)) },
+		cacheKey{a.id, chunkNumber(index, a.grid)},
+		func() (*chunk, int64, error) { return d.readChunk(ctx, a, slices.Clone(index)) },
 	)
 }
 
-// read decodes a chunk, and says what it takes.
-func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int64, err error) {
+// readChunk decodes a chunk and returns it with the memory that it takes.
+func (d *tree) readChunk(
+	ctx context.Context,
+	a *Array,
+	index []int,
+) (_ *chunk, _ int64, err error) {
 	if err := robocache.At(a.err, robocache.Where{"stream": a.Path}); err != nil {
 		return nil, 0, err
 	}
@@ -34,16 +38,16 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 	if err != nil {
 		return nil, 0, err
 	}
-	defer robocache.LocateIn(&err, "chunk", join(index, "."))
+	defer robocache.LocateIn(&err, "chunk", joinIndex(index, "."))
 	room := func(n int64) []byte { return make([]byte, n) }
-	// the packed bytes are read into memory that is used again: what is new costs more than
-	// unpacking
-	if a.pipe.apart {
+	// Packed bytes are read into reused memory, because allocating it would take longer than
+	// unpacking.
+	if a.pipe.ownsMemory {
 		l := lease.Get()
 		defer l.Done()
 		room = l.Room
 	}
-	b, name, err := d.packed(ctx, a, index, raw, room)
+	b, name, err := d.packedChunk(ctx, a, index, raw, room)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -55,7 +59,7 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 		return nil, 0, err
 	}
 	if a.Text {
-		t, err := a.pipe.texts(b, a.pipe.n)
+		t, err := a.pipe.texts(b, a.pipe.elements)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -68,8 +72,8 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 	return &chunk{data: b}, raw + 64, nil
 }
 
-// packed reads a chunk's bytes as they lie in the store; nil where it is absent.
-func (d *tree) packed(
+// packedChunk reads the stored bytes of a chunk. It returns nil if the chunk is missing.
+func (d *tree) packedChunk(
 	ctx context.Context,
 	a *Array,
 	index []int,
@@ -92,14 +96,14 @@ func (d *tree) packed(
 		return b, name, err
 	}
 	if b == nil {
-		b = []byte{} // a file without bytes is no absent one
+		b = []byte{} // an empty file is not a missing chunk
 	}
 	return b, name, nil
 }
 
-// each calls fn once for every row of chunks that rows touch, with the positions in rows that lie
-// in it; several at the same time.
-func (d *tree) each(
+// forEachChunkRow calls fn once for every row of chunks that the rows touch, several in parallel.
+// positions are the positions in rows that belong to it.
+func (d *tree) forEachChunkRow(
 	ctx context.Context,
 	a *Array,
 	rows []int,
@@ -115,7 +119,11 @@ func (d *tree) each(
 	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
-			return robocache.Malformed("zarr", robocache.Where{"stream": a.Path}, "the array ends before its episodes").
+			return robocache.Malformed(
+				"zarr",
+				robocache.Where{"stream": a.Path},
+				"the array ends before its episodes",
+			).
 				Expected(fmt.Sprintf("row %d", r), fmt.Sprintf("%d rows", a.Shape[0]))
 		}
 		positions[i] = i
@@ -148,12 +156,17 @@ func (d *tree) each(
 	return g.Wait()
 }
 
-// parts calls fn with the chunks that a row of chunks has, and where they lie in the grid.
-func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, index []int)) error {
+// forEachChunk calls fn with every chunk in a row of chunks, and its position in the grid.
+func (d *tree) forEachChunk(
+	ctx context.Context,
+	a *Array,
+	c0 int,
+	fn func(c *chunk, index []int),
+) error {
 	index := make([]int, len(a.grid))
 	index[0] = c0
-	for more := true; more; more = next(index, a.grid) {
-		loaded, err := d.load(ctx, a, index)
+	for more := true; more; more = nextChunk(index, a.grid) {
+		loaded, err := d.loadChunk(ctx, a, index)
 		if err != nil {
 			return err
 		}
@@ -162,29 +175,35 @@ func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, in
 	return nil
 }
 
-// gather copies rows of an array into dst.
-func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
-		return d.parts(ctx, a, c0, func(c *chunk, index []int) {
-			whole := a.contiguous() && c.data != nil
-			for i, n := 0, 1; i < len(positions); i, n = i+n, 1 {
-				p := positions[i]
-				r := rows[p] - c0*a.chunks[0]
-				if !whole {
-					a.copyRow(dst[p*a.row:(p+1)*a.row], c, r, index)
-					continue
+// gatherRows copies rows of an array into dst.
+func (d *tree) gatherRows(ctx context.Context, a *Array, rows []int, dst []byte) error {
+	return d.forEachChunkRow(
+		ctx,
+		a,
+		rows,
+		func(ctx context.Context, c0 int, positions []int) error {
+			return d.forEachChunk(ctx, a, c0, func(c *chunk, index []int) {
+				whole := a.isContiguous() && c.data != nil
+				for i, n := 0, 1; i < len(positions); i, n = i+n, 1 {
+					p := positions[i]
+					r := rows[p] - c0*a.chunks[0]
+					if !whole {
+						a.copyRow(dst[p*a.rowBytes:(p+1)*a.rowBytes], c, r, index)
+						continue
+					}
+					for i+n < len(positions) && positions[i+n] == p+n && rows[p+n] == rows[p]+n {
+						n++
+					}
+					copy(dst[p*a.rowBytes:(p+n)*a.rowBytes], c.data[r*a.rowBytes:])
 				}
-				for i+n < len(positions) && positions[i+n] == p+n && rows[p+n] == rows[p]+n {
-					n++
-				}
-				copy(dst[p*a.row:(p+n)*a.row], c.data[r*a.row:])
-			}
-		})
-	})
+			})
+		},
+	)
 }
 
-// next goes to the next chunk of the same row of chunks.
-func next(index, grid []int) bool {
+// nextChunk advances index to the next chunk in the same row of chunks. It returns false at the
+// end.
+func nextChunk(index, grid []int) bool {
 	for i := len(index) - 1; i > 0; i-- {
 		if index[i]++; index[i] < grid[i] {
 			return true
@@ -194,24 +213,27 @@ func next(index, grid []int) bool {
 	return false
 }
 
-// copyRow copies what a chunk has of a row into it. r is the row in the chunk.
+// copyRow copies the part of a row that a chunk contains. r is the row in the chunk.
 func (a *Array) copyRow(dst []byte, c *chunk, r int, index []int) {
 	size := a.Type.Size
 	if c.data == nil {
 		a.blankRow(dst, index)
 		return
 	}
-	if a.contiguous() {
-		copy(dst, c.data[r*a.row:])
+	if a.isContiguous() {
+		copy(dst, c.data[r*a.rowBytes:])
 		return
 	}
 	src := c.data[len(c.data)/a.chunks[0]*r:]
-	a.runs(index, func(to, from, n int) { copy(dst[to*size:(to+n)*size], src[from*size:]) })
+	a.forEachStretch(
+		index,
+		func(to, from, n int) { copy(dst[to*size:(to+n)*size], src[from*size:]) },
+	)
 }
 
-// blankRow fills a chunk's part of a row with the fill value.
+// blankRow sets the part of a row that a missing chunk covers to the fill value.
 func (a *Array) blankRow(dst []byte, index []int) {
-	a.runs(index, func(to, _, n int) {
+	a.forEachStretch(index, func(to, _, n int) {
 		part := dst[to*a.Type.Size : (to+n)*a.Type.Size]
 		if a.fill == nil {
 			clear(part)
@@ -223,15 +245,16 @@ func (a *Array) blankRow(dst []byte, index []int) {
 	})
 }
 
-// runs gives the stretches of a row that a chunk holds: elements to of the row, from of the chunk's
-// row.
-func (a *Array) runs(index []int, fn func(to, from, n int)) {
+// forEachStretch calls fn for each contiguous part of a row that a chunk contains. to is the first
+// element in the row, from the first element in the chunk's row.
+func (a *Array) forEachStretch(index []int, fn func(to, from, n int)) {
 	n := len(a.Shape)
 	if n == 1 {
 		fn(0, 0, 1)
 		return
 	}
-	// Where the chunk ends inside the array, and how far a step of each dimension is.
+	// width is the extent of the chunk inside the array. to and from are the strides of each
+	// dimension.
 	at, width := make([]int, n), make([]int, n)
 	to, from := make([]int, n), make([]int, n)
 	stepTo, stepFrom, base := 1, 1, 0
@@ -268,27 +291,32 @@ func (a *Array) runs(index []int, fn func(to, from, n int)) {
 	}
 }
 
-// texts gives rows of an array of texts, of one element each.
-func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
-		index := make([]int, len(a.grid))
-		index[0] = c0
-		c, err := d.load(ctx, a, index)
-		if err != nil {
-			return err
-		}
-		list, blank := c.texts, a.blank
-		if !a.Text && c.data != nil {
-			list, _ = (&npy.Array{Type: a.Type, Shape: a.chunks, Data: c.data}).Strings()
-		} else if !a.Text && a.fill != nil {
-			s, _ := (&npy.Array{Type: a.Type, Shape: []int{1}, Data: a.fill}).Strings()
-			blank = s[0]
-		}
-		for _, p := range positions {
-			if out[p] = blank; list != nil {
-				out[p] = list[(rows[p]-c0*a.chunks[0])*(len(list)/a.chunks[0])]
+// readTexts reads rows of an array of texts with one element per row.
+func (d *tree) readTexts(ctx context.Context, a *Array, rows []int, out []string) error {
+	return d.forEachChunkRow(
+		ctx,
+		a,
+		rows,
+		func(ctx context.Context, c0 int, positions []int) error {
+			index := make([]int, len(a.grid))
+			index[0] = c0
+			c, err := d.loadChunk(ctx, a, index)
+			if err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			list, blank := c.texts, a.blankText
+			if !a.Text && c.data != nil {
+				list, _ = (&npy.Array{Type: a.Type, Shape: a.chunks, Data: c.data}).Strings()
+			} else if !a.Text && a.fill != nil {
+				s, _ := (&npy.Array{Type: a.Type, Shape: []int{1}, Data: a.fill}).Strings()
+				blank = s[0]
+			}
+			for _, p := range positions {
+				if out[p] = blank; list != nil {
+					out[p] = list[(rows[p]-c0*a.chunks[0])*(len(list)/a.chunks[0])]
+				}
+			}
+			return nil
+		},
+	)
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 )
 
-// shard says how chunks lie together in one file: an index of (offset, size) pairs at its end or
-// beginning.
+// shard describes how chunks are stored in one file, with an index of (offset, size) pairs at its
+// end or beginning.
 type shard struct {
-	outer []int // elements of a shard in each dimension
-	per   []int // chunks of a shard in each dimension
-	index pipeline
-	bytes int64 // of the index as it lies in the file
-	raw   int64
-	start bool
+	outer          []int // elements of a shard in each dimension
+	chunksPerShard []int // chunks of a shard in each dimension
+	index          pipeline
+	bytes          int64 // stored size of the index
+	raw            int64
+	start          bool
 }
 
 const maxShardIndex = 64 << 20
 
-// codecs reads an array's codecs; a chain that is sharding alone makes the inner chunks the
-// array's. t is the type as it is stored.
-func (a *Array) codecs(codecs []codec, t npy.Type) error {
+// setCodecs reads the codecs of an array. If the only codec is sharding, the inner chunks become
+// the chunks of the array. t is the stored type.
+func (a *Array) setCodecs(codecs []codec, t npy.Type) error {
 	if len(codecs) != 1 || codecs[0].name != "sharding_indexed" {
 		var err error
-		if a.pipe, err = a.chain(a.chunks, t, codecs); err != nil {
+		if a.pipe, err = a.buildPipeline(a.chunks, t, codecs); err != nil {
 			return err
 		}
 		return nil
@@ -38,20 +38,24 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 		Index    []codec `json:"index_codecs"`
 		Location string  `json:"index_location"`
 	}
-	if err := codecs[0].into(&c); err != nil {
+	if err := codecs[0].decodeParameters(&c); err != nil {
 		return err
 	}
 	if len(c.Shape) != len(a.Shape) {
 		return bad("sharding_indexed: chunk_shape %v", c.Shape)
 	}
-	s := &shard{outer: a.chunks, per: make([]int, len(c.Shape)), start: c.Location == "start"}
+	s := &shard{
+		outer:          a.chunks,
+		chunksPerShard: make([]int, len(c.Shape)),
+		start:          c.Location == "start",
+	}
 	n := 1
 	for i, v := range c.Shape {
 		if v <= 0 || a.chunks[i]%v != 0 {
 			return bad("sharding_indexed: chunks %v in shards of %v", c.Shape, a.chunks)
 		}
-		s.per[i] = a.chunks[i] / v
-		if n *= s.per[i]; n > maxShardIndex/16 {
+		s.chunksPerShard[i] = a.chunks[i] / v
+		if n *= s.chunksPerShard[i]; n > maxShardIndex/16 {
 			return robocache.ResourceLimit("zarr", nil, "a shard of too many chunks")
 		}
 	}
@@ -63,7 +67,7 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 	}
 	table := npy.Type{Kind: 'u', Size: 8}
 	err := func() error {
-		chain, err := (&Array{Type: table}).chain([]int{n, 2}, table, c.Index)
+		chain, err := (&Array{Type: table}).buildPipeline([]int{n, 2}, table, c.Index)
 		if err != nil {
 			return err
 		}
@@ -84,7 +88,7 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 			return unsupported("sharding_indexed: an index packed by %s", s.index.steps[i].name)
 		}
 	}
-	if a.pipe, err = a.chain(c.Shape, t, c.Codecs); err != nil {
+	if a.pipe, err = a.buildPipeline(c.Shape, t, c.Codecs); err != nil {
 		return err
 	}
 	a.shard = s
@@ -92,11 +96,11 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 	return nil
 }
 
-// table reads a shard's index; without one where the shard is absent.
-func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) (*chunk, error) {
+// shardIndex reads the index of a shard. The table is nil if the shard is missing.
+func (d *tree) shardIndex(ctx context.Context, a *Array, outer []int, name string) (*chunk, error) {
 	return d.cache.Load(
 		ctx,
-		unit{a.id, -1 - linear(outer, outerGrid(a))},
+		cacheKey{a.id, -1 - chunkNumber(outer, outerGrid(a))},
 		func() (*chunk, int64, error) {
 			r, err := d.st.Open(ctx, name)
 			if errors.Is(err, robocache.ErrNotFound) {
@@ -107,7 +111,7 @@ func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) (*
 			}
 			c, size := &chunk{}, int64(64)
 			if robocache.IsRemote(r) {
-				// its beginning; opening it again would be a request for each chunk
+				// keep the beginning: opening the shard again would need a request for each chunk
 				c.file, size = r, 64+16<<10
 			} else {
 				defer r.Close()
@@ -144,7 +148,8 @@ func outerGrid(a *Array) []int {
 	return g
 }
 
-// packedInShard gives a chunk's bytes out of its shard; nil where it is absent.
+// packedInShard returns the stored bytes of a chunk in a shard. It returns nil if the chunk is
+// missing.
 func (d *tree) packedInShard(
 	ctx context.Context,
 	a *Array,
@@ -155,18 +160,18 @@ func (d *tree) packedInShard(
 	s := a.shard
 	outer, inner := make([]int, len(index)), make([]int, len(index))
 	for i, v := range index {
-		outer[i], inner[i] = v/s.per[i], v%s.per[i]
+		outer[i], inner[i] = v/s.chunksPerShard[i], v%s.chunksPerShard[i]
 	}
 	name := a.key(outer)
 	defer robocache.LocateIn(&err, "file", name)
-	shard, err := d.table(ctx, a, outer, name)
+	shard, err := d.shardIndex(ctx, a, outer, name)
 	if err != nil {
 		return nil, "", err
 	}
 	if shard.table == nil {
 		return nil, name, nil
 	}
-	at := linear(inner, s.per)
+	at := chunkNumber(inner, s.chunksPerShard)
 	off, n := shard.table[2*at], shard.table[2*at+1]
 	if off == math.MaxUint64 && n == math.MaxUint64 {
 		return nil, name, nil
@@ -191,8 +196,8 @@ func (d *tree) packedInShard(
 	return b, name, nil
 }
 
-// linear is a chunk's number in row-major order of a grid.
-func linear(index, grid []int) int64 {
+// chunkNumber returns the number of a chunk in row-major order of a grid.
+func chunkNumber(index, grid []int) int64 {
 	var n int64
 	for i, v := range index {
 		n = n*int64(max(grid[i], 1)) + int64(v)

@@ -32,15 +32,15 @@ const (
 	wellKnownArrays = "data/action data/state data/img data/obs meta/episode_ends"
 )
 
-// unit names what is cached: a chunk of an array by its number, a shard's index by -1 minus its
-// number.
-type unit struct {
+// cacheKey identifies a cache entry. n is the number of a chunk of the array, or -1 minus the
+// number of a shard for its index.
+type cacheKey struct {
 	array int32
 	n     int64
 }
 
-// chunk is a decoded chunk: data, or texts, or a shard's index and, where that is remote, the
-// shard; all nil where it is absent.
+// chunk is a decoded chunk: data, or texts. For a shard it is the index, and the open file if the
+// store is remote. All fields are nil if the chunk or shard is missing.
 type chunk struct {
 	data  []byte
 	texts []string
@@ -53,12 +53,12 @@ type tree struct {
 	st       store.Store
 	version  string
 	arrays   map[string]*Array
-	attrs    map[string]any // of the root
-	cache    *lru.Cache[unit, *chunk]
+	attrs    map[string]any // attributes of the root
+	cache    *lru.Cache[cacheKey, *chunk]
 	findings []robocache.Finding
 }
 
-// openStore opens what holds the arrays: a folder, or a zip archive.
+// openStore opens the store of the arrays: a folder, or a zip archive.
 func openStore(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
 	folder, name := store.Above(uri)
 	if !strings.HasSuffix(strings.ToLower(name), zipped) {
@@ -74,7 +74,7 @@ func openStore(ctx context.Context, uri string, opt robocache.OpenOptions) (stor
 	}
 	store.Close(s)
 	if errors.Is(err, syscall.EISDIR) {
-		return store.OpenFor(uri, opt) // a folder that is named so
+		return store.OpenFor(uri, opt) // a folder whose name ends in .zip
 	}
 	return nil, err
 }
@@ -89,7 +89,7 @@ func openZip(ctx context.Context, s store.Store, name, uri string) (*zipStore, e
 		r.Close()
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}
-	// An archive made from outside the store's folder has it as its one folder.
+	// An archive that was made outside the store's folder contains that folder as its only entry.
 	if list, _ := z.List(ctx, ""); len(list) > 0 && !hasRoot(ctx, z) {
 		top, _, _ := strings.Cut(list[0].Name, "/")
 		last, _, _ := strings.Cut(list[len(list)-1].Name, "/")
@@ -100,7 +100,7 @@ func openZip(ctx context.Context, s store.Store, name, uri string) (*zipStore, e
 	return &zipStore{Store: z, below: s}, nil
 }
 
-// zipStore closes the folder of the archive too.
+// zipStore also closes the store that contains the archive.
 type zipStore struct {
 	*zipdir.Store
 	below store.Store
@@ -123,20 +123,20 @@ func hasRoot(ctx context.Context, s store.Store) bool {
 	return false
 }
 
-// hasBuffer says whether a replay buffer lies in the folder, as recordings of real robots have it
-// beside their videos.
+// hasBuffer reports whether the folder contains a replay buffer. Recordings of real robots store it
+// next to their videos.
 func hasBuffer(ctx context.Context, s store.Store) bool {
 	b, err := store.Sub(s, bufferFolder)
 	return err == nil && hasRoot(ctx, b)
 }
 
-// videosBeside opens the folder around a store where it has videos of episodes; nil where there are
-// none.
+// videosBeside opens the folder that contains a store if it also contains videos of episodes. It
+// returns nil if there are none.
 func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
 	around, _ := store.Above(uri)
 	s, err := store.OpenFor(around, opt)
 	if err != nil {
-		return nil, nil // nothing is beside a whole bucket
+		return nil, nil // a whole bucket has no parent folder
 	}
 	folders, err := store.Folders(ctx, s, "")
 	if slices.Contains(folders, videosFolder) {
@@ -149,15 +149,15 @@ func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (s
 	return nil, err
 }
 
-// readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking
-// through its folders.
+// readTree finds the arrays of a store, from consolidated metadata if present, otherwise by
+// searching its folders.
 func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err error) {
 	defer crash.Recover("zarr open", &err)
-	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
+	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[cacheKey, *chunk](budget)}
 	var root struct {
 		Node     string                     `json:"node_type"`
 		Attrs    map[string]any             `json:"attributes"`
-		Metadata map[string]json.RawMessage `json:"metadata"` // of .zmetadata
+		Metadata map[string]json.RawMessage `json:"metadata"` // in .zmetadata
 		V3       struct {
 			Metadata map[string]json.RawMessage `json:"metadata"`
 		} `json:"consolidated_metadata"`
@@ -168,7 +168,7 @@ func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err er
 		t.version = []string{"v3", "v2"}[i]
 		if b, err = store.ReadFile(ctx, s, n, maxMeta); err == nil {
 			name = n
-			if err := decode(n, b, &root); err != nil {
+			if err := decodeJSON(n, b, &root); err != nil {
 				return nil, err
 			}
 			break
@@ -180,69 +180,70 @@ func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err er
 	switch {
 	case name == consolidated:
 		t.attrs = nil
-		if err := t.take(root.Metadata, name); err != nil {
+		if err := t.addArrays(root.Metadata, name); err != nil {
 			return nil, err
 		}
 	case name == "":
-		look, err := t.look(ctx, metaV2Name)
+		look, err := t.readMetadata(ctx, metaV2Name)
 		if err != nil {
 			return nil, err
 		}
-		if err := t.take(look, ""); err != nil {
+		if err := t.addArrays(look, ""); err != nil {
 			return nil, err
 		}
 	case root.Node == "array":
 		t.attrs = nil
-		if err := t.take(map[string]json.RawMessage{metaV3Name: b}, name); err != nil {
+		if err := t.addArrays(map[string]json.RawMessage{metaV3Name: b}, name); err != nil {
 			return nil, err
 		}
 	case len(root.V3.Metadata) > 0:
-		nodes := map[string]json.RawMessage{} // metadata by the file that they would be in
+		// metadata by the name of the file that would contain it
+		nodes := map[string]json.RawMessage{}
 		for n, raw := range root.V3.Metadata {
 			nodes[path.Join(n, metaV3Name)] = raw
 		}
-		if err := t.take(nodes, name); err != nil {
+		if err := t.addArrays(nodes, name); err != nil {
 			return nil, err
 		}
 	default:
-		look, err := t.look(ctx, metaV3Name)
+		look, err := t.readMetadata(ctx, metaV3Name)
 		if err != nil {
 			return nil, err
 		}
-		if err := t.take(look, ""); err != nil {
+		if err := t.addArrays(look, ""); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// decode reads the JSON of a file.
-func decode(file string, b []byte, v any) error {
+// decodeJSON decodes the JSON of a file.
+func decodeJSON(file string, b []byte, v any) error {
 	return robocache.At(jsonmeta.Unmarshal("zarr", b, v), robocache.Where{"file": file})
 }
 
-// node is what tells groups from arrays in v3.
-type node struct {
+// nodeType distinguishes groups from arrays in v3.
+type nodeType struct {
 	Type string `json:"node_type"`
 }
 
-// take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of
-// them, or "".
-func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
+// addArrays reads the metadata of arrays, and for v2 their attributes. in is the file that contains
+// all of them, or "".
+func (t *tree) addArrays(nodes map[string]json.RawMessage, in string) (err error) {
 	if in != "" {
 		defer robocache.LocateIn(&err, "file", in)
 	}
 	names := slices.Sorted(maps.Keys(nodes))
 	for _, name := range names {
 		dir, base := path.Split(name)
-		var n node
+		var n nodeType
 		if base == metaV3Name {
-			if err := decode(name, nodes[name], &n); err != nil {
+			if err := decodeJSON(name, nodes[name], &n); err != nil {
 				return err
 			}
 		}
 		if base == metaV2Name || n.Type == "array" {
-			if err := t.add(
+			if err := t.addArray(
 				strings.TrimSuffix(dir, "/"),
 				name,
 				nodes[name],
@@ -267,9 +268,9 @@ func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 	return nil
 }
 
-// add reads one array's metadata. An array whose type is not read is left out with a finding;
-// broken metadata is an error.
-func (t *tree) add(name, file string, b []byte, v3 bool) error {
+// addArray reads the metadata of one array. An array of an unsupported type is left out with a
+// finding. Malformed metadata is an error.
+func (t *tree) addArray(name, file string, b []byte, v3 bool) error {
 	if len(t.arrays) >= maxArrays {
 		return robocache.ResourceLimit("zarr", nil, "too many arrays")
 	}
@@ -312,8 +313,8 @@ func (t *tree) add(name, file string, b []byte, v3 bool) error {
 	return nil
 }
 
-// look reads the metadata files of a store that has them not in one.
-func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessage, error) {
+// readMetadata reads the metadata files of a store without consolidated metadata.
+func (t *tree) readMetadata(ctx context.Context, base string) (map[string]json.RawMessage, error) {
 	nodes := map[string]json.RawMessage{}
 	var total int64
 	read := func(name string) error {
@@ -324,7 +325,7 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 		}
 		return err
 	}
-	names, err := t.names(ctx, base)
+	names, err := t.metadataNames(ctx, base)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +334,7 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 			return nil, err
 		}
 		if base == metaV2Name {
-			_ = read(path.Join(path.Dir(n), attrsV2Name)) // most arrays have none
+			_ = read(path.Join(path.Dir(n), attrsV2Name)) // most arrays have no attributes
 		}
 	}
 	if base == metaV2Name && nodes[attrsV2Name] == nil {
@@ -342,9 +343,13 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 	return nodes, nil
 }
 
-// walk gives the metadata files below a folder by the folders alone: a store has far more chunks
-// than folders, and below an array there is nothing to find.
-func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string, err error) {
+// findMetadata returns the metadata files below a folder. It lists only folders, because a store
+// has many more chunks than folders. It does not search below an array.
+func (t *tree) findMetadata(
+	ctx context.Context,
+	dir, base string,
+	depth int,
+) (out []string, err error) {
 	if depth > maxDims {
 		return out, robocache.ResourceLimit(
 			"zarr open",
@@ -356,7 +361,7 @@ func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []str
 	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
 	if err == nil {
 		out = append(out, name)
-		var n node
+		var n nodeType
 		if base == metaV2Name || json.Unmarshal(b, &n) == nil && n.Type == "array" {
 			return out, nil
 		}
@@ -368,20 +373,20 @@ func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []str
 		return out, err
 	}
 	for _, f := range folders {
-		walkValue, err := t.walk(ctx, path.Join(dir, f), base, depth+1)
+		names, err := t.findMetadata(ctx, path.Join(dir, f), base, depth+1)
 		if err != nil {
 			return out, err
 		}
-		out = append(out, walkValue...)
+		out = append(out, names...)
 	}
 	return out, nil
 }
 
-// names lists the metadata files of a store; where it cannot be listed, those that replay buffers
-// have are tried.
-func (t *tree) names(ctx context.Context, base string) (out []string, err error) {
+// metadataNames returns the metadata files of a store. If the store cannot be listed, it tries the
+// names that replay buffers have.
+func (t *tree) metadataNames(ctx context.Context, base string) (out []string, err error) {
 	err = func() error {
-		walk, err := t.walk(ctx, "", base, 0)
+		walk, err := t.findMetadata(ctx, "", base, 0)
 		if err != nil {
 			return err
 		}
@@ -412,7 +417,11 @@ func (t *tree) names(ctx context.Context, base string) (out []string, err error)
 		}
 	}
 	if len(out) == 0 {
-		return out, robocache.Unsupported("zarr open", nil, "this store cannot be listed, and has no consolidated metadata").
+		return out, robocache.Unsupported(
+			"zarr open",
+			nil,
+			"this store cannot be listed, and has no consolidated metadata",
+		).
 			WithHint("run zarr.consolidate_metadata over the store, or zip it")
 	}
 	t.findings = append(
@@ -420,14 +429,15 @@ func (t *tree) names(ctx context.Context, base string) (out []string, err error)
 		robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "not-consolidated",
-			Message:  "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found",
-			Hint:     "run zarr.consolidate_metadata over the store",
+			Message: "the store cannot be listed and has no consolidated metadata: only arrays " +
+				"with well-known names are found",
+			Hint: "run zarr.consolidate_metadata over the store",
 		},
 	)
 	return out, nil
 }
 
-// paths gives the arrays' paths in order.
-func (t *tree) paths() []string {
+// sortedPaths returns the paths of the arrays in order.
+func (t *tree) sortedPaths() []string {
 	return slices.Sorted(maps.Keys(t.arrays))
 }

@@ -14,11 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy images within
-// 1 (video/jpegxl X1).
+// TestUMI checks zarr.A2 on UMI's layout as zarr-python and imagecodecs write and read it. Lossy
+// images may differ by 1 (video/jpegxl X1).
 func TestUMI(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(python, "-c", "import zarr, imagecodecs; assert imagecodecs.JPEGXL.available").
+	if out, err := exec.Command(
+		python,
+		"-c",
+		"import zarr, imagecodecs; assert imagecodecs.JPEGXL.available",
+	).
 		CombinedOutput(); err != nil {
 		t.Skipf("no zarr or imagecodecs in .venv: %v %s", err, out)
 	}
@@ -82,7 +86,7 @@ func TestUMI(t *testing.T) {
 	}
 }
 
-// TestJPEGXL: chunks of JPEG XL where no Python is, and what is wrong with them.
+// TestJPEGXL reads chunks of JPEG XL without Python, and malformed ones.
 func TestJPEGXL(t *testing.T) {
 	stream, err := os.ReadFile("../../video/jpegxl/testdata/lossless.jxl")
 	if err != nil {
@@ -125,7 +129,11 @@ func TestJPEGXL(t *testing.T) {
 	for key, want := range map[string]struct {
 		row   int
 		class error
-	}{"good": {2, robocache.ErrMalformed}, "size": {0, robocache.ErrMalformed}, "float": {0, robocache.ErrUnsupported}} {
+	}{
+		"good":  {2, robocache.ErrMalformed},
+		"size":  {0, robocache.ErrMalformed},
+		"float": {0, robocache.ErrUnsupported},
+	} {
 		rows := []robocache.Row{{Index: want.row}}
 		err := d.Frames(t.Context(), key, rows, out[:1])
 		if key == "float" {

@@ -9,17 +9,21 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFirstRowsDecideNothing checks that float images are recognised whichever episode is black,
-// and that every array is a stream of all episodes.
+// TestFirstRowsDecideNothing checks that float images are recognized even if some episodes are
+// black, and that every array is a stream of all episodes.
 func TestFirstRowsDecideNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		value func(row int) float32
 		kind  robocache.Kind
 	}{
-		"black first": {func(row int) float32 { return float32(row / 4 * 50) }, robocache.KindImage},
-		"black last":  {func(row int) float32 { return float32((19 - row) / 4 * 50) }, robocache.KindImage},
-		"0 to 1":      {func(row int) float32 { return float32(row) / 20 }, robocache.KindNumeric},
-		"all black":   {func(int) float32 { return 0 }, robocache.KindNumeric},
+		"black first": {func(row int) float32 {
+			return float32(row / 4 * 50)
+		}, robocache.KindImage},
+		"black last": {func(row int) float32 {
+			return float32((19 - row) / 4 * 50)
+		}, robocache.KindImage},
+		"0 to 1":    {func(row int) float32 { return float32(row) / 20 }, robocache.KindNumeric},
+		"all black": {func(int) float32 { return 0 }, robocache.KindNumeric},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pix, ends []byte

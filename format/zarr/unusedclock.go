@@ -14,8 +14,8 @@ const clocksRead = 64
 // maxRawTimes is the number of rows of an episode whose times are read to find faults.
 const maxRawTimes = 4096
 
-// examineClock reports whether the array of timestamps is the clock of the rows. Otherwise it
-// records the array, unless the caller states the rate.
+// examineClock reports whether the array of timestamps can be the clock of the rows. If not, it
+// records the reason, unless the caller sets the rate.
 func (d *Dataset) examineClock(ctx context.Context, rateStated bool) (usable bool, err error) {
 	record := func(c robocache.UnusedClock) {
 		if !rateStated {
@@ -34,13 +34,13 @@ func (d *Dataset) examineClock(ctx context.Context, rateStated bool) (usable boo
 	return !constant, err
 }
 
-// examineOtherClocks records arrays that have another name of a clock. The layout takes none of
+// examineOtherClocks records arrays with other usual names of a clock. The layout uses none of
 // them.
 func (d *Dataset) examineOtherClocks(
 	ctx context.Context,
 	record func(robocache.UnusedClock),
 ) error {
-	for _, path := range d.paths() {
+	for _, path := range d.sortedPaths() {
 		name := strings.TrimPrefix(path, "data/")
 		if !robocache.NamesClock(name) {
 			continue
@@ -79,7 +79,7 @@ func (d *Dataset) examineOtherClocks(
 	return nil
 }
 
-// formFault returns why the type or the shape of an array is not that of a clock, or "".
+// formFault returns the reason why the type or shape of an array does not fit a clock, or "".
 func (d *Dataset) formFault(v *view) string {
 	switch rows := d.ends[len(d.ends)-1]; {
 	case v.a.err != nil:
@@ -139,7 +139,7 @@ func (d *Dataset) examineTimes(
 	return constant > 0 && constant == examined, nil
 }
 
-// rawTimes reads the first times of an episode as they are stored; nil if the array ends before.
+// rawTimes reads the first stored times of an episode. It returns nil if the array ends earlier.
 func (d *Dataset) rawTimes(ctx context.Context, a *Array, episode int) ([]float64, error) {
 	n := min(d.Len(episode), maxRawTimes)
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
@@ -150,7 +150,7 @@ func (d *Dataset) rawTimes(ctx context.Context, a *Array, episode int) ([]float6
 		rows[i] = int(d.ends[episode]) + i
 	}
 	b := make([]byte, n*a.Type.Size)
-	if err := d.gather(ctx, a, rows, b); err != nil {
+	if err := d.gatherRows(ctx, a, rows, b); err != nil {
 		return nil, err
 	}
 	return robocache.Float64s(nil, a.Type.DType(), b), nil

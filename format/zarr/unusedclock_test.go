@@ -9,21 +9,22 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusedClock checks that an array of timestamps that cannot be used is a finding that names
-// the array, the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks that an unusable array of timestamps causes a finding with the array, the
+// episode and the reason. Errors of rows without a clock must name the array.
 func TestUnusedClock(t *testing.T) {
 	for fault, c := range map[string]struct {
 		reason string
-		class  error // of Times of the last episode
+		class  error // class of the error of Times for the last episode
 	}{
 		"short":   {"has 8 values for 9 rows in episode 2", robocache.ErrMalformed},
 		"strings": {"holds text and no numbers", robocache.ErrNoClock},
 		"nan":     {"is NaN at row 5 in episode 2", robocache.ErrMalformed},
-		// doctor: timestamps-backwards
+		// reported by doctor as timestamps-backwards
 		"backwards": {"steps back from 0.4 to 0.2 at row 5 in episode 2", nil},
-		"constant":  {"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes", robocache.ErrNoClock},
-		"twodim":    {"has 2 values for each row", robocache.ErrNoClock},
-		"sound":     {"", nil},
+		"constant": {"is 0 in all 9 rows in episode 0, and cannot be used in 3 " +
+			"episodes", robocache.ErrNoClock},
+		"twodim": {"has 2 values for each row", robocache.ErrNoClock},
+		"sound":  {"", nil},
 	} {
 		open := func(opt robocache.OpenOptions) robocache.Dataset {
 			d, err := robocache.Open(
@@ -59,8 +60,10 @@ func TestUnusedClock(t *testing.T) {
 		if c.class != robocache.ErrNoClock {
 			continue
 		}
-		want = "misuse: zarr times: stream : " + want + " (the clock of the rows cannot be used, and nothing says their rate); " +
-			"hint: Write data/timestamp again with one number for each row that is finite and ascends, " +
+		want = "misuse: zarr times: stream : " + want + " (the clock of the rows cannot be " +
+			"used, and nothing says their rate); " +
+			"hint: Write data/timestamp again with one number for each row that is finite and " +
+			"ascends, " +
 			"or state the rate of the rows: OpenOptions.HZ: 10"
 		if err.Error() != want {
 			t.Errorf("%s:\n%v, want\n%s", fault, err, want)

@@ -19,41 +19,43 @@ import (
 )
 
 const (
-	bufferFolder = "replay_buffer.zarr" // of a recording of a real robot, beside videos/
+	bufferFolder = "replay_buffer.zarr" // in recordings of a real robot, next to videos/
 	videosFolder = "videos"
 )
 
-// cameras are the mp4 files that lie beside a replay buffer: videos/<episode>/<camera>.mp4.
+// cameras are the mp4 files next to a replay buffer: videos/<episode>/<camera>.mp4.
 type cameras struct {
 	st    store.Store
-	close bool // st is not the store of the buffer, and is closed apart
+	close bool // st is not the store of the buffer, so it is closed separately
 	lib   *video.Library
 	cams  map[string]*camera
 }
 
-// camera is a stream of images, a file an episode.
+// camera is a stream of images with one file per episode.
 type camera struct {
 	f     *robocache.Feature
-	files []string // by episode; "" where there is none
+	files []string // by episode; "" if there is no file
 
 	mu   sync.Mutex
-	maps map[int]*frameMap // of the files that were read
+	maps map[int]*frameMap // maps of the files that were read, by episode
 }
 
-// frameMap says which frames of an episode's file its rows show.
+// frameMap maps the rows of an episode to the frames of its file.
 type frameMap struct {
 	frames        int
 	interval      int64 // median time between two frames, ns
 	step          int64 // mean time between two rows, ns; 0 unless byTime is set
 	height, width int
-	byTime        []int32 // the frame of each row; nil: the frame of its number
+	byTime        []int32 // frame of each row; nil means that row k shows frame k
 }
 
-// Video gives the mp4 files beside the buffer.
+// Video returns the library of the mp4 files next to the buffer.
 func (d *Dataset) Video() *video.Library { return d.cameras.lib }
 
 func newCameras(st store.Store, budget int64) cameras {
-	open := func(ctx context.Context, name string) (robocache.Ranged, error) { return st.Open(ctx, name) }
+	open := func(ctx context.Context, name string) (robocache.Ranged, error) {
+		return st.Open(ctx, name)
+	}
 	return cameras{
 		st:   st,
 		lib:  video.NewLibrary(open, max(budget/8, smallestBudget)),
@@ -61,8 +63,8 @@ func newCameras(st store.Store, budget int64) cameras {
 	}
 }
 
-// findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own
-// streams from nothing.
+// findVideos adds the cameras in videos/. A failure does not affect the other streams of the
+// buffer.
 func (d *Dataset) findVideos(ctx context.Context) error {
 	list, links, err := store.Files(
 		ctx,
@@ -71,7 +73,7 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 		func(name string) bool { return path.Ext(name) == ".mp4" },
 	)
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return nil // http: nothing says which there are
+		return nil // http cannot list
 	}
 	if err != nil {
 		return err
@@ -110,7 +112,7 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 		c.files[episode] = e.Name
 	}
 	if beyond > 0 {
-		d.find(
+		d.addFinding(
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "video-beyond",
@@ -130,7 +132,7 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// cameraKey: diffusion_policy names camera 0's images camera_0.
+// cameraKey returns the key of a camera. diffusion_policy names the images of camera 0 camera_0.
 func cameraKey(stem string) string {
 	if _, err := strconv.Atoi(stem); err == nil {
 		stem = "camera_" + stem
@@ -138,14 +140,14 @@ func cameraKey(stem string) string {
 	return "observation." + stem
 }
 
-// maxSizedFiles is the number of files of a camera that are opened to find its most common size.
+// maxSizedFiles is the number of files of a camera that are opened to find the most common size.
 const maxSizedFiles = 16
 
 // addCamera describes a camera by the most common size of its files.
 func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if d.views[key] != nil {
 		delete(d.cameras.cams, key)
-		d.find(robocache.Finding{
+		d.addFinding(robocache.Finding{
 			Severity: robocache.SeverityInfo,
 			Code:     "key-twice",
 			Where:    robocache.Where{"stream": key},
@@ -182,7 +184,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	}
 	if usual.height == 0 {
 		delete(d.cameras.cams, key)
-		d.find(robocache.Finding{
+		d.addFinding(robocache.Finding{
 			Severity:     robocache.SeverityError,
 			Code:         "bad-video",
 			Where:        robocache.Where{"stream": key},
@@ -227,8 +229,8 @@ func (d *Dataset) Lacks(episode int, key string) bool {
 	return c != nil && episode >= 0 && episode < len(c.files) && c.files[episode] == ""
 }
 
-// link points the cameras at their features once the list stands.
-func (s *cameras) link(info *robocache.Info) {
+// linkFeatures sets the pointers from cameras to features, after the list of features is complete.
+func (s *cameras) linkFeatures(info *robocache.Info) {
 	for key, c := range s.cams {
 		c.f = info.Feature(key)
 	}
@@ -236,7 +238,7 @@ func (s *cameras) link(info *robocache.Info) {
 
 // frameMap finds the frames of an episode's rows. Row k shows frame k if the file has as many
 // frames as the episode has rows. Otherwise each row shows the frame within half a frame of its
-// time since the first row; if a row has none, the episode is malformed as a whole.
+// time since the first row. If a row has none, the whole episode is malformed.
 func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameMap, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +261,13 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		counts := fmt.Sprintf("the video has %d frames for %d rows", r.frames, rows)
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
-			return nil, robocache.NewError(robocache.Classify(err), "zarr video", where, "%s, and without a rate nothing says which frame is whose", counts).
+			return nil, robocache.NewError(
+				robocache.Classify(err),
+				"zarr video",
+				where,
+				"%s, and without a rate the frame of a row is unknown",
+				counts,
+			).
 				WithCause(err).
 				WithHint("say the rate of the rows: %s", robocache.Option("rows_hz", 10))
 		}
@@ -277,8 +285,8 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 	return r, nil
 }
 
-// sinceFirst moves times so that the first is that of the file's first frame. A time that is too
-// far away for int64 becomes one without a frame.
+// sinceFirst shifts times so that the first time equals the time of the file's first frame. A time
+// that does not fit into int64 becomes a time without a frame.
 func sinceFirst(times []int64, ix *video.Index) []int64 {
 	begin := int64(0)
 	if ix.NumFrames() > 0 {
@@ -295,8 +303,8 @@ func sinceFirst(times []int64, ix *video.Index) []int64 {
 	return out
 }
 
-// isOtherRate reports whether the frames follow each other at another rate than the rows, by more
-// than a twentieth.
+// isOtherRate reports whether the rate of the frames differs from the rate of the rows by more than
+// a twentieth.
 func (r *frameMap) isOtherRate() bool {
 	return r.byTime != nil &&
 		float64(max(r.step, r.interval)) > 1.05*float64(min(r.step, r.interval))
@@ -309,7 +317,7 @@ func (d *Dataset) videoFrames(
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	if _, err := d.rows(nil, rows); err != nil {
+	if _, err := d.arrayRows(nil, rows); err != nil {
 		return err
 	}
 	for i, row := range rows {
@@ -328,14 +336,14 @@ func (d *Dataset) videoFrames(
 	return nil
 }
 
-// checkVideos compares the files of chosen episodes with their rows.
+// checkVideos compares the files of the given episodes with their rows.
 func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding, err error) {
 	for _, key := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		c := d.cameras.cams[key]
 		var timed int64
 		for _, e := range eps {
 			if c.files[e] == "" || len(out) >= maxFindings {
-				continue // a finding of opening
+				continue // already reported by Open
 			}
 			f, otherRate, err := d.checkVideo(ctx, c, e)
 			if err != nil {
@@ -372,15 +380,7 @@ func (d *Dataset) checkVideo(
 	c *camera,
 	episode int,
 ) (f *robocache.Finding, otherRate bool, err error) {
-	var r *frameMap
-	err = func() error {
-		frameMapValue, err := d.frameMap(ctx, c, episode)
-		if err != nil {
-			return err
-		}
-		r = frameMapValue
-		return nil
-	}()
+	r, err := d.frameMap(ctx, c, episode)
 	if robocache.IsFatal(err) {
 		return f, otherRate, err
 	}

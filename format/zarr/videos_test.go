@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// recording makes a replay buffer beside videos as diffusion_policy's recorder leaves them: rows of
-// each episode at their step.
+// recording writes a replay buffer next to videos, like diffusion_policy's recorder. The rows of
+// each episode have their own step.
 func recording(
 	t *testing.T,
 	rows []int,
@@ -62,8 +62,8 @@ func recording(
 	return files
 }
 
-// TestVideos: A7: an episode whose video has an image a row, one at another rate, one too short,
-// one without.
+// TestVideos checks zarr.A7 with four episodes: a video with one image per row, one at another
+// rate, one that is too short, and none.
 func TestVideos(t *testing.T) {
 	dir := realdata.Path(t, "g1_v21/videos/chunk-000")
 	mp4s, _ := filepath.Glob(filepath.Join(dir, "*", "episode_00000*.mp4"))
@@ -124,7 +124,7 @@ func TestVideos(t *testing.T) {
 			t.Errorf("row %d: %v", row, err)
 		}
 	}
-	// Without a file the episode lacks the camera; missing="pad" masks its rows.
+	// Without a file the episode lacks the camera. missing="pad" masks its rows.
 	lost := []robocache.Row{{Episode: 3}}
 	if err := d.Frames(
 		t.Context(),
@@ -165,7 +165,7 @@ func TestVideos(t *testing.T) {
 	for _, f := range found {
 		codes[f.Code] += max(f.Count, 1)
 	}
-	// wrist has a file of episode 2 alone, which is too short.
+	// wrist has only the file of episode 2, which is too short.
 	if err != nil || codes["video-beyond"] != 1 || codes[robocache.LackingStream] != 1+3 ||
 		codes["frame-count"] != 2 ||
 		codes["video-rate"] != 1 {
@@ -173,13 +173,13 @@ func TestVideos(t *testing.T) {
 	}
 }
 
-// TestSpareFrames checks episodes whose video has another number of frames than rows at the rows'
-// own rate: a row shows the frame of its time, never that of its number.
+// TestSpareFrames checks episodes whose video has the rate of the rows but another number of
+// frames. A row shows the frame at its time, never the frame with its number.
 func TestSpareFrames(t *testing.T) {
 	mp4s, _ := filepath.Glob(
 		filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"),
 	)
-	// 221 frames at 30 Hz for 219 rows: one is lost after row 99, another at the end.
+	// 221 frames at 30 Hz for 219 rows: one frame is lost after row 99, another at the end.
 	files := recording(
 		t,
 		[]int{219, 219},
@@ -234,7 +234,7 @@ func TestSpareFrames(t *testing.T) {
 	}
 }
 
-// TestOddVideo checks that the first episode's video does not decide the size of the others.
+// TestOddVideo checks that the size of the first episode's video does not apply to the others.
 func TestOddVideo(t *testing.T) {
 	odd, _ := filepath.Glob(
 		filepath.Join(realdata.Path(t, "gr00t_picknplace_v20/videos/chunk-000"), "*", "*.mp4"),
@@ -270,8 +270,8 @@ func TestOddVideo(t *testing.T) {
 	}
 }
 
-// TestVideosBeside: the buffer's own address finds them too; a file that is no video harms the
-// other streams in nothing.
+// TestVideosBeside checks that the videos are found from the buffer's own address too. A file that
+// is not a video does not affect other streams.
 func TestVideosBeside(t *testing.T) {
 	root := t.TempDir()
 	files := recording(t, []int{5}, []float64{0.1}, nil)
@@ -308,8 +308,8 @@ func TestVideosBeside(t *testing.T) {
 	}
 }
 
-// TestVideoWithoutRate: another number of images than rows, and no rate: the finding has both
-// numbers.
+// TestVideoWithoutRate checks that a wrong number of images without a rate causes a finding with
+// both numbers.
 func TestVideoWithoutRate(t *testing.T) {
 	mp4s, _ := filepath.Glob(
 		filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"),

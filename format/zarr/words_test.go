@@ -10,18 +10,22 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMetadataWords checks that errors about metadata name the file, the place and the value, and
-// no type of Go.
+// TestMetadataWords checks that errors about metadata contain the file, the position and the value,
+// and no Go types.
 func TestMetadataWords(t *testing.T) {
 	good := fmt.Sprintf(arrayMetaV2, "null", "null")
 	for name, c := range map[string]struct {
 		file, text string
 		want       []string
 	}{
-		"shape":        {"x/.zarray", swapField(t, good, "shape", `"three"`), []string{"x/.zarray", "/shape", "a list", `"three"`}},
-		"order":        {"x/.zarray", swapField(t, good, "order", `7`), []string{"x/.zarray", "/order", "a text", "7"}},
-		"compressor":   {"x/.zarray", swapField(t, good, "compressor", `5`), []string{"x/.zarray", "a codec", "an object", "5"}},
-		"syntax":       {"x/.zarray", good[:len(good)-1], []string{"x/.zarray", "not valid JSON", "the end"}},
+		"shape":      {"x/.zarray", swapField(t, good, "shape", `"three"`), []string{"x/.zarray", "/shape", "a list", `"three"`}},
+		"order":      {"x/.zarray", swapField(t, good, "order", `7`), []string{"x/.zarray", "/order", "a text", "7"}},
+		"compressor": {"x/.zarray", swapField(t, good, "compressor", `5`), []string{"x/.zarray", "a codec", "an object", "5"}},
+		"syntax": {"x/.zarray", good[:len(good)-1], []string{
+			"x/.zarray",
+			"not valid JSON",
+			"the end",
+		}},
 		"node type":    {"zarr.json", `{"zarr_format": 3, "node_type": [1]}`, []string{"zarr.json", "/node_type", "a text", "[1]"}},
 		"attributes":   {"zarr.json", `{"zarr_format": 3, "node_type": "group", "attributes": 4}`, []string{"zarr.json", "/attributes", "an object", "4"}},
 		"consolidated": {".zmetadata", `{"metadata": "none"}`, []string{".zmetadata", "/metadata", "an object", `"none"`}},

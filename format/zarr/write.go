@@ -21,17 +21,17 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// The arrays with a text for each episode: its task, and the recording that it was made from.
+// The arrays with one text per episode: its task, and the recording from which it was made.
 const (
 	taskArray   = "meta/episode_task"
 	sourceArray = "meta/episode_source"
 )
 
-// blockBytes is about how much of a stream is read from the source at a time.
+// blockBytes is the approximate amount of a stream that is read from the source at a time.
 const blockBytes = 16 << 20
 
-// writer writes a replay buffer: data/<name>, meta/episode_ends, meta/episode_task, one clock. The
-// root's metadata come last, so that what is not whole is no store.
+// writer writes a replay buffer: data/<name>, meta/episode_ends, meta/episode_task, with one clock.
+// The metadata of the root come last, so that an incomplete result is not a store.
 type writer struct {
 	src     robocache.Dataset
 	dst     store.Writable
@@ -44,14 +44,14 @@ type writer struct {
 	sources []string // robocache.Origin of each written episode as JSON
 	origins *origin.Tracer
 	names   map[string]bool
-	work    errgroup.Group // packs and writes chunks
-	failed  atomic.Bool    // one of them could not: work.Wait says why
+	work    errgroup.Group // tasks that compress and write chunks
+	failed  atomic.Bool    // a task failed; work.Wait returns its error
 	ctx     context.Context
 	rows    *robocache.RowCounter
 }
 
-// Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one
-// clock (align.View makes them).
+// Write writes src as a Zarr v2 replay buffer to dst, which must be empty. The streams must share
+// one clock (see align.View).
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -87,7 +87,11 @@ func writeTo(
 	if list, err := dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
-		return nil, robocache.Misuse("zarr write", robocache.Where{"file": list[0].Name}, "the destination is not empty").
+		return nil, robocache.Misuse(
+			"zarr write",
+			robocache.Where{"file": list[0].Name},
+			"the destination is not empty",
+		).
 			WithHint("choose an empty folder; what a conversion left that was killed can go")
 	}
 	threads := opt.Threads
@@ -103,9 +107,9 @@ func writeTo(
 		names: map[string]bool{"timestamp": true, "task": true},
 	}
 	w.work.SetLimit(threads)
-	err := w.packed(w.run())
+	err := w.waitForChunks(w.writeEpisodes())
 	if err == nil {
-		err = w.packed(func() error {
+		err = w.waitForChunks(func() error {
 			if opt.Shard != nil {
 				if err := w.endShard(); err != nil {
 					return err
@@ -114,44 +118,45 @@ func writeTo(
 			}
 			if w.times != nil {
 				if err := w.timestampArray(
-					exact(w.times.timestamps),
+					areExactSeconds(w.times.timestamps),
 					func(yield func([]int64) error) error { return yield(w.times.timestamps) },
 				); err != nil {
 					return err
 				}
 			}
-			return w.finish(w.root())
+			return w.writeMetadata(w.rootAttributes())
 		}())
 	}
 	if err != nil {
-		w.clean(context.WithoutCancel(ctx))
+		w.removeWritten(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return w.rep, nil
 }
 
-// packed waits for the packers. Where one of them could not write its chunk, its error says why the
-// writing has ended, with err or without.
-func (w *writer) packed(err error) error {
+// waitForChunks waits for the tasks that write chunks. If a task failed, its error is returned in
+// place of err, because it caused the end of the writing.
+func (w *writer) waitForChunks(err error) error {
 	if werr := w.work.Wait(); err == nil || w.failed.Load() {
 		return werr
 	}
 	return err
 }
 
-// clean takes away what was written before the failure.
-func (w *writer) clean(ctx context.Context) {
+// removeWritten removes everything that was written before a failure.
+func (w *writer) removeWritten(ctx context.Context) {
 	list, _ := w.dst.List(ctx, "")
 	for _, e := range list {
 		_ = w.dst.Remove(ctx, e.Name)
 	}
 }
 
-// badEpisode is an error of an episode that is left out.
+// badEpisode is an error of an episode that is skipped.
 type badEpisode error
 
-// bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, error) {
+// tolerate runs fn. With SkipBad it returns an error of the data as badEpisode. Any other error
+// ends the writing.
+func (w *writer) tolerate(where robocache.Where, fn func() error) (badEpisode, error) {
 	err := fn()
 	if err != nil &&
 		(!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
@@ -160,7 +165,7 @@ func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, e
 	return err, nil
 }
 
-func (w *writer) run() error {
+func (w *writer) writeEpisodes() error {
 	eps := reader.Episodes(w.opt.Episodes, w.src.Info().Episodes)
 	w.rep.Findings = w.src.Info().SplitsDropped(eps)
 	if perRow, err := w.readTasks(eps); err != nil {
@@ -170,7 +175,7 @@ func (w *writer) run() error {
 			return err
 		}
 	} else {
-		if err := w.plan(eps, perRow); err != nil {
+		if err := w.planStreams(eps, perRow); err != nil {
 			return err
 		}
 	}
@@ -180,13 +185,13 @@ func (w *writer) run() error {
 	for i, e := range eps {
 		n := w.src.Len(e)
 		if w.opt.SkipBad {
-			w.mark()
+			w.saveMarks()
 		}
 		var source string
-		if err, failed := w.bearable(
+		if err, failed := w.tolerate(
 			robocache.Where{"episode": w.src.Info().EpisodeIndex(e)},
 			func() error {
-				if err := w.episode(e, n); err != nil {
+				if err := w.writeEpisode(e, n); err != nil {
 					return err
 				}
 				var err error
@@ -199,7 +204,7 @@ func (w *writer) run() error {
 			return failed
 		} else if err != nil {
 			w.rewind()
-			w.find(
+			w.addFinding(
 				robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "episode-skipped",
@@ -218,30 +223,30 @@ func (w *writer) run() error {
 		w.rep.Frames = rows
 		w.rows.Finish(e)
 	}
-	for _, s := range w.all() {
-		w.flush(s)
+	for _, s := range w.allStreams() {
+		w.flushChunk(s)
 	}
 	return nil
 }
 
-// skipped stands for the task of an episode that was left out: no text has a NUL.
+// skipped replaces the task of a skipped episode: no text contains a NUL.
 const skipped = "\x00"
 
-func (w *writer) find(f robocache.Finding) { w.rep.Findings = append(w.rep.Findings, f) }
+func (w *writer) addFinding(f robocache.Finding) { w.rep.Findings = append(w.rep.Findings, f) }
 
-func (w *writer) all() []*outStream {
+func (w *writer) allStreams() []*outStream {
 	if w.times == nil {
 		return w.streams
 	}
 	return append([]*outStream{w.times}, w.streams...)
 }
 
-// readTasks reads each episode's task, and says whether some episode has several.
+// readTasks reads the task of each episode, and reports whether an episode has several.
 func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 	w.tasks = make([]string, len(eps))
 	for i, e := range eps {
 		// The error is reported when the rows are read.
-		if _, err := w.bearable(
+		if _, err := w.tolerate(
 			robocache.Where{"episode": w.src.Info().EpisodeIndex(e)},
 			func() error {
 				ep, err := w.src.Episode(w.ctx, e)
@@ -261,11 +266,11 @@ func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 	return perRow, nil
 }
 
-// plan decides what becomes an array.
-func (w *writer) plan(eps []int, perRow bool) error {
+// planStreams decides which streams become arrays.
+func (w *writer) planStreams(eps []int, perRow bool) error {
 	info := w.src.Info()
 	if robocache.KeepsTime(w.ctx, w.src) {
-		w.times = w.stream(
+		w.times = w.newStream(
 			&robocache.Feature{
 				Key:   "timestamp",
 				Kind:  robocache.KindNumeric,
@@ -280,13 +285,13 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		if !w.opt.Wants(f) || f.Key == "timestamp" {
 			continue
 		}
-		s, why, err := w.prepare(f, eps)
+		s, why, err := w.prepareStream(f, eps)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			w.rep.Dropped = append(w.rep.Dropped, f.Key)
-			w.find(
+			w.addFinding(
 				robocache.Finding{
 					Severity: robocache.SeverityWarning,
 					Code:     "stream-dropped",
@@ -299,7 +304,7 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		w.streams = append(w.streams, s)
 		if f.Masked {
 			if w.src.Capabilities().Valid != nil {
-				m := w.stream(
+				m := w.newStream(
 					&robocache.Feature{
 						Key:   f.Key,
 						Kind:  robocache.KindNumeric,
@@ -314,11 +319,19 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		}
 	}
 	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
-		return robocache.Unsupported("zarr write", robocache.Where{"dataset": info.URI}, "no stream of the dataset can be written: %v is left out", w.rep.Dropped).
-			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
+		return robocache.Unsupported(
+			"zarr write",
+			robocache.Where{"dataset": info.URI},
+			"no stream of the dataset can be written: %v is left out",
+			w.rep.Dropped,
+		).
+			WithHint(
+				"formats that keep point clouds and clocks: %s",
+				robocache.Option("to", "mcap"),
+			)
 	}
 	if perRow && info.Feature("task") == nil {
-		s := w.stream(
+		s := w.newStream(
 			&robocache.Feature{
 				Key:   "task",
 				Kind:  robocache.KindText,
@@ -332,8 +345,8 @@ func (w *writer) plan(eps []int, perRow bool) error {
 	return nil
 }
 
-// name makes an array's name of a stream's key.
-func (w *writer) name(key string) string {
+// arrayName returns a unique array name for the key of a stream.
+func (w *writer) arrayName(key string) string {
 	n := strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' || r == '\\' {
 			return '.'
@@ -350,8 +363,11 @@ func (w *writer) name(key string) string {
 	return n
 }
 
-// prepare makes the array of a feature, or says why there is none.
-func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
+// prepareStream returns the array of a feature. If there is none, why contains the reason.
+func (w *writer) prepareStream(
+	f *robocache.Feature,
+	eps []int,
+) (s *outStream, why string, err error) {
 	if f.Clock != "" {
 		return nil, "it is on a clock of its own; a replay buffer has one", nil
 	}
@@ -361,16 +377,16 @@ func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why str
 	if f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo {
 		return w.prepareImages(f, eps)
 	}
-	return w.stream(f, w.name(f.Key)), "", nil
+	return w.newStream(f, w.arrayName(f.Key)), "", nil
 }
 
-// whyDropped returns the reason for which a replay buffer has no place for a stream, whatever its
-// clock; "" if it has.
+// whyDropped returns the reason why a replay buffer cannot store a stream, or "". It does not
+// consider the clock of the stream.
 func whyDropped(f *robocache.Feature) string {
 	switch {
 	case f.Ragged():
 		return "its rows vary in length"
-	case f.Kind == robocache.KindNumeric && descr(f.DType) == "":
+	case f.Kind == robocache.KindNumeric && numpyType(f.DType) == "":
 		return "NumPy has no " + f.DType.String()
 	case f.Kind == robocache.KindText,
 		f.Kind == robocache.KindEvent,
@@ -382,14 +398,14 @@ func whyDropped(f *robocache.Feature) string {
 	return "streams of kind " + string(f.Kind) + " are not written"
 }
 
-// episode copies one episode's rows, all streams at the same time.
-func (w *writer) episode(e, n int) error {
+// writeEpisode copies the rows of one episode, all streams in parallel.
+func (w *writer) writeEpisode(e, n int) error {
 	g, ctx := errgroup.WithContext(w.ctx)
-	streams := w.all()
+	streams := w.allStreams()
 	for _, s := range streams {
 		g.Go(crash.Func("zarr write", func() (err error) {
 			defer robocache.LocateIn(&err, "stream", s.f.Key)
-			step := max(1, blockBytes/max(s.row, 64))
+			step := max(1, blockBytes/max(s.rowBytes, 64))
 			for from := 0; from < n; from += step {
 				to := min(from+step, n)
 				if err := w.copyRows(ctx, s, reader.Rows(e, from, to)); err != nil {
@@ -420,7 +436,7 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 		if err := robocache.Valid(ctx, w.src, s.f.Key, rows, b); err != nil {
 			return err
 		}
-		if err := w.append(s, b); err != nil {
+		if err := w.appendRows(s, b); err != nil {
 			return err
 		}
 	case s.text:
@@ -432,11 +448,11 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 			return err
 		}
 	case s.f.Kind == robocache.KindNumeric:
-		b := make([]byte, len(rows)*s.row)
+		b := make([]byte, len(rows)*s.rowBytes)
 		if err := w.src.Gather(ctx, s.f.Key, rows, b); err != nil {
 			return err
 		}
-		if err := w.append(s, b); err != nil {
+		if err := w.appendRows(s, b); err != nil {
 			return err
 		}
 	default:
@@ -447,16 +463,16 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 	return nil
 }
 
-// exact says that seconds keep every nanosecond of timestamps.
-func exact(timestamps []int64) bool {
+// areExactSeconds reports whether timestamps converted to float seconds keep every nanosecond.
+func areExactSeconds(timestamps []int64) bool {
 	return !slices.ContainsFunc(timestamps, func(t int64) bool {
 		whole, rest := math.Modf(float64(t) / 1e9)
 		return int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)) != t
 	})
 }
 
-// timestampArray keeps timestamps as seconds, as replay buffers do, where that keeps every
-// nanosecond; else as integers.
+// timestampArray writes timestamps as float seconds, as replay buffers do, if that keeps every
+// nanosecond. Otherwise it writes integers.
 func (w *writer) timestampArray(exact bool, each func(yield func([]int64) error) error) error {
 	s := w.times
 	s.attrs = map[string]any{"unit": "s"}
@@ -473,7 +489,7 @@ func (w *writer) timestampArray(exact bool, each func(yield func([]int64) error)
 				}
 				b = le.AppendUint64(b, v)
 			}
-			if err := w.append(s, b); err != nil {
+			if err := w.appendRows(s, b); err != nil {
 				return err
 			}
 		}
@@ -481,12 +497,12 @@ func (w *writer) timestampArray(exact bool, each func(yield func([]int64) error)
 	}); err != nil {
 		return err
 	}
-	w.flush(s)
+	w.flushChunk(s)
 	return nil
 }
 
-// root is what the store says of the dataset.
-func (w *writer) root() map[string]any {
+// rootAttributes returns the attributes of the root.
+func (w *writer) rootAttributes() map[string]any {
 	root := map[string]any{"writer": "robocache"}
 	info := w.src.Info()
 	if !info.FPS.Zero() {
@@ -498,10 +514,10 @@ func (w *writer) root() map[string]any {
 	return root
 }
 
-// missed says how many rows of a camera have no image.
-func (w *writer) missed(s *outStream) {
+// reportMissing adds a finding for the rows of a camera that have no image.
+func (w *writer) reportMissing(s *outStream) {
 	if s.missing > 0 {
-		w.find(
+		w.addFinding(
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "images-missing",
@@ -513,19 +529,19 @@ func (w *writer) missed(s *outStream) {
 	}
 }
 
-// finish writes what describes the arrays; the root comes last.
-func (w *writer) finish(root map[string]any) error {
-	ends := w.stream(
+// writeMetadata writes the ends, tasks and sources, and then the metadata. The root comes last.
+func (w *writer) writeMetadata(root map[string]any) error {
+	ends := w.newStream(
 		&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}},
 		"",
 	)
-	ends.dir, ends.per = "meta/episode_ends", max(len(w.ends), 1)
+	ends.dir, ends.chunkRows = "meta/episode_ends", max(len(w.ends), 1)
 	for _, e := range w.ends {
 		ends.buf = le.AppendUint64(ends.buf, uint64(e))
-		ends.count++
+		ends.bufferedRows++
 	}
-	w.flush(ends)
-	arrays := append(w.all(), ends)
+	w.flushChunk(ends)
+	arrays := append(w.allStreams(), ends)
 	tasks := slices.DeleteFunc(w.tasks, func(t string) bool { return t == skipped })
 	for _, of := range []struct {
 		dir   string
@@ -534,7 +550,7 @@ func (w *writer) finish(root map[string]any) error {
 		if !slices.ContainsFunc(of.texts, func(t string) bool { return t != "" }) {
 			continue
 		}
-		s := w.stream(
+		s := w.newStream(
 			&robocache.Feature{Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
 			"",
 		)
@@ -542,7 +558,7 @@ func (w *writer) finish(root map[string]any) error {
 		if err := w.appendTexts(s, of.texts); err != nil {
 			return err
 		}
-		w.flush(s)
+		w.flushChunk(s)
 		arrays = append(arrays, s)
 	}
 	if err := w.work.Wait(); err != nil {
@@ -556,15 +572,15 @@ func (w *writer) finish(root map[string]any) error {
 		".zattrs":      root,
 	}
 	for _, s := range arrays {
-		if err := w.prune(s); err != nil {
+		if err := w.pruneChunks(s); err != nil {
 			return err
 		}
-		meta[path.Join(s.dir, metaV2Name)] = s.meta()
+		meta[path.Join(s.dir, metaV2Name)] = s.arrayMetadata()
 		if a := s.attributes(); a != nil {
 			meta[path.Join(s.dir, attrsV2Name)] = a
 		}
 		w.rep.Bytes += s.bytes.Load()
-		w.missed(s)
+		w.reportMissing(s)
 	}
 	for name, v := range meta {
 		if name != ".zgroup" {
@@ -587,7 +603,7 @@ func (w *writer) putJSON(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return w.put(name, encoded)
+	return w.putFile(name, encoded)
 }
 
-func (w *writer) put(name string, b []byte) error { return store.Put(w.ctx, w.dst, name, b) }
+func (w *writer) putFile(name string, b []byte) error { return store.Put(w.ctx, w.dst, name, b) }

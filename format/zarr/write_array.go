@@ -24,36 +24,36 @@ import (
 var le = binary.LittleEndian
 
 const (
-	chunkBytes = 1 << 20   // of a chunk of numbers
-	imageBytes = 256 << 10 // of images: one is often read for itself
-	textChunk  = 4096      // rows
+	chunkBytes = 1 << 20   // size of a chunk of numbers
+	imageBytes = 256 << 10 // size of a chunk of images, which are often read one by one
+	textChunk  = 4096      // rows of a chunk of texts
 	zstdLevel  = 3
 )
 
-// outStream is an array that grows.
+// outStream is an array that is being written.
 type outStream struct {
-	f          *robocache.Feature
-	name       string
-	dir        string
-	shape      []int // of a row as it is written
-	row        int   // bytes; 0 for texts
-	per        int   // rows of a chunk
-	text       bool
-	mask       bool
-	gray       bool // of encoded images one channel of three is kept
-	attrs      map[string]any
-	buf        []byte
-	count      int // rows in buf
-	lead       int // rows of its chunk before them, of the shard before
-	chunk      int // number of the chunk that buf is
-	rows       int64
-	timestamps []int64
-	missing    int64
-	bytes      atomic.Int64
-	saved      *outMark
+	f            *robocache.Feature
+	name         string
+	dir          string
+	shape        []int // shape of a row as written
+	rowBytes     int   // bytes of a row; 0 for texts
+	chunkRows    int   // rows of a chunk
+	text         bool
+	mask         bool
+	gray         bool // store one of three channels of encoded images
+	attrs        map[string]any
+	buf          []byte
+	bufferedRows int // rows in buf
+	leadingRows  int // rows of the current chunk that belong to the previous shard
+	chunk        int // number of the current chunk
+	rows         int64
+	timestamps   []int64
+	missing      int64
+	bytes        atomic.Int64
+	saved        *outMark
 }
 
-// outMark is where a stream stood before an episode that may fail.
+// outMark is the state of a stream before an episode that may fail.
 type outMark struct {
 	buf          []byte
 	count, chunk int
@@ -62,48 +62,48 @@ type outMark struct {
 	missing      int64
 }
 
-func (w *writer) stream(f *robocache.Feature, name string) *outStream {
+func (w *writer) newStream(f *robocache.Feature, name string) *outStream {
 	own := *f
 	s := &outStream{f: &own, name: name, dir: "data/" + name}
 	if s.text = f.Kind == robocache.KindText || f.Kind == robocache.KindEvent; s.text {
-		s.per = textChunk
+		s.chunkRows = textChunk
 		return s
 	}
 	if !f.Scalar() {
 		s.shape = f.Shape
 	}
-	s.row = f.DType.Size()
+	s.rowBytes = f.DType.Size()
 	for _, d := range s.shape {
-		s.row *= d
+		s.rowBytes *= d
 	}
-	s.per = max(1, chunkBytes/max(s.row, 64))
+	s.chunkRows = max(1, chunkBytes/max(s.rowBytes, 64))
 	return s
 }
 
-// append adds rows; whole chunks are packed and written by others.
-func (w *writer) append(s *outStream, b []byte) error {
-	if s.row == 0 {
-		return nil // rows without elements: the shape says how many
+// appendRows adds rows. Full chunks are compressed and written in the background.
+func (w *writer) appendRows(s *outStream, b []byte) error {
+	if s.rowBytes == 0 {
+		return nil // rows without elements: only the shape has their number
 	}
 	for len(b) > 0 {
-		n := min((s.per-s.lead-s.count)*s.row, len(b))
+		n := min((s.chunkRows-s.leadingRows-s.bufferedRows)*s.rowBytes, len(b))
 		if s.buf == nil {
-			s.buf = make([]byte, 0, s.per*s.row)
+			s.buf = make([]byte, 0, s.chunkRows*s.rowBytes)
 		}
 		s.buf = append(s.buf, b[:n]...)
-		s.count += n / s.row
-		if b = b[n:]; s.lead+s.count == s.per {
-			w.flush(s)
+		s.bufferedRows += n / s.rowBytes
+		if b = b[n:]; s.leadingRows+s.bufferedRows == s.chunkRows {
+			w.flushChunk(s)
 		}
 	}
-	return w.going()
+	return w.checkRunning()
 }
 
-// errFailed stands for the error that packed takes from the packers.
+// errFailed means that a chunk could not be written. waitForChunks replaces it by the actual error.
 var errFailed = errors.New("a chunk could not be written")
 
-// going ends the writing where there is no use in going on.
-func (w *writer) going() error {
+// checkRunning returns an error if the writing has failed or was canceled.
+func (w *writer) checkRunning() error {
 	if w.failed.Load() {
 		return errFailed
 	}
@@ -114,46 +114,46 @@ func (w *writer) appendTexts(s *outStream, texts []string) error {
 	for _, t := range texts {
 		s.buf = le.AppendUint32(s.buf, uint32(len(t)))
 		s.buf = append(s.buf, t...)
-		if s.count++; s.lead+s.count == s.per {
-			w.flush(s)
+		if s.bufferedRows++; s.leadingRows+s.bufferedRows == s.chunkRows {
+			w.flushChunk(s)
 		}
 	}
-	return w.going()
+	return w.checkRunning()
 }
 
-// flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks
-// are stored whole.
-func (w *writer) flush(s *outStream) {
-	if s.count == 0 {
+// flushChunk starts compressing and writing the current chunk. An incomplete chunk is padded,
+// because chunks are stored whole.
+func (w *writer) flushChunk(s *outStream) {
+	if s.bufferedRows == 0 {
 		return
 	}
-	s.rows += int64(s.count)
-	b, count, name := s.buf, s.count, path.Join(s.dir, s.chunkName())
-	edge := w.opt.Shard != nil && count < s.per
+	s.rows += int64(s.bufferedRows)
+	b, count, name := s.buf, s.bufferedRows, path.Join(s.dir, s.chunkName())
+	edge := w.opt.Shard != nil && count < s.chunkRows
 	if edge {
-		name = s.edge(s.chunk)
+		name = s.edgeName(s.chunk)
 	}
-	s.buf, s.count, s.lead, s.chunk = nil, 0, 0, s.chunk+1
+	s.buf, s.bufferedRows, s.leadingRows, s.chunk = nil, 0, 0, s.chunk+1
 	pack := crash.Func("zarr write", func() error {
-		if edge { // Merge puts it together with those of the shards beside it
-			if err := w.put(name, b); err != nil {
+		if edge { // Merge joins it with the edges of neighboring shards
+			if err := w.putFile(name, b); err != nil {
 				return err
 			}
 			return nil
 		}
 		if s.text {
-			for range s.per - count {
+			for range s.chunkRows - count {
 				b = le.AppendUint32(b, 0)
 			}
-			b = append(le.AppendUint32(make([]byte, 0, len(b)+4), uint32(s.per)), b...)
+			b = append(le.AppendUint32(make([]byte, 0, len(b)+4), uint32(s.chunkRows)), b...)
 		} else {
-			b = append(b, make([]byte, (s.per-count)*s.row)...)
+			b = append(b, make([]byte, (s.chunkRows-count)*s.rowBytes)...)
 		}
 		z := encoders.Get().(*zstd.Encoder)
 		packed := z.EncodeAll(b, make([]byte, 0, len(b)/4+64))
 		encoders.Put(z)
 		s.bytes.Add(int64(len(packed)))
-		return w.put(name, packed)
+		return w.putFile(name, packed)
 	})
 	w.work.Go(func() error {
 		err := pack()
@@ -165,8 +165,8 @@ func (w *writer) flush(s *outStream) {
 }
 
 var encoders = sync.Pool{New: func() any {
-	// The checksum is left out, as numcodecs does. Single segments always say their content size,
-	// below 256 bytes too: numcodecs up to 0.16.1 refuses frames that do not.
+	// Frames have no checksum, as in numcodecs. Single segments always contain their content size,
+	// even below 256 bytes: numcodecs up to 0.16.1 rejects frames without it.
 	enc, err := zstd.NewWriter(
 		nil,
 		zstd.WithEncoderConcurrency(1),
@@ -180,17 +180,17 @@ var encoders = sync.Pool{New: func() any {
 	return enc
 }}
 
-// chunkName is the key of a chunk: chunks hold whole rows.
+// chunkName returns the key of the current chunk. Chunks contain whole rows.
 func (s *outStream) chunkName() string {
 	return strconv.Itoa(s.chunk) + strings.Repeat(".0", len(s.shape))
 }
 
-// mark remembers where the streams stand, for rewind.
-func (w *writer) mark() {
-	for _, s := range w.all() {
+// saveMarks saves the state of the streams for rewind.
+func (w *writer) saveMarks() {
+	for _, s := range w.allStreams() {
 		s.saved = &outMark{
 			buf:        bytes.Clone(s.buf),
-			count:      s.count,
+			count:      s.bufferedRows,
 			chunk:      s.chunk,
 			rows:       s.rows,
 			timestamps: len(s.timestamps),
@@ -199,19 +199,20 @@ func (w *writer) mark() {
 	}
 }
 
-// rewind goes back to the mark. Chunks that were written since are written again, or pruned.
+// rewind restores the saved state. Chunks that were written since then are overwritten or pruned.
 func (w *writer) rewind() {
-	// a chunk on its way must not come after the one that takes its place; its error was seen
-	// (failed)
+	// A pending chunk must not overwrite its replacement. Its error is already known (failed).
 	_ = w.work.Wait()
-	for _, s := range w.all() {
+	for _, s := range w.allStreams() {
 		m := s.saved
-		s.buf, s.count, s.chunk, s.rows, s.timestamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.timestamps[:m.timestamps], m.missing
+		s.buf, s.bufferedRows, s.chunk = m.buf, m.count, m.chunk
+		s.rows, s.missing = m.rows, m.missing
+		s.timestamps = s.timestamps[:m.timestamps]
 	}
 }
 
-// prune removes chunks beyond the last, which an episode that was left out has made.
-func (w *writer) prune(s *outStream) error {
+// pruneChunks removes the chunks behind the last one, which come from a skipped episode.
+func (w *writer) pruneChunks(s *outStream) error {
 	for k := s.chunk; ; k++ {
 		name := path.Join(s.dir, (&outStream{chunk: k, shape: s.shape}).chunkName())
 		if _, err := w.dst.Stat(w.ctx, name); err != nil {
@@ -223,17 +224,27 @@ func (w *writer) prune(s *outStream) error {
 	}
 }
 
-// descr is NumPy's name of a type; "" where it has none.
-func descr(t robocache.DType) string {
+// numpyType returns NumPy's name of a type, or "" if NumPy has none.
+func numpyType(t robocache.DType) string {
 	return map[robocache.DType]string{
-		robocache.Bool: "|b1", robocache.Int8: "|i1", robocache.Int16: "<i2", robocache.Int32: "<i4", robocache.Int64: "<i8", robocache.Uint8: "|u1", robocache.Uint16: "<u2",
-		robocache.Uint32: "<u4", robocache.Uint64: "<u8", robocache.Float16: "<f2", robocache.Float32: "<f4", robocache.Float64: "<f8",
+		robocache.Bool:    "|b1",
+		robocache.Int8:    "|i1",
+		robocache.Int16:   "<i2",
+		robocache.Int32:   "<i4",
+		robocache.Int64:   "<i8",
+		robocache.Uint8:   "|u1",
+		robocache.Uint16:  "<u2",
+		robocache.Uint32:  "<u4",
+		robocache.Uint64:  "<u8",
+		robocache.Float16: "<f2",
+		robocache.Float32: "<f4",
+		robocache.Float64: "<f8",
 	}[t]
 }
 
-// meta is .zarray.
-func (s *outStream) meta() map[string]any {
-	shape, chunks := []int64{s.rows}, []int{s.per}
+// arrayMetadata returns the content of .zarray.
+func (s *outStream) arrayMetadata() map[string]any {
+	shape, chunks := []int64{s.rows}, []int{s.chunkRows}
 	for _, d := range s.shape {
 		shape, chunks = append(shape, int64(d)), append(chunks, max(d, 1))
 	}
@@ -253,12 +264,13 @@ func (s *outStream) meta() map[string]any {
 	case s.f.DType == robocache.Bool:
 		m["dtype"], m["fill_value"] = "|b1", false
 	default:
-		m["dtype"], m["fill_value"] = descr(s.f.DType), 0
+		m["dtype"], m["fill_value"] = numpyType(s.f.DType), 0
 	}
 	return m
 }
 
-// attributes is .zattrs: what the layout itself cannot say of a stream.
+// attributes returns the content of .zattrs: the properties of a stream that the layout cannot
+// express.
 func (s *outStream) attributes() map[string]any {
 	if s.attrs != nil {
 		return s.attrs
@@ -294,7 +306,7 @@ func (s *outStream) attributes() map[string]any {
 	return map[string]any{"robocache_key": s.f.Key, "robocache_feature": own}
 }
 
-// prepareImages settles size and type of a camera's pixels by its first image.
+// prepareImages determines the size and type of a camera's pixels from its first image.
 func (w *writer) prepareImages(
 	f *robocache.Feature,
 	eps []int,
@@ -309,7 +321,8 @@ func (w *writer) prepareImages(
 		if !ok {
 			return nil, "it has no images", nil
 		}
-		own.Height, own.Width, own.Channels, own.DType = info.Height, info.Width, info.Channels, info.DType
+		own.Height, own.Width = info.Height, info.Width
+		own.Channels, own.DType = info.Channels, info.DType
 		if own.DType == robocache.Uint16 && own.Channels != 1 {
 			own.DType = robocache.Uint8
 		}
@@ -318,26 +331,26 @@ func (w *writer) prepareImages(
 	case f.Depth != nil:
 		return nil, "depth that is coded in video is not written", nil
 	case f.Height <= 0 || f.Width <= 0:
-		return nil, "nothing says the size of its images", nil
+		return nil, "the size of its images is unknown", nil
 	default:
 		own.DType, own.Channels = robocache.Uint8, 3
 	}
 	own.Shape = []int{own.Height, own.Width, own.Channels}
-	s = w.stream(&own, w.name(f.Key))
+	s = w.newStream(&own, w.arrayName(f.Key))
 	s.shape = own.Shape
-	s.row = own.Height * own.Width * own.Channels * own.DType.Size()
-	s.per = max(1, imageBytes/s.row)
+	s.rowBytes = own.Height * own.Width * own.Channels * own.DType.Size()
+	s.chunkRows = max(1, imageBytes/s.rowBytes)
 	s.gray = own.Channels == 1 && own.DType == robocache.Uint8
 	return s, "", nil
 }
 
-// firstImage looks for an image in the first rows of the episodes.
+// firstImage searches for an image in the first rows of the episodes.
 func (w *writer) firstImage(
 	f *robocache.Feature,
 	eps []int,
 ) (info video.StillInfo, ok bool, err error) {
 	for _, e := range eps {
-		if _, err := w.bearable(robocache.Where{"stream": f.Key}, func() error {
+		if _, err := w.tolerate(robocache.Where{"stream": f.Key}, func() error {
 			for _, row := range reader.Rows(e, 0, min(w.src.Len(e), 100)) {
 				var ref [1]robocache.FrameRef
 				if err := w.src.Frames(w.ctx, f.Key, []robocache.Row{row}, ref[:]); err != nil {
@@ -369,7 +382,7 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 	if err := w.src.Frames(ctx, s.f.Key, rows, refs); err != nil {
 		return err
 	}
-	out := make([]byte, len(rows)*s.row)
+	out := make([]byte, len(rows)*s.rowBytes)
 	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
 	for i := range refs {
 		if refs[i].Missing {
@@ -382,13 +395,13 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 		refs,
 		video.Each{Threads: runtime.GOMAXPROCS(0)},
 		func(at []int, frame video.Frame) error {
-			first := out[at[0]*s.row:][:s.row]
+			first := out[at[0]*s.rowBytes:][:s.rowBytes]
 			switch {
 			case frame == nil && refs[at[0]].Missing:
 				return nil
 			case frame == nil:
 				return robocache.At(
-					s.still(&refs[at[0]], first),
+					s.decodeStill(&refs[at[0]], first),
 					robocache.Where{"row": rows[at[0]].Index},
 				)
 			}
@@ -396,25 +409,28 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 				return err
 			}
 			for _, i := range at[1:] {
-				copy(out[i*s.row:][:s.row], first)
+				copy(out[i*s.rowBytes:][:s.rowBytes], first)
 			}
 			return nil
 		},
 	); err != nil {
 		return err
 	}
-	return w.append(s, out)
+	return w.appendRows(s, out)
 }
 
-// still puts one image's pixels into dst.
-func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
+// decodeStill writes the pixels of one image to dst.
+func (s *outStream) decodeStill(ref *robocache.FrameRef, dst []byte) error {
 	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
 	if info.Height != s.f.Height || info.Width != s.f.Width {
 		return robocache.Unsupported("zarr write", nil, "an image of another size than the first").
-			Expected(fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), fmt.Sprintf("%d×%d", info.Height, info.Width))
+			Expected(
+				fmt.Sprintf("%d×%d", s.f.Height, s.f.Width),
+				fmt.Sprintf("%d×%d", info.Height, info.Width),
+			)
 	}
 	if r := ref.Raw; r != nil && r.Channels == s.f.Channels && r.DType == s.f.DType && !r.BGR {
 		line := r.Width * r.Channels * r.DType.Size()

@@ -17,9 +17,9 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// sharding: the chunks that lie in one shard are the whole's. Those at its edges belong to its
-// neighbours too: their rows are put together by Merge, and so are the timestamps, whose type
-// follows from all of them.
+// sharding describes how shards are written. Chunks inside one shard are final. The rows of chunks
+// at the edges of a shard are joined by Merge. Merge also writes the timestamps, because their type
+// depends on all of them.
 var sharding = robocache.Sharding{
 	Plan:  planShards,
 	Merge: mergeShards,
@@ -29,17 +29,21 @@ var sharding = robocache.Sharding{
 
 const edges = "edges/"
 
-// edge is the file of a shard's rows of a chunk.
-func (s *outStream) edge(chunk int) string { return path.Join(edges, s.dir, strconv.Itoa(chunk)) }
+// edgeName returns the name of the file with a shard's rows of an incomplete chunk.
+func (s *outStream) edgeName(
+	chunk int,
+) string {
+	return path.Join(edges, s.dir, strconv.Itoa(chunk))
+}
 
-// shardSchema is what the shards agree on.
+// shardSchema is the schema that all shards share.
 type shardSchema struct {
 	Streams []shardStream              `json:"streams"`
 	Times   bool                       `json:"timestamps"`
 	Root    map[string]json.RawMessage `json:"root"`
 }
 
-// shardStream is an outStream.
+// shardStream is the serialized form of an outStream.
 type shardStream struct {
 	Feature *robocache.Feature         `json:"feature"`
 	Name    string                     `json:"name"`
@@ -52,13 +56,13 @@ type shardStream struct {
 	Attrs   map[string]json.RawMessage `json:"attrs,omitempty"`
 }
 
-// shardSummary is what the whole needs to know of a shard.
+// shardSummary is the information about a shard that Merge needs.
 type shardSummary struct {
 	FirstRow int64    `json:"first_row"`
-	Ends     []int64  `json:"ends"` // counted from FirstRow
+	Ends     []int64  `json:"ends"` // relative to FirstRow
 	Tasks    []string `json:"tasks"`
 	Sources  []string `json:"sources,omitempty"`
-	Exact    bool     `json:"exact"` // seconds keep its timestamps
+	Exact    bool     `json:"exact"` // float seconds represent its timestamps exactly
 }
 
 func planShards(
@@ -68,8 +72,14 @@ func planShards(
 ) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
-		return nil, robocache.Unsupported("plan", nil, "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned").
-			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, rlds or mcap",
+		return nil, robocache.Unsupported(
+			"plan",
+			nil,
+			"zarr in shards cannot skip episodes: all chunks have the same number of rows, so "+
+				"the plan fixes the position of each shard",
+		).
+			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, "+
+				"rlds or mcap",
 				robocache.Option("episodes"), robocache.Command("doctor"))
 	}
 	w := &writer{
@@ -87,11 +97,11 @@ func planShards(
 	if err != nil {
 		return nil, err
 	}
-	if err := w.plan(eps, tasks); err != nil {
+	if err := w.planStreams(eps, tasks); err != nil {
 		return nil, err
 	}
 	schema := shardSchema{Times: w.times != nil, Root: map[string]json.RawMessage{}}
-	for key, v := range w.root() {
+	for key, v := range w.rootAttributes() {
 		if schema.Root[key], err = json.Marshal(v); err != nil {
 			return nil, err
 		}
@@ -101,8 +111,8 @@ func planShards(
 			Feature: s.f,
 			Name:    s.name,
 			Shape:   s.shape,
-			Row:     s.row,
-			Per:     s.per,
+			Row:     s.rowBytes,
+			Per:     s.chunkRows,
 			Text:    s.text,
 			Mask:    s.mask,
 			Gray:    s.gray,
@@ -118,13 +128,13 @@ func planShards(
 	return json.Marshal(schema)
 }
 
-// agreed takes what the plan settled.
-func (w *writer) agreed(text json.RawMessage) (schema shardSchema, err error) {
+// applySchema creates the streams of the plan.
+func (w *writer) applySchema(text json.RawMessage) (schema shardSchema, err error) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		return schema, bad("the schema of the plan: %v", err)
 	}
 	if schema.Times {
-		w.times = w.stream(
+		w.times = w.newStream(
 			&robocache.Feature{
 				Key:   "timestamp",
 				Kind:  robocache.KindNumeric,
@@ -140,15 +150,15 @@ func (w *writer) agreed(text json.RawMessage) (schema shardSchema, err error) {
 			return schema, bad("the schema of the plan: a stream %q", o.Name)
 		}
 		s := &outStream{
-			f:     o.Feature,
-			name:  o.Name,
-			dir:   "data/" + o.Name,
-			shape: o.Shape,
-			row:   o.Row,
-			per:   o.Per,
-			text:  o.Text,
-			mask:  o.Mask,
-			gray:  o.Gray,
+			f:         o.Feature,
+			name:      o.Name,
+			dir:       "data/" + o.Name,
+			shape:     o.Shape,
+			rowBytes:  o.Row,
+			chunkRows: o.Per,
+			text:      o.Text,
+			mask:      o.Mask,
+			gray:      o.Gray,
 		}
 		for key, v := range o.Attrs {
 			if s.attrs == nil {
@@ -161,22 +171,19 @@ func (w *writer) agreed(text json.RawMessage) (schema shardSchema, err error) {
 	return schema, nil
 }
 
-// enterShard puts the streams where the shard stands.
+// enterShard sets the start position of the streams in a shard.
 func (w *writer) enterShard() error {
-	if _, err := w.agreed(w.opt.Shard.Schema); err != nil {
+	if _, err := w.applySchema(w.opt.Shard.Schema); err != nil {
 		return err
 	}
 	for _, s := range w.streams {
-		s.chunk, s.lead = int(
-			w.opt.Shard.FirstRow/int64(s.per),
-		), int(
-			w.opt.Shard.FirstRow%int64(s.per),
-		)
+		s.chunk = int(w.opt.Shard.FirstRow / int64(s.chunkRows))
+		s.leadingRows = int(w.opt.Shard.FirstRow % int64(s.chunkRows))
 	}
 	return nil
 }
 
-// endShard writes the timestamps, and what Merge wants to know.
+// endShard writes the timestamps and the summary for Merge.
 func (w *writer) endShard() error {
 	sum := shardSummary{
 		FirstRow: w.opt.Shard.FirstRow,
@@ -189,14 +196,14 @@ func (w *writer) endShard() error {
 		for _, t := range w.times.timestamps {
 			b = le.AppendUint64(b, uint64(t))
 		}
-		sum.Exact = exact(w.times.timestamps)
-		if err := w.put(w.times.edge(0), b); err != nil {
+		sum.Exact = areExactSeconds(w.times.timestamps)
+		if err := w.putFile(w.times.edgeName(0), b); err != nil {
 			return err
 		}
 	}
 	for _, s := range w.streams {
 		w.rep.Bytes += s.bytes.Load()
-		w.missed(s)
+		w.reportMissing(s)
 	}
 	var err error
 	if w.rep.Summary, err = json.Marshal(sum); err != nil {
@@ -205,7 +212,7 @@ func (w *writer) endShard() error {
 	return nil
 }
 
-// mergeShards writes the chunks at the shards' edges, and what describes the arrays.
+// mergeShards writes the chunks at the edges of shards, and the metadata of the arrays.
 func mergeShards(
 	ctx context.Context,
 	uri string,
@@ -221,7 +228,7 @@ func mergeShards(
 	w := &writer{ctx: ctx, dst: dst, rep: &robocache.WriteReport{}}
 	w.work.SetLimit(runtime.GOMAXPROCS(0))
 	root := map[string]any{}
-	agreed, err := w.agreed(schema)
+	agreed, err := w.applySchema(schema)
 	if err != nil {
 		return err
 	}
@@ -236,7 +243,13 @@ func mergeShards(
 			return bad("the summary of a shard: %v", err)
 		}
 		if sum.FirstRow != rows {
-			return robocache.Unsupported("commit", nil, "zarr without the rows %d to %d: each shard stands where it was planned", rows, sum.FirstRow).
+			return robocache.Unsupported(
+				"commit",
+				nil,
+				"the rows %d to %d are missing, and the plan fixes the position of each zarr shard",
+				rows,
+				sum.FirstRow,
+			).
 				WithHint("run the shards that are missing")
 		}
 		for _, end := range sum.Ends {
@@ -255,14 +268,14 @@ func mergeShards(
 	for _, s := range w.streams {
 		g.Go(crash.Func("commit", func() error { return w.joinEdges(s, shards, read) }))
 	}
-	if err := w.packed(g.Wait()); err != nil {
+	if err := w.waitForChunks(g.Wait()); err != nil {
 		return err
 	}
-	return w.packed(func() error {
+	return w.waitForChunks(func() error {
 		if w.times != nil {
 			if err := w.timestampArray(seconds, func(yield func([]int64) error) error {
 				for i := range shards {
-					content, err := read(i, w.times.edge(0))
+					content, err := read(i, w.times.edgeName(0))
 					if err != nil {
 						return err
 					}
@@ -275,41 +288,52 @@ func mergeShards(
 				return err
 			}
 		}
-		return w.finish(root)
+		return w.writeMetadata(root)
 	}())
 }
 
-// joinEdges writes the chunks of a stream that no shard has whole.
+// joinEdges writes the chunks of a stream that no shard has completely.
 func (w *writer) joinEdges(
 	s *outStream,
 	shards []robocache.ShardReport,
 	read func(shard int, name string) ([]byte, error),
 ) error {
-	per, from := int64(s.per), int64(0)
+	per, from := int64(s.chunkRows), int64(0)
 	for i := range shards {
 		to := from + shards[i].Frames
-		for k := from / per; (s.text || s.row > 0) && k*per < to; k++ {
+		for k := from / per; (s.text || s.rowBytes > 0) && k*per < to; k++ {
 			first, end := max(from, k*per), min(to, (k+1)*per)
 			if end-first == per {
-				k = max(k, to/per-1) // whole chunks up to the last, which may be none
+				k = max(k, to/per-1) // skip whole chunks up to the last one
 				continue
 			}
-			b, err := read(i, s.edge(int(k)))
+			b, err := read(i, s.edgeName(int(k)))
 			if err != nil {
 				return err
 			}
-			if !s.text && int64(len(b)) != (end-first)*int64(s.row) {
-				return bad("%s of a shard: %d bytes for %d rows", s.edge(int(k)), len(b), end-first)
+			if !s.text && int64(len(b)) != (end-first)*int64(s.rowBytes) {
+				return bad(
+					"%s of a shard: %d bytes for %d rows",
+					s.edgeName(int(k)),
+					len(b),
+					end-first,
+				)
 			}
-			s.chunk, s.buf, s.count = int(k), append(s.buf, b...), s.count+int(end-first)
-			if s.count == s.per {
-				w.flush(s)
+			s.chunk, s.buf, s.bufferedRows = int(
+				k,
+			), append(
+				s.buf,
+				b...), s.bufferedRows+int(
+				end-first,
+			)
+			if s.bufferedRows == s.chunkRows {
+				w.flushChunk(s)
 			}
 		}
 		from = to
 	}
-	w.flush(s)
-	if s.text || s.row > 0 {
+	w.flushChunk(s)
+	if s.text || s.rowBytes > 0 {
 		s.chunk, s.rows = int((from+per-1)/per), from
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// rowsOf gives all rows of an episode.
+// rowsOf returns all rows of an episode.
 func rowsOf(ds robocache.Dataset, e int) []robocache.Row {
 	rows := make([]robocache.Row, ds.Len(e))
 	for i := range rows {
@@ -31,7 +31,7 @@ func rowsOf(ds robocache.Dataset, e int) []robocache.Row {
 	return rows
 }
 
-// stream gives a stream of an episode as bytes, images as pixels.
+// stream returns a stream of an episode as bytes, images as pixels.
 func stream(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) []byte {
 	t.Helper()
 	rows := rowsOf(ds, e)
@@ -76,7 +76,7 @@ func stream(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) []b
 	return b
 }
 
-// same holds out to what was written of src.
+// same compares out with the source from which it was written.
 func same(t *testing.T, src, out robocache.Dataset, eps []int, dropped []string) {
 	t.Helper()
 	if out.Info().Episodes != len(eps) {
@@ -118,7 +118,7 @@ func same(t *testing.T, src, out robocache.Dataset, eps []int, dropped []string)
 	}
 }
 
-// referenceReader is zarr-python over the store: shape, dtype and sum of each array.
+// referenceReader prints shape, dtype and sum of each array, as zarr-python reads them.
 const referenceReader = `
 import sys, json, warnings
 warnings.simplefilter("ignore")
@@ -161,8 +161,8 @@ func readByZarrPython(t *testing.T, dir string) *reference {
 	return &j
 }
 
-// TestRoundTrip: what was read from a store and written is read as the same, by us and by
-// zarr-python.
+// TestRoundTrip writes data that was read from a store, and compares it with the result of our
+// reader and of zarr-python.
 func TestRoundTrip(t *testing.T) {
 	src, err := robocache.Open(
 		t.Context(),
@@ -194,7 +194,11 @@ func TestRoundTrip(t *testing.T) {
 	j := readByZarrPython(t, dst)
 	var total float64
 	for _, e := range []int{0, 2} {
-		for _, v := range robocache.Float64s(nil, robocache.Float64, stream(t, src, src.Info().Feature("observation.state"), e)) {
+		for _, v := range robocache.Float64s(
+			nil,
+			robocache.Float64,
+			stream(t, src, src.Info().Feature("observation.state"), e),
+		) {
 			total += v
 		}
 	}
@@ -222,7 +226,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSynth: every kind of stream on one clock; those that a replay buffer cannot hold are named.
+// TestSynth writes every kind of stream on one clock. Streams that a replay buffer cannot store are
+// reported.
 func TestSynth(t *testing.T) {
 	view, err := synth.New(
 		synth.Options{Episodes: 3, Seconds: 1, Depth: true, Tasks: []string{"push", "wait"}},
@@ -246,7 +251,7 @@ func TestSynth(t *testing.T) {
 	readByZarrPython(t, dst)
 }
 
-// torn is a dataset one of whose episodes cannot be read to its end.
+// torn is a dataset with an episode that cannot be read to its end.
 type torn struct{ robocache.Dataset }
 
 func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
@@ -256,8 +261,8 @@ func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	return d.Dataset.Gather(ctx, key, rows, dst)
 }
 
-// TestBadEpisode: an episode that fails leaves nothing behind: neither its rows nor, unless it may
-// be skipped, a store.
+// TestBadEpisode checks that a failing episode leaves no rows. If bad episodes are not skipped, no
+// store remains.
 func TestBadEpisode(t *testing.T) {
 	src, err := robocache.Open(
 		t.Context(),

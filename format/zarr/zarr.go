@@ -12,12 +12,14 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// op names the format in errors.
+// op is the name of the format in errors.
 const op = reader.Op("zarr")
 
 var options = map[string]string{
-	"images":         "auto (default): float arrays of images that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
-	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: its attribute unit, else by their magnitude)",
+	"images": "auto (default): float arrays of images that hold 0 to 255 are given as " +
+		"uint8 pixels; raw: as the numbers they are",
+	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: its attribute unit, else by " +
+		"their magnitude)",
 }
 
 func init() {
@@ -35,13 +37,13 @@ func init() {
 	)
 }
 
-// Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive
-// whose name ends in .zip.
+// Detect reports whether the metadata of a Zarr group or array is present, in a folder or in an
+// archive whose name ends in .zip.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := openStore(ctx, uri, opt)
 	if err != nil {
 		if errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
-			return false, nil // a file of another format, or no zip archive
+			return false, nil // a file of another format, or not a zip archive
 		}
 		return false, err
 	}
@@ -53,14 +55,14 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 type Dataset struct {
 	*tree
 	reader.Base
-	ends       []int64 // of a replay buffer, cumulative, a zero in front
+	ends       []int64 // cumulative ends of the episodes of a replay buffer, starting with 0
 	views      map[string]*view
-	timestamps *view // nil where there is no clock
+	timestamps *view // nil if there is no clock
 	unit       int64 // ns of one timestamp
-	unitErr    error // the unit is not determined
+	unitErr    error // set if the unit cannot be determined
 	rate       robocache.Rate
-	tasks      []string // of each episode, where the store has them
-	taskKey    string   // the text stream that is the task
+	tasks      []string // by episode, if the store contains tasks
+	taskKey    string   // key of the text stream with the task
 	cameras    cameras
 }
 
@@ -88,7 +90,8 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	return d, nil
 }
 
-// openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
+// openStores opens the dataset in s with the videos in beside. If beside is nil, the videos are in
+// s.
 func openStores(
 	ctx context.Context,
 	s, beside store.Store,
@@ -164,13 +167,13 @@ func openStores(
 		if err := d.findVideos(ctx); err != nil {
 			return d, err
 		}
-		d.link()
+		d.linkViews()
 		d.reportLacking()
 	}
 	return d, nil
 }
 
-// MemoryBytes is what the dataset holds besides its cache.
+// MemoryBytes returns the memory that the dataset uses in addition to its cache.
 func (d *Dataset) MemoryBytes() int64 { return int64(len(d.ends))*8 + int64(len(d.arrays))*512 }
 
 // LimitMemory lowers the budget of decoded chunks; it never raises it.
@@ -180,7 +183,7 @@ func (d *Dataset) LimitMemory(bytes int64) {
 	d.cameras.lib.Limit(bytes / 8)
 }
 
-// Close releases the store and what is kept.
+// Close closes the store and clears the cache.
 func (d *Dataset) Close() error {
 	d.cache.Clear()
 	err := d.cameras.lib.Close()
@@ -190,16 +193,16 @@ func (d *Dataset) Close() error {
 	return errors.Join(err, store.Close(d.st))
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
+func (d *Dataset) addFinding(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
-// rateOf reads the attribute that writers of replay buffers use where they say a rate at all.
+// rateOf returns the rate in the attribute that writers of replay buffers use.
 func rateOf(attrs map[string]any) robocache.Rate {
 	r, _ := robocache.RateOf(fmt.Sprint(attrs["fps"])) // a number or a text
 	return r
 }
 
-// findClock settles where timestamps come from (A5). rateStated reports that the caller states the
-// rate.
+// findClock determines the timestamps of the rows (zarr.A5). rateStated reports that the caller
+// sets the rate.
 func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) error {
 	v := d.views["timestamp"]
 	usable, err := d.examineClock(ctx, rateStated)
@@ -207,7 +210,7 @@ func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) e
 		return err
 	}
 	if !usable {
-		d.About.FPS = d.rate // none: asking for timestamps is an error that says so
+		d.About.FPS = d.rate // if it is zero, a request for timestamps is an error that explains it
 		return nil
 	}
 	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && robocache.TimeUnits[own] != 0 {
@@ -224,12 +227,13 @@ func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) e
 	d.unit = robocache.TimeUnits[unit]
 	v.f.Unit = unit
 	if v.f.DType == robocache.Float32 {
-		d.find(
+		d.addFinding(
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "coarse-timestamps",
 				Where:    robocache.Where{"stream": "timestamp"},
-				Message:  "timestamps kept as float32: after a day they are a hundredth of a second apart",
+				Message: "timestamps kept as float32: after a day they are a hundredth of a " +
+					"second apart",
 			},
 		)
 	}
@@ -245,7 +249,7 @@ func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) e
 	return nil
 }
 
-// inferUnit finds the unit of data/timestamp from the first episode that determines it.
+// inferUnit infers the unit of data/timestamp from the first episode that determines it.
 func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 	a := d.timestamps.a
 	for e := range min(len(d.ends)-1, 16) {
@@ -263,7 +267,7 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 			usual,
 			robocache.Where{"stream": "timestamp"},
 		); f != nil {
-			d.find(*f)
+			d.addFinding(*f)
 		}
 		if d.unitErr = err; err == nil {
 			return g.Unit
@@ -273,8 +277,8 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 	return usual
 }
 
-// guessRate says a rate where the first episode's timestamps are steady; it is for people,
-// timestamps stay what they are.
+// guessRate sets the displayed rate if the first episode's timestamps have a constant step. It does
+// not change the timestamps.
 func (d *Dataset) guessRate(ctx context.Context) error {
 	for e := range min(len(d.ends)-1, 16) {
 		n := min(d.Len(e), 1000)
@@ -313,7 +317,7 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, 
 		rows[i] = int(d.ends[episode]) + i
 	}
 	b := make([]byte, n*a.Type.Size)
-	if err := d.gather(ctx, a, rows, b); err != nil {
+	if err := d.gatherRows(ctx, a, rows, b); err != nil {
 		return nil, err
 	}
 	out := make([]int64, n)
@@ -323,8 +327,8 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, 
 	}
 	if a.Type.DType().Float() {
 		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
-			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would
-			// round.
+			// Whole units are converted separately, because the product of an epoch in seconds and
+			// 1e9 would be rounded.
 			whole, rest := math.Modf(f)
 			if math.IsNaN(f) || math.Abs(whole) > float64(math.MaxInt64/d.unit-1) {
 				if err := wrong(i, f); err != nil {
@@ -346,7 +350,7 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, 
 	return out, nil
 }
 
-// Times gives the timestamps of a stream's rows in an episode.
+// Times returns the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer crash.Recover("zarr times", &err)
 	if err := op.Episode(len(d.ends)-1, episode); err != nil {
@@ -358,12 +362,12 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 			return nil, op.NoStream(key)
 		}
 	}
-	n := d.length(v, episode)
+	n := d.rowCount(v, episode)
 	if d.timestamps != nil && (v == nil || v.f.Clock == "") {
 		return d.timestampsOf(ctx, episode, n)
 	}
-	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their
-	// timestamps 16 GiB: not without their data.
+	// The length comes from metadata. Rows are at most 2^31 (describeArray, readEnds), so their
+	// timestamps may need 16 GiB. They are returned only if an array has the data.
 	if v == nil || v.a.Shape[0] < n {
 		for _, other := range d.views {
 			if other.f.Clock == "" && int64(other.a.Shape[0]) >= d.ends[episode]+int64(n) {
@@ -387,7 +391,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		return nil, d.About.NoClock(
 			"zarr times",
 			robocache.Where{"stream": key},
-			"neither data/timestamp nor an attribute fps is there",
+			"the store has neither data/timestamp nor an attribute fps",
 		)
 	}
 	return reader.Grid(rate, n), ctx.Err()

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// chooseAnchor settles whose rows are the episode's own: its features keep the name of their clock,
-// which is Info.Clock.
+// chooseAnchor chooses the topic and clock whose rows are the rows of the episode. Info.Clock is
+// the name of that clock.
 func (d *Dataset) chooseAnchor(ctx context.Context) {
 	d.anchor.topic, d.anchor.clock = -1, 0
 	if want := d.opt.Anchor; want != "" {
@@ -18,7 +18,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 			e := robocache.Misuse("open", nil, "anchor").
 				Expected("a stream or a topic of the recordings", want)
 			if len(d.topics) > 0 {
-				e.Hint = "there is " + d.topics[0].key
+				e.Hint = "Pass the name of a stream or topic, for example " + d.topics[0].key
 			}
 			guard.Fail(e)
 		}
@@ -32,7 +32,8 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 	}
 }
 
-// anchorAt makes the stream or topic of a name the anchor. It reports whether there is one.
+// anchorAt makes the stream or topic with the given name the anchor. It reports whether there is
+// one.
 func (d *Dataset) anchorAt(name string) bool {
 	for i, t := range d.topics {
 		if name == t.name || name == t.key {
@@ -45,8 +46,8 @@ func (d *Dataset) anchorAt(name string) bool {
 	return d.anchor.topic >= 0
 }
 
-// findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is
-// steady, else the one nearest to that.
+// findAnchor chooses the first camera. Without a camera, it chooses the stream with the best
+// steadiness: fast, up to 60 Hz, and with an even period.
 func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
@@ -83,14 +84,14 @@ func (d *Dataset) findAnchor(ctx context.Context) {
 	}
 }
 
-// steadiness scores a topic as an anchor: its rate while that is at most 60 Hz, less for a spread
-// of its periods.
+// steadiness returns the score of a topic as an anchor. The score is its rate up to 60 Hz, reduced
+// if the periods vary.
 func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {
 		return math.Inf(-1)
 	}
-	log := d.log(ctx, rec, t)
+	log := d.logTimes(ctx, rec, t)
 	if len(log) < 3 {
 		return -1e6 + float64(len(log))
 	}

@@ -16,7 +16,7 @@ func channelOrderHint() string {
 	) + " or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
 }
 
-// parseChannelOrder reads "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".
+// parseChannelOrder parses "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".
 func parseChannelOrder(text string) (orders map[string]string, ok bool) {
 	orders = map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -32,8 +32,8 @@ func parseChannelOrder(text string) (orders map[string]string, ok bool) {
 	return orders, true
 }
 
-// applyChannelOrder passes the stated channel orders to the cameras, and records the finding
-// channel-order-unknown for each camera whose order nothing states.
+// applyChannelOrder passes the channel orders in the options to the cameras. It records the finding
+// channel-order-unknown for each camera whose order is not known.
 func (d *Dataset) applyChannelOrder() {
 	stated := map[*topic]bool{}
 	general := d.opt.ChannelOrder[""]
@@ -44,7 +44,11 @@ func (d *Dataset) applyChannelOrder() {
 	}
 	if general != "" && len(stated) == 0 {
 		guard.Fail(
-			robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
+			robocache.Misuse(
+				"open",
+				robocache.Where{"option": "channel_order"},
+				"no camera has an encoding without a channel order",
+			).
 				WithHint("Name the camera to override its encoding, for example %s.",
 					robocache.Option("options", "channel_order", "camera.image_raw=bgr")),
 		)
@@ -65,7 +69,7 @@ func (d *Dataset) applyChannelOrder() {
 	}
 	for _, t := range d.topics {
 		if encoding := t.dec.UnstatedChannelOrder(); encoding != "" && !stated[t] {
-			d.notice(-1, robocache.Finding{
+			d.recordFinding(-1, robocache.Finding{
 				Severity: robocache.SeverityWarning, Code: "channel-order-unknown",
 				Where: robocache.Where{"stream": t.key},
 				Message: fmt.Sprintf("the encoding %s does not state the order of the channels: "+
@@ -76,12 +80,12 @@ func (d *Dataset) applyChannelOrder() {
 	}
 }
 
-// forceChannelOrder overrides the channel order of the cameras that key names.
+// forceChannelOrder overrides the channel order of the cameras that match key.
 func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 	known := false
 	var cameras []string
 	for _, t := range d.topics {
-		if t.owns(key) || strings.HasSuffix(t.key, "."+key) {
+		if t.ownsKey(key) || strings.HasSuffix(t.key, "."+key) {
 			if t.dec.SetChannelOrder(order, true) {
 				known, stated[t] = true, true
 			}
@@ -92,7 +96,11 @@ func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 	}
 	if !known {
 		guard.Fail(
-			robocache.Misuse("open", robocache.Where{"option": "channel_order", "stream": key}, "no camera of this name has raw colour images").
+			robocache.Misuse(
+				"open",
+				robocache.Where{"option": "channel_order", "stream": key},
+				"no camera of this name has raw colour images",
+			).
 				Expected("one of "+strings.Join(cameras, ", "), key),
 		)
 	}

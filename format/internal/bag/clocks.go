@@ -11,23 +11,24 @@ import (
 
 // The clocks of a message.
 const (
-	Header  = "header"  // the device's: header.stamp, inside the payload
-	Publish = "publish" // the sender's
-	Log     = "log"     // the recorder's
+	Header  = "header"  // the device's clock: header.stamp in the payload
+	Publish = "publish" // the sender's clock
+	Log     = "log"     // the recorder's clock
 )
 
 const (
 	defaultTolerance = 100 * time.Millisecond
-	// plausible is how far a header may lie from the recorder's time. Beyond it the device counts
-	// from its boot, or was never set: then its streams do not meet the others'.
+	// plausible is the maximum difference between a header timestamp and the recorder's time. A
+	// larger difference means that the device counts from its boot, or was never set. Its streams
+	// would then not overlap with others.
 	plausible = int64(60 * time.Second)
 )
 
-// timestamps are the times of a topic's rows by each clock. What was not read is nil.
+// timestamps are the times of a topic's rows by each clock. A slice is nil if it was not read.
 type timestamps struct{ header, publish, log []int64 }
 
-// by gives the times by a clock.
-func (s *timestamps) by(clock string) []int64 {
+// byClock returns the times by a clock.
+func (s *timestamps) byClock(clock string) []int64 {
 	switch clock {
 	case Header:
 		return s.header
@@ -37,8 +38,9 @@ func (s *timestamps) by(clock string) []int64 {
 	return s.log
 }
 
-// verdict says why a header cannot be the clock of a stream; "" = it can.
-func verdict(header, log []int64, tolerance int64) (code, why string) {
+// headerFault returns the reason why header timestamps cannot be the clock of a stream, or "" if
+// they can.
+func headerFault(header, log []int64, tolerance int64) (code, why string) {
 	zero, far := 0, 0
 	high := int64(-1 << 62)
 	for i, h := range header {
@@ -77,17 +79,31 @@ func verdict(header, log []int64, tolerance int64) (code, why string) {
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// order gives the rows in the order of their timestamps; nil where they are in order. A step back
-// beyond the tolerance is an error.
-func order(at []int64, tolerance int64, clock string) ([]int32, error) {
+// rowOrder returns the rows in the order of their timestamps, or nil if they are already in order.
+// A step back by more than the tolerance is an error.
+func rowOrder(at []int64, tolerance int64, clock string) ([]int32, error) {
 	high := int64(-1 << 62)
 	for i, t := range at {
 		if t < high-tolerance {
-			return nil, robocache.Malformed("times", robocache.Where{"index": i, "clock": clock}, "the clock steps back").
-				Expected(fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), fmt.Sprint(t)).
-				WithHint("open with %s, or %s to begin an episode there, or a larger %s", robocache.Option("options", "clock", "log"),
+			return nil, robocache.Malformed(
+				"times",
+				robocache.Where{"index": i, "clock": clock},
+				"the clock steps back",
+			).
+				Expected(
+					fmt.Sprintf(
+						"%d or later, less a tolerance of %v",
+						high,
+						time.Duration(tolerance),
+					),
+					fmt.Sprint(t),
+				).
+				WithHint(
+					"open with %s, or %s to begin an episode there, or a larger %s",
+					robocache.Option("options", "clock", "log"),
 					robocache.Option("options", "episodes_by", "steps"),
-					robocache.Option("options", "tolerance", 1))
+					robocache.Option("options", "tolerance", 1),
+				)
 		}
 		high = max(high, t)
 	}

@@ -10,28 +10,29 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
-// block is a run of rows of one clock of a topic, decoded: a column for each numeric field on it.
+// block is a run of decoded rows of one clock of a topic. It has a column for each numeric field of
+// that clock.
 type block struct {
 	cols  [][]byte
-	valid [][]uint8 // nil = all hold a value
+	valid [][]uint8 // nil means that every row has a value
 }
 
 type blockKey struct{ ep, topic, clock, block int }
 
-// rowsAt is how many rows a block has: about a quarter of a megabyte.
+// blockRows returns the number of rows in a block, which is about a quarter of a megabyte.
 func blockRows(rowBytes int) int { return max(64, min(4096, (256<<10)/max(1, rowBytes))) }
 
-// plan lists the numeric fields of one clock of a topic.
-type plan struct {
-	fields []int // of the decoder
-	bytes  []int // of a row of each
-	row    int   // bytes of all
+// columnPlan lists the numeric fields of one clock of a topic.
+type columnPlan struct {
+	fields []int // field numbers in the decoder
+	bytes  []int // bytes of one row of each field
+	row    int   // bytes of one row of all fields
 	masked bool
-	rows   int // of a block
+	rows   int // rows in a block
 }
 
-func newPlan(t *topic, clock int) plan {
-	var p plan
+func newPlan(t *topic, clock int) columnPlan {
+	var p columnPlan
 	for i := range t.fields {
 		f := &t.fields[i]
 		if f.Clock == clock && f.Feature.RowBytes() > 0 {
@@ -44,7 +45,7 @@ func newPlan(t *topic, clock int) plan {
 	return p
 }
 
-func (p *plan) newBlock(n int) *block {
+func (p *columnPlan) newBlock(n int) *block {
 	b := &block{cols: make([][]byte, len(p.fields)), valid: make([][]uint8, len(p.fields))}
 	for j, w := range p.bytes {
 		b.cols[j], b.valid[j] = make([]byte, n*w), make([]uint8, n)
@@ -52,53 +53,53 @@ func (p *plan) newBlock(n int) *block {
 	return b
 }
 
-func (b *block) size() (n int64) {
+func (b *block) memoryBytes() (n int64) {
 	for _, c := range slices.Concat(b.cols, b.valid) {
 		n += int64(len(c))
 	}
 	return n + 200
 }
 
-// seal drops the masks where every row holds a value.
-func (b *block) seal() {
+// dropFullMasks removes the masks if every row has a value.
+func (b *block) dropFullMasks() {
 	if !slices.ContainsFunc(b.valid, func(v []uint8) bool { return slices.Contains(v, 0) }) {
 		b.valid = nil
 	}
 }
 
-// put decodes a message's row k of block b.
-func (p *plan) put(t *topic, b *block, k int, msg []byte, entry int) error {
+// decodeRow decodes a message into row k of block b.
+func (p *columnPlan) decodeRow(t *topic, b *block, k int, msg []byte, entry int) error {
 	return t.dec.Row(msg, entry, p.fields, b.cols, b.valid, k)
 }
 
-// filler decodes a whole topic while a pass goes over its messages, where that stays inside a
-// quarter of the budget.
-type filler struct {
+// columnFiller decodes all columns of a topic during one pass over its messages. It is used if the
+// columns fit into a quarter of the budget.
+type columnFiller struct {
 	topic  *topic
-	plan   plan
+	plan   columnPlan
 	blocks []*block
 	n      int
 }
 
-func (d *Dataset) newFiller(t *topic, n int) *filler {
+func (d *Dataset) newFiller(t *topic, n int) *columnFiller {
 	p := t.plans[0]
 	if len(p.fields) == 0 || int64(n)*int64(p.row+len(p.fields)) > d.opt.Budget/4 {
 		return nil
 	}
-	f := &filler{topic: t, plan: p, n: n}
+	f := &columnFiller{topic: t, plan: p, n: n}
 	for at := 0; at < n; at += p.rows {
 		f.blocks = append(f.blocks, p.newBlock(min(p.rows, n-at)))
 	}
 	return f
 }
 
-func (f *filler) put(k int, msg []byte) error {
-	return f.plan.put(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
+func (f *columnFiller) putRow(k int, msg []byte) error {
+	return f.plan.decodeRow(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
 }
 
-// keep puts the columns into the cache; p are the rows that are there and their order, nil = as
-// they came.
-func (f *filler) keep(d *Dataset, ep, topic int, p []int32) {
+// storeBlocks stores the columns in the cache. p lists the rows that are kept, in their order; nil
+// means all rows as received.
+func (f *columnFiller) storeBlocks(d *Dataset, ep, topic int, p []int32) {
 	blocks := f.blocks
 	if p != nil {
 		blocks = nil
@@ -117,15 +118,15 @@ func (f *filler) keep(d *Dataset, ep, topic int, p []int32) {
 		}
 	}
 	for i, b := range blocks {
-		hold(f.topic, b, f.plan)
-		b.seal()
-		d.blocks.Put(blockKey{ep, topic, 0, i}, b, b.size())
+		holdValues(f.topic, b, f.plan)
+		b.dropFullMasks()
+		d.blocks.Put(blockKey{ep, topic, 0, i}, b, b.memoryBytes())
 	}
 }
 
-// hold fills rows of a latched topic that hold no value with the value before them, and those
-// before the first with the first.
-func hold(t *topic, b *block, p plan) {
+// holdValues fills rows of a latched topic that have no value with the previous value. Rows before
+// the first value get the first value.
+func holdValues(t *topic, b *block, p columnPlan) {
 	if !t.latched {
 		return
 	}
@@ -146,8 +147,8 @@ func hold(t *topic, b *block, p plan) {
 	}
 }
 
-// block gives a run of decoded rows; key is the stream that it is for.
-func (d *Dataset) block(
+// loadBlock returns a block of decoded rows. key is the stream for error messages.
+func (d *Dataset) loadBlock(
 	ctx context.Context,
 	ep, topic, clock, number int,
 	tr *track,
@@ -166,27 +167,29 @@ func (d *Dataset) block(
 		b := p.newBlock(min(p.rows, r.n-from))
 		want := make([]wantedMessage, min(p.rows, r.n-from))
 		for i := range want {
-			want[i] = wantedMessage{msg: r.message(from + i), at: int32(i)}
+			want[i] = wantedMessage{msg: r.messageOf(from + i), at: int32(i)}
 		}
-		d.visit(
+		d.visitMessages(
 			ctx,
 			ep,
 			topic,
 			want,
-			func(i int, m *Message) error { return p.put(t, b, i, m.Data, r.within(from+i)) },
+			func(i int, m *Message) error {
+				return p.decodeRow(t, b, i, m.Data, r.entryOf(from+i))
+			},
 		)
-		hold(t, b, *p)
-		b.seal()
-		return b, b.size()
+		holdValues(t, b, *p)
+		b.dropFullMasks()
+		return b, b.memoryBytes()
 	})
 }
 
-// wantedMessage is a message that is wanted, and the place in the list of who wants it.
+// wantedMessage is a requested message and its position in the request.
 type wantedMessage struct{ msg, at int32 }
 
-// visit reads messages in the order in which they lie; fn gets the place in want of each. A message
-// that damage took is an error.
-func (d *Dataset) visit(
+// visitMessages reads messages in storage order and calls fn with their position in want. A message
+// that is lost to damage is an error.
+func (d *Dataset) visitMessages(
 	ctx context.Context,
 	ep, topic int,
 	want []wantedMessage,
@@ -195,19 +198,28 @@ func (d *Dataset) visit(
 	if len(want) == 0 {
 		return
 	}
-	e, t := d.episode(ep), d.topics[topic]
+	e, t := d.openEpisode(ep), d.topics[topic]
 	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
 		want = slices.Clone(want)
 		slices.SortFunc(
 			want,
-			func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) },
+			func(a, b wantedMessage) int {
+				return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
+			},
 		)
 	}
 	lost := func(w wantedMessage) error {
-		return robocache.Malformed("read", robocache.Where{"stream": t.key, "index": int(w.msg)}, "a message lies in a damaged part of the recording").
-			WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true))
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"stream": t.key, "index": int(w.msg)},
+			"a message is in a damaged part of the recording",
+		).
+			WithHint(
+				"open with %s: then such messages are left out from the start",
+				robocache.Option("options", "ignore_index", true),
+			)
 	}
-	d.use(ctx, e.rec, func(s Storage) {
+	d.useStorage(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {
 			to, at := from+1, from
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {

@@ -16,114 +16,115 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Dataset is a set of recordings, each cut into one or several episodes.
+// Dataset is a set of recordings. Each recording is divided into one or more episodes.
 type Dataset struct {
 	reader.Base
-	opt     Options
-	pool    *pool
-	topics  []*topic
-	streams []stream // parallel to info.Features
-	byKey   map[string]int
-	eps     []episode
-	lens    []atomic.Int64 // rows by the anchor's clock
-	anchor  struct{ topic, clock int }
-	task    taskSource
-	layout  *Layout             // of recordings that were written by us
-	notes   []map[string]string // a recording's own
+	opt       Options
+	pool      *recordingPool
+	topics    []*topic
+	streams   []stream // parallel to About.Features
+	byKey     map[string]int
+	episodes  []episode
+	rowCounts []atomic.Int64 // number of rows by the anchor's clock
+	anchor    struct{ topic, clock int }
+	task      taskSource
+	layout    *Layout             // layout of recordings that RoboCache wrote
+	notes     []map[string]string // notes of each recording
 
 	tracks    *lru.Cache[trackKey, *track]
 	blocks    *lru.Cache[blockKey, *block]
 	videos    *lru.Cache[videoKey, *topicVideo]
 	videoKeys map[string]videoKey // by path
-	kept      int64               // bytes of topic.header
+	kept      int64               // bytes of topic.headerTimes
 	lib       *video.Library
 
-	mu      sync.Mutex
-	noticed []robocache.Finding
-	said    map[string]bool
+	mu               sync.Mutex
+	noticed          []robocache.Finding
+	recordedFindings map[string]bool
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
 
-// topic is a topic of the dataset: of one name and type, in any of its recordings.
+// topic is a topic of the dataset, with one name and type, in any of its recordings.
 type topic struct {
 	name, typ, key string
 	schema         *ros2.Schema
 	dec            *ros2.Topic
-	first          [][]byte // the messages that settled its columns
+	first          [][]byte // the messages that determined the columns
 	firstLog       []int64
 	fields         []ros2.Field
 	clocks         []string
-	plans          []plan // parallel to clocks
-	many           bool   // a message holds any number of rows
-	stamped        bool   // messages have a header
-	publish        bool   // messages have a publish time
+	plans          []columnPlan // parallel to clocks
+	many           bool         // a message contains any number of rows
+	stamped        bool         // messages have a header
+	publish        bool         // messages have a publish time
 	latched        bool
-	// timestamps of the messages of a recording, where settling has read them
-	header   map[int][]int64
-	gaps     bool    // of video: messages without an image
-	blank    bool    // of video: no message has one
-	restored bool    // its field is that of the dataset it was written from
-	choice   string  // its clock
-	place    []int   // in each recording's topics; -1 = not there
-	counts   []int64 // messages in each recording
-	wanted   atomic.Bool
+	// headerTimes timestamps of each recording, if they were read during Open
+	headerTimes map[int][]int64
+	gaps        bool    // video with messages that have no image
+	blank       bool    // video in which no message has an image
+	restored    bool    // the field is that of the dataset from which the recording was written
+	clock       string  // clock of the topic
+	place       []int   // index in each recording's topics; -1 means absent
+	counts      []int64 // number of messages in each recording
+	wanted      atomic.Bool
 }
 
-// episode is a part of a recording.
+// episode is a recording or a part of one.
 type episode struct {
 	rec      int
 	whole    bool
-	from, to int64 // log times, half-open
-	err      error // of a recording that cannot be opened
+	from, to int64 // log times, half-open interval
+	err      error // set if the recording cannot be opened
 }
 
-// Len is the number of rows of an episode.
+// Len returns the number of rows of an episode.
 func (d *Dataset) Len(ep int) int {
-	if ep < 0 || ep >= len(d.lens) {
+	if ep < 0 || ep >= len(d.rowCounts) {
 		return 0
 	}
-	return int(d.lens[ep].Load())
+	return int(d.rowCounts[ep].Load())
 }
 
-func (d *Dataset) episode(ep int) *episode {
-	guard.Check(op.Episode(len(d.eps), ep))
-	guard.Check(d.eps[ep].err)
-	return &d.eps[ep]
+func (d *Dataset) openEpisode(ep int) *episode {
+	guard.Check(op.Episode(len(d.episodes), ep))
+	guard.Check(d.episodes[ep].err)
+	return &d.episodes[ep]
 }
 
-// Episode gives number, length and tasks.
+// Episode returns the index, length and tasks of an episode.
 func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
 	defer guard.Recover("episode", &err)
-	d.episode(ep)
+	d.openEpisode(ep)
 	return robocache.Episode{
 		Position: ep,
 		Index:    int64(ep),
 		Length:   d.Len(ep),
-		Tasks:    d.tasks(ctx, ep),
+		Tasks:    d.episodeTasks(ctx, ep),
 	}, nil
 }
 
-// Recording names the recording that an episode is of.
+// Recording returns the name of the recording that contains an episode.
 func (d *Dataset) Recording(ep int) string {
-	if ep < 0 || ep >= len(d.eps) {
+	if ep < 0 || ep >= len(d.episodes) {
 		return ""
 	}
-	return d.pool.recs[d.eps[ep].rec].Name
+	return d.pool.recs[d.episodes[ep].rec].Name
 }
 
-// Notes are the notes of the recording that an episode is of.
+// Notes returns the notes of the recording that contains an episode.
 func (d *Dataset) Notes(ep int) map[string]string {
-	if ep < 0 || ep >= len(d.eps) {
+	if ep < 0 || ep >= len(d.episodes) {
 		return nil
 	}
-	return maps.Clone(d.notes[d.eps[ep].rec])
+	return maps.Clone(d.notes[d.episodes[ep].rec])
 }
 
 const maxNoticed = 10000
 
-// notice records a finding once; ep < 0 where it is not of one episode.
-func (d *Dataset) notice(ep int, f robocache.Finding) {
+// recordFinding records a finding once. ep is negative if the finding does not belong to one
+// episode.
+func (d *Dataset) recordFinding(ep int, f robocache.Finding) {
 	w := robocache.Where{}
 	if ep >= 0 {
 		w["episode"] = ep
@@ -133,16 +134,16 @@ func (d *Dataset) notice(ep int, f robocache.Finding) {
 	id := f.Code + "\x00" + w.String()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.said[id] || len(d.noticed) >= maxNoticed {
+	if d.recordedFindings[id] || len(d.noticed) >= maxNoticed {
 		return
 	}
-	d.said[id] = true
+	d.recordedFindings[id] = true
 	d.noticed = append(d.noticed, f)
 }
 
-// Noticed gives what reading found after Open.
+// Noticed returns the findings of reads after Open.
 func (d *Dataset) Noticed() []robocache.Finding {
-	d.pool.each(d.storageFindings)
+	d.pool.forEachOpen(d.storageFindings)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.noticed)
@@ -150,12 +151,14 @@ func (d *Dataset) Noticed() []robocache.Finding {
 
 func (d *Dataset) storageFindings(s Storage) {
 	for _, f := range s.Findings() {
-		d.notice(-1, f)
+		d.recordFinding(-1, f)
 	}
 }
 
-// CacheStats says what the caches of timestamps and columns did.
-func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
+// CacheStats returns the counters of the caches of timestamps and columns.
+func (d *Dataset) CacheStats() (tracks, columns lru.Stats) {
+	return d.tracks.Stats(), d.blocks.Stats()
+}
 
 // Close closes the recordings and the store.
 func (d *Dataset) Close() error {

@@ -11,20 +11,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Diagnose reads every message of some episodes, and says what is of recordings alone: how far the
-// clocks of a message lie from each other and drift apart, which messages their senders counted and
-// the recording lacks, sums that do not hold, damage that reading met. What timestamps by
-// themselves show (gaps, repeats) is package diagnose's.
+// Diagnose reads every message of the episodes and reports what only recordings can show. This
+// includes differences and drift between the clocks of a message, messages that senders counted and
+// the recording lacks, wrong checksums, and damage. Package diagnose reports what the timestamps
+// alone show, such as gaps and repeats.
 func (d *Dataset) Diagnose(
 	ctx context.Context,
 	opt robocache.DiagnoseOptions,
 ) (_ []robocache.Finding, err error) {
 	defer guard.Recover("diagnose", &err)
-	eps := reader.Episodes(opt.Episodes, len(d.eps))
+	eps := reader.Episodes(opt.Episodes, len(d.episodes))
 	var out []robocache.Finding
 	verified := map[int]bool{}
 	for k, ep := range eps {
-		e, err := guard.Value(func() *episode { return d.episode(ep) })
+		e, err := guard.Value(func() *episode { return d.openEpisode(ep) })
 		if guard.RaiseInternal(err) != nil {
 			out = append(
 				out,
@@ -37,15 +37,17 @@ func (d *Dataset) Diagnose(
 			)
 			continue
 		}
-		out = append(append(out, d.diagnose(ctx, ep)...), d.checkVideos(ctx, ep, opt.Decode)...)
+		out = append(
+			append(out, d.diagnoseEpisode(ctx, ep)...),
+			d.checkVideos(ctx, ep, opt.Decode)...)
 		if !verified[e.rec] {
 			verified[e.rec] = true
-			err := d.pool.use(ctx, e.rec, func(s Storage) error {
+			err := d.pool.withStorage(ctx, e.rec, func(s Storage) error {
 				found, err := s.Verify(ctx)
 				out = append(out, found...)
 				return err
 			})
-			if err := local(err); err != nil {
+			if err := episodeError(err); err != nil {
 				out = append(
 					out,
 					robocache.Finding{
@@ -64,20 +66,21 @@ func (d *Dataset) Diagnose(
 	return append(out, d.Noticed()...), nil
 }
 
-// local gives an error that is about one recording's bytes; any other ends the work.
-func local(err error) error {
-	if err != nil && fatal(err) {
+// episodeError returns an error that concerns the data of one recording. Any other error fails the
+// call.
+func episodeError(err error) error {
+	if err != nil && isFatal(err) {
 		guard.Fail(err)
 	}
 	return err
 }
 
-// diagnose looks at the streams of one episode.
-func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding) {
+// diagnoseEpisode checks the streams of one episode.
+func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.Finding) {
 	for i, t := range d.topics {
 		guard.Check(ctx.Err())
-		tr, err := guard.Value(func() *track { return d.track(ctx, ep, i, true) })
-		if err := local(err); err != nil {
+		tr, err := guard.Value(func() *track { return d.trackOf(ctx, ep, i, true) })
+		if err := episodeError(err); err != nil {
 			out = append(
 				out,
 				robocache.Finding{
@@ -92,7 +95,7 @@ func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding
 		for c := range tr.clocks {
 			out = append(
 				out,
-				apart(
+				compareClocks(
 					t,
 					&tr.clocks[c],
 					robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.clocks[c]},
@@ -100,22 +103,33 @@ func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding
 		}
 		for k := range d.streams {
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
-				_ = local(
+				_ = episodeError(
 					guard.Try(
-						func() { out = append(out, d.countedRows(ctx, ep, t, &d.About.Features[k], tr.clocks[s.clock].n)...) },
+						func() {
+							out = append(
+								out,
+								d.findLostRows(
+									ctx,
+									ep,
+									t,
+									&d.About.Features[k],
+									tr.clocks[s.clock].n,
+								)...,
+							)
+						},
 					),
 				)
 			}
 		}
 	}
-	// streams that cannot be read were named above
-	_ = local(guard.Try(func() { out = append(out, d.lost(ctx, ep)...) }))
+	// streams that cannot be read are already reported
+	_ = episodeError(guard.Try(func() { out = append(out, d.findLost(ctx, ep)...) }))
 	return out
 }
 
-// apart says how far the recorder's clock lies behind the header's, and whether the two drift
-// apart.
-func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
+// compareClocks reports the delay between the header's clock and the recorder's clock, and a drift
+// between them.
+func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	n := len(r.header)
 	if !t.stamped || n < 20 || len(r.log) != n {
 		return nil
@@ -124,7 +138,8 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	for i := range late {
 		late[i] = r.log[i] - r.header[i]
 	}
-	// Delays only ever add: the least of the first and of the last fifth show the clocks.
+	// Delays only add to the difference of the clocks. So the smallest delays of the first and of
+	// the last fifth show the clocks.
 	least := func(from, to int) int {
 		at := from
 		for i := from; i < to; i++ {
@@ -140,7 +155,8 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	sorted := slices.Clone(late)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
-		return nil // one clock under two names: recordings that were written from other formats
+		// one clock with two names, as in recordings that were converted from other formats
+		return nil
 	}
 	out = append(
 		out,
@@ -158,16 +174,13 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	)
 	span := r.log[n-1] - r.log[0]
 	if between := r.log[b] - r.log[a]; span > int64(10*time.Second) && between > 0 {
-		// A drift goes on all the time: a clock that steps is no drift (diagnose tells steps).
+		// A drift changes steadily. Steps of a clock are not drift, and package diagnose reports
+		// them.
 		steady := abs(2*middle-head-tail) < abs(tail-head)/2
-		// The rate is that between the two messages, which lie nearer to each other than the ends
-		// do.
-		if ppm := float64(
-			tail-head,
-		) / float64(
-			between,
-		) * 1e6; steady && (ppm > 100 || ppm < -100) &&
-			abs(tail-head) > int64(time.Millisecond) {
+		// The rate is computed between the two messages, which are closer together than the ends of
+		// the recording.
+		ppm := float64(tail-head) / float64(between) * 1e6
+		if steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
 			out = append(
 				out,
 				robocache.Finding{
@@ -175,7 +188,8 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 					Code:     "clock-drift",
 					Where:    where,
 					Message: fmt.Sprintf(
-						"the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)",
+						"the header's clock and the recorder's drift apart by %.0f parts in a "+
+							"million (%v over the episode)",
 						ppm,
 						time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
 					),

@@ -7,12 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// The drift between the header's clock and the recorder's is told at its own size: the least delays
-// of the first and of the last fifth lie nearer to each other than the ends of the recording do.
+// TestApartDrift checks the reported size of the drift between the header's clock and the
+// recorder's. The smallest delays of the first and of the last fifth are closer together than the
+// ends of the recording.
 func TestApartDrift(t *testing.T) {
 	drifting, stepping := &rows{n: 2001}, &rows{n: 2001}
-	// 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is 2 ms
-	// later than it need be
+	// 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is delayed
+	// by 2 ms
 	for i := range int64(2001) {
 		timestamp, late := i*10e6, 3e6+i%3*1e6
 		drifting.header = append(drifting.header, timestamp+timestamp*500/1e6)
@@ -21,7 +22,7 @@ func TestApartDrift(t *testing.T) {
 		stepping.log = append(stepping.log, timestamp+late)
 	}
 	drifts := func(r *rows) (said []string) {
-		for _, f := range apart(&topic{stamped: true}, r, robocache.Where{}) {
+		for _, f := range compareClocks(&topic{stamped: true}, r, robocache.Where{}) {
 			if f.Code == "clock-drift" {
 				said = append(said, f.Message)
 			}

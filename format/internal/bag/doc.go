@@ -1,21 +1,32 @@
-// Package bag makes a dataset of recordings: messages of many topics, each with its own times. What
-// a recording is made of (an MCAP file, a db3 file, the files of a split bag) is behind Storage.
+// Package bag implements a dataset of recordings: messages of many topics with their own times. The
+// interface Storage hides the form of a recording, such as an MCAP file, a db3 file, or the files
+// of a split bag.
 //
 // # Contract
 //
-//	B1  A stream is a field of a topic; streams of one topic share a clock, but for transforms, where each pair of frames has its own.
-//	    The rows of a stream are its messages by the chosen clock: in the order of the timestamps, those of one timestamp in log order.
-//	B2  The clock is header where the type has one that is plausible (not 0, within 60 s of the recorder's time, no step back beyond the
-//	    tolerance), else log with a finding. A stream never mixes clocks. A step back beyond the tolerance is an error that names the
-//	    message; with episodes_by=steps an episode begins there.
-//	B3  An episode is a recording, or a part of one by log time. Messages of a latched topic belong to every episode that ends after them.
-//	B4  Nothing is decoded that was not asked for. A column is decoded once while the cache holds it; caches stay below the budget.
-//	B5  A topic that cannot be decoded (another encoding, no schema) costs that topic alone, with a finding; a recording that cannot be opened
-//	    costs that episode; a message that is wrong inside, or in a damaged chunk, costs that row.
-//	B6  With scan=all, and below 64 MiB, every message is read at opening: streams, lengths and clocks are then what the recordings hold.
-//	    Else the first messages of each topic decide, and a stream that would begin later is a finding.
-//	B7  Images, clouds and texts are given as copies: what a caller keeps holds no chunk.
-//	B8  Messages that are packets of video are a stream of kind video: the images of a topic of a recording are a topic video, a virtual MP4, a file of
-//	    Video() that nobody wrote. A row has the image of its own message; where that cannot be decoded (before the first key frame, behind a lost
-//	    message) it has none, with a finding. A topic video is laid out by reading its topic once.
+//	bag.B1  A stream is a field of a topic. Streams of one topic share a clock, except transforms,
+//	        where each pair of frames has its own clock. The rows of a stream are its messages,
+//	        sorted by the timestamps of the chosen clock. Messages with equal timestamps are in
+//	        log order.
+//	bag.B2  The clock is header if the type has a plausible one: not 0, within 60 s of the
+//	        recorder's time, and without a step back beyond the tolerance. Otherwise it is log,
+//	        with a finding. A stream never mixes clocks. A step back beyond the tolerance is an
+//	        error that names the message. With episodes_by=steps an episode begins there instead.
+//	bag.B3  An episode is a recording, or a part of one by log time. Messages of a latched topic
+//	        belong to every episode that ends after them.
+//	bag.B4  Only requested data is decoded. A column is decoded once while the cache holds it.
+//	        Caches stay below the budget.
+//	bag.B5  A topic that cannot be decoded (unknown encoding, no schema) is skipped with a
+//	        finding. A recording that cannot be opened makes its episode unreadable. A malformed
+//	        message, or a message in a damaged chunk, loses its row.
+//	bag.B6  With scan=all, and below 64 MiB, Open reads every message, so streams, lengths and
+//	        clocks are exact. Otherwise the first messages of each topic decide, and a stream that
+//	        begins later is a finding.
+//	bag.B7  Images, clouds and texts are returned as copies, so that they do not keep a chunk in
+//	        memory.
+//	bag.B8  Messages that are packets of video form a stream of kind video. The images of a topic
+//	        of a recording form a topic video, which is a virtual MP4 file in Video(). A row has
+//	        the image of its own message. If that image cannot be decoded (before the first key
+//	        frame, behind a lost message), the row has no image, and there is a finding. A topic
+//	        video is built by reading its topic once.
 package bag

@@ -13,14 +13,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// cutEpisodes makes the episodes: a recording each, or parts of recordings by log time.
+// cutEpisodes divides the recordings into episodes: one per recording, or parts of recordings by
+// log time.
 func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
 	bad := func(want string) {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
-	// all: the log times of its messages, some at least
+	// all contains the log times of the messages, at least one
 	var cut func(rec int, all []int64) []episode
 	switch how {
 	case "", "file":
@@ -45,9 +46,9 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	}
 	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
-			d.eps = append(d.eps, episode{rec: rec, whole: true, err: errs[rec]})
-			d.notice(
-				len(d.eps)-1,
+			d.episodes = append(d.episodes, episode{rec: rec, whole: true, err: errs[rec]})
+			d.recordFinding(
+				len(d.episodes)-1,
 				robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "unreadable-recording",
@@ -61,25 +62,27 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 		eps := []episode{{rec: rec, whole: true}}
 		if cut != nil {
 			err := guard.Try(func() {
-				if all := d.merged(ctx, rec); len(all) > 0 || how == "events" || how == "table" {
+				all := d.mergedLogTimes(ctx, rec)
+				if len(all) > 0 || how == "events" || how == "table" {
 					eps = cut(rec, all)
 				}
 			})
 			guard.Check(robocache.At(err, robocache.Where{"file": r.Name}))
 		}
-		d.eps = append(d.eps, eps...)
+		d.episodes = append(d.episodes, eps...)
 	}
 }
 
-// each gives the messages of a topic in a recording; span says which by their log times, nil = all.
-func (d *Dataset) each(
+// forEachMessage calls fn for the messages of a topic in a recording. span selects messages by
+// their log times; nil selects all.
+func (d *Dataset) forEachMessage(
 	ctx context.Context,
 	rec int,
 	t *topic,
 	span func(log []int64) (from, to int),
 	fn func(i int, m *Message) error,
 ) {
-	d.use(ctx, rec, func(s Storage) {
+	d.useStorage(ctx, rec, func(s Storage) {
 		ix := guard.Must(s.Index(ctx, t.place[rec]))
 		from, to := 0, len(ix.Log)
 		if span != nil {
@@ -89,17 +92,17 @@ func (d *Dataset) each(
 	})
 }
 
-// log gives the log times of a topic in a recording.
-func (d *Dataset) log(ctx context.Context, rec int, t *topic) (log []int64) {
-	d.use(ctx, rec, func(s Storage) { log = guard.Must(s.Index(ctx, t.place[rec])).Log })
+// logTimes returns the log times of a topic in a recording.
+func (d *Dataset) logTimes(ctx context.Context, rec int, t *topic) (log []int64) {
+	d.useStorage(ctx, rec, func(s Storage) { log = guard.Must(s.Index(ctx, t.place[rec])).Log })
 	return log
 }
 
-// merged gives the log times of the topics of a recording that go on through it.
-func (d *Dataset) merged(ctx context.Context, rec int) (all []int64) {
+// mergedLogTimes returns the sorted log times of all topics of a recording that are not latched.
+func (d *Dataset) mergedLogTimes(ctx context.Context, rec int) (all []int64) {
 	for _, t := range d.topics {
 		if t.place[rec] >= 0 && !t.latched {
-			all = append(all, d.log(ctx, rec, t)...)
+			all = append(all, d.logTimes(ctx, rec, t)...)
 		}
 	}
 	slices.Sort(all)
@@ -117,11 +120,13 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }
 
-// parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the
-// epoch.
+// parseTable parses spans in seconds from the start of a recording. Values above 1e12 are
+// nanoseconds since the epoch.
 func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
-	for _, part := range strings.FieldsFunc(arg, func(r rune) bool { return r == ',' || r == ';' }) {
+	for _, part := range strings.FieldsFunc(arg, func(r rune) bool {
+		return r == ',' || r == ';'
+	}) {
 		a, b, ok := strings.Cut(strings.TrimSpace(part), "-")
 		from, err1 := strconv.ParseFloat(a, 64)
 		to, err2 := strconv.ParseFloat(b, 64)
@@ -149,16 +154,16 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 		} else {
 			e.from, e.to = all[0]+int64(math.Round(s[0]*1e9)), all[0]+int64(math.Round(s[1]*1e9))
 		}
-		if i := search(all, e.from); i < len(all) && all[i] < e.to {
+		if i := firstAtOrAfter(all, e.from); i < len(all) && all[i] < e.to {
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-// cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop,
-// end or done closes it; of booleans and numbers a change to other than zero opens and a change to
-// zero closes. Any other text closes one and opens the next.
+// cutEvents makes episodes from a topic of events. A text that begins with start or begin opens an
+// episode, and stop, end or done closes it. For booleans and numbers, a change to nonzero opens an
+// episode and a change to zero closes it. Any other text closes one episode and opens the next.
 func (d *Dataset) cutEvents(
 	ctx context.Context,
 	rec int,
@@ -198,7 +203,7 @@ func (d *Dataset) cutEvents(
 		open = -1
 	}
 	was := false
-	d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+	d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
 		if f.Kind == robocache.KindNumeric {
 			row := make([]byte, f.RowBytes())
 			if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
@@ -234,8 +239,8 @@ func (d *Dataset) cutEvents(
 	return out
 }
 
-// cutSteps begins an episode where a header steps back by more than the tolerance: nothing is
-// interpolated across.
+// cutSteps begins a new episode where a header timestamp steps back by more than the tolerance.
+// Nothing is interpolated across the boundary.
 func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
 	var steps []int64
 	for _, t := range d.topics {
@@ -243,12 +248,12 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 			continue
 		}
 		high := int64(math.MinInt64)
-		d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+		d.forEachMessage(ctx, rec, t, nil, func(_ int, m *Message) error {
 			at, ok := m.Publish, true
 			if d.opt.Clock != Publish {
 				var err error
 				if at, ok, err = t.dec.Timestamp(m.Data); err != nil {
-					return nil // said where it is read
+					return nil // reported when the message is read
 				}
 			}
 			if !ok || at == 0 {
@@ -266,7 +271,7 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		return []episode{{rec: rec, whole: true}}
 	}
 	slices.Sort(steps)
-	// Streams step within moments of each other: one cut a second is one cause.
+	// The streams step at almost the same time: steps within one second have one cause.
 	var out []episode
 	from := all[0]
 	for i, s := range steps {
@@ -276,7 +281,7 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		out = append(out, episode{rec: rec, from: from, to: s})
 		from = s
 	}
-	d.notice(
+	d.recordFinding(
 		-1,
 		robocache.Finding{
 			Severity: robocache.SeverityWarning,

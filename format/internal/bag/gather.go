@@ -13,14 +13,14 @@ import (
 
 const op = reader.Op("recordings")
 
-// stream is one feature: a field of a topic.
+// stream is one feature, a field of a topic.
 type stream struct {
 	topic, field, clock int
-	column              int // place in the plan's columns; -1 where it is not numeric
+	column              int // index in the plan's columns; -1 if the field is not numeric
 }
 
-// find gives a stream by its key.
-func (d *Dataset) find(key string) (*stream, *robocache.Feature) {
+// streamByKey returns the stream with the given key.
+func (d *Dataset) streamByKey(key string) (*stream, *robocache.Feature) {
 	i, ok := d.byKey[key]
 	if !ok {
 		guard.Fail(op.NoStream(key))
@@ -33,8 +33,8 @@ func wrongKind(f *robocache.Feature, want string) error {
 		Expected(want, "a stream of kind "+string(f.Kind))
 }
 
-// runs calls fn for each run of rows of one episode.
-func runs(rows []robocache.Row, fn func(ep, from, to int)) {
+// forEachRun calls fn for each run of rows of one episode.
+func forEachRun(rows []robocache.Row, fn func(ep, from, to int)) {
 	for from := 0; from < len(rows); {
 		to := from + 1
 		for to < len(rows) && rows[to].Episode == rows[from].Episode {
@@ -51,7 +51,7 @@ func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
 	}
 }
 
-// Gather copies rows of a numeric stream.
+// Gather copies rows of a numeric stream to dst.
 func (d *Dataset) Gather(
 	ctx context.Context,
 	key string,
@@ -59,21 +59,21 @@ func (d *Dataset) Gather(
 	dst []byte,
 ) (err error) {
 	defer guard.Recover("gather", &err)
-	s, f := d.find(key)
+	s, f := d.streamByKey(key)
 	w := f.RowBytes()
 	if s.column < 0 {
 		return wrongKind(f, "a numeric stream of fixed shape")
 	}
 	guard.Check(op.Room(key, "bytes", len(want)*w, len(dst)))
-	d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
+	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, r int) {
 		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
 	})
 	return nil
 }
 
-// cells finds the decoded block of each row: fn gets runs of n rows that lie one behind the other
-// in one.
-func (d *Dataset) cells(
+// forEachBlock finds the decoded block of each row. It calls fn for runs of n consecutive rows in
+// one block.
+func (d *Dataset) forEachBlock(
 	ctx context.Context,
 	s *stream,
 	f *robocache.Feature,
@@ -81,8 +81,8 @@ func (d *Dataset) cells(
 	fn func(i, n int, b *block, row int),
 ) {
 	size := d.topics[s.topic].plans[s.clock].rows
-	runs(want, func(ep, from, to int) {
-		tr := d.track(ctx, ep, s.topic, false)
+	forEachRun(want, func(ep, from, to int) {
+		tr := d.trackOf(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
 		var b *block
 		last := -1
@@ -91,7 +91,7 @@ func (d *Dataset) cells(
 			row := want[i].Index
 			k := row / size
 			if k != last {
-				b, last = d.block(ctx, ep, s.topic, s.clock, k, tr, f.Key), k
+				b, last = d.loadBlock(ctx, ep, s.topic, s.clock, k, tr, f.Key), k
 			}
 			n, most := 1, min(to-i, min((k+1)*size, r.n)-row)
 			for n < most && want[i+n].Index == row+n {
@@ -103,7 +103,7 @@ func (d *Dataset) cells(
 	})
 }
 
-// Valid says which rows hold a value.
+// Valid sets valid to 1 for rows that have a value, and to 0 for others.
 func (d *Dataset) Valid(
 	ctx context.Context,
 	key string,
@@ -111,7 +111,7 @@ func (d *Dataset) Valid(
 	valid []uint8,
 ) (err error) {
 	defer guard.Recover("valid", &err)
-	s, f := d.find(key)
+	s, f := d.streamByKey(key)
 	guard.Check(op.Room(key, "rows", len(want), len(valid)))
 	if f.Kind == robocache.KindVideo {
 		d.videoRows(ctx, s, f, want, func(i int, _ string, image int) {
@@ -126,7 +126,7 @@ func (d *Dataset) Valid(
 		reader.AllValid(valid)
 		return nil
 	}
-	d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
+	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, r int) {
 		if reader.AllValid(valid[i : i+n]); b.valid != nil {
 			copy(valid[i:i+n], b.valid[s.column][r:])
 		}
@@ -134,31 +134,33 @@ func (d *Dataset) Valid(
 	return nil
 }
 
-// messages visits the messages of rows of a stream, each run of an episode in the order of the
-// file: fn gets the row's place in want.
-func (d *Dataset) messages(
+// forEachRowMessage reads the messages of rows, in file order within each episode. It calls fn with
+// the row's position in want.
+func (d *Dataset) forEachRowMessage(
 	ctx context.Context,
 	s *stream,
 	f *robocache.Feature,
 	want []robocache.Row,
 	fn func(i int, msg []byte, entry int) error,
 ) {
-	runs(want, func(ep, from, to int) {
-		tr := d.track(ctx, ep, s.topic, false)
+	forEachRun(want, func(ep, from, to int) {
+		tr := d.trackOf(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
 		list := make([]wantedMessage, to-from)
 		for i := range list {
 			row := want[from+i]
 			d.checkRow(f, r, row)
-			list[i] = wantedMessage{msg: r.message(row.Index), at: int32(i)}
+			list[i] = wantedMessage{msg: r.messageOf(row.Index), at: int32(i)}
 		}
 		err := guard.Try(func() {
-			d.visit(
+			d.visitMessages(
 				ctx,
 				ep,
 				s.topic,
 				list,
-				func(i int, m *Message) error { return fn(from+i, m.Data, r.within(want[from+i].Index)) },
+				func(i int, m *Message) error {
+					return fn(from+i, m.Data, r.entryOf(want[from+i].Index))
+				},
 			)
 		})
 		guard.Check(
@@ -170,7 +172,7 @@ func (d *Dataset) messages(
 	})
 }
 
-// Frames gives the images of rows.
+// Frames returns the images of rows.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
@@ -178,7 +180,7 @@ func (d *Dataset) Frames(
 	out []robocache.FrameRef,
 ) (err error) {
 	defer guard.Recover("frames", &err)
-	s, f := d.find(key)
+	s, f := d.streamByKey(key)
 	guard.Check(
 		cmp.Or(
 			op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo),
@@ -194,13 +196,13 @@ func (d *Dataset) Frames(
 		return nil
 	}
 	t := d.topics[s.topic]
-	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) error {
+	d.forEachRowMessage(ctx, s, f, want, func(i int, msg []byte, entry int) error {
 		ref, err := t.dec.Image(msg, s.field, entry)
 		if err != nil {
 			return err
 		}
-		// The image's bytes may be those of a chunk, which is many times as large and would stay
-		// with them.
+		// Without a copy, the image would keep its whole chunk in memory, which is many times
+		// larger.
 		ref.Encoded = slices.Clone(ref.Encoded)
 		if ref.Raw != nil {
 			raw := *ref.Raw
@@ -213,32 +215,34 @@ func (d *Dataset) Frames(
 	return nil
 }
 
-// GatherRagged gives rows of clouds and of arrays of varying length.
+// GatherRagged returns rows of clouds and of arrays of variable length.
 func (d *Dataset) GatherRagged(
 	ctx context.Context,
 	key string,
 	want []robocache.Row,
 ) (data []byte, counts []int, err error) {
 	defer guard.Recover("gather", &err)
-	s, f := d.find(key)
+	s, f := d.streamByKey(key)
 	if !f.Ragged() || f.Elements() == 0 {
 		return nil, nil, wrongKind(f, "a ragged stream")
 	}
 	t := d.topics[s.topic]
 	counts = make([]int, len(want))
 	w := f.Elements() * f.DType.Size()
-	// Messages come in the file's order: rows that are asked for in another order are put in theirs
-	// afterwards.
+	// Messages are read in file order. The rows are sorted into the requested order afterwards.
 	ends := make([]int, len(want))
 	order := make([]int, 0, len(want))
-	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
+	d.forEachRowMessage(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
 		at := len(data)
 		if data, _, err = t.dec.Ragged(msg, s.field, entry, data); err != nil {
 			return err
 		}
 		if (len(data)-at)%w != 0 {
 			return robocache.Malformed("gather", nil, "").
-				Expected(fmt.Sprintf("entries of %d bytes", w), fmt.Sprintf("%d bytes", len(data)-at))
+				Expected(
+					fmt.Sprintf("entries of %d bytes", w),
+					fmt.Sprintf("%d bytes", len(data)-at),
+				)
 		}
 		counts[i], ends[i] = (len(data)-at)/w, len(data)
 		order = append(order, i)
@@ -254,7 +258,7 @@ func (d *Dataset) GatherRagged(
 	return data, counts, nil
 }
 
-// Text gives rows of a text stream, or of the pseudo-feature "task".
+// Text returns rows of a text stream, or of the pseudo-feature "task".
 func (d *Dataset) Text(
 	ctx context.Context,
 	key string,
@@ -264,24 +268,25 @@ func (d *Dataset) Text(
 	if _, ok := d.byKey[key]; !ok && key == "task" {
 		return d.taskRows(ctx, want), nil
 	}
-	s, f := d.find(key)
+	s, f := d.streamByKey(key)
 	guard.Check(op.Kind(key, f.Kind, robocache.KindText, robocache.KindEvent))
 	t := d.topics[s.topic]
 	out = make([]string, len(want))
-	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
+	d.forEachRowMessage(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
 		out[i], err = t.dec.Text(msg, s.field, entry)
 		return err
 	})
 	return out, nil
 }
 
-// Times gives the timestamps of a stream by its clock; "" those of the episode's own rows.
+// Times returns the timestamps of a stream by its clock. The key "" selects the rows of the
+// episode.
 func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err error) {
 	defer guard.Recover("times", &err)
-	return d.times(ctx, ep, key, ""), nil
+	return d.streamTimes(ctx, ep, key, ""), nil
 }
 
-// TimesBy gives the timestamps of a stream by one of its clocks.
+// TimesBy returns the timestamps of a stream by one of its clocks.
 func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []int64, err error) {
 	defer guard.Recover("times", &err)
 	if clock != Header && clock != Publish && clock != Log {
@@ -292,54 +297,63 @@ func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []i
 		return nil, robocache.Misuse("times", robocache.Where{"stream": key}, "").
 			Expected(fmt.Sprint(d.Clocks(key)), clock)
 	}
-	return d.times(ctx, ep, key, clock), nil
+	return d.streamTimes(ctx, ep, key, clock), nil
 }
 
-func (d *Dataset) times(ctx context.Context, ep int, key, clock string) []int64 {
+func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []int64 {
 	topic, c := d.clockOf(key)
-	if topic < 0 { // no anchor: no rows
-		d.episode(ep)
+	if topic < 0 { // without an anchor there are no rows
+		d.openEpisode(ep)
 		return nil
 	}
 	t := d.topics[topic]
-	tr := d.track(ctx, ep, topic, clock != "" && clock != Log && clock != t.choice)
+	tr := d.trackOf(ctx, ep, topic, clock != "" && clock != Log && clock != t.clock)
 	r := &tr.clocks[c]
 	if tr.full && !d.needsPayload(t) {
-		// The rows of the stream are those of the index: what damage took of them has no timestamp.
-		if n := d.track(ctx, ep, topic, false).clocks[c].n; n != r.n {
+		// The rows of the stream are those of the index. Rows that are lost to damage have no
+		// timestamp.
+		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {
 			guard.Fail(
-				robocache.Malformed("times", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key}, "messages lie in damaged parts of the recording").
+				robocache.Malformed(
+					"times",
+					robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key},
+					"messages are in damaged parts of the recording",
+				).
 					Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
-					WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true)),
+					WithHint(
+						"open with %s: then such messages are left out from the start",
+						robocache.Option("options", "ignore_index", true),
+					),
 			)
 		}
 	}
-	v := r.by(cmp.Or(clock, t.choice))
-	if len(v) != r.n { // a clock that this recording does not keep
+	v := r.byClock(cmp.Or(clock, t.clock))
+	if len(v) != r.n { // this recording does not store the clock
 		v = r.log
 	}
 	return slices.Clone(v)
 }
 
-// clockOf finds topic and clock of a stream; -1 for the rows of a dataset without any.
+// clockOf returns the topic and clock of a stream. For the rows of the episode it returns the
+// anchor, which is -1 if there is none.
 func (d *Dataset) clockOf(key string) (topic, clock int) {
 	if _, ok := d.byKey[key]; key == "" || key == "task" && !ok {
 		return d.anchor.topic, d.anchor.clock
 	}
-	s, _ := d.find(key)
+	s, _ := d.streamByKey(key)
 	return s.topic, s.clock
 }
 
-// Clocks lists the clocks of a stream, that of Times first.
+// Clocks returns the clocks of a stream. The first one is the clock of Times.
 func (d *Dataset) Clocks(key string) []string {
 	topic := -1
 	if guard.Try(func() { topic, _ = d.clockOf(key) }) != nil || topic < 0 {
 		return nil
 	}
 	t := d.topics[topic]
-	out := []string{t.choice}
+	out := []string{t.clock}
 	for _, c := range []string{Header, Publish, Log} {
-		if c != t.choice && (c != Header || t.stamped) && (c != Publish || t.publish) {
+		if c != t.clock && (c != Header || t.stamped) && (c != Publish || t.publish) {
 			out = append(out, c)
 		}
 	}

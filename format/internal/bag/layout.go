@@ -12,32 +12,33 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TaskTopic is where writers put the task.
+// TaskTopic is the topic to which writers write the task.
 const TaskTopic = "/task"
 
-// The metadata record in which a writer keeps what messages do not say, and its keys.
+// The metadata record in which a writer stores information that messages do not contain, and its
+// keys.
 const (
 	LayoutRecord     = "robocache"
 	LayoutDataset    = "dataset"
 	LayoutEpisodeKey = "episode"
 )
 
-// Layout is a dataset as it was before it was written as messages.
+// Layout describes the dataset from which a recording was written.
 type Layout struct {
 	Format  string         `json:"format"`
 	FPS     robocache.Rate `json:"fps,omitzero"`
 	Robot   string         `json:"robot_type,omitempty"`
 	Clock   string         `json:"clock,omitempty"`
 	Streams []LayoutStream `json:"streams"`
-	// Tasks are the dataset's, by number and with those that no episode has; none where they are
-	// more than a record of each file should hold.
+	// Tasks lists all tasks of the dataset with their numbers. It is empty if the texts are too
+	// long to be stored in each file.
 	Tasks []robocache.Task `json:"tasks,omitempty"`
 }
 
-// mostTasks bounds the texts of Layout.Tasks, in bytes.
+// mostTasks limits the size of the texts in Layout.Tasks, in bytes.
 const mostTasks = 16 << 10
 
-// Number keeps the dataset's tasks.
+// Number stores the tasks of the dataset, unless they are too long.
 func (l *Layout) Number(tasks []robocache.Task) {
 	n := 0
 	for _, t := range tasks {
@@ -48,32 +49,32 @@ func (l *Layout) Number(tasks []robocache.Task) {
 	}
 }
 
-// LayoutStream is a stream and the topic that holds it.
+// LayoutStream is a stream and the topic that contains it.
 type LayoutStream struct {
 	Topic   string            `json:"topic"`
 	Feature robocache.Feature `json:"feature"`
-	// of packets of video: what the file said beside them
+	// color properties that the source file stored outside the packets
 	Colour *video.Colour `json:"colour,omitempty"`
 }
 
-// LayoutEpisode is an episode as it was.
+// LayoutEpisode describes the episode from which a file was written.
 type LayoutEpisode struct {
 	Index  int64             `json:"index"`
 	Length int               `json:"length"`
 	Tasks  []string          `json:"tasks"`
-	Source *robocache.Origin `json:"source,omitempty"` // the recording that it was made from
+	Source *robocache.Origin `json:"source,omitempty"` // recording from which the episode was made
 }
 
-// Origin returns the recording that an episode was made from, as the note of its file says; nil if
-// it does not, or if the file holds several episodes.
+// Origin returns the recording from which an episode was made, as the note in its file states. It
+// returns nil without a note, or if the file contains several episodes.
 func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
-	if ep < 0 || ep >= len(d.eps) {
+	if ep < 0 || ep >= len(d.episodes) {
 		return nil, nil
 	}
-	rec := d.eps[ep].rec
+	rec := d.episodes[ep].rec
 	episodes := 0
-	for i := range d.eps {
-		if d.eps[i].rec == rec {
+	for i := range d.episodes {
+		if d.episodes[i].rec == rec {
 			episodes++
 		}
 	}
@@ -88,9 +89,9 @@ func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 	return note.Source, nil
 }
 
-// numbered says that a table of tasks, which may be of any file, has each number and each text
-// once.
-func numbered(tasks []robocache.Task) bool {
+// hasUniqueTasks reports whether each number and each text occurs once in a table of tasks from a
+// file.
+func hasUniqueTasks(tasks []robocache.Task) bool {
 	at, of := map[int64]bool{}, map[string]bool{}
 	for _, t := range tasks {
 		if t.Index < 0 || t.Index > math.MaxInt32 || at[t.Index] || of[t.Text] {
@@ -101,7 +102,7 @@ func numbered(tasks []robocache.Task) bool {
 	return true
 }
 
-// readLayout takes the layout of the recordings, where all have one and the same.
+// readLayout uses the layout of the recordings if all recordings have the same one.
 func (d *Dataset) readLayout(errs []error) {
 	var l Layout
 	var text string
@@ -117,15 +118,15 @@ func (d *Dataset) readLayout(errs []error) {
 		if json.Unmarshal([]byte(t), &k) != nil {
 			return
 		}
-		if !numbered(k.Tasks) {
+		if !hasUniqueTasks(k.Tasks) {
 			k.Tasks = nil
 		}
 		if text == "" {
 			text, l = t, k
 			continue
 		}
-		// Recordings of several conversions may differ in their tables of tasks alone: then none of
-		// them numbers.
+		// Recordings of several conversions may differ only in their tasks. The numbers of the
+		// tasks are then ignored.
 		if !slices.Equal(l.Tasks, k.Tasks) {
 			l.Tasks = nil
 		}
@@ -140,7 +141,7 @@ func (d *Dataset) readLayout(errs []error) {
 	d.About.FPS, d.About.Robot = l.FPS, l.Robot
 }
 
-// layoutOf is what the topic was written from; nil where nothing says it.
+// layoutOf returns the stream from which a topic was written, or nil if it is not known.
 func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	if d.layout == nil {
 		return nil
@@ -152,9 +153,9 @@ func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	return &d.layout.Streams[i]
 }
 
-// restore gives the field of a topic the feature that it was written from, where the message can
-// hold it.
-func (d *Dataset) restore(t *topic) {
+// restoreFeature gives the field of a topic the feature from which it was written, if the message
+// type fits.
+func (d *Dataset) restoreFeature(t *topic) {
 	l := d.layoutOf(t)
 	if l == nil || len(t.fields) == 0 {
 		return
@@ -170,7 +171,8 @@ func (d *Dataset) restore(t *topic) {
 		ok = have.Kind == robocache.KindImage
 	case robocache.KindVideo:
 		ok = have.Kind == robocache.KindVideo
-		was.Codec, was.Shape, was.Height, was.Width, was.Channels = have.Codec, have.Shape, have.Height, have.Width, have.Channels
+		was.Codec, was.Shape = have.Codec, have.Shape
+		was.Height, was.Width, was.Channels = have.Height, have.Width, have.Channels
 	case robocache.KindText, robocache.KindEvent:
 		ok = have.Kind == robocache.KindText
 	}
@@ -179,15 +181,16 @@ func (d *Dataset) restore(t *topic) {
 	}
 }
 
-// colour is what the file said that a topic's packets of video were copied from.
-func (d *Dataset) colour(t *topic) *video.Colour {
+// sourceColour returns the color properties of the file from which the packets of a topic were
+// copied.
+func (d *Dataset) sourceColour(t *topic) *video.Colour {
 	if l := d.layoutOf(t); l != nil {
 		return l.Colour
 	}
 	return nil
 }
 
-// plainShape holds a shape from a file against what memory can hold.
+// plainShape reports whether a shape from a file has a plausible size.
 func plainShape(shape []int) bool {
 	n := 1
 	for i, v := range shape {
@@ -204,7 +207,8 @@ func plainShape(shape []int) bool {
 	return true
 }
 
-// restoredAnchor is a stream on the dataset's own clock; false where no topic is.
+// restoredAnchor chooses a stream on the original dataset's clock. It returns false if there is
+// none.
 func (d *Dataset) restoredAnchor() bool {
 	if d.layout == nil {
 		return false

@@ -9,14 +9,14 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FileKind describes files that are a recording each.
+// FileKind describes files that each contain one recording.
 type FileKind struct {
-	Endings []string // of their names
-	Magic   string   // the bytes that they begin with
+	Endings []string // endings of the file names
+	Magic   string   // first bytes of the files
 }
 
-// OpenAt opens the dataset at a URI: of a folder with file "", or of a file of a kind. The store is
-// closed where that fails.
+// OpenAt opens the dataset at a URI. open receives the file name, or "" for a folder. If open
+// fails, OpenAt closes the store.
 func OpenAt(
 	uri string,
 	opt robocache.OpenOptions,
@@ -35,8 +35,8 @@ func OpenAt(
 	return d, nil
 }
 
-// DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no
-// format's; who reads files of other kinds says what is wrong.
+// DetectAt calls is with the store and the file of a URI, or "" for a folder. It returns false if
+// nothing is at the URI.
 func DetectAt(
 	uri string,
 	opt robocache.OpenOptions,
@@ -53,8 +53,8 @@ func DetectAt(
 	return is(s, file)
 }
 
-// locate opens the store of a URI: of a folder with file "", or of a file of the kind by its folder
-// and name. On this machine the first bytes of a file without a known ending are read.
+// locate opens the store of a URI. file is "" for a folder, or the name of a file of this kind. For
+// a local file with an unknown ending, locate reads the first bytes.
 func (k FileKind) locate(
 	uri string,
 	opt robocache.OpenOptions,
@@ -64,7 +64,7 @@ func (k FileKind) locate(
 	})
 }
 
-// Named says that a name has one of some endings, in any case.
+// Named reports whether a name has one of the endings, ignoring case.
 func Named(name string, endings ...string) bool {
 	for _, e := range endings {
 		if len(name) > len(e) && strings.EqualFold(name[len(name)-len(e):], e) {

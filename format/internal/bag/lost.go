@@ -14,18 +14,18 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// counter reads one sender's count of its messages, in the order in which they were recorded.
-type counter struct {
+// sequenceCounter follows the sequence numbers of one sender, in the order of recording.
+type sequenceCounter struct {
 	n, lost int64
-	first   int // place of the message before which the first are missing
+	first   int // row of the message before the first gap
 	last    uint32
-	steps   map[uint32]int64 // how often the count went up by more than one, by how much
+	steps   map[uint32]int64 // how often the number increased by more than one, by size of the step
 }
 
-// stride is the step by which the count mostly goes up, where that is not one: a filter, or a
-// recorder that keeps every so manyth, left the others out. What stands in for a loss is told by
-// the steps, not by their sum: one long gap is a loss.
-func (c *counter) stride() uint32 {
+// stride returns the usual step of the sequence numbers if it is not one. A filter, or a recorder
+// that keeps every nth message, causes such a step. The median of the steps decides, not their sum,
+// because one long gap is a loss.
+func (c *sequenceCounter) stride() uint32 {
 	var jumps int64
 	for _, n := range c.steps {
 		jumps += n
@@ -35,7 +35,7 @@ func (c *counter) stride() uint32 {
 	}
 	values := slices.Sorted(maps.Keys(c.steps))
 	half := jumps / 2
-	for _, v := range values { // the middle one
+	for _, v := range values { // find the median
 		if half -= c.steps[v]; half < 0 {
 			return v
 		}
@@ -43,17 +43,17 @@ func (c *counter) stride() uint32 {
 	return values[len(values)-1]
 }
 
-// What a count may do without being a loss: a message that comes late steps back a little, a sender
-// that begins anew steps far.
+// Steps that are not a loss: a late message steps back by at most maxLateStep, and a restarted
+// sender jumps by minRestartStep or more.
 const (
-	latest = 64
-	anew   = 1 << 20
+	maxLateStep    = 64
+	minRestartStep = 1 << 20
 )
 
-func (c *counter) take(seq uint32, place int) {
+func (c *sequenceCounter) addNumber(seq uint32, place int) {
 	step := int32(seq - c.last)
 	switch {
-	case c.n == 0 || step >= anew || step < -latest:
+	case c.n == 0 || step >= minRestartStep || step < -maxLateStep:
 		c.last = seq
 	case step > 0:
 		if step > 1 {
@@ -78,29 +78,29 @@ type sender struct {
 	source uint32
 }
 
-// lost finds messages that their senders counted and the recording does not hold.
-func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
-	e := &d.eps[ep]
-	d.use(ctx, e.rec, func(s Storage) {
-		senders := map[sender]*counter{}
+// findLost reports messages that their senders counted but the recording lacks.
+func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding) {
+	e := &d.episodes[ep]
+	d.useStorage(ctx, e.rec, func(s Storage) {
+		senders := map[sender]*sequenceCounter{}
 		var all []uint32
 		infos := s.Topics()
 		for k, info := range infos {
 			if !info.Sequence || info.Messages == 0 {
 				continue
 			}
-			from, to := d.span(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
+			from, to := d.episodeSpan(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
 			guard.Check(s.Messages(ctx, k, from, to, func(i int, m *Message) error {
 				id := sender{k, m.Source}
 				if senders[id] == nil {
-					senders[id] = &counter{}
+					senders[id] = &sequenceCounter{}
 				}
-				senders[id].take(m.Sequence, i)
+				senders[id].addNumber(m.Sequence, i)
 				all = append(all, m.Sequence)
 				return nil
 			}))
 		}
-		if n, one := oneCount(all, len(senders)); one {
+		if n, one := sharedCount(all, len(senders)); one {
 			if n > 0 {
 				out = append(out, robocache.Finding{
 					Severity: robocache.SeverityWarning,
@@ -119,7 +119,9 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 		}
 		ids := slices.SortedFunc(
 			maps.Keys(senders),
-			func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) },
+			func(a, b sender) int {
+				return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source))
+			},
 		)
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
@@ -140,9 +142,9 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 	return out
 }
 
-// lostFinding tells of messages that a sender counted; where most of its numbers are left out
-// evenly, of that, and of no loss.
-func lostFinding(where robocache.Where, c *counter) robocache.Finding {
+// lostFinding returns the finding for lost messages of a sender. If the numbers have a regular
+// stride, it reports the stride instead of a loss.
+func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 	if s := c.stride(); s > 1 && c.lost > c.n-2 {
 		delete(where, "row")
 		return robocache.Finding{
@@ -151,7 +153,9 @@ func lostFinding(where robocache.Where, c *counter) robocache.Finding {
 			Where:    where,
 			Count:    c.n,
 			Message: fmt.Sprintf(
-				"the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them",
+				"the sequence numbers of the sender mostly increase by %d, with %d messages for "+
+					"%d numbers. A filter, or a recorder that keeps every nth message, causes such "+
+					"a stride. Lost messages cannot be detected by these numbers.",
 				s,
 				c.n,
 				c.n+c.lost,
@@ -164,7 +168,8 @@ func lostFinding(where robocache.Where, c *counter) robocache.Finding {
 		Where:    where,
 		Count:    c.lost,
 		Message: fmt.Sprintf(
-			"%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d",
+			"%d messages are missing of %d: the sender counted them, the recording does not "+
+				"hold them; the first before message %d",
 			c.lost,
 			c.n+c.lost,
 			c.first,
@@ -173,9 +178,9 @@ func lostFinding(where robocache.Where, c *counter) robocache.Finding {
 	}
 }
 
-// oneCount says whether a recorder counted the messages of all topics in one row, and how many of
-// those are missing.
-func oneCount(all []uint32, senders int) (missing int64, one bool) {
+// sharedCount reports whether the recorder numbered the messages of all topics in one sequence, and
+// how many numbers are missing.
+func sharedCount(all []uint32, senders int) (missing int64, one bool) {
 	if senders < 2 || len(all) < 2*senders {
 		return 0, false
 	}
@@ -189,8 +194,8 @@ func oneCount(all []uint32, senders int) (missing int64, one bool) {
 	return missing, missing <= int64(len(all))
 }
 
-// countedRows finds what is missing by the seq of headers, as types from ROS 1 carry it.
-func (d *Dataset) countedRows(
+// findLostRows finds gaps in the seq field of headers, which types from ROS 1 have.
+func (d *Dataset) findLostRows(
 	ctx context.Context,
 	ep int,
 	t *topic,
@@ -203,9 +208,9 @@ func (d *Dataset) countedRows(
 	want := reader.Rows(ep, 0, rows)
 	dst := make([]byte, 4*rows)
 	guard.Check(d.Gather(ctx, f.Key, want, dst))
-	var c counter
+	var c sequenceCounter
 	for i := range want {
-		c.take(binary.LittleEndian.Uint32(dst[4*i:]), i)
+		c.addNumber(binary.LittleEndian.Uint32(dst[4*i:]), i)
 	}
 	if c.lost == 0 {
 		return nil

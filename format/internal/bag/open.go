@@ -24,16 +24,16 @@ const (
 	defaultBudget = 256 << 20
 	smallest      = 8 << 20
 	openAtOnce    = 64
-	settleBelow   = 64 << 20 // bytes of messages that scan=auto reads at opening
-	samples       = 16       // messages of a topic that settle its columns, where not all are read
-	sampleBytes   = 32 << 20 // of them, but for the first
-	sampledBytes  = 1 << 30  // of all topics
+	settleBelow   = 64 << 20 // bytes of messages below which scan=auto reads all at opening
+	samples       = 16       // messages of a topic that determine its columns if not all are read
+	sampleBytes   = 32 << 20 // limit on their bytes, except for the first message
+	sampledBytes  = 1 << 30  // limit on the bytes of all topics
 	maxTopics     = 65535
-	farthestKey   = 4096 // messages of video among which the first key frame is looked for
+	farthestKey   = 4096 // messages of video that are searched for the first key frame
 )
 
-// Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error
-// and a finding; where none can, or there is only one, it is the error of Open.
+// Open opens a dataset of recordings. A recording that cannot be opened becomes an episode with an
+// error and a finding. If no recording can be opened, or there is only one, Open returns the error.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
 	defer guard.Recover("open", &err)
 	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
@@ -42,10 +42,10 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		Base: reader.Base{
 			Bytes: opt.Store,
 		},
-		opt:   opt,
-		byKey: map[string]int{},
-		said:  map[string]bool{},
-		notes: make([]map[string]string, len(recs)),
+		opt:              opt,
+		byKey:            map[string]int{},
+		recordedFindings: map[string]bool{},
+		notes:            make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](
 			opt.Budget / 4,
 		),
@@ -73,32 +73,24 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)
 	opened, p := false, d.pool
 	defer func() {
-		if !opened { // also where something panicked
+		if !opened { // also after a panic
 			p.close()
 			d = nil
 		}
 	}()
-	infos, bytes, errs := make(
-		[][]TopicInfo,
-		len(recs),
-	), make(
-		[]int64,
-		len(recs),
-	), make(
-		[]error,
-		len(recs),
-	)
+	infos := make([][]TopicInfo, len(recs))
+	bytes, errs := make([]int64, len(recs)), make([]error, len(recs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
 	for i := range recs {
 		g.Go(func() error {
-			errs[i] = d.pool.use(gctx, i, func(s Storage) (err error) {
+			errs[i] = d.pool.withStorage(gctx, i, func(s Storage) (err error) {
 				defer guard.Recover("open", &err)
 				infos[i], bytes[i] = s.Topics(), s.Bytes()
 				d.notes[i], err = s.Notes(gctx)
 				return err
 			})
-			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || fatal(err)) {
+			if err := errs[i]; err != nil && (opt.Strict || len(recs) == 1 || isFatal(err)) {
 				return err
 			}
 			return nil
@@ -109,8 +101,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
-	d.list(infos)
-	d.sample(ctx)
+	d.listTopics(infos)
+	d.sampleTopics(ctx)
 	var total int64
 	for _, b := range bytes {
 		total += b
@@ -118,37 +110,43 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	all := opt.Scan == "all" || opt.Scan != "sample" && total <= settleBelow
 	d.cutEpisodes(ctx, errs)
 	if all {
-		d.settle(ctx)
+		d.surveyAll(ctx)
 	} else {
 		for _, t := range d.topics {
-			d.probe(t)
+			d.surveySample(t)
 		}
 	}
 	d.applyChannelOrder()
 	d.findVideos(ctx, all)
-	d.describe(all)
+	d.describeFeatures(all)
 	d.chooseAnchor(ctx)
-	d.measure(ctx, all)
+	d.countRows(ctx, all)
 	d.findTasks(ctx)
 	d.About.Findings = append(d.About.Findings, d.Noticed()...)
 	opened = true
 	return d, nil
 }
 
-// bear ends the work with an error that is not about one recording's bytes, and with any where the
-// dataset is strict.
-func (d *Dataset) bear(err error) {
-	if fatal(err) || d.opt.Strict {
+// failIfFatal fails the call if err does not concern one recording's data, or if the dataset is
+// strict.
+func (d *Dataset) failIfFatal(err error) {
+	if isFatal(err) || d.opt.Strict {
 		guard.Fail(err)
 	}
 }
 
-// fatal is an error that is not about one recording's bytes.
-func fatal(err error) bool {
+// isFatal reports whether err does not concern one recording's data.
+func isFatal(err error) bool {
 	if robocache.IsMachineLimit(err) {
 		return true
 	}
-	for _, class := range []error{robocache.ErrInternal, robocache.ErrTemporary, robocache.ErrMisuse, context.Canceled, context.DeadlineExceeded} {
+	for _, class := range []error{
+		robocache.ErrInternal,
+		robocache.ErrTemporary,
+		robocache.ErrMisuse,
+		context.Canceled,
+		context.DeadlineExceeded,
+	} {
 		if errors.Is(err, class) {
 			return true
 		}
@@ -156,9 +154,9 @@ func fatal(err error) bool {
 	return false
 }
 
-// list finds the topics of all recordings. Topics whose messages nobody here can decode are
+// listTopics finds the topics of all recordings. Topics whose messages cannot be decoded become
 // findings.
-func (d *Dataset) list(infos [][]TopicInfo) {
+func (d *Dataset) listTopics(infos [][]TopicInfo) {
 	at := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
 	refused := map[string]bool{}
@@ -172,7 +170,7 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, &info) })
 				if err != nil {
 					if info.Messages > 0 || len(infos) == 1 {
-						d.unreadable(rec, &info, err)
+						d.reportTopic(rec, &info, err)
 					}
 					refused[info.Name+"\x00"+info.Type] = true
 					continue
@@ -193,7 +191,7 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 				d.topics = append(d.topics, t)
 			}
 			if t.typ != info.Type || t.place[rec] >= 0 {
-				d.notice(-1, robocache.Finding{
+				d.recordFinding(-1, robocache.Finding{
 					Severity: robocache.SeverityWarning,
 					Code:     "topic-type-differs",
 					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
@@ -214,7 +212,7 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 		}
 	}
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
-	if d.layout != nil { // streams come in the order that they had
+	if d.layout != nil { // streams keep their original order
 		at := map[string]int{}
 		for i, s := range d.layout.Streams {
 			at[s.Topic] = i + 1
@@ -251,7 +249,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	return s
 }
 
-func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
+func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 	sev, code, class := robocache.SeverityError, "unreadable-topic", "malformed"
 	if errors.Is(err, robocache.ErrUnsupported) {
 		sev, code, class = robocache.SeverityWarning, "unsupported-topic", "unsupported"
@@ -259,7 +257,7 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 			sev = robocache.SeverityError // a camera
 		}
 	}
-	d.notice(-1, robocache.Finding{
+	d.recordFinding(-1, robocache.Finding{
 		Severity:     sev,
 		Code:         code,
 		NotDelivered: ros2.Key(info.Name),
@@ -275,70 +273,71 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 	})
 }
 
-// sample settles the columns of each topic by the first messages of the first recording that has
-// any.
-func (d *Dataset) sample(ctx context.Context) {
+// sampleTopics determines the columns of each topic from the first messages of the first recording
+// that has any.
+func (d *Dataset) sampleTopics(ctx context.Context) {
 	kept := d.topics[:0]
 	all := 0
 	for _, t := range d.topics {
 		rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 		if rec < 0 {
-			continue // never published: there is nothing to say of it
+			continue // never published
 		}
 		held := 0
 		first := func(log []int64) (int, int) { return 0, min(samples, len(log)) }
 		err := guard.Try(func() {
-			d.each(ctx, rec, t, first, func(i int, m *Message) error {
+			d.forEachMessage(ctx, rec, t, first, func(i int, m *Message) error {
 				if held += len(m.Data); i > 0 && held > sampleBytes {
 					return nil
 				}
-				if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
+				// a small compressed file can contain large messages
+				if all += len(m.Data); all > sampledBytes {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
 						Expected("at most 1 GiB", "more")
 				}
-				t.first, t.firstLog = append(
-					t.first,
-					slices.Clone(m.Data),
-				), append(
-					t.firstLog,
-					m.Log,
-				)
+				t.first = append(t.first, slices.Clone(m.Data))
+				t.firstLog = append(t.firstLog, m.Log)
 				return nil
 			})
 		})
 		if err != nil {
-			d.bear(err)
-		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil && !d.sized(ctx, rec, t) {
+			d.failIfFatal(err)
+		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil &&
+			!d.findImageSize(ctx, rec, t) {
 			err = robocache.Malformed(
 				"open",
 				nil,
-				"no key frame with its parameter sets among the first %d messages of video of a recording",
+				"no key frame with its parameter sets among the first %d messages of video of a "+
+					"recording",
 				farthestKey,
 			)
 		}
 		if err != nil {
-			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
+			d.reportTopic(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
 			continue
 		}
-		d.refresh(t)
+		d.refreshFields(t)
 		kept = append(kept, t)
 	}
 	d.topics = kept
 }
 
-// sized says whether the size of a topic's images is known. Where the first messages do not say it,
-// it reads on: the first key frame of video may lie far behind them, or in another recording.
-func (d *Dataset) sized(ctx context.Context, rec int, t *topic) bool {
+// findImageSize reports whether the size of a topic's images is known. If the first messages do not
+// contain it, findImageSize reads more, because the first key frame may be later or in another
+// recording.
+func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 	enough := errors.New("enough")
 	from := samples
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
 		if t.counts[rec] == 0 {
 			continue
 		}
-		span := func(log []int64) (int, int) { return min(from, len(log)), min(farthestKey, len(log)) }
+		span := func(log []int64) (int, int) {
+			return min(from, len(log)), min(farthestKey, len(log))
+		}
 		err := guard.Try(func() {
-			d.each(ctx, rec, t, span, func(_ int, m *Message) error {
-				_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
+			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
+				_ = t.dec.Scan(m.Data, nil) // errors are reported when the message is read
 				if !t.dec.Undecided() {
 					return enough
 				}
@@ -346,17 +345,17 @@ func (d *Dataset) sized(ctx context.Context, rec int, t *topic) bool {
 			})
 		})
 		if !errors.Is(err, enough) {
-			_ = local(err)
+			_ = episodeError(err)
 		}
 		from = 0
 	}
 	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo
 }
 
-// refresh takes the streams of the decoder as it knows them.
-func (d *Dataset) refresh(t *topic) {
+// refreshFields copies the streams and clocks from the decoder.
+func (d *Dataset) refreshFields(t *topic) {
 	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
-	d.restore(t)
+	d.restoreFeature(t)
 	t.many = len(t.clocks) != 1 || t.clocks[0] != t.key
 	t.plans = t.plans[:0]
 	for c := range t.clocks {
@@ -364,9 +363,9 @@ func (d *Dataset) refresh(t *topic) {
 	}
 }
 
-// describe lists the features. Where not every message was read, a row may still turn out to hold
-// no value.
-func (d *Dataset) describe(all bool) {
+// describeFeatures lists the features. If all is false, some messages were not read, so partial
+// fields are masked.
+func (d *Dataset) describeFeatures(all bool) {
 	for k, t := range d.topics {
 		for i := range t.fields {
 			f := t.fields[i].Feature
@@ -379,7 +378,7 @@ func (d *Dataset) describe(all bool) {
 				f.Masked, f.Latched, f.Interpolation = false, true, "previous"
 			}
 			if t.isTask(d) && f.Kind == robocache.KindText && f.Key == "task" {
-				continue // it is the pseudo-feature of that name
+				continue // becomes the pseudo-feature "task"
 			}
 			for n := 2; ; n++ {
 				if _, ok := d.byKey[f.Key]; !ok {
@@ -399,23 +398,24 @@ func (d *Dataset) describe(all bool) {
 	}
 }
 
-// measure finds the number of rows of each episode.
-func (d *Dataset) measure(ctx context.Context, all bool) {
-	d.lens = make([]atomic.Int64, len(d.eps))
-	d.About.Episodes = len(d.eps)
-	for i := range d.eps {
-		if e := &d.eps[i]; e.err == nil &&
+// countRows determines the number of rows of each episode.
+func (d *Dataset) countRows(ctx context.Context, all bool) {
+	d.rowCounts = make([]atomic.Int64, len(d.episodes))
+	d.About.Episodes = len(d.episodes)
+	for i := range d.episodes {
+		if e := &d.episodes[i]; e.err == nil &&
 			!slices.ContainsFunc(
 				d.topics,
 				func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 },
 			) {
-			d.notice(
+			d.recordFinding(
 				i,
 				robocache.Finding{
 					Severity: robocache.SeverityWarning,
 					Code:     "empty-episode",
 					Where:    robocache.Where{"file": d.pool.recs[e.rec].Name},
-					Message:  "the recording holds no message that can be read: the episode has no rows",
+					Message: "the recording holds no message that can be read: the episode has " +
+						"no rows",
 				},
 			)
 		}
@@ -424,18 +424,20 @@ func (d *Dataset) measure(ctx context.Context, all bool) {
 		return
 	}
 	t := d.topics[d.anchor.topic]
-	for i := range d.eps {
-		e := &d.eps[i]
+	for i := range d.episodes {
+		e := &d.episodes[i]
 		if e.err != nil || t.place[e.rec] < 0 {
 			continue
 		}
 		n := t.counts[e.rec]
 		if all || t.many || !e.whole {
-			tr, err := guard.Value(func() *track { return d.track(ctx, i, d.anchor.topic, false) })
+			tr, err := guard.Value(
+				func() *track { return d.trackOf(ctx, i, d.anchor.topic, false) },
+			)
 			if err != nil {
-				d.bear(err)
+				d.failIfFatal(err)
 				e.err = err
-				d.notice(
+				d.recordFinding(
 					i,
 					robocache.Finding{
 						Severity: robocache.SeverityError,
@@ -448,7 +450,7 @@ func (d *Dataset) measure(ctx context.Context, all bool) {
 			}
 			n = int64(tr.clocks[d.anchor.clock].n)
 		}
-		d.lens[i].Store(n)
+		d.rowCounts[i].Store(n)
 		d.About.Frames += n
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Options are the choices of Open.
+// Options are the options of Open.
 type Options struct {
-	Store                store.Store // below the recordings: the dataset closes it
+	Store                store.Store // store of the recordings; the dataset closes it
 	URI, Format, Version string
-	Budget               int64 // bytes of columns, timestamps and indexes; 0 = 256 MiB
+	Budget               int64 // bytes of columns, timestamps and indexes; 0 means 256 MiB
 
-	// "header", "publish" or "log" for every stream; "" = header where it is plausible, else log
+	// "header", "publish" or "log" for every stream; "" means header if plausible, otherwise log
 	Clock     string
-	Tolerance time.Duration // timestamps that step back by at most this are sorted; 0 = 100 ms
-	// a stream or topic whose rows are the episode's own; "" = the first camera, else the steadiest
+	Tolerance time.Duration // timestamps that step back by at most this are sorted; 0 means 100 ms
+	// stream or topic whose rows are those of the episode; "" means the first camera, otherwise the
+	// steadiest stream
 	Anchor string
-	// a text topic that holds the task; "" = a topic of a usual name, else the recording's notes
+	// text topic with the task; "" means a topic with a usual name, otherwise the recording's notes
 	Task string
 	// "file", "gap:<seconds>", "events:<topic>", "table:<from>-<to>,…", "steps"
 	EpisodesBy string
-	Scan       string // "auto", "all" or "sample": how much is read to settle the streams
+	Scan       string // "auto", "all" or "sample": how much Open reads to determine the streams
 	Strict     bool   // damage is an error
 	Map        *robocache.Mapping
 
@@ -35,25 +36,32 @@ type Options struct {
 	// whose encoding does not state the order.
 	ChannelOrder map[string]string
 
-	IgnoreIndex bool // of the files: they are scanned. For who opens them
+	IgnoreIndex bool // scan files instead of using their index; used by the caller that opens them
 }
 
-// Known names the format options that ParseOptions reads.
+// Known lists the format options that ParseOptions accepts.
 var Known = map[string]string{
-	"clock":       "header, publish or log: the clock of every stream (default: header where the type has one and it is plausible, else log)",
-	"tolerance":   "timestamps that step back by at most so many seconds are sorted (default 0.1); more is an error, or with episodes_by=steps a new episode",
-	"anchor":      "the stream or topic whose rows are the episode's own (default: the first camera, else the steadiest stream of at most 60 Hz)",
-	"task":        "the text topic that holds the task (default: /task, /language_instruction, /instruction or /prompt)",
-	"episodes_by": "file (default), gap:<seconds>, events:<topic> (start and stop), table:<from>-<to>,… (seconds from the start, or ns since the epoch), or steps",
-	"scan":        "auto (default), all or sample: whether every message is read at opening to settle streams, lengths and clocks; auto does so below 64 MiB",
-	"damaged":     "skip (default) or error: what becomes of damaged chunks and cut files",
-	"channel_order": "rgb or bgr: the channels of raw images whose encoding (8UC3, 8UC4) does not state their order (default rgb); " +
+	"clock": "header, publish or log: the clock of every stream (default: header where " +
+		"the type has one and it is plausible, else log)",
+	"tolerance": "timestamps that step back by at most so many seconds are sorted (default " +
+		"0.1); more is an error, or with episodes_by=steps a new episode",
+	"anchor": "the stream or topic whose rows are the episode's own (default: the first " +
+		"camera, else the steadiest stream of at most 60 Hz)",
+	"task": "the text topic that holds the task (default: /task, /language_instruction, " +
+		"/instruction or /prompt)",
+	"episodes_by": "file (default), gap:<seconds>, events:<topic> (start and stop), " +
+		"table:<from>-<to>,… (seconds from the start, or ns since the epoch), or steps",
+	"scan": "auto (default), all or sample: whether every message is read at opening to " +
+		"settle streams, lengths and clocks; auto does so below 64 MiB",
+	"damaged": "skip (default) or error: what becomes of damaged chunks and cut files",
+	"channel_order": "rgb or bgr: the channels of raw images whose encoding (8UC3, 8UC4) does " +
+		"not state their order (default rgb); " +
 		"camera.image_raw=bgr overrides the encoding of some cameras",
 	"ignore_index": "true: the summary of the files is not believed, they are scanned",
 }
 
-// ParseOptions reads the options of a format over recordings, of the file in a store, or with file
-// "" of its root.
+// ParseOptions parses the options of a format for recordings. The dataset is the file in a store,
+// or its root if file is "".
 func ParseOptions(
 	open robocache.OpenOptions,
 	s store.Store,

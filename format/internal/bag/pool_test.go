@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// still is a Storage that says what it holds, and nothing else.
+// still is a Storage that returns only a fixed size.
 type still struct{ Storage }
 
 func (still) Bytes() int64 { return 1 }
 func (still) Held() int64  { return 1 }
 func (still) Close() error { return nil }
 
-// TestPoolRaces: recordings are opened beside others that are given back (with -race).
+// TestPoolRaces opens recordings while others are released (with -race).
 func TestPoolRaces(t *testing.T) {
 	var recs []Recording
 	for range 8 {
@@ -28,7 +28,7 @@ func TestPoolRaces(t *testing.T) {
 	for w := range 4 {
 		g.Go(func() {
 			for i := range 200 {
-				if err := p.use(
+				if err := p.withStorage(
 					t.Context(),
 					(i*7+w)%len(recs),
 					func(Storage) error { return nil },
@@ -44,7 +44,8 @@ func TestPoolRaces(t *testing.T) {
 	}
 }
 
-// TestPoolPanic: who waits for a recording opens it when opening it panicked.
+// TestPoolPanic checks that a waiting caller opens a recording itself if the first opening
+// panicked.
 func TestPoolPanic(t *testing.T) {
 	begun, fail := make(chan struct{}), make(chan struct{})
 	n := 0
@@ -59,11 +60,11 @@ func TestPoolPanic(t *testing.T) {
 	panicked := make(chan any, 1)
 	go func() {
 		defer func() { panicked <- recover() }()
-		_ = p.use(context.Background(), 0, func(Storage) error { return nil })
+		_ = p.withStorage(context.Background(), 0, func(Storage) error { return nil })
 	}()
 	<-begun
 	done := make(chan error)
-	go func() { done <- p.use(t.Context(), 0, func(Storage) error { return nil }) }()
+	go func() { done <- p.withStorage(t.Context(), 0, func(Storage) error { return nil }) }()
 	select {
 	case err := <-done:
 		t.Fatal("it did not wait", err)

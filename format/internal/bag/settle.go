@@ -11,20 +11,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// survey is what reading messages of a topic finds.
+// survey collects information about a topic while its messages are read.
 type survey struct {
 	t    *topic
 	dec  *ros2.Topic
 	row  func(clock, entry int, timestamp int64, stamped bool)
-	log  int64 // of the message that row is called for
-	n    int   // messages of the recording that is read
-	all  int   // that it has by its index
+	log  int64 // log time of the message for which row is called
+	n    int   // messages read of the current recording
+	all  int   // messages in the index of the current recording
 	rows []timestamps
-	err  error // of the first message that is wrong
+	err  error // error of the first malformed message
 	at   int
 
-	stamped   bool   // some message has a header
-	code, why string // against the headers
+	stamped   bool   // at least one message has a header
+	code, why string // reason why the headers cannot be the clock
 }
 
 func newSurvey(t *topic, dec *ros2.Topic) *survey {
@@ -42,20 +42,15 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 	return s
 }
 
-// expect makes room for the timestamps of the messages of a recording, which mostly are rows of the
-// first clock.
-func (s *survey) expect(n int) {
+// reserve allocates space for the timestamps of a recording's messages. Most messages are rows of
+// the first clock.
+func (s *survey) reserve(n int) {
 	s.all = n
-	s.rows[0].header, s.rows[0].log = slices.Grow(
-		s.rows[0].header,
-		n,
-	), slices.Grow(
-		s.rows[0].log,
-		n,
-	)
+	first := &s.rows[0]
+	first.header, first.log = slices.Grow(first.header, n), slices.Grow(first.log, n)
 }
 
-func (s *survey) take(i int, m *Message) {
+func (s *survey) addMessage(i int, m *Message) {
 	s.n++
 	s.log = m.Log
 	if err := s.dec.Scan(m.Data, s.row); err != nil && s.err == nil {
@@ -63,39 +58,39 @@ func (s *survey) take(i int, m *Message) {
 	}
 }
 
-// weigh looks at the headers of a recording's messages, and lets go of them.
-func (s *survey) weigh(tolerance int64) {
+// judgeHeaders checks the headers of a recording's messages and then drops them.
+func (s *survey) judgeHeaders(tolerance int64) {
 	for k := range s.rows {
 		c := &s.rows[k]
 		s.stamped = s.stamped || len(c.header) > 0
 		if s.why == "" {
-			s.code, s.why = verdict(c.header, c.log, tolerance)
+			s.code, s.why = headerFault(c.header, c.log, tolerance)
 		}
 		c.header, c.log = c.header[:0], c.log[:0]
 	}
 }
 
-// settle reads every message once: it settles the columns of the decoders, and shows which headers
-// are no clock.
-func (d *Dataset) settle(ctx context.Context) {
+// surveyAll reads every message once. It determines the columns of the decoders and finds headers
+// that cannot be a clock.
+func (d *Dataset) surveyAll(ctx context.Context) {
 	list := make([]*survey, len(d.topics))
 	for i, t := range d.topics {
 		list[i] = newSurvey(t, t.dec)
 	}
 	for rec := range d.pool.recs {
-		d.settleRecording(ctx, rec, list)
+		d.surveyRecording(ctx, rec, list)
 	}
 	for _, s := range list {
-		d.refresh(s.t)
+		d.refreshFields(s.t)
 		for _, f := range s.t.dec.Findings() {
-			d.notice(-1, f)
+			d.recordFinding(-1, f)
 		}
 		d.chooseClock(s)
 	}
 }
 
-// settleRecording reads the messages of one recording: in one pass.
-func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) {
+// surveyRecording reads the messages of one recording in one pass.
+func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) {
 	here := map[int]*survey{}
 	var places []int
 	for _, s := range list {
@@ -108,14 +103,14 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 		return
 	}
 	var failed map[int]error
-	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
+	err := d.pool.withStorage(ctx, rec, func(st Storage) (err error) {
 		for _, p := range places {
 			if ix, err := st.Index(ctx, p); err == nil {
-				here[p].expect(len(ix.Log))
+				here[p].reserve(len(ix.Log))
 			}
 		}
 		failed, err = st.Walk(ctx, places, func(place, i int, m *Message) error {
-			here[place].take(i, m)
+			here[place].addMessage(i, m)
 			return nil
 		})
 		return err
@@ -124,8 +119,8 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 		s := here[p]
 		t := s.t
 		if own := cmp.Or(failed[p], err); own != nil {
-			d.bear(own)
-			d.notice(
+			d.failIfFatal(own)
+			d.recordFinding(
 				-1,
 				robocache.Finding{
 					Severity: robocache.SeverityError,
@@ -146,12 +141,12 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 		}
 		t.counts[rec] = int64(s.n)
 		d.keepTimestamps(rec, s)
-		s.weigh(d.stepsAllowed())
+		s.judgeHeaders(d.stepsAllowed())
 	}
 }
 
-// keepTimestamps keeps the headers of a recording's messages, where each has one and all are there:
-// who asks for its rows need not read them again.
+// keepTimestamps keeps the headers of a recording's messages if all messages have one. Later reads
+// of the rows then do not need the messages.
 func (d *Dataset) keepTimestamps(rec int, s *survey) {
 	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.n || s.n != s.all {
 		return
@@ -159,31 +154,31 @@ func (d *Dataset) keepTimestamps(rec int, s *survey) {
 	if d.kept += 8 * int64(s.n); d.kept > d.opt.Budget/16 {
 		return
 	}
-	if s.t.header == nil {
-		s.t.header = map[int][]int64{}
+	if s.t.headerTimes == nil {
+		s.t.headerTimes = map[int][]int64{}
 	}
-	s.t.header[rec] = slices.Clone(s.rows[0].header)
+	s.t.headerTimes[rec] = slices.Clone(s.rows[0].header)
 }
 
-// probe checks a topic by its first messages alone.
-func (d *Dataset) probe(t *topic) {
+// surveySample checks a topic by its first messages only.
+func (d *Dataset) surveySample(t *topic) {
 	s := newSurvey(t, guard.Must(ros2.NewTopic(t.name, t.schema, t.first)))
 	for i, b := range t.first {
-		s.take(i, &Message{Log: t.firstLog[i], Data: b})
+		s.addMessage(i, &Message{Log: t.firstLog[i], Data: b})
 	}
-	s.weigh(d.stepsAllowed())
+	s.judgeHeaders(d.stepsAllowed())
 	d.chooseClock(s)
 }
 
-// chooseClock settles the clock of a topic: as asked, else header where the type has one and it is
-// plausible, else log.
+// chooseClock chooses the clock of a topic: the requested one, otherwise header if the type has a
+// plausible one, otherwise log.
 func (d *Dataset) chooseClock(s *survey) {
 	t := s.t
 	asked, byName := d.opt.Clock, false
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
 			for _, from := range m.From {
-				if (m.Clock == Header || m.Clock == Publish || m.Clock == Log) && t.owns(from) {
+				if (m.Clock == Header || m.Clock == Publish || m.Clock == Log) && t.ownsKey(from) {
 					asked, byName = m.Clock, true
 				}
 			}
@@ -191,8 +186,8 @@ func (d *Dataset) chooseClock(s *survey) {
 	}
 	t.stamped = s.stamped
 	if t.restored && asked == "" {
-		// the writer's timestamps: headers are the same, and round nothing either, but zero is a
-		// time there
+		// The log times are the original timestamps. Headers are equal, but there a timestamp of 0
+		// counts as missing.
 		asked = Log
 	}
 	switch {
@@ -203,15 +198,15 @@ func (d *Dataset) chooseClock(s *survey) {
 					Expected("a clock that the stream has", t.typ+" has none"),
 			)
 		}
-		t.choice = Log // asked of all streams: those that have it
+		t.clock = Log // requested for all streams, but this one does not have it
 	case asked != "":
-		t.choice = asked
+		t.clock = asked
 	case t.stamped && s.why == "":
-		t.choice = Header
+		t.clock = Header
 	default:
-		t.choice = Log
+		t.clock = Log
 		if t.stamped {
-			d.notice(-1, robocache.Finding{
+			d.recordFinding(-1, robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     s.code,
 				Where:    robocache.Where{"stream": t.key},
@@ -226,13 +221,13 @@ func (d *Dataset) chooseClock(s *survey) {
 	}
 }
 
-// owns says that a stream's key is one of the topic's.
-func (t *topic) owns(key string) bool {
+// ownsKey reports whether key is a stream of the topic.
+func (t *topic) ownsKey(key string) bool {
 	return key == t.key || key == t.name || strings.HasPrefix(key, t.key+".")
 }
 
-// stepsAllowed is how far a plausible header may step back; where episodes begin at steps, as far
-// as it likes.
+// stepsAllowed returns how far a plausible header may step back. If episodes begin at steps, there
+// is no limit.
 func (d *Dataset) stepsAllowed() int64 {
 	if d.opt.EpisodesBy == "steps" {
 		return 1 << 61

@@ -14,15 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// taskSource says where the texts of tasks come from.
+// taskSource describes where the tasks are stored.
 type taskSource struct {
-	topic, field int // topic -1: the recordings' notes
+	topic, field int // topic -1 means the notes of the recordings
 	tracks       *lru.Cache[int, *taskTrack]
 }
 
-// taskTrack is the tasks of an episode: the text that holds from each time on.
+// taskTrack contains the tasks of an episode: each text with the time at which it begins.
 type taskTrack struct {
-	at   []int64 // log times, like the row's
+	at   []int64 // log times
 	text []string
 }
 
@@ -34,7 +34,7 @@ var taskTopics = []string{
 	"/task_description",
 }
 
-// taskField finds the text field of a topic that may hold tasks.
+// taskField returns the text field of a topic that may contain tasks, or -1.
 func (t *topic) taskField() int {
 	return slices.IndexFunc(
 		t.fields,
@@ -42,15 +42,15 @@ func (t *topic) taskField() int {
 	)
 }
 
-// isTask says that the topic holds the task.
+// isTask reports whether the topic contains the task.
 func (t *topic) isTask(d *Dataset) bool {
 	if want := d.opt.Task; want != "" {
-		return t.name == want || t.owns(want)
+		return t.name == want || t.ownsKey(want)
 	}
 	return t.name == d.taskName()
 }
 
-// taskName is the first of the usual names that is a topic of texts.
+// taskName returns the first of the usual names that is a topic of texts.
 func (d *Dataset) taskName() string {
 	for _, n := range taskTopics {
 		for _, t := range d.topics {
@@ -62,11 +62,11 @@ func (d *Dataset) taskName() string {
 	return ""
 }
 
-// manyEpisodes is from where on the tasks of episodes are read when they are asked for, and Info
-// lists none.
+// manyEpisodes is the number of episodes above which tasks are read only on request, and Info does
+// not list them.
 const manyEpisodes = 512
 
-// findTasks settles where tasks come from, and lists them.
+// findTasks determines where tasks are stored, and lists them.
 func (d *Dataset) findTasks(ctx context.Context) {
 	d.task = taskSource{topic: -1, tracks: lru.New[int, *taskTrack](mostText)}
 	isTask := func(t *topic) bool { return t.isTask(d) }
@@ -91,23 +91,23 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	}
 	seen := map[string]bool{}
 	next := int64(0)
-	if d.layout != nil { // as they were numbered before they were written
+	if d.layout != nil { // keep the original numbers
 		for _, t := range d.layout.Tasks {
 			d.About.Tasks, next = append(d.About.Tasks, t), max(next, t.Index+1)
 			seen[t.Text] = true
 		}
 	}
-	if len(d.eps) > manyEpisodes && d.task.topic >= 0 {
+	if len(d.episodes) > manyEpisodes && d.task.topic >= 0 {
 		return
 	}
-	for i := range d.eps {
-		if d.eps[i].err != nil {
+	for i := range d.episodes {
+		if d.episodes[i].err != nil {
 			continue
 		}
-		tasks, err := guard.Value(func() []string { return d.tasks(ctx, i) })
+		tasks, err := guard.Value(func() []string { return d.episodeTasks(ctx, i) })
 		if err != nil {
-			d.bear(err)
-			d.notice(
+			d.failIfFatal(err)
+			d.recordFinding(
 				i,
 				robocache.Finding{
 					Severity: robocache.SeverityWarning,
@@ -127,7 +127,7 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	}
 }
 
-// noteTask is the task of a recording's notes.
+// noteTask returns the task in the notes of a recording.
 func (d *Dataset) noteTask(rec int) string {
 	for _, want := range []string{"task", "language_instruction", "instruction"} {
 		for _, k := range slices.Sorted(maps.Keys(d.notes[rec])) {
@@ -139,31 +139,37 @@ func (d *Dataset) noteTask(rec int) string {
 	return ""
 }
 
-// mostText bounds the texts of an episode's tasks, in bytes.
+// mostText limits the size of the texts of an episode's tasks, in bytes.
 const mostText = 16 << 20
 
-// taskTrack gives the tasks of an episode.
+// taskTrack returns the tasks of an episode.
 func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
 	return leafcache.Load(ctx, d.task.tracks, ep, func() (*taskTrack, int64) {
-		e := d.episode(ep)
+		e := d.openEpisode(ep)
 		tr := &taskTrack{}
 		held := 100
 		if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
 			t := d.topics[d.task.topic]
-			span := func(log []int64) (int, int) { return d.span(e, &topic{latched: true}, log) }
-			d.each(ctx, e.rec, t, span, func(_ int, m *Message) error {
+			span := func(log []int64) (int, int) {
+				return d.episodeSpan(e, &topic{latched: true}, log)
+			}
+			d.forEachMessage(ctx, e.rec, t, span, func(_ int, m *Message) error {
 				text, err := t.dec.Text(m.Data, d.task.field, 0)
 				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
 					if held += len(text); held > mostText {
-						return robocache.ResourceLimit("tasks", robocache.Where{"stream": t.key}, "").
+						return robocache.ResourceLimit(
+							"tasks",
+							robocache.Where{"stream": t.key},
+							"",
+						).
 							Expected("at most 16 MiB of texts in an episode", "more")
 					}
 					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
 				}
 				return err
 			})
-			if !e.whole { // what was said before the episode began, but for the last, is past
-				if k := search(tr.at, e.from+1) - 1; k > 0 {
+			if !e.whole { // of the texts before the beginning of the episode, only the last applies
+				if k := firstAtOrAfter(tr.at, e.from+1) - 1; k > 0 {
 					tr.at, tr.text = tr.at[k:], tr.text[k:]
 				}
 			}
@@ -174,8 +180,8 @@ func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
 	})
 }
 
-// tasks lists the tasks of an episode in the order in which they begin.
-func (d *Dataset) tasks(ctx context.Context, ep int) []string {
+// episodeTasks returns the tasks of an episode in the order in which they begin.
+func (d *Dataset) episodeTasks(ctx context.Context, ep int) []string {
 	out := []string{}
 	for _, text := range d.taskTrack(ctx, ep).text {
 		if text != "" && !slices.Contains(out, text) {
@@ -185,29 +191,36 @@ func (d *Dataset) tasks(ctx context.Context, ep int) []string {
 	return out
 }
 
-// taskRows gives the task of each row: the last that began by then, by the recorder's clock; before
-// the first, the first.
+// taskRows returns the task of each row: the last one that began before the row's log time. Rows
+// before the first task get the first task.
 func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 	out := make([]string, len(want))
-	runs(want, func(ep, from, to int) {
+	forEachRun(want, func(ep, from, to int) {
 		tr, n := d.taskTrack(ctx, ep), d.Len(ep)
 		var log []int64
 		if len(tr.text) > 1 {
-			log = d.times(ctx, ep, "", Log)
+			log = d.streamTimes(ctx, ep, "", Log)
 		}
 		for i := from; i < to; i++ {
 			k := want[i].Index
 			if k < 0 || k >= n {
 				guard.Fail(
-					robocache.Misuse("text", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"}, "").
-						Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)),
+					robocache.Misuse(
+						"text",
+						robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"},
+						"",
+					).
+						Expected(
+							"a row of the episode",
+							"row "+strconv.Itoa(k)+" of "+strconv.Itoa(n),
+						),
 				)
 			}
 			switch {
 			case len(tr.text) == 1:
 				out[i] = tr.text[0]
 			case len(tr.text) > 1:
-				out[i] = tr.text[max(0, search(tr.at, log[k]+1)-1)]
+				out[i] = tr.text[max(0, firstAtOrAfter(tr.at, log[k]+1)-1)]
 			}
 		}
 	})

@@ -15,20 +15,20 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// topicVideo is a topic of video packets in one recording: an MP4 of what can be decoded, and which
-// messages its images are.
+// topicVideo is a topic of video packets in one recording. It is an MP4 of the images that can be
+// decoded, and the mapping between messages and images.
 type topicVideo struct {
-	mp4     *video.VirtualMP4 // nil where there is no image
-	image   []int32           // of each message; -1 none
-	message []int32           // of each image
+	mp4     *video.VirtualMP4 // nil if there is no image
+	image   []int32           // image of each message; -1 means none
+	message []int32           // message of each image
 	version string
-	remote  bool // reading waits for a store
+	remote  bool // reads use a network
 	absent  int  // messages without an image
 }
 
 type videoKey struct{ rec, topic int }
 
-func (r *topicVideo) bytes() int64 {
+func (r *topicVideo) memoryBytes() int64 {
 	n := 4*int64(len(r.image)+len(r.message)) + 300
 	if r.mp4 != nil {
 		n += r.mp4.MemoryBytes()
@@ -36,14 +36,14 @@ func (r *topicVideo) bytes() int64 {
 	return n
 }
 
-// nominal is the rate that topic videos say of themselves; the images' times are the messages'
-// timestamps.
-var nominal = robocache.Rate{Num: 30, Den: 1}
+// nominalRate is the rate in the header of topic videos. The times of images are the timestamps of
+// the messages.
+var nominalRate = robocache.Rate{Num: 30, Den: 1}
 
-// Video holds the topic videos of the topics whose messages are packets of video.
+// Video returns the library with the topic videos.
 func (d *Dataset) Video() *video.Library { return d.lib }
 
-// videoPath names a topic video as a file of the dataset.
+// videoPath returns the name of a topic video as a file of the dataset.
 func (d *Dataset) videoPath(k videoKey) string {
 	return d.pool.recs[k.rec].Name + "#" + d.topics[k.topic].name
 }
@@ -55,7 +55,7 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	if !ok {
 		return nil, robocache.NotFound("video", robocache.Where{"file": path}, "no such video")
 	}
-	r := d.topicVideo(ctx, k)
+	r := d.loadedVideo(ctx, k)
 	if r.mp4 == nil {
 		return nil, robocache.NotFound(
 			"video",
@@ -66,20 +66,20 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	return &videoFile{d: d, key: k, video: r}, nil
 }
 
-// topicVideo lays a topic of a recording out. It is made once, of all its messages.
-func (d *Dataset) topicVideo(ctx context.Context, k videoKey) *topicVideo {
+// loadedVideo returns the topic video of a topic. It is built once from all messages of the topic.
+func (d *Dataset) loadedVideo(ctx context.Context, k videoKey) *topicVideo {
 	defer guard.At(
 		robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key},
 	)
 	return leafcache.Load(ctx, d.videos, k, func() (*topicVideo, int64) {
 		r := d.loadTopicVideo(ctx, k)
-		return r, r.bytes()
+		return r, r.memoryBytes()
 	})
 }
 
 func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	t := d.topics[k.topic]
-	var coding video.Codec // of this recording: in others it may be another
+	var coding video.Codec // codec in this recording; other recordings may use another
 	stream := guard.Must(video.NewStream(t.dec.Codec(), video.Limits{}))
 	r := &topicVideo{}
 	add := func(i int, m *Message) error {
@@ -92,7 +92,13 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		}
 		if own != "" && own != coding {
 			if coding != "" {
-				return robocache.Unsupported("video", nil, "the coding changes from %s to %s", coding, own).
+				return robocache.Unsupported(
+					"video",
+					nil,
+					"the coding changes from %s to %s",
+					coding,
+					own,
+				).
 					WithHint("cut the recording there")
 			}
 			if coding = own; own != t.dec.Codec() {
@@ -110,7 +116,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	}
 	var wrong int64
 	var first error
-	d.use(ctx, k.rec, func(s Storage) {
+	d.useStorage(ctx, k.rec, func(s Storage) {
 		n := len(guard.Must(s.Index(ctx, t.place[k.rec])).Log)
 		r.remote, r.image = s.Remote(), slices.Repeat([]int32{-1}, n)
 		next := 0
@@ -123,13 +129,8 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			if err == nil {
 				return nil
 			}
-			if err = robocache.At(
-				err,
-				robocache.Where{"index": i},
-			); errors.Is(
-				err,
-				robocache.ErrMalformed,
-			) {
+			err = robocache.At(err, robocache.Where{"index": i})
+			if errors.Is(err, robocache.ErrMalformed) {
 				wrong, first, err = wrong+1, cmp.Or(first, err), nil
 			}
 			return err
@@ -141,7 +142,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	r.absent = len(r.image) - len(r.message)
 	if w, h := stream.Size(); len(r.message) > 0 {
 		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
-			d.notice(-1, robocache.Finding{
+			d.recordFinding(-1, robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "image-size-differs",
 				Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
@@ -157,20 +158,20 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			})
 		}
 	}
-	d.tellTopicVideo(k, r, stream, wrong, first)
+	d.reportVideoFaults(k, r, stream, wrong, first)
 	if len(r.message) == 0 {
 		return r
 	}
-	stream.SetColour(d.colour(t))
-	r.mp4 = guard.Must(stream.MP4(nominal))
-	// the size of each packet, the key frames and the parameter sets
+	stream.SetColour(d.sourceColour(t))
+	r.mp4 = guard.Must(stream.MP4(nominalRate))
+	// the head contains the packet sizes, the key frames and the parameter sets
 	sum := sha256.Sum256(r.mp4.Head())
 	r.version = "video-" + hex.EncodeToString(sum[:12])
 	return r
 }
 
-// tellTopicVideo notes what a topic video lacks.
-func (d *Dataset) tellTopicVideo(
+// reportVideoFaults records findings for images that a topic video lacks.
+func (d *Dataset) reportVideoFaults(
 	k videoKey,
 	r *topicVideo,
 	stream *video.Stream,
@@ -180,7 +181,7 @@ func (d *Dataset) tellTopicVideo(
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
-			d.notice(
+			d.recordFinding(
 				-1,
 				robocache.Finding{
 					Severity: sev,
@@ -205,7 +206,8 @@ func (d *Dataset) tellTopicVideo(
 		robocache.SeverityError,
 		"video-cut",
 		cut,
-		"%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none",
+		"%d images follow one that is missing, up to the next key frame: they cannot be "+
+			"decoded, their rows have none",
 		"more key frames; a queue that drops no messages",
 	)
 	if len(r.message) == 0 && early == 0 && wrong == 0 {
@@ -218,7 +220,7 @@ func (d *Dataset) tellTopicVideo(
 		)
 	}
 	if wrong > 0 {
-		d.notice(
+		d.recordFinding(
 			-1,
 			robocache.Finding{
 				Severity: robocache.SeverityError,
@@ -235,7 +237,7 @@ func (d *Dataset) tellTopicVideo(
 	}
 }
 
-// videoFile is a topic video as a file: its samples are read from the messages.
+// videoFile presents a topic video as a file. It reads samples from the messages.
 type videoFile struct {
 	d     *Dataset
 	key   videoKey
@@ -246,7 +248,7 @@ func (f *videoFile) Size() int64     { return f.video.mp4.Size() }
 func (f *videoFile) Version() string { return f.video.version }
 func (f *videoFile) Close() error    { return nil }
 
-// Remote says that packets are worth fetching before they are decoded.
+// Remote reports whether packets should be fetched before they are decoded.
 func (f *videoFile) Remote() bool { return f.video.remote }
 
 func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
@@ -255,7 +257,7 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 	d, r := f.d, f.video
 	t := d.topics[f.key.topic]
 	return r.mp4.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
-		return d.pool.use(ctx, f.key.rec, func(s Storage) error {
+		return d.pool.withStorage(ctx, f.key.rec, func(s Storage) error {
 			return s.Messages(
 				ctx,
 				t.place[f.key.rec],
@@ -276,8 +278,8 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 	})
 }
 
-// videoRows gives the image of each row of a topic of packets: fn gets its number in the topic
-// video at path; -1 where the row has none.
+// videoRows finds the image of each row of a topic of packets. It calls fn with the image number in
+// the topic video at path, or -1 if the row has none.
 func (d *Dataset) videoRows(
 	ctx context.Context,
 	s *stream,
@@ -285,24 +287,23 @@ func (d *Dataset) videoRows(
 	want []robocache.Row,
 	fn func(i int, path string, image int),
 ) {
-	runs(want, func(ep, from, to int) {
-		e := d.episode(ep)
-		rows := &d.track(ctx, ep, s.topic, false).clocks[s.clock]
+	forEachRun(want, func(ep, from, to int) {
+		e := d.openEpisode(ep)
+		rows := &d.trackOf(ctx, ep, s.topic, false).clocks[s.clock]
 		for i := from; i < to; i++ {
 			d.checkRow(f, rows, want[i])
 		}
 		k := videoKey{e.rec, s.topic}
-		r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
+		r, err := guard.Value(func() *topicVideo { return d.loadedVideo(ctx, k) })
 		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(ep)}))
 		path := d.videoPath(k)
 		for i := from; i < to; i++ {
-			fn(i, path, int(r.image[rows.message(want[i].Index)]))
+			fn(i, path, int(r.image[rows.messageOf(want[i].Index)]))
 		}
 	})
 }
 
-// findVideos names the topic videos; where every message was read, it also finds whether each has
-// an image.
+// findVideos registers the topic videos. If all is true, it also finds messages without an image.
 func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
@@ -318,10 +319,10 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 			if !all || t.counts[rec] == 0 {
 				continue
 			}
-			r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
+			r, err := guard.Value(func() *topicVideo { return d.loadedVideo(ctx, k) })
 			if err != nil {
-				d.bear(err)
-				d.notice(
+				d.failIfFatal(err)
+				d.recordFinding(
 					-1,
 					robocache.Finding{
 						Severity: robocache.SeverityError,
@@ -339,16 +340,16 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	}
 }
 
-// checkVideos looks at the topic videos of an episode, and where asked decodes all of their images.
+// checkVideos checks the topic videos of an episode. If decode is set, it decodes all images.
 func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding) {
-	e := d.episode(ep)
+	e := d.openEpisode(ep)
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
 			continue
 		}
 		k := videoKey{e.rec, i}
 		err := guard.Try(func() {
-			if d.topicVideo(ctx, k).mp4 == nil || !decode {
+			if d.loadedVideo(ctx, k).mp4 == nil || !decode {
 				return
 			}
 			f := guard.Must(d.lib.Acquire(ctx, d.videoPath(k)))
@@ -365,7 +366,7 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 				),
 			)
 		})
-		if guard.Check(ctx.Err()); local(err) != nil {
+		if guard.Check(ctx.Err()); episodeError(err) != nil {
 			out = append(
 				out,
 				robocache.Finding{
@@ -373,7 +374,7 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 					Code:     "bad-video",
 					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
 					Message:  err.Error(),
-					Hint:     "record it anew",
+					Hint:     "Record the topic again.",
 				},
 			)
 		}

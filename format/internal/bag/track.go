@@ -13,38 +13,39 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
-// track is the rows of one topic in one episode.
+// track contains the rows of one topic in one episode.
 type track struct {
 	clocks []rows // parallel to topic.clocks
-	// payloads were read: all timestamps are there, and messages that damage took are not
+	// the payloads were read: all timestamps are known, and messages that are lost to damage are
+	// excluded
 	full bool
 }
 
-// rows are those of one clock of a topic, by the chosen clock.
+// rows are the rows of one clock of a topic, in the order of the chosen clock.
 type rows struct {
 	timestamps
-	msg   []int32 // message of each row; nil = base + row
+	msg   []int32 // message of each row; nil means base + row
 	base  int32
-	entry []int32 // row within the message; nil = 0
+	entry []int32 // row within the message; nil means 0
 	n     int
 }
 
-func (r *rows) message(i int) int32 {
+func (r *rows) messageOf(i int) int32 {
 	if r.msg == nil {
 		return r.base + int32(i)
 	}
 	return r.msg[i]
 }
 
-// within is the place of a row in its message.
-func (r *rows) within(i int) int {
+// entryOf returns the position of a row in its message.
+func (r *rows) entryOf(i int) int {
 	if r.entry == nil {
 		return 0
 	}
 	return int(r.entry[i])
 }
 
-func (t *track) bytes() (n int64) {
+func (t *track) memoryBytes() (n int64) {
 	for _, r := range t.clocks {
 		n += int64(
 			len(r.msg)+len(r.entry),
@@ -60,54 +61,54 @@ type trackKey struct {
 	full      bool
 }
 
-// needsPayload says that the times of a topic's rows cannot be had from the index.
+// needsPayload reports whether the times of a topic's rows are not in the index.
 func (d *Dataset) needsPayload(t *topic) bool {
-	return t.choice != Log || t.many
+	return t.clock != Log || t.many
 }
 
-// track gives the rows of a topic in an episode. What is loaded with it: the other topics that were
-// asked for before, in one pass.
-func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
+// trackOf returns the rows of a topic in an episode. It loads other topics that were requested
+// before in the same pass.
+func (d *Dataset) trackOf(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
 	t.wanted.Store(true)
 	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key})
 	return leafcache.Load(ctx, d.tracks, trackKey{ep, topic, full}, func() (*track, int64) {
 		v := d.loadTrack(ctx, ep, topic, full)
-		return v, v.bytes()
+		return v, v.memoryBytes()
 	})
 }
 
-// span is the part of a topic's messages that belongs to an episode: by log time. A latched topic's
-// begins with the recording.
-func (d *Dataset) span(e *episode, t *topic, log []int64) (from, to int) {
+// episodeSpan returns the range of a topic's messages that belongs to an episode by log time. For a
+// latched topic, the range begins with the recording.
+func (d *Dataset) episodeSpan(e *episode, t *topic, log []int64) (from, to int) {
 	from, to = 0, len(log)
 	if e.whole {
 		return from, to
 	}
-	to = search(log, e.to)
+	to = firstAtOrAfter(log, e.to)
 	if !t.latched {
-		from = search(log, e.from)
+		from = firstAtOrAfter(log, e.from)
 	}
 	return min(from, to), to
 }
 
-// search is the first place whose time is at or after t.
-func search(at []int64, t int64) int {
+// firstAtOrAfter returns the first position whose time is at or after t.
+func firstAtOrAfter(at []int64, t int64) int {
 	i, _ := slices.BinarySearch(at, t)
 	return i
 }
 
 func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out *track) {
-	e := d.episode(ep)
+	e := d.openEpisode(ep)
 	t := d.topics[topic]
 	place := t.place[e.rec]
 	if place < 0 {
 		return &track{clocks: make([]rows, len(t.clocks)), full: full}
 	}
-	d.use(ctx, e.rec, func(s Storage) {
+	d.useStorage(ctx, e.rec, func(s Storage) {
 		ix := guard.Must(s.Index(ctx, place))
-		from, to := d.span(e, t, ix.Log)
+		from, to := d.episodeSpan(e, t, ix.Log)
 		switch {
 		case !full:
 			r := rows{
@@ -128,25 +129,26 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 	return out
 }
 
-// unread are the messages of a topic that cannot be read.
-type unread struct {
+// unreadMessages counts the messages of a topic that cannot be read.
+type unreadMessages struct {
 	n     int64
 	first error
 }
 
-func (u *unread) add(t *topic, i int, err error) {
+func (u *unreadMessages) addError(t *topic, i int, err error) {
 	if u.n++; u.first == nil {
 		u.first = robocache.At(err, robocache.Where{"stream": t.key, "index": i})
 	}
 }
 
-// leaveOut notes messages that cannot be read, and ends the work where the dataset is strict.
-func (d *Dataset) leaveOut(ep int, t *topic, u unread) {
+// reportUnread records a finding for messages that cannot be read. It fails the call if the dataset
+// is strict.
+func (d *Dataset) reportUnread(ep int, t *topic, u unreadMessages) {
 	if u.n > 0 && d.opt.Strict {
 		guard.Fail(u.first)
 	}
 	if u.n > 0 {
-		d.notice(
+		d.recordFinding(
 			ep,
 			robocache.Finding{
 				Severity: robocache.SeverityError,
@@ -163,32 +165,31 @@ func (d *Dataset) leaveOut(ep int, t *topic, u unread) {
 	}
 }
 
-// arrange brings rows into the order of their clock, and gives the order; nil where they were in
-// it.
-func (d *Dataset) arrange(r *rows, clock string) []int32 {
-	p := guard.Must(order(r.by(clock), d.opt.Tolerance.Nanoseconds(), clock))
+// sortRows sorts rows by their clock. It returns the permutation, or nil if they were in order.
+func (d *Dataset) sortRows(r *rows, clock string) []int32 {
+	p := guard.Must(rowOrder(r.byClock(clock), d.opt.Tolerance.Nanoseconds(), clock))
 	if p != nil {
-		r.pick(p)
+		r.pickRows(p)
 	}
 	return p
 }
 
-// job is one topic of a pass over a recording.
-type job struct {
+// topicPass is one topic in a pass over a recording.
+type topicPass struct {
 	topic      *topic
-	number     int // of the topic in the dataset
+	number     int // index of the topic in the dataset
 	from, to   int
 	log        []int64
-	timestamps []int64 // header
+	timestamps []int64 // header timestamps
 	publish    []int64
-	// of each message: it was met (damage took others), and its payload can be read
+	// for each message: it was found, and its payload can be read
 	good    []bool
-	cols    *filler
-	settled bool // timestamps are there
-	unread  unread
+	cols    *columnFiller
+	settled bool // timestamps are already known
+	unread  unreadMessages
 }
 
-func (j *job) take(i int, m *Message) {
+func (j *topicPass) addMessage(i int, m *Message) {
 	k := i - j.from
 	j.publish[k] = m.Publish
 	var err error
@@ -199,34 +200,34 @@ func (j *job) take(i int, m *Message) {
 		}
 	}
 	if err == nil && j.cols != nil {
-		err = j.cols.put(k, m.Data)
+		err = j.cols.putRow(k, m.Data)
 	}
 	if j.good[k] = err == nil; err != nil {
-		j.unread.add(j.topic, i, err)
+		j.unread.addError(j.topic, i, err)
 	}
 }
 
-// loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the
-// other such topics that were asked for.
+// loadPlain reads timestamps and columns of a topic with one row per message. In the same pass it
+// reads other such topics that were requested before.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
-	var jobs []*job
+	var jobs []*topicPass
 	var places []int
-	at := map[int]*job{}
+	at := map[int]*topicPass{}
 	add := func(number int) {
 		t := d.topics[number]
-		j := &job{topic: t, number: number, log: guard.Must(s.Index(ctx, t.place[e.rec])).Log}
-		j.from, j.to = d.span(e, t, j.log)
+		j := &topicPass{topic: t, number: number, log: guard.Must(s.Index(ctx, t.place[e.rec])).Log}
+		j.from, j.to = d.episodeSpan(e, t, j.log)
 		n := j.to - j.from
 		j.publish, j.good = make([]int64, n), make([]bool, n)
 		if t.stamped {
-			if h := t.header[e.rec]; len(h) == len(j.log) {
+			if h := t.headerTimes[e.rec]; len(h) == len(j.log) {
 				j.timestamps, j.settled = slices.Clone(h[j.from:j.to]), true
 			} else {
 				j.timestamps = make([]int64, n)
 			}
 		}
-		// else the rows of the track that is read by are those of the index, and may be others
-		// where there is damage
+		// Otherwise block reads use the track of the index, whose rows may differ if there is
+		// damage.
 		if d.needsPayload(t) {
 			j.cols = d.newFiller(t, n)
 		}
@@ -241,10 +242,10 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 				places[0],
 				j.from,
 				j.to,
-				func(i int, m *Message) error { j.take(i, m); return nil },
+				func(i int, m *Message) error { j.addMessage(i, m); return nil },
 			),
 		)
-		return d.finish(j, ep)
+		return d.finishTrack(j, ep)
 	}
 	for i, t := range d.topics {
 		if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 ||
@@ -257,26 +258,27 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 	}
 	failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
 		if j := at[topic]; i >= j.from && i < j.to {
-			j.take(i, m)
+			j.addMessage(i, m)
 		}
 		return nil
 	})
 	guard.Check(cmp.Or(err, failed[places[0]]))
 	for k, j := range jobs[1:] {
 		if failed[places[k+1]] != nil {
-			continue // who reads it meets the error
+			continue // reported when the topic is read
 		}
-		// its own reader meets the error
-		if tr, err := guard.Value(func() *track { return d.finish(j, ep) }); err == nil {
-			d.tracks.Put(trackKey{ep, j.number, true}, tr, tr.bytes())
+		// An error is ignored here: it is reported when the topic is read.
+		if tr, err := guard.Value(func() *track { return d.finishTrack(j, ep) }); err == nil {
+			d.tracks.Put(trackKey{ep, j.number, true}, tr, tr.memoryBytes())
 		}
 	}
-	return d.finish(jobs[0], ep)
+	return d.finishTrack(jobs[0], ep)
 }
 
-// finish makes a track of what a pass found: rows that are there, in the order of their clock.
-func (d *Dataset) finish(j *job, ep int) *track {
-	d.leaveOut(ep, j.topic, j.unread)
+// finishTrack returns the track of a pass: the rows that could be read, in the order of their
+// clock.
+func (d *Dataset) finishTrack(j *topicPass, ep int) *track {
+	d.reportUnread(ep, j.topic, j.unread)
 	r := rows{
 		base: int32(j.from),
 		n:    j.to - j.from,
@@ -294,49 +296,41 @@ func (d *Dataset) finish(j *job, ep int) *track {
 				p = append(p, int32(i))
 			}
 		}
-		r.pick(p)
+		r.pickRows(p)
 	}
-	if q := d.arrange(&r, j.topic.choice); p == nil {
+	if q := d.sortRows(&r, j.topic.clock); p == nil {
 		p = q
 	} else {
 		p = reader.Permute(p, q)
 	}
 	if j.cols != nil {
-		j.cols.keep(d, ep, j.number, p)
+		j.cols.storeBlocks(d, ep, j.number, p)
 	}
 	return &track{clocks: []rows{r}, full: true}
 }
 
-// pick keeps some rows, in an order.
-func (r *rows) pick(p []int32) {
+// pickRows keeps the rows p, in that order.
+func (r *rows) pickRows(p []int32) {
 	msg := make([]int32, len(p))
 	for i, k := range p {
-		msg[i] = r.message(int(k))
+		msg[i] = r.messageOf(int(k))
 	}
 	r.msg, r.n = msg, len(p)
 	r.entry = reader.Permute(r.entry, p)
-	r.header, r.publish, r.log = reader.Permute(
-		r.header,
-		p,
-	), reader.Permute(
-		r.publish,
-		p,
-	), reader.Permute(
-		r.log,
-		p,
-	)
+	r.header, r.publish = reader.Permute(r.header, p), reader.Permute(r.publish, p)
+	r.log = reader.Permute(r.log, p)
 }
 
-// loadEntries reads a topic whose messages hold any number of rows, on several clocks.
+// loadEntries reads a topic whose messages contain any number of rows, on several clocks.
 func (d *Dataset) loadEntries(
 	ctx context.Context,
 	s Storage,
 	t *topic,
 	place, from, to int,
 ) *track {
-	// Scanning settles columns of the decoder that it runs on: a decoder of its own leaves the
-	// dataset's as it is.
-	e := &entries{
+	// A scan changes the columns of its decoder. A separate decoder leaves the decoder of the
+	// dataset unchanged.
+	e := &entryCollector{
 		topic: t,
 		dec:   guard.Must(ros2.NewTopic(t.name, t.schema, t.first)),
 		known: map[string]int{},
@@ -351,20 +345,21 @@ func (d *Dataset) loadEntries(
 			place,
 			from,
 			to,
-			func(i int, m *Message) error { e.take(i, m); return nil },
+			func(i int, m *Message) error { e.addMessage(i, m); return nil },
 		),
 	)
-	d.leaveOut(-1, t, e.unread)
+	d.reportUnread(-1, t, e.unread)
 	out := &track{clocks: e.rows[:len(t.clocks)], full: true}
 	if more := len(e.rows) - len(t.clocks); more > 0 {
-		d.notice(
+		d.recordFinding(
 			-1,
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "late-streams",
 				Where:    robocache.Where{"stream": t.key},
 				Message: fmt.Sprintf(
-					"%d streams begin after the messages that were read to list them; they are left out",
+					"%d streams begin after the messages that were read to list them; they are "+
+						"left out",
 					more,
 				),
 				Hint:  "open with " + robocache.Option("options", "scan", "all"),
@@ -373,18 +368,18 @@ func (d *Dataset) loadEntries(
 		)
 	}
 	for i := range out.clocks {
-		d.arrange(&out.clocks[i], t.choice)
+		d.sortRows(&out.clocks[i], t.clock)
 	}
 	return out
 }
 
-// entries collects the rows of messages that hold several.
-type entries struct {
+// entryCollector collects the rows of messages that contain several.
+type entryCollector struct {
 	topic  *topic
 	dec    *ros2.Topic
-	known  map[string]int // clock → place in topic.clocks
+	known  map[string]int // clock → index in topic.clocks
 	rows   []rows
-	unread unread
+	unread unreadMessages
 }
 
 type entryRow struct {
@@ -392,13 +387,13 @@ type entryRow struct {
 	timestamp    int64
 }
 
-func (e *entries) take(i int, m *Message) {
+func (e *entryCollector) addMessage(i int, m *Message) {
 	var found []entryRow
 	err := e.dec.Scan(m.Data, func(clock, entry int, timestamp int64, stamped bool) {
 		found = append(found, entryRow{clock, entry, timestamp})
 	})
 	if err != nil {
-		e.unread.add(e.topic, i, err)
+		e.unread.addError(e.topic, i, err)
 		return
 	}
 	names := e.dec.Clocks()
@@ -414,16 +409,8 @@ func (e *entries) take(i int, m *Message) {
 		}
 		r := &e.rows[k]
 		r.msg, r.entry = append(r.msg, int32(i)), append(r.entry, int32(f.entry))
-		r.header, r.publish, r.log = append(
-			r.header,
-			f.timestamp,
-		), append(
-			r.publish,
-			m.Publish,
-		), append(
-			r.log,
-			m.Log,
-		)
+		r.header, r.publish = append(r.header, f.timestamp), append(r.publish, m.Publish)
+		r.log = append(r.log, m.Log)
 		r.n++
 	}
 }

@@ -1,4 +1,4 @@
-// Package elements moves the bytes of arrays' elements: byte orders, shuffled planes, orders of
+// Package elements reorders the bytes of array elements: byte order, shuffled planes, and order of
 // dimensions.
 package elements
 
@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Swap turns the byte order of words of n bytes. dst may be src.
+// Swap reverses the bytes of words of n bytes. dst may be src.
 func Swap(dst, src []byte, n int) {
 	be, le := binary.BigEndian, binary.LittleEndian
 	switch n {
@@ -28,8 +28,8 @@ func Swap(dst, src []byte, n int) {
 	}
 }
 
-// Shuffle puts the bytes of elements apart: all first bytes, then all second ones. What is left
-// over behind the last whole element is copied.
+// Shuffle groups the bytes of elements: first all first bytes, then all second bytes, and so on.
+// The remainder behind the last whole element is copied.
 func Shuffle(dst, src []byte, size int) {
 	n := len(src) / size
 	for b := range size {
@@ -41,7 +41,8 @@ func Shuffle(dst, src []byte, size int) {
 	copy(dst[n*size:], src[n*size:])
 }
 
-// Unshuffle puts them together again. It is HDF5's and numcodecs' filter, and blosc's of a block.
+// Unshuffle reverses Shuffle. It implements the filters of HDF5 and numcodecs, and that of one
+// blosc block.
 func Unshuffle(dst, src []byte, size int) {
 	if size == 1 {
 		copy(dst, src)
@@ -50,7 +51,7 @@ func Unshuffle(dst, src []byte, size int) {
 	n := len(src) / size
 	dst = dst[:len(src)]
 	copy(dst[n*size:], src[n*size:])
-	made := unshuffled(dst, src, n, size)
+	made := unshuffleBlocks(dst, src, n, size)
 	for b := range size {
 		at := made*size + b
 		for _, v := range src[b*n+made : (b+1)*n] {
@@ -60,11 +61,11 @@ func Unshuffle(dst, src []byte, size int) {
 	}
 }
 
-// Transposed gives C order of an array of shape whose dimension i lies in src at the position of i
-// in the permutation perm.
+// Transposed returns an array of the given shape in C order. Dimension i of the shape is at
+// position perm[i] in src.
 func Transposed(src []byte, shape, perm []int, size int) []byte {
 	n := len(shape)
-	stride := make([]int, n) // in src, of each dimension of shape
+	stride := make([]int, n) // stride in src of each dimension of shape
 	step := size
 	for i := n - 1; i >= 0; i-- {
 		stride[perm[i]] = step
@@ -90,7 +91,7 @@ func Transposed(src []byte, shape, perm []int, size int) []byte {
 	return dst
 }
 
-// Reversed is the permutation that Fortran order is: the first dimension fastest.
+// Reversed returns the permutation of Fortran order, in which the first dimension changes fastest.
 func Reversed(n int) []int {
 	out := make([]int, n)
 	for i := range out {

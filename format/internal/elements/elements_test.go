@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnshuffle: it undoes Shuffle at every length around its steps, and writes nothing beyond.
+// TestUnshuffle checks that Unshuffle reverses Shuffle for every length around the block size, and
+// does not write beyond dst.
 func TestUnshuffle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 3, 4, 5, 8, 16, 17} {

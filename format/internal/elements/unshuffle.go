@@ -2,8 +2,8 @@
 
 package elements
 
-// unshuffle2, 4 and 8 make the first some of n elements of that many bytes; some is a multiple of
-// 16, and not 0.
+// unshuffle2, unshuffle4 and unshuffle8 reorder the first some of n elements of 2, 4 or 8 bytes.
+// some must be a positive multiple of 16.
 
 //go:noescape
 func unshuffle2(dst, src *byte, n, some int)
@@ -14,8 +14,9 @@ func unshuffle4(dst, src *byte, n, some int)
 //go:noescape
 func unshuffle8(dst, src *byte, n, some int)
 
-// unshuffled makes the first elements of n, and returns how many it made.
-func unshuffled(dst, src []byte, n, size int) int {
+// unshuffleBlocks reorders as many of the n elements as the assembly supports, and returns their
+// number.
+func unshuffleBlocks(dst, src []byte, n, size int) int {
 	some := n &^ 15
 	if some == 0 {
 		return 0

@@ -2,4 +2,4 @@
 
 package elements
 
-func unshuffled(dst, src []byte, n, size int) int { return 0 }
+func unshuffleBlocks(dst, src []byte, n, size int) int { return 0 }

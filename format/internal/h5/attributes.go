@@ -21,24 +21,24 @@ type Attribute struct {
 	raw   []byte
 }
 
-// Attributes lists an object's attributes by name.
+// Attributes returns the attributes of the object, sorted by name.
 func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
 	defer guard.Recover("hdf5", &err)
 	f := o.f
 	for i := range o.msgs {
 		switch m := &o.msgs[i]; m.kind {
 		case msgAttribute:
-			out = append(out, f.attribute(ctx, o.addr, o.body(ctx, m)))
+			out = append(out, f.parseAttribute(ctx, o.addr, o.messageBody(ctx, m)))
 		case msgAttrInfo:
-			o.dense(ctx, m, 2, recAttrName, func(heap uint64, b []byte, rec *cursor) {
+			o.forEachDense(ctx, m, 2, recAttrName, func(heap uint64, b []byte, rec *cursor) {
 				if rec.u8()&2 != 0 {
-					f.unsupported(
+					f.failUnsupported(
 						heap,
 						"an attribute in the file's table of shared messages",
 						"write the file again with h5repack",
 					)
 				}
-				out = append(out, f.attribute(ctx, heap, b))
+				out = append(out, f.parseAttribute(ctx, heap, b))
 			})
 		}
 	}
@@ -46,21 +46,18 @@ func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
 	return out, nil
 }
 
-// Attribute finds one by name; nil where there is none.
+// Attribute returns the attribute with the given name, or nil if the object has none.
 func (o *Object) Attribute(ctx context.Context, name string) (*Attribute, error) {
 	all, err := o.Attributes(ctx)
-	if i := slices.IndexFunc(
-		all,
-		func(a Attribute) bool { return a.Name == name },
-	); i >= 0 &&
-		err == nil {
+	i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name })
+	if i >= 0 && err == nil {
 		return &all[i], nil
 	}
 	return nil, err
 }
 
-func (f *File) attribute(ctx context.Context, addr uint64, b []byte) Attribute {
-	c := f.cursor(addr, "an attribute", b)
+func (f *File) parseAttribute(ctx context.Context, addr uint64, b []byte) Attribute {
+	c := f.newCursor(addr, "an attribute", b)
 	version, flags := c.u8(), c.u8()
 	nameSize, typeSize, spaceSize := int(c.u16()), int(c.u16()), int(c.u16())
 	pad := 0
@@ -71,10 +68,10 @@ func (f *File) attribute(ctx context.Context, addr uint64, b []byte) Attribute {
 	case 3:
 		c.skip(1)
 	default:
-		f.unsupported(addr, fmt.Sprintf("attribute version %d", version), "")
+		f.failUnsupported(addr, fmt.Sprintf("attribute version %d", version), "")
 	}
 	part := func(n int) []byte {
-		p := c.take(n)
+		p := c.takeBytes(n)
 		c.skip(-n & pad)
 		return p
 	}
@@ -83,33 +80,39 @@ func (f *File) attribute(ctx context.Context, addr uint64, b []byte) Attribute {
 	defer guard.In("attribute", a.Name)
 	tb, sb := part(typeSize), part(spaceSize)
 	if flags&1 != 0 {
-		tb = f.shared(ctx, addr, tb, msgType, 0)
+		tb = f.sharedMessage(ctx, addr, tb, msgType, 0)
 	}
 	if flags&2 != 0 {
-		sb = f.shared(ctx, addr, sb, msgSpace, 0)
+		sb = f.sharedMessage(ctx, addr, sb, msgSpace, 0)
 	}
-	s := f.space(addr, sb)
+	s := f.parseSpace(addr, sb)
 	a.Shape, a.Null, a.Type = s.shape, s.null, f.typeOf(addr, tb)
-	n, ok := s.elements()
-	if !ok || n > int64(c.left())/int64(a.Type.Size) {
-		f.bad(addr, "an attribute of shape %v of %s in %d bytes", s.shape, a.Type, c.left())
+	n, ok := s.elementCount()
+	if !ok || n > int64(c.bytesLeft())/int64(a.Type.Size) {
+		f.failMalformed(
+			addr,
+			"an attribute of shape %v of %s in %d bytes",
+			s.shape,
+			a.Type,
+			c.bytesLeft(),
+		)
 	}
-	a.raw = c.take(int(n) * a.Type.Size)
+	a.raw = c.takeBytes(int(n) * a.Type.Size)
 	return a
 }
 
-// Raw gives the elements of a numeric attribute, little-endian.
+// Raw returns the elements of a numeric attribute in little-endian order.
 func (a *Attribute) Raw() []byte {
 	out := bytes.Clone(a.raw)
 	a.Type.Native(out)
 	return out
 }
 
-// Int gives the number of a scalar attribute, or of one of one element.
+// Int returns the number in a scalar attribute, or in an attribute of one element.
 func (a *Attribute) Int() (int64, bool) {
 	if a.Type.DType.Integer() || a.Type.DType == robocache.Bool {
 		if len(a.raw) == a.Type.Size {
-			return a.Type.int(bytes.Clone(a.raw)), true
+			return a.Type.intValue(bytes.Clone(a.raw)), true
 		}
 		return 0, false
 	}
@@ -117,7 +120,7 @@ func (a *Attribute) Int() (int64, bool) {
 	return int64(v), ok && v == float64(int64(v))
 }
 
-// Float gives the number of a scalar attribute, or of one of one element.
+// Float returns the number in a scalar attribute, or in an attribute of one element.
 func (a *Attribute) Float() (float64, bool) {
 	v := robocache.Float64s(nil, a.Type.DType, a.Raw())
 	if len(v) != 1 {
@@ -126,27 +129,29 @@ func (a *Attribute) Float() (float64, bool) {
 	return v[0], true
 }
 
-// Strings gives the texts of an attribute; ErrUnsupported where it holds none.
+// Strings returns the texts of an attribute. It returns ErrUnsupported if the attribute is not
+// textual.
 func (a *Attribute) Strings(ctx context.Context) (out []string, err error) {
 	defer guard.Recover("hdf5", &err)
 	defer guard.In("attribute", a.Name)
 	t := a.Type
-	if !t.text() {
-		a.f.unsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")
+	if !t.isTextual() {
+		a.f.failUnsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")
 	}
-	held := uint64(0) // elements may share one text of a heap
+	held := uint64(0) // total size of the texts: several elements may share one text of a heap
 	for raw := a.raw; len(raw) >= t.Size; raw = raw[t.Size:] {
-		b := a.f.element(ctx, t, raw[:t.Size])
+		b := a.f.elementBytes(ctx, t, raw[:t.Size])
 		held += uint64(len(b))
-		a.f.limit(0, "the texts of an attribute", held, maxMetadata)
+		a.f.checkLimit(0, "the texts of an attribute", held, maxMetadata)
 		out = append(out, string(b))
 	}
 	return out, nil
 }
 
-// Text gives the text of a scalar attribute; "" and false where it is none.
+// Text returns the text of a scalar attribute. It returns "" and false if the attribute is not one
+// text.
 func (a *Attribute) Text(ctx context.Context) (string, bool, error) {
-	if !a.Type.text() || len(a.raw) != a.Type.Size {
+	if !a.Type.isTextual() || len(a.raw) != a.Type.Size {
 		return "", false, nil
 	}
 	s, err := a.Strings(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// countingReads counts the reads that are as large as a chunk.
+// countingReads counts reads of at least the size of a chunk.
 type countingReads struct {
 	robocache.Ranged
 	n int
@@ -25,12 +25,16 @@ func (c *countingReads) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.Ranged.ReadAt(ctx, p, off)
 }
 
-// A budget below what an entry of the cache takes is told as none, and the error says what to do.
+// A budget smaller than the overhead of a cache entry counts as none, and the error contains a
+// hint.
 func TestChunkAboveNoBudget(t *testing.T) {
 	for _, c := range []struct {
 		budget     int64
 		want, hint string
-	}{{entry - 50, "at most 0 bytes", "memory budget"}, {entry + 50, "at most 50 bytes", "memory budget"}} {
+	}{
+		{entryOverhead - 50, "at most 0 bytes", "memory budget"},
+		{entryOverhead + 50, "at most 50 bytes", "memory budget"},
+	} {
 		path := filepath.Join(t.TempDir(), "one.hdf5")
 		out, err := os.Create(path)
 		if err != nil {
@@ -38,7 +42,10 @@ func TestChunkAboveNoBudget(t *testing.T) {
 		}
 		w := NewWriter(out)
 		d, err := w.Root().
-			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1})
+			Dataset(
+				"x",
+				Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1},
+			)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,14 +79,19 @@ func TestChunkAboveNoBudget(t *testing.T) {
 	}
 }
 
-// TestChunkAsLargeAsTheBudget: a pass over the rows of a chunk that just fits decodes it once; one
-// that cannot be kept is refused by name, and not decoded for each row.
+// TestChunkAsLargeAsTheBudget reads all rows of a chunk that just fits into the cache, and expects
+// one decode. A chunk that does not fit is an error that names it, and is not decoded for each row.
 func TestChunkAsLargeAsTheBudget(t *testing.T) {
 	const budget, rows = 1 << 20, 8
 	for _, c := range []struct {
 		bytes int64
 		fits  bool
-	}{{budget / 2 * 2 / 3, true}, {budget - 16<<10, true}, {budget - entry/2, false}, {2 * budget, false}} {
+	}{
+		{budget / 2 * 2 / 3, true},
+		{budget - 16<<10, true},
+		{budget - entryOverhead/2, false},
+		{2 * budget, false},
+	} {
 		row := c.bytes / rows
 		path := filepath.Join(t.TempDir(), "one.hdf5")
 		out, err := os.Create(path)
@@ -88,7 +100,15 @@ func TestChunkAsLargeAsTheBudget(t *testing.T) {
 		}
 		w := NewWriter(out)
 		d, err := w.Root().
-			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{rows, row}, ChunkRows: rows, Deflate: 1})
+			Dataset(
+				"x",
+				Spec{
+					DType:     robocache.Uint8,
+					Shape:     []int64{rows, row},
+					ChunkRows: rows,
+					Deflate:   1,
+				},
+			)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/inflate"
 )
 
-// cpuSeconds is what this process has used.
+// cpuSeconds returns the CPU time of this process.
 func cpuSeconds() float64 {
 	var r syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }
 
-// BenchmarkGzip reads gzip chunks of images, each once. BenchmarkGzip/h5py says what h5py does, by
-// wall time and by CPU time of its own process.
+// BenchmarkGzip reads gzip chunks of images, each once. BenchmarkGzip/h5py measures h5py in its own
+// process, in wall time and CPU time.
 func BenchmarkGzip(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "gzip.hdf5")
 	script := `
@@ -34,7 +34,7 @@ with h5py.File(sys.argv[1], 'w') as f:
 	if out, err := exec.Command(python(b), "-c", script, path).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	f := openFile(b, path, 1<<20) // next to nothing is kept
+	f := openFile(b, path, 1<<20) // almost nothing is cached
 	o, err := f.Lookup(b.Context(), "a")
 	if err != nil {
 		b.Fatal(err)

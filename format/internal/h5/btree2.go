@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// The types of records of a B-tree of version 2.
+// The record types of a B-tree of version 2.
 const (
 	recHuge     = 1
 	recLinkName = 5
@@ -17,28 +17,25 @@ const (
 	recFiltered = 11
 )
 
-// encodedSize is the number of bytes that hold numbers up to n.
+// encodedSize returns the number of bytes that are needed for numbers up to n.
 func encodedSize(n uint64) int { return (bits.Len64(max(n, 1))-1)/8 + 1 }
 
-// tree2 walks a B-tree of version 2 in order.
-func (f *File) tree2(
+// walkBTree2 walks a B-tree of version 2 in order and calls each for every record. It rejects trees
+// whose record type is not in kinds.
+func (f *File) walkBTree2(
 	ctx context.Context,
 	addr uint64,
 	each func(kind uint8, rec *cursor),
 	kinds ...uint8,
 ) {
-	c := f.structure(ctx, addr, uint64(22+f.osz+f.lsz), "BTHD", true)
-	version, kind, nodeSize, recSize, depth := c.u8(), c.u8(), int64(
-		c.u32(),
-	), int64(
-		c.u16(),
-	), int(
-		c.u16(),
-	)
+	c := f.readStructure(ctx, addr, uint64(22+f.osz+f.lsz), "BTHD", true)
+	version, kind := c.u8(), c.u8()
+	nodeSize, recSize := int64(c.u32()), int64(c.u16())
+	depth := int(c.u16())
 	c.skip(2)
-	root, rootRecs, total := c.addr(), int64(c.u16()), c.length()
+	root, rootRecs, total := c.readAddr(), int64(c.u16()), c.readLength()
 	if version != 0 || !slices.Contains(kinds, kind) {
-		f.bad(
+		f.failMalformed(
 			addr,
 			"a B-tree of version %d with records of type %d, expected %v",
 			version,
@@ -47,12 +44,12 @@ func (f *File) tree2(
 		)
 	}
 	if depth > maxDepth || recSize == 0 || nodeSize < 10+recSize || nodeSize > maxMetadata {
-		f.bad(addr, "the sizes of a B-tree")
+		f.failMalformed(addr, "the sizes of a B-tree")
 	}
-	// The widths of counts in a node depend on how many records fit below it.
+	// The widths of the counts in a node depend on how many records fit below the node.
 	type level struct {
-		most, below int64 // records in a node, and in all below it
-		width       int   // bytes of the latter
+		most, below int64 // records in a node, and in all nodes below
+		width       int   // bytes of a count of records below
 	}
 	levels := make([]level, depth+1)
 	levels[0].most = (nodeSize - 10) / recSize
@@ -63,7 +60,7 @@ func (f *File) tree2(
 		l := &levels[d]
 		if l.most = (nodeSize - 10 - ptr) / (recSize + ptr); l.most <= 0 || l.most > 1<<32 ||
 			levels[d-1].below > 1<<58/(l.most+1) {
-			f.bad(addr, "the sizes of a B-tree")
+			f.failMalformed(addr, "the sizes of a B-tree")
 		}
 		l.below = (l.most+1)*levels[d-1].below + l.most
 		l.width = encodedSize(uint64(l.below))
@@ -75,23 +72,23 @@ func (f *File) tree2(
 	var got uint64
 	var walk func(addr uint64, n int64, d int)
 	walk = func(addr uint64, n int64, d int) {
-		seen.once(f, addr)
+		seen.markVisited(f, addr)
 		if n > levels[d].most {
-			f.bad(addr, "a B-tree node of %d records, at most %d fit", n, levels[d].most)
+			f.failMalformed(addr, "a B-tree node of %d records, at most %d fit", n, levels[d].most)
 		}
 		sig, size := "BTLF", 10+n*recSize
 		if d > 0 {
 			sig = "BTIN"
 			size += (n + 1) * int64(f.osz+nrec+levels[d-1].width)
 		}
-		c := f.structure(ctx, addr, uint64(size), sig, true)
+		c := f.readStructure(ctx, addr, uint64(size), sig, true)
 		if c.u8() != 0 || c.u8() != kind {
-			f.bad(addr, "a node of another B-tree")
+			f.failMalformed(addr, "a node of another B-tree")
 		}
-		recs, rec := c.take(int(n*recSize)), f.cursor(addr, "a record of a B-tree", nil)
+		recs, rec := c.takeBytes(int(n*recSize)), f.newCursor(addr, "a record of a B-tree", nil)
 		for i := int64(0); i <= n; i++ {
 			if d > 0 {
-				child, m := c.addr(), int64(c.uint(nrec))
+				child, m := c.readAddr(), int64(c.uint(nrec))
 				c.skip(levels[d-1].width)
 				walk(child, m, d-1)
 			}
@@ -105,6 +102,6 @@ func (f *File) tree2(
 	}
 	walk(root, rootRecs, depth)
 	if got != total {
-		f.bad(addr, "a B-tree says %d records, there are %d", total, got)
+		f.failMalformed(addr, "a B-tree declares %d records but has %d", total, got)
 	}
 }

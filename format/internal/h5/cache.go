@@ -9,24 +9,24 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of
-// files below a budget in bytes.
+// Cache holds decoded rows, chunk indexes and pieces of metadata of any number of files. Its size
+// stays below a budget in bytes.
 type Cache struct {
-	things *lru.Cache[key, any]
-	files  atomic.Uint32
+	entries *lru.Cache[key, any]
+	files   atomic.Uint32
 }
 
-// CacheStats counts what a cache did.
+// CacheStats counts hits, misses and evictions of a cache.
 type CacheStats = lru.Stats
 
-// kind is what a key names.
+// kind is the type of a cache entry.
 type kind uint8
 
 const (
-	kindBand  kind = iota // decoded rows: number of the band
-	kindIndex             // where a data set's chunks lie
-	kindBlock             // a block of the file: its number
-	kindHeap              // a global heap collection
+	kindBand  kind = iota // decoded rows; part is the number of the band
+	kindIndex             // chunk index of a data set
+	kindBlock             // block of the file; part is its number
+	kindHeap              // global heap collection
 )
 
 type key struct {
@@ -36,26 +36,26 @@ type key struct {
 	part int64
 }
 
-// entry is what a thing takes besides its own bytes.
-const entry = 160
+// entryOverhead is the memory that a cache entry takes in addition to its own bytes.
+const entryOverhead = 160
 
-// NewCache makes a cache of so many bytes.
-func NewCache(budget int64) *Cache { return &Cache{things: lru.New[key, any](budget)} }
+// NewCache returns a cache with a budget of the given number of bytes.
+func NewCache(budget int64) *Cache { return &Cache{entries: lru.New[key, any](budget)} }
 
-// Stats gives the counts.
-func (c *Cache) Stats() CacheStats { return c.things.Stats() }
+// Stats returns the counters of the cache.
+func (c *Cache) Stats() CacheStats { return c.entries.Stats() }
 
 // Limit lowers the budget.
-func (c *Cache) Limit(budget int64) { c.things.Limit(budget) }
+func (c *Cache) Limit(budget int64) { c.entries.Limit(budget) }
 
-// Budget is how many bytes it keeps.
-func (c *Cache) Budget() int64 { return c.things.Stats().Budget }
+// Budget returns the maximum number of bytes that the cache holds.
+func (c *Cache) Budget() int64 { return c.entries.Stats().Budget }
 
-// cached gives a thing of a file, loading it where it is not there. What fails in the load ends the
-// reading, for all who wait for it.
-func cached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
-	return leafcache.Load(ctx, f.cache.things, k, func() (any, int64) {
+// loadCached returns the entry with key k, and calls load if the cache does not have it. If load
+// fails, the read fails for every caller that waits for the entry.
+func loadCached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
+	return leafcache.Load(ctx, f.cache.entries, k, func() (any, int64) {
 		v, n := load()
-		return v, n + entry
+		return v, n + entryOverhead
 	}).(T)
 }

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// lookup3 is Bob Jenkins' hash "hashlittle" with seed 0: the checksum of HDF5's metadata.
-func lookup3(k []byte) uint32 {
+// lookup3Hash returns Bob Jenkins' hash "hashlittle" with seed 0, the checksum of HDF5 metadata.
+func lookup3Hash(k []byte) uint32 {
 	le := binary.LittleEndian
 	a := uint32(0xdeadbeef) + uint32(len(k))
 	b, c := a, a
@@ -31,11 +31,12 @@ func lookup3(k []byte) uint32 {
 	return b
 }
 
-// fletcher32 is the checksum of the filter of that name: big-endian words, whatever the machine.
-func fletcher32(p []byte) uint32 {
+// fletcher32Sum returns the checksum that the fletcher32 filter stores. Words are big-endian on
+// every machine.
+func fletcher32Sum(p []byte) uint32 {
 	var s1, s2 uint32
 	for len(p) > 0 {
-		part := p[:min(len(p), 720)] // as many as the sums hold
+		part := p[:min(len(p), 720)] // the sums do not overflow within 720 bytes
 		p = p[len(part):]
 		for ; len(part) > 1; part = part[2:] {
 			s1 += uint32(part[0])<<8 | uint32(part[1])

@@ -5,56 +5,56 @@ import (
 	"encoding/binary"
 )
 
-// undefined is the address that stands for "nowhere".
+// undefined is the address that means "not allocated".
 const undefined = ^uint64(0)
 
-// cursor walks over a piece of metadata that was read. What would lie past its end is ErrMalformed
-// (guard.Fail): no field needs a check.
+// cursor reads fields of a piece of metadata. A field beyond the end of the piece fails with
+// ErrMalformed (guard.Fail), so callers do not check each field.
 type cursor struct {
-	f    *File
-	from uint64 // of the piece, and what it is: for errors
-	what string
-	b    []byte
-	off  int
+	f         *File
+	pieceAddr uint64 // address and description of the piece, for errors
+	what      string
+	b         []byte
+	off       int
 }
 
-func (f *File) cursor(addr uint64, what string, b []byte) *cursor {
-	return &cursor{f: f, from: addr, what: what, b: b}
+func (f *File) newCursor(addr uint64, what string, b []byte) *cursor {
+	return &cursor{f: f, pieceAddr: addr, what: what, b: b}
 }
 
-func (c *cursor) cut() { c.f.bad(c.from, "%s is cut off", c.what) }
+func (c *cursor) failCutOff() { c.f.failMalformed(c.pieceAddr, "%s is cut off", c.what) }
 
-func (c *cursor) left() int { return len(c.b) - c.off }
+func (c *cursor) bytesLeft() int { return len(c.b) - c.off }
 
-// take gives the next n bytes.
-func (c *cursor) take(n int) []byte {
-	if n < 0 || n > c.left() {
-		c.cut()
+// takeBytes returns the next n bytes.
+func (c *cursor) takeBytes(n int) []byte {
+	if n < 0 || n > c.bytesLeft() {
+		c.failCutOff()
 	}
 	c.off += n
 	return c.b[c.off-n : c.off : c.off]
 }
 
-func (c *cursor) skip(n int) { c.take(n) }
+func (c *cursor) skip(n int) { c.takeBytes(n) }
 
-// align moves to the next multiple of n, counted from start.
-func (c *cursor) align(start, n int) {
+// alignTo moves to the next multiple of n, counted from start.
+func (c *cursor) alignTo(start, n int) {
 	if r := (c.off - start) % n; r != 0 {
 		c.skip(n - r)
 	}
 }
 
-func (c *cursor) u8() uint8   { return c.take(1)[0] }
+func (c *cursor) u8() uint8   { return c.takeBytes(1)[0] }
 func (c *cursor) u16() uint16 { return uint16(c.uint(2)) }
 func (c *cursor) u32() uint32 { return uint32(c.uint(4)) }
 func (c *cursor) u64() uint64 { return c.uint(8) }
 
-// uint reads n bytes, 0 to 8, little-endian.
+// uint reads a little-endian number of n bytes, 0 to 8.
 func (c *cursor) uint(n int) uint64 {
 	if n > 8 {
-		c.cut()
+		c.failCutOff()
 	}
-	return leUint(c.take(n))
+	return leUint(c.takeBytes(n))
 }
 
 func leUint(p []byte) uint64 {
@@ -68,8 +68,8 @@ func leUint(p []byte) uint64 {
 	return v
 }
 
-// addr reads an address; all ones, of whatever width, is undefined.
-func (c *cursor) addr() uint64 {
+// readAddr reads an address. An address whose bits are all set is undefined, in every width.
+func (c *cursor) readAddr() uint64 {
 	v := c.uint(c.f.osz)
 	if c.f.osz < 8 && v == 1<<(8*c.f.osz)-1 {
 		return undefined
@@ -77,13 +77,13 @@ func (c *cursor) addr() uint64 {
 	return v
 }
 
-func (c *cursor) length() uint64 { return c.uint(c.f.lsz) }
+func (c *cursor) readLength() uint64 { return c.uint(c.f.lsz) }
 
-// name reads up to the next NUL.
-func (c *cursor) name() string {
+// readName reads up to the next NUL.
+func (c *cursor) readName() string {
 	n := bytes.IndexByte(c.b[c.off:], 0)
 	if n < 0 {
-		c.cut()
+		c.failCutOff()
 	}
-	return string(c.take(n + 1)[:n])
+	return string(c.takeBytes(n + 1)[:n])
 }

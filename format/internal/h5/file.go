@@ -11,46 +11,46 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// The caps on what a file may claim.
+// Limits on the sizes that a file may declare.
 const (
 	maxChunk    = 256 << 20 // bytes of a decoded chunk, or of a band of rows
-	maxRow      = 1 << 30   // bytes of a row that is read past the cache
+	maxRow      = 1 << 30   // bytes of a row that is not cached
 	maxMetadata = 64 << 20  // bytes of one piece of metadata
-	maxRatio    = 1040      // deflate's is 1,032
-	maxDepth    = 32        // of types inside types, and of trees
+	maxRatio    = 1040      // deflate reaches at most 1,032
+	maxDepth    = 32        // nesting of types, and levels of trees
 	maxSoft     = 16        // soft links on the way to one object
 	maxPath     = 4096
 )
 
-// File is an open HDF5 file. It may be used by many goroutines.
+// File is an open HDF5 file. It is safe for concurrent use.
 type File struct {
 	r     robocache.Ranged
 	name  string
 	size  uint64
 	id    uint32
 	cache *Cache
-	block int64 // bytes that a read of metadata takes at once
+	block int64 // bytes that one read of metadata fetches
 
-	base     uint64 // of addresses
+	base     uint64 // added to every address
 	osz, lsz int
 	root     uint64
-	lax      bool // checksums of metadata are not compared: for fuzzing
+	lax      bool // skips the checksums of metadata; for fuzzing
 	// Superblock is the version of the superblock.
 	Superblock int
-	// Open is set if the file's writer has not closed it: its flags say so, or bytes follow its
-	// end.
+	// Open reports that the writer has not closed the file: the flags are set, or bytes follow the
+	// end of file that the superblock declares.
 	Open bool
 }
 
 var signature = []byte("\x89HDF\r\n\x1a\n")
 
-// Detect says whether the file begins as an HDF5 file does, with or without a user block.
+// Detect reports whether the file begins with the HDF5 signature, with or without a user block.
 func Detect(ctx context.Context, r robocache.Ranged) (bool, error) {
-	_, ok, err := find(ctx, r)
+	_, ok, err := findSignature(ctx, r)
 	return ok, err
 }
 
-func find(ctx context.Context, r robocache.Ranged) (at int64, ok bool, err error) {
+func findSignature(ctx context.Context, r robocache.Ranged) (at int64, ok bool, err error) {
 	var b [8]byte
 	for at = 0; at <= r.Size()-8 && at < 1<<40; at = max(2*at, 512) {
 		if err := r.ReadAt(ctx, b[:], at); err != nil || bytes.Equal(b[:], signature) {
@@ -60,9 +60,9 @@ func find(ctx context.Context, r robocache.Ranged) (at int64, ok bool, err error
 	return 0, false, nil
 }
 
-// Open reads the superblock of a file. name is for errors. Close of the File does not close r.
+// Open reads the superblock of a file. Errors mention name. Close of the File does not close r.
 func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*File, error) {
-	return open(
+	return openSuperblock(
 		ctx,
 		&File{
 			r:     r,
@@ -75,29 +75,29 @@ func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*
 	)
 }
 
-func open(ctx context.Context, f *File) (_ *File, err error) {
+func openSuperblock(ctx context.Context, f *File) (_ *File, err error) {
 	defer guard.Recover("hdf5", &err)
 	if store.Remote(f.r) {
 		f.block = 64 << 10
 	}
-	f.superblock(ctx)
+	f.readSuperblock(ctx)
 	return f, nil
 }
 
-// Named is a file of which nothing but the name is known.
+// Named returns a File that has only a name, for error messages.
 func Named(name string) *File { return &File{name: name} }
 
-// Close lets go of what is cached of the file.
-func (f *File) Close() { f.cache.things.Forget(func(k key) bool { return k.file == f.id }) }
+// Close removes the entries of the file from the cache.
+func (f *File) Close() { f.cache.entries.Forget(func(k key) bool { return k.file == f.id }) }
 
-// Name is the file's name.
+// Name returns the name of the file.
 func (f *File) Name() string { return f.name }
 
-// Size is the file's length in bytes.
+// Size returns the length of the file in bytes.
 func (f *File) Size() int64 { return int64(f.size) }
 
-func (f *File) superblock(ctx context.Context) {
-	at, ok, err := find(ctx, f.r)
+func (f *File) readSuperblock(ctx context.Context) {
+	at, ok, err := findSignature(ctx, f.r)
 	guard.Check(err)
 	if !ok {
 		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
@@ -105,14 +105,14 @@ func (f *File) superblock(ctx context.Context) {
 	}
 	b := make([]byte, min(256, int64(f.size)-at))
 	guard.Check(f.r.ReadAt(ctx, b, at))
-	c := f.cursor(uint64(at), "the superblock", b)
+	c := f.newCursor(uint64(at), "the superblock", b)
 	c.skip(8)
 	f.Superblock = int(c.u8())
 	sizes := func() {
 		f.osz, f.lsz = int(c.u8()), int(c.u8())
 		for _, n := range []int{f.osz, f.lsz} {
 			if n != 2 && n != 4 && n != 8 {
-				f.unsupported(
+				f.failUnsupported(
 					0,
 					fmt.Sprintf("addresses of %d and lengths of %d bytes", f.osz, f.lsz),
 					"",
@@ -126,61 +126,74 @@ func (f *File) superblock(ctx context.Context) {
 		c.skip(4)
 		sizes()
 		c.skip(9 + 4*f.Superblock)
-		f.base = c.addr()
-		c.addr()
-		eof, driver = c.addr(), c.addr()
-		c.addr()
-		f.root = c.addr()
+		f.base = c.readAddr()
+		c.readAddr()
+		eof, driver = c.readAddr(), c.readAddr()
+		c.readAddr()
+		f.root = c.readAddr()
 	case 2, 3:
 		sizes()
 		f.Open = c.u8()&5 != 0 && f.Superblock == 3
-		f.base = c.addr()
-		c.addr()
-		eof, f.root = c.addr(), c.addr()
-		if sum := lookup3(b[:c.off]); c.u32() != sum && !f.lax {
-			f.bad(uint64(at), "the superblock's checksum does not match its bytes")
+		f.base = c.readAddr()
+		c.readAddr()
+		eof, f.root = c.readAddr(), c.readAddr()
+		if sum := lookup3Hash(b[:c.off]); c.u32() != sum && !f.lax {
+			f.failMalformed(uint64(at), "the superblock's checksum does not match its bytes")
 		}
 	default:
-		f.unsupported(
+		f.failUnsupported(
 			uint64(at),
 			fmt.Sprintf("superblock version %d", f.Superblock),
 			"versions 0 to 3 are read",
 		)
 	}
 	if driver != undefined {
-		f.unsupported(uint64(at), "a file of several parts (driver information block)", "")
+		f.failUnsupported(uint64(at), "a file of several parts (driver information block)", "")
 	}
 	if f.base > uint64(at) || f.base >= f.size {
-		f.bad(uint64(at), "base address %d after the superblock", f.base)
+		f.failMalformed(uint64(at), "base address %d after the superblock", f.base)
 	}
 	if eof != undefined && eof < f.size && eof+f.base < f.size {
 		f.Open = true
 	}
 	if eof != undefined && eof > f.size {
 		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
-			Expected(fmt.Sprintf("%d bytes, as the superblock says", eof), fmt.Sprintf("%d", f.size)).
-			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"),
+			Expected(
+				fmt.Sprintf("%d bytes, as the superblock says", eof),
+				fmt.Sprintf("%d", f.size),
+			).
+			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or " +
+				"repair it with h5clear"),
 		)
 	}
 }
 
-// place is where n bytes at an address lie in the file. Such as are not inside end the reading.
-func (f *File) place(addr, n uint64, what string) int64 {
+// fileOffset returns the offset in the file of n bytes at an address. It fails the read if they are
+// not inside the file.
+func (f *File) fileOffset(addr, n uint64, what string) int64 {
 	at := addr + f.base
 	if addr == undefined || at < addr || at > f.size || n > f.size-at || at > math.MaxInt64 {
 		guard.Fail(
-			robocache.Malformed("hdf5", robocache.Where{"file": f.name, "offset": addr}, "%s", what).
-				Expected("a place inside the file", fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size)).
+			robocache.Malformed(
+				"hdf5",
+				robocache.Where{"file": f.name, "offset": addr},
+				"%s",
+				what,
+			).
+				Expected(
+					"a place inside the file",
+					fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size),
+				).
 				WithHint("the file may be cut off: fetch it again"),
 		)
 	}
 	return int64(at)
 }
 
-// metadata gives n bytes at an address. They must not be changed.
-func (f *File) metadata(ctx context.Context, addr uint64, n uint64, what string) []byte {
-	at := f.place(addr, n, what)
-	f.limit(addr, what, n, maxMetadata)
+// readMetadata returns n bytes at an address. The caller must not modify them.
+func (f *File) readMetadata(ctx context.Context, addr uint64, n uint64, what string) []byte {
+	at := f.fileOffset(addr, n, what)
+	f.checkLimit(addr, what, n, maxMetadata)
 	first, last := at/f.block, (at+int64(n)-1)/f.block
 	if n > 0 && first == last {
 		at -= first * f.block
@@ -198,39 +211,39 @@ func (f *File) metadata(ctx context.Context, addr uint64, n uint64, what string)
 	return out
 }
 
-// blockAt gives the i-th block of the file.
+// blockAt returns the i-th block of the file.
 func (f *File) blockAt(ctx context.Context, i int64) []byte {
-	return cached(ctx, f, key{f.id, kindBlock, 0, i}, func() ([]byte, int64) {
+	return loadCached(ctx, f, key{f.id, kindBlock, 0, i}, func() ([]byte, int64) {
 		b := make([]byte, min(f.block, int64(f.size)-i*f.block))
 		guard.Check(f.r.ReadAt(ctx, b, i*f.block))
 		return b, int64(len(b))
 	})
 }
 
-// structure reads a piece of metadata that begins with a signature and, where sum is set, ends with
-// a checksum of what is before.
-func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bool) *cursor {
-	b := f.metadata(ctx, addr, n, sig)
+// readStructure reads a piece of metadata that begins with the signature sig. If sum is set, the
+// piece ends with a checksum of the bytes before.
+func (f *File) readStructure(ctx context.Context, addr, n uint64, sig string, sum bool) *cursor {
+	b := f.readMetadata(ctx, addr, n, sig)
 	if len(b) < len(sig) || string(b[:len(sig)]) != sig {
-		f.bad(addr, "expected %q, found %q", sig, b[:min(len(sig), len(b))])
+		f.failMalformed(addr, "expected %q, found %q", sig, b[:min(len(sig), len(b))])
 	}
 	if sum {
 		end := len(b) - 4
 		if end < len(sig) {
-			f.bad(addr, "%s is too small", sig)
+			f.failMalformed(addr, "%s is too small", sig)
 		}
-		if !f.lax && uint64(lookup3(b[:end])) != leUint(b[end:]) {
-			f.bad(addr, "the checksum of %s does not match its bytes", sig)
+		if !f.lax && uint64(lookup3Hash(b[:end])) != leUint(b[end:]) {
+			f.failMalformed(addr, "the checksum of %s does not match its bytes", sig)
 		}
 		b = b[:end:end]
 	}
-	c := f.cursor(addr, sig, b)
+	c := f.newCursor(addr, sig, b)
 	c.off = len(sig)
 	return c
 }
 
-// error is one that names the file and the place in it.
-func (f *File) error(class error, addr uint64, format string, args ...any) *robocache.Error {
+// newError returns an error that contains the file name and an address.
+func (f *File) newError(class error, addr uint64, format string, args ...any) *robocache.Error {
 	return robocache.NewError(
 		class,
 		"hdf5",
@@ -239,27 +252,27 @@ func (f *File) error(class error, addr uint64, format string, args ...any) *robo
 		args...)
 }
 
-// bad ends the reading: the file is malformed.
-func (f *File) bad(addr uint64, format string, args ...any) {
-	guard.Fail(f.error(robocache.ErrMalformed, addr, format, args...))
+// failMalformed fails the read because the file is malformed.
+func (f *File) failMalformed(addr uint64, format string, args ...any) {
+	guard.Fail(f.newError(robocache.ErrMalformed, addr, format, args...))
 }
 
-// unsupported ends the reading: the file has something that is not read.
-func (f *File) unsupported(addr uint64, what, hint string) {
-	e := f.error(robocache.ErrUnsupported, addr, "%s", what)
+// failUnsupported fails the read because the file uses an unsupported feature.
+func (f *File) failUnsupported(addr uint64, what, hint string) {
+	e := f.newError(robocache.ErrUnsupported, addr, "%s", what)
 	e.Hint = hint
 	guard.Fail(e)
 }
 
-// limit ends the reading where something is larger than it may be.
-func (f *File) limit(addr uint64, what string, got, limit uint64) {
+// checkLimit fails the read if got is larger than limit.
+func (f *File) checkLimit(addr uint64, what string, got, limit uint64) {
 	if got > limit {
-		guard.Fail(f.above(addr, what, got, limit))
+		guard.Fail(f.limitError(addr, what, got, limit))
 	}
 }
 
-func (f *File) above(addr uint64, what string, got, limit uint64) *robocache.Error {
-	e := f.error(robocache.ErrResourceLimit, addr, "%s", what)
+func (f *File) limitError(addr uint64, what string, got, limit uint64) *robocache.Error {
+	e := f.newError(robocache.ErrResourceLimit, addr, "%s", what)
 	e.Want, e.Got = fmt.Sprintf("at most %d bytes", limit), fmt.Sprint(got)
 	return e
 }

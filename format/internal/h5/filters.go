@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/inflate"
 )
 
-// The filters that are undone.
+// The supported filters.
 const (
 	filterDeflate  = 1
 	filterShuffle  = 2
@@ -40,34 +40,34 @@ var filterNames = map[uint16]string{
 	32026:          "blosc2",
 }
 
-// filter is one step of a pipeline, in the order of writing.
+// filter is one step of a pipeline. A pipeline is in the order of writing.
 type filter struct {
 	id     uint16
 	name   string
 	values []uint32
 }
 
-// String names a filter, as users know it, with its number.
+// String returns the common name of the filter and its number.
 func (p *filter) String() string {
 	return fmt.Sprintf("%s (filter %d)", cmp.Or(filterNames[p.id], p.name), p.id)
 }
 
-// known says whether the filter can be undone.
-func (p *filter) known() bool {
+// isSupported reports whether the filter can be decoded.
+func (p *filter) isSupported() bool {
 	return p.id >= filterDeflate && p.id <= filterFletcher || p.id == filterLZF
 }
 
-func (f *File) filters(addr uint64, b []byte) []filter {
-	c := f.cursor(addr, "the filter pipeline", b)
+func (f *File) parseFilters(addr uint64, b []byte) []filter {
+	c := f.newCursor(addr, "the filter pipeline", b)
 	version, n := c.u8(), int(c.u8())
 	if version != 1 && version != 2 {
-		f.unsupported(addr, fmt.Sprintf("filter pipeline version %d", version), "")
+		f.failUnsupported(addr, fmt.Sprintf("filter pipeline version %d", version), "")
 	}
 	if version == 1 {
 		c.skip(6)
 	}
 	if n > 32 {
-		f.bad(addr, "%d filters", n)
+		f.failMalformed(addr, "%d filters", n)
 	}
 	out := make([]filter, n)
 	for i := range out {
@@ -82,7 +82,7 @@ func (f *File) filters(addr uint64, b []byte) []filter {
 		if version == 1 {
 			length = (length + 7) &^ 7
 		}
-		name, _, _ := bytes.Cut(c.take(length), []byte{0})
+		name, _, _ := bytes.Cut(c.takeBytes(length), []byte{0})
 		p.name = string(name)
 		for range values {
 			p.values = append(p.values, c.u32())
@@ -94,36 +94,35 @@ func (f *File) filters(addr uint64, b []byte) []filter {
 	return out
 }
 
-// scratch holds the buffers of decoding: two for the steps between filters, one for what was
-// stored.
+// scratch holds the buffers for decoding: two for the steps between filters, one for the stored
+// bytes.
 type scratch struct{ stored, a, b []byte }
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
-// keepScratch is the size from which on a buffer is not kept for the next chunk.
+// keepScratch is the size above which a buffer is not kept for the next chunk.
 const keepScratch = 8 << 20
 
-func (s *scratch) free() {
+func (s *scratch) returnToPool() {
 	if cap(s.stored) <= keepScratch && cap(s.a) <= keepScratch && cap(s.b) <= keepScratch {
 		scratches.Put(s)
 	}
 }
 
-func room(b *[]byte, n int) []byte {
+func growBuffer(b *[]byte, n int) []byte {
 	if cap(*b) < n {
 		*b = make([]byte, n)
 	}
 	return (*b)[:n]
 }
 
-var errSize = errors.New("the chunk has another size than its data set says")
+var errSize = errors.New("the size of the chunk differs from the size in its data set")
 
-// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was
-// skipped.
-func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
+// undoFilters decodes a stored chunk into dst. Bit i of mask means that filter i was skipped.
+func undoFilters(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	type step struct {
 		*filter
-		// of what went into it when writing: known until something has compressed it, then -1
+		// size of the filter's input at write time; -1 after the first compressor
 		size int
 	}
 	var buf [8]step
@@ -144,14 +143,14 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	data := stored
 	for i := len(steps) - 1; i >= 0; i-- {
 		out := dst
-		if i > 0 { // a step never writes where its input lies
+		if i > 0 { // a step never writes into its own input
 			if out = nil; steps[i].size >= 0 && steps[i].id != filterFletcher {
 				s.a, s.b = s.b, s.a
-				out = room(&s.a, steps[i].size)
+				out = growBuffer(&s.a, steps[i].size)
 			}
 		}
 		var err error
-		if data, err = steps[i].undo(out, data, len(dst)); err != nil {
+		if data, err = steps[i].undoFilter(out, data, len(dst)); err != nil {
 			return err
 		}
 	}
@@ -164,9 +163,9 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	return nil
 }
 
-// undo takes one filter off, into out, or where nothing tells the size, which is then nil, into new
-// memory; most is that of the chunk.
-func (p *filter) undo(out, data []byte, most int) ([]byte, error) {
+// undoFilter decodes one filter into out. If the output size is unknown, out is nil and the result
+// is in new memory. most is the size of the chunk.
+func (p *filter) undoFilter(out, data []byte, most int) ([]byte, error) {
 	switch p.id {
 	case filterDeflate:
 		if out == nil {
@@ -177,7 +176,7 @@ func (p *filter) undo(out, data []byte, most int) ([]byte, error) {
 		if out == nil {
 			return nil, errors.New("lzf below another compressor")
 		}
-		return out, lzf(out, data)
+		return out, decodeLZF(out, data)
 	case filterShuffle:
 		if out == nil {
 			out = make([]byte, len(data))
@@ -191,7 +190,7 @@ func (p *filter) undo(out, data []byte, most int) ([]byte, error) {
 		}
 		elements.Unshuffle(out, data, size)
 		return out, nil
-	case filterFletcher: // takes its bytes off where they are
+	case filterFletcher: // removes its bytes in place
 		return checkFletcher(data)
 	}
 	return nil, fmt.Errorf("unknown filter %s", p)
@@ -203,8 +202,8 @@ func checkFletcher(b []byte) ([]byte, error) {
 	}
 	n := len(b) - 4
 	want := binary.LittleEndian.Uint32(b[n:])
-	got := fletcher32(b[:n])
-	// Files of HDF5 1.6.2 and older have the bytes of each half the other way round.
+	got := fletcher32Sum(b[:n])
+	// HDF5 1.6.2 and older store the bytes of each half in reverse order.
 	if got != want && got&0xff00ff<<8|got>>8&0xff00ff != want {
 		return nil, fmt.Errorf(
 			"the chunk's fletcher32 checksum is %08x, its bytes give %08x",
@@ -217,8 +216,8 @@ func checkFletcher(b []byte) ([]byte, error) {
 
 var errLZF = errors.New("bad lzf data")
 
-// lzf is the decoder of liblzf: dst is filled exactly.
-func lzf(dst, src []byte) error {
+// decodeLZF decodes data of liblzf. The result must fill dst exactly.
+func decodeLZF(dst, src []byte) error {
 	at := 0
 	for i := 0; i < len(src); {
 		ctrl := int(src[i])
@@ -266,7 +265,7 @@ func lzf(dst, src []byte) error {
 	return nil
 }
 
-// inflateUnknown inflates to a size that nothing tells, at most limit.
+// inflateUnknown inflates data of unknown size, at most limit bytes.
 func inflateUnknown(src []byte, limit int) ([]byte, error) {
 	r, err := zlib.NewReader(bytes.NewReader(src))
 	if err != nil {

@@ -39,8 +39,8 @@ func tiny(t testing.TB) [][]byte {
 	return out
 }
 
-// readAll reads what is in a file, and collects errors. What it holds of rows is a digest of their
-// bytes by path.
+// readAll reads everything in a file and collects the errors. rows maps the path of each data set
+// to a digest of its rows.
 func readAll(ctx context.Context, f *File) (rows map[string]string, errs []error) {
 	rows = map[string]string{}
 	seen := map[uint64]bool{}
@@ -96,7 +96,7 @@ func readAll(ctx context.Context, f *File) (rows map[string]string, errs []error
 			b := make([]byte, n*d.RowBytes())
 			if err := d.ReadRows(ctx, 0, n, b); err != nil {
 				errs = append(errs, err)
-			} else if d.Type.scalar().Class != Varying {
+			} else if d.Type.scalarType().Class != Varying {
 				rows[path] = digest(b)
 			}
 		}
@@ -118,12 +118,13 @@ func readAll(ctx context.Context, f *File) (rows map[string]string, errs []error
 	return rows, errs
 }
 
-// checkHostile reads whatever b is: results or typed errors, memory and time in proportion (H3).
+// checkHostile reads arbitrary bytes. It expects results or typed errors, and memory and time in
+// proportion (h5.H3).
 func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error) {
 	t.Helper()
 	before, began := hostile.Allocated(), cpuTime()
 	cache := NewCache(8 << 20)
-	f, err := open(
+	f, err := openSuperblock(
 		t.Context(),
 		&File{
 			r:     inMemory(b),
@@ -155,8 +156,8 @@ func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error)
 	return rows, errs
 }
 
-// FuzzFile: whatever the bytes are (H2, H3, H4). Checksums are not compared, so that what they
-// guard is reached.
+// FuzzFile reads arbitrary bytes as a file (h5.H2, h5.H3, h5.H4). Checksums are not compared, so
+// that the fuzzer reaches the code behind them.
 func FuzzFile(f *testing.F) {
 	for _, b := range tiny(f) {
 		f.Add(b)
@@ -164,7 +165,7 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { checkHostile(t, b, true) })
 }
 
-// FuzzFilters: stored chunks of any bytes.
+// FuzzFilters decodes arbitrary bytes as stored chunks.
 func FuzzFilters(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 40, 0, 1, 2}, uint16(1), uint8(2))
 	f.Add([]byte("\x78\x9c\x03\x00\x00\x00\x00\x01"), uint16(0x1234), uint8(0))
@@ -177,12 +178,12 @@ func FuzzFilters(f *testing.F) {
 			}
 		}
 		dst := make([]byte, 100)
-		undo(list, uint32(mask), stored, dst, &scratch{})
+		undoFilters(list, uint32(mask), stored, dst, &scratch{})
 	})
 }
 
-// TestTruncated: a small file cut at every length gives an error, or what the whole gives, never
-// other rows (H4).
+// TestTruncated cuts a small file at every length. The result is an error or the original rows,
+// never other rows (h5.H4).
 func TestTruncated(t *testing.T) {
 	for _, b := range tiny(t) {
 		whole, errs := checkHostile(t, b, false)
@@ -203,10 +204,10 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestFlipped: a flipped byte never ends in a panic or a hang; where checksums guard, it is an
-// error or the same rows.
+// TestFlipped flips bytes of a file. The reader never panics or hangs. Bytes that a checksum covers
+// give an error or the same rows.
 func TestFlipped(t *testing.T) {
-	step := 5 // the fuzzer does the rest
+	step := 5 // the fuzzer covers the rest
 	if testing.Short() {
 		step = 31
 	}
@@ -224,7 +225,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestLies: sizes of 2^60, circles, filters that nobody knows (H2, H3).
+// TestLies reads files with sizes of 2^60, cycles and unknown filters (h5.H2, h5.H3).
 func TestLies(t *testing.T) {
 	old := tiny(t)[0]
 	patch := func(find, put []byte, nth int) []byte {
@@ -241,7 +242,7 @@ func TestLies(t *testing.T) {
 		return c
 	}
 	le := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
-	// The shape 10 × 4 of g/gz becomes 2^60 × 4: refused before anything of that size is taken.
+	// The shape 10 × 4 of g/gz becomes 2^60 × 4. It must be rejected before memory is allocated.
 	_, errs := checkHostile(
 		t,
 		patch(append(le(10), le(4)...), append(le(1<<60), le(4)...), 0),
@@ -250,10 +251,10 @@ func TestLies(t *testing.T) {
 	if len(errs) == 0 || !errors.Is(errs[0], robocache.ErrMalformed) {
 		t.Error(errs)
 	}
-	// A group's B-tree whose child is itself.
+	// The child of a group's B-tree node becomes the node itself.
 	i := strings.Index(string(old), "TREE\x00\x00\x01\x00")
 	c := append([]byte(nil), old...)
-	copy(c[i+5:], []byte{1}) // a level above …
+	copy(c[i+5:], []byte{1}) // one level higher
 	copy(c[i+8+16+8:], le(uint64(i)))
 	if _, errs = checkHostile(
 		t,
@@ -263,7 +264,7 @@ func TestLies(t *testing.T) {
 		!errors.Is(errs[0], robocache.ErrMalformed) {
 		t.Error(errs)
 	}
-	// Deflate becomes blosc: named.
+	// Deflate becomes blosc. The error must name it.
 	c = patch(
 		[]byte("\x01\x00\x08\x00\x01\x00\x01\x00deflate\x00"),
 		[]byte("\x01\x7d\x08\x00\x01\x00\x01\x00blosc\x00\x00\x00"),
@@ -281,7 +282,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestSoftCircle: soft links that lead to each other are an error, not a hang (H5).
+// TestSoftCircle expects an error, not a hang, for soft links that lead to each other (h5.H5).
 func TestSoftCircle(t *testing.T) {
 	c := append([]byte(nil), tiny(t)[0]...)
 	i := strings.Index(string(c), "/g/gz\x00")

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// python gives the interpreter with h5py; the test skips where there is none.
+// python returns an interpreter that has h5py. It skips the test if there is none.
 func python(t testing.TB) string {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -18,8 +18,8 @@ func python(t testing.TB) string {
 	return py
 }
 
-// TestH5py: files that h5py writes in every libver setting, with thousands of members and chunks,
-// are as it reads them (H1).
+// TestH5py compares files that h5py writes in every libver setting, with thousands of members and
+// chunks, with what h5py reads from them (h5.H1).
 func TestH5py(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"testdata/make.py", dir}
@@ -27,7 +27,8 @@ func TestH5py(t *testing.T) {
 		args = append(args, "all")
 	} else {
 		t.Log(
-			"thousands of members and chunks in the newest layout alone; ROBOCACHE_EXHAUSTIVE=1: in the oldest too",
+			"thousands of members and chunks in the newest layout alone; " +
+				"ROBOCACHE_EXHAUSTIVE=1: in the oldest too",
 		)
 	}
 	if out, err := exec.CommandContext(t.Context(), python(t), args...).

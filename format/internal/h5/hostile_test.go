@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// raw is a file of which no superblock was read.
+// raw returns a File whose superblock was not read.
 func raw(b []byte) *File {
 	return &File{
 		r:     inMemory(b),
@@ -37,15 +37,14 @@ func shuffled(b []byte, n int) []byte {
 	return out
 }
 
-// TestLongPipelines: filters in any number and order come off in reverse; no step reads where it
-// writes.
+// TestLongPipelines undoes filters in any number and order. No step writes into its own input.
 func TestLongPipelines(t *testing.T) {
 	want := make([]byte, 4096)
 	for i := range want {
 		want[i] = byte(i*i>>3 ^ i)
 	}
 	stored := shuffled(shuffled(want, 4), 2)
-	stored = binary.LittleEndian.AppendUint32(stored, fletcher32(stored))
+	stored = binary.LittleEndian.AppendUint32(stored, fletcher32Sum(stored))
 	var z bytes.Buffer
 	w := zlib.NewWriter(&z)
 	w.Write(stored)
@@ -57,7 +56,14 @@ func TestLongPipelines(t *testing.T) {
 		{id: filterDeflate},
 	}
 	got := make([]byte, len(want))
-	if err := undo(two, 0, z.Bytes(), got, &scratch{}); err != nil || !bytes.Equal(got, want) {
+	if err := undoFilters(
+		two,
+		0,
+		z.Bytes(),
+		got,
+		&scratch{},
+	); err != nil ||
+		!bytes.Equal(got, want) {
 		t.Errorf("shuffle, shuffle, fletcher32, deflate: %v", err)
 	}
 	var many []filter
@@ -66,13 +72,13 @@ func TestLongPipelines(t *testing.T) {
 		many = append(many, filter{id: filterShuffle, values: []uint32{8}})
 		stored = shuffled(stored, 8)
 	}
-	if err := undo(many, 0, stored, got, &scratch{}); err != nil || !bytes.Equal(got, want) {
+	if err := undoFilters(many, 0, stored, got, &scratch{}); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("twelve filters: %v", err)
 	}
 }
 
-// TestOverlappingHeaders: continuation blocks over each other are not held as often as they are
-// named (H2).
+// TestOverlappingHeaders checks that overlapping continuation blocks do not multiply memory
+// (h5.H2).
 func TestOverlappingHeaders(t *testing.T) {
 	le := binary.LittleEndian
 	const blocks = 200
@@ -98,8 +104,8 @@ func TestOverlappingHeaders(t *testing.T) {
 	}
 }
 
-// TestSharedTexts: elements of varying length that share one text of a heap do not make gigabytes
-// of it (H2).
+// TestSharedTexts checks that many elements which share one text of a heap do not take gigabytes
+// (h5.H2).
 func TestSharedTexts(t *testing.T) {
 	le := binary.LittleEndian
 	const size = 1 << 20
@@ -130,14 +136,14 @@ func TestSharedTexts(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
+// cpuTime returns the CPU time of this process, which does not grow when the machine is busy.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestEmptyChunks: millions of chunks that were never written are fill values, in no time.
+// TestEmptyChunks checks that millions of chunks that were never written are filled quickly.
 func TestEmptyChunks(t *testing.T) {
 	const n = 4 << 20
 	d := &Dataset{
@@ -156,7 +162,7 @@ func TestEmptyChunks(t *testing.T) {
 			index:   indexTree1,
 		},
 	}
-	if err := guard.Try(d.measure); err != nil {
+	if err := guard.Try(d.deriveSizes); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, n)
@@ -175,7 +181,7 @@ func TestEmptyChunks(t *testing.T) {
 	}
 }
 
-// TestHugeRow: a row that the file only claims is refused before memory is taken for it.
+// TestHugeRow checks that a declared but absent row is rejected before memory is allocated.
 func TestHugeRow(t *testing.T) {
 	d := &Dataset{
 		f:      raw(make([]byte, 8)),
@@ -184,7 +190,7 @@ func TestHugeRow(t *testing.T) {
 		max:    []int64{1, 1 << 40},
 		layout: &layout{class: layoutContiguous, addr: undefined},
 	}
-	if err := guard.Try(d.measure); err != nil {
+	if err := guard.Try(d.deriveSizes); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := d.View(t.Context(), 0, 1); !errors.Is(err, robocache.ErrResourceLimit) {
@@ -192,22 +198,25 @@ func TestHugeRow(t *testing.T) {
 	}
 }
 
-// TestLongMessage: a message of a new header that is longer than its block is malformed; what is
-// shorter than a message's head is a gap.
+// TestLongMessage checks that a message longer than its block is malformed, and that a remainder
+// shorter than a message header is a gap.
 func TestLongMessage(t *testing.T) {
 	header := func(flags byte, messages ...byte) []byte {
 		b := append([]byte("OHDR\x02"), flags, byte(len(messages)))
 		b = append(b, messages...)
-		return append(binary.LittleEndian.AppendUint32(b, lookup3(b)), make([]byte, 40)...)
+		return append(binary.LittleEndian.AppendUint32(b, lookup3Hash(b)), make([]byte, 40)...)
 	}
 	whole := []byte{0xff, 2, 0, 0, 'a', 'b'}
 	for name, c := range map[string]struct {
 		b  []byte
 		ok bool
 	}{
-		"whole":              {header(0, whole...), true},
-		"a gap of three":     {header(0, append(whole, 0xff, 9, 0)...), true},
-		"a gap of five":      {header(4, append([]byte{0xff, 2, 0, 0, 0, 0, 'a', 'b'}, 0xff, 9, 0, 0, 0)...), true},
+		"whole":          {header(0, whole...), true},
+		"a gap of three": {header(0, append(whole, 0xff, 9, 0)...), true},
+		"a gap of five": {header(
+			4,
+			append([]byte{0xff, 2, 0, 0, 0, 0, 'a', 'b'}, 0xff, 9, 0, 0, 0)...,
+		), true},
 		"longer":             {header(0, append(whole, 0xff, 9, 0, 0, 'a')...), false},
 		"longer, with order": {header(4, 0xff, 9, 0, 0, 0, 0, 'a'), false},
 	} {

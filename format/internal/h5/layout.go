@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The ways in which a data set's elements are stored.
+// The storage classes of data sets.
 const (
 	layoutCompact = iota
 	layoutContiguous
@@ -13,7 +13,7 @@ const (
 	layoutVirtual
 )
 
-// The indexes of chunks.
+// The kinds of chunk indexes.
 const (
 	indexTree1 = iota
 	indexSingle
@@ -23,41 +23,41 @@ const (
 	indexTree2
 )
 
-// layout says where the elements are.
+// layout describes where the elements of a data set are stored.
 type layout struct {
 	class   int
-	data    []byte // compact
+	data    []byte // elements of a compact data set
 	addr    uint64
-	size    uint64  // contiguous; of a single filtered chunk, its stored size
-	chunk   []int64 // dimensions of a chunk, without that of the element
-	element int64   // size of an element, as the layout has it
+	size    uint64  // bytes of a contiguous data set, or stored size of a single filtered chunk
+	chunk   []int64 // dimensions of a chunk, without the element size
+	element int64   // element size according to the layout
 	index   int
-	mask    uint32 // of a single filtered chunk
-	// rawEdges: chunks that reach over the edge are stored without filters.
+	mask    uint32 // filter mask of a single filtered chunk
+	// rawEdges means that chunks which extend over the edge are stored without filters.
 	rawEdges bool
 }
 
-func (f *File) layout(addr uint64, b []byte) *layout {
-	c := f.cursor(addr, "the data layout", b)
+func (f *File) parseLayout(addr uint64, b []byte) *layout {
+	c := f.newCursor(addr, "the data layout", b)
 	l := &layout{addr: undefined}
 	version := c.u8()
 	if version < 1 || version > 5 {
-		f.unsupported(
+		f.failUnsupported(
 			addr,
 			fmt.Sprintf("data layout version %d", version),
 			"versions 1 to 5 are read",
 		)
 	}
 	n := 0
-	if version < 3 { // of HDF5 1.6 and older
+	if version < 3 { // HDF5 1.6 and older
 		n = int(c.u8())
 	}
 	l.class = int(c.u8())
 	switch {
 	case l.class > layoutVirtual:
-		f.bad(addr, "the data layout is of unknown class")
+		f.failMalformed(addr, "the data layout is of unknown class")
 	case l.class == layoutVirtual:
-		f.unsupported(
+		f.failUnsupported(
 			addr,
 			"a virtual data set",
 			"its data lies in other files: open those, or copy it with h5repack",
@@ -65,56 +65,56 @@ func (f *File) layout(addr uint64, b []byte) *layout {
 	case version < 3:
 		c.skip(5)
 		if l.class != layoutCompact {
-			l.addr = c.addr()
+			l.addr = c.readAddr()
 		}
 		if l.class == layoutChunked {
-			l.dims(c, n, 4)
+			l.parseChunkDims(c, n, 4)
 			break
 		}
 		c.skip(4 * n)
-		l.size = undefined // follows from the space
+		l.size = undefined // computed from the dataspace
 		if l.class == layoutCompact {
-			l.data = c.take(int(c.u32()))
+			l.data = c.takeBytes(int(c.u32()))
 		}
 	case l.class == layoutCompact:
-		l.data = c.take(int(c.u16()))
+		l.data = c.takeBytes(int(c.u16()))
 	case l.class == layoutContiguous:
-		l.addr, l.size = c.addr(), c.length()
+		l.addr, l.size = c.readAddr(), c.readLength()
 	case version == 3:
 		n := int(c.u8())
-		l.addr = c.addr()
-		l.dims(c, n, 4)
+		l.addr = c.readAddr()
+		l.parseChunkDims(c, n, 4)
 	default:
-		l.indexed(c)
+		l.parseChunkIndex(c)
 	}
 	return l
 }
 
-// dims reads the dimensions of chunks; the last is the size of an element.
-func (l *layout) dims(c *cursor, n, width int) {
+// parseChunkDims reads the dimensions of a chunk. The last number is the size of an element.
+func (l *layout) parseChunkDims(c *cursor, n, width int) {
 	if n < 1 || n > maxRank+1 {
-		c.cut()
+		c.failCutOff()
 	}
 	for range n {
 		l.chunk = append(l.chunk, int64(c.uint(width)))
 	}
 	l.chunk, l.element = l.chunk[:n-1], l.chunk[n-1]
 	if slices.ContainsFunc(l.chunk, func(d int64) bool { return d <= 0 }) {
-		c.f.bad(c.from, "a chunk of no elements")
+		c.f.failMalformed(c.pieceAddr, "a chunk of no elements")
 	}
 }
 
-// indexed reads the chunks of versions 4 and 5.
-func (l *layout) indexed(c *cursor) {
+// parseChunkIndex reads the chunk layout of versions 4 and 5.
+func (l *layout) parseChunkIndex(c *cursor) {
 	flags := c.u8()
 	l.rawEdges = flags&1 != 0
 	n, width := int(c.u8()), int(c.u8())
-	l.dims(c, n, width)
+	l.parseChunkDims(c, n, width)
 	l.index = int(c.u8())
 	switch l.index {
 	case indexSingle:
 		if flags&2 != 0 {
-			l.size, l.mask = c.length(), c.u32()
+			l.size, l.mask = c.readLength(), c.u32()
 		}
 	case indexImplicit:
 	case indexFixed:
@@ -124,14 +124,14 @@ func (l *layout) indexed(c *cursor) {
 	case indexTree2:
 		c.skip(6)
 	default:
-		c.f.unsupported(c.from, fmt.Sprintf("chunk index type %d", l.index), "")
+		c.f.failUnsupported(c.pieceAddr, fmt.Sprintf("chunk index type %d", l.index), "")
 	}
-	l.addr = c.addr()
+	l.addr = c.readAddr()
 }
 
-// fill gives the fill value of the messages of a header; nil is zeros.
-func (f *File) fill(addr uint64, kind uint16, b []byte, element int) []byte {
-	c := f.cursor(addr, "the fill value", b)
+// parseFillValue returns the fill value from a header message. nil means zeros.
+func (f *File) parseFillValue(addr uint64, kind uint16, b []byte, element int) []byte {
+	c := f.newCursor(addr, "the fill value", b)
 	if kind != msgOldFill {
 		switch version := c.u8(); version {
 		case 1, 2:
@@ -144,16 +144,16 @@ func (f *File) fill(addr uint64, kind uint16, b []byte, element int) []byte {
 				return nil
 			}
 		default:
-			f.unsupported(addr, fmt.Sprintf("fill value version %d", version), "")
+			f.failUnsupported(addr, fmt.Sprintf("fill value version %d", version), "")
 		}
 	}
 	n := int32(c.u32())
 	if n <= 0 {
 		return nil
 	}
-	v := c.take(int(n))
+	v := c.takeBytes(int(n))
 	if len(v) != element {
-		f.bad(addr, "a fill value of %d bytes for elements of %d", n, element)
+		f.failMalformed(addr, "a fill value of %d bytes for elements of %d", n, element)
 	}
 	if slices.Max(v) == 0 {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// oracleObject is an object as h5py sees it: see data/make/make_hdf5.py.
+// oracleObject is an object as h5py reads it: see data/make/make_hdf5.py.
 type oracleObject struct {
 	Attrs  map[string]any  `json:"attrs"`
 	Group  []string        `json:"group"`
@@ -166,7 +166,7 @@ func checkObject(t *testing.T, f *File, path string, want *oracleObject) {
 	}
 }
 
-// attrValue gives an attribute as the oracle has it.
+// attrValue returns the value of an attribute in the form that the oracle uses.
 func attrValue(ctx context.Context, a *Attribute) (any, error) {
 	if a.Null {
 		return map[string]any{"empty": ""}, nil
@@ -227,7 +227,7 @@ func checkAttributes(t *testing.T, o *Object, path string, want map[string]any) 
 				m["empty"] = ""
 			}
 		}
-		if l, ok := w.([]any); ok { // strings of arrays are bytes or text there
+		if l, ok := w.([]any); ok { // strings of arrays are bytes or text in the oracle
 			for i, v := range l {
 				if m, ok := v.(map[string]any); ok {
 					l[i] = m["bytes"]
@@ -255,8 +255,8 @@ func readOracle(t *testing.T, path string) map[string]*oracleObject {
 	return o.Objects
 }
 
-// TestOracles: every object of the shared files is as h5py reads it (H1), whatever fits into the
-// cache (H6).
+// TestOracles compares every object of the shared files with h5py (h5.H1), for several cache
+// budgets (h5.H6).
 func TestOracles(t *testing.T) {
 	for _, set := range []string{"hdf5_features", "robomimic_like", "aloha_like"} {
 		dir := realdata.Path(t, set)
@@ -269,7 +269,10 @@ func TestOracles(t *testing.T) {
 			for _, budget := range []int64{64 << 20, 1 << 20} {
 				t.Run(fmt.Sprintf("%s/%s/%d", set, name, budget), func(t *testing.T) {
 					f := openFile(t, path, budget)
-					for object, want := range readOracle(t, filepath.Join(dir, "oracle", name+".json")) {
+					for object, want := range readOracle(
+						t,
+						filepath.Join(dir, "oracle", name+".json"),
+					) {
 						checkObject(t, f, object, want)
 					}
 					if s := f.cache.Stats(); s.Bytes > s.Budget {
@@ -281,7 +284,7 @@ func TestOracles(t *testing.T) {
 	}
 }
 
-// TestLinks: soft links are followed, dangling and external ones named (H5).
+// TestLinks follows soft links and expects errors that name dangling and external links (h5.H5).
 func TestLinks(t *testing.T) {
 	for _, v := range []string{"earliest", "v108", "latest"} {
 		f := openFile(t, realdata.Path(t, "hdf5_features/"+v+".hdf5"), 1<<20)

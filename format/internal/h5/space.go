@@ -9,18 +9,19 @@ import (
 type space struct {
 	null  bool
 	shape []int64
-	max   []int64 // -1: unlimited; the same as shape where nothing is said
+	max   []int64 // -1 means unlimited; the same as shape if the file has no maximum
 }
 
-// elements is the number of elements, false where it does not fit.
-func (s *space) elements() (int64, bool) {
+// elementCount returns the number of elements. It returns false if the number does not fit into an
+// int64.
+func (s *space) elementCount() (int64, bool) {
 	if s.null {
 		return 0, true
 	}
-	return product(s.shape)
+	return dimProduct(s.shape)
 }
 
-func product(dims []int64) (int64, bool) {
+func dimProduct(dims []int64) (int64, bool) {
 	n := int64(1)
 	for _, d := range dims {
 		if d == 0 {
@@ -38,8 +39,8 @@ func product(dims []int64) (int64, bool) {
 
 const maxRank = 32
 
-func (f *File) space(addr uint64, b []byte) *space {
-	c := f.cursor(addr, "the dataspace", b)
+func (f *File) parseSpace(addr uint64, b []byte) *space {
+	c := f.newCursor(addr, "the dataspace", b)
 	version, rank, flags := c.u8(), int(c.u8()), c.u8()
 	s := &space{}
 	switch version {
@@ -48,20 +49,20 @@ func (f *File) space(addr uint64, b []byte) *space {
 	case 2:
 		s.null = c.u8() == 2
 	default:
-		f.unsupported(addr, fmt.Sprintf("dataspace version %d", version), "")
+		f.failUnsupported(addr, fmt.Sprintf("dataspace version %d", version), "")
 	}
 	if rank > maxRank {
-		f.bad(addr, "%d dimensions", rank)
+		f.failMalformed(addr, "%d dimensions", rank)
 	}
 	read := func() []int64 {
 		out := make([]int64, rank)
 		for i := range out {
-			v := c.length()
+			v := c.readLength()
 			switch {
 			case f.lsz < 8 && v == 1<<(8*f.lsz)-1 || v == math.MaxUint64:
 				out[i] = -1
 			case v > math.MaxInt64:
-				f.bad(addr, "a dimension of %d", v)
+				f.failMalformed(addr, "a dimension of %d", v)
 			default:
 				out[i] = int64(v)
 			}
@@ -74,7 +75,7 @@ func (f *File) space(addr uint64, b []byte) *space {
 	}
 	for i, n := range s.shape {
 		if n < 0 || s.max[i] >= 0 && s.max[i] < n {
-			f.bad(addr, "dimension %d is %d, at most %d allowed", i, n, s.max[i])
+			f.failMalformed(addr, "dimension %d is %d, at most %d allowed", i, n, s.max[i])
 		}
 	}
 	return s

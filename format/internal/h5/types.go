@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
-// Class is HDF5's class of a type.
+// Class is the class of an HDF5 type.
 type Class uint8
 
 // The classes.
@@ -16,13 +16,13 @@ const (
 	Integer Class = iota
 	Float
 	Time
-	Text // of fixed length
+	Text // text of fixed length
 	Bits
 	Opaque
 	Compound
 	Reference
 	Enum
-	Varying // a sequence or text of varying length
+	Varying // sequence or text of variable length
 	Array
 	Complex
 )
@@ -49,20 +49,20 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// Type is a type of elements.
+// Type is the type of an element.
 type Type struct {
 	Class Class
 	Size  int
-	// of integers, floats, bits and enums; InvalidDType where there is none for it
+	// set for integers, floats, bits and enums; InvalidDType if there is no equivalent
 	DType  robocache.DType
 	Big    bool     // big-endian
-	Base   *Type    // of an enum, an array, a sequence
+	Base   *Type    // of an enum, an array or a sequence
 	Dims   []int    // of an array
 	Fields []Member // of a compound
-	Names  []string // of an enum's values
+	Names  []string // value names of an enum
 	Values []int64  // parallel to Names
-	IsText bool     // of varying length
-	Pad    uint8    // of text: 0 ended by NUL, 1 filled with NUL, 2 with spaces
+	IsText bool     // text of variable length
+	Pad    uint8    // of text: 0 ends with NUL, 1 padded with NUL, 2 padded with spaces
 }
 
 // Member is a field of a compound.
@@ -72,7 +72,7 @@ type Member struct {
 	Type   *Type
 }
 
-// String describes the type.
+// String returns a description of the type.
 func (t *Type) String() string {
 	switch {
 	case t.DType != robocache.InvalidDType:
@@ -85,9 +85,9 @@ func (t *Type) String() string {
 	return fmt.Sprintf("%s of %d bytes", t.Class, t.Size)
 }
 
-// typeOf reads a datatype message.
+// typeOf parses a datatype message.
 func (f *File) typeOf(addr uint64, b []byte) *Type {
-	return f.parseType(addr, f.cursor(addr, "the datatype", b), 0)
+	return f.parseType(addr, f.newCursor(addr, "the datatype", b), 0)
 }
 
 func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
@@ -96,13 +96,13 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 	flags := int(c.uint(3))
 	size := c.u32()
 	if depth > maxDepth {
-		f.bad(addr, "types are nested too deep")
+		f.failMalformed(addr, "types are nested too deep")
 	}
 	if version < 1 || version > 5 {
-		f.unsupported(addr, fmt.Sprintf("datatype version %d", version), "")
+		f.failUnsupported(addr, fmt.Sprintf("datatype version %d", version), "")
 	}
 	if size == 0 || size > maxChunk {
-		f.bad(addr, "a type of %d bytes", size)
+		f.failMalformed(addr, "a type of %d bytes", size)
 	}
 	t := &Type{Class: Class(head & 15), Size: int(size)}
 	switch t.Class {
@@ -110,7 +110,7 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 		t.Big = flags&1 != 0
 		offset, precision := c.u16(), c.u16()
 		if offset == 0 && int(precision) == 8*t.Size {
-			t.DType = integer(t.Size, t.Class == Integer && flags&8 != 0)
+			t.DType = integerDType(t.Size, t.Class == Integer && flags&8 != 0)
 		}
 	case Float:
 		t.Big = flags&1 != 0
@@ -138,7 +138,7 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 		t.Pad = uint8(flags >> 4 & 15)
 		t.Base = f.parseType(addr, c, depth+1)
 		if t.Size != 8+f.osz {
-			f.bad(addr, "variable-length elements of %d bytes", t.Size)
+			f.failMalformed(addr, "variable-length elements of %d bytes", t.Size)
 		}
 	case Array:
 		rank := int(c.u8())
@@ -146,7 +146,7 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 			c.skip(3)
 		}
 		if rank > maxRank {
-			f.bad(addr, "an array type of %d dimensions", rank)
+			f.failMalformed(addr, "an array type of %d dimensions", rank)
 		}
 		for range rank {
 			t.Dims = append(t.Dims, int(c.u32()))
@@ -155,37 +155,49 @@ func (f *File) parseType(addr uint64, c *cursor, depth int) *Type {
 			c.skip(4 * rank)
 		}
 		t.Base = f.parseType(addr, c, depth+1)
-		if f.times(addr, t.Base.Size, t.Dims) != t.Size {
-			f.bad(addr, "an array type of %v × %d bytes in %d", t.Dims, t.Base.Size, t.Size)
+		if f.arraySize(addr, t.Base.Size, t.Dims) != t.Size {
+			f.failMalformed(
+				addr,
+				"an array type of %v × %d bytes in %d",
+				t.Dims,
+				t.Base.Size,
+				t.Size,
+			)
 		}
 	case Complex:
 		t.Base = f.parseType(addr, c, depth+1)
 	default:
-		f.unsupported(addr, fmt.Sprintf("datatype class %d", head&15), "")
+		f.failUnsupported(addr, fmt.Sprintf("datatype class %d", head&15), "")
 	}
 	return t
 }
 
-// times is the size of an array of elements of a size.
-func (f *File) times(addr uint64, size int, dims []int) int {
+// arraySize returns the size of an array with the given dimensions and element size.
+func (f *File) arraySize(addr uint64, size int, dims []int) int {
 	for _, d := range dims {
 		if d <= 0 || size > maxChunk/d {
-			f.bad(addr, "the dimensions %v of an array type", dims)
+			f.failMalformed(addr, "the dimensions %v of an array type", dims)
 		}
 		size *= d
 	}
 	return size
 }
 
-func integer(size int, signed bool) robocache.DType {
-	d := map[int]robocache.DType{1: robocache.Uint8, 2: robocache.Uint16, 4: robocache.Uint32, 8: robocache.Uint64}[size]
+func integerDType(size int, signed bool) robocache.DType {
+	d := map[int]robocache.DType{
+		1: robocache.Uint8,
+		2: robocache.Uint16,
+		4: robocache.Uint32,
+		8: robocache.Uint64,
+	}[size]
 	if signed && d != robocache.InvalidDType {
 		d -= robocache.Uint8 - robocache.Int8
 	}
 	return d
 }
 
-// floatForm is how a float is stored: its bytes, the bits of exponent and mantissa, the bias.
+// floatForm describes how a float is stored: size in bytes, bits of exponent and mantissa, and
+// bias.
 type floatForm struct {
 	size               int
 	exponent, mantissa uint8
@@ -206,12 +218,12 @@ func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, 
 	}
 	for range n {
 		at := c.off
-		m := Member{Name: c.name()}
+		m := Member{Name: c.readName()}
 		var dims []int
 		if version >= 3 {
 			m.Offset = int(c.uint(width))
 		} else {
-			c.align(at, 8)
+			c.alignTo(at, 8)
 			m.Offset = int(c.u32())
 		}
 		if version == 1 {
@@ -226,13 +238,13 @@ func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, 
 		if m.Type = f.parseType(addr, c, depth+1); dims != nil {
 			m.Type = &Type{
 				Class: Array,
-				Size:  f.times(addr, m.Type.Size, dims),
+				Size:  f.arraySize(addr, m.Type.Size, dims),
 				Base:  m.Type,
 				Dims:  dims,
 			}
 		}
 		if m.Offset < 0 || m.Offset > t.Size-m.Type.Size {
-			f.bad(addr, "field %q of a compound lies outside of it", m.Name)
+			f.failMalformed(addr, "field %q of a compound lies outside of it", m.Name)
 		}
 		t.Fields = append(t.Fields, m)
 	}
@@ -241,31 +253,31 @@ func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, 
 func (f *File) parseEnum(addr uint64, c *cursor, t *Type, version uint8, n, depth int) {
 	base := f.parseType(addr, c, depth+1)
 	if base.Class != Integer || base.Size != t.Size {
-		f.bad(addr, "an enum that is not made of integers")
+		f.failMalformed(addr, "an enum that is not made of integers")
 	}
 	t.Base, t.Big, t.DType = base, base.Big, base.DType
 	for range n {
 		at := c.off
-		t.Names = append(t.Names, c.name())
+		t.Names = append(t.Names, c.readName())
 		if version < 3 {
-			c.align(at, 8)
+			c.alignTo(at, 8)
 		}
 	}
 	for range n {
-		t.Values = append(t.Values, base.int(slices.Clone(c.take(base.Size))))
+		t.Values = append(t.Values, base.intValue(slices.Clone(c.takeBytes(base.Size))))
 	}
-	// h5py's bool.
+	// h5py stores bool as this enum.
 	if t.Size == 1 && slices.Equal(t.Names, []string{"FALSE", "TRUE"}) && t.Values[0] == 0 &&
 		t.Values[1] == 1 {
 		t.DType = robocache.Bool
 	}
 }
 
-// text says that elements are texts, of whatever length.
-func (t *Type) text() bool { return t.Class == Text || t.Class == Varying && t.IsText }
+// isTextual reports whether elements are texts, of fixed or variable length.
+func (t *Type) isTextual() bool { return t.Class == Text || t.Class == Varying && t.IsText }
 
-// int reads one element of an integer type.
-func (t *Type) int(raw []byte) int64 {
+// intValue returns the value of one element of an integer type.
+func (t *Type) intValue(raw []byte) int64 {
 	if len(raw) > 8 {
 		return 0
 	}
@@ -280,8 +292,8 @@ func (t *Type) int(raw []byte) int64 {
 	return int64(v)
 }
 
-// Numeric gives the element type and the dimensions that an array type adds; false where elements
-// are no numbers.
+// Numeric returns the element type and the dimensions that an array type adds. It returns false if
+// the elements are not numbers.
 func (t *Type) Numeric() (robocache.DType, []int, bool) {
 	var dims []int
 	for depth := 0; t.Class == Array && depth <= maxDepth; depth++ {
@@ -291,16 +303,16 @@ func (t *Type) Numeric() (robocache.DType, []int, bool) {
 	return t.DType, dims, t.DType != robocache.InvalidDType
 }
 
-// Native turns elements that are stored big-endian round, in place. Elements of a compound come as
-// they are stored.
+// Native swaps big-endian elements to little-endian in place. Elements of a compound stay as
+// stored.
 func (t *Type) Native(b []byte) {
-	if t = t.scalar(); t.Big {
+	if t = t.scalarType(); t.Big {
 		elements.Swap(b, b, t.DType.Size())
 	}
 }
 
-// scalar is the innermost type of arrays.
-func (t *Type) scalar() *Type {
+// scalarType returns the innermost element type of nested arrays.
+func (t *Type) scalarType() *Type {
 	for t.Class == Array {
 		t = t.Base
 	}

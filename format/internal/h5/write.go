@@ -8,20 +8,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Writer writes one HDF5 file: groups, attributes, data sets of known shape. One goroutine at a
-// time.
+// Writer writes one HDF5 file with groups, attributes and data sets of known shape. A Writer is not
+// safe for concurrent use.
 //
 // # Contract
 //
-//	W1  Files are of superblock 2, headers 2, compact links, layouts 3 and 4: libhdf5 from 1.10 on reads them, and this package does.
-//	W2  Nothing is kept of a data set but a chunk for each core; of a group its links and attributes, until it is closed. What was begun
-//	    is closed in the reverse order; Close of the writer ends the file. A file that was not closed has no head.
-//	W3  The same calls give the same bytes.
-//	W4  Texts are UTF-8 of varying length, as h5py's str; Bool is h5py's bool. Names and texts may be of any length, other attributes
-//	    of 64 KB at most.
+//	h5.W1  Files have superblock 2, headers of version 2, compact links, and layouts 3 and 4.
+//	       libhdf5 1.10 and later and this package can read them.
+//	h5.W2  Of a data set, the writer keeps one chunk per core in memory. Of a group, it keeps the
+//	       links and attributes until the group is closed. Children are closed before their
+//	       parent, and Close of the writer completes the file. A file that was not closed has no
+//	       superblock.
+//	h5.W3  The same calls produce the same bytes.
+//	h5.W4  Texts are UTF-8 of variable length, like str in h5py. Bool is the bool of h5py. Names
+//	       and texts may have any length. Other attributes have at most 64 KB.
 type Writer struct {
 	out  io.WriterAt
-	pos  int64 // end of what was given away
+	pos  int64 // end of the allocated part
 	root *GroupWriter
 	heap heapWriter
 	err  error
@@ -29,30 +32,40 @@ type Writer struct {
 
 const superblockSize = 48
 
-// NewWriter begins a file. out is written in any order, each byte once at most; what is between is
-// zero.
+// NewWriter returns a writer of a new file. It writes to out in any order, and each byte at most
+// once. Gaps must read as zero.
 func NewWriter(out io.WriterAt) *Writer {
 	w := &Writer{out: out, pos: superblockSize}
 	w.root = &GroupWriter{w: w}
 	return w
 }
 
-// Root is the group "/".
+// Root returns the group "/".
 func (w *Writer) Root() *GroupWriter { return w.root }
 
-// Size is the number of bytes so far.
+// Size returns the number of bytes so far.
 func (w *Writer) Size() int64 { return w.pos }
 
-// Close ends the file: the root group, the texts, the superblock.
+// Close completes the file: it writes the root group, the texts and the superblock.
 func (w *Writer) Close() error {
 	w.flushHeap()
-	addr, err := w.root.end()
+	addr, err := w.root.writeGroup()
 	if err != nil {
 		return err
 	}
-	// addresses and lengths of 8 bytes
-	b := pack("\x89HDF\r\n\x1a\n", u8(2), u8(8), u8(8), u8(0), uint64(0), undefined, w.pos, addr)
-	w.writeAt(append(b, pack(lookup3(b))...), 0)
+	// addresses and lengths have 8 bytes
+	b := packMetadata(
+		"\x89HDF\r\n\x1a\n",
+		u8(2),
+		u8(8),
+		u8(8),
+		u8(0),
+		uint64(0),
+		undefined,
+		w.pos,
+		addr,
+	)
+	w.writeAt(append(b, packMetadata(lookup3Hash(b))...), 0)
 	if w.err == nil {
 		w.err = writeMisuse("the file is closed")
 		return nil
@@ -64,22 +77,22 @@ func writeMisuse(format string, args ...any) error {
 	return robocache.Misuse("write hdf5", nil, format, args...)
 }
 
-func (w *Writer) fail(class error, msg string) {
-	w.keep(robocache.NewError(class, "write hdf5", nil, "%s", msg))
+func (w *Writer) recordFailure(class error, msg string) {
+	w.recordError(robocache.NewError(class, "write hdf5", nil, "%s", msg))
 }
 
-// keep keeps the first error: nothing is written after it.
-func (w *Writer) keep(err error) {
+// recordError stores the first error. The writer writes nothing after an error.
+func (w *Writer) recordError(err error) {
 	if w.err == nil {
 		w.err = err
 	}
 }
 
-// take gives away n bytes of the file, on a boundary of eight.
-func (w *Writer) take(n int64) int64 {
+// reserveBytes allocates n bytes of the file at an 8-byte boundary and returns their offset.
+func (w *Writer) reserveBytes(n int64) int64 {
 	at := (w.pos + 7) &^ 7
 	if n < 0 || n > math.MaxInt64/2-at {
-		w.fail(robocache.ErrResourceLimit, "the file is too large")
+		w.recordFailure(robocache.ErrResourceLimit, "the file is too large")
 		return at
 	}
 	w.pos = at + n
@@ -89,13 +102,13 @@ func (w *Writer) take(n int64) int64 {
 func (w *Writer) writeAt(b []byte, off int64) {
 	if w.err == nil && len(b) > 0 {
 		_, err := w.out.WriteAt(b, off)
-		w.keep(err)
+		w.recordError(err)
 	}
 }
 
-// add writes a block behind all others.
-func (w *Writer) add(b []byte) uint64 {
-	at := w.take(int64(len(b)))
+// appendBlock writes a block at the end of the file and returns its address.
+func (w *Writer) appendBlock(b []byte) uint64 {
+	at := w.reserveBytes(int64(len(b)))
 	w.writeAt(b, at)
 	return uint64(at)
 }
@@ -106,9 +119,9 @@ type (
 	u32 = uint32
 )
 
-// pack makes a piece of metadata: numbers in their own width, little-endian; texts and bytes as
-// they are.
-func pack(parts ...any) []byte {
+// packMetadata encodes a piece of metadata. Numbers are little-endian in their own width. Strings
+// and bytes are copied.
+func packMetadata(parts ...any) []byte {
 	var b []byte
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -128,20 +141,29 @@ const (
 	msgReferences = 0x16
 )
 
-// messages are those of an object header.
+// messages is the encoded list of messages of an object header.
 type messages []byte
 
-func (m *messages) add(kind uint8, parts ...any) {
-	body := pack(parts...)
-	*m = append(append(*m, pack(kind, u16(len(body)), u8(0))...), body...)
+func (m *messages) addMessage(kind uint8, parts ...any) {
+	body := packMetadata(parts...)
+	*m = append(append(*m, packMetadata(kind, u16(len(body)), u8(0))...), body...)
 }
 
-// header writes an object header and gives its address.
-func (w *Writer) header(m messages) uint64 {
+// writeHeader writes an object header and returns its address.
+func (w *Writer) writeHeader(m messages) uint64 {
 	if uint64(len(m)) > math.MaxUint32 {
-		w.fail(robocache.ErrUnsupported, "a group of more than 4 GB of names and attributes")
+		w.recordFailure(
+			robocache.ErrUnsupported,
+			"a group of more than 4 GB of names and attributes",
+		)
 		return undefined
 	}
-	b := pack("OHDR", u8(2), u8(2), u32(len(m)), []byte(m)) // no times, a size of four bytes
-	return w.add(append(b, pack(lookup3(b))...))
+	b := packMetadata(
+		"OHDR",
+		u8(2),
+		u8(2),
+		u32(len(m)),
+		[]byte(m),
+	) // no times, a size field of four bytes
+	return w.appendBlock(append(b, packMetadata(lookup3Hash(b))...))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// GroupWriter is a group in the making.
+// GroupWriter writes one group.
 type GroupWriter struct {
 	w      *Writer
 	parent *GroupWriter
@@ -24,23 +24,23 @@ type GroupWriter struct {
 
 // Group begins a group below g.
 func (g *GroupWriter) Group(name string) (*GroupWriter, error) {
-	if err := g.claim(name); err != nil {
+	if err := g.claimName(name); err != nil {
 		return nil, err
 	}
 	return &GroupWriter{w: g.w, parent: g, name: name}, nil
 }
 
-// claim takes a name for a child.
-func (g *GroupWriter) claim(name string) error {
+// claimName reserves a name for a child.
+func (g *GroupWriter) claimName(name string) error {
 	switch {
 	case g.w.err != nil:
 		return g.w.err
 	case g.closed:
 		return writeMisuse("the group is closed")
 	case !validName(name):
-		return writeMisuse("%q is no name of a link", name)
+		return writeMisuse("%q is not a valid link name", name)
 	case g.names[name]:
-		return writeMisuse("%q is there already", name)
+		return writeMisuse("%q exists already", name)
 	}
 	if g.names == nil {
 		g.names = map[string]bool{}
@@ -54,8 +54,8 @@ func validName(name string) bool {
 	return name != "" && name != "." && len(name) < 1<<15 && !strings.ContainsAny(name, "/\x00")
 }
 
-// link enters a child that was closed.
-func (g *GroupWriter) link(name string, addr uint64) {
+// addLink adds a link to a closed child.
+func (g *GroupWriter) addLink(name string, addr uint64) {
 	flags, charset, length := u8(0), []byte(nil), any(u8(len(name)))
 	if len(name) > math.MaxUint8 {
 		flags, length = 1, u16(len(name))
@@ -63,19 +63,19 @@ func (g *GroupWriter) link(name string, addr uint64) {
 	if !plainASCII(name) {
 		flags, charset = flags|0x10, []byte{1} // UTF-8
 	}
-	g.links.add(msgLink, u8(1), flags, charset, length, name, addr)
+	g.links.addMessage(msgLink, u8(1), flags, charset, length, name, addr)
 	g.open--
 }
 
-// Link gives a closed data set one more name, in g.
+// Link adds another name in g for a closed data set.
 func (g *GroupWriter) Link(name string, d *DatasetWriter) error {
 	if !d.closed {
 		return writeMisuse("the data set %q is not closed", d.name)
 	}
-	if err := g.claim(name); err != nil {
+	if err := g.claimName(name); err != nil {
 		return err
 	}
-	g.link(name, d.addr)
+	g.addLink(name, d.addr)
 	return nil
 }
 
@@ -83,8 +83,8 @@ func plainASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// Drop gives the group up, with all that was begun in it: nothing refers to it. Its room stays in
-// the file.
+// Drop discards the group with everything below it: no link refers to it. Its space in the file is
+// not reused.
 func (g *GroupWriter) Drop() {
 	if g.parent != nil && !g.closed {
 		g.closed = true
@@ -93,20 +93,20 @@ func (g *GroupWriter) Drop() {
 	}
 }
 
-// Close ends the group. What was begun in it must be closed.
+// Close completes the group. Everything below it must be closed.
 func (g *GroupWriter) Close() error {
 	if g.parent == nil {
 		return writeMisuse("the root group is closed by the writer")
 	}
-	addr, err := g.end()
+	addr, err := g.writeGroup()
 	if err != nil {
 		return err
 	}
-	g.parent.link(g.name, addr)
+	g.parent.addLink(g.name, addr)
 	return nil
 }
 
-func (g *GroupWriter) end() (uint64, error) {
+func (g *GroupWriter) writeGroup() (uint64, error) {
 	switch {
 	case g.w.err != nil:
 		return 0, g.w.err
@@ -117,42 +117,42 @@ func (g *GroupWriter) end() (uint64, error) {
 	}
 	g.closed = true
 	var m messages
-	m.add(msgGroupInfo, u16(0))
-	m.add(msgLinkInfo, u16(0), undefined, undefined) // no fractal heap: links are messages
-	return g.w.header(slices.Concat(m, g.links, g.attrs)), g.w.err
+	m.addMessage(msgGroupInfo, u16(0))
+	m.addMessage(msgLinkInfo, u16(0), undefined, undefined) // no fractal heap: links are messages
+	return g.w.writeHeader(slices.Concat(m, g.links, g.attrs)), g.w.err
 }
 
-// Attribute gives the group an attribute: text, an integer, a float, a bool, a slice of these, or
+// Attribute adds an attribute to the group: text, an integer, a float, a bool, a slice of these, or
 // JSON as text.
 func (g *GroupWriter) Attribute(name string, value any) error {
 	if g.closed {
 		return writeMisuse("the group is closed")
 	}
-	return g.w.attribute(&g.attrs, name, value)
+	return g.w.writeAttribute(&g.attrs, name, value)
 }
 
-func (w *Writer) attribute(m *messages, name string, value any) error {
+func (w *Writer) writeAttribute(m *messages, name string, value any) error {
 	if w.err != nil {
 		return w.err
 	}
 	if name == "" || len(name) >= 1<<15 {
-		return writeMisuse("%q is no name of an attribute", name)
+		return writeMisuse("%q is not a valid attribute name", name)
 	}
-	space := pack(u8(2), u8(0), u8(0), u8(0)) // one element
-	list := func(n int) { space = pack(u8(2), u8(1), u8(0), u8(1), uint64(n)) }
+	space := packMetadata(u8(2), u8(0), u8(0), u8(0)) // one element
+	list := func(n int) { space = packMetadata(u8(2), u8(1), u8(0), u8(1), uint64(n)) }
 	kind, data := textType(), []byte(nil)
-	number := func(d robocache.DType) { kind, data = numericType(d), pack(value) }
+	number := func(d robocache.DType) { kind, data = numericType(d), packMetadata(value) }
 	switch v := value.(type) {
 	case json.RawMessage:
-		return w.attribute(m, name, string(v))
+		return w.writeAttribute(m, name, string(v))
 	case int:
-		return w.attribute(m, name, int64(v))
+		return w.writeAttribute(m, name, int64(v))
 	case string:
-		data = w.reference(v)
+		data = w.textReference(v)
 	case []string:
 		list(len(v))
 		for _, s := range v {
-			data = append(data, w.reference(s)...)
+			data = append(data, w.textReference(s)...)
 		}
 	case bool:
 		number(robocache.Bool)
@@ -173,7 +173,7 @@ func (w *Writer) attribute(m *messages, name string, value any) error {
 	if !plainASCII(name) {
 		charset = 1
 	}
-	b := pack(
+	b := packMetadata(
 		u8(3),
 		u8(0),
 		u16(len(name)+1),
@@ -187,9 +187,13 @@ func (w *Writer) attribute(m *messages, name string, value any) error {
 		data,
 	)
 	if len(b) > math.MaxUint16-16 {
-		return robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "an attribute of more than 64 KB").
+		return robocache.Unsupported(
+			"write hdf5",
+			robocache.Where{"pointer": name},
+			"an attribute of more than 64 KB",
+		).
 			WithHint("make it a data set, or text")
 	}
-	m.add(msgAttribute, b)
+	m.addMessage(msgAttribute, b)
 	return w.err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256
-// images of 96×128, a chunk each.
+// TestWritePeers prints megabytes of pixels per CPU second for our writer and h5py in turn
+// (ROBOCACHE_PEERS=1). It writes 256 images of 96×128, one chunk each.
 func TestWritePeers(t *testing.T) {
 	if os.Getenv("ROBOCACHE_PEERS") == "" {
 		t.Skip("a measurement: ROBOCACHE_PEERS=1")

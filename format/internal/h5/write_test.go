@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// written is a data set that was written, with what it holds.
+// written is a data set that was written, and its contents.
 type written struct {
 	path  string
 	spec  Spec
@@ -29,7 +29,7 @@ type written struct {
 	texts []string
 }
 
-// writeSample writes a file with everything that the writer knows.
+// writeSample writes a file that uses every feature of the writer.
 func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]any) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	must := func(err error) {
@@ -67,14 +67,14 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 		if len(spec.Shape) > 0 {
 			rows = spec.Shape[0]
 		}
-		if d.spec.Fixed > 0 || d.kind[0]&15 == uint8(Varying) {
+		if d.spec.Fixed > 0 || d.typeMessage[0]&15 == uint8(Varying) {
 			for i := range rows {
 				s.texts = append(s.texts, strings.Repeat("é"[:i%3/2*2], int(i%5))+fmt.Sprint(i))
 			}
 			must(d.WriteTexts(s.texts[:rows/2]))
 			must(d.WriteTexts(s.texts[rows/2:]))
 		} else {
-			s.data = make([]byte, rows*d.row)
+			s.data = make([]byte, rows*d.rowBytes)
 			v := byte(0)
 			for i := range s.data {
 				v += byte(rng.IntN(3))
@@ -84,7 +84,7 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 				}
 			}
 			for at := int64(0); at < int64(len(s.data)); {
-				n := min((1+rng.Int64N(4))*d.row, int64(len(s.data))-at)
+				n := min((1+rng.Int64N(4))*d.rowBytes, int64(len(s.data))-at)
 				must(d.Write(s.data[at : at+n]))
 				at += n
 			}
@@ -199,7 +199,7 @@ func (m *memory) WriteAt(p []byte, off int64) (int, error) {
 	return copy(m.b[off:], p), nil
 }
 
-// TestWrittenIsRead: what was written is what our reader reads.
+// TestWrittenIsRead reads back everything that was written.
 func TestWrittenIsRead(t *testing.T) {
 	ctx := context.Background()
 	path, sets, attrs := sampleFile(t)
@@ -283,7 +283,8 @@ func TestWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestWrittenIsReadByH5py: h5py (HDF5 2.0) and h5dump (1.10) read all of it (W1).
+// TestWrittenIsReadByH5py checks that h5py (HDF5 2.0) and h5dump (1.10) read the file completely
+// (h5.W1).
 func TestWrittenIsReadByH5py(t *testing.T) {
 	path, sets, attrs := sampleFile(t)
 	t.Run("h5py", func(t *testing.T) {
@@ -403,10 +404,16 @@ func TestWriterMisuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"twice":    func() error { _, err := g.Dataset("d", spec); return err }(),
-		"slash":    func() error { _, err := g.Group("a/b"); return err }(),
-		"dot":      func() error { _, err := g.Group("."); return err }(),
-		"negative": func() error { _, err := g.Dataset("n", Spec{DType: robocache.Int8, Shape: []int64{-1}}); return err }(),
+		"twice": func() error { _, err := g.Dataset("d", spec); return err }(),
+		"slash": func() error { _, err := g.Group("a/b"); return err }(),
+		"dot":   func() error { _, err := g.Group("."); return err }(),
+		"negative": func() error {
+			_, err := g.Dataset(
+				"n",
+				Spec{DType: robocache.Int8, Shape: []int64{-1}},
+			)
+			return err
+		}(),
 		"packed whole": func() error {
 			_, err := g.Dataset("p", Spec{DType: robocache.Int8, Shape: []int64{4}, Deflate: 3})
 			return err

@@ -2,17 +2,18 @@ package h5
 
 import "github.com/goatnote-inc/robocache"
 
-// typeMessage is a datatype: its class and version, three bytes of flags, its size, and what the
-// class has.
+// typeMessage returns a datatype message: class and version, three bytes of flags, size, and the
+// fields of the class.
 func typeMessage(class Class, version, flags uint8, more uint16, size int, parts ...any) []byte {
-	return pack(version<<4|uint8(class), flags, more, u32(size), pack(parts...))
+	return packMetadata(version<<4|uint8(class), flags, more, u32(size), packMetadata(parts...))
 }
 
-// numericType is the datatype message of a dtype, little-endian; nil where there is none.
+// numericType returns the little-endian datatype message of a dtype, or nil if HDF5 has no
+// equivalent.
 func numericType(d robocache.DType) []byte {
 	size := d.Size()
 	switch {
-	case d == robocache.Bool: // h5py's: an enum of int8
+	case d == robocache.Bool: // h5py stores bool as an enum of int8
 		return typeMessage(
 			Enum,
 			3,
@@ -31,8 +32,8 @@ func numericType(d robocache.DType) []byte {
 		}
 		return typeMessage(Integer, 1, signed, 0, size, u16(0), u16(8*size))
 	case d.Float():
-		// the mantissa's first bit is implied; the exponent begins behind it, the sign is the last
-		// bit
+		// The first bit of the mantissa is implied. The exponent follows the mantissa, and the sign
+		// is the last bit.
 		f := floatForms[d]
 		return typeMessage(
 			Float,
@@ -52,10 +53,11 @@ func numericType(d robocache.DType) []byte {
 	return nil
 }
 
-// textType is UTF-8 of varying length, as h5py's str: text that is ended by NUL in memory.
+// textType returns the type of UTF-8 text of variable length, like str in h5py: text that ends with
+// NUL in memory.
 func textType() []byte {
 	return typeMessage(Varying, 1, 1, 1, referenceSize, numericType(robocache.Uint8))
 }
 
-// fixedTextType is text of n bytes, filled with NUL.
+// fixedTextType returns the type of text of n bytes, padded with NUL.
 func fixedTextType(n int) []byte { return typeMessage(Text, 1, 1, 0, n) }

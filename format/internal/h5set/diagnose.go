@@ -11,12 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// maxFindings bounds how many findings of one kind are listed; the last counts the rest.
+// maxFindings limits the findings of one kind. The last one contains the count of the rest.
 const maxFindings = 100
 
-// Diagnose checks every stream of every episode: its presence, its type, shape and length against
-// those of the other episodes, its bytes to the end (checksums, chunks), and its timestamps. With
-// Decode it decodes encoded images too. Package diagnose looks for NaN.
+// Diagnose checks every stream of every episode. It compares presence, type, shape and length with
+// those of the other episodes, reads the data to the end (checksums, chunks), and checks the
+// timestamps. With Decode it also decodes encoded images. Package diagnose looks for NaN.
 func (s *Set) Diagnose(
 	ctx context.Context,
 	opt robocache.DiagnoseOptions,
@@ -24,7 +24,7 @@ func (s *Set) Diagnose(
 	defer crash.Recover(s.About.Format+" diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
-	thrashes := false // one episode says it for all
+	thrashes := false // reported once for the whole set
 	add := func(f robocache.Finding) {
 		if count[f.Code]++; count[f.Code] <= maxFindings {
 			out = append(out, f)
@@ -34,13 +34,13 @@ func (s *Set) Diagnose(
 		if err := s.op.Episode(len(s.Episodes), e); err != nil {
 			return out, err
 		}
-		if f, err := s.thrashes(ctx, e); err != nil {
+		if f, err := s.findThrashing(ctx, e); err != nil {
 			return out, err
 		} else if f != nil && !thrashes {
 			thrashes = true
 			add(*f)
 		}
-		if err := s.diagnose(ctx, e, opt.Decode, add); err != nil {
+		if err := s.diagnoseEpisode(ctx, e, opt.Decode, add); err != nil {
 			return out, err
 		}
 		if opt.Progress != nil {
@@ -55,14 +55,14 @@ func (s *Set) Diagnose(
 	return out, nil
 }
 
-// thrashes says that memory does not hold a chunk of each stream together: who reads the streams
-// row by row has all of them decoded for every row.
-func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
+// findThrashing returns a finding if memory cannot hold one chunk of each stream. Row-by-row reads
+// of all streams would then decode the chunks again for every row.
+func (s *Set) findThrashing(ctx context.Context, e int) (*robocache.Finding, error) {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
 	for i := range s.Streams {
 		if _, err := Tolerate(func() error {
-			if d, err := s.dataset(ctx, e, i); err != nil {
+			if d, err := s.episodeDataset(ctx, e, i); err != nil {
 				return err
 			} else if !seen[d] {
 				seen[d] = true
@@ -75,7 +75,7 @@ func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
 	}
 	room := s.cache.Budget()
 	if sum <= room || most > room {
-		return nil, nil // what one chunk alone passes is refused
+		return nil, nil // a chunk that does not fit by itself is an error of the read
 	}
 	need := (sum*8/7)>>20 + 1
 	return &robocache.Finding{
@@ -83,18 +83,25 @@ func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
 		Code:     "chunks-above-memory",
 		Where:    s.where(e, ""),
 		Message: fmt.Sprintf(
-			"a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again",
+			"a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, "+
+				"chunks are decoded again and again",
 			sum,
 			room,
 		),
 		Hint: fmt.Sprintf(
-			"a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)",
+			"a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l "+
+				"CHUNK=…)",
 			need,
 		),
 	}, nil
 }
 
-func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
+func (s *Set) diagnoseEpisode(
+	ctx context.Context,
+	e int,
+	decode bool,
+	add func(robocache.Finding),
+) error {
 	bad := func(sev robocache.Severity, code, key, msg string) {
 		add(robocache.Finding{Severity: sev, Code: code, Where: s.where(e, key), Message: msg})
 	}
@@ -124,35 +131,29 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 	}
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		if s.lacks(i, e) {
-			continue // a finding of opening
+		if s.lacksStream(i, e) {
+			continue // reported when the dataset was opened
 		}
-		holds := st.Clock != "" && st.times != ""
-		if holds {
-			tryValue, err := try("bad-timestamps", st.Key, func() error {
-				if _, err := s.Times(ctx, e, st.Key); err != nil {
-					return err
-				}
-				return nil
+		if st.Clock != "" && st.times != "" {
+			ok, err := try("bad-timestamps", st.Key, func() error {
+				_, err := s.Times(ctx, e, st.Key)
+				return err
 			})
 			if err != nil {
 				return err
 			}
-			holds = !tryValue
-		}
-		if holds {
-			continue
-		}
-		tryValue, err := try("bad-stream", st.Key, func() error {
-			if _, err := s.dataset(ctx, e, i); err != nil {
-				return err
+			if !ok {
+				continue
 			}
-			return nil
+		}
+		ok, err := try("bad-stream", st.Key, func() error {
+			_, err := s.episodeDataset(ctx, e, i)
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		if tryValue {
+		if ok {
 			if _, err := try(
 				"unreadable-rows",
 				st.Key,
@@ -165,7 +166,7 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 	return nil
 }
 
-// readThrough reads a stream of an episode to its end, some rows at a time.
+// readThrough reads a stream of an episode to its end, a few rows at a time.
 func (s *Set) readThrough(
 	ctx context.Context,
 	e, stream int,
@@ -176,7 +177,7 @@ func (s *Set) readThrough(
 	size := max(st.Elements()*st.DType.Size(), 1)
 	step := max(1, min(4<<20/size, 4096))
 	missing := 0
-	length, err := s.length(ctx, e, stream)
+	length, err := s.rowCount(ctx, e, stream)
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (s *Set) readThrough(
 	return nil
 }
 
-// checkImage says what is wrong with an image.
+// checkImage returns an error if an image is damaged or has another size than the stream.
 func (st *Stream) checkImage(ref *robocache.FrameRef, decode bool) error {
 	info, err := video.ImageSize(ref)
 	if err == nil && (info.Width != st.Width || info.Height != st.Height) {

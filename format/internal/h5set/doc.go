@@ -1,13 +1,19 @@
-// Package h5set makes a robocache.Dataset of groups of HDF5 files: what robomimic, ALOHA and
-// generic files have in common.
+// Package h5set implements a robocache.Dataset over groups of HDF5 files. The formats robomimic,
+// ALOHA and generic HDF5 use it.
 //
 // # Contract
 //
-//	S1  A format names the episodes. The streams are the union of those of all episodes, each in its most common form. A data set
-//	    of another type, shape or length is an error that names both, never another stream's rows. So is a stream that an episode lacks.
-//	S2  Decoded chunks and rows lie in one cache of bytes; open data sets in an eighth of the budget. Plain rows are kept only where
-//	    all of them fit, else they are read past the cache.
-//	S3  At most 64 files are open at once. A file that changed between two openings is an error.
-//	S4  Pixels that are leased and lie in the cache are not copied: FrameRef.Raw shows the decoded chunk itself. What Frames gives is the caller's.
-//	S5  A rate that nobody said is ErrMisuse when timestamps are asked for, and names --rows-hz.
+//	h5set.S1  The format names the episodes. The streams are the union of the streams of all
+//	          episodes, each in its most common form. A data set of another type, shape or length
+//	          is an error that names both, never rows of another stream. A stream that an episode
+//	          lacks is an error too.
+//	h5set.S2  Decoded chunks and rows share one cache with a budget in bytes. Open data sets take
+//	          at most an eighth of the budget. Rows without filters are cached only if all of them
+//	          fit. Otherwise each read fetches them from the file.
+//	h5set.S3  At most 64 files are open at once. A file that changed between two openings is an
+//	          error.
+//	h5set.S4  Leased pixels in the cache are not copied: FrameRef.Raw refers to the decoded chunk
+//	          itself. The caller owns the result of Frames.
+//	h5set.S5  If no rate is known, a request for timestamps is ErrMisuse, and the error names
+//	          --rows-hz.
 package h5set

@@ -25,18 +25,18 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Extensions are the names that HDF5 files end with.
+// Extensions lists the file name extensions of HDF5 files.
 var Extensions = []string{".hdf5", ".h5", ".hdf", ".he5"}
 
-// IsFile says that a name ends as those of HDF5 files do.
+// IsFile reports whether a name has the extension of an HDF5 file.
 func IsFile(name string) bool {
 	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
 }
 
-// list gives the HDF5 files of a store, in the order of the numbers in their names, also those that
-// are none and cannot be opened; and the links that may hide others. A store that cannot list
-// (http) is asked for episode_0.hdf5 and on.
-func list(
+// listFiles returns the names of the HDF5 files of a store, ordered by the numbers in the names.
+// The list includes files that cannot be opened. links are links that may hide other files. If the
+// store cannot list (http), listFiles probes episode_0.hdf5, episode_1.hdf5 and so on.
+func listFiles(
 	ctx context.Context,
 	s store.Store,
 	loose *reader.Loose,
@@ -49,12 +49,12 @@ func list(
 		return is
 	})
 	if errors.Is(err, robocache.ErrUnsupported) {
-		names, err = guess(ctx, s)
+		names, err = guessFiles(ctx, s)
 	}
 	return names, links, err
 }
 
-func guess(ctx context.Context, s store.Store) ([]string, error) {
+func guessFiles(ctx context.Context, s store.Store) ([]string, error) {
 	var out []string
 	for {
 		name := fmt.Sprintf("episode_%d.hdf5", len(out))
@@ -67,38 +67,38 @@ func guess(ctx context.Context, s store.Store) ([]string, error) {
 	}
 }
 
-// maxOpen bounds how many files are open at once.
+// maxOpen limits the number of files that are open at once.
 const maxOpen = 64
 
-// pool keeps a bounded number of files open.
-type pool struct {
+// filePool keeps a limited number of files open.
+type filePool struct {
 	st   store.Store
 	open *handles.Pool[string, robocache.Ranged]
 	shut atomic.Bool
 }
 
-func newPool(st store.Store) *pool {
-	return &pool{st: st, open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
+func newPool(st store.Store) *filePool {
+	return &filePool{st: st, open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
 }
 
-func (p *pool) close() error {
+func (p *filePool) close() error {
 	p.shut.Store(true)
 	return p.open.Close()
 }
 
-// lazyFile is a file that is opened when it is read, and may be closed in between. It stays the
-// version that it was at first.
+// lazyFile opens its file when it is read. The pool may close the file between reads. A read fails
+// if the version of the file differs from the first one.
 type lazyFile struct {
-	p       *pool
+	pool    *filePool
 	name    string
 	size    int64
 	version string
 	remote  bool
 }
 
-func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
-	f := &lazyFile{p: p, name: name}
-	h, err := f.get(ctx)
+func (p *filePool) openLazily(ctx context.Context, name string) (*lazyFile, error) {
+	f := &lazyFile{pool: p, name: name}
+	h, err := f.openHandle(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,71 +107,77 @@ func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
 	return f, nil
 }
 
-func (f *lazyFile) get(ctx context.Context) (*handles.Handle[string, robocache.Ranged], error) {
-	if f.p.shut.Load() {
+func (f *lazyFile) openHandle(
+	ctx context.Context,
+) (*handles.Handle[string, robocache.Ranged], error) {
+	if f.pool.shut.Load() {
 		return nil, robocache.Misuse(
 			"hdf5",
 			robocache.Where{"file": f.name},
 			"the dataset is closed",
 		)
 	}
-	h, err := f.p.open.Get(
+	h, err := f.pool.open.Get(
 		f.name,
-		func() (robocache.Ranged, error) { return f.p.st.Open(ctx, f.name) },
+		func() (robocache.Ranged, error) { return f.pool.st.Open(ctx, f.name) },
 	)
 	if err == nil && f.version != "" && h.Value.Version() != f.version {
-		defer f.p.open.Put(h)
-		return nil, robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "the file changed while it was read").
+		defer f.pool.open.Put(h)
+		return nil, robocache.Malformed(
+			"hdf5",
+			robocache.Where{"file": f.name},
+			"the file changed while it was read",
+		).
 			Expected(f.version, h.Value.Version()).
 			WithHint("open the dataset again")
 	}
 	return h, err
 }
 
-// ReadAt fills p from the file.
+// ReadAt fills b from offset off of the file.
 func (f *lazyFile) ReadAt(ctx context.Context, b []byte, off int64) error {
-	h, err := f.get(ctx)
+	h, err := f.openHandle(ctx)
 	if err != nil {
 		return err
 	}
-	defer f.p.open.Put(h)
+	defer f.pool.open.Put(h)
 	return h.Value.ReadAt(ctx, b, off)
 }
 
-// ReadRanges reads near spans together, where the store's file does.
+// ReadRanges joins close spans into one request if the store supports it.
 func (f *lazyFile) ReadRanges(ctx context.Context, spans []store.Span) (err error) {
-	h, err := f.get(ctx)
+	h, err := f.openHandle(ctx)
 	if err != nil {
 		return err
 	}
-	defer f.p.open.Put(h)
+	defer f.pool.open.Put(h)
 	return store.ReadRanges(ctx, h.Value, spans)
 }
 
-// Size is the file's length.
+// Size returns the length of the file.
 func (f *lazyFile) Size() int64 { return f.size }
 
-// Version is the file's version.
+// Version returns the version of the file.
 func (f *lazyFile) Version() string { return f.version }
 
-// Remote says whether reads wait for a network.
+// Remote reports whether reads use a network.
 func (f *lazyFile) Remote() bool { return f.remote }
 
-// Close does nothing: the pool closes.
+// Close does nothing, because the pool closes the file.
 func (f *lazyFile) Close() error { return nil }
 
 // OpenFile opens a file of the set's store as HDF5.
 func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
-	file, err := s.pool.file(ctx, name)
+	file, err := s.pool.openLazily(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return h5.Open(ctx, file, name, s.cache)
 }
 
-// ReadFiles finds the episodes of each file, several files at the same time, and the one rate that
-// their attributes say. A file that cannot be read, of several, is a finding; where stand says so
-// an empty episode stands for it.
+// ReadFiles finds the episodes of several files in parallel, and the common rate in the attributes
+// of the files. If there are several files, an unreadable one is a finding. If stand is set, an
+// empty episode represents it.
 func (s *Set) ReadFiles(
 	ctx context.Context,
 	names []string,
@@ -206,7 +212,7 @@ func (s *Set) ReadFiles(
 				if err != nil {
 					return err
 				}
-				per[i] = episodes // none of a file that cannot be read
+				per[i] = episodes // an unreadable file contributes no episodes
 				return nil
 			}
 			if len(names) == 1 {
@@ -244,7 +250,7 @@ func (s *Set) ReadFiles(
 		}
 		s.Episodes = append(s.Episodes, per[i]...)
 	}
-	s.number(len(names) == 1)
+	s.numberEpisodes(len(names) == 1)
 	for i := range s.Episodes {
 		e := &s.Episodes[i]
 		if k := slices.Index(names, e.File.Name()); stand && bad[k] != nil {
@@ -255,15 +261,15 @@ func (s *Set) ReadFiles(
 	return nil
 }
 
-// numbered matches the name of an episode with a number: demo_3, episode7, traj-12.
-var numbered = regexp.MustCompile(
+// numberedName matches the name of an episode with a number: demo_3, episode7, traj-12.
+var numberedName = regexp.MustCompile(
 	`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`,
 )
 
-// number sets the indices of the episodes: the numbers in the names of their groups, if they lie in
-// one file, or in the names of their files, if each has a file of its own. If a name has no number,
-// or two have the same, the indices are the positions.
-func (s *Set) number(oneFile bool) {
+// numberEpisodes sets the indices of the episodes to the numbers in their names. The names are
+// those of the groups if all episodes are in one file, or of the files if each episode has its own
+// file. If a name has no number, or two have the same, the indices are the positions.
+func (s *Set) numberEpisodes(oneFile bool) {
 	byGroup := func(e *Episode) string { return path.Base(e.Path) }
 	if !(oneFile && s.numberBy(byGroup)) {
 		s.NumberByFile()
@@ -271,7 +277,7 @@ func (s *Set) number(oneFile bool) {
 }
 
 // NumberByFile sets the indices of the episodes to the numbers in the names of their files, if each
-// has a file of its own and the numbers differ. Otherwise the indices are the positions.
+// episode has its own file and the numbers differ. Otherwise the indices are the positions.
 func (s *Set) NumberByFile() {
 	byFile := func(e *Episode) string {
 		base := path.Base(e.File.Name())
@@ -285,12 +291,12 @@ func (s *Set) NumberByFile() {
 	}
 }
 
-// numberBy sets the indices to the numbers in names. It reports false if they do not tell the
-// episodes apart.
+// numberBy sets the indices to the numbers in names. It returns false if a number is missing or
+// occurs twice.
 func (s *Set) numberBy(name func(e *Episode) string) bool {
 	seen := map[int64]bool{}
 	for i := range s.Episodes {
-		m := numbered.FindStringSubmatch(name(&s.Episodes[i]))
+		m := numberedName.FindStringSubmatch(name(&s.Episodes[i]))
 		if m == nil {
 			return false
 		}
@@ -300,7 +306,7 @@ func (s *Set) numberBy(name func(e *Episode) string) bool {
 	return len(seen) == len(s.Episodes)
 }
 
-// haveOwnFiles reports whether each episode has a file of its own.
+// haveOwnFiles reports whether no two episodes share a file.
 func (s *Set) haveOwnFiles() bool {
 	files := map[string]bool{}
 	for i := range s.Episodes {
@@ -309,18 +315,17 @@ func (s *Set) haveOwnFiles() bool {
 	return len(files) == len(s.Episodes)
 }
 
-// startsAsHDF5 reports whether uri is a file of this machine that begins with the signature of
-// HDF5.
+// startsAsHDF5 reports whether uri is a local file that begins with the HDF5 signature.
 func startsAsHDF5(uri string) bool { return store.FileStartsWith(uri, "\x89HDF\r\n\x1a\n") }
 
-// FindUnclosed adds the finding of a file that its writer has not closed.
+// FindUnclosed adds a finding for a file that its writer has not closed.
 func (s *Set) FindUnclosed(name string) {
 	s.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name},
 		"the file says that its writer has not closed it: the end of the recording may be lost",
 		"Run h5clear -s FILE once no program writes it")
 }
 
-// Each calls do for 0 to n-1, several at the same time.
+// Each calls do for 0 to n-1, several calls in parallel.
 func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
@@ -330,18 +335,25 @@ func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i 
 	return g.Wait()
 }
 
-// Rate takes the rate that a file says: files that differ in it are no one dataset.
+// Rate sets the rate that a file contains. It returns an error if another file has another rate.
 func (s *Set) Rate(file string, r robocache.Rate) error {
 	if have := s.About.FPS; !have.Zero() && have != r {
-		return robocache.Malformed(s.About.Format, robocache.Where{"file": file}, "files of one folder have different rates").
+		return robocache.Malformed(
+			s.About.Format,
+			robocache.Where{"file": file},
+			"files of one folder have different rates",
+		).
 			Expected(have.String(), r.String()).
-			WithHint("open them one by one, or name the rate of the rows: %s", robocache.Option("rows_hz"))
+			WithHint(
+				"open them one by one, or name the rate of the rows: %s",
+				robocache.Option("rows_hz"),
+			)
 	}
 	s.About.FPS = r
 	return nil
 }
 
-// rateOf is the rate that the attributes of a file's root say.
+// rateOf returns the rate from the attributes of a file's root group.
 func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate, err error) {
 	attributes, err := root.Attributes(ctx)
 	if err != nil {
@@ -360,8 +372,8 @@ func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate, err erro
 	return rate, nil
 }
 
-// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of
-// the folder. found are its links that may hide others.
+// Find opens the store of a URI and lists its HDF5 files: the file that the URI names, or the files
+// of the folder. found has a finding for each link that may hide other files.
 func Find(
 	ctx context.Context,
 	uri string,
@@ -379,7 +391,7 @@ func Find(
 	var links []store.Entry
 	var loose reader.Loose
 	if file == "" {
-		names, links, err = list(ctx, s, &loose)
+		names, links, err = listFiles(ctx, s, &loose)
 	} else {
 		loose.AddTwins(ctx, s, file)
 	}
@@ -400,8 +412,8 @@ func Find(
 	return s, names, append(store.Findings(links, "link-not-followed"), loose.Findings()...), nil
 }
 
-// Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no
-// HDF5 file is none, without an error.
+// Detect reports whether the first HDF5 file at a URI that can be opened satisfies is. It returns
+// false without an error if there is no HDF5 file.
 func Detect(
 	ctx context.Context,
 	uri string,
@@ -409,7 +421,7 @@ func Detect(
 	is func(f *h5.File) (bool, error),
 ) (ok bool, err error) {
 	defer crash.Recover("hdf5 detect", &err)
-	if !strings.Contains(uri, "://") && !likely(uri) {
+	if !strings.Contains(uri, "://") && !mayHoldHDF5(uri) {
 		return false, nil
 	}
 	s, names, _, err := Find(ctx, uri, opt)
@@ -422,7 +434,7 @@ func Detect(
 	defer store.Close(s)
 	name := names[0]
 	r, err := s.Open(ctx, name)
-	// a link that leads nowhere, a FIFO: another file tells
+	// the first file may be a dangling link or a FIFO: try the other files
 	for i := 1; err != nil && i < len(names) && errors.Is(err, robocache.ErrMalformed); i++ {
 		if other, e := s.Open(ctx, names[i]); e == nil {
 			r, name, err = other, names[i], nil
@@ -446,37 +458,30 @@ func Detect(
 	if err != nil {
 		return ok, err
 	}
-	err = func() error {
-		isValue, err := is(f)
-		if err != nil {
-			return err
-		}
-		ok = isValue
-		return nil
-	}()
+	ok, err = is(f)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}
-	return ok, err
+	return ok && err == nil, err
 }
 
-// lookAt bounds how many names of a folder are looked at before it is said to hold no HDF5 files:
-// other formats' folders hold millions.
-const lookAt = 4096
+// maxEntriesChecked limits the number of names that are checked for HDF5 files in a folder. Folders
+// of other formats can have millions of files.
+const maxEntriesChecked = 4096
 
 var errEnough = errors.New("enough")
 
-// likely says whether a local path may hold HDF5 files.
-func likely(path string) bool {
+// mayHoldHDF5 reports whether a local path may contain HDF5 files.
+func mayHoldHDF5(path string) bool {
 	found, seen := IsFile(path) || startsAsHDF5(path), 0
 	err := filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fs.SkipDir
 		}
-		if seen++; seen > lookAt {
+		if seen++; seen > maxEntriesChecked {
 			return errEnough
 		}
-		if IsFile(p) && p != path { // a folder in a file's place too
+		if IsFile(p) && p != path { // also true for a folder with the name of a file
 			found = true
 			return errEnough
 		}

@@ -13,19 +13,19 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames gives the images of rows: their pixels, which are the caller's, or their JPEG or PNG
-// bytes, which nobody may change.
+// Frames returns the images of rows as pixels, or as JPEG or PNG bytes. The caller owns the pixels.
+// The caller must not modify the encoded bytes.
 func (s *Set) Frames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) (err error) {
-	return s.frames(ctx, key, rows, out, nil)
+	return s.readFrames(ctx, key, rows, out, nil)
 }
 
-// LeaseFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change
-// them, or are read past it into memory that is used again after done.
+// LeaseFrames is like Frames, but makes no copies. Pixels alias the cache, and the caller must not
+// modify them. Pixels that are not cached are read into memory that is reused after done.
 func (s *Set) LeaseFrames(
 	ctx context.Context,
 	key string,
@@ -33,18 +33,23 @@ func (s *Set) LeaseFrames(
 	out []robocache.FrameRef,
 ) (done func(), err error) {
 	l := lease.Get()
-	if err := s.frames(ctx, key, rows, out, l); err != nil {
+	if err := s.readFrames(ctx, key, rows, out, l); err != nil {
 		l.Done()
 		return nil, err
 	}
 	return l.Done, nil
 }
 
-// keepBuffer is the size from which on rows are not read at once into leased memory.
+// keepBuffer is the size above which rows are not read into leased memory.
 const keepBuffer = 4 << 20
 
-// view gives rows as Dataset.View does, in a buffer of l where they are to be read anew.
-func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]byte, int64, error) {
+// viewRows is Dataset.View, except that uncached rows are read into a buffer of l.
+func viewRows(
+	ctx context.Context,
+	l *lease.Lease,
+	d *h5.Dataset,
+	row, n int64,
+) ([]byte, int64, error) {
 	if l == nil || !d.Past() || n*d.RowBytes() > keepBuffer {
 		return d.View(ctx, row, n)
 	}
@@ -52,7 +57,7 @@ func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]b
 	return b, n, d.ReadRows(ctx, row, n, b)
 }
 
-func (s *Set) frames(
+func (s *Set) readFrames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -60,7 +65,7 @@ func (s *Set) frames(
 	l *lease.Lease,
 ) (err error) {
 	defer crash.Recover(s.About.Format+" frames", &err)
-	i, err := s.get(key, robocache.KindImage)
+	i, err := s.streamIndex(key, robocache.KindImage)
 	if err != nil {
 		return err
 	}
@@ -72,10 +77,10 @@ func (s *Set) frames(
 	if st.How == Pixels {
 		raws = make([]robocache.Raw, len(rows))
 	}
-	if err := s.ahead(ctx, i, rows); err != nil {
+	if err := s.prefetchRows(ctx, i, rows); err != nil {
 		return err
 	}
-	if err := s.together(
+	if err := s.forEachRunParallel(
 		ctx,
 		i,
 		rows,
@@ -84,7 +89,7 @@ func (s *Set) frames(
 			if st.How == Encoded {
 				b, err := d.Bytes(ctx, first, int64(n))
 				for k := 0; k < len(b) && err == nil; k++ {
-					out[at+k], err = st.encoded(b[k])
+					out[at+k], err = st.encodedImage(b[k])
 				}
 				return err
 			}
@@ -92,7 +97,7 @@ func (s *Set) frames(
 				return err
 			}
 			for k := 0; k < n; {
-				b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))
+				b, m, err := viewRows(ctx, l, d, first+int64(k), int64(n-k))
 				if err != nil {
 					return err
 				}
@@ -100,7 +105,7 @@ func (s *Set) frames(
 				for j := range int(m) {
 					row := b[j*size : (j+1)*size : (j+1)*size]
 					if st.How == Padded {
-						if out[at+k], err = st.encoded(row); err != nil {
+						if out[at+k], err = st.encodedImage(row); err != nil {
 							return err
 						}
 					} else {
@@ -128,18 +133,18 @@ func (s *Set) frames(
 	return nil
 }
 
-// reads is how many reads for one call are under way at once.
-const reads = 16
+// remoteReads is the number of reads that run in parallel for one call.
+const remoteReads = 16
 
-// together is runs, with several at the same time where each waits for a network.
-func (s *Set) together(
+// forEachRunParallel is forEachRun with several calls in parallel if the store is remote.
+func (s *Set) forEachRunParallel(
 	ctx context.Context,
 	stream int,
 	rows []robocache.Row,
 	each func(ctx context.Context, at, n int, d *h5.Dataset) error,
 ) error {
 	if len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
-		if err := s.runs(
+		if err := s.forEachRun(
 			ctx,
 			stream,
 			rows,
@@ -150,9 +155,9 @@ func (s *Set) together(
 		return nil
 	}
 	g, own := errgroup.WithContext(ctx)
-	g.SetLimit(reads)
+	g.SetLimit(remoteReads)
 	err := func() error {
-		return s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+		return s.forEachRun(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 			g.Go(crash.Func(s.About.Format, func() error {
 				return robocache.At(
 					each(own, at, n, d),
@@ -171,13 +176,14 @@ func (s *Set) together(
 	return nil
 }
 
-// ahead loads what rows of a remote stream lie in, of each file together.
-func (s *Set) ahead(ctx context.Context, stream int, rows []robocache.Row) error {
+// prefetchRows loads the data that the rows of a remote stream need, with one request list per
+// file.
+func (s *Set) prefetchRows(ctx context.Context, stream int, rows []robocache.Row) error {
 	if s.Streams[stream].How == Encoded || len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
 		return nil
 	}
 	wanted := map[*h5.Dataset][]int64{}
-	if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.forEachRun(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 		for k := range n {
 			wanted[d] = append(wanted[d], int64(rows[at].Index+k))
 		}
@@ -193,15 +199,15 @@ func (s *Set) ahead(ctx context.Context, stream int, rows []robocache.Row) error
 	return nil
 }
 
-// encoded is an image in the bytes of a row; a row of zeros holds none.
-func (st *Stream) encoded(b []byte) (robocache.FrameRef, error) {
+// encodedImage returns the image in the bytes of a row. A row of zeros has no image.
+func (st *Stream) encodedImage(b []byte) (robocache.FrameRef, error) {
 	if b = Trim(b); len(b) == 0 {
 		return robocache.FrameRef{Missing: true}, nil
 	}
 	if !st.BGR {
 		return robocache.FrameRef{Encoded: b}, nil
 	}
-	// Encoded bytes cannot say that their channels are swapped, pixels can.
+	// Only pixels can be marked as BGR, so the image is decoded.
 	info, err := video.StillSize(b)
 	if err != nil {
 		return robocache.FrameRef{}, err
@@ -226,8 +232,8 @@ func (st *Stream) encoded(b []byte) (robocache.FrameRef, error) {
 	}, nil
 }
 
-// Trim cuts what follows a JPEG or PNG image off: rows are filled up to the longest, and lengths
-// that are stored beside are not always right.
+// Trim removes the bytes after the end of a JPEG or PNG image. Rows are padded to the length of the
+// longest, and lengths that files store separately are not always right.
 func Trim(b []byte) []byte {
 	n := 0
 	switch {
@@ -242,7 +248,7 @@ func Trim(b []byte) []byte {
 	return b[:n:n]
 }
 
-// jpegEnd finds the end marker; 0 where there is none.
+// jpegEnd returns the offset behind the end marker, or 0 if there is none.
 func jpegEnd(b []byte) int {
 	for i := 2; i+1 < len(b); {
 		if b[i] != 0xff {
@@ -250,7 +256,7 @@ func jpegEnd(b []byte) int {
 		}
 		m := b[i+1]
 		switch {
-		case m == 0xff: // filling
+		case m == 0xff: // padding
 			i++
 		case m == 0xd9:
 			return i + 2
@@ -264,7 +270,7 @@ func jpegEnd(b []byte) int {
 			if m != 0xda {
 				continue
 			}
-			// The scan: up to a marker that is none of its own.
+			// The scan continues up to a marker that does not belong to it.
 			for {
 				if i >= len(b) {
 					return 0
@@ -285,7 +291,7 @@ func jpegEnd(b []byte) int {
 	return 0
 }
 
-// pngEnd finds the end of the IEND chunk; 0 where there is none.
+// pngEnd returns the offset behind the IEND chunk, or 0 if there is none.
 func pngEnd(b []byte) int {
 	for i := 8; i+12 <= len(b); {
 		n := int(b[i])<<24 | int(b[i+1])<<16 | int(b[i+2])<<8 | int(b[i+3])

@@ -13,42 +13,43 @@ import (
 )
 
 const (
-	// remoteForms is the number of episodes of a remote set whose data sets are opened to find
-	// their most common shapes. Of the others only the names are listed: each header may cost a
-	// request.
+	// remoteForms is the number of episodes of a remote set whose data sets are opened to find the
+	// most common shapes. For the other episodes only the names are listed, because each header may
+	// need a request.
 	remoteForms = 16
-	// maxStreams bounds the streams of a set: the union over files that have nothing in common.
+	// maxStreams limits the streams of a set: the union is large if the files have nothing in
+	// common.
 	maxStreams = 10_000
-	// representatives is the number of episodes that are asked to describe one stream.
+	// representatives is the number of episodes that may be used to describe one stream.
 	representatives = 3
 )
 
-// formID names the type and the row shape of a data set, by its place in survey.forms.
+// formID is an index into survey.forms. It identifies the type and row shape of a data set.
 type formID int32
 
 // unknownForm is the form of a data set that was not opened.
 const unknownForm formID = 0
 
-// entry is a data set of an episode, as the survey of all episodes keeps it.
-type entry struct {
-	path int32 // in survey.paths
+// surveyEntry is a data set of an episode in the survey.
+type surveyEntry struct {
+	path int32 // index into survey.paths
 	form formID
 	rows int64
 }
 
-// survey lists the data sets of all episodes. The union of the streams and their most common shapes
-// follow from it.
+// survey lists the data sets of all episodes. Schema computes the union of the streams and their
+// most common shapes from it.
 type survey struct {
 	mu       sync.Mutex
 	paths    []string
 	forms    []string
 	pathIDs  map[string]int32
 	formIDs  map[string]formID
-	episodes [][]entry
+	episodes [][]surveyEntry
 }
 
-// id returns the number of a text, and adds the text if it is new.
-func id[T ~int32](mu *sync.Mutex, text string, ids map[string]T, list *[]string) T {
+// internText returns the number of a text, and adds the text if it is new.
+func internText[T ~int32](mu *sync.Mutex, text string, ids map[string]T, list *[]string) T {
 	mu.Lock()
 	defer mu.Unlock()
 	n, ok := ids[text]
@@ -61,7 +62,7 @@ func id[T ~int32](mu *sync.Mutex, text string, ids map[string]T, list *[]string)
 }
 
 // formOf describes the type and the row shape of a data set. Data sets of one form make one stream:
-// see Stream.matches.
+// see Stream.matchDataset.
 func formOf(d *h5.Dataset) string {
 	if len(d.Shape) == 0 || d.Null {
 		return "no rows"
@@ -77,19 +78,20 @@ func formOf(d *h5.Dataset) string {
 	case d.Type.Class == h5.Text || d.Type.IsText:
 		return "text " + fmt.Sprint(dims)
 	case t == robocache.Uint8 && len(dims) == 1 && dims[0] >= leastPadded:
-		return "bytes" // rows of encoded images are as long as the longest of the file
+		// encoded images are padded to the longest row of the file, so the length differs
+		return "bytes"
 	}
 	return d.Type.String() + fmt.Sprint(dims)
 }
 
-// leastPadded is the length from which on a row of bytes may be an encoded image.
+// leastPadded is the minimum length of a row of bytes that may be an encoded image.
 const leastPadded = 64
 
-// look lists the data sets of all episodes, several episodes at the same time.
-func (s *Set) look(ctx context.Context) (*survey, error) {
+// surveyEpisodes lists the data sets of all episodes, several episodes in parallel.
+func (s *Set) surveyEpisodes(ctx context.Context) (*survey, error) {
 	v := &survey{
 		pathIDs: map[string]int32{}, formIDs: map[string]formID{},
-		forms: []string{""}, episodes: make([][]entry, len(s.Episodes)),
+		forms: []string{""}, episodes: make([][]surveyEntry, len(s.Episodes)),
 	}
 	failed := make([]error, len(s.Episodes))
 	var readable []int
@@ -107,7 +109,7 @@ func (s *Set) look(ctx context.Context) (*survey, error) {
 				i := episodes[k]
 				var err error
 				if failed[i], err = Tolerate(func() error {
-					list, err := s.list(ctx, &s.Episodes[i], v, known)
+					list, err := s.listDataSets(ctx, &s.Episodes[i], v, known)
 					if err != nil {
 						return err
 					}
@@ -157,27 +159,27 @@ func (s *Set) look(ctx context.Context) (*survey, error) {
 	return v, nil
 }
 
-// list lists the data sets of an episode.
-func (s *Set) list(
+// listDataSets lists the data sets of an episode.
+func (s *Set) listDataSets(
 	ctx context.Context,
 	e *Episode,
 	v *survey,
 	known map[string]bool,
-) (out []entry, err error) {
+) (out []surveyEntry, err error) {
 	w, err := e.Walker(ctx)
 	if err != nil {
 		return out, err
 	}
 	w.known = known
 	if err := w.Walk(func(path string, o *h5.Object) error {
-		entry := entry{path: id(&v.mu, path, v.pathIDs, &v.paths)}
+		entry := surveyEntry{path: internText(&v.mu, path, v.pathIDs, &v.paths)}
 		if o != nil {
 			err, failed := Tolerate(func() error {
-				d, err := o.Dataset(ctx, w.at(path))
+				d, err := o.Dataset(ctx, w.pathInFile(path))
 				if err != nil {
 					return err
 				}
-				entry.form, entry.rows = id(&v.mu, formOf(d), v.formIDs, &v.forms), d.Rows()
+				entry.form, entry.rows = internText(&v.mu, formOf(d), v.formIDs, &v.forms), d.Rows()
 				return nil
 			})
 			if failed != nil {
@@ -195,16 +197,16 @@ func (s *Set) list(
 	return out, nil
 }
 
-// Schema makes the streams: the union of those of all episodes, each with its most common type and
-// shape. An episode that lacks a stream has a finding, and none of its rows can be read.
+// Schema computes the streams: the union over all episodes, each with its most common type and
+// shape. An episode that lacks a stream gets a finding, and its rows of that stream cannot be read.
 func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
-	v, err := s.look(ctx)
+	v, err := s.surveyEpisodes(ctx)
 	if err != nil {
 		return err
 	}
 	s.findSuffix(v)
-	usual := s.vote(v)
-	model := s.choose(v, usual)
+	usual := s.usualForms(v)
+	model := s.chooseModel(v, usual)
 	if model < 0 {
 		return nil
 	}
@@ -216,19 +218,25 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
 	if s.rowTimes, err = s.findRowTimes(walker, e); err != nil {
 		return err
 	}
-	// The model describes all that it has in the usual form, the other episodes the rest.
+	// The model episode describes all streams that it has in the usual form. Other episodes
+	// describe the rest.
 	differs := map[string]bool{}
 	has := map[string]bool{}
 	for _, x := range v.episodes[model] {
 		path := v.paths[x.path]
 		has[path] = true
-		c, ok := s.candidate(v, e, x)
+		c, ok := s.asCandidate(v, e, x)
 		if u, known := usual[x.path]; known && (!ok || c != u.choice) {
 			differs[path] = true
 		}
 	}
 	err, failed := Tolerate(func() error {
-		streams, found, err := s.tree(ctx, e, key, func(path string) bool { return !differs[path] })
+		streams, found, err := s.describeEpisode(
+			ctx,
+			e,
+			key,
+			func(path string) bool { return !differs[path] },
+		)
 		if err != nil {
 			return err
 		}
@@ -259,8 +267,9 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
 	return s.findUnusedClocks(ctx, v)
 }
 
-// findSuffix finds the name suffix of timestamps if no attribute names it. A data set whose length
-// differs from the episode's has timestamps with that suffix.
+// findSuffix finds the name suffix of timestamps if no attribute names it. It looks for a data set
+// whose length differs from the episode's, but equals the length of a second data set with that
+// suffix.
 func (s *Set) findSuffix(v *survey) {
 	for i := range s.Episodes {
 		if s.Suffix != "" {
@@ -282,15 +291,16 @@ func (s *Set) findSuffix(v *survey) {
 	}
 }
 
-// choice is the form of a data set in some episodes. after is set if it has one row more than the
-// actions.
+// choice is the form of a data set in some episodes. after is set if the data set has one row more
+// than the actions.
 type choice struct {
 	form  formID
 	after bool
 }
 
-// candidate returns the description of an entry of an episode if its data set can be a stream.
-func (s *Set) candidate(v *survey, e *Episode, x entry) (c choice, ok bool) {
+// asCandidate returns the form of an entry, and whether its data set can be a stream of the
+// episode.
+func (s *Set) asCandidate(v *survey, e *Episode, x surveyEntry) (c choice, ok bool) {
 	if x.form == unknownForm {
 		return c, false
 	}
@@ -309,9 +319,9 @@ type usual struct {
 	episodes []int
 }
 
-// vote finds the most common form of each path among the episodes in which it can be a stream. Of
-// forms that are equally common the first counts.
-func (s *Set) vote(v *survey) map[int32]usual {
+// usualForms returns the most common form of each path among the episodes in which it can be a
+// stream. If two forms are equally common, the form of the earlier episode is used.
+func (s *Set) usualForms(v *survey) map[int32]usual {
 	type place struct {
 		path int32
 		choice
@@ -320,7 +330,7 @@ func (s *Set) vote(v *survey) map[int32]usual {
 	seen := map[place][]int{}
 	for i := range v.episodes {
 		for _, x := range v.episodes[i] {
-			c, ok := s.candidate(v, &s.Episodes[i], x)
+			c, ok := s.asCandidate(v, &s.Episodes[i], x)
 			if !ok {
 				continue
 			}
@@ -341,9 +351,9 @@ func (s *Set) vote(v *survey) map[int32]usual {
 	return out
 }
 
-// choose returns the episode that has the most streams in their usual form, the first of several;
-// -1 if no episode can be read.
-func (s *Set) choose(v *survey, usual map[int32]usual) int {
+// chooseModel returns the first episode with the most streams in their usual form, or -1 if no
+// episode can be read.
+func (s *Set) chooseModel(v *survey, usual map[int32]usual) int {
 	best, most := -1, -1
 	for i := range v.episodes {
 		e := &s.Episodes[i]
@@ -352,7 +362,7 @@ func (s *Set) choose(v *survey, usual map[int32]usual) int {
 		}
 		n := 0
 		for _, x := range v.episodes[i] {
-			if c, ok := s.candidate(v, e, x); ok && c == usual[x.path].choice {
+			if c, ok := s.asCandidate(v, e, x); ok && c == usual[x.path].choice {
 				n++
 			}
 		}
@@ -398,7 +408,7 @@ func (s *Set) describeOthers(
 		}
 		for _, i := range episodes {
 			if _, err := Tolerate(func() error { // a failure is reported when the episode is read
-				streams, found, err := s.tree(
+				streams, found, err := s.describeEpisode(
 					ctx,
 					&s.Episodes[i],
 					key,
@@ -409,7 +419,7 @@ func (s *Set) describeOthers(
 				}
 				for k := range streams {
 					if strings.HasPrefix(streams[k].Clock, "rows") && streams[k].times == "" {
-						streams[k].Clock = streams[k].Key // its length is that of this stream alone
+						streams[k].Clock = streams[k].Key // no other stream has this length
 					}
 					done[streams[k].Path] = true
 				}
@@ -434,7 +444,7 @@ func (s *Set) describeOthers(
 	return nil
 }
 
-// markAbsent notes which episodes lack which streams, with a finding each.
+// markAbsent records which episodes lack which streams, with a finding for each.
 func (s *Set) markAbsent(v *survey) {
 	byPath := map[int32][]int{}
 	for i := range s.Streams {
@@ -464,8 +474,8 @@ func (s *Set) markAbsent(v *survey) {
 	s.About.Findings = append(s.About.Findings, lacking.List()...)
 }
 
-// lacks reports whether an episode lacks a stream.
-func (s *Set) lacks(stream, episode int) bool {
+// lacksStream reports whether an episode lacks a stream.
+func (s *Set) lacksStream(stream, episode int) bool {
 	_, ok := slices.BinarySearch(s.Streams[stream].absent, int32(episode))
 	return ok
 }
@@ -473,5 +483,5 @@ func (s *Set) lacks(stream, episode int) bool {
 // Lacks reports whether an episode lacks a stream that other episodes have.
 func (s *Set) Lacks(episode int, key string) bool {
 	i, ok := s.byKey[key]
-	return ok && s.lacks(i, episode)
+	return ok && s.lacksStream(i, episode)
 }

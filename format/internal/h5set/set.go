@@ -20,70 +20,71 @@ const (
 	smallestBudget = 1 << 20
 )
 
-// Episode is one episode of a set: a group of a file.
+// Episode is one episode of a set, stored in a group of a file.
 type Episode struct {
 	File   *h5.File
-	Group  uint64 // address of its group
-	Path   string // of the group, for errors
-	Index  int64  // its number in the dataset
+	Group  uint64 // address of the group
+	Path   string // path of the group, for errors
+	Index  int64  // number of the episode in the dataset
 	Length int
-	// Acts says that the length is that of the actions: what was observed may have one row more,
-	// that after the last action.
+	// Acts means that Length counts the actions. Observations may have one more row, which follows
+	// the last action.
 	Acts bool
-	// Others says that data sets of another length are streams too, each length a clock of its own.
+	// Others means that data sets of other lengths are streams too. Each length is a separate
+	// clock.
 	Others bool
 	Tasks  []string
 	// Aliases are other names of the task.
 	Aliases []string
-	// Times are timestamps that the file holds: the data set below the group; "" where it holds
-	// none.
+	// Times is the path of the data set with timestamps below the group, or "".
 	Times string
-	// Source is the recording that it was made from; nil if the file does not name it.
+	// Source is the recording that the episode was made from, or nil if the file does not name it.
 	Source *robocache.Origin
 }
 
-// SetTask gives the episode its task, where there is one.
+// SetTask sets the task of the episode, unless task is empty.
 func (e *Episode) SetTask(task string) {
 	if task != "" {
 		e.Tasks = []string{task}
 	}
 }
 
-// Set is a dataset made of groups of HDF5 files. A format fills in About, Streams and Episodes
-// while Open makes one.
+// Set is a dataset over groups of HDF5 files. A format fills in About, Streams and Episodes during
+// Open.
 type Set struct {
 	reader.Base
 	Streams  []Stream
 	Episodes []Episode
-	// TimestampUnit is the unit of timestamps in seconds, as the caller states it; 0 infers it.
+	// TimestampUnit is the unit of timestamps in seconds if the caller sets it. If it is 0, the
+	// unit is inferred.
 	TimestampUnit float64
-	// TimesNamed is set if the caller names the timestamps of the rows.
+	// TimesNamed reports that the caller names the timestamps of the rows.
 	TimesNamed bool
-	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "":
-	// nothing says it yet.
+	// Suffix is the end of the names of timestamps. With the usual suffix, the timestamps of
+	// actions are actions_timestamps. It is "" until it is known.
 	Suffix string
 
-	units    map[string]unit // by path of timestamps
-	rowTimes string          // timestamps of the rows, by Suffix; "" if there are none
-	// noRowTimes is set if rowTimes is constant: the rate counts.
+	units    map[string]unit // by path of the timestamps
+	rowTimes string          // timestamps of the rows, found by Suffix; "" if there are none
+	// noRowTimes means that rowTimes is constant and the rate is used instead.
 	noRowTimes bool
 
-	op    reader.Op
-	pool  *pool
-	cache *h5.Cache
-	limit int64
-	byKey map[string]int
-	hz    bool // the caller says the rate of the rows
+	op          reader.Op
+	pool        *filePool
+	cache       *h5.Cache
+	memoryLimit int64
+	byKey       map[string]int
+	hz          bool // the caller sets the rate of the rows
 
-	opened  []atomic.Pointer[opened]
-	held    atomic.Int64
-	keepLow bool // numbers that are stored plainly fit into the cache
-	keepAll bool // and so do images
+	opened    []atomic.Pointer[opened]
+	heldBytes atomic.Int64
+	keepLow   bool // numbers without filters fit into the cache
+	keepAll   bool // numbers and images without filters fit into the cache
 }
 
 var _ robocache.Dataset = (*Set)(nil)
 
-// Origin returns the recording that an episode was made from; nil if the file does not name it.
+// Origin returns the recording that an episode was made from, or nil if the file does not name it.
 func (s *Set) Origin(_ context.Context, e int) (*robocache.Origin, error) {
 	if e < 0 || e >= len(s.Episodes) {
 		return nil, nil
@@ -91,7 +92,7 @@ func (s *Set) Origin(_ context.Context, e int) (*robocache.Origin, error) {
 	return s.Episodes[e].Source, nil
 }
 
-// Recording names the file that an episode is of.
+// Recording returns the name of the file that contains an episode.
 func (s *Set) Recording(e int) string {
 	if e < 0 || e >= len(s.Episodes) {
 		return ""
@@ -99,8 +100,7 @@ func (s *Set) Recording(e int) string {
 	return s.Episodes[e].File.Name()
 }
 
-// Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a
-// guard's Fail where it cannot.
+// Open opens the dataset at uri. read finds the episodes and streams in the files names.
 func Open(
 	ctx context.Context,
 	format, uri string,
@@ -123,11 +123,11 @@ func Open(
 			},
 			Bytes: st,
 		},
-		hz:    !opt.HZ.Zero(),
-		op:    reader.Op(format),
-		cache: h5.NewCache(limit - limit/8),
-		limit: limit,
-		pool:  newPool(st),
+		hz:          !opt.HZ.Zero(),
+		op:          reader.Op(format),
+		cache:       h5.NewCache(limit - limit/8),
+		memoryLimit: limit,
+		pool:        newPool(st),
 	}
 	s.Offered = robocache.Capabilities{
 		Diagnose:    s.Diagnose,
@@ -142,13 +142,13 @@ func Open(
 		if err := read(s, names); err != nil {
 			return err
 		}
-		if err := s.settleUnits(ctx); err != nil {
+		if err := s.inferUnits(ctx); err != nil {
 			return err
 		}
-		if err := s.swap(opt.Options["channel_order"], opt.Map); err != nil {
+		if err := s.applyChannelOrder(opt.Options["channel_order"], opt.Map); err != nil {
 			return err
 		}
-		return s.ready()
+		return s.finishOpening()
 	}()
 	if err != nil {
 		s.Close()
@@ -157,12 +157,12 @@ func Open(
 	return s, nil
 }
 
-// ready ends the making of a set.
-func (s *Set) ready() error {
+// finishOpening computes the features, tasks and indices after the streams and episodes are known.
+func (s *Set) finishOpening() error {
 	s.byKey = map[string]int{}
 	for i := range s.Streams {
 		f := &s.Streams[i].Feature
-		if f.Clock == "" || s.Streams[i].times == "" { // what timestamps of its own say is no rate
+		if f.Clock == "" || s.Streams[i].times == "" { // the timestamps of a stream are not a rate
 			f.FPS = s.About.FPS
 		}
 		if _, twice := s.byKey[f.Key]; twice {
@@ -194,12 +194,12 @@ func (s *Set) ready() error {
 	}
 	s.About.NumberEpisodes(indices)
 	s.opened = make([]atomic.Pointer[opened], len(s.Episodes))
-	s.plan()
+	s.planKeeping()
 	return nil
 }
 
-// plan decides what of the data that is stored plainly is worth keeping: what fits.
-func (s *Set) plan() {
+// planKeeping decides whether rows without filters are cached. They are if all of them fit.
+func (s *Set) planKeeping() {
 	var low, all int64
 	for i := range s.Streams {
 		f := &s.Streams[i]
@@ -215,7 +215,7 @@ func (s *Set) plan() {
 	s.keepLow, s.keepAll = low <= room, all <= room
 }
 
-// Len is the number of rows of an episode.
+// Len returns the number of rows of an episode.
 func (s *Set) Len(episode int) int {
 	if episode < 0 || episode >= len(s.Episodes) {
 		return 0
@@ -223,7 +223,7 @@ func (s *Set) Len(episode int) int {
 	return s.Episodes[episode].Length
 }
 
-// Episode gives the metadata of an episode.
+// Episode returns the metadata of an episode.
 func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error) {
 	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
 		return robocache.Episode{}, err
@@ -241,36 +241,36 @@ func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error)
 // Close closes the files and the store.
 func (s *Set) Close() error { return errors.Join(s.pool.close(), store.Close(s.Bytes)) }
 
-// CacheStats says what the cache of chunks and rows holds and did.
+// CacheStats returns the counters of the cache of chunks and rows.
 func (s *Set) CacheStats() h5.CacheStats { return s.cache.Stats() }
 
 // LimitMemory lowers the budget.
 func (s *Set) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
-	if bytes < s.limit {
-		s.limit = bytes
+	if bytes < s.memoryLimit {
+		s.memoryLimit = bytes
 		s.cache.Limit(bytes - bytes/8)
-		s.plan()
-		s.forget()
+		s.planKeeping()
+		s.closeDataSets()
 	}
 }
 
-// MemoryBytes is what the set holds besides its cache.
-func (s *Set) MemoryBytes() int64 { return int64(len(s.Episodes))*160 + s.held.Load() }
+// MemoryBytes returns the memory that the set uses in addition to its cache.
+func (s *Set) MemoryBytes() int64 { return int64(len(s.Episodes))*160 + s.heldBytes.Load() }
 
-// opened are the data sets of an episode, parallel to Streams. An error stands where there is none
-// that fits.
+// opened holds the data sets of an episode, parallel to Streams. A stream without a suitable data
+// set has an error instead.
 type opened struct {
 	sets  []*h5.Dataset
 	errs  []error
 	bytes int64
 }
 
-// forget lets go of all open data sets: they are read again when they are wanted.
-func (s *Set) forget() {
+// closeDataSets releases all open data sets. They are opened again when they are needed.
+func (s *Set) closeDataSets() {
 	for i := range s.opened {
 		if o := s.opened[i].Swap(nil); o != nil {
-			s.held.Add(-o.bytes)
+			s.heldBytes.Add(-o.bytes)
 		}
 	}
 }
@@ -284,28 +284,22 @@ func (s *Set) where(episode int, key string) robocache.Where {
 	return w
 }
 
-// dataset gives the data set of a stream in an episode. Those of all streams are opened at once,
-// because they share the groups on the way.
-func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, error) {
+// episodeDataset returns the data set of a stream in an episode. The data sets of all streams are
+// opened together, because they share groups of their paths.
+func (s *Set) episodeDataset(ctx context.Context, episode, stream int) (*h5.Dataset, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	o := s.opened[episode].Load()
 	if o == nil {
-		err := func() error {
-			openedValue, err := s.open(ctx, episode)
-			if err != nil {
-				return err
-			}
-			o = openedValue
-			return nil
-		}()
+		var err error
+		o, err = s.openDataSets(ctx, episode)
 		if err := robocache.At(err, s.where(episode, "")); err != nil {
 			return nil, err
 		}
 		if s.opened[episode].CompareAndSwap(nil, o) &&
-			s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
-			s.forget()
+			s.heldBytes.Add(o.bytes) > max(s.memoryLimit/8, 256<<10) {
+			s.closeDataSets()
 		}
 	}
 	if err := o.errs[stream]; err != nil {
@@ -314,7 +308,7 @@ func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, er
 	return o.sets[stream], nil
 }
 
-func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
+func (s *Set) openDataSets(ctx context.Context, episode int) (*opened, error) {
 	e := &s.Episodes[episode]
 	w, err := e.Walker(ctx)
 	if err != nil {
@@ -326,10 +320,10 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 		bytes: int64(len(s.Streams)) * 24,
 	}
 	same := map[string]*h5.Dataset{}
-	clocks := map[string]ticks{}
+	clocks := map[string]clockRows{}
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		if s.lacks(i, episode) {
+		if s.lacksStream(i, episode) {
 			o.errs[i] = s.op.Lacks(nil)
 			continue
 		}
@@ -346,11 +340,11 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 			length := int64(e.Length)
 			if st.Clock != "" || st.times != "" {
 				var err error
-				if length, err = s.ticks(w, st, d, clocks); err != nil {
+				if length, err = s.rowsOfClock(w, st, d, clocks); err != nil {
 					return err
 				}
 			}
-			if err := st.fits(d, length); err != nil {
+			if err := st.checkFit(d, length); err != nil {
 				return err
 			}
 			d.Keep = s.keepAll || st.How == Numbers && s.keepLow
@@ -366,10 +360,11 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 	return o, nil
 }
 
-// BadData is an error of the data, or of its size, that the caller reports or skips.
+// BadData is an error in the data, or in its size, that the caller reports or skips.
 type BadData error
 
-// Tolerate runs fn. It returns an error of the data, or of its size. Any other error ends the work.
+// Tolerate runs fn. It returns an error in the data, or in its size, as BadData. Any other error is
+// returned as err and ends the work.
 func Tolerate(fn func() error) (BadData, error) {
 	err := fn()
 	if robocache.IsFatal(err) {
@@ -381,8 +376,9 @@ func Tolerate(fn func() error) (BadData, error) {
 	return err, nil
 }
 
-// get gives the number of a stream of one of some kinds; of any where none is named.
-func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
+// streamIndex returns the index of the stream key. If kinds are given, it returns an error unless
+// the stream has one of them.
+func (s *Set) streamIndex(key string, kinds ...robocache.Kind) (int, error) {
 	i, ok := s.byKey[key]
 	if !ok {
 		return 0, robocache.Misuse(s.About.Format, robocache.Where{"stream": key}, "no such stream")
@@ -395,9 +391,9 @@ func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
 	return i, nil
 }
 
-// reach opens the data sets of remote episodes, several at the same time. Who reads them says what
-// is wrong with one.
-func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
+// openEpisodes opens the data sets of remote episodes in parallel. It ignores errors: they are
+// reported when the episode is read.
+func (s *Set) openEpisodes(ctx context.Context, rows []robocache.Row) error {
 	if !robocache.IsRemote(s.Bytes) {
 		return nil
 	}
@@ -411,7 +407,7 @@ func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
 	if list = slices.Compact(list); len(list) > 1 {
 		if err := Each(ctx, s.About.Format, len(list), func(ctx context.Context, i int) error {
 			_ = func() error {
-				if _, err := s.dataset(ctx, list[i], 0); err != nil {
+				if _, err := s.episodeDataset(ctx, list[i], 0); err != nil {
 					return err
 				}
 				return nil
@@ -424,16 +420,16 @@ func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
 	return nil
 }
 
-// runs calls each for the rows of a stream (-1: of the episode) that follow each other in one
-// episode, n from rows[at] on, with its data set.
-func (s *Set) runs(
+// forEachRun divides rows into runs of consecutive rows of one episode. It calls each with the n
+// rows from rows[at] on and their data set. If stream is -1, there is no data set.
+func (s *Set) forEachRun(
 	ctx context.Context,
 	stream int,
 	rows []robocache.Row,
 	each func(at, n int, d *h5.Dataset) error,
 ) error {
 	if stream >= 0 {
-		if err := s.reach(ctx, rows); err != nil {
+		if err := s.openEpisodes(ctx, rows); err != nil {
 			return err
 		}
 	}
@@ -442,7 +438,7 @@ func (s *Set) runs(
 		if err := s.op.Episode(len(s.Episodes), r.Episode); err != nil {
 			return err
 		}
-		length, err := s.length(ctx, r.Episode, stream)
+		length, err := s.rowCount(ctx, r.Episode, stream)
 		if err != nil {
 			return err
 		}
@@ -450,12 +446,13 @@ func (s *Set) runs(
 			return err
 		}
 		n := 1
-		for at+n < len(rows) && rows[at+n].Episode == r.Episode && rows[at+n].Index == r.Index+n && r.Index+n < length {
+		for at+n < len(rows) && rows[at+n].Episode == r.Episode &&
+			rows[at+n].Index == r.Index+n && r.Index+n < length {
 			n++
 		}
 		var d *h5.Dataset
 		if stream >= 0 {
-			if d, err = s.dataset(ctx, r.Episode, stream); err != nil {
+			if d, err = s.episodeDataset(ctx, r.Episode, stream); err != nil {
 				return err
 			}
 		}
@@ -469,7 +466,7 @@ func (s *Set) runs(
 
 var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
-// Gather copies rows of a stream of numbers into dst.
+// Gather copies rows of a numeric stream into dst.
 func (s *Set) Gather(
 	ctx context.Context,
 	key string,
@@ -477,7 +474,7 @@ func (s *Set) Gather(
 	dst []byte,
 ) (err error) {
 	defer crash.Recover(s.About.Format+" gather", &err)
-	i, err := s.get(key, robocache.KindNumeric)
+	i, err := s.streamIndex(key, robocache.KindNumeric)
 	if err != nil {
 		return err
 	}
@@ -492,10 +489,10 @@ func (s *Set) Gather(
 		*list = (*list)[:0]
 		pieces.Put(list)
 	}()
-	if err := s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.forEachRun(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
 		to := dst[at*size : (at+n)*size]
 		if st.field != "" {
-			return st.extract(ctx, d, int64(rows[at].Index), to)
+			return st.extractField(ctx, d, int64(rows[at].Index), to)
 		}
 		*list = append(*list, h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: to})
 		return nil
@@ -505,8 +502,8 @@ func (s *Set) Gather(
 	return robocache.At(h5.Read(ctx, *list), robocache.Where{"stream": key})
 }
 
-// extract copies a field out of the elements of a compound.
-func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []byte) error {
+// extractField copies one field out of the elements of a compound.
+func (st *Stream) extractField(ctx context.Context, d *h5.Dataset, row int64, dst []byte) error {
 	for all := dst; len(all) > 0; {
 		b, n, err := d.View(ctx, row, int64(len(all)/st.len))
 		if err != nil {
@@ -523,7 +520,7 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 	return nil
 }
 
-// Text gives the rows of a text stream, and of "task" the episode's tasks.
+// Text returns the rows of a text stream. For the key "task" it returns the task of the episode.
 func (s *Set) Text(
 	ctx context.Context,
 	key string,
@@ -533,11 +530,11 @@ func (s *Set) Text(
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {
-		if stream, err = s.get(key, robocache.KindText); err != nil {
+		if stream, err = s.streamIndex(key, robocache.KindText); err != nil {
 			return out, err
 		}
 	}
-	if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.forEachRun(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 		if stream < 0 {
 			if t := s.Episodes[rows[at].Episode].Tasks; len(t) > 0 {
 				for k := range n {

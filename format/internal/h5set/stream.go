@@ -12,39 +12,40 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// How says how the rows of a stream are stored.
+// How is the way in which the rows of a stream are stored.
 type How uint8
 
-// The ways.
+// The values of How.
 const (
 	Numbers How = iota // rows of numbers
 	Pixels             // rows of pixels
-	Padded             // rows of JPEG or PNG bytes, filled up with zeros
-	Encoded            // rows of JPEG or PNG bytes of varying length
+	Padded             // rows of JPEG or PNG bytes, padded with zeros
+	Encoded            // rows of JPEG or PNG bytes of variable length
 	Words              // text
 )
 
-// Stream is a feature and the data set that holds it in each episode.
+// Stream is a feature, and the data set that stores it in each episode.
 type Stream struct {
 	robocache.Feature
-	Path string // below the episode's group
+	Path string // relative to the episode's group
 	How  How
 	BGR  bool // the first three channels are blue, green, red
-	// after is set if its data sets have one row more than the episode: the state after the last
+	// after means that the data sets have one row more than the episode: the state after the last
 	// action.
 	after bool
-	// times are the timestamps that lie beside it, below the episode; "" where there are none.
+	// times is the path of the stream's timestamps below the episode, or "".
 	times string
-	share float64 // rows of a stream with a native clock divided by the episode's; else 0
+	share float64 // rows of a stream with its own clock divided by the episode's rows; otherwise 0
 	// absent lists the positions of the episodes that lack the stream, in ascending order.
 	absent []int32
-	// Of a field of a compound: where in an element.
+	// For a field of a compound: its name and position in an element.
 	field       string
 	offset, len int
 }
 
-// matches returns an error that names the difference if a data set's rows are not the stream's.
-func (s *Stream) matches(d *h5.Dataset) error {
+// matchDataset returns an error that names the difference if the rows of a data set do not match
+// the stream.
+func (s *Stream) matchDataset(d *h5.Dataset) error {
 	t, dims := elementOf(d)
 	if s.field != "" {
 		for _, m := range d.Type.Fields {
@@ -92,8 +93,8 @@ func (s *Stream) matches(d *h5.Dataset) error {
 	return nil
 }
 
-// fits checks that a data set has the stream's type and shape, and as many rows as the episode.
-func (s *Stream) fits(d *h5.Dataset, length int64) error {
+// checkFit checks that a data set has the stream's type and shape, and the expected number of rows.
+func (s *Stream) checkFit(d *h5.Dataset, length int64) error {
 	bad := func(want, got string) error {
 		return robocache.Malformed("hdf5", robocache.Where{"pointer": d.Name()}, "").
 			Expected(want, got)
@@ -101,7 +102,7 @@ func (s *Stream) fits(d *h5.Dataset, length int64) error {
 	if err := d.Readable(); err != nil {
 		return err
 	}
-	if err := s.matches(d); err != nil {
+	if err := s.matchDataset(d); err != nil {
 		if err := bad("rows as in most episodes", err.Error()); err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func (s *Stream) fits(d *h5.Dataset, length int64) error {
 	return bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
 }
 
-// elementOf gives the type of a data set's numbers and the dimensions of a row.
+// elementOf returns the number type of a data set and the dimensions of a row.
 func elementOf(d *h5.Dataset) (robocache.DType, []int) {
 	t, more, _ := d.Type.Numeric()
 	var dims []int
@@ -129,12 +130,12 @@ func elementOf(d *h5.Dataset) (robocache.DType, []int) {
 	return t, append(dims, more...)
 }
 
-// maxRow bounds the bytes of one row.
+// maxRow limits the bytes of one row.
 const maxRow = 1 << 30
 
-// describe makes the streams of a data set whose first dimension is time: one, or one a field of a
-// compound. None where it holds nothing that is a stream; why says it.
-func describe(
+// describeDataset returns the streams of a data set whose first dimension is time: one stream, or
+// one per field of a compound. If there are none, why contains the reason.
+func describeDataset(
 	ctx context.Context,
 	d *h5.Dataset,
 	key, path string,
@@ -156,18 +157,19 @@ func describe(
 	t, dims := elementOf(d)
 	switch {
 	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
-		out, why := fields(d, key, path, dims)
+		out, why := fieldStreams(d, key, path, dims)
 		return out, why, nil
-	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
+	case d.Type.Class == h5.Varying && !d.Type.IsText &&
+		d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
 		s.How = Encoded
-		sniff, err := s.sniff(ctx, d)
+		isEncoded, err := s.detectEncoded(ctx, d)
 		if err != nil {
 			return out, why, err
 		}
-		if sniff {
+		if isEncoded {
 			return []Stream{s}, "", nil
 		}
-		return nil, "sequences of varying length that are no images", nil
+		return nil, "sequences of variable length that are not images", nil
 	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
 		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
 		return []Stream{s}, "", nil
@@ -177,24 +179,22 @@ func describe(
 		return nil, "its rows are empty", nil
 	}
 	s.How = Padded
-	holds := t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64
-	if holds {
-		sniff, err := s.sniff(ctx, d)
+	if t == robocache.Uint8 && len(dims) == 1 && dims[0] >= leastPadded {
+		isEncoded, err := s.detectEncoded(ctx, d)
 		if err != nil {
 			return out, why, err
 		}
-		holds = sniff
-	}
-	if holds {
-		return []Stream{s}, "", nil
+		if isEncoded {
+			return []Stream{s}, "", nil
+		}
 	}
 	s.DType, s.Shape = t, orOne(dims)
 	s.Kind, s.How = robocache.KindNumeric, Numbers
-	s.pixels(path)
+	s.detectPixels(path)
 	return []Stream{s}, "", nil
 }
 
-// orOne is the shape of a row of numbers: a single number is one of one.
+// orOne returns the shape of a row of numbers. A single number has shape [1].
 func orOne(dims []int) []int {
 	if len(dims) == 0 {
 		return []int{1}
@@ -202,33 +202,38 @@ func orOne(dims []int) []int {
 	return dims
 }
 
-// least is the side from which on an array counts as an image.
-const least = 8
+// leastImageSide is the minimum side of an array that counts as an image.
+const leastImageSide = 8
 
-// pixels finds images: rows of height × width × channels, and depth.
-func (s *Stream) pixels(path string) {
+// detectPixels makes the stream an image if its rows are height × width × channels, or depth.
+func (s *Stream) detectPixels(path string) {
 	dims := s.Shape
 	depth := s.DType == robocache.Uint16 || s.DType == robocache.Float32
 	switch {
-	case len(dims) == 3 && min(dims[0], dims[1]) >= least && (s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) || depth && dims[2] == 1):
-	case len(dims) == 2 && min(dims[0], dims[1]) >= least && depth && strings.Contains(strings.ToLower(path), "depth"):
+	case len(dims) == 3 && min(dims[0], dims[1]) >= leastImageSide &&
+		(s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) ||
+			depth && dims[2] == 1):
+	case len(dims) == 2 && min(dims[0], dims[1]) >= leastImageSide && depth && strings.Contains(
+		strings.ToLower(path),
+		"depth",
+	):
 		s.Shape = append(slices.Clone(dims), 1)
 	default:
 		return
 	}
 	s.How = Pixels
-	s.image(s.Shape[0], s.Shape[1], s.Shape[2])
+	s.setImage(s.Shape[0], s.Shape[1], s.Shape[2])
 	s.StateDepth()
 }
 
-func (s *Stream) image(height, width, channels int) {
+func (s *Stream) setImage(height, width, channels int) {
 	s.Kind, s.Shape = robocache.KindImage, []int{height, width, channels}
 	s.Height, s.Width, s.Channels = height, width, channels
 	s.Names = json.RawMessage(`["height","width","channels"]`)
 }
 
-// sniff finds images in rows of bytes by those of the first row.
-func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
+// detectEncoded reports whether rows of bytes are encoded images. It looks at the first row.
+func (s *Stream) detectEncoded(ctx context.Context, d *h5.Dataset) (bool, error) {
 	if d.Rows() == 0 {
 		return false, nil
 	}
@@ -251,12 +256,12 @@ func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
 		return false, nil
 	}
 	s.DType = robocache.Uint8
-	s.image(info.Height, info.Width, 3)
+	s.setImage(info.Height, info.Width, 3)
 	return true, nil
 }
 
-// fields makes a stream of each numeric field of a compound.
-func fields(d *h5.Dataset, key, path string, dims []int) (out []Stream, why string) {
+// fieldStreams returns a stream for each numeric field of a compound.
+func fieldStreams(d *h5.Dataset, key, path string, dims []int) (out []Stream, why string) {
 	if len(dims) > 0 {
 		return nil, "rows of several compound elements"
 	}

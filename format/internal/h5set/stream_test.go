@@ -7,10 +7,12 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 )
 
-// A stream of an episode must be what it was in the first one: also the type of a compound's field,
-// and one text a row.
+// TestMatches compares a data set with the stream of the first episode, including the type of a
+// compound's field, and one text per row.
 func TestMatches(t *testing.T) {
-	number := func(d robocache.DType) *h5.Type { return &h5.Type{Class: h5.Float, Size: 4, DType: d} }
+	number := func(d robocache.DType) *h5.Type {
+		return &h5.Type{Class: h5.Float, Size: 4, DType: d}
+	}
 	compound := func(d robocache.DType, shape ...int64) *h5.Dataset {
 		return &h5.Dataset{
 			Shape: shape,
@@ -37,7 +39,7 @@ func TestMatches(t *testing.T) {
 		"text":             {&words, &h5.Dataset{Shape: []int64{5}, Type: text}, true},
 		"several texts":    {&words, &h5.Dataset{Shape: []int64{5, 2}, Type: text}, false},
 	} {
-		if err := c.s.matches(c.d); (err == nil) != c.same {
+		if err := c.s.matchDataset(c.d); (err == nil) != c.same {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

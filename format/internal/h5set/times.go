@@ -11,33 +11,34 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Rows is the number of a stream's rows in an episode.
+// Rows returns the number of rows of a stream in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
 	defer crash.Recover(s.About.Format+" rows", &err)
-	stream, err := s.get(key)
+	stream, err := s.streamIndex(key)
 	if err != nil {
 		return n, err
 	}
 	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
 		return n, err
 	}
-	return s.length(ctx, episode, stream)
+	return s.rowCount(ctx, episode, stream)
 }
 
-// length is the number of rows of a stream in an episode; of the episode where it is -1.
-func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
+// rowCount returns the number of rows of a stream in an episode. If stream is -1, it returns the
+// number of rows of the episode.
+func (s *Set) rowCount(ctx context.Context, episode, stream int) (int, error) {
 	if stream < 0 || s.Streams[stream].Clock == "" {
 		return s.Episodes[episode].Length, nil
 	}
-	dataset, err := s.dataset(ctx, episode, stream)
+	dataset, err := s.episodeDataset(ctx, episode, stream)
 	if err != nil {
 		return 0, err
 	}
 	return int(dataset.Rows()), nil
 }
 
-// Times gives the timestamps of an episode's rows: those of the file where it holds some, else the
-// rate's.
+// Times returns the timestamps of an episode's rows: the stored ones, or those computed from the
+// rate.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer crash.Recover(s.About.Format+" times", &err)
 	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
@@ -45,7 +46,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	}
 	stream := -1
 	if key != "" {
-		if stream, err = s.get(key); err != nil {
+		if stream, err = s.streamIndex(key); err != nil {
 			return out, err
 		}
 	}
@@ -53,7 +54,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		return out, err
 	}
 	e := &s.Episodes[episode]
-	length, err := s.length(ctx, episode, stream)
+	length, err := s.rowCount(ctx, episode, stream)
 	if err != nil {
 		return out, err
 	}
@@ -67,7 +68,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		}
 	}
 	if path != "" {
-		return s.timestamps(ctx, e, path, length)
+		return s.readTimestamps(ctx, e, path, length)
 	}
 	if s.About.FPS.Zero() {
 		return nil, s.About.NoClock(
@@ -79,8 +80,8 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	return reader.Grid(s.About.FPS, length), nil
 }
 
-// timestamps reads timestamps that the file holds.
-func (s *Set) timestamps(
+// readTimestamps reads timestamps from the file.
+func (s *Set) readTimestamps(
 	ctx context.Context,
 	e *Episode,
 	path string,
@@ -123,12 +124,8 @@ func (s *Set) timestamps(
 	}
 	out := make([]int64, length)
 	for k := range out {
-		if out[k] = timestamp(
-			t,
-			raw[k*t.Size():(k+1)*t.Size()],
-			unit.seconds,
-			s.About.FPS,
-		); out[k] == noTime {
+		one := raw[k*t.Size() : (k+1)*t.Size()]
+		if out[k] = timestampNanos(t, one, unit.seconds, s.About.FPS); out[k] == noTime {
 			if err := bad(
 				robocache.Where{"index": k},
 				"a time",
@@ -153,21 +150,27 @@ func (s *Set) timestamps(
 	return out, nil
 }
 
-// What writers say of timestamps: the attribute of data that names the ending, and that ending.
+// TimestampsAttribute is the attribute of the group "data" that contains the suffix of timestamps.
+// TimestampsSuffix is the suffix that writers use.
 const (
 	TimestampsAttribute = "timestamps_suffix"
 	TimestampsSuffix    = "_timestamps"
 )
 
-// ticks is a clock in an episode: the address of its timestamps and their number.
-type ticks struct {
+// clockRows is a clock in an episode: the address of its timestamps, and their number.
+type clockRows struct {
 	addr uint64
 	rows int64
 }
 
-// ticks gives the rows of a stream's clock. Streams that shared timestamps in the first episode do
-// so in all.
-func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks) (int64, error) {
+// rowsOfClock returns the number of rows of a stream's clock. Streams that share timestamps in the
+// first episode must share them in all episodes.
+func (s *Set) rowsOfClock(
+	w *Walker,
+	st *Stream,
+	d *h5.Dataset,
+	known map[string]clockRows,
+) (int64, error) {
 	path := st.times
 	c, ok := known[st.Clock]
 	if !ok && st.Clock == "" {
@@ -184,46 +187,52 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 			if err != nil {
 				return 0, err
 			}
-			c = ticks{object.Address(), dataset.Rows()}
+			c = clockRows{object.Address(), dataset.Rows()}
 		}
 		known[st.Clock] = c
 	}
-	holds := st.times != ""
-	if holds {
+	isOtherClock := st.times != ""
+	if isOtherClock {
 		object, err := w.Object(st.times)
 		if err != nil {
 			return 0, err
 		}
-		holds = object.Address() != c.addr
+		isOtherClock = object.Address() != c.addr
 	}
-	if holds {
-		return 0, robocache.Malformed(s.About.Format, robocache.Where{"pointer": w.at(st.times)}, "").
-			Expected("the timestamps that the stream shares with others in the first episode", "timestamps of its own").
+	if isOtherClock {
+		return 0, robocache.Malformed(
+			s.About.Format,
+			robocache.Where{"pointer": w.pathInFile(st.times)},
+			"",
+		).
+			Expected(
+				"the timestamps that the stream shares with others in the first episode",
+				"timestamps of its own",
+			).
 			WithHint("write the files again with one layout")
 	}
 	return c.rows, nil
 }
 
-// findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of
-// the first data set that is as long as the episode.
+// findRowTimes returns the path of the timestamps of the rows. These are the timestamps of the
+// actions. Without actions, they are those of the first data set that is as long as the episode.
 func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	if s.Suffix == "" {
 		return "", nil
 	}
 	for _, actions := range []string{"actions", "action"} {
-		found, err := w.find(actions)
+		found, err := w.findDataset(actions)
 		if err != nil {
 			return path, err
 		}
-		holds := found != nil
-		if holds {
-			foundValue, err := w.find(actions + s.Suffix)
-			if err != nil {
-				return path, err
-			}
-			holds = foundValue != nil
+		if found == nil {
+			continue
 		}
-		if holds {
+		times, err := w.findDataset(actions + s.Suffix)
+		if err != nil {
+			return path, err
+		}
+		if times != nil {
 			return actions + s.Suffix, nil
 		}
 	}
@@ -232,23 +241,18 @@ func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	}
 	if err := w.Walk(func(p string, o *h5.Object) error {
 		if _, err := Tolerate(func() error {
-			holds2 := path == ""
-			if holds2 {
-				found, err := w.find(p + s.Suffix)
-				if err != nil {
-					return err
-				}
-				holds2 = found != nil
+			if path != "" {
+				return nil
 			}
-			holds := holds2
-			if holds {
-				dataset, err := o.Dataset(w.ctx, p)
-				if err != nil {
-					return err
-				}
-				holds = dataset.Rows() == int64(e.Length)
+			found, err := w.findDataset(p + s.Suffix)
+			if err != nil || found == nil {
+				return err
 			}
-			if holds {
+			dataset, err := o.Dataset(w.ctx, p)
+			if err != nil {
+				return err
+			}
+			if dataset.Rows() == int64(e.Length) {
 				path = p + s.Suffix
 			}
 			return nil
@@ -262,8 +266,8 @@ func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	return path, nil
 }
 
-// find gives the data set at a path; nil where there is none.
-func (w *Walker) find(path string) (o *h5.Object, err error) {
+// findDataset returns the data set at a path, or nil if there is none.
+func (w *Walker) findDataset(path string) (o *h5.Object, err error) {
 	if _, err := Tolerate(func() error {
 		var err error
 		if o, err = w.Object(path); err != nil {
@@ -281,9 +285,9 @@ func (w *Walker) find(path string) (o *h5.Object, err error) {
 
 const noTime = math.MinInt64
 
-// timestamp turns a stored number into nanoseconds. Integers never pass through a float. A float32
-// that is row/rate rounded is that time.
-func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
+// timestampNanos converts a stored number to nanoseconds. Integers are never converted to a float.
+// A float32 that is a rounded row/rate becomes the exact time of that row.
+func timestampNanos(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
 	if t.Integer() {
 		n := robocache.Int64s(nil, t, raw)[0]
 		if t == robocache.Uint64 && n < 0 {
@@ -297,10 +301,8 @@ func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate)
 	}
 	v := robocache.Float64s(nil, t, raw)[0] * unit
 	if f := float32(v); t == robocache.Float32 && unit == 1 && !rate.Zero() {
-		if row := math.Round(
-			v * rate.Float(),
-		); math.Abs(row) < 1<<40 &&
-			f == float32(row/rate.Float()) {
+		row := math.Round(v * rate.Float())
+		if math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}
 	}

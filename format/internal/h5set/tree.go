@@ -10,11 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 )
 
-// tree describes the streams of an episode: every data set whose first dimension is the episode's
-// length, or one more if that is the actions' (ManiSkill). If Others is set, data sets of another
-// length of more than one row are streams too. key names a stream; "" leaves it out. wanted selects
-// the paths that are returned. found lists the data sets that are no streams, with the reason.
-func (s *Set) tree(
+// describeEpisode describes the streams of an episode. A stream is a data set whose first dimension
+// is the episode's length. If the length is that of the actions, one more row is allowed
+// (ManiSkill). If Others is set, data sets of other lengths of more than one row are streams too.
+// key names a stream, and "" omits it. Only paths for which wanted returns true are returned. found
+// lists the data sets that are not streams, with the reason.
+func (s *Set) describeEpisode(
 	ctx context.Context,
 	e *Episode,
 	key func(path string) string,
@@ -24,9 +25,9 @@ func (s *Set) tree(
 	if err != nil {
 		return out, found, err
 	}
-	clocks := map[uint64]string{} // address of timestamps → the clock
+	clocks := map[uint64]string{} // address of timestamps → name of the clock
 	if s.rowTimes != "" {
-		if o, err := w.find(s.rowTimes); err != nil {
+		if o, err := w.findDataset(s.rowTimes); err != nil {
 			return out, found, err
 		} else if o != nil {
 			clocks[o.Address()] = ""
@@ -46,22 +47,23 @@ func (s *Set) tree(
 			robocache.Finding{
 				Severity: robocache.SeverityInfo,
 				Code:     "no-stream",
-				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
-				Message:  "this is no stream: " + why,
+				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
+				Message:  "the data set is not a stream: " + why,
 			},
 		)
 	}
-	refuse := func(path, key, why string) { // the data set has rows, or would have
+	refuse := func(path, key, why string) { // the data set should have been a stream
 		if !wanted(path) {
 			return
 		}
 		f := robocache.Finding{
 			Severity:     robocache.SeverityWarning,
 			Code:         "unsupported-stream",
-			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
-			Message:      "this is no stream: " + why,
+			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.pathInFile(path)},
+			Message:      "the data set is not a stream: " + why,
 			NotDelivered: key,
-			Hint:         "Store it as an array with a row for each step. The other streams are read.",
+			Hint: "Store it as an array with a row for each step. The other streams are " +
+				"read.",
 		}
 		if robocache.Vital("", key) {
 			f.Severity = robocache.SeverityError
@@ -70,37 +72,31 @@ func (s *Set) tree(
 	}
 	if err := w.Walk(func(path string, o *h5.Object) error {
 		k := key(path)
-		of, timestamps := strings.CutSuffix(path, s.Suffix)
-		holds := k == ""
-		if !holds {
-			holds2 := s.Suffix != "" && timestamps
-			if holds2 {
-				foundValue, err := w.find(of)
-				if err != nil {
-					return err
-				}
-				holds2 = foundValue != nil
-			}
-			holds = holds2
-		}
-		if holds {
+		if k == "" {
 			return nil
 		}
 		times := ""
-		holds2 := s.Suffix != ""
-		if holds2 {
-			foundValue, err := w.find(path + s.Suffix)
+		if s.Suffix != "" {
+			if of, hasSuffix := strings.CutSuffix(path, s.Suffix); hasSuffix {
+				timed, err := w.findDataset(of)
+				if err != nil {
+					return err
+				}
+				if timed != nil {
+					return nil // the timestamps of another stream
+				}
+			}
+			found, err := w.findDataset(path + s.Suffix)
 			if err != nil {
 				return err
 			}
-			holds2 = foundValue != nil
-		}
-		if holds2 {
-			times = path + s.Suffix
+			if found != nil {
+				times = path + s.Suffix
+			}
 		}
 		var streams []Stream
 		err, failed := Tolerate(func() error {
-			d, err := o.Dataset(ctx, w.at(path))
+			d, err := o.Dataset(ctx, w.pathInFile(path))
 			if err != nil {
 				return err
 			}
@@ -117,7 +113,7 @@ func (s *Set) tree(
 				return nil
 			}
 			var why string
-			if streams, why, err = describe(ctx, d, k, path); err != nil {
+			if streams, why, err = describeDataset(ctx, d, k, path); err != nil {
 				return err
 			}
 			if len(streams) == 0 {
@@ -125,11 +121,11 @@ func (s *Set) tree(
 			}
 			clock := ""
 			if times != "" {
-				foundValue, err := w.find(times)
+				timestamps, err := w.findDataset(times)
 				if err != nil {
 					return err
 				}
-				at := foundValue.Address()
+				at := timestamps.Address()
 				if _, ok := clocks[at]; !ok {
 					clocks[at] = k
 				}
@@ -140,7 +136,7 @@ func (s *Set) tree(
 					streams[i].share = float64(d.Rows()) / float64(e.Length)
 				}
 				streams[i].after, streams[i].times, streams[i].Clock = after, times, clock
-				if other { // nothing says when its rows were: it bounds no timeline
+				if other { // the times of its rows are unknown, so it does not limit the timeline
 					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
 				}
 			}
@@ -168,7 +164,8 @@ func (s *Set) tree(
 			Code:     "last-observation",
 			Where:    robocache.Where{"file": e.File.Name(), "pointer": e.Path},
 			Message: fmt.Sprintf(
-				"%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)",
+				"%d streams have one row more than the actions, what the last action led to: it "+
+					"is no row of the episode (%s)",
 				len(longer),
 				strings.Join(longer[:min(len(longer), 8)], ", "),
 			),
@@ -178,7 +175,7 @@ func (s *Set) tree(
 	return out, found, nil
 }
 
-// Lose adds a finding of opening: an episode or a file that cannot be read.
+// Lose adds a finding for an episode or a file that cannot be read.
 func (s *Set) Lose(code string, where robocache.Where, err error, hint string) {
 	s.About.Findings = append(
 		s.About.Findings,
@@ -201,8 +198,8 @@ func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, m
 	)
 }
 
-// taskNames are the attributes and scalar data sets that hold an episode's task in the field's
-// files.
+// taskNames lists the attributes and scalar data sets in which common files store the task of an
+// episode.
 var taskNames = []string{
 	"task",
 	"language_instruction",
@@ -213,7 +210,7 @@ var taskNames = []string{
 	"prompt",
 }
 
-// Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
+// Task returns the task of an episode: a text in an attribute or a scalar data set of its group.
 func (w *Walker) Task() (string, error) {
 	g := w.groups[""]
 	attrs, err := g.o.Attributes(w.ctx)
@@ -259,9 +256,9 @@ func (w *Walker) Task() (string, error) {
 	return "", nil
 }
 
-// swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for
-// some streams as "key=bgr,key2=rgb"; a mapping names them by stream.
-func (s *Set) swap(order string, m *robocache.Mapping) error {
+// applyChannelOrder marks the images whose channels are blue, green, red. order is "rgb", "bgr", or
+// "key=bgr,key2=rgb" for single streams. A mapping sets the order by stream.
+func (s *Set) applyChannelOrder(order string, m *robocache.Mapping) error {
 	set := func(key, value string) error {
 		if value != "rgb" && value != "bgr" {
 			return robocache.Misuse(s.About.Format, nil, "channel order").
@@ -278,7 +275,7 @@ func (s *Set) swap(order string, m *robocache.Mapping) error {
 			return robocache.Misuse(
 				s.About.Format,
 				robocache.Where{"stream": key},
-				"channel order of a camera that is not there",
+				"channel order of an unknown camera",
 			)
 		}
 		return nil
@@ -309,7 +306,7 @@ func (s *Set) swap(order string, m *robocache.Mapping) error {
 	return nil
 }
 
-// Walker finds objects below a group, and reads each group on the way once.
+// Walker finds objects below a group. It reads each group on a path only once.
 type Walker struct {
 	ctx    context.Context
 	file   *h5.File
@@ -324,7 +321,7 @@ type group struct {
 	links []h5.Link
 }
 
-// Walker begins at the episode's group.
+// Walker returns a walker that starts at the episode's group.
 func (e *Episode) Walker(ctx context.Context) (*Walker, error) {
 	at, err := e.File.At(ctx, e.Group)
 	if err != nil {
@@ -333,7 +330,7 @@ func (e *Episode) Walker(ctx context.Context) (*Walker, error) {
 	return NewWalker(ctx, e.File, at, e.Path)
 }
 
-// NewWalker begins at a group.
+// NewWalker returns a walker that starts at the group o.
 func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) (*Walker, error) {
 	links, err := o.Links(ctx)
 	if err != nil {
@@ -343,7 +340,7 @@ func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) (*Wal
 	return &Walker{ctx: ctx, file: f, path: path, groups: root}, nil
 }
 
-func (w *Walker) group(path string) (*group, error) {
+func (w *Walker) openGroup(path string) (*group, error) {
 	g := w.groups[path]
 	if g == nil {
 		o, err := w.Object(path)
@@ -360,13 +357,13 @@ func (w *Walker) group(path string) (*group, error) {
 	return g, nil
 }
 
-// Object gives an object below; ErrNotFound where there is none.
+// Object returns the object at a path below the group, or ErrNotFound.
 func (w *Walker) Object(path string) (*h5.Object, error) {
 	dir, name := "", path
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		dir, name = path[:i], path[i+1:]
 	}
-	g, err := w.group(dir)
+	g, err := w.openGroup(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +375,7 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	if !ok {
 		return nil, robocache.NotFound(
 			"hdf5",
-			robocache.Where{"file": w.file.Name(), "pointer": w.at(path)},
+			robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)},
 			"no object %q",
 			name,
 		)
@@ -386,36 +383,40 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	return g.o.Follow(w.ctx, &g.links[i])
 }
 
-// Links lists a group below.
+// Links returns the links of a group at a path below the group.
 func (w *Walker) Links(path string) ([]h5.Link, error) {
-	groupValue, err := w.group(path)
+	g, err := w.openGroup(path)
 	if err != nil {
 		return nil, err
 	}
-	return groupValue.links, nil
+	return g.links, nil
 }
 
-func (w *Walker) at(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
+func (w *Walker) pathInFile(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
 
-// Dataset opens a data set below.
+// Dataset opens the data set at a path below the group.
 func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
 	o, err := w.Object(path)
 	if err != nil {
 		return nil, err
 	}
 	if !o.IsDataset() {
-		return nil, robocache.Malformed("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, "").
+		return nil, robocache.Malformed(
+			"hdf5",
+			robocache.Where{"file": w.file.Name(), "pointer": w.pathInFile(path)},
+			"",
+		).
 			Expected("a data set", "a group")
 	}
-	return o.Dataset(w.ctx, w.at(path))
+	return o.Dataset(w.ctx, w.pathInFile(path))
 }
 
-// maxObjects bounds a walk through a file.
+// maxObjects limits the objects of one walk through a file.
 const maxObjects = 1 << 20
 
-// Walk calls each for every data set below the group, by path; o is nil if the walker knows the
-// path. Links out of the file, dangling links and groups that were seen before are reported to
-// skip, if there is one.
+// Walk calls each for every data set below the group, by path. The object is nil if the walker
+// knows the path. Links to other files, dangling links and groups that were visited before are
+// reported to skip, unless skip is nil.
 func (w *Walker) Walk(
 	each func(path string, o *h5.Object) error,
 	skip func(path, why string),
@@ -426,15 +427,15 @@ func (w *Walker) Walk(
 	seen, count := map[uint64]bool{}, 0
 	var walk func(path string, depth int) error
 	walk = func(path string, depth int) error {
-		g, err := w.group(path)
+		g, err := w.openGroup(path)
 		if err != nil {
 			return err
 		}
 		if seen[g.o.Address()] || depth > 64 {
-			skip(path, "another name of a group that was seen, or a group that holds itself")
+			skip(path, "the group was already visited under another name, or it contains itself")
 			return nil
 		}
-		// once: groups that link each other would make the walk exponential
+		// visit each group once: groups that link to each other would make the walk exponential
 		seen[g.o.Address()] = true
 		for i := range g.links {
 			name := strings.TrimPrefix(path+"/"+g.links[i].Name, "/")
@@ -458,7 +459,11 @@ func (w *Walker) Walk(
 				continue
 			}
 			if count++; count > maxObjects {
-				return robocache.ResourceLimit("hdf5", robocache.Where{"file": w.file.Name()}, "too many objects").
+				return robocache.ResourceLimit(
+					"hdf5",
+					robocache.Where{"file": w.file.Name()},
+					"too many objects",
+				).
 					Expected(fmt.Sprintf("at most %d", maxObjects), "")
 			}
 			switch {

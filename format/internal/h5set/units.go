@@ -12,41 +12,42 @@ import (
 // unit is the unit of the timestamps at one path of the episodes.
 type unit struct {
 	seconds float64
-	step    float64 // median step of the episode that the unit was inferred from; 0 if it is stated
-	err     error   // the unit is not determined
+	// median step of the episode from which the unit was inferred; 0 if the unit is set
+	step float64
+	err  error // set if the unit cannot be determined
 }
 
 const (
-	// askedForUnit bounds the episodes whose timestamps are read to infer a unit.
+	// askedForUnit limits the episodes whose timestamps are read to infer a unit.
 	askedForUnit = 8
-	// unlikeStep is the ratio of median steps from which on two episodes have different units.
+	// unlikeStep is the ratio of median steps above which two episodes have different units.
 	unlikeStep = 200
 )
 
-// isTimes reports whether a data set can hold one timestamp a row.
+// isTimes reports whether a data set can hold one timestamp per row.
 func isTimes(d *h5.Dataset) bool {
 	t, dims := elementOf(d)
 	return t.Size() > 0 && len(d.Shape) > 0 && (len(dims) == 0 || len(dims) == 1 && dims[0] == 1)
 }
 
-// settleUnits infers the units of timestamps that nothing states.
-func (s *Set) settleUnits(ctx context.Context) error {
+// inferUnits infers the units of all timestamps.
+func (s *Set) inferUnits(ctx context.Context) error {
 	s.units = map[string]unit{}
 	for i := range s.Episodes {
 		if path := s.Episodes[i].Times; path != "" {
-			if err := s.settleUnit(ctx, path, true); err != nil {
+			if err := s.inferUnit(ctx, path, true); err != nil {
 				return err
 			}
 		}
 	}
 	if s.rowTimes != "" {
-		if err := s.settleUnit(ctx, s.rowTimes, false); err != nil {
+		if err := s.inferUnit(ctx, s.rowTimes, false); err != nil {
 			return err
 		}
 	}
 	for i := range s.Streams {
 		if path := s.Streams[i].times; path != "" {
-			if err := s.settleUnit(ctx, path, false); err != nil {
+			if err := s.inferUnit(ctx, path, false); err != nil {
 				return err
 			}
 		}
@@ -54,9 +55,9 @@ func (s *Set) settleUnits(ctx context.Context) error {
 	return nil
 }
 
-// settleUnit infers the unit at a path, unless the caller states it. Timestamps of a single stream
+// inferUnit infers the unit at a path, unless the caller sets it. Timestamps of a single stream
 // (rows is false) have a documented unit, which is used unless their magnitude rules it out.
-func (s *Set) settleUnit(ctx context.Context, path string, rows bool) error {
+func (s *Set) inferUnit(ctx context.Context, path string, rows bool) error {
 	if _, done := s.units[path]; done {
 		return nil
 	}
@@ -98,14 +99,14 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) error {
 		}
 		g, err := robocache.InferTimeUnit(values, usual, s.About.FPS)
 		if !rows && err != nil && !g.Coarse {
-			break // the documented unit counts
+			break // the documented unit is used
 		}
 		if g.Rows && rows && !s.About.FPS.Zero() {
 			s.dropTimes(path)
 			return nil
 		}
 		if g.Unit == "" && err == nil {
-			continue // too few rows: another episode may determine it
+			continue // too few rows: another episode may determine the unit
 		}
 		if f := robocache.UnitFinding(
 			g,
@@ -136,7 +137,7 @@ func (s *Set) dropTimes(path string) {
 		"row-numbers",
 		robocache.Where{"pointer": path},
 		fmt.Sprintf(
-			"the values count the rows and are no times: rows are at %s Hz, as the file says",
+			"the values are row numbers, not times: the rows are at %s Hz, as the file states",
 			s.About.FPS,
 		),
 		"Pass "+robocache.Option(
@@ -147,7 +148,7 @@ func (s *Set) dropTimes(path string) {
 	)
 }
 
-// rawTimes reads the timestamps at a path of an episode as they are stored.
+// rawTimes reads the stored timestamps at a path of an episode.
 func (s *Set) rawTimes(
 	ctx context.Context,
 	e *Episode,
@@ -176,8 +177,8 @@ func (s *Set) rawTimes(
 	return robocache.Float64s(nil, t, raw), t.Integer(), nil
 }
 
-// checkStep rejects an episode whose timestamps are in another unit than those it was inferred
-// from.
+// checkStep rejects an episode whose timestamps seem to have another unit than the episode from
+// which the unit was inferred.
 func (u *unit) checkStep(times []int64) error {
 	step := float64(robocache.Period(times)) / 1e9
 	want := u.step * u.seconds
@@ -185,6 +186,12 @@ func (u *unit) checkStep(times []int64) error {
 		return nil
 	}
 	return robocache.Malformed("", nil, "").
-		Expected(fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want), fmt.Sprintf("%.3g s", step)).
-		WithHint("the episode is in another unit: convert it alone with %s (or s, us, ns)", robocache.Option("options", "timestamp_unit", "ms"))
+		Expected(
+			fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want),
+			fmt.Sprintf("%.3g s", step),
+		).
+		WithHint(
+			"the episode is in another unit: convert it alone with %s (or s, us, ns)",
+			robocache.Option("options", "timestamp_unit", "ms"),
+		)
 }

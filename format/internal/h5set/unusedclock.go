@@ -12,13 +12,13 @@ import (
 // clocksRead is the number of episodes whose times are read to find faults.
 const clocksRead = 64
 
-// clockFault is what makes every data set of one form unusable as a clock.
+// clockFault is the reason why data sets of one form cannot be used as a clock.
 type clockFault struct {
-	reason string // "" if there is none
+	reason string // "" if there is no fault
 	none   bool   // the data set is not meant as a clock
 }
 
-// faultOfForm returns why the type or the row shape of a data set is not that of a clock.
+// faultOfForm returns the reason why the type or row shape of a data set does not fit a clock.
 func faultOfForm(path string, d *h5.Dataset) clockFault {
 	if len(d.Shape) == 0 || d.Null {
 		return clockFault{none: true}
@@ -41,9 +41,9 @@ func faultOfForm(path string, d *h5.Dataset) clockFault {
 	return f
 }
 
-// findUnusedClocks records the time data sets of the rows with a fault. It does nothing if the
-// caller states the rate. Shapes are compared in all episodes of the survey, values are read in
-// the first of them.
+// findUnusedClocks records the time data sets of the rows that have a fault. It does nothing if the
+// caller sets the rate. Shapes are compared in all episodes of the survey. Values are read in the
+// first clocksRead of them.
 func (s *Set) findUnusedClocks(ctx context.Context, v *survey) error {
 	if s.hz {
 		return nil
@@ -72,9 +72,8 @@ func (s *Set) findUnusedClocks(ctx context.Context, v *survey) error {
 	return nil
 }
 
-// examineClock records the faults of one data set of times in the episodes. read reports whether
-// Times takes its values. A clock that is constant in all episodes whose values are read is not
-// taken.
+// examineClock records the faults of one time data set in all episodes. read means that Times uses
+// its values. A clock that is constant in every episode whose values are read is not used.
 func (s *Set) examineClock(ctx context.Context, v *survey, path string, read bool) error {
 	id := v.pathIDs[path]
 	forms := map[formID]clockFault{}
@@ -90,7 +89,7 @@ func (s *Set) examineClock(ctx context.Context, v *survey, path string, read boo
 	}
 	for i := range v.episodes {
 		e := &s.Episodes[i]
-		here := func(x entry) bool { return x.path == id && x.form != unknownForm }
+		here := func(x surveyEntry) bool { return x.path == id && x.form != unknownForm }
 		k := slices.IndexFunc(v.episodes[i], here)
 		if k < 0 || e.Length == 0 {
 			continue
@@ -150,7 +149,7 @@ func (s *Set) examineClock(ctx context.Context, v *survey, path string, read boo
 	return nil
 }
 
-// ignoreTimes makes Times take the rate in place of the values of a data set.
+// ignoreTimes makes Times use the rate in place of the values of a data set.
 func (s *Set) ignoreTimes(path string) {
 	for i := range s.Episodes {
 		if s.Episodes[i].Times == path {
@@ -160,13 +159,13 @@ func (s *Set) ignoreTimes(path string) {
 	s.noRowTimes = s.noRowTimes || s.rowTimes == path
 }
 
-// isRateAssumed reports whether the rate of the rows is only assumed.
+// isRateAssumed reports whether the rate of the rows is only an assumption.
 func (s *Set) isRateAssumed() bool {
 	assumed := func(f robocache.Finding) bool { return f.Code == "rate-assumed" }
 	return slices.ContainsFunc(s.About.Findings, assumed)
 }
 
-// unreadClock describes a data set of times that the format does not take by itself.
+// unreadClock describes a time data set that the format does not use by default.
 func (s *Set) unreadClock(path string) robocache.UnusedClock {
 	c := robocache.UnusedClock{Stream: path, Sound: true}
 	c.Reason = "is not taken as the clock of the rows"

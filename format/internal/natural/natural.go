@@ -1,9 +1,9 @@
-// Package natural orders names as people do.
+// Package natural compares names in natural order.
 package natural
 
 import "strings"
 
-// Compare compares names with runs of digits as numbers: run_2 comes before run_10.
+// Compare compares names and treats runs of digits as numbers: run_2 is before run_10.
 func Compare(a, b string) int {
 	digits := func(s string) int {
 		n := 0

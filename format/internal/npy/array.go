@@ -15,19 +15,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Header is what stands before an array's bytes.
+// Header describes an array in an npy file.
 type Header struct {
 	Type    Type
 	Shape   []int
 	Fortran bool
-	Bytes   int64 // of the array; 0 for objects, whose pickle runs to the end
-	Offset  int   // where they begin
+	Bytes   int64 // size of the array; 0 for objects, whose pickle extends to the end
+	Offset  int   // offset of the array's bytes
 }
 
-// maxHeader is NumPy's own limit of a header that is read without trust.
+// maxHeader is NumPy's limit for headers of untrusted files.
 const maxHeader = 10_000
 
-// ParseHeader reads the header at the beginning of an npy file. b may be the beginning alone.
+// ParseHeader reads the header at the beginning of an npy file. b may be only the beginning of the
+// file.
 func ParseHeader(b []byte) (h Header, err error) {
 	if len(b) < 10 || string(b[:6]) != "\x93NUMPY" {
 		return h, malformed("no npy header")
@@ -50,11 +51,11 @@ func ParseHeader(b []byte) (h Header, err error) {
 		return h, malformed("the header is cut: %d bytes declared", n)
 	}
 	h.Offset = at + n
-	return h, h.parse(string(b[at:h.Offset]))
+	return h, h.parseDict(string(b[at:h.Offset]))
 }
 
-// The dict that a header is: three keys in any order. What else Python would take for a dict, no
-// writer of npy files writes.
+// A header is a dict with three keys in any order. The expressions accept only the forms that
+// writers of npy files produce, not every Python dict.
 var (
 	headerDict = regexp.MustCompile(`^\s*\{(.*?),?\s*\}[\s\x00]*$`)
 	headerItem = regexp.MustCompile(
@@ -63,18 +64,19 @@ var (
 	headerDims = regexp.MustCompile(`^\s*(?:(?:[-+]?\d+L?\s*,\s*)+(?:[-+]?\d+L?\s*)?)?$`)
 )
 
-// parse reads the dict of a header.
-func (h *Header) parse(s string) (err error) {
+// parseDict parses the dict of a header.
+func (h *Header) parseDict(s string) (err error) {
 	whole := headerDict.FindStringSubmatch(s)
 	if whole == nil {
-		return malformed("the header is no dict")
+		return malformed("the header is not a dict")
 	}
 	seen := map[string]bool{}
 	for rest := whole[1]; rest != ""; {
 		m := headerItem.FindStringSubmatch(rest)
 		if m == nil || seen[m[1]] {
 			return malformed(
-				"character %d of the header is no entry for descr, fortran_order or shape, each once",
+				"character %d of the header is no entry for descr, fortran_order or shape, each "+
+					"once",
 				len(s)-len(rest),
 			)
 		}
@@ -90,8 +92,13 @@ func (h *Header) parse(s string) (err error) {
 			}
 		case m[1] == "fortran_order" && order != "":
 			h.Fortran = order == "True"
-		case m[1] == "shape" && strings.HasPrefix(strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]), "(") && headerDims.MatchString(dims):
-			for _, d := range strings.FieldsFunc(dims, func(r rune) bool { return strings.ContainsRune(", \t\r\nL", r) }) {
+		case m[1] == "shape" && strings.HasPrefix(
+			strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]),
+			"(",
+		) && headerDims.MatchString(dims):
+			for _, d := range strings.FieldsFunc(dims, func(r rune) bool {
+				return strings.ContainsRune(", \t\r\nL", r)
+			}) {
 				n, err := strconv.Atoi(d)
 				if err != nil {
 					return malformed("dimension %q of the shape", d)
@@ -109,19 +116,20 @@ func (h *Header) parse(s string) (err error) {
 	for i, d := range h.Shape {
 		dims[i] = int64(d)
 	}
-	h.Shape, h.Bytes, err = sizes(dims, h.Type)
+	h.Shape, h.Bytes, err = checkShape(dims, h.Type)
 	return err
 }
 
-// maxEmpty bounds the texts of no size that a header may claim: they have no bytes in the file that
-// would do it.
+// maxEmpty limits the number of texts of size 0. They take no bytes in the file, so the file size
+// does not limit them.
 const maxEmpty = 1 << 20
 
 // maxDims is NumPy's limit.
 const maxDims = 64
 
-// sizes checks a shape: no negative, no product beyond 64 bits.
-func sizes(dims []any, t Type) (shape []int, n int64, err error) {
+// checkShape checks that no dimension is negative and the size fits into 62 bits. It returns the
+// shape and the size in bytes.
+func checkShape(dims []any, t Type) (shape []int, n int64, err error) {
 	if len(dims) > maxDims {
 		return nil, 0, malformed("%d dimensions", len(dims))
 	}
@@ -152,15 +160,15 @@ func sizes(dims []any, t Type) (shape []int, n int64, err error) {
 	return shape, int64(total), nil
 }
 
-// Array is an array in C order, little-endian.
+// Array is an array in C order and little-endian byte order.
 type Array struct {
 	Type    Type // Big is false
 	Shape   []int
 	Data    []byte
-	Objects []any // of kind O
+	Objects []any // for kind O
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a *Array) Len() int {
 	n := 1
 	for _, d := range a.Shape {
@@ -169,27 +177,27 @@ func (a *Array) Len() int {
 	return n
 }
 
-// Decode reads an npy file. Where the file is in C order and little-endian, the array is a piece of
-// b. Object arrays are ErrUnsupported: DecodeObjects reads them.
+// Decode reads an npy file. If the file is in C order and little-endian, the array aliases b.
+// Object arrays are ErrUnsupported; use DecodeObjects to read them.
 func Decode(b []byte) (_ *Array, err error) {
 	defer guard.Into(&err)
 	h := guard.Must(ParseHeader(b))
 	if h.Type.Kind == 'O' {
 		return nil, unsupported("an array of Python objects")
 	}
-	return h.decode(b[h.Offset:])
+	return h.decodeArray(b[h.Offset:])
 }
 
-// DecodeObjects is Decode that also reads object arrays, by the whitelist.
+// DecodeObjects is like Decode, but also reads object arrays, limited to the whitelist.
 func DecodeObjects(b []byte) (_ *Array, err error) {
 	defer guard.Into(&err)
 	h := guard.Must(ParseHeader(b))
 	if h.Type.Kind != 'O' {
-		return h.decode(b[h.Offset:])
+		return h.decodeArray(b[h.Offset:])
 	}
 	a, ok := guard.Must(Unpickle(b[h.Offset:])).(*Array)
 	if !ok || a.Type.Kind != 'O' {
-		return nil, malformed("the pickle of an object array holds something else")
+		return nil, malformed("the pickle of an object array contains another object")
 	}
 	if a.Len() != len(a.Objects) {
 		return nil, malformed("%d objects for shape %v", len(a.Objects), a.Shape)
@@ -197,7 +205,7 @@ func DecodeObjects(b []byte) (_ *Array, err error) {
 	return a, nil
 }
 
-func (h *Header) decode(b []byte) (*Array, error) {
+func (h *Header) decodeArray(b []byte) (*Array, error) {
 	if int64(len(b)) < h.Bytes {
 		return nil, malformed(
 			"shape %v of %s needs %d bytes, there are %d",
@@ -220,11 +228,11 @@ func (h *Header) decode(b []byte) (*Array, error) {
 	return a, nil
 }
 
-// Strings gives the elements of a text array, without the padding; false for other kinds.
+// Strings returns the elements of a text array without padding. It returns false for other kinds.
 func (a *Array) Strings() ([]string, bool) {
 	switch a.Type.Kind {
 	case 'O':
-		return all[string](a.Objects)
+		return objectsAs[string](a.Objects)
 	case 'S', 'U':
 	default:
 		return nil, false
@@ -250,10 +258,11 @@ func (a *Array) Strings() ([]string, bool) {
 	return out, true
 }
 
-// Int64s gives the elements of an integer array; false for other kinds, and where one does not fit.
+// Int64s returns the elements of an integer array. It returns false for other kinds, and if an
+// element does not fit.
 func (a *Array) Int64s() ([]int64, bool) {
 	if a.Type.Kind == 'O' {
-		return all[int64](a.Objects)
+		return objectsAs[int64](a.Objects)
 	}
 	t := a.Type.DType()
 	if !t.Integer() && t != robocache.Bool {
@@ -263,8 +272,8 @@ func (a *Array) Int64s() ([]int64, bool) {
 	return out, t != robocache.Uint64 || len(out) == 0 || slices.Min(out) >= 0
 }
 
-// all gives objects of one type; false where one is of another.
-func all[T any](objects []any) ([]T, bool) {
+// objectsAs returns objects of one type. It returns false if an object has another type.
+func objectsAs[T any](objects []any) ([]T, bool) {
 	out := make([]T, len(objects))
 	for i, o := range objects {
 		v, ok := o.(T)
@@ -284,18 +293,18 @@ func unsupported(format string, args ...any) error {
 	return robocache.Unsupported("npy", nil, format, args...)
 }
 
-// Type is an element type: NumPy's kind letter, its size and byte order.
+// Type is an element type: NumPy's kind letter, size and byte order.
 type Type struct {
 	Kind byte // b i u f: numbers; S U: texts of fixed size; O: objects
 	Size int  // bytes of an element
 	Big  bool
 }
 
-// maxText bounds one element of a text array.
+// maxText limits the size of one element of a text array.
 const maxText = 1 << 24
 
-// ParseType reads NumPy's string for a type: "<f4", "|b1", ">i8", "|S7", "<U3", "|O", and without a
-// byte order as pickles have it.
+// ParseType parses NumPy's string for a type: "<f4", "|b1", ">i8", "|S7", "<U3", "|O". Strings in
+// pickles have no byte order.
 func ParseType(s string) (Type, error) {
 	full := s
 	var t Type
@@ -342,7 +351,7 @@ func ParseType(s string) (Type, error) {
 	return t, nil
 }
 
-// DType is the type of a number; InvalidDType for texts and objects.
+// DType returns the type of a number, or InvalidDType for texts and objects.
 func (t Type) DType() robocache.DType {
 	if t.Kind == 'b' {
 		return robocache.Bool
@@ -356,7 +365,7 @@ var numbers = map[byte]map[int]robocache.DType{
 	'f': {2: robocache.Float16, 4: robocache.Float32, 8: robocache.Float64},
 }
 
-// Word is the unit that a byte order turns.
+// Word returns the number of bytes that a change of byte order reverses together.
 func (t Type) Word() int {
 	if t.Kind == 'U' {
 		return 4
@@ -367,7 +376,7 @@ func (t Type) Word() int {
 	return t.Size
 }
 
-// String gives NumPy's string.
+// String returns NumPy's string for the type.
 func (t Type) String() string {
 	order := "<"
 	if t.Big {

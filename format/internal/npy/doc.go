@@ -1,14 +1,17 @@
-// Package npy reads NumPy's files: npy v1 to v3, the arrays inside npz archives, and the pickles
-// that object arrays are.
+// Package npy reads files of NumPy: npy v1 to v3, arrays in npz archives, and the pickles of object
+// arrays.
 //
 // # Contract
 //
-//	N1  A header is the dict of three entries that NumPy writes; nothing is evaluated. Its shape is checked against the bytes that follow before
-//	    memory is taken.
-//	N2  An Array is C order and little-endian whatever the file is; where the file is that already, it is the file's bytes without a copy.
-//	N3  A pickle runs no code: opcodes build lists, dicts, tuples, numbers and texts. Of classes and functions it may name only those that
-//	    NumPy's own arrays, scalars and dtypes need (Whitelist); any other is Unsupported by its name, when it is named and not only when
-//	    it is called.
-//	N4  Memory is in proportion to the file: what a pickle repeats by reference is shared, and depth is bounded.
-//	N5  No input panics; what is wrong is a typed error with the place in the file.
+//	npy.N1  A header is the dict of three entries that NumPy writes. Nothing is evaluated. The
+//	        shape is compared with the number of bytes in the file before memory is allocated.
+//	npy.N2  An Array is in C order and little-endian for every file. If the file has this layout,
+//	        the array aliases the file's bytes.
+//	npy.N3  A pickle runs no code. Opcodes build lists, dicts, tuples, numbers and texts. A pickle
+//	        may name only the classes and functions that NumPy's arrays, scalars and dtypes need
+//	        (Whitelist). Any other name is Unsupported as soon as it is named, before it is
+//	        called. The error contains it.
+//	npy.N4  Memory is proportional to the file. Objects that a pickle repeats by reference are
+//	        shared, and the nesting depth is limited.
+//	npy.N5  No input causes a panic. A fault is a typed error with the position in the file.
 package npy

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// python runs a script of the test environment; without it the test skips.
+// python runs a script in the test environment. It skips the test if there is no interpreter.
 func python(t testing.TB, script string) []byte {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
@@ -33,7 +33,7 @@ func python(t testing.TB, script string) []byte {
 	return b
 }
 
-// parts splits what a script wrote: u32 length + bytes, again and again.
+// parts splits the output of a script, which is a sequence of u32 length + bytes.
 func parts(t testing.TB, b []byte) [][]byte {
 	var out [][]byte
 	for len(b) > 0 {
@@ -51,7 +51,7 @@ out = sys.stdout.buffer
 def put(b): out.write(struct.pack("<I", len(b)) + b)
 `
 
-// TestArrays: N1, N2: every type, order, version and shape as NumPy has it.
+// TestArrays compares every type, order, version and shape with NumPy (npy.N1, npy.N2).
 func TestArrays(t *testing.T) {
 	b := python(t, emit+`
 rng = np.random.default_rng(1)
@@ -86,7 +86,7 @@ for dt in ("|b1","|i1","|u1","<i2",">i2","<u2",">u2","<i4",">i4","<u4","<i8",">i
 	}
 }
 
-// TestTexts: S and U in both orders.
+// TestTexts reads S and U in both byte orders.
 func TestTexts(t *testing.T) {
 	p := parts(t, python(t, emit+`
 for dt in ("S7", "<U9", ">U9"):
@@ -107,8 +107,8 @@ for dt in ("S7", "<U9", ">U9"):
 	}
 }
 
-// TestPickles: N3: what CALVIN's annotations are, by every protocol and by the names of NumPy 1 and
-// 2.
+// TestPickles reads the annotations of CALVIN in every pickle protocol, with the names of NumPy 1
+// and 2 (npy.N3).
 func TestPickles(t *testing.T) {
 	p := parts(t, python(t, emit+`
 lang = {"language": {"ann": ["push the block", "caf\u00e9"], "task": np.array(["push", "drink"]), "emb": np.arange(8, dtype=">f4").reshape(2, 1, 4)},
@@ -170,8 +170,8 @@ for proto in range(6):
 	}
 }
 
-// TestHostilePickles: N3: whatever names a class outside the whitelist is refused by that name, and
-// nothing runs.
+// TestHostilePickles checks that a class outside the whitelist is an error that contains its name,
+// and that nothing runs (npy.N3).
 func TestHostilePickles(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	p := parts(t, python(t, emit+`
@@ -212,7 +212,8 @@ put(b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.")
 	}
 }
 
-// TestHeaders: N1: what is no literal, or lies about its size, is refused.
+// TestHeaders checks that a header which is not a literal, or declares a wrong size, is an error
+// (npy.N1).
 func TestHeaders(t *testing.T) {
 	file := func(h string) []byte {
 		b := []byte("\x93NUMPY\x01\x00")
@@ -223,21 +224,28 @@ func TestHeaders(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846976,), }":   robocache.ErrMalformed,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }": robocache.ErrMalformed,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }":                    robocache.ErrMalformed,
-		// 68 bytes, there are 64
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":             robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }":   robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}": robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False}":                               robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}":                   robocache.ErrMalformed,
-		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}":       robocache.ErrUnsupported,
-		"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
-		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}":            robocache.ErrUnsupported,
-		"{'descr': '|V8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
-		"{'descr': '<U0', 'fortran_order': False, 'shape': (281474976710656,)}":  robocache.ErrMalformed,
-		strings.Repeat("[", 9000):                                                robocache.ErrMalformed,
-		"":                                                                       robocache.ErrMalformed,
-		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                    nil,
-		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n":   nil,
+		// needs 68 bytes, the file has 64
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":           robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': " +
+			"(2,)}": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': " +
+			"False}": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}": robocache.ErrMalformed,
+		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<c8', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '|V8', 'fortran_order': False, 'shape': " +
+			"(1,)}": robocache.ErrUnsupported,
+		"{'descr': '<U0', 'fortran_order': False, 'shape': " +
+			"(281474976710656,)}": robocache.ErrMalformed,
+		strings.Repeat("[", 9000): robocache.ErrMalformed,
+		"":                        robocache.ErrMalformed,
+		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                  nil,
+		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n": nil,
 	} {
 		_, err := Decode(file(h))
 		if class == nil && err != nil || class != nil && !errors.Is(err, class) {
@@ -246,7 +254,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestTruncation: a file cut anywhere is an error, not a shorter array.
+// TestTruncation checks that a file that is cut anywhere is an error, not a shorter array.
 func TestTruncation(t *testing.T) {
 	p := parts(t, python(t, emit+`
 f = io.BytesIO(); np.save(f, np.arange(12.).reshape(3,4)); put(f.getvalue())
@@ -262,7 +270,7 @@ f = io.BytesIO(); np.save(f, o); put(f.getvalue())
 	}
 }
 
-// FuzzUnpickle: N4, N5.
+// FuzzUnpickle checks npy.N4 and npy.N5.
 func FuzzUnpickle(f *testing.F) {
 	f.Add([]byte("\x80\x02}q\x00U\x01aq\x01]q\x02(K\x01K\x02es."))
 	f.Add([]byte("(lp0\nI1\naS'x'\na."))
@@ -286,7 +294,7 @@ func FuzzUnpickle(f *testing.F) {
 	})
 }
 
-// FuzzArray: N1, N5.
+// FuzzArray checks npy.N1 and npy.N5.
 func FuzzArray(f *testing.F) {
 	for _, h := range []string{"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", "{'descr': '>U3', 'fortran_order': False, 'shape': (1,), }", "{'descr': '|O', 'fortran_order': False, 'shape': (), }"} {
 		b := []byte("\x93NUMPY\x01\x00")

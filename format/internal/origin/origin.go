@@ -1,4 +1,4 @@
-// Package origin names the recordings that the episodes of a written dataset come from.
+// Package origin determines the recordings from which the episodes of a written dataset are made.
 package origin
 
 import (
@@ -27,7 +27,7 @@ type Tracer struct {
 	sums sync.Map
 }
 
-// NewTracer returns a tracer of a source that is written with some options.
+// NewTracer returns a tracer for a source that is written with the options opt.
 func NewTracer(src robocache.Dataset, opt robocache.WriteOptions) *Tracer {
 	return &Tracer{src: src, replaced: robocache.Redact(opt.Replaces)}
 }
@@ -42,17 +42,25 @@ func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error)
 	}
 	s, ok := robocache.As[store.Source](t.src)
 	if ok && o.Checksum == "" && o.File != "" && o.Dataset == robocache.Redact(t.src.Info().URI) {
-		if o.Checksum, err = t.checksum(ctx, s.Store(), [2]string{o.File, o.LastFile}); err != nil {
+		if o.Checksum, err = t.cachedChecksum(
+			ctx,
+			s.Store(),
+			[2]string{o.File, o.LastFile},
+		); err != nil {
 			return nil, err
 		}
 	}
 	return o, nil
 }
 
-// checksum computes the checksum of a recording once, however many of its episodes are written.
-func (t *Tracer) checksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
+// cachedChecksum computes the checksum of a recording once for all its episodes.
+func (t *Tracer) cachedChecksum(
+	ctx context.Context,
+	st store.Store,
+	files [2]string,
+) (string, error) {
 	compute := sync.OnceValues(func() (string, error) {
-		sum, err := checksum(ctx, st, files)
+		sum, err := fileChecksum(ctx, st, files)
 		if robocache.Bad(err) {
 			return "", nil
 		}
@@ -99,7 +107,7 @@ func (t *Tracer) Text(ctx context.Context, episode int) (string, error) {
 	return string(b), err
 }
 
-// Parse reads the text of an origin. It returns nil if the text is none.
+// Parse parses the text of an origin. It returns nil if the text is not an origin.
 func Parse(text string) *robocache.Origin {
 	o := &robocache.Origin{}
 	if json.Unmarshal([]byte(text), o) != nil || o.Dataset == "" {
@@ -108,16 +116,16 @@ func Parse(text string) *robocache.Origin {
 	return o
 }
 
-// checksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are
+// fileChecksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are
 // numbered from the first to the last, it is the SHA-256 of the output of sha256sum over the files,
-// sorted by name. For a remote file, which is not read again, checksum returns "etag:" and the
+// sorted by name. For a remote file, which is not read again, fileChecksum returns "etag:" and the
 // version.
 //
-// The tracer records no checksum if a file is missing or damaged: the conversion has read what it
-// needs of it. Failures of the transport are errors.
-func checksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
+// The tracer records no checksum if a file is missing or damaged, because the conversion has
+// already read the data that it needs. Failures of the transport are errors.
+func fileChecksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
 	if files[1] != "" {
-		names, err := numbered(files[0], files[1])
+		names, err := numberedNames(files[0], files[1])
 		if err != nil {
 			return "", err
 		}
@@ -152,11 +160,11 @@ func sumOfList(ctx context.Context, st store.Store, names iter.Seq[string]) (str
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// maxNumbered bounds the files of one episode.
+// maxNumbered limits the files of one episode.
 const maxNumbered = 1 << 24
 
-// numbered returns the names from first to last, which differ in their last number.
-func numbered(first, last string) (iter.Seq[string], error) {
+// numberedNames returns the names from first to last, which differ in their last number.
+func numberedNames(first, last string) (iter.Seq[string], error) {
 	from, to := lastNumber.FindStringSubmatch(first), lastNumber.FindStringSubmatch(last)
 	if from == nil || to == nil || from[1] != to[1] || from[3] != to[3] {
 		return nil, robocache.Unsupported("origin", nil, "%s and %s are not numbered", first, last)
@@ -164,7 +172,7 @@ func numbered(first, last string) (iter.Seq[string], error) {
 	low, errLow := strconv.ParseInt(from[2], 10, 64)
 	high, errHigh := strconv.ParseInt(to[2], 10, 64)
 	if errLow != nil || errHigh != nil || high < low || high-low >= maxNumbered {
-		return nil, robocache.Unsupported("origin", nil, "%s to %s is no range", first, last)
+		return nil, robocache.Unsupported("origin", nil, "%s to %s is not a range", first, last)
 	}
 	return func(yield func(string) bool) {
 		for n := low; n <= high; n++ {
@@ -175,7 +183,8 @@ func numbered(first, last string) (iter.Seq[string], error) {
 	}, nil
 }
 
-// lastNumber divides a name into what is before its last number, the number, and what is behind it.
+// lastNumber divides a name into the text before its last number, the number, and the text behind
+// it.
 var lastNumber = regexp.MustCompile(`^(.*?)(\d+)(\D*)$`)
 
 func sumOf(ctx context.Context, st store.Store, name string) (string, error) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// arrowSchema is that of pyarrow 26 for a table of a: int64, b: list<string> with field metadata
-// {"k": "v"}.
+// arrowSchema is the schema that pyarrow 26 writes for a table with a: int64 and b: list<string>,
+// where the field b has the metadata {"k": "v"}.
 const arrowSchema = "/////xgBAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAIAAACwAAAAGAAAAAAAEgAYAAgABgAHAAwAAAAQABQAEgAAAAAAAQwYAAAASAAAAAgAAAAUAAAAAQAAADwAAAABAAAAYgAAAAEAAAAMAAAACAAMAAQACAAIAAAAEAAAAAQAAAABAAAAdgAAAAEAAABrAAAA2P///9T///8AAAEFEAAAABwAAAAEAAAAAAAAAAQAAABpdGVtAAAAAAQABAAEAAAAEAAUAAgABgAHAAwAAAAQABAAAAAAAAECEAAAABwAAAAEAAAAAAAAAAEAAABhAAAACAAMAAgABwAIAAAAAAAAAUAAAAAAAAAA"
 
 func TestCheckNames(t *testing.T) {
@@ -18,8 +18,8 @@ func TestCheckNames(t *testing.T) {
 	check := func(b []byte) error {
 		return CheckNames(
 			&File{
-				Root:  &Node{Children: []*Node{{Name: "a", Leaf: 0}}},
-				arrow: base64.StdEncoding.EncodeToString(b),
+				Root:        &Node{Children: []*Node{{Name: "a", Leaf: 0}}},
+				arrowSchema: base64.StdEncoding.EncodeToString(b),
 			},
 		)
 	}
@@ -42,7 +42,7 @@ func TestCheckNames(t *testing.T) {
 	}
 	for _, f := range []*File{
 		{Root: &Node{Children: []*Node{{Name: "a\xff"}}}},
-		{Root: &Node{}, arrow: strings.Replace(arrowSchema, "A", "\xbe", 1)},
+		{Root: &Node{}, arrowSchema: strings.Replace(arrowSchema, "A", "\xbe", 1)},
 	} {
 		if CheckNames(f) == nil {
 			t.Errorf("nothing is found in %+v", f)

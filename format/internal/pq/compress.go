@@ -17,10 +17,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// decompress fills dst, which has the size that the page's header declares; anything shorter or
-// longer is a fault. The declared size was checked against the limit before dst was made, so a bomb
-// ends here.
-func decompress(codec int32, dst, src []byte) error {
+// decompressInto fills dst, whose length is the size in the page header. It is an error if the data
+// is shorter or longer. The caller has compared the declared size with the limit, so a
+// decompression bomb cannot allocate more.
+func decompressInto(codec int32, dst, src []byte) error {
 	const wrong = ": the page holds another number of bytes than declared"
 	var err error
 	name := ""
@@ -31,11 +31,11 @@ func decompress(codec int32, dst, src []byte) error {
 		if e != nil || n != len(dst) {
 			return malformed(name + wrong)
 		}
-		_, err = snappy.Decode(dst, src) // into dst, which has the size
+		_, err = snappy.Decode(dst, src) // decodes into dst, which has the right size
 	case 2:
 		name, err = "gzip", inflate.Gzip(dst, src)
 	case 4:
-		name, err = "brotli", unbrotli(dst, src)
+		name, err = "brotli", decodeBrotli(dst, src)
 	case 6:
 		name, err = "zstd", unzstd.Fill(dst, src, unzstd.Verify)
 	case 7:
@@ -66,14 +66,14 @@ func decompress(codec int32, dst, src []byte) error {
 
 var brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
 
-// unbrotli fills dst. The window of the decoder is at most 16 MiB, because Parquet has no large
+// decodeBrotli fills dst. The window of the decoder is at most 16 MiB, because Parquet has no large
 // windows.
 //
 // A panic inside github.com/andybalholm/brotli is bad data and not an internal error. The library
 // is a translation of Google's C decoder, whose bounds checks were written for C's memory: a
 // damaged stream may run past a Go slice. Only its Read is covered. A decoder that panicked is not
 // reused.
-func unbrotli(dst, src []byte) error {
+func decodeBrotli(dst, src []byte) error {
 	z := brotlis.Get().(*brotli.Reader)
 	_ = z.Reset(bytes.NewReader(src))
 	isWhole, err := readBrotli(z, dst)

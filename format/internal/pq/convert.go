@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// DType is the type of a leaf's values.
+// DType returns the type of a leaf's values, or InvalidDType if there is no equivalent.
 func DType(n *Node) robocache.DType {
 	switch n.Type {
 	case Boolean:
@@ -46,8 +46,8 @@ func DType(n *Node) robocache.DType {
 	return robocache.InvalidDType
 }
 
-// Convert gives col's values as to. It rounds floats to fewer bits, and refuses every other change
-// of a value, as Arrow's safe cast does.
+// Convert returns the values of col as type to. It rounds floats to fewer bits. It rejects every
+// other change of a value, as Arrow's safe cast does.
 func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	from, src, size := DType(col.Leaf), col.Data(), to.Size()
 	if from == to && col.Leaf.Width() == size {
@@ -67,13 +67,14 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 		for i, f := range robocache.Float64s(make([]float64, 0, col.Len()), from, src) {
 			if to.Float() {
 				PutFloat(dst[i*size:], to, f)
-			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 || !PutInt(dst[i*size:], to, int64(f), false) {
+			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 ||
+				!PutInt(dst[i*size:], to, int64(f), false) {
 				return misfit(i, f)
 			}
 		}
 		return dst, nil
 	}
-	wide := from // as it lies there: Parquet has no integers below 32 bits
+	wide := from // stored type: Parquet has no integers below 32 bits
 	if col.Leaf.Type == Int32 {
 		wide = robocache.Int32
 		if col.Leaf.Note == Unsigned {
@@ -82,7 +83,11 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	}
 	exact := int64(
 		1,
-	) << map[robocache.DType]int{robocache.Float16: 11, robocache.Float32: 24, robocache.Float64: 53}[to]
+	) << map[robocache.DType]int{
+		robocache.Float16: 11,
+		robocache.Float32: 24,
+		robocache.Float64: 53,
+	}[to]
 	for i, v := range robocache.Int64s(make([]int64, 0, col.Len()), wide, src) {
 		big := wide == robocache.Uint64 && v < 0
 		if to.Float() && !big && -exact <= v && v <= exact {
@@ -97,8 +102,8 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	return dst, nil
 }
 
-// PutInt writes an integer; false where it does not fit. big says that v holds the bits of one
-// above the range of int64.
+// PutInt writes an integer and reports whether it fits. If big is set, v contains the bits of a
+// number above the range of int64.
 func PutInt(dst []byte, t robocache.DType, v int64, big bool) (fits bool) {
 	bits := 8 * t.Size()
 	switch {
@@ -129,7 +134,7 @@ func PutFloat(dst []byte, t robocache.DType, f float64) {
 	}
 }
 
-// Int64s gives an integer column as int64.
+// Int64s returns an integer column as int64.
 func Int64s(col *Column) ([]int64, error) {
 	b, err := Convert(col, robocache.Int64)
 	out := make([]int64, len(b)/8)
@@ -139,15 +144,17 @@ func Int64s(col *Column) ([]int64, error) {
 	return out, err
 }
 
-// Float64s gives a column of numbers as float64; it refuses integers that float64 does not hold.
+// Float64s returns a numeric column as float64. It rejects integers that float64 cannot represent
+// exactly.
 func Float64s(col *Column) ([]float64, error) {
-	if DType(col.Leaf) == robocache.Int64 { // most of the metadata's
+	if DType(col.Leaf) == robocache.Int64 { // most columns of metadata have this type
 		v, _ := Int64s(col)
 		out := make([]float64, len(v))
 		exact := true
 		for i, n := range v {
 			out[i] = float64(n)
-			exact = exact && n < 1<<63-512 && int64(out[i]) == n // beyond, float64 is 2^63
+			// larger integers become 2^63 as float64
+			exact = exact && n < 1<<63-512 && int64(out[i]) == n
 		}
 		if exact {
 			return out, nil

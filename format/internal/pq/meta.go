@@ -12,12 +12,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Chunk says where one column of one row group lies.
+// Chunk is the location of one column of one row group.
 type Chunk struct {
-	Offset int64 // first byte: the dictionary page where there is one
-	Size   int64 // compressed bytes, headers included
-	Values int64 // nulls included
-	Nulls  int64 // -1: the footer does not say
+	Offset int64 // first byte; that of the dictionary page if there is one
+	Size   int64 // compressed bytes, including headers
+	Values int64 // including nulls
+	Nulls  int64 // -1 if the footer does not contain the count
 	Codec  int32
 	// HasRange reports that the footer has the range of an integer column.
 	HasRange bool
@@ -27,21 +27,21 @@ type Chunk struct {
 // Group is a row group.
 type Group struct {
 	Start, Rows int64
-	chunks      []Chunk // by slot of File.slot
+	chunks      []Chunk // indexed by the values of File.chunkSlots
 }
 
-// File is a parsed footer, projected to the columns that were asked for. It is immutable.
+// File is a parsed footer with the columns that were requested. It is immutable.
 type File struct {
-	Size    int64
-	Rows    int64
-	Root    *Node
-	Leaves  []*Node
-	Groups  []Group
-	Meta    map[string]string // key-value metadata, without the Arrow schema
-	Creator string
-	slot    []int32 // leaf → place in Group.chunks, or -1
-	kept    int     // leaves with a place
-	arrow   string  // the Arrow schema, where all columns were asked for
+	Size           int64
+	Rows           int64
+	Root           *Node
+	Leaves         []*Node
+	Groups         []Group
+	Meta           map[string]string // key-value metadata, without the Arrow schema
+	Creator        string
+	chunkSlots     []int32 // index into Group.chunks by leaf, or -1
+	chunksPerGroup int     // number of leaves with a chunk
+	arrowSchema    string  // Arrow schema; set only if all columns were requested
 }
 
 const (
@@ -49,9 +49,9 @@ const (
 	maxFooter   = 1 << 30
 )
 
-// Open reads the footer. want says which leaves will be read (by the path "a/b" of their top-level
-// column: the first name is enough to decide); nil wants all. Chunks of the others are not kept:
-// footers of episodes files are nearly all statistics.
+// Open reads the footer. want selects the top-level columns whose chunks are kept, and nil selects
+// all. want is called with the name of the top-level column. Other chunks are dropped, because
+// footers of episodes files consist almost entirely of statistics.
 func Open(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -86,8 +86,8 @@ func Open(
 	return parseFooter(footer, size, want), nil
 }
 
-// notParquet tells a Git LFS pointer and a file without a footer from other things: both are
-// common.
+// notParquet fails the read with a specific message for a Git LFS pointer and for a file without a
+// footer, which are both common.
 func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	head := make([]byte, min(r.Size(), 64))
 	guard.Check(r.ReadAt(ctx, head, 0))
@@ -96,7 +96,8 @@ func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	case strings.HasPrefix(string(head), "version https://git-lfs"):
 		e.Got, e.Hint = "a Git LFS pointer", "fetch the data: git lfs pull"
 	case strings.HasPrefix(string(head), "PAR1"):
-		e.Got, e.Hint = "no footer", "its writer was not finished, or the file is cut: fetch it again, or record with finalize()"
+		e.Got, e.Hint = "no footer", "its writer was not finished, or the file is cut: fetch it "+
+			"again, or record with finalize()"
 	case string(tail[len(tail)-4:]) == "PARE":
 		e.Class, e.Got = robocache.ErrUnsupported, "an encrypted file"
 	default:
@@ -110,9 +111,9 @@ func parseFooter(b []byte, size int64, want func(string) bool) *File {
 	c := &cursor{b: b, what: "footer"}
 	var creator []byte
 	chunks := newChunkReader(c, 2)
-	has := c.into(0, slot{2, func(typ byte) bool {
-		var elems []element
-		if !c.structs(
+	has := c.readStruct(0, fieldSlot{2, func(typ byte) bool {
+		var elems []schemaElement
+		if !c.readStructList(
 			typ,
 			0,
 			maxSchemaNodes,
@@ -122,14 +123,14 @@ func parseFooter(b []byte, size int64, want func(string) bool) *File {
 			return false
 		}
 		f.Root, f.Leaves = buildTree(c, elems)
-		f.project(want)
+		f.selectColumns(want)
 		return true
-	}}, slot{3, &f.Rows}, slot{4, func(typ byte) bool {
+	}}, fieldSlot{3, &f.Rows}, fieldSlot{4, func(typ byte) bool {
 		if typ == tList && f.Root == nil {
 			c.fail("row groups before the schema")
 		}
 		var start int64
-		list := c.structs(typ, 0, math.MaxInt, "row groups", func(i int) {
+		list := c.readStructList(typ, 0, math.MaxInt, "row groups", func(i int) {
 			g := f.readGroup(c, 1, chunks)
 			g.Start = start
 			if g.Rows < 0 || g.Rows > 1<<40 {
@@ -142,17 +143,17 @@ func parseFooter(b []byte, size int64, want func(string) bool) *File {
 			c.fail(fmt.Sprintf("the footer claims %d rows, its row groups %d", f.Rows, start))
 		}
 		return list
-	}}, slot{5, func(typ byte) bool {
-		return c.structs(typ, 0, math.MaxInt, "key-value metadata", func(int) {
+	}}, fieldSlot{5, func(typ byte) bool {
+		return c.readStructList(typ, 0, math.MaxInt, "key-value metadata", func(int) {
 			var k, v []byte
-			c.into(1, slot{1, &k}, slot{2, &v})
+			c.readStruct(1, fieldSlot{1, &k}, fieldSlot{2, &v})
 			if string(k) != "ARROW:schema" {
 				f.Meta[string(k)] = string(v)
 			} else if want == nil {
-				f.arrow = string(v)
+				f.arrowSchema = string(v)
 			}
 		})
-	}}, slot{6, &creator})
+	}}, fieldSlot{6, &creator})
 	if f.Root == nil || has&(1<<4) == 0 {
 		c.fail("schema or row groups are missing")
 	}
@@ -160,18 +161,18 @@ func parseFooter(b []byte, size int64, want func(string) bool) *File {
 	return f
 }
 
-func (f *File) project(want func(string) bool) {
-	f.slot = make([]int32, len(f.Leaves))
-	for i := range f.slot {
-		f.slot[i] = -1
+func (f *File) selectColumns(want func(string) bool) {
+	f.chunkSlots = make([]int32, len(f.Leaves))
+	for i := range f.chunkSlots {
+		f.chunkSlots[i] = -1
 	}
 	for _, top := range f.Root.Children {
 		if want != nil && !want(top.Name) {
 			continue
 		}
 		for _, l := range top.Leaves(nil) {
-			f.slot[l.Leaf] = int32(f.kept)
-			f.kept++
+			f.chunkSlots[l.Leaf] = int32(f.chunksPerGroup)
+			f.chunksPerGroup++
 		}
 	}
 }
@@ -179,39 +180,39 @@ func (f *File) project(want func(string) bool) {
 func (f *File) readGroup(c *cursor, depth int, chunks *chunkReader) Group {
 	var g Group
 	n := len(f.Leaves)
-	has := c.into(depth, slot{1, func(typ byte) bool {
-		return c.structs(typ, n, n, "number of columns of a row group", func(i int) {
+	has := c.readStruct(depth, fieldSlot{1, func(typ byte) bool {
+		return c.readStructList(typ, n, n, "number of columns of a row group", func(i int) {
 			if i == 0 {
-				g.chunks = make([]Chunk, f.kept)
+				g.chunks = make([]Chunk, f.chunksPerGroup)
 			}
-			if s := f.slot[i]; s >= 0 {
-				g.chunks[s] = chunks.read(c, depth+1, f.Leaves[i])
+			if s := f.chunkSlots[i]; s >= 0 {
+				g.chunks[s] = chunks.readChunk(c, depth+1, f.Leaves[i])
 			} else {
 				c.skipStruct(depth + 1)
 			}
 		})
-	}}, slot{3, &g.Rows})
+	}}, fieldSlot{3, &g.Rows})
 	if has&(1<<1) == 0 && n > 0 {
 		c.fail("a row group without columns")
 	}
 	return g
 }
 
-// chunkReader reads one column chunk's place after the other.
+// chunkReader reads the metadata of one column chunk after another.
 type chunkReader struct {
 	k           Chunk
 	kind        int32
 	file        []byte
 	dict, data  int64
 	has         uint32
-	chunk, meta []slot
-	stats       []slot
+	chunk, meta []fieldSlot
+	stats       []fieldSlot
 	min, max    []byte // min_value and max_value of the statistics
 }
 
 func newChunkReader(c *cursor, depth int) *chunkReader {
 	r := &chunkReader{}
-	r.meta = []slot{
+	r.meta = []fieldSlot{
 		{1, &r.kind},
 		{2, byte(tList)},
 		{3, byte(tList)},
@@ -223,29 +224,29 @@ func newChunkReader(c *cursor, depth int) *chunkReader {
 		{11, &r.dict},
 		{12, func(typ byte) bool {
 			if typ == tStruct {
-				c.into(depth+2, r.stats...)
+				c.readStruct(depth+2, r.stats...)
 			}
 			return typ == tStruct
 		}},
 	}
-	r.stats = []slot{{3, &r.k.Nulls}, {5, &r.max}, {6, &r.min}}
-	r.chunk = []slot{{1, &r.file}, {3, func(typ byte) bool {
+	r.stats = []fieldSlot{{3, &r.k.Nulls}, {5, &r.max}, {6, &r.min}}
+	r.chunk = []fieldSlot{{1, &r.file}, {3, func(typ byte) bool {
 		if typ == tStruct {
-			r.has |= c.into(depth+1, r.meta...)
+			r.has |= c.readStruct(depth+1, r.meta...)
 		}
 		return typ == tStruct
 	}}}
 	return r
 }
 
-func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
+func (r *chunkReader) readChunk(c *cursor, depth int, leaf *Node) Chunk {
 	r.k, r.kind, r.file, r.dict, r.data, r.has = Chunk{Nulls: -1}, 0, nil, 0, 0, 0
 	r.min, r.max = nil, nil
-	c.into(depth, r.chunk...)
+	c.readStruct(depth, r.chunk...)
 	switch lacks := 0b1011111110 &^ r.has; {
 	case len(r.file) > 0:
 		c.fail("column " + leaf.Name + " lies in another file")
-	case lacks != 0: // other readers refuse a chunk that lacks a field which the format requires
+	case lacks != 0: // other readers reject a chunk that lacks a required field
 		c.fail(
 			fmt.Sprintf(
 				"column %s lacks field %d of its metadata",
@@ -267,22 +268,22 @@ func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
 	return r.k
 }
 
-// Chunk is the place of a leaf in a row group; ok is false where the leaf was not asked for at
+// Chunk returns the location of a leaf in a row group. ok is false if the leaf was not selected in
 // Open.
 func (f *File) Chunk(group int, leaf *Node) (Chunk, bool) {
-	s := f.slot[leaf.Leaf]
+	s := f.chunkSlots[leaf.Leaf]
 	if s < 0 {
 		return Chunk{}, false
 	}
 	return f.Groups[group].chunks[s], true
 }
 
-// Column finds a top-level column; nil where there is none.
+// Column returns the top-level column with the given name, or nil.
 func (f *File) Column(name string) *Node { return f.Root.Child(name) }
 
-// MemoryBytes estimates what the footer holds.
+// MemoryBytes returns an estimate of the memory that the footer uses.
 func (f *File) MemoryBytes() int64 {
-	n := int64(256 + len(f.Leaves)*160 + len(f.arrow))
+	n := int64(256 + len(f.Leaves)*160 + len(f.arrowSchema))
 	for k, v := range f.Meta {
 		n += int64(len(k) + len(v))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Page is one data page of a column that does not repeat: its values are rows.
+// Page is one data page of a column that does not repeat. Each of its values is a row.
 type Page struct {
 	Offset      int64
 	Size        int64 // header and body
@@ -16,20 +16,20 @@ type Page struct {
 	dict        bool
 }
 
-// PageList says where the pages of a column chunk lie. Columns of frames are read by it: a row
-// group of them may be larger than memory.
+// PageList lists the pages of a column chunk. Columns of frames are read page by page, because a
+// row group of them may be larger than memory.
 type PageList struct {
 	Pages []Page
 	dict  Page
 }
 
-// MemoryBytes is what the list holds.
+// MemoryBytes returns the memory that the list uses.
 func (l *PageList) MemoryBytes() int64 { return int64(cap(l.Pages))*48 + 64 }
 
 const headerGuess = 512
 
-// eachPage walks the page headers of a chunk up to its last value. visit says how many values it
-// took of a page.
+// eachPage reads the page headers of a chunk up to its last value. visit returns the number of
+// values of a page.
 func eachPage(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -58,7 +58,7 @@ func Pages(
 ) (l *PageList, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
-	k := f.place(group, leaf)
+	k := f.chunkLocation(group, leaf)
 	if leaf.MaxRep > 0 {
 		guard.Fail(robocache.Unsupported("parquet", nil, "pages of a list"))
 	}
@@ -76,7 +76,7 @@ func Pages(
 			l.dict = p
 		case 0, 3:
 			if p.Rows = int64(h.values); p.Rows > k.Values-row {
-				bad("pages hold more rows than the row group")
+				failParse("pages hold more rows than the row group")
 			}
 			row += p.Rows
 			if p.Rows > 0 {
@@ -86,13 +86,13 @@ func Pages(
 		return p.Rows
 	})
 	if row != f.Groups[group].Rows {
-		bad("the pages hold %d rows of %d", row, f.Groups[group].Rows)
+		failParse("the pages hold %d rows of %d", row, f.Groups[group].Rows)
 	}
 	return l, nil
 }
 
-// headerAt reads the header of the page at an offset, and how many bytes the page takes with it.
-// buf is used again, and may grow.
+// headerAt reads the header of the page at an offset, and returns it with the size of the whole
+// page. buf is reused and may grow.
 func headerAt(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -110,8 +110,8 @@ func headerAt(
 		}
 		guard.Check(err)
 		if size = int64(n) + int64(h.packed); size > end-at {
-			bad(
-				"a page of %d bytes where %d are left: the file is cut or its header lies",
+			failParse(
+				"a page of %d bytes, but %d bytes are left: the file is truncated or its header is wrong",
 				size,
 				end-at,
 			)
@@ -120,9 +120,9 @@ func headerAt(
 	}
 }
 
-// Check decodes every page of a column chunk and keeps none: checksums, compression, levels,
-// values, counts and the encoding of texts are proven. Memory is that of a page and a dictionary,
-// each below the limit.
+// Check decodes every page of a column chunk and keeps none. It verifies checksums, compression,
+// levels, values, counts and the encoding of texts. It needs memory for one page and one
+// dictionary, each below the limit.
 func Check(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -133,12 +133,12 @@ func Check(
 ) (err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
-	k := f.place(group, leaf)
+	k := f.chunkLocation(group, leaf)
 	d := newDecoder(leaf, k, lim)
 	var body []byte
 	var rows int64
 	entries := eachPage(ctx, r, k, func(_ pageHeader, at, size int64) int64 {
-		d.pageAt(ctx, r, at, size, &body)
+		d.readPageAt(ctx, r, at, size, &body)
 		c := d.col
 		if leaf.MaxRep == 0 {
 			rows += int64(c.Entries)
@@ -147,20 +147,20 @@ func Check(
 			if v == 0 {
 				rows++
 			} else if rows == 0 && i == 0 {
-				bad("the first list goes on from none")
+				failParse("the first list continues a list that does not exist")
 			}
 		}
 		for i := 0; leaf.Note == Text && i < c.Len(); i++ {
 			if !utf8.Valid(c.Item(i)) {
-				bad("a text that is not UTF-8")
+				failParse("a text that is not UTF-8")
 			}
 		}
-		d.want -= int64(c.Entries)
+		d.valuesDeclared -= int64(c.Entries)
 		d.col = newColumn(leaf)
 		return int64(c.Entries)
 	})
 	if entries != k.Values || rows != f.Groups[group].Rows {
-		bad(
+		failParse(
 			"the pages hold %d values in %d rows, the footer claims %d in %d",
 			entries,
 			rows,
@@ -171,8 +171,13 @@ func Check(
 	return nil
 }
 
-// pageAt reads and decodes the page at an offset. buf is used again, and may grow.
-func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64, buf *[]byte) {
+// readPageAt reads and decodes the page at an offset. buf is reused and may grow.
+func (d *chunkDecoder) readPageAt(
+	ctx context.Context,
+	r robocache.Ranged,
+	at, size int64,
+	buf *[]byte,
+) {
 	if size > d.limit {
 		tooLarge(d.limit, size)
 	}
@@ -181,7 +186,7 @@ func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64
 	}
 	b := (*buf)[:size]
 	guard.Check(r.ReadAt(ctx, b, at))
-	d.page(b, at)
+	d.decodePage(b, at)
 }
 
 // ReadPage decodes one page of a list.
@@ -197,13 +202,13 @@ func ReadPage(
 ) (_ *Column, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
-	k, p := f.place(group, leaf), l.Pages[i]
+	k, p := f.chunkLocation(group, leaf), l.Pages[i]
 	k.Values = p.Rows
 	d := newDecoder(leaf, k, lim)
 	var body []byte
 	if p.dict && l.dict.Size > 0 {
-		d.pageAt(ctx, r, l.dict.Offset, l.dict.Size, &body)
+		d.readPageAt(ctx, r, l.dict.Offset, l.dict.Size, &body)
 	}
-	d.pageAt(ctx, r, p.Offset, p.Size, &body)
-	return d.finish(p.Rows), nil
+	d.readPageAt(ctx, r, p.Offset, p.Size, &body)
+	return d.checkColumn(p.Rows), nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// mem is a file in memory that refuses reads outside itself.
+// mem is a file in memory that rejects reads outside its bounds.
 type mem []byte
 
 func (m mem) ReadAt(_ context.Context, p []byte, off int64) error {
@@ -106,7 +106,7 @@ var codecs = []compress.Codec{
 	&parquet.Uncompressed,
 }
 
-// TestRoundTrip reads what another library wrote: encodings, compressions, page versions, nulls,
+// TestRoundTrip reads files of another library: encodings, compressions, page versions, nulls,
 // nesting.
 func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
@@ -171,7 +171,9 @@ func TestRoundTrip(t *testing.T) {
 						w := want[at+k]
 						le := binary.LittleEndian
 						if math.Float32frombits(le.Uint32(state.Item(3*k))) != w.State[0] || math.Float64frombits(le.Uint64(f64.Item(k))) != w.F64 ||
-							int64(le.Uint64(i64.Item(k))) != w.I64 || int32(le.Uint32(i32.Item(k))) != w.I32 || (bl.Item(k)[0] == 1) != w.Bool ||
+							int64(le.Uint64(i64.Item(k))) != w.I64 ||
+							int32(le.Uint32(i32.Item(k))) != w.I32 ||
+							(bl.Item(k)[0] == 1) != w.Bool ||
 							string(text.Item(k)) != w.Text ||
 							string(word.Item(k)) != w.Word {
 							t.Fatal("row", at+k)
@@ -208,7 +210,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestProjection keeps and reads only what was asked for.
+// TestProjection checks that only requested columns are kept and read.
 func TestProjection(t *testing.T) {
 	m := file(t, 10, 10, &parquet.Snappy, 1)
 	f, err := Open(context.Background(), m, func(c string) bool { return c == "i64" })
@@ -232,7 +234,7 @@ func TestDepth(t *testing.T) {
 			n *= d
 		}
 		for at := range n {
-			// The level is the outermost dimension whose index changed, counted by hand.
+			// Expected level, counted by hand: the outermost dimension whose index changed.
 			want := 0
 			if at > 0 {
 				a, b, lev := at-1, at, len(dims)
@@ -243,7 +245,7 @@ func TestDepth(t *testing.T) {
 					a, b, lev = a/dims[k], b/dims[k], lev-1
 				}
 			}
-			if got := int(restart(at, dims)); got != want {
+			if got := int(repetitionLevelAt(at, dims)); got != want {
 				t.Errorf("%v element %d: %d, want %d", dims, at, got, want)
 			}
 		}
@@ -252,11 +254,11 @@ func TestDepth(t *testing.T) {
 
 const (
 	fuzzLimit = 1 << 16
-	fuzzAlloc = 48 << 20 // decoders of zstd and gzip take most of it
+	fuzzAlloc = 48 << 20 // decoders of zstd and gzip use most of it
 )
 
-// abuse reads everything of a file that may be anything: it returns, with values or a typed error,
-// and takes little.
+// abuse reads everything in a file of arbitrary bytes. The reads must return values or a typed
+// error, and use little memory.
 func abuse(t *testing.T, m mem) {
 	ctx := context.Background()
 	before := hostile.Allocated()
@@ -299,7 +301,8 @@ func abuse(t *testing.T, m mem) {
 	}
 }
 
-// TestMutations cuts small files, and sets bytes to 0, 255, ±1: of each kind of file others.
+// TestMutations cuts small files, and sets bytes to 0, 255, ±1. Each kind of file gets other
+// mutations.
 func TestMutations(t *testing.T) {
 	step, cut := 3*len(codecs), 3
 	if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
@@ -329,12 +332,12 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestHugeMap: a map that claims 2^62 booleans ends with the bytes.
+// TestHugeMap checks that a map which declares 2^62 booleans ends with the data.
 func TestHugeMap(t *testing.T) {
 	b := binary.AppendUvarint(nil, 1<<62)
 	c := &cursor{b: append(b, tTrue<<4|tFalse, 1, 2, 1)}
 	done := make(chan error)
-	go func() { done <- guard.Try(func() { c.skip(tMap, 0) }) }()
+	go func() { done <- guard.Try(func() { c.skipValue(tMap, 0) }) }()
 	select {
 	case err := <-done:
 		if err == nil {

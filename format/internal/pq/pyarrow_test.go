@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestPyarrow reads what pyarrow 26 wrote (testdata/make_pyarrow.py): each codec and each encoding
-// that it has, of every type of a LeRobot column.
+// TestPyarrow reads files of pyarrow 26 (testdata/make_pyarrow.py): each codec and encoding, for
+// every type of a LeRobot column.
 func TestPyarrow(t *testing.T) {
 	names, err := filepath.Glob("testdata/pyarrow/*.parquet")
 	if err != nil || len(names) != 21 {
@@ -141,7 +141,7 @@ func checkPyarrow(t *testing.T, m mem) {
 	}
 }
 
-// half is a float16 of the test's: small, normal or 0.
+// half returns the value of a float16, which must be small and normal, or 0.
 func half(x uint16) float64 {
 	if x == 0 {
 		return 0
@@ -149,7 +149,8 @@ func half(x uint16) float64 {
 	return math.Ldexp(1+float64(x&0x3ff)/1024, int(x>>10)-15)
 }
 
-// TestBrotli: sizes that are not those declared, damage, and a window that claims to be large.
+// TestBrotli reads pages whose size differs from the declared one, damaged pages, and a page that
+// declares a large window.
 func TestBrotli(t *testing.T) {
 	plain := bytes.Repeat([]byte("robots record "), 100)
 	var packed bytes.Buffer
@@ -160,13 +161,13 @@ func TestBrotli(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // decoders are used again
+	for range 3 { // decoders are reused
 		dst := make([]byte, len(plain))
-		if err := decompress(4, dst, packed.Bytes()); err != nil || !bytes.Equal(dst, plain) {
+		if err := decompressInto(4, dst, packed.Bytes()); err != nil || !bytes.Equal(dst, plain) {
 			t.Fatal(err)
 		}
 		for _, n := range []int{len(plain) - 1, len(plain) + 1, 0} {
-			if err := decompress(
+			if err := decompressInto(
 				4,
 				make([]byte, n),
 				packed.Bytes(),
@@ -178,7 +179,7 @@ func TestBrotli(t *testing.T) {
 			}
 		}
 		for cut := range packed.Len() {
-			if err := decompress(
+			if err := decompressInto(
 				4,
 				make([]byte, len(plain)),
 				packed.Bytes()[:cut],
@@ -193,7 +194,7 @@ func TestBrotli(t *testing.T) {
 			b := bytes.Clone(packed.Bytes())
 			for bit := range 8 {
 				b[i] ^= 1 << bit
-				if err := decompress(
+				if err := decompressInto(
 					4,
 					make([]byte, len(plain)),
 					b,
@@ -205,7 +206,7 @@ func TestBrotli(t *testing.T) {
 			}
 		}
 	}
-	if err := decompress(
+	if err := decompressInto(
 		4,
 		make([]byte, 8),
 		[]byte{0x11, 0x1e, 0, 0, 0, 0, 0, 0},

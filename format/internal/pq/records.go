@@ -14,10 +14,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are
-// objects in the order of the schema, lists are arrays, maps objects, nulls are null. Floats keep
-// the value that they have as float64. A leaf for which raw says true holds JSON texts, which
-// become values (and stay texts where they are no JSON).
+// ReadJSON reads a column of any nesting and returns each row as JSON text. Groups become objects
+// in the order of the schema, lists arrays, maps objects, and nulls null. Floats keep their float64
+// value. Leaves for which raw returns true contain JSON texts: these become JSON values, or strings
+// if they are not valid JSON.
 func ReadJSON(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -29,42 +29,43 @@ func ReadJSON(
 ) (out []string, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": top.Name})
-	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
+	a := jsonAssembler{leaves: map[*Node]*leafStream{}, limit: lim.Bytes}
 	for _, leaf := range top.Leaves(nil) {
-		a.from[leaf] = &stream{
+		a.leaves[leaf] = &leafStream{
 			col:  guard.Must(ReadColumn(ctx, r, f, group, leaf, nil, lim)),
 			leaf: leaf,
 			raw:  raw != nil && raw(leaf),
 		}
 	}
 	for row := range f.Groups[group].Rows {
-		a.row(top, row)
-		// Events of language columns repeat on every frame of an episode: equal neighbours share
-		// their text.
+		a.writeRow(top, row)
+		// Events in language columns repeat on every frame of an episode. Equal neighbors share one
+		// string.
 		if n := len(out); n > 0 && out[n-1] == a.buf.String() {
 			out = append(out, out[n-1])
 			continue
 		}
 		out = append(out, a.buf.String())
 	}
-	for _, s := range a.from {
+	for _, s := range a.leaves {
 		if s.entry != s.col.Entries {
-			bad("the columns of a group hold different numbers of rows")
+			failParse("the columns of a group hold different numbers of rows")
 		}
 	}
 	return out, nil
 }
 
-// stream walks one leaf's levels and values.
-type stream struct {
+// leafStream iterates over the levels and values of one leaf.
+type leafStream struct {
 	col          *Column
 	leaf         *Node
 	raw          bool
 	entry, value int
 }
 
-// level is the next entry's, of levels that are nil where all are the same; -1 at the end.
-func (s *stream) level(levels []uint8, all int) int {
+// levelAt returns the level of the current entry, or -1 at the end. If levels is nil, all entries
+// have level all.
+func (s *leafStream) levelAt(levels []uint8, all int) int {
 	switch {
 	case s.entry >= s.col.Entries:
 		return -1
@@ -74,115 +75,115 @@ func (s *stream) level(levels []uint8, all int) int {
 	return int(levels[s.entry])
 }
 
-func (s *stream) def() int { return s.level(s.col.Def, s.leaf.MaxDef) }
-func (s *stream) rep() int { return s.level(s.col.Rep, 0) }
+func (s *leafStream) defLevel() int { return s.levelAt(s.col.Def, s.leaf.MaxDef) }
+func (s *leafStream) repLevel() int { return s.levelAt(s.col.Rep, 0) }
 
-func (s *stream) skip() {
-	if s.def() == s.leaf.MaxDef {
+func (s *leafStream) skipEntry() {
+	if s.defLevel() == s.leaf.MaxDef {
 		s.value++
 	}
 	s.entry++
 }
 
-type assembler struct {
-	from         map[*Node]*stream
+type jsonAssembler struct {
+	leaves       map[*Node]*leafStream
 	buf          bytes.Buffer
 	limit, total int64 // bytes of text
 }
 
-// row writes a row into buf.
-func (a *assembler) row(top *Node, row int64) {
+// writeRow writes a row to buf.
+func (a *jsonAssembler) writeRow(top *Node, row int64) {
 	defer guard.In("row", row)
 	a.buf.Reset()
-	a.node(top)
+	a.writeNode(top)
 	if a.total += int64(a.buf.Len()); a.total > a.limit {
 		guard.Fail(robocache.ResourceLimit("parquet", nil, "").
 			Expected("fewer bytes of text than "+strconv.FormatInt(a.limit, 10), "more"))
 	}
 }
 
-func (a *assembler) first(n *Node) *stream {
+func (a *jsonAssembler) firstLeaf(n *Node) *leafStream {
 	for n.Group() {
 		if len(n.Children) == 0 {
-			bad("a group without columns")
+			failParse("a group without columns")
 		}
 		n = n.Children[0]
 	}
-	return a.from[n]
+	return a.leaves[n]
 }
 
-func (a *assembler) skip(n *Node) {
+func (a *jsonAssembler) skipNode(n *Node) {
 	for _, l := range n.Leaves(nil) {
-		a.from[l].skip()
+		a.leaves[l].skipEntry()
 	}
 }
 
-// node writes the value of an optional or required node.
-func (a *assembler) node(n *Node) {
-	s := a.first(n)
-	if s == nil || s.def() < 0 {
-		bad("a column of the group ends early")
+// writeNode writes the value of a node.
+func (a *jsonAssembler) writeNode(n *Node) {
+	s := a.firstLeaf(n)
+	if s == nil || s.defLevel() < 0 {
+		failParse("a column of the group ends early")
 	}
 	if n.Repetition == Repeated {
-		a.list(n, n)
+		a.writeList(n, n)
 		return
 	}
-	if s.def() < n.MaxDef {
+	if s.defLevel() < n.MaxDef {
 		a.buf.WriteString("null")
-		a.skip(n)
+		a.skipNode(n)
 		return
 	}
 	if !n.Group() {
-		a.leaf(n, s)
+		a.writeLeaf(n, s)
 		return
 	}
 	if n.Note == List && len(n.Children) == 1 && n.Children[0].Repetition == Repeated {
 		rep := n.Children[0]
 		if rep.Group() && len(rep.Children) == 1 {
-			a.list(rep, rep.Children[0])
+			a.writeList(rep, rep.Children[0])
 		} else {
-			a.list(rep, rep)
+			a.writeList(rep, rep)
 		}
 		return
 	}
 	if n.Note == Map && len(n.Children) == 1 && n.Children[0].Repetition == Repeated &&
 		len(n.Children[0].Children) == 2 {
-		a.list(n.Children[0], nil)
+		a.writeList(n.Children[0], nil)
 		return
 	}
-	a.object(n)
+	a.writeObject(n)
 }
 
-func (a *assembler) object(n *Node) {
+func (a *jsonAssembler) writeObject(n *Node) {
 	a.buf.WriteByte('{')
 	for i, c := range n.Children {
 		if i > 0 {
 			a.buf.WriteString(", ")
 		}
-		a.text([]byte(c.Name))
+		a.writeText([]byte(c.Name))
 		a.buf.WriteString(": ")
-		a.node(c)
+		a.writeNode(c)
 	}
 	a.buf.WriteByte('}')
 }
 
-// list writes the elements of a repeated node; elem is what an element consists of, nil for the
-// pairs of a map, which become an object.
-func (a *assembler) list(rep, elem *Node) {
-	s := a.first(rep)
+// writeList writes the elements of a repeated node. elem is the node of one element. For a map elem
+// is nil, and the pairs become an object.
+func (a *jsonAssembler) writeList(rep, elem *Node) {
+	s := a.firstLeaf(rep)
 	bracket := "[]"
 	if elem == nil {
 		bracket = "{}"
 	}
-	if s.def() < rep.MaxDef {
+	if s.defLevel() < rep.MaxDef {
 		a.buf.WriteString(bracket)
-		a.skip(rep)
+		a.skipNode(rep)
 		return
 	}
 	a.buf.WriteByte(bracket[0])
 	for i := 0; int64(a.buf.Len()) <= a.limit; i++ {
 		if i > 0 {
-			if s.rep() != rep.MaxRep {
+			if s.repLevel() != rep.MaxRep {
 				break
 			}
 			a.buf.WriteString(", ")
@@ -190,26 +191,26 @@ func (a *assembler) list(rep, elem *Node) {
 		before := s.entry
 		switch {
 		case elem == nil:
-			a.node(rep.Children[0])
+			a.writeNode(rep.Children[0])
 			a.buf.WriteString(": ")
-			a.node(rep.Children[1])
+			a.writeNode(rep.Children[1])
 		case elem != rep:
-			a.node(elem)
+			a.writeNode(elem)
 		case rep.Group():
-			a.object(rep)
+			a.writeObject(rep)
 		default:
-			a.leaf(rep, s)
+			a.writeLeaf(rep, s)
 		}
 		if s.entry == before {
-			bad("lists of different lengths in one group")
+			failParse("lists of different lengths in one group")
 		}
 	}
 	a.buf.WriteByte(bracket[1])
 }
 
-func (a *assembler) leaf(n *Node, s *stream) {
+func (a *jsonAssembler) writeLeaf(n *Node, s *leafStream) {
 	if s.value >= s.col.Len() {
-		bad("values end early")
+		failParse("values end early")
 	}
 	b := s.col.Item(s.value)
 	switch n.Type {
@@ -226,26 +227,26 @@ func (a *assembler) leaf(n *Node, s *stream) {
 			a.buf.WriteString(strconv.FormatInt(int64(v), 10))
 		}
 	case Float:
-		a.float(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+		a.writeFloat(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
 	case Double:
-		a.float(math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		a.writeFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	case ByteArray:
 		if !utf8.Valid(b) {
-			bad("a text that is not UTF-8")
+			failParse("a text that is not UTF-8")
 		}
 		if s.raw && json.Valid(b) {
 			a.buf.Write(b)
 		} else {
-			a.text(b)
+			a.writeText(b)
 		}
 	default:
-		bad("a type that has no JSON form: %s", n.Type)
+		failParse("a type that has no JSON form: %s", n.Type)
 	}
-	s.skip()
+	s.skipEntry()
 }
 
-// float writes numbers as Python's json does: NaN and infinities by name.
-func (a *assembler) float(v float64) {
+// writeFloat writes a number like Python's json module, which writes NaN and infinities as names.
+func (a *jsonAssembler) writeFloat(v float64) {
 	switch {
 	case math.IsNaN(v):
 		a.buf.WriteString("NaN")
@@ -262,4 +263,4 @@ func (a *assembler) float(v float64) {
 	}
 }
 
-func (a *assembler) text(b []byte) { a.buf.Write(guard.Must(json.Marshal(string(b)))) }
+func (a *jsonAssembler) writeText(b []byte) { a.buf.Write(guard.Must(json.Marshal(string(b)))) }

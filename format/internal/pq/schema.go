@@ -1,9 +1,9 @@
 package pq
 
-// Physical is a type of Parquet as stored.
+// Physical is a storage type of Parquet.
 type Physical int8
 
-// The physical types, by their numbers in the format.
+// The physical types, with their numbers in the format.
 const (
 	Boolean Physical = iota
 	Int32
@@ -34,20 +34,20 @@ func (p Physical) String() string {
 	return "group"
 }
 
-// Repetition of a node.
+// Repetition is the repetition type of a node.
 type Repetition int8
 
-// The repetitions, by their numbers in the format.
+// The repetition types, with their numbers in the format.
 const (
 	Required Repetition = iota
 	Optional
 	Repeated
 )
 
-// Annotation is what a node's converted or logical type says, as far as readers here care.
+// Annotation is the part of a node's converted or logical type that this package uses.
 type Annotation int8
 
-// Annotations.
+// The annotations.
 const (
 	Plain Annotation = iota
 	Text             // UTF8, enum or JSON
@@ -61,21 +61,21 @@ const (
 type Node struct {
 	Name       string
 	Type       Physical // groupType for groups
-	Length     int      // of FIXED_LEN_BYTE_ARRAY
+	Length     int      // for FIXED_LEN_BYTE_ARRAY
 	Repetition Repetition
 	Note       Annotation
-	Bits       int // of an Int annotation; 0 where there is none
+	Bits       int // for Int annotations; otherwise 0
 	Children   []*Node
-	MaxDef     int // definition level of a value that is present here
+	MaxDef     int // definition level of a present value
 	MaxRep     int
-	Leaf       int    // number of the leaf; -1 for groups
-	top        string // name of the column of the root that it is part of
+	Leaf       int    // index of the leaf; -1 for groups
+	top        string // name of the top-level column above the node
 }
 
-// Group says that a node has children.
+// Group reports whether a node is a group.
 func (n *Node) Group() bool { return n.Type == groupType }
 
-// Child finds a child by name; nil where there is none.
+// Child returns the child with the given name, or nil.
 func (n *Node) Child(name string) *Node {
 	for _, c := range n.Children {
 		if c.Name == name {
@@ -85,7 +85,7 @@ func (n *Node) Child(name string) *Node {
 	return nil
 }
 
-// OnlyLeaf is the single leaf below a node; nil where there are several, or no node.
+// OnlyLeaf returns the single leaf below n. It returns nil if n is nil or has several leaves below.
 func (n *Node) OnlyLeaf() *Node {
 	for n != nil && n.Group() {
 		if len(n.Children) != 1 {
@@ -96,7 +96,7 @@ func (n *Node) OnlyLeaf() *Node {
 	return n
 }
 
-// Element is what the elements of a list consist of, when n is a list of groups; else nil.
+// Element returns the group that forms the elements of a list of groups, or nil.
 func (n *Node) Element() *Node {
 	for n != nil && n.Group() {
 		if len(n.Children) != 1 {
@@ -118,7 +118,7 @@ func (n *Node) Leaves(to []*Node) []*Node {
 	return to
 }
 
-// Width is the number of bytes of one decoded value; 0 for byte arrays. Booleans take one byte.
+// Width returns the number of bytes of a decoded value. It is 1 for booleans and 0 for byte arrays.
 func (n *Node) Width() int {
 	switch n.Type {
 	case Boolean:
@@ -137,41 +137,39 @@ func (n *Node) Width() int {
 
 const maxSchemaNodes = 1 << 20
 
-type element struct {
+type schemaElement struct {
 	node     Node
 	children int
 }
 
 // readElement reads one SchemaElement.
-func readElement(c *cursor, depth int) element {
-	e := element{node: Node{Type: groupType, Leaf: -1}}
+func readElement(c *cursor, depth int) schemaElement {
+	e := schemaElement{node: Node{Type: groupType, Leaf: -1}}
 	n := &e.node
 	var typ, length, repetition, children int32
 	var name []byte
-	has := c.into(
+	has := c.readStruct(
 		depth,
-		slot{1, &typ},
-		slot{2, &length},
-		slot{3, &repetition},
-		slot{4, &name},
-		slot{5, &children},
-		slot{6, func(typ byte) bool {
+		fieldSlot{1, &typ},
+		fieldSlot{2, &length},
+		fieldSlot{3, &repetition},
+		fieldSlot{4, &name},
+		fieldSlot{5, &children},
+		fieldSlot{6, func(typ byte) bool {
 			if typ == tI32 {
-				convertedType(n, c.i32())
+				applyConvertedType(n, c.i32())
 			}
 			return typ == tI32
 		}},
-		slot{10, func(typ byte) bool {
+		fieldSlot{10, func(typ byte) bool {
 			if typ == tStruct {
-				logicalType(n, c, depth+1)
+				applyLogicalType(n, c, depth+1)
 			}
 			return typ == tStruct
 		}},
 	)
-	if n.Repetition = Repetition(
-		repetition,
-	); repetition < int32(Required) ||
-		repetition > int32(Repeated) {
+	n.Repetition = Repetition(repetition)
+	if repetition < int32(Required) || repetition > int32(Repeated) {
 		c.fail("unknown repetition")
 	}
 	if has&(1<<1) != 0 {
@@ -183,7 +181,7 @@ func readElement(c *cursor, depth int) element {
 	return e
 }
 
-func convertedType(n *Node, v int32) {
+func applyConvertedType(n *Node, v int32) {
 	switch {
 	case v == 0 || v == 4 || v == 19:
 		n.Note = Text
@@ -200,8 +198,8 @@ func convertedType(n *Node, v int32) {
 
 var logicalTypes = map[int16]Annotation{1: Text, 4: Text, 12: Text, 2: Map, 3: List, 15: Half}
 
-func logicalType(n *Node, c *cursor, depth int) {
-	c.fields(depth, func(id int16, typ byte) bool {
+func applyLogicalType(n *Node, c *cursor, depth int) {
+	c.forEachField(depth, func(id int16, typ byte) bool {
 		if note, ok := logicalTypes[id]; ok {
 			n.Note = note
 		}
@@ -209,12 +207,12 @@ func logicalType(n *Node, c *cursor, depth int) {
 			return false
 		}
 		signed := true
-		c.into(depth+1, slot{1, func(typ byte) bool {
+		c.readStruct(depth+1, fieldSlot{1, func(typ byte) bool {
 			if typ == tByte {
 				n.Bits = int(c.byte())
 			}
 			return typ == tByte
-		}}, slot{2, &signed})
+		}}, fieldSlot{2, &signed})
 		if !signed {
 			n.Note = Unsigned
 		}
@@ -222,9 +220,9 @@ func logicalType(n *Node, c *cursor, depth int) {
 	})
 }
 
-// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers. Faults
-// go to c.
-func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
+// buildTree converts the flat list, which is in depth-first order, to a tree. It sets the levels
+// and the leaf numbers. Faults are reported by c.
+func buildTree(c *cursor, elems []schemaElement) (root *Node, leaves []*Node) {
 	pos := 0
 	var build func(parent *Node, depth int) *Node
 	build = func(parent *Node, depth int) *Node {

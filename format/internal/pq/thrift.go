@@ -28,15 +28,15 @@ const (
 
 const maxThriftDepth = 64
 
-// cursor walks a value of the compact protocol, and other values of varints. A fault ends the work
-// (guard.Fail). It never allocates: lists are walked, not built.
+// cursor reads values of the compact protocol and other varint data. A fault fails the read
+// (guard.Fail). A cursor does not allocate: it iterates over lists without building them.
 type cursor struct {
 	b    []byte
 	pos  int
-	what string // is read, for errors
+	what string // description of the data, for errors
 }
 
-func (c *cursor) fail(msg string) { bad("%s: %s", c.what, msg) }
+func (c *cursor) fail(msg string) { failParse("%s: %s", c.what, msg) }
 
 func (c *cursor) byte() byte {
 	if c.pos >= len(c.b) {
@@ -69,8 +69,8 @@ func (c *cursor) i32() int32 {
 	return int32(v)
 }
 
-// take gives the next n bytes.
-func (c *cursor) take(n uint64) []byte {
+// nextBytes returns the next n bytes.
+func (c *cursor) nextBytes(n uint64) []byte {
 	if n > uint64(len(c.b)-c.pos) {
 		c.fail("a value longer than what is left")
 	}
@@ -79,11 +79,11 @@ func (c *cursor) take(n uint64) []byte {
 	return v
 }
 
-func (c *cursor) binary() []byte { return c.take(c.uvarint()) }
+func (c *cursor) readBinary() []byte { return c.nextBytes(c.uvarint()) }
 
-// list reads a list's header. Every element takes at least a byte, so the count cannot exceed what
-// is left.
-func (c *cursor) list() (n int, elem byte) {
+// readListHeader reads the header of a list. Every element takes at least one byte, so the count
+// cannot be larger than the rest of the data.
+func (c *cursor) readListHeader() (n int, elem byte) {
 	h := c.byte()
 	elem = h & 15
 	u := uint64(h >> 4)
@@ -96,9 +96,8 @@ func (c *cursor) list() (n int, elem byte) {
 	return int(u), elem
 }
 
-// fields calls f for every field of a struct; f must consume the value, or return false to have it
-// skipped.
-func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
+// forEachField calls f for every field of a struct. f reads the value, or returns false to skip it.
+func (c *cursor) forEachField(depth int, f func(id int16, typ byte) bool) {
 	var last int16
 	if depth > maxThriftDepth {
 		c.fail("nested too deep")
@@ -117,26 +116,26 @@ func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
 		start := c.pos
 		if !f(last, typ) {
 			c.pos = start
-			c.skip(typ, depth)
+			c.skipValue(typ, depth)
 		}
 	}
 }
 
-// slot says where a field of a struct goes: to a *int32, *int64, *[]byte or *bool of its type; to a
-// func, which consumes it or returns false; a byte is a type that it must have to count as there.
-// Slots are in the order of their numbers.
-type slot struct {
+// fieldSlot is the destination of a field of a struct. A *int32, *int64, *[]byte or *bool receives
+// a value of its type. A func reads the value or returns false. A byte is the type that the field
+// must have to count as present. Slots are sorted by field number.
+type fieldSlot struct {
 	id int16
 	to any
 }
 
-// into reads a struct into slots and says, bit by bit, which fields up to 31 were there with their
-// types. Others are skipped.
-func (c *cursor) into(depth int, slots ...slot) (has uint32) {
+// readStruct reads a struct into slots and skips other fields. Bit i of has means that field i, up
+// to 31, was present with the expected type.
+func (c *cursor) readStruct(depth int, slots ...fieldSlot) (has uint32) {
 	next := 0
-	c.fields(depth, func(id int16, typ byte) (read bool) {
+	c.forEachField(depth, func(id int16, typ byte) (read bool) {
 		if next == len(slots) || id < slots[next].id {
-			next = 0 // as good as never: writers number upwards
+			next = 0 // almost never happens: writers write fields in ascending order
 		}
 		for next < len(slots) && slots[next].id < id {
 			next++
@@ -156,7 +155,7 @@ func (c *cursor) into(depth int, slots ...slot) (has uint32) {
 			}
 		case *[]byte:
 			if read = typ == tBinary; read {
-				*to = c.binary()
+				*to = c.readBinary()
 			}
 		case *bool:
 			if read = typ == tTrue || typ == tFalse; read {
@@ -175,12 +174,13 @@ func (c *cursor) into(depth int, slots ...slot) (has uint32) {
 	return has
 }
 
-// structs reads a list of structs, of least to most; false where the field is none.
-func (c *cursor) structs(typ byte, least, most int, what string, each func(i int)) bool {
+// readStructList reads a list of least to most structs. It returns false if the field is not a
+// list.
+func (c *cursor) readStructList(typ byte, least, most int, what string, each func(i int)) bool {
 	if typ != tList {
 		return false
 	}
-	n, e := c.list()
+	n, e := c.readListHeader()
 	if e != tStruct || n < least || n > most {
 		c.fail(fmt.Sprintf("bad %s: %d", what, n))
 	}
@@ -190,7 +190,7 @@ func (c *cursor) structs(typ byte, least, most int, what string, each func(i int
 	return true
 }
 
-func (c *cursor) skip(typ byte, depth int) {
+func (c *cursor) skipValue(typ byte, depth int) {
 	if depth > maxThriftDepth {
 		c.fail("nested too deep")
 	}
@@ -201,13 +201,13 @@ func (c *cursor) skip(typ byte, depth int) {
 	case tI16, tI32, tI64:
 		c.uvarint()
 	case tDouble:
-		c.take(8)
+		c.nextBytes(8)
 	case tBinary:
-		c.binary()
+		c.readBinary()
 	case tList, tSet:
-		n, e := c.list()
+		n, e := c.readListHeader()
 		for range n {
-			c.element(e, depth+1)
+			c.skipElement(e, depth+1)
 		}
 	case tMap:
 		n := c.uvarint()
@@ -216,8 +216,8 @@ func (c *cursor) skip(typ byte, depth int) {
 		}
 		kv := c.byte()
 		for range n {
-			c.element(kv>>4, depth+1)
-			c.element(kv&15, depth+1)
+			c.skipElement(kv>>4, depth+1)
+			c.skipElement(kv&15, depth+1)
 		}
 	case tStruct:
 		c.skipStruct(depth + 1)
@@ -226,17 +226,18 @@ func (c *cursor) skip(typ byte, depth int) {
 	}
 }
 
-// element skips a member of a list or map. Its booleans take a byte, unlike those of a struct: were
-// they to take none, a map that claims 2^60 of them would be walked to its end.
-func (c *cursor) element(typ byte, depth int) {
+// skipElement skips an element of a list or map. Booleans must take one byte here, unlike in a
+// struct. Otherwise a map that declares 2^60 booleans would take 2^60 steps.
+func (c *cursor) skipElement(typ byte, depth int) {
 	if typ == tTrue || typ == tFalse {
 		c.byte()
 		return
 	}
-	c.skip(typ, depth)
+	c.skipValue(typ, depth)
 }
 
-// skipStruct is fields without a callback: footers of episodes files hold a million of them.
+// skipStruct is forEachField without a callback. It is separate because footers of episodes files
+// contain a million structs.
 func (c *cursor) skipStruct(depth int) {
 	for {
 		h := c.byte()
@@ -247,7 +248,7 @@ func (c *cursor) skipStruct(depth int) {
 		if h>>4 == 0 {
 			c.uvarint()
 		}
-		c.skip(typ, depth)
+		c.skipValue(typ, depth)
 	}
 }
 
@@ -255,10 +256,10 @@ func malformed(msg string) error {
 	return robocache.Malformed("parquet", nil, "%s", msg)
 }
 
-// bad ends the work: the file is malformed.
-func bad(format string, args ...any) { guard.Fail(malformed(fmt.Sprintf(format, args...))) }
+// failParse fails the read because the file is malformed.
+func failParse(format string, args ...any) { guard.Fail(malformed(fmt.Sprintf(format, args...))) }
 
-// pageHeader is what stands before a page.
+// pageHeader is the header of a page.
 type pageHeader struct {
 	kind, unpacked, packed int32
 	crc                    uint32
@@ -266,7 +267,7 @@ type pageHeader struct {
 	values, encoding       int32
 	defEnc, repEnc         int32
 	defLen, repLen         int32
-	plain                  bool // v2: values are not compressed
+	plain                  bool // version 2: values are not compressed
 	seen                   bool
 }
 
@@ -275,32 +276,40 @@ func readPageHeader(b []byte) (h pageHeader, size int) {
 	h.kind = -1
 	compressed := true
 	crc := int32(0)
-	page := func(slots ...slot) func(byte) bool {
+	page := func(slots ...fieldSlot) func(byte) bool {
 		return func(typ byte) bool {
 			if typ == tStruct {
 				h.seen = true
-				c.into(1, slots...)
+				c.readStruct(1, slots...)
 			}
 			return typ == tStruct
 		}
 	}
-	values := slot{1, &h.values}
-	has := c.into(
+	values := fieldSlot{1, &h.values}
+	has := c.readStruct(
 		0,
-		slot{1, &h.kind},
-		slot{2, &h.unpacked},
-		slot{3, &h.packed},
-		slot{4, &crc},
-		slot{5, page(values, slot{2, &h.encoding}, slot{3, &h.defEnc}, slot{4, &h.repEnc})},
-		slot{7, page(values, slot{2, &h.encoding})},
-		slot{
+		fieldSlot{1, &h.kind},
+		fieldSlot{2, &h.unpacked},
+		fieldSlot{3, &h.packed},
+		fieldSlot{4, &crc},
+		fieldSlot{
+			5,
+			page(
+				values,
+				fieldSlot{2, &h.encoding},
+				fieldSlot{3, &h.defEnc},
+				fieldSlot{4, &h.repEnc},
+			),
+		},
+		fieldSlot{7, page(values, fieldSlot{2, &h.encoding})},
+		fieldSlot{
 			8,
 			page(
 				values,
-				slot{4, &h.encoding},
-				slot{5, &h.defLen},
-				slot{6, &h.repLen},
-				slot{7, &compressed},
+				fieldSlot{4, &h.encoding},
+				fieldSlot{5, &h.defLen},
+				fieldSlot{6, &h.repLen},
+				fieldSlot{7, &compressed},
 			),
 		},
 	)

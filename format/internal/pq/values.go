@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Encodings of values, by their numbers in the format.
+// Encodings of values, with their numbers in the format.
 const (
 	encPlain       = 0
 	encPlainDict   = 2
@@ -29,11 +29,11 @@ var encodingNames = map[int32]string{
 	9: "BYTE_STREAM_SPLIT",
 }
 
-// values is a growing array: flat for fixed widths, offsets and bytes for byte arrays.
+// values is a growing array: flat bytes for fixed widths, or offsets and bytes for byte arrays.
 type values struct {
 	width   int
 	flat    []byte
-	offsets []uint32 // n+1; byte arrays only
+	offsets []uint32 // n+1 offsets; only for byte arrays
 }
 
 func (v *values) len() int {
@@ -43,14 +43,14 @@ func (v *values) len() int {
 	return max(0, len(v.offsets)-1)
 }
 
-func (v *values) item(i int) []byte {
+func (v *values) valueAt(i int) []byte {
 	if v.width > 0 {
 		return v.flat[i*v.width : (i+1)*v.width]
 	}
 	return v.flat[v.offsets[i]:v.offsets[i+1]]
 }
 
-// grow makes room for n more values of fixed width and gives it.
+// grow appends space for n values of fixed width and returns it.
 func (v *values) grow(n int) []byte {
 	at := len(v.flat)
 	need := at + n*v.width
@@ -63,7 +63,7 @@ func (v *values) grow(n int) []byte {
 	return v.flat[at:need]
 }
 
-func (v *values) add(b []byte) {
+func (v *values) appendBytes(b []byte) {
 	if len(v.offsets) == 0 {
 		v.offsets = append(v.offsets, 0)
 	}
@@ -71,20 +71,20 @@ func (v *values) add(b []byte) {
 	v.offsets = append(v.offsets, uint32(len(v.flat)))
 }
 
-// limited is add, below a limit.
-func (v *values) limited(b []byte, room int64) {
+// appendLimited is appendBytes with a limit on the total size.
+func (v *values) appendLimited(b []byte, room int64) {
 	if int64(len(v.flat))+int64(len(b)) > room {
 		tooLarge(room, room+1)
 	}
-	v.add(b)
+	v.appendBytes(b)
 }
 
-// plain appends n values of the PLAIN encoding.
-func (v *values) plain(b []byte, n int, typ Physical, room int64) {
+// appendPlain appends n values in PLAIN encoding.
+func (v *values) appendPlain(b []byte, n int, typ Physical, room int64) {
 	switch {
 	case typ == Boolean:
 		if len(b)*8 < n {
-			bad("booleans end early")
+			failParse("booleans end early")
 		}
 		dst := v.grow(n)
 		for i := range dst {
@@ -92,24 +92,24 @@ func (v *values) plain(b []byte, n int, typ Physical, room int64) {
 		}
 	case v.width > 0:
 		if len(b)/v.width < n {
-			bad("values end early")
+			failParse("values end early")
 		}
 		copy(v.grow(n), b)
 	default:
 		for range n {
 			var item []byte
-			item, b = lengthed(b, "a byte array longer than its page")
-			v.limited(item, room)
+			item, b = cutLengthPrefixed(b, "a byte array longer than its page")
+			v.appendLimited(item, room)
 		}
 	}
 }
 
-// gather appends dict[i] for every index.
-func (v *values) gather(dict *values, idx []uint32, room int64) {
+// appendIndexed appends dict[i] for every index i.
+func (v *values) appendIndexed(dict *values, idx []uint32, room int64) {
 	n := uint32(dict.len())
 	for _, i := range idx {
 		if i >= n {
-			bad("an index outside the dictionary")
+			failParse("an index outside the dictionary")
 		}
 	}
 	switch v.width {
@@ -125,20 +125,20 @@ func (v *values) gather(dict *values, idx []uint32, room int64) {
 		}
 	case 0:
 		for _, i := range idx {
-			v.limited(dict.item(int(i)), room)
+			v.appendLimited(dict.valueAt(int(i)), room)
 		}
 	default:
 		dst := v.grow(len(idx))
 		for k, i := range idx {
-			copy(dst[k*v.width:(k+1)*v.width], dict.item(int(i)))
+			copy(dst[k*v.width:(k+1)*v.width], dict.valueAt(int(i)))
 		}
 	}
 }
 
-// split appends n values of BYTE_STREAM_SPLIT.
-func (v *values) split(b []byte, n int) {
+// appendByteStreamSplit appends n values in BYTE_STREAM_SPLIT encoding.
+func (v *values) appendByteStreamSplit(b []byte, n int) {
 	if v.width == 0 || len(b)/v.width < n || len(b) != n*v.width {
-		bad("byte stream split: wrong size")
+		failParse("byte stream split: wrong size")
 	}
 	dst := v.grow(n)
 	for k := range v.width {
@@ -149,15 +149,16 @@ func (v *values) split(b []byte, n int) {
 	}
 }
 
-// rleBool appends n booleans of the RLE encoding (4-byte length, width 1).
-func (v *values) rleBool(b []byte, n int) {
+// appendRLEBools appends n booleans in RLE encoding (4-byte length, width 1).
+func (v *values) appendRLEBools(b []byte, n int) {
 	const early = "booleans end early"
-	runs, _ := lengthed(b, early)
-	h := hybrid{b: runs, width: 1, what: early}
-	h.bytes(v.grow(n), 1)
+	runs, _ := cutLengthPrefixed(b, early)
+	h := hybridReader{b: runs, width: 1, what: early}
+	h.readBytes(v.grow(n), 1)
 }
 
-// deltaInts decodes DELTA_BINARY_PACKED: want integers. Arithmetic wraps, as the format says.
+// deltaInts decodes want integers in DELTA_BINARY_PACKED encoding. Arithmetic wraps around, as the
+// format requires.
 func deltaInts(c *cursor, want int) []int64 {
 	block, minis, total, first := c.uvarint(), c.uvarint(), c.uvarint(), c.varint()
 	if block == 0 || block > 1<<20 || block%128 != 0 || minis == 0 || minis > block/32 ||
@@ -175,14 +176,14 @@ func deltaInts(c *cursor, want int) []int64 {
 	per := int(block / minis)
 	for len(out) < want {
 		minDelta := c.varint()
-		for _, w := range c.take(minis) {
+		for _, w := range c.nextBytes(minis) {
 			if len(out) >= want {
 				break
 			}
 			if w > 64 {
 				c.fail("bad bit width")
 			}
-			b, bit := c.take(uint64(per*int(w)/8)), 0
+			b, bit := c.nextBytes(uint64(per*int(w)/8)), 0
 			for i := 0; i < per && len(out) < want; i++ {
 				out = append(out, out[len(out)-1]+minDelta+int64(readBits(b, bit, uint(w))))
 				bit += int(w)
@@ -192,9 +193,9 @@ func deltaInts(c *cursor, want int) []int64 {
 	return out
 }
 
-// delta appends n integers.
-func (v *values) delta(b []byte, n int, typ Physical) {
-	out := deltaInts(deltas(b), n)
+// appendDeltas appends n integers in DELTA_BINARY_PACKED encoding.
+func (v *values) appendDeltas(b []byte, n int, typ Physical) {
+	out := deltaInts(newDeltaCursor(b), n)
 	dst := v.grow(n)
 	switch typ {
 	case Int32:
@@ -206,23 +207,23 @@ func (v *values) delta(b []byte, n int, typ Physical) {
 			binary.LittleEndian.PutUint64(dst[i*8:], uint64(x))
 		}
 	default:
-		bad("delta encoding of a type that has none")
+		failParse("delta encoding of a type that has none")
 	}
 }
 
-func deltas(b []byte) *cursor { return &cursor{b: b, what: "delta encoding"} }
+func newDeltaCursor(b []byte) *cursor { return &cursor{b: b, what: "delta encoding"} }
 
-// deltaLength appends n byte arrays: lengths, then bytes.
-func (v *values) deltaLength(b []byte, n int, room int64) {
-	c := deltas(b)
+// appendDeltaLengths appends n byte arrays, which are stored as lengths followed by bytes.
+func (v *values) appendDeltaLengths(b []byte, n int, room int64) {
+	c := newDeltaCursor(b)
 	for _, k := range deltaInts(c, n) {
-		v.limited(c.take(uint64(k)), room) // a negative one is a large one
+		v.appendLimited(c.nextBytes(uint64(k)), room) // a negative length becomes a very large one
 	}
 }
 
-// deltaBytes appends n byte arrays that share prefixes with their predecessors.
-func (v *values) deltaBytes(b []byte, n int, room int64) {
-	c := deltas(b)
+// appendDeltaByteArrays appends n byte arrays that share prefixes with the previous array.
+func (v *values) appendDeltaByteArrays(b []byte, n int, room int64) {
+	c := newDeltaCursor(b)
 	prefixes := deltaInts(c, n)
 	var last, item []byte
 	for i, k := range deltaInts(c, n) {
@@ -230,10 +231,10 @@ func (v *values) deltaBytes(b []byte, n int, room int64) {
 		if p < 0 || p > int64(len(last)) {
 			c.fail("a prefix longer than the value before")
 		}
-		item = append(append(item[:0], last[:p]...), c.take(uint64(k))...)
+		item = append(append(item[:0], last[:p]...), c.nextBytes(uint64(k))...)
 		switch {
 		case v.width == 0:
-			v.limited(item, room)
+			v.appendLimited(item, room)
 		case len(item) != v.width:
 			c.fail("a value of another length than its type")
 		default:
@@ -243,42 +244,42 @@ func (v *values) deltaBytes(b []byte, n int, room int64) {
 	}
 }
 
-// hybrid walks the RLE / bit-packed hybrid encoding of levels, dictionary indices and booleans.
-type hybrid struct {
+// hybridReader reads the RLE / bit-packed hybrid encoding of levels, dictionary indices and
+// booleans.
+type hybridReader struct {
 	b     []byte
 	width uint
-	what  string // is wrong where a run is cut or out of range
-	// the current run
+	what  string // error message for a run that is cut off or out of range
+	// state of the current run
 	left   int
 	packed bool
 	value  uint32
-	bits   int // bit position inside b of the next packed value
+	bits   int // bit position in b of the next packed value
 }
 
-// next starts a run.
-func (h *hybrid) next() {
+// startRun reads the header of a run.
+func (h *hybridReader) startRun() {
 	u, n := binary.Uvarint(h.b)
 	if n <= 0 || u>>1 == 0 || u>>1 > 1<<31 {
-		bad("%s", h.what)
+		failParse("%s", h.what)
 	}
 	h.b = h.b[n:]
 	if u&1 == 0 {
 		size := int(h.width+7) / 8
 		if len(h.b) < size {
-			bad("%s", h.what)
+			failParse("%s", h.what)
 		}
 		h.value = 0
 		for i := range size {
 			h.value |= uint32(h.b[i]) << (8 * i)
 		}
 		if h.width < 32 && h.value>>h.width != 0 {
-			bad("%s", h.what)
+			failParse("%s", h.what)
 		}
 		h.b, h.left, h.packed = h.b[size:], int(u>>1), false
 		return
 	}
-	// The last group may be cut short by writers that trim it: the values that are there can be
-	// read.
+	// Some writers cut off the last group. The values that are present can be read.
 	groups := int(u >> 1)
 	if h.width == 0 {
 		h.left, h.packed, h.value = groups*8, false, 0
@@ -286,14 +287,14 @@ func (h *hybrid) next() {
 	}
 	h.left = min(groups*8, len(h.b)*8/int(h.width))
 	if h.packed, h.bits = true, 0; h.left == 0 {
-		bad("%s", h.what)
+		failParse("%s", h.what)
 	}
 }
 
-// take decodes up to len(dst) values of one run.
-func (h *hybrid) take(dst []uint32) int {
+// readRun decodes up to len(dst) values of one run.
+func (h *hybridReader) readRun(dst []uint32) int {
 	if h.left == 0 {
-		h.next()
+		h.startRun()
 	}
 	n := min(h.left, len(dst))
 	if !h.packed {
@@ -302,7 +303,7 @@ func (h *hybrid) take(dst []uint32) int {
 			dst[i] = v
 		}
 	} else {
-		unpack(dst[:n], h.b, h.bits, h.width)
+		unpackBits(dst[:n], h.b, h.bits, h.width)
 		h.bits += n * int(h.width)
 	}
 	h.left -= n
@@ -312,15 +313,16 @@ func (h *hybrid) take(dst []uint32) int {
 	return n
 }
 
-// bytes decodes exactly len(dst) values of at most most, and says whether all are that.
-func (h *hybrid) bytes(dst []byte, most uint32) (all bool) {
+// readBytes decodes exactly len(dst) values, each at most most. It reports whether all values equal
+// most.
+func (h *hybridReader) readBytes(dst []byte, most uint32) (all bool) {
 	var buf [256]uint32
 	all = true
 	for len(dst) > 0 {
-		k := h.take(buf[:min(len(buf), len(dst))])
+		k := h.readRun(buf[:min(len(buf), len(dst))])
 		for i, v := range buf[:k] {
 			if v > most {
-				bad("%s", h.what)
+				failParse("%s", h.what)
 			}
 			all = all && v == most
 			dst[i] = byte(v)
@@ -330,8 +332,8 @@ func (h *hybrid) bytes(dst []byte, most uint32) (all bool) {
 	return all
 }
 
-// unpack reads values of width ≤ 32 bits, least significant bit first.
-func unpack(dst []uint32, b []byte, bit int, width uint) {
+// unpackBits reads values of width ≤ 32 bits, least significant bit first.
+func unpackBits(dst []uint32, b []byte, bit int, width uint) {
 	mask := uint64(1)<<width - 1
 	i := 0
 	for ; i < len(dst) && bit>>3+8 <= len(b); i++ {
@@ -344,7 +346,7 @@ func unpack(dst []uint32, b []byte, bit int, width uint) {
 	}
 }
 
-// readBits reads a value of width ≤ 64 bits at a bit; what lies after the end is 0.
+// readBits reads a value of width ≤ 64 bits at a bit position. Bits after the end of b are 0.
 func readBits(b []byte, bit int, width uint) uint64 {
 	at, shift := bit>>3, uint(bit&7)
 	var w [16]byte
@@ -353,18 +355,18 @@ func readBits(b []byte, bit int, width uint) uint64 {
 	return v & (1<<width - 1)
 }
 
-// levels decodes exactly n levels of at most maxLevel. When all are maxLevel it gives nil and true
-// without filling to: the usual case, a column that is OPTIONAL and never null.
-func levels(to []uint8, b []byte, n, maxLevel int, wrong string) (out []uint8, allMax bool) {
-	h := hybrid{b: b, width: uint(bits.Len(uint(maxLevel))), what: wrong}
+// decodeLevels decodes exactly n levels of at most maxLevel. If all are maxLevel, it returns nil
+// and true without filling to. This is the usual case: a column that is OPTIONAL but has no nulls.
+func decodeLevels(to []uint8, b []byte, n, maxLevel int, wrong string) (out []uint8, allMax bool) {
+	h := hybridReader{b: b, width: uint(bits.Len(uint(maxLevel))), what: wrong}
 	if n == 0 {
 		return nil, true
 	}
-	if h.next(); !h.packed && h.left >= n && int(h.value) == maxLevel {
+	if h.startRun(); !h.packed && h.left >= n && int(h.value) == maxLevel {
 		return nil, true
 	}
 	if cap(to) < n {
 		to = make([]uint8, n)
 	}
-	return to[:n], h.bytes(to[:n], uint32(maxLevel))
+	return to[:n], h.readBytes(to[:n], uint32(maxLevel))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Arrow is a field of an Arrow schema, which may be null.
+// Arrow is a nullable field of an Arrow schema.
 type Arrow struct {
 	Name     string
 	Type     ArrowType
@@ -14,13 +14,13 @@ type Arrow struct {
 	Meta     [][2]string // keys and values
 }
 
-// ArrowType is one of the union Type in Arrow's Schema.fbs, and the fields of its table.
+// ArrowType is a member of the union Type in Arrow's Schema.fbs, with the fields of its table.
 type ArrowType struct {
 	kind   uint32
 	fields []any
 }
 
-// The types that our files have.
+// The types that our files use.
 var (
 	ArrowBinary, ArrowText, ArrowBool = ArrowType{
 		kind: 4,
@@ -40,36 +40,36 @@ var (
 func arrowInt(bits, signed uint32) ArrowType { return ArrowType{2, []any{bits, signed}} }
 func arrowFloat(precision uint32) ArrowType  { return ArrowType{3, []any{precision}} }
 
-// ArrowFixedList is a list of n elements.
+// ArrowFixedList returns the type of a list of n elements.
 func ArrowFixedList(n int) ArrowType { return ArrowType{16, []any{uint32(n)}} }
 
-// ArrowSchema is a schema as ARROW:schema holds it: one encapsulated message of Arrow's IPC format,
-// in base64. It is written here because arrow-go, and what it brings, takes 1.3 MB of the Python
-// package, and this is all that it was for.
+// ArrowSchema returns a schema in the form of the metadata entry ARROW:schema: one encapsulated
+// message of Arrow's IPC format, in base64. It does not use arrow-go, because arrow-go and its
+// dependencies would add 1.3 MB to the Python package for this function alone.
 func ArrowSchema(fields []Arrow, meta [][2]string) string {
-	f := &flatWriter{b: make([]byte, 4)}
+	f := &flatbufferWriter{b: make([]byte, 4)}
 	schema := func() int {
-		return f.table(
+		return f.writeTable(
 			nil,
-			func() int { return f.fields(fields) },
-			func() int { return f.pairs(meta) },
+			func() int { return f.writeFields(fields) },
+			func() int { return f.writeKeyValues(meta) },
 		)
 	}
-	// version 5, a schema
-	binary.LittleEndian.PutUint32(f.b, uint32(f.table(uint32(4), uint32(1), schema)))
+	// version 5, message type schema
+	binary.LittleEndian.PutUint32(f.b, uint32(f.writeTable(uint32(4), uint32(1), schema)))
 	f.b = append(f.b, make([]byte, -len(f.b)&7)...)
 	head := binary.LittleEndian.AppendUint32([]byte{255, 255, 255, 255}, uint32(len(f.b)))
 	return base64.StdEncoding.EncodeToString(append(head, f.b...))
 }
 
-// flatWriter writes a flatbuffer from its root on: what a table refers to stands behind it. Every
-// field that is set takes four bytes, little-endian, so that narrower ones lie where a reader
-// looks.
-type flatWriter struct{ b []byte }
+// flatbufferWriter writes a flatbuffer starting at its root. The objects that a table refers to
+// follow the table. Every field that is set takes four bytes in little-endian order, so a reader of
+// a narrower field finds its value at the same position.
+type flatbufferWriter struct{ b []byte }
 
-// table writes a table, and gives its place. A field is nil, a uint32, or a func() int, which
-// writes what the field refers to and gives its place.
-func (f *flatWriter) table(fields ...any) int {
+// writeTable writes a table and returns its position. A field is nil, a uint32, or a func() int.
+// The func writes the object that the field refers to and returns its position.
+func (f *flatbufferWriter) writeTable(fields ...any) int {
 	f.b = append(f.b, make([]byte, (-len(f.b)-4-2*len(fields))&3)...)
 	layout, size := len(f.b), 4
 	f.b = append(f.b, make([]byte, 4+2*len(fields))...)
@@ -83,12 +83,12 @@ func (f *flatWriter) table(fields ...any) int {
 	binary.LittleEndian.PutUint16(f.b[layout+2:], uint16(size))
 	at := len(f.b)
 	f.b = binary.LittleEndian.AppendUint32(f.b, uint32(at-layout))
-	f.slots(slices.DeleteFunc(slices.Clone(fields), func(v any) bool { return v == nil }))
+	f.writeSlots(slices.DeleteFunc(slices.Clone(fields), func(v any) bool { return v == nil }))
 	return at
 }
 
-// slots writes four bytes a value, and behind them what they refer to.
-func (f *flatWriter) slots(values []any) {
+// writeSlots writes four bytes per value, followed by the objects that the values refer to.
+func (f *flatbufferWriter) writeSlots(values []any) {
 	at := len(f.b)
 	f.b = append(f.b, make([]byte, 4*len(values))...)
 	for i, v := range values {
@@ -100,16 +100,16 @@ func (f *flatWriter) slots(values []any) {
 	}
 }
 
-// vector writes references.
-func (f *flatWriter) vector(values []any) int {
+// writeVector writes a vector of references.
+func (f *flatbufferWriter) writeVector(values []any) int {
 	f.b = append(f.b, make([]byte, -len(f.b)&3)...)
 	at := len(f.b)
 	f.b = binary.LittleEndian.AppendUint32(f.b, uint32(len(values)))
-	f.slots(values)
+	f.writeSlots(values)
 	return at
 }
 
-func (f *flatWriter) text(s string) func() int {
+func (f *flatbufferWriter) textWriter(s string) func() int {
 	return func() int {
 		f.b = append(f.b, make([]byte, -len(f.b)&3)...)
 		at := len(f.b)
@@ -118,22 +118,32 @@ func (f *flatWriter) text(s string) func() int {
 	}
 }
 
-func (f *flatWriter) fields(fields []Arrow) int {
+func (f *flatbufferWriter) writeFields(fields []Arrow) int {
 	values := make([]any, len(fields))
 	for i, a := range fields {
-		kind := func() int { return f.table(a.Type.fields...) }
-		// an empty vector, too: readers ask for it
-		children := func() int { return f.fields(a.Children) }
-		meta := func() int { return f.pairs(a.Meta) }
-		values[i] = func() int { return f.table(f.text(a.Name), uint32(1), a.Type.kind, kind, nil, children, meta) }
+		kind := func() int { return f.writeTable(a.Type.fields...) }
+		// also written if empty, because readers require the vector
+		children := func() int { return f.writeFields(a.Children) }
+		meta := func() int { return f.writeKeyValues(a.Meta) }
+		values[i] = func() int {
+			return f.writeTable(
+				f.textWriter(a.Name),
+				uint32(1),
+				a.Type.kind,
+				kind,
+				nil,
+				children,
+				meta,
+			)
+		}
 	}
-	return f.vector(values)
+	return f.writeVector(values)
 }
 
-func (f *flatWriter) pairs(meta [][2]string) int {
+func (f *flatbufferWriter) writeKeyValues(meta [][2]string) int {
 	values := make([]any, len(meta))
 	for i, m := range meta {
-		values[i] = func() int { return f.table(f.text(m[0]), f.text(m[1])) }
+		values[i] = func() int { return f.writeTable(f.textWriter(m[0]), f.textWriter(m[1])) }
 	}
-	return f.vector(values)
+	return f.writeVector(values)
 }

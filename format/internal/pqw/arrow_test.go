@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// pyarrow reads the schema as it was meant: every type, lists of lists, structs, metadata.
+// TestArrowSchema checks that pyarrow reads every type, lists of lists, structs and metadata from
+// the schema.
 func TestArrowSchema(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	types := map[string]ArrowType{

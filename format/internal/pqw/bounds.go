@@ -9,46 +9,47 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// bounds are the least and the greatest value, as PLAIN writes them.
+// bounds are the smallest and the largest value in PLAIN encoding.
 type bounds struct {
 	lo, hi []byte
 	ok     bool
-	null   bool // a page of nulls alone
+	null   bool // the page has only nulls
 }
 
-// shortBound is how long a text may be to stand as a bound.
+// shortBound is the maximum length of a text that is used as a bound.
 const shortBound = 64
 
-func (b *bounds) merge(l *Leaf, o bounds) {
+func (b *bounds) mergeBounds(l *Leaf, o bounds) {
 	switch {
 	case !o.ok:
 	case !b.ok:
 		*b = o
 	default:
-		if l.less(o.lo, b.lo) {
+		if l.lessThan(o.lo, b.lo) {
 			b.lo = o.lo
 		}
-		if l.less(b.hi, o.hi) {
+		if l.lessThan(b.hi, o.hi) {
 			b.hi = o.hi
 		}
 	}
 }
 
-// less compares two values in the order that the column's type has in Parquet.
-func (l *Leaf) less(a, b []byte) bool {
+// lessThan compares two values in the Parquet order of the column's type.
+func (l *Leaf) lessThan(a, b []byte) bool {
 	if l.size == 0 {
 		return bytes.Compare(a, b) < 0
 	}
-	x, _ := l.key(a)
-	y, _ := l.key(b)
+	x, _ := l.orderKey(a)
+	y, _ := l.orderKey(b)
 	return x < y
 }
 
-// key is a number that is ordered as the column's type is, −0 below +0; NaN has none.
-func (l *Leaf) key(b []byte) (k int64, ok bool) {
+// orderKey returns an integer with the same order as the column's type. −0 is below +0. ok is false
+// for NaN.
+func (l *Leaf) orderKey(b []byte) (k int64, ok bool) {
 	le := binary.LittleEndian
 	switch l.kind {
-	case parquet.Boolean: // any byte but 0 is true
+	case parquet.Boolean: // every byte except 0 is true
 		return int64(min(b[0], 1)), true
 	case parquet.Int32:
 		if l.unsigned {
@@ -66,20 +67,20 @@ func (l *Leaf) key(b []byte) (k int64, ok bool) {
 	return floatKey(int64(le.Uint64(b)), 0x7ff<<52)
 }
 
-// floatKey orders floats by their bits: those of negative ones are turned round. What lies above
-// infinity is NaN.
+// floatKey returns a key that orders floats by their bits. The bits of negative numbers are
+// inverted. Values above infinity are NaN.
 func floatKey(bits, inf int64) (k int64, ok bool) {
 	return bits ^ bits>>63&math.MaxInt64, bits&math.MaxInt64 <= inf
 }
 
-// boundsOf looks at values of a fixed size, one behind the other.
+// boundsOf returns the bounds of consecutive values of a fixed size.
 func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	if !l.bounded {
 		return b
 	}
 	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	from, to := -1, -1
-	if l.kind == parquet.Float { // nearly all that is written
+	if l.kind == parquet.Float { // fast path: most values are float32
 		for i := 0; i+4 <= len(plain); i += 4 {
 			k, ok := floatKey(int64(int32(binary.LittleEndian.Uint32(plain[i:])))<<32, 0xff<<55)
 			if ok && k < lo {
@@ -91,7 +92,7 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 		}
 	} else {
 		for i := 0; i < len(plain); i += l.size {
-			k, ok := l.key(plain[i:])
+			k, ok := l.orderKey(plain[i:])
 			if ok && (k < lo || from < 0) {
 				lo, from = k, i
 			}
@@ -100,7 +101,7 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 			}
 		}
 	}
-	if from < 0 { // none, or nothing but NaN
+	if from < 0 { // no values, or only NaN
 		return b
 	}
 	b = bounds{
@@ -111,7 +112,8 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	switch l.kind {
 	case parquet.Boolean:
 		b.lo[0], b.hi[0] = byte(lo), byte(hi)
-	case parquet.Float, parquet.Double: // which of the two zeros a bound is does not show
+	// the bound must not depend on which of the two zeros occurs
+	case parquet.Float, parquet.Double:
 		if lo == 0 {
 			b.lo[l.size-1] = 0x80
 		}
@@ -122,9 +124,9 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	return b
 }
 
-// bounds are those of values first to to; where they have numbers in a dictionary, each is looked
-// at once.
-func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
+// boundsBetween returns the bounds of values first to to. If the values have dictionary numbers,
+// repeated numbers are compared once.
+func (v *Values) boundsBetween(first, to int, numbers []int32) (b bounds) {
 	l := v.leaf
 	if l.size > 0 && numbers == nil {
 		return l.boundsOf(v.plain[first*l.size : to*l.size])
@@ -134,9 +136,9 @@ func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
 			continue
 		}
 		if l.size > 0 {
-			b.merge(l, l.boundsOf(v.at(i)))
+			b.mergeBounds(l, l.boundsOf(v.valueAt(i)))
 		} else {
-			b.merge(l, bounds{lo: v.items[i], hi: v.items[i], ok: true})
+			b.mergeBounds(l, bounds{lo: v.items[i], hi: v.items[i], ok: true})
 		}
 	}
 	if l.size == 0 && (len(b.lo) > shortBound || len(b.hi) > shortBound) {
@@ -146,9 +148,9 @@ func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
 	return b
 }
 
-// index is the chunk's column index; nil where some page has values and no bounds: the index has no
-// way to say so.
-func (c *Chunk) index() *format.ColumnIndex {
+// columnIndex returns the column index of the chunk. It returns nil if a page has values but no
+// bounds, because the index cannot represent that.
+func (c *Chunk) columnIndex() *format.ColumnIndex {
 	x := &format.ColumnIndex{NullCounts: c.nulls}
 	up, down := true, true
 	var last *bounds
@@ -163,8 +165,8 @@ func (c *Chunk) index() *format.ColumnIndex {
 			continue
 		}
 		if last != nil {
-			up = up && !c.leaf.less(b.lo, last.lo) && !c.leaf.less(b.hi, last.hi)
-			down = down && !c.leaf.less(last.lo, b.lo) && !c.leaf.less(last.hi, b.hi)
+			up = up && !c.leaf.lessThan(b.lo, last.lo) && !c.leaf.lessThan(b.hi, last.hi)
+			down = down && !c.leaf.lessThan(last.lo, b.lo) && !c.leaf.lessThan(last.hi, b.hi)
 		}
 		last = b
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// A chunk whose texts are short in one page and long in another has no bounds: those of some of its
-// pages would hide the rest from who filters by them.
+// A chunk with a page of short texts and a page of long texts must not have bounds. Bounds of only
+// some pages would make readers that filter skip the other rows.
 func TestChunkBoundsOfLongTexts(t *testing.T) {
 	leaves, err := Leaves(
 		parquet.NewSchema(
@@ -23,7 +23,7 @@ func TestChunkBoundsOfLongTexts(t *testing.T) {
 	chunk := func(texts ...string) *Chunk {
 		v := leaves[0].NewValues()
 		for _, s := range texts {
-			for range PageBytes/(len(s)+4) + 1 { // a page each
+			for range PageBytes/(len(s)+4) + 1 { // one page each
 				v.Add([]byte(s), 0, 0)
 			}
 		}
@@ -43,7 +43,7 @@ func TestChunkBoundsOfLongTexts(t *testing.T) {
 	}
 }
 
-// The bounds of booleans are booleans, whatever byte the rows have for true.
+// The bounds of booleans are 0 and 1 for every byte that the rows use for true.
 func TestBoundsOfBooleans(t *testing.T) {
 	l := &Leaf{kind: parquet.Boolean, size: 1, bounded: true}
 	for _, c := range []struct{ v, lo, hi []byte }{{[]byte{0, 2}, []byte{0}, []byte{1}}, {[]byte{255}, []byte{1}, []byte{1}}, {[]byte{0, 0}, []byte{0}, []byte{0}}} {

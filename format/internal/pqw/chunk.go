@@ -19,26 +19,27 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// PageBytes ends a page; the reference's readers decode pages whole.
+// PageBytes is the size at which a page ends. The readers of the reference implementation decode
+// whole pages.
 const PageBytes = 1 << 20
 
-// Chunk is one column of one row group, encoded.
+// Chunk is one encoded column of one row group.
 type Chunk struct {
-	leaf   *Leaf
-	parts  [][]byte // dictionary page and data pages
-	size   int64    // of parts
-	first  int64    // where the data pages begin among them
-	rows   int64
-	meta   format.ColumnMetaData
-	pages  []format.PageLocation // Offset counts from the first data page
-	bounds []bounds              // of each page
-	nulls  []int64
+	leaf       *Leaf
+	parts      [][]byte // dictionary page and data pages
+	size       int64    // total size of parts
+	dataOffset int64    // offset of the first data page in the chunk
+	rows       int64
+	meta       format.ColumnMetaData
+	pages      []format.PageLocation // Offset is relative to the first data page
+	bounds     []bounds              // bounds of each page
+	nulls      []int64
 }
 
-// Size is that of the encoded chunk.
+// Size returns the size of the encoded chunk.
 func (c *Chunk) Size() int64 { return c.size }
 
-// Held is what it takes in memory beside the caller's byte arrays (P4).
+// Held returns the memory that the chunk uses in addition to the caller's byte arrays (pqw.P4).
 func (c *Chunk) Held() int64 {
 	if c.parts == nil || c.leaf.codec != format.Snappy {
 		return 0
@@ -46,8 +47,8 @@ func (c *Chunk) Held() int64 {
 	return c.size
 }
 
-// Bounds are the least and the greatest value, PLAIN (P3), and the number of nulls. There is no
-// least one where there are no bounds.
+// Bounds returns the smallest and the largest value in PLAIN encoding (pqw.P3), and the number of
+// nulls. The values are nil if the chunk has no bounds.
 func (c *Chunk) Bounds() (least, greatest []byte, nulls int64) {
 	s := &c.meta.Statistics
 	return s.MinValue, s.MaxValue, s.NullCount
@@ -70,14 +71,15 @@ func newChunk(l *Leaf) *Chunk {
 	return c
 }
 
-// scratch is memory of a page under way, used again.
+// scratch is reusable memory for encoding a page.
 type scratch struct {
 	runs, levels, raw, packed []byte
 	header                    bytes.Buffer
-	thrift                    *thrift.Encoder // into header
+	thrift                    *thrift.Encoder // writes to header
 }
 
-// keptScratch is what stays of it for other pages: a row may be a thousand pages' size.
+// keptScratch is the maximum size of a buffer that is kept for other pages. A single row may be a
+// thousand times larger than PageBytes.
 const keptScratch = 8 * PageBytes
 
 var scratches = sync.Pool{New: func() any {
@@ -86,9 +88,9 @@ var scratches = sync.Pool{New: func() any {
 	return s
 }}
 
-// add appends a data page of values that have these levels, encoded in body. body is not kept where
-// the column is compressed.
-func (c *Chunk) add(
+// addPage appends a data page of values with the given levels. body is the encoded values. body is
+// not kept if the column is compressed.
+func (c *Chunk) addPage(
 	rep, def []byte,
 	rows, nulls int,
 	b bounds,
@@ -102,7 +104,10 @@ func (c *Chunk) add(
 		top    uint8
 		levels []byte
 		hist   []int64
-	}{{l.rep, rep, c.meta.SizeStatistics.RepetitionLevelHistogram}, {l.def, def, c.meta.SizeStatistics.DefinitionLevelHistogram}} {
+	}{
+		{l.rep, rep, c.meta.SizeStatistics.RepetitionLevelHistogram},
+		{l.def, def, c.meta.SizeStatistics.DefinitionLevelHistogram},
+	} {
 		if v.top == 0 {
 			continue
 		}
@@ -111,7 +116,7 @@ func (c *Chunk) add(
 		if err != nil {
 			return err
 		}
-		// Version 1 says the length of the levels before them.
+		// Version 1 stores the length of the levels before them.
 		s.levels = append(
 			binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))),
 			s.runs...)
@@ -132,13 +137,13 @@ func (c *Chunk) add(
 		RepetitionLevelEncoding: format.RLE,
 	}
 	at := c.size
-	if err := c.put(&h, append([][]byte{levels}, body...), s); err != nil {
+	if err := c.putPage(&h, append([][]byte{levels}, body...), s); err != nil {
 		return err
 	}
 	c.pages = append(
 		c.pages,
 		format.PageLocation{
-			Offset:             at - c.first,
+			Offset:             at - c.dataOffset,
 			CompressedPageSize: int32(c.size - at),
 			FirstRowIndex:      c.rows,
 		},
@@ -151,13 +156,14 @@ func (c *Chunk) add(
 	return nil
 }
 
-// put appends a header and a page of parts, compressed where the column is.
-func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
+// putPage appends a header and a page that consists of parts. It compresses the page if the column
+// is compressed.
+func (c *Chunk) putPage(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	plain := 0
 	for _, p := range parts {
 		plain += len(p)
 	}
-	if err := c.leaf.fits(plain); err != nil {
+	if err := c.leaf.checkPageSize(plain); err != nil {
 		return err
 	}
 	if c.leaf.codec == format.Snappy {
@@ -184,9 +190,9 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 		return err
 	}
 	n := s.header.Len()
-	if err := c.leaf.fits(n + size); err != nil {
+	if err := c.leaf.checkPageSize(n + size); err != nil {
 		return err
-	} // Snappy's form of what does not compress is longer than it
+	} // Snappy makes incompressible data longer, so the limit is checked after compression
 	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
 	c.size += int64(n + size)
 	c.meta.TotalUncompressedSize += int64(n + plain)
@@ -194,29 +200,33 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	return nil
 }
 
-// fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size
-// is one row.
-func (l *Leaf) fits(size int) error {
-	if size > l.limit {
-		return robocache.ResourceLimit("write parquet", nil, "a row too large for a page of Parquet").
-			Expected(fmt.Sprintf("at most %d bytes", l.limit), fmt.Sprint(size)).
+// checkPageSize rejects a page that is too large. Pages end at whole rows near PageBytes, so a page
+// above the limit is a single row.
+func (l *Leaf) checkPageSize(size int) error {
+	if size > l.pageLimit {
+		return robocache.ResourceLimit(
+			"write parquet",
+			nil,
+			"a row too large for a page of Parquet",
+		).
+			Expected(fmt.Sprintf("at most %d bytes", l.pageLimit), fmt.Sprint(size)).
 			WithHint("leave the stream out, or make its rows smaller")
 	}
 	return nil
 }
 
-// dictionary begins the chunk with the page of its n distinct values.
-func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
+// putDictionary begins the chunk with the page of its n distinct values.
+func (c *Chunk) putDictionary(n int, plain []byte, s *scratch) error {
 	h := format.PageHeader{Type: format.DictionaryPage}
 	h.DictionaryPageHeader.Valid = true
 	h.DictionaryPageHeader.V = format.DictionaryPageHeader{
 		NumValues: int32(n),
 		Encoding:  format.Plain,
 	}
-	if err := c.put(&h, [][]byte{plain}, s); err != nil {
+	if err := c.putPage(&h, [][]byte{plain}, s); err != nil {
 		return err
 	}
-	c.first = c.size
+	c.dataOffset = c.size
 	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
 	c.meta.EncodingStats = append(
 		c.meta.EncodingStats,
@@ -225,8 +235,8 @@ func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
 	return nil
 }
 
-// end settles what the pages, all of one encoding, add up to.
-func (c *Chunk) end(encoding format.Encoding) *Chunk {
+// finishChunk sets the totals and the bounds of the chunk. All pages have one encoding.
+func (c *Chunk) finishChunk(encoding format.Encoding) *Chunk {
 	if len(c.pages) > 0 {
 		c.meta.EncodingStats = append(
 			c.meta.EncodingStats,
@@ -240,11 +250,12 @@ func (c *Chunk) end(encoding format.Encoding) *Chunk {
 	var all bounds
 	for _, b := range c.bounds {
 		if !b.ok && !b.null && c.leaf.size == 0 {
-			// texts too long to be bounds lie outside those of the other pages; numbers without
-			// bounds are NaN, which have no place
+			// The chunk has no bounds if a page of texts has none, because its long texts may be
+			// outside the bounds of the other pages. Pages of numbers without bounds contain only
+			// NaN, which are not ordered.
 			return c
 		}
-		all.merge(c.leaf, b)
+		all.mergeBounds(c.leaf, b)
 	}
 	if all.ok {
 		c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = all.lo, all.hi
@@ -255,18 +266,18 @@ func (c *Chunk) end(encoding format.Encoding) *Chunk {
 // Leaf is a column of a schema.
 type Leaf struct {
 	path       []string
-	where      robocache.Where // of errors
+	where      robocache.Where // location for errors
 	kind       parquet.Kind
-	size       int // bytes of a value; 0 = a byte array
+	size       int // bytes of a value; 0 means byte arrays
 	rep, def   uint8
 	dictionary bool
 	codec      format.CompressionCodec
 	unsigned   bool
 	bounded    bool
-	limit      int // bytes of a page, with its header: Parquet counts them in 31 bits
+	pageLimit  int // maximum bytes of a page with its header: Parquet stores the size in 31 bits
 }
 
-// Leaves lists the columns of a schema, in file order.
+// Leaves returns the columns of a schema in file order.
 func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 	var out []*Leaf
 	for _, path := range s.Columns() {
@@ -280,13 +291,13 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 		}
 		t := c.Node.Type()
 		l := &Leaf{
-			path:  path,
-			where: robocache.Where{"column": strings.Join(path, ".")},
-			kind:  t.Kind(),
-			rep:   uint8(c.MaxRepetitionLevel),
-			def:   uint8(c.MaxDefinitionLevel),
-			codec: format.Snappy,
-			limit: math.MaxInt32,
+			path:      path,
+			where:     robocache.Where{"column": strings.Join(path, ".")},
+			kind:      t.Kind(),
+			rep:       uint8(c.MaxRepetitionLevel),
+			def:       uint8(c.MaxDefinitionLevel),
+			codec:     format.Snappy,
+			pageLimit: math.MaxInt32,
 		}
 		switch l.kind {
 		case parquet.Boolean:

@@ -15,16 +15,17 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// File is a Parquet file that is being written, row group by row group.
+// File is a Parquet file that is written one row group at a time.
 type File struct {
 	out    *bufio.Writer
 	size   int64
 	footer format.FileMetaData
 	leaves int
-	chunks [][]*Chunk // of each row group, without their bytes
+	chunks [][]*Chunk // chunks of each row group, without their bytes
 }
 
-// NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
+// NewFile begins a file. meta is its key-value metadata. by is the name of the writer in the
+// footer. Its version is fixed.
 func NewFile(
 	w io.Writer,
 	schema *parquet.Schema,
@@ -32,19 +33,19 @@ func NewFile(
 	by string,
 ) (f *File, err error) {
 	defer crash.Recover("write parquet", &err)
-	// The library writes the footer of an empty file: schema, orders of columns and metadata come
-	// from there.
+	// The library writes the footer of an empty file. The schema, the column orders and the
+	// metadata are taken from that footer.
 	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
 	for k, v := range meta {
 		opts = append(opts, parquet.KeyValueMetadata(k, v))
 	}
 	var empty bytes.Buffer
 	l := parquet.NewGenericWriter[any](&empty, opts...)
-	if err := supported(l.Close()); err != nil {
+	if err := asUnsupported(l.Close()); err != nil {
 		return f, err
 	}
 	p, err := parquet.OpenFile(bytes.NewReader(empty.Bytes()), int64(empty.Len()))
-	if err := supported(err); err != nil {
+	if err := asUnsupported(err); err != nil {
 		return f, err
 	}
 	f = &File{
@@ -58,17 +59,18 @@ func NewFile(
 	return f, err
 }
 
-func supported(err error) error {
+func asUnsupported(err error) error {
 	if err != nil {
 		return robocache.Unsupported("write parquet", nil, "schema").WithCause(err)
 	}
 	return nil
 }
 
-// Groups is the number of row groups so far.
+// Groups returns the number of row groups so far.
 func (f *File) Groups() int { return len(f.footer.RowGroups) }
 
-// Append writes a row group: a chunk a column, in file order, of as many rows each.
+// Append writes a row group. chunks has one chunk per column in file order, each with the given
+// number of rows.
 func (f *File) Append(rows int64, chunks []*Chunk) error {
 	misuse := func(msg string) error {
 		return robocache.Misuse("write parquet", nil, "%s", msg)
@@ -85,10 +87,10 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 		if c == nil || c.rows != rows {
 			return misuse("a column of another number of rows")
 		}
-		if c.first > 0 {
+		if c.dataOffset > 0 {
 			c.meta.DictionaryPageOffset = f.size
 		}
-		c.meta.DataPageOffset = f.size + c.first
+		c.meta.DataPageOffset = f.size + c.dataOffset
 		for i := range c.pages {
 			c.pages[i].Offset += c.meta.DataPageOffset
 		}
@@ -109,14 +111,14 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 	return nil
 }
 
-// Close writes the page indexes and the footer; the writer below stays open.
+// Close writes the page indexes and the footer. It does not close the underlying writer.
 func (f *File) Close() (err error) {
 	defer crash.Recover("write parquet", &err)
 	var b bytes.Buffer
 	enc := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
 	put := func(v any) (at int64, n int32, err error) {
 		b.Reset()
-		if err := supported(enc.Encode(v)); err != nil {
+		if err := asUnsupported(enc.Encode(v)); err != nil {
 			return at, n, err
 		}
 		at = f.size
@@ -128,7 +130,7 @@ func (f *File) Close() (err error) {
 	}
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
-			if x := c.index(); x != nil {
+			if x := c.columnIndex(); x != nil {
 				m := &f.footer.RowGroups[g].Columns[i]
 				if m.ColumnIndexOffset, m.ColumnIndexLength, err = put(x); err != nil {
 					return err

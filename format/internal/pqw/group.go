@@ -6,7 +6,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// orderedGroup is a group whose fields keep their order; parquet.Group sorts them by name.
+// orderedGroup is a group whose fields keep their order. parquet.Group sorts fields by name.
 type orderedGroup struct {
 	parquet.Group
 	fields []parquet.Field
@@ -23,7 +23,7 @@ func (f groupField) Value(base reflect.Value) reflect.Value {
 }
 func (g orderedGroup) Fields() []parquet.Field { return g.fields }
 
-// Group is a group of fields in an order.
+// Group returns a group with fields in the given order.
 func Group(names []string, nodes []parquet.Node) parquet.Node {
 	g := orderedGroup{Group: parquet.Group{}}
 	for i, n := range names {

@@ -12,8 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// P2: a row is written up to a page's limit and refused above it, also where only its compressed
-// form or its header passes it. The limit of the format is 2 GiB; here it is small.
+// TestPageLimit checks that a row up to the page limit is written and a larger row is an error
+// (pqw.P2). It also covers rows that exceed the limit only by their compressed form or their
+// header. The limit of the format is 2 GiB; the test uses a small one.
 func TestPageLimit(t *testing.T) {
 	const limit = 5000
 	for _, compressed := range []bool{false, true} {
@@ -27,7 +28,7 @@ func TestPageLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := leaves[0]
-		l.limit = limit
+		l.pageLimit = limit
 		rng := rand.New(rand.NewPCG(1, 2))
 		noise := make([]byte, limit+1)
 		for i := range noise {
@@ -76,7 +77,7 @@ func TestPageLimit(t *testing.T) {
 			t.Errorf("compressed %v: %d taken, %d refused", compressed, taken, refused)
 		}
 		if compressed {
-			// What compresses is bounded as it is uncompressed: that size stands in the header too.
+			// The uncompressed size is limited too, because the header contains it.
 			if _, err := l.Blobs(
 				[][]byte{make([]byte, limit+1)},
 			); !errors.Is(

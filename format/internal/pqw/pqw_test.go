@@ -12,19 +12,25 @@ import (
 	"github.com/parquet-go/parquet-go/compress/snappy"
 )
 
-// Rows of nested lists carry the levels that Parquet's rules ask for.
+// Rows of nested lists have the levels that Parquet requires.
 func TestPattern(t *testing.T) {
 	for _, c := range []struct {
 		dims []int
 		want []byte
-	}{{nil, []byte{0}}, {[]int{3}, []byte{0, 1, 1}}, {[]int{2, 3}, []byte{0, 2, 2, 1, 2, 2}}, {[]int{2, 1, 2}, []byte{0, 3, 1, 3}}, {[]int{0}, []byte{}}} {
+	}{
+		{nil, []byte{0}},
+		{[]int{3}, []byte{0, 1, 1}},
+		{[]int{2, 3}, []byte{0, 2, 2, 1, 2, 2}},
+		{[]int{2, 1, 2}, []byte{0, 3, 1, 3}},
+		{[]int{0}, []byte{}},
+	} {
 		if got := Pattern(c.dims...); !bytes.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.dims, got, c.want)
 		}
 	}
 }
 
-// every is a row of every shape of column that is written.
+// every is a row with every kind of column.
 type every struct {
 	F    *float32  `parquet:"f,optional"`
 	L    []float64 `parquet:"l,list"`
@@ -36,8 +42,8 @@ type every struct {
 	N    *float32  `parquet:"n,optional"`
 }
 
-// P1, P2, P3: the Parquet library reads what was written, over several row groups and pages, and
-// its bounds hold.
+// The Parquet library reads what was written, over several row groups and pages, and the bounds are
+// correct (pqw.P1, pqw.P2, pqw.P3).
 func TestLibraryReads(t *testing.T) {
 	schema := parquet.SchemaOf(every{})
 	leaves, err := Leaves(schema)
@@ -179,7 +185,9 @@ func TestLibraryReads(t *testing.T) {
 					t.Errorf("%s: page %d: null %v", key, k, x.NullPage(k))
 				} else if key == "l" && !(x.MinValue(k).Double() < x.MaxValue(k).Double()) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
-				} else if key == "f" && (math.IsNaN(float64(x.MinValue(k).Float())) || !(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
+				} else if key == "f" && (math.IsNaN(
+					float64(x.MinValue(k).Float()),
+				) || !(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
 				}
 			}
@@ -193,7 +201,7 @@ func TestLibraryReads(t *testing.T) {
 	}
 }
 
-// P3: bounds are those of the numbers, in the order of the type, and −0 stands below +0.
+// Bounds cover the numbers in the order of the type, and −0 is below +0 (pqw.P3).
 func TestBounds(t *testing.T) {
 	le := binary.LittleEndian
 	floats := func(v ...float64) (out []byte) {
@@ -231,7 +239,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A row group that lacks a column, or rows of one, is refused.
+// A row group with a missing column, or with a column of missing rows, is an error.
 func TestAppendRefuses(t *testing.T) {
 	schema := parquet.NewSchema(
 		"schema",

@@ -13,21 +13,21 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Values are the values of a column of one row group, with their levels.
+// Values collects the values of a column of one row group, with their levels.
 type Values struct {
 	leaf     *Leaf
-	rep, def []byte // of every value and null
-	// those that are not null, of a fixed size, as PLAIN writes them; booleans take a byte each
+	rep, def []byte // levels of every value and null
+	// non-null values of a fixed size in PLAIN encoding; booleans take a byte each
 	plain  []byte
-	items  [][]byte // those that are not null, of columns of byte arrays
+	items  [][]byte // non-null values of byte array columns
 	number [8]byte
 }
 
-// NewValues begins an empty column.
+// NewValues returns an empty column.
 func (l *Leaf) NewValues() *Values { return &Values{leaf: l} }
 
-// Add adds a value; one of a definition level below the greatest is null. A byte array is not
-// copied.
+// Add appends a value. The value is null if def is below the maximum definition level. A byte array
+// is not copied.
 func (v *Values) Add(value []byte, rep, def int) {
 	v.rep, v.def = append(v.rep, byte(rep)), append(v.def, byte(def))
 	switch {
@@ -39,22 +39,23 @@ func (v *Values) Add(value []byte, rep, def int) {
 	}
 }
 
-// Null adds a value that is not there.
+// Null appends a null.
 func (v *Values) Null(rep, def int) { v.Add(nil, rep, def) }
 
-// Int64 adds an integer.
+// Int64 appends an integer.
 func (v *Values) Int64(n int64, rep, def int) {
 	binary.LittleEndian.PutUint64(v.number[:], uint64(n))
 	v.Add(v.number[:], rep, def)
 }
 
-// Float64 adds a number.
+// Float64 appends a number.
 func (v *Values) Float64(f float64, rep, def int) { v.Int64(int64(math.Float64bits(f)), rep, def) }
 
-// Text adds a text.
+// Text appends a text.
 func (v *Values) Text(s string, rep, def int) { v.Add([]byte(s), rep, def) }
 
-// Nested adds a row of nested lists of fixed lengths, none of them null.
+// Nested appends a row of nested lists of fixed lengths without nulls. put is called for each value
+// and appends it.
 func (v *Values) Nested(dims []int, put func(i, rep, def int)) {
 	pattern := Pattern(dims...)
 	if len(pattern) == 0 {
@@ -65,8 +66,8 @@ func (v *Values) Nested(dims []int, put func(i, rep, def int)) {
 	}
 }
 
-// Pattern is the repetition levels of one row of nested lists of fixed lengths, none of them null:
-// one level a value. No lengths: a scalar.
+// Pattern returns the repetition levels of one row of nested lists of fixed lengths without nulls,
+// one level per value. Without dims, the row is a scalar.
 func Pattern(dims ...int) []byte {
 	n := 1
 	for _, d := range dims {
@@ -74,7 +75,7 @@ func Pattern(dims ...int) []byte {
 	}
 	out := make([]byte, n)
 	for i := 1; i < n; i++ {
-		// The outermost list that goes on rather than begins.
+		// The level is the outermost list that continues at this value.
 		rep := len(dims)
 		for inner, d := 1, len(dims)-1; d > 0; d-- {
 			inner *= dims[d]
@@ -88,7 +89,7 @@ func Pattern(dims ...int) []byte {
 	return out
 }
 
-// Rows encodes rows without nulls, each of as many values as its pattern has levels.
+// Rows encodes rows without nulls. Each row has as many values as pattern has levels.
 func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
 	n := len(plain) / l.size
 	v := Values{
@@ -100,8 +101,8 @@ func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
 	return v.Encode()
 }
 
-// Blobs encodes one byte array a row, none of them null. What is not compressed is not copied
-// either: it must stay as it is until the chunk is written.
+// Blobs encodes one byte array per row, without nulls. If the column is not compressed, the bytes
+// are not copied. The caller must not modify them until the chunk is written.
 func (l *Leaf) Blobs(rows [][]byte) (*Chunk, error) {
 	v := Values{
 		leaf:  l,
@@ -112,15 +113,15 @@ func (l *Leaf) Blobs(rows [][]byte) (*Chunk, error) {
 	return v.Encode()
 }
 
-// at is value i, nulls not counted.
-func (v *Values) at(i int) []byte {
+// valueAt returns value i. Nulls are not counted.
+func (v *Values) valueAt(i int) []byte {
 	if size := v.leaf.size; size > 0 {
 		return v.plain[i*size : (i+1)*size]
 	}
 	return v.items[i]
 }
 
-// Encode makes the chunk, and empties the collector.
+// Encode returns the chunk and empties v.
 func (v *Values) Encode() (c *Chunk, err error) {
 	l := v.leaf
 	defer crash.Recover("write parquet", &err)
@@ -129,7 +130,7 @@ func (v *Values) Encode() (c *Chunk, err error) {
 	defer scratches.Put(s)
 	c = newChunk(l)
 	encoding := format.Plain
-	numbers, err := v.numbered(c, s)
+	numbers, err := v.buildDictionary(c, s)
 	if err != nil {
 		return c, err
 	}
@@ -169,12 +170,12 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.add(
+		if err := c.addPage(
 			rep[from:to],
 			def[from:to],
 			rows,
 			to-from-(value-first),
-			v.bounds(first, value, numbers),
+			v.boundsBetween(first, value, numbers),
 			encoding,
 			body,
 			s,
@@ -184,10 +185,10 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		from = to
 	}
 	*v = Values{leaf: l, rep: rep[:0], def: def[:0]}
-	return c.end(encoding), nil
+	return c.finishChunk(encoding), nil
 }
 
-// withLengths puts its length before each byte array.
+// withLengths returns the byte arrays with their lengths before them.
 func withLengths(items [][]byte) [][]byte {
 	lengths := make([]byte, 0, 4*len(items))
 	out := make([][]byte, 0, 2*len(items))
@@ -198,7 +199,7 @@ func withLengths(items [][]byte) [][]byte {
 	return out
 }
 
-// packBits packs bytes of 0 and 1, the first into the lowest bit.
+// packBits packs bytes that are 0 or 1 into bits. The first byte becomes the lowest bit.
 func packBits(v []byte) []byte {
 	out := make([]byte, (len(v)+7)/8)
 	for i, b := range v {
@@ -209,9 +210,9 @@ func packBits(v []byte) []byte {
 	return out
 }
 
-// numbered writes the dictionary and gives the numbers of the values in it; nil where the column
-// has none, or too large a one.
-func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
+// buildDictionary writes the dictionary and returns the numbers of the values in it. It returns nil
+// if the column has no dictionary, or if the dictionary would be too large.
+func (v *Values) buildDictionary(c *Chunk, s *scratch) ([]int32, error) {
 	n := len(v.items)
 	if v.leaf.size > 0 {
 		n = len(v.plain) / v.leaf.size
@@ -223,8 +224,8 @@ func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 	numbers := make([]int32, n)
 	var plain []byte
 	for i := range numbers {
-		b := v.at(i)
-		if i > 0 && bytes.Equal(b, v.at(i-1)) {
+		b := v.valueAt(i)
+		if i > 0 && bytes.Equal(b, v.valueAt(i-1)) {
 			numbers[i] = numbers[i-1]
 			continue
 		}
@@ -242,7 +243,7 @@ func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 		}
 		numbers[i] = k
 	}
-	if err := c.dictionary(len(seen), plain, s); err != nil {
+	if err := c.putDictionary(len(seen), plain, s); err != nil {
 		return nil, err
 	}
 	return numbers, nil

@@ -1,11 +1,13 @@
-// Package raster gives the images of a stream as pixels, whatever they are in the source: for
-// writers of array formats.
+// Package raster returns the images of a stream as pixels, independent of their form in the source.
+// Writers of array formats use it.
 //
 // # Contract
 //
-//	X1  All images of a stream have the form of its first one: uint8 × 3 or × 1; depth is uint16 as stored, or float32 (of video: metres).
-//	    An image of another size or kind, and a row without one, is an error that names the row.
-//	X2  Images are decoded on as many cores as asked for; what is given does not depend on their number.
+//	raster.X1  All images of a stream have the form of its first image: uint8 × 3 or × 1. Depth is
+//	           uint16 as stored, or float32 (meters for video). An image of another size or kind,
+//	           or a row without an image, is an error that names the row.
+//	raster.X2  Images are decoded in the requested number of threads. The result does not depend
+//	           on it.
 package raster
 
 import (
@@ -26,13 +28,13 @@ type Source struct {
 	ds      robocache.Dataset
 	key     string
 	spec    video.Spec
-	grey    bool // of R, G, B only the first is kept
+	grey    bool // only the first of R, G, B is kept
 	threads int
 	lib     *video.Library
 	pool    *video.Pool
 }
 
-// Open looks at the first image among some rows: those whose form the stream is given.
+// Open determines the form of the stream from the first image among the rows first.
 func Open(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -46,24 +48,19 @@ func Open(
 	s := &Source{ds: ds, key: f.Key, lib: video.LibraryOf(ds), threads: threads}
 	for _, row := range first {
 		var ref [1]robocache.FrameRef
-		if err := ds.Frames(
-			ctx,
-			f.Key,
-			[]robocache.Row{row},
-			ref[:],
-		); err != nil ||
-			ref[0].Missing {
+		err := ds.Frames(ctx, f.Key, []robocache.Row{row}, ref[:])
+		if err != nil || ref[0].Missing {
 			continue
 		}
-		if err := s.form(ctx, f, &ref[0]); err != nil {
-			return nil, robocache.At(err, where(ds, f.Key, row))
+		if err := s.detectForm(ctx, f, &ref[0]); err != nil {
+			return nil, robocache.At(err, rowLocation(ds, f.Key, row))
 		}
 		return s, nil
 	}
 	return nil, robocache.Malformed("images", robocache.Where{"stream": f.Key}, "no image is here")
 }
 
-func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where {
+func rowLocation(ds robocache.Dataset, key string, row robocache.Row) robocache.Where {
 	return robocache.Where{
 		"stream":  key,
 		"episode": ds.Info().EpisodeIndex(row.Episode),
@@ -71,7 +68,7 @@ func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where 
 	}
 }
 
-func (s *Source) form(
+func (s *Source) detectForm(
 	ctx context.Context,
 	f *robocache.Feature,
 	ref *robocache.FrameRef,
@@ -114,20 +111,20 @@ func (s *Source) form(
 	case info.DType == robocache.Uint16:
 		s.DType, s.Channels, s.spec.Pixel = robocache.Uint16, 1, video.Gray16
 	case info.DType == robocache.Float32:
-		// metres, which nothing has to say; what is no depth as it is
-		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthM, &robocache.Depth{
-			Unit: cmp.Or(f.DepthUnit(), "m"),
-		}
+		// float32 is depth in meters unless the stream has another unit
+		s.DType, s.Channels = robocache.Float32, 1
+		s.spec.Pixel = video.DepthM
+		s.spec.Depth = &robocache.Depth{Unit: cmp.Or(f.DepthUnit(), "m")}
 	case info.Channels == 1 && f.Channels == 1:
 		s.Channels, s.grey = 1, true
 	}
 	return nil
 }
 
-// RowBytes is the size of one image.
+// RowBytes returns the size of one image.
 func (s *Source) RowBytes() int { return s.Height * s.Width * s.Channels * s.DType.Size() }
 
-// Read decodes the images of rows into dst, one after the other.
+// Read decodes the images of rows into dst, in order.
 func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) error {
 	size := s.RowBytes()
 	if len(dst) != len(rows)*size {
@@ -140,13 +137,17 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			return robocache.Malformed("images", where(s.ds, s.key, rows[i]), "the row has no image").
+			return robocache.Malformed(
+				"images",
+				rowLocation(s.ds, s.key, rows[i]),
+				"the row has no image",
+			).
 				WithHint("leave the episode out")
 		}
 		if refs[i].Path != "" && s.pool == nil {
 			return robocache.Malformed(
 				"images",
-				where(s.ds, s.key, rows[i]),
+				rowLocation(s.ds, s.key, rows[i]),
 				"an image in a video among stills",
 			)
 		}
@@ -159,10 +160,13 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 		func(at []int, pic video.Frame) error {
 			first := dst[at[0]*size:][:size]
 			if pic == nil {
-				return robocache.At(s.still(&refs[at[0]], first), where(s.ds, s.key, rows[at[0]]))
+				return robocache.At(
+					s.decodeStill(&refs[at[0]], first),
+					rowLocation(s.ds, s.key, rows[at[0]]),
+				)
 			}
 			if w, h := pic.Size(); w != s.Width || h != s.Height {
-				return s.other(w, h)
+				return s.sizeError(w, h)
 			}
 			if err := pic.Convert(&s.spec, first); err != nil {
 				return err
@@ -176,13 +180,13 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	return robocache.At(err, robocache.Where{"stream": s.key})
 }
 
-func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
+func (s *Source) decodeStill(ref *robocache.FrameRef, dst []byte) (err error) {
 	info, err := video.ImageSize(ref)
 	if err != nil {
 		return err
 	}
 	if info.Width != s.Width || info.Height != s.Height {
-		return s.other(info.Width, info.Height)
+		return s.sizeError(info.Width, info.Height)
 	}
 	if !s.grey {
 		return video.DecodeImage(ref, &s.spec, dst)
@@ -200,12 +204,12 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
 	return nil
 }
 
-func (s *Source) other(w, h int) error {
+func (s *Source) sizeError(w, h int) error {
 	return robocache.Malformed("images", nil, "an image of another size").
 		Expected(fmt.Sprintf("%d×%d", s.Width, s.Height), fmt.Sprintf("%d×%d", w, h))
 }
 
-// Close gives back the decoders.
+// Close releases the decoders.
 func (s *Source) Close() {
 	if s.pool != nil {
 		_ = s.pool.Close()

@@ -1,5 +1,5 @@
-// Package scratch is a temporary file without a name, for what files are decompressed to: the
-// system takes it back with the process, however that ends, and other processes never see it.
+// Package scratch provides a temporary file without a name, for decompressed files. The system
+// removes the file when the process ends, even after a crash. Other processes cannot see it.
 package scratch
 
 import (
@@ -13,25 +13,25 @@ import (
 
 const blockBytes = 1 << 20
 
-// File is the temporary file, in blocks. It is made when the first part is written.
+// File is the temporary file, divided into blocks. It is created at the first write.
 type File struct {
 	limit int64
 	full  error
 	hint  string
 
-	mu   sync.Mutex
-	file *os.File
-	used int64   // blocks
-	free []int64 // blocks that were given back
+	mu         sync.Mutex
+	file       *os.File
+	blocksUsed int64   // number of blocks allocated so far
+	freeBlocks []int64 // blocks that were freed
 }
 
-// New makes a file of at most limit bytes; full is the error of who writes more, hint what to do
-// where the temporary folder takes no more.
+// New returns a file of at most limit bytes. full is the error of a write above the limit. hint is
+// added to errors of the temporary folder.
 func New(limit int64, full error, hint string) *File {
 	return &File{limit: limit, full: full, hint: hint}
 }
 
-// Close takes the file away.
+// Close closes the file, which removes it.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,22 +41,26 @@ func (f *File) Close() error {
 	return f.file.Close()
 }
 
-func (f *File) failed(err error) error {
-	return robocache.ResourceLimit("decompress", robocache.Where{"file": os.TempDir()}, "compressed files are decompressed into a temporary file").
+func (f *File) folderError(err error) error {
+	return robocache.ResourceLimit(
+		"decompress",
+		robocache.Where{"file": os.TempDir()},
+		"compressed files are decompressed into a temporary file",
+	).
 		WithCause(err).
 		WithHint("%s", f.hint)
 }
 
-// block gives a free block.
-func (f *File) block() (int64, error) {
+// allocateBlock returns the number of a free block.
+func (f *File) allocateBlock() (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(f.free); n > 0 {
-		b := f.free[n-1]
-		f.free = f.free[:n-1]
+	if n := len(f.freeBlocks); n > 0 {
+		b := f.freeBlocks[n-1]
+		f.freeBlocks = f.freeBlocks[:n-1]
 		return b, nil
 	}
-	if (f.used+1)*blockBytes > f.limit {
+	if (f.blocksUsed+1)*blockBytes > f.limit {
 		return 0, f.full
 	}
 	if f.file == nil {
@@ -65,44 +69,44 @@ func (f *File) block() (int64, error) {
 			err = os.Remove(file.Name())
 		}
 		if err != nil {
-			return 0, f.failed(err)
+			return 0, f.folderError(err)
 		}
 		f.file = file
 	}
-	f.used++
-	return f.used - 1, nil
+	f.blocksUsed++
+	return f.blocksUsed - 1, nil
 }
 
-// Part is bytes of the file that belong together: written one behind the other, then read as a
+// Part is a sequence of bytes in the file. It is written sequentially and then read as a
 // robocache.Ranged.
 type Part struct {
-	in      *File
+	file    *File
 	blocks  []int64
 	written int64
 	size    int64
 	version string
 }
 
-// Part begins a part, which will be of a version.
-func (f *File) Part(version string) *Part { return &Part{in: f, version: version} }
+// Part begins a part with the given version.
+func (f *File) Part(version string) *Part { return &Part{file: f, version: version} }
 
-// Write puts bytes behind those before.
+// Write appends bytes to the part.
 func (p *Part) Write(b []byte) (done int, err error) {
 	for done < len(b) {
 		at := p.written % blockBytes
 		if at == 0 {
-			k, err := p.in.block()
+			k, err := p.file.allocateBlock()
 			if err != nil {
 				return done, err
 			}
 			p.blocks = append(p.blocks, k)
 		}
 		n := min(len(b)-done, int(blockBytes-at))
-		if _, err := p.in.file.WriteAt(
+		if _, err := p.file.file.WriteAt(
 			b[done:done+n],
 			p.blocks[len(p.blocks)-1]*blockBytes+at,
 		); err != nil {
-			return done, p.in.failed(err)
+			return done, p.file.folderError(err)
 		}
 		done += n
 		p.written += int64(n)
@@ -110,30 +114,34 @@ func (p *Part) Write(b []byte) (done int, err error) {
 	return done, nil
 }
 
-// Holds says how many of its first bytes count from here on.
+// Holds sets the size of the part: the first size bytes can be read.
 func (p *Part) Holds(size int64) { p.size = size }
 
-// Free gives the part's bytes back.
+// Free releases the blocks of the part.
 func (p *Part) Free() {
-	p.in.mu.Lock()
-	defer p.in.mu.Unlock()
-	p.in.free = append(p.in.free, p.blocks...)
+	p.file.mu.Lock()
+	defer p.file.mu.Unlock()
+	p.file.freeBlocks = append(p.file.freeBlocks, p.blocks...)
 	p.blocks, p.size = nil, 0
 }
 
-// ReadAt reads of the bytes.
+// ReadAt fills b from offset off.
 func (p *Part) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if off < 0 || off > p.size-int64(len(b)) {
-		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the decompressed file").
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"offset": off},
+			"a range outside the decompressed file",
+		).
 			WithCause(io.ErrUnexpectedEOF)
 	}
 	for len(b) > 0 {
 		at := off % blockBytes
 		n := min(int64(len(b)), blockBytes-at)
-		if _, err := p.in.file.ReadAt(b[:n], p.blocks[off/blockBytes]*blockBytes+at); err != nil {
+		if _, err := p.file.file.ReadAt(b[:n], p.blocks[off/blockBytes]*blockBytes+at); err != nil {
 			return robocache.At(err, robocache.Where{"file": os.TempDir()})
 		}
 		b, off = b[n:], off+n
@@ -141,17 +149,16 @@ func (p *Part) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return nil
 }
 
-// Size is the number of bytes.
+// Size returns the size that Holds set.
 func (p *Part) Size() int64 { return p.size }
 
-// Version is that of the compressed file.
+// Version returns the version that was given to Part.
 func (p *Part) Version() string { return p.version }
 
-// Close does nothing: the file is closed as a whole.
+// Close does nothing, because File.Close closes the file.
 func (p *Part) Close() error { return nil }
 
-// Reader reads a file from its start. Err is what the file itself met, which a decompressor may
-// hide.
+// Reader reads R from its start. Err is the error of R, which a decompressor may hide.
 type Reader struct {
 	Ctx context.Context
 	R   robocache.Ranged

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// idleHeaps bounds the heaps of all idle connections of the process.
+// idleHeaps limits the heaps of all idle connections of the process.
 const idleHeaps = 256 << 20
 
-// pool keeps idle connections of all files, the latest last. Safe for concurrent use.
-type pool struct {
+// connPool keeps idle connections of all files, the most recent last. Safe for concurrent use.
+type connPool struct {
 	mu    sync.Mutex
 	conns []*Conn
 	bytes int64
 }
 
-var idle pool
+var idle connPool
 
-// take returns an idle connection of d with a heap of at least heap bytes, or nil.
-func (p *pool) take(d *DB, heap int64) *Conn {
+// takeIdle returns an idle connection of d with a heap of at least heap bytes, or nil.
+func (p *connPool) takeIdle(d *DB, heap int64) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range slices.Backward(p.conns) {
@@ -32,8 +32,8 @@ func (p *pool) take(d *DB, heap int64) *Conn {
 	return nil
 }
 
-// put keeps c for later use, and closes the oldest connections above idleHeaps.
-func (p *pool) put(c *Conn) {
+// keepIdle keeps c for later use, and closes the oldest connections above idleHeaps.
+func (p *connPool) keepIdle(c *Conn) {
 	c.c.SetInterrupt(context.Background())
 	p.mu.Lock()
 	p.conns = append(p.conns, c)
@@ -49,13 +49,13 @@ func (p *pool) put(c *Conn) {
 		_ = c.close()
 	}
 	if c.db.isClosed() {
-		p.drop(c.db)
+		p.closeIdle(c.db)
 	}
 }
 
-// drop closes the idle connections of d, or of all files if d is nil. It reports whether there were
-// any.
-func (p *pool) drop(d *DB) bool {
+// closeIdle closes the idle connections of d, or of all files if d is nil. It reports whether there
+// were any.
+func (p *connPool) closeIdle(d *DB) bool {
 	p.mu.Lock()
 	var closing []*Conn
 	p.conns = slices.DeleteFunc(p.conns, func(c *Conn) bool {

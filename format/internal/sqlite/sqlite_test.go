@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// script makes a database of hard cases by Python's sqlite3, and prints its rows.
+// script creates a database of difficult cases with Python's sqlite3 and prints its rows.
 const script = `
 import json, os, random, sqlite3, sys
 path, size, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -74,7 +74,8 @@ func open(tb testing.TB, path string, wal []byte) (*DB, error) {
 	return Open(tb.Context(), f, wal)
 }
 
-// rows dumps a table as the script does; each row is read again by its number.
+// rows returns the rows of a table in the form of the script. It reads each row a second time by
+// its number.
 func rows(tb testing.TB, d *DB) (out [][]any, err error) {
 	tb.Helper()
 	const columns = `SELECT id, topic_id, "a(b", f, data, late FROM t`
@@ -114,8 +115,8 @@ func rows(tb testing.TB, d *DB) (out [][]any, err error) {
 	})
 }
 
-// Q1, Q4: every page size, values of every width, large ones, deleted rows, columns added later; a
-// log that was not checkpointed.
+// TestEqualsSQLite covers every page size, values of every width, large values, deleted rows,
+// columns that were added later, and a log without a checkpoint (sqlite.Q1, sqlite.Q4).
 func TestEqualsSQLite(t *testing.T) {
 	for _, size := range []int{512, 1024, 4096, 65536} {
 		for _, mode := range []string{"plain", "wal"} {
@@ -176,7 +177,8 @@ func (m mem) Size() int64     { return int64(len(m)) }
 func (m mem) Version() string { return "1" }
 func (m mem) Close() error    { return nil }
 
-// Q2, Q3: whatever the bytes, a result or a typed error, in memory that the file's size bounds.
+// abuse expects a result or a typed error for arbitrary bytes, with memory in proportion to the
+// file (sqlite.Q2, sqlite.Q3).
 func abuse(t *testing.T, file, wal []byte) {
 	t.Helper()
 	before := hostile.Allocated()
@@ -216,7 +218,7 @@ func FuzzDB(f *testing.F) {
 	f.Fuzz(abuse)
 }
 
-// Truncation at every page, and every byte of the first pages to 0, 255 and ±1.
+// TestDamaged cuts files at every page and sets every byte of the first pages to 0, 255 and ±1.
 func TestDamaged(t *testing.T) {
 	path, _ := made(t, 512, "plain")
 	file, err := os.ReadFile(path)
@@ -235,7 +237,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Q5: a view runs what the file says; one of the name of a table is none.
+// A view would run code of the file, so a view with the name of a table is not read (sqlite.Q5).
 func TestViewIsNoTable(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if _, err := os.Stat(py); err != nil {
@@ -270,8 +272,8 @@ db.commit()
 	}
 }
 
-// TestCutLog checks that a log that is shorter than its header holds no page: the database is read
-// as it is. Q4 covers logs that end later.
+// TestCutLog checks that a log that is shorter than its header is ignored, and the database is read
+// without it. sqlite.Q4 covers logs that end later.
 func TestCutLog(t *testing.T) {
 	path, _ := made(t, 512, "plain")
 	for _, n := range []int{1, 8, 24, 31} {

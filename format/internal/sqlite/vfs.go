@@ -16,29 +16,29 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// vfsName is the file system that SQLite reads sources by.
+// vfsName is the name of the file system through which SQLite reads sources.
 const vfsName = "robocache"
 
 func init() { vfs.Register(vfsName, &sources) }
 
-// source is the files of one connection: the database and its log.
+// source provides the files of one connection: the database and its log.
 type source struct {
-	ctx  context.Context // of the call that reads now
+	ctx  context.Context // context of the current call
 	file robocache.Ranged
-	size int64 // of file, as far as it is read
+	size int64 // bytes of file that can be read
 	wal  []byte
-	err  error // the first that reading met
+	err  error // first error of a read
 
-	ahead []byte // of the file, from at on
+	ahead []byte // read-ahead buffer; begins at offset at
 	at    int64
-	next  int64 // where the last read ended
+	next  int64 // end of the last read
 }
 
-// readAhead is how much is read at once of a file whose pages are read one behind the other.
+// readAhead is the size of a read if the pages of a file are read in order.
 const readAhead = 64 << 10
 
-// read gives bytes inside the file.
-func (s *source) read(p []byte, off int64) error {
+// readPage fills p with bytes inside the file.
+func (s *source) readPage(p []byte, off int64) error {
 	ordered := off == s.next
 	s.next = off + int64(len(p))
 	if i := off - s.at; i >= 0 && i+int64(len(p)) <= int64(len(s.ahead)) {
@@ -61,7 +61,7 @@ func (s *source) read(p []byte, off int64) error {
 	return nil
 }
 
-// fileSystem knows sources by the names that SQLite opens them by.
+// fileSystem maps the names that SQLite opens to sources.
 type fileSystem struct {
 	last atomic.Int64
 	at   sync.Map // name → *source
@@ -69,13 +69,13 @@ type fileSystem struct {
 
 var sources fileSystem
 
-func (f *fileSystem) add(s *source) (name string) {
+func (f *fileSystem) register(s *source) (name string) {
 	name = "/" + strconv.FormatInt(f.last.Add(1), 10)
 	f.at.Store(name, s)
 	return name
 }
 
-func (f *fileSystem) find(name string) (s *source, log bool) {
+func (f *fileSystem) findSource(name string) (s *source, log bool) {
 	name, log = strings.CutSuffix(name, "-wal")
 	v, _ := f.at.Load(name)
 	s, _ = v.(*source)
@@ -83,7 +83,7 @@ func (f *fileSystem) find(name string) (s *source, log bool) {
 }
 
 func (f *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
-	switch s, log := f.find(name); {
+	switch s, log := f.findSource(name); {
 	case s == nil:
 		return nil, flags, sqlite3.CANTOPEN
 	case log:
@@ -94,14 +94,14 @@ func (f *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFl
 }
 
 func (f *fileSystem) Access(name string, _ vfs.AccessFlag) (bool, error) {
-	s, log := f.find(name)
+	s, log := f.findSource(name)
 	return s != nil && (!log || len(s.wal) > 0), nil
 }
 
 func (f *fileSystem) FullPathname(name string) (string, error) { return name, nil }
 func (f *fileSystem) Delete(string, bool) error                { return sqlite3.IOERR_DELETE }
 
-// readOnly refuses to write. Locks are granted: nobody else has the source.
+// readOnly rejects writes. It grants every lock, because no other connection uses the source.
 type readOnly struct{}
 
 func (readOnly) Close() error                                    { return nil }
@@ -124,7 +124,7 @@ func (f dbFile) Size() (int64, error) { return f.s.size, nil }
 func (f dbFile) ReadAt(p []byte, off int64) (int, error) {
 	n := max(0, min(int64(len(p)), f.s.size-off))
 	if n > 0 {
-		if err := f.s.read(p[:n], off); err != nil {
+		if err := f.s.readPage(p[:n], off); err != nil {
 			f.s.err = cmp.Or(f.s.err, err)
 			return 0, sqlite3.IOERR_READ
 		}

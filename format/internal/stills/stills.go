@@ -1,11 +1,12 @@
-// Package stills gives the images of any dataset one by one as still images, for writers of formats
-// that have no video.
+// Package stills returns the images of any dataset one by one as still images. Writers of formats
+// without video use it.
 //
 // # Contract
 //
-//	S1  Still images come as the dataset has them, encoded or raw. Video images come decoded: Raw, RGB of uint8, or metres of float32 for depth.
-//	S2  Images come in the order of the rows; what was given is valid during the call.
-//	S3  One goroutine at a time.
+//	stills.S1  Still images are returned as stored, encoded or raw. Video images are decoded to
+//	           Raw: RGB of uint8, or meters of float32 for depth.
+//	stills.S2  Images are returned in the order of the rows. An image is valid during the call.
+//	stills.S3  A Reader is not safe for concurrent use.
 package stills
 
 import (
@@ -24,10 +25,10 @@ type Reader struct {
 	buf  []byte
 }
 
-// New makes a reader, which decodes video by a pool that stays the caller's.
+// New returns a reader that decodes video with pool. The caller owns the pool.
 func New(ds robocache.Dataset, pool *video.Pool) *Reader { return &Reader{ds: ds, pool: pool} }
 
-// Each calls fn with the image of every row. A row without one has Missing.
+// Each calls fn with the image of every row. A row without an image has Missing set.
 func (r *Reader) Each(
 	ctx context.Context,
 	f *robocache.Feature,
@@ -42,7 +43,7 @@ func (r *Reader) Each(
 	spec := &video.Spec{Pixel: video.RGB8}
 	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
 	switch {
-	case f.Depth != nil: // the code's levels are no millimetres
+	case f.Depth != nil: // the stored levels are not millimeters
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 		raw = robocache.Raw{Channels: 1, DType: robocache.Float32}
 	case f.DType == robocache.Uint16:

@@ -11,8 +11,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// TestVideoImages: rows of video come in order, twice where they are asked twice, each as when it
-// is asked alone.
+// TestVideoImages checks that rows of a video are returned in order. A row that is requested twice
+// is returned twice. Each image equals the one of a single request.
 func TestVideoImages(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("skipped: no decoder: ", err)

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	endSize      = 22 // end of central directory, without its comment
-	end64Size    = 56
-	locatorSize  = 20
-	entrySize    = 46
-	localSize    = 30
-	maxComment   = 1<<16 - 1
-	tail         = 4 << 10 // read at once: of an npz file it holds the whole directory
+	endSize     = 22 // end of central directory, without its comment
+	end64Size   = 56
+	locatorSize = 20
+	entrySize   = 46
+	localSize   = 30
+	maxComment  = 1<<16 - 1
+	// read in one request; contains the whole directory of a typical npz file
+	tailBytes    = 4 << 10
 	maxDirectory = 256 << 20
 )
 
@@ -32,13 +33,13 @@ type File struct {
 	Flags        uint16
 	CRC          uint32
 	Packed, Size int64
-	Header       int64 // offset of its local header
-	Room         int64 // bytes from there to what comes next in the archive
+	Header       int64 // offset of the local header
+	Room         int64 // bytes from Header to the next object in the archive
 }
 
 // Dir is the directory of an archive.
 type Dir struct {
-	Files []File // in the directory's order
+	Files []File // in the order of the directory
 	limit int64
 }
 
@@ -48,54 +49,44 @@ func malformed(format string, args ...any) error {
 	return robocache.Malformed("zip", nil, format, args...)
 }
 
-// bad ends the work: the archive is malformed.
-func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
+// failZip fails the read because the archive is malformed.
+func failZip(format string, args ...any) { guard.Fail(malformed(format, args...)) }
 
-// Read reads the directory. limit bounds the size of a member.
+// Read reads the directory. limit is the maximum size of a member.
 func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err error) {
 	defer guard.Recover("zip", &err)
 	size := r.Size()
 	if size < endSize {
-		bad("%d bytes are too few for a zip archive", size)
+		failZip("%d bytes are too few for a zip archive", size)
 	}
 	b, at := findEnd(ctx, r, size)
 	start := size - int64(len(b)) // offset of b in the file
 	end := b[at:]
-	count, dirSize, dirOff := uint64(
-		le.Uint16(end[10:]),
-	), uint64(
-		le.Uint32(end[12:]),
-	), uint64(
-		le.Uint32(end[16:]),
-	)
+	count := uint64(le.Uint16(end[10:]))
+	dirSize, dirOff := uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
 	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
 		return nil, robocache.Unsupported("zip", nil, "an archive split over several files")
 	}
-	stop := start + int64(at) // where the directory must end
+	stop := start + int64(at) // end of the directory
 	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
-		if e, where := find64(ctx, r, stop); e != nil {
-			count, dirSize, dirOff, stop = le.Uint64(
-				e[32:],
-			), le.Uint64(
-				e[40:],
-			), le.Uint64(
-				e[48:],
-			), where
+		if e, where := findZip64End(ctx, r, stop); e != nil {
+			count, dirSize, dirOff = le.Uint64(e[32:]), le.Uint64(e[40:]), le.Uint64(e[48:])
+			stop = where
 		}
 	}
 	if dirSize > uint64(stop) || dirOff > uint64(stop)-dirSize {
-		bad(
+		failZip(
 			"the directory (%d bytes at %d) does not lie in the archive of %d bytes",
 			dirSize,
 			dirOff,
 			size,
 		)
 	}
-	// As other readers do: an archive may have been put behind something else, which shifts all its
-	// offsets.
+	// The archive may follow other data, as in self-extracting archives. All its offsets are then
+	// shifted by base. Other readers do the same.
 	base := stop - int64(dirSize) - int64(dirOff)
 	if count > dirSize/entrySize {
-		bad("%d members declared in a directory of %d bytes", count, dirSize)
+		failZip("%d members declared in a directory of %d bytes", count, dirSize)
 	}
 	if dirSize > maxDirectory {
 		return nil, robocache.ResourceLimit("zip", nil, "the directory").
@@ -109,9 +100,9 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err err
 	dir = dir[:dirSize]
 	d := &Dir{limit: limit, Files: make([]File, count)}
 	for i := range d.Files {
-		dir = d.Files[i].parse(dir, base, from)
+		dir = d.Files[i].parseRecord(dir, base, from)
 	}
-	d.check(from)
+	d.checkMembers(from)
 	return d, nil
 }
 
@@ -121,12 +112,12 @@ func bytesAt(ctx context.Context, r robocache.Ranged, at, n int64) []byte {
 	return b
 }
 
-// findEnd reads the end of the file and says where in it the end record begins.
+// findEnd reads the end of the file and returns it with the position of the end record in it.
 func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at int) {
-	for _, n := range []int64{min(tail, size), min(endSize+maxComment, size)} {
+	for _, n := range []int64{min(tailBytes, size), min(endSize+maxComment, size)} {
 		b = bytesAt(ctx, r, size-n, n)
-		// The comment runs to the end of the file: a record whose comment has another length is
-		// data that looks like one.
+		// The comment extends to the end of the file. A record whose comment has another length is
+		// not an end record.
 		for at := len(b) - endSize; at >= 0; at-- {
 			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) &&
 				int(le.Uint16(b[at+20:])) == len(b)-at-endSize {
@@ -135,15 +126,19 @@ func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at 
 		}
 	}
 	guard.Fail(
-		robocache.Malformed("zip", nil, "no end record: this is not a zip archive, or its end is missing").
+		robocache.Malformed(
+			"zip",
+			nil,
+			"no end record: this is not a zip archive, or its end is missing",
+		).
 			WithHint("fetch the file again"),
 	)
 	return nil, 0
 }
 
-// find64 reads the zip64 end record that the locator before the end record names; nil where there
-// is none.
-func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64) {
+// findZip64End reads the zip64 end record to which the locator before the end record refers. It
+// returns nil if there is none.
+func findZip64End(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64) {
 	if end < locatorSize+end64Size {
 		return nil, 0
 	}
@@ -153,51 +148,50 @@ func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, 
 	}
 	off := le.Uint64(l[8:])
 	if off > uint64(end-locatorSize-end64Size) {
-		bad("the zip64 end record at %d does not lie in the archive", off)
+		failZip("the zip64 end record at %d does not lie in the archive", off)
 	}
 	record = bytesAt(ctx, r, int64(off), end64Size)
 	if string(record[:4]) != "PK\x06\x06" {
-		bad("no zip64 end record at %d", off)
+		failZip("no zip64 end record at %d", off)
 	}
 	return record, int64(off)
 }
 
-// parse takes one record off the directory, and gives the rest. base is added to its offset.
-func (f *File) parse(b []byte, base, dirStart int64) []byte {
+// parseRecord parses one record of the directory and returns the rest of b. base is added to the
+// offset of the member.
+func (f *File) parseRecord(b []byte, base, dirStart int64) []byte {
 	if len(b) < entrySize || string(b[:4]) != "PK\x01\x02" {
-		bad("the directory is cut, or holds something else")
+		failZip("the directory is truncated or malformed")
 	}
 	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
 	if len(b)-entrySize < name+extra+comment {
-		bad("a member's record ends after the directory")
+		failZip("a member's record ends after the directory")
 	}
-	packed, size, off := uint64(
-		le.Uint32(b[20:]),
-	), uint64(
-		le.Uint32(b[24:]),
-	), uint64(
-		le.Uint32(b[42:]),
-	)
+	packed, size := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:]))
+	off := uint64(le.Uint32(b[42:]))
 	*f = File{
 		Flags:  le.Uint16(b[8:]),
 		Method: le.Uint16(b[10:]),
 		CRC:    le.Uint32(b[16:]),
 		Name:   string(b[entrySize : entrySize+name]),
 	}
-	err := wide(b[entrySize+name:entrySize+name+extra], &size, &packed, &off)
+	err := readZip64Field(b[entrySize+name:entrySize+name+extra], &size, &packed, &off)
 	if err == nil && (off > uint64(dirStart-base) || packed > uint64(dirStart) || size > 1<<62) {
 		err = malformed("%d bytes at %d do not lie in the archive", packed, off)
 	}
-	guard.Check(f.at(err))
+	guard.Check(f.withMember(err))
 	f.Packed, f.Size, f.Header = int64(packed), int64(size), int64(off)+base
 	return b[entrySize+name+extra+comment:]
 }
 
-// at says which member an error is of.
-func (f *File) at(err error) error { return robocache.At(err, robocache.Where{"member": f.Name}) }
+// withMember adds the name of the member to err.
+func (f *File) withMember(err error) error {
+	return robocache.At(err, robocache.Where{"member": f.Name})
+}
 
-// wide reads the zip64 extra field: of those fields that are all ones, in this order.
-func wide(x []byte, fields ...*uint64) error {
+// readZip64Field reads the zip64 extra field. It contains, in this order, the values of the fields
+// that are 0xffffffff.
+func readZip64Field(x []byte, fields ...*uint64) error {
 	for len(x) >= 4 {
 		id, n := le.Uint16(x), int(le.Uint16(x[2:]))
 		if x = x[4:]; n > len(x) {
@@ -219,11 +213,11 @@ func wide(x []byte, fields ...*uint64) error {
 		}
 		return nil
 	}
-	return nil // 0xffffffff itself is a size too
+	return nil // 0xffffffff can also be the actual size
 }
 
-// check holds the members to Z1, and takes folders out.
-func (d *Dir) check(dirStart int64) {
+// checkMembers checks zipdir.Z1 for all members and removes folders from the list.
+func (d *Dir) checkMembers(dirStart int64) {
 	order := make([]*File, len(d.Files))
 	for i := range order {
 		order[i] = &d.Files[i]
@@ -234,7 +228,7 @@ func (d *Dir) check(dirStart int64) {
 		f.Room = next - f.Header
 		if f.Room < localSize+f.Packed {
 			guard.Fail(
-				f.at(
+				f.withMember(
 					malformed(
 						"%d bytes at %d reach into what comes next: members overlap",
 						f.Packed,
@@ -253,14 +247,14 @@ func (d *Dir) check(dirStart int64) {
 	for i := range d.Files {
 		f := &d.Files[i]
 		if f.Name = guard.Must(store.CleanName(f.Name)); seen[f.Name] {
-			guard.Fail(f.at(malformed("two members of this name")))
+			guard.Fail(f.withMember(malformed("two members of this name")))
 		}
 		seen[f.Name] = true
 	}
 }
 
-// Find gives a member by name; nil where there is none. Archives with many members are better
-// served by a map of one's own.
+// Find returns the member with the given name, or nil. It searches linearly; for many lookups,
+// build a map.
 func (d *Dir) Find(name string) *File {
 	for i := range d.Files {
 		if d.Files[i].Name == name {

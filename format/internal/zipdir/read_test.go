@@ -17,7 +17,7 @@ func (c counted) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.file.ReadAt(ctx, p, off)
 }
 
-// TestSideBySide: members that lie side by side are one read.
+// TestSideBySide checks that adjacent members are read in one request.
 func TestSideBySide(t *testing.T) {
 	whole := archive(t, Stored, "a", "first", "b", "second", "c", "third")
 	n := 0
@@ -33,7 +33,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// TestPrefix reads the beginning of members of both methods, with few bytes and with all.
+// TestPrefix reads the beginning of members of both methods, with a few bytes and with all bytes.
 func TestPrefix(t *testing.T) {
 	random := make([]byte, 1<<17)
 	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(random); i++ {

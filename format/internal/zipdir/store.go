@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Store is an archive as a store: stored members are read in place, deflated ones are inflated when
-// they are opened.
+// Store presents an archive as a store. Stored members are read in place. Deflated members are
+// inflated when they are opened.
 type Store struct {
 	r      robocache.Ranged
 	uri    string
@@ -23,7 +23,7 @@ type Store struct {
 	byName map[string]int
 }
 
-// NewStore makes a store of the members below the folder prefix. Close closes r.
+// NewStore returns a store of the members below the folder prefix. Close of the store closes r.
 func NewStore(
 	ctx context.Context,
 	r robocache.Ranged,
@@ -37,7 +37,7 @@ func NewStore(
 	return s, nil
 }
 
-// Root moves the store's root to a folder of the archive.
+// Root changes the root of the store to a folder of the archive.
 func (s *Store) Root(prefix string) {
 	if s.prefix = prefix; prefix != "" {
 		s.prefix += "/"
@@ -50,13 +50,13 @@ func (s *Store) Root(prefix string) {
 	}
 }
 
-// URI names the archive.
+// URI returns the URI of the archive.
 func (s *Store) URI() string { return s.uri }
 
 // Close closes the archive.
 func (s *Store) Close() error { return s.r.Close() }
 
-func (s *Store) find(op, name string) *File {
+func (s *Store) findMember(op, name string) *File {
 	name = guard.Must(store.CleanName(name))
 	i, ok := s.byName[name]
 	if !ok {
@@ -68,7 +68,7 @@ func (s *Store) find(op, name string) *File {
 	return &s.dir.Files[i]
 }
 
-func (s *Store) entry(name string, f *File) store.Entry {
+func (s *Store) memberEntry(name string, f *File) store.Entry {
 	return store.Entry{
 		Name:    name,
 		Size:    f.Size,
@@ -76,13 +76,13 @@ func (s *Store) entry(name string, f *File) store.Entry {
 	}
 }
 
-// Stat describes a member.
+// Stat returns the entry of a member.
 func (s *Store) Stat(_ context.Context, name string) (_ store.Entry, err error) {
 	defer guard.Into(&err)
-	return s.entry(name, s.find("stat", name)), nil
+	return s.memberEntry(name, s.findMember("stat", name)), nil
 }
 
-// List gives the members below a folder.
+// List returns the members below a folder, sorted by name.
 func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
 	if prefix != "" {
 		prefix = strings.TrimSuffix(prefix, "/") + "/"
@@ -90,7 +90,7 @@ func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
 	var out []store.Entry
 	for name, i := range s.byName {
 		if strings.HasPrefix(name, prefix) {
-			out = append(out, s.entry(name, &s.dir.Files[i]))
+			out = append(out, s.memberEntry(name, &s.dir.Files[i]))
 		}
 	}
 	slices.SortFunc(out, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -100,25 +100,32 @@ func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
 // Open opens a member.
 func (s *Store) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
 	defer guard.Into(&err)
-	f := s.find("open", name)
-	m := &member{r: s.r, size: f.Size, version: s.entry(name, f).Version}
+	f := s.findMember("open", name)
+	m := &member{r: s.r, size: f.Size, version: s.memberEntry(name, f).Version}
 	if f.Method == Stored {
 		m.off = guard.Must(s.dir.Section(ctx, s.r, f))
 	} else {
-		m.whole = guard.Must(s.dir.ByteIn(ctx, s.r, f, room))
+		m.whole = guard.Must(s.dir.ByteIn(ctx, s.r, f, newBuffer))
 	}
 	return m, nil
 }
 
-// ReadMember gives a member whole, checked by its CRC.
+// ReadMember returns a whole member after checking its CRC.
 func (s *Store) ReadMember(ctx context.Context, name string, limit int64) (_ []byte, err error) {
 	defer guard.Into(&err)
-	f := s.find("read", name)
+	f := s.findMember("read", name)
 	if f.Size > limit {
-		return nil, robocache.ResourceLimit("read", robocache.Where{"dataset": s.uri, "file": name}, "").
-			Expected("at most "+strconv.FormatInt(limit, 10)+" bytes", strconv.FormatInt(f.Size, 10))
+		return nil, robocache.ResourceLimit(
+			"read",
+			robocache.Where{"dataset": s.uri, "file": name},
+			"",
+		).
+			Expected(
+				"at most "+strconv.FormatInt(limit, 10)+" bytes",
+				strconv.FormatInt(f.Size, 10),
+			)
 	}
-	b, err := s.dir.ByteIn(ctx, s.r, f, room)
+	b, err := s.dir.ByteIn(ctx, s.r, f, newBuffer)
 	return b, robocache.At(err, robocache.Where{"dataset": s.uri})
 }
 
@@ -137,7 +144,11 @@ func (m *member) Remote() bool    { return m.whole == nil && store.Remote(m.r) }
 
 func (m *member) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > m.size || int64(len(p)) > m.size-off {
-		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the member").
+		return robocache.Malformed(
+			"read",
+			robocache.Where{"offset": off},
+			"a range outside the member",
+		).
 			WithCause(io.ErrUnexpectedEOF)
 	}
 	if m.whole != nil {

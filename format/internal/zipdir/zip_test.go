@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// file is bytes as a Ranged.
+// file is a Ranged in memory.
 type file []byte
 
 func (f file) Size() int64     { return int64(len(f)) }
@@ -63,7 +63,7 @@ func read(b []byte, limit int64) (map[string]string, error) {
 	return out, nil
 }
 
-// TestMembers: Z1, Z2.
+// TestMembers checks zipdir.Z1 and zipdir.Z2.
 func TestMembers(t *testing.T) {
 	long := strings.Repeat("abc", 10000)
 	for _, method := range []uint16{Stored, Deflate} {
@@ -78,14 +78,19 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestNumPy: npz of numpy, whose members are zip64 by force, in the forms it writes.
+// TestNumPy reads the npz files that NumPy writes, with forced zip64 members.
 func TestNumPy(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
 		t.Skip("no .venv with numpy: ", err)
 	}
 	for _, save := range []string{"savez", "savez_compressed"} {
-		b, err := exec.Command(py, "-c", "import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())").
+		b, err := exec.Command(
+			py,
+			"-c",
+			"import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), "+
+				"b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())",
+		).
 			Output()
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +102,7 @@ func TestNumPy(t *testing.T) {
 	}
 }
 
-// entryOf finds the directory's record of a member.
+// entryOf returns the directory record of a member.
 func entryOf(b []byte, name string) []byte {
 	for at := 0; ; {
 		i := bytes.Index(b[at:], []byte("PK\x01\x02"))
@@ -112,7 +117,7 @@ func entryOf(b []byte, name string) []byte {
 	}
 }
 
-// TestHostile: what lies is refused before memory is taken.
+// TestHostile checks that wrong sizes are errors before memory is allocated.
 func TestHostile(t *testing.T) {
 	le := binary.LittleEndian
 	two := func() []byte { return archive(t, Stored, "a", "alpha", "b", "betas") }
@@ -121,11 +126,37 @@ func TestHostile(t *testing.T) {
 		class error
 		text  string
 	}{
-		"two of one name":         {archive(t, Stored, "a", "1", "a", "2"), robocache.ErrMalformed, "two members"},
-		"one by another spelling": {archive(t, Stored, "a", "1", "./a", "2"), robocache.ErrMalformed, "two members"},
-		"out of the root":         {archive(t, Stored, "../a", "1"), robocache.ErrMalformed, ".."},
-		"absolute":                {archive(t, Stored, "/etc/passwd", "1"), robocache.ErrMalformed, "absolute"},
-		"overlap":                 {func() []byte { b := two(); copy(entryOf(b, "b")[42:46], []byte{0, 0, 0, 0}); return b }(), robocache.ErrMalformed, "overlap"},
+		"two of one name": {archive(
+			t,
+			Stored,
+			"a",
+			"1",
+			"a",
+			"2",
+		), robocache.ErrMalformed, "two members"},
+		"one by another spelling": {archive(
+			t,
+			Stored,
+			"a",
+			"1",
+			"./a",
+			"2",
+		), robocache.ErrMalformed, "two members"},
+		"out of the root": {archive(t, Stored, "../a", "1"), robocache.ErrMalformed, ".."},
+		"absolute": {archive(
+			t,
+			Stored,
+			"/etc/passwd",
+			"1",
+		), robocache.ErrMalformed, "absolute"},
+		"overlap": {func() []byte {
+			b := two()
+			copy(
+				entryOf(b, "b")[42:46],
+				[]byte{0, 0, 0, 0},
+			)
+			return b
+		}(), robocache.ErrMalformed, "overlap"},
 		"into the next": {func() []byte {
 			b := two()
 			e := entryOf(b, "a")
@@ -138,7 +169,12 @@ func TestHostile(t *testing.T) {
 			le.PutUint32(entryOf(b, "a")[24:], 1<<30)
 			return b
 		}(), robocache.ErrMalformed, "can hold"},
-		"over the limit": {archive(t, Deflate, "a", strings.Repeat("x", 2<<20)), robocache.ErrResourceLimit, "at most"},
+		"over the limit": {archive(
+			t,
+			Deflate,
+			"a",
+			strings.Repeat("x", 2<<20),
+		), robocache.ErrResourceLimit, "at most"},
 		"longer than declared": {func() []byte {
 			b := archive(t, Deflate, "a", strings.Repeat("x", 100))
 			le.PutUint32(entryOf(b, "a")[24:], 50)
@@ -157,7 +193,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestTruncation: an archive cut anywhere is an error, or what was whole.
+// TestTruncation checks that an archive that is cut anywhere is an error, or returns the original
+// members.
 func TestTruncation(t *testing.T) {
 	b := archive(t, Deflate, "a", "alpha", "b", strings.Repeat("beta", 100))
 	for n := range len(b) {
@@ -167,8 +204,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// FuzzZip: Z1 to Z4: a result or a typed error, and memory in proportion; each member's checksum
-// holds.
+// FuzzZip checks zipdir.Z1 to zipdir.Z4: the result is data with a correct checksum or a typed
+// error, and memory is proportional to the file.
 func FuzzZip(f *testing.F) {
 	f.Add(archive(f, Stored, "a", "alpha", "b/c", "x"))
 	f.Add(archive(f, Deflate, "a", strings.Repeat("alpha", 50)))

@@ -14,7 +14,8 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkUnshuffle: MB a CPU second of blocks in the cache; a copy is the limit.
+// BenchmarkUnshuffle measures MB per CPU second for blocks in the CPU cache. The limit is a plain
+// copy.
 func BenchmarkUnshuffle(b *testing.B) {
 	src, dst, planes := make([]byte, 64<<10), make([]byte, 64<<10), make([]byte, 64<<10)
 	run := func(name string, f func()) {

@@ -16,16 +16,16 @@ import (
 
 const (
 	headSize  = 16
-	maxSplits = 16  // largest type size whose streams are packed apart
-	minStream = 128 // least elements of a block for that
+	maxSplits = 16  // largest type size whose streams are compressed separately
+	minStream = 128 // minimum number of elements of a block with separate streams
 )
 
-// flags of a buffer's head
+// flags in the header of a buffer
 const (
 	flagShuffle  = 1
 	flagStored   = 2
 	flagBits     = 4
-	flagOneBlock = 16 // the streams of a block are packed together
+	flagOneBlock = 16 // the streams of a block are compressed together
 )
 
 var names = [8]string{"blosclz", "lz4", "snappy", "zlib", "zstd", "codec 5", "codec 6", "codec 7"}
@@ -34,7 +34,7 @@ func bad(format string, args ...any) error {
 	return robocache.Malformed("blosc", nil, format, args...)
 }
 
-// Size is the decompressed size that a buffer declares.
+// Size returns the decompressed size that a buffer declares.
 func Size(src []byte) (int64, error) {
 	if len(src) < headSize {
 		return 0, bad("%d bytes are too few for a buffer", len(src))
@@ -86,8 +86,8 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	if headSize+4*blocks > packed {
 		return nil, bad("%d blocks in %d bytes", blocks, packed)
 	}
-	// deflate packs best, at 1:1032; the others stay far below what that allows but for zstd, whose
-	// frames are checked by their own size.
+	// The ratio is limited by deflate at 1:1032. Other codecs stay far below that, except zstd,
+	// whose frames are checked against their own size.
 	d := decoder{
 		src:       src,
 		codec:     int(flags >> 5),
@@ -100,7 +100,7 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	d.bits = flags&flagBits != 0 && int(blockSize) >= typeSize
 	if d.codec != 0 && d.codec != 1 && d.codec != 3 && d.codec != 4 {
 		return nil, robocache.Unsupported("blosc", nil, "packed by %s", names[d.codec]).
-			WithHint("blosclz, lz4, lz4hc, zlib and zstd are read")
+			WithHint("Supported are blosclz, lz4, lz4hc, zlib and zstd.")
 	}
 	dst := make([]byte, n)
 	for i := range blocks {
@@ -109,7 +109,11 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 		if at < headSize || at > packed {
 			return nil, bad("block %d begins at %d of %d", i, at, packed)
 		}
-		if err := d.block(dst[i*blockSize:to], src[at:], to-i*blockSize < blockSize); err != nil {
+		if err := d.decodeBlock(
+			dst[i*blockSize:to],
+			src[at:],
+			to-i*blockSize < blockSize,
+		); err != nil {
 			return nil, robocache.At(err, robocache.Where{"block": i})
 		}
 	}
@@ -130,11 +134,11 @@ type decoder struct {
 
 var scratches sync.Pool
 
-// block decompresses one block. Its parts follow each other in src.
-func (d *decoder) block(dst, src []byte, partial bool) error {
+// decodeBlock decompresses one block. Its streams follow each other in src.
+func (d *decoder) decodeBlock(dst, src []byte, partial bool) error {
 	to := dst
 	if d.shuffle || d.bits {
-		// one for the streams, one for the planes that bits make
+		// one half for the streams, one for the planes of bitshuffle
 		if room := 2 * d.blockSize; d.scratch == nil {
 			if p, ok := scratches.Get().(*[]byte); ok && cap(*p) >= room {
 				d.scratch = (*p)[:room]
@@ -161,7 +165,7 @@ func (d *decoder) block(dst, src []byte, partial bool) error {
 		if n < 0 || n > int64(len(src)) {
 			return bad("a stream of %d bytes, %d are left", n, len(src))
 		}
-		if err := d.stream(to[i*size:(i+1)*size], src[:n]); err != nil {
+		if err := d.decodeStream(to[i*size:(i+1)*size], src[:n]); err != nil {
 			return err
 		}
 		src = src[n:]
@@ -175,8 +179,8 @@ func (d *decoder) block(dst, src []byte, partial bool) error {
 	return nil
 }
 
-// stream decompresses what must give len(dst) bytes.
-func (d *decoder) stream(dst, src []byte) error {
+// decodeStream decompresses a stream. The result must fill dst.
+func (d *decoder) decodeStream(dst, src []byte) error {
 	if len(src) == len(dst) {
 		copy(dst, src)
 		return nil
@@ -193,19 +197,25 @@ func (d *decoder) stream(dst, src []byte) error {
 		n, err = unzstd.Decode(dst, src, unzstd.Verify)
 	}
 	if err != nil || n != len(dst) {
-		return robocache.Malformed("blosc", nil, "%s does not give the %d bytes of a stream", names[d.codec], len(dst)).
+		return robocache.Malformed(
+			"blosc",
+			nil,
+			"%s does not give the %d bytes of a stream",
+			names[d.codec],
+			len(dst),
+		).
 			WithCause(err)
 	}
 	return nil
 }
 
-// maxDistance is how far a match of two bytes' offset reaches back; a longer one adds it to a
-// 16-bit offset.
+// maxDistance is the largest distance of a match with a short offset. A longer match adds
+// maxDistance to a 16-bit offset.
 const maxDistance = 8191
 
-// unpackLZ decompresses blosclz, a byte-oriented LZ77 in the way of FastLZ: a control byte below 32
-// begins that many literals and one more; another is a match whose length is in its upper three
-// bits.
+// unpackLZ decompresses blosclz, a byte-oriented LZ77 similar to FastLZ. A control byte c below 32
+// is followed by c+1 literals. Any other control byte is a match, with the length in its upper
+// three bits.
 func unpackLZ(dst, src []byte) (int, error) {
 	if len(src) == 0 {
 		return 0, bad("an empty stream")
@@ -260,7 +270,8 @@ func unpackLZ(dst, src []byte) (int, error) {
 				copy(dst[at:at+n], dst[from:])
 				at += n
 			} else {
-				// The match overlaps what it makes: doubling what is there copies in few steps.
+				// The match overlaps its own output. Copying twice as much in each step needs few
+				// steps.
 				for end := at + n; at < end; {
 					at += copy(dst[at:end], dst[from:at])
 				}
@@ -273,9 +284,9 @@ func unpackLZ(dst, src []byte) (int, error) {
 	}
 }
 
-// unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are
-// no multiple of eight is plain. planes is room of the size of src, for elements of more than a
-// byte.
+// unshuffleBits undoes bitshuffle of a whole block. Like c-blosc, it does not shuffle a block if
+// the number of elements is not a multiple of eight. planes is a buffer of the size of src, which
+// is needed for elements of more than one byte.
 func unshuffleBits(dst, src, planes []byte, size int) {
 	n := len(src) / size
 	if n%8 != 0 || n == 0 {
@@ -295,16 +306,16 @@ func unshuffleBits(dst, src, planes []byte, size int) {
 	copy(dst[n*size:], src[n*size:])
 }
 
-// bitPlane makes the bytes of one plane of its eight rows of bits.
+// bitPlane computes the bytes of one plane from its eight rows of bits.
 func bitPlane(plane, rows []byte) {
 	elements.Unshuffle(plane, rows, 8)
 	for ; len(plane) >= 8; plane = plane[8:] {
-		binary.LittleEndian.PutUint64(plane, transposed(binary.LittleEndian.Uint64(plane)))
+		binary.LittleEndian.PutUint64(plane, transposeBits(binary.LittleEndian.Uint64(plane)))
 	}
 }
 
-// transposed is a matrix of eight by eight bits with its rows as columns.
-func transposed(x uint64) uint64 {
+// transposeBits returns the transpose of a matrix of 8×8 bits.
+func transposeBits(x uint64) uint64 {
 	t := (x ^ x>>7) & 0x00aa00aa00aa00aa
 	x ^= t ^ t<<7
 	t = (x ^ x>>14) & 0x0000cccc0000cccc

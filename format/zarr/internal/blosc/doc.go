@@ -3,9 +3,11 @@
 //
 // # Contract
 //
-//	B1  Decode gives what c-blosc gives for every buffer that c-blosc writes, whatever codec, shuffle, type size and block size.
-//	B2  The sizes of the header are checked against the buffer, against each other and against the caller's limit before memory is taken.
-//	B3  What is damaged is Malformed; snappy, and codecs that blosc 1 does not have, are Unsupported by name. No input panics or writes
-//	    outside the result.
-//	B4  The result shares no memory with the buffer.
+//	blosc.B1  Decode returns the same bytes as c-blosc for every buffer that c-blosc writes, for
+//	          every codec, shuffle, type size and block size.
+//	blosc.B2  The sizes in the header are compared with the buffer, with each other and with the
+//	          caller's limit before memory is allocated.
+//	blosc.B3  Damaged data is Malformed. Snappy, and codecs that blosc 1 does not have, are
+//	          Unsupported with their name. No input causes a panic or a write outside the result.
+//	blosc.B4  The result does not alias the buffer.
 package blosc

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// buffer is a buffer of one block whose streams are given packed.
+// buffer returns a buffer of one block with the given compressed streams.
 func buffer(flags, typeSize byte, n, block int, streams ...string) []byte {
 	var body []byte
 	for _, s := range streams {
@@ -23,7 +23,7 @@ func buffer(flags, typeSize byte, n, block int, streams ...string) []byte {
 	return append(b, body...)
 }
 
-// TestHead: B2, B3: sizes that lie, codecs that are not read.
+// TestHead checks wrong sizes and unsupported codecs (blosc.B2, blosc.B3).
 func TestHead(t *testing.T) {
 	ok := buffer(0x31, 4, 8, 8, "abcdefgh") // stored stream, lz4, shuffle
 	if b, err := Decode(ok, 8); err != nil || string(b) != "acegbdfh" {
@@ -58,7 +58,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestOwnMemory: B4, of a buffer that is stored as it is.
+// TestOwnMemory checks blosc.B4 for a stored buffer.
 func TestOwnMemory(t *testing.T) {
 	src := append([]byte{2, 1, flagStored, 1, 8, 0, 0, 0, 8, 0, 0, 0, 24, 0, 0, 0}, "abcdefgh"...)
 	b, err := Decode(src, 8)
@@ -68,7 +68,7 @@ func TestOwnMemory(t *testing.T) {
 	}
 }
 
-// FuzzDecode: B3: no panic, nothing above the limit, memory in proportion to it.
+// FuzzDecode checks blosc.B3: no panic, no result above the limit, and memory in proportion to it.
 func FuzzDecode(f *testing.F) {
 	f.Add(buffer(0x31, 4, 8, 8, "abcdefgh"))
 	f.Add(buffer(0x14, 1, 8, 8, "abcdefgh"))

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// script writes buffers of every codec, shuffle, type size and length by c-blosc: u32 raw size,
+// script writes buffers with every codec, shuffle, type size and length with c-blosc: u32 raw size,
 // raw, u32 packed size, packed.
 const script = `
 import sys, struct, numpy as np
@@ -31,7 +31,7 @@ for cname in ("blosclz", "lz4", "lz4hc", "zlib", "zstd"):
                     out.write(struct.pack("<I", len(raw)) + raw + struct.pack("<I", len(p)) + p)
 `
 
-// python runs a script of the test environment; without it the test skips.
+// python runs a script in the test environment. It skips the test if there is no interpreter.
 func python(t testing.TB, script string) []byte {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
@@ -48,7 +48,7 @@ func python(t testing.TB, script string) []byte {
 	return b
 }
 
-// TestAgainstCBlosc: B1.
+// TestAgainstCBlosc checks blosc.B1.
 func TestAgainstCBlosc(t *testing.T) {
 	b := python(t, script)
 	take := func() []byte {

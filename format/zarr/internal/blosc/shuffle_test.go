@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
-// shuffled is what blosc's byte shuffle makes, by its definition.
+// shuffled applies blosc's byte shuffle according to its definition.
 func shuffled(b []byte, size int) []byte {
 	n := len(b) / size
 	out := bytes.Clone(b)
@@ -20,7 +20,7 @@ func shuffled(b []byte, size int) []byte {
 	return out
 }
 
-// bitShuffled is what its bitshuffle makes.
+// bitShuffled applies blosc's bitshuffle according to its definition.
 func bitShuffled(b []byte, size int) []byte {
 	n := len(b) / size
 	out := bytes.Clone(b)
@@ -38,7 +38,7 @@ func bitShuffled(b []byte, size int) []byte {
 	return out
 }
 
-// TestUnshuffle holds the loops to the definition, at every length around their steps.
+// TestUnshuffle compares the loops with the definition, for every length around their block sizes.
 func TestUnshuffle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 3, 4, 5, 8, 16, 17} {
