@@ -29,7 +29,7 @@ type Slice struct {
 	Start, End int
 }
 
-// Modality gives the named sub-features that meta/modality.json declares; nil where there is none.
+// Modality returns the content of meta/modality.json, or nil if the file does not exist.
 func (d *Dataset) Modality() *Modality { return d.modality }
 
 func (d *Dataset) readModality(ctx context.Context) error {
@@ -44,8 +44,8 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
-		d.find(
-			warn(
+		d.addFinding(
+			warningAt(
 				"modality",
 				modalityPath,
 				"modality.json is not used: "+err.Error(),
@@ -54,13 +54,14 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		)
 		return nil
 	}
-	d.forgive()
-	d.find(robocache.Finding{
+	d.forgiveCameras()
+	d.addFinding(robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "modality",
 		Where:    robocache.Where{"file": modalityPath},
 		Message: fmt.Sprintf(
-			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations",
+			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, "+
+				"%d annotations",
 			len(d.modality.State),
 			len(d.modality.Action),
 			len(d.modality.Video),
@@ -70,10 +71,10 @@ func (d *Dataset) readModality(ctx context.Context) error {
 	return nil
 }
 
-// forgive lets training go on without cameras that info.json declares, that have no file, and that
-// modality.json, which lists the cameras, does not name: GR00T's own example sets declare a
-// misspelt one beside the real one.
-func (d *Dataset) forgive() {
+// forgiveCameras turns errors about cameras without files into warnings if modality.json does not
+// name the camera. GR00T's own example datasets declare a misspelled camera in addition to the real
+// one.
+func (d *Dataset) forgiveCameras() {
 	cameras := slices.Collect(maps.Values(d.modality.Video))
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
@@ -82,10 +83,10 @@ func (d *Dataset) forgive() {
 		); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
 			slices.Contains(cameras, r.key) {
 			continue
-		} else if feature, err := feature(
+		} else if declared, err := parseFeature(
 			r,
 		); err == nil &&
-			feature.Kind == robocache.KindVideo {
+			declared.Kind == robocache.KindVideo {
 			f.Severity = robocache.SeverityWarning
 			f.Message += "; " + modalityPath + " does not name it either"
 		}
