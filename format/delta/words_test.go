@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestLogWords checks that errors about the log name the line, the place and the value, and no type
-// of Go.
+// TestLogWords checks that errors about the log name the line, the place and the value, but no Go
+// type.
 func TestLogWords(t *testing.T) {
 	read := func(text string) error {
 		tb := &table{files: map[string]*add{}}
@@ -17,7 +17,7 @@ func TestLogWords(t *testing.T) {
 			if err := tb.apply([]byte(text)); err != nil {
 				return err
 			}
-			return tb.check()
+			return tb.checkProtocol()
 		}()
 	}
 	const protocol = `{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}` + "\n"
