@@ -8,11 +8,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMetadataWords checks that errors about metadata name the file, the place and the value, and
-// no type of Go.
+// TestMetadataWords checks that errors about metadata name the file, the place and the value, but
+// no Go type.
 func TestMetadataWords(t *testing.T) {
 	for name, c := range map[string]struct {
-		features bool // the text is of features.json, else of dataset_info.json
+		features bool // the text is that of features.json, otherwise of dataset_info.json
 		text     string
 		want     []string
 	}{
@@ -40,7 +40,14 @@ func TestMetadataWords(t *testing.T) {
 				t.Errorf("%s: %v does not say %s", name, err, want)
 			}
 		}
-		for _, word := range []string{"Go ", " json:", "unmarshal", "rlds.", "struct", "the JSON that was expected"} {
+		for _, word := range []string{
+			"Go ",
+			" json:",
+			"unmarshal",
+			"rlds.",
+			"struct",
+			"the JSON that was expected",
+		} {
 			if strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %v says %q", name, err, word)
 			}
