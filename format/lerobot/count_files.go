@@ -92,6 +92,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 	return files, nil
 }
 
+// missingData returns the error about a data file that does not exist.
 func missingData(f fileNumber) error {
 	return robocache.NotFound(
 		string(op),
@@ -119,6 +120,7 @@ func (d *Dataset) listData(ctx context.Context) (map[place]string, error) {
 	return indexTree(list, d.raw), nil
 }
 
+// lastSlash returns the position of the last slash in name, or -1.
 func lastSlash(name string) int {
 	for i := len(name) - 1; i >= 0; i-- {
 		if name[i] == '/' {

@@ -134,17 +134,14 @@ func (doc *doctor) found(
 	a ...any,
 ) {
 	key := fmt.Sprint(code, "\x00", where["file"], "\x00", where["stream"], "\x00", where["column"])
-	doc.addFinding(
-		key,
-		robocache.Finding{
-			Severity: sev,
-			Code:     code,
-			Where:    where,
-			Message:  fmt.Sprintf(format, a...),
-			Hint:     hint,
-			Count:    1,
-		},
-	)
+	doc.addFinding(key, robocache.Finding{
+		Severity: sev,
+		Code:     code,
+		Where:    where,
+		Message:  fmt.Sprintf(format, a...),
+		Hint:     hint,
+		Count:    1,
+	})
 }
 
 // reportError turns an error of the reader into a finding; a nil error has no effect. Errors that
@@ -251,9 +248,7 @@ func (doc *doctor) checkLayout(context.Context) {
 				robocache.SeverityWarning,
 				"empty-episode",
 				robocache.Where{"file": d.episodesFile(), "episode": d.episodes.indexAt(e)},
-				"leave out the episode: run "+robocache.Command(
-					"doctor --fix --in-place",
-				),
+				"leave out the episode: run "+robocache.Command("doctor --fix --in-place"),
 				"the episode has no rows",
 			)
 		}

@@ -137,6 +137,7 @@ func (doc *doctor) checkVideos(ctx context.Context) {
 	}
 }
 
+// checkVideoFile checks one video file that shows the episodes eps.
 func (doc *doctor) checkVideoFile(
 	ctx context.Context,
 	f *robocache.Feature,

@@ -83,17 +83,15 @@ func (doc *doctor) spanText(eps []int32) string {
 	if len(eps) == 0 {
 		return "none"
 	}
-	lo, hi := doc.dataset.episodes.indexAt(
-		int(eps[0]),
-	), doc.dataset.episodes.indexAt(
-		int(eps[len(eps)-1]),
-	)
+	table := doc.dataset.episodes
+	lo, hi := table.indexAt(int(eps[0])), table.indexAt(int(eps[len(eps)-1]))
 	if lo == hi {
 		return fmt.Sprint(lo)
 	}
 	return fmt.Sprintf("%d–%d", lo, hi)
 }
 
+// checkFile checks the rows of one data file.
 func (doc *doctor) checkFile(ctx context.Context, file int32, c *tableCheck) error {
 	f, err := doc.dataset.tables.footer(ctx, file)
 	if err != nil {

@@ -59,16 +59,8 @@ type camColumns struct {
 
 // setOwnFiles gives every episode its own file, as in v2.
 func (e *episodes) setOwnFiles(perChunk int64) {
-	e.file, e.start, e.files = make(
-		[]int32,
-		e.count(),
-	), make(
-		[]int64,
-		e.count(),
-	), make(
-		[]fileNumber,
-		e.count(),
-	)
+	n := e.count()
+	e.file, e.start, e.files = make([]int32, n), make([]int64, n), make([]fileNumber, n)
 	for i := range e.file {
 		id := e.indexAt(i)
 		e.file[i], e.files[i] = int32(i), fileNumber{id / perChunk, id}
@@ -77,6 +69,7 @@ func (e *episodes) setOwnFiles(perChunk int64) {
 
 func (e *episodes) count() int { return len(e.length) }
 
+// indexAt returns the episode_index of the episode at a position.
 func (e *episodes) indexAt(pos int) int64 {
 	if e.index == nil {
 		return int64(pos)
@@ -223,6 +216,7 @@ type episodeTasks struct {
 	numbers map[string]int32 // used while the table is built
 }
 
+// of returns the task texts of an episode.
 func (t *episodeTasks) of(pos int) []string {
 	if pos >= len(t.ranges) {
 		return nil
@@ -380,6 +374,8 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 	d.reportRepeat(where, int64(e.rows-e.count()+len(e.stored)))
 }
 
+// parseEpisodesV2 parses meta/episodes.jsonl. It returns the table with its tasks, and the
+// permutation that sorted its rows.
 func parseEpisodesV2(
 	b []byte, repair bool,
 ) (e *episodes, tasks *episodeTasks, perm []int32, err error) {

@@ -72,14 +72,11 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		return nil, changedError(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
-		t.Columns = append(
-			t.Columns,
-			EpisodeColumn{
-				c,
-				all.types[c],
-				jsonArray(reader.Permute(padNulls(all.values[c], rows), d.paths.permutation)),
-			},
-		)
+		t.Columns = append(t.Columns, EpisodeColumn{
+			c,
+			all.types[c],
+			jsonArray(reader.Permute(padNulls(all.values[c], rows), d.paths.permutation)),
+		})
 	}
 	if k := slices.IndexFunc(
 		t.Columns,
@@ -270,14 +267,12 @@ func (d *Dataset) tableV3(
 						return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray
 					},
 				); odd >= 0 {
-					d.noticeOnce(
-						warningAt(
-							"episodes-columns",
-							name,
-							"the column "+top.Name+" is left out: the type of its values is not supported",
-							"write it as numbers or text",
-						),
-					)
+					d.noticeOnce(warningAt(
+						"episodes-columns",
+						name,
+						"the column "+top.Name+" is left out: the type of its values is not supported",
+						"write it as numbers or text",
+					))
 					continue
 				}
 				tops, leaves = append(tops, top), top.Leaves(leaves)

@@ -147,14 +147,12 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		return err
 	}
 	if !want["data/file_index"].exists && total > 0 {
-		d.addFinding(
-			warningAt(
-				"episodes-columns",
-				"meta/episodes",
-				"data/chunk_index and data/file_index are missing: taken from other columns",
-				"write the episodes table again",
-			),
-		)
+		d.addFinding(warningAt(
+			"episodes-columns",
+			"meta/episodes",
+			"data/chunk_index and data/file_index are missing: taken from other columns",
+			"write the episodes table again",
+		))
 	}
 	d.useTable(
 		e,
@@ -214,6 +212,7 @@ func inEpisodesFile(err error, names []string, starts []int) error {
 // tableLimit bounds a column of the metadata tables.
 var tableLimit = pq.Limits{Bytes: 1 << 30}
 
+// missingColumn returns the error about a column that only some episodes files have.
 func missingColumn(name, where string) error {
 	return robocache.Malformed(
 		"lerobot",

@@ -34,6 +34,7 @@ type column struct {
 	rowBytes int
 }
 
+// isDefault reports whether key is that of a bookkeeping column.
 func isDefault(key string) bool {
 	return slices.ContainsFunc(
 		write.Bookkeeping,
@@ -78,10 +79,7 @@ func (d *Dataset) describeFeatures(ctx context.Context) error {
 		case schema != nil && schema.Column(r.key) == nil:
 			missing("the data has no column of that name")
 		default:
-			if most, ok := longestRow(
-				schema,
-				r.key,
-			); ok && f.Kind == robocache.KindNumeric &&
+			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric &&
 				int64(f.Elements()) > max(most, 1<<16) {
 				// Checked before memory is allocated according to the shape. A smaller error is
 				// found when the feature is read, so the other features can still be read.
@@ -133,6 +131,7 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	return n, ok
 }
 
+// declares returns the declaration of a feature in info.json, or nil.
 func (f *infoFile) declares(key string) *declared {
 	if i := slices.IndexFunc(f.features, func(d declared) bool { return d.key == key }); i >= 0 {
 		return &f.features[i]
@@ -146,37 +145,33 @@ func (d *Dataset) dropFeature(f *robocache.Feature, why, hint string) {
 	if robocache.Vital(f.Kind, f.Key) {
 		sev = robocache.SeverityError
 	}
-	d.addFinding(
-		robocache.Finding{
-			Severity: sev,
-			Code:     "feature-dropped",
-			Where: robocache.Where{
-				"file":    infoPath,
-				"pointer": "/features/" + escapePointer(f.Key),
-			},
-			Message:      why + ": it is left out",
-			Hint:         hint,
-			NotDelivered: f.Key,
-			Class:        "malformed",
+	d.addFinding(robocache.Finding{
+		Severity: sev,
+		Code:     "feature-dropped",
+		Where: robocache.Where{
+			"file":    infoPath,
+			"pointer": "/features/" + escapePointer(f.Key),
 		},
-	)
+		Message:      why + ": it is left out",
+		Hint:         hint,
+		NotDelivered: f.Key,
+		Class:        "malformed",
+	})
 }
 
+// addFeature appends a feature and its column.
 func (d *Dataset) addFeature(f robocache.Feature, src source) {
 	n := len(d.About.Features)
 	d.About.Features = append(d.About.Features, f)
-	d.columns = append(
-		d.columns,
-		column{
-			key:      f.Key,
-			number:   int32(n),
-			source:   src,
-			kind:     f.Kind,
-			dtype:    f.DType,
-			shape:    f.Shape,
-			rowBytes: f.RowBytes(),
-		},
-	)
+	d.columns = append(d.columns, column{
+		key:      f.Key,
+		number:   int32(n),
+		source:   src,
+		kind:     f.Kind,
+		dtype:    f.DType,
+		shape:    f.Shape,
+		rowBytes: f.RowBytes(),
+	})
 	d.byKey[f.Key] = n
 }
 
@@ -248,10 +243,7 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if first = cmp.Or(
-			first,
-			err,
-		); !errors.Is(err, robocache.ErrNotFound) &&
+		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) &&
 			!errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
@@ -338,9 +330,7 @@ func parseFeature(r *declared) (robocache.Feature, error) {
 	default:
 		var ok bool
 		f.Kind = robocache.KindNumeric
-		if f.DType, ok = robocache.ParseDType(
-			t,
-		); !ok || f.DType.Size() == 0 ||
+		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 ||
 			f.DType == robocache.BFloat16 {
 			return f, fmt.Errorf(
 				"feature %s has dtype %q, which no version defines",
@@ -432,20 +422,8 @@ func frameSize(r *declared) (h, w, c int) {
 				func(n string) bool { return slices.Contains(words, strings.ToLower(n)) },
 			)
 		}
-		ih, iw, ic := at(
-			"height",
-			"h",
-			"rows",
-		), at(
-			"width",
-			"w",
-			"cols",
-		), at(
-			"channel",
-			"channels",
-			"c",
-			"rgb",
-		)
+		ih, iw := at("height", "h", "rows"), at("width", "w", "cols")
+		ic := at("channel", "channels", "c", "rgb")
 		if ih >= 0 && iw >= 0 && ic >= 0 {
 			return s[ih], s[iw], s[ic]
 		}

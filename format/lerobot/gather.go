@@ -241,6 +241,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	return out, nil
 }
 
+// timeError returns the error about the timestamp of a row.
 func (d *Dataset) timeError(ctx context.Context, episode, row int, key, want, got string) error {
 	return malformed(
 		d.withFile(
@@ -275,9 +276,7 @@ const badTimestamp = math.MinInt64
 // (lerobot.L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
-		if row := math.Round(
-			sec * rate.Float(),
-		); math.Abs(row) < 1<<40 &&
+		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 &&
 			f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}

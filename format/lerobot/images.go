@@ -17,6 +17,8 @@ type stillUnit struct {
 	pathStart   int64   // row of the first value of path, relative to the first row of the unit
 }
 
+// valueIndex returns the position of each row's value, with -1 for null rows. It returns nil if no
+// row is null.
 func valueIndex(c *pq.Column) []int32 {
 	if c == nil || c.Def == nil {
 		return nil
@@ -214,6 +216,7 @@ func (d *Dataset) stillFile(
 	return store.ReadFile(ctx, d.Bytes, cleanName, min(maxStill, d.memoryLimit))
 }
 
+// stillError returns the error about the image of a row.
 func (d *Dataset) stillError(c *column, r robocache.Row, want, got string) error {
 	return malformed(
 		robocache.Where{"episode": d.episodes.indexAt(r.Episode), "stream": c.key, "row": r.Index},

@@ -61,6 +61,7 @@ type infoFile struct {
 	streams map[string]float64
 }
 
+// infoError returns an error about the value at a JSON pointer of info.json.
 func infoError(class error, pointer, msg string) *robocache.Error {
 	return robocache.NewError(
 		class,
@@ -183,9 +184,7 @@ func eachMember(at string, b []byte, each func(key string, value json.RawMessage
 	if err == nil {
 		_, err = d.Token()
 	}
-	if rest := bytes.TrimSpace(
-		b[min(d.InputOffset(), int64(len(b))):],
-	); err == nil &&
+	if rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):]); err == nil &&
 		len(rest) > 0 {
 		err = fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
@@ -215,6 +214,7 @@ func rejectDuplicates(at string, v json.RawMessage) error {
 	return nil
 }
 
+// parseInfo parses info.json. Deviations that do not affect reading become findings.
 func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	defer crash.Recover("lerobot info", &err)
 	b, err := checkJSON(infoPath, raw)
@@ -273,15 +273,12 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		if n, ok := jsonmeta.Integer(v); ok && n >= 0 {
 			*to = n
 		} else {
-			found = append(
-				found,
-				warningAt(
-					"metadata-type",
-					infoPath,
-					fmt.Sprintf("%s is %.40s, not a count: it is ignored", key, v),
-					"write a number",
-				),
-			)
+			found = append(found, warningAt(
+				"metadata-type",
+				infoPath,
+				fmt.Sprintf("%s is %.40s, not a count: it is ignored", key, v),
+				"write a number",
+			))
 		}
 	}
 	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
@@ -289,30 +286,24 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	}
 	f.splits = parseSplits(fields["splits"])
 	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
-		found = append(
-			found,
-			warningAt(
-				"metadata-type",
-				infoPath,
-				write.StreamsKey+" is not a list of streams: it is ignored",
-				"write it again, or remove it",
-			),
-		)
+		found = append(found, warningAt(
+			"metadata-type",
+			infoPath,
+			write.StreamsKey+" is not a list of streams: it is ignored",
+			"write it again, or remove it",
+		))
 	}
 	if err := f.readFeatures(fields["features"]); err != nil {
 		return f, found, err
 	}
 	for k := range fields {
 		if !knownInfo[k] {
-			found = append(
-				found,
-				robocache.Finding{
-					Severity: robocache.SeverityInfo,
-					Code:     "unknown-key",
-					Where:    robocache.Where{"file": infoPath, "pointer": "/" + k},
-					Message:  "info.json has a key that no version defines: " + k,
-				},
-			)
+			found = append(found, robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "unknown-key",
+				Where:    robocache.Where{"file": infoPath, "pointer": "/" + k},
+				Message:  "info.json has a key that no version defines: " + k,
+			})
 		}
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Message < found[j].Message })
@@ -340,6 +331,7 @@ var knownInfo = map[string]bool{
 	write.StreamsKey:         true,
 }
 
+// readVersion reads codebase_version and rejects unsupported versions.
 func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	v, ok := fields["codebase_version"]
 	if !ok {
@@ -379,6 +371,7 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	return nil
 }
 
+// readFPS reads the rate. note is not empty if fps has an unusual type.
 func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
 	if u := stringOf(v); u != "" {
@@ -395,6 +388,7 @@ func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	return note, nil
 }
 
+// readFeatures reads the declarations of features.
 func (f *infoFile) readFeatures(v json.RawMessage) error {
 	if len(v) == 0 {
 		return infoError(robocache.ErrMalformed, "/features", "missing")
@@ -427,6 +421,7 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 	return robocache.At(err, robocache.Where{"file": infoPath})
 }
 
+// readShape reads a shape. A missing or empty shape is [1].
 func readShape(v json.RawMessage) ([]int, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return []int{1}, nil
@@ -468,6 +463,7 @@ func stringOf(v json.RawMessage) string {
 	return s
 }
 
+// parseSplits reads the splits as texts by name.
 func parseSplits(v json.RawMessage) (out map[string]string) {
 	var m map[string]json.RawMessage
 	_ = json.Unmarshal(v, &m) // an invalid entry is left out
@@ -482,6 +478,7 @@ func parseSplits(v json.RawMessage) (out map[string]string) {
 
 func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
+// warningAt returns a finding of severity warning about a file.
 func warningAt(code, file, msg, hint string) robocache.Finding {
 	return robocache.Finding{
 		Severity: robocache.SeverityWarning,

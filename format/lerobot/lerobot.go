@@ -240,12 +240,7 @@ func (d *Dataset) compareTotals() {
 	compare("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
 	for name, span := range d.raw.splits {
 		var from, to int64
-		if n, _ := fmt.Sscanf(
-			span,
-			"%d:%d",
-			&from,
-			&to,
-		); n == 2 &&
+		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 &&
 			(from < 0 || to > int64(d.About.Episodes) || from > to) {
 			f := warningAt(
 				"split-differs",

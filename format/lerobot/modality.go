@@ -32,6 +32,7 @@ type Slice struct {
 // Modality returns the content of meta/modality.json, or nil if the file does not exist.
 func (d *Dataset) Modality() *Modality { return d.modality }
 
+// readModality reads meta/modality.json. A faulty file is a finding and is ignored.
 func (d *Dataset) readModality(ctx context.Context) error {
 	b, err := store.ReadFile(ctx, d.Bytes, modalityPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
@@ -44,14 +45,12 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
-		d.addFinding(
-			warningAt(
-				"modality",
-				modalityPath,
-				"modality.json is not used: "+err.Error(),
-				"fix it or remove it",
-			),
-		)
+		d.addFinding(warningAt(
+			"modality",
+			modalityPath,
+			"modality.json is not used: "+err.Error(),
+			"fix it or remove it",
+		))
 		return nil
 	}
 	d.forgiveCameras()
@@ -83,9 +82,7 @@ func (d *Dataset) forgiveCameras() {
 		); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
 			slices.Contains(cameras, r.key) {
 			continue
-		} else if declared, err := parseFeature(
-			r,
-		); err == nil &&
+		} else if declared, err := parseFeature(r); err == nil &&
 			declared.Kind == robocache.KindVideo {
 			f.Severity = robocache.SeverityWarning
 			f.Message += "; " + modalityPath + " does not name it either"
@@ -93,6 +90,7 @@ func (d *Dataset) forgiveCameras() {
 	}
 }
 
+// parseModality parses modality.json and marks relative actions in info.
 func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 	var raw struct{ State, Action, Video, Annotation map[string]modalityPart }
 	if err := jsonmeta.Unmarshal(string(op), b, &raw); err != nil {

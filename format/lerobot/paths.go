@@ -42,6 +42,7 @@ type paths struct {
 	tree    map[place]string // nil until it is listed
 }
 
+// newPaths returns the paths of a dataset with the given info.json.
 func newPaths(s store.Store, raw *infoFile) *paths {
 	p := &paths{store: s, info: raw, videos: map[string][]string{}}
 	std := dataV3
@@ -67,10 +68,7 @@ func templateCandidates(own, std string) []string {
 			{"video/", "videos/"},
 			{"data/", "data/train/"},
 		} {
-			if rest, ok := strings.CutPrefix(
-				t,
-				swap[0],
-			); ok &&
+			if rest, ok := strings.CutPrefix(t, swap[0]); ok &&
 				!slices.Contains(out, swap[1]+rest) {
 				out = append(out, swap[1]+rest)
 			}
@@ -79,6 +77,7 @@ func templateCandidates(own, std string) []string {
 	return out
 }
 
+// videoTemplates returns the templates to try for a camera, the best first.
 func (p *paths) videoTemplates(key string) []string {
 	if t, ok := p.videos[key]; ok {
 		return t

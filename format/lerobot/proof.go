@@ -29,6 +29,7 @@ func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int)
 	return nil
 }
 
+// proveGroup compares the rows of one row group with the metadata.
 func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
@@ -120,14 +121,12 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 					WithHint("sort the rows by index")}
 				break
 			}
-			t.dataset.noticeOnce(
-				warningAt(
-					"index-order",
-					f.name,
-					"the column index does not count the rows, but frame_index does",
-					"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
-				),
-			)
+			t.dataset.noticeOnce(warningAt(
+				"index-order",
+				f.name,
+				"the column index does not count the rows, but frame_index does",
+				"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
+			))
 			break
 		}
 	}
@@ -251,6 +250,8 @@ func readScalars[T any](
 	return to(values)
 }
 
+// integers reads a column of a row group with one integer per row, or returns nil if the file lacks
+// it.
 func (t *tables) integers(
 	ctx context.Context,
 	f *tableFile,
@@ -335,18 +336,17 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 	return moved
 }
 
+// reportMoved reports a file whose episodes are at other rows than the table states.
 func (t *tables) reportMoved(file string) {
-	t.dataset.noticeOnce(
-		warningAt(
-			"rows-moved",
-			file,
-			"episodes are at other rows than dataset_from_index states: they were found by "+
-				"episode_index",
-			"run "+robocache.Command(
-				"doctor --fix --in-place",
-			)+": it writes rows and table in order",
-		),
-	)
+	t.dataset.noticeOnce(warningAt(
+		"rows-moved",
+		file,
+		"episodes are at other rows than dataset_from_index states: they were found by "+
+			"episode_index",
+		"run "+robocache.Command(
+			"doctor --fix --in-place",
+		)+": it writes rows and table in order",
+	))
 }
 
 // scatteredError returns the error about an episode whose rows are not one run.

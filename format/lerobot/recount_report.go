@@ -32,6 +32,7 @@ func fixTableHint() string {
 	) + ": it writes the table by the data"
 }
 
+// reportLength reports an episode whose length in the table is wrong.
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	statement := fmt.Sprintf("states %d rows", d.episodes.length[pos])
 	switch fault := d.episodes.unsure[pos]; {
@@ -48,6 +49,7 @@ func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	})
 }
 
+// reportLost reports an episode with fewer rows in the data than in the table.
 func (d *Dataset) reportLost(pos int, file string, rows int64) {
 	d.reportCounted(robocache.Finding{
 		Severity: robocache.SeverityError, Code: "rows-missing",
@@ -58,6 +60,7 @@ func (d *Dataset) reportLost(pos int, file string, rows int64) {
 	})
 }
 
+// reportStale reports an episode whose rows are in another file than the table names.
 func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
 	statement := "names " + claimed.name
 	if claimed.name == "" {

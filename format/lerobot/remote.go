@@ -46,6 +46,7 @@ type clustered struct {
 	clusters    []piece
 }
 
+// ReadAt reads from the cached cluster that holds the range, or from the file.
 func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 	i, ok := slices.BinarySearchFunc(
 		c.clusters,
@@ -118,9 +119,7 @@ func (d *Dataset) warm(
 			continue
 		}
 		// Units that do not fit into the cache together would be read twice.
-		if bytes += int64(
-			d.episodes.length[r.Episode],
-		) * int64(
+		if bytes += int64(d.episodes.length[r.Episode]) * int64(
 			c.rowBytes+16,
 		); bytes > d.tables.cache.Stats().Budget/2 {
 			break
@@ -241,6 +240,7 @@ type prefetched struct {
 	spans []store.Span // ordered by offset
 }
 
+// ReadAt reads from the span that holds the range, or from the file.
 func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 	i := sort.Search(len(p.spans), func(i int) bool { return p.spans[i].Off > off }) - 1
 	if i >= 0 {

@@ -360,6 +360,7 @@ func repeatMessage() string {
 	return "an episode_index occurs twice: readers reject the dataset, or show other episodes"
 }
 
+// reportRepeat adds the finding about an episode_index that occurs twice.
 func (d *Dataset) reportRepeat(where robocache.Where, count int64) {
 	f := robocache.Finding{
 		Severity: robocache.SeverityError, Code: "episode-twice", Where: where, Count: count,

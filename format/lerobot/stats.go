@@ -53,6 +53,7 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 
 type rawStats map[string]map[string]any
 
+// parseStats parses stats.json.
 func parseStats(b []byte) (_ robocache.Stats, err error) {
 	defer crash.Recover("lerobot stats", &err)
 	if b, err = checkJSON(statsJSON, b); err != nil {
@@ -94,6 +95,7 @@ func pythonJSON(b []byte) []byte {
 	})
 }
 
+// featureStats converts the decoded statistics of one feature.
 func featureStats(m map[string]any) (*robocache.FeatureStats, error) {
 	s := &robocache.FeatureStats{}
 	vectors := map[string]*[]float64{"min": &s.Min, "max": &s.Max, "mean": &s.Mean, "std": &s.Std}

@@ -59,6 +59,7 @@ type tableFile struct {
 // limits returns the limits of decoding the file.
 func (f *tableFile) limits() pq.Limits { return pq.Limits{Bytes: f.d.memoryLimit} }
 
+// newTables returns tables whose decoded columns occupy at most budget bytes.
 func newTables(d *Dataset, budget int64) *tables {
 	return &tables{
 		dataset: d,
@@ -106,6 +107,7 @@ func (t *tables) badEpisode(episode int) error {
 	return nil
 }
 
+// openFile opens a data file. The caller must return the handle to t.handles.
 func (t *tables) openFile(ctx context.Context, file int32) (*handle, error) {
 	return t.handles.Get(file, func() (f *dataFile, err error) {
 		err = func() error {
@@ -350,6 +352,7 @@ func (c *column) wrongWidth(found int) error {
 	return e
 }
 
+// elementCount returns the number of elements of a shape.
 func elementCount(shape []int) int {
 	n := 1
 	for _, s := range shape {
@@ -364,6 +367,7 @@ type fileIndex struct {
 	episodes []int32
 }
 
+// episodesOf returns the positions of a file's episodes, ordered by their start.
 func (t *tables) episodesOf(file int32) []int32 {
 	t.indexOnce.Do(func() {
 		e := t.dataset.episodes
@@ -376,6 +380,7 @@ func (t *tables) episodesOf(file int32) []int32 {
 	return t.byFile.of(file)
 }
 
+// of returns the episodes of a file.
 func (x *fileIndex) of(file int32) []int32 {
 	if int(file)+1 >= len(x.first) {
 		return nil

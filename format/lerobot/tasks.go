@@ -43,15 +43,13 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	if errors.Is(err, robocache.ErrNotFound) && d.episodes.count() == 0 {
 		err = nil // a dataset without episodes has no tasks yet
 	} else if errors.Is(err, robocache.ErrNotFound) {
-		d.addFinding(
-			robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "missing-file",
-				Where:    robocache.Where{"file": name},
-				Message:  "the table of tasks is missing: task texts are unknown",
-				Hint:     "fetch the file, or write it",
-			},
-		)
+		d.addFinding(robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "missing-file",
+			Where:    robocache.Where{"file": name},
+			Message:  "the table of tasks is missing: task texts are unknown",
+			Hint:     "fetch the file, or write it",
+		})
 		err = nil
 	}
 	if err != nil {
@@ -72,21 +70,20 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 		d.taskText[t.Index] = t.Text
 	}
 	if !sort.SliceIsSorted(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index }) {
-		d.addFinding(
-			warningAt(
-				"tasks-unsorted",
-				name,
-				"tasks are not in the order of task_index: readers that look up by row give "+
-					"the wrong text",
-				"sort the rows",
-			),
-		)
+		d.addFinding(warningAt(
+			"tasks-unsorted",
+			name,
+			"tasks are not in the order of task_index: readers that look up by row give "+
+				"the wrong text",
+			"sort the rows",
+		))
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
 	d.About.Tasks = tasks
 	return nil
 }
 
+// parseTasksJSONL parses meta/tasks.jsonl.
 func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 	var out []robocache.Task
 	err := eachLine(tasksJSONL, b, func(_ int, b []byte) error {
@@ -116,14 +113,12 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 				Expected("columns task_index and a text", fmt.Sprint(columnNames(f)))
 		}
 		if f.Meta["pandas"] == "" {
-			d.addFinding(
-				warningAt(
-					"tasks-index",
-					tasksParquet,
-					"no pandas metadata names the index: other readers take the task for a number",
-					"write it with pandas, the text as index",
-				),
-			)
+			d.addFinding(warningAt(
+				"tasks-index",
+				tasksParquet,
+				"no pandas metadata names the index: other readers take the task for a number",
+				"write it with pandas, the text as index",
+			))
 		}
 		return []*pq.Node{number, label}, nil
 	}, func(r robocache.Ranged, f *pq.File, g int) error {
@@ -176,6 +171,7 @@ func taskColumn(f *pq.File) *pq.Node {
 	return only
 }
 
+// columnNames returns the names of the columns of a file.
 func columnNames(f *pq.File) []string {
 	var out []string
 	for _, n := range f.Root.Children {

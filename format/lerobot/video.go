@@ -278,14 +278,12 @@ func (d *Dataset) placeEpisodes(
 	if !slices.IsSortedFunc(f.episodes, less) {
 		slices.SortFunc(f.episodes, less)
 		if exact {
-			d.noticeOnce(
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "video-order",
-					Where:    robocache.Where{"file": path, "stream": c.key},
-					Message:  "according to from_timestamp, the order of episodes in the video differs from the dataset",
-				},
-			)
+			d.noticeOnce(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "video-order",
+				Where:    robocache.Where{"file": path, "stream": c.key},
+				Message:  "according to from_timestamp, the order of episodes in the video differs from the dataset",
+			})
 		}
 	}
 	return f, nil

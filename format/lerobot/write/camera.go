@@ -183,17 +183,14 @@ func (w *Writer) addVideo(
 	if src.Library == nil {
 		look = own[0].pixels
 	} else {
-		parts = append(
-			parts,
-			cameraPart{
-				lib:    src.Library,
-				path:   src.Path,
-				from:   src.From + src.Ends[0].N - src.Before,
-				to:     src.From + ep.Length - src.Ends[1].N + src.Behind,
-				before: src.Before,
-				behind: src.Behind,
-			},
-		)
+		parts = append(parts, cameraPart{
+			lib:    src.Library,
+			path:   src.Path,
+			from:   src.From + src.Ends[0].N - src.Before,
+			to:     src.From + ep.Length - src.Ends[1].N + src.Behind,
+			before: src.Before,
+			behind: src.Behind,
+		})
 	}
 	if own[1] != nil {
 		parts = append(parts, own[1].cameraPart)
@@ -372,6 +369,7 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	return nil
 }
 
+// joinParts writes the collected parts into one file, or makes it a hard link.
 func (w *Writer) joinParts(ctx context.Context, c *outCamera, name string) (err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	parts := make([]video.Part, 0, len(c.parts))

@@ -43,6 +43,7 @@ func WriteStore(
 	return writeBy(ctx, src, opt, func(c *conversion) error { return c.writeJournaled(ctx, dst) })
 }
 
+// writeBy plans a conversion, executes it with run, and returns its report.
 func writeBy(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -372,6 +373,7 @@ func legalKey(key string, taken map[string]bool) string {
 	return name
 }
 
+// addFinding appends a finding to the report.
 func (c *conversion) addFinding(
 	s robocache.Severity,
 	code string,
@@ -409,15 +411,12 @@ func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j 
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
 	if c.timestamps {
-		cfg.Features = append(
-			cfg.Features,
-			robocache.Feature{
-				Key:   RecordedTimestamps,
-				Kind:  robocache.KindNumeric,
-				DType: robocache.Float64,
-				Shape: []int{1},
-			},
-		)
+		cfg.Features = append(cfg.Features, robocache.Feature{
+			Key:   RecordedTimestamps,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float64,
+			Shape: []int{1},
+		})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	w, err := NewWriter(ctx, target, cfg)
@@ -458,6 +457,7 @@ func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j 
 	return w.Close(ctx)
 }
 
+// reportText returns the report as JSON text.
 func reportText(r *Report) ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err := robocache.At(err, robocache.Where{"file": reportName}); err != nil {

@@ -35,6 +35,7 @@ type tempFile struct {
 	uses atomic.Int32
 }
 
+// release ends one use of the file. The last one closes and removes it.
 func (t *tempFile) release() {
 	if t.uses.Add(-1) == 0 {
 		_ = t.lib.Close()
@@ -65,6 +66,7 @@ type encodedGroup struct {
 // GOP of an episode.
 const longGOP = 16
 
+// gop returns the number of frames between key frames.
 func (g *encodedGroup) gop() int {
 	if g.video.GOP > 0 {
 		return g.video.GOP
@@ -122,6 +124,7 @@ func (g *encodedGroup) addPart(j, from int) *encodedPart {
 	return p
 }
 
+// encodeTogether encodes all episodes of the group into one file.
 func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	defer crash.Recover("write lerobot", &err)
 	w, f := g.writer, &g.camera.feature

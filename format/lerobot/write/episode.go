@@ -256,6 +256,7 @@ func (c *conversion) checkSize(ctx context.Context, f *feature, path string) err
 	return err
 }
 
+// videoOf adds an episode's frames of a video stream to ep, copied or encoded as planned.
 func (c *conversion) videoOf(
 	ctx context.Context,
 	f *feature,

@@ -64,6 +64,8 @@ func (c *conversion) identity() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// openJournal creates the journal of a conversion. With resume, it continues an existing journal
+// with the same identity.
 func openJournal(
 	ctx context.Context,
 	dst store.Writable,
@@ -108,6 +110,7 @@ func decodeResumed(name string, b []byte, v any) error {
 	return nil
 }
 
+// writeFile writes the journal to the destination.
 func (j *journal) writeFile(ctx context.Context) error {
 	encoded, err := json.Marshal(j)
 	if err != nil {
@@ -128,6 +131,7 @@ func onlyJournal(ctx context.Context, dst store.Writable) bool {
 	return err == nil && len(files) == 1 && files[0].Name == journalName
 }
 
+// hasFile reports whether an mp4 was finished from the parts with this key and still has its size.
 func (j *journal) hasFile(ctx context.Context, name, key string) bool {
 	f, ok := j.Mp4[name]
 	if !ok || f.Key != key {
@@ -137,6 +141,7 @@ func (j *journal) hasFile(ctx context.Context, name, key string) bool {
 	return err == nil && e.Size == f.Size
 }
 
+// addFile records that an mp4 is finished.
 func (j *journal) addFile(ctx context.Context, name, key string) error {
 	e, err := j.dst.Stat(ctx, name)
 	if err != nil {
@@ -149,6 +154,7 @@ func (j *journal) addFile(ctx context.Context, name, key string) error {
 // staleAge is the time without writes after which an unfinished file counts as abandoned.
 const staleAge = time.Hour
 
+// destinationError returns the error about an unusable destination.
 func destinationError(dst, msg, hint string) error {
 	return robocache.Misuse(
 		"convert",

@@ -159,6 +159,7 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	return nil
 }
 
+// clipText returns s, shortened to 80 bytes.
 func clipText(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"

@@ -58,6 +58,7 @@ const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": nul
 	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
+// writeTasks writes meta/tasks.parquet.
 func (w *Writer) writeTasks(ctx context.Context) error {
 	schema, meta := schemaOf(
 		[]outColumn{
@@ -99,6 +100,7 @@ type jsonField struct {
 	value any
 }
 
+// MarshalJSON encodes the fields in their order.
 func (o jsonObject) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, e := range o {
@@ -129,6 +131,7 @@ func jsonMarshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// infoText returns the content of info.json.
 func (w *Writer) infoText() (_ []byte, err error) {
 	defer robocache.LocateIn(&err, "file", "meta/info.json")
 	var features jsonObject
@@ -219,6 +222,7 @@ var infoKeys = []string{
 	"splits",
 }
 
+// indentedJSON encodes o with the indentation that lerobot uses.
 func indentedJSON(o jsonObject) ([]byte, error) {
 	var b bytes.Buffer
 	text, err := jsonMarshal(o)

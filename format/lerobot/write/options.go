@@ -379,6 +379,7 @@ func misuse(where robocache.Where, msg, want, got, hint string) error {
 		WithHint("%s", hint)
 }
 
+// validate sets defaults and rejects an invalid configuration.
 func (c *Config) validate() error {
 	if c.FPS.Num <= 0 || c.FPS.Den <= 0 {
 		return misuse(

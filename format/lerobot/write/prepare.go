@@ -214,6 +214,7 @@ type keptEpisode struct {
 	FrameStats *stats.Pixels `json:"pictures,omitempty"`
 }
 
+// writeKept writes the keptPart of an encoded file.
 func (g *encodedGroup) writeKept(file string) (err error) {
 	defer robocache.LocateIn(&err, "file", file)
 	stat, err := os.Stat(file)

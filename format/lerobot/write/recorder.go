@@ -306,19 +306,14 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	}
 	describeFeatures := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
-			out = append(
-				out,
-				strings.TrimSpace(
-					fmt.Sprintf(
-						"%s: %s %v %v %s",
-						f.Key,
-						f.Kind,
-						f.DType,
-						[]int{f.Height, f.Width, f.Channels},
-						f.DepthUnit(),
-					),
-				),
-			)
+			out = append(out, strings.TrimSpace(fmt.Sprintf(
+				"%s: %s %v %v %s",
+				f.Key,
+				f.Kind,
+				f.DType,
+				[]int{f.Height, f.Width, f.Channels},
+				f.DepthUnit(),
+			)))
 			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
 				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
 			}
@@ -326,12 +321,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 		slices.Sort(out)
 		return out
 	}
-	if want, got := describeFeatures(
-		old.Features,
-	), describeFeatures(
-		c.Features,
-	); len(c.Features) > 0 &&
-		!slices.Equal(want, got) {
+	want, got := describeFeatures(old.Features), describeFeatures(c.Features)
+	if len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
 				if err := differs(
@@ -482,6 +473,7 @@ func pixelBytes(f *robocache.Feature) int {
 // GivenBytes returns the size of a row of f as AddFrame receives it.
 func GivenBytes(f *robocache.Feature) int { return cmp.Or(pixelBytes(f), f.RowBytes()) }
 
+// openParts opens the library of encoded episodes.
 func (r *Recorder) openParts() error {
 	st, err := store.OpenLocal(r.partsDir)
 	if err != nil {
@@ -546,6 +538,7 @@ func (r *Recorder) Abort() {
 	r.releaseFolder()
 }
 
+// releaseFolder stops the encoders, removes unfinished work, and releases the lock.
 func (r *Recorder) releaseFolder() {
 	if r.stop != nil {
 		r.stop()

@@ -191,6 +191,7 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 	return nil
 }
 
+// notFinite returns the error about a value that is NaN or infinite.
 func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) error {
 	value, name := "infinite", ""
 	if isNaN {
@@ -334,17 +335,15 @@ func (r *Recorder) encodeFrames(ctx context.Context, fd *feed) error {
 func (r *Recorder) compressStills(fd *feed, e *recording) error {
 	f := fd.feature
 	for p := range fd.frames {
-		b, err := video.EncodeImage(
-			&robocache.FrameRef{
-				Raw: &robocache.Raw{
-					Pix:      p,
-					Height:   f.Height,
-					Width:    f.Width,
-					Channels: f.Channels,
-					DType:    f.DType,
-				},
+		b, err := video.EncodeImage(&robocache.FrameRef{
+			Raw: &robocache.Raw{
+				Pix:      p,
+				Height:   f.Height,
+				Width:    f.Width,
+				Channels: f.Channels,
+				DType:    f.DType,
 			},
-		)
+		})
 		r.recycleBuffer(p)
 		if err != nil {
 			return err

@@ -118,17 +118,15 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	case robocache.KindImage:
 		c = outColumn{
 			name: f.Key,
-			node: parquet.Optional(
-				pqw.Group(
-					[]string{"bytes", "path"},
-					[]parquet.Node{
-						parquet.Optional(
-							uncompressed(plainEncoded(parquet.Leaf(parquet.ByteArrayType))),
-						),
-						parquet.Optional(plainEncoded(parquet.String())),
-					},
-				),
-			),
+			node: parquet.Optional(pqw.Group(
+				[]string{"bytes", "path"},
+				[]parquet.Node{
+					parquet.Optional(
+						uncompressed(plainEncoded(parquet.Leaf(parquet.ByteArrayType))),
+					),
+					parquet.Optional(plainEncoded(parquet.String())),
+				},
+			)),
 			field: pqw.Arrow{
 				Name: f.Key,
 				Type: pqw.ArrowStruct,

@@ -23,6 +23,7 @@ type segment struct {
 	codec          video.Codec
 }
 
+// verdict returns how the images are written, for the report.
 func (s *segment) verdict() string {
 	if s.reason == "" {
 		return copied

@@ -38,6 +38,7 @@ var Sharding = robocache.Sharding{
 // sortedName is the file of a shard's stats.Sorter.
 const sortedName = "statistics"
 
+// isShardFile reports whether a file of a shard becomes part of the whole dataset.
 func isShardFile(name string) bool {
 	return slices.ContainsFunc(
 		[]string{"data", "videos", "meta/episodes"},
@@ -459,6 +460,7 @@ func shardEpisodes(
 	return r.Episodes, nil
 }
 
+// decodeJSON decodes b. what names the content in errors.
 func decodeJSON(what string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return robocache.Malformed("commit", nil, "%s", what).WithCause(err)

@@ -170,6 +170,7 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	return nil
 }
 
+// featureNamed returns the feature with a key, or nil.
 func (r *Recorder) featureNamed(key string) *robocache.Feature {
 	for i := range r.cfg.Features {
 		if r.cfg.Features[i].Key == key {
@@ -331,16 +332,13 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 			d.info.Features = append(d.info.Features, f)
 		}
 	}
-	d.info.Features = append(
-		d.info.Features,
-		robocache.Feature{
-			Key:   RowClock,
-			Kind:  robocache.KindNumeric,
-			DType: robocache.Int64,
-			Shape: []int{1},
-			Clock: RowClock,
-		},
-	)
+	d.info.Features = append(d.info.Features, robocache.Feature{
+		Key:   RowClock,
+		Kind:  robocache.KindNumeric,
+		DType: robocache.Int64,
+		Shape: []int{1},
+		Clock: RowClock,
+	})
 	return d
 }
 

@@ -22,6 +22,7 @@ type outTable struct {
 	out  store.Writer
 }
 
+// createTable creates a Parquet file. The caller must call commit or out.Abort.
 func (w *Writer) createTable(
 	ctx context.Context,
 	name string,
@@ -82,6 +83,7 @@ type tableSeries struct {
 	bytes, rows int64 // of table, including its footer
 }
 
+// newSeries returns a series of files below dir. No file is created yet.
 func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error) {
 	s := &tableSeries{writer: w, dir: dir}
 	s.chunk, s.file = w.cfg.Shard.firstChunk(w.cfg.ChunksSize)
@@ -134,6 +136,7 @@ func (s *tableSeries) writeGroup(rows int, chunks []*pqw.Chunk) error {
 	return s.table.appendGroup(int64(rows), chunks)
 }
 
+// endFile completes the current file, if there is one.
 func (s *tableSeries) endFile() error {
 	if t := s.table; t != nil {
 		s.table = nil
@@ -167,6 +170,7 @@ type videoPlace struct {
 	isSet       bool
 }
 
+// isComplete reports whether the place of every video is known.
 func (r *writtenEpisode) isComplete() bool {
 	return !slices.ContainsFunc(
 		slices.Collect(maps.Values(r.videos)),
@@ -192,6 +196,7 @@ type episodesWriter struct {
 	values []*pqw.Values
 }
 
+// newEpisodesWriter determines the columns of meta/episodes.
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
@@ -264,6 +269,7 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	return e, nil
 }
 
+// putStatistic adds one statistic of a feature to a column, or null if there is none.
 func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
 	switch {
 	case fs == nil:
@@ -300,6 +306,7 @@ func (w *Writer) flushEpisodes(ctx context.Context, last bool) error {
 	return nil
 }
 
+// writeRows writes a row group of episodes.
 func (e *episodesWriter) writeRows(ctx context.Context, rows []*writtenEpisode) error {
 	var size int64 // estimated from the rows before
 	if e.rows > 0 {

@@ -325,6 +325,7 @@ func (w *Writer) countEpisode(ep *EpisodeData, row *writtenEpisode) error {
 	return nil
 }
 
+// addFinding adds a finding, or counts it if one with the same code and stream exists.
 func (w *Writer) addFinding(
 	s robocache.Severity,
 	code, key string,
@@ -340,16 +341,13 @@ func (w *Writer) addFinding(
 			return
 		}
 	}
-	w.findings = append(
-		w.findings,
-		robocache.Finding{
-			Severity: s,
-			Code:     code,
-			Where:    robocache.Where{"stream": key, "episode": episode},
-			Message:  msg,
-			Count:    max(1, count),
-		},
-	)
+	w.findings = append(w.findings, robocache.Finding{
+		Severity: s,
+		Code:     code,
+		Where:    robocache.Where{"stream": key, "episode": episode},
+		Message:  msg,
+		Count:    max(1, count),
+	})
 }
 
 // maxGroups bounds the row groups of a file, because Parquet numbers them in 16 bits.
@@ -483,6 +481,7 @@ func (w *Writer) stopWriting(keep bool) {
 	w.releaseAll()
 }
 
+// releaseAll removes temporary files and releases memory.
 func (w *Writer) releaseAll() {
 	w.collector.Close()
 	for _, c := range w.cameras {
