@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	fileBytes = 64 << 20 // of values; a data file, which is one row group, ends here
+	fileBytes = 64 << 20 // bytes of values at which a data file (one row group) ends
 	videosDir = "videos"
 )
 

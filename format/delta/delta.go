@@ -59,7 +59,7 @@ type Dataset struct {
 	reader.Base
 	groups    []group
 	episodes  []episode
-	columns   map[string]*readColumn // by feature key
+	columns   map[string]*readColumn // feature key → column
 	clock     *readColumn            // nil if the rows have a fixed rate
 	unit      int64                  // of clock, in nanoseconds
 	unitErr   error                  // set if the unit is unknown
@@ -95,7 +95,7 @@ type episode struct {
 type readColumn struct {
 	name, elem  string
 	feature     robocache.Feature
-	dims        []int // of lists
+	dims        []int // shape of the lists around a value
 	isPartition bool
 }
 

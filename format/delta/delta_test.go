@@ -490,22 +490,85 @@ func TestFeatures(t *testing.T) {
 		frames int64
 		want   string
 	}{
-		"optimize":                 {[]string{file, remove}, all, ""}, // in either order
-		"optimize the other way":   {[]string{remove, file}, all, ""},
-		"removed":                  {[]string{remove}, none, ""},
-		"unknown action":           {[]string{`{"txn":{"appId":"x","version":3}}`, `{"domainMetadata":{"domain":"d","configuration":"","removed":false}}`, `{"cdc":{"path":"_change_data/x","size":1}}`}, all, ""},
-		"vector, then removed":     {[]string{features(`"deletionVectors"`, `"deletionVectors"`), vector, remove}, 0, "deletionVectors"},
-		"removed, then vector":     {[]string{remove, vector}, 0, "deletionVectors"},
-		"vectors enabled":          {[]string{features(`"deletionVectors","timestampNtz","vacuumProtocolCheck"`, `"deletionVectors"`)}, all, ""},
-		"checkpoints of version 2": {[]string{features(`"v2Checkpoint"`, `"v2Checkpoint"`)}, 0, "v2Checkpoint"},
-		"wider types":              {[]string{features(`"typeWidening"`, `"typeWidening"`)}, 0, "typeWidening"},
-		"a later protocol":         {[]string{`{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}`}, 0, "reader protocol 4"},
-		"a shallow clone":          {[]string{clone}, 0, "absolute"},
-		"a clone that was removed": {[]string{clone + "\n" + strings.Replace(clone, `{"add"`, `{"remove"`, 1)}, 0, "absolute"},
-		"names by mapping":         {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"id",`, 1)}, 0, "columnMapping"},
-		"no mapping":               {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"none",`, 1)}, all, ""},
-		"files of another kind":    {[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)}, 0, `"orc"`},
-		"cut":                      {[]string{file[:40]}, 0, "not valid JSON"},
+		"optimize":               {[]string{file, remove}, all, ""}, // in either order
+		"optimize the other way": {[]string{remove, file}, all, ""},
+		"removed":                {[]string{remove}, none, ""},
+		"unknown action": {
+			[]string{
+				`{"txn":{"appId":"x","version":3}}`,
+				`{"domainMetadata":{"domain":"d","configuration":"","removed":false}}`,
+				`{"cdc":{"path":"_change_data/x","size":1}}`,
+			},
+			all,
+			"",
+		},
+		"vector, then removed": {
+			[]string{features(`"deletionVectors"`, `"deletionVectors"`), vector, remove},
+			0,
+			"deletionVectors",
+		},
+		"removed, then vector": {[]string{remove, vector}, 0, "deletionVectors"},
+		"vectors enabled": {
+			[]string{
+				features(
+					`"deletionVectors","timestampNtz","vacuumProtocolCheck"`,
+					`"deletionVectors"`,
+				),
+			},
+			all,
+			"",
+		},
+		"checkpoints of version 2": {
+			[]string{features(`"v2Checkpoint"`, `"v2Checkpoint"`)},
+			0,
+			"v2Checkpoint",
+		},
+		"wider types": {
+			[]string{features(`"typeWidening"`, `"typeWidening"`)},
+			0,
+			"typeWidening",
+		},
+		"a later protocol": {
+			[]string{`{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}`},
+			0,
+			"reader protocol 4",
+		},
+		"a shallow clone": {[]string{clone}, 0, "absolute"},
+		"a clone that was removed": {
+			[]string{clone + "\n" + strings.Replace(clone, `{"add"`, `{"remove"`, 1)},
+			0,
+			"absolute",
+		},
+		"names by mapping": {
+			[]string{
+				strings.Replace(
+					lines[2],
+					`"configuration":{`,
+					`"configuration":{"delta.columnMapping.mode":"id",`,
+					1,
+				),
+			},
+			0,
+			"columnMapping",
+		},
+		"no mapping": {
+			[]string{
+				strings.Replace(
+					lines[2],
+					`"configuration":{`,
+					`"configuration":{"delta.columnMapping.mode":"none",`,
+					1,
+				),
+			},
+			all,
+			"",
+		},
+		"files of another kind": {
+			[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)},
+			0,
+			`"orc"`,
+		},
+		"cut": {[]string{file[:40]}, 0, "not valid JSON"},
 	} {
 		if err := os.WriteFile(
 			filepath.Join(dir, "_delta_log", "00000000000000000001.json"),
@@ -634,7 +697,15 @@ func TestSummariesOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	const good = `{"path":"part-00000-00000.parquet","size":1}`
-	for _, summary := range []string{`[null]`, `[{}]`, `[{"path":"/etc/passwd"}]`, `[{"path":"../part-00000-00000.parquet"}]`, `[{"path":"s3://other/part-00000-00000.parquet"}]`, "[" + good + "," + good + "]", `7`} {
+	for _, summary := range []string{
+		`[null]`,
+		`[{}]`,
+		`[{"path":"/etc/passwd"}]`,
+		`[{"path":"../part-00000-00000.parquet"}]`,
+		`[{"path":"s3://other/part-00000-00000.parquet"}]`,
+		"[" + good + "," + good + "]",
+		`7`,
+	} {
 		dst := filepath.Join(t.TempDir(), "t")
 		err := format.Sharding.Merge(
 			t.Context(),

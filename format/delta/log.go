@@ -91,7 +91,7 @@ type table struct {
 	protocol *protocol
 	meta     *metaData
 	fields   []field
-	files    map[string]*add // by path
+	files    map[string]*add // path → file
 }
 
 func newError(class error, msg, hint string) error {

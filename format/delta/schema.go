@@ -31,7 +31,7 @@ type structType struct {
 	Fields []field `json:"fields"`
 }
 
-const maxDepth = 16 // of lists
+const maxDepth = 16 // depth of nested lists
 
 // element returns the type of a column's values, and the number of lists around them.
 func (f *field) element() (name string, lists int) {

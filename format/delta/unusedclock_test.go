@@ -97,7 +97,11 @@ func TestUnusedClock(t *testing.T) {
 		class  error // of Times of the last episode
 	}{
 		"strings": {
-			writeClock(t, `\"string\"`, clockRows(func(_, k int) string { return fmt.Sprintf("10:00:%02d", k) })),
+			writeClock(
+				t,
+				`\"string\"`,
+				clockRows(func(_, k int) string { return fmt.Sprintf("10:00:%02d", k) }),
+			),
 			"holds text and no numbers", robocache.ErrNoClock,
 		},
 		"twodim": {

@@ -25,11 +25,20 @@ func TestLogWords(t *testing.T) {
 		text string
 		want []string
 	}{
-		"version": {protocol + `{"protocol": {"minReaderVersion": "one"}}`, []string{"line 2", "/protocol/minReaderVersion", "an integer", `"one"`}},
-		"size":    {`{"add": {"path": "a.parquet", "size": "big"}}`, []string{"line 1", "/add/size", "an integer", `"big"`}},
-		"add":     {`{"add": [1]}`, []string{"/add", "an object", "[1]"}},
-		"cut":     {`{"add": {"path": "a.pa`, []string{"line 1", "not valid JSON", "the end"}},
-		"schema":  {protocol + `{"metaData": {"schemaString": "{\"fields\": 3}"}}`, []string{"metaData.schemaString", "/fields", "a list", "3"}},
+		"version": {
+			protocol + `{"protocol": {"minReaderVersion": "one"}}`,
+			[]string{"line 2", "/protocol/minReaderVersion", "an integer", `"one"`},
+		},
+		"size": {
+			`{"add": {"path": "a.parquet", "size": "big"}}`,
+			[]string{"line 1", "/add/size", "an integer", `"big"`},
+		},
+		"add": {`{"add": [1]}`, []string{"/add", "an object", "[1]"}},
+		"cut": {`{"add": {"path": "a.pa`, []string{"line 1", "not valid JSON", "the end"}},
+		"schema": {
+			protocol + `{"metaData": {"schemaString": "{\"fields\": 3}"}}`,
+			[]string{"metaData.schemaString", "/fields", "a list", "3"},
+		},
 	} {
 		err := read(c.text)
 		if !errors.Is(err, robocache.ErrMalformed) {

@@ -56,7 +56,7 @@ type writing struct {
 	appends    bool
 	columns    []column
 	library    *video.Library
-	videos     map[string]videoFile // by path in the source
+	videos     map[string]videoFile // path in the source → file in the table
 	addedFiles []*add
 	prefix     string
 	modified   int64

@@ -52,7 +52,7 @@ func (d *Dataset) diagnoseEpisode(
 	episode int,
 	decode bool,
 ) (out []robocache.Finding) {
-	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
+	rec, err := guard.Value(func() *record { return d.loadRecord(ctx, episode) })
 	_ = guard.RaiseInternal(err)
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 		where := robocache.Where{"episode": d.About.EpisodeIndex(episode)}

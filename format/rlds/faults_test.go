@@ -191,7 +191,7 @@ func TestMissingShard(t *testing.T) {
 func TestLostEpisodes(t *testing.T) {
 	whole := newHand().shards[handShard]
 	first, _ := recordLength(whole)
-	at := headBytes + int(first) + tailBytes // of the second record
+	at := headBytes + int(first) + tailBytes // offset of the second record
 	flipped := bytes.Clone(whole)
 	flipped[at+8] ^= 1 // the check sum of its length
 	noExample := appendRecord(bytes.Clone(whole[:at]), []byte{0xff, 0xff})

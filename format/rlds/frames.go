@@ -48,9 +48,9 @@ func (d *Dataset) episodeFrames(
 		sp := spans[l.rowOf(rows[i].Index)]
 		asked += int(sp.to - sp.from)
 	}
-	if rec.isImageless && asked > d.recordLength(episode)/8 {
+	if rec.isImageless && asked > d.recordSize(episode)/8 {
 		// Much of the record is needed, so it is read as a whole, which also serves the next call.
-		rec = d.load(ctx, episode)
+		rec = d.loadRecord(ctx, episode)
 	}
 	arena := make([]byte, asked)
 	at := 0
@@ -86,8 +86,8 @@ func (d *Dataset) episodeFrames(
 	}
 }
 
-// recordLength returns the size of an episode's record.
-func (d *Dataset) recordLength(episode int) int {
+// recordSize returns the size of an episode's record.
+func (d *Dataset) recordSize(episode int) int {
 	s, r := d.locateEpisode(episode)
 	return int(d.index[s].length[r])
 }
@@ -112,7 +112,7 @@ func (d *Dataset) measureImages(ctx context.Context, i int, f *robocache.Feature
 		if d.Len(e) == 0 {
 			continue
 		}
-		rec, err := guard.Value(func() *record { return d.load(ctx, e) })
+		rec, err := guard.Value(func() *record { return d.loadRecord(ctx, e) })
 		_ = guard.RaiseInternal(err)
 		if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 			continue

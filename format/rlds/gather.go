@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
-// load returns the whole record of an episode.
-func (d *Dataset) load(ctx context.Context, episode int) *record {
+// loadRecord returns the whole record of an episode.
+func (d *Dataset) loadRecord(ctx context.Context, episode int) *record {
 	s, r := d.locateEpisode(episode)
 	defer guard.At(d.locate(s, r))
 	return leafcache.Load(ctx, d.records, episode, func() (*record, int64) {
@@ -34,12 +34,12 @@ func (d *Dataset) load(ctx context.Context, episode int) *record {
 	})
 }
 
-// values returns the record of an episode, possibly without its images.
-func (d *Dataset) values(ctx context.Context, episode int) *record {
+// loadValues returns the record of an episode, possibly without its images.
+func (d *Dataset) loadValues(ctx context.Context, episode int) *record {
 	if rec := d.peekRecord(episode); rec != nil {
 		return rec
 	}
-	return d.load(ctx, episode)
+	return d.loadRecord(ctx, episode)
 }
 
 // peekRecord returns the record of an episode if it is in memory, preferably the whole record.
@@ -167,7 +167,7 @@ func (d *Dataset) eachEpisode(
 		one := func() (err error) {
 			defer guard.Recover("rlds gather", &err)
 			if !here {
-				rec = d.values(gctx, episode)
+				rec = d.loadValues(gctx, episode)
 			}
 			if l.isMissing(rec) {
 				return robocache.At(

@@ -12,8 +12,8 @@ import (
 
 // hand is a dataset made by hand, of which every byte is known.
 type hand struct {
-	features string // of a step, JSON without braces
-	context  string // of an episode
+	features string // features of a step, as JSON without braces
+	context  string // features of an episode
 	info     string
 	shards   map[string][]byte
 }

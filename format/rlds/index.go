@@ -30,7 +30,7 @@ type shardIndex struct {
 	keys       []int32             // position in keySets; -1 if the record was not read to its end
 	keySets    []string            // a byte for each slot, 1 if the record has its key
 	unknown    int64               // features of the first record that features.json lacks
-	findings   []robocache.Finding // without the name of the file
+	findings   []robocache.Finding // locations lack the name of the file
 }
 
 // bytes returns the memory of the index.
@@ -184,11 +184,11 @@ func cleanText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD"
 type indexer struct {
 	schema   *schema
 	taskSlot int
-	limit    int64 // for a record, in bytes
-	room     int64 // for the index, in bytes
+	limit    int64 // maximum size of a record
+	room     int64 // remaining bytes for the index
 	index    *shardIndex
 	ids      map[string]int32
-	keySets  map[string]int32 // into shardIndex.keySets
+	keySets  map[string]int32 // keys → position in shardIndex.keySets
 }
 
 // buildIndex reads the heads of a shard's records. Damage becomes a finding, and readable records

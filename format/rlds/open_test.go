@@ -159,8 +159,19 @@ func TestClock(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"bridge": "5", "bridge_dataset": "5", "droid": "15", "asu_table_top_converted_externally_to_rlds": "12.5", "dobbe": "3.75", "berkeley_rpt_converted_externally_to_rlds": "30",
-		"austin_buds_dataset_converted_externally_to_rlds": "20", "toy": "", "stanford_mask_vit_converted_externally_to_rlds": "", "robo_net": "1", "uiuc_d3field": "1", "ucsd_kitchen_dataset_converted_externally_to_rlds": "2", "fmb_dataset": "10",
+		"bridge":         "5",
+		"bridge_dataset": "5",
+		"droid":          "15",
+		"asu_table_top_converted_externally_to_rlds": "12.5",
+		"dobbe": "3.75",
+		"berkeley_rpt_converted_externally_to_rlds":        "30",
+		"austin_buds_dataset_converted_externally_to_rlds": "20",
+		"toy": "",
+		"stanford_mask_vit_converted_externally_to_rlds": "",
+		"robo_net":     "1",
+		"uiuc_d3field": "1",
+		"ucsd_kitchen_dataset_converted_externally_to_rlds": "2",
+		"fmb_dataset": "10",
 	} {
 		r, ok := rateOf(name)
 		if ok != (want != "") || ok && r.String() != want {
@@ -280,7 +291,10 @@ func TestNoFeatures(t *testing.T) {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"dataset_info.json": `{"name": "set", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]}`, "set-train.tfrecord-00000-of-00001": "x"} {
+		for name, text := range map[string]string{
+			"dataset_info.json":                 `{"name": "set", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]}`,
+			"set-train.tfrecord-00000-of-00001": "x",
+		} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}

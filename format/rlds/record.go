@@ -16,7 +16,7 @@ type record struct {
 	steps   int
 	unknown int
 	lists   []list
-	columns []column // by leaf
+	columns []column // one per leaf
 	// The bytes of images are removed. Their spans are positions in the whole record.
 	isImageless bool
 }

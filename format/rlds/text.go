@@ -187,7 +187,7 @@ func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
 
 // readTimes reads the times of the steps.
 func (d *Dataset) readTimes(ctx context.Context, episode int) []int64 {
-	rec := d.values(ctx, episode)
+	rec := d.loadValues(ctx, episode)
 	l := &d.schema.leaves[d.clock.leaf]
 	c := d.columnOf(rec, d.clock.leaf, episode)
 	if !d.clock.unitStated {

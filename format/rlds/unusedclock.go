@@ -69,7 +69,7 @@ func (d *Dataset) examineTimes(ctx context.Context, leaf int) (faulty bool) {
 	for e := 0; e < min(d.About.Episodes, clocksRead) && !robocache.IsRemote(d.Bytes); e++ {
 		var values []float64
 		err := guard.Try(func() {
-			rec := d.values(ctx, e)
+			rec := d.loadValues(ctx, e)
 			values = robocache.Float64s(nil, l.dtype, d.columnOf(rec, leaf, e).rows)
 		})
 		if err != nil && !robocache.Bad(err) {

@@ -16,14 +16,38 @@ func TestMetadataWords(t *testing.T) {
 		text     string
 		want     []string
 	}{
-		"name":      {false, `{"name": 5}`, []string{infoName, "/name", "a text", "5"}},
-		"splits":    {false, `{"name": "x", "splits": {"train": 1}}`, []string{infoName, "/splits", "a list", "an object"}},
-		"template":  {false, `{"name": "x", "splits": [{"filepathTemplate": []}]}`, []string{infoName, "/splits/0/filepathTemplate", "a text"}},
-		"lengths":   {false, `{"name": "x", "splits": [{"shardLengths": ["two"]}]}`, []string{infoName, "an integer", "two"}},
-		"cut":       {false, `{"name": "x",`, []string{infoName, "not valid JSON", "the end"}},
-		"dtype":     {true, `{"featuresDict": {"features": {"steps": {"tensor": {"dtype": 7}}}}}`, []string{featuresName, "/featuresDict/features/steps/tensor/dtype", "a text", "7"}},
-		"features":  {true, `{"featuresDict": []}`, []string{featuresName, "/featuresDict", "an object"}},
-		"dimension": {true, `{"featuresDict": {"features": {"a": {"tensor": {"shape": {"dimensions": ["x"]}}}}}}`, []string{featuresName, "an integer", "x"}},
+		"name": {false, `{"name": 5}`, []string{infoName, "/name", "a text", "5"}},
+		"splits": {
+			false,
+			`{"name": "x", "splits": {"train": 1}}`,
+			[]string{infoName, "/splits", "a list", "an object"},
+		},
+		"template": {
+			false,
+			`{"name": "x", "splits": [{"filepathTemplate": []}]}`,
+			[]string{infoName, "/splits/0/filepathTemplate", "a text"},
+		},
+		"lengths": {
+			false,
+			`{"name": "x", "splits": [{"shardLengths": ["two"]}]}`,
+			[]string{infoName, "an integer", "two"},
+		},
+		"cut": {false, `{"name": "x",`, []string{infoName, "not valid JSON", "the end"}},
+		"dtype": {
+			true,
+			`{"featuresDict": {"features": {"steps": {"tensor": {"dtype": 7}}}}}`,
+			[]string{featuresName, "/featuresDict/features/steps/tensor/dtype", "a text", "7"},
+		},
+		"features": {
+			true,
+			`{"featuresDict": []}`,
+			[]string{featuresName, "/featuresDict", "an object"},
+		},
+		"dimension": {
+			true,
+			`{"featuresDict": {"features": {"a": {"tensor": {"shape": {"dimensions": ["x"]}}}}}}`,
+			[]string{featuresName, "an integer", "x"},
+		},
 	} {
 		var err error
 		if c.features {

@@ -358,10 +358,13 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, opt := range map[string]robocache.WriteOptions{
-		"option": {Options: map[string]string{"shard": "1"}}, "shards": {Options: map[string]string{"shards": "0"}}, "version": {
-			Options: map[string]string{"version": "2"},
-		},
-		"name": {Options: map[string]string{"name": "My-Set"}}, "split": {Options: map[string]string{"split": "a b"}}, "episode": {Episodes: []int{7}}, "key": {Keys: []string{"nothing"}},
+		"option":  {Options: map[string]string{"shard": "1"}},
+		"shards":  {Options: map[string]string{"shards": "0"}},
+		"version": {Options: map[string]string{"version": "2"}},
+		"name":    {Options: map[string]string{"name": "My-Set"}},
+		"split":   {Options: map[string]string{"split": "a b"}},
+		"episode": {Episodes: []int{7}},
+		"key":     {Keys: []string{"nothing"}},
 	} {
 		if _, err := rlds.Write(
 			t.Context(),
