@@ -297,7 +297,7 @@ func assembleEpisodes(
 	if len(to) > 0 {
 		e.nextRow = slices.Max(to)
 	}
-	unsure := map[int]tableFault{} // by row
+	unsure := map[int]tableFault{} // row → fault
 	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
 	e.hasFiles = !noFile // otherwise one finding reports it for all episodes
 	for i, n := range length {

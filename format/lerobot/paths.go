@@ -36,7 +36,7 @@ type paths struct {
 	permutation []int32  // order of the episodes' rows; nil if they are in order
 
 	data   []string            // templates, best first
-	videos map[string][]string // by key
+	videos map[string][]string // camera → templates
 
 	listing sync.Mutex
 	tree    map[place]string // nil until it is listed

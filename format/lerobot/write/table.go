@@ -80,7 +80,7 @@ type tableSeries struct {
 	leaves      []*pqw.Leaf
 	table       *outTable // the current file
 	chunk, file int
-	bytes, rows int64 // of table, including its footer
+	bytes, rows int64 // size of table, including its footer
 }
 
 // newSeries returns a series of files below dir. No file is created yet.

@@ -24,7 +24,7 @@ import (
 type Writer struct {
 	dst           store.Writable
 	cfg           Config
-	journal       *journal // of a conversion that can be resumed; nil otherwise
+	journal       *journal // set if the conversion can be resumed
 	features      []writtenFeature
 	data          *tableSeries
 	tasks         map[string]int64
@@ -35,7 +35,7 @@ type Writer struct {
 	written       int
 	index         *episodesWriter
 	cameras       map[string]*outCamera
-	cameraKeys    []string // of cams, in the order of the features
+	cameraKeys    []string // keys of cameras, in the order of the features
 	collector     *stats.Collector
 	pixels        map[string]*stats.Pixels
 	known         map[string]*knownStats
@@ -54,7 +54,7 @@ type Writer struct {
 type writtenFeature struct {
 	robocache.Feature
 	leaves     []*pqw.Leaf
-	repetition []byte // of a row's repetition levels
+	repetition []byte // repetition levels of a row
 }
 
 // NewWriter begins a dataset in a store that holds no dataset yet.
