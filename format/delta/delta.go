@@ -26,59 +26,59 @@ import (
 const (
 	defaultBudget  = 512 << 20
 	smallestBudget = 1 << 20
-	maxOpen        = 64 // data files that are open at a time
+	maxOpen        = 64 // data files that are open at once
 	maxElements    = 1 << 24
-	maxTwice       = 1 << 12 // times that a row of an episode may be there
+	maxTwice       = 1 << 12 // how often a row of an episode may occur
 )
 
 var formatOptions = map[string]string{
-	"version":        "version of the table; default: the last one",
-	"episode":        "column that numbers the episodes; default: episode_index",
-	"frame":          "column that orders the rows of an episode; default: frame_index, else the order in the files",
-	"timestamp":      "column of times: numbers, or Delta's timestamp; default: timestamp_ns, else timestamp",
+	"version": "version of the table; default: the last one",
+	"episode": "column that numbers the episodes; default: episode_index",
+	"frame": "column that orders the rows of an episode; default: frame_index, else " +
+		"the order in the files",
+	"timestamp": "column of times: numbers, or Delta's timestamp; default: timestamp_ns, " +
+		"else timestamp",
 	"timestamp_unit": "unit of that column: s, ms, us or ns (default: by their magnitude)",
 }
 
 func init() {
-	robocache.Register(
-		robocache.Format{
-			Name:         "delta",
-			Detect:       Detect,
-			Options:      formatOptions,
-			Write:        Write,
-			Keeps:        keeps,
-			WriteOptions: writeOptions,
-			Sharding:     sharding,
-			Open:         reader.Opener(Open),
-		},
-	)
+	robocache.Register(robocache.Format{
+		Name:         "delta",
+		Detect:       Detect,
+		Options:      formatOptions,
+		Write:        Write,
+		Keeps:        keepsFeature,
+		WriteOptions: writeOptions,
+		Sharding:     sharding,
+		Open:         reader.Opener(Open),
+	})
 }
 
 // Dataset is an open version of a table.
 type Dataset struct {
 	reader.Base
-	groups   []group
-	episodes []episode
-	columns  map[string]*readColumn // by key
-	clock    *readColumn            // nil: the rate is
-	unit     int64                  // of clock, in nanoseconds
-	unitErr  error                  // the unit is not determined
-	task     *readColumn            // nil: there is none
-	source   *readColumn            // of sourceColumn; nil: there is none
-	budget   int64
-	open     *handles.Pool[string, robocache.Ranged]
-	chunks   *lru.Cache[chunkKey, *chunk]
-	lib      *video.Library
+	groups    []group
+	episodes  []episode
+	columns   map[string]*readColumn // feature key → column
+	clock     *readColumn            // nil if the rows have a fixed rate
+	unit      int64                  // of clock, in nanoseconds
+	unitErr   error                  // set if the unit is unknown
+	task      *readColumn            // nil if the table has none
+	source    *readColumn            // column sourceColumn; nil if the table has none
+	budget    int64
+	openFiles *handles.Pool[string, robocache.Ranged]
+	chunks    *lru.Cache[chunkKey, *chunk]
+	library   *video.Library
 }
 
 // group is a row group of a data file.
 type group struct {
 	*add
-	f      *pq.File
+	file   *pq.File
 	number int
 }
 
-// run is rows of an episode that follow each other in a row group.
+// run is a run of consecutive rows of an episode in a row group.
 type run struct {
 	group, first, n int
 	episode, frame  int64
@@ -91,27 +91,27 @@ type episode struct {
 	n      int
 }
 
-// readColumn is a column that is read.
+// readColumn is a column that is read as a feature.
 type readColumn struct {
-	name, elem string
-	f          robocache.Feature
-	dims       []int // of lists
-	partition  bool
+	name, elem  string
+	feature     robocache.Feature
+	dims        []int // shape of the lists around a value
+	isPartition bool
 }
 
 var _ video.Source = (*Dataset)(nil)
 
-// Detect says whether there is a log.
+// Detect reports whether the folder has a Delta log.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := store.OpenFor(uri, opt)
 	if errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
-		return false, nil // a file
+		return false, nil // uri is a file
 	} else if err != nil {
 		return false, err
 	}
 	defer store.Close(s)
 	list, err := s.List(ctx, logDir)
-	// or http, which cannot list
+	// http returns ErrUnsupported, because it cannot list.
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	)
 }
 
-// OpenStore opens the table in a store. Close of the dataset closes the store.
+// OpenStore opens the table at the root of a store. Closing the dataset closes the store.
 func OpenStore(
 	ctx context.Context,
 	s store.Store,
@@ -145,17 +145,18 @@ func OpenStore(
 	); err != nil {
 		return d, err
 	}
-	t, err := load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget))
+	t, err := loadTable(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget))
 	if err != nil {
 		return d, err
 	}
 	if t.version < 0 {
-		return d, fail(robocache.ErrNotFound, "there is no "+logDir, "")
+		return d, newError(robocache.ErrNotFound, "there is no "+logDir, "")
 	}
-	return open(ctx, s, t, opt)
+	return openTable(ctx, s, t, opt)
 }
 
-func open(
+// openTable opens a version of a table whose log was already read.
+func openTable(
 	ctx context.Context,
 	s store.Store,
 	t *table,
@@ -164,12 +165,12 @@ func open(
 	defer crash.Recover("delta open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{
-		columns: map[string]*readColumn{},
-		budget:  budget,
-		chunks:  lru.New[chunkKey, *chunk](budget / 2),
-		open:    handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64),
+		columns:   map[string]*readColumn{},
+		budget:    budget,
+		chunks:    lru.New[chunkKey, *chunk](budget / 2),
+		openFiles: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64),
 	}
-	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
+	d.library = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
 	d.Base = reader.Base{
 		Bytes: s,
 		About: &robocache.Info{
@@ -188,8 +189,8 @@ func open(
 		d.About.FPS, _ = robocache.RateOf(t.meta.Config["robocache.fps"])
 	}
 	defer func(d *Dataset) {
-		if d.About.Episodes == 0 { // also where the work ended at the guard
-			_ = d.open.Close()
+		if d.About.Episodes == 0 { // also after a failure
+			_ = d.openFiles.Close()
 		}
 	}(d)
 	if err := d.readFooters(ctx, t); err != nil {
@@ -197,10 +198,10 @@ func open(
 	}
 	byName := map[string]*readColumn{}
 	for _, fd := range t.fields {
-		if c, err := d.describe(ctx, t, &fd); err != nil {
+		if c, err := d.describeColumn(ctx, t, &fd); err != nil {
 			return d, err
 		} else if byName[fd.Name] != nil {
-			return d, fail(robocache.ErrMalformed, "two columns of the name "+fd.Name, "")
+			return d, newError(robocache.ErrMalformed, "two columns have the name "+fd.Name, "")
 		} else if c != nil {
 			byName[fd.Name] = c
 		}
@@ -208,7 +209,7 @@ func open(
 	named := func(option string, names ...string) (*readColumn, error) {
 		if name := opt.Options[option]; name != "" {
 			if names = []string{name}; byName[name] == nil {
-				return nil, fail(
+				return nil, newError(
 					robocache.ErrMisuse,
 					"the table has no column "+name,
 					robocache.Nearest(name, slices.Collect(maps.Keys(byName))),
@@ -235,16 +236,16 @@ func open(
 	}
 	if number == nil {
 		return d, unsupported(
-			"a table without the column episode_index: nothing says which rows are one episode",
-			"name the column that does: "+robocache.Option("options", "episode", "COLUMN"),
+			"a table without the column episode_index: the episode of each row is unknown",
+			"name the column of episode numbers: "+robocache.Option("options", "episode", "COLUMN"),
 		)
 	}
-	namedValue, err := named("timestamp", nanosColumn, secondsColumn)
+	clock, err := named("timestamp", nanosColumn, secondsColumn)
 	if err != nil {
 		return d, err
 	}
-	d.clock, d.task = namedValue, byName["task"]
-	if c := byName[sourceColumn]; c != nil && elemOf[c.f.Kind] == "string" {
+	d.clock, d.task = clock, byName["task"]
+	if c := byName[sourceColumn]; c != nil && elemOf[c.feature.Kind] == "string" {
 		d.source = c
 	}
 	if err := d.findEpisodes(ctx, number, frame); err != nil {
@@ -253,31 +254,36 @@ func open(
 	if err := d.examineClock(ctx, t, byName, opt); err != nil {
 		return d, err
 	}
-	if err := d.settleUnit(ctx, opt.Options["timestamp_unit"]); err != nil {
+	if err := d.determineUnit(ctx, opt.Options["timestamp_unit"]); err != nil {
 		return d, err
 	}
 	for _, fd := range t.fields {
 		if c := byName[fd.Name]; c != nil && c != d.task && c != d.source {
-			c.f.Default = c == number || c == frame ||
+			c.feature.Default = c == number || c == frame ||
 				slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
-			if d.columns[c.f.Key] != nil {
-				return d, fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")
+			if d.columns[c.feature.Key] != nil {
+				return d, newError(
+					robocache.ErrMalformed,
+					"two columns have the key "+c.feature.Key,
+					"",
+				)
 			}
-			d.columns[c.f.Key] = c
-			d.About.Features = append(d.About.Features, c.f)
+			d.columns[c.feature.Key] = c
+			d.About.Features = append(d.About.Features, c.feature)
 		}
 	}
-	// those of the rows within are an episode's own: to read all rows is for those who ask for them
+	// Only the tasks of first rows are listed. Reading all rows would be expensive; Episode does it
+	// for one episode.
 	if d.task != nil {
 		first, known := make([]robocache.Row, d.About.Episodes), map[string]bool{}
 		for e := range first {
 			first[e].Episode = e
 		}
-		textValue, err := d.Text(ctx, "task", first)
+		texts, err := d.Text(ctx, "task", first)
 		if err != nil {
 			return d, err
 		}
-		for _, text := range textValue {
+		for _, text := range texts {
 			if t := (robocache.Task{Index: int64(len(d.About.Tasks)), Text: text}); text != "" &&
 				!known[text] {
 				d.About.Tasks, known[text] = append(d.About.Tasks, t), true
@@ -287,7 +293,7 @@ func open(
 	return d, nil
 }
 
-// readFooters reads those of all data files, in the order of their paths.
+// readFooters reads the footers of all data files, in the order of their paths.
 func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 	paths := slices.Sorted(maps.Keys(t.files))
 	footers := make([]*pq.File, len(paths))
@@ -301,16 +307,16 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 				return failed
 			}
 			defer crash.RecoverFile("delta open", name, &err)
-			nameValue, err := a.name()
+			located, err := a.name()
 			if err != nil {
 				return err
 			}
-			defer robocache.LocateIn(&err, "file", nameValue)
-			nameValue2, err := a.name()
+			defer robocache.LocateIn(&err, "file", located)
+			opened, err := a.name()
 			if err != nil {
 				return err
 			}
-			r, err := d.Bytes.Open(gctx, nameValue2)
+			r, err := d.Bytes.Open(gctx, opened)
 			if err != nil {
 				return err
 			}
@@ -333,15 +339,15 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 			d.groups = append(d.groups, group{t.files[paths[i]], f, k})
 		}
 	}
-	return d.fits(held)
+	return d.checkMemory(held)
 }
 
-// fits refuses what would take more than half of the budget.
-func (d *Dataset) fits(held int64) error {
+// checkMemory rejects data that occupies more than half of the budget.
+func (d *Dataset) checkMemory(held int64) error {
 	if held > d.budget/2 {
 		return robocache.ResourceLimit(string(op), nil, "").
 			Expected(fmt.Sprintf("at most %d bytes", d.budget/2), fmt.Sprint(held)).
-			WithHint("a larger memory budget")
+			WithHint("Pass a larger memory budget.")
 	}
 	return nil
 }
@@ -353,12 +359,13 @@ var elemOf = map[robocache.Kind]string{
 	robocache.KindEvent: "string",
 }
 
-// describe makes a feature of a column of the table. One that has none is left out, with a finding.
-func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColumn, error) {
-	c := &readColumn{name: fd.Name, partition: slices.Contains(t.meta.Partitions, fd.Name)}
+// describeColumn returns a column that is a feature. A column that cannot be one is left out with a
+// finding.
+func (d *Dataset) describeColumn(ctx context.Context, t *table, fd *field) (*readColumn, error) {
+	c := &readColumn{name: fd.Name, isPartition: slices.Contains(t.meta.Partitions, fd.Name)}
 	lists, own := 0, fd.feature()
 	c.elem, lists = fd.element()
-	c.f = robocache.Feature{
+	c.feature = robocache.Feature{
 		Key:   fd.Name,
 		Kind:  robocache.KindNumeric,
 		DType: dtypes[c.elem],
@@ -366,69 +373,69 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColum
 	}
 	switch numbers := dtypes[c.elem] != 0; {
 	case own != nil && lists == 0 && c.elem != "" && elemOf[own.Kind] == c.elem:
-		c.f = *own
-	case own != nil && numbers && own.Kind == robocache.KindNumeric && own.DType.Size() > 0 && sizeOf(own.Shape) > 0 && (len(own.Shape) == lists || lists == 0 && own.Scalar()):
-		c.f = *own
+		c.feature = *own
+	case own != nil && numbers && own.Kind == robocache.KindNumeric && own.DType.Size() > 0 &&
+		elementCount(own.Shape) > 0 && (len(own.Shape) == lists || lists == 0 && own.Scalar()):
+		c.feature = *own
 	case c.elem == "string" && lists == 0:
-		c.f.Kind, c.f.DType = robocache.KindText, robocache.String
+		c.feature.Kind, c.feature.DType = robocache.KindText, robocache.String
 	case numbers && lists == 1:
-		lengthOf, err := d.lengthOf(ctx, c)
+		length, err := d.lengthOf(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		c.f.Shape = []int{lengthOf}
+		c.feature.Shape = []int{length}
 	}
 	if lists > 0 {
-		c.dims = c.f.Shape
+		c.dims = c.feature.Shape
 	}
-	if c.f.DType == 0 || c.partition && strings.HasPrefix(c.elem, "timestamp") ||
+	if c.feature.DType == 0 || c.isPartition && strings.HasPrefix(c.elem, "timestamp") ||
 		len(c.dims) != lists ||
-		c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
-		d.About.Findings = append(
-			d.About.Findings,
-			robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "column-left-out",
-				Where:    robocache.Where{"column": fd.Name},
-				Message: fmt.Sprintf(
-					"columns of this type, or without a fixed shape, are not read (%s)",
-					fd.Type,
-				),
-				NotDelivered: fd.Name,
-			},
-		)
+		c.feature.Kind == robocache.KindNumeric && elementCount(c.feature.Shape) == 0 {
+		d.About.Findings = append(d.About.Findings, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "column-left-out",
+			Where:    robocache.Where{"column": fd.Name},
+			Message: fmt.Sprintf(
+				"columns of this type, or without a fixed shape, are not read (%s)",
+				fd.Type,
+			),
+			NotDelivered: fd.Name,
+		})
 		return nil, nil
 	}
 	for i, g := range d.groups {
-		leaf, null := g.f.Column(fd.Name).OnlyLeaf(), g.Partitions[fd.Name] == ""
-		if n, said := g.stats().Nulls[fd.Name]; c.partition {
-		} else if null = g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"; !said && leaf != nil && leaf.MaxDef > 0 {
-			// writers count those of the first 32 columns
-			k, _ := g.f.Chunk(g.number, leaf)
-			holds := k.Nulls > 0
-			if !holds {
-				holds2 := k.Nulls < 0
-				if holds2 {
-					content, err := d.read(ctx, i, leaf, nil)
+		leaf, null := g.file.Column(fd.Name).OnlyLeaf(), g.Partitions[fd.Name] == ""
+		if n, isCounted := g.stats().Nulls[fd.Name]; c.isPartition {
+		} else if null = g.file.Column(fd.Name) == nil ||
+			isCounted && fmt.Sprint(n) != "0"; !isCounted && leaf != nil && leaf.MaxDef > 0 {
+			// Writers count nulls only in the first 32 columns, so the file is examined.
+			k, _ := g.file.Chunk(g.number, leaf)
+			hasNulls := k.Nulls > 0
+			if !hasNulls {
+				isUnknown := k.Nulls < 0
+				if isUnknown {
+					content, err := d.readLeaf(ctx, i, leaf, nil)
 					if err != nil {
 						return nil, err
 					}
-					holds2 = slices.ContainsFunc(
+					isUnknown = slices.ContainsFunc(
 						content.Def,
 						func(def uint8) bool { return int(def) < leaf.MaxDef },
 					)
 				}
-				holds = holds2
+				hasNulls = isUnknown
 			}
-			null = holds
+			null = hasNulls
 		}
-		c.f.Masked = c.f.Masked || null && c.f.Kind != robocache.KindText
+		c.feature.Masked = c.feature.Masked || null && c.feature.Kind != robocache.KindText
 	}
 	return c, nil
 }
 
-// sizeOf is the number of elements of a shape; 0 of one that is none, or too large.
-func sizeOf(shape []int) int {
+// elementCount returns the number of elements of a shape, or 0 if the shape is invalid or too
+// large.
+func elementCount(shape []int) int {
 	n := 1
 	for _, k := range shape {
 		if k < 1 || k > maxElements || n*k > maxElements {
@@ -439,13 +446,15 @@ func sizeOf(shape []int) int {
 	return n
 }
 
-// Video holds the files that columns of video refer to.
-func (d *Dataset) Video() *video.Library { return d.lib }
+// Video returns the library of the files to which video columns refer.
+func (d *Dataset) Video() *video.Library { return d.library }
 
 // Close closes the files and the store.
-func (d *Dataset) Close() error { return errors.Join(d.open.Close(), d.lib.Close(), d.Base.Close()) }
+func (d *Dataset) Close() error {
+	return errors.Join(d.openFiles.Close(), d.library.Close(), d.Base.Close())
+}
 
-// Len is the number of rows of an episode; 0 for one that is not there.
+// Len returns the number of rows of an episode, or 0 if the episode does not exist.
 func (d *Dataset) Len(e int) int {
 	if e < 0 || e >= len(d.episodes) {
 		return 0
@@ -453,7 +462,7 @@ func (d *Dataset) Len(e int) int {
 	return d.episodes[e].n
 }
 
-// Episode gives the metadata of one episode.
+// Episode returns the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, err error) {
 	defer crash.Recover("delta episode", &err)
 	if err := op.Episode(len(d.episodes), e); err != nil {
@@ -461,11 +470,11 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 	}
 	out = robocache.Episode{Position: e, Index: d.episodes[e].index, Length: d.Len(e)}
 	last := ""
-	textValue, err := d.Text(ctx, "task", reader.Rows(e, 0, out.Length))
+	texts, err := d.Text(ctx, "task", reader.Rows(e, 0, out.Length))
 	if err != nil {
 		return out, err
 	}
-	for _, text := range textValue {
+	for _, text := range texts {
 		if text != "" && text != last && !slices.Contains(out.Tasks, text) {
 			out.Tasks = append(out.Tasks, text)
 		}
@@ -474,7 +483,7 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 	return out, ctx.Err()
 }
 
-// Times gives the timestamps of an episode's rows.
+// Times returns the timestamps of an episode's rows.
 func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, err error) {
 	defer crash.Recover("delta times", &err)
 	if err := op.Episode(len(d.episodes), e); err != nil {
@@ -497,14 +506,14 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 	if err := robocache.At(d.unitErr, robocache.Where{"column": c.name}); err != nil {
 		return out, err
 	}
-	b := make([]byte, n*c.f.DType.Size())
-	if err := d.gather(ctx, c, reader.Rows(e, 0, n), b); err != nil {
+	b := make([]byte, n*c.feature.DType.Size())
+	if err := d.gatherRows(ctx, c, reader.Rows(e, 0, n), b); err != nil {
 		return out, err
 	}
-	out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
+	out = robocache.Int64s(make([]int64, 0, n), c.feature.DType, b)
 	for i, t := range out {
 		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
-			return out, fail(
+			return out, newError(
 				robocache.ErrMalformed,
 				fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit),
 				"",
@@ -512,15 +521,15 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 		}
 		out[i] = t * d.unit
 	}
-	for _, s := range robocache.Float64s(nil, c.f.DType, b)[len(out):] {
+	for _, s := range robocache.Float64s(nil, c.feature.DType, b)[len(out):] {
 		s *= float64(d.unit) / 1e9
 		if !(math.Abs(s) < math.MaxInt64/1e9) {
-			return out, fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
+			return out, newError(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}
 		ns := int64(math.Round(s * 1e9))
 		if grid := rate.Nanos(
 			int64(math.Round(s * rate.Float())),
-		); c.f.DType == robocache.Float32 &&
+		); c.feature.DType == robocache.Float32 &&
 			float32(float64(grid)/1e9) == float32(s) {
 			ns = grid // which float32 rounds
 		}
@@ -529,8 +538,8 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 	return out, ctx.Err()
 }
 
-// place finds a row.
-func (d *Dataset) place(r robocache.Row) (g, row int, err error) {
+// locateRow returns the row group of a row and its position there.
+func (d *Dataset) locateRow(r robocache.Row) (g, row int, err error) {
 	if err := op.Episode(len(d.episodes), r.Episode); err != nil {
 		return g, row, err
 	}

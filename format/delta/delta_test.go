@@ -27,7 +27,7 @@ import (
 
 type context = gocontext.Context
 
-// same compares every row of every stream of src with those of got, from an episode on.
+// same compares every row of every stream of src with those of got, beginning at an episode.
 func same(t *testing.T, src, got robocache.Dataset, from int) {
 	t.Helper()
 	for i := range src.Info().Features {
@@ -103,7 +103,8 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 	}
 }
 
-// TestEveryType: each dtype, shape and kind comes back as it was, with and without partitions.
+// TestEveryType checks that each dtype, shape and kind is unchanged after writing and reading, with
+// and without partitions.
 func TestEveryType(t *testing.T) {
 	src := made(
 		t,
@@ -119,13 +120,13 @@ func TestEveryType(t *testing.T) {
 	for _, partition := range []string{"", "task", "source"} {
 		dst := filepath.Join(t.TempDir(), "t")
 		table(t, src, dst, "partition", partition)
-		same(t, src, open(t, dst), 0)
+		same(t, src, openTable(t, dst), 0)
 	}
 	every := &typed{Dataset: src}
 	dst := filepath.Join(t.TempDir(), "t")
 	table(t, every, dst)
-	same(t, every, open(t, dst), 0)
-	// Writers count the nulls of the first columns alone: of the others the files say it.
+	same(t, every, openTable(t, dst), 0)
+	// Writers count nulls only in the first columns; for the others the files state them.
 	name := filepath.Join(dst, "_delta_log", "00000000000000000000.json")
 	b, err := os.ReadFile(name)
 	if err == nil {
@@ -138,11 +139,11 @@ func TestEveryType(t *testing.T) {
 	if err != nil || !bytes.Contains(b, []byte(`"stats"`)) {
 		t.Fatal(err)
 	}
-	same(t, every, open(t, dst), 0)
+	same(t, every, openTable(t, dst), 0)
 }
 
-// typed is a dataset with a stream of each dtype, whose bytes are those of its rows' numbers; every
-// third row of some has no value.
+// typed is a dataset with a stream of each dtype. Its bytes are the row numbers, and every third
+// row of some streams has no value.
 type typed struct {
 	*synth.Dataset
 	about *robocache.Info
@@ -152,7 +153,21 @@ func (d *typed) Info() *robocache.Info {
 	if d.about == nil {
 		own := *d.Dataset.Info()
 		own.Features = nil
-		for i, dt := range []robocache.DType{robocache.Bool, robocache.Int8, robocache.Int16, robocache.Int32, robocache.Int64, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64} {
+		for i, dt := range []robocache.DType{
+			robocache.Bool,
+			robocache.Int8,
+			robocache.Int16,
+			robocache.Int32,
+			robocache.Int64,
+			robocache.Uint8,
+			robocache.Uint16,
+			robocache.Uint32,
+			robocache.Uint64,
+			robocache.Float16,
+			robocache.BFloat16,
+			robocache.Float32,
+			robocache.Float64,
+		} {
 			for k, shape := range [][]int{{1}, {3}, {2, 3}} {
 				own.Features = append(
 					own.Features,
@@ -204,8 +219,8 @@ func (d *typed) Valid(_ context, key string, rows []robocache.Row, valid []uint8
 	return nil
 }
 
-// D3: writers that begin at once, with a table there and without one, all land; every episode has a
-// number of its own.
+// TestWritersAtOnce checks concurrent writers, with and without an existing table (delta.D3). All
+// succeed, and every episode has a unique number.
 func TestWritersAtOnce(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		dst := filepath.Join(t.TempDir(), "t")
@@ -227,7 +242,7 @@ func TestWritersAtOnce(t *testing.T) {
 			n += 3
 		}
 		g.Wait()
-		d := open(t, dst)
+		d := openTable(t, dst)
 		if d.Info().Episodes != n || len(d.Info().Findings) > 0 {
 			t.Errorf("%d episodes, want %d; %v", d.Info().Episodes, n, d.Info().Findings)
 		}
@@ -237,7 +252,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// A writer that is refused, and one that dies, leave the table as it was.
+// TestRefused checks that a rejected or failed writer leaves the table unchanged.
 func TestRefused(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "t")
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.3})
@@ -291,7 +306,7 @@ func (d *dark) Gather(context, string, []robocache.Row, []byte) error {
 	return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the lights are out"}
 }
 
-// A table in a bucket of a real server is written, added to, and read.
+// TestBucket writes a table to a bucket of a real server, appends to it, and reads it.
 func TestBucket(t *testing.T) {
 	dir, endpoint := servers.S3(t)
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
@@ -301,14 +316,14 @@ func TestBucket(t *testing.T) {
 	src := made(t, synth.Options{Episodes: 3, Seconds: 0.3, Cameras: 1, Codec: "png"})
 	table(t, src, "s3://lab/t", "partition", "task")
 	table(t, src, "s3://lab/t", "append", "true")
-	d := open(t, "s3://lab/t")
+	d := openTable(t, "s3://lab/t")
 	if d.Info().Episodes != 6 {
 		t.Errorf("%d episodes", d.Info().Episodes)
 	}
 	same(t, src, d, 3)
 }
 
-// FuzzLog: of any log comes a table that is read, or a typed error.
+// FuzzLog checks that any log gives a readable table or a typed error.
 func FuzzLog(f *testing.F) {
 	dir := filepath.Join(f.TempDir(), "t")
 	src, err := synth.New(synth.Options{Episodes: 2, Seconds: 0.2})
@@ -398,8 +413,8 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// D5, D6: what a commit says is JSON of one line an action, without times in shards' (shard tests),
-// with statistics that hold for the rows.
+// TestCommitLines checks that each action of a commit is one line of JSON, with statistics that
+// hold for the rows (delta.D5, delta.D6). Commits of shards have no times.
 func TestCommitLines(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "t")
 	table(
@@ -441,13 +456,13 @@ func TestCommitLines(t *testing.T) {
 			rows += s.Rows
 		}
 	}
-	if d := open(t, dst); float64(d.Info().Frames) != rows {
+	if d := openTable(t, dst); float64(d.Info().Frames) != rows {
 		t.Errorf("%v rows, want %d", rows, d.Info().Frames)
 	}
 }
 
-// Logs of the features that the Delta project's golden tables show: each is read, or refused by its
-// name.
+// TestFeatures reads logs with the features of the Delta project's golden tables. Each is read, or
+// rejected by name.
 func TestFeatures(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t")
 	table(t, made(t, synth.Options{Episodes: 2, Seconds: 0.2}), dir)
@@ -475,22 +490,85 @@ func TestFeatures(t *testing.T) {
 		frames int64
 		want   string
 	}{
-		"optimize":                 {[]string{file, remove}, all, ""}, // in either order
-		"optimize the other way":   {[]string{remove, file}, all, ""},
-		"removed":                  {[]string{remove}, none, ""},
-		"unknown action":           {[]string{`{"txn":{"appId":"x","version":3}}`, `{"domainMetadata":{"domain":"d","configuration":"","removed":false}}`, `{"cdc":{"path":"_change_data/x","size":1}}`}, all, ""},
-		"vector, then removed":     {[]string{features(`"deletionVectors"`, `"deletionVectors"`), vector, remove}, 0, "deletionVectors"},
-		"removed, then vector":     {[]string{remove, vector}, 0, "deletionVectors"},
-		"vectors enabled":          {[]string{features(`"deletionVectors","timestampNtz","vacuumProtocolCheck"`, `"deletionVectors"`)}, all, ""},
-		"checkpoints of version 2": {[]string{features(`"v2Checkpoint"`, `"v2Checkpoint"`)}, 0, "v2Checkpoint"},
-		"wider types":              {[]string{features(`"typeWidening"`, `"typeWidening"`)}, 0, "typeWidening"},
-		"a later protocol":         {[]string{`{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}`}, 0, "reader protocol 4"},
-		"a shallow clone":          {[]string{clone}, 0, "absolute"},
-		"a clone that was removed": {[]string{clone + "\n" + strings.Replace(clone, `{"add"`, `{"remove"`, 1)}, 0, "absolute"},
-		"names by mapping":         {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"id",`, 1)}, 0, "columnMapping"},
-		"no mapping":               {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"none",`, 1)}, all, ""},
-		"files of another kind":    {[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)}, 0, `"orc"`},
-		"cut":                      {[]string{file[:40]}, 0, "not valid JSON"},
+		"optimize":               {[]string{file, remove}, all, ""}, // in either order
+		"optimize the other way": {[]string{remove, file}, all, ""},
+		"removed":                {[]string{remove}, none, ""},
+		"unknown action": {
+			[]string{
+				`{"txn":{"appId":"x","version":3}}`,
+				`{"domainMetadata":{"domain":"d","configuration":"","removed":false}}`,
+				`{"cdc":{"path":"_change_data/x","size":1}}`,
+			},
+			all,
+			"",
+		},
+		"vector, then removed": {
+			[]string{features(`"deletionVectors"`, `"deletionVectors"`), vector, remove},
+			0,
+			"deletionVectors",
+		},
+		"removed, then vector": {[]string{remove, vector}, 0, "deletionVectors"},
+		"vectors enabled": {
+			[]string{
+				features(
+					`"deletionVectors","timestampNtz","vacuumProtocolCheck"`,
+					`"deletionVectors"`,
+				),
+			},
+			all,
+			"",
+		},
+		"checkpoints of version 2": {
+			[]string{features(`"v2Checkpoint"`, `"v2Checkpoint"`)},
+			0,
+			"v2Checkpoint",
+		},
+		"wider types": {
+			[]string{features(`"typeWidening"`, `"typeWidening"`)},
+			0,
+			"typeWidening",
+		},
+		"a later protocol": {
+			[]string{`{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}`},
+			0,
+			"reader protocol 4",
+		},
+		"a shallow clone": {[]string{clone}, 0, "absolute"},
+		"a clone that was removed": {
+			[]string{clone + "\n" + strings.Replace(clone, `{"add"`, `{"remove"`, 1)},
+			0,
+			"absolute",
+		},
+		"names by mapping": {
+			[]string{
+				strings.Replace(
+					lines[2],
+					`"configuration":{`,
+					`"configuration":{"delta.columnMapping.mode":"id",`,
+					1,
+				),
+			},
+			0,
+			"columnMapping",
+		},
+		"no mapping": {
+			[]string{
+				strings.Replace(
+					lines[2],
+					`"configuration":{`,
+					`"configuration":{"delta.columnMapping.mode":"none",`,
+					1,
+				),
+			},
+			all,
+			"",
+		},
+		"files of another kind": {
+			[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)},
+			0,
+			`"orc"`,
+		},
+		"cut": {[]string{file[:40]}, 0, "not valid JSON"},
 	} {
 		if err := os.WriteFile(
 			filepath.Join(dir, "_delta_log", "00000000000000000001.json"),
@@ -513,8 +591,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost may be there: its data files stay. Killed anywhere else, a writer
-// leaves the table as it was.
+// TestLostAnswers checks that the data files stay if the commit may exist although its response was
+// lost. A writer killed anywhere else leaves the table unchanged.
 func TestLostAnswers(t *testing.T) {
 	mem, plan := storetest.NewMem("lost"), &storetest.Plan{}
 	store.Register(
@@ -542,7 +620,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A constraint that comes while rows are on their way ends their writer, which leaves nothing.
+// TestConstraintMeanwhile checks that a writer fails and leaves nothing if a constraint is added
+// during the write.
 func TestConstraintMeanwhile(t *testing.T) {
 	mem := storetest.NewMem("meanwhile")
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
@@ -605,8 +684,8 @@ func TestConstraintMeanwhile(t *testing.T) {
 	}
 }
 
-// The summaries of shards, which may be a stranger's, name the shards' own data files alone, each
-// once.
+// TestSummariesOfStrangers checks that summaries of shards, which are untrusted, name only the
+// shards' own data files, each once.
 func TestSummariesOfStrangers(t *testing.T) {
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
 	format, err := convert.Writer("delta")
@@ -618,7 +697,15 @@ func TestSummariesOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	const good = `{"path":"part-00000-00000.parquet","size":1}`
-	for _, summary := range []string{`[null]`, `[{}]`, `[{"path":"/etc/passwd"}]`, `[{"path":"../part-00000-00000.parquet"}]`, `[{"path":"s3://other/part-00000-00000.parquet"}]`, "[" + good + "," + good + "]", `7`} {
+	for _, summary := range []string{
+		`[null]`,
+		`[{}]`,
+		`[{"path":"/etc/passwd"}]`,
+		`[{"path":"../part-00000-00000.parquet"}]`,
+		`[{"path":"s3://other/part-00000-00000.parquet"}]`,
+		"[" + good + "," + good + "]",
+		`7`,
+	} {
 		dst := filepath.Join(t.TempDir(), "t")
 		err := format.Sharding.Merge(
 			t.Context(),

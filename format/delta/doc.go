@@ -2,15 +2,25 @@
 //
 // # Contract
 //
-//	D1  A version of a table is the log replayed from its last checkpoint. What this reader does not follow is refused by name (ErrUnsupported):
-//	    reader protocols above 3 and reader features, column mapping, deletion vectors, files that lie outside of the table.
-//	D2  The rows of one episode_index, in the order of frame_index, are an episode. A row that is there twice begins another episode of that number, with a finding.
-//	D3  Write makes a version by one conditional put of its commit, never by another one. A writer that lost reads the log again: rows that were
-//	    appended meanwhile stay, and its own episodes are numbered behind them; another schema or protocol ends it (ErrTemporary).
-//	D4  Files of a table have the schema of its metaData alone, without the partition column; numbers keep their values. What reading needs besides (shape, dtype,
-//	    units) stands in the metadata of each field, under "robocache".
-//	D5  Frames of video are referred to: the file below the table, the frame's number, its packet's place, the file's SHA-256. Files are named by their
-//	    contents, so that shards and versions share them.
-//	    The column robocache_source names, in the first row of an episode, the recording that it was made from (robocache.Origin as JSON).
-//	D6  Shards of one plan give the same bytes, the commit's too: in it are no times and no chance.
+//	delta.D1  A version of a table is the log replayed from its last checkpoint. Unsupported features
+//	          are rejected by name (ErrUnsupported): reader protocols above 3, reader features,
+//	          column mapping, deletion vectors, and files outside of the table.
+//	delta.D2  The rows with one episode_index, in the order of frame_index, are an episode. A row
+//	          that occurs twice begins another episode with that number, with a finding.
+//	delta.D3  Write creates a version by one conditional put of its commit. A writer that loses the
+//	          race reads the log again. Rows that were appended by others stay, and the writer's own
+//	          episodes get the next numbers. A changed schema or protocol is an error
+//	          (ErrTemporary).
+//	delta.D4  Files of a table have the schema of its metaData, without the partition column. Numbers
+//	          keep their values. Other properties (shape, dtype, units) are in the metadata of each
+//	          field, under "robocache".
+//	delta.D5  A frame of video is a reference: file in the table, frame number, position of the
+//	          packet, and SHA-256 of the file. Names of files are derived from their content, so that
+//	          shards and versions share them. The column robocache_source names, in the first row of
+//	          an episode, the recording that it was made from (robocache.Origin as JSON).
+//	delta.D6  Shards of one plan always give the same bytes, also of the commit, which holds no time
+//	          and no random value.
+//
+// Intuitively, a table is a set of immutable files and a log that names those of each version. A
+// conditional put of the next log entry is the only synchronization between writers.
 package delta

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// findEpisodes brings the rows into the order of their episodes (D2).
+// findEpisodes sorts the rows into episodes (delta.D2).
 func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) error {
 	ahead, actx := errgroup.WithContext(ctx)
 	ahead.SetLimit(16)
-	for g := range d.groups { // of stores: a request each
+	for g := range d.groups { // reads ahead, because each row group of a remote store is a request
 		ahead.Go(crash.Func("delta open", func() error {
 			if _, err := d.integers(actx, g, number); err != nil {
 				return err
@@ -35,7 +35,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 		return err
 	}
 	var runs []run
-	next := map[int64]int64{} // frames of episodes, where no column says them
+	next := map[int64]int64{} // frame numbers per episode, used if there is no frame column
 	for g := range d.groups {
 		of, err := d.integers(ctx, g, number)
 		if err != nil {
@@ -63,7 +63,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 				runs = append(runs, run{g, i, 1, e, k})
 			}
 		}
-		if err := d.fits(int64(len(runs)) * 64); err != nil {
+		if err := d.checkMemory(int64(len(runs)) * 64); err != nil {
 			return err
 		}
 		d.About.Frames += int64(len(of))
@@ -71,9 +71,12 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 	d.chunks.Clear()
 	slices.SortStableFunc(
 		runs,
-		func(a, b run) int { return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame)) },
+		func(a, b run) int {
+			return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame))
+		},
 	)
-	// of the episodes of one number: the first, the frame after the last of each
+	// first is the first episode of a number, and ends holds the next frame of each episode of that
+	// number.
 	first, ends, twice := 0, []int64(nil), int64(0)
 	for i, r := range runs {
 		if i == 0 || r.episode != runs[i-1].episode {
@@ -84,7 +87,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			if k = len(ends); k == 1 {
 				twice++
 			} else if k == maxTwice {
-				return fail(
+				return newError(
 					robocache.ErrMalformed,
 					fmt.Sprintf(
 						"episode %d has row %d more than %d times",
@@ -112,10 +115,11 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			Count:    twice,
 			Where:    robocache.Where{"column": number.name},
 			Message: fmt.Sprintf(
-				"%d episode numbers have a row more than once: each set of rows is an episode of its own",
+				"%d episode numbers have a row more than once: each set of rows is read as a "+
+					"separate episode",
 				twice,
 			),
-			Hint: "number appended episodes behind those that are there",
+			Hint: "give appended episodes higher numbers than the existing ones",
 		})
 	}
 	d.About.Episodes = len(d.episodes)
@@ -127,12 +131,12 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 	return nil
 }
 
-// settleUnit finds the unit of the column of times from its type, its name or the option. Otherwise
-// the magnitude of the first conclusive episode decides.
-func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
+// determineUnit determines the unit of the time column from its type, its name or the option.
+// Otherwise the magnitude of the values in the first conclusive episode decides.
+func (d *Dataset) determineUnit(ctx context.Context, stated string) error {
 	c := d.clock
 	if stated != "" && robocache.TimeUnits[stated] == 0 {
-		return fail(
+		return newError(
 			robocache.ErrMisuse,
 			"option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated),
 			"",
@@ -144,7 +148,7 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 		return nil
 	case strings.HasPrefix(c.elem, "timestamp"):
 		usual, stated = "us", "us"
-	case c.f.DType.Float():
+	case c.feature.DType.Float():
 		usual = "s"
 	case c.name == nanosColumn && stated == "":
 		stated = "ns"
@@ -153,11 +157,15 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 		return nil
 	}
 	for e := range min(len(d.episodes), 16) {
-		b := make([]byte, min(d.Len(e), 4096)*c.f.DType.Size())
-		if d.gather(ctx, c, reader.Rows(e, 0, min(d.Len(e), 4096)), b) != nil {
+		b := make([]byte, min(d.Len(e), 4096)*c.feature.DType.Size())
+		if d.gatherRows(ctx, c, reader.Rows(e, 0, min(d.Len(e), 4096)), b) != nil {
 			continue // reported when the episode is read
 		}
-		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, c.f.DType, b), usual, d.About.FPS)
+		g, err := robocache.InferTimeUnit(
+			robocache.Float64s(nil, c.feature.DType, b),
+			usual,
+			d.About.FPS,
+		)
 		if err == nil && g.Unit == "" {
 			continue
 		}
@@ -172,17 +180,18 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 	return nil
 }
 
-// integers are the values of a column in a row group.
+// integers returns the values of a column in a row group.
 func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) ([]int64, error) {
-	if c.f.Kind != robocache.KindNumeric || c.f.DType.Float() || c.dims != nil || c.f.Masked {
+	if c.feature.Kind != robocache.KindNumeric || c.feature.DType.Float() || c.dims != nil ||
+		c.feature.Masked {
 		return nil, unsupported(
-			"the column "+c.name+" numbers rows, and is no column of integers without nulls",
+			"the column "+c.name+" numbers rows, but does not hold integers without nulls",
 			"",
 		)
 	}
-	chunkValue, err := d.chunk(ctx, g, c, "")
+	values, err := d.loadChunk(ctx, g, c, "")
 	if err != nil {
 		return nil, err
 	}
-	return robocache.Int64s(nil, c.f.DType, chunkValue.data), nil
+	return robocache.Int64s(nil, c.feature.DType, values.data), nil
 }

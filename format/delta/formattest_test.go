@@ -13,7 +13,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-func open(t testing.TB, uri string, opt ...robocache.OpenOptions) robocache.Dataset {
+func openTable(t testing.TB, uri string, opt ...robocache.OpenOptions) robocache.Dataset {
 	t.Helper()
 	d, err := robocache.Open(t.Context(), uri, opt...)
 	if err != nil {
@@ -23,7 +23,7 @@ func open(t testing.TB, uri string, opt ...robocache.OpenOptions) robocache.Data
 	return d
 }
 
-// table writes a dataset as a table, by choices of the writer as key, value.
+// table writes a dataset as a table. The options of the writer are given as key, value.
 func table(
 	t testing.TB,
 	src robocache.Dataset,
@@ -52,11 +52,10 @@ func made(t testing.TB, opt synth.Options) *synth.Dataset {
 	return d
 }
 
-// TestSuite holds the reader to what every format promises: tables with video, with images,
-// partitioned.
+// TestSuite runs the suite of all formats on tables with video, with images, and with partitions.
 func TestSuite(t *testing.T) {
 	dir := t.TempDir()
-	table(t, open(t, realdata.Path(t, "g1_v30_exact")), filepath.Join(dir, "video"))
+	table(t, openTable(t, realdata.Path(t, "g1_v30_exact")), filepath.Join(dir, "video"))
 	table(
 		t,
 		made(

@@ -15,34 +15,36 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// chunk is a column in a row group, decoded.
+// chunk is a decoded column of a row group.
 type chunk struct {
-	data  []byte      // of numbers: rows one after the other, zeros where there is no value
-	items *pq.Column  // of texts, images and paths
-	at    []int32     // value of each row, -1 where it has none; nil: its own number
-	same  string      // of a partition: the text of every row
-	wrong map[int]int // rows whose list has another length than the stream's, with that length
+	data  []byte     // numbers: rows in order, with zeros for rows without a value
+	items *pq.Column // texts, images and paths
+	// position of each row's value, -1 without a value; nil if it equals the row
+	valueOf      []int32
+	constant     string      // text of every row, for a partition column
+	wrongLengths map[int]int // row → length of its list, if it differs from that of the stream
 }
 
-// has says that a row has a value.
-func (k *chunk) has(row int) bool { return k.at == nil || k.at[row] >= 0 }
+// hasValue reports whether a row has a value.
+func (k *chunk) hasValue(row int) bool { return k.valueOf == nil || k.valueOf[row] >= 0 }
 
 type chunkKey struct {
 	group       int
 	column, sub string
 }
 
-// leaf is the Parquet column of a column in a row group, of a field where it has some; nil where
-// the file has none.
-func (d *Dataset) leaf(g int, c *readColumn, sub string) *pq.Node {
-	n := d.groups[g].f.Column(c.name)
+// leafOf returns the Parquet leaf of a column in a row group. sub selects a field of the column, or
+// is "". The result is nil if the file lacks the leaf.
+func (d *Dataset) leafOf(g int, c *readColumn, sub string) *pq.Node {
+	n := d.groups[g].file.Column(c.name)
 	if n != nil && sub != "" {
 		n = n.Child(sub)
 	}
 	return n.OnlyLeaf()
 }
 
-func (d *Dataset) read(
+// readLeaf reads a Parquet leaf of a row group. If shape is nil, lists may have any length.
+func (d *Dataset) readLeaf(
 	ctx context.Context,
 	g int,
 	leaf *pq.Node,
@@ -53,7 +55,7 @@ func (d *Dataset) read(
 	if err != nil {
 		return nil, err
 	}
-	h, err := d.open.Get(name, func() (robocache.Ranged, error) {
+	h, err := d.openFiles.Get(name, func() (robocache.Ranged, error) {
 		name, err := at.name()
 		if err != nil {
 			return nil, err
@@ -63,63 +65,71 @@ func (d *Dataset) read(
 	if err != nil {
 		return nil, err
 	}
-	defer d.open.Put(h)
-	nameValue, err := at.name()
+	defer d.openFiles.Put(h)
+	located, err := at.name()
 	if err != nil {
 		return nil, err
 	}
-	defer robocache.LocateIn(&err, "file", nameValue)
-	return pq.ReadColumn(ctx, h.Value, at.f, at.number, leaf, shape, pq.Limits{Bytes: d.budget / 2})
+	defer robocache.LocateIn(&err, "file", located)
+	return pq.ReadColumn(
+		ctx,
+		h.Value,
+		at.file,
+		at.number,
+		leaf,
+		shape,
+		pq.Limits{Bytes: d.budget / 2},
+	)
 }
 
-// chunk is a column, or a field of it, in a row group.
-func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (*chunk, error) {
+// loadChunk returns a decoded column of a row group, or its field sub.
+func (d *Dataset) loadChunk(ctx context.Context, g int, c *readColumn, sub string) (*chunk, error) {
 	return d.chunks.Load(ctx, chunkKey{g, c.name, sub}, func() (_ *chunk, _ int64, err error) {
 		defer robocache.LocateIn(&err, "column", c.name)
-		k, leaf, dtype := &chunk{}, d.leaf(g, c, sub), c.f.DType
+		k, leaf, dtype := &chunk{}, d.leafOf(g, c, sub), c.feature.DType
 		if sub == "frame" {
 			dtype = robocache.Int64
 		}
-		numbers, per, rows := c.f.Kind == robocache.KindNumeric ||
-			sub == "frame", sizeOf(
+		numbers, per, rows := c.feature.Kind == robocache.KindNumeric ||
+			sub == "frame", elementCount(
 			c.dims,
-		), d.groups[g].f.Groups[d.groups[g].number].Rows
-		if err := d.fits(8 * min(rows, math.MaxInt64/8)); err != nil {
+		), d.groups[g].file.Groups[d.groups[g].number].Rows
+		if err := d.checkMemory(8 * min(rows, math.MaxInt64/8)); err != nil {
 			return nil, 0, err
 		}
 		n := int(rows)
 		col := &pq.Column{}
 		var values []byte
 		if leaf != nil && leaf.MaxRep != len(c.dims) {
-			return nil, 0, fail(
+			return nil, 0, newError(
 				robocache.ErrMalformed,
 				fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)),
 				"",
 			)
 		}
 		switch {
-		case c.partition && !numbers:
-			k.same = d.groups[g].Partitions[c.name]
-		case c.partition:
-			if values, err = c.constant(d.groups[g].Partitions[c.name]); err != nil {
+		case c.isPartition && !numbers:
+			k.constant = d.groups[g].Partitions[c.name]
+		case c.isPartition:
+			if values, err = c.partitionValue(d.groups[g].Partitions[c.name]); err != nil {
 				return nil, 0, err
 			}
 			if values == nil {
-				k.at = slots(n, -1)
+				k.valueOf = filledSlots(n, -1)
 			} else {
-				k.at = slots(n, 0)
+				k.valueOf = filledSlots(n, 0)
 			}
 		case leaf == nil:
-			k.at = slots(n, -1)
+			k.valueOf = filledSlots(n, -1)
 		case numbers:
 			var err error
-			col, err = d.read(ctx, g, leaf, append([]int{}, c.dims...))
-			if errors.Is(err, robocache.ErrMalformed) { // perhaps for nulls alone
+			col, err = d.readLeaf(ctx, g, leaf, append([]int{}, c.dims...))
+			if errors.Is(err, robocache.ErrMalformed) { // possibly only because of nulls
 				var failed error
-				if col, failed = d.read(ctx, g, leaf, nil); failed != nil {
+				if col, failed = d.readLeaf(ctx, g, leaf, nil); failed != nil {
 					return nil, 0, failed
 				}
-				if err := k.spread(col, n, per); err != nil {
+				if err := k.indexRows(col, n, per); err != nil {
 					return nil, 0, err
 				}
 			} else {
@@ -131,33 +141,33 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (
 				return nil, 0, err
 			}
 		default:
-			if k.items, err = d.read(ctx, g, leaf, nil); err != nil {
+			if k.items, err = d.readLeaf(ctx, g, leaf, nil); err != nil {
 				return nil, 0, err
 			}
 			if leaf.Type != pq.ByteArray {
-				return nil, 0, fail(
+				return nil, 0, newError(
 					robocache.ErrMalformed,
 					"a column of "+leaf.Type.String()+" in place of texts or bytes",
 					"",
 				)
 			}
-			if err := k.spread(k.items, n, 1); err != nil {
+			if err := k.indexRows(k.items, n, 1); err != nil {
 				return nil, 0, err
 			}
 		}
-		if k.data = values; numbers && k.at != nil {
+		if k.data = values; numbers && k.valueOf != nil {
 			size := per * dtype.Size()
-			if err := d.fits(rows * int64(size)); err != nil {
+			if err := d.checkMemory(rows * int64(size)); err != nil {
 				return nil, 0, err
 			}
 			k.data = make([]byte, n*size)
-			for row, at := range k.at {
+			for row, at := range k.valueOf {
 				if at >= 0 {
 					copy(k.data[row*size:(row+1)*size], values[int(at)*dtype.Size():])
 				}
 			}
 		}
-		held := int64(len(k.data) + 4*len(k.at) + 32*len(k.wrong) + 64)
+		held := int64(len(k.data) + 4*len(k.valueOf) + 32*len(k.wrongLengths) + 64)
 		if k.items != nil {
 			held += k.items.MemoryBytes()
 		}
@@ -165,7 +175,8 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (
 	})
 }
 
-func slots(n int, value int32) []int32 {
+// filledSlots returns n slots with the same value.
+func filledSlots(n int, value int32) []int32 {
 	out := make([]int32, n)
 	for i := range out {
 		out[i] = value
@@ -173,40 +184,40 @@ func slots(n int, value int32) []int32 {
 	return out
 }
 
-// spread finds the first value of each row. A null or an empty list is no value. A list of another
-// length than per is an error of its row alone.
-func (k *chunk) spread(col *pq.Column, rows, per int) error {
+// indexRows records the position of the first value of each row. A null or empty list is no value.
+// A list whose length differs from per is an error of its row only.
+func (k *chunk) indexRows(col *pq.Column, rows, per int) error {
 	if col.Def == nil && col.Rep == nil && col.Entries == rows {
 		return nil
 	}
-	k.at = make([]int32, 0, rows)
+	k.valueOf = make([]int32, 0, rows)
 	value, began := 0, 0
 	for i := 0; i <= col.Entries; i++ {
 		if i == col.Entries || col.Rep == nil || col.Rep[i] == 0 {
-			row := len(k.at) - 1
+			row := len(k.valueOf) - 1
 			if n := value - began; n == per {
-				k.at[row] = int32(began)
+				k.valueOf[row] = int32(began)
 			} else if n > 0 {
-				if k.wrong == nil {
-					k.wrong = map[int]int{}
+				if k.wrongLengths == nil {
+					k.wrongLengths = map[int]int{}
 				}
-				k.wrong[row] = n
+				k.wrongLengths[row] = n
 			}
-			k.at, began = append(k.at, -1), value
+			k.valueOf, began = append(k.valueOf, -1), value
 		}
 		if i < col.Entries && (col.Def == nil || int(col.Def[i]) == col.Leaf.MaxDef) {
 			value++
 		}
 	}
-	if k.at = k.at[:len(k.at)-1]; len(k.at) != rows {
-		return fail(
+	if k.valueOf = k.valueOf[:len(k.valueOf)-1]; len(k.valueOf) != rows {
+		return newError(
 			robocache.ErrMalformed,
-			fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows),
+			fmt.Sprintf("%d rows in a row group of %d", len(k.valueOf), rows),
 			"",
 		)
 	}
 	if value > math.MaxInt32 {
-		return fail(
+		return newError(
 			robocache.ErrResourceLimit,
 			fmt.Sprintf("%d values in a row group", value),
 			"write smaller row groups",
@@ -215,15 +226,15 @@ func (k *chunk) spread(col *pq.Column, rows, per int) error {
 	return nil
 }
 
-// constant is the number that a partition's text says; nil for null.
-func (c *readColumn) constant(text string) ([]byte, error) {
+// partitionValue returns the number in the text of a partition, or nil for null.
+func (c *readColumn) partitionValue(text string) ([]byte, error) {
 	if text == "" {
 		return nil, nil
 	}
-	out := make([]byte, c.f.DType.Size())
+	out := make([]byte, c.feature.DType.Size())
 	f, err := strconv.ParseFloat(text, 64)
-	if c.f.DType.Float() && err == nil {
-		pq.PutFloat(out, c.f.DType, f)
+	if c.feature.DType.Float() && err == nil {
+		pq.PutFloat(out, c.feature.DType, f)
 		return out, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -233,18 +244,19 @@ func (c *readColumn) constant(text string) ([]byte, error) {
 			n = 1
 		}
 	}
-	if c.f.DType.Float() || err != nil || !pq.PutInt(out, c.f.DType, n, false) {
-		return nil, fail(
+	if c.feature.DType.Float() || err != nil || !pq.PutInt(out, c.feature.DType, n, false) {
+		return nil, newError(
 			robocache.ErrMalformed,
-			"the partition "+strconv.Quote(text)+" is no "+c.elem,
+			"the partition "+strconv.Quote(text)+" is not a value of type "+c.elem,
 			"",
 		)
 	}
 	return out, nil
 }
 
-// get finds a stream of some kinds, and checks the room for its rows.
-func (d *Dataset) get(
+// featureColumn returns the column of a stream. It checks its kind and the size of the caller's
+// result.
+func (d *Dataset) featureColumn(
 	key, what string,
 	room, got int,
 	kinds ...robocache.Kind,
@@ -253,11 +265,11 @@ func (d *Dataset) get(
 	if c == nil {
 		return nil, op.NoStream(key)
 	}
-	if err := op.Kind(key, c.f.Kind, kinds...); err != nil {
+	if err := op.Kind(key, c.feature.Kind, kinds...); err != nil {
 		return nil, err
 	}
 	if what == "bytes" {
-		room *= c.f.RowBytes()
+		room *= c.feature.RowBytes()
 	}
 	if err := op.Room(key, what, room, got); err != nil {
 		return nil, err
@@ -265,19 +277,19 @@ func (d *Dataset) get(
 	return c, nil
 }
 
-// each gives rows with their chunks; neighbours share theirs.
-func (d *Dataset) each(
+// eachRow calls do for rows with their chunk and the position in it.
+func (d *Dataset) eachRow(
 	ctx context.Context,
 	c *readColumn,
 	sub string,
 	rows []robocache.Row,
 	do func(i int, k *chunk, row int) error,
 ) (err error) {
-	defer robocache.LocateIn(&err, "stream", c.f.Key)
+	defer robocache.LocateIn(&err, "stream", c.feature.Key)
 	var k *chunk
 	in := -1
 	for i, r := range rows {
-		g, row, err := d.place(r)
+		g, row, err := d.locateRow(r)
 		if err != nil {
 			return err
 		}
@@ -285,11 +297,11 @@ func (d *Dataset) each(
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			chunkValue, err := d.chunk(ctx, g, c, sub)
+			loaded, err := d.loadChunk(ctx, g, c, sub)
 			if err != nil {
 				return err
 			}
-			k, in = chunkValue, g
+			k, in = loaded, g
 		}
 		if err := do(i, k, row); err != nil {
 			return err
@@ -306,39 +318,49 @@ func (d *Dataset) Gather(
 	dst []byte,
 ) (err error) {
 	defer crash.Recover("delta gather", &err)
-	found, err := d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric)
+	found, err := d.featureColumn(key, "bytes", len(rows), len(dst), robocache.KindNumeric)
 	if err != nil {
 		return err
 	}
-	if err := d.gather(ctx, found, rows, dst); err != nil {
-		return err
-	}
-	return nil
+	return d.gatherRows(ctx, found, rows, dst)
 }
 
-func (d *Dataset) gather(
+// gatherRows copies rows of a numeric column into dst.
+func (d *Dataset) gatherRows(
 	ctx context.Context,
 	c *readColumn,
 	rows []robocache.Row,
 	dst []byte,
 ) error {
-	size := c.f.RowBytes()
-	return d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
-		if n, isWrong := k.wrong[row]; isWrong {
-			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "the list is not as long as those of most rows").
-				Expected(fmt.Sprintf("%d values", sizeOf(c.dims)), fmt.Sprint(n)).
+	size := c.feature.RowBytes()
+	return d.eachRow(ctx, c, "", rows, func(i int, k *chunk, row int) error {
+		if n, isWrong := k.wrongLengths[row]; isWrong {
+			return robocache.Malformed(
+				string(op),
+				robocache.Where{
+					"episode": d.About.EpisodeIndex(rows[i].Episode),
+					"row":     rows[i].Index,
+				},
+				"the length of the list differs from most rows",
+			).Expected(fmt.Sprintf("%d values", elementCount(c.dims)), fmt.Sprint(n)).
 				WithHint("%s", robocache.LeaveOutHint())
 		}
-		if !c.f.Masked && !k.has(row) {
-			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "a null that the statistics in the log do not count").
-				WithHint("fill it, or leave the row out")
+		if !c.feature.Masked && !k.hasValue(row) {
+			return robocache.Malformed(
+				string(op),
+				robocache.Where{
+					"episode": d.About.EpisodeIndex(rows[i].Episode),
+					"row":     rows[i].Index,
+				},
+				"the value is null, although the statistics in the log count no nulls",
+			).WithHint("fill in the value, or leave out the row")
 		}
 		copy(dst[i*size:], k.data[row*size:(row+1)*size])
 		return nil
 	})
 }
 
-// Valid says which rows have a value.
+// Valid reports which rows have a value.
 func (d *Dataset) Valid(
 	ctx context.Context,
 	key string,
@@ -353,34 +375,31 @@ func (d *Dataset) Valid(
 	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
 		return err
 	}
-	if reader.AllValid(valid); c.f.Kind == robocache.KindVideo {
+	if reader.AllValid(valid); c.feature.Kind == robocache.KindVideo {
 		sub = "path"
 	}
-	if err := d.each(ctx, c, sub, rows, func(i int, k *chunk, row int) error {
-		if !k.has(row) {
+	return d.eachRow(ctx, c, sub, rows, func(i int, k *chunk, row int) error {
+		if !k.hasValue(row) {
 			valid[i] = 0
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	return nil
+	})
 }
 
-// item is a row's text or bytes; "" where it has none.
-func (k *chunk) item(row int) string {
+// textAt returns a row's text or bytes, or "" if it has none.
+func (k *chunk) textAt(row int) string {
 	switch {
-	case !k.has(row):
+	case !k.hasValue(row):
 		return ""
 	case k.items == nil:
-		return k.same
-	case k.at != nil:
-		row = int(k.at[row])
+		return k.constant
+	case k.valueOf != nil:
+		row = int(k.valueOf[row])
 	}
 	return string(k.items.Item(row))
 }
 
-// Text gives the rows of a text stream, and of "task".
+// Text returns rows of a text stream, or of "task".
 func (d *Dataset) Text(
 	ctx context.Context,
 	key string,
@@ -390,7 +409,7 @@ func (d *Dataset) Text(
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
-		if c, err = d.get(
+		if c, err = d.featureColumn(
 			key,
 			"rows",
 			len(rows),
@@ -401,16 +420,16 @@ func (d *Dataset) Text(
 			return out, err
 		}
 	}
-	if c == nil || elemOf[c.f.Kind] != "string" {
+	if c == nil || elemOf[c.feature.Kind] != "string" {
 		for _, r := range rows {
-			if _, _, err := d.place(r); err != nil {
+			if _, _, err := d.locateRow(r); err != nil {
 				return out, err
 			}
 		}
 		return out, ctx.Err()
 	}
-	if err := d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
-		out[i] = k.item(row)
+	if err := d.eachRow(ctx, c, "", rows, func(i int, k *chunk, row int) error {
+		out[i] = k.textAt(row)
 		return nil
 	}); err != nil {
 		return out, err
@@ -418,7 +437,7 @@ func (d *Dataset) Text(
 	return out, nil
 }
 
-// Frames says where images lie.
+// Frames returns references to images.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
@@ -426,22 +445,26 @@ func (d *Dataset) Frames(
 	out []robocache.FrameRef,
 ) (err error) {
 	defer crash.Recover("delta frames", &err)
-	c, err := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
+	c, err := d.featureColumn(
+		key,
+		"frames",
+		len(rows),
+		len(out),
+		robocache.KindImage,
+		robocache.KindVideo,
+	)
 	if err != nil {
 		return err
 	}
-	if c.f.Kind == robocache.KindImage {
-		if err := d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
-			b := k.item(row)
+	if c.feature.Kind == robocache.KindImage {
+		return d.eachRow(ctx, c, "", rows, func(i int, k *chunk, row int) error {
+			b := k.textAt(row)
 			out[i] = robocache.FrameRef{Encoded: []byte(b), Missing: b == ""}
 			return nil
-		}); err != nil {
-			return err
-		}
-		return nil
+		})
 	}
-	if err := d.each(ctx, c, "path", rows, func(i int, k *chunk, row int) error {
-		if out[i] = (robocache.FrameRef{Path: k.item(row)}); out[i].Path == "" {
+	if err := d.eachRow(ctx, c, "path", rows, func(i int, k *chunk, row int) error {
+		if out[i] = (robocache.FrameRef{Path: k.textAt(row)}); out[i].Path == "" {
 			out[i].Missing = true
 		} else {
 			var err error
@@ -453,13 +476,10 @@ func (d *Dataset) Frames(
 	}); err != nil {
 		return err
 	}
-	if err := d.each(ctx, c, "frame", rows, func(i int, k *chunk, row int) error {
+	return d.eachRow(ctx, c, "frame", rows, func(i int, k *chunk, row int) error {
 		if !out[i].Missing {
 			out[i].Ordinal = int(binary.LittleEndian.Uint64(k.data[8*row:]))
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	return nil
+	})
 }

@@ -7,10 +7,10 @@ import (
 // maxCountedGroups is the number of row groups whose lists are counted.
 const maxCountedGroups = 16
 
-// lengthOf returns the most common length of a column's lists, the first of several; 0 if no row
-// has a value. It counts the lists of some row groups, spread over the table.
+// lengthOf returns the most common length of a column's lists, and the first one in a tie. It
+// returns 0 if no row has a value. It counts the lists of some row groups, spread over the table.
 func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) (int, error) {
-	rows := map[int]int{} // of each length
+	rows := map[int]int{} // number of rows by length
 	var order []int
 	count := func(length, n int) {
 		if length > 0 {
@@ -22,13 +22,13 @@ func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) (int, error) {
 	}
 	var groups []int
 	for g := range d.groups {
-		if leaf := d.leaf(g, c, ""); leaf != nil && leaf.MaxRep == 1 {
+		if leaf := d.leafOf(g, c, ""); leaf != nil && leaf.MaxRep == 1 {
 			groups = append(groups, g)
 		}
 	}
 	for k := range min(len(groups), maxCountedGroups) {
 		g := groups[k*len(groups)/min(len(groups), maxCountedGroups)]
-		col, err := d.read(ctx, g, d.leaf(g, c, ""), nil)
+		col, err := d.readLeaf(ctx, g, d.leafOf(g, c, ""), nil)
 		if err != nil {
 			return 0, err
 		}

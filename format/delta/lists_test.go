@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// listRow is a row of a table that another writer made: its lists have no declared length.
+// listRow is a row of a table of another writer, whose lists have no declared length.
 type listRow struct {
 	Episode int64     `parquet:"episode_index"`
 	Frame   int64     `parquet:"frame_index"`
@@ -73,8 +73,8 @@ func writeLists(t *testing.T, lengths []int, files ...[]int) string {
 	return dir
 }
 
-// TestOddLists checks that the most common length of the lists is the stream's, whichever episode
-// is the odd one, and that only rows of the odd episode are errors.
+// TestOddLists checks that the most common length of the lists is that of the stream, whichever
+// episode is different. Only rows of that episode are errors.
 func TestOddLists(t *testing.T) {
 	for name, files := range map[string][][]int{
 		"one file":    {{0, 1, 2, 3}},
@@ -85,7 +85,7 @@ func TestOddLists(t *testing.T) {
 			for _, length := range []int{1, 2, 3, 9} {
 				lengths := []int{7, 7, 7, 7}
 				lengths[odd] = length
-				ds := open(t, writeLists(t, lengths, files...))
+				ds := openTable(t, writeLists(t, lengths, files...))
 				if f := ds.Info().Feature("state"); f == nil || f.Elements() != 7 {
 					t.Errorf("%s, %d of episode %d: %+v", name, length, odd, f)
 					continue
@@ -114,8 +114,8 @@ func TestOddLists(t *testing.T) {
 	}
 }
 
-// TestColumnOfLaterParts checks that a column that the first data files lack is a stream, and
-// masked in their rows.
+// TestColumnOfLaterParts checks a column that the first data files lack. It is a stream, and masked
+// in their rows.
 func TestColumnOfLaterParts(t *testing.T) {
 	dir := writeLists(t, []int{0, 0, 4}, []int{0}, []int{1}, []int{2})
 	type plainRow struct {
@@ -148,7 +148,7 @@ func TestColumnOfLaterParts(t *testing.T) {
 	if err := os.WriteFile(log, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ds := open(t, dir)
+	ds := openTable(t, dir)
 	if f := ds.Info().Feature("state"); f == nil || f.Elements() != 4 || !f.Masked {
 		t.Fatalf("%+v", f)
 	}

@@ -25,10 +25,10 @@ const op = reader.Op("delta")
 
 const logDir = "_delta_log"
 
-// commitName is the file of a version.
+// commitName returns the file name of a version's commit.
 func commitName(version int64) string { return fmt.Sprintf("%s/%020d.json", logDir, version) }
 
-// texts are values by name; one that is null is "", as in partitionValues.
+// texts maps names to texts. A null value is "", as in partitionValues.
 type texts map[string]string
 
 type protocol struct {
@@ -60,7 +60,7 @@ type add struct {
 	Vector     json.RawMessage `json:"deletionVector,omitempty"`
 }
 
-// fileStats is what add.Stats says.
+// fileStats is the content of add.Stats.
 type fileStats struct {
 	Rows  int64          `json:"numRecords"`
 	Min   map[string]any `json:"minValues"`
@@ -68,10 +68,11 @@ type fileStats struct {
 	Nulls map[string]any `json:"nullCount"`
 }
 
+// stats returns the parsed statistics of a data file, or zero values if there are none.
 func (a *add) stats() (s fileStats) {
 	dec := json.NewDecoder(strings.NewReader(a.Stats))
 	dec.UseNumber()
-	_ = dec.Decode(&s) // they are a help, and may be missing
+	_ = dec.Decode(&s) // statistics are optional
 	return s
 }
 
@@ -84,32 +85,31 @@ type action struct {
 	Remove   *add      `json:"remove,omitempty"`
 }
 
-// table is a version of a table.
+// table is one version of a table.
 type table struct {
-	version  int64 // negative: there is none yet
+	version  int64 // negative if the table does not exist yet
 	protocol *protocol
 	meta     *metaData
 	fields   []field
-	files    map[string]*add // by path
+	files    map[string]*add // path → file
 }
 
-func fail(class error, msg, hint string) error {
+func newError(class error, msg, hint string) error {
 	return robocache.NewError(class, string(op), nil, "%s", msg).WithHint("%s", hint)
 }
 
-func unsupported(msg, hint string) error { return fail(robocache.ErrUnsupported, msg, hint) }
+func unsupported(msg, hint string) error { return newError(robocache.ErrUnsupported, msg, hint) }
 
 var logName = regexp.MustCompile(
 	`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`,
 )
 
-// load replays the log up to a version, the last one where it is negative. A table of version -1
-// where there is no log.
-func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
+// loadTable replays the log up to a version, or up to the last one if version is negative. Without
+// a log it returns a table of version -1.
+func loadTable(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
 	defer crash.Recover(string(op), &err)
-	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(
-		-1,
-	)
+	commits, points := map[int64]bool{}, map[int64][]string{}
+	parts, strange, last := map[string][]string{}, false, int64(-1)
 	list, err := st.List(ctx, logDir)
 	if err != nil {
 		return t, err
@@ -127,8 +127,9 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 			commits[v], last = true, max(last, v)
 		} else if key, n := m[1]+m[4], m[4]; !strings.HasPrefix(m[2], "checkpoint.p") && n == "" {
 			strange = true
-		} else if parts[key] = append(parts[key], e.Name); n == "" || n == fmt.Sprintf("%010d", len(parts[key])) {
-			// the list is sorted: the last part ends it
+		} else if parts[key] = append(parts[key], e.Name); n == "" ||
+			n == fmt.Sprintf("%010d", len(parts[key])) {
+			// The list is sorted, so the last part completes the checkpoint.
 			points[v], last = parts[key], max(last, v)
 		}
 	}
@@ -147,7 +148,7 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 	}
 	for _, name := range points[from] {
 		if err := robocache.At(
-			t.checkpoint(ctx, st, name, budget),
+			t.applyCheckpoint(ctx, st, name, budget),
 			robocache.Where{"file": name},
 		); err != nil {
 			return t, err
@@ -161,8 +162,12 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 				"write a classic one (delta.checkpointPolicy)",
 			)
 		} else if !commits[v] {
-			return t, robocache.NotFound(string(op), robocache.Where{"file": name}, "version %d cannot be made: a commit is not there", version).
-				WithHint("the last version is %d", last)
+			return t, robocache.NotFound(
+				string(op),
+				robocache.Where{"file": name},
+				"version %d cannot be read: a commit is missing",
+				version,
+			).WithHint("the last version is %d", last)
 		}
 		b, err := store.ReadFile(ctx, st, name, budget)
 		if err != nil {
@@ -172,14 +177,14 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 			return t, err
 		}
 	}
-	if err := t.check(); err != nil {
+	if err := t.checkProtocol(); err != nil {
 		return t, err
 	}
 	return t, nil
 }
 
-// apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion
-// vector removes and adds one path.
+// apply applies the actions of a commit. Their order has no meaning: a commit that adds a deletion
+// vector to a file removes and adds the same path.
 func (t *table) apply(b []byte) error {
 	var added []*add
 	number := 0
@@ -206,8 +211,13 @@ func (t *table) apply(b []byte) error {
 	return nil
 }
 
-// checkpoint takes the actions of a part of a checkpoint.
-func (t *table) checkpoint(ctx context.Context, st store.Store, name string, budget int64) error {
+// applyCheckpoint applies the actions of one part of a checkpoint.
+func (t *table) applyCheckpoint(
+	ctx context.Context,
+	st store.Store,
+	name string,
+	budget int64,
+) error {
 	r, err := st.Open(ctx, name)
 	if err != nil {
 		return err
@@ -223,16 +233,16 @@ func (t *table) checkpoint(ctx context.Context, st store.Store, name string, bud
 			if top == nil {
 				continue
 			}
-			plain := *top // without statistics in columns of their own
+			plain := *top // without the columns of parsed statistics
 			plain.Children = slices.DeleteFunc(
 				slices.Clone(top.Children),
 				func(n *pq.Node) bool { return strings.HasSuffix(n.Name, "_parsed") },
 			)
-			jsonValue, err := pq.ReadJSON(ctx, r, f, g, &plain, nil, pq.Limits{Bytes: budget})
+			texts, err := pq.ReadJSON(ctx, r, f, g, &plain, nil, pq.Limits{Bytes: budget})
 			if err != nil {
 				return err
 			}
-			for _, text := range jsonValue {
+			for _, text := range texts {
 				if text != "null" {
 					if err := t.apply(fmt.Appendf(nil, `{%q: %s}`, kind, text)); err != nil {
 						return err
@@ -244,8 +254,8 @@ func (t *table) checkpoint(ctx context.Context, st store.Store, name string, bud
 	return nil
 }
 
-// harmless are features of a protocol that change nothing where no file and no column uses them;
-// one that does is refused, or left out, by name.
+// harmless lists protocol features that have no effect unless a file or column uses them. A file or
+// column that does is rejected or left out by name.
 var harmless = []string{
 	"timestampNtz",
 	"vacuumProtocolCheck",
@@ -256,8 +266,8 @@ var harmless = []string{
 	"columnMapping",
 }
 
-// check refuses what is not followed (D1).
-func (t *table) check() error {
+// checkProtocol rejects unsupported tables (delta.D1).
+func (t *table) checkProtocol() error {
 	p, m := t.protocol, t.meta
 	var s structType
 	if m != nil && m.Schema != "" {
@@ -268,8 +278,13 @@ func (t *table) check() error {
 	}
 	switch {
 	case p == nil || m == nil || len(s.Fields) == 0:
-		return fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
-	case m.Config["delta.columnMapping.mode"] != "" && m.Config["delta.columnMapping.mode"] != "none":
+		return newError(
+			robocache.ErrMalformed,
+			"the log has no protocol, no metaData or no schema",
+			"",
+		)
+	case m.Config["delta.columnMapping.mode"] != "" &&
+		m.Config["delta.columnMapping.mode"] != "none":
 		return unsupported(
 			"the reader feature columnMapping",
 			"write the rows into a table without it",
@@ -289,7 +304,7 @@ func (t *table) check() error {
 		if v := string(a.Vector); v != "" && v != "null" {
 			return unsupported(
 				"the reader feature deletionVectors (of "+a.Path+")",
-				"purge them: REORG TABLE … APPLY (PURGE)",
+				"remove them: REORG TABLE … APPLY (PURGE)",
 			)
 		}
 		if _, err := a.name(); err != nil {
@@ -301,18 +316,18 @@ func (t *table) check() error {
 
 var absolute = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9+.-]*:/)`)
 
-// name is the file that the path stands for.
+// name returns the file name that the path encodes.
 func (a *add) name() (_ string, err error) {
 	defer robocache.LocateIn(&err, "path", a.Path)
 	if absolute.MatchString(a.Path) {
 		return "", unsupported(
 			"a data file outside of the table: an absolute path",
-			"a shallow clone: make a deep one",
+			"the table may be a shallow clone: make a deep clone",
 		)
 	}
 	name, err := url.PathUnescape(a.Path)
 	if err != nil {
-		return "", fail(robocache.ErrMalformed, "the path is not percent-encoded", "")
+		return "", newError(robocache.ErrMalformed, "the path is not percent-encoded", "")
 	}
 	return store.CleanName(name)
 }

@@ -13,14 +13,14 @@ import (
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer crash.Recover("delta origin", &err)
 	first := []robocache.Row{{Episode: episode}}
-	g, _, err := d.place(first[0])
+	g, _, err := d.locateRow(first[0])
 	if err != nil {
-		return nil, nil // There is no such episode, or it has no rows.
+		return nil, nil // The episode does not exist or has no rows.
 	}
 	if d.source != nil {
 		text := ""
-		err := d.each(ctx, d.source, "", first, func(_ int, k *chunk, row int) error {
-			text = k.item(row)
+		err := d.eachRow(ctx, d.source, "", first, func(_ int, k *chunk, row int) error {
+			text = k.textAt(row)
 			return nil
 		})
 		if err != nil && !robocache.Bad(err) {

@@ -31,9 +31,9 @@ type structType struct {
 	Fields []field `json:"fields"`
 }
 
-const maxDepth = 16 // of lists
+const maxDepth = 16 // depth of nested lists
 
-// element is the type of the values of a column, and how many lists they are nested in.
+// element returns the type of a column's values, and the number of lists around them.
 func (f *field) element() (name string, lists int) {
 	for t := f.Type; lists < maxDepth; lists++ {
 		var a arrayType
@@ -48,7 +48,7 @@ func (f *field) element() (name string, lists int) {
 	return "", lists
 }
 
-// feature is what a table that was written here says of a column; nil of others.
+// feature returns the feature that our writer stored with the column, or nil.
 func (f *field) feature() *robocache.Feature {
 	var text string
 	out := &robocache.Feature{}
@@ -59,7 +59,8 @@ func (f *field) feature() *robocache.Feature {
 	return out
 }
 
-// dtypes are the types of numbers, as they are read. Those of time are microseconds.
+// dtypes maps the types of a table to the types in which they are read. Timestamps are
+// microseconds.
 var dtypes = map[string]robocache.DType{
 	"boolean":       robocache.Bool,
 	"byte":          robocache.Int8,
@@ -72,9 +73,9 @@ var dtypes = map[string]robocache.DType{
 	"timestamp_ntz": robocache.Int64,
 }
 
-// types are those that numbers are written in: the smallest that hold them all. There are none
-// without a sign.
-var types = map[robocache.DType]string{
+// columnTypes maps types to the smallest column type that holds all values. Delta has no unsigned
+// types.
+var columnTypes = map[robocache.DType]string{
 	robocache.Bool:     "boolean",
 	robocache.Int8:     "byte",
 	robocache.Uint8:    "short",
@@ -90,7 +91,7 @@ var types = map[robocache.DType]string{
 	robocache.Float64:  "double",
 }
 
-// leaves are the Parquet columns of the types that are written.
+// leaves maps column types to the Parquet leaves that are written.
 var leaves = map[string]parquet.Node{
 	"boolean": parquet.Leaf(
 		parquet.BooleanType,
@@ -110,29 +111,30 @@ var leaves = map[string]parquet.Node{
 	),
 }
 
-// videoFields are those of a column of video, in which a row is a reference to a frame (D5).
+// videoFields are the fields of a video column, in which each row refers to a frame (delta.D5).
 var videoFields = []field{
-	plain("path", "string"),
-	plain("frame", "long"),
-	plain("offset", "long"),
-	plain("length", "long"),
-	plain("checksum", "string"),
+	nullableField("path", "string"),
+	nullableField("frame", "long"),
+	nullableField("offset", "long"),
+	nullableField("length", "long"),
+	nullableField("checksum", "string"),
 }
 
-func plain(name string, typ any) field {
+// nullableField returns a field of a type that may be null.
+func nullableField(name string, typ any) field {
 	encoded, err := json.Marshal(typ)
 	if err != nil {
-		panic(err) // Types are strings and maps of strings.
+		panic(err) // types are strings and maps of strings
 	}
 	return field{Name: name, Type: encoded, Nullable: true, Metadata: map[string]json.RawMessage{}}
 }
 
-// column is one that is written.
+// column is a column to write.
 type column struct {
 	field
-	f    *robocache.Feature // nil: a bookkeeping column
-	elem string             // type of its values
-	dims []int              // of lists
+	feature *robocache.Feature // nil for a bookkeeping column
+	elem    string             // type of its values
+	dims    []int              // of lists
 }
 
 const (
@@ -140,50 +142,56 @@ const (
 	nanosColumn   = "timestamp_ns"
 )
 
-// bookkeeping are the columns that every table has that is written here.
+// bookkeeping lists the columns of every table that Write creates.
 var bookkeeping = []column{
-	book("episode_index", "long"),
-	book("frame_index", "long"),
-	book(secondsColumn, "double"),
-	book(nanosColumn, "long"),
-	book("source", "string"),
-	book("task", "string"),
+	bookColumn("episode_index", "long"),
+	bookColumn("frame_index", "long"),
+	bookColumn(secondsColumn, "double"),
+	bookColumn(nanosColumn, "long"),
+	bookColumn("source", "string"),
+	bookColumn("task", "string"),
 }
 
-// sourceColumn names the recording that an episode was made from (robocache.Origin, as JSON) in the
-// first row of the episode; the other rows are null. A table has it if such a recording is known.
+// sourceColumn names, in the first row of each episode, the recording that the episode was made
+// from (robocache.Origin as JSON). The other rows are null. A table has the column if such a
+// recording is known.
 const sourceColumn = "robocache_source"
 
-func book(name, typ string) column { return column{field: plain(name, typ), elem: typ} }
+func bookColumn(
+	name, typ string,
+) column {
+	return column{field: nullableField(name, typ), elem: typ}
+}
 
-// kind is that of the stream that a column holds, texts for events.
+// kind returns the kind of the column's stream; for events it is text.
 func (c *column) kind() robocache.Kind {
 	switch {
 	case c.elem == "string":
 		return robocache.KindText
-	case c.f == nil:
+	case c.feature == nil:
 		return robocache.KindNumeric
 	}
-	return c.f.Kind
+	return c.feature.Kind
 }
 
+// key returns the key of the stream that the column holds.
 func (c *column) key() string {
-	if c.f == nil {
+	if c.feature == nil {
 		return c.Name
 	}
-	return c.f.Key
+	return c.feature.Key
 }
 
-// columnOf is the column of a feature; one without a type where a table has none for it.
+// columnOf returns the column of a feature. Its elem is "" if a table cannot hold the feature.
 func columnOf(f *robocache.Feature) (column, error) {
-	// Without a mapping of columns, names have none of these.
+	// Without column mapping, names must not contain these characters.
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" ,;{}()\n\t=", r) {
 			return '_'
 		}
 		return r
 	}, f.Key)
-	c := column{f: f}
+	c := column{feature: f}
 	var typ any
 	switch {
 	case f.Kind == robocache.KindVideo:
@@ -192,8 +200,9 @@ func columnOf(f *robocache.Feature) (column, error) {
 		c.elem = "binary"
 	case f.Kind == robocache.KindText && f.Scalar() || f.Kind == robocache.KindEvent:
 		c.elem = "string"
-	case f.Kind == robocache.KindNumeric && len(f.Shape) < maxDepth && !slices.ContainsFunc(f.Shape, func(n int) bool { return n < 1 }):
-		if c.elem = types[f.DType]; !f.Scalar() {
+	case f.Kind == robocache.KindNumeric && len(f.Shape) < maxDepth &&
+		!slices.ContainsFunc(f.Shape, func(n int) bool { return n < 1 }):
+		if c.elem = columnTypes[f.DType]; !f.Scalar() {
 			c.dims = f.Shape
 		}
 	}
@@ -212,7 +221,7 @@ func columnOf(f *robocache.Feature) (column, error) {
 	if own.DType == robocache.BFloat16 {
 		own.DType = robocache.Float32
 	}
-	c.field = plain(name, typ)
+	c.field = nullableField(name, typ)
 	encoded, err := json.Marshal(own)
 	if err != nil {
 		return column{}, err
@@ -223,7 +232,7 @@ func columnOf(f *robocache.Feature) (column, error) {
 	return c, nil
 }
 
-// node is the Parquet column; every one may be null, and so may its elements.
+// node returns the Parquet node. All columns and their elements may be null.
 func (c *column) node() parquet.Node {
 	n := leaves[c.elem]
 	if c.elem == "struct" {
@@ -241,9 +250,9 @@ func (c *column) node() parquet.Node {
 	return parquet.Optional(n)
 }
 
-// stored gives numbers as a column of a type stores them, and the size of each; a value that does
-// not fit fails.
-func stored(elem string, from robocache.DType, b []byte) (out []byte, size int, err error) {
+// storedNumbers converts numbers to the stored type of a column, and returns the size of each. A
+// value that does not fit is an error.
+func storedNumbers(elem string, from robocache.DType, b []byte) (out []byte, size int, err error) {
 	to := dtypes[elem]
 	if to == from && to.Size() != 2 && to != robocache.Int8 {
 		return b, to.Size(), nil

@@ -17,8 +17,8 @@ const (
 	maxRawTimes = 4096
 )
 
-// examineClock keeps the column of times as the clock of the rows if it can be used, and records
-// it otherwise. If the table has no such column, it records columns that have another name of a
+// examineClock keeps the time column as the clock of the rows if it can be used, and records it as
+// unused otherwise. If the table has no such column, it records columns whose names suggest a
 // clock.
 func (d *Dataset) examineClock(
 	ctx context.Context,
@@ -78,15 +78,15 @@ func (d *Dataset) examineClock(
 // formFault returns why the type or the shape of a column is not that of a clock, or "".
 func formFault(c *readColumn) string {
 	switch {
-	case c.f.Kind == robocache.KindText || c.f.Kind == robocache.KindEvent:
+	case c.feature.Kind == robocache.KindText || c.feature.Kind == robocache.KindEvent:
 		return "holds text and no numbers"
-	case c.f.Kind != robocache.KindNumeric:
+	case c.feature.Kind != robocache.KindNumeric:
 		return "holds values of type " + c.elem + " and no numbers"
-	case c.f.DType == robocache.Bool:
+	case c.feature.DType == robocache.Bool:
 		return "holds values of type boolean and no times"
 	case c.dims != nil:
 		return "holds a list for each row and no number"
-	case c.f.Masked:
+	case c.feature.Masked:
 		return "has nulls in place of times"
 	}
 	return ""
@@ -99,22 +99,22 @@ func (d *Dataset) examineTimes(
 	c *readColumn,
 	record func(robocache.UnusedClock),
 ) (bool, error) {
-	most := clocksRead
+	limit := clocksRead
 	if robocache.IsRemote(d.Bytes) {
-		most = 1
+		limit = 1
 	}
 	examined, constant := 0, 0
-	for e := range min(len(d.episodes), most) {
+	for e := range min(len(d.episodes), limit) {
 		n := min(d.Len(e), maxRawTimes)
-		b := make([]byte, n*c.f.DType.Size())
-		err := d.gather(ctx, c, reader.Rows(e, 0, n), b)
+		b := make([]byte, n*c.feature.DType.Size())
+		err := d.gatherRows(ctx, c, reader.Rows(e, 0, n), b)
 		if err != nil && !robocache.Bad(err) {
 			return false, err
 		}
 		if err != nil || n == 0 {
 			continue // reported when the episode is read
 		}
-		values := robocache.Float64s(nil, c.f.DType, b)
+		values := robocache.Float64s(nil, c.feature.DType, b)
 		examined++
 		if reason := robocache.ClockFault(values); reason != "" {
 			where := robocache.Where{"episode": d.About.EpisodeIndex(e)}

@@ -15,14 +15,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clockRow is a row of a table with a column timestamp of another writer.
+// clockRow is a row of a table of another writer with a column timestamp.
 type clockRow[T any] struct {
 	Episode int64 `parquet:"episode_index"`
 	Frame   int64 `parquet:"frame_index"`
 	Time    T     `parquet:"timestamp"`
 }
 
-// clockRows are three episodes of nine rows with the times that at gives.
+// clockRows returns three episodes of nine rows with the times that at returns.
 func clockRows[T any](at func(episode, row int) T) (rows []clockRow[T]) {
 	for e := range 3 {
 		for k := range 9 {
@@ -32,7 +32,7 @@ func clockRows[T any](at func(episode, row int) T) (rows []clockRow[T]) {
 	return rows
 }
 
-// writeClock writes a table whose column timestamp has a type of Delta's. It states no rate.
+// writeClock writes a table whose column timestamp has a Delta type. The table states no rate.
 func writeClock[T any](t *testing.T, delta string, rows []clockRow[T]) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,8 +72,8 @@ func writeClock[T any](t *testing.T, delta string, rows []clockRow[T]) string {
 	return dir
 }
 
-// TestUnusedClock checks that a column of times that cannot be used is a finding that names the
-// column, the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks the finding about a time column that cannot be used. It names the column,
+// the episode and the reason, and errors about rows without a clock name the column.
 func TestUnusedClock(t *testing.T) {
 	numbers := func(change func(e, k int) float64) string {
 		return writeClock(t, `\"double\"`, clockRows(func(e, k int) float64 {
@@ -97,7 +97,11 @@ func TestUnusedClock(t *testing.T) {
 		class  error // of Times of the last episode
 	}{
 		"strings": {
-			writeClock(t, `\"string\"`, clockRows(func(_, k int) string { return fmt.Sprintf("10:00:%02d", k) })),
+			writeClock(
+				t,
+				`\"string\"`,
+				clockRows(func(_, k int) string { return fmt.Sprintf("10:00:%02d", k) }),
+			),
 			"holds text and no numbers", robocache.ErrNoClock,
 		},
 		"twodim": {
@@ -105,14 +109,18 @@ func TestUnusedClock(t *testing.T) {
 				clockRows(func(_, k int) []float64 { return []float64{float64(k), 0} })),
 			"", robocache.ErrNoClock,
 		},
-		"nan":       {numbers(last(math.NaN())), "is NaN at row 5 in episode 2", robocache.ErrMalformed},
+		"nan": {
+			numbers(last(math.NaN())),
+			"is NaN at row 5 in episode 2",
+			robocache.ErrMalformed,
+		},
 		"backwards": {numbers(last(0.2)), "steps back from 0.4 to 0.2 at row 5 in episode 2", nil},
 		"constant": {
 			numbers(func(int, int) float64 { return 0 }),
 			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes", robocache.ErrNoClock,
 		},
 	} {
-		d := open(t, c.uri)
+		d := openTable(t, c.uri)
 		at := slices.IndexFunc(
 			d.Info().Findings,
 			func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable },
@@ -125,11 +133,12 @@ func TestUnusedClock(t *testing.T) {
 		if !errors.Is(err, c.class) || (err == nil) != (c.class == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.class)
 		}
-		message := d.Info().Findings[at].Message + " (the clock of the rows cannot be used, and nothing says their rate)"
+		message := d.Info().Findings[at].Message +
+			" (the clock of the rows cannot be used, and nothing says their rate)"
 		if c.class == robocache.ErrNoClock && !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: %v, want %s", name, err, message)
 		}
-		stated := open(t, c.uri, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+		stated := openTable(t, c.uri, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
 		if stated.Info().UnusedClocks != nil {
 			t.Errorf("%s with a stated rate: %v", name, stated.Info().UnusedClocks)
 		}

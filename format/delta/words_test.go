@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestLogWords checks that errors about the log name the line, the place and the value, and no type
-// of Go.
+// TestLogWords checks that errors about the log name the line, the place and the value, but no Go
+// type.
 func TestLogWords(t *testing.T) {
 	read := func(text string) error {
 		tb := &table{files: map[string]*add{}}
@@ -17,7 +17,7 @@ func TestLogWords(t *testing.T) {
 			if err := tb.apply([]byte(text)); err != nil {
 				return err
 			}
-			return tb.check()
+			return tb.checkProtocol()
 		}()
 	}
 	const protocol = `{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}` + "\n"
@@ -25,11 +25,20 @@ func TestLogWords(t *testing.T) {
 		text string
 		want []string
 	}{
-		"version": {protocol + `{"protocol": {"minReaderVersion": "one"}}`, []string{"line 2", "/protocol/minReaderVersion", "an integer", `"one"`}},
-		"size":    {`{"add": {"path": "a.parquet", "size": "big"}}`, []string{"line 1", "/add/size", "an integer", `"big"`}},
-		"add":     {`{"add": [1]}`, []string{"/add", "an object", "[1]"}},
-		"cut":     {`{"add": {"path": "a.pa`, []string{"line 1", "not valid JSON", "the end"}},
-		"schema":  {protocol + `{"metaData": {"schemaString": "{\"fields\": 3}"}}`, []string{"metaData.schemaString", "/fields", "a list", "3"}},
+		"version": {
+			protocol + `{"protocol": {"minReaderVersion": "one"}}`,
+			[]string{"line 2", "/protocol/minReaderVersion", "an integer", `"one"`},
+		},
+		"size": {
+			`{"add": {"path": "a.parquet", "size": "big"}}`,
+			[]string{"line 1", "/add/size", "an integer", `"big"`},
+		},
+		"add": {`{"add": [1]}`, []string{"/add", "an object", "[1]"}},
+		"cut": {`{"add": {"path": "a.pa`, []string{"line 1", "not valid JSON", "the end"}},
+		"schema": {
+			protocol + `{"metaData": {"schemaString": "{\"fields\": 3}"}}`,
+			[]string{"metaData.schemaString", "/fields", "a list", "3"},
+		},
 	} {
 		err := read(c.text)
 		if !errors.Is(err, robocache.ErrMalformed) {

@@ -26,53 +26,57 @@ import (
 )
 
 var writeOptions = map[string]string{
-	"partition": "the column whose values have data files of their own: task or source; default: none",
-	"source":    "what the column source says; default: the name of the source",
-	"append":    "true: add the episodes to the table that is there, numbered behind its own; columns that it does not have are left out",
+	"partition": "partition the data files by a column: task or source; default: none",
+	"source":    "the value of the column source; default: the name of the source",
+	"append": "true: append the episodes to the existing table, with the next episode " +
+		"numbers; columns that it lacks are left out",
 }
 
 var partitions = []string{"", "task", "source"}
 
-// sharding writes a table in shards: their data files are those of the whole, and Merge puts the
-// one commit.
+// sharding writes a table in shards. Their data files become data files of the table, and Merge
+// writes the only commit.
 var sharding = &robocache.Sharding{
-	Plan:        plan,
-	Merge:       merge,
+	Plan:        planTable,
+	Merge:       mergeTable,
 	LeavesEmpty: true,
-	Kept:        func(name string) bool { return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/") },
+	Kept: func(name string) bool {
+		return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/")
+	},
 }
 
 // writing is one run of Write.
 type writing struct {
-	src       robocache.Dataset
-	info      *robocache.Info
-	dst       store.Writable
-	opt       robocache.WriteOptions
-	partition string
-	source    string
-	add       bool
-	columns   []column
-	lib       *video.Library
-	videos    map[string]videoFile // by the path in the source
-	adds      []*add
-	prefix    string
-	modified  int64
-	report    robocache.WriteReport
-	origins   *origin.Tracer
+	src        robocache.Dataset
+	info       *robocache.Info
+	dst        store.Writable
+	options    robocache.WriteOptions
+	partition  string
+	source     string
+	appends    bool
+	columns    []column
+	library    *video.Library
+	videos     map[string]videoFile // path in the source → file in the table
+	addedFiles []*add
+	prefix     string
+	modified   int64
+	report     robocache.WriteReport
+	origins    *origin.Tracer
 }
 
+// newWriting parses the options and chooses the columns.
 func newWriting(
 	ctx context.Context,
 	src robocache.Dataset,
 	opt robocache.WriteOptions,
 ) (*writing, error) {
 	w := &writing{
-		src:    src,
-		info:   src.Info(),
-		opt:    opt,
-		lib:    video.LibraryOf(src),
-		videos: map[string]videoFile{},
-		prefix: "part-" + rand.Text(),
+		src:     src,
+		info:    src.Info(),
+		options: opt,
+		library: video.LibraryOf(src),
+		videos:  map[string]videoFile{},
+		prefix:  "part-" + rand.Text(),
 	}
 	w.report.Dropped = []string{}
 	if err := op.Settle(
@@ -81,7 +85,7 @@ func newWriting(
 		map[string]reader.Set{
 			"partition": reader.Text(&w.partition, partitions...),
 			"source":    reader.Text(&w.source),
-			"append":    reader.Yes(&w.add),
+			"append":    reader.Yes(&w.appends),
 		},
 	); err != nil {
 		return nil, err
@@ -95,7 +99,7 @@ func newWriting(
 	}
 	used := map[string]bool{sourceColumn: true}
 	if hasOrigins {
-		w.columns = append(w.columns, book(sourceColumn, "string"))
+		w.columns = append(w.columns, bookColumn(sourceColumn, "string"))
 	}
 	for _, c := range bookkeeping {
 		used[c.Name] = true
@@ -111,8 +115,8 @@ func newWriting(
 		if c, err := columnOf(f); err != nil {
 			return nil, err
 		} else if c.elem == "" || used[strings.ToLower(c.Name)] {
-			// names that differ in case alone are one
-			w.drop(f.Key, "a table has no column for it, or another of that name")
+			// names that differ only in case are equal
+			w.dropStream(f.Key, "a table cannot hold it, or already has a column of that name")
 		} else {
 			used[strings.ToLower(c.Name)] = true
 			w.columns = append(w.columns, c)
@@ -121,26 +125,24 @@ func newWriting(
 	return w, nil
 }
 
-// keeps reports whether a table has a column for a stream.
-func keeps(f *robocache.Feature) bool {
+// keepsFeature reports whether a table can hold a feature.
+func keepsFeature(f *robocache.Feature) bool {
 	c, err := columnOf(f)
 	return err != nil || c.elem != "" // Write reports the error
 }
 
-func (w *writing) drop(key, why string) {
+// dropStream reports that a stream is left out.
+func (w *writing) dropStream(key, why string) {
 	w.report.Dropped = append(w.report.Dropped, key)
-	w.report.Findings = append(
-		w.report.Findings,
-		robocache.Finding{
-			Severity: robocache.SeverityWarning,
-			Code:     "stream-dropped",
-			Where:    robocache.Where{"stream": key},
-			Message:  "the stream is left out: " + why,
-		},
-	)
+	w.report.Findings = append(w.report.Findings, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "stream-dropped",
+		Where:    robocache.Where{"stream": key},
+		Message:  "the stream is left out: " + why,
+	})
 }
 
-// metaData describes a new table. Its id comes from what is in it (D6).
+// metaData returns the description of a new table. Its id is derived from its content (delta.D6).
 func (w *writing) metaData() (*metaData, error) {
 	m := &metaData{Config: texts{}, Partitions: []string{}}
 	s := structType{Type: "struct"}
@@ -156,7 +158,7 @@ func (w *writing) metaData() (*metaData, error) {
 	if w.partition != "" {
 		m.Partitions = append(m.Partitions, w.partition)
 	}
-	if fps := cmp.Or(w.opt.FPS, w.info.FPS); !fps.Zero() {
+	if fps := cmp.Or(w.options.FPS, w.info.FPS); !fps.Zero() {
 		m.Config["robocache.fps"] = fps.String()
 	}
 	if w.info.Robot != "" {
@@ -165,7 +167,7 @@ func (w *writing) metaData() (*metaData, error) {
 	return m, nil
 }
 
-// Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
+// Write writes a dataset as a table, or appends it to one. writeOptions describes the options.
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -184,10 +186,10 @@ func Write(
 	defer store.Close(w.dst)
 	if s := opt.Shard; s != nil {
 		w.prefix = fmt.Sprintf("part-%05d", s.Index)
-		if err := w.write(ctx, int64(s.FirstEpisode)); err != nil {
+		if err := w.writeEpisodes(ctx, int64(s.FirstEpisode)); err != nil {
 			return nil, err
 		}
-		if w.report.Summary, err = json.Marshal(w.adds); err != nil {
+		if w.report.Summary, err = json.Marshal(w.addedFiles); err != nil {
 			return nil, err
 		}
 		return &w.report, nil
@@ -195,63 +197,71 @@ func Write(
 	w.modified = time.Now().UnixMilli()
 	if have, err := w.dst.List(ctx, ""); err != nil {
 		return nil, err
-	} else if len(have) > 0 && !w.add {
-		return nil, robocache.Misuse(string(op), robocache.Where{"file": have[0].Name}, "the destination is not empty").
-			WithHint("choose an empty one; %s adds to a table that is there", robocache.Option("write_option", "append", true))
+	} else if len(have) > 0 && !w.appends {
+		return nil, robocache.Misuse(
+			string(op),
+			robocache.Where{"file": have[0].Name},
+			"the destination is not empty",
+		).WithHint(
+			"choose an empty one, or pass %s to append to an existing table",
+			robocache.Option("write_option", "append", true),
+		)
 	}
 	if err := store.Probe(ctx, w.dst); err != nil {
 		return nil, err
 	}
 	if err = w.commit(ctx); err != nil {
-		w.clear(ctx)
+		w.removeFiles(ctx)
 	}
 	return &w.report, err
 }
 
-// clear removes the data files; videos may be those of other versions.
-func (w *writing) clear(ctx context.Context) {
-	for _, a := range w.adds {
+// removeFiles removes the data files. Videos may belong to other versions and stay.
+func (w *writing) removeFiles(ctx context.Context) {
+	for _, a := range w.addedFiles {
 		_ = w.dst.Remove(context.WithoutCancel(ctx), a.Path)
 	}
-	w.adds = nil
+	w.addedFiles = nil
 }
 
-// commit writes the files of a version, and puts its commit (D3).
+// commit writes the files of a version and then its commit (delta.D3).
 func (w *writing) commit(ctx context.Context) error {
 	columns, report := w.columns, w.report
 	var before *table
 	for base := int64(-1); ; {
-		t, err := load(ctx, w.dst, -1, defaultBudget)
+		t, err := loadTable(ctx, w.dst, -1, defaultBudget)
 		if err != nil {
 			return err
 		}
 		switch {
-		case t.version >= 0 && !w.add:
-			return fail(
+		case t.version >= 0 && !w.appends:
+			return newError(
 				robocache.ErrMisuse,
-				"another writer has made a table here",
-				robocache.Option("write_option", "append", true)+" adds to it",
+				"another writer created a table in the destination",
+				"pass "+robocache.Option("write_option", "append", true)+" to append to it",
 			)
-		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)):
-			// a constraint is one, too
-			return fail(
+		case before != nil && before.meta != nil &&
+			(!reflect.DeepEqual(t.meta, before.meta) ||
+				!reflect.DeepEqual(t.protocol, before.protocol)):
+			// a new constraint is also such a change
+			return newError(
 				robocache.ErrTemporary,
-				"the table's schema or protocol was changed meanwhile",
+				"the schema or protocol of the table changed during the write",
 				"run it again",
 			)
 		}
 		meta := t.meta
-		if next, err := t.next(ctx, w.dst); err != nil {
+		if next, err := t.nextEpisode(ctx, w.dst); err != nil {
 			return err
-		} else if base < next || before.version < 0 { // else the files are good as they are
-			w.clear(ctx)
+		} else if base < next || before.version < 0 { // otherwise the files are still valid
+			w.removeFiles(ctx)
 			w.columns, w.report, base = slices.Clone(columns), report, next
 			if t.version >= 0 {
-				if err := w.fit(t); err != nil {
+				if err := w.fitTable(t); err != nil {
 					return err
 				}
 			}
-			if err := w.write(ctx, base); err != nil {
+			if err := w.writeEpisodes(ctx, base); err != nil {
 				return err
 			}
 		}
@@ -260,32 +270,33 @@ func (w *writing) commit(ctx context.Context) error {
 				return err
 			}
 		}
-		commitActionsValue, err := commitActions(meta, w.adds, w.modified, t.version >= 0)
+		lines, err := commitActions(meta, w.addedFiles, w.modified, t.version >= 0)
 		if err != nil {
 			return err
 		}
-		err = store.PutNew(ctx, w.dst, commitName(t.version+1), commitActionsValue)
+		err = store.PutNew(ctx, w.dst, commitName(t.version+1), lines)
 		if err == nil {
 			return nil
 		}
 		if before = t; !errors.Is(err, store.ErrExists) {
-			w.adds = nil // not to be cleared: the commit may be there, whatever the answer was
+			// The commit may exist despite the error, so its files must not be removed.
+			w.addedFiles = nil
 			return err
 		}
 	}
 }
 
-// next is the number of the next episode.
-func (t *table) next(ctx context.Context, st store.Store) (next int64, err error) {
+// nextEpisode returns the number of the next episode.
+func (t *table) nextEpisode(ctx context.Context, st store.Store) (next int64, err error) {
 	for _, a := range t.files {
 		n, _ := a.stats().Max["episode_index"].(json.Number)
 		last, err := n.Int64()
-		if err != nil { // the log does not say it: the rows do
-			d, err := open(ctx, st, t, robocache.OpenOptions{})
+		if err != nil { // the log does not state it, so the rows are read
+			d, err := openTable(ctx, st, t, robocache.OpenOptions{})
 			if err != nil {
 				return next, err
 			}
-			defer d.open.Close() // the store is the caller's
+			defer d.openFiles.Close() // the caller owns the store
 			for _, e := range d.episodes {
 				next = max(next, e.index+1)
 			}
@@ -296,9 +307,9 @@ func (t *table) next(ctx context.Context, st store.Store) (next int64, err error
 	return next, nil
 }
 
-// fit brings the columns to those of a table that is there, and refuses one that asks of a writer
-// what this one does not do.
-func (w *writing) fit(t *table) error {
+// fitTable adapts the columns to an existing table. It rejects tables that require more of a writer
+// than this one supports.
+func (w *writing) fitTable(t *table) error {
 	refused := t.protocol.Writer > 7
 	for _, f := range t.protocol.Writers {
 		refused = refused || !slices.Contains(harmless, f)
@@ -325,7 +336,7 @@ func (w *writing) fit(t *table) error {
 	if !slices.Contains(partitions, w.partition) {
 		return unsupported(
 			"rows for a table partitioned by "+w.partition,
-			"it is added to where it is partitioned by task, by source, or not",
+			"append to a table that is partitioned by task, by source, or not at all",
 		)
 	}
 	var out []column
@@ -334,7 +345,7 @@ func (w *writing) fit(t *table) error {
 		if i < 0 {
 			if !f.Nullable {
 				return unsupported(
-					"the table's column "+f.Name+" may not be null, and the source has none",
+					"the table's column "+f.Name+" may not be null, but the source lacks it",
 					"",
 				)
 			}
@@ -344,23 +355,28 @@ func (w *writing) fit(t *table) error {
 		w.columns = slices.Delete(w.columns, i, i+1)
 		elem, lists := f.element()
 		same := elem == c.elem ||
-			dtypes[elem] != 0 && dtypes[c.elem] != 0 && dtypes[elem].Float() == dtypes[c.elem].Float() && elem != "boolean" && c.elem != "boolean" &&
+			dtypes[elem] != 0 && dtypes[c.elem] != 0 &&
+				dtypes[elem].Float() == dtypes[c.elem].Float() &&
+				elem != "boolean" && c.elem != "boolean" &&
 				!strings.HasPrefix(elem, "timestamp")
-		if own := f.feature(); own != nil && c.f != nil &&
-			(own.Kind != c.f.Kind || !slices.Equal(own.Shape, c.f.Shape)) {
+		if own := f.feature(); own != nil && c.feature != nil &&
+			(own.Kind != c.feature.Kind || !slices.Equal(own.Shape, c.feature.Shape)) {
 			same = false
 		}
 		if !same || lists != len(c.dims) {
-			return robocache.Unsupported(string(op), robocache.Where{"column": f.Name}, "the table's column has another type").
-				Expected(string(f.Type), string(c.Type)+" "+fmt.Sprint(c.dims)).
-				WithHint("leave it out by %s, or write another table", robocache.Option("keys"))
+			return robocache.Unsupported(
+				string(op),
+				robocache.Where{"column": f.Name},
+				"the table's column has another type",
+			).Expected(string(f.Type), string(c.Type)+" "+fmt.Sprint(c.dims)).
+				WithHint("leave it out with %s, or write another table", robocache.Option("keys"))
 		}
 		c.field, c.elem = f, elem
 		out = append(out, c)
 	}
 	for _, c := range w.columns {
-		if c.f != nil {
-			w.drop(c.f.Key, "the table has no such column")
+		if c.feature != nil {
+			w.dropStream(c.feature.Key, "the table has no such column")
 		} else if c.Name == "episode_index" {
 			return unsupported("a table without the column episode_index", "")
 		}
@@ -369,8 +385,8 @@ func (w *writing) fit(t *table) error {
 	return nil
 }
 
-// commitActions are the lines of a commit: of a new table, where there is metaData. Without a time
-// there is none in it (D6).
+// commitActions returns the lines of a commit. m is needed for a new table, which is one if more is
+// false. If modified is 0, the commit has no time (delta.D6).
 func commitActions(m *metaData, adds []*add, modified int64, more bool) ([]byte, error) {
 	mode := "ErrorIfExists"
 	if more {
@@ -410,7 +426,7 @@ func commitActions(m *metaData, adds []*add, modified int64, more bool) ([]byte,
 	return b.Bytes(), nil
 }
 
-// identity is a UUID of a table's first version, by its contents.
+// identity returns a UUID that is derived from the content of a table's first version.
 func identity(m *metaData, adds []*add) (string, error) {
 	own := *m
 	own.ID = ""
@@ -423,8 +439,8 @@ func identity(m *metaData, adds []*add) (string, error) {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]), nil
 }
 
-// plan settles the schema of all shards.
-func plan(
+// planTable determines the schema of all shards.
+func planTable(
 	ctx context.Context,
 	src robocache.Dataset,
 	opt robocache.WriteOptions,
@@ -434,28 +450,28 @@ func plan(
 	if err != nil {
 		return nil, err
 	}
-	if w.add {
+	if w.appends {
 		return nil, unsupported(
-			"shards that are added to a table",
-			"plan into an empty destination, or add by "+robocache.Option(
+			"shards that are appended to a table",
+			"plan into an empty destination, or append with "+robocache.Option(
 				"write_option",
 				"append",
 				true,
 			)+" of convert",
 		)
 	}
-	metaDataValue, err := w.metaData()
+	description, err := w.metaData()
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(metaDataValue)
+	return json.Marshal(description)
 }
 
-// shardFile is a data file as a shard names it.
+// shardFile matches the name of a shard's data file.
 var shardFile = regexp.MustCompile(`^part-\d{5}-\d{5,}\.parquet$`)
 
-// merge puts the first commit of a table, which its shards have filled.
-func merge(
+// mergeTable writes the first commit of a table whose data files were written in shards.
+func mergeTable(
 	ctx context.Context,
 	dst string,
 	schema json.RawMessage,
@@ -470,7 +486,8 @@ func merge(
 	for _, s := range shards {
 		var own []*add
 		bad := json.Unmarshal(s.Summary, &own) != nil
-		for _, a := range own { // a stranger's, perhaps: other readers follow any path
+		// The summary is untrusted, and other readers follow any path in it.
+		for _, a := range own {
 			if bad = bad || a == nil || !shardFile.MatchString(a.Path) || named[a.Path]; !bad {
 				named[a.Path] = true
 			}
@@ -479,7 +496,8 @@ func merge(
 			return robocache.Malformed(
 				string(op),
 				robocache.Where{"folder": s.Dir},
-				"the summary of a shard cannot be read, or names a data file twice or one that is no shard's",
+				"the summary of a shard cannot be read, or names a data file twice, or one of "+
+					"no shard",
 			)
 		}
 		adds = append(adds, own...)
@@ -499,8 +517,11 @@ func merge(
 	if b, err := store.ReadFile(ctx, st, commitName(0), math.MaxInt32); err != nil {
 		return err
 	} else if !bytes.Equal(b, actions) {
-		return robocache.Misuse(string(op), robocache.Where{"dataset": robocache.Redact(dst)}, "another table is here").
-			WithHint("plan into an empty destination")
+		return robocache.Misuse(
+			string(op),
+			robocache.Where{"dataset": robocache.Redact(dst)},
+			"the destination holds another table",
+		).WithHint("plan into an empty destination")
 	}
 	return nil
 }

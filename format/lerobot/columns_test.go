@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// wideRow stores other types than the format declares.
+// wideRow stores other types than those that the format declares.
 type wideRow struct {
 	State []float64 `parquet:"observation.state,list"`
 	Time  float64   `parquet:"timestamp"`
@@ -20,7 +20,8 @@ type wideRow struct {
 	Say   string    `parquet:"note"`
 }
 
-// TestStoredTypes: other types than declared are converted, undeclared columns taken in (L3).
+// TestStoredTypes checks that stored values of other types are converted, and that undeclared
+// columns are read (lerobot.L3).
 func TestStoredTypes(t *testing.T) {
 	s := newSynth(3, 4)
 	dir := s.write(t)
@@ -67,7 +68,7 @@ func TestStoredTypes(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "int64", "observation.state", "row_group 0", "row 0")
 }
 
-// TestShapes: a list of another length than declared is Malformed with its row.
+// TestShapes checks that a list of another length than declared is malformed, with its row.
 func TestShapes(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -114,7 +115,8 @@ type dataNoState struct {
 	Task  int64   `parquet:"task_index"`
 }
 
-// TestImagePaths: null bytes with a path are read from below the root, and from nowhere else.
+// TestImagePaths checks that images with null bytes are read by their path, which must be below the
+// root.
 func TestImagePaths(t *testing.T) {
 	ctx := context.Background()
 	type image struct {

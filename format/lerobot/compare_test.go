@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// writePairs writes a set of 36 episodes of 5 rows in 18 data files, two in each: more files than
-// Open reads over a network. lengths are those that the table gives to the first episodes.
+// writePairs writes a dataset of 36 episodes of 5 rows in 18 data files, two in each. These are
+// more files than Open reads over a network. lengths are those of the first episodes in the table.
 func writePairs(t *testing.T, perGroup int, lengths ...int64) string {
 	t.Helper()
 	s := newSynth(slices.Repeat([]int{5}, 36)...)
@@ -33,9 +33,9 @@ func writePairs(t *testing.T, perGroup int, lengths ...int64) string {
 	return dir
 }
 
-// TestLengthsThatCancel checks that a remote set of many files, whose table has the right sum of
-// wrong lengths, delivers no row of an episode whose length is wrong, and the right rows of the
-// others.
+// TestLengthsThatCancel checks a remote dataset of many files whose table has wrong lengths with
+// the right sum. No row of an episode with a wrong length is delivered, and the rows of the others
+// are correct.
 func TestLengthsThatCancel(t *testing.T) {
 	for name, lengths := range map[string][]int64{
 		"right":        nil,
@@ -71,8 +71,8 @@ func TestLengthsThatCancel(t *testing.T) {
 	}
 }
 
-// TestRequestsOfComparing checks what the comparison costs: nothing if a file has a row group for
-// each episode, one read of a small column otherwise.
+// TestRequestsOfComparing checks the cost of the comparison. It is zero if a file has a row group
+// for each episode, and one read of a small column otherwise.
 func TestRequestsOfComparing(t *testing.T) {
 	for perGroup, most := range map[int]int64{5: 3, 1 << 20: 3} {
 		d, srv := openRemote(t, writePairs(t, perGroup), 0)
@@ -84,8 +84,8 @@ func TestRequestsOfComparing(t *testing.T) {
 	}
 }
 
-// TestVideoOfLengthsThatCancel checks that no wrong frame is delivered if the table has the right
-// sum of wrong lengths: the frame count of the video agrees with it.
+// TestVideoOfLengthsThatCancel checks that no wrong frame is delivered if the wrong lengths of the
+// table have the right sum, so that the frame count of the video agrees.
 func TestVideoOfLengthsThatCancel(t *testing.T) {
 	mp4 := filepath.Join(
 		realData(t, "g1_h264_v30_bigdrift"),

@@ -13,32 +13,32 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// rowRun is an unbroken run of rows of one episode in a data file.
+// rowRun is a run of consecutive rows of one episode in a data file.
 type rowRun struct {
 	id          int64 // episode_index
 	file        int32
 	start, rows int64
-	isTaken     bool // by an episode
-	isWhole     bool // the first row is an episode's first frame (splitRuns)
+	isTaken     bool // assigned to an episode
+	isWhole     bool // begins with the first frame of an episode (splitRuns)
 }
 
-// countedFile is what a data file holds.
+// countedFile describes the content of a data file.
 type countedFile struct {
 	name string
 	at   fileNumber
 	rows int64
 	runs []rowRun
-	// isSound reports that the file holds what the table says.
+	// isSound reports whether the content agrees with the table.
 	isSound bool
 	err     error // why the file cannot be read
-	// storedID is the episode_index that all rows of a v2 file have, or -1.
+	// storedID is the episode_index of all rows of a v2 file, or -1.
 	storedID int64
 }
 
-// otherFiles are the data files that the table does not name.
+// otherFiles returns the data files that the table does not name.
 func (d *Dataset) otherFiles(named map[place]string) (others []countedFile) {
 	known := map[fileNumber]bool{}
-	for _, f := range d.eps.files {
+	for _, f := range d.episodes.files {
 		known[f] = true
 	}
 	for pl, name := range named {
@@ -53,15 +53,15 @@ func (d *Dataset) otherFiles(named map[place]string) (others []countedFile) {
 // countFiles counts the rows of the files that the table names. named lists the data files, if they
 // were listed.
 func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]countedFile, error) {
-	e := d.eps
+	e := d.episodes
 	files := make([]countedFile, len(e.files))
 	missing := 0
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i := range files {
 		f := countedFile{at: e.files[i], name: named[d.dataPlace(int32(i))], storedID: -1}
-		// A missing file is looked for under every name that it may have: a few are enough to see
-		// that the set is not whole.
+		// A missing file is tried under several names. A few missing files already show that the
+		// dataset is incomplete, so the others are not tried.
 		if len(named) > 0 && f.name == "" {
 			if missing++; missing > maxRemoteFiles {
 				f.err = missingData(e.files[i])
@@ -78,7 +78,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 			}
 			return nil
 		})
-		if len(files) == 1 { // most datasets: it needs no goroutine
+		if len(files) == 1 { // most datasets have one file and need no goroutine
 			if err := count(); err != nil {
 				return nil, err
 			}
@@ -92,6 +92,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 	return files, nil
 }
 
+// missingData returns the error about a data file that does not exist.
 func missingData(f fileNumber) error {
 	return robocache.NotFound(
 		string(op),
@@ -116,9 +117,10 @@ func (d *Dataset) listData(ctx context.Context) (map[place]string, error) {
 	if err := robocache.At(err, robocache.Where{"file": "data"}); err != nil {
 		return nil, err
 	}
-	return index(list, d.raw), nil
+	return indexTree(list, d.raw), nil
 }
 
+// lastSlash returns the position of the last slash in name, or -1.
 func lastSlash(name string) int {
 	for i := len(name) - 1; i >= 0; i-- {
 		if name[i] == '/' {
@@ -128,14 +130,14 @@ func lastSlash(name string) int {
 	return -1
 }
 
-// claimedFooter reads the footer of a data file that the table names. Small files of v2, which
-// tables.open reads whole, are not read beyond it.
+// claimedFooter reads the footer of a data file that the table names. Unlike tables.openFile, it
+// does not read small v2 files as a whole.
 func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, err error) {
 	if d.raw.major != 2 || robocache.IsRemote(d.Bytes) {
-		return d.tab.footer(ctx, file)
+		return d.tables.footer(ctx, file)
 	}
 	err = func() error {
-		if _, err := d.paths.try(
+		if _, err := d.paths.tryPaths(
 			ctx,
 			d.paths.data,
 			d.dataPlace(file),
@@ -169,7 +171,8 @@ func (d *Dataset) openFooter(ctx context.Context, name string) (f *tableFile, er
 	return f, robocache.At(err, robocache.Where{"file": name})
 }
 
-// countFile counts the rows of one data file. It fails only by what another try may not meet.
+// countFile counts the rows of one data file. It returns only errors that may not occur again; an
+// error of the data is stored in the result.
 func (d *Dataset) countFile(
 	ctx context.Context, file int32, c countedFile, open func() (*tableFile, error),
 ) (countedFile, error) {
@@ -179,14 +182,14 @@ func (d *Dataset) countFile(
 			return err
 		}
 		c.name, c.rows = f.name, f.pq.Rows
-		claimed := file < int32(len(d.eps.files))
+		claimed := file < int32(len(d.episodes.files))
 		var eps []int32
 		if claimed {
-			eps = d.tab.episodesOf(file)
+			eps = d.tables.episodesOf(file)
 		}
 		switch {
 		case d.raw.major == 2:
-			c.runs = []rowRun{{id: d.eps.dataID(int(eps[0])), file: file, rows: c.rows}}
+			c.runs = []rowRun{{id: d.episodes.dataID(int(eps[0])), file: file, rows: c.rows}}
 			var err error
 			if c.storedID, err = d.storedIndex(ctx, f, file); err != nil {
 				return err
@@ -198,27 +201,27 @@ func (d *Dataset) countFile(
 			}
 		case claimed && d.fitsGroups(f.pq, eps):
 			for _, e := range eps {
-				c.runs = append(c.runs, d.claim(e))
+				c.runs = append(c.runs, d.claimOf(e))
 			}
 		case f.pq.Column("episode_index") == nil:
 			return malformed(robocache.Where{"file": f.name}, "a column episode_index", "none")
 		case claimed:
-			runsIn, err := d.tab.runsIn(ctx, f, file)
+			runs, err := d.tables.runsIn(ctx, f, file)
 			if err != nil {
 				return err
 			}
-			if !d.fitsRuns(runsIn, eps) {
-				if runsIn, err = d.splitRuns(ctx, f, file, runsIn); err != nil {
+			if !d.fitsRuns(runs, eps) {
+				if runs, err = d.splitRuns(ctx, f, file, runs); err != nil {
 					return err
 				}
 			}
-			c.runs = runsIn
+			c.runs = runs
 		default:
-			runsOfOther, err := d.runsOfOther(ctx, f, file)
+			runs, err := d.runsOfOther(ctx, f, file)
 			if err != nil {
 				return err
 			}
-			c.runs = runsOfOther
+			c.runs = runs
 		}
 		c.isSound = claimed && d.fitsRuns(c.runs, eps)
 		for k := range c.runs {
@@ -238,23 +241,23 @@ func (r rowRun) sameRows(o rowRun) bool {
 	return r.id == o.id && r.file == o.file && r.start == o.start && r.rows == o.rows
 }
 
-// claim is the run that the table gives to an episode.
-func (d *Dataset) claim(episode int32) rowRun {
-	e := d.eps
+// claimOf returns the run of an episode according to the table.
+func (d *Dataset) claimOf(episode int32) rowRun {
+	e := d.episodes
 	return rowRun{
 		id: e.dataID(int(episode)), file: e.file[episode], start: e.start[episode],
 		rows: int64(e.length[episode]),
 	}
 }
 
-// fitsGroups reports whether a file has a row group for each of its episodes, as the recorder
-// writes it, and its statistics say whose rows they are.
+// fitsGroups reports whether a file has one row group for each of its episodes, as lerobot's
+// recorder writes it, with column statistics that confirm the episode.
 func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 	if len(f.Groups) != len(eps) {
 		return false
 	}
 	for i, g := range f.Groups {
-		c := d.claim(eps[i])
+		c := d.claimOf(eps[i])
 		if c.start != g.Start || c.rows != g.Rows || !holdsOnly(f, i, c.id) {
 			return false
 		}
@@ -262,12 +265,11 @@ func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 	return true
 }
 
-// fitsRuns reports whether every episode of a file is the run that the table gives to it, and no
-// row is left.
+// fitsRuns reports whether the runs of a file are exactly the episodes that the table places there.
 func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
 	at := 0
 	for _, e := range eps {
-		c := d.claim(e)
+		c := d.claimOf(e)
 		if c.rows == 0 {
 			continue
 		}

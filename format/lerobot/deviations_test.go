@@ -14,12 +14,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestInfoDeviations: what info.json may say (L6).
+// TestInfoDeviations checks which deviations of info.json are accepted (lerobot.L6).
 func TestInfoDeviations(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		alter func(*synth)
-		class error // nil = opens
+		class error // nil if Open succeeds
 		words string
 		codes string
 	}{
@@ -27,7 +27,13 @@ func TestInfoDeviations(t *testing.T) {
 		{"v1.6", func(s *synth) { s.version = "v1.6" }, robocache.ErrUnsupported, "v1.6", ""},
 		{"v2.2", func(s *synth) { s.version = "v2.2" }, robocache.ErrUnsupported, "v2.2", ""},
 		{"v4.0", func(s *synth) { s.version = "v4.0" }, robocache.ErrUnsupported, "v4.0", ""},
-		{"no version", func(s *synth) { s.version = "" }, robocache.ErrMalformed, "/codebase_version", ""},
+		{
+			"no version",
+			func(s *synth) { s.version = "" },
+			robocache.ErrMalformed,
+			"/codebase_version",
+			"",
+		},
 		{"lance", func(s *synth) { s.info = `"storage_format": "lance",` }, robocache.ErrUnsupported, "lance", ""},
 		{"fps 0", func(s *synth) { s.fps = "0" }, robocache.ErrMalformed, "/fps", ""},
 		{"fps -1", func(s *synth) { s.fps = "-1" }, robocache.ErrMalformed, "/fps", ""},
@@ -68,8 +74,8 @@ func TestInfoDeviations(t *testing.T) {
 	}
 }
 
-// TestDroppedFeatureIsMalformed checks the class of the error of asking for a feature that is left
-// out.
+// TestDroppedFeatureIsMalformed checks the class of the error about a requested feature that is
+// left out.
 func TestDroppedFeatureIsMalformed(t *testing.T) {
 	for _, feature := range []string{
 		`"ghost": {"dtype": "float32", "shape": [2]},`,
@@ -88,15 +94,31 @@ func TestDroppedFeatureIsMalformed(t *testing.T) {
 	}
 }
 
-// TestTemplates: a template is untrusted.
+// TestTemplates checks that templates are treated as untrusted input.
 func TestTemplates(t *testing.T) {
-	for _, bad := range []string{"../data/file-{file_index:03d}.parquet", "/etc/passwd", "a/../../b", "data/{__class__}", "data/{file_index", "data/{file_index:>99999999d}", "data/{file_index!r}", "data\\x", "a\x00b", strings.Repeat("x", 5000)} {
+	for _, bad := range []string{
+		"../data/file-{file_index:03d}.parquet",
+		"/etc/passwd",
+		"a/../../b",
+		"data/{__class__}",
+		"data/{file_index",
+		"data/{file_index:>99999999d}",
+		"data/{file_index!r}",
+		"data\\x",
+		"a\x00b",
+		strings.Repeat("x", 5000),
+	} {
 		if err := checkTemplate(bad); err == nil {
 			t.Errorf("%.40q was accepted", bad)
 		}
 	}
-	for tmpl, want := range map[string]string{dataV2: "data/chunk-002/episode_002345.parquet", "x/{{{episode_index}}}": "x/{2345}", "{file_index:d}-{video_key}": "7-k.x", "{chunk_index:05d}": "00002"} {
-		got, err := expand(tmpl, place{episode: 2345, chunk: 2, file: 7, key: "k.x"})
+	for tmpl, want := range map[string]string{
+		dataV2:                       "data/chunk-002/episode_002345.parquet",
+		"x/{{{episode_index}}}":      "x/{2345}",
+		"{file_index:d}-{video_key}": "7-k.x",
+		"{chunk_index:05d}":          "00002",
+	} {
+		got, err := expandTemplate(tmpl, place{episode: 2345, chunk: 2, file: 7, key: "k.x"})
 		if err != nil || got != want {
 			t.Errorf("%s: %q %v", tmpl, got, err)
 		}
@@ -113,7 +135,7 @@ func TestTemplates(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "/data_path", "below")
 }
 
-// TestGR00T: what the simulator's v2.0 set gets wrong, and what is served all the same.
+// TestGR00T checks a v2.0 dataset of a simulator with several faults.
 func TestGR00T(t *testing.T) {
 	d := openReal(t, "gr00t_picknplace_v20")
 	info := d.Info()
@@ -121,7 +143,7 @@ func TestGR00T(t *testing.T) {
 		info.Feature("observation.images.ego_view") == nil {
 		t.Error("the phantom camera is there, or the real one is not")
 	}
-	// modality.json lists the cameras without it: a Loader goes on, and says so.
+	// modality.json does not list the camera, so a Loader continues with a warning.
 	if i := slices.IndexFunc(
 		info.Findings,
 		func(f robocache.Finding) bool { return f.NotDelivered == "observation.images.egoview" },
@@ -168,7 +190,7 @@ func TestGR00T(t *testing.T) {
 	}
 }
 
-// TestLayouts: files that lie elsewhere than the template says are found, with a finding.
+// TestLayouts checks that files at other paths than the template names are found, with a finding.
 func TestLayouts(t *testing.T) {
 	move := func(t *testing.T, dir, from, to string) {
 		t.Helper()
@@ -228,7 +250,7 @@ func TestLayouts(t *testing.T) {
 	})
 }
 
-// TestBroken: files that are not what they should be are named, and the others are served.
+// TestBroken checks that errors name the broken file, and that the other files can be read.
 func TestBroken(t *testing.T) {
 	ctx := context.Background()
 	t.Run("zero-byte meta", func(t *testing.T) {
@@ -327,7 +349,8 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestRows: rows in another order than the metadata says are found again or refused (L4).
+// TestRows checks that rows in another order than in the metadata are located or rejected
+// (lerobot.L4).
 func TestRows(t *testing.T) {
 	ctx := context.Background()
 	state := func(d *Dataset, e int) error {
@@ -353,7 +376,7 @@ func TestRows(t *testing.T) {
 		t.Run("orphan rows", func(t *testing.T) {
 			s := newSynth(3, 4, 5)
 			s.perGroup = group
-			// the rows of episode 1 stay in the file
+			// the rows of episode 1 remain in the file
 			s.episodes = []synthEpisode{s.episodes[0], s.episodes[2]}
 			s.episodes[1].Index = 2
 			d := mustOpen(t, s.write(t))
@@ -459,7 +482,7 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestTasks: look up by task_index, whatever the table looks like.
+// TestTasks checks that tasks are found by task_index in any order of the table.
 func TestTasks(t *testing.T) {
 	ctx := context.Background()
 	text := func(d *Dataset, e int) (string, error) {

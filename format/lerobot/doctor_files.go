@@ -15,14 +15,14 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// pageLimit bounds a page and a dictionary that the doctor proves.
+// pageLimit bounds a page or dictionary that the doctor decodes.
 const pageLimit = 256 << 20
 
-// pages proves the columns that nothing here reads: other readers open a file whole, or not at all.
-// Of the tables of the metadata all, of the data where the caller wants it deep.
-func (doc *doctor) pages(ctx context.Context) {
-	d := doc.d
-	doc.try(ctx, nil, func() error {
+// checkPages decodes the columns that RoboCache does not read, because other readers fail on a
+// damaged file. It always checks the metadata tables, and the data files if the option Deep is set.
+func (doc *doctor) checkPages(ctx context.Context) {
+	d := doc.dataset
+	doc.runPart(ctx, nil, func() error {
 		tables, _, err := store.Files(
 			ctx,
 			d.Bytes,
@@ -30,7 +30,7 @@ func (doc *doctor) pages(ctx context.Context) {
 			func(name string) bool { return strings.HasSuffix(name, ".parquet") },
 		)
 		for _, t := range tables {
-			doc.columns(ctx, t.Name)
+			doc.checkColumns(ctx, t.Name)
 		}
 		if !errors.Is(err, robocache.ErrUnsupported) {
 			if err != nil {
@@ -38,35 +38,36 @@ func (doc *doctor) pages(ctx context.Context) {
 			}
 			return nil
 		}
-		doc.columns(ctx, tasksParquet) // http: what metadata has by its names
-		numbered, err := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
+		doc.checkColumns(ctx, tasksParquet) // http cannot list, so the known names are checked
+		numbered, err := d.paths.numberedFiles(ctx, "meta/episodes", episodesTemplate, ".parquet")
 		if err != nil {
 			return err
 		}
 		for _, name := range numbered {
-			doc.columns(ctx, name)
+			doc.checkColumns(ctx, name)
 		}
 		return nil
 	})
-	for file := range d.tab.files() {
-		if doc.opt.Deep && doc.wantsAny(ctx, d.tab.episodesOf(int32(file))) {
-			doc.try(ctx, nil, func() error {
-				footer, err := d.tab.footer(ctx, int32(file))
+	for file := range d.tables.fileCount() {
+		if doc.options.Deep && doc.wantsAny(ctx, d.tables.episodesOf(int32(file))) {
+			doc.runPart(ctx, nil, func() error {
+				footer, err := d.tables.footer(ctx, int32(file))
 				if err != nil {
 					return err
 				}
-				doc.columns(ctx, footer.name)
+				doc.checkColumns(ctx, footer.name)
 				return nil
 			})
 		}
 	}
 }
 
-// columns proves every column of a Parquet file, page by page: one finding a column chunk.
-func (doc *doctor) columns(ctx context.Context, name string) {
+// checkColumns decodes every column of a Parquet file page by page. There is one finding per
+// damaged column chunk.
+func (doc *doctor) checkColumns(ctx context.Context, name string) {
 	where := robocache.Where{"file": name}
 	err := func() error {
-		r, err := doc.d.openSmall(ctx, name)
+		r, err := doc.dataset.openSmall(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (doc *doctor) columns(ctx context.Context, name string) {
 		if err != nil {
 			return err
 		}
-		doc.unreadable(ctx, pq.CheckNames(f), where)
+		doc.reportError(ctx, pq.CheckNames(f), where)
 		for g := range f.Groups {
 			for _, leaf := range f.Leaves {
 				if doc.failed != nil {
@@ -93,25 +94,26 @@ func (doc *doctor) columns(ctx context.Context, name string) {
 						err,
 					)
 				} else {
-					doc.unreadable(ctx, err, where)
+					doc.reportError(ctx, err, where)
 				}
 			}
 		}
 		return nil
 	}()
-	if !errors.Is(err, robocache.ErrNotFound) { // else opening has said so, where it is needed
-		doc.unreadable(ctx, err, where)
+	// otherwise Open reported it if the file is required
+	if !errors.Is(err, robocache.ErrNotFound) {
+		doc.reportError(ctx, err, where)
 	}
 }
 
-// videos checks every file of every camera against the rows that it must show.
-func (doc *doctor) videos(ctx context.Context) {
-	d := doc.d
+// checkVideos checks every file of every camera against the rows that it must show.
+func (doc *doctor) checkVideos(ctx context.Context) {
+	d := doc.dataset
 	pool := video.NewPool(256 << 20)
 	defer pool.Close()
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
-		c := d.cams[f.Key]
+		c := d.cameras[f.Key]
 		if f.Kind != robocache.KindVideo || c == nil {
 			continue
 		}
@@ -120,14 +122,14 @@ func (doc *doctor) videos(ctx context.Context) {
 			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
 				continue
 			}
-			doc.try(
+			doc.runPart(
 				ctx,
-				robocache.Where{"stream": f.Key, "episodes": doc.span(eps)},
-				func() error { return doc.videoFile(ctx, f, c, eps, pool) },
+				robocache.Where{"stream": f.Key, "episodes": doc.spanText(eps)},
+				func() error { return doc.checkVideoFile(ctx, f, c, eps, pool) },
 			)
-			doc.progress(doc.rows(eps))
+			doc.addProgress(doc.rowsOf(eps))
 		}
-		for e := range d.eps.n() {
+		for e := range d.episodes.count() {
 			if c.fileOf(e) == unknownFile && doc.wants(e) {
 				doc.badFrames(c, int32(e), d.noFramesNamed(c.key, e))
 			}
@@ -135,38 +137,39 @@ func (doc *doctor) videos(ctx context.Context) {
 	}
 }
 
-func (doc *doctor) videoFile(
+// checkVideoFile checks one video file that shows the episodes eps.
+func (doc *doctor) checkVideoFile(
 	ctx context.Context,
 	f *robocache.Feature,
 	c *camera,
 	eps []int32,
 	pool *video.Pool,
 ) error {
-	layout, err := doc.d.layout(ctx, c, int(eps[0]))
+	layout, err := doc.dataset.cameraFile(ctx, c, int(eps[0]))
 	if err != nil {
 		return err
 	}
-	file, err := doc.d.lib.Acquire(ctx, layout.path)
+	file, err := doc.dataset.library.Acquire(ctx, layout.path)
 	if err != nil {
 		return err
 	}
 	defer file.Release()
-	doc.claims(f, layout, file.Index)
-	doc.ends(f, c, eps)
+	doc.checkClaims(f, layout, file.Index)
+	doc.checkEnds(f, c, eps)
 	if layout.timed == nil {
-		doc.drift(f, c, layout, file.Index)
+		doc.checkDrift(f, c, layout, file.Index)
 	} else {
-		doc.byTime(ctx, c, layout, eps)
+		doc.checkByTime(ctx, c, layout, eps)
 	}
-	if doc.opt.Decode {
-		if err := doc.decode(ctx, f, c, layout, file, pool); err != nil {
+	if doc.options.Decode {
+		if err := doc.decodeAll(ctx, f, c, layout, file, pool); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// codecNames are spellings that mean the same coding.
+// codecNames maps other spellings of a codec to its name.
 var codecNames = map[string]video.Codec{
 	"avc":        video.H264,
 	"avc1":       video.H264,
@@ -182,11 +185,11 @@ var codecNames = map[string]video.Codec{
 	"vp09":       video.VP9,
 }
 
-// claims compares what info.json says of the files with what they are.
-func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
+// checkClaims compares the declarations of info.json about a video file with the file.
+func (doc *doctor) checkClaims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	entry := ix.Entries()[0]
-	if r := doc.d.raw.declares(f.Key); r != nil {
+	if r := doc.dataset.raw.declares(f.Key); r != nil {
 		said := r.codecOf(l.path)
 		norm := video.Codec(strings.ToLower(said))
 		norm = cmp.Or(codecNames[string(norm)], norm)
@@ -197,20 +200,20 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 				"codec-lies",
 				where,
 				"fix video.codec in info.json: "+robocache.Command("convert")+" does",
-				"info.json says %s, the file is %s",
+				"info.json states %s, the file is %s",
 				said,
 				is,
 			)
 		}
 	}
-	doc.decoders(where, ix)
+	doc.checkDecoders(where, ix)
 	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
 		doc.found(
 			robocache.SeverityWarning,
 			"size-lies",
 			where,
 			"fix the shape in info.json",
-			"info.json says %d×%d (height × width), the file is %d×%d",
+			"info.json states %d×%d (height × width), the file is %d×%d",
 			f.Height,
 			f.Width,
 			entry.Height,
@@ -223,19 +226,19 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 			"rotated",
 			where,
 			"",
-			"the file asks to be shown turned by %d degrees",
+			"the file is shown rotated by %d degrees",
 			entry.Rotation,
 		)
 	}
 	if n := ix.NumFrames(); n > 2 && l.timed == nil { // otherwise frame-count reports the rates
 		fps := 1e9 / float64(max(1, ix.Interval()))
-		if want := doc.d.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
+		if want := doc.dataset.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
 			doc.found(
 				robocache.SeverityWarning,
 				"fps-lies",
 				where,
 				"fix fps in info.json, or resample",
-				"info.json says %.6g frames a second, the file has %.6g",
+				"info.json states %.6g frames per second, the file has %.6g",
 				want,
 				fps,
 			)
@@ -243,19 +246,19 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	}
 }
 
-// ends compares the declared ends of episodes in their video with their lengths.
-func (doc *doctor) ends(f *robocache.Feature, c *camera, eps []int32) {
+// checkEnds compares the declared ends of episodes in their video with their lengths.
+func (doc *doctor) checkEnds(f *robocache.Feature, c *camera, eps []int32) {
 	if c.cols.from == nil || c.cols.to == nil {
 		return
 	}
-	step := 1 / doc.d.About.FPS.Float()
+	step := 1 / doc.dataset.About.FPS.Float()
 	for _, e := range eps {
-		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.d.Len(int(e)))*step
+		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.dataset.Len(int(e)))*step
 		if math.Abs(declared-length) > 0.5*step {
 			w := robocache.Where{
 				"file":    "meta/episodes",
 				"column":  "videos/" + f.Key + "/to_timestamp",
-				"episode": doc.d.eps.id(int(e)),
+				"episode": doc.dataset.episodes.indexAt(int(e)),
 			}
 			doc.found(
 				robocache.SeverityWarning,
@@ -264,30 +267,30 @@ func (doc *doctor) ends(f *robocache.Feature, c *camera, eps []int32) {
 				robocache.Command("convert")+" writes both ends by the frames",
 				"to − from is %.6g s, %d rows last %.6g",
 				declared,
-				doc.d.Len(int(e)),
+				doc.dataset.Len(int(e)),
 				length,
 			)
 		}
 	}
 }
 
-// byTime reports each episode whose rows have no frames in a file with another number of frames
+// checkByTime reports episodes whose rows have no frames, in a file with another number of frames
 // than rows.
-func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int32) {
+func (doc *doctor) checkByTime(ctx context.Context, c *camera, l *camFile, eps []int32) {
 	for _, e := range eps {
-		if !doc.wants(int(e)) || doc.bad[int(e)] || doc.d.Len(int(e)) == 0 {
+		if !doc.wants(int(e)) || doc.unreadable[int(e)] || doc.dataset.Len(int(e)) == 0 {
 			continue
 		}
 		var fault error
-		doc.try(ctx, nil, func() (err error) {
-			_, fault, err = doc.d.matchTimes(ctx, c, l, int(e))
+		doc.runPart(ctx, nil, func() (err error) {
+			_, fault, err = doc.dataset.matchTimes(ctx, c, l, int(e))
 			return err
 		})
 		doc.badFrames(c, e, fault)
 	}
 }
 
-// badFrames reports an episode whose rows have no frames; nil is none.
+// badFrames reports an episode whose rows have no frames; a nil fault has no effect.
 func (doc *doctor) badFrames(c *camera, e int32, fault error) {
 	var bad *robocache.Error
 	if !errors.As(fault, &bad) {
@@ -297,14 +300,14 @@ func (doc *doctor) badFrames(c *camera, e int32, fault error) {
 	if bad.Want != "" {
 		message = fmt.Sprintf("%s: expected %s, found %s", bad.Msg, bad.Want, bad.Got)
 	}
-	doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
+	doc.addFinding(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
 		Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1,
 		Hint: bad.Hint, Message: message,
 	})
 }
 
-// decoders reports a coding of a video file that this build does not decode.
-func (doc *doctor) decoders(where robocache.Where, ix *video.Index) {
+// checkDecoders reports a codec of a video file that this build cannot decode.
+func (doc *doctor) checkDecoders(where robocache.Where, ix *video.Index) {
 	backend, err := video.ActiveBackend()
 	if err != nil {
 		return // diagnose.Run reports it
@@ -318,10 +321,10 @@ func (doc *doctor) decoders(where robocache.Where, ix *video.Index) {
 	}
 }
 
-// drift compares the time at which each frame is shown with the time at which the format says to
-// look for it.
-func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
-	d := doc.d
+// checkDrift compares the time at which each frame is shown with the time at which the metadata
+// places it.
+func (doc *doctor) checkDrift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
+	d := doc.dataset
 	if d.raw.major == 3 && c.cols.from == nil {
 		return
 	}
@@ -329,15 +332,15 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	step := 1 / d.About.FPS.Float()
 	var largest float64
 	var off, wrong, all int64
-	var before float64 // error of the last frame of the episode before
+	var before float64 // time difference of the last frame of the previous episode
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	order := slices.SortedStableFunc(
-		slices.Values(l.shown),
+		slices.Values(l.episodes),
 		func(a, b shown) int { return cmp.Compare(a.first, b.first) },
 	)
 	for i, s := range order {
 		e := s.episode
-		id := d.eps.id(int(e))
+		id := d.episodes.indexAt(int(e))
 		from := 0.0
 		if d.raw.major == 3 {
 			from = c.cols.from[e]
@@ -363,8 +366,10 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 					robocache.SeverityError,
 					"boundary-jump",
 					w,
-					"compare the first frames of the episode with its rows; record or convert it again",
-					"at the start of the episode time jumps by %.3g frames: frames may belong to the episode before",
+					"compare the first frames of the episode with its rows; record or convert "+
+						"it again",
+					"the time jumps by %.3g frames at the start of the episode: frames may "+
+						"belong to the previous episode",
 					(diff-before)/step,
 				)
 			}
@@ -378,13 +383,14 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	if wrong > 0 {
 		sev, count = robocache.SeverityError, wrong
 	}
-	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{
+	doc.addFinding("timestamp-drift\x00"+l.path, robocache.Finding{
 		Severity: sev,
 		Code:     "timestamp-drift",
 		Where:    where,
 		Count:    count,
 		Message: fmt.Sprintf(
-			"frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame",
+			"frames are shown up to %.3f ms (%.2f frames) from the time in the metadata; %d of "+
+				"%d are more than 0.1 ms off, and for %d a lookup by time finds another frame",
 			1e3*largest,
 			largest/step,
 			off,
@@ -397,8 +403,9 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	})
 }
 
-// decode decodes every frame; a group that fails is a finding, and the others go on.
-func (doc *doctor) decode(
+// decodeAll decodes every frame. A decode group that fails becomes a finding, and the others are
+// still decoded.
+func (doc *doctor) decodeAll(
 	ctx context.Context,
 	f *robocache.Feature,
 	c *camera,
@@ -431,9 +438,12 @@ func (doc *doctor) decode(
 			}
 			last = e
 			where := robocache.Where{
-				"file": file.Path, "stream": f.Key, "frame": ordinal, "episode": doc.d.eps.id(e),
+				"file":    file.Path,
+				"stream":  f.Key,
+				"frame":   ordinal,
+				"episode": doc.dataset.episodes.indexAt(e),
 			}
-			doc.add(fmt.Sprint("undecodable\x00", file.Path, "\x00", e), robocache.Finding{
+			doc.addFinding(fmt.Sprint("undecodable\x00", file.Path, "\x00", e), robocache.Finding{
 				Severity: robocache.SeverityError, Code: "undecodable", Where: where, Count: 1,
 				Message: err.Error(), Hint: undecodableHint(),
 			})
@@ -447,21 +457,21 @@ func undecodableHint() string {
 		robocache.Command("doctor --fix --in-place --decode --drop-bad") + " does"
 }
 
-// episodeAt returns the episode that shows a frame of a file; -1 if none does.
+// episodeAt returns the episode that shows a frame of a file, or -1.
 func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal int) int {
-	for _, s := range l.shown {
-		first, length := int(s.first), doc.d.Len(int(s.episode))
+	for _, s := range l.episodes {
+		first, length := int(s.first), doc.dataset.Len(int(s.episode))
 		if l.timed != nil {
 			var frames []int32
 			err := func() error {
-				framesByTime, err := doc.d.framesByTime(ctx, c, l, int(s.episode))
+				framesByTime, err := doc.dataset.framesByTime(ctx, c, l, int(s.episode))
 				if err != nil {
 					return err
 				}
 				frames = framesByTime
 				return nil
 			}()
-			if _, shows := slices.BinarySearch(frames, int32(ordinal)); err != nil || !shows {
+			if _, isShown := slices.BinarySearch(frames, int32(ordinal)); err != nil || !isShown {
 				continue
 			}
 			first, length = ordinal, 1

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// broken is a store whose mp4 files fail with an error once it is armed.
+// broken is a store whose mp4 files return an error once it is armed.
 type broken struct {
 	store.Store
 	armed *atomic.Pointer[robocache.Error]
@@ -38,9 +38,9 @@ func (f brokenFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return f.Ranged.ReadAt(ctx, p, off)
 }
 
-// TestDoctorKeepsInternalErrors checks that an internal error, or a lack of memory, that is met
-// while frames are decoded ends the doctor's work. It is no finding "undecodable", which --drop-bad
-// would act on.
+// TestDoctorKeepsInternalErrors checks that an internal error or a lack of memory during decoding
+// ends the diagnosis. It must not become the finding "undecodable", because --drop-bad would then
+// delete the episode.
 func TestDoctorKeepsInternalErrors(t *testing.T) {
 	for _, planted := range []*robocache.Error{
 		{Class: robocache.ErrInternal, Op: "test", Msg: "planted"},

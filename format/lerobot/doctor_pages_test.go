@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// spoil writes over the first page of a column chunk.
+// spoil overwrites the first page of a column chunk.
 func spoil(t *testing.T, dir, name, column string, with func(page []byte)) {
 	t.Helper()
 	s, err := store.Open(dir)
@@ -42,7 +42,7 @@ func spoil(t *testing.T, dir, name, column string, with func(page []byte)) {
 		t.Fatal(err)
 	}
 	with(b[k.Offset : k.Offset+k.Size])
-	if err := os.Remove(p); err != nil { // a link to the shared file
+	if err := os.Remove(p); err != nil { // it is a link to the shared file
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(p, b, 0o644); err != nil {
@@ -50,7 +50,7 @@ func spoil(t *testing.T, dir, name, column string, with func(page []byte)) {
 	}
 }
 
-// named says whether an error finding names the file, row group and column.
+// named reports whether an error finding names the file, row group and column.
 func named(found []robocache.Finding, name, column string) bool {
 	for _, f := range found {
 		if f.Severity == robocache.SeverityError && f.Where["file"] == name &&
@@ -67,8 +67,8 @@ type extraRow struct {
 	Other []int64 `parquet:"other,list"`
 }
 
-// TestUnreadColumns: damage in columns that nothing here reads is found: of tables in meta always,
-// of data files when the caller wants it deep.
+// TestUnreadColumns checks that damage in columns that RoboCache does not read is found. Tables in
+// meta are always checked, data files with the option Deep.
 func TestUnreadColumns(t *testing.T) {
 	zero := func(page []byte) { clear(page) }
 	header := func(page []byte) { page[0] ^= 0xff }
@@ -106,7 +106,10 @@ func TestUnreadColumns(t *testing.T) {
 }
 
 func TestUnreadColumnsOfRealSets(t *testing.T) {
-	for name, column := range map[string]string{"meta/episodes/chunk-000/file-000.parquet": "stats/action/mean", "meta/tasks.parquet": "task_index"} {
+	for name, column := range map[string]string{
+		"meta/episodes/chunk-000/file-000.parquet": "stats/action/mean",
+		"meta/tasks.parquet":                       "task_index",
+	} {
 		dir := copySet(t, "g1_h264_v30_bigdrift")
 		d := mustOpen(t, dir)
 		found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Deep: true})
@@ -114,7 +117,7 @@ func TestUnreadColumnsOfRealSets(t *testing.T) {
 			t.Errorf("%s: whole: %v, %v", name, found, err)
 		}
 		if name == "meta/tasks.parquet" {
-			continue // its columns are all read at opening
+			continue // Open reads all of its columns
 		}
 		spoil(t, dir, name, column, func(page []byte) { clear(page[len(page)/2:]) })
 		if found, err = mustOpen(
@@ -127,8 +130,8 @@ func TestUnreadColumnsOfRealSets(t *testing.T) {
 	}
 }
 
-// TestDeep: damage in a column that info.json does not declare. Other readers open the file whole;
-// here only a deep look reads it.
+// TestDeep checks damage in a column that info.json does not declare. Other readers read the whole
+// file; here only the option Deep does.
 func TestDeep(t *testing.T) {
 	dir := newSynth(3).write(t)
 	name, info := "data/chunk-000/file-000.parquet", filepath.Join(dir, "meta/info.json")
@@ -156,7 +159,8 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestWidthLie: a declared width that every row belies is info.json's fault.
+// TestWidthLie checks that a declared width that contradicts every row is reported as a fault of
+// info.json.
 func TestWidthLie(t *testing.T) {
 	s := newSynth(3, 4)
 	dir := s.write(t)
@@ -190,7 +194,7 @@ func TestWidthLie(t *testing.T) {
 			err,
 			robocache.ErrMalformed,
 			"meta/info.json",
-			"3 values a row are found",
+			"rows of the data have 3 values",
 			width+" are declared",
 		)
 		var e *robocache.Error
@@ -202,25 +206,28 @@ func TestWidthLie(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(fmt.Sprint(found), "3 values a row are found") {
+		if !strings.Contains(fmt.Sprint(found), "rows of the data have 3 values") {
 			t.Errorf("doctor: %v", found)
 		}
 	}
 }
 
-// TestFooterOfMetadata: bytes of the footer that only other readers look at.
+// TestFooterOfMetadata checks bytes of the footer that only other readers use.
 func TestFooterOfMetadata(t *testing.T) {
 	name := "meta/episodes/chunk-000/file-000.parquet"
 	whole, err := os.ReadFile(filepath.Join(copySet(t, "g1_h264_v30_bigdrift"), name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, at := range map[string]int{"Arrow schema": bytes.LastIndex(whole, []byte("ARROW:schema")) + 200, "name": bytes.Index(whole, []byte("stats/action/mean")) + 3} {
+	for what, at := range map[string]int{
+		"Arrow schema": bytes.LastIndex(whole, []byte("ARROW:schema")) + 200,
+		"name":         bytes.Index(whole, []byte("stats/action/mean")) + 3,
+	} {
 		dir := copySet(t, "g1_h264_v30_bigdrift")
 		p := filepath.Join(dir, name)
 		b := bytes.Clone(whole)
 		b[at] ^= 0xff
-		if err := os.Remove(p); err != nil { // a link to the shared file
+		if err := os.Remove(p); err != nil { // it is a link to the shared file
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(p, b, 0o644); err != nil {

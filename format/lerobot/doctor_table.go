@@ -11,55 +11,58 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// tableCheck is what the rows must say next.
+// tableCheck holds the expected values of the next row.
 type tableCheck struct {
-	global int64   // rows seen, over all files
-	rows   []int32 // of each episode
-	last   []float64
+	totalRows   int64   // number of rows so far, over all files
+	episodeRows []int32 // number of rows so far, by episode
+	lastTimes   []float64
 }
 
-// tables reads the bookkeeping columns of every data file as they are stored.
-func (doc *doctor) tables(ctx context.Context) {
-	d := doc.d
-	c := &tableCheck{rows: make([]int32, d.eps.n()), last: make([]float64, d.eps.n())}
-	for file := range d.tab.files() {
-		eps := d.tab.episodesOf(int32(file))
-		after := c.global + doc.rows(eps)
+// checkTables reads the bookkeeping columns of every data file as they are stored.
+func (doc *doctor) checkTables(ctx context.Context) {
+	d := doc.dataset
+	c := &tableCheck{
+		episodeRows: make([]int32, d.episodes.count()),
+		lastTimes:   make([]float64, d.episodes.count()),
+	}
+	for file := range d.tables.fileCount() {
+		eps := d.tables.episodesOf(int32(file))
+		after := c.totalRows + doc.rowsOf(eps)
 		if !doc.wantsAny(ctx, eps) {
-			c.global = after
-		} else if err := doc.file(ctx, int32(file), c); err == nil {
-			// The numbers in the files behind count the rows that this one lost.
+			c.totalRows = after
+		} else if err := doc.checkFile(ctx, int32(file), c); err == nil {
+			// The numbers in the following files count the rows that this file lost.
 			for _, e := range eps {
-				c.global += max(0, int64(d.Len(int(e)))-int64(c.rows[e]))
+				c.totalRows += max(0, int64(d.Len(int(e)))-int64(c.episodeRows[e]))
 			}
 		} else {
-			// The index of the files that follow is not this one's fault.
-			c.global = after
+			// The index of the following files is counted as if this file were complete.
+			c.totalRows = after
 			for _, e := range eps {
-				doc.bad[int(e)] = true
+				doc.unreadable[int(e)] = true
 			}
-			doc.unreadable(ctx, err, robocache.Where{"episodes": doc.span(eps)})
+			doc.reportError(ctx, err, robocache.Where{"episodes": doc.spanText(eps)})
 		}
 	}
-	for e, n := range c.rows {
-		if doc.wants(e) && !doc.bad[e] && int(n) != d.Len(e) {
-			doc.bad[e] = true
-			if d.tab.badEpisode(e) == nil { // else Open reported it
-				file, _ := d.tab.fileOf(e)
-				doc.length(ctx, file, e, n)
+	for e, n := range c.episodeRows {
+		if doc.wants(e) && !doc.unreadable[e] && int(n) != d.Len(e) {
+			doc.unreadable[e] = true
+			if d.tables.badEpisode(e) == nil { // otherwise Open reported it
+				file, _ := d.tables.fileOf(e)
+				doc.reportLength(ctx, file, e, n)
 			}
 		}
 	}
 }
 
-// length reports an episode of which the data has another number of rows than the table says.
-func (doc *doctor) length(ctx context.Context, file int32, e int, rows int32) {
-	d := doc.d
-	where := robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}
+// reportLength reports an episode whose number of rows in the data differs from the table.
+func (doc *doctor) reportLength(ctx context.Context, file int32, e int, rows int32) {
+	d := doc.dataset
+	where := robocache.Where{"file": d.episodesFile(), "episode": d.episodes.indexAt(e)}
 	code, hint := "episode-length", fixTableHint()
 	if int(rows) < d.Len(e) {
 		code, hint = "rows-missing", rowsLostHint()
-		if f, err := d.tab.footer(ctx, file); err == nil {
+		if f, err := d.tables.footer(ctx, file); err == nil {
 			where["file"] = f.name
 		}
 	}
@@ -67,28 +70,30 @@ func (doc *doctor) length(ctx context.Context, file int32, e int, rows int32) {
 		"the episodes table says %d rows, the data has %d", d.Len(e), rows)
 }
 
-// rows is how many rows the metadata gives to some episodes.
-func (doc *doctor) rows(eps []int32) (n int64) {
+// rowsOf returns the number of rows of some episodes according to the metadata.
+func (doc *doctor) rowsOf(eps []int32) (n int64) {
 	for _, e := range eps {
-		n += int64(doc.d.Len(int(e)))
+		n += int64(doc.dataset.Len(int(e)))
 	}
 	return n
 }
 
-// span names the episodes of a file: "12–14".
-func (doc *doctor) span(eps []int32) string {
+// spanText returns the range of the episodes of a file, such as "12–14".
+func (doc *doctor) spanText(eps []int32) string {
 	if len(eps) == 0 {
 		return "none"
 	}
-	lo, hi := doc.d.eps.id(int(eps[0])), doc.d.eps.id(int(eps[len(eps)-1]))
+	table := doc.dataset.episodes
+	lo, hi := table.indexAt(int(eps[0])), table.indexAt(int(eps[len(eps)-1]))
 	if lo == hi {
 		return fmt.Sprint(lo)
 	}
 	return fmt.Sprintf("%d–%d", lo, hi)
 }
 
-func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
-	f, err := doc.d.tab.footer(ctx, file)
+// checkFile checks the rows of one data file.
+func (doc *doctor) checkFile(ctx context.Context, file int32, c *tableCheck) error {
+	f, err := doc.dataset.tables.footer(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -101,21 +106,21 @@ func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
 			"the data file has no rows: LeRobot refuses such a set",
 		)
 	}
-	doc.schema(f)
+	doc.checkSchema(f)
 	for g := range f.pq.Groups {
-		if err := doc.group(ctx, f, file, g, c); err != nil {
+		if err := doc.checkGroup(ctx, f, file, g, c); err != nil {
 			return err
 		}
-		doc.progress(f.pq.Groups[g].Rows)
+		doc.addProgress(f.pq.Groups[g].Rows)
 	}
 	return nil
 }
 
-// schema compares a file's columns with the declaration.
-func (doc *doctor) schema(f *tableFile) {
-	for i := range doc.d.cols {
-		c := &doc.d.cols[i]
-		if c.src != fromColumn {
+// checkSchema compares a file's columns with the declaration.
+func (doc *doctor) checkSchema(f *tableFile) {
+	for i := range doc.dataset.columns {
+		c := &doc.dataset.columns[i]
+		if c.source != fromColumn {
 			continue
 		}
 		top := f.pq.Column(c.key)
@@ -129,7 +134,8 @@ func (doc *doctor) schema(f *tableFile) {
 				"write the file again",
 				"declared, but not in this file",
 			)
-		case c.kind == robocache.KindNumeric && top.Group() && elements(c.shape) == 1 && len(c.shape) < 2:
+		case c.kind == robocache.KindNumeric && top.Group() && elementCount(c.shape) == 1 &&
+			len(c.shape) < 2:
 			doc.found(
 				robocache.SeverityWarning,
 				"scalar-as-list",
@@ -155,16 +161,16 @@ func (doc *doctor) schema(f *tableFile) {
 	}
 }
 
-// group checks the rows of one row group.
-func (doc *doctor) group(
+// checkGroup checks the rows of one row group.
+func (doc *doctor) checkGroup(
 	ctx context.Context,
 	f *tableFile,
 	file int32,
 	g int,
 	c *tableCheck,
 ) error {
-	d := doc.d
-	column := func(name string) ([]int64, error) { return d.tab.integers(ctx, f, file, g, name) }
+	d := doc.dataset
+	column := func(name string) ([]int64, error) { return d.tables.integers(ctx, f, file, g, name) }
 	ids, err := column("episode_index")
 	if err != nil {
 		return err
@@ -181,47 +187,48 @@ func (doc *doctor) group(
 	if err != nil {
 		return err
 	}
-	timestamps, err := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
+	timestamps, err := readScalars(ctx, d.tables, f, file, g, "timestamp", pq.Float64s)
 	if err != nil {
 		return err
 	}
 	where := func(column string, row int) robocache.Where {
 		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
 	}
-	renumber := robocache.Command("convert") + " renumbers"
+	renumber := "renumber the rows: run " + robocache.Command("convert")
 	for r := range int(f.pq.Groups[g].Rows) {
 		e := int(file) // v2: the file is the episode
 		switch {
-		case len(d.eps.stored) > 0:
+		case len(d.episodes.stored) > 0:
 			e = doc.episodeAtRow(file, f.pq.Groups[g].Start+int64(r), ids, r)
 		case ids != nil && d.raw.major != 2:
-			e = d.eps.position(ids[r])
+			e = d.episodes.position(ids[r])
 		}
-		if index != nil && index[r] != c.global {
+		if index != nil && index[r] != c.totalRows {
 			doc.found(
 				robocache.SeverityError,
 				"index-order",
 				where("index", r),
 				renumber,
-				"index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly",
+				"index is %d, but %d follows in order: readers that use a row's position as "+
+					"its index deliver other rows, and windows are cut at wrong rows",
 				index[r],
-				c.global,
+				c.totalRows,
 			)
 		}
-		c.global++
-		if e < 0 || e >= d.eps.n() {
+		c.totalRows++
+		if e < 0 || e >= d.episodes.count() {
 			doc.found(
 				robocache.SeverityError,
 				"orphan-rows",
 				where("episode_index", r),
 				"remove the rows, or restore their episode",
-				"rows of episode %d, which the metadata does not know",
+				"rows of episode %d, which is not in the metadata",
 				ids[r],
 			)
 			continue
 		}
-		k := int64(c.rows[e])
-		c.rows[e]++
+		k := int64(c.episodeRows[e])
+		c.episodeRows[e]++
 		if !doc.wants(e) {
 			continue
 		}
@@ -234,7 +241,7 @@ func (doc *doctor) group(
 				"frame_index is %d in row %d of episode %d",
 				frame[r],
 				k,
-				d.eps.id(e),
+				d.episodes.indexAt(e),
 			)
 		}
 		if task != nil {
@@ -250,9 +257,9 @@ func (doc *doctor) group(
 			}
 		}
 		if timestamps != nil {
-			doc.timestamp(timestamps[r], k, e, c, func() robocache.Where {
+			doc.checkTimestamp(timestamps[r], k, e, c, func() robocache.Where {
 				w := where("timestamp", r)
-				w["episode"] = d.eps.id(e)
+				w["episode"] = d.episodes.indexAt(e)
 				return w
 			})
 		}
@@ -260,25 +267,26 @@ func (doc *doctor) group(
 	return nil
 }
 
-// episodeAtRow returns the position of the episode that has a row of a data file; -1 if there is
-// none. ids are the numbers of a row group, and i is the row in it.
+// episodeAtRow returns the position of the episode that has a row of a data file, or -1. ids holds
+// the episode_index values of a row group, and i is the row in it.
 func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
-	d := doc.d
-	for _, e := range d.tab.episodesOf(file) {
-		_, start := d.tab.fileOf(int(e))
+	d := doc.dataset
+	for _, e := range d.tables.episodesOf(file) {
+		_, start := d.tables.fileOf(int(e))
 		if row >= start && row < start+int64(d.Len(int(e))) &&
-			(ids == nil || d.raw.major == 2 || ids[i] == d.eps.dataID(int(e))) {
+			(ids == nil || d.raw.major == 2 || ids[i] == d.episodes.dataID(int(e))) {
 			return int(e)
 		}
 	}
 	if ids == nil || d.raw.major == 2 {
 		return -1
 	}
-	return d.eps.position(ids[i])
+	return d.episodes.position(ids[i])
 }
 
-// timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
-func (doc *doctor) timestamp(
+// checkTimestamp checks one row's time. It must be finite, increase, and be on the grid of the
+// frame rate from 0.
+func (doc *doctor) checkTimestamp(
 	t float64,
 	k int64,
 	e int,
@@ -296,10 +304,10 @@ func (doc *doctor) timestamp(
 		)
 		return
 	}
-	fps := doc.d.About.FPS
+	fps := doc.dataset.About.FPS
 	step := 1 / fps.Float()
-	before := c.last[e]
-	c.last[e] = t
+	before := c.lastTimes[e]
+	c.lastTimes[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
 			doc.found(
@@ -307,7 +315,8 @@ func (doc *doctor) timestamp(
 				"timestamp-offset",
 				where(),
 				robocache.Command("convert")+" writes timestamps from 0",
-				"timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames",
+				"timestamps start at %.6g s, not at 0: readers that look up frames by time are "+
+					"off by %.3g frames",
 				t,
 				t/step,
 			)
@@ -321,7 +330,7 @@ func (doc *doctor) timestamp(
 			"timestamp-order",
 			where(),
 			"sort the rows, or fix the timestamps",
-			"time goes back from %.9g to %.9g s",
+			"the time decreases from %.9g to %.9g s",
 			before,
 			t,
 		)
@@ -331,7 +340,7 @@ func (doc *doctor) timestamp(
 			"timestamp-repeated",
 			where(),
 			"drop the row, or fix the timestamp",
-			"time stands still at %.9g s",
+			"the time does not increase at %.9g s",
 			t,
 		)
 	case d > 1.5*step:
@@ -340,7 +349,7 @@ func (doc *doctor) timestamp(
 			"timestamp-gap",
 			where(),
 			"frames may be lost: compare with the recording",
-			"a step of %.4g s, %.3g frames",
+			"the step is %.4g s, %.3g frames",
 			d,
 			d/step,
 		)
@@ -352,65 +361,66 @@ func (doc *doctor) timestamp(
 			robocache.Command(
 				"convert",
 			)+" writes timestamps on the grid, and keeps the recorded ones",
-			"a step of %.6g s where 1/fps is %.6g",
+			"the step is %.6g s, but 1/fps is %.6g",
 			d,
 			step,
 		)
 	}
 }
 
-// tolerance is LeRobot's 0.1 ms, and what float32 itself cannot hold.
+// tolerance returns lerobot's 0.1 ms plus the rounding error of float32.
 func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }
 
-// statistics recounts every numeric feature, exactly, and compares with what the dataset says of
-// itself.
-func (doc *doctor) statistics(ctx context.Context) {
-	d := doc.d
-	said, err := d.Stats(ctx)
-	doc.unreadable(ctx, err, robocache.Where{"part": "statistics"})
-	lacksStats := said == nil && err == nil && d.eps.n() > 0
-	var episodes []int // that can be read
-	for e := range d.eps.n() {
-		if doc.wants(e) && !doc.bad[e] {
+// checkStatistics computes the statistics of every numeric feature exactly, and compares them with
+// those of the dataset.
+func (doc *doctor) checkStatistics(ctx context.Context) {
+	d := doc.dataset
+	stored, err := d.Stats(ctx)
+	doc.reportError(ctx, err, robocache.Where{"part": "statistics"})
+	lacksStats := stored == nil && err == nil && d.episodes.count() > 0
+	var episodes []int // readable ones
+	for e := range d.episodes.count() {
+		if doc.wants(e) && !doc.unreadable[e] {
 			episodes = append(episodes, e)
 		}
 	}
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
-		if d.cols[i].src != fromColumn || doc.failed != nil {
+		if d.columns[i].source != fromColumn || doc.failed != nil {
 			continue
 		}
 		switch {
 		case f.Kind == robocache.KindImage:
-			doc.images(ctx, f)
+			doc.checkImages(ctx, f)
 		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-			doc.texts(ctx, f)
+			doc.checkTexts(ctx, f)
 		case f.DType == robocache.Bool:
-			doc.numbers(ctx, f)
+			doc.checkNumbers(ctx, f)
 		}
 		if f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || doc.failed != nil {
 			continue
 		}
 		have, left, err := stats.Rows(ctx, d, f, episodes, 256<<20)
 		if err != nil {
-			before := len(doc.out)
-			doc.numbers(ctx, f) // where exactly
-			if len(doc.out) == before {
-				doc.unreadable(ctx, err, robocache.Where{"stream": f.Key})
+			before := len(doc.findings)
+			doc.checkNumbers(ctx, f) // finds the exact location
+			if len(doc.findings) == before {
+				doc.reportError(ctx, err, robocache.Where{"stream": f.Key})
 			}
 			continue
 		}
 		if left > 0 {
-			doc.numbers(ctx, f)
+			doc.checkNumbers(ctx, f)
 		}
-		if s := said[f.Key]; s != nil && have != nil && doc.chosen == nil && len(doc.bad) == 0 {
-			doc.compare(f, s, have)
+		if s := stored[f.Key]; s != nil && have != nil && doc.requested == nil &&
+			len(doc.unreadable) == 0 {
+			doc.compareStats(f, s, have)
 		}
-		doc.progress(d.About.Frames / int64(len(d.About.Features)))
+		doc.addProgress(d.About.Frames / int64(len(d.About.Features)))
 	}
 	if lacksStats {
 		hint := robocache.Command("stats --write") + " writes them"
-		if slices.ContainsFunc(doc.out, isUnreadable) {
+		if slices.ContainsFunc(doc.findings, isUnreadable) {
 			hint = "correct the errors first: statistics need every row"
 		}
 		doc.found(
@@ -418,7 +428,7 @@ func (doc *doctor) statistics(ctx context.Context) {
 			"no-stats",
 			robocache.Where{"file": statsJSON},
 			hint,
-			"the dataset brings no statistics",
+			"the dataset has no statistics",
 		)
 	}
 }
@@ -433,23 +443,24 @@ func isUnreadable(f robocache.Finding) bool {
 	return false
 }
 
-// compare allows what float32 arithmetic and a histogram of 5,000 bins cost, and no more.
-func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureStats) {
+// compareStats compares statistics with recomputed ones. It allows the errors of float32 arithmetic
+// and of a histogram of 5,000 bins.
+func (doc *doctor) compareStats(f *robocache.Feature, stored, have *robocache.FeatureStats) {
 	hint := robocache.Command("stats --write") + " writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
-	if said.Count > 0 && said.Count != have.Count {
+	if stored.Count > 0 && stored.Count != have.Count {
 		doc.found(
 			robocache.SeverityWarning,
 			"stats-count",
 			where,
 			hint,
-			"statistics of %d rows, there are %d",
-			said.Count,
+			"the statistics count %d rows, but the dataset has %d",
+			stored.Count,
 			have.Count,
 		)
 	}
 	for _, name := range []string{"min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"} {
-		a, b := stats.Vector(said, name), stats.Vector(have, name)
+		a, b := stats.Vector(stored, name), stats.Vector(have, name)
 		if a == nil || b == nil {
 			continue
 		}
@@ -483,7 +494,7 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 					"stats-wrong",
 					w,
 					hint,
-					"%s is said to be %.6g, a recount gives %.6g",
+					"%s is %.6g, but computing it gives %.6g",
 					name,
 					a[c],
 					b[c],

@@ -36,16 +36,20 @@ func pick(found []robocache.Finding, code string) *robocache.Finding {
 	return nil
 }
 
-// A clean set has no finding, also when every frame is decoded.
+// A sound dataset has no finding, also when every frame is decoded.
 func TestDoctorFindsNothingOnCleanSets(t *testing.T) {
 	for _, name := range []string{"g1_v21", "g1_v30_exact", "g1_h264_v30"} {
-		for _, f := range diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{Decode: name == "g1_h264_v30"}) {
+		for _, f := range diagnose(
+			t,
+			realdata.Path(t, name),
+			robocache.DiagnoseOptions{Decode: name == "g1_h264_v30"},
+		) {
 			t.Errorf("%s: %s %s: %s", name, f.Code, f.Where, f.Message)
 		}
 	}
 }
 
-// The oracle of each drifting set says how many frames a lookup by time gets wrong.
+// The oracle of each drifting dataset states how many frames a lookup by time gets wrong.
 func TestDoctorMeasuresDrift(t *testing.T) {
 	for name, want := range map[string]struct {
 		count int64
@@ -68,14 +72,19 @@ func TestDoctorMeasuresDrift(t *testing.T) {
 
 func TestDoctorOnGR00T(t *testing.T) {
 	found := diagnose(t, realdata.Path(t, "gr00t_picknplace_v20"), robocache.DiagnoseOptions{})
-	for _, code := range []string{"path-template", "feature-dropped", "split-differs", "timestamp-offset"} {
+	for _, code := range []string{
+		"path-template",
+		"feature-dropped",
+		"split-differs",
+		"timestamp-offset",
+	} {
 		if pick(found, code) == nil {
 			t.Errorf("no %s among %v", code, found)
 		}
 	}
 }
 
-// Each altered copy's folder is named after the finding that it must give (and may have a suffix).
+// The folder of each altered copy has the name of its expected finding, possibly with a suffix.
 func TestDoctorFindsWhatWasAltered(t *testing.T) {
 	clean := realdata.Path(t, "g1_h264_v30")
 	python := os.Getenv("ROBOCACHE_PYTHON")
@@ -116,23 +125,27 @@ func TestDoctorFindsWhatWasAltered(t *testing.T) {
 }
 
 func TestDoctorListsPlacesWithinReason(t *testing.T) {
-	doc := &doctor{at: map[string]int{}}
+	doc := &doctor{positions: map[string]int{}}
 	for i := range 500 {
 		doc.found(robocache.SeverityError, "x", robocache.Where{"file": i}, "", "m")
 	}
 	total := int64(0)
-	for _, f := range doc.out {
+	for _, f := range doc.findings {
 		total += f.Count
 	}
-	if len(doc.out) != maxPlaces || total != 500 {
-		t.Errorf("%d findings that count %d", len(doc.out), total)
+	if len(doc.findings) != maxPlaces || total != 500 {
+		t.Errorf("%d findings that count %d", len(doc.findings), total)
 	}
 }
 
-// What is wrong with one file, or was not asked for, is no fault of the files behind it.
+// A fault of one file, or of one that was not requested, is not a fault of the following files.
 func TestDoctorOfSomeFiles(t *testing.T) {
 	for _, name := range []string{"g1_v21", "g1_v30_exact"} {
-		for _, f := range diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{Episodes: []int{2, 4}}) {
+		for _, f := range diagnose(
+			t,
+			realdata.Path(t, name),
+			robocache.DiagnoseOptions{Episodes: []int{2, 4}},
+		) {
 			t.Errorf("%s: %s %s: %s", name, f.Code, f.Where, f.Message)
 		}
 	}

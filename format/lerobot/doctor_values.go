@@ -12,29 +12,29 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Rows that the doctor reads at once.
+// Numbers of rows that the doctor reads at once.
 const (
 	valueBlock = 4096
 	imageBlock = 16
 )
 
-// maxRefused is the number of errors of one feature after which its other episodes are left out.
+// maxRefused is the number of errors of one feature after which its remaining episodes are skipped.
 const maxRefused = 20
 
-// eachBlock calls read for blocks of rows of every chosen episode that has no finding yet. An error
-// is a finding, and the rest of its episode is left out.
+// eachBlock calls read for blocks of rows of every requested episode without a finding so far. An
+// error becomes a finding, and the rest of its episode is skipped.
 func (doc *doctor) eachBlock(
 	ctx context.Context, f *robocache.Feature, step int, read func(rows []robocache.Row) error,
 ) {
 	failures := 0
-	for e := range doc.d.eps.n() {
-		if !doc.wants(e) || doc.bad[e] {
+	for e := range doc.dataset.episodes.count() {
+		if !doc.wants(e) || doc.unreadable[e] {
 			continue
 		}
-		for at := 0; at < doc.d.Len(e) && doc.failed == nil; at += step {
-			rows := robocache.RowsOf(e, at, min(step, doc.d.Len(e)-at))
+		for at := 0; at < doc.dataset.Len(e) && doc.failed == nil; at += step {
+			rows := robocache.RowsOf(e, at, min(step, doc.dataset.Len(e)-at))
 			if err := read(rows); err != nil {
-				doc.refused(ctx, err, f, e)
+				doc.reportRefused(ctx, err, f, e)
 				failures++
 				break
 			}
@@ -45,12 +45,12 @@ func (doc *doctor) eachBlock(
 	}
 }
 
-// refused records an error about rows of a feature.
-func (doc *doctor) refused(ctx context.Context, err error, f *robocache.Feature, e int) {
-	where := robocache.Where{"stream": f.Key, "episode": doc.d.eps.id(e)}
+// reportRefused records an error about rows of a feature.
+func (doc *doctor) reportRefused(ctx context.Context, err error, f *robocache.Feature, e int) {
+	where := robocache.Where{"stream": f.Key, "episode": doc.dataset.episodes.indexAt(e)}
 	var typed *robocache.Error
 	if ctx.Err() != nil || !errors.As(err, &typed) || !strings.HasPrefix(typed.Want, wantFit) {
-		doc.unreadable(ctx, err, where)
+		doc.reportError(ctx, err, where)
 		return
 	}
 	for k, v := range typed.Where {
@@ -58,7 +58,7 @@ func (doc *doctor) refused(ctx context.Context, err error, f *robocache.Feature,
 			where[k] = v
 		}
 	}
-	doc.add(fmt.Sprint("stored-value\x00", f.Key, "\x00", e), robocache.Finding{
+	doc.addFinding(fmt.Sprint("stored-value\x00", f.Key, "\x00", e), robocache.Finding{
 		Severity: robocache.SeverityError, Code: "stored-value", Where: where, Count: 1,
 		Message: fmt.Sprintf("expected %s, as info.json declares; found %s", typed.Want, typed.Got),
 		Hint:    "declare the type that is stored in " + infoPath + ", or write values that fit",
@@ -68,14 +68,14 @@ func (doc *doctor) refused(ctx context.Context, err error, f *robocache.Feature,
 // wantFit is the prefix of errors about values that do not fit the declared type.
 const wantFit = "a value that fits"
 
-// numbers reads every value of a numeric feature. It finds values that do not fit the declared type
-// and the first value of each episode that is NaN or infinite.
-func (doc *doctor) numbers(ctx context.Context, f *robocache.Feature) {
+// checkNumbers reads every value of a numeric feature. It finds values that do not fit the declared
+// type, and values of each episode that are NaN or infinite.
+func (doc *doctor) checkNumbers(ctx context.Context, f *robocache.Feature) {
 	size := f.RowBytes()
 	raw := make([]byte, valueBlock*size)
 	doc.eachBlock(ctx, f, valueBlock, func(rows []robocache.Row) error {
 		b := raw[:len(rows)*size]
-		if err := doc.d.Gather(ctx, f.Key, rows, b); err != nil {
+		if err := doc.dataset.Gather(ctx, f.Key, rows, b); err != nil {
 			return err
 		}
 		if robocache.NotFinite(f.DType, b) > 0 {
@@ -85,7 +85,8 @@ func (doc *doctor) numbers(ctx context.Context, f *robocache.Feature) {
 	})
 }
 
-// notFinite records values that are NaN or infinite: a finding for each episode, with the first.
+// notFinite records values that are NaN or infinite, in one finding per episode with the first
+// location.
 func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values []float64) {
 	names := f.ChannelNames()
 	for i, v := range values {
@@ -98,11 +99,14 @@ func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values 
 		if len(names) == f.Elements() {
 			what += fmt.Sprintf(" (%s)", names[element])
 		}
-		doc.add(fmt.Sprint("not-finite\x00", f.Key, "\x00", r.Episode), robocache.Finding{
+		doc.addFinding(fmt.Sprint("not-finite\x00", f.Key, "\x00", r.Episode), robocache.Finding{
 			Severity: robocache.SeverityError, Code: "not-finite", Count: 1,
 			Where: robocache.Where{
-				"stream": f.Key, "column": f.Key, "episode": doc.d.eps.id(r.Episode),
-				"row": r.Index, "index": element,
+				"stream":  f.Key,
+				"column":  f.Key,
+				"episode": doc.dataset.episodes.indexAt(r.Episode),
+				"row":     r.Index,
+				"index":   element,
 			},
 			Message: fmt.Sprintf("%s is %v", what, v),
 			Hint: "write a number, or leave the episode out: " +
@@ -111,34 +115,35 @@ func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values 
 	}
 }
 
-// texts reads every value of a text or language feature.
-func (doc *doctor) texts(ctx context.Context, f *robocache.Feature) {
+// checkTexts reads every value of a text or language feature.
+func (doc *doctor) checkTexts(ctx context.Context, f *robocache.Feature) {
 	doc.eachBlock(ctx, f, valueBlock, func(rows []robocache.Row) error {
-		_, err := doc.d.Text(ctx, f.Key, rows)
+		_, err := doc.dataset.Text(ctx, f.Key, rows)
 		return err
 	})
 }
 
-// images reads the header of every still image of a feature, and with Decode its pixels.
-func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
+// checkImages reads the header of every still image of a feature. With Decode it also decodes the
+// pixels.
+func (doc *doctor) checkImages(ctx context.Context, f *robocache.Feature) {
 	refs := make([]robocache.FrameRef, imageBlock)
 	var width, height int // size of the first image
 	doc.eachBlock(ctx, f, imageBlock, func(rows []robocache.Row) error {
-		if err := doc.d.Frames(ctx, f.Key, rows, refs[:len(rows)]); err != nil {
+		if err := doc.dataset.Frames(ctx, f.Key, rows, refs[:len(rows)]); err != nil {
 			return err
 		}
 		for i, r := range rows {
 			where := robocache.Where{
 				"stream":  f.Key,
 				"column":  f.Key,
-				"episode": doc.d.eps.id(r.Episode),
+				"episode": doc.dataset.episodes.indexAt(r.Episode),
 				"row":     r.Index,
 			}
 			info, err := video.ImageSize(&refs[i])
 			if err == nil && isCutPNG(refs[i].Encoded) {
 				err = malformed(nil, "the end of a PNG image", "a file that is cut")
 			}
-			if err == nil && doc.opt.Decode {
+			if err == nil && doc.options.Decode {
 				err = decodeStill(&refs[i], info)
 			}
 			if robocache.IsFatal(err) {
@@ -146,7 +151,7 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 			}
 			if err != nil {
 				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
-				doc.add(key, robocache.Finding{
+				doc.addFinding(key, robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "unreadable-image",
 					Where:    where,
@@ -172,7 +177,7 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 			width, height = cmp.Or(width, info.Width), cmp.Or(height, info.Height)
 			if info.Width != width || info.Height != height {
 				key := fmt.Sprint("image-size\x00", f.Key, "\x00", r.Episode)
-				doc.add(key, robocache.Finding{
+				doc.addFinding(key, robocache.Finding{
 					Severity: robocache.SeverityError,
 					Code:     "image-size",
 					Where:    where,
@@ -196,7 +201,7 @@ func isCutPNG(b []byte) bool {
 		!bytes.Contains(b[max(0, len(b)-maxTrailer):], []byte("IEND"))
 }
 
-// decodeStill decodes a still image to nowhere.
+// decodeStill decodes a still image and discards the pixels.
 func decodeStill(ref *robocache.FrameRef, info video.StillInfo) error {
 	spec := info.Own()
 	if spec == nil {

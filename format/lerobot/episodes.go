@@ -15,59 +15,62 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// episodes is the episodes table: a flat slice a column, sorted by episode_index. Files are
-// numbered within it.
+// episodes is the episodes table, sorted by episode_index, with one slice per column. Its files are
+// numbered from 0.
 type episodes struct {
-	index  []int64 // episode_index; nil where it is the position
-	length []int32
-	from   []int64 // global row of the first row, by our count; n+1
-	file   []int32 // into files; in v2 the file of an episode is its own
-	start  []int64 // row of the episode's first row inside its data file
-	files  []fileNumber
-	cams   map[string]*camColumns
-	// unsure holds, by position, what is wrong with episodes whose length or data file the table
-	// contradicts or lacks: only the data can tell. nil means none.
+	index   []int64 // episode_index; nil if it equals the position
+	length  []int32
+	from    []int64 // index of the first row in the dataset, counted from the lengths; n+1 values
+	file    []int32 // positions in files; in v2 each episode has its own file
+	start   []int64 // row of the episode's first row in its data file
+	files   []fileNumber
+	cameras map[string]*camColumns
+	// unsure holds, by position, the faults of episodes whose length or data file is missing or
+	// contradictory in the table. Only the data can determine them. It is nil if there are none.
 	unsure map[int]tableFault
-	// stored holds, by position, the episode_index that the data has of episodes that were
-	// renumbered because their index occurred before (OpenOptions.Repair).
+	// stored holds, by position, the episode_index in the data of episodes that were renumbered
+	// because their index occurred twice (OpenOptions.Repair).
 	stored map[int]int64
-	rows   int // rows of the table, duplicates included
-	// unlisted is the number of episodes at the end that only the data has (OpenOptions.Repair).
+	rows   int // rows of the table, including duplicates
+	// unlisted is the number of episodes at the end that are in the data but not in the table
+	// (OpenOptions.Repair).
 	unlisted int
-	// hasFiles reports that the table has a column of data files, or needs none.
+	// hasFiles reports whether the table has a column of data files, or needs none.
 	hasFiles bool
 	// nextRow is the largest dataset_to_index.
 	nextRow int64
 }
 
-// tableFault is a value of the episodes table that cannot be right.
+// tableFault describes a value of the episodes table that cannot be correct.
 type tableFault struct {
 	column, message string
 }
 
-// fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an
-// episode and its episode_index.
+// fileNumber identifies a file by chunk_index and file_index. In v2 it is the chunk of an episode
+// and its episode_index.
 type fileNumber struct{ chunk, file int64 }
 
-// camColumns are the columns of one camera.
+// camColumns holds the columns of one camera.
 type camColumns struct {
 	file     []int32
 	files    []fileNumber
-	from, to []float64 // nil where the columns are missing: v2 has none
+	from, to []float64 // nil if the columns are missing; v2 has none
 }
 
-// ownFiles gives every episode a file of its own, as v2 does.
-func (e *episodes) ownFiles(perChunk int64) {
-	e.file, e.start, e.files = make([]int32, e.n()), make([]int64, e.n()), make([]fileNumber, e.n())
+// setOwnFiles gives every episode its own file, as in v2.
+func (e *episodes) setOwnFiles(perChunk int64) {
+	n := e.count()
+	e.file, e.start, e.files = make([]int32, n), make([]int64, n), make([]fileNumber, n)
 	for i := range e.file {
-		id := e.id(i)
+		id := e.indexAt(i)
 		e.file[i], e.files[i] = int32(i), fileNumber{id / perChunk, id}
 	}
 }
 
-func (e *episodes) n() int { return len(e.length) }
+func (e *episodes) count() int { return len(e.length) }
 
-func (e *episodes) id(pos int) int64 {
+// indexAt returns the episode_index of the episode at a position.
+func (e *episodes) indexAt(pos int) int64 {
 	if e.index == nil {
 		return int64(pos)
 	}
@@ -79,11 +82,11 @@ func (e *episodes) dataID(pos int) int64 {
 	if id, ok := e.stored[pos]; ok {
 		return id
 	}
-	return e.id(pos)
+	return e.indexAt(pos)
 }
 
 // isListed reports whether the table has a row of an episode.
-func (e *episodes) isListed(pos int) bool { return pos < e.n()-e.unlisted }
+func (e *episodes) isListed(pos int) bool { return pos < e.count()-e.unlisted }
 
 // isUnsure reports whether only the data can tell the length or the file of an episode.
 func (e *episodes) isUnsure(pos int) bool {
@@ -91,10 +94,10 @@ func (e *episodes) isUnsure(pos int) bool {
 	return ok
 }
 
-// position finds an episode by episode_index; -1 where it is not there.
+// position returns the position of the episode with an episode_index, or -1.
 func (e *episodes) position(id int64) int {
 	if e.index == nil {
-		if id < 0 || id >= int64(e.n()) {
+		if id < 0 || id >= int64(e.count()) {
 			return -1
 		}
 		return int(id)
@@ -105,19 +108,21 @@ func (e *episodes) position(id int64) int {
 	return -1
 }
 
-// count fills from.
-func (e *episodes) count() int64 {
-	e.from = make([]int64, e.n()+1)
+// sumLengths computes from, and returns the number of rows.
+func (e *episodes) sumLengths() int64 {
+	e.from = make([]int64, e.count()+1)
 	for i, n := range e.length {
 		e.from[i+1] = e.from[i] + int64(n)
 	}
-	return e.from[e.n()]
+	return e.from[e.count()]
 }
 
-// sortEpisodes returns the permutation that sorts rows of the table by episode_index, nil if they
-// are in order. An index that occurs twice is an error, unless repair is set: a row that repeats an
-// earlier one (same reports so) is then left out, and any other row gets a new index above all
-// others. stored holds the index that such a row has in the data, by its position in the result.
+// sortEpisodes returns the permutation that sorts rows of the table by episode_index, or nil if
+// they are in order.
+//
+// An index that occurs twice is an error unless repair is set. With repair, a row that repeats an
+// earlier one (same reports this) is left out, and any other row gets a new index above all others.
+// stored holds the index that such a row has in the data, by its position in the result.
 func sortEpisodes(
 	ids []int64, repair bool, same func(a, b int) bool,
 ) (perm []int32, stored map[int]int64, err error) {
@@ -142,7 +147,7 @@ func sortEpisodes(
 		}
 		return perm[i]
 	}
-	last := 0 // in sorted, the first row of the index at hand
+	last := 0 // in sorted, the first row of the current index
 	for i := range sorted {
 		if !isTwice(i) {
 			last = i
@@ -161,13 +166,20 @@ func sortEpisodes(
 	return kept, stored, nil
 }
 
-// indexTwice is the error about an episode_index that two rows of the table have.
+// indexTwice returns the error about an episode_index of two rows of the table.
 func indexTwice(index int64) error {
-	return robocache.Misuse(string(op), robocache.Where{"column": "episode_index"}, "episode_index %d occurs twice", index).
-		WithHint("run %s: it gives each episode an index of its own", robocache.Command("doctor --fix --in-place"))
+	return robocache.Misuse(
+		string(op),
+		robocache.Where{"column": "episode_index"},
+		"episode_index %d occurs twice",
+		index,
+	).WithHint(
+		"run %s: it gives each episode a unique index",
+		robocache.Command("doctor --fix --in-place"),
+	)
 }
 
-// setIndex keeps the index column only where it says something.
+// setIndex stores the episode_index values unless they equal the positions.
 func (e *episodes) setIndex(ids []int64) {
 	for i, id := range ids {
 		if id != int64(i) {
@@ -177,7 +189,7 @@ func (e *episodes) setIndex(ids []int64) {
 	}
 }
 
-// setUnsure marks rows of the table, which perm sorts, as unsure.
+// setUnsure marks rows of the table as unsure. perm is the permutation that sorts them.
 func (e *episodes) setUnsure(rows map[int]tableFault, perm []int32) {
 	if len(rows) == 0 {
 		return
@@ -196,19 +208,20 @@ func (e *episodes) setUnsure(rows map[int]tableFault, perm []int32) {
 
 func rowCount(n int64) (int32, bool) { return int32(n), n >= 0 && n <= math.MaxInt32 }
 
-// episodeTasks holds the task texts of every episode: numbers into texts.
+// episodeTasks holds the task texts of every episode, as numbers into texts.
 type episodeTasks struct {
-	span  [][2]int32 // of each episode, in ids
-	ids   []int32
-	texts []string
-	seen  map[string]int32 // while it is made
+	ranges  [][2]int32 // range of each episode in ids
+	ids     []int32
+	texts   []string
+	numbers map[string]int32 // used while the table is built
 }
 
+// of returns the task texts of an episode.
 func (t *episodeTasks) of(pos int) []string {
-	if pos >= len(t.span) {
+	if pos >= len(t.ranges) {
 		return nil
 	}
-	ids := t.ids[t.span[pos][0]:t.span[pos][1]]
+	ids := t.ids[t.ranges[pos][0]:t.ranges[pos][1]]
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		out[i] = t.texts[id]
@@ -216,64 +229,64 @@ func (t *episodeTasks) of(pos int) []string {
 	return out
 }
 
-// add takes the tasks of the next episode.
-func (t *episodeTasks) add(tasks []string) {
+// addEpisode appends the tasks of the next episode.
+func (t *episodeTasks) addEpisode(tasks []string) {
 	from := int32(len(t.ids))
 	for _, s := range tasks {
-		id, ok := t.seen[s]
+		id, ok := t.numbers[s]
 		if !ok {
-			if t.seen == nil {
-				t.seen = map[string]int32{}
+			if t.numbers == nil {
+				t.numbers = map[string]int32{}
 			}
 			id = int32(len(t.texts))
 			t.texts = append(t.texts, s)
-			t.seen[s] = id
+			t.numbers[s] = id
 		}
 		t.ids = append(t.ids, id)
 	}
-	t.span = append(t.span, [2]int32{from, int32(len(t.ids))})
+	t.ranges = append(t.ranges, [2]int32{from, int32(len(t.ids))})
 }
 
-// made ends the adding: episodes are in the order of a permutation.
-func (t *episodeTasks) made(perm []int32) *episodeTasks {
-	return &episodeTasks{span: reader.Permute(t.span, perm), ids: t.ids, texts: t.texts}
+// finished returns the table with its episodes in the order of perm.
+func (t *episodeTasks) finished(perm []int32) *episodeTasks {
+	return &episodeTasks{ranges: reader.Permute(t.ranges, perm), ids: t.ids, texts: t.texts}
 }
 
-// Episode gives the metadata of one episode.
+// Episode returns the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
 	defer crash.Recover("lerobot episode", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return ep, err
 	}
-	defer robocache.LocateIn(&err, "episode", d.eps.id(episode))
+	defer robocache.LocateIn(&err, "episode", d.episodes.indexAt(episode))
 	t, err := d.episodeTasks(ctx)
 	if err != nil {
 		return ep, err
 	}
 	return robocache.Episode{
 		Position: episode,
-		Index:    d.eps.id(episode),
+		Index:    d.episodes.indexAt(episode),
 		Length:   d.Len(episode),
 		Tasks:    t.of(episode),
 	}, nil
 }
 
-// episodeTasks reads the tasks column on the first call: it is the only part of the episodes table
-// that costs text.
+// episodeTasks reads the tasks column at the first call. No other part of the episodes table needs
+// memory for texts.
 func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
-	t := d.taskTab.Load()
+	t := d.taskTable.Load()
 	if t == nil {
 		var err error
 		if t, err = d.readEpisodeTasksV3(ctx); err != nil {
 			return nil, err
 		}
-		d.taskTab.Store(t)
+		d.taskTable.Store(t)
 	}
 	return t, nil
 }
 
-// lines calls each for every line that is not blank.
-func lines(name string, b []byte, each func(line int, b []byte) error) error {
+// eachLine calls each for every line that is not blank.
+func eachLine(name string, b []byte, each func(line int, b []byte) error) error {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if isLFSPointer(b) {
 		return lfsError(name)
@@ -315,13 +328,13 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if e.n() == 0 && d.raw.totalEpisodes > 0 {
+	if e.count() == 0 && d.raw.totalEpisodes > 0 {
 		return d.noEpisodes(episodesJSONL)
 	}
-	e.ownFiles(d.raw.chunksSize)
-	d.taskTab.Store(tasks)
-	e.count()
-	d.take(
+	e.setOwnFiles(d.raw.chunksSize)
+	d.taskTable.Store(tasks)
+	e.sumLengths()
+	d.useTable(
 		e,
 		perm,
 		episodesJSONL,
@@ -331,23 +344,24 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
 	return nil
 }
 
-// noEpisodes is the error of a table without rows where info.json counts some.
+// noEpisodes returns the error about a table without rows although info.json states some.
 func (d *Dataset) noEpisodes(file string) error {
 	return robocache.Malformed("lerobot", robocache.Where{"file": file}, "").
-		Expected(fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), "none").
+		Expected(fmt.Sprintf("%d episodes, as info.json states", d.raw.totalEpisodes), "none").
 		WithHint("fetch it again")
 }
 
-// take makes e the table of the dataset. perm says how its rows were sorted; nil: they were.
-func (d *Dataset) take(e *episodes, perm []int32, file, unsorted, hint string) {
+// useTable makes e the table of the dataset. perm is the permutation that sorted its rows, or nil
+// if they were in order.
+func (d *Dataset) useTable(e *episodes, perm []int32, file, unsorted, hint string) {
 	switch {
-	case e.n() < e.rows || len(e.stored) > 0:
+	case e.count() < e.rows || len(e.stored) > 0:
 		d.reportTwice(e, perm, file)
 	case perm != nil:
-		d.find(warn("episodes-unsorted", file, unsorted, hint))
+		d.addFinding(warningAt("episodes-unsorted", file, unsorted, hint))
 	}
-	d.eps, d.paths.perm = e, perm
-	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
+	d.episodes, d.paths.permutation = e, perm
+	d.About.Episodes, d.About.Frames = e.count(), e.from[e.count()]
 	d.About.NumberEpisodes(e.index)
 }
 
@@ -357,16 +371,18 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 	for _, id := range e.stored {
 		where["episode"] = id
 	}
-	d.reportRepeat(where, int64(e.rows-e.n()+len(e.stored)))
+	d.reportRepeat(where, int64(e.rows-e.count()+len(e.stored)))
 }
 
+// parseEpisodesV2 parses meta/episodes.jsonl. It returns the table with its tasks, and the
+// permutation that sorted its rows.
 func parseEpisodesV2(
 	b []byte, repair bool,
 ) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
 	e, tasks = &episodes{hasFiles: true}, &episodeTasks{}
 	var ids []int64
 	unsure := map[int]tableFault{}
-	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
+	err = eachLine(episodesJSONL, b, func(_ int, b []byte) error {
 		var l episodeLine
 		if err := unmarshalLine(b, &l); err != nil {
 			return err
@@ -384,7 +400,7 @@ func parseEpisodesV2(
 		if *l.Index < 0 {
 			return fmt.Errorf("episode_index is %d", *l.Index)
 		}
-		if !isCount { // The rows of the data file are counted.
+		if !isCount { // The rows of the data file are counted instead.
 			unsure[len(ids)], n = tableFault{"length", lengthText}, 0
 		}
 		var list []string
@@ -394,14 +410,14 @@ func parseEpisodesV2(
 				return fmt.Errorf("tasks is not a list of texts")
 			}
 		}
-		tasks.add(list)
+		tasks.addEpisode(list)
 		ids = append(ids, *l.Index)
 		e.length = append(e.length, n)
 		return nil
 	})
 	e.rows = len(ids)
 	if err == nil {
-		// A file belongs to an index, so that two lines of one index are of the same file.
+		// In v2 the index determines the file, so two lines with one index have the same file.
 		perm, e.stored, err = sortEpisodes(ids, repair, func(int, int) bool { return true })
 		err = robocache.At(err, robocache.Where{"file": episodesJSONL})
 	}
@@ -411,5 +427,5 @@ func parseEpisodesV2(
 	e.setUnsure(unsure, perm)
 	e.setIndex(reader.Permute(ids, perm))
 	e.length = reader.Permute(e.length, perm)
-	return e, tasks.made(perm), perm, nil
+	return e, tasks.finished(perm), perm, nil
 }

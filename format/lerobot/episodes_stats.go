@@ -3,6 +3,7 @@ package lerobot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,14 +15,14 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EpisodeStats gives the statistics of a feature that the metadata has of each episode, by
-// position; nil of an episode without.
+// EpisodeStats returns the statistics of a feature that the metadata has for each episode, by
+// position. An episode without statistics has nil.
 func (d *Dataset) EpisodeStats(
 	ctx context.Context,
 	key string,
 ) (_ []*robocache.FeatureStats, err error) {
 	defer crash.Recover("lerobot stats", &err)
-	n := d.eps.n()
+	n := d.episodes.count()
 	out := make([]*robocache.FeatureStats, n)
 	if d.raw.major == 2 {
 		b, err := store.ReadFile(ctx, d.Bytes, episodeStats, maxLines)
@@ -33,9 +34,9 @@ func (d *Dataset) EpisodeStats(
 		}
 		places := map[int64]int{}
 		for i := range n {
-			places[d.eps.id(i)] = i
+			places[d.episodes.indexAt(i)] = i
 		}
-		return out, lines(episodeStats, b, func(_ int, b []byte) (err error) {
+		return out, eachLine(episodeStats, b, func(_ int, b []byte) (err error) {
 			var l struct {
 				Episode int64    `json:"episode_index"`
 				Stats   rawStats `json:"stats"`
@@ -44,7 +45,7 @@ func (d *Dataset) EpisodeStats(
 				return err
 			}
 			if i, ok := places[l.Episode]; ok && l.Stats[key] != nil {
-				out[i], err = oneStats(l.Stats[key])
+				out[i], err = featureStats(l.Stats[key])
 			}
 			return err
 		})
@@ -54,16 +55,21 @@ func (d *Dataset) EpisodeStats(
 	if err := d.tableV3(
 		ctx,
 		t,
-		func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") },
+		func(c string) bool {
+			return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/")
+		},
 	); err != nil {
 		return nil, err
 	}
-	if t.rows != d.eps.rows {
-		return nil, changed("the episodes that there were", "others")
+	if t.rows != d.episodes.rows {
+		return nil, changedError(fmt.Sprintf("%d rows", d.episodes.rows), fmt.Sprint(t.rows))
 	}
 	raw := make([]map[string]any, n)
 	for _, name := range t.names {
-		for i, text := range reader.Permute(pad(t.values[name], d.eps.rows), d.paths.perm) {
+		for i, text := range reader.Permute(
+			padNulls(t.values[name], d.episodes.rows),
+			d.paths.permutation,
+		) {
 			var v any
 			if err := jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v); err != nil {
 				return nil, err
@@ -79,7 +85,7 @@ func (d *Dataset) EpisodeStats(
 	}
 	for i, m := range raw {
 		if m != nil {
-			if out[i], err = oneStats(m); err != nil {
+			if out[i], err = featureStats(m); err != nil {
 				return nil, err
 			}
 		}
@@ -87,8 +93,8 @@ func (d *Dataset) EpisodeStats(
 	return out, nil
 }
 
-// knows says that statistics are all there: moments, and the quantiles that are usual.
-func knows(s *robocache.FeatureStats) bool {
+// isComplete reports whether statistics have all moments and the usual quantiles.
+func isComplete(s *robocache.FeatureStats) bool {
 	for _, q := range stats.Quantiles {
 		if s == nil || len(s.Quantiles[q.Name]) != len(s.Mean) {
 			return false
@@ -99,15 +105,18 @@ func knows(s *robocache.FeatureStats) bool {
 		len(s.Std) == len(s.Mean)
 }
 
-// FrameStats is EpisodeStats of a camera, as far as they can stand for a count of its frames:
-// colours in [0, 1], no part missing.
+// FrameStats returns EpisodeStats of a camera. Statistics are nil if they cannot replace a count of
+// the frames, which needs colors in [0, 1] and no missing part.
 func (d *Dataset) FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error) {
 	all, err := d.EpisodeStats(ctx, key)
 	f := d.About.Feature(key)
 	for i, s := range all {
-		if f == nil || !knows(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) ||
+		if f == nil || !isComplete(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) ||
 			f.Depth == nil && slices.Max(s.Max) > 1 ||
-			slices.ContainsFunc(slices.Concat(s.Mean, s.Std), func(v float64) bool { return v != v }) {
+			slices.ContainsFunc(
+				slices.Concat(s.Mean, s.Std),
+				func(v float64) bool { return v != v },
+			) {
 			all[i] = nil
 		}
 	}

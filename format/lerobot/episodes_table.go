@@ -14,31 +14,30 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EpisodeTable is the table of episodes with every column that its files have, in the order of
-// episode_index.
+// EpisodeTable is the episodes table with all columns of its files, in the order of episode_index.
 type EpisodeTable struct {
 	Columns []EpisodeColumn         `json:"columns"`
-	Data    EpisodeFiles            `json:"data"`   // the data file of each episode
-	Videos  map[string]EpisodeFiles `json:"videos"` // the same for each camera of videos
+	Data    EpisodeFiles            `json:"data"`   // data file of each episode
+	Videos  map[string]EpisodeFiles `json:"videos"` // video file of each episode, by camera
 }
 
 // EpisodeColumn is one column.
 type EpisodeColumn struct {
 	Name string `json:"name"`
-	// "int64", "string", "list<string>" …; "" where the values alone tell.
+	// Type is "int64", "string", "list<string>" and so on, or "" if the type is mixed or unknown.
 	Type string `json:"type"`
-	// A JSON array with a value an episode. It is text because it may hold NaN, as Python's json
-	// writes and reads it.
+	// Values is a JSON array with one value per episode. It is a string because it may hold NaN, as
+	// Python's json module writes and reads it.
 	Values string `json:"values"`
 }
 
-// EpisodeFiles names a file an episode, each name once.
+// EpisodeFiles states the file of each episode. Each name is stored once.
 type EpisodeFiles struct {
 	Names []string `json:"names"` // relative to the dataset's root
-	Of    []int32  `json:"of"`    // into Names; nil where episode i has the i-th
+	Of    []int32  `json:"of"`    // positions in Names; nil if episode i has the i-th name
 }
 
-// InfoJSON is meta/info.json as it is.
+// InfoJSON returns the content of meta/info.json.
 func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 	b, err := store.ReadFile(ctx, d.Bytes, infoPath, maxJSON)
 	if err == nil {
@@ -47,9 +46,10 @@ func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 	return b, robocache.At(err, robocache.Where{"file": infoPath})
 }
 
-// EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class:
-// they are most of the bytes. Row numbers of the dataset are by our count, which is theirs in every
-// sound set; v2 gets the columns that v3 finds files by.
+// EpisodeTable reads the whole table. Statistics of episodes are left out, as in lerobot's own
+// class, because they are most of the bytes. Row numbers of the dataset are counted from the
+// lengths, which gives the stored values in every sound dataset. A v2 table gets the columns by
+// which v3 finds files.
 func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
 	defer crash.Recover("lerobot episodes", &err)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
@@ -67,32 +67,29 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			return t, err
 		}
 	}
-	n, rows := d.eps.n(), d.eps.rows
+	n, rows := d.episodes.count(), d.episodes.rows
 	if all.rows != rows {
-		return nil, changed(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
+		return nil, changedError(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
-		t.Columns = append(
-			t.Columns,
-			EpisodeColumn{
-				c,
-				all.types[c],
-				jsonArray(reader.Permute(pad(all.values[c], rows), d.paths.perm)),
-			},
-		)
+		t.Columns = append(t.Columns, EpisodeColumn{
+			c,
+			all.types[c],
+			jsonArray(reader.Permute(padNulls(all.values[c], rows), d.paths.permutation)),
+		})
 	}
 	if k := slices.IndexFunc(
 		t.Columns,
 		func(c EpisodeColumn) bool { return c.Name == "episode_index" },
 	); k >= 0 {
-		var ids []float64 // pandas may have written them so
+		var ids []float64 // pandas may have written integers as floats
 		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
-			return nil, changed(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
+			return nil, changedError(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
 		}
 		for i, id := range ids {
-			if int64(id) != d.eps.dataID(i) {
-				return nil, changed(
-					fmt.Sprintf("episode %d in place %d", d.eps.id(i), i),
+			if int64(id) != d.episodes.dataID(i) {
+				return nil, changedError(
+					fmt.Sprintf("episode %d in place %d", d.episodes.indexAt(i), i),
 					fmt.Sprint(int64(id)),
 				)
 			}
@@ -101,9 +98,9 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	row := func(name string, each func(i int) int64) {
 		setColumn(t, name, "int64", n, true, func(i int) any { return each(i) })
 	}
-	row("dataset_from_index", func(i int) int64 { return d.eps.from[i] })
-	row("dataset_to_index", func(i int) int64 { return d.eps.from[i+1] })
-	row("length", func(i int) int64 { return int64(d.eps.length[i]) })
+	row("dataset_from_index", func(i int) int64 { return d.episodes.from[i] })
+	row("dataset_to_index", func(i int) int64 { return d.episodes.from[i+1] })
+	row("length", func(i int) int64 { return int64(d.episodes.length[i]) })
 	texts, err := d.episodeTasks(ctx)
 	if err != nil {
 		return t, err
@@ -116,17 +113,29 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		d.raw.major == 2,
 		func(i int) any { return texts.of(i) },
 	)
-	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
+	data := func(i int) place { f, _ := d.tables.fileOf(i); return d.dataPlace(f) }
 	setColumn(t, "data/chunk_index", "int64", n, true, func(i int) any { return data(i).chunk })
-	setColumn(t, "data/file_index", "int64", n, true, func(i int) any { return data(i).number() })
-	t.Data = files(d.paths.data[0], d.tab.files(), d.filesOf(d.eps.file), d.dataPlace)
+	setColumn(
+		t,
+		"data/file_index",
+		"int64",
+		n,
+		true,
+		func(i int) any { return data(i).fileNumber() },
+	)
+	t.Data = expandFiles(
+		d.paths.data[0],
+		d.tables.fileCount(),
+		d.filesOf(d.episodes.file),
+		d.dataPlace,
+	)
 	for i := range d.About.Features {
-		c := d.cams[d.About.Features[i].Key]
+		c := d.cameras[d.About.Features[i].Key]
 		if c == nil {
 			continue
 		}
 		at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
-		t.Videos[c.key] = files(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
+		t.Videos[c.key] = expandFiles(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
 		col := "videos/" + c.key + "/"
 		setColumn(
 			t,
@@ -142,9 +151,9 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			"int64",
 			n,
 			false,
-			func(i int) any { return at(c.fileOf(i)).number() },
+			func(i int) any { return at(c.fileOf(i)).fileNumber() },
 		)
-		if d.raw.major == 2 { // each episode has an mp4 of its own
+		if d.raw.major == 2 { // each episode has its own mp4
 			setColumn(t, col+"from_timestamp", "float64", n, false, func(int) any { return 0.0 })
 			setColumn(
 				t,
@@ -152,26 +161,26 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 				"float64",
 				n,
 				false,
-				func(i int) any { return float64(d.eps.length[i]) / d.raw.fps.Float() },
+				func(i int) any { return float64(d.episodes.length[i]) / d.raw.fps.Float() },
 			)
 		}
 	}
 	return t, nil
 }
 
-// changed says that the table of episodes is not the one that Open read.
-func changed(want, got string) error {
+// changedError returns the error that the episodes table changed after Open.
+func changedError(want, got string) error {
 	return robocache.Malformed("lerobot", robocache.Where{"file": "meta/episodes"}, "").
 		Expected(want+", as when the dataset was opened", got).WithHint("open it again")
 }
 
-// number is the file's own: v2 has a file an episode.
-func (p place) number() int64 { return max(p.file, p.episode) }
+// fileNumber returns the number in the name of the file. In v2 each episode has its own file.
+func (p place) fileNumber() int64 { return max(p.file, p.episode) }
 
-// setColumn adds a column; where the files have it, it stays as it is unless over says otherwise.
-func setColumn(t *EpisodeTable, name, typ string, n int, over bool, value func(i int) any) {
+// setColumn sets a column of n computed values. An existing column is kept unless override is set.
+func setColumn(t *EpisodeTable, name, typ string, n int, override bool, value func(i int) any) {
 	k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == name })
-	if k >= 0 && !over {
+	if k >= 0 && !override {
 		return
 	}
 	v := make([]string, n)
@@ -192,7 +201,7 @@ func setColumn(t *EpisodeTable, name, typ string, n int, over bool, value func(i
 
 func jsonArray(values []string) string { return "[" + strings.Join(values, ",") + "]" }
 
-// filesOf is nil where episode i has file i.
+// filesOf returns file, or nil if episode i has file i.
 func (d *Dataset) filesOf(file []int32) []int32 {
 	if d.raw.major == 2 {
 		return nil
@@ -200,42 +209,42 @@ func (d *Dataset) filesOf(file []int32) []int32 {
 	return file
 }
 
-// files expands a template for each of n files.
-func files(template string, n int, of []int32, at func(int32) place) EpisodeFiles {
+// expandFiles returns the names of n files, expanded from a template.
+func expandFiles(template string, n int, of []int32, at func(int32) place) EpisodeFiles {
 	f := EpisodeFiles{Names: make([]string, n), Of: of}
 	for i := range f.Names {
-		f.Names[i], _ = expand(template, at(int32(i))) // checked at Open
+		f.Names[i], _ = expandTemplate(template, at(int32(i))) // checked by Open
 	}
 	return f
 }
 
-// textColumns are columns as JSON texts. One that some files or lines lack is null there.
+// textColumns holds columns as JSON texts. Rows that lack a column have null.
 type textColumns struct {
 	names  []string
 	types  map[string]string
 	values map[string][]string
-	rows   int // of the files or lines before
+	rows   int // rows of the previous files or lines
 }
 
-// add takes values of a column from row c.rows on, or from those that it has.
-func (c *textColumns) add(name, typ string, values ...string) {
+// addValues appends values to a column, after filling it with nulls up to row c.rows.
+func (c *textColumns) addValues(name, typ string, values ...string) {
 	if old, known := c.types[name]; !known {
 		c.names, c.types[name] = append(c.names, name), typ
 	} else if old != typ {
-		c.types[name] = "" // 0 may be an integer in one file
+		c.types[name] = "" // for example, 0 is an integer in one file only
 	}
-	c.values[name] = append(pad(c.values[name], c.rows), values...)
+	c.values[name] = append(padNulls(c.values[name], c.rows), values...)
 }
 
-// pad brings a column to n rows with nulls.
-func pad(v []string, n int) []string {
+// padNulls appends nulls to a column until it has n rows.
+func padNulls(v []string, n int) []string {
 	for len(v) < n {
 		v = append(v, "null")
 	}
 	return v
 }
 
-// tableV3 reads the columns of the Parquet files that are wanted.
+// tableV3 reads the columns of the Parquet files that kept selects.
 func (d *Dataset) tableV3(
 	ctx context.Context,
 	t *textColumns,
@@ -254,20 +263,20 @@ func (d *Dataset) tableV3(
 				}
 				if odd := slices.IndexFunc(
 					top.Leaves(nil),
-					func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray },
+					func(l *pq.Node) bool {
+						return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray
+					},
 				); odd >= 0 {
-					d.notice(
-						warn(
-							"episodes-columns",
-							name,
-							"the column "+top.Name+" is left out: its values have a type that is not read here",
-							"write it as numbers or text",
-						),
-					)
+					d.noticeOnce(warningAt(
+						"episodes-columns",
+						name,
+						"the column "+top.Name+" is left out: the type of its values is not supported",
+						"write it as numbers or text",
+					))
 					continue
 				}
 				tops, leaves = append(tops, top), top.Leaves(leaves)
-				t.add(top.Name, typeName(top)) // also of a file without rows
+				t.addValues(top.Name, typeName(top)) // also for a file without rows
 			}
 			return leaves, nil
 		},
@@ -280,7 +289,7 @@ func (d *Dataset) tableV3(
 				); err != nil {
 					return err
 				}
-				t.add(top.Name, typeName(top), v...)
+				t.addValues(top.Name, typeName(top), v...)
 			}
 			t.rows += int(f.Groups[g].Rows)
 			return nil
@@ -291,7 +300,7 @@ func (d *Dataset) tableV3(
 	return nil
 }
 
-// typeName says what a column holds: numbers, texts, and lists of them; "" for records.
+// typeName returns the type of a column of numbers, texts, or lists of them, and "" for records.
 func typeName(n *pq.Node) string {
 	if n.Group() {
 		if n.Note != pq.List || len(n.Children) != 1 {
@@ -312,7 +321,7 @@ func typeName(n *pq.Node) string {
 	return ""
 }
 
-// tableV2 reads meta/episodes.jsonl: every key that its lines have.
+// tableV2 reads every key of the lines of meta/episodes.jsonl.
 func (d *Dataset) tableV2(ctx context.Context, t *textColumns) (err error) {
 	defer robocache.LocateIn(&err, "file", episodesJSONL)
 	types := map[string]string{"episode_index": "int64", "length": "int64"}
@@ -320,9 +329,9 @@ func (d *Dataset) tableV2(ctx context.Context, t *textColumns) (err error) {
 	if err != nil {
 		return err
 	}
-	return lines(episodesJSONL, content, func(_ int, line []byte) error {
-		err := object("", line, func(k string, v json.RawMessage) error {
-			t.add(k, types[k], string(v))
+	return eachLine(episodesJSONL, content, func(_ int, line []byte) error {
+		err := eachMember("", line, func(k string, v json.RawMessage) error {
+			t.addValues(k, types[k], string(v))
 			return nil
 		})
 		t.rows++

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// Rows come in the order of episode_index; files may differ in columns; row numbers are counted;
-// each episode's file is named.
+// TestEpisodeTable checks the order of rows, files with different columns, the counted row numbers,
+// and the file names of episodes.
 func TestEpisodeTable(t *testing.T) {
 	type own struct {
 		synthEpisode
@@ -67,8 +67,8 @@ marks list<int32> [[],null,[1, 2]]
 		c != "episodes-unsorted episodes-columns" {
 		t.Errorf("findings %q: the column that is left out is said", c)
 	}
-	// Written anew under an open dataset, with more rows or in another order: an error, not rows of
-	// other episodes.
+	// The table was rewritten after Open, with more rows or in another order. This is an error, and
+	// no rows of other episodes are returned.
 	for _, rows := range [][]synthEpisode{s.episodes, s.episodes[:2]} {
 		writeRows(t, first, rows, 1)
 		_, err = d.EpisodeTable(context.Background())

@@ -16,23 +16,37 @@ import (
 
 const episodesTemplate = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
-// episodeColumn is one projected column over all episodes files. Files differ in types (0 may be an
-// integer in one, pandas writes integers as float64 once a null was near), and no number in it is
+// episodeColumn is one projected column of all episodes files. The type can differ between files: 0
+// may be an integer in one, and pandas writes integers as float64 if there was a null. No number is
 // beyond 2^53.
 type episodeColumn struct {
 	values []float64
-	seen   bool // some file has it
+	exists bool // some file has it
 }
 
-// wanted names the columns of the episodes table that Open needs.
-func (d *Dataset) wanted() map[string]*episodeColumn {
+// openColumns returns the columns of the episodes table that Open reads.
+func (d *Dataset) openColumns() map[string]*episodeColumn {
 	w := map[string]*episodeColumn{}
-	for _, k := range []string{"episode_index", "length", "data/chunk_index", "data/file_index", "dataset_from_index", "dataset_to_index", "chunk_index", "file_index"} {
+	for _, k := range []string{
+		"episode_index",
+		"length",
+		"data/chunk_index",
+		"data/file_index",
+		"dataset_from_index",
+		"dataset_to_index",
+		"chunk_index",
+		"file_index",
+	} {
 		w[k] = &episodeColumn{}
 	}
 	for i := range d.raw.features {
 		if f := &d.raw.features[i]; f.DType == "video" {
-			for _, s := range []string{"chunk_index", "file_index", "from_timestamp", "to_timestamp"} {
+			for _, s := range []string{
+				"chunk_index",
+				"file_index",
+				"from_timestamp",
+				"to_timestamp",
+			} {
 				w["videos/"+f.key+"/"+s] = &episodeColumn{}
 			}
 		}
@@ -42,18 +56,21 @@ func (d *Dataset) wanted() map[string]*episodeColumn {
 
 // readEpisodesV3 reads the projected columns of every episodes file.
 func (d *Dataset) readEpisodesV3(ctx context.Context) error {
-	names, err := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
+	names, err := d.paths.numberedFiles(ctx, "meta/episodes", episodesTemplate, ".parquet")
 	if err != nil {
 		return err
 	}
-	// a set of which nothing was recorded yet has none
+	// A dataset without recorded episodes has no file.
 	if len(names) == 0 && d.raw.totalEpisodes != 0 {
-		return robocache.NotFound("lerobot", robocache.Where{"file": "meta/episodes"}, "no episodes file is there").
-			WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
+		return robocache.NotFound(
+			"lerobot",
+			robocache.Where{"file": "meta/episodes"},
+			"the dataset has no episodes file",
+		).WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
 	}
 	d.paths.episodes = names
-	want := d.wanted()
-	var starts []int // rows before each file
+	want := d.openColumns()
+	var starts []int // number of rows before each file
 	before := 0
 	var tops []*pq.Node
 	total, err := d.eachEpisodesGroup(
@@ -71,16 +88,19 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 				case c == nil:
 					continue
 				case top.Group() || top.MaxRep > 0:
-					return nil, robocache.Malformed("lerobot", robocache.Where{"column": top.Name}, "").
-						Expected("a number a row", "a list or group")
+					return nil, robocache.Malformed(
+						"lerobot",
+						robocache.Where{"column": top.Name},
+						"",
+					).Expected("a number a row", "a list or group")
 				case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
 					return nil, missingColumn(top.Name, "earlier files")
 				}
-				c.seen = true
+				c.exists = true
 				tops = append(tops, top)
 			}
 			for name, c := range want {
-				if c.seen && f.Rows > 0 && f.Column(name) == nil {
+				if c.exists && f.Rows > 0 && f.Column(name) == nil {
 					return nil, missingColumn(name, "this file")
 				}
 			}
@@ -126,27 +146,26 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	if err := inEpisodesFile(err, names, starts); err != nil {
 		return err
 	}
-	if !want["data/file_index"].seen && total > 0 {
-		d.find(
-			warn(
-				"episodes-columns",
-				"meta/episodes",
-				"data/chunk_index and data/file_index are missing: taken from other columns",
-				"write the episodes table anew",
-			),
-		)
+	if !want["data/file_index"].exists && total > 0 {
+		d.addFinding(warningAt(
+			"episodes-columns",
+			"meta/episodes",
+			"data/chunk_index and data/file_index are missing: taken from other columns",
+			"write the episodes table again",
+		))
 	}
-	d.take(
+	d.useTable(
 		e,
 		perm,
 		"meta/episodes",
-		"episodes are not in the order of episode_index: readers that look up by row show wrong frames",
+		"episodes are not in the order of episode_index: readers that look up by row show "+
+			"wrong frames",
 		"sort the rows",
 	)
 	return nil
 }
 
-// eachEpisodesGroup is eachGroup of all episodes files, one after the other.
+// eachEpisodesGroup calls eachGroup for all episodes files in order. It returns the number of rows.
 func (d *Dataset) eachEpisodesGroup(
 	ctx context.Context,
 	want func(column string) bool,
@@ -154,7 +173,7 @@ func (d *Dataset) eachEpisodesGroup(
 	read func(r robocache.Ranged, f *pq.File, group int) error,
 ) (rows int, err error) {
 	for _, name := range d.paths.episodes {
-		eachGroup, err := d.eachGroup(
+		fileRows, err := d.eachGroup(
 			ctx,
 			name,
 			want,
@@ -164,12 +183,13 @@ func (d *Dataset) eachEpisodesGroup(
 		if err != nil {
 			return rows, err
 		}
-		rows += eachGroup
+		rows += fileRows
 	}
 	return rows, nil
 }
 
-// inEpisodesFile says in which file the row of an error is: rows are numbered over all of them.
+// inEpisodesFile adds to err the file of its row, and converts the row, which is counted over all
+// files, to the row in that file.
 func inEpisodesFile(err error, names []string, starts []int) error {
 	name := "meta/episodes"
 	if len(names) == 1 {
@@ -189,9 +209,10 @@ func inEpisodesFile(err error, names []string, starts []int) error {
 	return robocache.At(err, robocache.Where{"file": name})
 }
 
-// tableLimit bounds a column of the metadata's tables.
+// tableLimit bounds a column of the metadata tables.
 var tableLimit = pq.Limits{Bytes: 1 << 30}
 
+// missingColumn returns the error about a column that only some episodes files have.
 func missingColumn(name, where string) error {
 	return robocache.Malformed(
 		"lerobot",
@@ -201,14 +222,14 @@ func missingColumn(name, where string) error {
 	)
 }
 
-// recountable are the columns that the data files can tell: a value that is missing there is no
-// error. It becomes -1.
+// recountable lists the columns that can be derived from the data files. A missing value is not an
+// error there; it becomes -1.
 var recountable = map[string]bool{
 	"length": true, "dataset_from_index": true, "dataset_to_index": true,
 	"data/chunk_index": true, "data/file_index": true,
 }
 
-// withNulls spreads the values of a column over its rows and puts -1 where a row is null.
+// withNulls spreads the values of a column over its rows, with -1 for null rows.
 func withNulls(col *pq.Column, values []float64) []float64 {
 	out := make([]float64, len(col.Def))
 	for i, def := range col.Def {
@@ -219,8 +240,8 @@ func withNulls(col *pq.Column, values []float64) []float64 {
 	return out
 }
 
-// whole gives the column as integers. NaN becomes -1 if lenient is set.
-func (c *episodeColumn) whole(lenient bool) ([]int64, error) {
+// integers returns the column as integers. NaN becomes -1 if lenient is set.
+func (c *episodeColumn) integers(lenient bool) ([]int64, error) {
 	out := make([]int64, len(c.values))
 	for i, f := range c.values {
 		if lenient && f != f {
@@ -235,18 +256,18 @@ func (c *episodeColumn) whole(lenient bool) ([]int64, error) {
 	return out, nil
 }
 
-// assembleEpisodes checks the columns against each other and makes the table, sorted by
-// episode_index.
+// assembleEpisodes checks the columns against each other and returns the table, sorted by
+// episode_index, with the permutation that sorted it.
 func assembleEpisodes(
 	want map[string]*episodeColumn, total int, raw *infoFile, repair bool,
 ) (*episodes, []int32, error) {
 	var bad error
-	ints := func(name string) []int64 { // nil where no file has it
+	ints := func(name string) []int64 { // nil if no file has the column
 		c := want[name]
-		if c == nil || !c.seen {
+		if c == nil || !c.exists {
 			return nil
 		}
-		v, err := c.whole(recountable[name])
+		v, err := c.integers(recountable[name])
 		bad = errors.Join(bad, robocache.At(err, robocache.Where{"column": name}))
 		return v
 	}
@@ -254,7 +275,7 @@ func assembleEpisodes(
 	from, to := ints("dataset_from_index"), ints("dataset_to_index")
 	chunk, file := ints("data/chunk_index"), ints("data/file_index")
 	if file == nil {
-		// Hand-made sets use flat names.
+		// Hand-made datasets use flat names.
 		chunk, file = ints("chunk_index"), ints("file_index")
 	}
 	switch {
@@ -276,7 +297,7 @@ func assembleEpisodes(
 	if len(to) > 0 {
 		e.nextRow = slices.Max(to)
 	}
-	unsure := map[int]tableFault{} // by row
+	unsure := map[int]tableFault{} // row → fault
 	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
 	e.hasFiles = !noFile // otherwise one finding reports it for all episodes
 	for i, n := range length {
@@ -337,7 +358,7 @@ func assembleEpisodes(
 	e.setIndex(reader.Permute(ids, perm))
 	e.length = reader.Permute(e.length, perm)
 	total = len(e.length)
-	e.count()
+	e.sumLengths()
 	from = reader.Permute(from, perm)
 	if from == nil {
 		from = e.from[:total]
@@ -350,11 +371,11 @@ func assembleEpisodes(
 		return nil, nil, err
 	}
 	e.start = rowsInFile(e, from)
-	e.cams = map[string]*camColumns{}
+	e.cameras = map[string]*camColumns{}
 	for i := range raw.features {
 		col := "videos/" + raw.features[i].key + "/"
-		if c := want[col+"file_index"]; raw.features[i].DType != "video" || !c.seen {
-			continue // a camera that no episode names is described later
+		if c := want[col+"file_index"]; raw.features[i].DType != "video" || !c.exists {
+			continue // a camera that no episode names is reported later
 		}
 		vc, vf := ints(col+"chunk_index"), ints(col+"file_index")
 		if bad != nil {
@@ -371,7 +392,7 @@ func assembleEpisodes(
 		); err != nil {
 			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
 		}
-		e.cams[raw.features[i].key] = c
+		e.cameras[raw.features[i].key] = c
 	}
 	return e, perm, nil
 }
@@ -379,7 +400,7 @@ func assembleEpisodes(
 // sameVideos reports whether two rows of the table name the same parts of the same video files.
 func sameVideos(want map[string]*episodeColumn, a, b int) bool {
 	for name, c := range want {
-		if strings.HasPrefix(name, "videos/") && c.seen && c.values[a] != c.values[b] {
+		if strings.HasPrefix(name, "videos/") && c.exists && c.values[a] != c.values[b] {
 			return false
 		}
 	}
@@ -390,8 +411,8 @@ func compareFiles(a, b fileNumber) int {
 	return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.file, b.file))
 }
 
-// numberFiles turns pairs of numbers into positions in the sorted list of the different ones. A
-// column that is nil is zeros.
+// numberFiles replaces pairs of numbers by positions in the sorted list of distinct pairs. A nil
+// column counts as zeros.
 func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) {
 	of := make([]fileNumber, total)
 	for i := range of {
@@ -426,9 +447,9 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 	return out, files, nil
 }
 
-// rowsInFile returns the row of its data file at which each episode starts: its dataset_from_index
-// minus the smallest of that file. What the file
-// really holds is proven before a row is served (proof.go).
+// rowsInFile returns the row in its data file at which each episode starts: its dataset_from_index
+// minus the smallest of that file. The rows of the file are proven before one is delivered
+// (proof.go).
 func rowsInFile(e *episodes, from []int64) []int64 {
 	base := make([]int64, len(e.files))
 	for i := range base {
@@ -447,7 +468,7 @@ func rowsInFile(e *episodes, from []int64) []int64 {
 // readEpisodeTasksV3 reads the tasks column of every episodes file.
 func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error) {
 	tasks := &episodeTasks{}
-	var leaf *pq.Node // nil: the file does not have it
+	var leaf *pq.Node // nil if the file lacks the column
 	total, err := d.eachEpisodesGroup(
 		ctx,
 		func(c string) bool { return c == "tasks" },
@@ -463,7 +484,7 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 		func(r robocache.Ranged, f *pq.File, g int) error {
 			if leaf == nil {
 				for range f.Groups[g].Rows {
-					tasks.add(nil)
+					tasks.addEpisode(nil)
 				}
 				return nil
 			}
@@ -475,7 +496,7 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 			value := 0
 			for i := range col.Entries {
 				if i > 0 && (col.Rep == nil || col.Rep[i] == 0) {
-					tasks.add(row)
+					tasks.addEpisode(row)
 					row = row[:0]
 				}
 				if col.Def == nil || int(col.Def[i]) == leaf.MaxDef {
@@ -484,7 +505,7 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 				}
 			}
 			if col.Entries > 0 {
-				tasks.add(row)
+				tasks.addEpisode(row)
 			}
 			return nil
 		},
@@ -492,8 +513,8 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error)
 	if err != nil {
 		return nil, err
 	}
-	if total != d.eps.rows {
-		return nil, changed(fmt.Sprintf("%d rows", d.eps.rows), fmt.Sprint(total))
+	if total != d.episodes.rows {
+		return nil, changedError(fmt.Sprintf("%d rows", d.episodes.rows), fmt.Sprint(total))
 	}
-	return tasks.made(d.paths.perm), nil
+	return tasks.finished(d.paths.permutation), nil
 }

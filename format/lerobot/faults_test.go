@@ -27,7 +27,7 @@ func openStore(t testing.TB, dir string) store.Store {
 	return s
 }
 
-// readAll reads a bit of everything and gives it as bytes.
+// readAll reads some of all content and returns it as bytes.
 func readAll(ctx context.Context, s store.Store) (out []byte, err error) {
 	d, err := OpenStore(ctx, s, robocache.OpenOptions{})
 	if err != nil {
@@ -74,8 +74,8 @@ func readAll(ctx context.Context, s store.Store) (out []byte, err error) {
 	return fmt.Append(out, len(st), codes(d)), nil
 }
 
-// TestFaults strikes every operation in turn: the result is right, or the error is typed, and no
-// file stays open.
+// TestFaults injects a fault at every operation in turn. The result must be correct or a typed
+// error, and no file may stay open.
 func TestFaults(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {
 		dir := realData(t, name)
@@ -83,7 +83,12 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, fault := range []storetest.Fault{storetest.FaultFail, storetest.FaultShort, storetest.FaultCorrupt, storetest.FaultChanged} {
+		for _, fault := range []storetest.Fault{
+			storetest.FaultFail,
+			storetest.FaultShort,
+			storetest.FaultCorrupt,
+			storetest.FaultChanged,
+		} {
 			t.Run(fmt.Sprint(name, " ", fault), func(t *testing.T) {
 				silent := 0
 				for n := int64(1); ; n++ {
@@ -95,7 +100,8 @@ func TestFaults(t *testing.T) {
 							t.Fatalf("%d operations, %v", n, err)
 						}
 						t.Logf(
-							"%d operations; %d flipped bits changed values without an error: the files carry no checksums",
+							"%d operations; %d flipped bits changed values without an error: "+
+								"the files carry no checksums",
 							n-1,
 							silent,
 						)
@@ -118,7 +124,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// noList is a store that cannot list, as http is.
+// noList is a store that cannot list, like http.
 type noList struct{ store.Store }
 
 func (noList) List(context.Context, string) ([]store.Entry, error) {
@@ -129,7 +135,7 @@ func (noList) List(context.Context, string) ([]store.Entry, error) {
 	}
 }
 
-// TestNoListing opens sets over a store that cannot list.
+// TestNoListing opens datasets in a store that cannot list.
 func TestNoListing(t *testing.T) {
 	for _, name := range realSets {
 		dir := realData(t, name)
@@ -142,7 +148,7 @@ func TestNoListing(t *testing.T) {
 			t.Errorf("%s: another result, %v", name, err)
 		}
 	}
-	// The real thing: http knows no listing.
+	// A real http server, which has no listing.
 	dir := realData(t, "g1_v30_exact")
 	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer srv.Close()
@@ -166,8 +172,8 @@ func TestNoListing(t *testing.T) {
 	d.Close()
 }
 
-// TestOwnBytes: with a row group an episode, an episode's rows cost its own bytes and nothing of
-// others.
+// TestOwnBytes checks that reading an episode that has its own row group reads no bytes of other
+// episodes.
 func TestOwnBytes(t *testing.T) {
 	counter := storetest.Counting(openStore(t, realData(t, "g1_v30_exact")))
 	d, err := OpenStore(t.Context(), counter, robocache.OpenOptions{})
@@ -181,7 +187,7 @@ func TestOwnBytes(t *testing.T) {
 	before := counter.Counts()
 	gather(t, d, "action", rowsOf(d, 1))
 	after := counter.Counts()
-	f, err := d.tab.footer(t.Context(), 0)
+	f, err := d.tables.footer(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +200,8 @@ func TestOwnBytes(t *testing.T) {
 		t.Errorf("read %d bytes, its own are %d", got, own)
 	}
 	t.Logf(
-		"opening: %d requests, %d bytes; an episode's column: %d requests, %d bytes of a file of %d",
+		"opening: %d requests, %d bytes; an episode's column: %d requests, %d bytes of a file "+
+			"of %d",
 		before.Requests(),
 		before.BytesRead,
 		after.Requests()-before.Requests(),
@@ -203,7 +210,8 @@ func TestOwnBytes(t *testing.T) {
 	)
 }
 
-// TestConcurrent: many goroutines share one decode, also under a budget that holds almost nothing.
+// TestConcurrent checks that concurrent readers share one decode, also with a budget that holds
+// almost nothing.
 func TestConcurrent(t *testing.T) {
 	dir := realData(t, "g1_v30_drift")
 	for _, budget := range []int64{0, 1} {
@@ -255,7 +263,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestMisuse: wrong arguments are named.
+// TestMisuse checks that errors name the wrong argument.
 func TestMisuse(t *testing.T) {
 	d := openReal(t, "g1_v30_exact")
 	ctx := t.Context()

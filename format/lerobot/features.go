@@ -14,26 +14,27 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
-// source says where a feature's rows come from.
+// source is where the values of a feature are stored.
 type source uint8
 
 const (
 	fromColumn source = iota // a column of the data files
-	derived                  // counted: the column is not there
+	computed                 // computed, because the files lack the column
 	fromVideo
 )
 
-// column is what reading needs of one feature.
+// column holds what reads need to know about one feature.
 type column struct {
 	key      string
-	num      int32 // place in Info.Features, and the column number of its cache units
-	src      source
+	number   int32 // position in Info.Features, and column number of its cache units
+	source   source
 	kind     robocache.Kind
 	dtype    robocache.DType
 	shape    []int
 	rowBytes int
 }
 
+// isDefault reports whether key is that of a bookkeeping column.
 func isDefault(key string) bool {
 	return slices.ContainsFunc(
 		write.Bookkeeping,
@@ -41,67 +42,64 @@ func isDefault(key string) bool {
 	)
 }
 
-// describe makes the features: what is declared and there, the default columns, and columns that
-// nobody declared.
-func (d *Dataset) describe(ctx context.Context) error {
+// describeFeatures builds the list of features: declared ones with data, the bookkeeping columns,
+// and columns that are not declared.
+func (d *Dataset) describeFeatures(ctx context.Context) error {
 	schema, err := d.firstSchema(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range d.raw.features {
 		r := &d.raw.features[i]
-		f, err := feature(r)
+		f, err := parseFeature(r)
 		if err != nil {
-			d.drop(&f, err.Error(), "declare one of the format's types")
+			d.dropFeature(&f, err.Error(), "declare one of the format's types")
 			continue
 		}
-		missing := func(what string) {
-			d.drop(
+		missing := func(reason string) {
+			d.dropFeature(
 				&f,
-				"feature "+f.Key+" is declared, but "+what,
+				"feature "+f.Key+" is declared, but "+reason,
 				"remove it from info.json, or fetch what is missing",
 			)
 		}
 		switch {
 		case f.Kind == robocache.KindVideo:
-			cameraValue, err := d.openCamera(ctx, &f)
+			hasFiles, err := d.openCamera(ctx, &f)
 			if err != nil {
 				return err
 			}
-			if cameraValue {
-				d.add(f, fromVideo)
+			if hasFiles {
+				d.addFeature(f, fromVideo)
 			} else {
-				missing("no video file of it is there")
+				missing("it has no video file")
 			}
 		case schema != nil && schema.Column(r.key) == nil && f.Default:
-			d.add(f, derived)
+			d.addFeature(f, computed)
 		case schema != nil && schema.Column(r.key) == nil:
-			missing("no column of that name is in the data")
+			missing("the data has no column of that name")
 		default:
-			if most, ok := longestRow(
-				schema,
-				r.key,
-			); ok && f.Kind == robocache.KindNumeric &&
+			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric &&
 				int64(f.Elements()) > max(most, 1<<16) {
-				// Before anyone allocates by the shape. Smaller ones are found out when they are
-				// read: the other features are served.
+				// Checked before memory is allocated according to the shape. A smaller error is
+				// found when the feature is read, so the other features can still be read.
 				return infoError(
 					robocache.ErrMalformed,
 					"/features/"+escapePointer(r.key)+"/shape",
 					fmt.Sprintf(
-						"%v is more than a row holds: the data have at most %d values",
+						"the shape %v is too large: rows of the data have at most %d values",
 						f.Shape,
 						most,
 					),
 				)
 			}
-			d.add(f, fromColumn)
+			d.addFeature(f, fromColumn)
 		}
 	}
 	if schema != nil {
 		for _, top := range schema.Root.Children {
 			if _, ok := d.byKey[top.Name]; !ok && d.raw.declares(top.Name) == nil {
-				d.undeclared(top)
+				d.addUndeclared(top)
 			}
 		}
 	}
@@ -110,13 +108,13 @@ func (d *Dataset) describe(ctx context.Context) error {
 			continue
 		}
 		f.Shape = []int{1}
-		d.add(f, derived)
+		d.addFeature(f, computed)
 	}
 	return nil
 }
 
-// longestRow is how many values a row of a column can have at most, by the footer of a file with
-// rows; ok is false where it does not say.
+// longestRow returns the largest possible number of values in a row of a column, from the footer of
+// a file with rows. ok is false if the footer does not state it.
 func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	if schema == nil {
 		return 0, false
@@ -133,6 +131,7 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	return n, ok
 }
 
+// declares returns the declaration of a feature in info.json, or nil.
 func (f *infoFile) declares(key string) *declared {
 	if i := slices.IndexFunc(f.features, func(d declared) bool { return d.key == key }); i >= 0 {
 		return &f.features[i]
@@ -140,54 +139,50 @@ func (f *infoFile) declares(key string) *declared {
 	return nil
 }
 
-// drop adds the finding that a feature is left out.
-func (d *Dataset) drop(f *robocache.Feature, why, hint string) {
+// dropFeature adds the finding that a feature is left out.
+func (d *Dataset) dropFeature(f *robocache.Feature, why, hint string) {
 	sev := robocache.SeverityWarning
 	if robocache.Vital(f.Kind, f.Key) {
 		sev = robocache.SeverityError
 	}
-	d.find(
-		robocache.Finding{
-			Severity: sev,
-			Code:     "feature-dropped",
-			Where: robocache.Where{
-				"file":    infoPath,
-				"pointer": "/features/" + escapePointer(f.Key),
-			},
-			Message:      why + ": it is left out",
-			Hint:         hint,
-			NotDelivered: f.Key,
-			Class:        "malformed",
+	d.addFinding(robocache.Finding{
+		Severity: sev,
+		Code:     "feature-dropped",
+		Where: robocache.Where{
+			"file":    infoPath,
+			"pointer": "/features/" + escapePointer(f.Key),
 		},
-	)
+		Message:      why + ": it is left out",
+		Hint:         hint,
+		NotDelivered: f.Key,
+		Class:        "malformed",
+	})
 }
 
-func (d *Dataset) add(f robocache.Feature, src source) {
+// addFeature appends a feature and its column.
+func (d *Dataset) addFeature(f robocache.Feature, src source) {
 	n := len(d.About.Features)
 	d.About.Features = append(d.About.Features, f)
-	d.cols = append(
-		d.cols,
-		column{
-			key:      f.Key,
-			num:      int32(n),
-			src:      src,
-			kind:     f.Kind,
-			dtype:    f.DType,
-			shape:    f.Shape,
-			rowBytes: f.RowBytes(),
-		},
-	)
+	d.columns = append(d.columns, column{
+		key:      f.Key,
+		number:   int32(n),
+		source:   src,
+		kind:     f.Kind,
+		dtype:    f.DType,
+		shape:    f.Shape,
+		rowBytes: f.RowBytes(),
+	})
 	d.byKey[f.Key] = n
 }
 
-// undeclared takes in a column that info.json does not name, where its type is plain.
-func (d *Dataset) undeclared(top *pq.Node) {
+// addUndeclared adds a column that info.json does not name, if its type is a plain one.
+func (d *Dataset) addUndeclared(top *pq.Node) {
 	finding := robocache.Finding{
 		Severity: robocache.SeverityWarning,
 		Code:     "undeclared-column",
 		Where:    robocache.Where{"file": infoPath, "column": top.Name},
 		Message:  "the data has a column that info.json does not declare: " + top.Name,
-		Hint:     "declare it, or remove the column: LeRobot refuses to open such a set",
+		Hint:     "declare it, or remove the column: LeRobot does not open such a dataset",
 	}
 	f := robocache.Feature{
 		Key:     top.Name,
@@ -202,30 +197,30 @@ func (d *Dataset) undeclared(top *pq.Node) {
 		f.Kind = robocache.KindText
 	}
 	if f.DType == robocache.InvalidDType {
-		finding.Message += "; its shape is not known: it is left out"
+		finding.Message += "; its shape is unknown, so it is left out"
 		finding.NotDelivered = top.Name
 	} else {
-		d.add(f, fromColumn)
+		d.addFeature(f, fromColumn)
 	}
-	d.find(finding)
+	d.addFinding(finding)
 }
 
-// firstSchema is the footer of the first data file; nil for a set without episodes. A missing first
-// file is not fatal: others may be there.
+// firstSchema returns the footer of a data file, or nil for a dataset without episodes. A missing
+// first file is not an error, because others may exist.
 func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
-	n := d.tab.files()
+	n := d.tables.fileCount()
 	if n == 0 {
 		return nil, nil
 	}
 	best, found := d.paths.data, 0
 	if !d.isTemplateProven(n) {
 		var err error
-		if best, _, found, err = d.probe(ctx, d.paths.data, n, d.dataPlace); err != nil {
+		if best, _, found, err = d.probeTemplates(ctx, d.paths.data, n, d.dataPlace); err != nil {
 			return nil, err
 		}
 	}
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
-		d.templateLies(
+		d.reportTemplate(
 			"/data_path",
 			"",
 			fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]),
@@ -235,23 +230,20 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	d.paths.data = best
 	var first error
 	probes := slices.Compact([]int{0, n / 2, n - 1})
-	if !robocache.IsRemote(d.Bytes) { // some episodes' files alone may be here
+	if !robocache.IsRemote(d.Bytes) { // possibly only the files of some episodes exist here
 		for i := range n {
 			probes = append(probes, i)
 		}
 	}
 	for _, i := range probes {
-		f, err := d.tab.footer(ctx, int32(i))
+		f, err := d.tables.footer(ctx, int32(i))
 		if err == nil {
 			return f.pq, nil
 		}
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if first = cmp.Or(
-			first,
-			err,
-		); !errors.Is(err, robocache.ErrNotFound) &&
+		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) &&
 			!errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
@@ -263,11 +255,11 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 // names that the first template gives them.
 func (d *Dataset) isTemplateProven(n int) bool {
 	for _, i := range []int{0, n / 2, n - 1} {
-		v, ok := d.tab.cache.Peek(unit{file: int32(i), col: unitFooter})
+		v, ok := d.tables.cache.Peek(unitKey{file: int32(i), col: unitFooter})
 		if !ok {
 			return false
 		}
-		name, err := expand(d.paths.data[0], d.dataPlace(int32(i)))
+		name, err := expandTemplate(d.paths.data[0], d.dataPlace(int32(i)))
 		if err != nil || name != v.(*tableFile).name {
 			return false
 		}
@@ -275,9 +267,9 @@ func (d *Dataset) isTemplateProven(n int) bool {
 	return true
 }
 
-// probe finds the template that names the first, middle and last of n files, and how many of them
-// it names.
-func (d *Dataset) probe(
+// probeTemplates returns the templates with the best one first. That one names the most of the
+// first, middle and last of n files, and found is their number.
+func (d *Dataset) probeTemplates(
 	ctx context.Context,
 	templates []string,
 	n int,
@@ -286,23 +278,23 @@ func (d *Dataset) probe(
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		probes = append(probes, at(int32(i)))
 	}
-	if best, found, err = d.paths.choose(ctx, templates, probes); err != nil {
+	if best, found, err = d.paths.chooseTemplate(ctx, templates, probes); err != nil {
 		return best, probes, found, err
 	}
 	return best, probes, found, nil
 }
 
-// templateLies is the finding that a path template of info.json does not name the files.
-func (d *Dataset) templateLies(pointer, stream, msg, hint string) {
-	f := warn("path-template", infoPath, msg, hint)
+// reportTemplate adds the finding that a path template of info.json does not name the files.
+func (d *Dataset) reportTemplate(pointer, stream, msg, hint string) {
+	f := warningAt("path-template", infoPath, msg, hint)
 	if f.Where["pointer"] = pointer; stream != "" {
 		f.Where["stream"] = stream
 	}
-	d.find(f)
+	d.addFinding(f)
 }
 
-// feature turns a declaration into a Feature.
-func feature(r *declared) (robocache.Feature, error) {
+// parseFeature converts a declaration to a Feature.
+func parseFeature(r *declared) (robocache.Feature, error) {
 	f := robocache.Feature{Key: r.key, Shape: r.shape, Default: isDefault(r.key)}
 	if len(r.Names) > 0 && string(r.Names) != "null" {
 		f.Names = r.Names
@@ -312,18 +304,21 @@ func feature(r *declared) (robocache.Feature, error) {
 			f.FPS = rate
 		}
 	}
-	switch t := cmp.Or(map[string]string{"float": "float32", "double": "float64", "int": "int64", "boolean": "bool", "str": "string"}[r.DType], r.DType); t {
+	alias := map[string]string{
+		"float": "float32", "double": "float64", "int": "int64", "boolean": "bool", "str": "string",
+	}
+	switch t := cmp.Or(alias[r.DType], r.DType); t {
 	case "video", "image":
 		f.Kind, f.DType = robocache.Kind(t), robocache.Uint8
 		f.Height, f.Width, f.Channels = frameSize(r)
 		f.Codec = r.codec()
-		if v, ok := r.number("video.fps"); ok && f.FPS.Zero() {
+		if v, ok := r.numberValue("video.fps"); ok && f.FPS.Zero() {
 			f.FPS, _ = robocache.RateOf(fmt.Sprint(v))
 		}
-		if r.flag("is_depth_map") || r.flag("video.is_depth_map") {
-			f.DType, f.Depth = robocache.Uint16, depth(r)
-			if f.Kind == robocache.KindImage && r.str("depth_unit") == "m" {
-				// so the reference infers the unit from the frames: floats are metres
+		if r.flagValue("is_depth_map") || r.flagValue("video.is_depth_map") {
+			f.DType, f.Depth = robocache.Uint16, readDepth(r)
+			if f.Kind == robocache.KindImage && r.stringValue("depth_unit") == "m" {
+				// lerobot infers the unit from the frames in the same way: floats are metres
 				f.DType = robocache.Float32
 			}
 			f.StateDepth()
@@ -335,9 +330,7 @@ func feature(r *declared) (robocache.Feature, error) {
 	default:
 		var ok bool
 		f.Kind = robocache.KindNumeric
-		if f.DType, ok = robocache.ParseDType(
-			t,
-		); !ok || f.DType.Size() == 0 ||
+		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 ||
 			f.DType == robocache.BFloat16 {
 			return f, fmt.Errorf(
 				"feature %s has dtype %q, which no version defines",
@@ -350,61 +343,69 @@ func feature(r *declared) (robocache.Feature, error) {
 	return f, nil
 }
 
-// codec is what info says of a video's coding; "" for nothing.
-func (r *declared) codec() string { return cmp.Or(r.str("video.codec"), r.str("codec")) }
+// codec returns the declared codec of a video, or "".
+func (r *declared) codec() string {
+	return cmp.Or(r.stringValue("video.codec"), r.stringValue("codec"))
+}
 
-// codecOf is what info says of a file: our writer names those of another codec than the first.
+// codecOf returns the declared codec of a file. Our writer lists files whose codec differs from the
+// first.
 func (r *declared) codecOf(path string) string {
-	own, _ := r.any("video.codecs").(map[string]any)
+	own, _ := r.lookUp("video.codecs").(map[string]any)
 	said, _ := own[path].(string)
 	return cmp.Or(said, r.codec())
 }
 
-// any looks a key up in info, then in the older video_info.
-func (r *declared) any(key string) any {
+// lookUp returns the value of key in info, or else in the older video_info.
+func (r *declared) lookUp(key string) any {
 	if v, ok := r.Info[key]; ok {
 		return v
 	}
 	return r.VideoInfo[key]
 }
 
-func (r *declared) str(key string) string { s, _ := r.any(key).(string); return s }
+func (r *declared) stringValue(key string) string { s, _ := r.lookUp(key).(string); return s }
 
-func (r *declared) flag(key string) bool {
+func (r *declared) flagValue(key string) bool {
 	a, _ := r.Info[key].(bool)
 	b, _ := r.VideoInfo[key].(bool)
 	return a || b
 }
 
-func (r *declared) number(
+func (r *declared) numberValue(
 	key string,
 ) (float64, bool) {
-	v, ok := r.any(key).(float64)
+	v, ok := r.lookUp(key).(float64)
 	return v, ok
 }
 
-// depth reads the depth code; what is not said is the recorder's default.
-func depth(r *declared) *robocache.Depth {
+// readDepth returns the depth encoding. Values that are not stated are the defaults of lerobot's
+// recorder.
+func readDepth(r *declared) *robocache.Depth {
 	d := &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "m"}
-	for key, to := range map[string]*float64{"video.depth_min": &d.Min, "video.depth_max": &d.Max, "video.shift": &d.Shift} {
-		if v, ok := r.number(key); ok {
+	for key, to := range map[string]*float64{
+		"video.depth_min": &d.Min,
+		"video.depth_max": &d.Max,
+		"video.shift":     &d.Shift,
+	} {
+		if v, ok := r.numberValue(key); ok {
 			*to = v
 		}
 	}
-	if v, ok := r.any("video.use_log").(bool); ok {
+	if v, ok := r.lookUp("video.use_log").(bool); ok {
 		d.Log = v
 	}
-	switch u := r.str("depth_unit"); {
+	switch u := r.stringValue("depth_unit"); {
 	case u == "m" || u == "mm":
 		d.Unit = u
 	case r.DType == "image":
-		d.Unit = "" // the images say it by their type
+		d.Unit = "" // the type of the images determines it
 	}
 	return d
 }
 
-// frameSize reads height, width and channels: only names say which is which. Without them the
-// smallest end is taken for channels.
+// frameSize returns height, width and channels. The names of the axes determine their order.
+// Without names, a first axis of at most 4 is the channels if the last axis is larger.
 func frameSize(r *declared) (h, w, c int) {
 	s := r.shape
 	if len(s) == 2 {
@@ -421,20 +422,8 @@ func frameSize(r *declared) (h, w, c int) {
 				func(n string) bool { return slices.Contains(words, strings.ToLower(n)) },
 			)
 		}
-		ih, iw, ic := at(
-			"height",
-			"h",
-			"rows",
-		), at(
-			"width",
-			"w",
-			"cols",
-		), at(
-			"channel",
-			"channels",
-			"c",
-			"rgb",
-		)
+		ih, iw := at("height", "h", "rows"), at("width", "w", "cols")
+		ic := at("channel", "channels", "c", "rgb")
 		if ih >= 0 && iw >= 0 && ic >= 0 {
 			return s[ih], s[iw], s[ic]
 		}
@@ -445,21 +434,25 @@ func frameSize(r *declared) (h, w, c int) {
 	return s[0], s[1], s[2]
 }
 
-// get finds a column by key.
-func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
+// columnOf returns the column of a feature. It returns an error if its kind is not one of kinds.
+func (d *Dataset) columnOf(key string, kinds ...robocache.Kind) (*column, error) {
 	i, ok := d.byKey[key]
 	if !ok {
 		keys := d.About.Keys()
 		if len(keys) > 50 {
 			keys = append(keys[:50], "…")
 		}
-		return nil, robocache.Misuse("lerobot", robocache.Where{"stream": key}, "no feature %q", key).
-			WithHint("features: %s", strings.Join(keys, ", "))
+		return nil, robocache.Misuse(
+			"lerobot",
+			robocache.Where{"stream": key},
+			"no feature %q",
+			key,
+		).WithHint("features: %s", strings.Join(keys, ", "))
 	}
 	if len(kinds) > 0 {
-		if err := op.Kind(key, d.cols[i].kind, kinds...); err != nil {
+		if err := op.Kind(key, d.columns[i].kind, kinds...); err != nil {
 			return nil, err
 		}
 	}
-	return &d.cols[i], nil
+	return &d.columns[i], nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FuzzMetadata: whatever the JSON files hold, a result or a typed error, and memory in proportion
-// to the input (L7).
+// FuzzMetadata checks that any content of the JSON files gives a result or a typed error, with
+// memory in proportion to the input (lerobot.L7).
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(newSynth(1).infoJSON()))
 	f.Add(
@@ -26,7 +26,8 @@ func FuzzMetadata(f *testing.F) {
 	)
 	f.Add(
 		[]byte(
-			"{\"episode_index\": 1, \"length\": 4, \"tasks\": [\"a\"]}\n\n{\"episode_index\": 0, \"length\": 4, \"tasks\": \"b\"}\n",
+			"{\"episode_index\": 1, \"length\": 4, \"tasks\": [\"a\"]}\n\n{\"episode_index\": " +
+				"0, \"length\": 4, \"tasks\": \"b\"}\n",
 		),
 	)
 	f.Add([]byte(`{"task_index": 0, "task": "x"}`))
@@ -42,10 +43,10 @@ func FuzzMetadata(f *testing.F) {
 		hostile.Typed(t, err)
 		if err == nil {
 			for i := range raw.features {
-				_, _ = feature(&raw.features[i])
+				_, _ = parseFeature(&raw.features[i])
 			}
 			for _, tmpl := range []string{raw.dataPath, raw.videoPath} {
-				if p, err := expand(
+				if p, err := expandTemplate(
 					tmpl,
 					place{episode: 1 << 40, chunk: 7, file: 1 << 50, key: "../../x"},
 				); err == nil {
@@ -70,7 +71,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzDataset: any bytes as the data file and the episodes file of a set.
+// FuzzDataset uses arbitrary bytes as the data file and the episodes file of a dataset.
 func FuzzDataset(f *testing.F) {
 	s := newSynth(2, 3)
 	dir := f.TempDir()
@@ -127,7 +128,7 @@ func FuzzDataset(f *testing.F) {
 	})
 }
 
-// TestStats reads and merges; quantiles are never made up.
+// TestStats checks reading and merging; the result of merging has no quantiles.
 func TestStats(t *testing.T) {
 	line := func(e int, mean, std float64, n int) string {
 		return fmt.Sprintf(
@@ -171,7 +172,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestLargeFrames: a row group of frames that is larger than the budget is read by the page.
+// TestLargeFrames checks that a row group of images larger than the budget is read page by page.
 func TestLargeFrames(t *testing.T) {
 	type image struct {
 		Bytes []byte  `parquet:"bytes,optional"`
@@ -206,7 +207,7 @@ func TestLargeFrames(t *testing.T) {
 		parquet.PageBufferSize(1<<20),
 		parquet.Compression(&parquet.Snappy),
 	)
-	for i := range rows { // one by one: pages are cut between calls
+	for i := range rows { // one by one, because pages end between calls
 		if _, err := w.Write(rows[i : i+1]); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +236,7 @@ func TestLargeFrames(t *testing.T) {
 	}
 }
 
-// TestEmpty: a set of which nothing was recorded yet is valid.
+// TestEmpty checks that a dataset without recorded episodes is valid.
 func TestEmpty(t *testing.T) {
 	dir := t.TempDir()
 	s := newSynth()

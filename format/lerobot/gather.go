@@ -14,11 +14,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is
-// enough.
+// maxMoves bounds the retries of a caller after rows were found elsewhere. One per file is enough.
 const maxMoves = 5
 
-// Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
+// Gather copies rows of a numeric feature into dst. Consecutive rows are copied at once.
 func (d *Dataset) Gather(
 	ctx context.Context,
 	key string,
@@ -26,7 +25,7 @@ func (d *Dataset) Gather(
 	dst []byte,
 ) (err error) {
 	defer crash.Recover("lerobot gather", &err)
-	c, err := d.get(key, robocache.KindNumeric)
+	c, err := d.columnOf(key, robocache.KindNumeric)
 	if err != nil {
 		return err
 	}
@@ -34,24 +33,26 @@ func (d *Dataset) Gather(
 	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
 		return err
 	}
-	d.warm(ctx, c, c.num, rows, c.numbers)
-	w := d.walk(
+	d.warm(ctx, c, c.number, rows, c.decodeNumbers)
+	w := d.newWalker(
 		c,
-		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) },
+		func(file int32, row int64) (span, error) {
+			return d.tables.loadUnit(ctx, file, row, c.number, c.decodeNumbers)
+		},
 	)
 	for i := 0; i < len(rows); {
-		n, err := d.run(rows[i:])
+		n, err := d.countRun(rows[i:])
 		if err != nil {
 			return err
 		}
-		if c.src == derived {
+		if c.source == computed {
 			if err := d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size]); err != nil {
 				return err
 			}
 			i += n
 			continue
 		}
-		at, err := w.to(rows[i])
+		at, err := w.seek(rows[i])
 		if err != nil {
 			return err
 		}
@@ -62,48 +63,49 @@ func (d *Dataset) Gather(
 	return nil
 }
 
-// run says how many rows from the first on follow each other in one episode, and checks that they
-// are there.
-func (d *Dataset) run(rows []robocache.Row) (int, error) {
+// countRun returns how many rows, from the first one on, are consecutive rows of one episode. It
+// returns an error if the first row does not exist.
+func (d *Dataset) countRun(rows []robocache.Row) (int, error) {
 	r := rows[0]
 	if err := d.checkEpisode(r.Episode); err != nil {
 		return 0, err
 	}
-	length := int(d.eps.length[r.Episode])
+	length := int(d.episodes.length[r.Episode])
 	if r.Index < 0 || r.Index >= length {
 		return 0, op.Row(d.About, length, r)
 	}
 	n := 1
-	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {
+	for n < len(rows) && rows[n].Episode == r.Episode &&
+		rows[n].Index == r.Index+n && rows[n].Index < length {
 		n++
 	}
 	return n, nil
 }
 
-// walker goes from row to row of a column. Its span is the decoded unit of the last one.
+// walker reads rows of a column one after the other. Its span is the decoded unit of the last row.
 type walker struct {
 	span
-	d    *Dataset
-	c    *column
-	load func(file int32, row int64) (span, error)
+	d      *Dataset
+	column *column
+	load   func(file int32, row int64) (span, error)
 }
 
-func (d *Dataset) walk(c *column, load func(file int32, row int64) (span, error)) *walker {
-	return &walker{span: span{file: -1}, d: d, c: c, load: load}
+func (d *Dataset) newWalker(c *column, load func(file int32, row int64) (span, error)) *walker {
+	return &walker{span: span{file: -1}, d: d, column: c, load: load}
 }
 
-// to goes to a row and says where it stands in its unit, which is loaded where it is not the one of
-// the row before. The episode's first row in the file is what it was found with: another
-// goroutine's proof may move it.
-func (w *walker) to(r robocache.Row) (at int, err error) {
+// seek returns the position of a row in its unit. It loads the unit if the row is not in the
+// current one. The start of the episode is read again in each attempt, because a concurrent proof
+// may move the episode.
+func (w *walker) seek(r robocache.Row) (at int, err error) {
 	for try := 0; ; try++ {
-		if err := w.d.tab.badEpisode(r.Episode); err != nil {
+		if err := w.d.tables.badEpisode(r.Episode); err != nil {
 			return at, robocache.At(
 				err,
-				robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key},
+				robocache.Where{"episode": w.d.episodes.indexAt(r.Episode), "stream": w.column.key},
 			)
 		}
-		file, start := w.d.tab.fileOf(r.Episode)
+		file, start := w.d.tables.fileOf(r.Episode)
 		row := start + int64(r.Index)
 		if w.file == file && row >= w.start && row < w.end {
 			return int(row - w.start), nil
@@ -118,13 +120,13 @@ func (w *walker) to(r robocache.Row) (at int, err error) {
 		}(); err != nil && (err != error(errMoved) || try >= maxMoves) {
 			return at, robocache.At(
 				err,
-				robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key},
+				robocache.Where{"episode": w.d.episodes.indexAt(r.Episode), "stream": w.column.key},
 			)
 		}
 	}
 }
 
-// derive fills rows of a default column that the files do not have.
+// derive computes rows of a bookkeeping column that the files lack.
 func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 	size := c.rowBytes
 	for i, r := range rows {
@@ -136,9 +138,9 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 		case "frame_index":
 			v = int64(r.Index)
 		case "episode_index":
-			v = d.eps.id(r.Episode)
+			v = d.episodes.indexAt(r.Episode)
 		case "index":
-			v = d.eps.from[r.Episode] + int64(r.Index)
+			v = d.episodes.from[r.Episode] + int64(r.Index)
 		case "task_index":
 			if len(d.About.Tasks) != 1 {
 				return robocache.Malformed(
@@ -162,49 +164,52 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 	return nil
 }
 
-// seconds is the timestamp of a row where none is stored: row / fps, as the recorder computes it.
+// seconds returns the timestamp of a row if none is stored. It is row / fps, as lerobot's recorder
+// computes it.
 func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Float() }
 
-// Times gives the timestamps of an episode's rows. Every stream of a LeRobot episode shares them.
+// Times returns the timestamps of an episode's rows. All streams of a LeRobot episode share them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer crash.Recover("lerobot times", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return out, err
 	}
 	if key != "" {
-		if _, err := d.get(key); err != nil {
+		if _, err := d.columnOf(key); err != nil {
 			return out, err
 		}
 	}
-	// The length is the metadata's claim: memory is taken as rows are found, not before.
+	// The length is only stated by the metadata, so memory grows as rows are read.
 	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
-	if err := d.tab.badEpisode(episode); err != nil {
+	if err := d.tables.badEpisode(episode); err != nil {
 		return out, err
 	}
-	if !ok || d.cols[i].src == derived {
-		file, _ := d.tab.fileOf(episode)
-		f, err := d.tab.footer(ctx, file)
+	if !ok || d.columns[i].source == computed {
+		file, _ := d.tables.fileOf(episode)
+		f, err := d.tables.footer(ctx, file)
 		if err != nil {
 			return out, err
 		}
-		if err := d.tab.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
+		if err := d.tables.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
 			return out, err
 		}
 		// The comparison can move the rows of the episode.
-		if _, start := d.tab.fileOf(episode); start+int64(n) > f.pq.Rows {
-			return nil, d.tab.lengthError(f.name, episode, f.pq.Rows-start)
+		if _, start := d.tables.fileOf(episode); start+int64(n) > f.pq.Rows {
+			return nil, d.tables.lengthError(f.name, episode, f.pq.Rows-start)
 		}
 		return reader.Grid(d.raw.fps, n), nil
 	}
-	c := d.cols[i]
+	c := d.columns[i]
 	out = make([]int64, 0, min(n, 1<<16))
-	w := d.walk(
+	w := d.newWalker(
 		&c,
-		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) },
+		func(file int32, row int64) (span, error) {
+			return d.tables.loadUnit(ctx, file, row, unitTimes, c.decodeTimes)
+		},
 	)
 	for len(out) < n {
-		at, err := w.to(robocache.Row{Episode: episode, Index: len(out)})
+		at, err := w.seek(robocache.Row{Episode: episode, Index: len(out)})
 		if err != nil {
 			return out, err
 		}
@@ -214,7 +219,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	for k, t := range out {
 		switch {
 		case t == badTimestamp:
-			return nil, d.badTime(
+			return nil, d.timeError(
 				ctx,
 				episode,
 				k,
@@ -223,7 +228,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 				"NaN, infinity or a number beyond int64 nanoseconds",
 			)
 		case k > 0 && t < out[k-1]:
-			return nil, d.badTime(
+			return nil, d.timeError(
 				ctx,
 				episode,
 				k,
@@ -236,13 +241,14 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	return out, nil
 }
 
-func (d *Dataset) badTime(ctx context.Context, episode, row int, key, want, got string) error {
+// timeError returns the error about the timestamp of a row.
+func (d *Dataset) timeError(ctx context.Context, episode, row int, key, want, got string) error {
 	return malformed(
-		d.inFile(
+		d.withFile(
 			ctx,
 			episode,
 			robocache.Where{
-				"episode": d.eps.id(episode),
+				"episode": d.episodes.indexAt(episode),
 				"stream":  cmp.Or(key, "timestamp"),
 				"column":  "timestamp",
 				"index":   row,
@@ -253,10 +259,10 @@ func (d *Dataset) badTime(ctx context.Context, episode, row int, key, want, got 
 	)
 }
 
-// inFile adds the data file of an episode to a place.
-func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) robocache.Where {
-	file, _ := d.tab.fileOf(episode)
-	if f, err := d.tab.footer(ctx, file); err == nil {
+// withFile adds the data file of an episode to a location.
+func (d *Dataset) withFile(ctx context.Context, episode int, w robocache.Where) robocache.Where {
+	file, _ := d.tables.fileOf(episode)
+	if f, err := d.tables.footer(ctx, file); err == nil {
 		w["file"] = f.name
 	}
 	return w
@@ -264,14 +270,13 @@ func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) ro
 
 const badTimestamp = math.MinInt64
 
-// timestampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the
-// recorder stores it, is the time row/fps: a timestamp that float32 moved up by a part of a
-// nanosecond would give "the last row at or before" the row before (L8).
+// timestampNanos converts stored seconds to nanoseconds. A value that is row/fps rounded to
+// float32, as lerobot's recorder stores it, becomes the exact time row/fps. Otherwise rounding
+// could move it past row/fps, and "the last row at or before" would return the row before
+// (lerobot.L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
-		if row := math.Round(
-			sec * rate.Float(),
-		); math.Abs(row) < 1<<40 &&
+		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 &&
 			f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}
@@ -283,7 +288,7 @@ func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	return int64(ns)
 }
 
-// Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature
+// Text returns rows of a text feature, of a language feature as JSON, or of the pseudo-feature
 // "task".
 func (d *Dataset) Text(
 	ctx context.Context,
@@ -294,24 +299,26 @@ func (d *Dataset) Text(
 	if _, own := d.byKey[key]; key == "task" && !own {
 		return d.tasksOfRows(ctx, rows)
 	}
-	c, err := d.get(key, robocache.KindText, robocache.KindEvent)
+	c, err := d.columnOf(key, robocache.KindText, robocache.KindEvent)
 	if err != nil {
 		return out, err
 	}
-	read := c.texts
+	read := c.decodeTexts
 	if c.kind == robocache.KindEvent {
-		read = c.events
+		read = c.decodeEvents
 	}
 	out = make([]string, len(rows))
-	w := d.walk(
+	w := d.newWalker(
 		c,
-		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) },
+		func(file int32, row int64) (span, error) {
+			return d.tables.loadUnit(ctx, file, row, c.number, read)
+		},
 	)
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
+		if _, err := d.countRun(rows[i : i+1]); err != nil {
 			return out, err
 		}
-		at, err := w.to(r)
+		at, err := w.seek(r)
 		if err != nil {
 			return out, err
 		}
@@ -322,7 +329,11 @@ func (d *Dataset) Text(
 			out[i] = string(v.Item(at))
 			if !utf8.ValidString(out[i]) {
 				return nil, malformed(
-					robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index},
+					robocache.Where{
+						"episode": d.episodes.indexAt(r.Episode),
+						"stream":  key,
+						"row":     r.Index,
+					},
 					"UTF-8",
 					fmt.Sprintf("%.20q", out[i]),
 				)
@@ -332,14 +343,14 @@ func (d *Dataset) Text(
 	return out, nil
 }
 
-// tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the
-// task of its rows.
+// tasksOfRows returns the task text of each row by its task_index. Without that column, the only
+// task of the episode is the task of its rows.
 func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	k, ok := d.byKey["task_index"]
 	if !ok {
 		for i, r := range rows {
-			if _, err := d.run(rows[i : i+1]); err != nil {
+			if _, err := d.countRun(rows[i : i+1]); err != nil {
 				return nil, err
 			}
 			episode, err := d.Episode(ctx, r.Episode)
@@ -349,7 +360,10 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 			tasks := episode.Tasks
 			if len(tasks) != 1 {
 				return nil, malformed(
-					robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"},
+					robocache.Where{
+						"episode": d.episodes.indexAt(r.Episode),
+						"column":  "task_index",
+					},
 					"a column task_index, or one task in the episode",
 					fmt.Sprintf("%d tasks", len(tasks)),
 				)
@@ -358,8 +372,8 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		}
 		return out, nil
 	}
-	c := &d.cols[k]
-	if !c.dtype.Integer() || elements(c.shape) != 1 {
+	c := &d.columns[k]
+	if !c.dtype.Integer() || elementCount(c.shape) != 1 {
 		return nil, malformed(
 			robocache.Where{"column": "task_index"},
 			"an integer a row",
@@ -375,23 +389,34 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		id := ids[i]
 		t, ok := d.taskText[id]
 		if !ok {
-			return nil, robocache.Malformed("lerobot", d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), "").
-				Expected("a task of the table of tasks", fmt.Sprint(id)).
-				WithHint("%s", d.someTasks())
+			return nil, robocache.Malformed(
+				"lerobot",
+				d.withFile(
+					ctx,
+					r.Episode,
+					robocache.Where{
+						"episode": d.episodes.indexAt(r.Episode),
+						"row":     r.Index,
+						"column":  "task_index",
+					},
+				),
+				"",
+			).Expected("a task of the table of tasks", fmt.Sprint(id)).
+				WithHint("%s", d.taskHint())
 		}
 		out[i] = t
 	}
 	return out, nil
 }
 
-// someTasks is a hint for a task number that is not in the table.
-func (d *Dataset) someTasks() string {
+// taskHint returns a hint about a task number that is not in the table of tasks.
+func (d *Dataset) taskHint() string {
 	if len(d.About.Tasks) == 0 {
-		return "no task is known: is meta/tasks.parquet (v2: meta/tasks.jsonl) there?"
+		return "no task is known: check that meta/tasks.parquet (v2: meta/tasks.jsonl) exists"
 	}
 	var s []string
 	for _, t := range d.About.Tasks[:min(len(d.About.Tasks), 10)] {
 		s = append(s, fmt.Sprint(t.Index))
 	}
-	return "tasks known: " + strings.Join(s, ", ")
+	return "known tasks: " + strings.Join(s, ", ")
 }

@@ -9,13 +9,16 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// stillUnit is a run of rows of an image column: a row group, or a page of a large one.
+// stillUnit is a decoded run of rows of an image column: a row group, or one page of a large row
+// group.
 type stillUnit struct {
 	bytes, path *pq.Column
-	at, pathAt  []int32 // row → value, -1 for null; nil where no row is null
-	pathStart   int64   // row of path's first value, from the unit's first row
+	at, pathAt  []int32 // row → value, -1 for null; nil if no row is null
+	pathStart   int64   // row of the first value of path, relative to the first row of the unit
 }
 
+// valueIndex returns the position of each row's value, with -1 for null rows. It returns nil if no
+// row is null.
 func valueIndex(c *pq.Column) []int32 {
 	if c == nil || c.Def == nil {
 		return nil
@@ -31,8 +34,9 @@ func valueIndex(c *pq.Column) []int32 {
 	return out
 }
 
-// leaves finds the columns of frames: the group {bytes, path}, or plain bytes.
-func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
+// imageLeaves returns the columns of images. They are the group {bytes, path}, or plain bytes with
+// p nil.
+func (c *column) imageLeaves(f *tableFile) (b, p *pq.Node, err error) {
 	got := "another type"
 	if b = f.pq.Column(c.key); b == nil {
 		got = "no column in this file"
@@ -50,10 +54,11 @@ func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 	return b, p, nil
 }
 
-// images decodes a run of rows: page i of list, or the whole row group where list is nil.
-func (c *column) images(list *pq.PageList, i int) decodeUnit {
+// decodeImages returns a function that decodes page i of list, or the whole row group if list is
+// nil.
+func (c *column) decodeImages(list *pq.PageList, i int) decodeUnit {
 	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-		b, p, err := c.leaves(f)
+		b, p, err := c.imageLeaves(f)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -71,7 +76,7 @@ func (c *column) images(list *pq.PageList, i int) decodeUnit {
 		}
 		size := u.bytes.MemoryBytes()
 		if u.at = valueIndex(u.bytes); u.at != nil && p != nil {
-			// Paths matter only where bytes are null.
+			// Paths are needed only if some bytes are null.
 			if u.path, err = pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim); err != nil {
 				return nil, 0, err
 			}
@@ -82,30 +87,30 @@ func (c *column) images(list *pq.PageList, i int) decodeUnit {
 	}
 }
 
-// pageable is the size of a column chunk of frames from which on it is read by the page.
+// pageable is the size of a column chunk of images from which it is read page by page.
 const pageable = 4 << 20
 
-// loadStills gives the run of rows that holds a row.
+// loadStills returns the unit that holds a row.
 func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) (span, error) {
-	f, g, err := d.tab.groupOf(ctx, file, row)
+	f, g, err := d.tables.findGroup(ctx, file, row)
 	if err != nil {
 		return span{}, err
 	}
-	b, _, err := c.leaves(f)
+	b, _, err := c.imageLeaves(f)
 	if err != nil {
 		return span{}, err
 	}
-	key := unit{file: file, group: int32(g), col: c.num}
+	key := unitKey{file: file, group: int32(g), col: c.number}
 	at := f.pq.Groups[g]
 	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
-		fetch, err := d.tab.fetch(ctx, f, key, c.images(nil, 0))
+		content, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(nil, 0))
 		if err != nil {
 			return span{}, err
 		}
-		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: fetch}, nil
+		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: content}, nil
 	}
 	key.page = -1
-	fetch, err := d.tab.fetch(
+	pageList, err := d.tables.loadGroup(
 		ctx,
 		f,
 		key,
@@ -120,14 +125,14 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 	if err != nil {
 		return span{}, err
 	}
-	l := fetch.(*pq.PageList)
+	l := pageList.(*pq.PageList)
 	i := sort.Search(
 		len(l.Pages),
 		func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start },
 	)
 	key.page = int32(i) + 1
 	p := l.Pages[i]
-	fetchValue, err := d.tab.fetch(ctx, f, key, c.images(l, i))
+	page, err := d.tables.loadGroup(ctx, f, key, c.decodeImages(l, i))
 	if err != nil {
 		return span{}, err
 	}
@@ -135,28 +140,28 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 		file:  file,
 		start: at.Start + p.Start,
 		end:   at.Start + p.Start + p.Rows,
-		value: fetchValue,
+		value: page,
 	}, nil
 }
 
 const maxStill = 256 << 20
 
-// stills gives the encoded images of an image feature.
-func (d *Dataset) stills(
+// readStills returns the encoded images of an image feature.
+func (d *Dataset) readStills(
 	ctx context.Context,
 	c *column,
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	w := d.walk(
+	w := d.newWalker(
 		c,
 		func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) },
 	)
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
+		if _, err := d.countRun(rows[i : i+1]); err != nil {
 			return err
 		}
-		at, err := w.to(r)
+		at, err := w.seek(r)
 		if err != nil {
 			return err
 		}
@@ -166,20 +171,20 @@ func (d *Dataset) stills(
 			v = int(u.at[at])
 		}
 		if v < 0 {
-			stillFile, err := d.stillFile(ctx, c, r, u, at)
+			encoded, err := d.stillFile(ctx, c, r, u, at)
 			if err != nil {
 				return err
 			}
-			out[i] = robocache.FrameRef{Encoded: stillFile}
+			out[i] = robocache.FrameRef{Encoded: encoded}
 		} else if out[i] = (robocache.FrameRef{Encoded: u.bytes.Item(v)}); len(out[i].Encoded) == 0 {
-			return d.badStill(c, r, "a frame", "no bytes")
+			return d.stillError(c, r, "a frame", "no bytes")
 		}
 	}
 	return nil
 }
 
-// stillFile reads a frame that the column names instead of holding. The name is untrusted: the
-// store keeps it below the root.
+// stillFile reads an image whose path is in the column instead of its bytes. The path is untrusted;
+// the store keeps it below the root.
 func (d *Dataset) stillFile(
 	ctx context.Context,
 	c *column,
@@ -192,13 +197,13 @@ func (d *Dataset) stillFile(
 		v = int(u.pathAt[v])
 	}
 	if u.path == nil || v < 0 {
-		return nil, d.badStill(c, r, "bytes or a path", "null")
+		return nil, d.stillError(c, r, "bytes or a path", "null")
 	}
 	path := string(u.path.Item(v))
 	defer robocache.Locate(
 		&err,
 		robocache.Where{
-			"episode": d.eps.id(r.Episode),
+			"episode": d.episodes.indexAt(r.Episode),
 			"stream":  c.key,
 			"row":     r.Index,
 			"file":    path,
@@ -208,12 +213,13 @@ func (d *Dataset) stillFile(
 	if err != nil {
 		return nil, err
 	}
-	return store.ReadFile(ctx, d.Bytes, cleanName, min(maxStill, d.limit))
+	return store.ReadFile(ctx, d.Bytes, cleanName, min(maxStill, d.memoryLimit))
 }
 
-func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {
+// stillError returns the error about the image of a row.
+func (d *Dataset) stillError(c *column, r robocache.Row, want, got string) error {
 	return malformed(
-		robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index},
+		robocache.Where{"episode": d.episodes.indexAt(r.Episode), "stream": c.key, "row": r.Index},
 		want,
 		got,
 	)

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// Caps on metadata.
+// Limits of metadata files.
 const (
 	maxJSON      = 64 << 20
 	maxJSONDepth = 128
@@ -35,7 +35,7 @@ type declared struct {
 	VideoInfo map[string]any  `json:"video_info"`
 	FPS       json.RawMessage `json:"fps"`
 	shape     []int
-	// Statements of relative values, see readRelative.
+	// Statements about relative values, see readRelative.
 	Relative   json.RawMessage `json:"relative"`
 	IsRelative json.RawMessage `json:"is_relative"`
 	Delta      json.RawMessage `json:"delta"`
@@ -50,16 +50,18 @@ type infoFile struct {
 	fps           robocache.Rate
 	robot         string
 	dataPath      string
-	videoPath     string // "" for null
+	videoPath     string // "" if it is null
 	chunksSize    int64
-	totalEpisodes int64 // -1 = not said
+	totalEpisodes int64 // -1 if it is not stated
 	totalFrames   int64
 	totalTasks    int64
 	splits        map[string]string
 	features      []declared
-	streams       map[string]float64 // with samples under recordings/, and their nominal rates
+	// streams with samples under recordings/, and their nominal rates
+	streams map[string]float64
 }
 
+// infoError returns an error about the value at a JSON pointer of info.json.
 func infoError(class error, pointer, msg string) *robocache.Error {
 	return robocache.NewError(
 		class,
@@ -70,7 +72,8 @@ func infoError(class error, pointer, msg string) *robocache.Error {
 	)
 }
 
-// checkJSON refuses what a decoder would follow too deep, and strips a byte order mark.
+// checkJSON rejects JSON that is empty, nested too deeply, or a Git LFS pointer. It returns b
+// without a byte order mark.
 func checkJSON(name string, b []byte) ([]byte, error) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(b)) == 0 {
@@ -111,7 +114,7 @@ func lfsError(name string) *robocache.Error {
 		Expected("data", "a Git LFS pointer").WithHint("fetch the data: git lfs pull")
 }
 
-// jsonError describes an error that decoding b, the contents of a file, ended with.
+// jsonError describes err, which occurred while b, the content of the file name, was decoded.
 func jsonError(name string, b []byte, err error) error {
 	return robocache.At(jsonmeta.Explain(string(op), b, err), robocache.Where{"file": name})
 }
@@ -132,7 +135,7 @@ func unmarshalLine(b []byte, v any) error {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			found = "a value that continues on the next line"
 		case err == nil && d.InputOffset() < int64(len(b)):
-			found = fmt.Sprintf("more behind the object: %.40q", b[d.InputOffset():])
+			found = fmt.Sprintf("text after the object: %.40q", b[d.InputOffset():])
 		}
 	}
 	if found != "" {
@@ -142,9 +145,10 @@ func unmarshalLine(b []byte, v any) error {
 	return jsonmeta.Unmarshal(string(op), b, v)
 }
 
-// object reads a JSON object in order; a key twice is an error, because readers differ in which one
-// they take. at is its pointer in its file.
-func object(at string, b []byte, each func(key string, value json.RawMessage) error) error {
+// eachMember calls each for the members of the JSON object b, in their order. A key that occurs
+// twice is an error, because readers differ in which value they use. at is the JSON pointer of the
+// object in its file.
+func eachMember(at string, b []byte, each func(key string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	t, err := d.Token()
 	if err == nil && t != json.Delim('{') {
@@ -180,29 +184,29 @@ func object(at string, b []byte, each func(key string, value json.RawMessage) er
 	if err == nil {
 		_, err = d.Token()
 	}
-	if rest := bytes.TrimSpace(
-		b[min(d.InputOffset(), int64(len(b))):],
-	); err == nil &&
+	if rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):]); err == nil &&
 		len(rest) > 0 {
 		err = fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
 	return err
 }
 
-// unique refuses a key that occurs twice in one object at any depth of a value, whose pointer is
-// at.
-func unique(at string, v json.RawMessage) error {
+// rejectDuplicates returns an error if an object in v, at any depth, has a key twice. at is the
+// JSON pointer of v.
+func rejectDuplicates(at string, v json.RawMessage) error {
 	var list []json.RawMessage
 	if bytes.HasPrefix(v, []byte("{")) {
-		return object(
+		return eachMember(
 			at,
 			v,
-			func(key string, v json.RawMessage) error { return unique(at+"/"+escapePointer(key), v) },
+			func(key string, v json.RawMessage) error {
+				return rejectDuplicates(at+"/"+escapePointer(key), v)
+			},
 		)
 	}
 	if bytes.HasPrefix(v, []byte("[")) && json.Unmarshal(v, &list) == nil {
 		for _, e := range list {
-			if err := unique(at, e); err != nil {
+			if err := rejectDuplicates(at, e); err != nil {
 				return err
 			}
 		}
@@ -210,6 +214,7 @@ func unique(at string, v json.RawMessage) error {
 	return nil
 }
 
+// parseInfo parses info.json. Deviations that do not affect reading become findings.
 func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	defer crash.Recover("lerobot info", &err)
 	b, err := checkJSON(infoPath, raw)
@@ -218,12 +223,16 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	}
 	fields := map[string]json.RawMessage{}
 	var whole json.RawMessage
-	err = json.Unmarshal(b, &whole) // a syntax error is located in the whole file
+	err = json.Unmarshal(b, &whole) // locates a syntax error in the whole file
 	if err == nil {
-		err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })
+		err = eachMember(
+			"",
+			b,
+			func(k string, v json.RawMessage) error { fields[k] = v; return nil },
+		)
 	}
 	if err == nil {
-		err = unique("/features", fields["features"])
+		err = rejectDuplicates("/features", fields["features"])
 	}
 	if err != nil {
 		return nil, nil, jsonError(infoPath, b, err)
@@ -235,9 +244,9 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	if note, err := f.readFPS(fields["fps"]); err != nil {
 		return f, found, err
 	} else if note != "" {
-		found = append(found, warn("fps-type", infoPath, note, "write fps as a number"))
+		found = append(found, warningAt("fps-type", infoPath, note, "write fps as a number"))
 	}
-	f.robot = text(fields["robot_type"])
+	f.robot = stringOf(fields["robot_type"])
 	for key, to := range map[string]*string{"data_path": &f.dataPath, "video_path": &f.videoPath} {
 		if v := fields[key]; len(v) > 0 && string(v) != "null" {
 			if json.Unmarshal(v, to) != nil {
@@ -251,7 +260,12 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 			}
 		}
 	}
-	for key, to := range map[string]*int64{"chunks_size": &f.chunksSize, "total_episodes": &f.totalEpisodes, "total_frames": &f.totalFrames, "total_tasks": &f.totalTasks} {
+	for key, to := range map[string]*int64{
+		"chunks_size":    &f.chunksSize,
+		"total_episodes": &f.totalEpisodes,
+		"total_frames":   &f.totalFrames,
+		"total_tasks":    &f.totalTasks,
+	} {
 		v, ok := fields[key]
 		if !ok || string(v) == "null" {
 			continue
@@ -259,46 +273,37 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		if n, ok := jsonmeta.Integer(v); ok && n >= 0 {
 			*to = n
 		} else {
-			found = append(
-				found,
-				warn(
-					"metadata-type",
-					infoPath,
-					fmt.Sprintf("%s is %.40s, not a count: ignored", key, v),
-					"write a number",
-				),
-			)
+			found = append(found, warningAt(
+				"metadata-type",
+				infoPath,
+				fmt.Sprintf("%s is %.40s, not a count: it is ignored", key, v),
+				"write a number",
+			))
 		}
 	}
 	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
 		f.chunksSize = 1000
 	}
-	f.splits = splits(fields["splits"])
+	f.splits = parseSplits(fields["splits"])
 	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
-		found = append(
-			found,
-			warn(
-				"metadata-type",
-				infoPath,
-				write.StreamsKey+" is no list of streams: ignored",
-				"write it again, or remove it",
-			),
-		)
+		found = append(found, warningAt(
+			"metadata-type",
+			infoPath,
+			write.StreamsKey+" is not a list of streams: it is ignored",
+			"write it again, or remove it",
+		))
 	}
 	if err := f.readFeatures(fields["features"]); err != nil {
 		return f, found, err
 	}
 	for k := range fields {
 		if !knownInfo[k] {
-			found = append(
-				found,
-				robocache.Finding{
-					Severity: robocache.SeverityInfo,
-					Code:     "unknown-key",
-					Where:    robocache.Where{"file": infoPath, "pointer": "/" + k},
-					Message:  "info.json has a key that no version defines: " + k,
-				},
-			)
+			found = append(found, robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "unknown-key",
+				Where:    robocache.Where{"file": infoPath, "pointer": "/" + k},
+				Message:  "info.json has a key that no version defines: " + k,
+			})
 		}
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Message < found[j].Message })
@@ -326,6 +331,7 @@ var knownInfo = map[string]bool{
 	write.StreamsKey:         true,
 }
 
+// readVersion reads codebase_version and rejects unsupported versions.
 func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	v, ok := fields["codebase_version"]
 	if !ok {
@@ -335,7 +341,7 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 			"missing: not a LeRobot dataset, or a damaged one",
 		)
 	}
-	f.version = text(v)
+	f.version = stringOf(v)
 	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
 	var err1, err2 error
 	f.major, err1 = strconv.Atoi(a)
@@ -350,7 +356,7 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 			fmt.Sprintf("expected a version such as v3.0, found %.40s", v),
 		)
 	}
-	if s := text(fields["storage_format"]); s != "" && s != "parquet" {
+	if s := stringOf(fields["storage_format"]); s != "" && s != "parquet" {
 		return infoError(
 			robocache.ErrUnsupported,
 			"/storage_format",
@@ -365,9 +371,10 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	return nil
 }
 
+// readFPS reads the rate. note is not empty if fps has an unusual type.
 func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
-	if u := text(v); u != "" {
+	if u := stringOf(v); u != "" {
 		s, note = u, "fps is the string "+strconv.Quote(u)
 	}
 	f.fps, err = robocache.RateOf(s)
@@ -381,11 +388,12 @@ func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	return note, nil
 }
 
+// readFeatures reads the declarations of features.
 func (f *infoFile) readFeatures(v json.RawMessage) error {
 	if len(v) == 0 {
 		return infoError(robocache.ErrMalformed, "/features", "missing")
 	}
-	err := object("/features", v, func(key string, v json.RawMessage) error {
+	err := eachMember("/features", v, func(key string, v json.RawMessage) error {
 		at := "/features/" + escapePointer(key)
 		d := declared{key: key}
 		err := jsonmeta.Unmarshal(string(op), v, &d)
@@ -413,6 +421,7 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 	return robocache.At(err, robocache.Where{"file": infoPath})
 }
 
+// readShape reads a shape. A missing or empty shape is [1].
 func readShape(v json.RawMessage) ([]int, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return []int{1}, nil
@@ -445,8 +454,8 @@ func readShape(v json.RawMessage) ([]int, error) {
 	return shape, nil
 }
 
-// text is the string that v holds, or "".
-func text(v json.RawMessage) string {
+// stringOf returns the string in v, or "" if v is not a string.
+func stringOf(v json.RawMessage) string {
 	var s string
 	if json.Unmarshal(v, &s) != nil {
 		return ""
@@ -454,21 +463,23 @@ func text(v json.RawMessage) string {
 	return s
 }
 
-func splits(v json.RawMessage) (out map[string]string) {
+// parseSplits reads the splits as texts by name.
+func parseSplits(v json.RawMessage) (out map[string]string) {
 	var m map[string]json.RawMessage
-	_ = json.Unmarshal(v, &m) // what is none is left out
+	_ = json.Unmarshal(v, &m) // an invalid entry is left out
 	for k, v := range m {
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[k] = cmp.Or(text(v), string(v))
+		out[k] = cmp.Or(stringOf(v), string(v))
 	}
 	return out
 }
 
 func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
-func warn(code, file, msg, hint string) robocache.Finding {
+// warningAt returns a finding of severity warning about a file.
+func warningAt(code, file, msg, hint string) robocache.Finding {
 	return robocache.Finding{
 		Severity: robocache.SeverityWarning,
 		Code:     code,

@@ -2,13 +2,13 @@ package lerobot
 
 import "github.com/goatnote-inc/robocache/internal/lru"
 
-// cacheStats says what the table cache holds and did.
-func (d *Dataset) cacheStats() lru.Stats { return d.tab.cache.Stats() }
+// cacheStats returns the counters of the table cache.
+func (d *Dataset) cacheStats() lru.Stats { return d.tables.cache.Stats() }
 
-// memoryBytes is what the dataset holds besides its caches: the episodes table and what follows
-// from it.
+// memoryBytes returns the memory of the dataset without its caches. This is mainly the episodes
+// table.
 func (d *Dataset) memoryBytes() int64 {
-	e := d.eps
+	e := d.episodes
 	n := 8*cap(
 		e.index,
 	) + 4*cap(
@@ -22,11 +22,11 @@ func (d *Dataset) memoryBytes() int64 {
 	) + 16*cap(
 		e.files,
 	)
-	for _, c := range e.cams {
+	for _, c := range e.cameras {
 		n += 4*cap(c.file) + 16*cap(c.files) + 8*cap(c.from) + 8*cap(c.to)
 	}
-	for _, c := range d.cams {
+	for _, c := range d.cameras {
 		n += 8*len(c.files) + 4*cap(c.byFile.episodes) + 4*cap(c.byFile.first)
 	}
-	return int64(n + 4*cap(d.tab.byFile.episodes) + 4*cap(d.tab.byFile.first))
+	return int64(n + 4*cap(d.tables.byFile.episodes) + 4*cap(d.tables.byFile.first))
 }

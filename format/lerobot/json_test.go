@@ -18,14 +18,18 @@ func TestLinesOfMetadata(t *testing.T) {
 		"order mark":   {"\ufeff" + one, ""},
 		"CRLF":         {one + "\r\n", ""},
 		"whole number": {`{"task_index": 0.0, "task": "pick"}`, ""},
-		"pretty":       {"{\n    \"task_index\": 0,\n    \"task\": \"pick\"\n}", "line 1: expected one JSON object per line, found a value that continues on the next line"},
-		"one line":     {one + one, "found more behind the object"},
-		"comma":        {one + ",\n", "found more behind the object"},
-		"array":        {"[" + one + "]", "found a line that is a list"},
-		"text":         {`"pick"`, "found a line that is another value"},
-		"float":        {`{"task_index": 0.5, "task": "pick"}`, "pointer /task_index, line 1: expected an integer, found 0.5"},
-		"number":       {`{"task_index": 0, "task": 3}`, "pointer /task, line 1: expected a text, found 3"},
-		"quotes":       {`{'task_index': 0}`, "expected a key in double quotes"},
+		"pretty": {
+			"{\n    \"task_index\": 0,\n    \"task\": \"pick\"\n}",
+			"line 1: expected one JSON object per line, found a value that continues on the " +
+				"next line",
+		},
+		"one line": {one + one, "found text after the object"},
+		"comma":    {one + ",\n", "found text after the object"},
+		"array":    {"[" + one + "]", "found a line that is a list"},
+		"text":     {`"pick"`, "found a line that is another value"},
+		"float":    {`{"task_index": 0.5, "task": "pick"}`, "pointer /task_index, line 1: expected an integer, found 0.5"},
+		"number":   {`{"task_index": 0, "task": 3}`, "pointer /task, line 1: expected a text, found 3"},
+		"quotes":   {`{'task_index': 0}`, "expected a key in double quotes"},
 	} {
 		tasks, err := parseTasksJSONL([]byte(c.text))
 		if c.words == "" {

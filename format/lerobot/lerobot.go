@@ -40,7 +40,7 @@ func init() {
 	})
 }
 
-// Detect says whether meta/info.json is there.
+// Detect reports whether meta/info.json exists.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := store.OpenFor(uri, opt)
 	if err != nil {
@@ -58,28 +58,28 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 type Dataset struct {
 	reader.Base
 	raw      *infoFile
-	eps      *episodes
-	cols     []column       // parallel to info.Features
-	byKey    map[string]int // into cols
+	episodes *episodes
+	columns  []column       // parallel to info.Features
+	byKey    map[string]int // feature key → position in cols
 	taskText map[int64]string
 	paths    *paths
-	cams     map[string]*camera
-	tab      *tables
-	lib      *video.Library
+	cameras  map[string]*camera
+	tables   *tables
+	library  *video.Library
 	modality *Modality
 
-	originLock sync.Mutex
-	origins    map[int64]*robocache.Origin // by episode_index; nil until the first request
-	limit      int64
-	repair     bool // OpenOptions.Repair
+	originLock  sync.Mutex
+	origins     map[int64]*robocache.Origin // by episode_index; nil until the first request
+	memoryLimit int64
+	repair      bool // OpenOptions.Repair
 
-	mu      sync.Mutex
-	noticed []robocache.Finding // what reading found after Open
-	said    map[string]bool
-	hidden  map[string]map[string][2]int // of hiddenFrames; nil: not read yet
-	stats   robocache.Stats
-	statsOK bool
-	taskTab atomic.Pointer[episodeTasks]
+	mu          sync.Mutex
+	noticed     []robocache.Finding // findings of reads after Open
+	noticedKeys map[string]bool
+	hidden      map[string]map[string][2]int // result of hiddenFrames; nil until it is read
+	stats       robocache.Stats
+	statsRead   bool
+	taskTable   atomic.Pointer[episodeTasks]
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
@@ -93,15 +93,15 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	)
 }
 
-// OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
+// OpenStore opens the dataset at the root of s. Closing the dataset closes s.
 func OpenStore(
 	ctx context.Context,
 	s store.Store,
 	opt robocache.OpenOptions,
 ) (d *Dataset, err error) {
 	defer func() {
-		if err != nil && d != nil && d.tab != nil {
-			d.tab.close()
+		if err != nil && d != nil && d.tables != nil {
+			d.tables.close()
 		}
 	}()
 	defer crash.Recover("lerobot open", &err)
@@ -115,13 +115,13 @@ func OpenStore(
 		return d, err
 	}
 	d = &Dataset{
-		Base:   reader.Base{Bytes: s},
-		raw:    raw,
-		byKey:  map[string]int{},
-		cams:   map[string]*camera{},
-		said:   map[string]bool{},
-		limit:  budget,
-		repair: opt.Repair,
+		Base:        reader.Base{Bytes: s},
+		raw:         raw,
+		byKey:       map[string]int{},
+		cameras:     map[string]*camera{},
+		noticedKeys: map[string]bool{},
+		memoryLimit: budget,
+		repair:      opt.Repair,
 	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:    d.Diagnose,
@@ -153,51 +153,50 @@ func OpenStore(
 	if err := d.readTasks(ctx); err != nil {
 		return d, err
 	}
-	d.tab = newTables(d, budget-budget/4) // the rest is the video library's
+	d.tables = newTables(d, budget-budget/4) // the rest is for the video library
 	if err := d.recountEpisodes(ctx); err != nil {
 		return d, err
 	}
-	if err := d.describe(ctx); err != nil {
+	if err := d.describeFeatures(ctx); err != nil {
 		return d, err
 	}
 	if err := d.readModality(ctx); err != nil {
 		return d, err
 	}
-	d.compareClaims()
-	d.lib = video.NewLibrary(
+	d.compareTotals()
+	d.library = video.NewLibrary(
 		func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) },
 		max(budget/4, smallestBudget/4),
 	)
 	return d, nil
 }
 
-// Video gives the dataset's video files.
-func (d *Dataset) Video() *video.Library { return d.lib }
+// Video returns the library of the dataset's video files.
+func (d *Dataset) Video() *video.Library { return d.library }
 
-// Len is the number of rows of an episode; 0 for an episode that is not there.
+// Len returns the number of rows of an episode, or 0 if the episode does not exist.
 func (d *Dataset) Len(episode int) int {
-	if episode < 0 || episode >= d.eps.n() {
+	if episode < 0 || episode >= d.episodes.count() {
 		return 0
 	}
-	return int(d.eps.length[episode])
+	return int(d.episodes.length[episode])
 }
 
-// LimitMemory lowers the budget of the tables and the video indexes together; it never raises it.
+// LimitMemory lowers the joint budget of the tables and the video indexes. It never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
-	d.tab.cache.Limit(bytes - bytes/4)
-	d.lib.Limit(bytes / 4)
+	d.tables.cache.Limit(bytes - bytes/4)
+	d.library.Limit(bytes / 4)
 }
 
 // Close releases files and caches.
 func (d *Dataset) Close() error {
-	err := d.lib.Close()
-	d.tab.close()
+	err := d.library.Close()
+	d.tables.close()
 	return errors.Join(err, store.Close(d.Bytes))
 }
 
-// Noticed gives what reading found after Open: files whose frames do not match their rows, and the
-// like.
+// Noticed returns findings of reads after Open, such as files whose frames do not match their rows.
 func (d *Dataset) Noticed() []robocache.Finding {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,59 +205,59 @@ func (d *Dataset) Noticed() []robocache.Finding {
 
 const maxNoticed = 10000
 
-// notice records a finding once.
-func (d *Dataset) notice(f robocache.Finding) {
+// noticeOnce records a finding of a read. A finding that was recorded before is ignored.
+func (d *Dataset) noticeOnce(f robocache.Finding) {
 	id := f.Code + "\x00" + f.Where.String()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.said[id] || len(d.noticed) >= maxNoticed {
+	if d.noticedKeys[id] || len(d.noticed) >= maxNoticed {
 		return
 	}
-	d.said[id] = true
+	d.noticedKeys[id] = true
 	d.noticed = append(d.noticed, f)
 }
 
-// find adds a finding of Open.
-func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
+// addFinding adds a finding of Open.
+func (d *Dataset) addFinding(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
-// compareClaims reports totals of info.json that differ from what is there.
-func (d *Dataset) compareClaims() {
-	claim := func(name string, said, have int64) {
-		if said < 0 || said == have {
+// compareTotals reports totals and splits of info.json that differ from the actual ones.
+func (d *Dataset) compareTotals() {
+	compare := func(name string, stated, have int64) {
+		if stated < 0 || stated == have {
 			return
 		}
-		f := warn(
+		f := warningAt(
 			"total-differs",
 			infoPath,
-			fmt.Sprintf("%s says %d, there are %d", name, said, have),
-			"write the number that is there",
+			fmt.Sprintf("%s is %d, but the dataset has %d", name, stated, have),
+			"write the actual number",
 		)
 		f.Where["pointer"] = "/" + name
-		d.find(f)
+		d.addFinding(f)
 	}
-	claim("total_episodes", d.raw.totalEpisodes, int64(d.About.Episodes))
-	claim("total_frames", d.raw.totalFrames, d.About.Frames)
-	claim("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
+	compare("total_episodes", d.raw.totalEpisodes, int64(d.About.Episodes))
+	compare("total_frames", d.raw.totalFrames, d.About.Frames)
+	compare("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
 	for name, span := range d.raw.splits {
 		var from, to int64
-		if n, _ := fmt.Sscanf(
-			span,
-			"%d:%d",
-			&from,
-			&to,
-		); n == 2 &&
+		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 &&
 			(from < 0 || to > int64(d.About.Episodes) || from > to) {
-			f := warn(
+			f := warningAt(
 				"split-differs",
 				infoPath,
-				fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes),
+				fmt.Sprintf(
+					"split %s is %s, but there are %d episodes",
+					name,
+					span,
+					d.About.Episodes,
+				),
 				"write a split that ends where the episodes end",
 			)
 			f.Where["pointer"] = "/splits/" + escapePointer(name)
-			d.find(f)
+			d.addFinding(f)
 		}
 	}
 	d.reportUnsplit()
 }
 
-func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.eps.n(), episode) }
+func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.episodes.count(), episode) }

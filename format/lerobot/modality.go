@@ -29,9 +29,10 @@ type Slice struct {
 	Start, End int
 }
 
-// Modality gives the named sub-features that meta/modality.json declares; nil where there is none.
+// Modality returns the content of meta/modality.json, or nil if the file does not exist.
 func (d *Dataset) Modality() *Modality { return d.modality }
 
+// readModality reads meta/modality.json. A faulty file is a finding and is ignored.
 func (d *Dataset) readModality(ctx context.Context) error {
 	b, err := store.ReadFile(ctx, d.Bytes, modalityPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
@@ -44,23 +45,22 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
-		d.find(
-			warn(
-				"modality",
-				modalityPath,
-				"modality.json is not used: "+err.Error(),
-				"fix it or remove it",
-			),
-		)
+		d.addFinding(warningAt(
+			"modality",
+			modalityPath,
+			"modality.json is not used: "+err.Error(),
+			"fix it or remove it",
+		))
 		return nil
 	}
-	d.forgive()
-	d.find(robocache.Finding{
+	d.forgiveCameras()
+	d.addFinding(robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "modality",
 		Where:    robocache.Where{"file": modalityPath},
 		Message: fmt.Sprintf(
-			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations",
+			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, "+
+				"%d annotations",
 			len(d.modality.State),
 			len(d.modality.Action),
 			len(d.modality.Video),
@@ -70,10 +70,10 @@ func (d *Dataset) readModality(ctx context.Context) error {
 	return nil
 }
 
-// forgive lets training go on without cameras that info.json declares, that have no file, and that
-// modality.json, which lists the cameras, does not name: GR00T's own example sets declare a
-// misspelt one beside the real one.
-func (d *Dataset) forgive() {
+// forgiveCameras turns errors about cameras without files into warnings if modality.json does not
+// name the camera. GR00T's own example datasets declare a misspelled camera in addition to the real
+// one.
+func (d *Dataset) forgiveCameras() {
 	cameras := slices.Collect(maps.Values(d.modality.Video))
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
@@ -82,16 +82,15 @@ func (d *Dataset) forgive() {
 		); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
 			slices.Contains(cameras, r.key) {
 			continue
-		} else if feature, err := feature(
-			r,
-		); err == nil &&
-			feature.Kind == robocache.KindVideo {
+		} else if declared, err := parseFeature(r); err == nil &&
+			declared.Kind == robocache.KindVideo {
 			f.Severity = robocache.SeverityWarning
 			f.Message += "; " + modalityPath + " does not name it either"
 		}
 	}
 }
 
+// parseModality parses modality.json and marks relative actions in info.
 func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 	var raw struct{ State, Action, Video, Annotation map[string]modalityPart }
 	if err := jsonmeta.Unmarshal(string(op), b, &raw); err != nil {

@@ -12,15 +12,15 @@ import (
 // Origin returns the recording that an episode was made from, as recorded in meta/conversion.json.
 // If none is recorded, it returns only the data file of the episode.
 func (d *Dataset) Origin(ctx context.Context, episode int) (*robocache.Origin, error) {
-	if episode < 0 || episode >= d.eps.n() {
+	if episode < 0 || episode >= d.episodes.count() {
 		return nil, nil
 	}
-	known, err := d.recordedOrigin(ctx, d.eps.id(episode))
+	known, err := d.recordedOrigin(ctx, d.episodes.indexAt(episode))
 	if known != nil || err != nil {
 		return known, err
 	}
-	file, _ := d.tab.fileOf(episode)
-	f, err := d.tab.footer(ctx, file)
+	file, _ := d.tables.fileOf(episode)
+	f, err := d.tables.footer(ctx, file)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	} else if errors.Is(err, robocache.ErrInternal) {
@@ -45,8 +45,7 @@ func (d *Dataset) recordedOrigin(ctx context.Context, index int64) (*robocache.O
 	return d.origins[index], nil
 }
 
-// readOrigins reads the report of a conversion. A report that cannot be understood names no
-// origins.
+// readOrigins reads the report of a conversion. A malformed report names no origins.
 func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Origin, error) {
 	out := map[int64]*robocache.Origin{}
 	b, err := store.ReadFile(ctx, st, "meta/conversion.json", 1<<30)

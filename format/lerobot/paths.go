@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// The layouts of the format, tried after the dataset's own template.
+// The standard layouts of the format, tried after the dataset's own template.
 const (
 	dataV2  = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
 	videoV2 = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
@@ -27,33 +27,35 @@ const (
 	videoV3 = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 )
 
-// paths finds files: by the template, then by the standard layout, then in the tree.
+// paths finds files by the declared template, then by the standard layout, then in the listing of
+// the store.
 type paths struct {
-	st       store.Store
-	raw      *infoFile
-	episodes []string // episodes files, v3
-	perm     []int32  // order of the episodes' rows, nil = as stored
+	store       store.Store
+	info        *infoFile
+	episodes    []string // episodes files, v3
+	permutation []int32  // order of the episodes' rows; nil if they are in order
 
 	data   []string            // templates, best first
-	videos map[string][]string // by key
+	videos map[string][]string // camera → templates
 
-	once sync.Mutex
-	tree map[place]string // place → path; nil until listed
+	listing sync.Mutex
+	tree    map[place]string // nil until it is listed
 }
 
+// newPaths returns the paths of a dataset with the given info.json.
 func newPaths(s store.Store, raw *infoFile) *paths {
-	p := &paths{st: s, raw: raw, videos: map[string][]string{}}
+	p := &paths{store: s, info: raw, videos: map[string][]string{}}
 	std := dataV3
 	if raw.major == 2 {
 		std = dataV2
 	}
-	p.data = candidates(raw.dataPath, std)
+	p.data = templateCandidates(raw.dataPath, std)
 	return p
 }
 
-// candidates are the templates to try: the declared, the standard, and the same below "video/" and
-// "data/train/", as seen in the field.
-func candidates(own, std string) []string {
+// templateCandidates returns the templates to try: the declared one, the standard one, and variants
+// of both that occur in published datasets ("video/", "data/train/").
+func templateCandidates(own, std string) []string {
 	var out []string
 	for _, t := range []string{own, std} {
 		if t != "" && !slices.Contains(out, t) {
@@ -61,11 +63,12 @@ func candidates(own, std string) []string {
 		}
 	}
 	for _, t := range slices.Clone(out) {
-		for _, swap := range [][2]string{{"videos/", "video/"}, {"video/", "videos/"}, {"data/", "data/train/"}} {
-			if rest, ok := strings.CutPrefix(
-				t,
-				swap[0],
-			); ok &&
+		for _, swap := range [][2]string{
+			{"videos/", "video/"},
+			{"video/", "videos/"},
+			{"data/", "data/train/"},
+		} {
+			if rest, ok := strings.CutPrefix(t, swap[0]); ok &&
 				!slices.Contains(out, swap[1]+rest) {
 				out = append(out, swap[1]+rest)
 			}
@@ -74,27 +77,28 @@ func candidates(own, std string) []string {
 	return out
 }
 
+// videoTemplates returns the templates to try for a camera, the best first.
 func (p *paths) videoTemplates(key string) []string {
 	if t, ok := p.videos[key]; ok {
 		return t
 	}
 	std := videoV3
-	if p.raw.major == 2 {
+	if p.info.major == 2 {
 		std = videoV2
 	}
-	return candidates(p.raw.videoPath, std)
+	return templateCandidates(p.info.videoPath, std)
 }
 
-// choose probes places and puts the template that finds most of them first. It says how many were
-// found.
-func (p *paths) choose(
+// chooseTemplate puts the template that finds most of the probed places first. found is their
+// number.
+func (p *paths) chooseTemplate(
 	ctx context.Context,
 	templates []string,
 	probes []place,
 ) (best []string, found int, err error) {
 	at := 0
 	for i, t := range templates {
-		names, err := p.present(ctx, t, probes)
+		names, err := p.existingNames(ctx, t, probes)
 		if err != nil {
 			return best, found, err
 		}
@@ -111,9 +115,9 @@ func (p *paths) choose(
 	return append(best, templates[at+1:]...), found, nil
 }
 
-// try calls use with the paths that a place may have, until one is there: by the templates, then by
-// the tree. It gives that path, or NotFound with the first.
-func (p *paths) try(
+// tryPaths calls use with the possible paths of a place until one exists. It tries the templates,
+// then the listing. It returns that path, or an error of class ErrNotFound with the first path.
+func (p *paths) tryPaths(
 	ctx context.Context,
 	templates []string,
 	pl place,
@@ -121,7 +125,7 @@ func (p *paths) try(
 ) (string, error) {
 	first := ""
 	for _, t := range templates {
-		name, err := expand(t, pl)
+		name, err := expandTemplate(t, pl)
 		if err != nil {
 			continue
 		}
@@ -143,8 +147,11 @@ func (p *paths) try(
 		return "", err
 	}
 	if name == "" {
-		return "", robocache.NotFound("lerobot", robocache.Where{"file": first}, "the file is missing").
-			WithHint("fetch the whole dataset, or leave its episodes out")
+		return "", robocache.NotFound(
+			"lerobot",
+			robocache.Where{"file": first},
+			"the file is missing",
+		).WithHint("fetch the whole dataset, or leave out the episodes of the file")
 	}
 	if err := robocache.At(use(name), robocache.Where{"file": name}); err != nil {
 		return "", err
@@ -157,15 +164,15 @@ var (
 	chunkName = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
 )
 
-// inTree looks a place up in the listing of the whole store, made on first need; "" where it is not
-// there or the store cannot list.
+// inTree returns the path of a place from the listing of the store, which is read at the first
+// call. It returns "" if the place is not listed or the store cannot list.
 func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
-	p.once.Lock()
-	defer p.once.Unlock()
+	p.listing.Lock()
+	defer p.listing.Unlock()
 	if p.tree == nil {
 		list, _, err := store.Files(
 			ctx,
-			p.st,
+			p.store,
 			"",
 			func(name string) bool { return path.Ext(name) != "" },
 		)
@@ -174,17 +181,17 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 				return "", err
 			}
 		}
-		p.tree = index(list, p.raw)
+		p.tree = indexTree(list, p.info)
 	}
-	if p.raw.major == 2 {
+	if p.info.major == 2 {
 		return p.tree[place{episode: pl.episode, key: pl.key}], nil
 	}
 	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}], nil
 }
 
-// index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one
-// place make it ambiguous: neither is taken.
-func index(list []store.Entry, raw *infoFile) map[place]string {
+// indexTree maps places to the listed files by the keys and numbers in their names. Two files for
+// one place are ambiguous, and neither is used.
+func indexTree(list []store.Entry, raw *infoFile) map[place]string {
 	keys := map[string]bool{}
 	for i := range raw.features {
 		keys[raw.features[i].key] = raw.features[i].DType == "video"
@@ -225,17 +232,17 @@ func index(list []store.Entry, raw *infoFile) map[place]string {
 	return tree
 }
 
-// numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before
-// file-1000. Where the store cannot list, numbers are tried until one is missing.
-func (p *paths) numbered(
+// numberedFiles lists the files of a tree of chunks in the order of their numbers: file-999 before
+// file-1000. If the store cannot list, it tries numbers until one is missing.
+func (p *paths) numberedFiles(
 	ctx context.Context,
 	dir, template, suffix string,
 ) (out []string, err error) {
-	list, links, err := store.Files(ctx, p.st, dir, func(name string) bool {
+	list, links, err := store.Files(ctx, p.store, dir, func(name string) bool {
 		return strings.HasSuffix(name, suffix) && !strings.HasPrefix(path.Base(name), ".")
 	})
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return p.enumerate(ctx, template)
+		return p.enumerateFiles(ctx, template)
 	}
 	if !errors.Is(err, robocache.ErrNotFound) {
 		if err := robocache.At(err, robocache.Where{"file": dir}); err != nil {
@@ -243,7 +250,7 @@ func (p *paths) numbered(
 		}
 	}
 	if len(links) > 0 {
-		return out, links[0].Err // tables are read whole or not at all
+		return out, links[0].Err // a table must be read completely
 	}
 	for _, e := range list {
 		out = append(out, e.Name)
@@ -254,9 +261,9 @@ func (p *paths) numbered(
 
 const maxFiles = 1 << 20
 
-// enumerate asks for more and more files at once, and for the next chunk's first beside them: most
-// sets have one chunk of few files.
-func (p *paths) enumerate(ctx context.Context, template string) (out []string, err error) {
+// enumerateFiles probes growing batches of file numbers, each together with the first file of the
+// next chunk. Most datasets have one chunk with few files.
+func (p *paths) enumerateFiles(ctx context.Context, template string) (out []string, err error) {
 	for chunk, wave := int64(0), int64(2); ; chunk++ {
 		n := int64(0)
 		for more := true; more; wave = min(2*wave, atOnce) {
@@ -264,7 +271,7 @@ func (p *paths) enumerate(ctx context.Context, template string) (out []string, e
 			for i := range wave {
 				places = append(places, place{chunk: chunk, file: n + i})
 			}
-			names, err := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
+			names, err := p.existingNames(ctx, template, append(places, place{chunk: chunk + 1}))
 			if err != nil {
 				return out, err
 			}
@@ -287,20 +294,24 @@ func (p *paths) enumerate(ctx context.Context, template string) (out []string, e
 	}
 }
 
-// present gives the names of places whose files are there, and "" for the others.
-func (p *paths) present(ctx context.Context, template string, places []place) ([]string, error) {
+// existingNames returns the names of places whose files exist, and "" for the others.
+func (p *paths) existingNames(
+	ctx context.Context,
+	template string,
+	places []place,
+) ([]string, error) {
 	names := make([]string, len(places))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, pl := range places {
 		g.Go(crash.Func("lerobot probe", func() error {
-			name, err := expand(template, pl)
+			name, err := expandTemplate(template, pl)
 			if err == nil {
 				name, err = store.CleanName(name)
 			}
 			if err != nil {
-				return nil // the declared template was checked at Open
+				return nil // Open checked the declared template
 			}
-			_, err = p.st.Stat(ctx, name)
+			_, err = p.store.Stat(ctx, name)
 			switch {
 			case errors.Is(err, robocache.ErrNotFound):
 				return nil
@@ -309,7 +320,7 @@ func (p *paths) present(ctx context.Context, template string, places []place) ([
 					return err
 				}
 			}
-			names[i] = name // also what is no regular file: reading it says why
+			names[i] = name // also for irregular files: reading them returns an error
 			return nil
 		}))
 	}
@@ -319,7 +330,7 @@ func (p *paths) present(ctx context.Context, template string, places []place) ([
 	return names, nil
 }
 
-// place is what the variables of a path template may stand for.
+// place holds the values of the variables of a path template.
 type place struct {
 	episode int64 // episode_index (v2)
 	chunk   int64 // chunk_index of the file (v3), or the episode's chunk (v2)
@@ -329,9 +340,10 @@ type place struct {
 
 const maxTemplate = 4096
 
-// checkTemplate refuses a template that no place can make a good path of. It is untrusted input.
+// checkTemplate rejects a template that gives no valid path for any place. Templates are untrusted
+// input.
 func checkTemplate(t string) error {
-	p, err := expand(t, place{key: "k"})
+	p, err := expandTemplate(t, place{key: "k"})
 	if err != nil {
 		return err
 	}
@@ -348,9 +360,9 @@ var (
 	templateFormat = regexp.MustCompile(`^(0\d*)?d?$`)
 )
 
-// expand fills a Python format template. Only {name} and {name:03d} are known, as in every dataset
-// seen.
-func expand(t string, p place) (string, error) {
+// expandTemplate fills in a Python format template. Only {name} and {name:03d} are supported; no
+// known dataset uses other forms.
+func expandTemplate(t string, p place) (string, error) {
 	if n := max(len(t), len(p.key)); n > maxTemplate {
 		return "", robocache.Malformed("lerobot", nil, "path template, or key, of %d bytes", n)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 )
 
-// prove compares the rows of a row group with the metadata, once: episode_index says whose they
-// are, index (or frame_index) that they are in order. Rows found elsewhere in the file are
-// remembered and errMoved is given.
+// prove compares the rows of a row group with the metadata, once. episode_index states the episode
+// of each row, and index (or frame_index) the order. If the rows are elsewhere in the file, prove
+// records this and returns errMoved.
 func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
 	if _, err := t.cache.Load(
 		ctx,
-		unit{file: file, group: int32(group), col: unitProof},
+		unitKey{file: file, group: int32(group), col: unitProof},
 		func() (any, int64, error) {
 			if err := t.proveGroup(ctx, f, file, group); err != nil {
 				return nil, 0, err
@@ -29,10 +29,11 @@ func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int)
 	return nil
 }
 
+// proveGroup compares the rows of one row group with the metadata.
 func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
-	if t.d.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.d.Len(int(eps[0]))) {
+	if t.dataset.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.dataset.Len(int(eps[0]))) {
 		return t.lengthError(f.name, int(eps[0]), f.pq.Rows)
 	}
 	ids, err := t.integers(ctx, f, file, group, "episode_index")
@@ -49,11 +50,12 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		}
 	}
 	if t.moved.Load() == nil {
-		// By start: what ends before the group is passed over at once, or a file of many groups and
-		// episodes costs their product.
+		// Episodes are ordered by start, so those that end before the group are skipped by binary
+		// search. A linear scan per group would be quadratic in a file with many groups and
+		// episodes.
 		eps = eps[sort.Search(len(eps), func(i int) bool {
 			_, start := t.fileOf(int(eps[i]))
-			return start+int64(t.d.Len(int(eps[i]))) > g.Start
+			return start+int64(t.dataset.Len(int(eps[i]))) > g.Start
 		}):]
 	}
 	bad := map[int32]relocated{}
@@ -62,32 +64,35 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 			continue
 		}
 		_, start := t.fileOf(int(e))
-		end := start + int64(t.d.Len(int(e)))
+		end := start + int64(t.dataset.Len(int(e)))
 		if start < g.Start+g.Rows && end > f.pq.Rows {
-			return t.search(ctx, f, file)
+			return t.searchFile(ctx, f, file)
 		}
 		lo, hi := max(start, g.Start), min(end, g.Start+g.Rows)
 		if lo >= hi {
 			continue
 		}
-		id := t.d.eps.dataID(int(e))
+		id := t.dataset.episodes.dataID(int(e))
 		for r := lo; r < hi; r++ {
 			if ids != nil && ids[r-g.Start] != id {
-				if t.d.raw.major == 2 {
+				if t.dataset.raw.major == 2 {
 					isTwice, err := t.otherFileHas(ctx, ids[r-g.Start])
 					if err != nil {
 						return err
 					}
-					if isTwice && !t.d.repair {
-						where := robocache.Where{"file": f.name, "episode": t.d.eps.id(int(e))}
+					if isTwice && !t.dataset.repair {
+						where := robocache.Where{
+							"file":    f.name,
+							"episode": t.dataset.episodes.indexAt(int(e)),
+						}
 						return robocache.At(indexTwice(ids[r-g.Start]), where)
 					}
-					t.d.notice(robocache.Finding{
+					t.dataset.noticeOnce(robocache.Finding{
 						Severity: robocache.SeverityWarning,
 						Code:     "episode-index",
 						Where:    robocache.Where{"file": f.name, "row": r, "episode": id},
 						Message: fmt.Sprintf(
-							"column episode_index says %d in the file of episode %d",
+							"the column episode_index has %d in the file of episode %d",
 							ids[r-g.Start],
 							id,
 						),
@@ -97,33 +102,31 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 					})
 					break
 				}
-				return t.search(ctx, f, file)
+				return t.searchFile(ctx, f, file)
 			}
 			if order == nil || r == lo || order[r-g.Start] == order[r-1-g.Start]+1 {
 				continue
 			}
-			// A wrong index column says nothing against rows that frame_index counts.
+			// A wrong index column does not matter if frame_index counts the rows.
 			frames, err := t.integers(ctx, f, file, group, "frame_index")
 			if err != nil {
 				return err
 			}
-			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
+			if frames == nil || !isConsecutive(frames[lo-g.Start:hi-g.Start]) {
 				bad[e] = relocated{start, robocache.Malformed("lerobot", robocache.Where{
 					"file": f.name, "row_group": group, "column": "index", "row": r - g.Start,
-					"episode": t.d.eps.id(int(e)),
+					"episode": t.dataset.episodes.indexAt(int(e)),
 				}, "rows are not in order").
 					Expected(fmt.Sprint(order[r-1-g.Start]+1), fmt.Sprint(order[r-g.Start])).
 					WithHint("sort the rows by index")}
 				break
 			}
-			t.d.notice(
-				warn(
-					"index-order",
-					f.name,
-					"column index does not count the rows, frame_index does",
-					"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
-				),
-			)
+			t.dataset.noticeOnce(warningAt(
+				"index-order",
+				f.name,
+				"the column index does not count the rows, but frame_index does",
+				"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
+			))
 			break
 		}
 	}
@@ -134,20 +137,20 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	return nil
 }
 
-// compareFile compares a data file with the episodes table before its first row is delivered, if
-// Open did not. A file that differs is searched: an episode of another length than the table says
-// is bad before its first row, the others are read where they are.
+// compareFile compares a data file with the episodes table before its first row is delivered,
+// unless Open did. A file that differs is searched. An episode whose length differs from the table
+// is then an error before its first row, and the others are read where they are.
 func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) error {
 	// a file of v2 is one episode
-	if t.compared == nil || t.compared[file].Load() || t.d.raw.major == 2 {
+	if t.compared == nil || t.compared[file].Load() || t.dataset.raw.major == 2 {
 		return nil
 	}
 	eps := t.episodesOf(file)
-	fits := t.d.fitsGroups(f.pq, eps)
+	fits := t.dataset.fitsGroups(f.pq, eps)
 	if !fits && f.pq.Column("episode_index") == nil {
 		var rows int64
 		for _, e := range eps {
-			rows += int64(t.d.Len(int(e)))
+			rows += int64(t.dataset.Len(int(e)))
 		}
 		fits = rows == f.pq.Rows
 	} else if !fits {
@@ -155,14 +158,15 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) erro
 		if err != nil {
 			return err
 		}
-		fits = t.d.fitsRuns(runsIn, eps)
+		fits = t.dataset.fitsRuns(runsIn, eps)
 	}
 	var err error
 	if !fits {
-		err = t.search(ctx, f, file)
+		err = t.searchFile(ctx, f, file)
 	}
 	if err == nil || err == error(errMoved) {
-		t.compared[file].Store(true) // after the places are known: others do not wait
+		// set after the places are recorded, because other goroutines do not wait
+		t.compared[file].Store(true)
 	}
 	if err != nil {
 		return err
@@ -170,11 +174,11 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) erro
 	return nil
 }
 
-// compareEpisodes compares the data files of episodes that share a video with the table. It ends
-// the work if one of them has another length than the table says: nothing tells then at which frame
-// the others begin.
+// compareEpisodes compares the data files of episodes that share a video with the table. It returns
+// an error if the length of one episode differs from the table, because the first frames of the
+// others are then unknown.
 func (t *tables) compareEpisodes(ctx context.Context, eps []int32) error {
-	if t.compared == nil || t.d.raw.major == 2 {
+	if t.compared == nil || t.dataset.raw.major == 2 {
 		return nil
 	}
 	last := int32(-1)
@@ -197,8 +201,8 @@ func (t *tables) compareEpisodes(ctx context.Context, eps []int32) error {
 	return nil
 }
 
-// counts says that every number is the one before plus 1.
-func counts(v []int64) bool {
+// isConsecutive reports whether every number is the previous one plus 1.
+func isConsecutive(v []int64) bool {
 	for i := 1; i < len(v); i++ {
 		if v[i] != v[i-1]+1 {
 			return false
@@ -207,9 +211,9 @@ func counts(v []int64) bool {
 	return true
 }
 
-// scalar reads a column of a row group that has a number a row; nil where the file does not have
-// it.
-func scalar[T any](
+// readScalars reads a column of a row group with one number per row, or returns nil if the file
+// lacks it.
+func readScalars[T any](
 	ctx context.Context,
 	t *tables,
 	f *tableFile,
@@ -222,7 +226,7 @@ func scalar[T any](
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
 		return nil, nil
 	}
-	h, err := t.open(ctx, file)
+	h, err := t.openFile(ctx, file)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +235,7 @@ func scalar[T any](
 		&err,
 		robocache.Where{"file": f.name, "row_group": group, "column": name},
 	)
-	columnValue, err := pq.ReadColumn(
+	values, err := pq.ReadColumn(
 		ctx,
 		t.ranged(h, f, file, group),
 		f.pq,
@@ -243,9 +247,11 @@ func scalar[T any](
 	if err != nil {
 		return nil, err
 	}
-	return to(columnValue)
+	return to(values)
 }
 
+// integers reads a column of a row group with one integer per row, or returns nil if the file lacks
+// it.
 func (t *tables) integers(
 	ctx context.Context,
 	f *tableFile,
@@ -253,13 +259,13 @@ func (t *tables) integers(
 	group int,
 	name string,
 ) ([]int64, error) {
-	return scalar(ctx, t, f, file, group, name, pq.Int64s)
+	return readScalars(ctx, t, f, file, group, name, pq.Int64s)
 }
 
-// search looks through a whole file for its episodes and records where each lies. An episode that
-// is no unbroken run of the length in the table is recorded as bad; the others can be read. It ends
-// the work by errMoved.
-func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
+// searchFile searches a whole file for its episodes and records the place of each. An episode that
+// is not one run with the length of the table is recorded as bad; the others can be read. It always
+// returns errMoved, unless reading fails.
+func (t *tables) searchFile(ctx context.Context, f *tableFile, file int32) error {
 	found := map[int64][]rowRun{}
 	some := f.pq.Column("episode_index") != nil
 	runsIn, err := t.runsIn(ctx, f, file)
@@ -267,7 +273,7 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 		return err
 	}
 	if some {
-		if runsIn, err = t.d.splitRuns(ctx, f, file, runsIn); err != nil {
+		if runsIn, err = t.dataset.splitRuns(ctx, f, file, runsIn); err != nil {
 			return err
 		}
 	}
@@ -276,12 +282,12 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 	}
 	places := map[int32]relocated{}
 	for _, e := range t.episodesOf(file) {
-		runs := found[t.d.eps.dataID(int(e))]
+		runs := found[t.dataset.episodes.dataID(int(e))]
 		_, start := t.fileOf(int(e))
 		repeated := t.repeatError(f.name, int(e), found)
 		switch {
-		case len(runs) == 0 && t.d.Len(int(e)) == 0:
-		case repeated != nil && !t.d.repair:
+		case len(runs) == 0 && t.dataset.Len(int(e)) == 0:
+		case repeated != nil && !t.dataset.repair:
 			places[e] = relocated{start, repeated}
 		case len(runs) > 1:
 			places[e] = relocated{start, t.scatteredError(f.name, int(e), len(runs))}
@@ -289,19 +295,19 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 			places[e] = relocated{start, t.lengthError(f.name, int(e), f.pq.Rows)}
 		case len(runs) == 0:
 			places[e] = relocated{start, t.lengthError(f.name, int(e), 0)}
-		case runs[0].rows != int64(t.d.Len(int(e))):
+		case runs[0].rows != int64(t.dataset.Len(int(e))):
 			places[e] = relocated{runs[0].start, t.lengthError(f.name, int(e), runs[0].rows)}
 		default:
 			places[e] = relocated{start: runs[0].start}
 		}
 	}
-	if t.relocate(places) { // else another goroutine was faster
+	if t.relocate(places) { // otherwise another goroutine was faster
 		t.reportMoved(f.name)
 	}
 	return errMoved
 }
 
-// runsIn returns the runs of equal episode_index in a data file, none if it has no such column.
+// runsIn returns the runs of equal episode_index in a data file, or none if it lacks that column.
 func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []rowRun, err error) {
 	for g := range f.pq.Groups {
 		ids, err := t.integers(ctx, f, file, g, "episode_index")
@@ -330,32 +336,44 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 	return moved
 }
 
+// reportMoved reports a file whose episodes are at other rows than the table states.
 func (t *tables) reportMoved(file string) {
-	t.d.notice(
-		warn(
-			"rows-moved",
-			file,
-			"episodes lie at other rows than dataset_from_index says: found by episode_index",
-			"run "+robocache.Command(
-				"doctor --fix --in-place",
-			)+": it writes rows and table in order",
-		),
-	)
+	t.dataset.noticeOnce(warningAt(
+		"rows-moved",
+		file,
+		"episodes are at other rows than dataset_from_index states: they were found by "+
+			"episode_index",
+		"run "+robocache.Command(
+			"doctor --fix --in-place",
+		)+": it writes rows and table in order",
+	))
 }
 
-// scatteredError is the error about an episode whose rows are no unbroken run.
+// scatteredError returns the error about an episode whose rows are not one run.
 func (t *tables) scatteredError(file string, episode, runs int) error {
-	return robocache.Malformed(string(op), robocache.Where{"file": file, "column": "episode_index", "episode": t.d.eps.id(episode)}, "").
-		Expected("the rows of an episode in one run", fmt.Sprintf("%d runs", runs)).
+	return robocache.Malformed(
+		string(op),
+		robocache.Where{
+			"file":    file,
+			"column":  "episode_index",
+			"episode": t.dataset.episodes.indexAt(episode),
+		},
+		"",
+	).Expected("the rows of an episode in one run", fmt.Sprintf("%d runs", runs)).
 		WithHint("sort the rows by index")
 }
 
-// lengthError is the error about an episode of which a data file has another number of rows than
-// the table says.
+// lengthError returns the error about an episode whose number of rows in a data file differs from
+// the table.
 func (t *tables) lengthError(file string, episode int, rows int64) error {
-	return robocache.Malformed(string(op), robocache.Where{"file": file, "episode": t.d.eps.id(episode)}, "").
-		Expected(fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), fmt.Sprint(rows)).
-		WithHint("%s", rowsLostHint())
+	return robocache.Malformed(
+		string(op),
+		robocache.Where{"file": file, "episode": t.dataset.episodes.indexAt(episode)},
+		"",
+	).Expected(
+		fmt.Sprintf("%d rows, as the episodes table states", t.dataset.Len(episode)),
+		fmt.Sprint(rows),
+	).WithHint("%s", rowsLostHint())
 }
 
 func rowsLostHint() string {
@@ -364,11 +382,11 @@ func rowsLostHint() string {
 	) + " does"
 }
 
-// short ends the work on a row after the end of its file, unless the episodes can be found
-// elsewhere in it.
-func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {
-	if t.d.raw.major == 2 {
+// missingRow handles a row after the end of its file. It returns an error, which is errMoved if the
+// file can be searched for its episodes.
+func (t *tables) missingRow(ctx context.Context, f *tableFile, file int32) error {
+	if t.dataset.raw.major == 2 {
 		return t.lengthError(f.name, int(file), f.pq.Rows)
 	}
-	return t.search(ctx, f, file)
+	return t.searchFile(ctx, f, file)
 }

@@ -24,7 +24,7 @@ var realSets = []string{
 	"gr00t_picknplace_v20",
 }
 
-// realData gives the folder of a real dataset, or skips.
+// realData returns the folder of a real dataset, or skips the test.
 func realData(t testing.TB, name string) string {
 	t.Helper()
 	return realdata.Path(t, name)
@@ -59,7 +59,7 @@ func rowsOf(d *Dataset, eps ...int) []robocache.Row {
 	return rows
 }
 
-// gather gives the bytes of all rows.
+// gather returns the bytes of all rows.
 func gather(t testing.TB, d *Dataset, key string, rows []robocache.Row) []byte {
 	t.Helper()
 	f := d.Info().Feature(key)
@@ -80,8 +80,8 @@ type oracleColumn struct {
 	SHA256 string `json:"sha256"`
 }
 
-// TestTables compares every column of every real set with an independent reader, to the bit (L2,
-// L3).
+// TestTables compares every column of every real dataset with an independent reader, bit by bit
+// (lerobot.L2, lerobot.L3).
 func TestTables(t *testing.T) {
 	for _, name := range realSets {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestFrames compares ordinals with the oracle (L5).
+// TestFrames compares ordinals with the oracle (lerobot.L5).
 func TestFrames(t *testing.T) {
 	for _, name := range realSets {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestFrames(t *testing.T) {
 			}
 			b, err := os.ReadFile(filepath.Join(realData(t, name), "oracle", "frames.json"))
 			if os.IsNotExist(err) {
-				// One mp4 an episode: row = ordinal.
+				// There is one mp4 per episode, so row and ordinal are equal.
 				for _, f := range d.Info().Features {
 					if f.Kind != robocache.KindVideo {
 						continue

@@ -29,8 +29,8 @@ func Record(
 		func(ctx context.Context) (*write.Recorded, error) {
 			have, err := recordedIn(ctx, dir)
 			if have != nil && opt.OnlyNew {
-				err = robocache.Misuse("record", nil, "there is a dataset here already").
-					WithHint("%s goes on with it", robocache.Option("mode", "a"))
+				err = robocache.Misuse("record", nil, "the folder already holds a dataset").
+					WithHint("pass %s to continue it", robocache.Option("mode", "a"))
 			}
 			return have, err
 		},
@@ -38,7 +38,7 @@ func Record(
 	)
 }
 
-// countNumbers gives the statistics of the numeric features of the dataset in a folder.
+// countNumbers computes the statistics of the numeric features of the dataset in dir.
 func countNumbers(ctx context.Context, dir string) (robocache.Stats, error) {
 	d, err := Open(ctx, dir, robocache.OpenOptions{})
 	if err != nil {
@@ -54,18 +54,18 @@ func countNumbers(ctx context.Context, dir string) (robocache.Stats, error) {
 	return stats.Compute(ctx, d, stats.Options{Keys: keys, Frames: stats.NoFrames})
 }
 
-// nextNumbers returns the episode_index and the index above all that the table and the last rows of
-// the data files have.
+// nextNumbers returns an episode_index and an index above all those in the table and in the last
+// rows of the data files.
 func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
-	n := d.eps.n()
-	row = max(d.eps.from[n], d.eps.nextRow)
+	n := d.episodes.count()
+	row = max(d.episodes.from[n], d.episodes.nextRow)
 	last := int64(-1)
 	if n > 0 {
-		last = d.eps.id(n - 1)
+		last = d.episodes.indexAt(n - 1)
 	}
-	for file := range int32(d.tab.files()) {
-		_ = func() error { // a file that cannot be read has no say
-			f, err := d.tab.footer(ctx, file)
+	for file := range int32(d.tables.fileCount()) {
+		_ = func() error { // a file that cannot be read is ignored
+			f, err := d.tables.footer(ctx, file)
 			if err != nil {
 				return err
 			}
@@ -73,18 +73,18 @@ func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
 			if g < 0 {
 				return nil
 			}
-			integers, err := d.tab.integers(ctx, f, file, g, "episode_index")
+			episodes, err := d.tables.integers(ctx, f, file, g, "episode_index")
 			if err != nil {
 				return err
 			}
-			for _, id := range integers {
+			for _, id := range episodes {
 				last = max(last, id)
 			}
-			integersValue, err := d.tab.integers(ctx, f, file, g, "index")
+			indexes, err := d.tables.integers(ctx, f, file, g, "index")
 			if err != nil {
 				return err
 			}
-			for _, index := range integersValue {
+			for _, index := range indexes {
 				row = max(row, index+1)
 			}
 			return nil
@@ -93,7 +93,8 @@ func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
 	return int(last) + 1, row
 }
 
-// recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.
+// recordedIn reads what a recorder must know about the dataset in dir. It returns nil if dir is
+// empty.
 func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
 	defer crash.Recover("record", &err)
 	s, err := store.OpenLocal(dir)
@@ -109,8 +110,11 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		}
 		for _, f := range list {
 			if !strings.HasPrefix(f.Name, write.OwnFolder) {
-				return nil, robocache.Misuse("record", robocache.Where{"file": f.Name}, "the folder is not empty, and holds no dataset").
-					WithHint("record into a folder of its own")
+				return nil, robocache.Misuse(
+					"record",
+					robocache.Where{"file": f.Name},
+					"the folder is not empty, and holds no dataset",
+				).WithHint("record into an empty folder")
 			}
 		}
 		return nil, nil
@@ -124,11 +128,15 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	}
 	defer d.Close()
 	if d.raw.major < 3 {
-		return nil, robocache.Unsupported("record", nil, "the dataset that is there is of version %s", d.raw.version).
-			Expected("v3.0", "").
-			WithHint("robocache convert brings it to v3.0")
+		return nil, robocache.Unsupported(
+			"record",
+			nil,
+			"the existing dataset has version %s",
+			d.raw.version,
+		).Expected("v3.0", "").
+			WithHint("run robocache convert: it writes v3.0")
 	}
-	statsValue, err := d.Stats(ctx)
+	known, err := d.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +144,7 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		Info:     info,
 		Episodes: d.About.Episodes,
 		Frames:   d.About.Frames,
-		Stats:    statsValue,
+		Stats:    known,
 	}
 	r.NextEpisode, r.NextRow = d.nextNumbers(ctx)
 	r.Config = write.Config{
@@ -151,8 +159,11 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	}
 	for i, t := range d.About.Tasks {
 		if t.Index != int64(i) {
-			return nil, robocache.Unsupported("record", robocache.Where{"file": "meta/tasks.parquet"}, "task numbers are not 0…n−1").
-				WithHint("robocache convert renumbers them")
+			return nil, robocache.Unsupported(
+				"record",
+				robocache.Where{"file": "meta/tasks.parquet"},
+				"task numbers are not 0…n−1",
+			).WithHint("run robocache convert: it renumbers them")
 		}
 		r.Config.Tasks = append(r.Config.Tasks, t.Text)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestRecorderWaits: a row for which the queue has no room is not added, in time, and is taken once
-// there is room.
+// TestRecorderWaits checks that a row that does not fit into the queue is not added before its
+// deadline, and is added once the queue has capacity.
 func TestRecorderWaits(t *testing.T) {
 	const h, w = 64, 64
 	cfg := write.Config{
@@ -40,7 +40,7 @@ func TestRecorderWaits(t *testing.T) {
 	); err != nil {
 		t.Skip(err)
 	}
-	// room for one image
+	// capacity for one image
 	r, err := lerobot.Record(
 		context.Background(),
 		t.TempDir()+"/set",

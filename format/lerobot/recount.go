@@ -9,28 +9,28 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// The rows of the data files decide how long an episode is and where it lies; the episodes table is
-// a claim. Open compares both. A footer tells most: if the row groups of a file are as long as its
-// episodes, nothing else is read. Otherwise the column episode_index is read.
+// The rows of the data files determine the length and the place of an episode. The episodes table
+// only states them. Open compares both. Usually the footer is enough: if the row groups of a file
+// are as long as its episodes, nothing else is read. Otherwise the column episode_index is read.
 
-// Data files that Open looks at, at most. A larger set is compared when its rows are read, and at
-// Open only if its own totals contradict its table.
+// Largest numbers of data files that Open compares. A larger dataset is compared when its rows are
+// read, and by Open only if its own totals contradict its table.
 const (
 	maxLocalFiles  = 4096
 	maxRemoteFiles = 16
-	// maxDoubtfulFiles bounds the remote files of a set whose totals contradict its table.
+	// maxDoubtfulFiles bounds the remote files of a dataset whose totals contradict its table.
 	maxDoubtfulFiles = 256
 )
 
-// recountEpisodes corrects the lengths and places of episodes by the rows of the data files. What
-// differs is a finding.
+// recountEpisodes corrects the lengths and places of episodes by the rows of the data files.
+// Differences become findings.
 func (d *Dataset) recountEpisodes(ctx context.Context) error {
-	e := d.eps
+	e := d.episodes
 	if !d.isRecounted() {
 		if len(e.unsure) > 0 {
 			return d.unsureError()
 		}
-		d.tab.compared = make([]atomic.Bool, len(e.files))
+		d.tables.compared = make([]atomic.Bool, len(e.files))
 		return nil
 	}
 	var named map[place]string
@@ -65,25 +65,25 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 		}
 		for _, o := range d.otherFiles(named) {
 			file := int32(len(files))
-			countFile, err := d.countFile(ctx, file, o, func() (*tableFile, error) {
+			counted, err := d.countFile(ctx, file, o, func() (*tableFile, error) {
 				return d.openFooter(ctx, o.name)
 			})
 			if err != nil {
 				return err
 			}
-			files = append(files, countFile)
+			files = append(files, counted)
 		}
 	}
-	return d.correct(files, isComplete, assigned)
+	return d.correctTable(files, isComplete, assigned)
 }
 
 // isRecounted reports whether Open compares the table with the data files.
 func (d *Dataset) isRecounted() bool {
-	e := d.eps
+	e := d.episodes
 	doubtful := len(e.unsure) > 0 || len(e.stored) > 0 ||
-		d.raw.totalFrames >= 0 && d.raw.totalFrames != e.from[e.n()]
+		d.raw.totalFrames >= 0 && d.raw.totalFrames != e.from[e.count()]
 	switch n := len(e.files); {
-	case e.n() == 0:
+	case e.count() == 0:
 		return false
 	case d.repair:
 		return true
@@ -94,16 +94,23 @@ func (d *Dataset) isRecounted() bool {
 	}
 }
 
-// unsureError is the error about a table whose contradictions cannot be settled at Open.
+// unsureError returns the error about a table whose contradictions Open cannot resolve.
 func (d *Dataset) unsureError() error {
 	where := robocache.Where{"file": d.episodesFile()}
-	pos := slices.Min(slices.Collect(maps.Keys(d.eps.unsure)))
-	where["episode"], where["column"] = d.eps.id(pos), d.eps.unsure[pos].column
-	return robocache.Malformed(string(op), where, "%s: the table contradicts itself, and the data files cannot be compared with it", d.eps.unsure[pos].message).
-		WithHint("copy the dataset to this machine: %s writes the table by the data", robocache.Command("doctor --fix --in-place"))
+	pos := slices.Min(slices.Collect(maps.Keys(d.episodes.unsure)))
+	where["episode"], where["column"] = d.episodes.indexAt(pos), d.episodes.unsure[pos].column
+	return robocache.Malformed(
+		string(op),
+		where,
+		"%s: the table contradicts itself, and the data files cannot be compared with it",
+		d.episodes.unsure[pos].message,
+	).WithHint(
+		"copy the dataset to this machine: %s writes the table by the data",
+		robocache.Command("doctor --fix --in-place"),
+	)
 }
 
-// episodesFile names the episodes table.
+// episodesFile returns the name of the episodes table.
 func (d *Dataset) episodesFile() string {
 	if d.raw.major == 2 {
 		return episodesJSONL
@@ -114,7 +121,7 @@ func (d *Dataset) episodesFile() string {
 	return "meta/episodes"
 }
 
-// lacksRows reports whether some episode has no rows in the files that were counted.
+// lacksRows reports whether some episode has no rows in the counted files.
 func (d *Dataset) lacksRows(files []countedFile) bool {
 	have := map[int64]int{}
 	for i := range files {
@@ -122,19 +129,23 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 			have[r.id]++
 		}
 	}
-	for pos := range d.eps.n() {
-		id := d.eps.dataID(pos)
-		if have[id]--; have[id] < 0 && (d.eps.length[pos] > 0 || d.eps.isUnsure(pos)) {
+	for pos := range d.episodes.count() {
+		id := d.episodes.dataID(pos)
+		if have[id]--; have[id] < 0 && (d.episodes.length[pos] > 0 || d.episodes.isUnsure(pos)) {
 			return true
 		}
 	}
 	return false
 }
 
-// correct gives every episode the rows that the files hold of it. assigned has runs that are chosen
-// already.
-func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int]*rowRun) error {
-	e := d.eps
+// correctTable assigns to every episode its rows in the files. assigned holds runs that are already
+// chosen.
+func (d *Dataset) correctTable(
+	files []countedFile,
+	isComplete bool,
+	assigned map[int]*rowRun,
+) error {
+	e := d.episodes
 	runs := map[int64][]*rowRun{}
 	var rows int64
 	for i := range files {
@@ -146,7 +157,7 @@ func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int
 	}
 	isShort := !isComplete || d.raw.totalFrames < 0 || rows < d.raw.totalFrames
 	claimed := make([]int64, len(files))
-	for pos := range e.n() {
+	for pos := range e.count() {
 		rows := int64(e.length[pos])
 		if r := assigned[pos]; r != nil && d.isRenumbered(r.id) {
 			rows = r.rows
@@ -156,9 +167,9 @@ func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int
 	places := map[int32]relocated{}
 	corrected := slices.Clone(e.length)
 	file, start := slices.Clone(e.file), slices.Clone(e.start)
-	moved := map[int32]bool{}  // files in which episodes lie at other rows
+	moved := map[int32]bool{}  // files in which episodes are at other rows
 	reported := map[int]bool{} // unsure episodes with a finding
-	for pos := range e.n() {
+	for pos := range e.count() {
 		own := &files[e.file[pos]]
 		r, n := assigned[pos], 0
 		if r == nil {
@@ -166,12 +177,12 @@ func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int
 		}
 		switch {
 		case n > 1:
-			places[int32(pos)] = relocated{e.start[pos], d.tab.scatteredError(own.name, pos, n)}
+			places[int32(pos)] = relocated{e.start[pos], d.tables.scatteredError(own.name, pos, n)}
 			continue
 		case r == nil && own.err != nil || r == nil && e.length[pos] == 0 && !e.isUnsure(pos):
-			continue // reading says what is wrong with the file
+			continue // reading the file reports its error
 		case r == nil:
-			places[int32(pos)] = relocated{e.start[pos], d.tab.lengthError(own.name, pos, 0)}
+			places[int32(pos)] = relocated{e.start[pos], d.tables.lengthError(own.name, pos, 0)}
 			d.reportLost(pos, own.name, 0)
 			continue
 		}
@@ -182,7 +193,7 @@ func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int
 			files[r.file].rows < claimed[r.file]
 		if r.rows < int64(e.length[pos]) && isLost {
 			name := files[r.file].name
-			places[int32(pos)] = relocated{r.start, d.tab.lengthError(name, pos, r.rows)}
+			places[int32(pos)] = relocated{r.start, d.tables.lengthError(name, pos, r.rows)}
 			d.reportLost(pos, name, r.rows)
 		} else if n, ok := rowCount(r.rows); ok && n != e.length[pos] {
 			d.reportLength(pos, files[r.file].name, n)
@@ -199,59 +210,61 @@ func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int
 			d.reportFault(pos, fault)
 		}
 	}
-	// Wrong lengths, wrong files and lost rows move the episodes behind: that is one fault.
+	// Wrong lengths, wrong files and lost rows also move the following episodes. That is not a
+	// second fault.
 	isOrder := len(places) == 0 && slices.Equal(corrected, e.length) && slices.Equal(file, e.file)
 	for f := range files {
 		if moved[int32(f)] && isOrder {
-			d.tab.reportMoved(files[f].name)
+			d.tables.reportMoved(files[f].name)
 		}
 	}
 	e.length = corrected
-	e.count()
-	d.About.Frames = e.from[e.n()]
+	e.sumLengths()
+	d.About.Frames = e.from[e.count()]
 	return d.useFiles(files, file, start, places)
 }
 
-// useFiles makes files, of which file names one for each episode, those of the table.
+// useFiles makes files the data files of the table. file holds the position in files of each
+// episode's file.
 func (d *Dataset) useFiles(
 	files []countedFile, file []int32, start []int64, places map[int32]relocated,
 ) error {
-	e := d.eps
+	e := d.episodes
 	e.start = start
 	if d.raw.major != 2 {
-		chunk, number := make([]int64, e.n()), make([]int64, e.n())
+		chunk, number := make([]int64, e.count()), make([]int64, e.count())
 		for pos, f := range file {
 			chunk[pos], number[pos] = files[f].at.chunk, files[f].at.file
 		}
 		var err error
-		e.file, e.files, err = numberFiles(chunk, number, e.n())
+		e.file, e.files, err = numberFiles(chunk, number, e.count())
 		if err != nil {
 			return err
 		}
 	}
-	// Files have other numbers now, and episodes other places in them.
-	budget := d.tab.cache.Stats().Budget
-	d.tab.close()
-	d.tab = newTables(d, budget)
-	d.tab.relocate(places)
+	// The numbers of files and the places of episodes have changed.
+	budget := d.tables.cache.Stats().Budget
+	d.tables.close()
+	d.tables = newTables(d, budget)
+	d.tables.relocate(places)
 	return nil
 }
 
-// pickRun chooses the run of an episode among those of its index. n is their number if the choice
-// is ambiguous.
+// pickRun chooses the run of an episode among those with its index. n is their number if the choice
+// is ambiguous, and 0 otherwise.
 func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 	best, left := d.bestRun(pos, runs)
-	isChoice := left > 1 && !d.isRenumbered(d.eps.dataID(pos))
-	if isChoice && !best.sameRows(d.claim(int32(pos))) {
+	isChoice := left > 1 && !d.isRenumbered(d.episodes.dataID(pos))
+	if isChoice && !best.sameRows(d.claimOf(int32(pos))) {
 		return nil, left
 	}
 	return best, 0
 }
 
-// bestRun returns the run that fits the table's row of an episode best. It skips runs that an
-// episode has taken; left is the number of the others.
+// bestRun returns the run that fits the table's row of an episode best. It skips runs that are
+// assigned to an episode; left is the number of the others.
 func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
-	claim := d.claim(int32(pos))
+	claim := d.claimOf(int32(pos))
 	score := func(r *rowRun) (points int) {
 		for _, fits := range []bool{
 			r.file == claim.file, r.rows == claim.rows,

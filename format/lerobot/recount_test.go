@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// writeFiles writes a synth set whose rows lie in several data files: files holds, for each, the
-// episodes whose rows it has.
+// writeFiles writes a synth dataset with several data files. files holds, for each file, the
+// episodes of its rows.
 func (s *synth) writeFiles(t *testing.T, files ...[]int64) string {
 	t.Helper()
 	dir := s.write(t)
@@ -50,7 +50,7 @@ func wantRows(t *testing.T, d *Dataset, lengths []int, wantCodes string) {
 	}
 }
 
-// TestWrongLengths checks that the rows of the data decide, whatever the table says.
+// TestWrongLengths checks that the rows of the data determine the lengths, not the table.
 func TestWrongLengths(t *testing.T) {
 	for name, c := range map[string]struct {
 		lengths []int64
@@ -89,16 +89,16 @@ func TestWrongLengths(t *testing.T) {
 	}
 }
 
-// unlisted is what a set with stale pointers gives over a store that cannot list. The zero value
-// stands for all rows.
+// unlisted is the expected result for stale pointers in a store that cannot list. The zero value
+// means that all rows are read.
 type unlisted struct {
-	readable int // episodes from the first on
+	readable int // number of readable episodes at the beginning
 	class    error
-	words    string // of the error of the others
+	words    string // message of the other episodes
 	codes    string
 }
 
-// TestStalePointers checks that rows are found by episode_index where data/file_index is wrong.
+// TestStalePointers checks that rows are found by episode_index if data/file_index is wrong.
 func TestStalePointers(t *testing.T) {
 	stale := func(n int) string {
 		return strings.TrimSpace(strings.Repeat("stale-pointer ", n))
@@ -117,7 +117,12 @@ func TestStalePointers(t *testing.T) {
 		"first": {
 			[]int64{0, 0, 0, 0},
 			2,
-			unlisted{2, robocache.ErrMalformed, "expected 5 rows, as the episodes table says, found 0", "rows-missing rows-missing"},
+			unlisted{
+				2,
+				robocache.ErrMalformed,
+				"expected 5 rows, as the episodes table states, found 0",
+				"rows-missing rows-missing",
+			},
 		},
 		"none": {
 			[]int64{7, 7, 7, 7},
@@ -143,8 +148,7 @@ func TestStalePointers(t *testing.T) {
 				wantRows(t, d, []int{5, 5, 5, 5}, stale(c.stale))
 				return
 			}
-			// Nothing tells that there is a second file: its episodes are errors, the others are
-			// read.
+			// The second file is unknown, so its episodes are errors. The others are read.
 			if c.unlisted.readable == 0 {
 				wantError(t, err, c.unlisted.class, c.unlisted.words)
 				return
@@ -173,19 +177,35 @@ func TestStalePointers(t *testing.T) {
 	}
 }
 
-// TestTableFaults checks that a value of the table that cannot be right is a finding, also if the
-// length and the file in use are those of the data.
+// TestTableFaults checks that a wrong value of the table is a finding, also if the length and the
+// file in use are those of the data.
 func TestTableFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter func(e *synthEpisode)
 		codes string
 		words string
 	}{
-		"file":     {func(e *synthEpisode) { e.DataFile = -1 }, "table-value", "data/file_index -1"},
-		"chunk":    {func(e *synthEpisode) { e.DataChunk = -3 }, "table-value", "data/chunk_index is -3"},
-		"to":       {func(e *synthEpisode) { e.To = 1 << 52 }, "table-value", "dataset_to_index 4503599627370496"},
-		"to short": {func(e *synthEpisode) { e.To-- }, "table-value", "length is 4, dataset_from_index is 3 and dataset_to_index 6"},
-		"length":   {func(e *synthEpisode) { e.Length = -4 }, "episode-length", "length is -4"},
+		"file": {
+			func(e *synthEpisode) { e.DataFile = -1 },
+			"table-value",
+			"data/file_index -1",
+		},
+		"chunk": {
+			func(e *synthEpisode) { e.DataChunk = -3 },
+			"table-value",
+			"data/chunk_index is -3",
+		},
+		"to": {
+			func(e *synthEpisode) { e.To = 1 << 52 },
+			"table-value",
+			"dataset_to_index 4503599627370496",
+		},
+		"to short": {
+			func(e *synthEpisode) { e.To-- },
+			"table-value",
+			"length is 4, dataset_from_index is 3 and dataset_to_index 6",
+		},
+		"length": {func(e *synthEpisode) { e.Length = -4 }, "episode-length", "length is -4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSynth(3, 4, 5)
@@ -203,7 +223,7 @@ func TestTableFaults(t *testing.T) {
 	}
 }
 
-// TestLostRows checks that rows that are lost make an error of their episode alone.
+// TestLostRows checks that lost rows are an error of their episode only.
 func TestLostRows(t *testing.T) {
 	for _, group := range []int{1 << 20, 4} {
 		s := newSynth(5, 6, 5)
@@ -228,12 +248,12 @@ func TestLostRows(t *testing.T) {
 	}
 }
 
-// TestRowsOfOneFile cuts the file of one episode of v2.1 to a row: that file is named, and no
-// other.
+// TestRowsOfOneFile shortens the file of one v2.1 episode to one row. The error names that file
+// only.
 func TestRowsOfOneFile(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	whole := mustOpen(t, dir)
-	f, err := whole.tab.footer(t.Context(), 0)
+	f, err := whole.tables.footer(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +314,8 @@ func TestIndexTwice(t *testing.T) {
 		t.Error(codes(d))
 	}
 	for e, n := range []int{3, 4, 5} {
-		if d.Len(e) != n || d.eps.id(e) != int64(e) {
-			t.Errorf("episode %d: index %d, %d rows", e, d.eps.id(e), d.Len(e))
+		if d.Len(e) != n || d.episodes.indexAt(e) != int64(e) {
+			t.Errorf("episode %d: index %d, %d rows", e, d.episodes.indexAt(e), d.Len(e))
 		}
 		if got := states(t, d, e); got[0] != float32(e) {
 			t.Errorf("episode %d has rows of %v", e, got[0])
@@ -315,7 +335,7 @@ func TestIndexTwice(t *testing.T) {
 	}
 }
 
-// TestNoEpisodesYet opens a set that was created and never recorded.
+// TestNoEpisodesYet opens a dataset that was created but never recorded.
 func TestNoEpisodesYet(t *testing.T) {
 	dir := t.TempDir()
 	s := newSynth()

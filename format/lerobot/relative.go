@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// readRelative reads whether info.json states that a feature is relative: "relative" with true,
-// false or a list of channels, which our writer writes; "is_relative", "delta" and "is_delta" with
-// true or false; "absolute" with the opposite. Entries of another meaning are ignored.
+// readRelative reads whether info.json states that a feature is relative. "relative" is true, false
+// or a list of channels, as our writer writes it. "is_relative", "delta" and "is_delta" are true or
+// false, and "absolute" is the opposite. Entries with other values are ignored.
 func readRelative(r *declared, f *robocache.Feature) {
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() {
 		return
@@ -19,7 +19,13 @@ func readRelative(r *declared, f *robocache.Feature) {
 		raw      json.RawMessage
 		isList   bool // a list of channels is allowed
 		inverted bool
-	}{{r.Relative, true, false}, {r.IsRelative, false, false}, {r.Delta, false, false}, {r.IsDelta, false, false}, {r.Absolute, false, true}} {
+	}{
+		{r.Relative, true, false},
+		{r.IsRelative, false, false},
+		{r.Delta, false, false},
+		{r.IsDelta, false, false},
+		{r.Absolute, false, true},
+	} {
 		var relative robocache.Relative
 		if len(entry.raw) == 0 ||
 			string(entry.raw) != "[]" && relative.UnmarshalJSON(entry.raw) != nil {
@@ -47,12 +53,12 @@ type modalityPart struct {
 	Rotation   json.RawMessage `json:"rotation_type"`
 }
 
-// unsummable are the rotation types of modality.json whose differences are no rotations: relative
-// ones do not add up.
+// unsummable lists the rotation types of modality.json whose differences are not rotations, so that
+// relative values cannot be added up.
 var unsummable = []string{"quaternion", "rotation_6d", "matrix"}
 
 // markRelative marks the parts of actions that modality.json states to be relative ("absolute":
-// false), or the whole stream as absolute if it states only that.
+// false). If it states only absolute parts, the whole stream is marked as absolute.
 func markRelative(info *robocache.Info, parts map[string]modalityPart) {
 	stated := map[string][]int{}
 	for _, p := range parts {

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestReadRelative checks what a feature of info.json may state of relative values.
+// TestReadRelative checks the statements about relative values that a feature of info.json may
+// have.
 func TestReadRelative(t *testing.T) {
 	six := []int{0, 1, 2, 3, 4, 5}
 	for text, want := range map[string][]int{
@@ -31,7 +32,7 @@ func TestReadRelative(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			t.Fatal(err)
 		}
-		f, err := feature(&r)
+		f, err := parseFeature(&r)
 		if err != nil || !slices.Equal(f.Relative, want) || (f.Relative == nil) != (want == nil) {
 			t.Errorf("%s: %v, %v; want %v", text, f.Relative, err, want)
 		}
@@ -87,8 +88,8 @@ func TestModalityRelative(t *testing.T) {
 	}
 }
 
-// TestRelativeRotationsThatDoNotAddUp checks that relative rotations of six numbers and matrices
-// are refused by mode sum, with a hint, and that the other relative channels may be summed.
+// TestRelativeRotationsThatDoNotAddUp checks that the mode sum rejects relative rotations of six
+// numbers and matrices, with a hint, and accepts the other relative channels.
 func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
 	for _, rotation := range []string{"rotation_6d", "matrix", "quaternion"} {
 		info := &robocache.Info{Features: []robocache.Feature{

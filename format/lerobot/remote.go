@@ -14,18 +14,18 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Where each read is a request, what a table costs is their number: the small columns of a row
-// group are read together, and the row groups and video indexes that one call needs are read at the
-// same time.
+// In a remote store each read is a request, and the number of requests dominates the cost. The
+// small columns of a row group are therefore read together. The row groups and video indexes that
+// one call needs are read concurrently.
 const (
-	clusterChunk = 64 << 10 // a larger column is read for itself: nobody may have asked for it
+	clusterChunk = 64 << 10 // a larger column is read alone, because it may not be needed
 	clusterBytes = smallFile
-	// up to this size a file is read at once: a request costs more than its bytes
+	// A file up to this size is read at once, because a request costs more than its bytes.
 	smallFile = 256 << 10
 	atOnce    = 16
 )
 
-// openSmall opens a file, and reads it whole where its parts would be several requests.
+// openSmall opens a file. It reads a small remote file as a whole, to avoid several requests.
 func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged, error) {
 	r, err := d.Bytes.Open(ctx, name)
 	if err != nil {
@@ -37,8 +37,8 @@ func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged,
 	return r, nil
 }
 
-// clustered serves the small columns of a row group out of the table cache, where each cluster is
-// one read.
+// clustered serves reads of the small columns of a row group from the table cache. Each cluster of
+// columns is one read.
 type clustered struct {
 	robocache.Ranged
 	t           *tables
@@ -46,6 +46,7 @@ type clustered struct {
 	clusters    []piece
 }
 
+// ReadAt reads from the cached cluster that holds the range, or from the file.
 func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 	i, ok := slices.BinarySearchFunc(
 		c.clusters,
@@ -62,7 +63,7 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 	at := c.clusters[i]
 	v, err := c.t.cache.Get(
 		ctx,
-		unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)},
+		unitKey{file: c.file, group: c.group, col: unitCluster, page: int32(i)},
 		func() (any, int64, error) {
 			b := make([]byte, at.size)
 			return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
@@ -75,22 +76,25 @@ func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// ranged is what a row group of an open file is read through.
+// ranged returns the reader for a row group of an open file.
 func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocache.Ranged {
 	if !store.Remote(h.Value.Ranged) {
 		return h.Value.Ranged
 	}
 	return &clustered{
-		Ranged:   h.Value.Ranged,
-		t:        t,
-		file:     file,
-		group:    int32(group),
-		clusters: join(pieces(nil, f.pq, f.pq.Leaves, group, clusterChunk), clusterBytes),
+		Ranged: h.Value.Ranged,
+		t:      t,
+		file:   file,
+		group:  int32(group),
+		clusters: joinPieces(
+			appendPieces(nil, f.pq, f.pq.Leaves, group, clusterChunk),
+			clusterBytes,
+		),
 	}
 }
 
-// warm loads what rows of several episodes need of a column at the same time, where reads are
-// requests. Its errors are left to those who come after it for the units: they know for which row.
+// warm concurrently loads the units of a column that rows of several episodes need, if reads are
+// requests. Errors are ignored: later reads of the units report them with the row.
 func (d *Dataset) warm(
 	ctx context.Context,
 	c *column,
@@ -98,43 +102,45 @@ func (d *Dataset) warm(
 	rows []robocache.Row,
 	read decodeUnit,
 ) {
-	if !d.tab.remote.Load() || c.src == derived {
+	if !d.tables.isRemote.Load() || c.source == computed {
 		return
 	}
-	var first []robocache.Row // of each episode
+	var first []robocache.Row // first row of each episode
 	var bytes int64
 	seen := map[int]bool{}
 	for _, r := range rows {
-		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.eps.n() || r.Index < 0 ||
-			r.Index >= int(d.eps.length[r.Episode]) {
+		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.episodes.count() || r.Index < 0 ||
+			r.Index >= int(d.episodes.length[r.Episode]) {
 			continue
 		}
 		seen[r.Episode] = true
-		file, start := d.tab.fileOf(r.Episode)
-		if d.tab.loaded(file, start+int64(r.Index), num) {
+		file, start := d.tables.fileOf(r.Episode)
+		if d.tables.isLoaded(file, start+int64(r.Index), num) {
 			continue
 		}
-		// What does not fit into the cache together would be read twice.
-		if bytes += int64(
-			d.eps.length[r.Episode],
-		) * int64(
+		// Units that do not fit into the cache together would be read twice.
+		if bytes += int64(d.episodes.length[r.Episode]) * int64(
 			c.rowBytes+16,
-		); bytes > d.tab.cache.Stats().Budget/2 {
+		); bytes > d.tables.cache.Stats().Budget/2 {
 			break
 		}
 		first = append(first, r)
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) error {
-		if _, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).
-			to(first[i]); err != nil {
+	loadTogether(ctx, len(first), func(ctx context.Context, i int) error {
+		if _, err := d.newWalker(
+			c,
+			func(file int32, row int64) (span, error) {
+				return d.tables.loadUnit(ctx, file, row, num, read)
+			},
+		).seek(first[i]); err != nil {
 			return err
 		}
 		return nil
 	})
 }
 
-// together makes n loads at the same time, where there are several.
-func together(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
+// loadTogether runs n loads concurrently if n is at least 2.
+func loadTogether(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
 	if n < 2 {
 		return
 	}
@@ -146,25 +152,25 @@ func together(ctx context.Context, n int, load func(ctx context.Context, i int) 
 	_ = g.Wait()
 }
 
-// loaded says whether a column of a row's group is in the cache.
-func (t *tables) loaded(file int32, row int64, num int32) bool {
-	v, ok := t.cache.Peek(unit{file: file, col: unitFooter})
+// isLoaded reports whether a column of a row's group is in the cache.
+func (t *tables) isLoaded(file int32, row int64, num int32) bool {
+	v, ok := t.cache.Peek(unitKey{file: file, col: unitFooter})
 	if !ok {
 		return false
 	}
-	_, ok = t.cache.Peek(unit{file: file, group: int32(v.(*tableFile).group(row)), col: num})
+	_, ok = t.cache.Peek(unitKey{file: file, group: int32(v.(*tableFile).groupOf(row)), col: num})
 	return ok
 }
 
-// warmFrames lays out the video files of rows at the same time, where reads are requests.
+// warmFrames concurrently places the episodes of the video files of rows, if reads are requests.
 func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Row) {
-	if !d.tab.remote.Load() {
+	if !d.tables.isRemote.Load() {
 		return
 	}
 	seen := map[int32]bool{}
-	var first []int // an episode of each file
+	var first []int // one episode of each file
 	for _, r := range rows {
-		if r.Episode < 0 || r.Episode >= d.eps.n() {
+		if r.Episode < 0 || r.Episode >= d.episodes.count() {
 			continue
 		}
 		if n := c.fileOf(r.Episode); n != unknownFile && c.files[n].Load() == nil && !seen[n] {
@@ -172,32 +178,33 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 			first = append(first, r.Episode)
 		}
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) error {
-		if _, err := d.layout(ctx, c, first[i]); err != nil {
+	loadTogether(ctx, len(first), func(ctx context.Context, i int) error {
+		if _, err := d.cameraFile(ctx, c, first[i]); err != nil {
 			return err
 		}
 		return nil
 	})
 }
 
-// A recorder's episodes file has a row group every ten episodes: read one by one, its column chunks
-// are ten thousand requests. Those of neighbouring columns lie side by side and are read together.
+// The episodes file of lerobot's recorder has a row group for every ten episodes, so reading each
+// column chunk alone would need thousands of requests. Chunks of adjacent columns are adjacent in
+// the file and are read together.
 const (
-	prefetchGap   = 8 << 10  // bytes that are read for nothing rather than asking twice
-	prefetchBatch = 32 << 20 // bytes held at a time
+	prefetchGap   = 8 << 10  // unneeded bytes that cost less than another request
+	prefetchBatch = 32 << 20 // bytes in memory at once
 )
 
 // piece is a part of a file.
 type piece struct{ off, size int64 }
 
-// pieces are the column chunks of leaves in a row group of at most a size. What does not lie in the
-// file is left to ReadColumn, which says so.
-func pieces(to []piece, f *pq.File, leaves []*pq.Node, group int, most int64) []piece {
+// appendPieces appends the column chunks of leaves in a row group whose size is at most limit.
+// Chunks beyond the end of the file are left out; ReadColumn reports them.
+func appendPieces(to []piece, f *pq.File, leaves []*pq.Node, group int, limit int64) []piece {
 	for _, l := range leaves {
 		if k, ok := f.Chunk(
 			group,
 			l,
-		); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(most, f.Size) &&
+		); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(limit, f.Size) &&
 			k.Offset <= f.Size-k.Size {
 			to = append(to, piece{k.Offset, k.Size})
 		}
@@ -205,17 +212,19 @@ func pieces(to []piece, f *pq.File, leaves []*pq.Node, group int, most int64) []
 	return to
 }
 
-// join sorts pieces and joins those that lie side by side, up to a size.
-func join(list []piece, most int64) []piece {
+// joinPieces sorts pieces and joins those that are adjacent, up to limit bytes.
+func joinPieces(list []piece, limit int64) []piece {
 	slices.SortFunc(
 		list,
-		func(a, b piece) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) },
+		func(a, b piece) int {
+			return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size))
+		},
 	)
 	out := list[:0]
 	for _, p := range list {
 		end := p.off + p.size
 		if n := len(out); n > 0 {
-			if last := &out[n-1]; p.off <= last.off+last.size+prefetchGap && end-last.off <= most {
+			if last := &out[n-1]; p.off <= last.off+last.size+prefetchGap && end-last.off <= limit {
 				last.size = max(last.size, end-last.off)
 				continue
 			}
@@ -225,12 +234,13 @@ func join(list []piece, most int64) []piece {
 	return out
 }
 
-// prefetched serves reads out of spans that were read ahead, and others from the file.
+// prefetched serves reads from spans that were read ahead, and other reads from the file.
 type prefetched struct {
 	robocache.Ranged
-	spans []store.Span // by offset
+	spans []store.Span // ordered by offset
 }
 
+// ReadAt reads from the span that holds the range, or from the file.
 func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 	i := sort.Search(len(p.spans), func(i int) bool { return p.spans[i].Off > off }) - 1
 	if i >= 0 {
@@ -242,7 +252,7 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return p.Ranged.ReadAt(ctx, b, off)
 }
 
-// inMemory reads a file as a whole.
+// inMemory reads a whole file.
 func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
 	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
 	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
@@ -252,9 +262,9 @@ func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error)
 	return p, nil
 }
 
-// ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and
-// says which group comes next.
-func (p *prefetched) ahead(
+// readAhead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes.
+// It returns the next group to read.
+func (p *prefetched) readAhead(
 	ctx context.Context,
 	f *pq.File,
 	leaves []*pq.Node,
@@ -265,13 +275,13 @@ func (p *prefetched) ahead(
 	var total int64
 	for next = first; next < len(f.Groups) && (total < prefetchBatch || next == first); next++ {
 		n := len(list)
-		// a huge chunk is read where it is needed
-		list = pieces(list, f, leaves, next, 2*prefetchBatch)
+		// a huge chunk is not read ahead
+		list = appendPieces(list, f, leaves, next, 2*prefetchBatch)
 		for _, k := range list[n:] {
 			total += k.size
 		}
 	}
-	for _, k := range join(list, prefetchBatch) {
+	for _, k := range joinPieces(list, prefetchBatch) {
 		p.spans = append(p.spans, store.Span{Off: k.off, P: make([]byte, k.size)})
 	}
 	if err := store.ReadRanges(ctx, p.Ranged, p.spans); err != nil {
@@ -280,8 +290,9 @@ func (p *prefetched) ahead(
 	return next, nil
 }
 
-// eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says
-// which columns are read of them, out of those wanted. Errors name the file.
+// eachGroup opens a metadata table and calls read for its row groups in order. want selects
+// columns, and leaves returns those to read ahead. It returns the number of rows. Errors name the
+// file.
 func (d *Dataset) eachGroup(
 	ctx context.Context,
 	name string,
@@ -306,7 +317,7 @@ func (d *Dataset) eachGroup(
 	p := &prefetched{Ranged: r}
 	for g, next := 0, 0; g < len(f.Groups); g++ {
 		if g == next {
-			if next, err = p.ahead(ctx, f, list, g); err != nil {
+			if next, err = p.readAhead(ctx, f, list, g); err != nil {
 				return rows, err
 			}
 		}

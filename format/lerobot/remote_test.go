@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// openRemote opens a dataset over http, with the server that counts.
+// openRemote opens a dataset over http, and returns the server, which counts requests.
 func openRemote(t testing.TB, dir string, latency time.Duration) (*Dataset, *loopback.Server) {
 	t.Helper()
 	return openServed(t, dir, loopback.Options{Latency: latency}, store.HTTPOptions{})
@@ -48,8 +48,8 @@ func openServed(
 	return d, srv
 }
 
-// A row group is one request for all its small columns, whichever are asked for and in what order;
-// an episode that was read costs none. The values are those from disk.
+// TestRemoteRowGroups checks that the small columns of a row group are read by one request, in any
+// order of use, and that an episode in the cache needs none. The values equal those from disk.
 func TestRemoteRowGroups(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "g1_v21"} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestRemoteRowGroups(t *testing.T) {
 					t.Errorf("%s: other values over http, or %v", f.Key, err)
 				}
 			}
-			// 5 episodes: in v2.1 a file each (its head at Open, and the whole of it), in v3.0 a
-			// row group each and the second file's head and footer.
+			// There are 5 episodes. In v2.1 each has a file (its head at Open, then the whole
+			// file). In v3.0 each has a row group, plus the second file's head and footer.
 			if n := srv.Requests() - opened; n > 10 || numeric < 6 {
 				t.Errorf("%d requests for %d columns of 5 episodes", n, numeric)
 			}
@@ -109,11 +109,11 @@ func TestRemoteRowGroups(t *testing.T) {
 	}
 }
 
-// What one call needs is asked for at the same time: rows of all episodes cost a few waits, not one
-// an episode.
+// TestRemoteAtOnce checks that the reads of one call are concurrent: rows of all episodes need a
+// few round trips, not one per episode.
 func TestRemoteAtOnce(t *testing.T) {
 	dir := realdata.Path(t, "g1_v21")
-	// No answer before so many requests wait for theirs.
+	// The server answers only when this many requests are waiting.
 	var want atomic.Int64
 	var waiting sync.WaitGroup
 	come := make(chan struct{}, 1000)
@@ -126,7 +126,7 @@ func TestRemoteAtOnce(t *testing.T) {
 				waiting.Wait()
 			}
 			return false
-			// or who is kept waiting asks, and counts, again
+			// or when a waiting goroutine asks and counts again
 		}},
 		store.HTTPOptions{Stall: time.Hour, Timeout: time.Hour},
 	)
@@ -136,9 +136,16 @@ func TestRemoteAtOnce(t *testing.T) {
 	}
 	f := d.Info().Feature("action")
 	for what, call := range map[string]func() error{
-		"Gather": func() error { return d.Gather(t.Context(), "action", rows, make([]byte, len(rows)*f.RowBytes())) },
+		"Gather": func() error {
+			return d.Gather(t.Context(), "action", rows, make([]byte, len(rows)*f.RowBytes()))
+		},
 		"Frames": func() error {
-			return d.Frames(t.Context(), "observation.images.cam_high", rows, make([]robocache.FrameRef, len(rows)))
+			return d.Frames(
+				t.Context(),
+				"observation.images.cam_high",
+				rows,
+				make([]robocache.FrameRef, len(rows)),
+			)
 		},
 	} {
 		for len(come) > 0 {
@@ -164,7 +171,8 @@ func TestRemoteAtOnce(t *testing.T) {
 	}
 }
 
-// A table that is cut, or of which a column lies, has the same error over http as from disk.
+// TestRemoteErrors checks that a truncated or damaged table has the same error over http as from
+// disk.
 func TestRemoteErrors(t *testing.T) {
 	src := realdata.Path(t, "g1_v30_exact")
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 // repeatedIndexes returns the episode_index values that two episodes of the data share, each with
 // the file of the second one.
 func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
-	e := d.eps
+	e := d.episodes
 	seen := map[int64]int{}
 	repeated := map[int64]string{}
 	count := func(id int64, file *countedFile) {
@@ -24,7 +24,7 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 		}
 	}
 	listed := map[int64]bool{}
-	for pos := range e.n() {
+	for pos := range e.count() {
 		listed[e.dataID(pos)] = true
 	}
 	for i := range files[:len(e.files)] {
@@ -34,7 +34,7 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 		}
 		for k, r := range f.runs {
 			switch {
-			case d.raw.major == 2 && k > 0: // The name of the file tells the episode.
+			case d.raw.major == 2 && k > 0: // The name of the file determines the episode.
 				repeated[r.id] = f.name
 			case d.raw.major > 2 && r.isWhole && listed[r.id]:
 				count(r.id, f)
@@ -50,7 +50,7 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 // episode that the table lists gets the index of that episode, and another run the highest index
 // plus 1.
 func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
-	e := d.eps
+	e := d.episodes
 	repeated := d.repeatedIndexes(files)
 	if len(repeated) == 0 && len(e.stored) == 0 {
 		return nil, nil
@@ -61,7 +61,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	}
 	reported := map[int64]bool{}
 	for _, id := range e.stored {
-		reported[id] = true // by the table
+		reported[id] = true // reported for the table
 	}
 	renumbered := len(e.stored)
 	if d.raw.major == 2 {
@@ -75,14 +75,14 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 			runs[r.id] = append(runs[r.id], r)
 		}
 	}
-	for pos := range e.n() {
+	for pos := range e.count() {
 		id := e.dataID(pos)
 		r, n := d.bestRun(pos, runs[id])
 		if n == 1 || n > 1 && (repeated[id] != "" || d.isRenumbered(id)) {
 			assigned[pos], r.isTaken = r, true
 		}
 	}
-	for pos := range e.n() {
+	for pos := range e.count() {
 		isLacking := assigned[pos] == nil && (e.length[pos] > 0 || e.isUnsure(pos))
 		if _, n := d.bestRun(pos, runs[e.dataID(pos)]); isLacking && n == 0 {
 			d.adoptRun(pos, &files[e.file[pos]], repeated, assigned)
@@ -109,7 +109,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 			}, max(1, surplus[id]))
 		}
 	}
-	d.extendSplits(e.n() - e.unlisted - renumbered)
+	d.extendSplits(e.count() - e.unlisted - renumbered)
 	return assigned, nil
 }
 
@@ -119,7 +119,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 func (d *Dataset) adoptRun(
 	pos int, file *countedFile, repeated map[int64]string, assigned map[int]*rowRun,
 ) {
-	e := d.eps
+	e := d.episodes
 	_, isRenumbered := e.stored[pos]
 	for k := range file.runs {
 		r := &file.runs[k]
@@ -134,14 +134,14 @@ func (d *Dataset) adoptRun(
 	}
 }
 
-// storeDataIDs records the episode_index that the files of v2 episodes have if it occurs twice. The
-// name of a file decides whose rows it has.
+// storeDataIDs records the episode_index in the files of v2 episodes if it occurs twice. The name
+// of a file determines which episode it holds.
 func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
-	e := d.eps
+	e := d.episodes
 	for i := range files[:len(e.files)] {
 		f := &files[i]
 		pos := i // A file of v2 is one episode.
-		if f.storedID < 0 || f.storedID == e.id(pos) || repeated[f.storedID] == "" {
+		if f.storedID < 0 || f.storedID == e.indexAt(pos) || repeated[f.storedID] == "" {
 			continue
 		}
 		if e.stored == nil {
@@ -156,8 +156,8 @@ func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
 
 // appendEpisode adds an episode that the table does not list, and returns its position.
 func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
-	e := d.eps
-	pos := e.n()
+	e := d.episodes
+	pos := e.count()
 	before := -1 // the episode whose rows end where those of r begin
 	for k, other := range assigned {
 		if other.file == r.file && other.start+other.rows == r.start {
@@ -167,7 +167,7 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	ids := make([]int64, pos, pos+1)
 	next := int64(0)
 	for k := range ids {
-		ids[k] = e.id(k)
+		ids[k] = e.indexAt(k)
 		next = max(next, ids[k]+1)
 	}
 	e.setIndex(append(ids, next))
@@ -179,17 +179,17 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	}
 	e.stored[pos] = r.id
 	e.unlisted++
-	e.count()
-	for _, c := range e.cams {
+	e.sumLengths()
+	for _, c := range e.cameras {
 		d.appendFrames(c, before, r, assigned)
 	}
-	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
+	d.About.Episodes, d.About.Frames = e.count(), e.from[e.count()]
 	d.About.NumberEpisodes(e.index)
 	return pos
 }
 
-// appendFrames assigns the frames behind those of an episode to the last episode, if no other
-// episode has them. Otherwise the frames of the last episode are unknown.
+// appendFrames assigns the frames after those of an episode to the last episode, unless they belong
+// to another one. Then the frames of the last episode are unknown.
 func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned map[int]*rowRun) {
 	file, from, to := int32(unknownFile), math.NaN(), math.NaN()
 	defer func() {
@@ -211,7 +211,7 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 		if f != c.file[before] || k == before {
 			continue
 		}
-		rows := int64(d.eps.length[k])
+		rows := int64(d.episodes.length[k])
 		if assigned[k] != nil {
 			rows = assigned[k].rows
 		}
@@ -230,14 +230,14 @@ const unknownFile = -1
 // noFramesNamed returns the error about an episode that the table does not list and whose frames
 // are unknown.
 func (d *Dataset) noFramesNamed(key string, episode int) error {
-	where := robocache.Where{"stream": key, "episode": d.eps.id(episode)}
+	where := robocache.Where{"stream": key, "episode": d.episodes.indexAt(episode)}
 	return robocache.Malformed("lerobot frames", where,
-		"the episodes table does not list these rows: nothing tells where their frames are").
+		"the episodes table does not list these rows, so their frames are unknown").
 		WithHint("%s", d.noFrameHint())
 }
 
-// holdsOnly reports whether the footer proves that a row group has the rows of one episode. A file
-// without a column episode_index is no proof against it.
+// holdsOnly reports whether a row group has the rows of one episode only, according to the footer.
+// It returns true for a file without the column episode_index.
 func holdsOnly(f *pq.File, group int, id int64) bool {
 	leaf := numberLeaf(f, "episode_index")
 	if leaf == nil {
@@ -258,7 +258,7 @@ func numberLeaf(f *pq.File, name string) *pq.Node {
 
 // isRenumbered reports whether the table lists an index twice.
 func (d *Dataset) isRenumbered(id int64) bool {
-	for _, stored := range d.eps.stored {
+	for _, stored := range d.episodes.stored {
 		if stored == id {
 			return true
 		}
@@ -279,7 +279,7 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 		if c, ok := f.pq.Chunk(g, leaf); ok && c.HasRange {
 			low, high = c.Min, c.Max
 		} else {
-			ids, err := d.tab.integers(ctx, f, file, g, "episode_index")
+			ids, err := d.tables.integers(ctx, f, file, g, "episode_index")
 			if err != nil {
 				return 0, err
 			}
@@ -296,10 +296,10 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 	return first, nil
 }
 
-// noFrameHint returns the hint of an episode without frames. Other verbs refuse a dataset in which
-// an episode_index occurs twice.
+// noFrameHint returns the hint about an episode without frames. Other verbs reject a dataset in
+// which an episode_index occurs twice.
 func (d *Dataset) noFrameHint() string {
-	if len(d.eps.stored) > 0 {
+	if len(d.episodes.stored) > 0 {
 		return "leave the episode out: " + robocache.Command(
 			"doctor --fix --in-place --drop-bad",
 		) + " does"
@@ -319,7 +319,7 @@ func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun)
 		}
 		return n > 1
 	}
-	id := t.d.eps.dataID(episode)
+	id := t.dataset.episodes.dataID(episode)
 	if !isTwice(id) {
 		_, start := t.fileOf(episode)
 		id = -1
@@ -334,13 +334,13 @@ func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun)
 			return nil
 		}
 	}
-	where := robocache.Where{"file": file, "episode": t.d.eps.id(episode)}
+	where := robocache.Where{"file": file, "episode": t.dataset.episodes.indexAt(episode)}
 	return robocache.At(indexTwice(id), where)
 }
 
-// otherFileHas reports whether the file of another v2 episode has the rows of an index, too.
+// otherFileHas reports whether the file of another v2 episode also has the rows of an index.
 func (t *tables) otherFileHas(ctx context.Context, index int64) (bool, error) {
-	pos := t.d.eps.position(index)
+	pos := t.dataset.episodes.position(index)
 	if pos < 0 {
 		return false, nil
 	}
@@ -351,21 +351,22 @@ func (t *tables) otherFileHas(ctx context.Context, index int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	stored, err := t.d.storedIndex(ctx, f, int32(pos))
+	stored, err := t.dataset.storedIndex(ctx, f, int32(pos))
 	return stored == index, err
 }
 
 // repeatMessage is the message of the finding about an episode_index that occurs twice.
 func repeatMessage() string {
-	return "an episode_index occurs twice: readers refuse the dataset, or show other episodes"
+	return "an episode_index occurs twice: readers reject the dataset, or show other episodes"
 }
 
+// reportRepeat adds the finding about an episode_index that occurs twice.
 func (d *Dataset) reportRepeat(where robocache.Where, count int64) {
 	f := robocache.Finding{
 		Severity: robocache.SeverityError, Code: "episode-twice", Where: where, Count: count,
 		Message: repeatMessage(),
-		Hint: fmt.Sprintf("run %s: it gives each episode an index of its own",
+		Hint: fmt.Sprintf("run %s: it gives each episode a unique index",
 			robocache.Command("doctor --fix --in-place")),
 	}
-	d.report(f)
+	d.reportCounted(f)
 }

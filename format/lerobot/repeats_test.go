@@ -9,16 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// setIndexes numbers the rows of a synth set: indexes has the episode_index of each run of rows
-// that newSynth made.
+// setIndexes sets the episode_index of each run of rows that newSynth made.
 func (s *synth) setIndexes(indexes ...int64) {
 	for i := range s.rows {
 		s.rows[i].Ep = indexes[s.rows[i].Ep]
 	}
 }
 
-// wantRepair checks that a set is refused, and that repair gives each run of rows an episode:
-// owners holds the run of each position, as newSynth made it, and indexes the episode_index.
+// wantRepair checks that a dataset is rejected, and that repair makes an episode of each run of
+// rows. owners holds the run of each position, as newSynth made it, and indexes the episode_index.
 func wantRepair(t *testing.T, dir, words string, owners []int, indexes []int64) *Dataset {
 	t.Helper()
 	_, err := tryOpen(t, dir)
@@ -76,18 +75,90 @@ func TestIndexTwiceInData(t *testing.T) {
 		owners  []int
 		want    []int64
 	}{
-		"adjacent":           {[]int64{0, 1, 1}, []int64{0, 1, 2}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"apart":              {[]int64{0, 1, 0}, []int64{0, 1, 2}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"adjacent, table":    {[]int64{0, 1, 1}, []int64{0, 1, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"apart, table":       {[]int64{0, 1, 0}, []int64{0, 1, 0}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"table only":         {[]int64{0, 1, 2}, []int64{0, 1, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"adjacent, unlisted": {[]int64{0, 1, 1}, []int64{0, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"apart, unlisted":    {[]int64{0, 1, 0}, []int64{0, 1}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"between, unlisted":  {[]int64{0, 0, 1}, []int64{0, -1, 1}, "episode_index 0 occurs twice", []int{0, 2, 1}, []int64{0, 1, 2}},
-		"holes":              {[]int64{3, 7, 3}, []int64{3, 7}, "episode_index 3 occurs twice", []int{0, 1, 2}, []int64{3, 7, 8}},
-		"three times":        {[]int64{0, 0, 0}, []int64{0}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
-		"two pairs":          {[]int64{0, 1, 0, 1}, []int64{0, 1, 0, 1}, "occurs twice", []int{0, 1, 2, 3}, []int64{0, 1, 2, 3}},
-		"two pairs, listed":  {[]int64{0, 1, 0, 1}, []int64{0, 1, 2, 3}, "occurs twice", []int{0, 1, 2, 3}, []int64{0, 1, 2, 3}},
+		"adjacent": {
+			[]int64{0, 1, 1},
+			[]int64{0, 1, 2},
+			"episode_index 1 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"apart": {
+			[]int64{0, 1, 0},
+			[]int64{0, 1, 2},
+			"episode_index 0 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"adjacent, table": {
+			[]int64{0, 1, 1},
+			[]int64{0, 1, 1},
+			"episode_index 1 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"apart, table": {
+			[]int64{0, 1, 0},
+			[]int64{0, 1, 0},
+			"episode_index 0 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"table only": {
+			[]int64{0, 1, 2},
+			[]int64{0, 1, 1},
+			"episode_index 1 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"adjacent, unlisted": {
+			[]int64{0, 1, 1},
+			[]int64{0, 1},
+			"episode_index 1 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"apart, unlisted": {
+			[]int64{0, 1, 0},
+			[]int64{0, 1},
+			"episode_index 0 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"between, unlisted": {
+			[]int64{0, 0, 1},
+			[]int64{0, -1, 1},
+			"episode_index 0 occurs twice",
+			[]int{0, 2, 1},
+			[]int64{0, 1, 2},
+		},
+		"holes": {
+			[]int64{3, 7, 3},
+			[]int64{3, 7},
+			"episode_index 3 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{3, 7, 8},
+		},
+		"three times": {
+			[]int64{0, 0, 0},
+			[]int64{0},
+			"episode_index 0 occurs twice",
+			[]int{0, 1, 2},
+			[]int64{0, 1, 2},
+		},
+		"two pairs": {
+			[]int64{0, 1, 0, 1},
+			[]int64{0, 1, 0, 1},
+			"occurs twice",
+			[]int{0, 1, 2, 3},
+			[]int64{0, 1, 2, 3},
+		},
+		"two pairs, listed": {
+			[]int64{0, 1, 0, 1},
+			[]int64{0, 1, 2, 3},
+			"occurs twice",
+			[]int{0, 1, 2, 3},
+			[]int64{0, 1, 2, 3},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, group := range []int{1 << 20, 5, 4} {
@@ -110,7 +181,7 @@ func TestIndexTwiceInData(t *testing.T) {
 		s := newSynth(5, 6, 7)
 		s.setIndexes(0, 1, 1)
 		wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
-		// The table has one episode of other rows than those of its index.
+		// The table has an episode whose place holds rows of another index.
 		s.episodes = s.episodes[:2]
 		s.episodes[1].Length, s.episodes[1].To = 12, 17
 		for _, group := range []int{1 << 20, 18} {
@@ -138,7 +209,7 @@ func TestIndexTwiceInData(t *testing.T) {
 	})
 }
 
-// TestUnevenIndex checks that rows without a second first frame are no second episode.
+// TestUnevenIndex checks that rows without a second first frame do not become a second episode.
 func TestUnevenIndex(t *testing.T) {
 	s := newSynth(5, 5)
 	for i := range s.rows {
@@ -148,7 +219,7 @@ func TestUnevenIndex(t *testing.T) {
 	if d.Len(0) != 5 || d.Len(1) != 5 {
 		t.Error(d.Len(0), d.Len(1))
 	}
-	// An episode whose rows are apart.
+	// An episode whose rows are not consecutive.
 	s = newSynth(6, 5)
 	s.rows = append(append(append([]dataRow(nil), s.rows[:3]...), s.rows[6:]...), s.rows[3:6]...)
 	d = mustOpen(t, s.write(t))
@@ -156,9 +227,9 @@ func TestUnevenIndex(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "in one run")
 }
 
-// TestIndexTwiceOfRemoteSet checks a set of more files than Open reads over a network: the rows of
-// an index that occurs twice in a file are errors, the others are read, and Open for repair finds
-// them.
+// TestIndexTwiceOfRemoteSet checks a dataset with more files than Open reads over a network. The
+// rows of an index that occurs twice in a file are errors, and the others are read. Open for repair
+// finds the repeated index.
 func TestIndexTwiceOfRemoteSet(t *testing.T) {
 	for _, perGroup := range []int{1 << 20, 5, 4} {
 		dir := writePairs(t, perGroup)
@@ -190,8 +261,8 @@ func TestIndexTwiceOfRemoteSet(t *testing.T) {
 	}
 }
 
-// TestIndexTwiceByTime checks a data file without frame_index: timestamps tell where an episode
-// begins.
+// TestIndexTwiceByTime checks a data file without frame_index: timestamps determine where an
+// episode begins.
 func TestIndexTwiceByTime(t *testing.T) {
 	type timedRow struct {
 		State []float32 `parquet:"observation.state,list"`
@@ -211,8 +282,8 @@ func TestIndexTwiceByTime(t *testing.T) {
 	wantRepair(t, dir, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
 }
 
-// TestMissingFilesAreNoRepeat checks a v2 set of which a part was pulled: files that are missing
-// have no episode_index.
+// TestMissingFilesAreNoRepeat checks a v2 dataset of which only a part was downloaded: missing
+// files have no episode_index.
 func TestMissingFilesAreNoRepeat(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	files, err := filepath.Glob(filepath.Join(dir, "data/chunk-000/*.parquet"))

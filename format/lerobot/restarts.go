@@ -8,27 +8,28 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 )
 
-// frameCount holds what counts the rows of the episodes in a data file.
+// frameCount holds the columns that count the rows of the episodes in a data file.
 type frameCount struct {
-	// frames is frame_index. Without that column it is the number that the timestamp gives. It is
-	// nil if the file has neither.
+	// frames is frame_index or, if the file lacks that column, the number computed from the
+	// timestamp. It is nil if the file has neither.
 	frames  []int64
 	seconds []float64 // timestamp, nil if the file has none
 	step    float64   // seconds between two frames
 }
 
-// splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
-// each other. It marks the runs that begin with an episode's first frame. A run that the table
-// lists as one episode stays whole, and so do rows whose timestamps continue: only frame_index is
-// wrong there, and doctor reports it.
+// splitRuns splits runs at rows where frame_index restarts at 0, because two episodes with the same
+// index may be adjacent. It marks the runs that begin with an episode's first frame.
+//
+// A run that the table lists as one episode is not split, nor are rows whose timestamps continue.
+// In these cases only frame_index is wrong, and doctor reports it.
 func (d *Dataset) splitRuns(
 	ctx context.Context, f *tableFile, file int32, runs []rowRun,
 ) ([]rowRun, error) {
-	claimed := map[int64]bool{} // rows at which the table lets an episode begin
+	claimed := map[int64]bool{} // rows at which the table places the start of an episode
 	listed := map[rowRun]bool{}
-	for _, e := range d.tab.episodesOf(file) {
-		claimed[d.eps.start[e]] = true
-		listed[d.claim(e)] = true
+	for _, e := range d.tables.episodesOf(file) {
+		claimed[d.episodes.start[e]] = true
+		listed[d.claimOf(e)] = true
 	}
 	count, err := d.readFrameCount(ctx, f, file)
 	if err != nil {
@@ -68,7 +69,7 @@ func (d *Dataset) splitRuns(
 }
 
 // restarts reports whether an episode that begins at row first of the file ends before row, and the
-// next one begins there. isClaimed reports that the table lets an episode begin at row.
+// next one begins there. isClaimed reports that the table places the start of an episode at row.
 func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
 	last := c.frames[row-1]
 	if c.frames[row] != 0 || last != row-1-first {
@@ -77,8 +78,9 @@ func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
 	return isClaimed || last > 0 && !c.continues(first, row)
 }
 
-// continues reports whether the timestamps go on at a row of the episode that begins at row first.
-// A gap is no end of an episode whose time begins at 0: that of the next episode begins at 0, too.
+// continues reports whether the timestamps continue at a row of the episode that begins at row
+// first. A gap does not end an episode that begins at time 0, because the next episode would also
+// begin at 0.
 func (c *frameCount) continues(first, row int64) bool {
 	if c.seconds == nil {
 		return false
@@ -92,11 +94,11 @@ func (c *frameCount) continues(first, row int64) bool {
 func (d *Dataset) readFrameCount(
 	ctx context.Context, f *tableFile, file int32,
 ) (*frameCount, error) {
-	frames, err := wholeColumn(ctx, d.tab, f, file, "frame_index", pq.Int64s)
+	frames, err := wholeColumn(ctx, d.tables, f, file, "frame_index", pq.Int64s)
 	if err != nil {
 		return nil, err
 	}
-	seconds, err := wholeColumn(ctx, d.tab, f, file, "timestamp", pq.Float64s)
+	seconds, err := wholeColumn(ctx, d.tables, f, file, "timestamp", pq.Float64s)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +114,8 @@ func (d *Dataset) readFrameCount(
 	return &frameCount{frames: frames, seconds: seconds, step: 1 / d.raw.fps.Float()}, nil
 }
 
-// wholeColumn reads a column of a data file that has a number in each row. It returns nil if the
-// file has no such column, or if the column is damaged.
+// wholeColumn reads a column of a data file with one number per row. It returns nil if the file has
+// no such column, or if the column is damaged.
 func wholeColumn[T any](
 	ctx context.Context, t *tables, f *tableFile, file int32, name string,
 	convert func(*pq.Column) ([]T, error),
@@ -123,7 +125,7 @@ func wholeColumn[T any](
 	}
 	values := make([]T, 0, f.pq.Rows)
 	for g := range f.pq.Groups {
-		part, err := scalar(ctx, t, f, file, g, name, convert)
+		part, err := readScalars(ctx, t, f, file, g, name, convert)
 		if robocache.Bad(err) {
 			return nil, nil
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// restartFrames lets frame_index begin at 0 again in the middle of some episodes of six rows.
+// restartFrames makes frame_index restart at 0 in the middle of some episodes of six rows.
 func (s *synth) restartFrames(episodes ...int64) {
 	for i := range s.rows {
 		for _, e := range episodes {
@@ -18,8 +18,8 @@ func (s *synth) restartFrames(episodes ...int64) {
 	}
 }
 
-// wantOpened checks that a set is read with some lengths, that repair changes no episode, and that
-// doctor reports frame_index.
+// wantOpened checks the lengths of a dataset, that repair changes no episode, and that doctor
+// reports frame_index.
 func wantOpened(t *testing.T, dir string, lengths ...int) {
 	t.Helper()
 	for _, isRepair := range []bool{false, true} {
@@ -50,8 +50,8 @@ func wantOpened(t *testing.T, dir string, lengths ...int) {
 	}
 }
 
-// TestFrameIndexRestarts checks that rows which the table lists as one episode, or whose timestamps
-// continue, stay one episode if only frame_index begins at 0 again.
+// TestFrameIndexRestarts checks that rows stay one episode if only frame_index restarts at 0, and
+// the table lists them as one episode or their timestamps continue.
 func TestFrameIndexRestarts(t *testing.T) {
 	for _, group := range []int{1 << 20, 6, 4} {
 		for name, damaged := range map[string][]int64{"all": {0, 1, 2}, "first": {0}, "last": {2}} {
@@ -60,10 +60,10 @@ func TestFrameIndexRestarts(t *testing.T) {
 				s.perGroup = group
 				s.restartFrames(damaged...)
 				wantOpened(t, s.write(t), 6, 6, 6)
-				// The table has wrong lengths: the timestamps decide.
+				// The table has wrong lengths, so the timestamps decide.
 				s.episodes[1].Length, s.episodes[1].To = 5, 11
 				wantOpened(t, s.write(t), 6, 6, 6)
-				// No timestamp continues, but the rows are those that the table lists.
+				// No timestamp continues, but the table lists these rows as one episode.
 				s = newSynth(6, 6, 6)
 				s.perGroup = group
 				s.restartFrames(damaged...)

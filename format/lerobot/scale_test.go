@@ -17,7 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// episodeRow is a row of meta/episodes as the recorder writes it, with some of its statistics.
+// episodeRow is a row of meta/episodes as lerobot's recorder writes it, with some of its
+// statistics.
 type episodeRow struct {
 	Index     int64     `parquet:"episode_index"`
 	Tasks     []string  `parquet:"tasks,list"`
@@ -102,15 +103,15 @@ const scaleInfo = `{"codebase_version": "v3.0", "fps": 30, "robot_type": "x", "c
 "features": {"observation.state": {"dtype": "float32", "shape": [3], "names": null}, %s
 "timestamp": {"dtype": "float32", "shape": [1]}, "frame_index": {"dtype": "int64", "shape": [1]}, "episode_index": {"dtype": "int64", "shape": [1]}, "index": {"dtype": "int64", "shape": [1]}, "task_index": {"dtype": "int64", "shape": [1]}}}`
 
-// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
+// cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestManyEpisodes opens 100,000 episodes in files file-000 … file-1001 of several chunks and says
-// what it costs (L1, L2).
+// TestManyEpisodes opens 100,000 episodes in files file-000 … file-1001 of several chunks and
+// checks the cost (lerobot.L1, lerobot.L2).
 func TestManyEpisodes(t *testing.T) {
 	const episodes, length, perFile = 100000, 300, 100
 	dir := t.TempDir()
@@ -131,7 +132,7 @@ func TestManyEpisodes(t *testing.T) {
 	rows := make([]episodeRow, 0, episodes)
 	vec := []float64{1, 2, 3}
 	for e := range int64(episodes) {
-		file := e / perFile // up to 999: file-1000 and file-1001 come as extra episodes files
+		file := e / perFile // up to 999; file-1000 and file-1001 are additional episodes files
 		rows = append(rows, episodeRow{
 			Index:    e,
 			Tasks:    []string{"pick", "place"}[e%2 : e%2+1],
@@ -149,7 +150,7 @@ func TestManyEpisodes(t *testing.T) {
 			Count:    []int64{length},
 		})
 	}
-	// Episodes files: 999 before 1000 by number, then the next chunk.
+	// Episodes files are ordered by number (999 before 1000), then by chunk.
 	names := []string{
 		"chunk-000/file-000",
 		"chunk-000/file-998",
@@ -199,7 +200,8 @@ func TestManyEpisodes(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	t.Logf(
-		"opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way %.1f MB in %d objects",
+		"opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way "+
+			"%.1f MB in %d objects",
 		d.Info().Episodes,
 		took.Round(time.Millisecond),
 		float64(
@@ -209,7 +211,7 @@ func TestManyEpisodes(t *testing.T) {
 		float64(after.TotalAlloc-before.TotalAlloc)/1e6,
 		after.Mallocs-before.Mallocs,
 	)
-	// No object an episode, whatever the machine's speed.
+	// There is no object per episode, on machines of any speed.
 	if heap := int64(
 		after.HeapAlloc,
 	) - int64(
@@ -218,7 +220,7 @@ func TestManyEpisodes(t *testing.T) {
 		after.TotalAlloc-before.TotalAlloc > 128<<20 {
 		t.Errorf("too much")
 	}
-	if took > 5*time.Second { // no test that is t.Parallel has started yet
+	if took > 5*time.Second { // no parallel test has started yet
 		t.Errorf("%v of CPU", took)
 	}
 	for i, f := range d.Info().Findings {
@@ -245,7 +247,7 @@ func TestManyEpisodes(t *testing.T) {
 	}
 }
 
-// BenchmarkGather takes windows of 16 rows × 26 floats of two keys, as a policy's batch of 64 does.
+// BenchmarkGather reads windows of 16 rows × 26 floats of two keys, like a policy's batch of 64.
 func BenchmarkGather(b *testing.B) {
 	for _, name := range []string{"g1_v30_exact", "g1_v21", "g1_h264_v30_bigdrift"} {
 		b.Run(name, func(b *testing.B) {
@@ -276,7 +278,7 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode reads a column of four episodes with nothing cached: footer, proof and pages.
+// BenchmarkDecode reads a column of four episodes with an empty cache: footer, proof and pages.
 func BenchmarkDecode(b *testing.B) {
 	d := openReal(b, "g1_v30_exact")
 	rows := rowsOf(d, 0, 1, 2, 3)
@@ -284,7 +286,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(dst)))
 	b.ReportAllocs()
 	for b.Loop() {
-		d.tab.cache.Clear()
+		d.tables.cache.Clear()
 		if err := d.Gather(b.Context(), "action", rows, dst); err != nil {
 			b.Fatal(err)
 		}

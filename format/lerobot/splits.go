@@ -7,13 +7,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// extendSplits adds the recovered episodes, which begin at position known, to the splits that had
-// all episodes before them. If there is no such split, it adds them to those that end at the last
-// of these episodes. A split may count the rows of the table whose index occurs twice, or not.
+// extendSplits adds the recovered episodes, which begin at position known, to the splits that
+// contain all episodes before them. If there is no such split, it adds them to the splits that end
+// at the last of these episodes. A split may or may not count the rows of the table whose index
+// occurs twice.
 func (d *Dataset) extendSplits(known int) {
-	e := d.eps
-	listed := e.n() - e.unlisted
-	if known == e.n() {
+	e := d.episodes
+	listed := e.count() - e.unlisted
+	if known == e.count() {
 		return
 	}
 	complete, last := map[string][]int{}, map[string][]int{}
@@ -39,7 +40,7 @@ func (d *Dataset) extendSplits(known int) {
 	}
 	splits := maps.Clone(d.About.Splits)
 	for name, positions := range complete {
-		for pos := positions[len(positions)-1] + 1; pos < e.n(); pos++ {
+		for pos := positions[len(positions)-1] + 1; pos < e.count(); pos++ {
 			positions = append(positions, pos)
 		}
 		splits[name] = robocache.Spans(positions)
@@ -48,7 +49,8 @@ func (d *Dataset) extendSplits(known int) {
 }
 
 // reportUnsplit reports episodes that belong to no split. It is a warning if the splits have all
-// episodes before them: episodes were added without a split. Other splits are partial on purpose.
+// episodes before them, because episodes were probably added later. Other splits are partial on
+// purpose.
 func (d *Dataset) reportUnsplit() {
 	info := d.About
 	isSplit := make([]bool, info.Episodes)
@@ -68,13 +70,14 @@ func (d *Dataset) reportUnsplit() {
 		}
 	}
 	if len(left) == 0 || len(left) == info.Episodes {
-		return // splits without episodes choose nothing
+		return // splits without episodes select nothing
 	}
 	f := robocache.Finding{
 		Severity: robocache.SeverityInfo, Code: "episodes-without-split",
 		Where: robocache.Where{"file": infoPath, "pointer": "/splits"},
 		Message: fmt.Sprintf("%d of %d episodes belong to no split (%s): "+
-			"a Loader that reads a split leaves them out", len(left), info.Episodes, robocache.Spans(left)),
+			"a Loader that reads a split leaves them out", len(left),
+			info.Episodes, robocache.Spans(left)),
 		Count: int64(len(left)),
 	}
 	if left[0]+len(left) == info.Episodes {
@@ -82,5 +85,5 @@ func (d *Dataset) reportUnsplit() {
 		f.Hint = "write a split that ends where the episodes end, or read all episodes: " +
 			robocache.Option("split", robocache.SplitAll)
 	}
-	d.find(f)
+	d.addFinding(f)
 }

@@ -18,7 +18,7 @@ func splitsOf(splits map[string]string) string {
 	return `"splits": {` + strings.Join(parts, ", ") + `},`
 }
 
-// TestSplitsOfRecoveredEpisodes checks to which splits repair adds the episodes that it recovers.
+// TestSplitsOfRecoveredEpisodes checks to which splits repair adds recovered episodes.
 func TestSplitsOfRecoveredEpisodes(t *testing.T) {
 	type splits = map[string]string
 	appended, twice := []int64{0, 1, 2, -1}, []int64{0, 1, 2, 1}
@@ -27,15 +27,30 @@ func TestSplitsOfRecoveredEpisodes(t *testing.T) {
 		splits, out splits
 		unsplit     int64 // episodes that the finding counts
 	}{
-		"train":               {appended, splits{"train": "0:3"}, splits{"train": "0:4"}, 0},
-		"train and a part":    {appended, splits{"train": "0:3", "val": "2:3"}, splits{"train": "0:4", "val": "2:3"}, 0},
-		"last split":          {appended, splits{"train": "0:2", "val": "2:3"}, splits{"train": "0:2", "val": "2:4"}, 0},
-		"counted already":     {appended, splits{"train": "0:4"}, splits{"train": "0:4"}, 0},
-		"part":                {appended, splits{"train": "0:2"}, splits{"train": "0:2"}, 2},
-		"listed twice":        {twice, splits{"train": "0:4"}, splits{"train": "0:4"}, 0},
-		"listed twice, once":  {twice, splits{"train": "0:3"}, splits{"train": "0:4"}, 0},
-		"listed twice, apart": {twice, splits{"train": "0:2", "val": "2:3"}, splits{"train": "0:2", "val": "2:4"}, 0},
-		"none":                {appended, splits{}, splits{}, 0},
+		"train": {appended, splits{"train": "0:3"}, splits{"train": "0:4"}, 0},
+		"train and a part": {
+			appended,
+			splits{"train": "0:3", "val": "2:3"},
+			splits{"train": "0:4", "val": "2:3"},
+			0,
+		},
+		"last split": {
+			appended,
+			splits{"train": "0:2", "val": "2:3"},
+			splits{"train": "0:2", "val": "2:4"},
+			0,
+		},
+		"counted already":    {appended, splits{"train": "0:4"}, splits{"train": "0:4"}, 0},
+		"part":               {appended, splits{"train": "0:2"}, splits{"train": "0:2"}, 2},
+		"listed twice":       {twice, splits{"train": "0:4"}, splits{"train": "0:4"}, 0},
+		"listed twice, once": {twice, splits{"train": "0:3"}, splits{"train": "0:4"}, 0},
+		"listed twice, apart": {
+			twice,
+			splits{"train": "0:2", "val": "2:3"},
+			splits{"train": "0:2", "val": "2:4"},
+			0,
+		},
+		"none": {appended, splits{}, splits{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSynth(5, 5, 5, 5)
@@ -61,7 +76,7 @@ func TestSplitsOfRecoveredEpisodes(t *testing.T) {
 	}
 }
 
-// TestEpisodesWithoutSplit checks the finding about episodes that no split has.
+// TestEpisodesWithoutSplit checks the finding about episodes that belong to no split.
 func TestEpisodesWithoutSplit(t *testing.T) {
 	for text, want := range map[string]robocache.Severity{
 		`"train": "0:5"`:                 robocache.SeverityWarning,

@@ -21,12 +21,12 @@ const (
 	episodeStats = "meta/episodes_stats.jsonl"
 )
 
-// Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a
-// v2.1 set merged. nil where there are none.
+// Stats returns the statistics of the dataset: stats.json or, in v2.1, the merged statistics of its
+// episodes. It returns nil if there are none.
 func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 	defer crash.Recover("lerobot stats", &err)
 	d.mu.Lock()
-	if d.statsOK {
+	if d.statsRead {
 		defer d.mu.Unlock()
 		return d.stats, nil
 	}
@@ -46,13 +46,14 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 		}
 	}
 	d.mu.Lock()
-	d.stats, d.statsOK = st, true
+	d.stats, d.statsRead = st, true
 	d.mu.Unlock()
 	return st, nil
 }
 
 type rawStats map[string]map[string]any
 
+// parseStats parses stats.json.
 func parseStats(b []byte) (_ robocache.Stats, err error) {
 	defer crash.Recover("lerobot stats", &err)
 	if b, err = checkJSON(statsJSON, b); err != nil {
@@ -65,7 +66,7 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	}
 	out := robocache.Stats{}
 	for key, m := range raw {
-		if out[key], err = oneStats(m); err != nil {
+		if out[key], err = featureStats(m); err != nil {
 			return nil, robocache.Malformed(
 				"lerobot",
 				robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)},
@@ -77,10 +78,11 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	return out, nil
 }
 
-// pythonNumbers are what Python writes and JSON does not have, and texts, in which they are none.
+// pythonNumbers matches numbers that Python writes and JSON does not have. It also matches strings,
+// so that their content is skipped.
 var pythonNumbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
 
-// pythonJSON turns NaN into null, and Infinity into a number.
+// pythonJSON replaces NaN by null, and Infinity by a number.
 func pythonJSON(b []byte) []byte {
 	if !bytes.Contains(b, []byte("NaN")) && !bytes.Contains(b, []byte("Infinity")) {
 		return b
@@ -93,7 +95,8 @@ func pythonJSON(b []byte) []byte {
 	})
 }
 
-func oneStats(m map[string]any) (*robocache.FeatureStats, error) {
+// featureStats converts the decoded statistics of one feature.
+func featureStats(m map[string]any) (*robocache.FeatureStats, error) {
 	s := &robocache.FeatureStats{}
 	vectors := map[string]*[]float64{"min": &s.Min, "max": &s.Max, "mean": &s.Mean, "std": &s.Std}
 	for name, v := range m {
@@ -126,7 +129,8 @@ func oneStats(m map[string]any) (*robocache.FeatureStats, error) {
 	return s, nil
 }
 
-// flatten gives a nested list in C order, with its shape; a number is a list of one. null is NaN.
+// flatten returns the numbers of a nested list in C order, with its shape. A number is a list of
+// one, and null is NaN.
 func flatten(v any, depth int) (flat []float64, shape []int, err error) {
 	list, ok := v.([]any)
 	switch v := v.(type) {
@@ -159,17 +163,17 @@ func flatten(v any, depth int) (flat []float64, shape []int, err error) {
 	return flat, append([]int{len(list)}, inner...), nil
 }
 
-// merged is the statistics of several episodes of a feature.
-type merged struct {
+// mergedStats holds the statistics of several episodes of a feature.
+type mergedStats struct {
 	*stats.Moments
 	shape               []int
-	noSpread, noExtrema bool // some episode brought no std, no min or no max
+	noSpread, noExtrema bool // some episode has no std; some episode has no min or no max
 }
 
-// mergeStats merges the statistics of episodes. Quantiles cannot be merged and are not made up.
+// mergeStats merges the statistics of episodes. Quantiles cannot be merged, so the result has none.
 func mergeStats(b []byte) (robocache.Stats, error) {
-	all := map[string]*merged{}
-	err := lines(episodeStats, b, func(_ int, b []byte) error {
+	all := map[string]*mergedStats{}
+	err := eachLine(episodeStats, b, func(_ int, b []byte) error {
 		var l struct {
 			Stats rawStats `json:"stats"`
 		}
@@ -177,14 +181,14 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 			return err
 		}
 		for key, raw := range l.Stats {
-			s, err := oneStats(raw)
+			s, err := featureStats(raw)
 			m := all[key]
 			switch {
 			case err != nil:
 			case s.Count <= 0 || s.Mean == nil:
 				err = fmt.Errorf("count or mean is missing")
 			case m == nil:
-				m = &merged{Moments: stats.NewMoments(len(s.Mean)), shape: s.Shape}
+				m = &mergedStats{Moments: stats.NewMoments(len(s.Mean)), shape: s.Shape}
 				all[key] = m
 			case len(s.Mean) != len(m.N):
 				err = fmt.Errorf("%d numbers, earlier episodes have %d", len(s.Mean), len(m.N))

@@ -26,10 +26,10 @@ type synthEpisode struct {
 	To        int64    `parquet:"dataset_to_index"`
 }
 
-// synth is a small v3 dataset that tests alter before writing it.
+// synth is a small v3 dataset that tests modify before writing it.
 type synth struct {
-	info     string // extra keys of info.json, each with a comma behind it
-	features string // extra features, each with a comma behind it
+	info     string // extra keys of info.json, each followed by a comma
+	features string // extra features, each followed by a comma
 	version  string
 	fps      string
 	episodes []synthEpisode
@@ -94,17 +94,20 @@ func (s *synth) write(t testing.TB) string {
 	return dir
 }
 
-// codes lists the findings' codes.
+// codes returns the codes of the findings.
 func codes(d *Dataset) string {
 	var out []string
-	for _, f := range append(append([]robocache.Finding(nil), d.Info().Findings...), d.Noticed()...) {
+	for _, f := range append(
+		append([]robocache.Finding(nil), d.Info().Findings...),
+		d.Noticed()...,
+	) {
 		out = append(out, f.Code)
 	}
 	return strings.Join(out, " ")
 }
 
-// states gives column 0 and 1 of observation.state of an episode: the episode and row that made
-// them.
+// states returns columns 0 and 1 of observation.state of an episode, which hold the episode and row
+// that made them.
 func states(t *testing.T, d *Dataset, episode int) []float32 {
 	t.Helper()
 	b := gather(t, d, "observation.state", rowsOf(d, episode))
@@ -115,7 +118,7 @@ func states(t *testing.T, d *Dataset, episode int) []float32 {
 	return out
 }
 
-// wantStates checks that an episode's rows are its own and in order.
+// wantStates checks that the rows of an episode are its own and in order.
 func wantStates(t *testing.T, d *Dataset, episode int) {
 	t.Helper()
 	s := states(t, d, episode)
@@ -126,7 +129,7 @@ func wantStates(t *testing.T, d *Dataset, episode int) {
 	}
 }
 
-// wantError checks class and that the words are in the message.
+// wantError checks the class of an error and the words in its message.
 func wantError(t *testing.T, err, class error, words ...string) {
 	t.Helper()
 	var e *robocache.Error

@@ -28,41 +28,42 @@ type dataFile struct {
 
 type handle = handles.Handle[int32, *dataFile]
 
-// tables gives decoded columns of the data files.
+// tables reads and caches decoded columns of the data files.
 type tables struct {
-	d       *Dataset
-	cache   *lru.Cache[unit, any]
-	handles *handles.Pool[int32, *dataFile]
-	moved   atomic.Pointer[map[int32]relocated]
-	moving  sync.Mutex
-	once    sync.Once
-	byFile  fileIndex
-	remote  atomic.Bool // a data file was opened whose reads are requests
-	// compared marks, by file, the data files that were compared with the episodes table; nil if
-	// Open compared all.
+	dataset   *Dataset
+	cache     *lru.Cache[unitKey, any]
+	handles   *handles.Pool[int32, *dataFile]
+	moved     atomic.Pointer[map[int32]relocated]
+	moving    sync.Mutex
+	indexOnce sync.Once
+	byFile    fileIndex
+	isRemote  atomic.Bool // reads of some data file are network requests
+	// compared marks, by file, the data files that were compared with the episodes table. It is nil
+	// if Open compared all.
 	compared []atomic.Bool
 }
 
-// relocated is the place of an episode as found in the data; it overrides the table.
+// relocated is the place of an episode as found in the data. It overrides the episodes table.
 type relocated struct {
 	start int64 // row of its first row in its file
 	err   error // why its rows cannot be read; the other episodes of the file can
 }
 
-// tableFile is the footer of a data file.
+// tableFile is the parsed footer of a data file.
 type tableFile struct {
 	d    *Dataset
 	name string
 	pq   *pq.File
 }
 
-// limits bound what is decoded of it.
-func (f *tableFile) limits() pq.Limits { return pq.Limits{Bytes: f.d.limit} }
+// limits returns the limits of decoding the file.
+func (f *tableFile) limits() pq.Limits { return pq.Limits{Bytes: f.d.memoryLimit} }
 
+// newTables returns tables whose decoded columns occupy at most budget bytes.
 func newTables(d *Dataset, budget int64) *tables {
 	return &tables{
-		d:       d,
-		cache:   lru.New[unit, any](budget),
+		dataset: d,
+		cache:   lru.New[unitKey, any](budget),
 		handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64),
 	}
 }
@@ -72,12 +73,13 @@ func (t *tables) close() {
 	t.cache.Clear()
 }
 
-// files is the number of data files.
-func (t *tables) files() int { return len(t.d.eps.files) }
+// fileCount returns the number of data files.
+func (t *tables) fileCount() int { return len(t.dataset.episodes.files) }
 
-func (d *Dataset) dataPlace(file int32) place { return d.placeOf(d.eps.files[file], "") }
+func (d *Dataset) dataPlace(file int32) place { return d.placeOf(d.episodes.files[file], "") }
 
-// placeOf gives the variables of the path of a file of the data, or of a camera.
+// placeOf returns the values of the template variables for a data file, or for a video file of
+// camera key.
 func (d *Dataset) placeOf(f fileNumber, key string) place {
 	if d.raw.major == 2 {
 		return place{episode: f.file, chunk: f.chunk, key: key}
@@ -85,9 +87,9 @@ func (d *Dataset) placeOf(f fileNumber, key string) place {
 	return place{chunk: f.chunk, file: f.file, key: key}
 }
 
-// fileOf gives the data file of an episode and the row of its first row there.
+// fileOf returns the data file of an episode, and the row of its first row in that file.
 func (t *tables) fileOf(episode int) (file int32, start int64) {
-	e := t.d.eps
+	e := t.dataset.episodes
 	file, start = e.file[episode], e.start[episode]
 	if m := t.moved.Load(); m != nil {
 		if r, ok := (*m)[int32(episode)]; ok {
@@ -97,7 +99,7 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 	return file, start
 }
 
-// badEpisode returns why the rows of an episode cannot be read; nil if nothing is known.
+// badEpisode returns why the rows of an episode cannot be read, or nil if nothing is known.
 func (t *tables) badEpisode(episode int) error {
 	if m := t.moved.Load(); m != nil {
 		return (*m)[int32(episode)].err
@@ -105,16 +107,17 @@ func (t *tables) badEpisode(episode int) error {
 	return nil
 }
 
-func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
+// openFile opens a data file. The caller must return the handle to t.handles.
+func (t *tables) openFile(ctx context.Context, file int32) (*handle, error) {
 	return t.handles.Get(file, func() (f *dataFile, err error) {
 		err = func() error {
 			var r robocache.Ranged
-			name, err := t.d.paths.try(
+			name, err := t.dataset.paths.tryPaths(
 				ctx,
-				t.d.paths.data,
-				t.d.dataPlace(file),
+				t.dataset.paths.data,
+				t.dataset.dataPlace(file),
 				func(name string) (err error) {
-					r, err = t.d.Bytes.Open(ctx, name)
+					r, err = t.dataset.Bytes.Open(ctx, name)
 					return err
 				},
 			)
@@ -122,66 +125,73 @@ func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
 				return err
 			}
 			if store.Remote(r) {
-				t.remote.Store(true)
+				t.isRemote.Store(true)
 			}
-			if t.d.raw.major == 2 && r.Size() <= smallFile ||
+			if t.dataset.raw.major == 2 && r.Size() <= smallFile ||
 				store.Remote(r) && r.Size() <= clusterChunk {
-				inMemoryValue, err := inMemory(ctx, r)
+				loaded, err := inMemory(ctx, r)
 				if err != nil {
 					return err
 				}
-				r = inMemoryValue
+				r = loaded
 			}
 			f = &dataFile{r, name}
 			return nil
 		}()
-		return f, t.blame(err, file)
+		return f, t.withEpisode(err, file)
 	})
 }
 
-// blame adds the first episode of the file.
-func (t *tables) blame(err error, file int32) error {
+// withEpisode adds the file's first episode to err.
+func (t *tables) withEpisode(err error, file int32) error {
 	if eps := t.episodesOf(file); len(eps) > 0 {
-		return robocache.At(err, robocache.Where{"episode": t.d.eps.id(int(eps[0]))})
+		return robocache.At(
+			err,
+			robocache.Where{"episode": t.dataset.episodes.indexAt(int(eps[0]))},
+		)
 	}
 	return err
 }
 
-// footer gives the parsed footer of a data file.
+// footer returns the parsed footer of a data file.
 func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err error) {
-	// of every window of a batch: without a closure
-	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok {
+	// This path runs for every window of a batch, so it avoids the closure.
+	if v, ok := t.cache.Peek(unitKey{file: file, col: unitFooter}); ok {
 		return v.(*tableFile), nil
 	}
 	defer crash.Recover("lerobot footer", &err)
-	load, err := t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64, error) {
-		h, err := t.open(ctx, file)
-		if err != nil {
-			return nil, 0, err
-		}
-		defer t.handles.Put(h)
-		f, err := pq.Open(ctx, h.Value, nil)
-		if err := t.blame(
-			robocache.At(err, robocache.Where{"file": h.Value.name}),
-			file,
-		); err != nil {
-			return nil, 0, err
-		}
-		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
-	})
+	load, err := t.cache.Load(
+		ctx,
+		unitKey{file: file, col: unitFooter},
+		func() (any, int64, error) {
+			h, err := t.openFile(ctx, file)
+			if err != nil {
+				return nil, 0, err
+			}
+			defer t.handles.Put(h)
+			f, err := pq.Open(ctx, h.Value, nil)
+			if err := t.withEpisode(
+				robocache.At(err, robocache.Where{"file": h.Value.name}),
+				file,
+			); err != nil {
+				return nil, 0, err
+			}
+			return &tableFile{d: t.dataset, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
+		},
+	)
 	if err != nil {
 		return f, err
 	}
 	return load.(*tableFile), nil
 }
 
-// group finds the row group of a row.
-func (f *tableFile) group(row int64) int {
+// groupOf returns the row group that holds a row.
+func (f *tableFile) groupOf(row int64) int {
 	g := f.pq.Groups
 	return sort.Search(len(g), func(i int) bool { return g[i].Start+g[i].Rows > row })
 }
 
-// errMoved says that proof found the rows of a file elsewhere: the caller asks fileOf again.
+// errMoved reports that the rows of a file were found elsewhere. The caller must call fileOf again.
 var errMoved = robocache.Temporary("lerobot", nil, "rows were found elsewhere")
 
 // span is one decoded unit and the rows of the file that it covers.
@@ -191,20 +201,20 @@ type span struct {
 	value      any
 }
 
-// load gives the unit of column num that holds a row of a file, decoding it with read where it is
+// loadUnit returns the unit of column num that holds a row of a file. It calls read if the unit is
 // not cached.
-func (t *tables) load(
+func (t *tables) loadUnit(
 	ctx context.Context,
 	file int32,
 	row int64,
 	num int32,
 	read decodeUnit,
 ) (span, error) {
-	f, g, err := t.groupOf(ctx, file, row)
+	f, g, err := t.findGroup(ctx, file, row)
 	if err != nil {
 		return span{}, err
 	}
-	v, err := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
+	v, err := t.loadGroup(ctx, f, unitKey{file: file, group: int32(g), col: num}, read)
 	if err != nil {
 		return span{}, err
 	}
@@ -212,8 +222,8 @@ func (t *tables) load(
 	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
 }
 
-// groupOf finds the row group of a row.
-func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int, error) {
+// findGroup returns the footer of a file and the row group that holds a row.
+func (t *tables) findGroup(ctx context.Context, file int32, row int64) (*tableFile, int, error) {
 	f, err := t.footer(ctx, file)
 	if err != nil {
 		return nil, 0, err
@@ -221,16 +231,21 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 	if err := t.compareFile(ctx, f, file); err != nil {
 		return nil, 0, err
 	}
-	g := f.group(row)
+	g := f.groupOf(row)
 	if g == len(f.pq.Groups) {
-		return nil, 0, t.short(ctx, f, file)
+		return nil, 0, t.missingRow(ctx, f, file)
 	}
 	return f, g, nil
 }
 
-// fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the
-// group first.
-func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) (any, error) {
+// loadGroup returns a unit of a row group. If it is not cached, the rows of the group are proven
+// and read decodes the unit.
+func (t *tables) loadGroup(
+	ctx context.Context,
+	f *tableFile,
+	key unitKey,
+	read decodeUnit,
+) (any, error) {
 	if v, ok := t.cache.Peek(key); ok {
 		return v, nil
 	}
@@ -238,13 +253,13 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
 			return v, size, err
 		}
-		h, err := t.open(ctx, key.file)
+		h, err := t.openFile(ctx, key.file)
 		if err != nil {
 			return v, size, err
 		}
 		defer t.handles.Put(h)
 		err = func() error {
-			content, contentValue, err := read(
+			content, bytes, err := read(
 				ctx,
 				t.ranged(h, f, key.file, int(key.group)),
 				f,
@@ -253,7 +268,7 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 			if err != nil {
 				return err
 			}
-			v, size = content, contentValue
+			v, size = content, bytes
 			return nil
 		}()
 		var e *robocache.Error
@@ -270,14 +285,14 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 	})
 }
 
-// read decodes the column's only leaf, with the declared shape.
-func (c *column) read(
+// readLeaf decodes the only leaf of the column, with the declared shape.
+func (c *column) readLeaf(
 	ctx context.Context,
 	r robocache.Ranged,
 	f *tableFile,
 	group int,
 ) (*pq.Column, error) {
-	top, err := c.top(f)
+	top, err := c.topNode(f)
 	if err != nil {
 		return nil, err
 	}
@@ -291,17 +306,17 @@ func (c *column) read(
 	}
 	shape := c.shape
 	if leaf.MaxRep == 0 {
-		if elements(shape) != 1 {
-			return nil, c.otherWidth(1)
+		if elementCount(shape) != 1 {
+			return nil, c.wrongWidth(1)
 		}
 		shape = []int{}
 	}
 	col, err := pq.ReadColumn(ctx, r, f.pq, group, leaf, shape, f.limits())
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
-		// Where every row is of one other length, it is the declaration that is wrong.
+		// If all rows have one other length, the declaration is wrong.
 		chunk, _ := f.pq.Chunk(group, leaf)
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 &&
-			chunk.Values/rows != int64(elements(shape)) {
+			chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
 			if _, again := pq.ReadColumn(
 				ctx,
@@ -312,7 +327,7 @@ func (c *column) read(
 				[]int{width},
 				f.limits(),
 			); again == nil {
-				return nil, c.otherWidth(width)
+				return nil, c.wrongWidth(width)
 			}
 		}
 	}
@@ -322,22 +337,23 @@ func (c *column) read(
 	return col, nil
 }
 
-// otherWidth is the error of a declaration that every row of the data belies.
-func (c *column) otherWidth(found int) error {
+// wrongWidth returns the error about a declared shape that contradicts every row of the data.
+func (c *column) wrongWidth(found int) error {
 	e := infoError(
 		robocache.ErrMalformed,
 		"/features/"+escapePointer(c.key)+"/shape",
 		fmt.Sprintf(
-			"the shape is wrong: %d values a row are found in the data, %d are declared",
+			"the shape is wrong: rows of the data have %d values, but %d are declared",
 			found,
-			elements(c.shape),
+			elementCount(c.shape),
 		),
 	)
-	e.Hint = fmt.Sprintf("write the shape that the data has, [%d]", found)
+	e.Hint = fmt.Sprintf("write the shape of the data, [%d]", found)
 	return e
 }
 
-func elements(shape []int) int {
+// elementCount returns the number of elements of a shape.
+func elementCount(shape []int) int {
 	n := 1
 	for _, s := range shape {
 		n *= s
@@ -345,15 +361,16 @@ func elements(shape []int) int {
 	return n
 }
 
-// fileIndex lists the episodes of each file, by their start in it.
+// fileIndex lists the episodes of each file, ordered by their start in it.
 type fileIndex struct {
 	first    []int32
 	episodes []int32
 }
 
+// episodesOf returns the positions of a file's episodes, ordered by their start.
 func (t *tables) episodesOf(file int32) []int32 {
-	t.once.Do(func() {
-		e := t.d.eps
+	t.indexOnce.Do(func() {
+		e := t.dataset.episodes
 		t.byFile = indexFiles(
 			e.file,
 			len(e.files),
@@ -363,6 +380,7 @@ func (t *tables) episodesOf(file int32) []int32 {
 	return t.byFile.of(file)
 }
 
+// of returns the episodes of a file.
 func (x *fileIndex) of(file int32) []int32 {
 	if int(file)+1 >= len(x.first) {
 		return nil
@@ -370,7 +388,7 @@ func (x *fileIndex) of(file int32) []int32 {
 	return x.episodes[x.first[file]:x.first[file+1]]
 }
 
-// indexFiles sorts episodes by file, and within a file by less (ties by position).
+// indexFiles groups episodes by file, ordered within a file by less, then by position.
 func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
 	x := fileIndex{first: make([]int32, n+1), episodes: make([]int32, len(file))}
 	for _, f := range file {
@@ -398,31 +416,33 @@ func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
 	return x
 }
 
-// unit names one thing that is decoded as a whole, and cached.
-type unit struct {
+// unitKey identifies a cached result of decoding.
+type unitKey struct {
 	file, group int32
 	col         int32 // column number, or one of the unit… constants
-	page        int32 // 1 + page for columns that are read by the page, -1 for the list of pages
+	page        int32 // 1 + page for columns that are read page by page; -1 for the list of pages
 }
 
 const (
 	unitFooter = -1 - iota
 	unitProof
 	unitTimes
-	unitCluster // page is its number
+	unitCluster // page is the number of the cluster
 	unitFrames  // frames found by time: group is the episode, page the camera's column
 )
 
-// decodeUnit decodes one unit of a row group. It returns an error if it cannot.
-type decodeUnit = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64, err error)
+// decodeUnit decodes one unit of a row group. size is the memory that it occupies.
+type decodeUnit = func(
+	ctx context.Context, r robocache.Ranged, f *tableFile, group int,
+) (value any, size int64, err error)
 
-// malformed is what is wrong with a dataset.
+// malformed returns an error of class ErrMalformed about the dataset.
 func malformed(where robocache.Where, want, got string) error {
 	return robocache.Malformed("lerobot", where, "").Expected(want, got)
 }
 
-// top is the column's node in a file.
-func (c *column) top(f *tableFile) (*pq.Node, error) {
+// topNode returns the column's node in a file.
+func (c *column) topNode(f *tableFile) (*pq.Node, error) {
 	top := f.pq.Column(c.key)
 	if top == nil {
 		return nil, robocache.Malformed(
@@ -434,20 +454,20 @@ func (c *column) top(f *tableFile) (*pq.Node, error) {
 	return top, nil
 }
 
-// numbers gives a numeric column in its declared type: []byte.
-func (c *column) numbers(
+// decodeNumbers returns a numeric column in its declared type, as []byte.
+func (c *column) decodeNumbers(
 	ctx context.Context,
 	r robocache.Ranged,
 	f *tableFile,
 	group int,
 ) (any, int64, error) {
-	content, err := c.read(ctx, r, f, group)
+	content, err := c.readLeaf(ctx, r, f, group)
 	if err != nil {
 		return nil, 0, err
 	}
 	b, err := pq.Convert(content, c.dtype)
 	if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
-		e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elements(c.shape))}
+		e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elementCount(c.shape))}
 	}
 	if err := robocache.At(err, robocache.Where{"column": c.key}); err != nil {
 		return nil, 0, err
@@ -455,14 +475,15 @@ func (c *column) numbers(
 	return b, int64(cap(b)) + 64, nil
 }
 
-// timestamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
-func (c *column) timestamps(
+// decodeTimes returns a column of seconds as nanoseconds ([]int64), converted from the stored type
+// (lerobot.L8).
+func (c *column) decodeTimes(
 	ctx context.Context,
 	r robocache.Ranged,
 	f *tableFile,
 	group int,
 ) (any, int64, error) {
-	content, err := c.read(ctx, r, f, group)
+	content, err := c.readLeaf(ctx, r, f, group)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -477,14 +498,14 @@ func (c *column) timestamps(
 	return out, int64(len(out)) * 8, nil
 }
 
-// texts gives a column of strings: *pq.Column.
-func (c *column) texts(
+// decodeTexts returns a column of strings as *pq.Column.
+func (c *column) decodeTexts(
 	ctx context.Context,
 	r robocache.Ranged,
 	f *tableFile,
 	group int,
 ) (any, int64, error) {
-	top, err := c.top(f)
+	top, err := c.topNode(f)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -502,18 +523,18 @@ func (c *column) texts(
 	return col, col.MemoryBytes(), nil
 }
 
-// events gives a language column as JSON texts: []string.
-func (c *column) events(
+// decodeEvents returns a language column as JSON texts ([]string).
+func (c *column) decodeEvents(
 	ctx context.Context,
 	r robocache.Ranged,
 	f *tableFile,
 	group int,
 ) (any, int64, error) {
-	top, err := c.top(f)
+	top, err := c.topNode(f)
 	if err != nil {
 		return nil, 0, err
 	}
-	// Tool calls are JSON inside JSON: Arrow's extension type, or plain strings.
+	// Tool calls are JSON inside JSON, stored as Arrow's extension type or as plain strings.
 	tools := map[*pq.Node]bool{}
 	if element := top.Element(); element != nil {
 		if t := element.Child("tool_calls"); t != nil {

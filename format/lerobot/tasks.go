@@ -17,8 +17,8 @@ const (
 	tasksParquet = "meta/tasks.parquet"
 )
 
-// readTasks reads the table of task texts. A set without one still has its numbers: a finding, not
-// an error.
+// readTasks reads the table of task texts. A missing table is a finding, not an error, because the
+// task numbers are still known.
 func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
@@ -40,18 +40,16 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 		tasks = content
 		return nil
 	}()
-	if errors.Is(err, robocache.ErrNotFound) && d.eps.n() == 0 {
-		err = nil // a set without episodes has no tasks yet
+	if errors.Is(err, robocache.ErrNotFound) && d.episodes.count() == 0 {
+		err = nil // a dataset without episodes has no tasks yet
 	} else if errors.Is(err, robocache.ErrNotFound) {
-		d.find(
-			robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "missing-file",
-				Where:    robocache.Where{"file": name},
-				Message:  "the table of tasks is missing: task texts are not known",
-				Hint:     "fetch the file, or write it",
-			},
-		)
+		d.addFinding(robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "missing-file",
+			Where:    robocache.Where{"file": name},
+			Message:  "the table of tasks is missing: task texts are unknown",
+			Hint:     "fetch the file, or write it",
+		})
 		err = nil
 	}
 	if err != nil {
@@ -60,29 +58,35 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
 		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
-			return robocache.Malformed("lerobot", robocache.Where{"row": i}, "task_index %d has two texts", t.Index).
-				WithHint("give each task a number of its own, in this file and in the column task_index")
+			return robocache.Malformed(
+				"lerobot",
+				robocache.Where{"row": i},
+				"task_index %d has two texts",
+				t.Index,
+			).WithHint(
+				"give each task a unique number, in this file and in the column task_index",
+			)
 		}
 		d.taskText[t.Index] = t.Text
 	}
 	if !sort.SliceIsSorted(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index }) {
-		d.find(
-			warn(
-				"tasks-unsorted",
-				name,
-				"tasks are not in the order of task_index: readers that look up by row give the wrong text",
-				"sort the rows",
-			),
-		)
+		d.addFinding(warningAt(
+			"tasks-unsorted",
+			name,
+			"tasks are not in the order of task_index: readers that look up by row give "+
+				"the wrong text",
+			"sort the rows",
+		))
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
 	d.About.Tasks = tasks
 	return nil
 }
 
+// parseTasksJSONL parses meta/tasks.jsonl.
 func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 	var out []robocache.Task
-	err := lines(tasksJSONL, b, func(_ int, b []byte) error {
+	err := eachLine(tasksJSONL, b, func(_ int, b []byte) error {
 		var l struct {
 			Index *int64  `json:"task_index"`
 			Task  *string `json:"task"`
@@ -99,7 +103,7 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 	return out, err
 }
 
-// readTasksParquet reads a pandas frame whose index is the text.
+// readTasksParquet reads a pandas data frame whose index is the text.
 func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, err error) {
 	var number, label *pq.Node
 	if _, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
@@ -109,14 +113,12 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 				Expected("columns task_index and a text", fmt.Sprint(columnNames(f)))
 		}
 		if f.Meta["pandas"] == "" {
-			d.find(
-				warn(
-					"tasks-index",
-					tasksParquet,
-					"no pandas metadata names the index: other readers take the task for a number",
-					"write it with pandas, the text as index",
-				),
-			)
+			d.addFinding(warningAt(
+				"tasks-index",
+				tasksParquet,
+				"no pandas metadata names the index: other readers take the task for a number",
+				"write it with pandas, the text as index",
+			))
 		}
 		return []*pq.Node{number, label}, nil
 	}, func(r robocache.Ranged, f *pq.File, g int) error {
@@ -147,13 +149,13 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 	return out, nil
 }
 
-// taskColumn is the column that pandas names as the index, else the only column of texts.
+// taskColumn returns the column that pandas names as the index, or else the only column of texts.
 func taskColumn(f *pq.File) *pq.Node {
 	var p struct {
 		Index []json.RawMessage `json:"index_columns"`
 	}
 	if json.Unmarshal([]byte(f.Meta["pandas"]), &p) == nil && len(p.Index) == 1 {
-		if n := f.Column(text(p.Index[0])); n != nil && n.Type == pq.ByteArray {
+		if n := f.Column(stringOf(p.Index[0])); n != nil && n.Type == pq.ByteArray {
 			return n
 		}
 	}
@@ -169,6 +171,7 @@ func taskColumn(f *pq.File) *pq.Node {
 	return only
 }
 
+// columnNames returns the names of the columns of a file.
 func columnNames(f *pq.File) []string {
 	var out []string
 	for _, n := range f.Root.Children {

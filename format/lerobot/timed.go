@@ -11,18 +11,18 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// timedFile finds the frames of an mp4 by presentation time: the file has another number of frames
-// than its episodes have rows. Immutable.
+// timedFile finds the frames of an mp4 by presentation time, because the file has another number of
+// frames than its episodes have rows. It is immutable.
 type timedFile struct {
-	index       int32 // into camera.files
+	index       int32 // position in camera.files
 	frames      int
 	rows        int
 	interval    int64 // median time between two frames, ns; 0 if unknown
 	claims      []claim
-	wholeByEnds bool // the claims end as to_timestamp says, and cover the file without a gap
+	wholeByEnds bool // the claims end at to_timestamp and cover the file without a gap
 }
 
-// claim is the part of an mp4 that the metadata gives to an episode, in nanoseconds.
+// claim is the part of an mp4 that the metadata assigns to an episode, in nanoseconds.
 type claim struct {
 	episode  int32
 	from, to int64
@@ -31,34 +31,33 @@ type claim struct {
 // rowStep returns the time between two rows that info.json declares, in nanoseconds.
 func (d *Dataset) rowStep() int64 { return d.raw.fps.Nanos(1) }
 
-// newTimedFile reads the bounds that the metadata gives to the episodes of a file.
+// newTimedFile reads the parts that the metadata assigns to the episodes of a file.
 func (d *Dataset) newTimedFile(c *camera, file int32, rows int, ix *video.Index) *timedFile {
 	f := &timedFile{index: file, frames: ix.NumFrames(), rows: rows, interval: ix.Interval()}
 	for _, e := range c.byFile.of(file) {
 		from, ok := d.videoStart(c, int(e))
 		if !ok {
-			continue // framesByTime reports a from_timestamp that is no time
+			continue // framesByTime reports an invalid from_timestamp
 		}
 		to, ok := nanoseconds(timestampAt(c.cols.to, int(e)))
 		if !ok {
 			to = from - 1
 		}
-		if d.eps.length[e] == 0 && to <= from {
-			continue // it has no rows, and no frames
+		if d.episodes.length[e] == 0 && to <= from {
+			continue // it has no rows and no frames
 		}
 		f.claims = append(f.claims, claim{e, from, to})
 	}
 	slices.SortStableFunc(f.claims, func(a, b claim) int { return cmp.Compare(a.from, b.from) })
-	if f.wholeByEnds = f.coversFile(ix, f.within(d.rowStep())); !f.wholeByEnds {
+	if f.wholeByEnds = f.coversFile(ix, f.tolerance(d.rowStep())); !f.wholeByEnds {
 		for i, k := range f.claims {
-			f.claims[i].to = k.from + d.raw.fps.Nanos(int64(d.eps.length[k.episode]))
+			f.claims[i].to = k.from + d.raw.fps.Nanos(int64(d.episodes.length[k.episode]))
 		}
 	}
 	return f
 }
 
-// coversFile reports whether the claims follow each other without a gap, from the first frame to
-// the end of the last.
+// coversFile reports whether the claims are adjacent, from the first frame to the end of the last.
 func (f *timedFile) coversFile(ix *video.Index, within int64) bool {
 	if f.frames == 0 || len(f.claims) == 0 {
 		return false
@@ -74,10 +73,10 @@ func (f *timedFile) coversFile(ix *video.Index, within int64) bool {
 	return max(end, at)-min(end, at) <= within
 }
 
-// within returns how far a frame may lie from its row, if rows follow each other by step.
-func (f *timedFile) within(step int64) int64 { return video.HalfFrame(f.interval, step) }
+// tolerance returns the largest time between a frame and its row if rows have the given step.
+func (f *timedFile) tolerance(step int64) int64 { return video.HalfFrame(f.interval, step) }
 
-// nanoseconds converts seconds of the metadata; ok is false if they are no time of a video.
+// nanoseconds converts seconds of the metadata. ok is false if they cannot be a time of a video.
 func nanoseconds(seconds float64) (ns int64, ok bool) {
 	if math.IsNaN(seconds) || math.Abs(seconds) > 4e9 {
 		return 0, false
@@ -85,31 +84,31 @@ func nanoseconds(seconds float64) (ns int64, ok bool) {
 	return int64(math.RoundToEven(seconds * 1e9)), true
 }
 
-// videoStart returns the time in its mp4 at which an episode begins, in nanoseconds:
-// from_timestamp, or 0 in v2, whose episodes have a file each. ok is false if the metadata has no
-// such time.
+// videoStart returns the time at which an episode begins in its mp4, in nanoseconds. It is
+// from_timestamp, or 0 in v2, whose episodes have one file each. ok is false if the metadata has no
+// valid time.
 func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 	if d.raw.major == 2 {
-		return d.raw.fps.Nanos(d.eps.start[episode]), true
+		return d.raw.fps.Nanos(d.episodes.start[episode]), true
 	}
 	return nanoseconds(timestampAt(c.cols.from, episode))
 }
 
-// framesByTime returns the frame of each row of an episode. An episode is malformed as a whole if a
-// row has no frame within half a frame, or if the metadata gives its frames to another episode too.
+// framesByTime returns the frame of each row of an episode. The whole episode is malformed if a row
+// has no frame within half a frame, or if the metadata assigns its frames also to another episode.
 func (d *Dataset) framesByTime(
 	ctx context.Context,
 	c *camera,
 	f *camFile,
 	episode int,
 ) ([]int32, error) {
-	key := unit{
+	key := unitKey{
 		file:  f.timed.index,
 		group: int32(episode),
 		col:   unitFrames,
 		page:  int32(d.byKey[c.key]),
 	}
-	load, err := d.tab.cache.Load(ctx, key, func() (any, int64, error) {
+	load, err := d.tables.cache.Load(ctx, key, func() (any, int64, error) {
 		frames, mismatch, err := d.matchTimes(ctx, c, f, episode)
 		if err = cmp.Or(err, mismatch); err != nil {
 			return nil, 0, err
@@ -122,8 +121,8 @@ func (d *Dataset) framesByTime(
 	return load.([]int32), nil
 }
 
-// matchTimes returns the frame of each row of an episode. mismatch is an error of the episode whose
-// rows have no frames; err is an error of reading its timestamps or its video.
+// matchTimes returns the frame of each row of an episode. mismatch is the error about rows without
+// frames. err is an error of reading the timestamps or the video.
 func (d *Dataset) matchTimes(
 	ctx context.Context,
 	c *camera,
@@ -134,7 +133,7 @@ func (d *Dataset) matchTimes(
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := d.lib.Acquire(ctx, f.path)
+	file, err := d.library.Acquire(ctx, f.path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,9 +143,13 @@ func (d *Dataset) matchTimes(
 	if step <= 0 {
 		step = d.rowStep()
 	}
-	within := f.timed.within(step)
-	bad := func(row int, msg, want, got string) error {
-		where := robocache.Where{"file": f.path, "stream": c.key, "episode": d.eps.id(episode)}
+	within := f.timed.tolerance(step)
+	mismatchAt := func(row int, msg, want, got string) error {
+		where := robocache.Where{
+			"file":    f.path,
+			"stream":  c.key,
+			"episode": d.episodes.indexAt(episode),
+		}
 		if row >= 0 {
 			where["row"] = row
 		}
@@ -156,24 +159,30 @@ func (d *Dataset) matchTimes(
 	}
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {
-		return nil, bad(-1, "from_timestamp does not say where the episode begins",
+		return nil, mismatchAt(-1, "from_timestamp does not state where the episode begins",
 			"seconds from 0 on", fmt.Sprint(timestampAt(c.cols.from, episode))), nil
 	}
 	if first := rowTimes[0]; first > within && first < step+within {
-		return nil, bad(0, "the timestamps count from one frame after 0: "+
-			"its first frame may be the first row's or not", "0 s", video.Seconds(first)), nil
+		return nil, mismatchAt(0, "the timestamps count from one frame after 0: "+
+			"its first frame may or may not belong to the first row", "0 s",
+			video.Seconds(first)), nil
 	}
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
 		if times[k] = from + t; t > 1<<62 || t < -1<<62 {
-			return nil, bad(k, "the row lies outside of it", "a time", fmt.Sprintf("%d ns", t)), nil
+			return nil, mismatchAt(
+				k,
+				"the row is outside of it",
+				"a time",
+				fmt.Sprintf("%d ns", t),
+			), nil
 		}
 	}
 	frames, none := ix.FramesOfRows(times, within)
 	if none != nil {
-		return nil, bad(none.Row, none.Msg, none.Want, none.Got), nil
+		return nil, mismatchAt(none.Row, none.Msg, none.Want, none.Got), nil
 	}
-	// The rows and their frames must lie outside of the parts of other episodes.
+	// The rows and their frames must be outside the parts of other episodes.
 	first := min(times[0], ix.TimeNS(int(frames[0])))
 	last := max(times[len(times)-1], ix.TimeNS(int(frames[len(frames)-1]))+1)
 	for _, k := range f.timed.claims {
@@ -182,9 +191,9 @@ func (d *Dataset) matchTimes(
 				"from_timestamp %s, and %s of episode %d",
 				video.Seconds(from),
 				video.Seconds(k.from),
-				d.eps.id(int(k.episode)),
+				d.episodes.indexAt(int(k.episode)),
 			)
-			return nil, bad(
+			return nil, mismatchAt(
 				-1,
 				"two episodes name the same part of it",
 				"frames of its own",

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestTimes: timestamps that are no clock are errors that name the stream and the row.
+// TestTimes checks that timestamps that cannot be a clock are errors that name the stream and the
+// row.
 func TestTimes(t *testing.T) {
 	ctx := context.Background()
 	s := newSynth(3, 4)
@@ -39,7 +40,8 @@ func TestTimes(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "index 2")
 }
 
-// L8: a timestamp that is row/fps through float32 is row/fps; any other is what is stored.
+// lerobot.L8: a timestamp that is row/fps rounded to float32 is returned as row/fps, and any other
+// as stored.
 func TestTimesOnGrid(t *testing.T) {
 	for _, fps := range []string{"30", "29.97", "10", "333"} {
 		s := newSynth(1000)
@@ -80,7 +82,8 @@ func TestTimesOnGrid(t *testing.T) {
 	}
 }
 
-// A number may be an integer in one episodes file and a float in another.
+// TestEpisodeColumnsOfTwoTypes checks that a column may be an integer in one episodes file and a
+// float in another.
 func TestEpisodeColumnsOfTwoTypes(t *testing.T) {
 	type floats struct {
 		Index     int64    `parquet:"episode_index"`

@@ -36,7 +36,7 @@ var typesOnce struct {
 	want      wantTypes
 }
 
-// repoRoot is the folder that holds go.mod.
+// repoRoot returns the folder that holds go.mod.
 func repoRoot() string {
 	dir, _ := os.Getwd()
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -47,7 +47,7 @@ func repoRoot() string {
 	return ""
 }
 
-// python is the interpreter that has lerobot; "" where there is none.
+// python returns the interpreter that has lerobot, or "" if there is none.
 func python() string {
 	p := filepath.Join(repoRoot(), ".venv", "bin", "python")
 	if _, err := os.Stat(p); err != nil {
@@ -102,8 +102,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestTypes reads every kind of column that lerobot writes, in every encoding and compression, to
-// the bit (L3).
+// TestTypes reads every kind of column that lerobot writes, in every encoding and compression, and
+// compares the bits (lerobot.L3).
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	dir, want := madeByLeRobot(t)
@@ -144,7 +144,10 @@ func TestTypes(t *testing.T) {
 			if got := texts("task"); !reflect.DeepEqual(got, want.Task) {
 				t.Errorf("task: %.200q, want %.200q", got, want.Task)
 			}
-			for key, w := range map[string][]any{"language_persistent": want.Persistent, "language_events": want.Events} {
+			for key, w := range map[string][]any{
+				"language_persistent": want.Persistent,
+				"language_events":     want.Events,
+			} {
 				for i, s := range texts(key) {
 					var v any
 					if err := json.Unmarshal([]byte(s), &v); err != nil {
@@ -168,7 +171,7 @@ func TestTypes(t *testing.T) {
 			}
 			times, err := d.Times(ctx, 2, "")
 			if err != nil || len(times) != 12 || times[0] != 0 || times[1] != 100000000 {
-				t.Error(times, err) // float32(0.1) is 0.10000000149 (L8)
+				t.Error(times, err) // float32(0.1) is 0.10000000149 (lerobot.L8)
 			}
 			st, err := d.Stats(ctx)
 			if err != nil || st["v32"] == nil || len(st["v32"].Mean) != 7 ||

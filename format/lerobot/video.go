@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// camera knows where the frames of one video feature lie.
+// camera finds the frames of one video feature.
 type camera struct {
 	key       string
 	templates []string
@@ -23,24 +23,28 @@ type camera struct {
 	files     []atomic.Pointer[camFile]
 }
 
-// camFile is one mp4 and where the frames of its episodes lie. Immutable.
+// camFile is one mp4 and the places of its episodes. It is immutable.
 type camFile struct {
-	path  string
-	shown []shown    // sorted by episode
-	timed *timedFile // nil if frames are found by their number
+	path     string
+	episodes []shown    // sorted by episode
+	timed    *timedFile // nil if frames are found by number
 }
 
-// shown is an episode of a file and the number of its first frame.
+// shown is an episode in a file, with the number of its first frame.
 type shown struct{ episode, first int32 }
 
-// openCamera finds a camera's files; false where there are none at all.
+// openCamera prepares a camera. It returns false if the camera has no files.
 func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, error) {
-	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key), cols: d.eps.cams[f.Key]}
-	if d.raw.major == 2 {
-		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
+	c := &camera{
+		key:       f.Key,
+		templates: d.paths.videoTemplates(f.Key),
+		cols:      d.episodes.cameras[f.Key],
 	}
-	if c.cols == nil && d.eps.n() == 0 {
-		c.cols = &camColumns{} // a set without episodes has no video files yet
+	if d.raw.major == 2 {
+		c.cols = &camColumns{file: d.episodes.file, files: d.episodes.files}
+	}
+	if c.cols == nil && d.episodes.count() == 0 {
+		c.cols = &camColumns{} // a dataset without episodes has no video files yet
 	} else if c.cols == nil {
 		return false, nil
 	}
@@ -51,11 +55,11 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		func(a, b int32) bool { return from != nil && from[a] < from[b] },
 	)
 	c.files = make([]atomic.Pointer[camFile], n)
-	d.cams[f.Key] = c
+	d.cameras[f.Key] = c
 	if n == 0 {
 		return true, nil
 	}
-	best, probes, found, err := d.probe(
+	best, probes, found, err := d.probeTemplates(
 		ctx,
 		c.templates,
 		n,
@@ -67,7 +71,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 	c.templates = best
 	if declared := d.raw.videoPath; found > 0 {
 		if declared != "" && best[0] != declared {
-			d.templateLies(
+			d.reportTemplate(
 				"/video_path",
 				f.Key,
 				fmt.Sprintf(
@@ -85,11 +89,12 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		if name, err := d.paths.inTree(ctx, pl); err != nil {
 			return false, err
 		} else if name != "" {
-			d.templateLies(
+			d.reportTemplate(
 				"/video_path",
 				f.Key,
 				fmt.Sprintf(
-					"no known template names the files of %s; they were found by key and number, as in %q",
+					"no known template names the files of %s; they were found by key and "+
+						"number, such as %q",
 					f.Key,
 					name,
 				),
@@ -98,21 +103,21 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 			return true, nil
 		}
 	}
-	anyOf, err := d.paths.anyOf(ctx, f.Key)
+	hasFiles, err := d.paths.anyOf(ctx, f.Key)
 	if err != nil {
 		return false, err
 	}
-	if anyOf {
+	if hasFiles {
 		return true, nil
 	}
-	delete(d.cams, f.Key)
+	delete(d.cameras, f.Key)
 	return false, nil
 }
 
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
-// Frames returns where the frames of rows lie. An episode whose frames cannot be told is Malformed
-// from its first row on.
+// Frames returns references to the images of rows. An episode whose frames cannot be determined is
+// an error of class ErrMalformed from its first row on.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
@@ -120,7 +125,7 @@ func (d *Dataset) Frames(
 	out []robocache.FrameRef,
 ) (err error) {
 	defer crash.Recover("lerobot frames", &err)
-	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
+	col, err := d.columnOf(key, robocache.KindVideo, robocache.KindImage)
 	if err != nil {
 		return err
 	}
@@ -128,23 +133,20 @@ func (d *Dataset) Frames(
 		return err
 	}
 	if col.kind == robocache.KindImage {
-		if err := d.stills(ctx, col, rows, out); err != nil {
-			return err
-		}
-		return nil
+		return d.readStills(ctx, col, rows, out)
 	}
-	c := d.cams[key]
+	c := d.cameras[key]
 	var f *camFile
 	d.warmFrames(ctx, c, rows)
 	first, last := 0, -1
 	var byTime []int32
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
+		if _, err := d.countRun(rows[i : i+1]); err != nil {
 			return err
 		}
 		if r.Episode != last {
 			last = r.Episode
-			if f, err = d.layout(ctx, c, r.Episode); err != nil {
+			if f, err = d.cameraFile(ctx, c, r.Episode); err != nil {
 				return err
 			}
 			if f.timed == nil {
@@ -168,19 +170,19 @@ func (d *Dataset) Frames(
 // number.
 func (f *camFile) firstFrame(episode int32) int {
 	i, ok := slices.BinarySearchFunc(
-		f.shown,
+		f.episodes,
 		episode,
 		func(s shown, e int32) int { return cmp.Compare(s.episode, e) },
 	)
 	if !ok {
 		return 0
 	}
-	return int(f.shown[i].first)
+	return int(f.episodes[i].first)
 }
 
-// layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares
-// the library's read and makes an equal layout each.
-func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
+// cameraFile returns the file that holds an episode's frames, with the places of its episodes.
+// Concurrent callers share the library's read, and each computes an equal result.
+func (d *Dataset) cameraFile(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
 	n := c.fileOf(episode)
 	if n == unknownFile {
 		return nil, d.noFramesNamed(c.key, episode)
@@ -189,15 +191,18 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 		return f, nil
 	}
 	defer crash.Recover("lerobot frames", &err)
-	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
+	defer robocache.Locate(
+		&err,
+		robocache.Where{"episode": d.episodes.indexAt(episode), "stream": c.key},
+	)
 	var vf *video.File
-	path, err := d.paths.try(
+	path, err := d.paths.tryPaths(
 		ctx,
 		c.templates,
 		d.placeOf(c.cols.files[n], c.key),
 		func(name string) (err error) {
-			if vf, err = d.lib.Acquire(ctx, name); err != nil {
-				err = d.explain(ctx, name, err)
+			if vf, err = d.library.Acquire(ctx, name); err != nil {
+				err = d.explainVideo(ctx, name, err)
 			}
 			return err
 		},
@@ -206,15 +211,15 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 		return f, err
 	}
 	defer vf.Release()
-	if f, err = d.layOut(ctx, c, n, path, vf.Index); err != nil {
+	if f, err = d.placeEpisodes(ctx, c, n, path, vf.Index); err != nil {
 		return f, err
 	}
 	c.files[n].Store(f)
 	return f, nil
 }
 
-// explain says "LFS pointer" where a video file is one.
-func (d *Dataset) explain(ctx context.Context, path string, err error) error {
+// explainVideo replaces err if a video file is a Git LFS pointer.
+func (d *Dataset) explainVideo(ctx context.Context, path string, err error) error {
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
 		return err
 	}
@@ -230,9 +235,10 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 	return err
 }
 
-// layOut gives every episode of a file its first frame if the file has as many frames as rows, or
-// as many more as an edit declared as hidden. Frames of other files are found by time.
-func (d *Dataset) layOut(
+// placeEpisodes assigns every episode of a file its first frame. This requires that the file has as
+// many frames as rows, plus those that an edit declared as hidden. Otherwise frames are found by
+// time.
+func (d *Dataset) placeEpisodes(
 	ctx context.Context,
 	c *camera,
 	file int32,
@@ -240,22 +246,22 @@ func (d *Dataset) layOut(
 	ix *video.Index,
 ) (_ *camFile, err error) {
 	defer robocache.LocateIn(&err, "file", path)
-	if err := d.tab.compareEpisodes(ctx, c.byFile.of(file)); err != nil {
+	if err := d.tables.compareEpisodes(ctx, c.byFile.of(file)); err != nil {
 		return nil, err
 	}
 	f := &camFile{path: path}
 	rows := 0
 	for _, e := range c.byFile.of(file) {
-		f.shown = append(f.shown, shown{episode: e, first: int32(rows)})
-		rows += int(d.eps.length[e])
+		f.episodes = append(f.episodes, shown{episode: e, first: int32(rows)})
+		rows += int(d.episodes.length[e])
 	}
 	exact := rows == ix.NumFrames() ||
-		rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix)
+		rows < ix.NumFrames() && d.raw.major > 2 && d.placeHidden(ctx, c, f, ix)
 	exact = exact && d.isOrdered(c, c.byFile.of(file))
 	if !exact {
 		f.timed = d.newTimedFile(c, file, rows, ix)
 		n := ix.NumFrames()
-		d.notice(robocache.Finding{
+		d.noticeOnce(robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "frame-count",
 			Where:    robocache.Where{"file": path, "stream": c.key},
@@ -264,29 +270,27 @@ func (d *Dataset) layOut(
 				n,
 				rows,
 			),
-			Hint:  robocache.Command("convert") + " writes a set with one frame for each row",
+			Hint:  robocache.Command("convert") + " writes a dataset with one frame for each row",
 			Count: int64(max(rows-n, n-rows)),
 		})
 	}
 	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
-	if !slices.IsSortedFunc(f.shown, less) {
-		slices.SortFunc(f.shown, less)
+	if !slices.IsSortedFunc(f.episodes, less) {
+		slices.SortFunc(f.episodes, less)
 		if exact {
-			d.notice(
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "video-order",
-					Where:    robocache.Where{"file": path, "stream": c.key},
-					Message:  "episodes lie in another order in the video than in the dataset, as from_timestamp says",
-				},
-			)
+			d.noticeOnce(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "video-order",
+				Where:    robocache.Where{"file": path, "stream": c.key},
+				Message:  "according to from_timestamp, the order of episodes in the video differs from the dataset",
+			})
 		}
 	}
 	return f, nil
 }
 
-// isOrdered reports whether from_timestamp tells the order of episodes in their file. If one of
-// them has no such time, the others must be in the order of the table.
+// isOrdered reports whether the order of episodes in their file is known. It is the order of
+// from_timestamp. If an episode has no valid time, the others must be in the order of the table.
 func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
 	isWhole, isSorted := true, true
 	last := int64(math.MinInt64)
@@ -302,13 +306,13 @@ func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
 	return isWhole || isSorted
 }
 
-// anyOf says whether some file of a camera exists, by the listing.
+// anyOf reports whether the listing has a file of a camera.
 func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
 	if _, err := p.inTree(ctx, place{key: key}); err != nil {
 		return false, err
 	}
-	p.once.Lock()
-	defer p.once.Unlock()
+	p.listing.Lock()
+	defer p.listing.Unlock()
 	for pl, name := range p.tree {
 		if pl.key == key && name != "" {
 			return true, nil
@@ -317,8 +321,9 @@ func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
 	return false, nil
 }
 
-// VideoStart returns the time at which an episode begins in its mp4, in nanoseconds: 0 in v2. ok is
-// false if the metadata does not say. Callers use it to repeat the reference's check of times.
+// VideoStart returns the time at which an episode begins in its mp4, in nanoseconds; it is 0 in v2.
+// ok is false if the metadata does not state it. Callers use it to repeat lerobot's check of
+// timestamps.
 func (d *Dataset) VideoStart(
 	_ context.Context,
 	episode int,
@@ -328,14 +333,14 @@ func (d *Dataset) VideoStart(
 	if err := d.checkEpisode(episode); err != nil {
 		return ns, ok, err
 	}
-	if _, err := d.get(key, robocache.KindVideo); err != nil {
+	if _, err := d.columnOf(key, robocache.KindVideo); err != nil {
 		return ns, ok, err
 	}
-	ns, ok = d.videoStart(d.cams[key], episode)
+	ns, ok = d.videoStart(d.cameras[key], episode)
 	return ns, ok, nil
 }
 
-// timestampAt returns a value of a column that may be missing.
+// timestampAt returns a value of a column, or NaN if the column is missing.
 func timestampAt(s []float64, i int) float64 {
 	if s == nil {
 		return math.NaN()

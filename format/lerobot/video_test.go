@@ -45,13 +45,17 @@ func ordinals(t *testing.T, d *Dataset, key string, episode, first, step int) {
 	}
 }
 
-// TestFrameCountV2 checks that no row of an episode is served if its video is shorter than its
-// table. The rows of an episode with a longer video have the frames of their times (L5).
+// TestFrameCountV2 checks that no row of an episode is delivered if its video is shorter than its
+// table. If the video is longer, frames are found by time (lerobot.L5).
 func TestFrameCountV2(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	const key = "observation.images.cam_high"
 	at := func(name string) string { return filepath.Join(dir, "videos/chunk-000", key, name) }
-	for _, mv := range [][2]string{{"episode_000000.mp4", "tmp"}, {"episode_000001.mp4", "episode_000000.mp4"}, {"tmp", "episode_000001.mp4"}} {
+	for _, mv := range [][2]string{
+		{"episode_000000.mp4", "tmp"},
+		{"episode_000001.mp4", "episode_000000.mp4"},
+		{"tmp", "episode_000001.mp4"},
+	} {
 		if err := os.Rename(at(mv[0]), at(mv[1])); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +74,8 @@ func TestFrameCountV2(t *testing.T) {
 	wantFrameCounts(t, d, 1, "episode_000000.mp4", "episode_000001.mp4")
 }
 
-// wantFrameCounts asserts that doctor has an error for some episodes and a warning for some files,
-// and each of the errors names its place and what to do.
+// wantFrameCounts checks that doctor reports an error for some episodes and a warning for some
+// files, each with its location and a hint.
 func wantFrameCounts(t *testing.T, d *Dataset, episodes int, files ...string) {
 	t.Helper()
 	found, err := d.Diagnose(context.Background(), robocache.DiagnoseOptions{})
@@ -84,7 +88,8 @@ func wantFrameCounts(t *testing.T, d *Dataset, episodes int, files ...string) {
 		case f.Code != "frame-count":
 		case f.Severity == robocache.SeverityWarning:
 			warnings += " " + filepath.Base(f.Where["file"].(string))
-		case f.Where["episode"] == nil || f.Where["stream"] == nil || f.Where["file"] == nil || f.Hint == "":
+		case f.Where["episode"] == nil || f.Where["stream"] == nil ||
+			f.Where["file"] == nil || f.Hint == "":
 			t.Error("no place or hint:", f)
 		default:
 			errors++
@@ -108,14 +113,14 @@ type camEpisode struct {
 	To    float64 `parquet:"videos/cam/to_timestamp"`
 }
 
-// camSet is a synthetic set over the 1254 frames of the drifting file; from are the declared
+// camSet is a synthetic dataset over the 1254 frames of the drifting file. from holds the declared
 // starts.
 func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	t.Helper()
 	return timedCamSet(t, lengths, from, func(r dataRow) float64 { return float64(r.Frame) / 30 })
 }
 
-// timedCamSet is camSet with timestamps of its own.
+// timedCamSet is camSet with other timestamps.
 func timedCamSet(
 	t *testing.T,
 	lengths []int,
@@ -150,8 +155,9 @@ func timedCamSet(
 	return mustOpen(t, dir)
 }
 
-// TestFrameCountV3: in a file with another number of frames than rows, frames are found by time. An
-// episode fails from its first row on if a row has no frame, or if another episode has its frames.
+// TestFrameCountV3 checks files with another number of frames than rows, whose frames are found by
+// time. An episode fails from its first row on if a row has no frame, or if another episode has its
+// frames.
 func TestFrameCountV3(t *testing.T) {
 	third := 19.0 / 30
 	d := camSet(t, []int{19, 25, 19, 10}, []float64{0, third, 2 * third, 3 * third})
@@ -160,7 +166,7 @@ func TestFrameCountV3(t *testing.T) {
 	noFrames(t, d, "cam", 1) // 25 rows, and the next episode begins after 19
 	noFrames(t, d, "cam", 2)
 	wantFrameCounts(t, d, 2, "file-000.mp4")
-	// The order of from_timestamp rules, not the order of the table.
+	// The order of from_timestamp applies, not the order of the table.
 	d = camSet(t, []int{1000, 254}, []float64{254.0 / 30, 0})
 	if r := frames(
 		t,
@@ -171,7 +177,7 @@ func TestFrameCountV3(t *testing.T) {
 		r[2].Ordinal != 1253 {
 		t.Error(r)
 	}
-	// Two episodes that begin at one frame.
+	// Two episodes begin at the same frame.
 	d = camSet(t, []int{5, 6, 4}, []float64{0, 0, 20.0 / 30})
 	noFrames(t, d, "cam", 0)
 	noFrames(t, d, "cam", 1)
@@ -187,8 +193,8 @@ func TestFrameCountV3(t *testing.T) {
 	}
 }
 
-// TestUnknownStart checks that frames are not counted if an episode without a start may lie
-// anywhere among the others.
+// TestUnknownStart checks that frames are not counted if the place of an episode among the others
+// is unknown.
 func TestUnknownStart(t *testing.T) {
 	d := camSet(t, []int{254, 500, 500}, []float64{1000.0 / 30, math.NaN(), 0})
 	wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "from_timestamp")
@@ -196,8 +202,8 @@ func TestUnknownStart(t *testing.T) {
 	ordinals(t, d, "cam", 1, 254, 1)
 }
 
-// TestRepeatedTimestamps checks that rows whose timestamps repeat are an error before the first
-// row, and do not share a frame, if frames are found by time.
+// TestRepeatedTimestamps checks frames that are found by time: rows with repeated timestamps are an
+// error before the first row and do not share a frame.
 func TestRepeatedTimestamps(t *testing.T) {
 	d := timedCamSet(t, []int{20, 20}, []float64{0, 20.0 / 30}, func(r dataRow) float64 {
 		if r.Ep == 1 && r.Frame == 7 {

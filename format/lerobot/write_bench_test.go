@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// BenchmarkWrite writes episodes of 300 rows of 26 + 26 float32 with all their statistics; bytes
-// are those of the rows.
+// BenchmarkWrite writes episodes of 300 rows of 26 + 26 float32 with all their statistics, and
+// reports the bytes of the rows.
 func BenchmarkWrite(b *testing.B) {
 	feats := []robocache.Feature{
 		{

@@ -197,8 +197,8 @@ func writeAll(
 	return out
 }
 
-// Every type and shape comes back by its bits, over several files; stats.json equals what the rows
-// give.
+// TestWriteRoundTrip checks that every type and shape keeps its bits, over several files, and that
+// stats.json equals the statistics of the rows.
 func TestWriteRoundTrip(t *testing.T) {
 	mem := storetest.NewMem("write-round-trip")
 	cfg := write.Config{
@@ -296,8 +296,8 @@ func TestWriteRoundTrip(t *testing.T) {
 	}
 }
 
-// What would make a set that the reference misreads is refused before a byte is written, and Abort
-// leaves nothing.
+// TestWriteRefuses checks that input that lerobot would misread is rejected before a byte is
+// written, and that Abort leaves nothing.
 func TestWriteRefuses(t *testing.T) {
 	feats := writerFeatures()
 	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats}
@@ -322,7 +322,7 @@ func TestWriteRefuses(t *testing.T) {
 		if err := w.AddEpisode(t.Context(), ep); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}
-		// A refused episode does not spoil the writer.
+		// A rejected episode does not affect the writer.
 		if err := w.AddEpisode(t.Context(), writerEpisode(t, feats, 1, 4)); err != nil {
 			t.Errorf("after %s: %v", name, err)
 		}
@@ -332,11 +332,36 @@ func TestWriteRefuses(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]robocache.Feature{
-		"slash":    {Key: "a/b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}},
-		"reserved": {Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}},
-		"bfloat16": {Key: "x", Kind: robocache.KindNumeric, DType: robocache.BFloat16, Shape: []int{1}},
-		"6 axes":   {Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1, 1, 1, 1, 1, 2}},
-		"no axis":  {Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{0}},
+		"slash": {
+			Key:   "a/b",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{1},
+		},
+		"reserved": {
+			Key:   "index",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Int64,
+			Shape: []int{1},
+		},
+		"bfloat16": {
+			Key:   "x",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.BFloat16,
+			Shape: []int{1},
+		},
+		"6 axes": {
+			Key:   "x",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{1, 1, 1, 1, 1, 2},
+		},
+		"no axis": {
+			Key:   "x",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{0},
+		},
 	} {
 		if err := write.CanWrite(f); err == nil {
 			t.Errorf("%s is taken", name)
@@ -357,7 +382,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// LeRobot itself, and the plain datasets library, open every type that we write.
+// TestWritePeer checks that lerobot and the plain datasets library open every type that is written.
 func TestWritePeer(t *testing.T) {
 	t.Parallel()
 	dir, err := os.Getwd()
@@ -377,7 +402,7 @@ func TestWritePeer(t *testing.T) {
 	feats := writerFeatures()
 	for i := range feats {
 		if feats[i].DType == robocache.Uint64 {
-			// torch has no tensors of uint64 out of Python numbers above 2^63
+			// torch cannot make uint64 tensors from Python numbers above 2^63
 			feats[i].DType = robocache.Int64
 		}
 	}
@@ -455,7 +480,8 @@ assert plain.features == ds.hf_dataset.features, (plain.features, ds.hf_dataset.
 	}
 }
 
-// The context's end is answered, and the writer can then only be given up.
+// TestWriteCancelled checks that a canceled context is an error, after which the writer can only be
+// aborted.
 func TestWriteCancelled(t *testing.T) {
 	mem := storetest.NewMem("write-cancelled")
 	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: writerFeatures()}
@@ -486,7 +512,7 @@ func TestWriteCancelled(t *testing.T) {
 	}
 }
 
-// What is wrong with many episodes is one finding, counted.
+// TestWriterFindingsAreCounted checks that a fault of many episodes is one finding with a count.
 func TestWriterFindingsAreCounted(t *testing.T) {
 	mem := storetest.NewMem("counted-findings")
 	defer mem.Drop()

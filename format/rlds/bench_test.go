@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// bridgeRecords gives the framed records of the real data set and its schema.
+// bridgeRecords returns the framed records of the real dataset and its schema.
 func bridgeRecords(b *testing.B) (*schema, [][]byte, int64) {
 	b.Helper()
 	dir := filepath.Join(realdata.Path(b, "bridge_rlds"), "bridge_dataset", "1.0.0")
@@ -39,7 +39,8 @@ func bridgeRecords(b *testing.B) (*schema, [][]byte, int64) {
 	return s, out, int64(len(file))
 }
 
-// perCore adds bytes a CPU second, which a busy machine does not change as it does the wall time.
+// perCore reports bytes per CPU second, which depends less on the load of the machine than the wall
+// time.
 func perCore(b *testing.B, size int64, run func()) {
 	cpu := func() float64 {
 		var u syscall.Rusage
@@ -57,7 +58,7 @@ func perCore(b *testing.B, size int64, run func()) {
 	b.ReportMetric(float64(size)*float64(n)/1e9/(cpu()-from), "GB/cpu-s")
 }
 
-// BenchmarkParse: check sums, the example, every count. The bar is 2 GB/s a core.
+// BenchmarkParse measures check sums, the example, and all counts. The goal is 2 GB/s per core.
 func BenchmarkParse(b *testing.B) {
 	s, records, size := bridgeRecords(b)
 	b.ReportAllocs()
@@ -82,7 +83,7 @@ func BenchmarkParseAlone(b *testing.B) {
 	})
 }
 
-// BenchmarkUnfold: parsing, and the values of every numeric stream as their rows.
+// BenchmarkUnfold measures parsing, and converting the values of every numeric stream to rows.
 func BenchmarkUnfold(b *testing.B) {
 	s, records, size := bridgeRecords(b)
 	perCore(b, size, func() {
@@ -102,7 +103,7 @@ func BenchmarkUnfold(b *testing.B) {
 	})
 }
 
-// BenchmarkOpen: index and metadata of the real data set, from nothing.
+// BenchmarkOpen measures index and metadata of the real dataset, without a cache.
 func BenchmarkOpen(b *testing.B) {
 	dir := realdata.Path(b, "bridge_rlds")
 	for b.Loop() {

@@ -26,67 +26,67 @@ const (
 	defaultBudget  = 512 << 20
 	smallestBudget = 1 << 20
 	maxRecord      = 1 << 30
-	maxOpen        = 64 // shards that are open at a time
+	maxOpen        = 64 // shards that are open at once
 )
 
 // op names the format in errors.
 const op = reader.Op("rlds")
 
 var formatOptions = map[string]string{
-	"split":          `splits to open, "train" or "train+val"; all of them by default`,
-	"version":        "version folder to open where several are there; the highest by default",
-	"config":         "folder above the versions, where several data sets lie below the one that is opened",
-	"timestamps":     "key of a numeric stream that holds each step's time, in place of a rate",
-	"unpack_bytes":   "most bytes of the temporary file (in TMPDIR) that shards compressed with gzip or zlib are decompressed into; 64 GiB by default",
+	"split":      `splits to open, "train" or "train+val"; all of them by default`,
+	"version":    "version folder to open if there are several; the highest by default",
+	"config":     "folder above the versions, if the opened folder holds several datasets",
+	"timestamps": "key of a numeric stream that holds each step's time, in place of a rate",
+	"unpack_bytes": "most bytes of the temporary file (in TMPDIR) that shards compressed " +
+		"with gzip or zlib are decompressed into; 64 GiB by default",
 	"timestamp_unit": `unit of that stream: "s" (default), "ms", "us" or "ns"`,
 }
 
 func init() {
-	robocache.Register(
-		robocache.Format{
-			Name:         "rlds",
-			Detect:       Detect,
-			Options:      formatOptions,
-			Write:        Write,
-			Keeps:        keeps,
-			Sharding:     &sharding,
-			WriteOptions: writeOptions,
-			Open:         reader.Opener(Open),
-		},
-	)
+	robocache.Register(robocache.Format{
+		Name:         "rlds",
+		Detect:       Detect,
+		Options:      formatOptions,
+		Write:        Write,
+		Keeps:        canHold,
+		Sharding:     &sharding,
+		WriteOptions: writeOptions,
+		Open:         reader.Opener(Open),
+	})
 }
 
-// Dataset is an open RLDS data set.
+// Dataset is an open RLDS dataset.
 type Dataset struct {
 	reader.Base // the folder of the version
-	raw         *infoFile
-	s           *schema
+	info        *infoFile
+	schema      *schema
 	byKey       map[string]source
 	shards      []shard
-	index       []*shardIndex // parallel to shards; nil where the file is missing
-	first       []int         // position of the first episode of each shard, and the number of all
-	ids         []int64       // the data set's own number of the first episode of each shard
-	tasks       [][]int64     // task number by shard and the shard's own number
-	clock       clock
-	files       *handles.Pool[string, robocache.Ranged]
-	plain       *plainShards
-	recs        *lru.Cache[int, *record]
-	// of what recs let go: all but the images, which are read by the piece
-	thin   *lru.Cache[int, *record]
-	limit  int64
-	taskAt int // slot of the task's text, or -1
+	index       []*shardIndex // parallel to shards; nil if the file is missing
+	// position of the first episode of each shard, and the number of all episodes
+	firstEpisodes []int
+	firstIndexes  []int64   // the dataset's own number of the first episode of each shard
+	tasks         [][]int64 // task number, by shard and by the shard's own number
+	clock         clock
+	files         *handles.Pool[string, robocache.Ranged]
+	unpacked      *plainShards
+	records       *lru.Cache[int, *record]
+	// Records that were evicted from recs, without their images. Images are then read individually.
+	imageless *lru.Cache[int, *record]
+	limit     int64
+	taskSlot  int // slot of the task's text, or -1
 }
 
-// source is the leaf that a feature is made of.
+// source is the leaf from which a feature is made.
 type source struct {
 	leaf   int
-	nested bool // the inner lengths of a leaf, not its values
+	nested bool // the feature holds the inner lengths of the leaf, not its values
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
 
-// Open opens the data set at uri: the folder of a version, or one of the up to three levels above
-// it.
+// Open opens the dataset at uri, which is the folder of a version or one of up to three levels
+// above it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	return reader.Open(
 		uri,
@@ -95,7 +95,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	)
 }
 
-// OpenStore opens the data set in a store. Close of the data set closes the store.
+// OpenStore opens the dataset in a store. Closing the dataset closes the store.
 func OpenStore(
 	ctx context.Context,
 	s store.Store,
@@ -107,14 +107,14 @@ func OpenStore(
 		maps.Copy(options, opt.Map.Options)
 	}
 	maps.Copy(options, opt.Options)
-	dir, found := locate(ctx, s, options)
+	dir, found := chooseFolder(ctx, s, options)
 	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{
-		Base:   reader.Base{Bytes: root},
-		byKey:  map[string]source{},
-		limit:  min(maxRecord, budget),
-		taskAt: -1,
+		Base:     reader.Base{Bytes: root},
+		byKey:    map[string]source{},
+		limit:    min(maxRecord, budget),
+		taskSlot: -1,
 	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:     d.Diagnose,
@@ -126,21 +126,29 @@ func OpenStore(
 	}
 	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
 	if err == nil {
-		d.raw, err = parseInfo(b)
+		d.info, err = parseInfo(b)
 	}
 	guard.Check(err)
 	if b, err = store.ReadFile(ctx, root, featuresName, min(maxJSON, budget)); err == nil {
-		d.s, err = parseFeatures(b)
+		d.schema, err = parseFeatures(b)
 	} else if errors.Is(err, robocache.ErrNotFound) {
-		return nil, robocache.NotFound("rlds", robocache.Where{"file": path.Join(dir, featuresName)}, "%s and shards are here, %s is not", infoName, featuresName).
-			WithHint("names, types and shapes are in it alone: copy it beside the shards from where the data set was prepared")
+		return nil, robocache.NotFound(
+			"rlds",
+			robocache.Where{"file": path.Join(dir, featuresName)},
+			"the folder has %s and shards, but not %s",
+			infoName,
+			featuresName,
+		).WithHint(
+			"only this file has names, types and shapes: copy it from where the dataset " +
+				"was prepared",
+		)
 	}
 	guard.Check(err)
 	own := readMetadata(ctx, root)
 	d.About = &robocache.Info{
 		URI:      root.URI(),
 		Format:   "rlds",
-		Version:  d.raw.version,
+		Version:  d.info.version,
 		Findings: found,
 		Splits:   map[string]string{},
 	}
@@ -148,31 +156,31 @@ func OpenStore(
 		d.About.Robot = own.Robocache.Robot
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
-	d.plain = newPlainShards(options["unpack_bytes"])
+	d.unpacked = newPlainShards(options["unpack_bytes"])
 	opened := false
 	defer func(d *Dataset) {
-		if !opened { // also where the work ended at the guard
+		if !opened { // also if a guard ended Open
 			_ = d.files.Close()
-			_ = d.plain.file.Close()
+			_ = d.unpacked.file.Close()
 		}
 	}(d)
 	d.chooseTask(opt.Map)
-	chosen := d.raw.choose(options["split"])
-	have := d.listed(ctx)
-	d.shards = guard.Must(d.raw.shardsOf(chosen, have))
-	d.strangers(have)
+	chosen := d.info.chooseSplits(options["split"])
+	have := d.listFiles(ctx)
+	d.shards = guard.Must(d.info.shardsOf(chosen, have))
+	d.reportUnlisted(have)
 	d.indexAll(ctx, budget/4)
-	d.recs = lru.New[int, *record](budget / 2)
-	d.thin = lru.New[int, *record](budget / 4)
+	d.records = lru.New[int, *record](budget / 2)
+	d.imageless = lru.New[int, *record](budget / 4)
 	d.chooseClock(ctx, opt, options, own)
-	d.describe(ctx, own)
+	d.describeStreams(ctx, own)
 	d.examineClocks(ctx, opt, own)
 	opened = true
 	return d, nil
 }
 
-// listed gives the files of the version with their sizes; nil where the store cannot list.
-func (d *Dataset) listed(ctx context.Context) map[string]int64 {
+// listFiles returns the files of the version with their sizes, or nil if the store cannot list.
+func (d *Dataset) listFiles(ctx context.Context) map[string]int64 {
 	list, _, err := store.Files(ctx, d.Bytes, "", func(string) bool { return true })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil
@@ -185,13 +193,14 @@ func (d *Dataset) listed(ctx context.Context) map[string]int64 {
 	return have
 }
 
-// strangers reports shards that dataset_info.json does not list: steps that nobody would miss.
-func (d *Dataset) strangers(have map[string]int64) {
+// reportUnlisted reports shards that dataset_info.json does not list. Without it, their steps would
+// be missing silently.
+func (d *Dataset) reportUnlisted(have map[string]int64) {
 	if have == nil {
 		return
 	}
 	known := map[string]bool{}
-	all, err := d.raw.shardsOf(reader.Episodes(nil, len(d.raw.Splits)), have)
+	all, err := d.info.shardsOf(reader.Episodes(nil, len(d.info.Splits)), have)
 	if err != nil {
 		return
 	}
@@ -207,7 +216,7 @@ func (d *Dataset) strangers(have map[string]int64) {
 		}
 	}
 	if n > 0 {
-		d.find(robocache.Finding{
+		d.addFinding(robocache.Finding{
 			Severity: robocache.SeverityWarning,
 			Code:     "unlisted-file",
 			Where:    robocache.Where{"file": one},
@@ -217,14 +226,14 @@ func (d *Dataset) strangers(have map[string]int64) {
 				n,
 				infoName,
 			),
-			Hint: "list them there, or take them away",
+			Hint: "list them there, or move them away",
 		})
 	}
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
+func (d *Dataset) addFinding(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
-// indexAll indexes every shard, several at once, and numbers the episodes.
+// indexAll indexes all shards concurrently and numbers the episodes.
 func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	d.index = make([]*shardIndex, len(d.shards))
 	missing := make([]error, len(d.shards))
@@ -257,14 +266,18 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	}
 	if total > room {
 		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
-			Expected(fmt.Sprintf("an index of at most %d bytes", room), fmt.Sprintf("%d bytes", total)).
+			Expected(
+				fmt.Sprintf("an index of at most %d bytes", room),
+				fmt.Sprintf("%d bytes", total),
+			).
 			WithHint("give a larger memory budget, or open one split"))
 	}
-	d.number(missing)
+	d.numberEpisodes(missing)
 }
 
+// indexShard returns the index of a shard, from the cache of the process if possible.
 func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shardIndex {
-	f := d.open(ctx, name)
+	f := d.openShard(ctx, name)
 	defer d.files.Put(f)
 	r := f.Value
 	if !store.Versioned(r) {
@@ -276,9 +289,9 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 		name,
 		r.Size(),
 		r.Version(),
-		d.taskAt,
+		d.taskSlot,
 		d.limit,
-		d.s.text,
+		d.schema.text,
 	)
 	return leafcache.Load(ctx, indexes, key, func() (*shardIndex, int64) {
 		x := d.buildIndex(ctx, name, r, room)
@@ -286,24 +299,27 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 	})
 }
 
-// open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.
-func (d *Dataset) open(ctx context.Context, name string) *handles.Handle[string, robocache.Ranged] {
+// openShard returns an open shard. The caller must call d.files.Put.
+func (d *Dataset) openShard(
+	ctx context.Context,
+	name string,
+) *handles.Handle[string, robocache.Ranged] {
 	return guard.Must(
 		d.files.Get(name, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }),
 	)
 }
 
-// number gives episodes their positions and collects what the index found.
-func (d *Dataset) number(missing []error) {
-	d.first = make([]int, len(d.shards)+1)
-	d.ids = make([]int64, len(d.shards))
+// numberEpisodes assigns positions to the episodes and collects the findings of the index.
+func (d *Dataset) numberEpisodes(missing []error) {
+	d.firstEpisodes = make([]int, len(d.shards)+1)
+	d.firstIndexes = make([]int64, len(d.shards))
 	d.tasks = make([][]int64, len(d.shards))
 	byText := map[string]int64{}
 	id, lost, unknown := int64(0), 0, int64(0)
 	from := 0 // first episode of the split
 	for i, s := range d.shards {
-		d.first[i+1] = d.first[i]
-		d.ids[i] = id
+		d.firstEpisodes[i+1] = d.firstEpisodes[i]
+		d.firstIndexes[i] = id
 		x := d.index[i]
 		if x == nil {
 			lost++
@@ -316,46 +332,46 @@ func (d *Dataset) number(missing []error) {
 				Lost:     true,
 			}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
-				f.Message, f.Hint = "the shard is not there", "fetch it into this folder, under this name"
+				f.Message, f.Hint = "the shard is missing", "fetch it into this folder, under this name"
 			}
-			if f.Count = max(s.says, 0); s.says >= 0 {
-				f.Message += fmt.Sprintf(": %d episodes are lost", s.says)
-				id += s.says
+			if f.Count = max(s.stated, 0); s.stated >= 0 {
+				f.Message += fmt.Sprintf(": %d episodes are lost", s.stated)
+				id += s.stated
 			}
-			d.find(f)
+			d.addFinding(f)
 			continue
 		}
-		n := len(x.off)
+		n := len(x.offset)
 		for _, f := range x.findings {
 			w := robocache.Where{"file": s.name}
 			maps.Copy(w, f.Where)
 			if f.Code == "bad-record" {
 				w["episode"] = id + int64(f.Where["index"].(int))
 			}
-			// lists of what was skipped show the message alone
+			// lists of skipped episodes show only the message
 			f.Where, f.Message = w, s.name+": "+f.Message
-			d.find(f)
+			d.addFinding(f)
 		}
-		if s.says >= 0 && s.says != int64(n) {
-			d.find(robocache.Finding{
+		if s.stated >= 0 && s.stated != int64(n) {
+			d.addFinding(robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "shard-length-differs",
 				Where: robocache.Where{
 					"file":    s.name,
-					"pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.num),
+					"pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.number),
 				},
 				Message: fmt.Sprintf(
-					"%s says %d episodes, the shard holds %d",
+					"%s states %d episodes, but the shard holds %d",
 					infoName,
-					s.says,
+					s.stated,
 					n,
 				),
-				Hint: "write the number that is there",
+				Hint: "write the actual number",
 			})
 		}
 		unknown += x.unknown
-		id += max(int64(n), s.says)
-		d.first[i+1] += n
+		id += max(int64(n), s.stated)
+		d.firstEpisodes[i+1] += n
 		for _, t := range x.steps {
 			d.About.Frames += int64(t)
 		}
@@ -369,91 +385,105 @@ func (d *Dataset) number(missing []error) {
 			d.tasks[i] = append(d.tasks[i], k)
 		}
 		if i == 0 || d.shards[i-1].split != s.split {
-			from = d.first[i]
+			from = d.firstEpisodes[i]
 		}
-		d.About.Splits[d.raw.Splits[s.split].Name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
+		d.About.Splits[d.info.Splits[s.split].Name] = fmt.Sprintf(
+			"%d:%d",
+			from,
+			d.firstEpisodes[i+1],
+		)
 	}
 	if lost > 0 && lost == len(d.shards) {
-		e := robocache.NotFound("rlds", robocache.Where{"file": d.shards[0].name}, "none of the %d shards is here", lost).
-			WithHint("fetch them into this folder, under the names that %s gives; or open another split: %s", infoName, robocache.Option("split"))
+		e := robocache.NotFound(
+			"rlds",
+			robocache.Where{"file": d.shards[0].name},
+			"all %d shards are missing",
+			lost,
+		).WithHint(
+			"fetch them into this folder, under the names that %s gives; or open another "+
+				"split: %s",
+			infoName,
+			robocache.Option("split"),
+		)
 		if !errors.Is(missing[0], robocache.ErrNotFound) {
-			e.Err = missing[0] // a file that is not there needs no system's words for it
+			e.Err = missing[0] // the message of a missing file needs no error of the system
 		}
 		guard.Fail(e)
 	}
 	if unknown > 0 {
-		d.find(robocache.Finding{
+		d.addFinding(robocache.Finding{
 			Severity: robocache.SeverityInfo,
 			Code:     "unknown-features",
 			Where:    robocache.Where{"file": featuresName},
 			Count:    unknown,
-			Message:  "records hold features that " + featuresName + " does not have: they are not read",
+			Message:  "records hold features that are not in " + featuresName + ": they are not read",
 		})
 	}
-	d.About.Episodes = d.first[len(d.shards)]
+	d.About.Episodes = d.firstEpisodes[len(d.shards)]
 	indices := make([]int64, 0, d.About.Episodes)
 	for i := range d.shards {
-		for r := range d.first[i+1] - d.first[i] {
-			indices = append(indices, d.ids[i]+int64(r))
+		for r := range d.firstEpisodes[i+1] - d.firstEpisodes[i] {
+			indices = append(indices, d.firstIndexes[i]+int64(r))
 		}
 	}
 	d.About.NumberEpisodes(indices)
 }
 
-// place finds the shard of an episode and its record there.
-func (d *Dataset) place(episode int) (shard, rec int) {
+// locateEpisode returns the shard of an episode and its record there.
+func (d *Dataset) locateEpisode(episode int) (shard, rec int) {
 	guard.Check(op.Episode(d.About.Episodes, episode))
-	shard = sort.SearchInts(d.first, episode+1) - 1
-	return shard, episode - d.first[shard]
+	shard = sort.SearchInts(d.firstEpisodes, episode+1) - 1
+	return shard, episode - d.firstEpisodes[shard]
 }
 
-// Len is the number of steps of an episode; 0 for one that is not there.
+// Len returns the number of steps of an episode, or 0 if the episode does not exist.
 func (d *Dataset) Len(episode int) int {
 	if op.Episode(d.About.Episodes, episode) != nil {
 		return 0
 	}
-	s, r := d.place(episode)
+	s, r := d.locateEpisode(episode)
 	return int(d.index[s].steps[r])
 }
 
-// Episode gives the place and the task of an episode. Its index counts all episodes that
-// dataset_info.json promises.
+// Episode returns the position and the task of an episode. Its index counts all episodes that
+// dataset_info.json states.
 func (d *Dataset) Episode(ctx context.Context, episode int) (e robocache.Episode, err error) {
 	defer guard.Recover("rlds episode", &err)
-	s, r := d.place(episode)
+	s, r := d.locateEpisode(episode)
 	e = robocache.Episode{
 		Position: episode,
-		Index:    d.ids[s] + int64(r),
+		Index:    d.firstIndexes[s] + int64(r),
 		Length:   int(d.index[s].steps[r]),
 	}
-	if t := d.task(s, r); t != "" {
+	if t := d.taskOf(s, r); t != "" {
 		e.Tasks = []string{t}
 	}
 	return e, nil
 }
 
-func (d *Dataset) task(s, r int) string {
-	if t := d.index[s].task[r]; t >= 0 {
+// taskOf returns the task text of record r of shard s, or "".
+func (d *Dataset) taskOf(s, r int) string {
+	if t := d.index[s].taskNumber[r]; t >= 0 {
 		return d.index[s].tasks[t]
 	}
 	return ""
 }
 
-// CacheStats says what the cache of records did.
-func (d *Dataset) CacheStats() lru.Stats { return d.recs.Stats() }
+// CacheStats returns the counters of the record cache.
+func (d *Dataset) CacheStats() lru.Stats { return d.records.Stats() }
 
 // LimitMemory lowers the budget of the records in memory.
 func (d *Dataset) LimitMemory(bytes int64) {
 	bytes = max(bytes, smallestBudget)
-	d.recs.Limit(bytes / 2)
-	d.thin.Limit(bytes / 4)
+	d.records.Limit(bytes / 2)
+	d.imageless.Limit(bytes / 4)
 }
 
-// Close releases files and records.
+// Close closes the files and removes the records from memory.
 func (d *Dataset) Close() error {
-	d.recs.Clear()
-	d.thin.Clear()
+	d.records.Clear()
+	d.imageless.Clear()
 	_ = d.files.Close()
-	_ = d.plain.file.Close()
+	_ = d.unpacked.file.Close()
 	return store.Close(d.Bytes)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
+// Diagnose reads whole records and checks check sums, counts and flags. With Decode it also decodes
+// every image.
 func (d *Dataset) Diagnose(
 	ctx context.Context,
 	opt robocache.DiagnoseOptions,
@@ -32,7 +33,7 @@ func (d *Dataset) Diagnose(
 		g.Go(func() (err error) {
 			defer guard.Recover("rlds diagnose", &err)
 			found[i], err = guard.Value(
-				func() []robocache.Finding { return d.diagnose(gctx, e, opt.Decode) },
+				func() []robocache.Finding { return d.diagnoseEpisode(gctx, e, opt.Decode) },
 			)
 			if opt.Progress != nil {
 				opt.Progress(done.Add(1), int64(len(episodes)))
@@ -44,14 +45,14 @@ func (d *Dataset) Diagnose(
 	return append(out, slices.Concat(found...)...), nil
 }
 
-// diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is
-// wrong with the data is a finding.
-func (d *Dataset) diagnose(
+// diagnoseEpisode returns the findings of one episode. Only an error of the store or of the caller
+// is an error; a fault of the data is a finding.
+func (d *Dataset) diagnoseEpisode(
 	ctx context.Context,
 	episode int,
 	decode bool,
 ) (out []robocache.Finding) {
-	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
+	rec, err := guard.Value(func() *record { return d.loadRecord(ctx, episode) })
 	_ = guard.RaiseInternal(err)
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 		where := robocache.Where{"episode": d.About.EpisodeIndex(episode)}
@@ -71,40 +72,34 @@ func (d *Dataset) diagnose(
 	}
 	guard.Check(err)
 	add := func(s robocache.Severity, code, stream string, row int, message, hint string) {
-		out = append(
-			out,
-			robocache.Finding{
-				Severity: s,
-				Code:     code,
-				Where: robocache.Where{
-					"episode": d.About.EpisodeIndex(episode),
-					"stream":  stream,
-					"row":     row,
-				},
-				Message: message,
-				Hint:    hint,
+		out = append(out, robocache.Finding{
+			Severity: s,
+			Code:     code,
+			Where: robocache.Where{
+				"episode": d.About.EpisodeIndex(episode),
+				"stream":  stream,
+				"row":     row,
 			},
-		)
+			Message: message,
+			Hint:    hint,
+		})
 	}
 	if rec.steps == 0 {
-		out = append(
-			out,
-			robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "empty-episode",
-				Where:    robocache.Where{"episode": d.About.EpisodeIndex(episode)},
-				Message:  "the episode has no steps",
-			},
-		)
+		out = append(out, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "empty-episode",
+			Where:    robocache.Where{"episode": d.About.EpisodeIndex(episode)},
+			Message:  "the episode has no steps",
+		})
 	}
-	for i := range d.s.leaves {
-		l := &d.s.leaves[i]
-		if l.what != "" {
+	for i := range d.schema.leaves {
+		l := &d.schema.leaves[i]
+		if l.unsupported != "" {
 			continue
 		}
-		if l.missing(rec) {
+		if l.isMissing(rec) {
 			_, isStream := d.byKey[l.key]
-			// else a finding of opening
+			// otherwise Open reported it
 			if _, known := d.lacksLeaf(episode, i); isStream && !known {
 				var lacking reader.LackingFindings
 				lacking.Add(d.About.Feature(l.key), d.lackingWhere(episode, l.key), l.name)
@@ -113,7 +108,7 @@ func (d *Dataset) diagnose(
 			continue
 		}
 		if l.coding == plain || l.varies || l.inner > 0 {
-			if _, err := d.s.column(rec, i, func(int64) {}); guard.RaiseInternal(err) != nil {
+			if _, err := d.schema.column(rec, i, func(int64) {}); guard.RaiseInternal(err) != nil {
 				add(robocache.SeverityError, "bad-values", l.key, 0, err.Error(), "")
 			}
 		}
@@ -126,51 +121,55 @@ func (d *Dataset) diagnose(
 				add(robocache.SeverityWarning, "missing-image", l.key, k, "no bytes", "")
 				continue
 			}
-			if err := guard.Try(func() { l.look(b, decode) }); guard.RaiseInternal(err) != nil {
+			if err := guard.Try(
+				func() { l.checkImage(b, decode) },
+			); guard.RaiseInternal(
+				err,
+			) != nil {
 				add(robocache.SeverityError, "bad-image", l.key, k, err.Error(), "")
 				break
 			}
 		}
 	}
-	if n, ok := d.flags(rec, "is_first"); ok && rec.steps > 0 && (len(n) != 1 || n[0] != 0) {
+	if n, ok := d.flaggedSteps(rec, "is_first"); ok && rec.steps > 0 && (len(n) != 1 || n[0] != 0) {
 		add(
 			robocache.SeverityWarning,
 			"odd-flags",
 			"is_first",
 			0,
-			fmt.Sprintf("is_first is set at %v, expected at the first step alone", few(n)),
+			fmt.Sprintf("is_first is set at %v, expected only at the first step", firstFew(n)),
 			"",
 		)
 	}
-	if n, ok := d.flags(
-		rec,
-		"is_last",
-	); ok && rec.steps > 0 &&
+	if n, ok := d.flaggedSteps(rec, "is_last"); ok && rec.steps > 0 &&
 		(len(n) > 1 || len(n) == 1 && n[0] != rec.steps-1) {
 		add(
 			robocache.SeverityWarning,
 			"odd-flags",
 			"is_last",
 			0,
-			fmt.Sprintf("is_last is set at %v, expected at the last step alone", few(n)),
+			fmt.Sprintf("is_last is set at %v, expected only at the last step", firstFew(n)),
 			"",
 		)
 	}
 	return out
 }
 
-func few(n []int) []int { return n[:min(len(n), 8)] }
+func firstFew(n []int) []int { return n[:min(len(n), 8)] }
 
-// look checks an image: its size, and with decode all of it.
-func (l *leaf) look(b []byte, decode bool) {
+// checkImage checks the size of an image. With decode it also decodes the pixels.
+func (l *leaf) checkImage(b []byte, decode bool) {
 	if l.coding == floatPNG {
-		l.depth(b)
+		l.decodeDepth(b)
 		return
 	}
 	info := guard.Must(video.StillSize(b))
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
 		guard.Fail(robocache.Malformed("rlds", nil, "the size of the image").
-			Expected(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width)),
+			Expected(
+				fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]),
+				fmt.Sprintf("%d × %d", info.Height, info.Width),
+			),
 		)
 	}
 	if !decode {
@@ -181,17 +180,17 @@ func (l *leaf) look(b []byte, decode bool) {
 	guard.Check(video.DecodeStill(b, spec, make([]byte, n)))
 }
 
-// flags gives the steps at which a flag is set.
-func (d *Dataset) flags(rec *record, key string) ([]int, bool) {
+// flaggedSteps returns the steps at which a flag is set.
+func (d *Dataset) flaggedSteps(rec *record, key string) ([]int, bool) {
 	s, ok := d.byKey[key]
 	if !ok {
 		return nil, false
 	}
-	l := &d.s.leaves[s.leaf]
-	if !l.counts() || l.coding != plain || l.elements() != 1 {
+	l := &d.schema.leaves[s.leaf]
+	if !l.countsSteps() || l.coding != plain || l.elements() != 1 {
 		return nil, false
 	}
-	c, err := d.s.column(rec, s.leaf, func(int64) {})
+	c, err := d.schema.column(rec, s.leaf, func(int64) {})
 	if err != nil {
 		return nil, false
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEncodedCounts: a tensor that is kept as a byte string counts once a step, whatever its shape,
-// also where it comes first.
+// TestEncodedCounts checks that a tensor in a byte string counts once per step, whatever its shape,
+// also if it is the first leaf.
 func TestEncodedCounts(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		h := newHand()
@@ -60,7 +60,8 @@ func TestEncodedCounts(t *testing.T) {
 	}
 }
 
-// Rows that are byte strings are copied one by one: none costs memory of its own.
+// TestEncodedRowsAllocate checks that copying rows that are byte strings allocates no memory per
+// row.
 func TestEncodedRowsAllocate(t *testing.T) {
 	h := newHand()
 	h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar(

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// listKind is which of the three lists a tf.train.Feature holds.
+// listKind is the kind of list in a tf.train.Feature.
 type listKind uint8
 
 const (
-	noList    listKind = 0 // the feature is there and says nothing: an empty list
+	noList    listKind = 0 // the feature exists but has no list
 	bytesList listKind = 1
 	floatList listKind = 2
 	intList   listKind = 3
@@ -31,33 +31,33 @@ func (k listKind) String() string {
 	return "no list"
 }
 
-// span is a piece of a record.
+// span is a range of bytes in a record.
 type span struct{ from, to uint32 }
 
 // list is one tf.train.Feature of a record.
 type list struct {
 	kind  listKind
 	found bool
-	n     int    // values
-	raw   []byte // the list's message
-	run   []byte // its values, where they are one packed run
-	spans []span // bytes_list: its values, as positions in the record
+	n     int    // number of values
+	raw   []byte // message of the list
+	run   []byte // the values, if they are one packed run
+	spans []span // positions of the values in the record, for a bytes_list
 }
 
 // field is one field of a message.
 type field struct {
 	num      protowire.Number
 	typ      protowire.Type
-	from, to int // its bytes in the message: of a byte string the value's
+	from, to int // its bytes in the message; for a byte string those of the value
 }
 
-// wire reads protobuf. The first bytes that are none set err, and end every message.
+// wire reads protobuf messages. The first malformed bytes set err, which ends every message.
 type wire struct {
 	b   []byte
 	err error
 }
 
-// errWire says where a record stops being a tf.train.Example.
+// errWire states where a record stops being a tf.train.Example.
 type errWire struct {
 	at   int
 	what string
@@ -67,14 +67,14 @@ func (e *errWire) Error() string {
 	return fmt.Sprintf("byte %d of the record: %s is cut or no protobuf", e.at, e.what)
 }
 
-func (w *wire) fail(at int, what string) {
+func (w *wire) setError(at int, what string) {
 	if w.err == nil {
 		w.err = &errWire{at, what}
 	}
 }
 
-// next gives the field at p of the message that ends at to; the one behind it begins where it ends.
-// what is said of a message that is none.
+// next returns the field at p of the message that ends at to. The next field begins at its end.
+// what names the message in errors.
 func (w *wire) next(p, to int, what string) (f field, ok bool) {
 	if p >= to || w.err != nil {
 		return f, false
@@ -91,26 +91,28 @@ func (w *wire) next(p, to int, what string) (f field, ok bool) {
 		f.to = f.from + n
 	}
 	if n < 0 {
-		w.fail(p, what)
+		w.setError(p, what)
 	}
 	return f, n >= 0
 }
 
-// parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number
-// in lists); others are counted. Nothing of b is copied. lists must be zero.
+// parseExample finds the features of a tf.train.Example. want maps names to positions in lists;
+// other features are counted. lists must be zero, and its elements alias b.
 func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err error) {
 	w := &wire{b: b}
-	arena := make([]span, 0, 256) // takes the positions of byte strings
+	arena := make([]span, 0, 256) // holds the positions of byte strings
 	for x, ok := w.next(0, len(b), "the example"); ok; x, ok = w.next(x.to, len(b), "the example") {
 		if x.num != 1 || x.typ != protowire.BytesType {
 			continue
 		}
-		for entry, ok := w.next(x.from, x.to, "the map of features"); ok; entry, ok = w.next(entry.to, x.to, "the map of features") {
+		const entries = "the map of features"
+		for entry, ok := w.next(x.from, x.to, entries); ok; entry, ok = w.next(entry.to, x.to, entries) {
 			if entry.num != 1 || entry.typ != protowire.BytesType {
 				continue
 			}
-			var key, val field // either may be absent, the last of each counts
-			for f, ok := w.next(entry.from, entry.to, "a map entry"); ok; f, ok = w.next(f.to, entry.to, "a map entry") {
+			var key, val field // either may be absent; the last of each is used
+			const pair = "a map entry"
+			for f, ok := w.next(entry.from, entry.to, pair); ok; f, ok = w.next(f.to, entry.to, pair) {
 				switch {
 				case f.typ != protowire.BytesType:
 				case f.num == 1:
@@ -138,18 +140,18 @@ func (w *wire) feature(from, to int, arena []span) (l list, _ []span) {
 			continue
 		}
 		if listKind(f.num) == l.kind {
-			// Two pieces of one list in a feature are legal protobuf and are joined by it; nobody
-			// writes them.
-			w.fail(f.from, "a feature whose list is in pieces:")
+			// Two parts of one list in a feature are legal protobuf, but no known writer produces
+			// them.
+			w.setError(f.from, "a feature whose list is in pieces:")
 		}
 		l = list{found: true, kind: listKind(f.num), raw: w.b[f.from:f.to]}
-		arena = w.count(&l, f, arena)
+		arena = w.countValues(&l, f, arena)
 	}
 	return l, arena
 }
 
-// count goes through the values of a list once: how many there are and, of byte strings, where.
-func (w *wire) count(l *list, f field, arena []span) []span {
+// countValues counts the values of a list in one pass, and records the positions of byte strings.
+func (w *wire) countValues(l *list, f field, arena []span) []span {
 	first := len(arena)
 	for v, ok := w.next(f.from, f.to, "a list"); ok; v, ok = w.next(v.to, f.to, "a list") {
 		if v.num != 1 {
@@ -168,10 +170,10 @@ func (w *wire) count(l *list, f field, arena []span) []span {
 		case l.kind == intList && bytes:
 			var ok bool
 			if n, ok = countVarints(w.b[v.from:v.to]); !ok {
-				w.fail(v.from, "a packed list")
+				w.setError(v.from, "a packed list")
 			}
 		default:
-			w.fail(v.from, "a list whose values are of another type:")
+			w.setError(v.from, "a list whose values are of another type:")
 		}
 		if l.run = nil; bytes && l.n == 0 && v.to == f.to && l.kind != bytesList {
 			l.run = w.b[v.from:v.to]
@@ -184,7 +186,8 @@ func (w *wire) count(l *list, f field, arena []span) []span {
 	return arena
 }
 
-// countVarints counts the bytes that end a varint; false where the last one does not end.
+// countVarints counts the bytes that end a varint. It returns false if the last varint is
+// incomplete.
 func countVarints(b []byte) (int, bool) {
 	if len(b) == 0 {
 		return 0, true
@@ -202,8 +205,8 @@ func countVarints(b []byte) (int, bool) {
 	return n, true
 }
 
-// pieces goes over the runs of a list's values: mostly one.
-func (l *list) pieces() iter.Seq[[]byte] {
+// runs iterates over the runs of a list's values. There is usually one.
+func (l *list) runs() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if l.run != nil {
 			yield(l.run)
@@ -218,10 +221,10 @@ func (l *list) pieces() iter.Seq[[]byte] {
 	}
 }
 
-// eachInt calls fn with the values of an integer list in turn; false where a varint is longer than
-// 64 bits or fn says so.
+// eachInt calls fn with the values of an integer list. It returns false if a varint is longer than
+// 64 bits or fn returns false.
 func (l *list) eachInt(fn func(v int64) bool) bool {
-	for b := range l.pieces() {
+	for b := range l.runs() {
 		for len(b) > 0 {
 			v, n := uint64(b[0]), 1
 			if v >= 0x80 {

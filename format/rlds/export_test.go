@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// JudgeReads holds the data set in a folder to what tensorflow-datasets reads of it, opened without
-// code; it skips without it.
+// JudgeReads compares the dataset in a folder with what tensorflow-datasets reads from it, opened
+// without code. It skips the test if tensorflow-datasets is missing.
 func JudgeReads(t *testing.T, dir string) {
 	t.Helper()
 	judgeReads(t, dir)
 }
 
-// TFDSKinds is a folder of every kind of feature that tensorflow-datasets writes; "" without it.
+// TFDSKinds returns a folder with every kind of feature that tensorflow-datasets writes, or "" if
+// it is missing.
 func TFDSKinds(t *testing.T) string {
 	if testing.Short() || tfdsPython(t) == "" {
 		return ""

@@ -29,8 +29,8 @@ func has(d *Dataset, code string) bool {
 	return false
 }
 
-// TestTruncatedAnywhere: of a shard that is cut at any byte the whole records are read, and the cut
-// is a finding.
+// TestTruncatedAnywhere truncates a shard at any byte. The complete records are read, and the
+// truncation is a finding.
 func TestTruncatedAnywhere(t *testing.T) {
 	h := newHand()
 	whole := h.shards[handShard]
@@ -46,7 +46,7 @@ func TestTruncatedAnywhere(t *testing.T) {
 		if k, ok := ends[cut]; ok {
 			complete = k
 		}
-		if testing.Short() && cut%23 != 0 { // the race detector's run: most cuts are left out
+		if testing.Short() && cut%23 != 0 { // the run with the race detector tests fewer positions
 			continue
 		}
 		h.shards[handShard] = whole[:cut]
@@ -68,14 +68,14 @@ func TestTruncatedAnywhere(t *testing.T) {
 	}
 }
 
-// TestFlippedAnywhere: a flipped byte costs its record, or the rest where it hits a length; what is
-// served is right.
+// TestFlippedAnywhere flips any byte. Its record is lost, or the rest of the shard if the byte is
+// in a length. All delivered values are correct.
 func TestFlippedAnywhere(t *testing.T) {
 	h := newHand()
 	whole := h.shards[handShard]
 	step := 1
 	if testing.Short() {
-		step = 19 // with -short (the race detector's run) most bytes are left out
+		step = 19 // with -short (the race detector) fewer bytes are tested
 	}
 	for i := 0; i < len(whole); i += step {
 		for _, flip := range []byte{0x01, 0x80, 0xff} {
@@ -89,7 +89,7 @@ func TestFlippedAnywhere(t *testing.T) {
 			bad := 0
 			for e := range d.Info().Episodes {
 				if d.Len(e) != []int{3, 1, 5}[e] {
-					// The heads lied; the whole record says so.
+					// The heads were wrong, and reading the whole record reports it.
 					if err := d.Gather(
 						t.Context(),
 						"reward",
@@ -126,7 +126,7 @@ func TestFlippedAnywhere(t *testing.T) {
 	}
 }
 
-// TestLyingLength: a length whose check sum holds is still held against the file.
+// TestLyingLength checks that a length with a valid check sum is still compared with the file.
 func TestLyingLength(t *testing.T) {
 	for _, n := range []uint64{1 << 60, 1<<64 - 1, 1 << 40, 1 << 31} {
 		h := newHand()
@@ -146,7 +146,7 @@ func TestLyingLength(t *testing.T) {
 	}
 }
 
-// TestMissingShard: the others are read; indexes count what is promised.
+// TestMissingShard checks that the other shards are read, and that indexes count what is stated.
 func TestMissingShard(t *testing.T) {
 	h := newHand()
 	h.info = handInfo("toy", "train", 1, 4, 2)
@@ -186,12 +186,12 @@ func TestMissingShard(t *testing.T) {
 	}
 }
 
-// TestLostEpisodes: what is cut off, or cannot be read when the shard is indexed, stops training by
-// name; an unreadable episode only where it is chosen.
+// TestLostEpisodes checks that lost or unreadable episodes stop training with an error that names
+// them. An unreadable episode does so only if it is selected.
 func TestLostEpisodes(t *testing.T) {
 	whole := newHand().shards[handShard]
 	first, _ := recordLength(whole)
-	at := headBytes + int(first) + tailBytes // of the second record
+	at := headBytes + int(first) + tailBytes // offset of the second record
 	flipped := bytes.Clone(whole)
 	flipped[at+8] ^= 1 // the check sum of its length
 	noExample := appendRecord(bytes.Clone(whole[:at]), []byte{0xff, 0xff})
@@ -199,7 +199,7 @@ func TestLostEpisodes(t *testing.T) {
 	for what, c := range map[string]struct {
 		shard []byte
 		info  string
-		bad   int // the unreadable episode; -1: there is no telling which are lost
+		bad   int // the unreadable episode; -1 if the lost episodes are unknown
 	}{
 		"cut":               {whole[:len(whole)-1], handInfo("toy", "train", 3), -1},
 		"cut, gzip":         {squeeze(t, "gzip", 6, whole)[:80], handInfo("toy", "train", 3), -1},
@@ -237,15 +237,26 @@ func TestLostEpisodes(t *testing.T) {
 	}
 }
 
-// TestCounts: a key with another number of values is named, with what was expected.
+// TestCounts checks that an error names a key with a wrong number of values, and the expected
+// number.
 func TestCounts(t *testing.T) {
 	edit := map[string]func(x *exampleWriter){
-		"too few":      func(x *exampleWriter) { x.floats("steps/observation/state", f32s(1, 2, 3)) },
-		"too many":     func(x *exampleWriter) { x.floats("steps/observation/state", f32s(1, 2, 3, 4, 5, 6, 7, 8)) },
-		"missing":      func(x *exampleWriter) { delete(x.features, "steps/observation/state") },
-		"other list":   func(x *exampleWriter) { x.ints("steps/observation/state", []int64{1, 2, 3, 4, 5, 6}) },
-		"few texts":    func(x *exampleWriter) { x.strings("steps/language_instruction", [][]byte{[]byte("a")}) },
-		"out of range": func(x *exampleWriter) { x.ints("steps/observation/n", []int64{1, 2, 1 << 40}) },
+		"too few": func(x *exampleWriter) {
+			x.floats("steps/observation/state", f32s(1, 2, 3))
+		},
+		"too many": func(x *exampleWriter) {
+			x.floats("steps/observation/state", f32s(1, 2, 3, 4, 5, 6, 7, 8))
+		},
+		"missing": func(x *exampleWriter) { delete(x.features, "steps/observation/state") },
+		"other list": func(x *exampleWriter) {
+			x.ints("steps/observation/state", []int64{1, 2, 3, 4, 5, 6})
+		},
+		"few texts": func(x *exampleWriter) {
+			x.strings("steps/language_instruction", [][]byte{[]byte("a")})
+		},
+		"out of range": func(x *exampleWriter) {
+			x.ints("steps/observation/n", []int64{1, 2, 1 << 40})
+		},
 	}
 	for name, f := range edit {
 		h := newHand()
@@ -273,7 +284,7 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%s cost the other episode: %v", name, err)
 		}
 	}
-	// An episode of no steps may leave its keys out; a stranger is counted.
+	// An episode of no steps may omit its keys; an unknown key is counted.
 	h := newHand()
 	x := newExample()
 	x.ints("steps/new_key", []int64{1})
@@ -288,7 +299,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestUnpacked: lists that are not packed, or in pieces, are the same lists.
+// TestUnpacked checks that lists that are not packed, or in several parts, have the same values.
 func TestUnpacked(t *testing.T) {
 	h := newHand()
 	x := handExample(4, 3)
@@ -301,7 +312,7 @@ func TestUnpacked(t *testing.T) {
 	}
 	x.put("steps/observation/state", floatList, state)
 	x.put("steps/observation/n", intList, n)
-	x.put("steps/reward", floatList, append(packed(f32s(0, 1)), packed(f32s(2))...))
+	x.put("steps/reward", floatList, append(packedField(f32s(0, 1)), packedField(f32s(2))...))
 	b, err := x.bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -328,8 +339,8 @@ func TestUnpacked(t *testing.T) {
 
 func f32Pairs(e, i int) [][]byte { return [][]byte{f32s(float32(e)), f32s(float32(i))} }
 
-// TestPackedShards: a shard through gzip or zlib is read; a damaged one gives what is before the
-// damage.
+// TestPackedShards checks that a shard compressed with gzip or zlib is read. A damaged one gives
+// the records before the damage.
 func TestPackedShards(t *testing.T) {
 	for _, how := range []string{"gzip", "zlib"} {
 		h := newHand()
@@ -399,8 +410,8 @@ func TestPackedShards(t *testing.T) {
 	}
 }
 
-// TestFaultAnywhere: the n-th operation of the store fails, until a run passes: never a wrong
-// answer, never an untyped error.
+// TestFaultAnywhere makes the n-th operation of the store fail, until a run succeeds. No answer is
+// wrong, and every error is typed.
 func TestFaultAnywhere(t *testing.T) {
 	h := newHand()
 	for n := int64(1); ; n++ {
@@ -437,7 +448,7 @@ func TestFaultAnywhere(t *testing.T) {
 	}
 }
 
-// TestIndexOnce: opening again reads no shard.
+// TestIndexOnce checks that opening again reads no shard.
 func TestIndexOnce(t *testing.T) {
 	h := newHand()
 	s := storetest.NewMem("rlds-once")
@@ -456,7 +467,7 @@ func TestIndexOnce(t *testing.T) {
 	if meta := int64(len(h.info) + 2000); second >= first || second > meta {
 		t.Errorf("%d bytes, then %d", first, second)
 	}
-	// Another version of the file is another index.
+	// Another version of the file has another index.
 	s.Put(handShard, appendRecord(nil, handEpisode(7, 2)))
 	d, err := OpenStore(t.Context(), s, handOptions)
 	if err != nil || d.Info().Episodes != 1 {
@@ -467,7 +478,7 @@ func TestIndexOnce(t *testing.T) {
 	}
 }
 
-// TestCancelled: a context that has ended is the caller's own doing.
+// TestCancelled checks that a canceled context is reported as such.
 func TestCancelled(t *testing.T) {
 	h := newHand()
 	s := storetest.NewMem("rlds-cancel")

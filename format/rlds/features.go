@@ -35,7 +35,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	v, ok := jsonmeta.Integer([]byte(s))
 	if !ok {
 		return robocache.Malformed("rlds", nil, "").
-			Expected("an integer", strings.Trim(clip(s), `"`))
+			Expected("an integer", strings.Trim(quoteClipped(s), `"`))
 	}
 	*n = number(v)
 	return nil
@@ -44,12 +44,12 @@ func (n *number) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes "7".
 func (n number) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"%d"`, n), nil }
 
-// shapeNode is a shape; -1 (or null) is a dimension that varies.
+// shapeNode is a shape; -1 or null is a dimension that varies.
 type shapeNode struct {
 	Dimensions []number `json:"dimensions,omitempty"`
 }
 
-// valueNode is what tensors and images say.
+// valueNode describes a tensor or an image.
 type valueNode struct {
 	DType          string    `json:"dtype"`
 	Encoding       string    `json:"encoding,omitempty"`
@@ -82,47 +82,49 @@ type node struct {
 	Image        *valueNode       `json:"image,omitempty"`
 	LabeledImage *valueNode       `json:"labeledImage,omitempty"`
 	Class        string           `json:"pythonClassName"`
-	Description  json.RawMessage  `json:"description,omitempty"` // a text, as far as known
+	Description  json.RawMessage  `json:"description,omitempty"` // a string in known files
 	Sequence     *sequenceNode    `json:"sequence,omitempty"`
 	Tensor       *valueNode       `json:"tensor,omitempty"`
 	Text         *textNode        `json:"text,omitempty"`
 	Video        *json.RawMessage `json:"video,omitempty"`
 }
 
-// coding is how the values of a leaf are stored.
+// coding is the encoding of the values of a leaf.
 type coding uint8
 
 const (
 	plain    coding = iota // numbers in a list
-	rawBytes               // a byte string a tensor: its elements, little-endian
-	zlibbed                // the same through zlib
-	frame                  // a byte string an image: PNG or JPEG
-	floatPNG               // a PNG of four 8-bit channels that are the bytes of a float32
-	textual                // a byte string a text
+	rawBytes               // one byte string per tensor: its elements, little-endian
+	zlibbed                // like rawBytes, compressed with zlib
+	frame                  // one byte string per image: PNG or JPEG
+	floatPNG               // PNG of four 8-bit channels that are the bytes of a float32
+	textual                // one byte string per text
 )
 
-// leaf is one value of the tree: a stream.
+// leaf is one value of the feature tree. It becomes a stream.
 type leaf struct {
-	key      string // of the stream
-	name     string // in the records
-	step     bool   // one a step; else one an episode
-	coding   coding
-	dtype    robocache.DType
-	shape    []int // fixed dimensions of a row; 0 for one that varies from image to image
-	varies   bool  // rows of varying length: a sequence, or a tensor whose first dimension is open
-	inner    int   // sequences inside a step
-	fixed    []int // their lengths; -1 where open
-	optional bool
-	labels   int
-	what     string // why it is not read; "" where it is
-	// description is what the data set's author says of the leaf, if it is a text.
+	key    string // key of the stream
+	name   string // name in the records
+	step   bool   // one value per step, otherwise per episode
+	coding coding
+	dtype  robocache.DType
+	shape  []int // fixed dimensions of a row; 0 for a dimension that varies between images
+	// rows of varying length: a sequence, or a tensor whose first dimension varies
+	varies      bool
+	inner       int   // number of sequences inside a step
+	fixed       []int // their lengths; -1 if they vary
+	optional    bool
+	labels      int
+	unsupported string // why the leaf cannot be read; "" if it can
+	// description is the description of the leaf in features.json, if it is a string.
 	description string
 
-	slot    int   // of the plain list, or of ragged_flat_values
+	slot    int   // slot of the plain list, or of ragged_flat_values
 	lengths []int // slots of ragged_row_lengths_0, …
 }
 
-// elements is the number of elements of a value: of a row without its open dimension.
+// elements returns the number of elements of a value. For rows of varying length, it is that of one
+// entry.
 func (l *leaf) elements() int {
 	n := 1
 	for _, d := range l.shape {
@@ -131,9 +133,9 @@ func (l *leaf) elements() int {
 	return n
 }
 
-// listed is how many values the record's list has for one row of fixed shape: a byte string holds a
-// whole tensor or image.
-func (l *leaf) listed() int {
+// valuesPerRow returns how many values the record's list has for one row of fixed shape. A byte
+// string holds a whole tensor or image.
+func (l *leaf) valuesPerRow() int {
 	switch l.coding {
 	case rawBytes, zlibbed, frame, floatPNG:
 		return 1
@@ -141,65 +143,72 @@ func (l *leaf) listed() int {
 	return l.elements()
 }
 
-// rowBytes is the size of a row, or of an entry of a ragged row.
+// rowBytes returns the size of a row, or of an entry of a ragged row.
 func (l *leaf) rowBytes() int { return l.elements() * l.dtype.Size() }
 
-// schema is what features.json says.
+// schema is the parsed features.json.
 type schema struct {
 	leaves []leaf
 	names  map[string]int // name in a record → slot
 	slots  int
-	// counters are the leaves that say how many steps there are, by slot; counted are their slots,
-	// is_first before all.
+	// counters maps slots to the leaves that determine the number of steps. counted lists these
+	// slots, with is_first before the others.
 	counters map[int]*leaf
 	counted  []int
-	text     string // the file, as the identity of the schema
+	text     string // content of the file, which identifies the schema
 }
 
-func clip(s string) string {
+// quoteClipped quotes s, shortened to 80 bytes.
+func quoteClipped(s string) string {
 	if len(s) > 80 {
 		s = s[:80] + "…"
 	}
 	return strconv.Quote(s)
 }
 
-// readJSON reads a file of JSON, with or without a byte order mark.
+// readJSON decodes a JSON file, with or without a byte order mark.
 func readJSON(file string, b []byte, v any) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
-	err := shallow(b)
+	err := checkDepth(b)
 	if err == nil {
 		err = jsonmeta.Unmarshal("rlds", b, v)
 	}
 	guard.Check(robocache.At(err, robocache.Where{"file": file}))
 }
 
-// parseFeatures reads features.json.
+// parseFeatures parses features.json.
 func parseFeatures(b []byte) (_ *schema, err error) {
 	defer guard.Recover("rlds", &err)
 	var root node
 	readJSON(featuresName, b, &root)
 	if root.FeaturesDict == nil {
-		return nil, robocache.Malformed("rlds", robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, "").
-			Expected("a dict of features", "none")
+		return nil, robocache.Malformed(
+			"rlds",
+			robocache.Where{"file": featuresName, "pointer": "/featuresDict"},
+			"",
+		).Expected("a dict of features", "none")
 	}
 	s := &schema{text: string(b), names: map[string]int{}}
 	steps := root.FeaturesDict.Features[stepsName]
 	if steps == nil || steps.Sequence == nil || steps.Sequence.Feature == nil {
-		return nil, robocache.Unsupported("rlds", robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"}, "").
-			Expected("a sequence of steps", "none").
+		return nil, robocache.Unsupported(
+			"rlds",
+			robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"},
+			"",
+		).Expected("a sequence of steps", "none").
 			WithHint("RLDS keeps episodes: records whose feature steps is a nested data set")
 	}
-	s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0)
+	s.addLeaves(steps.Sequence.Feature, stepsName, "", true, nil, 0)
 	for _, k := range slices.Sorted(maps.Keys(root.FeaturesDict.Features)) {
 		if k != stepsName {
-			s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0)
+			s.addLeaves(root.FeaturesDict.Features[k], k, k, false, nil, 0)
 		}
 	}
-	return s, guard.Try(func() { s.settle() })
+	return s, guard.Try(func() { s.assignSlots() })
 }
 
-// shallow refuses JSON that is nested deeper than any feature tree.
-func shallow(b []byte) error {
+// checkDepth rejects JSON that is nested deeper than any feature tree.
+func checkDepth(b []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
@@ -224,17 +233,15 @@ func shallow(b []byte) error {
 	return nil
 }
 
-// walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or
-// the episode) and the node.
-func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) {
+// addLeaves adds the leaves below a node. seq holds the lengths of the sequences between the step
+// (or the episode) and the node.
+func (s *schema) addLeaves(n *node, name, key string, step bool, seq []int, level int) {
 	if n == nil || level > maxLevels || len(s.leaves) >= maxLeaves {
-		guard.Fail(
-			robocache.Malformed(
-				"rlds",
-				robocache.Where{"file": featuresName, "stream": clip(name)},
-				"an empty node, too many features, or features nested too deep",
-			),
-		)
+		guard.Fail(robocache.Malformed(
+			"rlds",
+			robocache.Where{"file": featuresName, "stream": quoteClipped(name)},
+			"an empty node, too many features, or features nested too deep",
+		))
 	}
 	switch {
 	case n.FeaturesDict != nil:
@@ -243,30 +250,30 @@ func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int
 			if key != "" {
 				sub = key + "." + k
 			}
-			s.walk(n.FeaturesDict.Features[k], name+"/"+k, sub, step, seq, level+1)
+			s.addLeaves(n.FeaturesDict.Features[k], name+"/"+k, sub, step, seq, level+1)
 		}
 		return
 	case n.Sequence != nil:
 		seq = append(append([]int(nil), seq...), int(max(n.Sequence.Length, -1)))
-		s.walk(n.Sequence.Feature, name, key, step, seq, level+1)
+		s.addLeaves(n.Sequence.Feature, name, key, step, seq, level+1)
 		return
 	}
 	if key == "" {
-		key = "step" // steps that are a bare value
+		key = "step" // steps that are a single value
 	}
 	l := leaf{key: key, name: name, step: step, fixed: seq, inner: len(seq)}
-	_ = json.Unmarshal(n.Description, &l.description) // none if it is no text
-	l.describe(n)
+	_ = json.Unmarshal(n.Description, &l.description) // stays empty if it is no string
+	l.describeLeaf(n)
 	s.leaves = append(s.leaves, l)
 }
 
-// describe fills a leaf from its node; what it cannot be read as is noted in l.what.
-func (l *leaf) describe(n *node) {
+// describeLeaf fills in a leaf from its node. If the leaf cannot be read, it sets the reason.
+func (l *leaf) describeLeaf(n *node) {
 	var dims []number
 	switch {
 	case n.Tensor != nil:
 		dims, l.optional = n.Tensor.Shape.Dimensions, n.Tensor.Optional
-		l.tensor(n.Tensor)
+		l.describeTensor(n.Tensor)
 	case n.BoundingBox != nil:
 		dims, l.dtype = []number{4}, robocache.Float32
 	case n.Image != nil, n.LabeledImage != nil:
@@ -275,23 +282,23 @@ func (l *leaf) describe(n *node) {
 			v = n.LabeledImage
 		}
 		dims = v.Shape.Dimensions
-		l.image(v)
+		l.describeImage(v)
 	case n.Text != nil:
 		l.coding, l.dtype, l.optional = textual, robocache.String, n.Text.Optional
 	case n.ClassLabel != nil:
 		l.dtype, l.labels = robocache.Int64, int(max(n.ClassLabel.NumClasses, 1))
 	case n.Audio != nil:
-		l.what = "audio"
+		l.unsupported = "audio"
 	case n.Video != nil:
-		l.what = "a video feature"
+		l.unsupported = "a video feature"
 	default:
-		l.what = "the feature class " + clip(n.Class)
+		l.unsupported = "the feature class " + quoteClipped(n.Class)
 	}
-	if l.what != "" {
+	if l.unsupported != "" {
 		return
 	}
 	if len(dims) > 8 {
-		l.what = fmt.Sprintf("%d dimensions", len(dims))
+		l.unsupported = fmt.Sprintf("%d dimensions", len(dims))
 		return
 	}
 	total := int64(1)
@@ -304,21 +311,21 @@ func (l *leaf) describe(n *node) {
 				l.varies = true
 				continue
 			default:
-				l.what = "a tensor with several open dimensions"
+				l.unsupported = "a tensor with several open dimensions"
 				return
 			}
 		}
 		if total *= max(int64(d), 1); int64(d) > 1<<31 || total > 1<<31 {
-			l.what = "a shape of more than 2^31 elements"
+			l.unsupported = "a shape of more than 2^31 elements"
 			return
 		}
 		l.shape = append(l.shape, int(d))
 	}
-	l.sequences()
+	l.applySequences()
 }
 
-// tensor reads dtype and encoding.
-func (l *leaf) tensor(v *valueNode) {
+// describeTensor reads dtype and encoding of a tensor.
+func (l *leaf) describeTensor(v *valueNode) {
 	switch strings.ToLower(v.Encoding) {
 	case "", "none":
 	case "bytes":
@@ -326,7 +333,7 @@ func (l *leaf) tensor(v *valueNode) {
 	case "zlib":
 		l.coding = zlibbed
 	default:
-		l.what = "the encoding " + clip(v.Encoding)
+		l.unsupported = "the encoding " + quoteClipped(v.Encoding)
 		return
 	}
 	switch v.DType {
@@ -336,21 +343,21 @@ func (l *leaf) tensor(v *valueNode) {
 	}
 	d, ok := robocache.ParseDType(v.DType)
 	if !ok || d.Size() == 0 {
-		l.what = "the dtype " + clip(v.DType)
+		l.unsupported = "the dtype " + quoteClipped(v.DType)
 		return
 	}
 	l.dtype = d
 }
 
-// image reads dtype and shape of an image; the format is what the bytes say.
-func (l *leaf) image(v *valueNode) {
+// describeImage reads dtype and shape of an image. The bytes determine the format.
+func (l *leaf) describeImage(v *valueNode) {
 	l.coding = frame
 	dims := &v.Shape
 	if len(dims.Dimensions) == 0 {
 		dims.Dimensions = []number{-1, -1, 3}
 	}
 	if len(dims.Dimensions) != 3 || dims.Dimensions[2] < 1 || dims.Dimensions[2] > 4 {
-		l.what = "an image that is not height × width × 1 to 4 channels"
+		l.unsupported = "an image that is not height × width × 1 to 4 channels"
 		return
 	}
 	switch v.DType {
@@ -361,31 +368,31 @@ func (l *leaf) image(v *valueNode) {
 	case "float32":
 		l.dtype, l.coding = robocache.Float32, floatPNG
 		if dims.Dimensions[2] != 1 {
-			l.what = "a float32 image of several channels"
+			l.unsupported = "a float32 image of several channels"
 		}
 	default:
-		l.what = "an image of dtype " + clip(v.DType)
+		l.unsupported = "an image of dtype " + quoteClipped(v.DType)
 	}
 }
 
-// sequences settles how the sequences inside a step show: a last open one makes rows ragged, fixed
-// ones are dimensions.
-func (l *leaf) sequences() {
+// applySequences determines how the sequences inside a step are shown. An outer sequence of varying
+// length makes rows ragged, and fixed ones are dimensions.
+func (l *leaf) applySequences() {
 	if l.inner == 0 {
 		if l.coding == textual && l.elements() != 1 {
-			l.what = "several texts a row"
+			l.unsupported = "several texts a row"
 		}
 		return
 	}
 	switch {
 	case l.coding != plain && l.coding != textual:
-		l.what = "a sequence of images or of encoded tensors"
+		l.unsupported = "a sequence of images or of encoded tensors"
 	case !l.step && l.inner > 1:
-		l.what = "sequences in sequences of an episode"
+		l.unsupported = "sequences in sequences of an episode"
 	case l.inner > 2:
-		l.what = "sequences nested more than twice in a step"
+		l.unsupported = "sequences nested more than twice in a step"
 	}
-	if l.what != "" {
+	if l.unsupported != "" {
 		return
 	}
 	var dims []int
@@ -396,21 +403,22 @@ func (l *leaf) sequences() {
 		case i == 0:
 			l.varies = true
 		case l.varies && l.inner == 2 && i == 1:
-			// both vary: a row is all its values, and their lengths are a stream of their own
+			// If both vary, a row holds all of its values, and the inner lengths are a separate
+			// stream.
 			dims = nil
 		default:
-			l.what = "a sequence of varying length in one of fixed length"
+			l.unsupported = "a sequence of varying length in one of fixed length"
 			return
 		}
 	}
 	l.shape = append(dims, l.shape...)
 }
 
-// nested says that both sequences of a step vary.
+// nested reports whether both sequences of a step vary.
 func (l *leaf) nested() bool { return l.inner == 2 && l.fixed[0] < 0 && l.fixed[1] < 0 }
 
-// settle names slots and checks that keys are unique.
-func (s *schema) settle() {
+// assignSlots assigns slots to names and makes keys unique.
+func (s *schema) assignSlots() {
 	seen := map[string]bool{}
 	slot := func(name string) int {
 		n, ok := s.names[name]
@@ -424,14 +432,22 @@ func (s *schema) settle() {
 	for i := range s.leaves {
 		l := &s.leaves[i]
 		if seen[l.key] {
-			// "a.b" beside {a: {b}}: the path of the record is unique.
+			// "a.b" and {a: {b}} have one key, but the name in the record is unique.
 			l.key = l.name
 		}
 		seen[l.key] = true
-		if l.what != "" {
+		if l.unsupported != "" {
 			l.slot = -1
-			// Its names are known all the same: they are not strangers in a record.
-			for _, end := range []string{"", "/ragged_flat_values", "/ragged_row_lengths_0", "/ragged_row_lengths_1", "/shape", "/value"} {
+			// The names of unsupported leaves are also known, so that they are not counted as
+			// unknown.
+			for _, end := range []string{
+				"",
+				"/ragged_flat_values",
+				"/ragged_row_lengths_0",
+				"/ragged_row_lengths_1",
+				"/shape",
+				"/value",
+			} {
 				slot(l.name + end)
 			}
 			continue
@@ -445,17 +461,15 @@ func (s *schema) settle() {
 		}
 	}
 	if len(s.leaves) == 0 {
-		guard.Fail(
-			robocache.Malformed(
-				"rlds",
-				robocache.Where{"file": featuresName},
-				"there are no features",
-			),
-		)
+		guard.Fail(robocache.Malformed(
+			"rlds",
+			robocache.Where{"file": featuresName},
+			"there are no features",
+		))
 	}
 	s.counters = map[int]*leaf{}
 	for i := range s.leaves {
-		if l := &s.leaves[i]; l.counts() {
+		if l := &s.leaves[i]; l.countsSteps() {
 			s.counters[l.slot] = l
 			if l.key == "is_first" {
 				s.counted = append([]int{l.slot}, s.counted...)
@@ -466,21 +480,25 @@ func (s *schema) settle() {
 	}
 	if len(s.counted) == 0 {
 		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName}, "").
-			Expected("a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", "images or sequences alone"),
+			Expected(
+				"a feature of steps that says how many there are: a number, a tensor of fixed "+
+					"shape or a text",
+				"images or sequences alone",
+			),
 		)
 	}
 }
 
-// counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one
-// a step.
-func (l *leaf) counts() bool {
-	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional &&
+// countsSteps reports whether the leaf determines the number of steps. It does if it has numbers or
+// texts of a fixed size per step.
+func (l *leaf) countsSteps() bool {
+	return l.unsupported == "" && l.step && !l.varies && l.inner == 0 && !l.optional &&
 		l.coding != frame &&
 		l.coding != floatPNG &&
-		l.listed() > 0
+		l.valuesPerRow() > 0
 }
 
-// listKind is the list that a leaf's values are kept in.
+// listKind returns the kind of list that stores the leaf's values.
 func (l *leaf) listKind() listKind {
 	switch {
 	case l.coding != plain:

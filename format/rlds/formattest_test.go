@@ -12,12 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestSuite holds the reader to the suite of all formats: on real data from every level of its
-// folders, on one split, on ragged, float64 and depth streams that our writer made, and on every
-// kind that tensorflow-datasets writes.
+// TestSuite runs the suite of all formats on real data from every level of its folders, on one
+// split, and on ragged, float64 and depth streams of our writer. It also runs on every kind that
+// tensorflow-datasets writes.
 func TestSuite(t *testing.T) {
 	real := realdata.Path(t, "bridge_rlds")
-	for _, dir := range []string{real, filepath.Join(real, "bridge_dataset"), filepath.Join(real, "bridge_dataset", "1.0.0")} {
+	for _, dir := range []string{
+		real,
+		filepath.Join(real, "bridge_dataset"),
+		filepath.Join(real, "bridge_dataset", "1.0.0"),
+	} {
 		formattest.Run(t, formattest.Fixture{URI: dir, Format: "rlds"})
 	}
 	formattest.Run(
@@ -45,7 +49,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestHTTP: a server that cannot list serves the folder of a version, by ranges.
+// TestHTTP reads the folder of a version from a server that cannot list, by ranges.
 func TestHTTP(t *testing.T) {
 	dir := filepath.Join(realdata.Path(t, "bridge_rlds"), "bridge_dataset", "1.0.0")
 	s, err := loopback.Serve(dir, loopback.Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
+// Frames returns images as they are encoded in the record. Float32 depth is returned as pixels.
 func (d *Dataset) Frames(
 	ctx context.Context,
 	key string,
@@ -24,14 +24,16 @@ func (d *Dataset) Frames(
 		ctx,
 		l,
 		rows,
-		func(rec *record, episode int, which []int) { d.frames(ctx, l, rec, episode, rows, which, out) },
+		func(rec *record, episode int, which []int) {
+			d.episodeFrames(ctx, l, rec, episode, rows, which, out)
+		},
 	)
 	return nil
 }
 
-// frames gives images of one episode. They are copied: a slice of the record would hold all of it
-// in memory for as long as the image is wanted, and the caller may write to it.
-func (d *Dataset) frames(
+// episodeFrames returns images of one episode. They are copied, because a slice would keep the
+// whole record in memory and the caller may modify it.
+func (d *Dataset) episodeFrames(
 	ctx context.Context,
 	l *leaf,
 	rec *record,
@@ -43,18 +45,18 @@ func (d *Dataset) frames(
 	spans := rec.lists[l.slot].spans
 	asked := 0
 	for _, i := range which {
-		sp := spans[l.row(rows[i].Index)]
+		sp := spans[l.rowOf(rows[i].Index)]
 		asked += int(sp.to - sp.from)
 	}
-	if rec.slim && asked > d.length(episode)/8 {
-		// Much of the record is wanted: it is read at once, and then there for the next call.
-		rec = d.load(ctx, episode)
+	if rec.isImageless && asked > d.recordSize(episode)/8 {
+		// Much of the record is needed, so it is read as a whole, which also serves the next call.
+		rec = d.loadRecord(ctx, episode)
 	}
 	arena := make([]byte, asked)
 	at := 0
 	var reads []store.Span
 	for _, i := range which {
-		sp := spans[l.row(rows[i].Index)]
+		sp := spans[l.rowOf(rows[i].Index)]
 		n := int(sp.to - sp.from)
 		b := arena[at : at+n : at+n]
 		at += n
@@ -62,59 +64,55 @@ func (d *Dataset) frames(
 		switch {
 		case n == 0:
 			out[i].Encoded = nil
-		case rec.slim:
+		case rec.isImageless:
 			reads = append(reads, store.Span{Off: int64(sp.from), P: b})
 		default:
 			copy(b, rec.data[sp.from:sp.to])
 		}
 	}
-	if rec.slim {
+	if rec.isImageless {
 		d.readParts(ctx, episode, reads)
 	}
 	for _, i := range which {
 		if l.coding != floatPNG || out[i].Missing {
 			continue
 		}
-		err := guard.Try(func() { out[i] = robocache.FrameRef{Raw: l.depth(out[i].Encoded)} })
-		guard.Check(
-			robocache.At(
-				err,
-				robocache.Where{
-					"episode": d.About.EpisodeIndex(episode),
-					"stream":  l.key,
-					"row":     rows[i].Index,
-				},
-			),
-		)
+		err := guard.Try(func() { out[i] = robocache.FrameRef{Raw: l.decodeDepth(out[i].Encoded)} })
+		guard.Check(robocache.At(err, robocache.Where{
+			"episode": d.About.EpisodeIndex(episode),
+			"stream":  l.key,
+			"row":     rows[i].Index,
+		}))
 	}
 }
 
-// length is the size of an episode's record.
-func (d *Dataset) length(episode int) int {
-	s, r := d.place(episode)
+// recordSize returns the size of an episode's record.
+func (d *Dataset) recordSize(episode int) int {
+	s, r := d.locateEpisode(episode)
 	return int(d.index[s].length[r])
 }
 
-// readParts reads pieces of a record whose check sum held when it was read as a whole.
+// readParts reads parts of a record whose check sum was verified when it was read as a whole.
 func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span) {
-	s, r := d.place(episode)
-	defer guard.At(d.where(s, r))
+	s, r := d.locateEpisode(episode)
+	defer guard.At(d.locate(s, r))
 	d.withShard(ctx, s, func(f robocache.Ranged) error {
 		for i := range parts {
-			parts[i].Off += d.index[s].off[r] + headBytes
+			parts[i].Off += d.index[s].offset[r] + headBytes
 		}
 		return store.ReadRanges(ctx, f, parts)
 	})
 }
 
-// measure finds the size of images whose shape is open: that of the first one that can be read.
-func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
-	l := &d.s.leaves[i]
+// measureImages determines the size of images with varying shape from the first image that can be
+// read.
+func (d *Dataset) measureImages(ctx context.Context, i int, f *robocache.Feature) {
+	l := &d.schema.leaves[i]
 	for e := range min(d.About.Episodes, 8) {
 		if d.Len(e) == 0 {
 			continue
 		}
-		rec, err := guard.Value(func() *record { return d.load(ctx, e) })
+		rec, err := guard.Value(func() *record { return d.loadRecord(ctx, e) })
 		_ = guard.RaiseInternal(err)
 		if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 			continue

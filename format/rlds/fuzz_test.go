@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// readAll asks for everything of the first episodes.
+// readAll reads everything of the first episodes.
 func readAll(t *testing.T, d *Dataset) {
 	for e := range min(d.Info().Episodes, 3) {
 		var rows []robocache.Row
@@ -71,7 +71,8 @@ func fuzzExample() []byte {
 	return b
 }
 
-// FuzzShard: any bytes as a shard: findings or typed errors, and memory in proportion.
+// FuzzShard uses arbitrary bytes as a shard. The result is findings or typed errors, and memory in
+// proportion.
 func FuzzShard(f *testing.F) {
 	one := appendRecord(nil, fuzzExample())
 	f.Add(append(bytes.Clone(one), one...))
@@ -102,7 +103,7 @@ func FuzzShard(f *testing.F) {
 	})
 }
 
-// FuzzExample: any bytes as the data of a record whose check sums hold.
+// FuzzExample uses arbitrary bytes as the data of a record with valid check sums.
 func FuzzExample(f *testing.F) {
 	f.Add(fuzzExample())
 	f.Add([]byte{})
@@ -127,7 +128,7 @@ func FuzzExample(f *testing.F) {
 	})
 }
 
-// FuzzMetadata: any bytes as features.json, dataset_info.json and metadata.json.
+// FuzzMetadata uses arbitrary bytes as features.json, dataset_info.json and metadata.json.
 func FuzzMetadata(f *testing.F) {
 	h := newHand()
 	s := storetest.NewMem("rlds-seed")
@@ -173,8 +174,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a dataset's head,
-// or a typed error.
+// FuzzSummary uses an arbitrary plan and two summaries, which are untrusted. The result is the
+// metadata of a dataset, or a typed error.
 func FuzzSummary(f *testing.F) {
 	const schema = `{"name":"set","splits":[{"name":"train","episodes":-1}],"features":"{}","own":{}}`
 	f.Add(schema, `{"splits":{"train":{"length":2,"bytes":10}}}`)

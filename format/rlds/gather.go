@@ -14,50 +14,51 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
-// load gives the record of an episode, whole.
-func (d *Dataset) load(ctx context.Context, episode int) *record {
-	s, r := d.place(episode)
-	defer guard.At(d.where(s, r))
-	return leafcache.Load(ctx, d.recs, episode, func() (*record, int64) {
-		rec := guard.Must(d.s.parseRecord(d.read(ctx, s, r)))
+// loadRecord returns the whole record of an episode.
+func (d *Dataset) loadRecord(ctx context.Context, episode int) *record {
+	s, r := d.locateEpisode(episode)
+	defer guard.At(d.locate(s, r))
+	return leafcache.Load(ctx, d.records, episode, func() (*record, int64) {
+		rec := guard.Must(d.schema.parseRecord(d.readFramed(ctx, s, r)))
 		if rec.steps != int(d.index[s].steps[r]) {
-			guard.Fail(
-				robocache.Malformed("rlds", nil, "the number of steps, against the heads of the record's features").
-					Expected(fmt.Sprint(d.index[s].steps[r]), fmt.Sprint(rec.steps)),
-			)
+			guard.Fail(robocache.Malformed(
+				"rlds",
+				nil,
+				"the number of steps, against the heads of the record's features",
+			).Expected(fmt.Sprint(d.index[s].steps[r]), fmt.Sprint(rec.steps)))
 		}
-		if t := rec.thin(d.s); t != nil {
-			d.thin.Put(episode, t, t.bytes())
+		if t := rec.withoutImages(d.schema); t != nil {
+			d.imageless.Put(episode, t, t.bytes())
 		}
 		return rec, rec.bytes()
 	})
 }
 
-// values gives the record of an episode, perhaps without its images.
-func (d *Dataset) values(ctx context.Context, episode int) *record {
-	if rec := d.peek(episode); rec != nil {
+// loadValues returns the record of an episode, possibly without its images.
+func (d *Dataset) loadValues(ctx context.Context, episode int) *record {
+	if rec := d.peekRecord(episode); rec != nil {
 		return rec
 	}
-	return d.load(ctx, episode)
+	return d.loadRecord(ctx, episode)
 }
 
-// peek gives the record of an episode where it is in memory, whole if it can.
-func (d *Dataset) peek(episode int) *record {
-	if rec, ok := d.recs.Peek(episode); ok {
+// peekRecord returns the record of an episode if it is in memory, preferably the whole record.
+func (d *Dataset) peekRecord(episode int) *record {
+	if rec, ok := d.records.Peek(episode); ok {
 		return rec
 	}
-	rec, _ := d.thin.Peek(episode)
+	rec, _ := d.imageless.Peek(episode)
 	return rec
 }
 
-// column gives the values of a leaf. The cache hears that the record was unfolded further: that
-// record, and not one that was loaded again since.
-func (d *Dataset) column(rec *record, leaf, episode int) *column {
-	kept := d.recs
-	if rec.slim {
-		kept = d.thin
+// columnOf returns the values of a leaf. It reports the additional memory to the cache, unless the
+// record was evicted and loaded again.
+func (d *Dataset) columnOf(rec *record, leaf, episode int) *column {
+	kept := d.records
+	if rec.isImageless {
+		kept = d.imageless
 	}
-	c, err := d.s.column(rec, leaf, func(n int64) {
+	c, err := d.schema.column(rec, leaf, func(n int64) {
 		if now, ok := kept.Peek(episode); ok && now == rec {
 			kept.Grow(episode, n)
 		}
@@ -68,16 +69,16 @@ func (d *Dataset) column(rec *record, leaf, episode int) *column {
 	return c
 }
 
-// where is the place of a record.
-func (d *Dataset) where(s, r int) robocache.Where {
+// locate returns the location of a record for errors.
+func (d *Dataset) locate(s, r int) robocache.Where {
 	return robocache.Where{
 		"file":    d.shards[s].name,
-		"offset":  d.index[s].off[r],
-		"episode": d.ids[s] + int64(r),
+		"offset":  d.index[s].offset[r],
+		"episode": d.firstIndexes[s] + int64(r),
 	}
 }
 
-// bytes is what a record holds in memory.
+// bytes returns the memory of a record.
 func (r *record) bytes() int64 {
 	n := int64(len(r.data)) + 256 + int64(len(r.lists))*120 + int64(len(r.columns))*120
 	for i := range r.lists {
@@ -86,15 +87,15 @@ func (r *record) bytes() int64 {
 	return n
 }
 
-// read gets the framed bytes of a record.
-func (d *Dataset) read(ctx context.Context, s, r int) (b []byte) {
+// readFramed reads the framed bytes of a record.
+func (d *Dataset) readFramed(ctx context.Context, s, r int) (b []byte) {
 	x := d.index[s]
 	if x.length[r] > d.limit {
 		guard.Fail(tooLarge(x.length[r], d.limit))
 	}
 	d.withShard(ctx, s, func(f robocache.Ranged) error {
 		b = make([]byte, headBytes+x.length[r]+tailBytes)
-		return f.ReadAt(ctx, b, x.off[r])
+		return f.ReadAt(ctx, b, x.offset[r])
 	})
 	return b
 }
@@ -102,18 +103,18 @@ func (d *Dataset) read(ctx context.Context, s, r int) (b []byte) {
 // withShard calls fn with the records of a shard, of the version that was indexed.
 func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Ranged) error) {
 	name, x := d.shards[s].name, d.index[s]
-	f := d.open(ctx, name)
+	f := d.openShard(ctx, name)
 	defer d.files.Put(f)
-	x.check(f.Value)
+	x.checkVersion(f.Value)
 	r := f.Value
 	if x.packed != unpacked {
-		r = d.plain.shard(ctx, name, r, x.packed, d.limit)
+		r = d.unpacked.unpackShard(ctx, name, r, x.packed, d.limit)
 	}
 	guard.Check(fn(r))
 }
 
-// check says whether a file is the one that was indexed.
-func (x *shardIndex) check(f robocache.Ranged) {
+// checkVersion returns an error if f is not the version of the file that was indexed.
+func (x *shardIndex) checkVersion(f robocache.Ranged) {
 	if f.Size() != x.size || f.Version() != x.version {
 		guard.Fail(robocache.Malformed("rlds", nil, "the shard changed since it was indexed").
 			Expected(fmt.Sprintf("version %s", x.version), fmt.Sprintf("version %s", f.Version())).
@@ -121,7 +122,7 @@ func (x *shardIndex) check(f robocache.Ranged) {
 	}
 }
 
-// checkRow says whether a row is there.
+// checkRow returns an error if a row does not exist.
 func (d *Dataset) checkRow(row robocache.Row) error {
 	if err := op.Episode(d.About.Episodes, row.Episode); err != nil {
 		return err
@@ -129,8 +130,8 @@ func (d *Dataset) checkRow(row robocache.Row) error {
 	return op.Row(d.About, d.Len(row.Episode), row)
 }
 
-// eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the
-// records are loaded several at a time, and fn runs as often at once.
+// eachEpisode calls fn with every record that the rows need, and with the positions of its rows.
+// Several records are loaded, and passed to fn, concurrently.
 func (d *Dataset) eachEpisode(
 	ctx context.Context,
 	l *leaf,
@@ -161,14 +162,14 @@ func (d *Dataset) eachEpisode(
 		which := order[from:to]
 		episode := rows[which[0]].Episode
 		from = to
-		rec := d.peek(episode)
-		here := rec != nil && !(rec.slim && images)
+		rec := d.peekRecord(episode)
+		here := rec != nil && !(rec.isImageless && images)
 		one := func() (err error) {
 			defer guard.Recover("rlds gather", &err)
 			if !here {
-				rec = d.values(gctx, episode)
+				rec = d.loadValues(gctx, episode)
 			}
-			if l.missing(rec) {
+			if l.isMissing(rec) {
 				return robocache.At(
 					l.errMissing(),
 					robocache.Where{"episode": d.About.EpisodeIndex(episode)},
@@ -187,20 +188,18 @@ func (d *Dataset) eachEpisode(
 	guard.Check(g.Wait())
 }
 
-// leafOf gives the leaf of a stream of one of some kinds.
+// leafOf returns the leaf of a stream whose kind is one of kinds.
 func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *robocache.Feature) {
 	s, ok := d.byKey[key]
 	if !ok {
-		for i := range d.s.leaves {
-			if l := &d.s.leaves[i]; l.key == key && l.what != "" {
-				guard.Fail(
-					robocache.Unsupported(
-						"rlds",
-						robocache.Where{"stream": key},
-						"%s is not read",
-						l.what,
-					),
-				)
+		for i := range d.schema.leaves {
+			if l := &d.schema.leaves[i]; l.key == key && l.unsupported != "" {
+				guard.Fail(robocache.Unsupported(
+					"rlds",
+					robocache.Where{"stream": key},
+					"%s is not read",
+					l.unsupported,
+				))
 			}
 		}
 		guard.Fail(op.NoStream(key))
@@ -209,11 +208,11 @@ func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *r
 	if len(kinds) > 0 {
 		guard.Check(op.Kind(key, f.Kind, kinds...))
 	}
-	return &d.s.leaves[s.leaf], s, f
+	return &d.schema.leaves[s.leaf], s, f
 }
 
-// row is the row of a leaf that a step shows: values of the episode hold for each step.
-func (l *leaf) row(index int) int {
+// rowOf returns the row of a leaf for a step. Values of the episode have one row for all steps.
+func (l *leaf) rowOf(index int) int {
 	if l.step {
 		return index
 	}
@@ -230,34 +229,32 @@ func (d *Dataset) Gather(
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric)
 	if f.Ragged() {
-		return robocache.Misuse("rlds gather", robocache.Where{"stream": key}, "rows of this stream vary in length").
-			WithHint("GatherRagged reads them")
+		return robocache.Misuse(
+			"rlds gather",
+			robocache.Where{"stream": key},
+			"rows of this stream vary in length",
+		).WithHint("GatherRagged reads them")
 	}
 	size := l.rowBytes()
 	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
 	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) {
 		var c *column
 		if l.coding == plain {
-			c = d.column(rec, s.leaf, episode)
+			c = d.columnOf(rec, s.leaf, episode)
 		}
 		for _, i := range which {
-			to, row := dst[i*size:(i+1)*size], l.row(rows[i].Index)
+			to, row := dst[i*size:(i+1)*size], l.rowOf(rows[i].Index)
 			switch {
 			case c == nil:
-				// of every row: without a map and a guard
-				if err := l.encoded(rec, row, to); err != nil {
-					guard.Fail(
-						robocache.At(
-							err,
-							robocache.Where{
-								"episode": d.About.EpisodeIndex(episode),
-								"stream":  key,
-								"row":     rows[i].Index,
-							},
-						),
-					)
+				// This runs for every row, so it avoids a map and a guard.
+				if err := l.copyTensor(rec, row, to); err != nil {
+					guard.Fail(robocache.At(err, robocache.Where{
+						"episode": d.About.EpisodeIndex(episode),
+						"stream":  key,
+						"row":     rows[i].Index,
+					}))
 				}
-			case c.rows == nil && l.absent(rec):
+			case c.rows == nil && l.isAbsent(rec):
 				clear(to)
 			default:
 				copy(to, c.rows[row*size:(row+1)*size])
@@ -267,7 +264,7 @@ func (d *Dataset) Gather(
 	return nil
 }
 
-// Valid says which rows of a stream that may be left out are there.
+// Valid reports which rows of an optional stream have a value.
 func (d *Dataset) Valid(
 	ctx context.Context,
 	key string,
@@ -281,7 +278,7 @@ func (d *Dataset) Valid(
 		return nil
 	}
 	d.eachEpisode(ctx, l, rows, func(rec *record, _ int, which []int) {
-		if l.absent(rec) && l.rows(rec) > 0 {
+		if l.isAbsent(rec) && l.rowCount(rec) > 0 {
 			for _, i := range which {
 				valid[i] = 0
 			}
@@ -290,7 +287,7 @@ func (d *Dataset) Valid(
 	return nil
 }
 
-// GatherRagged gives the rows of a stream whose rows vary in length.
+// GatherRagged returns the rows of a stream whose rows vary in length.
 func (d *Dataset) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -299,33 +296,31 @@ func (d *Dataset) GatherRagged(
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if !f.Ragged() {
-		return nil, nil, robocache.Misuse("rlds gather", robocache.Where{"stream": key}, "rows of this stream are all of one length").
-			WithHint("Gather reads them")
+		return nil, nil, robocache.Misuse(
+			"rlds gather",
+			robocache.Where{"stream": key},
+			"rows of this stream are all of one length",
+		).WithHint("Gather reads them")
 	}
 	size := f.Elements() * f.DType.Size()
 	parts := make([][]byte, len(rows))
 	counts = make([]int, len(rows))
 	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) {
-		c := d.column(rec, s.leaf, episode)
+		c := d.columnOf(rec, s.leaf, episode)
 		for _, i := range which {
-			k := l.row(rows[i].Index)
+			k := l.rowOf(rows[i].Index)
 			switch {
 			case l.coding != plain:
-				b, err := guard.Value(func() []byte { return l.open(rec, k, d.limit) })
+				b, err := guard.Value(func() []byte { return l.openTensor(rec, k, d.limit) })
 				if err == nil && (size == 0 || len(b)%size != 0) {
-					err = l.miscount(len(b), fmt.Sprintf("a multiple of %d bytes", size))
+					err = l.countError(len(b), fmt.Sprintf("a multiple of %d bytes", size))
 				}
 				if err != nil {
-					guard.Fail(
-						robocache.At(
-							err,
-							robocache.Where{
-								"episode": d.About.EpisodeIndex(episode),
-								"stream":  key,
-								"row":     rows[i].Index,
-							},
-						),
-					)
+					guard.Fail(robocache.At(err, robocache.Where{
+						"episode": d.About.EpisodeIndex(episode),
+						"stream":  key,
+						"row":     rows[i].Index,
+					}))
 				}
 				parts[i] = b
 			case s.nested:

@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// hand is a data set made by hand: every byte of it is known.
+// hand is a dataset made by hand, of which every byte is known.
 type hand struct {
-	features string // of a step, JSON without braces
-	context  string // of an episode
+	features string // features of a step, as JSON without braces
+	context  string // features of an episode
 	info     string
 	shards   map[string][]byte
 }
@@ -58,7 +58,7 @@ func f32s(v ...float32) []byte {
 	return b
 }
 
-// handExample is episode e of n steps: state is (e, step), reward and n are the step.
+// handExample returns episode e of n steps: state is (e, step), reward and n are the step.
 func handExample(e, n int) *exampleWriter {
 	x := newExample()
 	first := make([]int64, n)
@@ -121,7 +121,7 @@ func (h *hand) open(t testing.TB, name string) (*Dataset, error) {
 	return d, err
 }
 
-// checkEpisode says whether an episode is what handExample made of e; an error must be typed.
+// checkEpisode checks whether an episode is what handExample made of e. An error must be typed.
 func checkEpisode(t testing.TB, d *Dataset, position, e int) error {
 	t.Helper()
 	rows := rowsOf(d, position)

@@ -15,31 +15,32 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// shardIndex is where the records of a shard lie, how many steps they have, and what they are
-// about. It is made once for a version of a file and never changed.
+// shardIndex holds position, number of steps and task of each record of a shard. It is built once
+// for a version of a file and is immutable.
 type shardIndex struct {
-	size     int64
-	version  string
-	packed   packing
-	off      []int64 // of the record's head; of a packed shard in the unpacked bytes
-	length   []int64 // of its data
-	steps    []int32
-	task     []int32 // into tasks; -1 where none is said
-	tasks    []string
-	keys     []int32             // into keySets; -1 if the record was not looked at to its end
-	keySets  []string            // the slots that a record has: a byte each, 1 if its key is there
-	unknown  int64               // features of the first record that features.json does not have
-	findings []robocache.Finding // without the file's name
+	size    int64
+	version string
+	packed  packing
+	// position of the record's head; in a packed shard that in the unpacked bytes
+	offset     []int64
+	length     []int64 // size of its data
+	steps      []int32
+	taskNumber []int32 // position in tasks; -1 if there is none
+	tasks      []string
+	keys       []int32             // position in keySets; -1 if the record was not read to its end
+	keySets    []string            // a byte for each slot, 1 if the record has its key
+	unknown    int64               // features of the first record that features.json lacks
+	findings   []robocache.Finding // locations lack the name of the file
 }
 
-// bytes is what an index holds in memory.
-func (x *shardIndex) bytes() int64 { return int64(len(x.off))*28 + 256 }
+// bytes returns the memory of the index.
+func (x *shardIndex) bytes() int64 { return int64(len(x.offset))*28 + 256 }
 
-// indexes keeps the index of a version of a file for the whole process, so that a data set is gone
-// through once.
+// indexes caches the index of each version of a file for the whole process, so that a dataset is
+// scanned once.
 var indexes = lru.New[string, *shardIndex](256 << 20)
 
-// window reads a file forwards in pieces, for who looks at little of it.
+// window reads a file forwards in blocks, for callers that need little of it.
 type window struct {
 	ctx  context.Context
 	r    robocache.Ranged
@@ -55,6 +56,7 @@ const (
 	maxPeek    = 64 << 10
 )
 
+// newWindow returns a window at the beginning of a file.
 func newWindow(ctx context.Context, r robocache.Ranged) *window {
 	w := &window{ctx: ctx, r: r, size: r.Size(), step: localStep}
 	if store.Remote(r) {
@@ -63,20 +65,18 @@ func newWindow(ctx context.Context, r robocache.Ranged) *window {
 	return w
 }
 
-// at gives n bytes at off, which must lie inside the file. They are good until the next call.
-func (w *window) at(off int64, n int) []byte {
+// readAt returns n bytes at off, which must be inside the file. They are valid until the next call.
+func (w *window) readAt(off int64, n int) []byte {
 	if i := off - w.off; i >= 0 && i+int64(n) <= int64(len(w.buf)) {
 		return w.buf[i : i+int64(n)]
 	}
 	want := int(min(int64(max(n, w.step)), w.size-off))
 	if want < n {
-		guard.Fail(
-			robocache.Malformed(
-				"rlds",
-				robocache.Where{"offset": off},
-				"read after the end of the file",
-			),
-		)
+		guard.Fail(robocache.Malformed(
+			"rlds",
+			robocache.Where{"offset": off},
+			"read after the end of the file",
+		))
 	}
 	if cap(w.buf) < want {
 		w.buf = make([]byte, want)
@@ -89,21 +89,21 @@ func (w *window) at(off int64, n int) []byte {
 	return w.buf[:n]
 }
 
-// glance is what the heads of a record's features say.
-type glance struct {
+// summary is the part of a record that the index stores.
+type summary struct {
 	steps   int
 	task    string
-	hasTask bool // the text of the task is settled
+	hasTask bool // the text of the task is known
 	unknown int
-	// by slot: 1 if the record has the key; nil if the record was not looked at to its end
+	// By slot: 1 if the record has the key. It is nil if the record was not read to its end.
 	keys []byte
 }
 
-// look finds steps and task of the record whose data is [off, off+n), without reading its images.
-// If all is set, it goes through every feature, counts those that features.json lacks, and notes
-// which keys are there. ok is false if the record is not as writers write it: then the caller
-// parses it whole.
-func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool) {
+// summarize finds steps and task of the record whose data is [off, off+n), without reading its
+// images. If all is set, it reads every feature, counts those that features.json lacks, and records
+// which keys exist. ok is false if the layout of the record is unusual. The caller must then parse
+// the whole record.
+func (s *schema) summarize(w *window, off, n int64, taskSlot int, all bool) (g summary, ok bool) {
 	g.steps = -1
 	g.hasTask = taskSlot < 0 || n == 0
 	end := off + n
@@ -111,7 +111,7 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 	keys := make([]byte, s.slots)
 	head := func(p, limit int64, tag byte) (from, to int64) {
 		if good {
-			b := w.at(p, int(min(11, limit-p)))
+			b := w.readAt(p, int(min(11, limit-p)))
 			if good = len(b) >= 2 && b[0] == tag; good {
 				size, k := protowire.ConsumeVarint(b[1:])
 				from = p + 1 + int64(k)
@@ -128,7 +128,7 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 		if !good || keyEnd-key > 4096 || keyEnd == entryEnd {
 			return g, false
 		}
-		slot, known := s.names[string(w.at(key, int(keyEnd-key)))]
+		slot, known := s.names[string(w.readAt(key, int(keyEnd-key)))]
 		val, valEnd := head(keyEnd, entryEnd, 0x12)
 		if !good || valEnd != entryEnd {
 			return g, false
@@ -144,18 +144,18 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 				return g, false
 			}
 		case slot == taskSlot && !g.hasTask, g.steps < 0 && s.counters[slot] != nil:
-			b := w.at(val, int(valEnd-val))
+			b := w.readAt(val, int(valEnd-val))
 			x := wire{b: b}
 			list, _ := x.feature(0, len(b), nil)
 			if slot == taskSlot && !g.hasTask {
-				g.task, g.hasTask = list.text(b), true
+				g.task, g.hasTask = list.firstText(b), true
 			}
 			if l := s.counters[slot]; g.steps < 0 && l != nil && x.err == nil &&
 				(list.n == 0 || list.kind == l.listKind()) {
-				if list.n%l.listed() != 0 {
+				if list.n%l.valuesPerRow() != 0 {
 					return g, false
 				}
-				g.steps = list.n / l.listed()
+				g.steps = list.n / l.valuesPerRow()
 			}
 		}
 		p = entryEnd
@@ -167,8 +167,8 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 	return g, good && g.steps >= 0
 }
 
-// text is the first text of a list in b that is not empty.
-func (l *list) text(b []byte) string {
+// firstText returns the first text of a list in b that is not empty.
+func (l *list) firstText(b []byte) string {
 	for _, sp := range l.spans {
 		if sp.to > sp.from {
 			return cleanText(b[sp.from:sp.to])
@@ -177,22 +177,22 @@ func (l *list) text(b []byte) string {
 	return ""
 }
 
-// cleanText is UTF-8: bytes that are none are replaced.
+// cleanText returns b as UTF-8, with invalid bytes replaced.
 func cleanText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
 // indexer builds the index of one shard.
 type indexer struct {
-	s        *schema
+	schema   *schema
 	taskSlot int
-	limit    int64 // of a record, in bytes
-	room     int64 // for the index, in bytes
-	x        *shardIndex
+	limit    int64 // maximum size of a record
+	room     int64 // remaining bytes for the index
+	index    *shardIndex
 	ids      map[string]int32
-	keySets  map[string]int32 // into shardIndex.keySets
+	keySets  map[string]int32 // keys → position in shardIndex.keySets
 }
 
-// buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is
-// in the index.
+// buildIndex reads the heads of a shard's records. Damage becomes a finding, and readable records
+// are indexed.
 func (d *Dataset) buildIndex(
 	ctx context.Context,
 	name string,
@@ -200,32 +200,33 @@ func (d *Dataset) buildIndex(
 	room int64,
 ) *shardIndex {
 	b := &indexer{
-		s:        d.s,
-		taskSlot: d.taskAt,
+		schema:   d.schema,
+		taskSlot: d.taskSlot,
 		limit:    d.limit,
 		room:     room,
-		x:        &shardIndex{size: r.Size(), version: r.Version()},
+		index:    &shardIndex{size: r.Size(), version: r.Version()},
 		ids:      map[string]int32{},
 		keySets:  map[string]int32{},
 	}
 	w := newWindow(ctx, r)
-	if b.x.packed = packingOf(w); b.x.packed == unpacked {
-		b.records(w)
-		return b.x
+	if b.index.packed = packingOf(w); b.index.packed == unpacked {
+		b.indexRecords(w)
+		return b.index
 	}
-	u := d.plain.shard(ctx, name, r, b.x.packed, d.limit)
-	if b.records(newWindow(ctx, u)); u.damage != nil {
-		b.find("truncated-shard", u.Size(), "%v: the rest of the shard is lost", u.damage)
+	u := d.unpacked.unpackShard(ctx, name, r, b.index.packed, d.limit)
+	if b.indexRecords(newWindow(ctx, u)); u.damage != nil {
+		b.addFinding("truncated-shard", u.Size(), "%v: the rest of the shard is lost", u.damage)
 	}
-	return b.x
+	return b.index
 }
 
-func (b *indexer) find(code string, off int64, format string, args ...any) {
-	if len(b.x.findings) < 1000 {
-		b.x.findings = append(b.x.findings, robocache.Finding{
+// addFinding adds a finding about damage at an offset of the shard.
+func (b *indexer) addFinding(code string, off int64, format string, args ...any) {
+	if len(b.index.findings) < 1000 {
+		b.index.findings = append(b.index.findings, robocache.Finding{
 			Severity: robocache.SeverityError,
 			Code:     code,
-			Where:    robocache.Where{"offset": off, "index": len(b.x.off)},
+			Where:    robocache.Where{"offset": off, "index": len(b.index.offset)},
 			Message:  fmt.Sprintf(format, args...),
 			Hint:     "fetch the file again",
 			Lost:     true,
@@ -233,10 +234,12 @@ func (b *indexer) find(code string, off int64, format string, args ...any) {
 	}
 }
 
-func (b *indexer) records(w *window) {
+// indexRecords adds all records of a shard to the index. It stops at damage that hides the next
+// record.
+func (b *indexer) indexRecords(w *window) {
 	for off := int64(0); off < w.size; {
 		if w.size-off < headBytes+tailBytes {
-			b.find(
+			b.addFinding(
 				"truncated-shard",
 				off,
 				"%d bytes after the last record: the file is cut",
@@ -244,18 +247,19 @@ func (b *indexer) records(w *window) {
 			)
 			return
 		}
-		n, ok := recordLength(w.at(off, headBytes))
+		n, ok := recordLength(w.readAt(off, headBytes))
 		if !ok {
-			b.find(
+			b.addFinding(
 				"bad-length-crc",
 				off,
-				"the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost",
+				"the check sum of a record's length does not hold: the rest of the shard (%d "+
+					"bytes) is lost",
 				w.size-off,
 			)
 			return
 		}
 		if n > uint64(w.size-off-headBytes-tailBytes) {
-			b.find(
+			b.addFinding(
 				"truncated-shard",
 				off,
 				"a record of %d bytes, and the file ends after %d: the file is cut",
@@ -266,27 +270,33 @@ func (b *indexer) records(w *window) {
 		}
 		guard.Check(w.ctx.Err())
 		at, size := off+headBytes, int64(n)
-		// Remotely a head behind an image may cost a request: there the keys of the first record
-		// alone are noted.
-		g, ok := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0 || w.step == localStep)
+		// In a remote store, a head after an image may need a request. There only the keys of the
+		// first record are recorded.
+		g, ok := b.schema.summarize(
+			w,
+			at,
+			size,
+			b.taskSlot,
+			len(b.index.offset) == 0 || w.step == localStep,
+		)
 		var err error
 		if !ok {
-			g, err = guard.Value(func() glance { return b.whole(w, off, size) })
+			g, err = guard.Value(func() summary { return b.parseWhole(w, off, size) })
 		}
-		b.add(off, size, g, err)
+		b.addRecord(off, size, g, err)
 		off = at + size + tailBytes
 	}
 }
 
-// whole reads and parses a record that heads alone did not settle.
-func (b *indexer) whole(w *window, off, n int64) glance {
+// parseWhole reads and parses a record that summarize could not handle.
+func (b *indexer) parseWhole(w *window, off, n int64) summary {
 	if n > b.limit {
 		guard.Fail(tooLarge(n, b.limit))
 	}
 	data := make([]byte, headBytes+n+tailBytes)
 	guard.Check(w.r.ReadAt(w.ctx, data, off))
-	rec := guard.Must(b.s.parseRecord(data))
-	g := glance{
+	rec := guard.Must(b.schema.parseRecord(data))
+	g := summary{
 		steps:   rec.steps,
 		unknown: rec.unknown,
 		hasTask: true,
@@ -298,7 +308,7 @@ func (b *indexer) whole(w *window, off, n int64) glance {
 		}
 	}
 	if b.taskSlot >= 0 {
-		g.task = rec.lists[b.taskSlot].text(rec.data)
+		g.task = rec.lists[b.taskSlot].firstText(rec.data)
 	}
 	return g
 }
@@ -306,27 +316,26 @@ func (b *indexer) whole(w *window, off, n int64) glance {
 func tooLarge(n, limit int64) error {
 	return robocache.ResourceLimit("rlds", nil, "").
 		Expected(fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprintf("%d bytes", n)).
-		WithHint("a larger memory budget allows larger episodes")
+		WithHint("pass a larger memory budget to read larger episodes")
 }
 
-// add notes a record. One that cannot be read is an episode of no steps, and a finding.
-func (b *indexer) add(off, n int64, g glance, err error) {
-	x := b.x
+// addRecord adds a record to the index. An unreadable record becomes an episode of no steps, with a
+// finding.
+func (b *indexer) addRecord(off, n int64, g summary, err error) {
+	x := b.index
 	if guard.RaiseInternal(err) != nil {
-		if c := robocache.Classify(
-			err,
-		); !errors.Is(c, robocache.ErrMalformed) &&
+		if c := robocache.Classify(err); !errors.Is(c, robocache.ErrMalformed) &&
 			!errors.Is(c, robocache.ErrResourceLimit) {
 			guard.Fail(err)
 		}
-		g = glance{}
-		b.find("bad-record", off, "%v", err)
+		g = summary{}
+		b.addFinding("bad-record", off, "%v", err)
 	}
 	if g.steps > math.MaxInt32 {
-		b.find("bad-record", off, "an episode of %d steps", g.steps)
-		g = glance{}
+		b.addFinding("bad-record", off, "an episode of %d steps", g.steps)
+		g = summary{}
 	}
-	if len(x.off) == 0 {
+	if len(x.offset) == 0 {
 		x.unknown = int64(g.unknown)
 	}
 	task := int32(-1)
@@ -344,31 +353,27 @@ func (b *indexer) add(off, n int64, g glance, err error) {
 	}
 	if x.bytes() > b.room {
 		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
-			Expected("an index that fits the memory budget", fmt.Sprintf("more than %d records", len(x.off))),
+			Expected(
+				"an index that fits the memory budget",
+				fmt.Sprintf("more than %d records", len(x.offset)),
+			),
 		)
 	}
-	x.off, x.length = append(x.off, off), append(x.length, n)
-	x.steps, x.task, x.keys = append(
-		x.steps,
-		int32(g.steps),
-	), append(
-		x.task,
-		task,
-	), append(
-		x.keys,
-		b.keySet(g.keys),
-	)
+	x.offset, x.length = append(x.offset, off), append(x.length, n)
+	x.steps = append(x.steps, int32(g.steps))
+	x.taskNumber = append(x.taskNumber, task)
+	x.keys = append(x.keys, b.keySet(g.keys))
 }
 
-// keySet returns the number of a set of keys; -1 of an unknown set.
+// keySet returns the number of a set of keys, or -1 if the set is unknown.
 func (b *indexer) keySet(keys []byte) int32 {
 	if keys == nil {
 		return -1
 	}
 	k, ok := b.keySets[string(keys)]
 	if !ok {
-		k = int32(len(b.x.keySets))
-		b.x.keySets = append(b.x.keySets, string(keys))
+		k = int32(len(b.index.keySets))
+		b.index.keySets = append(b.index.keySets, string(keys))
 		b.keySets[string(keys)] = k
 		b.room -= int64(len(keys)) + 64
 	}
@@ -377,18 +382,21 @@ func (b *indexer) keySet(keys []byte) int32 {
 
 const maxTask = 1 << 20
 
-// framed checks the frame of a record: both check sums and the length.
-func framed(b []byte) ([]byte, error) {
+// unframe checks both check sums and the length of a record, and returns its data.
+func unframe(b []byte) ([]byte, error) {
 	n, ok := recordLength(b)
 	if !ok || n != uint64(len(b)-headBytes-tailBytes) {
-		return nil, robocache.Malformed("rlds", nil, "the head of the record is not the one that was indexed").
-			WithHint("the file changed or is damaged: fetch it again")
+		return nil, robocache.Malformed(
+			"rlds",
+			nil,
+			"the head of the record has changed since it was indexed",
+		).WithHint("the file changed or is damaged: fetch it again")
 	}
 	data := b[headBytes : len(b)-tailBytes]
 	if want, got := binary.LittleEndian.Uint32(b[len(b)-tailBytes:]), maskedCRC(data); want != got {
 		return nil, robocache.Malformed("rlds", nil, "the check sum of the record's data").
 			Expected(fmt.Sprintf("%08x", want), fmt.Sprintf("%08x", got)).
-			WithHint("the file is damaged: fetch it again; the other records are whole")
+			WithHint("the file is damaged: fetch it again; other records can be read")
 	}
 	return data, nil
 }

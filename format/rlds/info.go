@@ -22,7 +22,7 @@ const (
 	maxShards       = 1 << 20
 )
 
-// infoFile is what of dataset_info.json matters here.
+// infoFile is the used part of dataset_info.json.
 type infoFile struct {
 	Name        string          `json:"name"`
 	Config      string          `json:"configName"`
@@ -37,11 +37,11 @@ type splitFile struct {
 	Name         string   `json:"name"`
 	Template     string   `json:"filepathTemplate"`
 	ShardLengths []number `json:"shardLengths"`
-	NumShards    number   `json:"numShards"` // before shardLengths
+	NumShards    number   `json:"numShards"` // used before shardLengths existed
 	NumBytes     number   `json:"numBytes"`
 }
 
-// parseInfo reads dataset_info.json.
+// parseInfo parses dataset_info.json.
 func parseInfo(b []byte) (_ *infoFile, err error) {
 	defer guard.Recover("rlds", &err)
 	var f infoFile
@@ -57,13 +57,19 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 	case "", "tfrecord":
 		f.FileFormat = "tfrecord"
 	default:
-		return nil, robocache.Unsupported("rlds", robocache.Where{"file": infoName, "pointer": "/fileFormat"}, "").
-			Expected("tfrecord", clip(f.FileFormat)).
-			WithHint("tfds.convert can write the data set again as tfrecord")
+		return nil, robocache.Unsupported(
+			"rlds",
+			robocache.Where{"file": infoName, "pointer": "/fileFormat"},
+			"",
+		).Expected("tfrecord", quoteClipped(f.FileFormat)).
+			WithHint("write the dataset again as tfrecord with tfds.convert")
 	}
 	if f.Name == "" {
-		return nil, robocache.Malformed("rlds", robocache.Where{"file": infoName, "pointer": "/name"}, "").
-			Expected("the name of the data set, which its files carry", "none")
+		return nil, robocache.Malformed(
+			"rlds",
+			robocache.Where{"file": infoName, "pointer": "/name"},
+			"",
+		).Expected("the name of the data set, which its files carry", "none")
 	}
 	seen := map[string]bool{}
 	for i := range f.Splits {
@@ -71,7 +77,7 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 		at := robocache.Where{"file": infoName, "pointer": fmt.Sprintf("/splits/%d", i)}
 		if s.Name == "" || seen[s.Name] {
 			return nil, robocache.Malformed("rlds", at, "").
-				Expected("splits of different names", clip(s.Name))
+				Expected("splits of different names", quoteClipped(s.Name))
 		}
 		seen[s.Name] = true
 		if s.Template == "" {
@@ -79,7 +85,10 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 		}
 		if len(s.ShardLengths) > maxShards || s.NumShards > maxShards {
 			return nil, robocache.ResourceLimit("rlds", at, "").
-				Expected(fmt.Sprintf("at most %d shards", maxShards), fmt.Sprint(max(len(s.ShardLengths), int(s.NumShards))))
+				Expected(
+					fmt.Sprintf("at most %d shards", maxShards),
+					fmt.Sprint(max(len(s.ShardLengths), int(s.NumShards))),
+				)
 		}
 		for k, n := range s.ShardLengths {
 			if n < 0 {
@@ -88,15 +97,15 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 					Expected("a number of episodes", fmt.Sprint(n))
 			}
 		}
-		_, err := s.file(f.Name, f.FileFormat, 0, 1)
+		_, err := s.fileName(f.Name, f.FileFormat, 0, 1)
 		guard.Check(robocache.At(err, at))
 	}
 	return &f, nil
 }
 
-// file gives the name of a shard. The template is untrusted: what it makes is checked by the store,
-// and again here.
-func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
+// fileName returns the name of a shard. The template is untrusted, so its result is checked here
+// and by the store.
+func (s *splitFile) fileName(dataset, format string, i, n int) (string, error) {
 	width := max(5, len(strconv.Itoa(max(n-1, 0))))
 	at, of := fmt.Sprintf("%0*d", width, i), fmt.Sprintf("%0*d", width, n)
 	parts := []string{
@@ -119,7 +128,10 @@ func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 	}
 	if strings.ContainsAny(strings.NewReplacer(known...).Replace(s.Template), "{}") {
 		return "", robocache.Malformed("rlds", robocache.Where{"pointer": "filepathTemplate"}, "").
-			Expected("{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", clip(s.Template))
+			Expected(
+				"{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}",
+				quoteClipped(s.Template),
+			)
 	}
 	if len(s.Template)+len(dataset)+len(s.Name) > store.MaxName {
 		return "", robocache.Malformed(
@@ -133,14 +145,14 @@ func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 
 // shard is one file of a split.
 type shard struct {
-	split int
-	num   int // in its split
-	name  string
-	says  int64 // episodes by shardLengths; -1 where nothing is said
+	split  int
+	number int // number in its split
+	name   string
+	stated int64 // number of episodes by shardLengths; -1 if it is not stated
 }
 
-// shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil
-// where the store cannot list.
+// shardsOf lists the shards of the chosen splits in order. have holds the existing names, or is nil
+// if the store cannot list.
 func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, err error) {
 	defer guard.Recover("rlds", &err)
 	for _, k := range chosen {
@@ -150,29 +162,25 @@ func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, e
 			n = int(max(s.NumShards, 0))
 		}
 		if n == 0 && have != nil {
-			n = s.discover(f, have)
+			n = s.countShards(f, have)
 		}
 		for i := range n {
-			out = append(
-				out,
-				shard{
-					split: k,
-					num:   i,
-					name:  guard.Must(s.file(f.Name, f.FileFormat, i, n)),
-					says:  -1,
-				},
-			)
+			out = append(out, shard{
+				split:  k,
+				number: i,
+				name:   guard.Must(s.fileName(f.Name, f.FileFormat, i, n)),
+				stated: -1,
+			})
 			if len(s.ShardLengths) > 0 {
-				out[len(out)-1].says = int64(s.ShardLengths[i])
+				out[len(out)-1].stated = int64(s.ShardLengths[i])
 			}
 		}
 	}
 	return out, nil
 }
 
-// discover finds the number of shards of a split by the names that are there: that of the first one
-// says it.
-func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
+// countShards returns the number of shards of a split, which the name of an existing shard states.
+func (s *splitFile) countShards(f *infoFile, have map[string]int64) int {
 	for n := range have {
 		k := strings.LastIndex(n, "-of-")
 		total, err := strconv.Atoi(n[k+4:])
@@ -180,7 +188,7 @@ func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 			continue
 		}
 		for i := range total {
-			if name, err := s.file(f.Name, f.FileFormat, i, total); err == nil && name == n {
+			if name, err := s.fileName(f.Name, f.FileFormat, i, total); err == nil && name == n {
 				return total
 			}
 			if i > 1<<16 {
@@ -191,8 +199,9 @@ func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 	return 0
 }
 
-// choose finds the splits that an option names: "train", "train+val", "" or "all" for all of them.
-func (f *infoFile) choose(option string) []int {
+// chooseSplits returns the splits that an option names: "train", "train+val", or "" and "all" for
+// all of them.
+func (f *infoFile) chooseSplits(option string) []int {
 	if option == "" || option == "all" {
 		return reader.Episodes(nil, len(f.Splits))
 	}
@@ -209,7 +218,10 @@ func (f *infoFile) choose(option string) []int {
 			}
 			slices.Sort(names)
 			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "split"}, "").
-				Expected("one or several of "+strings.Join(names, ", ")+", joined by +, each once", clip(option)),
+				Expected(
+					"one or several of "+strings.Join(names, ", ")+", joined by +, each once",
+					quoteClipped(option),
+				),
 			)
 		}
 		out = append(out, at)
@@ -217,40 +229,42 @@ func (f *infoFile) choose(option string) []int {
 	return out
 }
 
-// ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set
-// says of itself.
+// ownMetadata is what our writer adds to metadata.json, which is the file of TFDS for such
+// additions.
 type ownMetadata struct {
 	Robocache *struct {
 		FPS   robocache.Rate `json:"fps,omitzero"`
 		Robot string         `json:"robot_type,omitempty"`
 		// key of the int64 nanoseconds of each step
 		Timestamps string `json:"stamps,omitempty"`
-		Regular    bool   `json:"regular,omitempty"` // the timestamps are k/fps throughout
-		// Features is what features.json has no place for, by key.
+		Regular    bool   `json:"regular,omitempty"` // all timestamps are k/fps
+		// Features holds, by key, properties that features.json cannot state.
 		Features map[string]featureNote `json:"features,omitempty"`
 	} `json:"robocache"`
 }
 
-// featureNote is what our writer notes of a stream beside features.json.
+// featureNote is what our writer states about a stream in addition to features.json.
 type featureNote struct {
-	// "pointcloud", of rows of varying length
+	// "pointcloud" if its rows vary in length
 	Kind          robocache.Kind       `json:"kind,omitempty"`
 	Names         json.RawMessage      `json:"names,omitempty"`
 	Unit          string               `json:"unit,omitempty"`
 	Interpolation string               `json:"interpolation,omitempty"`
 	Rotations     []robocache.Rotation `json:"rotations,omitempty"`
-	Relative      []int                `json:"relative,omitzero"` // relative channels; empty: none
-	Unsummable    []int                `json:"unsummable,omitempty"`
+	// relative channels; empty if there are none
+	Relative   []int `json:"relative,omitzero"`
+	Unsummable []int `json:"unsummable,omitempty"`
 }
 
+// readMetadata reads what our writer added to metadata.json.
 func readMetadata(ctx context.Context, s store.Store) ownMetadata {
 	var m ownMetadata
 	b, err := store.ReadFile(ctx, s, metadataName, 1<<20)
-	if err != nil || shallow(b) != nil || json.Unmarshal(b, &m) != nil {
+	if err != nil || checkDepth(b) != nil || json.Unmarshal(b, &m) != nil {
 		if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrResourceLimit) {
 			guard.Check(err)
 		}
-		return ownMetadata{} // another's, or none
+		return ownMetadata{} // another program's file, or none
 	}
 	return m
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
-// Lacks reports whether an episode's record lacks the key of a stream. Of remote shards the keys of
-// the first record alone are known: of the others it reports false, and reading the rows is the
-// error.
+// Lacks reports whether an episode's record lacks the key of a stream. In remote shards only the
+// keys of the first record are known. For other records it returns false, and reading the rows
+// returns the error.
 func (d *Dataset) Lacks(episode int, key string) bool {
 	s, ok := d.byKey[key]
 	if !ok || op.Episode(d.About.Episodes, episode) != nil {
@@ -21,22 +21,22 @@ func (d *Dataset) Lacks(episode int, key string) bool {
 }
 
 // lacksLeaf reports whether an episode's record lacks the key of a leaf. known is false if the keys
-// of the record were not looked at.
+// of the record were not read.
 func (d *Dataset) lacksLeaf(episode, leaf int) (lacks, known bool) {
-	s, r := d.place(episode)
+	s, r := d.locateEpisode(episode)
 	x := d.index[s]
 	if x.keys[r] < 0 {
 		return false, false
 	}
 	keys := x.keySets[x.keys[r]]
-	return d.s.leaves[leaf].lacks(
+	return d.schema.leaves[leaf].lacks(
 		int(x.steps[r]),
 		func(slot int) bool { return keys[slot] != 0 },
 	), true
 }
 
-// absentFromAll reports whether no record that was looked at has the key of a leaf. Such a leaf is
-// no stream: a finding names it.
+// absentFromAll reports whether no examined record has the key of a leaf. Such a leaf is not a
+// stream, and a finding names it.
 func (d *Dataset) absentFromAll(leaf int) bool {
 	lacking := 0
 	for e := range d.About.Episodes {
@@ -51,17 +51,17 @@ func (d *Dataset) absentFromAll(leaf int) bool {
 	if lacking == 0 {
 		return false
 	}
-	l := &d.s.leaves[leaf]
-	d.find(robocache.Finding{
+	l := &d.schema.leaves[leaf]
+	d.addFinding(robocache.Finding{
 		Severity: robocache.SeverityWarning,
 		Code:     "key-absent",
 		Where:    robocache.Where{"file": featuresName, "stream": l.key},
 		Message: fmt.Sprintf(
-			"%s declares %q and no record has it: it is no stream",
+			"%s declares %q, but no record has it: it is not a stream",
 			featuresName,
 			l.name,
 		),
-		Hint:         "Nothing is needed to read the rest. To be rid of this, remove the key from " + featuresName,
+		Hint:         "The other streams can be read. To remove this finding, remove the key from " + featuresName,
 		NotDelivered: l.key,
 		Count:        int64(lacking),
 	})
@@ -86,7 +86,7 @@ func (d *Dataset) reportLacking() {
 				continue
 			}
 			f.OnlyAsked = true
-			lacking.Add(f, d.lackingWhere(e, f.Key), d.s.leaves[d.byKey[f.Key].leaf].name)
+			lacking.Add(f, d.lackingWhere(e, f.Key), d.schema.leaves[d.byKey[f.Key].leaf].name)
 		}
 	}
 	d.About.Findings = append(d.About.Findings, lacking.List()...)
@@ -96,7 +96,7 @@ func (d *Dataset) reportLacking() {
 func (d *Dataset) mayLack(leaf int) bool {
 	for _, x := range d.index {
 		if x != nil && slices.ContainsFunc(x.keySets, func(keys string) bool {
-			return d.s.leaves[leaf].lacks(1, func(slot int) bool { return keys[slot] != 0 })
+			return d.schema.leaves[leaf].lacks(1, func(slot int) bool { return keys[slot] != 0 })
 		}) {
 			return true
 		}
@@ -104,8 +104,9 @@ func (d *Dataset) mayLack(leaf int) bool {
 	return false
 }
 
+// lackingWhere returns the location of a stream that an episode lacks.
 func (d *Dataset) lackingWhere(episode int, key string) robocache.Where {
-	s, _ := d.place(episode)
+	s, _ := d.locateEpisode(episode)
 	return robocache.Where{
 		"episode": d.About.EpisodeIndex(episode),
 		"file":    d.shards[s].name,

@@ -15,12 +15,11 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// maxAbove is how many levels a data set may lie below the folder that is opened: name, config,
-// version.
+// maxAbove is how many levels a dataset may be below the opened folder: name, config, version.
 const maxAbove = 3
 
-// Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a
-// version's name below it.
+// Detect reports whether features.json and dataset_info.json are in the folder, or in a version
+// folder below it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool, err error) {
 	defer guard.Recover("rlds detect", &err)
 	s := guard.Must(store.OpenFor(uri, opt))
@@ -28,15 +27,15 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool,
 	if isVersion(ctx, s, "") {
 		return true, nil
 	}
-	found, err := guard.Value(func() []version { return versions(ctx, s) })
+	found, err := guard.Value(func() []version { return findVersions(ctx, s) })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return false, nil // this store cannot list folders: name the folder of the version
+		return false, nil // this store cannot list folders; the caller must name the version folder
 	}
 	return len(found) > 0, err
 }
 
-// isVersion says whether a folder holds a prepared data set: also one whose features.json was not
-// fetched, which opening says.
+// isVersion reports whether a folder holds a prepared dataset. A missing features.json is accepted,
+// because Open reports it.
 func isVersion(ctx context.Context, s store.Store, dir string) bool {
 	for _, n := range []string{infoName, featuresName} {
 		_, err := s.Stat(ctx, path.Join(dir, n))
@@ -48,7 +47,7 @@ func isVersion(ctx context.Context, s store.Store, dir string) bool {
 	return true
 }
 
-// hasShards says whether files that look like shards lie directly in a folder.
+// hasShards reports whether a folder directly contains files that look like shards.
 func hasShards(ctx context.Context, s store.Store, dir string) bool {
 	files, _, err := store.Files(
 		ctx,
@@ -63,14 +62,14 @@ func hasShards(ctx context.Context, s store.Store, dir string) bool {
 		)
 }
 
-// version is a folder below the one that was opened.
+// version is a version folder below the opened one.
 type version struct {
 	dir   string
 	above string // the folder of its versions
 	nums  [3]int
 }
 
-// parseVersion reads "1.0.0".
+// parseVersion parses "1.0.0".
 func parseVersion(name string) (v [3]int, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 {
@@ -86,8 +85,8 @@ func parseVersion(name string) (v [3]int, ok bool) {
 	return v, true
 }
 
-// versions finds the data sets below the root of a store, by the names of their folders.
-func versions(ctx context.Context, s store.Store) []version {
+// findVersions finds the datasets below the root of a store by the names of their folders.
+func findVersions(ctx context.Context, s store.Store) []version {
 	var out []version
 	var walk func(dir string, level int)
 	walk = func(dir string, level int) {
@@ -111,9 +110,9 @@ func versions(ctx context.Context, s store.Store) []version {
 	return out
 }
 
-// locate finds the folder of the version to open: the root itself, or the highest version of the
-// one data set below it.
-func locate(
+// chooseFolder returns the folder of the version to open. It is the root itself, or the highest
+// version of the only dataset below it.
+func chooseFolder(
 	ctx context.Context,
 	s store.Store,
 	options map[string]string,
@@ -121,36 +120,43 @@ func locate(
 	if isVersion(ctx, s, "") {
 		if want := options["version"]; want != "" &&
 			path.Base(strings.TrimRight(s.URI(), "/")) != want {
-			guard.Fail(
-				robocache.Misuse("rlds", robocache.Where{"option": "version"}, "the folder that was opened is one version").
-					WithHint("open the folder above it"),
-			)
+			guard.Fail(robocache.Misuse(
+				"rlds",
+				robocache.Where{"option": "version"},
+				"the opened folder is one version",
+			).WithHint("open the folder above it"))
 		}
 		return "", nil
 	}
 	for _, pair := range [][2]string{{infoName, featuresName}, {featuresName, infoName}} {
 		if _, err := s.Stat(ctx, pair[0]); err == nil {
 			guard.Fail(
-				robocache.NotFound("rlds", robocache.Where{"file": pair[1]}, "the folder holds %s, and not %s", pair[0], pair[1]).
-					WithHint("shapes and names are only in these files: copy them beside the shards"),
+				robocache.NotFound(
+					"rlds",
+					robocache.Where{"file": pair[1]},
+					"the folder holds %s, but not %s",
+					pair[0],
+					pair[1],
+				).WithHint(
+					"only these files have names and shapes: copy them to the folder of " +
+						"the shards",
+				),
 			)
 		}
 	}
-	all := versions(ctx, s)
+	all := findVersions(ctx, s)
 	all = slices.DeleteFunc(all, func(v version) bool {
 		return options["version"] != "" && path.Base(v.dir) != options["version"] ||
 			options["config"] != "" && path.Base(v.above) != options["config"]
 	})
 	if len(all) == 0 {
-		guard.Fail(
-			robocache.NotFound(
-				"rlds",
-				nil,
-				"no folder <name>[/<config>]/<version> with %s and %s is here",
-				infoName,
-				featuresName,
-			),
-		)
+		guard.Fail(robocache.NotFound(
+			"rlds",
+			nil,
+			"there is no folder <name>[/<config>]/<version> with %s and %s",
+			infoName,
+			featuresName,
+		))
 	}
 	last := all[len(all)-1]
 	if all[0].above != last.above {
@@ -161,8 +167,16 @@ func locate(
 			}
 		}
 		guard.Fail(
-			robocache.Misuse("rlds", nil, "%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))).
-				WithHint("open one of them, or name its folder: %s", robocache.Option("options", "config", "FOLDER")),
+			robocache.Misuse(
+				"rlds",
+				nil,
+				"the folder holds %d datasets: %s",
+				len(names),
+				quoteClipped(strings.Join(names, ", ")),
+			).WithHint(
+				"open one of them, or name its folder: %s",
+				robocache.Option("options", "config", "FOLDER"),
+			),
 		)
 	}
 	if len(all) > 1 {
@@ -171,10 +185,10 @@ func locate(
 			Code:     "several-versions",
 			Where:    robocache.Where{"file": last.dir},
 			Message: fmt.Sprintf(
-				"%d versions are here, the highest was opened",
+				"the folder holds %d versions; the highest was opened",
 				len(all),
 			),
-			Hint:  robocache.Option("options", "version", "VERSION") + " opens another",
+			Hint:  "to open another one, pass " + robocache.Option("options", "version", "VERSION"),
 			Count: int64(len(all)),
 		})
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestMissingKey checks that a key that one record lacks is an error of that stream and episode
-// only, and a finding.
+// TestMissingKey checks that a key that one record lacks is a finding, and an error of that stream
+// and episode only.
 func TestMissingKey(t *testing.T) {
 	const key = "observation.state"
 	ds, err := robocache.Open(
@@ -57,11 +57,14 @@ func TestMissingKey(t *testing.T) {
 	}
 }
 
-// TestUnaskedKeys checks that keys of features.json which no record has, or not every record, do
-// not stop a loader or a conversion that did not ask for them. Those who ask get an error, or zeros
-// under a mask.
+// TestUnaskedKeys checks keys of features.json that no record has, or not every record. They do not
+// stop a loader or a conversion that does not request them. A request gets an error, or zeros under
+// a mask.
 func TestUnaskedKeys(t *testing.T) {
-	for variant, key := range map[string]string{"missing_meta": "episode_metadata.episode_id", "missing_state": "observation.state"} {
+	for variant, key := range map[string]string{
+		"missing_meta":  "episode_metadata.episode_id",
+		"missing_state": "observation.state",
+	} {
 		absent := variant == "missing_meta" // from all records
 		ds, err := robocache.Open(
 			t.Context(),
@@ -135,7 +138,7 @@ func TestUnaskedKeys(t *testing.T) {
 }
 
 // TestMissingKeyNamesIndex checks that findings and errors name the episode index. The first of two
-// shards, of three episodes, is absent, so that positions and indices differ.
+// shards, with three episodes, is missing, so that positions and indices differ.
 func TestMissingKeyNamesIndex(t *testing.T) {
 	dir := cases.Make(t, "R01", "missing_state", "R01")
 	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// folder lays a data set made by hand into a folder of this machine.
+// folder writes the dataset into a local folder.
 func (h *hand) folder(t *testing.T, dir string) {
 	t.Helper()
 	s := storetest.NewMem("rlds-folder")
@@ -36,8 +36,8 @@ func (h *hand) folder(t *testing.T, dir string) {
 	}
 }
 
-// TestLevels: any level opens; of several versions the highest by number; several data sets are
-// named, not guessed among.
+// TestLevels checks that any level can be opened. Of several versions the highest number is opened,
+// and several datasets are an error that names them.
 func TestLevels(t *testing.T) {
 	root := t.TempDir()
 	h := newHand()
@@ -77,7 +77,12 @@ func TestLevels(t *testing.T) {
 	if d := mustOpen(t, root, opt); !strings.HasSuffix(d.Info().URI, "other/low_dim/1.0.0") {
 		t.Errorf("%+v", d.Info())
 	}
-	for dir, want := range map[string]bool{root: true, filepath.Join(root, "toy"): true, filepath.Join(root, "toy", "0.9.0"): true, t.TempDir(): false} {
+	for dir, want := range map[string]bool{
+		root:                                true,
+		filepath.Join(root, "toy"):          true,
+		filepath.Join(root, "toy", "0.9.0"): true,
+		t.TempDir():                         false,
+	} {
 		if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); ok != want || err != nil {
 			t.Errorf("%s: %v %v", dir, ok, err)
 		}
@@ -93,8 +98,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestClock: the rate by the caller, the mapping, the table; a stream of timestamps; else a refusal
-// that names both ways.
+// TestClock checks the sources of the rate (caller, mapping, table) and a stream of timestamps.
+// Without any, the error names both ways.
 func TestClock(t *testing.T) {
 	h := newHand()
 	dir := t.TempDir()
@@ -143,15 +148,30 @@ func TestClock(t *testing.T) {
 	); ts[4] != 4e9 {
 		t.Error(ts)
 	}
-	for k, v := range map[string]string{"timestamps": "observation.state", "timestamp_unit": "hours", "split": "nothing"} {
+	for k, v := range map[string]string{
+		"timestamps":     "observation.state",
+		"timestamp_unit": "hours",
+		"split":          "nothing",
+	} {
 		opt := robocache.OpenOptions{Options: map[string]string{"timestamps": "reward", k: v}}
 		if _, err := Open(t.Context(), dir, opt); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s %s: %v", k, v, err)
 		}
 	}
 	for name, want := range map[string]string{
-		"bridge": "5", "bridge_dataset": "5", "droid": "15", "asu_table_top_converted_externally_to_rlds": "12.5", "dobbe": "3.75", "berkeley_rpt_converted_externally_to_rlds": "30",
-		"austin_buds_dataset_converted_externally_to_rlds": "20", "toy": "", "stanford_mask_vit_converted_externally_to_rlds": "", "robo_net": "1", "uiuc_d3field": "1", "ucsd_kitchen_dataset_converted_externally_to_rlds": "2", "fmb_dataset": "10",
+		"bridge":         "5",
+		"bridge_dataset": "5",
+		"droid":          "15",
+		"asu_table_top_converted_externally_to_rlds": "12.5",
+		"dobbe": "3.75",
+		"berkeley_rpt_converted_externally_to_rlds":        "30",
+		"austin_buds_dataset_converted_externally_to_rlds": "20",
+		"toy": "",
+		"stanford_mask_vit_converted_externally_to_rlds": "",
+		"robo_net":     "1",
+		"uiuc_d3field": "1",
+		"ucsd_kitchen_dataset_converted_externally_to_rlds": "2",
+		"fmb_dataset": "10",
 	} {
 		r, ok := rateOf(name)
 		if ok != (want != "") || ok && r.String() != want {
@@ -160,7 +180,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestInfoFile: other templates, lengths that are missing, formats that are not read.
+// TestInfoFile checks other templates, missing lengths, and unsupported formats.
 func TestInfoFile(t *testing.T) {
 	h := newHand()
 	shard := h.shards[handShard]
@@ -201,7 +221,7 @@ func TestInfoFile(t *testing.T) {
 	}
 }
 
-// TestUnsupported: what is not read is named; the rest is served.
+// TestUnsupported checks that unsupported features are named, and that the others are read.
 func TestUnsupported(t *testing.T) {
 	h := newHand()
 	h.features += `, "sound": {"audio": {"shape": {"dimensions": ["-1"]}, "dtype": "int64"}}, "deep": {"sequence": {"length": "-1", "feature": {"image": {"shape": {"dimensions": ["2", "2", "3"]}, "dtype": "uint8"}}}},
@@ -231,7 +251,7 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s is in %d findings", k, n)
 		}
 	}
-	// Images alone do not say how many steps there are.
+	// Images alone do not determine the number of steps.
 	h = newHand()
 	h.features = `"image": {"image": {"shape": {"dimensions": ["2", "2", "3"]}, "dtype": "uint8"}}`
 	if _, err := h.open(t, "images"); !errors.Is(err, robocache.ErrMalformed) {
@@ -262,8 +282,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// TestNoFeatures: a data set whose features.json was not fetched is said to be one, and what is
-// missing.
+// TestNoFeatures checks that a dataset without features.json is detected, and that the error names
+// the missing file.
 func TestNoFeatures(t *testing.T) {
 	for _, below := range []string{"", "set/1.0.0"} {
 		dir := t.TempDir()
@@ -271,7 +291,10 @@ func TestNoFeatures(t *testing.T) {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"dataset_info.json": `{"name": "set", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]}`, "set-train.tfrecord-00000-of-00001": "x"} {
+		for name, text := range map[string]string{
+			"dataset_info.json":                 `{"name": "set", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]}`,
+			"set-train.tfrecord-00000-of-00001": "x",
+		} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +303,7 @@ func TestNoFeatures(t *testing.T) {
 		if !errors.Is(err, robocache.ErrNotFound) ||
 			!strings.Contains(
 				err.Error(),
-				"dataset_info.json and shards are here, features.json is not",
+				"the folder has dataset_info.json and shards, but not features.json",
 			) {
 			t.Errorf("%q: %v", below, err)
 		}

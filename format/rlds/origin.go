@@ -16,9 +16,9 @@ const sourceKey = "episode_metadata.robocache_source"
 // names none, Origin returns only the shard file of the episode.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer guard.Recover("rlds origin", &err)
-	shard, _ := d.place(episode)
+	shard, _ := d.locateEpisode(episode)
 	own := &robocache.Origin{File: d.shards[shard].name}
-	if s, ok := d.byKey[sourceKey]; !ok || d.s.leaves[s.leaf].coding != textual ||
+	if s, ok := d.byKey[sourceKey]; !ok || d.schema.leaves[s.leaf].coding != textual ||
 		d.Len(episode) == 0 {
 		return own, nil
 	}

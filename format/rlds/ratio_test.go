@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Tensors of zeros, packed as well as deflate can, stay within what may grow: depth that sees
-// nothing is data.
+// Tensors of zeros, compressed as well as deflate can, stay within the allowed ratio. A depth image
+// of zeros is valid data.
 func TestZerosGrowWithinTheRatio(t *testing.T) {
 	for _, n := range []int{1 << 20, 32 << 20} {
 		var z bytes.Buffer

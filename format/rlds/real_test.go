@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// oracle is what an independent reader (protobuf's own) said of a split.
+// oracle is the result of an independent reader (protobuf's own) for a split.
 type oracle struct {
 	Records  int
 	Offsets  []int64
@@ -68,7 +68,7 @@ func rowsOf(d *Dataset, episode int) []robocache.Row {
 	return rows
 }
 
-// TestBridgeEqualsOracle: every value of a real data set, to the bit.
+// TestBridgeEqualsOracle compares every value of a real dataset bit by bit.
 func TestBridgeEqualsOracle(t *testing.T) {
 	root := realdata.Path(t, "bridge_rlds")
 	for _, split := range []string{"train", "val"} {
@@ -82,8 +82,8 @@ func TestBridgeEqualsOracle(t *testing.T) {
 		}
 		x := d.index[0]
 		for e, want := range o.Episodes {
-			if x.off[e] != o.Offsets[e] || x.length[e] != o.Lengths[e] {
-				t.Errorf("record %d at %d, %d bytes", e, x.off[e], x.length[e])
+			if x.offset[e] != o.Offsets[e] || x.length[e] != o.Lengths[e] {
+				t.Errorf("record %d at %d, %d bytes", e, x.offset[e], x.length[e])
 			}
 			rows := rowsOf(d, e)
 			for name, w := range want {
@@ -118,8 +118,8 @@ func TestBridgeEqualsOracle(t *testing.T) {
 	}
 }
 
-// sum is the oracle's check sum of a stream: of numbers as they are stored (int64, float32), of
-// strings with their lengths.
+// sum returns the oracle's check sum of a stream: of numbers as they are stored (int64, float32),
+// and of strings with their lengths.
 func sum(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) string {
 	t.Helper()
 	h := sha256.New()
@@ -161,8 +161,8 @@ func sum(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) s
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// TestBridgeRandomRows: rows of many episodes in any order are those of one episode at a time; all
-// splits are one data set by default.
+// TestBridgeRandomRows checks that rows of many episodes in any order equal those of one episode at
+// a time, and that all splits are opened by default.
 func TestBridgeRandomRows(t *testing.T) {
 	root := realdata.Path(t, "bridge_rlds")
 	d := mustOpen(

@@ -10,56 +10,57 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// record is one episode, parsed: its bytes, and where in them the values are.
+// record is a parsed episode: its bytes and the positions of the values.
 type record struct {
 	data    []byte
 	steps   int
 	unknown int
 	lists   []list
-	columns []column // by leaf
-	// without the bytes of its images: spans of those are positions in the whole record
-	slim bool
+	columns []column // one per leaf
+	// The bytes of images are removed. Their spans are positions in the whole record.
+	isImageless bool
 }
 
-// column is a leaf's values as rows, made when first asked for.
+// column holds a leaf's values as rows, computed at the first use.
 type column struct {
 	once   sync.Once
-	rows   []byte  // elements of the declared dtype, one row after the other
-	starts []int64 // ragged: entries before row i, len = rows + 1
-	outer  []int64 // nested: inner sequences before row i
-	inner  []int64 // nested: their lengths
+	rows   []byte  // elements of the declared dtype, row by row
+	starts []int64 // ragged: number of entries before row i; rows + 1 values
+	outer  []int64 // nested: number of inner sequences before row i
+	inner  []int64 // nested: lengths of the inner sequences
 	err    error
 }
 
-// parseRecord reads a framed record and checks that every leaf has the number of values that its
-// shape wants.
+// parseRecord parses a framed record and checks that every leaf has the number of values of its
+// shape.
 func (s *schema) parseRecord(b []byte) (*record, error) {
-	data, err := framed(b)
+	data, err := unframe(b)
 	if err != nil {
 		return nil, err
 	}
 	return s.parseData(data)
 }
 
+// parseData parses the data of a record whose frame is verified.
 func (s *schema) parseData(data []byte) (_ *record, err error) {
 	defer guard.Recover("rlds", &err)
 	r := &record{data: data, lists: make([]list, s.slots), columns: make([]column, len(s.leaves))}
 	if r.unknown, err = parseExample(data, s.names, r.lists); err != nil {
 		return nil, robocache.Malformed("rlds", nil, "no tf.train.Example").WithCause(err)
 	}
-	r.steps = s.count(r.lists)
+	r.steps = s.countSteps(r.lists)
 	for i := range s.leaves {
-		s.leaves[i].check(r)
+		s.leaves[i].checkCounts(r)
 	}
 	return r, nil
 }
 
-// thin is the record without its images; nil where that would spare less than half. Its values are
-// checked: what is read of the images later is read from where they were when the check sum held.
-func (r *record) thin(s *schema) *record {
+// withoutImages returns the record without its images, or nil if this would save less than half.
+// Its values are verified, so images can later be read from the same positions.
+func (r *record) withoutImages(s *schema) *record {
 	images := make([]bool, len(r.lists))
 	for i := range s.leaves {
-		if l := &s.leaves[i]; l.what == "" && (l.coding == frame || l.coding == floatPNG) {
+		if l := &s.leaves[i]; l.unsupported == "" && (l.coding == frame || l.coding == floatPNG) {
 			images[l.slot] = true
 		}
 	}
@@ -73,12 +74,12 @@ func (r *record) thin(s *schema) *record {
 		return nil
 	}
 	out := &record{
-		data:    make([]byte, 0, n),
-		steps:   r.steps,
-		unknown: r.unknown,
-		lists:   append([]list(nil), r.lists...),
-		columns: make([]column, len(r.columns)),
-		slim:    true,
+		data:        make([]byte, 0, n),
+		steps:       r.steps,
+		unknown:     r.unknown,
+		lists:       append([]list(nil), r.lists...),
+		columns:     make([]column, len(r.columns)),
+		isImageless: true,
 	}
 	for i := range out.lists {
 		l := &out.lists[i]
@@ -86,7 +87,7 @@ func (r *record) thin(s *schema) *record {
 			l.raw, l.run = nil, nil
 			continue
 		}
-		// Both are slices of data to its end: their capacities say where they begin.
+		// Both are slices of data up to its end, so their capacities give their positions.
 		from, at := cap(r.data)-cap(l.raw), len(out.data)
 		run := -1
 		if l.run != nil {
@@ -106,46 +107,51 @@ func (r *record) thin(s *schema) *record {
 	return out
 }
 
-// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by
-// images.
-func (s *schema) count(lists []list) int {
+// countSteps returns the number of steps. It uses is_first if it exists, otherwise a leaf with a
+// fixed size per step, but never images.
+func (s *schema) countSteps(lists []list) int {
 	for _, slot := range s.counted {
 		l := s.counters[slot]
 		if f := &lists[slot]; f.n > 0 {
-			if f.n%l.listed() != 0 {
-				guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.listed())))
+			if f.n%l.valuesPerRow() != 0 {
+				guard.Fail(l.countError(f.n, fmt.Sprintf("a multiple of %d", l.valuesPerRow())))
 			}
-			return f.n / l.listed()
+			return f.n / l.valuesPerRow()
 		}
 	}
-	return 0 // an episode of no steps: the checks find what says otherwise
+	return 0 // An episode of no steps. The later checks find leaves that contradict this.
 }
 
-func (l *leaf) miscount(got int, want string) error {
-	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the number of values of the record's key").
-		Expected(want, fmt.Sprint(got))
+// countError returns the error about a wrong number of values.
+func (l *leaf) countError(got int, want string) error {
+	return robocache.Malformed(
+		"rlds",
+		robocache.Where{"stream": l.key, "column": l.name},
+		"the number of values of the record's key",
+	).Expected(want, fmt.Sprint(got))
 }
 
-// rows is the number of rows of a leaf in a record.
-func (l *leaf) rows(r *record) int {
+// rowCount returns the number of rows of a leaf in a record.
+func (l *leaf) rowCount(r *record) int {
 	if l.step {
 		return r.steps
 	}
 	return 1
 }
 
-// absent says that the record has nothing of a leaf that may be left out.
-func (l *leaf) absent(r *record) bool { return l.optional && r.lists[l.slot].n == 0 }
+// isAbsent reports whether the record has no value of an optional leaf.
+func (l *leaf) isAbsent(r *record) bool { return l.optional && r.lists[l.slot].n == 0 }
 
-// missing reports whether the record lacks the key of a leaf that must be there.
-func (l *leaf) missing(r *record) bool {
+// isMissing reports whether the record lacks the key of a leaf that must exist.
+func (l *leaf) isMissing(r *record) bool {
 	return l.lacks(r.steps, func(slot int) bool { return r.lists[slot].found })
 }
 
-// lacks reports whether a record of so many steps lacks the key of a leaf that must be there. found
-// reports whether the record has the key of a slot.
+// lacks reports whether a record with the given number of steps lacks the key of a leaf that must
+// exist. found reports whether the record has the key of a slot.
 func (l *leaf) lacks(steps int, found func(slot int) bool) bool {
-	if l.what != "" || l.optional || found(l.slot) || l.listed() == 0 || l.step && steps == 0 {
+	if l.unsupported != "" || l.optional || found(l.slot) || l.valuesPerRow() == 0 ||
+		l.step && steps == 0 {
 		return false
 	}
 	if len(l.lengths) > 0 {
@@ -154,99 +160,101 @@ func (l *leaf) lacks(steps int, found func(slot int) bool) bool {
 	return !l.varies
 }
 
-// errMissing is the error of reading a stream whose key the record lacks.
+// errMissing returns the error of reading a stream whose key the record lacks.
 func (l *leaf) errMissing() error {
-	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the key is not in the record").
-		WithHint("%s", robocache.LackingHint())
+	return robocache.Malformed(
+		"rlds",
+		robocache.Where{"stream": l.key, "column": l.name},
+		"the key is not in the record",
+	).WithHint("%s", robocache.LackingHint())
 }
 
-// check holds the lists of a leaf against its shape.
-func (l *leaf) check(r *record) {
-	if l.what != "" {
+// checkCounts checks the number of values of a leaf against its shape.
+func (l *leaf) checkCounts(r *record) {
+	if l.unsupported != "" {
 		return
 	}
 	f := &r.lists[l.slot]
 	if f.n > 0 && f.kind != l.listKind() {
-		guard.Fail(
-			robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
-				Expected(l.listKind().String(), f.kind.String()),
-		)
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+			Expected(l.listKind().String(), f.kind.String()))
 	}
-	// a key that is missing is an error of the streams that need it
-	if l.absent(r) || l.missing(r) {
+	// a missing key is an error of the streams that need it
+	if l.isAbsent(r) || l.isMissing(r) {
 		return
 	}
-	rows := l.rows(r)
+	rows := l.rowCount(r)
 	for k, slot := range l.lengths {
 		g := &r.lists[slot]
 		if g.n > 0 && g.kind != intList {
-			guard.Fail(
-				robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "row lengths").
-					Expected(intList.String(), g.kind.String()),
-			)
+			guard.Fail(robocache.Malformed(
+				"rlds",
+				robocache.Where{"stream": l.key, "column": l.name},
+				"row lengths",
+			).Expected(intList.String(), g.kind.String()))
 		}
 		if k == 0 && g.n != rows {
-			guard.Fail(l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows)))
+			guard.Fail(l.countError(g.n, fmt.Sprintf("%d row lengths, one a step", rows)))
 		}
 	}
-	elements := l.listed()
+	elements := l.valuesPerRow()
 	switch {
 	case len(l.lengths) > 0:
-		return // settled with the lengths, when asked for
+		return // checked with the lengths at the first use
 	case l.varies && !l.step:
 		if elements > 0 && f.n%elements != 0 {
-			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d", elements)))
+			guard.Fail(l.countError(f.n, fmt.Sprintf("a multiple of %d", elements)))
 		}
 	case l.varies && l.coding == plain:
-		// A tensor whose first dimension is open: the same number of entries in each step of an
-		// episode.
+		// The first dimension of the tensor varies: each step of an episode has the same number of
+		// entries.
 		if per := rows * elements; per == 0 && f.n > 0 || per > 0 && f.n%per != 0 {
-			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements)))
+			guard.Fail(l.countError(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements)))
 		}
 	case f.n != rows*elements:
-		guard.Fail(l.miscount(f.n, fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)))
+		guard.Fail(l.countError(f.n, fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)))
 	}
 }
 
-// column gives the values of a numeric leaf; grown is told what that took.
+// column returns the values of a numeric leaf. It calls grown with the additional memory.
 func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 	c, l := &r.columns[i], &s.leaves[i]
-	if l.missing(r) {
+	if l.isMissing(r) {
 		return nil, l.errMissing()
 	}
 	c.once.Do(func() {
-		// A panic is the error of all who ask for the column, not of the first one only.
+		// A panic becomes the error of all callers of the column, not only of the first one.
 		if c.err = guard.Func("rlds", func() { l.fill(r, c) })(); c.err != nil {
 			return
 		}
 		n := int64(len(c.starts)+len(c.outer)+len(c.inner)) * 8
 		if l.dtype != robocache.Float32 || r.lists[l.slot].run == nil {
-			n += int64(len(c.rows)) // else they are the record's own bytes
+			n += int64(len(c.rows)) // otherwise they alias the record
 		}
 		grown(n)
 	})
 	return c, c.err
 }
 
-// fill makes the rows of a leaf.
+// fill computes the rows of a leaf.
 func (l *leaf) fill(r *record, c *column) {
 	f := &r.lists[l.slot]
-	rows := l.rows(r)
+	rows := l.rowCount(r)
 	switch l.coding {
 	case plain:
-		if l.absent(r) && !l.varies {
-			return // Gather gives zeros, Valid says so
+		if l.isAbsent(r) && !l.varies {
+			return // Gather returns zeros, and Valid reports the missing values
 		}
-		c.rows = l.numbers(f)
-		l.split(r, c, rows, f.n)
+		c.rows = l.convertNumbers(f)
+		l.splitRows(r, c, rows, f.n)
 	case textual:
-		l.split(r, c, rows, f.n)
+		l.splitRows(r, c, rows, f.n)
 	}
 }
 
-// split finds where the rows of a ragged leaf begin, and checks lengths of fixed sequences. values
-// counts elements.
-func (l *leaf) split(r *record, c *column, rows, values int) {
+// splitRows computes where the rows of a ragged leaf begin, and checks the lengths of fixed
+// sequences. values is the number of elements.
+func (l *leaf) splitRows(r *record, c *column, rows, values int) {
 	per := max(l.elements(), 1)
 	if len(l.lengths) == 0 {
 		if !l.varies {
@@ -269,10 +277,10 @@ func (l *leaf) split(r *record, c *column, rows, values int) {
 			return v >= 0 && v <= 1<<31 && (l.fixed[k] < 0 || v == int64(l.fixed[k]))
 		})
 		if !ok {
-			guard.Fail(l.miscount(int(lens[k][len(lens[k])-1]), "row lengths as declared"))
+			guard.Fail(l.countError(int(lens[k][len(lens[k])-1]), "row lengths as declared"))
 		}
 	}
-	// Lengths of the outer sequence count inner sequences; the innermost count values.
+	// Lengths of the outer sequence count inner sequences. Those of the innermost count values.
 	ends := func(n []int64) []int64 {
 		out := make([]int64, len(n)+1)
 		for i, v := range n {
@@ -284,7 +292,7 @@ func (l *leaf) split(r *record, c *column, rows, values int) {
 	total := starts[rows]
 	if len(lens) == 2 {
 		if int64(len(lens[1])) != total {
-			guard.Fail(l.miscount(len(lens[1]), fmt.Sprintf("%d inner row lengths", total)))
+			guard.Fail(l.countError(len(lens[1]), fmt.Sprintf("%d inner row lengths", total)))
 		}
 		inner := ends(lens[1])
 		if l.nested() {
@@ -295,20 +303,20 @@ func (l *leaf) split(r *record, c *column, rows, values int) {
 		}
 		total = inner[len(inner)-1]
 	}
-	own := int64(1) // of one value of the flat list
+	own := int64(1) // elements of one value of the flat list
 	for _, d := range l.shape[len(l.shape)-l.valueDims():] {
 		own *= int64(d)
 	}
 	if total > int64(values) || int64(values) != total*own {
-		guard.Fail(l.miscount(values, fmt.Sprintf("%d × %d, by the row lengths", total, own)))
+		guard.Fail(l.countError(values, fmt.Sprintf("%d × %d, by the row lengths", total, own)))
 	}
 	if l.varies {
 		c.starts = starts
 	}
 }
 
-// valueDims is how many of a leaf's dimensions are of the value itself, and not of fixed sequences
-// around it.
+// valueDims returns how many dimensions of a leaf belong to the value itself, and not to fixed
+// sequences around it.
 func (l *leaf) valueDims() int {
 	n := len(l.shape)
 	for i, d := range l.fixed {
@@ -319,16 +327,16 @@ func (l *leaf) valueDims() int {
 	return n
 }
 
-// numbers makes a list's values elements of the declared dtype. Packed float32 are the record's own
-// bytes.
-func (l *leaf) numbers(f *list) []byte {
+// convertNumbers returns the values of a list in the declared dtype. Packed float32 values alias
+// the record.
+func (l *leaf) convertNumbers(f *list) []byte {
 	size := l.dtype.Size()
 	if l.dtype == robocache.Float32 && f.run != nil {
 		return f.run
 	}
-	out := make([]byte, 0, f.n*size+8) // numbers are appended as 8 bytes, of which size stay
+	out := make([]byte, 0, f.n*size+8) // each number is appended as 8 bytes, of which size are kept
 	if l.dtype.Float() {
-		for run := range f.pieces() {
+		for run := range f.runs() {
 			out = appendFloats(out, l.dtype, run)
 		}
 		return out
@@ -349,16 +357,14 @@ func (l *leaf) numbers(f *list) []byte {
 		return least <= v && v <= most
 	})
 	if !ok {
-		guard.Fail(
-			robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
-				Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)),
-		)
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+			Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)))
 	}
 	return out
 }
 
-// appendFloats gives float32 values the declared type. float64 is widened: TFDS stores no more than
-// float32.
+// appendFloats appends float32 values in the declared type. float64 is widened, because TFDS stores
+// only float32.
 func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
 	le := binary.LittleEndian
 	if d == robocache.Float32 {
@@ -372,14 +378,14 @@ func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
 		case robocache.Float16:
 			out = le.AppendUint16(out, robocache.HalfOf(float64(math.Float32frombits(bits))))
 		case robocache.BFloat16:
-			out = le.AppendUint16(out, brain(bits))
+			out = le.AppendUint16(out, roundBFloat16(bits))
 		}
 	}
 	return out
 }
 
-// brain rounds to bfloat16, ties to even; what was bfloat16 stays what it was.
-func brain(bits uint32) uint16 {
+// roundBFloat16 rounds to bfloat16, ties to even. Values that are exact in bfloat16 do not change.
+func roundBFloat16(bits uint32) uint16 {
 	if bits&0x7fffffff > 0x7f800000 {
 		return uint16(bits>>16) | 0x40
 	}

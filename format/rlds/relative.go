@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deltaSets are data sets of Open X-Embodiment whose `action` is six changes of the end effector's
-// pose (position, then rotation to first order) and an absolute gripper, though their features.json
-// does not say so.
+// deltaSets lists datasets of Open X-Embodiment whose features.json does not state that their
+// action is relative. The action is six changes of the end effector's pose (position, then rotation
+// to first order) and an absolute gripper.
 var deltaSets = []string{
 	"bridge",
 	"bridge_orig",
@@ -26,7 +26,7 @@ var deltaSets = []string{
 	"utaustin_mutex",
 }
 
-// markRelative marks an action as relative if its description calls it that, or its data set is
+// markRelative marks an action as relative if its description states this, or if the dataset is
 // known for it.
 func (d *Dataset) markRelative(f *robocache.Feature, l *leaf) {
 	n := f.Elements()
@@ -34,18 +34,18 @@ func (d *Dataset) markRelative(f *robocache.Feature, l *leaf) {
 		n > 7 {
 		return
 	}
-	name := strings.TrimSuffix(strings.ToLower(d.raw.Name), "_converted_externally_to_rlds")
+	name := strings.TrimSuffix(strings.ToLower(d.info.Name), "_converted_externally_to_rlds")
 	name = strings.TrimSuffix(name, "_dataset")
 	libero := strings.HasPrefix(name, "libero_") // OpenVLA's copies
 	switch {
 	case describesDelta(l.description):
 		f.RelativeReason = "by its description in " + featuresName
 	case n == 7 && (slices.Contains(deltaSets, name) || libero):
-		f.RelativeReason = "as known of " + d.raw.Name
+		f.RelativeReason = "as known of " + d.info.Name
 	default:
 		return
 	}
-	// An error is of channels that are named, and none is.
+	// There is no error, because no channels are named.
 	f.Relative, _ = robocache.Relative{}.Of(f)
 }
 

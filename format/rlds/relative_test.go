@@ -28,7 +28,7 @@ func TestMarkRelative(t *testing.T) {
 		{"my_robot", "action", "3x joint deltas of 12 and more", 12, nil},
 		{"droid", "action", "", 7, nil},
 	} {
-		d := &Dataset{raw: &infoFile{Name: c.set}}
+		d := &Dataset{info: &infoFile{Name: c.set}}
 		f := robocache.Feature{
 			Key:   c.key,
 			Kind:  robocache.KindNumeric,

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// taskKeys are where data sets keep what the episode is about, the usual ones first.
+// taskKeys lists the keys of the task text in datasets, the most common ones first.
 var taskKeys = []string{
 	"language_instruction",
 	"observation.natural_language_instruction",
@@ -26,47 +26,43 @@ var taskKeys = []string{
 	"language_instruction_1",
 }
 
-// chooseTask finds the leaf of the episode's task.
+// chooseTask chooses the leaf of the episode's task.
 func (d *Dataset) chooseTask(m *robocache.Mapping) {
 	keys := taskKeys
 	if m != nil && m.Task != "" {
 		keys = []string{m.Task, m.SourceKey(m.Task)}
 	}
 	for _, k := range keys {
-		for i := range d.s.leaves {
-			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual &&
+		for i := range d.schema.leaves {
+			if l := &d.schema.leaves[i]; l.key == k && l.unsupported == "" && l.coding == textual &&
 				!l.varies &&
 				l.inner == 0 {
-				d.taskAt = l.slot
+				d.taskSlot = l.slot
 				return
 			}
 		}
 	}
 	if m != nil && m.Task != "" {
-		guard.Fail(
-			robocache.Misuse(
-				"rlds",
-				robocache.Where{"stream": m.Task},
-				"the mapping's task is no text of this data set",
-			),
-		)
+		guard.Fail(robocache.Misuse(
+			"rlds",
+			robocache.Where{"stream": m.Task},
+			"the mapping's task is not a text of this dataset",
+		))
 	}
 }
 
-// describe makes streams of leaves.
-func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
-	for i := range d.s.leaves {
-		l := &d.s.leaves[i]
-		if l.what != "" {
-			d.find(
-				robocache.Finding{
-					Severity:     robocache.SeverityWarning,
-					Code:         "unsupported-feature",
-					Where:        robocache.Where{"file": featuresName, "stream": l.key},
-					Message:      l.what + " is not read",
-					NotDelivered: l.key,
-				},
-			)
+// describeStreams makes streams of the leaves.
+func (d *Dataset) describeStreams(ctx context.Context, own ownMetadata) {
+	for i := range d.schema.leaves {
+		l := &d.schema.leaves[i]
+		if l.unsupported != "" {
+			d.addFinding(robocache.Finding{
+				Severity:     robocache.SeverityWarning,
+				Code:         "unsupported-feature",
+				Where:        robocache.Where{"file": featuresName, "stream": l.key},
+				Message:      l.unsupported + " is not read",
+				NotDelivered: l.key,
+			})
 			continue
 		}
 		if d.absentFromAll(i) {
@@ -97,14 +93,14 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			f.Kind = robocache.KindImage
 			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
 			if f.Height == 0 || f.Width == 0 {
-				d.measure(ctx, i, &f)
+				d.measureImages(ctx, i, &f)
 				f.Shape[0], f.Shape[1] = f.Height, f.Width
 			}
 			f.StateDepth()
 		}
 		if l.labels > 0 {
 			f.Interpolation = "nearest"
-			f.Names = d.labels(ctx, l)
+			f.Names = d.readLabels(ctx, l)
 		}
 		d.markRelative(&f, l)
 		d.byKey[f.Key] = source{leaf: i}
@@ -137,7 +133,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 				f.Rotations = n.Rotations
 			}
 			if n.Relative != nil && f.Kind == robocache.KindNumeric {
-				f.Relative, f.RelativeReason = noted(n.Relative, f)
+				f.Relative, f.RelativeReason = relativeNote(n.Relative, f)
 				f.Unsummable = n.Unsummable
 			}
 			if n.Kind == robocache.KindPointCloud && f.Kind == robocache.KindNumeric && f.Ragged() {
@@ -150,8 +146,8 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 	}
 }
 
-// noted returns the relative channels that our writer noted of a stream.
-func noted(channels []int, f *robocache.Feature) ([]int, string) {
+// relativeNote returns the relative channels that our writer noted of a stream.
+func relativeNote(channels []int, f *robocache.Feature) ([]int, string) {
 	relative := robocache.Relative{Channels: channels, None: len(channels) == 0}
 	out, err := relative.Of(f)
 	if err != nil {
@@ -160,8 +156,8 @@ func noted(channels []int, f *robocache.Feature) ([]int, string) {
 	return out, "as " + metadataName + " states"
 }
 
-// labels reads the names of a class label's classes, which lie in a file beside the shards.
-func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
+// readLabels reads the names of a class label's classes from a separate file.
+func (d *Dataset) readLabels(ctx context.Context, l *leaf) json.RawMessage {
 	b, err := store.ReadFile(
 		ctx,
 		d.Bytes,

@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Text gives texts: of a step its own, of the episode the same for each step; "task" is the
-// episode's task, which needs no reading.
+// Text returns texts of steps, or a text of the episode for each step. "task" is the episode's
+// task, for which no record is read.
 func (d *Dataset) Text(
 	ctx context.Context,
 	key string,
@@ -24,7 +24,7 @@ func (d *Dataset) Text(
 		out = make([]string, len(rows))
 		for i, r := range rows {
 			guard.Check(d.checkRow(r))
-			out[i] = d.task(d.place(r.Episode))
+			out[i] = d.taskOf(d.locateEpisode(r.Episode))
 		}
 		return out, nil
 	}
@@ -35,11 +35,11 @@ func (d *Dataset) Text(
 		if f.Kind == robocache.KindText {
 			last, at := "", -1
 			for _, i := range which {
-				if l.absent(rec) {
+				if l.isAbsent(rec) {
 					break
 				}
-				sp := spans[l.row(rows[i].Index)]
-				// Instructions repeat from step to step: one string serves them all.
+				sp := spans[l.rowOf(rows[i].Index)]
+				// Instructions repeat from step to step, so they share one string.
 				if b := rec.data[sp.from:sp.to]; at < 0 || last != string(b) {
 					last, at = string(b), i
 					out[i] = cleanText(b)
@@ -49,9 +49,9 @@ func (d *Dataset) Text(
 			}
 			return
 		}
-		c := d.column(rec, s.leaf, episode)
+		c := d.columnOf(rec, s.leaf, episode)
 		for _, i := range which {
-			k := int64(l.row(rows[i].Index))
+			k := int64(l.rowOf(rows[i].Index))
 			from, to := k, k+1
 			if c.starts != nil {
 				from, to = c.starts[k], c.starts[k+1]
@@ -66,18 +66,18 @@ func (d *Dataset) Text(
 	return out, nil
 }
 
-// clock is where the timestamps of steps come from: a rate, or a stream that holds them.
+// clock is the source of the timestamps of steps: a rate, or a stream.
 type clock struct {
-	rate  robocache.Rate
-	key   string
-	leaf  int
-	scale float64 // nanoseconds a unit
-	told  bool    // the caller states the unit
+	rate       robocache.Rate
+	key        string
+	leaf       int
+	scale      float64 // nanoseconds per unit
+	unitStated bool    // the caller stated the unit
 }
 
 var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
-// chooseClock settles the rate or the stream of timestamps. RLDS keeps no clock.
+// chooseClock chooses the rate or the stream of timestamps, because RLDS has no clock.
 func (d *Dataset) chooseClock(
 	ctx context.Context,
 	opt robocache.OpenOptions,
@@ -89,13 +89,11 @@ func (d *Dataset) chooseClock(
 		for _, m := range opt.Map.Streams {
 			if k, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok && k != "" {
 				if key != "" && key != k {
-					guard.Fail(
-						robocache.Misuse(
-							"rlds",
-							robocache.Where{"stream": k},
-							"steps have one time: the mapping names two streams of timestamps",
-						),
-					)
+					guard.Fail(robocache.Misuse(
+						"rlds",
+						robocache.Where{"stream": k},
+						"the mapping names two streams of timestamps, but steps have one time",
+					))
 				}
 				key, unit = k, m.TimestampUnit
 			}
@@ -112,7 +110,7 @@ func (d *Dataset) chooseClock(
 		}
 	}
 	if rate.Zero() {
-		rate, _ = rateOf(d.raw.Name)
+		rate, _ = rateOf(d.info.Name)
 	}
 	d.clock = clock{rate: rate, leaf: -1}
 	d.About.FPS = rate
@@ -122,27 +120,28 @@ func (d *Dataset) chooseClock(
 	scale, ok := units[unit]
 	if !ok {
 		guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "timestamp_unit"}, "").
-			Expected("s, ms, us or ns", clip(unit)))
+			Expected("s, ms, us or ns", quoteClipped(unit)))
 	}
-	for i := range d.s.leaves {
-		l := &d.s.leaves[i]
-		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies &&
+	for i := range d.schema.leaves {
+		l := &d.schema.leaves[i]
+		if l.key == key && l.unsupported == "" && l.step && l.coding == plain && !l.varies &&
 			l.elements() == 1 &&
 			!l.optional &&
 			l.dtype != robocache.Bool {
-			d.clock.key, d.clock.leaf, d.clock.scale, d.clock.told = key, i, scale, unit != ""
+			d.clock.key, d.clock.leaf, d.clock.scale, d.clock.unitStated = key, i, scale, unit != ""
 			return
 		}
 	}
 	guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": key}, "").
-		Expected("a stream of one number a step that holds its time", "none of this name"))
+		Expected("a stream with the time of each step as one number", "none of this name"))
 }
 
+// noClock returns the error about a dataset without timestamps and rate.
 func (d *Dataset) noClock() error {
 	err := d.About.NoClock(
 		"rlds",
 		robocache.Where{"file": infoName},
-		"RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known",
+		"RLDS keeps no timestamps, and the rate of "+quoteClipped(d.info.Name)+" is unknown",
 	)
 	if d.About.UnusedClocks != nil {
 		return err
@@ -156,7 +155,7 @@ func (d *Dataset) noClock() error {
 	return err
 }
 
-// Times gives the timestamps of an episode's steps: every stream has them.
+// Times returns the timestamps of an episode's steps. All streams share them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Recover("rlds times", &err)
 	if key != "" {
@@ -169,10 +168,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	if d.clock.leaf < 0 {
 		return reader.Grid(d.clock.rate, d.Len(episode)), nil
 	}
-	return d.timestamps(ctx, episode), nil
+	return d.readTimes(ctx, episode), nil
 }
 
-// checkSeconds rejects times that are not seconds, or may be another unit.
+// checkSeconds rejects times that are not seconds, or that may be in another unit.
 func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
 	usual := "s"
 	if !dtype.Float() {
@@ -186,18 +185,16 @@ func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
 	return err
 }
 
-// timestamps reads the times of the steps.
-func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
-	rec := d.values(ctx, episode)
-	l := &d.s.leaves[d.clock.leaf]
-	c := d.column(rec, d.clock.leaf, episode)
-	if !d.clock.told {
-		guard.Check(
-			robocache.At(
-				d.checkSeconds(c.rows, l.dtype),
-				robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key},
-			),
-		)
+// readTimes reads the times of the steps.
+func (d *Dataset) readTimes(ctx context.Context, episode int) []int64 {
+	rec := d.loadValues(ctx, episode)
+	l := &d.schema.leaves[d.clock.leaf]
+	c := d.columnOf(rec, d.clock.leaf, episode)
+	if !d.clock.unitStated {
+		guard.Check(robocache.At(
+			d.checkSeconds(c.rows, l.dtype),
+			robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key},
+		))
 	}
 	out := make([]int64, rec.steps)
 	exact := l.dtype == robocache.Int64 && d.clock.scale == 1
@@ -206,17 +203,32 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	}
 	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
 		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
-			guard.Fail(
-				robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
-					Expected("a time", fmt.Sprint(v)),
-			)
+			guard.Fail(robocache.Malformed(
+				"rlds",
+				robocache.Where{
+					"episode": d.About.EpisodeIndex(episode),
+					"stream":  d.clock.key,
+					"index":   i,
+				},
+				"",
+			).Expected("a time", fmt.Sprint(v)))
 		} else if !exact {
 			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
 			guard.Fail(
-				robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
-					Expected(fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), fmt.Sprintf("%d ns", out[i])),
+				robocache.Malformed(
+					"rlds",
+					robocache.Where{
+						"episode": d.About.EpisodeIndex(episode),
+						"stream":  d.clock.key,
+						"index":   i,
+					},
+					"",
+				).Expected(
+					fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]),
+					fmt.Sprintf("%d ns", out[i]),
+				),
 			)
 		}
 	}

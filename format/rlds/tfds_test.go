@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// judge gives the Python that has tensorflow-datasets, or skips.
+// judge returns the Python interpreter with tensorflow-datasets, or skips the test.
 func judge(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -29,7 +29,8 @@ func judge(t testing.TB) string {
 	py := tfdsPython(t)
 	if py == "" {
 		t.Skip(
-			"skipped: no Python with tensorflow-datasets (scripts/tests/venv-tfds.sh makes .venv-tfds)",
+			"skipped: no Python with tensorflow-datasets (scripts/tests/venv-tfds.sh makes " +
+				".venv-tfds)",
 		)
 	}
 	return py
@@ -63,7 +64,8 @@ var tfdsOnce struct {
 	dir string
 }
 
-// tfdsSets gives a folder of sets that tensorflow-datasets wrote, with what it reads of them.
+// tfdsSets returns a folder of datasets that tensorflow-datasets wrote, with what it reads from
+// them.
 func tfdsSets(t testing.TB) string {
 	t.Helper()
 	judge(t)
@@ -117,7 +119,8 @@ func readDump(t testing.TB, path string) tfdsDump {
 	return d
 }
 
-// TestEqualsTFDS: every kind of feature that tensorflow-datasets writes is read as it reads it.
+// TestEqualsTFDS checks that every kind of feature that tensorflow-datasets writes is read as it
+// reads it.
 func TestEqualsTFDS(t *testing.T) {
 	root := tfdsSets(t)
 	for _, name := range []string{"kinds", "shards", "bare"} {
@@ -255,7 +258,7 @@ func hash(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// pixels decodes PNG images into the declared channels.
+// pixels decodes PNG images to the declared channels.
 func pixels(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(rows))
@@ -297,8 +300,8 @@ func pixels(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row
 	return out
 }
 
-// TestFixedSequences: tensorflow-datasets writes sequences of fixed length and cannot read them
-// inside steps; the values that were given to it are the judge.
+// TestFixedSequences checks sequences of fixed length. tensorflow-datasets writes them but cannot
+// read them inside steps, so its input is the expected value.
 func TestFixedSequences(t *testing.T) {
 	root := tfdsSets(t)
 	b, err := os.ReadFile(filepath.Join(root, "fixed.json"))
@@ -331,7 +334,8 @@ func TestFixedSequences(t *testing.T) {
 	}
 }
 
-// judgeReads: tfds.builder_from_directory opens the folder without code and reads what we read.
+// judgeReads checks that tfds.builder_from_directory opens the folder without code and reads the
+// same values.
 func judgeReads(t *testing.T, dir string) {
 	t.Helper()
 	judge(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// TestImagesByThePiece: once a record was read and let go, an image of it costs its own bytes; what
-// is served is the same.
+// TestImagesByThePiece checks that after a record was read and evicted, an image of it costs only
+// its own bytes, with the same content.
 func TestImagesByThePiece(t *testing.T) {
 	local, err := store.OpenLocal(realdata.Path(t, "bridge_rlds"))
 	if err != nil {
@@ -28,7 +28,7 @@ func TestImagesByThePiece(t *testing.T) {
 	}
 	defer d.Close()
 	whole := mustOpen(t, realdata.Path(t, "bridge_rlds"), robocache.OpenOptions{})
-	for e := range 50 { // one pass: each record is read, checked and let go
+	for e := range 50 { // one pass: each record is read, verified and evicted
 		if err := d.Gather(t.Context(), "reward", rowsOf(d, e), make([]byte, 40)); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestImagesByThePiece(t *testing.T) {
 	if got := c.Counts().BytesRead - before; got > 20*8000 {
 		t.Errorf("%d bytes were read for 20 images of about 4 kB", got)
 	}
-	if s := d.recs.Stats(); s.Evictions == 0 {
+	if s := d.records.Stats(); s.Evictions == 0 {
 		t.Errorf("nothing was let go: %+v", s)
 	}
 }

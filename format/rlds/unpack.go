@@ -18,7 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// packing is how a whole shard is compressed. Nothing in the metadata says it: the first bytes do.
+// packing is the compression of a whole shard. The metadata does not state it, so the first bytes
+// determine it.
 type packing uint8
 
 const (
@@ -27,16 +28,17 @@ const (
 	zlibStream
 )
 
-// maxRatio is the most that deflate can pack: 258 bytes in two bits. Depth of zeros comes near it.
+// maxRatio is the highest ratio of deflate: 258 bytes in two bits. Depth images of zeros come close
+// to it.
 const maxRatio = 1032
 
-// packingOf looks at the first bytes. A record's head that holds is never taken for a compressed
-// stream.
+// packingOf determines the packing by the first bytes. A valid head of a record is never taken for
+// a compressed stream.
 func packingOf(w *window) packing {
 	if w.size < headBytes {
 		return unpacked
 	}
-	b := w.at(0, headBytes)
+	b := w.readAt(0, headBytes)
 	_, whole := recordLength(b)
 	switch {
 	case whole:
@@ -50,40 +52,48 @@ func packingOf(w *window) packing {
 
 const (
 	defaultUnpackBytes = 64 << 30
-	unpackHint         = "set TMPDIR to a folder with more room, or decompress the shards: gzip -d"
+	unpackHint         = "set TMPDIR to a folder with more space, or decompress the shards: gzip -d"
 )
 
-// plainShards are the compressed shards of an open data set, decompressed.
+// plainShards holds the decompressed shards of an open dataset.
 type plainShards struct {
 	file   *scratch.File
 	shards *lru.Cache[string, *plainShard]
 }
 
+// newPlainShards returns an empty set of shards. option is the limit of the temporary file in
+// bytes.
 func newPlainShards(option string) *plainShards {
 	limit := int64(defaultUnpackBytes)
 	if option != "" {
 		var err error
 		if limit, err = strconv.ParseInt(option, 10, 64); err != nil || limit < 0 {
 			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "unpack_bytes"}, "").
-				Expected("a number of bytes", clip(option)))
+				Expected("a number of bytes", quoteClipped(option)))
 		}
 	}
-	full := robocache.ResourceLimit("rlds", robocache.Where{"option": "unpack_bytes"}, "the compressed shards, decompressed").
-		Expected(fmt.Sprintf("at most %d bytes", limit), "more").
-		WithHint("raise it (%s) where the temporary folder has the room, or open one split", robocache.Option("options", "unpack_bytes", 64<<30))
-	// of no budget, entries of no size: every one stays
+	full := robocache.ResourceLimit(
+		"rlds",
+		robocache.Where{"option": "unpack_bytes"},
+		"the compressed shards, decompressed",
+	).Expected(fmt.Sprintf("at most %d bytes", limit), "more").
+		WithHint(
+			"raise it (%s) if the temporary folder has enough space, or open one split",
+			robocache.Option("options", "unpack_bytes", 64<<30),
+		)
+	// Entries have size 0, so none is evicted.
 	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)}
 }
 
-// plainShard is the whole records of a compressed shard.
+// plainShard holds the complete records of a compressed shard.
 type plainShard struct {
 	*scratch.Part
 	damage error // why the shard ends here: ErrMalformed or ErrResourceLimit
 }
 
-// shard decompresses a shard once. A record is taken only when all of it came: of a damaged shard
-// those before the damage are given.
-func (s *plainShards) shard(
+// unpackShard decompresses a shard once. Only complete records are kept; in a damaged shard these
+// are the records before the damage.
+func (s *plainShards) unpackShard(
 	ctx context.Context,
 	name string,
 	r robocache.Ranged,
@@ -95,7 +105,7 @@ func (s *plainShards) shard(
 		out := bufio.NewWriterSize(u, 256<<10)
 		src := &scratch.Reader{Ctx: ctx, R: r}
 		size, damage := copyRecords(out, src, p, limit)
-		// of the store, which the decompressor wraps
+		// errors of the store, which the decompressor wraps
 		if err := cmp.Or(out.Flush(), src.Err); err != nil {
 			u.Free()
 			guard.Fail(err)
@@ -106,8 +116,8 @@ func (s *plainShards) shard(
 	})
 }
 
-// copyRecords goes record by record, and gives the size of those that are whole: what is no record,
-// or goes on for ever, ends it before it takes much room.
+// copyRecords copies complete records and returns their total size. Bytes that are not a record, or
+// a record that is too large, end the copy before they use much space.
 func copyRecords(
 	out io.Writer,
 	src *scratch.Reader,

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// squeeze packs bytes as a shard may be packed.
+// squeeze compresses bytes as a shard may be compressed.
 func squeeze(t testing.TB, how string, level int, b []byte) []byte {
 	t.Helper()
 	var z bytes.Buffer
@@ -57,7 +57,7 @@ func squeeze(t testing.TB, how string, level int, b []byte) []byte {
 	return z.Bytes()
 }
 
-// mixture is bytes of every kind: text, noise, runs.
+// mixture returns bytes of several kinds: text, noise and runs.
 func mixture(n int) []byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
@@ -80,8 +80,8 @@ func mixture(n int) []byte {
 
 var packings = []string{"gzip", "zlib", "members"}
 
-// TestPackedReads: opening decompresses a packed shard; after that no byte of it is read again, in
-// any order.
+// TestPackedReads checks that Open decompresses a packed shard, and that no byte of it is read
+// again, in any order of reads.
 func TestPackedReads(t *testing.T) {
 	const episodes = 48
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -89,7 +89,7 @@ func TestPackedReads(t *testing.T) {
 		h := newHand()
 		var plain []byte
 
-		// of a key that nobody asks for: it makes records large, and they do not shrink
+		// values of an unused key; they make records large and do not compress
 		noise := make([]byte, 200_000)
 		for e := range episodes {
 			x := handExample(e, 3)
@@ -116,8 +116,8 @@ func TestPackedReads(t *testing.T) {
 		}
 		pass := func(order []int) int64 {
 			before := counted.Counts().BytesRead
-			d.recs.Clear()
-			d.thin.Clear()
+			d.records.Clear()
+			d.imageless.Clear()
 			for _, e := range order {
 				if err := checkEpisode(t, d, e, e); err != nil {
 					t.Fatal(how, err)
@@ -139,7 +139,7 @@ func TestPackedReads(t *testing.T) {
 			rng.Shuffle(episodes, func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		d.Close()
-		// Opened again the index is known: the first read decompresses, once.
+		// When opened again, the index is cached, and the first read decompresses once.
 		counted = storetest.Counting(s)
 		if d, err = OpenStore(t.Context(), counted, handOptions); err != nil {
 			t.Fatal(how, err)
@@ -158,8 +158,8 @@ func TestPackedReads(t *testing.T) {
 	}
 }
 
-// TestPackedFlips: of a packed shard with any byte altered, what is served is right, and what is
-// lost is said.
+// TestPackedFlips alters any byte of a packed shard. All delivered values are correct, and lost
+// episodes are reported.
 func TestPackedFlips(t *testing.T) {
 	stride := 1
 	if testing.Short() {
@@ -198,8 +198,8 @@ func TestPackedFlips(t *testing.T) {
 	}
 }
 
-// TestUnpackBudget: what packed shards decompress to stays within its option, by an error that says
-// what to do; nothing is left in the folder.
+// TestUnpackBudget checks that decompressed shards stay within the option, with an error that gives
+// a hint, and that nothing is left in the folder.
 func TestUnpackBudget(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -251,7 +251,7 @@ func TestUnpackBudget(t *testing.T) {
 	if _, err := OpenStore(t.Context(), s, opt); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	// A folder that is not there: known indexes are of another version of the files.
+	// The folder does not exist; the cached indexes are of another version of the files.
 	t.Setenv("TMPDIR", dir+"/none")
 	s.Put("toy-train.tfrecord-00000-of-00006", packed)
 	if _, err := OpenStore(
@@ -264,7 +264,7 @@ func TestUnpackBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkPacked: a packed shard opened, and its episodes read in order and in another order.
+// BenchmarkPacked opens a packed shard and reads its episodes in order and in another order.
 func BenchmarkPacked(b *testing.B) {
 	const episodes = 64
 	var plain []byte
@@ -289,8 +289,8 @@ func BenchmarkPacked(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, step := range []int{1, 29} {
-			d.recs.Clear()
-			d.thin.Clear()
+			d.records.Clear()
+			d.imageless.Clear()
 			for i := range episodes {
 				e := i * step % episodes
 				if err := checkEpisode(b, d, e, e); err != nil {

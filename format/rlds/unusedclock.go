@@ -10,20 +10,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// clocksRead is the number of episodes whose times are read to find faults. To read one column,
-// a whole record is read.
+// clocksRead is the number of episodes whose times are read to find faults. It is small, because
+// reading one column reads a whole record.
 const clocksRead = 4
 
-// examineClocks records the time streams of the steps. It does nothing if the caller or our own
-// writer states the clock.
+// examineClocks records the unused time streams of the steps. It does nothing if the caller or our
+// own writer states the clock.
 func (d *Dataset) examineClocks(ctx context.Context, opt robocache.OpenOptions, own ownMetadata) {
 	stated := !opt.HZ.Zero() || opt.Map != nil && !opt.Map.HZ.Zero()
 	if stated || d.clock.leaf >= 0 || own.Robocache != nil {
 		return
 	}
-	for i := range d.s.leaves {
-		l := &d.s.leaves[i]
-		if !l.step || !robocache.NamesClock(l.key) || l.what == "" && d.absentFromAll(i) {
+	for i := range d.schema.leaves {
+		l := &d.schema.leaves[i]
+		if !l.step || !robocache.NamesClock(l.key) || l.unsupported == "" && d.absentFromAll(i) {
 			continue
 		}
 		if reason := l.clockFault(); reason != "" {
@@ -44,8 +44,8 @@ func (d *Dataset) examineClocks(ctx context.Context, opt robocache.OpenOptions, 
 // clockFault returns why the type or the shape of a stream is not that of a clock, or "".
 func (l *leaf) clockFault() string {
 	switch {
-	case l.what != "":
-		return "is not read: " + l.what
+	case l.unsupported != "":
+		return "is not read: " + l.unsupported
 	case l.coding == textual:
 		return "holds text and no numbers"
 	case l.coding != plain:
@@ -62,15 +62,15 @@ func (l *leaf) clockFault() string {
 	return ""
 }
 
-// examineTimes records the faults of a stream of times in the first episodes, and reports
-// whether there are any. It reads none of a remote set.
+// examineTimes records the faults of a time stream in the first episodes, and reports whether there
+// are any. It reads none of a remote dataset.
 func (d *Dataset) examineTimes(ctx context.Context, leaf int) (faulty bool) {
-	l := &d.s.leaves[leaf]
+	l := &d.schema.leaves[leaf]
 	for e := 0; e < min(d.About.Episodes, clocksRead) && !robocache.IsRemote(d.Bytes); e++ {
 		var values []float64
 		err := guard.Try(func() {
-			rec := d.values(ctx, e)
-			values = robocache.Float64s(nil, l.dtype, d.column(rec, leaf, e).rows)
+			rec := d.loadValues(ctx, e)
+			values = robocache.Float64s(nil, l.dtype, d.columnOf(rec, leaf, e).rows)
 		})
 		if err != nil && !robocache.Bad(err) {
 			guard.Fail(err)

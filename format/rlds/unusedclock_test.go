@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// clockHand is a data set made by hand with a stream observation.timestamp of one feature.
+// clockHand is a dataset made by hand with a stream observation.timestamp of one feature.
 func clockHand(
 	t *testing.T,
 	name, feature string,
@@ -40,8 +40,8 @@ func clockHand(
 	return s
 }
 
-// TestUnusedClock checks that a stream of times that cannot be used is a finding that names the
-// stream, the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks the finding about a time stream that cannot be used. It names the stream,
+// the episode and the reason, and errors about rows without a clock name the stream.
 func TestUnusedClock(t *testing.T) {
 	const key = "steps/observation/timestamp"
 	floats := func(change func(e int, v []float32) []float32) func(*exampleWriter, int) {
@@ -73,8 +73,12 @@ func TestUnusedClock(t *testing.T) {
 			}
 			x.strings(key, texts)
 		}, "holds text and no numbers"},
-		"nan":       {scalar("float32"), last(float32(math.NaN())), "is NaN at row 5 in episode 2"},
-		"backwards": {scalar("float32"), last(0.25), "steps back from 0.5 to 0.25 at row 5 in episode 2"},
+		"nan": {scalar("float32"), last(float32(math.NaN())), "is NaN at row 5 in episode 2"},
+		"backwards": {
+			scalar("float32"),
+			last(0.25),
+			"steps back from 0.5 to 0.25 at row 5 in episode 2",
+		},
 		"constant": {
 			scalar("float32"), floats(func(int, []float32) []float32 { return make([]float32, 9) }),
 			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes",

@@ -21,24 +21,27 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// shardBytes is what a shard is planned to hold.
+// shardBytes is the planned size of a shard.
 const shardBytes = 256 << 20
 
 // writing is one run of Write.
 //
-//	W1  Every file appears whole or not at all; dataset_info.json is the last: a folder without it is no data set.
-//	W2  The same episodes and options give the same bytes, on any number of threads.
-//	W3  Encoded JPEG and PNG bytes are kept as they are. float64 and large integer tensors are byte strings, so that no value is rounded.
-//	W4  features.json names standard classes alone. The timestamps of the steps are written as they are (timestamp_ns).
+//	rlds.W1  Every file appears complete or not at all. dataset_info.json is the last one. A folder
+//	         without it is not a dataset.
+//	rlds.W2  The same episodes and options give the same bytes, for any number of threads.
+//	rlds.W3  Encoded JPEG and PNG bytes are unchanged. Tensors of float64 and of large integers are
+//	         byte strings, so that no value is rounded.
+//	rlds.W4  features.json names only standard classes. The timestamps of the steps are written
+//	         unchanged (timestamp_ns).
 type writing struct {
 	src          robocache.Dataset
 	info         *robocache.Info
 	dst          store.Writable
 	pool         *video.Pool
-	opt          robocache.WriteOptions
+	options      robocache.WriteOptions
 	name         string
 	version      string
-	asked        int // shards a split; 0 = by its size
+	shardCount   int // shards per split; 0 means by size
 	leaves       []outLeaf
 	timestampKey string
 	origins      *origin.Tracer
@@ -46,21 +49,20 @@ type writing struct {
 	mu       sync.Mutex
 	report   robocache.WriteReport
 	rows     *robocache.RowCounter
-	timeless bool              // nothing says when the steps were
-	uneven   bool              // timestamps that are not k/fps
-	format   map[string]string // of images, by key: what the first one is
+	timeless bool              // the source has no times
+	uneven   bool              // some timestamps differ from k/fps
+	format   map[string]string // image format by key, as in the first image
 }
 
 var writeOptions = map[string]string{
-	"name":    "of the data set; by the destination's folder where it is not given",
-	"version": "of the data set",
-	"split":   "default: those of the source",
-	"shards":  "a split; default: by its size",
+	"name":    "name of the dataset; default: by the folder of the destination",
+	"version": "version of the dataset; default: by the folder of the destination, or 1.0.0",
+	"split":   "name of the split; default: the splits of the source",
+	"shards":  "shards per split; default: by its size",
 }
 
-// Write writes a data set of any format as RLDS. Options: "name" and "version" of the data set (by
-// the destination's folder where they are not given), "split" ("train"; by default those of the
-// source), "shards" a split (by its size).
+// Write writes a dataset of any format as RLDS. The options are "name" and "version" of the
+// dataset, "split", and "shards" per split; writeOptions has their defaults.
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -76,7 +78,7 @@ func Write(
 	return rep, robocache.At(err, robocache.Where{"dataset": robocache.Redact(dst)})
 }
 
-// WriteStore is Write into a store.
+// WriteStore does the same as Write, into a store.
 func WriteStore(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -85,36 +87,39 @@ func WriteStore(
 ) (rep *robocache.WriteReport, err error) {
 	defer guard.Recover("write rlds", &err)
 	w := &writing{
-		src:    src,
-		info:   src.Info(),
-		dst:    dst,
-		opt:    opt,
-		format: map[string]string{},
-		pool:   video.NewPool(0),
+		src:     src,
+		info:    src.Info(),
+		dst:     dst,
+		options: opt,
+		format:  map[string]string{},
+		pool:    video.NewPool(0),
 	}
 	defer w.pool.Close()
-	w.settle()
+	w.parseOptions()
 	have := guard.Must(dst.List(ctx, ""))
 	if len(have) > 0 {
-		return nil, robocache.Misuse("write rlds", robocache.Where{"file": have[0].Name}, "the destination is not empty").
-			WithHint("choose an empty folder; what a conversion left that was killed can go")
+		return nil, robocache.Misuse(
+			"write rlds",
+			robocache.Where{"file": have[0].Name},
+			"the destination is not empty",
+		).WithHint("choose an empty folder; files of a killed conversion can be deleted")
 	}
 	var splits []*outSplit
 	if opt.Shard != nil {
 		w.planLeaves(ctx)
 		splits = w.shardSplits()
 	} else {
-		w.names(dst.URI())
+		w.chooseName(dst.URI())
 		splits = w.planSplits(ctx)
 	}
 	err = guard.Try(func() {
 		if w.writeSplits(ctx, splits); opt.Shard != nil {
-			w.report.Summary = w.summary(splits)
+			w.report.Summary = w.summarizeShard(splits)
 			return
 		}
-		own := w.own()
+		own := w.ownMetadata()
 		own["regular"] = !w.uneven
-		w.metadata(ctx, splits, featuresJSON(w.leaves), own)
+		w.writeMetadata(ctx, splits, featuresJSON(w.leaves), own)
 	})
 	if err != nil {
 		names := []string{featuresName, metadataName, infoName}
@@ -122,39 +127,42 @@ func WriteStore(
 			names = append(names, s.files...)
 		}
 		for _, f := range names {
-			_ = dst.Remove(context.WithoutCancel(ctx), f) // most are there
+			_ = dst.Remove(context.WithoutCancel(ctx), f) // most of them exist
 		}
 		return nil, err
 	}
 	return &w.report, nil
 }
 
-func (w *writing) settle() {
+// parseOptions parses the options of the writer.
+func (w *writing) parseOptions() {
 	guard.Check(
 		reader.Op("write rlds").
-			Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)}),
+			Settle(
+				w.options.Options,
+				writeOptions,
+				map[string]reader.Set{"shards": reader.Whole(&w.shardCount, 1, maxShards)},
+			),
 	)
 }
 
-func (w *writing) find(s robocache.Severity, code, stream, message string) {
+// addFinding adds a finding about a stream to the report.
+func (w *writing) addFinding(s robocache.Severity, code, stream, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.report.Findings = append(
-		w.report.Findings,
-		robocache.Finding{
-			Severity: s,
-			Code:     code,
-			Where:    robocache.Where{"stream": stream},
-			Message:  message,
-		},
-	)
+	w.report.Findings = append(w.report.Findings, robocache.Finding{
+		Severity: s,
+		Code:     code,
+		Where:    robocache.Where{"stream": stream},
+		Message:  message,
+	})
 }
 
-// names chooses name and version: TFDS finds <name>/<version> below its data folder.
-func (w *writing) names(uri string) {
+// chooseName sets name and version. TFDS finds <name>/<version> below its data folder.
+func (w *writing) chooseName(uri string) {
 	uri = strings.TrimRight(uri, "/")
 	base := path.Base(uri)
-	w.version = w.opt.Options["version"]
+	w.version = w.options.Options["version"]
 	if _, ok := parseVersion(base); ok {
 		w.version = cmp.Or(w.version, base)
 		base = path.Base(path.Dir(uri))
@@ -162,17 +170,17 @@ func (w *writing) names(uri string) {
 	w.version = cmp.Or(w.version, "1.0.0")
 	if _, ok := parseVersion(w.version); !ok {
 		guard.Fail(robocache.Misuse("write rlds", robocache.Where{"option": "version"}, "").
-			Expected("three numbers, such as 1.0.0", clip(w.version)))
+			Expected("three numbers, such as 1.0.0", quoteClipped(w.version)))
 	}
-	if w.name = cmp.Or(w.opt.Options["name"], snake(base)); w.name != snake(w.name) {
+	if w.name = cmp.Or(w.options.Options["name"], snakeCase(base)); w.name != snakeCase(w.name) {
 		guard.Fail(robocache.Misuse("write rlds", robocache.Where{"option": "name"}, "").
-			Expected("letters, digits and _, a letter first", clip(w.name)).
-			WithHint("for example %s", snake(w.name)))
+			Expected("letters, digits and _, a letter first", quoteClipped(w.name)).
+			WithHint("for example %s", snakeCase(w.name)))
 	}
 }
 
-// snake makes a name that TFDS takes.
-func snake(s string) string {
+// snakeCase returns a name that TFDS accepts.
+func snakeCase(s string) string {
 	n := strings.Trim(strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
 			return c
@@ -185,9 +193,9 @@ func snake(s string) string {
 	return strings.TrimRight(n, "_")
 }
 
-// sample makes the first episode that is not empty: its size plans the shards, and its images say
-// how they are encoded.
-func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64) {
+// encodeSample encodes the beginning of the first episode that is not empty, and returns its bytes
+// per frame. They determine the size of shards, and its images the image formats.
+func (w *writing) encodeSample(ctx context.Context, splits []*outSplit) (perFrame int64) {
 	p := stills.New(w.src, w.pool)
 	tries := 0
 	for _, s := range splits {
@@ -197,8 +205,8 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 				continue
 			}
 			rows := min(n, 16)
-			b, err := w.episode(ctx, p, e, rows)
-			if err != nil && w.opt.SkipBad && robocache.Bad(err) && tries < 99 {
+			b, err := w.encodeEpisode(ctx, p, e, rows)
+			if err != nil && w.options.SkipBad && robocache.Bad(err) && tries < 99 {
 				tries++
 				continue
 			}
@@ -212,33 +220,34 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 	return 1
 }
 
+// writeSplits writes the shards of all splits concurrently.
 func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
+	g.SetLimit(cmp.Or(max(w.options.Threads, 0), runtime.GOMAXPROCS(0)))
 	var episodes []int
 	for _, s := range splits {
 		episodes = append(episodes, s.episodes...)
 	}
-	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
+	w.rows = robocache.NewRowCounter(w.src, episodes, w.options.Progress)
 	for _, s := range splits {
 		for i := range s.shards {
 			f := splitFile{Name: s.name, Template: defaultTemplate}
 			name := s.name + recordsEnding
-			if w.opt.Shard == nil {
-				name = guard.Must(f.file(w.name, "tfrecord", i, len(s.shards)))
+			if w.options.Shard == nil {
+				name = guard.Must(f.fileName(w.name, "tfrecord", i, len(s.shards)))
 			}
 			g.Go(func() (err error) {
 				defer guard.Recover("write rlds", &err)
 				defer guard.At(robocache.Where{"file": name})
-				return w.shard(ctx, s, i, name)
+				return w.writeShard(ctx, s, i, name)
 			})
 		}
 	}
 	guard.Check(g.Wait())
 }
 
-// shard writes one file.
-func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (err error) {
+// writeShard writes one file.
+func (w *writing) writeShard(ctx context.Context, s *outSplit, i int, name string) (err error) {
 	defer guard.Recover("rlds", &err)
 	out := guard.Must(w.dst.Create(ctx, name))
 	defer out.Abort()
@@ -246,21 +255,18 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 	for _, e := range s.shards[i] {
 		guard.Check(ctx.Err())
 		n := w.src.Len(e)
-		b, err := w.episode(ctx, p, e, n)
+		b, err := w.encodeEpisode(ctx, p, e, n)
 		if err = robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}); err != nil {
-			if !w.opt.SkipBad || !robocache.Bad(err) {
+			if !w.options.SkipBad || !robocache.Bad(err) {
 				return err
 			}
 			w.mu.Lock()
-			w.report.Findings = append(
-				w.report.Findings,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "episode-skipped",
-					Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
-					Message:  err.Error(),
-				},
-			)
+			w.report.Findings = append(w.report.Findings, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "episode-skipped",
+				Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
+				Message:  err.Error(),
+			})
 			w.mu.Unlock()
 			w.rows.Finish(e)
 			continue
@@ -270,10 +276,10 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		w.mu.Lock()
 		s.bytes += int64(len(b))
 		w.mu.Unlock()
-		w.count(int64(n), int64(len(b))+headBytes+tailBytes)
+		w.countEpisode(int64(n), int64(len(b))+headBytes+tailBytes)
 		w.rows.Finish(e)
 	}
-	if s.lengths[i] == 0 && w.opt.Shard != nil {
+	if s.lengths[i] == 0 && w.options.Shard != nil {
 		return nil
 	}
 	guard.Check(out.Commit())
@@ -283,8 +289,8 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 	return nil
 }
 
-// count adds an episode to the report.
-func (w *writing) count(frames, bytes int64) {
+// countEpisode adds an episode to the report.
+func (w *writing) countEpisode(frames, bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.report.Episodes++
@@ -292,8 +298,8 @@ func (w *writing) count(frames, bytes int64) {
 	w.report.Bytes += bytes
 }
 
-// own is what metadata.json says of the data set beside whether it is regular.
-func (w *writing) own() map[string]any {
+// ownMetadata returns our entry of metadata.json, without the key regular.
+func (w *writing) ownMetadata() map[string]any {
 	own := map[string]any{"stamps": w.timestampKey}
 	if !w.info.FPS.Zero() {
 		own["fps"] = w.info.FPS
@@ -301,21 +307,21 @@ func (w *writing) own() map[string]any {
 	if w.info.Robot != "" {
 		own["robot_type"] = w.info.Robot
 	}
-	if extra := w.extras(); len(extra) > 0 {
+	if extra := w.featureNotes(); len(extra) > 0 {
 		own["features"] = extra
 	}
 	return own
 }
 
-// metadata writes what is not shards, dataset_info.json last.
-func (w *writing) metadata(
+// writeMetadata writes the files other than shards, with dataset_info.json last.
+func (w *writing) writeMetadata(
 	ctx context.Context,
 	splits []*outSplit,
 	features []byte,
 	own map[string]any,
 ) {
-	w.file(ctx, featuresName, features)
-	w.file(
+	w.writeFile(ctx, featuresName, features)
+	w.writeFile(
 		ctx,
 		metadataName,
 		guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  ")),
@@ -326,34 +332,29 @@ func (w *writing) metadata(
 		for i, n := range s.lengths {
 			lengths[i] = strconv.FormatInt(n, 10)
 		}
-		list = append(
-			list,
-			map[string]any{
-				"name":             s.name,
-				"filepathTemplate": defaultTemplate,
-				"numBytes":         strconv.FormatInt(s.bytes, 10),
-				"shardLengths":     lengths,
-			},
-		)
+		list = append(list, map[string]any{
+			"name":             s.name,
+			"filepathTemplate": defaultTemplate,
+			"numBytes":         strconv.FormatInt(s.bytes, 10),
+			"shardLengths":     lengths,
+		})
 	}
-	b := guard.Must(
-		json.MarshalIndent(
-			map[string]any{
-				"name":        w.name,
-				"version":     w.version,
-				"fileFormat":  "tfrecord",
-				"description": "Written by RoboCache.",
-				"splits":      list,
-			},
-			"",
-			"  ",
-		),
-	)
-	w.file(ctx, infoName, b)
+	b := guard.Must(json.MarshalIndent(
+		map[string]any{
+			"name":        w.name,
+			"version":     w.version,
+			"fileFormat":  "tfrecord",
+			"description": "Written by RoboCache.",
+			"splits":      list,
+		},
+		"",
+		"  ",
+	))
+	w.writeFile(ctx, infoName, b)
 }
 
-// extras is what features.json has no place for.
-func (w *writing) extras() map[string]featureNote {
+// featureNotes returns properties that features.json cannot state.
+func (w *writing) featureNotes() map[string]featureNote {
 	out := map[string]featureNote{}
 	for i := range w.leaves {
 		f := w.leaves[i].feature
@@ -372,7 +373,7 @@ func (w *writing) extras() map[string]featureNote {
 			n.Kind = f.Kind
 		}
 		if f.Kind == robocache.KindVideo && f.Depth != nil {
-			n.Unit = "m" // so stills decodes it
+			n.Unit = "m" // the unit into which stills decodes it
 		}
 		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" ||
 			n.Relative != nil {
@@ -382,7 +383,8 @@ func (w *writing) extras() map[string]featureNote {
 	return out
 }
 
-func (w *writing) file(ctx context.Context, name string, b []byte) {
+// writeFile writes a small file.
+func (w *writing) writeFile(ctx context.Context, name string, b []byte) {
 	f := guard.Must(w.dst.Create(ctx, name))
 	defer f.Abort()
 	guard.Must(f.Write(b))

@@ -27,7 +27,7 @@ type exampleWriter struct {
 
 func newExample() *exampleWriter { return &exampleWriter{features: map[string][]byte{}} }
 
-// put sets a feature: kind is the list, body the list's message.
+// put sets a feature: kind is the kind of its list, and body the message of the list.
 func (w *exampleWriter) put(name string, kind listKind, body []byte) {
 	w.features[name] = appendBytes(make([]byte, 0, len(body)+12), int(kind), body)
 }
@@ -40,28 +40,29 @@ func appendBytes(b []byte, num int, v []byte) []byte {
 	)
 }
 
-// floats sets little-endian float32 values.
+// floats sets a feature of little-endian float32 values.
 func (w *exampleWriter) floats(name string, values []byte) {
-	w.put(name, floatList, packed(values))
+	w.put(name, floatList, packedField(values))
 }
 
-// packed is the field value(1), packed; an empty list has none.
-func packed(run []byte) []byte {
+// packedField returns the packed field value(1), or nil for an empty list.
+func packedField(run []byte) []byte {
 	if len(run) == 0 {
 		return nil
 	}
 	return appendBytes(make([]byte, 0, len(run)+12), 1, run)
 }
 
+// ints sets a feature of integers.
 func (w *exampleWriter) ints(name string, values []int64) {
 	run := make([]byte, 0, len(values)*2)
 	for _, v := range values {
 		run = binary.AppendUvarint(run, uint64(v))
 	}
-	w.put(name, intList, packed(run))
+	w.put(name, intList, packedField(run))
 }
 
-// strings sets byte strings.
+// strings sets a feature of byte strings.
 func (w *exampleWriter) strings(name string, values [][]byte) {
 	n := 0
 	for _, v := range values {
@@ -74,10 +75,11 @@ func (w *exampleWriter) strings(name string, values [][]byte) {
 	w.put(name, bytesList, body)
 }
 
-// maxMessage is what protobuf takes: 2 GiB less one byte.
+// maxMessage is the limit of protobuf: 2 GiB less one byte.
 const maxMessage = 1<<31 - 1
 
-// bytes is the example, features by name: the same episode gives the same bytes.
+// bytes returns the example with its features sorted by name, so that the same episode gives the
+// same bytes.
 func (w *exampleWriter) bytes() ([]byte, error) {
 	names := slices.Sorted(maps.Keys(w.features))
 	total := 0
@@ -89,7 +91,10 @@ func (w *exampleWriter) bytes() ([]byte, error) {
 	}
 	if total > maxMessage-16 {
 		return nil, robocache.ResourceLimit("write rlds", nil, "").
-			Expected("an episode of less than 2 GiB, the most that a protobuf message holds", fmt.Sprintf("%d bytes", total))
+			Expected(
+				"an episode of less than 2 GiB, the limit of a protobuf message",
+				fmt.Sprintf("%d bytes", total),
+			)
 	}
 	head := func(b []byte, size int) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(size))

@@ -11,25 +11,26 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// outLeaf is one feature as it is written.
+// outLeaf is one feature to write.
 type outLeaf struct {
-	feature *robocache.Feature // nil: made here
+	feature *robocache.Feature // nil if it is not a stream of the source
 	key     string
-	name    string // in the record
+	name    string // name in the record
 	step    bool
 	how     outKind
-	format  string // images: "png" or "jpeg"
-	mask    string // key of the stream whose rows it marks
+	format  string // format of images: "png" or "jpeg"
+	mask    string // key of the stream whose rows it marks as valid
 }
 
 type outKind uint8
 
 const (
 	outNumbers outKind = iota // numbers in a list
-	// a byte string a row: what a list would not keep exactly (float64) or only at length
+	// One byte string per row, for values that a list cannot hold exactly (float64) or only
+	// inefficiently.
 	outBytes
 	outRagged // ragged_flat_values and ragged_row_lengths_0
-	outOpen   // a byte string a row of open length
+	outOpen   // one byte string per row of varying length
 	outImage
 	outDepth // float32 image
 	outText
@@ -41,10 +42,11 @@ const (
 	outOrigin
 )
 
-// maxListed is the number of integers a row up to which they are a list: 1 to 10 bytes each.
+// maxListed is the largest number of integers per row that are written as a list, where each takes
+// 1 to 10 bytes.
 const maxListed = 64
 
-// howOf says how a feature is written, or why not.
+// howOf returns how a feature is written, or why it cannot be.
 func howOf(f *robocache.Feature) (outKind, string) {
 	switch f.Kind {
 	case robocache.KindText, robocache.KindEvent:
@@ -74,6 +76,7 @@ func howOf(f *robocache.Feature) (outKind, string) {
 
 const tfdsFeatures = "tensorflow_datasets.core.features."
 
+// shapeOf returns a shape with fixed dimensions.
 func shapeOf(dims ...int) (s shapeNode) {
 	for _, d := range dims {
 		s.Dimensions = append(s.Dimensions, number(d))
@@ -81,9 +84,10 @@ func shapeOf(dims ...int) (s shapeNode) {
 	return s
 }
 
+// tensorOf returns the connector of a tensor.
 func tensorOf(dtype, encoding string, dims ...int) *node {
 	class := "tensor_feature.Tensor"
-	// a scalar that is a byte string is a tensor of shape ()
+	// a scalar as a byte string is a tensor of shape ()
 	if len(dims) == 0 && encoding == "none" {
 		class = "scalar.Scalar"
 	}
@@ -93,7 +97,7 @@ func tensorOf(dtype, encoding string, dims ...int) *node {
 	}
 }
 
-// node is the leaf's entry in features.json.
+// node returns the leaf's entry in features.json.
 func (l *outLeaf) node() *node {
 	f := l.feature
 	var dims []int
@@ -147,9 +151,10 @@ func (l *outLeaf) node() *node {
 	case outMask, outFlag:
 		return tensorOf("bool", "none")
 	}
-	return tensorOf("int64", "none") // timestamps, numbers of episodes
+	return tensorOf("int64", "none") // timestamps and episode numbers
 }
 
+// dictOf returns an empty dict of features.
 func dictOf() *node {
 	return &node{
 		Class:        tfdsFeatures + "features_dict.FeaturesDict",
@@ -157,8 +162,8 @@ func dictOf() *node {
 	}
 }
 
-// featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without
-// code.
+// featuresJSON returns features.json. It uses only standard classes, so that TFDS opens the dataset
+// without code.
 func featuresJSON(leaves []outLeaf) []byte {
 	steps, episode := dictOf(), dictOf()
 	for i := range leaves {
@@ -184,8 +189,9 @@ func featuresJSON(leaves []outLeaf) []byte {
 	return guard.Must(json.MarshalIndent(episode, "", "    "))
 }
 
-// recordName makes the path of a key in the record: "observation.images.top" is
-// steps/observation/images/top. A key that is also the beginning of another one stays in one piece.
+// recordName returns the path of a key in the record: "observation.images.top" is
+// steps/observation/images/top. If a prefix of the key is also a key, the rest after it is not
+// split.
 func recordName(key string, all []string) string {
 	parts := strings.Split(strings.ReplaceAll(key, "/", "_"), ".")
 	for n := 1; n < len(parts); n++ {
@@ -199,13 +205,13 @@ func recordName(key string, all []string) string {
 	return strings.Join(parts, "/")
 }
 
-// keeps reports whether a record can hold a stream, whatever its clock.
-func keeps(f *robocache.Feature) bool {
+// canHold reports whether a record can hold a stream, whatever its clock.
+func canHold(f *robocache.Feature) bool {
 	_, why := howOf(f)
 	return why == ""
 }
 
-// planLeaves decides what is written and under which names.
+// planLeaves chooses the written features and their names.
 func (w *writing) planLeaves(ctx context.Context) {
 	w.timeless = !robocache.KeepsTime(ctx, w.src)
 	var picked []*robocache.Feature
@@ -213,19 +219,19 @@ func (w *writing) planLeaves(ctx context.Context) {
 	all := []string{"language_instruction"}
 	drop := func(f *robocache.Feature, why string) {
 		w.report.Dropped = append(w.report.Dropped, f.Key)
-		w.find(robocache.SeverityWarning, "dropped-feature", f.Key, why+" is not written")
+		w.addFinding(robocache.SeverityWarning, "dropped-feature", f.Key, why+" is not written")
 	}
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		meta := strings.HasPrefix(f.Key, "episode_metadata.")
-		if f.Key == sourceKey || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) ||
-			w.opt.Keys == nil && f.Default && !meta {
+		if f.Key == sourceKey || w.options.Keys != nil && !slices.Contains(w.options.Keys, f.Key) ||
+			w.options.Keys == nil && f.Default && !meta {
 			continue
 		}
 		if f.Clock != "" && f.Clock != w.info.Clock {
 			drop(
 				f,
-				"a stream on a clock of its own (RLDS has one row a step; align the data set first)",
+				"a stream on another clock (RLDS has one row per step; align the dataset first)",
 			)
 			continue
 		}
@@ -237,15 +243,13 @@ func (w *writing) planLeaves(ctx context.Context) {
 		all = append(all, f.Key)
 		have[f.Key] = true
 	}
-	for _, k := range w.opt.Keys {
+	for _, k := range w.options.Keys {
 		if !have[k] && !slices.Contains(w.report.Dropped, k) {
-			guard.Fail(
-				robocache.NotFound(
-					"write rlds",
-					robocache.Where{"stream": k},
-					"no stream of this name",
-				),
-			)
+			guard.Fail(robocache.NotFound(
+				"write rlds",
+				robocache.Where{"stream": k},
+				"no stream of this name",
+			))
 		}
 	}
 	names := map[string]bool{}
@@ -255,14 +259,12 @@ func (w *writing) planLeaves(ctx context.Context) {
 			l.name = stepsName + "/" + l.name
 		}
 		if names[l.name] {
-			guard.Fail(
-				robocache.Malformed(
-					"write rlds",
-					robocache.Where{"stream": l.key},
-					"two streams would be %s",
-					clip(l.name),
-				),
-			)
+			guard.Fail(robocache.Malformed(
+				"write rlds",
+				robocache.Where{"stream": l.key},
+				"two streams would be %s",
+				quoteClipped(l.name),
+			))
 		}
 		names[l.name] = true
 		w.leaves = append(w.leaves, l)
@@ -274,7 +276,7 @@ func (w *writing) planLeaves(ctx context.Context) {
 		add(outLeaf{feature: f, key: f.Key, step: !meta, how: how})
 		if f.Masked && !meta {
 			add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key})
-			w.find(
+			w.addFinding(
 				robocache.SeverityInfo,
 				"mask-beside",
 				f.Key,
@@ -300,7 +302,7 @@ func (w *writing) planLeaves(ctx context.Context) {
 	if !have["episode_metadata.episode_index"] {
 		add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
 	}
-	w.origins = origin.NewTracer(w.src, w.opt)
+	w.origins = origin.NewTracer(w.src, w.options)
 	if guard.Must(w.origins.Any(ctx)) {
 		add(outLeaf{key: sourceKey, how: outOrigin})
 	}

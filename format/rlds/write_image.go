@@ -14,19 +14,25 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG
+// encodeImage returns the bytes of an image. JPEG and PNG are unchanged, and others become PNG
 // without loss.
 func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	if ref.Missing {
-		return nil, robocache.Malformed("write rlds", nil, "the row has no image, and RLDS has no place for that").
-			WithHint("leave the episode out")
+		return nil, robocache.Malformed(
+			"write rlds",
+			nil,
+			"the row has no image, which RLDS cannot store",
+		).WithHint("leave the episode out")
 	}
 	info := guard.Must(video.ImageSize(ref))
 	f := l.feature
 	if f.Height > 0 && f.Width > 0 && (info.Height != f.Height || info.Width != f.Width) {
 		return nil, robocache.Malformed("write rlds", nil, "the size of an image").
-			Expected(fmt.Sprintf("%d × %d", f.Height, f.Width), fmt.Sprintf("%d × %d", info.Height, info.Width))
+			Expected(
+				fmt.Sprintf("%d × %d", f.Height, f.Width),
+				fmt.Sprintf("%d × %d", info.Height, info.Width),
+			)
 	}
 	if l.how == outDepth {
 		return encodeDepth(ref, info), nil
@@ -62,7 +68,7 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	return video.EncodeImage(ref)
 }
 
-// encodeDepth makes a PNG of four 8-bit channels that are the bytes of a float32.
+// encodeDepth returns a PNG of four 8-bit channels that are the bytes of a float32.
 func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 	if info.DType != robocache.Float32 {
 		guard.Fail(robocache.Malformed("write rlds", nil, "a depth image").
@@ -74,21 +80,19 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 		if ref.Raw.Stride != 0 {
 			stride = ref.Raw.Stride
 		}
-	} else { // TIFF: "millimetres" of what is said to be millimetres are the numbers themselves
+	} else { // TIFF: depth declared in millimetres is decoded to millimetres without change
 		pix = make([]byte, info.Width*info.Height*4)
-		guard.Check(
-			video.DecodeImage(
-				ref,
-				&video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}},
-				pix,
-			),
-		)
+		guard.Check(video.DecodeImage(
+			ref,
+			&video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}},
+			pix,
+		))
 	}
 	return guard.Must(rgbaPNG(pix, stride, info.Width, info.Height))
 }
 
-// rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255
-// throughout, and weigh it elsewhere.
+// rgbaPNG encodes four 8-bit channels as a PNG. image/png cannot be used, because it drops an alpha
+// channel of 255 and premultiplies others.
 func rgbaPNG(pix []byte, stride, w, h int) (out []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	out = []byte("\x89PNG\r\n\x1a\n")

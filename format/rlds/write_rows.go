@@ -12,11 +12,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// episode makes the record of the first n rows of an episode.
-func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []byte, err error) {
+// encodeEpisode returns the record of the first n rows of an episode.
+func (w *writing) encodeEpisode(
+	ctx context.Context,
+	p *stills.Reader,
+	e, n int,
+) (_ []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	ep := guard.Must(w.src.Episode(ctx, e))
-	if w.opt.Renumber {
+	if w.options.Renumber {
 		ep.Index = int64(e)
 	}
 	var times []int64
@@ -31,17 +35,17 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []
 	x := newExample()
 	for i := range w.leaves {
 		l := &w.leaves[i]
-		err := guard.Try(func() { w.leaf(ctx, x, l, p, rows, times, &ep) })
+		err := guard.Try(func() { w.addLeaf(ctx, x, l, p, rows, times, &ep) })
 		guard.Check(robocache.At(err, robocache.Where{"stream": l.key}))
-		if l.how != outImage && l.how != outDepth { // images count one by one
+		if l.how != outImage && l.how != outDepth { // images advance one by one
 			w.rows.Advance(e, 1/float64(len(w.leaves)))
 		}
 	}
 	return x.bytes()
 }
 
-// leaf adds one feature.
-func (w *writing) leaf(
+// addLeaf adds one feature to the record.
+func (w *writing) addLeaf(
 	ctx context.Context,
 	x *exampleWriter,
 	l *outLeaf,
@@ -59,7 +63,7 @@ func (w *writing) leaf(
 		size := l.feature.RowBytes()
 		b := make([]byte, n*size)
 		if !l.step && n == 0 {
-			// an episode of no steps still has one of each of its own values
+			// an episode of no steps still has one row of each episode value
 			b, n = make([]byte, size), 1
 		}
 		if len(rows) > 0 {
@@ -75,9 +79,9 @@ func (w *writing) leaf(
 		}
 		x.strings(l.name, values)
 	case outRagged, outOpen:
-		w.ragged(ctx, x, l, rows)
+		w.addRagged(ctx, x, l, rows)
 	case outImage, outDepth:
-		w.images(ctx, x, l, p, rows)
+		w.addImages(ctx, x, l, p, rows)
 	case outText, outTask:
 		key := "task"
 		if l.how == outText {
@@ -122,7 +126,8 @@ func (w *writing) leaf(
 	}
 }
 
-// numbers writes rows of a list's dtype; only those that a list holds exactly come here.
+// numbers sets a feature of numbers, converted to the type of the list. The list must hold them
+// exactly.
 func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
 	switch {
 	case d == robocache.Float32:
@@ -144,7 +149,13 @@ func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
 	}
 }
 
-func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) {
+// addRagged adds a stream whose rows vary in length.
+func (w *writing) addRagged(
+	ctx context.Context,
+	x *exampleWriter,
+	l *outLeaf,
+	rows []robocache.Row,
+) {
 	data, counts, err := robocache.GatherRagged(ctx, w.src, l.feature.Key, rows)
 	guard.Check(err)
 	if l.how == outOpen {
@@ -166,7 +177,8 @@ func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows
 	x.ints(l.name+"/ragged_row_lengths_0", lengths)
 }
 
-func (w *writing) images(
+// addImages adds the encoded images of a stream.
+func (w *writing) addImages(
 	ctx context.Context,
 	x *exampleWriter,
 	l *outLeaf,

@@ -11,8 +11,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// sharding: a shard writes a file of records for each split that it has episodes of. How many of
-// them there are, which their names say, the whole knows.
+// sharding writes a dataset in shards. A shard writes one file of records for each split of which
+// it has episodes. The final names state the number of files, which is only known for the whole
+// dataset.
 var sharding = robocache.Sharding{
 	Plan:  planShards,
 	Kept:  func(name string) bool { return strings.HasSuffix(name, recordsEnding) },
@@ -22,25 +23,25 @@ var sharding = robocache.Sharding{
 
 const recordsEnding = ".tfrecord"
 
-// shardSchema is what the shards agree on.
+// shardSchema is the part of the plan that all shards share.
 type shardSchema struct {
 	Name    string       `json:"name,omitempty"`
 	Version string       `json:"version,omitempty"`
 	Splits  []shardSplit `json:"splits"`
-	// key → how its images are encoded
+	// Images maps a key to the format of its images.
 	Images   map[string]string          `json:"images,omitempty"`
-	Features string                     `json:"features"` // features.json
+	Features string                     `json:"features"` // content of features.json
 	Own      map[string]json.RawMessage `json:"own"`
 }
 
-// shardSplit is a run of episodes of the source; Episodes < 0: all.
+// shardSplit is a run of episodes of the source. Episodes < 0 means all.
 type shardSplit struct {
 	Name     string `json:"name"`
 	First    int    `json:"first"`
 	Episodes int    `json:"episodes"`
 }
 
-// shardSummary is what the whole needs to know of a shard.
+// shardSummary is what mergeShards needs to know about a shard.
 type shardSummary struct {
 	Splits map[string]shardPart `json:"splits"`
 	Uneven bool                 `json:"uneven,omitempty"`
@@ -51,6 +52,7 @@ type shardPart struct {
 	Bytes  int64 `json:"bytes"`
 }
 
+// planShards examines the whole source and returns the schema of all shards.
 func planShards(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -58,18 +60,21 @@ func planShards(
 ) (_ json.RawMessage, err error) {
 	defer guard.Recover("plan", &err)
 	w := &writing{
-		src:    src,
-		info:   src.Info(),
-		opt:    opt,
-		format: map[string]string{},
-		pool:   video.NewPool(0),
+		src:     src,
+		info:    src.Info(),
+		options: opt,
+		format:  map[string]string{},
+		pool:    video.NewPool(0),
 	}
 	defer w.pool.Close()
-	if w.settle(); w.asked > 0 {
-		return nil, robocache.Misuse("plan", nil, "the option shards: each shard of a plan writes a file").
-			WithHint("--shards of plan")
+	if w.parseOptions(); w.shardCount > 0 {
+		return nil, robocache.Misuse(
+			"plan",
+			nil,
+			"the option shards cannot be used: each shard of a plan writes a file",
+		).WithHint("--shards of plan")
 	}
-	w.names("set")
+	w.chooseName("set")
 	splits := w.planSplits(ctx)
 	s := shardSchema{
 		Name:     opt.Options["name"],
@@ -78,7 +83,7 @@ func planShards(
 		Features: string(featuresJSON(w.leaves)),
 		Own:      map[string]json.RawMessage{},
 	}
-	for key, v := range w.own() {
+	for key, v := range w.ownMetadata() {
 		s.Own[key] = guard.Must(json.Marshal(v))
 	}
 	for _, split := range splits {
@@ -90,15 +95,15 @@ func planShards(
 	return json.Marshal(s)
 }
 
-// shardSplits takes what the plan settled, and gives the shard's part of each split.
+// shardSplits returns the shard's part of each split of the plan.
 func (w *writing) shardSplits() (out []*outSplit) {
-	s := readSchema(w.opt.Shard.Schema)
+	s := readSchema(w.options.Shard.Schema)
 	for i := range w.leaves {
 		w.leaves[i].format = s.Images[w.leaves[i].key]
 	}
 	for _, split := range s.Splits {
 		o := &outSplit{name: split.Name, files: []string{""}, lengths: []int64{0}}
-		for _, e := range w.opt.Episodes {
+		for _, e := range w.options.Episodes {
 			if split.Episodes < 0 || e >= split.First && e < split.First+split.Episodes {
 				o.episodes = append(o.episodes, e)
 			}
@@ -110,8 +115,8 @@ func (w *writing) shardSplits() (out []*outSplit) {
 	return out
 }
 
-// summary is what Merge wants to know.
-func (w *writing) summary(splits []*outSplit) json.RawMessage {
+// summarizeShard returns the summary for mergeShards.
+func (w *writing) summarizeShard(splits []*outSplit) json.RawMessage {
 	s := shardSummary{Splits: map[string]shardPart{}, Uneven: w.uneven}
 	for _, o := range splits {
 		s.Splits[o.name] = shardPart{o.lengths[0], o.bytes}
@@ -119,6 +124,7 @@ func (w *writing) summary(splits []*outSplit) json.RawMessage {
 	return guard.Must(json.Marshal(s))
 }
 
+// readSchema decodes the schema of the plan.
 func readSchema(b json.RawMessage) (s shardSchema) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		guard.Fail(robocache.Malformed("write rlds", nil, "the schema of the plan").WithCause(err))
@@ -126,19 +132,19 @@ func readSchema(b json.RawMessage) (s shardSchema) {
 	return s
 }
 
-// merged is the whole of the shards, and the name of each of their files.
-func merged(
+// joinShards returns the whole dataset of the shards, and the final names of their files.
+func joinShards(
 	uri string,
 	schema json.RawMessage,
 	shards []robocache.ShardReport,
 ) (w *writing, s shardSchema, splits []*outSplit, names []map[string]string) {
 	s = readSchema(schema)
 	w = &writing{
-		opt: robocache.WriteOptions{
+		options: robocache.WriteOptions{
 			Options: map[string]string{"name": s.Name, "version": s.Version},
 		},
 	}
-	w.names(uri)
+	w.chooseName(uri)
 	names = make([]map[string]string, len(shards))
 	for _, split := range s.Splits {
 		o := &outSplit{name: split.Name}
@@ -151,13 +157,9 @@ func merged(
 			}
 			w.uneven = w.uneven || sum.Uneven
 			if part := sum.Splits[o.name]; part.Length > 0 {
-				from, o.lengths, o.bytes = append(
-					from,
-					i,
-				), append(
-					o.lengths,
-					part.Length,
-				), o.bytes+part.Bytes
+				from = append(from, i)
+				o.lengths = append(o.lengths, part.Length)
+				o.bytes += part.Bytes
 			}
 		}
 		f := splitFile{Name: o.name, Template: defaultTemplate}
@@ -165,7 +167,9 @@ func merged(
 			if names[i] == nil {
 				names[i] = map[string]string{}
 			}
-			names[i][o.name+recordsEnding] = guard.Must(f.file(w.name, "tfrecord", k, len(from)))
+			names[i][o.name+recordsEnding] = guard.Must(
+				f.fileName(w.name, "tfrecord", k, len(from)),
+			)
 		}
 		if len(from) > 0 {
 			splits = append(splits, o)
@@ -174,6 +178,7 @@ func merged(
 	return w, s, splits, names
 }
 
+// placeShards returns the final names of the files of each shard.
 func placeShards(
 	uri string,
 	schema json.RawMessage,
@@ -182,11 +187,11 @@ func placeShards(
 	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
-	_, _, _, names := merged(dst.URI(), schema, shards)
+	_, _, _, names := joinShards(dst.URI(), schema, shards)
 	return names, nil
 }
 
-// mergeShards writes what is no records.
+// mergeShards writes the files other than records.
 func mergeShards(
 	ctx context.Context,
 	uri string,
@@ -196,12 +201,12 @@ func mergeShards(
 	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
-	w, s, splits, _ := merged(dst.URI(), schema, shards)
+	w, s, splits, _ := joinShards(dst.URI(), schema, shards)
 	w.dst = dst
 	own := map[string]any{"regular": !w.uneven}
 	for key, v := range s.Own {
 		own[key] = v
 	}
-	w.metadata(ctx, splits, []byte(s.Features), own)
+	w.writeMetadata(ctx, splits, []byte(s.Features), own)
 	return nil
 }

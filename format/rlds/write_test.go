@@ -54,7 +54,7 @@ func rows(ds robocache.Dataset, e int) []robocache.Row {
 	return out
 }
 
-// rgb decodes the images of rows, as 8-bit colour or as 16-bit depth.
+// rgb decodes the images of rows as 8-bit color or as 16-bit depth.
 func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocache.Row) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(rs))
@@ -86,7 +86,7 @@ func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocach
 	return out
 }
 
-// same compares the streams that two data sets share, and wants all of keys to be there.
+// same compares the streams that two datasets share. All streams that were not dropped must exist.
 func same(t *testing.T, a, b robocache.Dataset, dropped []string) {
 	t.Helper()
 	if a.Info().Episodes != b.Info().Episodes || a.Info().Frames != b.Info().Frames {
@@ -175,8 +175,8 @@ func sameRows(t *testing.T, a, b robocache.Dataset, f *robocache.Feature, e int)
 	}
 }
 
-// TestWriteSynth: raw and encoded images, depth, clouds, float64, text come back to the bit, and
-// tensorflow-datasets reads the same.
+// TestWriteSynth checks that raw and encoded images, depth, clouds, float64 and text keep their
+// bits, and that tensorflow-datasets reads the same.
 func TestWriteSynth(t *testing.T) {
 	for _, codec := range []string{"raw", "png", "jpeg"} {
 		made, err := synth.New(
@@ -221,8 +221,8 @@ func TestWriteSynth(t *testing.T) {
 	}
 }
 
-// TestWriteUneven: timestamps off the grid are kept, to the nanosecond; streams on clocks of their
-// own are named as dropped.
+// TestWriteUneven checks that timestamps off the grid are kept to the nanosecond, and that streams
+// on other clocks are reported as dropped.
 func TestWriteUneven(t *testing.T) {
 	src, err := synth.New(
 		synth.Options{
@@ -244,15 +244,15 @@ func TestWriteUneven(t *testing.T) {
 	if len(rep.Dropped) == 0 {
 		t.Error("a stream of 100 Hz was written on rows of 20 Hz")
 	}
-	// A rate that the caller gives wins.
+	// A rate of the caller has priority.
 	d = open(t, dir, robocache.OpenOptions{HZ: robocache.Rate{Num: 7, Den: 1}})
 	if ts, err := d.Times(t.Context(), 0, ""); err != nil || ts[7] != 1e9 {
 		t.Error(ts, err)
 	}
 }
 
-// TestWriteBridge: a real data set written again holds the same JPEG bytes and values, in its own
-// splits.
+// TestWriteBridge checks that a real dataset that is written again has the same JPEG bytes and
+// values, in its own splits.
 func TestWriteBridge(t *testing.T) {
 	src := open(t, realdata.Path(t, "bridge_rlds"), robocache.OpenOptions{})
 	dir, rep := write(t, src, robocache.WriteOptions{})
@@ -282,7 +282,11 @@ func TestWriteBridge(t *testing.T) {
 		}
 	}
 	again, _ := write(t, src, robocache.WriteOptions{Threads: 1})
-	for _, n := range []string{"features.json", "dataset_info.json", "my_set-val.tfrecord-00000-of-00001"} {
+	for _, n := range []string{
+		"features.json",
+		"dataset_info.json",
+		"my_set-val.tfrecord-00000-of-00001",
+	} {
 		x, err1 := os.ReadFile(filepath.Join(dir, n))
 		y, err2 := os.ReadFile(filepath.Join(again, n))
 		if err1 != nil || err2 != nil || !bytes.Equal(x, y) {
@@ -292,11 +296,12 @@ func TestWriteBridge(t *testing.T) {
 	t.Run("judge", func(t *testing.T) { rlds.JudgeReads(t, dir) })
 }
 
-// TestWriteVideo: images of video files become PNG, pixel for pixel.
+// TestWriteVideo checks that images of video files become PNG, pixel for pixel.
 func TestWriteVideo(t *testing.T) {
 	if testing.Short() {
 		t.Skip(
-			"-short: frames of video become PNG, slow under the race detector and the same path as TestWriteSynth",
+			"-short: frames of video become PNG, slow under the race detector and the same " +
+				"path as TestWriteSynth",
 		)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -344,8 +349,8 @@ func TestWriteVideo(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses: what cannot be written is refused before anything is, and a failure leaves
-// nothing.
+// TestWriteRefuses checks that input that cannot be written is rejected before anything is written,
+// and that a failure leaves nothing.
 func TestWriteRefuses(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 2, Seconds: 0.2, Width: 64, Height: 64})
 	if err != nil {
@@ -353,8 +358,13 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, opt := range map[string]robocache.WriteOptions{
-		"option": {Options: map[string]string{"shard": "1"}}, "shards": {Options: map[string]string{"shards": "0"}}, "version": {Options: map[string]string{"version": "2"}},
-		"name": {Options: map[string]string{"name": "My-Set"}}, "split": {Options: map[string]string{"split": "a b"}}, "episode": {Episodes: []int{7}}, "key": {Keys: []string{"nothing"}},
+		"option":  {Options: map[string]string{"shard": "1"}},
+		"shards":  {Options: map[string]string{"shards": "0"}},
+		"version": {Options: map[string]string{"version": "2"}},
+		"name":    {Options: map[string]string{"name": "My-Set"}},
+		"split":   {Options: map[string]string{"split": "a b"}},
+		"episode": {Episodes: []int{7}},
+		"key":     {Keys: []string{"nothing"}},
 	} {
 		if _, err := rlds.Write(
 			t.Context(),
@@ -415,7 +425,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// onRows is a synthetic data set whose streams all have the rows' rate, seen as one clock.
+// onRows is a synthetic dataset whose streams all have the rate of the rows, as one clock.
 func onRows(d *synth.Dataset) robocache.Dataset {
 	info := *d.Info()
 	info.Features = slices.Clone(info.Features)
@@ -460,7 +470,7 @@ func mixed(t *testing.T) *synth.Dataset {
 	return d
 }
 
-// broken is a data set whose second episode cannot be read.
+// broken is a dataset whose second episode cannot be read.
 type broken struct{ robocache.Dataset }
 
 func (b broken) Times(ctx context.Context, e int, key string) ([]int64, error) {
@@ -470,7 +480,8 @@ func (b broken) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return b.Dataset.Times(ctx, e, key)
 }
 
-// TestDoctorDepth: every image of a sound set with depth decodes, in its own kind of pixels.
+// TestDoctorDepth checks that every image of a sound dataset with depth can be decoded, in its own
+// kind of pixels.
 func TestDoctorDepth(t *testing.T) {
 	src, err := synth.New(
 		synth.Options{Episodes: 1, Seconds: 0.2, Width: 64, Height: 64, Cameras: 1, Depth: true},

@@ -252,7 +252,7 @@ def test_worker_errors_name_their_place(h264: str, tmp_path) -> None:  # type: i
     ds = small(str(copy))
     for f in copy.rglob("*.mp4"):
         f.unlink()
-    with pytest.raises(robocache.Malformed, match="no video file of it is there"):
+    with pytest.raises(robocache.Malformed, match="it has no video file"):
         for _ in DataLoader(ds, batch_size=4, num_workers=1, multiprocessing_context="fork"):
             pass
 

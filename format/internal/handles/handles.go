@@ -1,12 +1,16 @@
-// Package handles keeps a bounded number of things open: files that are read piece by piece, and
-// that opening again costs more than a piece.
+// Package handles keeps a bounded number of objects open. These are mostly files that are read in
+// pieces, because opening a file again costs more than reading a piece.
 //
 // # Contract
 //
-//	H1  What Get gave stays open until its Put, whatever else is opened or closed meanwhile.
-//	H2  At most max things, and what they hold beside (Grow) at most the limit in bytes, stay open besides those in use; the least recently
-//	    used go first.
-//	H3  After Close nothing stays open but what is in use, which its last Put closes. Get goes on serving, and keeps nothing.
+//	handles.H1  The value of a Get stays open until its Put, whatever else is opened or closed.
+//	handles.H2  In addition to values in use, at most max values stay open, whose additional bytes
+//	            (Grow) are at most the limit. The least recently used are closed first.
+//	handles.H3  After Close only values in use stay open, and their last Put closes them. Get still
+//	            works, but keeps nothing.
+//
+// Intuitively, a Pool is an LRU cache of open files whose entries are pinned by Get and unpinned by
+// Put.
 package handles
 
 import (
@@ -16,32 +20,33 @@ import (
 	"sync"
 )
 
-// Pool keeps things open by key. Its zero value is not usable: New makes one.
+// Pool keeps values open by key. Use New to create one. Safe for concurrent use.
 type Pool[K comparable, T io.Closer] struct {
 	mu     sync.Mutex
 	open   map[K]*Handle[K, T]
-	recent list.List // of those in the map, the last used in front
+	recent list.List // handles in the map, the most recently used first
 	max    int
 	limit  int64
 	bytes  int64
-	shut   bool
+	closed bool
 }
 
-// Handle is an open thing in use.
+// Handle is an open value in use.
 type Handle[K comparable, T io.Closer] struct {
 	Value T
 	key   K
 	refs  int
 	bytes int64
-	place *list.Element // nil: not in the map, closed by the last Put
+	place *list.Element // nil if not in the map; the last Put then closes the value
 }
 
-// New makes a pool of max things that hold at most limit bytes.
+// New returns a pool of at most max values that hold at most limit bytes.
 func New[K comparable, T io.Closer](max int, limit int64) *Pool[K, T] {
 	return &Pool[K, T]{open: map[K]*Handle[K, T]{}, max: max, limit: limit}
 }
 
-// Peek gives the thing of a key, to be followed by a Put, if it is open; else nil.
+// Peek returns the value of a key if it is open, and nil otherwise. The caller must call Put for a
+// value.
 func (p *Pool[K, T]) Peek(key K) *Handle[K, T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +58,7 @@ func (p *Pool[K, T]) Peek(key K) *Handle[K, T] {
 	return h
 }
 
-// Get gives the thing of a key, opened by open where it is not. Each Get is followed by a Put.
+// Get returns the value of a key. It calls open if the value is not open. The caller must call Put.
 func (p *Pool[K, T]) Get(key K, open func() (T, error)) (*Handle[K, T], error) {
 	if h := p.Peek(key); h != nil {
 		return h, nil
@@ -65,24 +70,25 @@ func (p *Pool[K, T]) Get(key K, open func() (T, error)) (*Handle[K, T], error) {
 	h := &Handle[K, T]{Value: v, key: key, refs: 1}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shut || p.open[key] != nil {
-		return h, nil // another goroutine was faster: this one serves its caller and goes
+	if p.closed || p.open[key] != nil {
+		return h, nil // Another goroutine was faster. This value is used by its caller only.
 	}
 	p.open[key] = h
 	h.place = p.recent.PushFront(h)
-	p.trim()
+	p.closeOldest()
 	return h, nil
 }
 
-// trim lets go of what was not used for longest. p.mu is held.
-func (p *Pool[K, T]) trim() {
+// closeOldest closes the least recently used values above the limits. Caller must hold p.mu.
+func (p *Pool[K, T]) closeOldest() {
 	for (len(p.open) > p.max || p.bytes > p.limit) && p.recent.Len() > 1 {
-		_ = p.drop(p.recent.Back().Value.(*Handle[K, T]))
+		_ = p.removeHandle(p.recent.Back().Value.(*Handle[K, T]))
 	}
 }
 
-// drop takes a handle out of the map. p.mu is held.
-func (p *Pool[K, T]) drop(h *Handle[K, T]) error {
+// removeHandle removes a handle from the map, and closes its value if it is unused. Caller must
+// hold p.mu.
+func (p *Pool[K, T]) removeHandle(h *Handle[K, T]) error {
 	delete(p.open, h.key)
 	p.recent.Remove(h.place)
 	h.place = nil
@@ -93,7 +99,7 @@ func (p *Pool[K, T]) drop(h *Handle[K, T]) error {
 	return nil
 }
 
-// Put gives a thing back.
+// Put ends the use of a handle by the caller.
 func (p *Pool[K, T]) Put(h *Handle[K, T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,40 +108,40 @@ func (p *Pool[K, T]) Put(h *Handle[K, T]) {
 	}
 }
 
-// Grow tells that a thing in use holds so many bytes more, until it is closed.
+// Grow records that a value in use holds by more bytes until it is closed.
 func (p *Pool[K, T]) Grow(h *Handle[K, T], by int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.bytes += by
 	if h.place != nil {
 		p.bytes += by
-		p.trim()
+		p.closeOldest()
 	}
 }
 
-// Limit lowers what the things may hold.
+// Limit lowers the limit of the values' bytes.
 func (p *Pool[K, T]) Limit(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit = min(p.limit, bytes)
-	p.trim()
+	p.closeOldest()
 }
 
-// Forget closes what is not in use. The pool goes on.
+// Forget closes all unused values. The pool remains usable.
 func (p *Pool[K, T]) Forget() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
 	for _, h := range p.open {
-		errs = append(errs, p.drop(h))
+		errs = append(errs, p.removeHandle(h))
 	}
 	return errors.Join(errs...)
 }
 
-// Close is the end of the pool.
+// Close closes all unused values, and makes later values close at their last Put.
 func (p *Pool[K, T]) Close() error {
 	p.mu.Lock()
-	p.shut = true
+	p.closed = true
 	p.mu.Unlock()
 	return p.Forget()
 }

@@ -38,7 +38,7 @@ func get(t *testing.T, p *Pool[int, *thing], n *atomic.Int32, key int) *Handle[i
 	return h
 }
 
-// TestInUseStaysOpen: H1 and H2.
+// TestInUseStaysOpen tests handles.H1 and handles.H2.
 func TestInUseStaysOpen(t *testing.T) {
 	var n atomic.Int32
 	p := New[int, *thing](2, 1<<20)
@@ -60,8 +60,8 @@ func TestInUseStaysOpen(t *testing.T) {
 	}
 }
 
-// TestBytes: H2: what they hold counts, and a thing in use that grows beyond the limit alone goes
-// with its Put's successor.
+// TestBytes tests the byte limit of handles.H2. A value in use that alone exceeds the limit is
+// closed when another one is opened.
 func TestBytes(t *testing.T) {
 	var n atomic.Int32
 	p := New[int, *thing](100, 1000)
@@ -79,7 +79,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestClose: H3, and an open that fails.
+// TestClose tests handles.H3, and an open that fails.
 func TestClose(t *testing.T) {
 	var n atomic.Int32
 	p := New[int, *thing](4, 1)
@@ -98,7 +98,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: whatever the order, each thing is closed once and never in use.
+// TestManyAtOnce checks that each value is closed once, and never while in use, in any order of
+// calls.
 func TestManyAtOnce(t *testing.T) {
 	var n atomic.Int32
 	p := New[int, *thing](3, 1000)

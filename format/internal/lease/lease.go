@@ -1,10 +1,13 @@
-// Package lease gives memory for frames, to be given back and used again.
+// Package lease provides reusable memory for frames.
 //
 // # Contract
 //
-//	N1  Room gives memory that nobody else has until Done; its content is anything.
-//	N2  Room may be called from many goroutines, Done once, after all of them.
-//	N3  A buffer is at most a quarter larger than what was asked for; one above 4 MiB is not kept for the next lease.
+//	lease.N1  Room returns memory that is not shared with any other lease until Done. Its content is
+//	          undefined.
+//	lease.N2  Room may be called concurrently. Done must be called once, after all calls of Room.
+//	lease.N3  A buffer is at most a quarter larger than requested. A buffer above 4 MiB is not reused.
+//
+// Intuitively, a Lease is an arena: Room allocates from pools, and Done returns everything at once.
 package lease
 
 import (
@@ -13,16 +16,16 @@ import (
 )
 
 const (
-	smallest = 12 // log2 of the least size
-	largest  = 22 // of the largest that is kept
+	smallest = 12 // log2 of the smallest size
+	largest  = 22 // log2 of the largest size that is reused
 )
 
-// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large image would
-// find the buffer of a small one, and throw it away.
+// pools hold buffers by size class. Sizes grow by a quarter. With one pool for all sizes, a large
+// image would often get a buffer of a small one and discard it.
 var pools [4 * (largest - smallest + 1)]sync.Pool
 
-// class is the smallest size that holds n bytes, and where its pool stands.
-func class(n int) (at, size int) {
+// sizeClass returns the smallest class that holds n bytes: its position in pools, and its size.
+func sizeClass(n int) (at, size int) {
 	n = max(n, 1<<smallest+1)
 	e := bits.Len(uint(n-1)) - 1 // 2^e < n ≤ 2^(e+1)
 	quarter := 1 << (e - 2)
@@ -30,7 +33,7 @@ func class(n int) (at, size int) {
 	return 4*(e-smallest) + q - 1, 1<<e + q*quarter
 }
 
-// Lease is the memory of one user. Get makes one.
+// Lease is the memory of one user. Use Get to create one.
 type Lease struct {
 	mu      sync.Mutex
 	buffers []*[]byte
@@ -39,10 +42,10 @@ type Lease struct {
 
 var leases = sync.Pool{New: func() any { return new(Lease) }}
 
-// Get gives an empty lease.
+// Get returns an empty lease.
 func Get() *Lease { return leases.Get().(*Lease) }
 
-// Room gives memory of n bytes.
+// Room allocates n bytes.
 func (l *Lease) Room(n int64) []byte {
 	if n > 1<<largest {
 		l.mu.Lock()
@@ -50,7 +53,7 @@ func (l *Lease) Room(n int64) []byte {
 		l.mu.Unlock()
 		return make([]byte, n)
 	}
-	at, size := class(int(n))
+	at, size := sizeClass(int(n))
 	b, ok := pools[at].Get().(*[]byte)
 	if !ok {
 		m := make([]byte, size)
@@ -63,17 +66,17 @@ func (l *Lease) Room(n int64) []byte {
 	return (*b)[:n]
 }
 
-// Bytes is how much memory the lease holds.
+// Bytes returns how much memory the lease holds.
 func (l *Lease) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Done gives all of it back, and the lease itself.
+// Done releases all memory of the lease, and the lease itself.
 func (l *Lease) Done() {
 	for i, b := range l.buffers {
-		at, _ := class(len(*b))
+		at, _ := sizeClass(len(*b))
 		pools[at].Put(b)
 		l.buffers[i] = nil
 	}

@@ -5,15 +5,33 @@ import (
 	"testing"
 )
 
-// TestClass: every size lies in a class that holds it, that is its own class, and that wastes at
-// most a quarter.
+// TestClass checks that every size is in a class that holds it, that the size of a class is in that
+// class, and that at most a quarter is unused.
 func TestClass(t *testing.T) {
-	for _, n := range []int{0, 1, 4096, 4097, 5120, 5121, 6144, 8191, 8192, 8193, 21 << 10, 120_128, 153_728, 1 << 20, 1<<20 + 1, 1<<22 - 1, 1 << 22} {
-		at, size := class(n)
+	for _, n := range []int{
+		0,
+		1,
+		4096,
+		4097,
+		5120,
+		5121,
+		6144,
+		8191,
+		8192,
+		8193,
+		21 << 10,
+		120_128,
+		153_728,
+		1 << 20,
+		1<<20 + 1,
+		1<<22 - 1,
+		1 << 22,
+	} {
+		at, size := sizeClass(n)
 		if size < n || n > 4<<10 && size > n+n/4+1 {
 			t.Errorf("%d bytes lie in %d", n, size)
 		}
-		if again, _ := class(size); again != at || at < 0 || at >= len(pools) {
+		if again, _ := sizeClass(size); again != at || at < 0 || at >= len(pools) {
 			t.Errorf(
 				"%d bytes: class %d of %d, of its own size %d class %d",
 				n,
@@ -26,7 +44,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// TestApart: N1, with many goroutines.
+// TestApart tests lease.N1 with concurrent goroutines.
 func TestApart(t *testing.T) {
 	for range 8 {
 		l := Get()
@@ -56,7 +74,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestNoGarbage: N3: after the first, leases of the same sizes take no memory.
+// TestNoGarbage tests lease.N3: after the first lease, leases of the same sizes allocate nothing.
 func TestNoGarbage(t *testing.T) {
 	n := testing.AllocsPerRun(200, func() {
 		l := Get()
@@ -65,7 +83,7 @@ func TestNoGarbage(t *testing.T) {
 		}
 		l.Done()
 	})
-	if n > 20 { // of 40 without pools; the race detector makes them forget at random
+	if n > 20 { // 40 without pools; the race detector empties pools at random
 		t.Fatalf("%v allocations a lease", n)
 	}
 }

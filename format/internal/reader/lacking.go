@@ -9,8 +9,8 @@ import (
 // maxLacking bounds the findings about streams that episodes lack.
 const maxLacking = 1000
 
-// LackingFindings collects the findings of streams that episodes lack: see
-// robocache.Capabilities.Lacks. The last one counts those above the bound.
+// LackingFindings collects findings about streams that episodes lack (see
+// robocache.Capabilities.Lacks). The last finding counts those above the bound.
 type LackingFindings struct {
 	list  []robocache.Finding
 	count int
@@ -27,7 +27,7 @@ func (l *LackingFindings) Add(f *robocache.Feature, where robocache.Where, name 
 	}
 	l.list = append(l.list, robocache.Finding{
 		Severity: severity, Code: robocache.LackingStream, Where: where,
-		Message: fmt.Sprintf("the episode has no %q, other episodes have it", name),
+		Message: fmt.Sprintf("the episode has no %q, but other episodes have it", name),
 		Hint:    robocache.LackingHint(),
 	})
 }
@@ -40,8 +40,11 @@ func (l *LackingFindings) List() []robocache.Finding {
 	return l.list
 }
 
-// Lacks is the error of reading rows of a stream that the episode lacks.
+// Lacks returns the error of reading rows of a stream that the episode lacks.
 func (op Op) Lacks(where robocache.Where) error {
-	return robocache.Malformed(string(op), where, "the episode lacks this stream, other episodes have it").
-		WithHint("%s", robocache.LackingHint())
+	return robocache.Malformed(
+		string(op),
+		where,
+		"the episode lacks this stream, but other episodes have it",
+	).WithHint("%s", robocache.LackingHint())
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// videoEndings are the endings of video files.
+// videoEndings lists the endings of video files.
 var videoEndings = []string{".mp4", ".mkv", ".avi", ".mov", ".webm", ".ts", ".m4v"}
 
-// dataEndings are the endings of other files that may hold data of a recording.
+// dataEndings lists the endings of other files that may hold data of a recording.
 var dataEndings = []string{
 	".hdf5", ".h5", ".mcap", ".db3", ".bag", ".npy", ".npz", ".pkl", ".csv", ".parquet",
 	".pcd", ".ply", ".wav", ".png", ".jpg", ".jpeg",
@@ -24,10 +24,10 @@ var dataEndings = []string{
 // maxNamed bounds how many files a finding names.
 const maxNamed = 4
 
-// Loose collects the data files of a folder that its reader does not take.
+// Loose collects the data files of a folder that its reader does not use.
 type Loose struct{ byEnding map[string][]string }
 
-// Add notes a file that the reader does not take, if it may hold data.
+// Add records a file that the reader does not use, if it may hold data.
 func (l *Loose) Add(name string) {
 	ending := strings.ToLower(path.Ext(name))
 	hidden := strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
@@ -41,7 +41,7 @@ func (l *Loose) Add(name string) {
 	l.byEnding[ending] = append(l.byEnding[ending], name)
 }
 
-// AddTwins notes the video files whose names differ from a recording's only in their ending.
+// AddTwins records video files whose names differ from that of a recording only in the ending.
 func (l *Loose) AddTwins(ctx context.Context, s store.Store, name string) {
 	if robocache.IsRemote(s) {
 		return
@@ -54,7 +54,7 @@ func (l *Loose) AddTwins(ctx context.Context, s store.Store, name string) {
 	}
 }
 
-// Findings reports the files, those of each ending together.
+// Findings reports the files, with one finding per ending.
 func (l *Loose) Findings() (out []robocache.Finding) {
 	for _, ending := range slices.Sorted(maps.Keys(l.byEnding)) {
 		names := l.byEnding[ending]
@@ -64,7 +64,7 @@ func (l *Loose) Findings() (out []robocache.Finding) {
 			Code:     "unread-files",
 			Where:    robocache.Where{"file": names[0]},
 			Message: fmt.Sprintf(
-				"%d %s files lie among the recordings and are not read: %s",
+				"%d %s files are among the recordings but are not read: %s",
 				len(names),
 				ending,
 				strings.Join(names[:min(len(names), maxNamed)], ", "),

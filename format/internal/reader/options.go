@@ -9,15 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Set takes the text of an option; false where it cannot be that.
+// Set parses the text of an option. It returns false if the text is invalid.
 type Set func(text string) bool
 
-// Text is an option that is a text: one of some, where they are named.
+// Text returns a Set for a text option. If known is not empty, the text must be one of them.
 func Text(to *string, known ...string) Set {
 	return func(v string) bool { *to = v; return len(known) == 0 || slices.Contains(known, v) }
 }
 
-// Whole is an option that is a whole number.
+// Whole returns a Set for a whole number from least to most.
 func Whole[T int | int64](to *T, least, most int64) Set {
 	return func(v string) bool {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -26,7 +26,7 @@ func Whole[T int | int64](to *T, least, most int64) Set {
 	}
 }
 
-// Yes is an option that is true or false.
+// Yes returns a Set for a boolean option.
 func Yes(to *bool) Set {
 	return func(v string) (ok bool) {
 		b, err := strconv.ParseBool(cmp.Or(v, "false"))
@@ -35,8 +35,8 @@ func Yes(to *bool) Set {
 	}
 }
 
-// Settle gives options to what they set. says describes each: one that it does not name is refused
-// with the nearest that it does.
+// Settle applies options to the targets of set. says describes each known option. An unknown option
+// is an error that names the nearest known one.
 func (op Op) Settle(options, says map[string]string, set map[string]Set) error {
 	known := slices.Sorted(maps.Keys(says))
 	for _, k := range slices.Sorted(maps.Keys(options)) {

@@ -1,5 +1,5 @@
-// Package reader is what readers of formats share: how they are opened, and the checks of what
-// callers ask, with the errors that say what was wrong with it.
+// Package reader holds the shared parts of format readers: opening a dataset, and checking the
+// arguments of callers with errors that state the fault.
 package reader
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Opener is a reader's Open as the registry wants it.
+// Opener converts the Open function of a reader to the type that the registry expects.
 func Opener[D robocache.Dataset](
 	open func(ctx context.Context, uri string, opt robocache.OpenOptions) (D, error),
 ) func(context.Context, string, robocache.OpenOptions) (robocache.Dataset, error) {
 	return func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := open(ctx, uri, opt)
 		if err != nil {
-			return nil, err // not d: an interface that holds nil is not nil
+			return nil, err // not d, because an interface that holds a nil pointer is not nil
 		}
 		return d, nil
 	}
 }
 
-// Open opens the dataset in the store at uri. The store is closed where that fails; else the
-// dataset closes it.
+// Open opens the dataset in the store at uri. The dataset owns the store; if open fails, the store
+// is closed.
 func Open[D any](
 	uri string,
 	opt robocache.OpenOptions,
@@ -45,7 +45,7 @@ func Open[D any](
 	return d, nil
 }
 
-// Budget is the memory that a caller gives, at least smallest; by default usual.
+// Budget returns the memory budget of opt, at least smallest, or usual if opt has none.
 func Budget(opt robocache.OpenOptions, usual, smallest int64) int64 {
 	if opt.MemoryBudget <= 0 {
 		return usual
@@ -53,67 +53,68 @@ func Budget(opt robocache.OpenOptions, usual, smallest int64) int64 {
 	return max(opt.MemoryBudget, smallest)
 }
 
-// Op is a format's name in errors.
+// Op is the name of a format in errors.
 type Op string
 
-func (op Op) misuse(where robocache.Where, want, got string) error {
+func (op Op) misuseError(where robocache.Where, want, got string) error {
 	return robocache.Misuse(string(op), where, "").Expected(want, got)
 }
 
-// NoStream says that there is no stream of this key.
+// NoStream returns the error about a stream that does not exist.
 func (op Op) NoStream(key string) error {
 	return robocache.NotFound(string(op), robocache.Where{"stream": key}, "no such stream")
 }
 
-// Kind checks that a stream is of one of some kinds.
+// Kind returns an error if the kind of a stream is not in want.
 func (op Op) Kind(key string, got robocache.Kind, want ...robocache.Kind) error {
 	if slices.Contains(want, got) {
 		return nil
 	}
-	return op.misuse(
+	return op.misuseError(
 		robocache.Where{"stream": key},
 		"a stream of kind "+string(want[0]),
 		string(got),
 	)
 }
 
-// Episode checks an episode's position, of n.
+// Episode returns an error if position is not a position of n episodes.
 func (op Op) Episode(n, position int) error {
 	if position >= 0 && position < n {
 		return nil
 	}
-	return op.misuse(
+	return op.misuseError(
 		robocache.Where{"position": position},
 		fmt.Sprintf("the position of an episode, 0 to %d", n-1),
 		fmt.Sprint(position),
 	)
 }
 
-// Row checks a row's number, of the n that its episode has.
+// Row returns an error if r is not a row of an episode with n rows.
 func (op Op) Row(info *robocache.Info, n int, r robocache.Row) error {
 	if r.Index >= 0 && r.Index < n {
 		return nil
 	}
-	return op.misuse(
+	return op.misuseError(
 		robocache.Where{"episode": info.EpisodeIndex(r.Episode), "row": r.Index},
 		fmt.Sprintf("a row from 0 to %d", n-1),
 		fmt.Sprint(r.Index),
 	)
 }
 
-// Room checks what a caller gives for the results of some rows: bytes, or entries.
+// Room returns an error if the size of a caller's result differs from want. what is the unit, such
+// as bytes.
 func (op Op) Room(key, what string, want, got int) error {
 	if want == got {
 		return nil
 	}
-	return op.misuse(
+	return op.misuseError(
 		robocache.Where{"stream": key},
 		fmt.Sprintf("%d %s", want, what),
 		fmt.Sprint(got),
 	)
 }
 
-// Episodes are the episodes that were asked for: nil stands for all of n.
+// Episodes returns the requested positions, or all n positions if asked is nil.
 func Episodes(asked []int, n int) []int {
 	if asked != nil {
 		return asked
@@ -125,7 +126,7 @@ func Episodes(asked []int, n int) []int {
 	return out
 }
 
-// Rows are rows from to to of an episode.
+// Rows returns the rows from ≤ k < to of an episode.
 func Rows(episode, from, to int) []robocache.Row {
 	rows := make([]robocache.Row, to-from)
 	for i := range rows {
@@ -134,7 +135,7 @@ func Rows(episode, from, to int) []robocache.Row {
 	return rows
 }
 
-// Grid is the timestamps of n rows at a rate.
+// Grid returns the timestamps of n rows at a rate.
 func Grid(rate robocache.Rate, n int) []int64 {
 	out := make([]int64, n)
 	for i := range out {
@@ -143,38 +144,36 @@ func Grid(rate robocache.Rate, n int) []int64 {
 	return out
 }
 
-// AllValid marks every row.
+// AllValid marks every row as valid.
 func AllValid(valid []uint8) {
 	for i := range valid {
 		valid[i] = 1
 	}
 }
 
-// Base is what every dataset of files has: its description, the bytes below it, and its
-// capabilities.
+// Base holds the common fields of datasets in files: description, store and capabilities.
 type Base struct {
 	About   *robocache.Info
 	Bytes   store.Store
 	Offered robocache.Capabilities // set when the dataset is opened
 }
 
-// Info is what the dataset says of itself, and what opening it found.
+// Info returns the description of the dataset, with the findings of opening it.
 func (b *Base) Info() *robocache.Info { return b.About }
 
-// Store gives the bytes below the dataset.
+// Store returns the store of the dataset.
 func (b *Base) Store() store.Store { return b.Bytes }
 
 // Capabilities returns the optional operations that the reader has set.
 func (b *Base) Capabilities() *robocache.Capabilities { return &b.Offered }
 
-// Stats gives nil: most formats bring none.
+// Stats returns nil, because most formats have no statistics.
 func (b *Base) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Close closes the store.
 func (b *Base) Close() error { return store.Close(b.Bytes) }
 
-// InOrder gives the places of times in their order, those of one time in their own; nil where they
-// are in order.
+// InOrder returns the stable permutation that sorts at, or nil if at is sorted.
 func InOrder(at []int64) []int32 {
 	if slices.IsSorted(at) {
 		return nil
@@ -187,7 +186,7 @@ func InOrder(at []int64) []int32 {
 	return p
 }
 
-// Permute gives v in an order; nil order and nil v stay.
+// Permute returns v in the order of p. It returns v itself if p or v is nil.
 func Permute[T any](v []T, p []int32) []T {
 	if p == nil || v == nil {
 		return v
@@ -199,15 +198,15 @@ func Permute[T any](v []T, p []int32) []T {
 	return out
 }
 
-// Unfinished lies in a folder while files are written into it that are a dataset each. Where shards
-// are written, what ends it is committed: one put.
+// Unfinished is a file that marks a folder while datasets of one file each are written into it. If
+// shards are written, the commit ends this state with one put of another file.
 const (
 	Unfinished = ".robocache-unfinished"
-	committed  = "_commit.json" // package shard
+	committed  = "_commit.json" // written by package shard
 )
 
-// Files lists files of a store that are a dataset each (store.Files), their names in the order of
-// the numbers in them. A folder that is Unfinished is refused.
+// Files lists the files of a store that are a dataset each (store.Files), ordered by the numbers in
+// their names. A folder with the mark Unfinished is an error.
 func Files(
 	ctx context.Context,
 	s store.Store,
@@ -234,6 +233,12 @@ func Files(
 	return names, files, links, err
 }
 
-// errUnfinished is what opening such a folder says.
-var errUnfinished = robocache.Malformed("open", robocache.Where{"file": Unfinished}, "a conversion ended in the middle: some recordings are missing").
-	WithHint("empty the folder and convert again; or remove this file to open what is there")
+// errUnfinished is the error about such a folder.
+var errUnfinished = robocache.Malformed(
+	"open",
+	robocache.Where{"file": Unfinished},
+	"a conversion did not finish: some recordings are missing",
+).
+	WithHint(
+		"empty the folder and convert again, or remove this file to open the existing recordings",
+	)

@@ -20,44 +20,45 @@ import (
 
 // outCamera collects the episodes of one camera until their mp4 is full.
 type outCamera struct {
-	feature robocache.Feature
-	chunk   int
-	file    int
-	parts   []cameraPart
-	bytes   int64
-	places  []*videoPlace
-	encoded bool
-	told    bool              // that the codec was replaced
-	seen    bool              // first describes the first file
-	first   video.SampleEntry // of the first file
-	others  map[string]string // files of another codec than the first, as merged datasets have
+	feature             robocache.Feature
+	chunk               int
+	file                int
+	parts               []cameraPart
+	bytes               int64
+	places              []*videoPlace
+	encoded             bool
+	reportedReplacement bool              // the replaced codec was reported
+	hasFirst            bool              // first is set
+	first               video.SampleEntry // from the first file written
+	// file → codec, if it differs from the first (merged datasets)
+	otherCodecs map[string]string
 }
 
-// cameraPart is an episode's run of frames in the file that is being collected.
+// cameraPart is a run of an episode's frames in the file that is being collected.
 type cameraPart struct {
-	lib      *video.Library
-	path     string
-	from, to int
-	before   int       // of them, frames at the beginning that no row shows
-	behind   int       // and at the end
-	temp     *tempFile // the file is ours
-	identity string    // of the bytes, for the journal
-	files    int       // that are open when the parts up to this one are joined
+	lib       *video.Library
+	path      string
+	from, to  int
+	before    int       // frames at the beginning that no row shows
+	behind    int       // frames at the end that no row shows
+	tempFile  *tempFile // the file was encoded by this writer
+	identity  string    // version of the bytes, for the journal
+	openFiles int       // files open when the parts up to this one are joined
 }
 
-// maxParts bounds the files that are open at once while they are joined.
+// maxParts bounds the files that are open at once during a join.
 const maxParts = 256
 
-// errProbe ends a Concat that was only asked whether it would.
+// errProbe stops a Concat that was only called to check its parts.
 var errProbe = errors.New("joinable")
 
 type probeWriter struct{}
 
 func (probeWriter) Write([]byte) (int, error) { return 0, errProbe }
 
-// joinable asks Concat, which checks every part before it writes, whether the parts can stand in
-// one file.
-func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) error {
+// checkJoinable reports by its error whether the parts can be joined in one file. Concat checks
+// every part before it writes.
+func checkJoinable(ctx context.Context, parts []video.Part, rate robocache.Rate) error {
 	err := video.Concat(ctx, probeWriter{}, parts, rate)
 	if errors.Is(err, errProbe) {
 		return nil
@@ -65,8 +66,8 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 	return err
 }
 
-// CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or
-// behind other frames; nil where they can.
+// CanCopy returns nil if frames from ≤ k < to of a file can be stream-copied to the start of a file
+// and behind other frames. Otherwise its error gives the reason.
 func CanCopy(
 	ctx context.Context,
 	lib *video.Library,
@@ -80,14 +81,14 @@ func CanCopy(
 		return err
 	}
 	defer f.Release()
-	// Behind itself: a joint asks for more than a beginning.
+	// The part is joined to itself, because a joint has more conditions than a beginning.
 	p := video.Part{File: f, From: from, To: to}
-	return joinable(ctx, []video.Part{p, p}, rate)
+	return checkJoinable(ctx, []video.Part{p, p}, rate)
 }
 
-// Copyable finds the fewest frames around from ≤ k < to of a file with which they can be
-// stream-copied: how many before and behind them, at most limit each. ErrUnsupported where there
-// are none.
+// Copyable finds the fewest frames around from ≤ k < to of a file that must be copied with them. It
+// returns how many are needed before and behind, at most limit each. The error is ErrUnsupported if
+// no such frames exist.
 func Copyable(
 	ctx context.Context,
 	lib *video.Library,
@@ -127,10 +128,10 @@ func Copyable(
 	return 0, 0, err
 }
 
-// joints finds how many frames at the beginning and the end of from ≤ k < to of a file must be
-// encoded, so that those between can be stream-copied behind and before others; ok is false where
-// none can.
-func joints(
+// findJoints returns how many frames at the beginning and the end of from ≤ k < to of a file must
+// be encoded. The frames between can then be stream-copied and joined to others. ok is false if
+// there are none.
+func findJoints(
 	ctx context.Context,
 	lib *video.Library,
 	path string,
@@ -148,7 +149,8 @@ func joints(
 			syncs = append(syncs, k)
 		}
 	}
-	// key frames at each end: behind the first of an open GOP may be one that resets the decoder
+	// Number of key frames to try at each end. In an open GOP, a key frame after the first can be
+	// one that resets the decoder.
 	const tries = 4
 	ends := append([]int{to}, syncs[max(0, len(syncs)-tries):]...)
 	slices.Sort(ends)
@@ -162,8 +164,8 @@ func joints(
 	return 0, 0, false, nil
 }
 
-// addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends,
-// and ends the camera's file where it is full.
+// addVideo adds the frames of one episode to camera c. own holds the parts that were encoded: all
+// frames, or those at the two ends. addVideo ends the camera's file when it is full.
 func (w *Writer) addVideo(
 	ctx context.Context,
 	c *outCamera,
@@ -179,19 +181,16 @@ func (w *Writer) addVideo(
 		parts = append(parts, own[0].cameraPart)
 	}
 	if src.Library == nil {
-		look = own[0].look
+		look = own[0].pixels
 	} else {
-		parts = append(
-			parts,
-			cameraPart{
-				lib:    src.Library,
-				path:   src.Path,
-				from:   src.From + src.Ends[0].N - src.Before,
-				to:     src.From + ep.Length - src.Ends[1].N + src.Behind,
-				before: src.Before,
-				behind: src.Behind,
-			},
-		)
+		parts = append(parts, cameraPart{
+			lib:    src.Library,
+			path:   src.Path,
+			from:   src.From + src.Ends[0].N - src.Before,
+			to:     src.From + ep.Length - src.Ends[1].N + src.Behind,
+			before: src.Before,
+			behind: src.Behind,
+		})
 	}
 	if own[1] != nil {
 		parts = append(parts, own[1].cameraPart)
@@ -200,12 +199,13 @@ func (w *Writer) addVideo(
 	if fs := ep.Known[c.feature.Key]; fs != nil && look == nil {
 		w.countKnown(c.feature.Key, fs, row)
 	} else if look == nil {
-		w.find(
+		w.addFinding(
 			robocache.SeverityInfo,
 			"no-image-statistics",
 			c.feature.Key,
 			row.index,
-			"the frames were copied without being looked at: the camera has no statistics for such episodes",
+			"the frames were copied without being decoded: the camera has no statistics for "+
+				"such episodes",
 			0,
 		)
 	} else {
@@ -215,7 +215,7 @@ func (w *Writer) addVideo(
 	for i := range parts {
 		var size int64
 		if err := func() error {
-			fits, err := w.fits(ctx, c, &parts[i], place != nil)
+			fits, err := w.fitPart(ctx, c, &parts[i], place != nil)
 			if err != nil {
 				return err
 			}
@@ -225,7 +225,7 @@ func (w *Writer) addVideo(
 			w.closeTemp(parts[i:])
 			return err
 		}
-		parts[i].files = c.openFiles(&parts[i])
+		parts[i].openFiles = c.openFiles(&parts[i])
 		c.parts = append(c.parts, parts[i])
 		c.bytes += size
 		if place == nil {
@@ -237,24 +237,25 @@ func (w *Writer) addVideo(
 	return nil
 }
 
-// countFrames adds what was counted of an episode's frames.
+// countFrames adds the pixel counts p of an episode's frames.
 func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
 	if row.stats[key] = p.Stats(); row.stats[key] == nil {
 		return
 	}
-	if w.looks[key] == nil {
-		w.looks[key] = p.Empty()
+	if w.pixels[key] == nil {
+		w.pixels[key] = p.Empty()
 	}
-	w.looks[key].Merge(p)
+	w.pixels[key].Merge(p)
 }
 
-// fits measures a part and begins the next file where the part would overfill this one, or cannot
-// be joined to it. One that goes on with an episode stays.
-func (w *Writer) fits(
+// fitPart returns the size of a part. It begins the next file if the part would overfill the
+// current one or cannot be joined to it. A part that continues an episode stays in the episode's
+// file.
+func (w *Writer) fitPart(
 	ctx context.Context,
 	c *outCamera,
 	part *cameraPart,
-	goesOn bool,
+	continues bool,
 ) (size int64, err error) {
 	f, err := part.lib.Acquire(ctx, part.path)
 	if err != nil {
@@ -262,7 +263,7 @@ func (w *Writer) fits(
 	}
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
-		return size, bad(
+		return size, malformed(
 			robocache.Where{"file": part.path},
 			"the file has fewer frames than the episode has rows",
 			strconv.Itoa(part.to),
@@ -272,22 +273,23 @@ func (w *Writer) fits(
 	for k := part.from; k < part.to; k++ {
 		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
 	}
-	if part.temp != nil {
+	if part.tempFile != nil {
 		part.identity = "encoded"
 	} else {
 		part.identity = f.Ranged.Version()
 	}
 	next := video.Part{File: f, From: part.from, To: part.to}
-	if err := joinable(ctx, []video.Part{next}, w.cfg.FPS); err != nil {
+	if err := checkJoinable(ctx, []video.Part{next}, w.cfg.FPS); err != nil {
 		return size, err
 	}
 	if len(c.parts) == 0 {
 		return size, nil
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
-	// Files of the source stay files, unless they are small: a link is cheaper than a copy.
-	full = !goesOn &&
-		(full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8)
+	// With LinkFrom, a source file stays a file unless it is small: a link is cheaper than a copy.
+	full = !continues &&
+		(full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path &&
+			c.bytes >= w.cfg.VideoFileBytes/8)
 	if !full {
 		head := c.parts[0]
 		h, err := head.lib.Acquire(ctx, head.path)
@@ -295,8 +297,12 @@ func (w *Writer) fits(
 			return size, err
 		}
 		defer h.Release()
-		err = joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS)
-		if full = errors.Is(err, robocache.ErrUnsupported) && !goesOn; !full {
+		err = checkJoinable(
+			ctx,
+			[]video.Part{{File: h, From: head.from, To: head.to}, next},
+			w.cfg.FPS,
+		)
+		if full = errors.Is(err, robocache.ErrUnsupported) && !continues; !full {
 			if err != nil {
 				return size, err
 			}
@@ -315,8 +321,8 @@ func (w *Writer) fits(
 	return size, nil
 }
 
-// openFiles is how many files are open together when the parts and one more are joined: neighbours
-// in one file count once.
+// openFiles returns how many files are open when the collected parts and next are joined. Adjacent
+// parts of the same file count once.
 func (c *outCamera) openFiles(next *cameraPart) int {
 	n := len(c.parts)
 	if n == 0 {
@@ -324,13 +330,13 @@ func (c *outCamera) openFiles(next *cameraPart) int {
 	}
 	last := &c.parts[n-1]
 	if last.lib == next.lib && last.path == next.path {
-		return last.files
+		return last.openFiles
 	}
-	return last.files + 1
+	return last.openFiles + 1
 }
 
-// endVideo joins what was collected into the camera's file, and reads its sample table back: what
-// the metadata says of it is what it holds.
+// endVideo joins the collected parts into the camera's file. It then reads the sample table of that
+// file, so that the metadata describes the real content.
 func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if len(c.parts) == 0 {
 		return nil
@@ -342,20 +348,20 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 		fmt.Fprintln(key, p.path, p.from, p.to, p.identity)
 	}
 	id := hex.EncodeToString(key.Sum(nil))
-	w.begin(name)
+	w.recordFile(name)
 	if w.journal == nil || c.encoded {
-		if err := w.join(ctx, c, name); err != nil {
+		if err := w.joinParts(ctx, c, name); err != nil {
 			return err
 		}
-	} else if !w.journal.has(ctx, name, id) {
-		if err := w.join(ctx, c, name); err != nil {
+	} else if !w.journal.hasFile(ctx, name, id) {
+		if err := w.joinParts(ctx, c, name); err != nil {
 			return err
 		}
-		if err := w.journal.add(ctx, name, id); err != nil {
+		if err := w.journal.addFile(ctx, name, id); err != nil {
 			return err
 		}
 	}
-	if err := w.place(ctx, c, name); err != nil {
+	if err := w.locateEpisodes(ctx, c, name); err != nil {
 		return err
 	}
 	w.closeTemp(c.parts)
@@ -363,7 +369,8 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	return nil
 }
 
-func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error) {
+// joinParts writes the collected parts into one file, or makes it a hard link.
+func (w *Writer) joinParts(ctx context.Context, c *outCamera, name string) (err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	parts := make([]video.Part, 0, len(c.parts))
 	defer func() {
@@ -378,7 +385,7 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error
 		}
 		parts = append(parts, video.Part{File: acquire, From: p.from, To: p.to})
 	}
-	if w.link(parts, name) {
+	if w.linkWhole(parts, name) {
 		return nil
 	}
 	out, err := w.dst.Create(ctx, name)
@@ -392,9 +399,9 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error
 	return out.Commit()
 }
 
-// link makes a file a hard link to the one that all of its parts are, in their order; false where
-// they are not, or the file is not on the grid.
-func (w *Writer) link(parts []video.Part, name string) bool {
+// linkWhole makes a file a hard link to the source file. It returns false unless the parts are all
+// frames of one file in order, and the file is on the grid.
+func (w *Writer) linkWhole(parts []video.Part, name string) bool {
 	dir, local := store.LocalPath(w.dst.URI())
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
 	if w.cfg.LinkFrom == "" || !local || err != nil {
@@ -425,8 +432,8 @@ func (w *Writer) link(parts []video.Part, name string) bool {
 	return err == nil && os.Link(from, to) == nil
 }
 
-// place fills in where the episodes lie in the finished file (W4).
-func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err error) {
+// locateEpisodes records where the episodes are in the finished file (write.W4).
+func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) (err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	f, err := w.dst.Open(ctx, name)
 	if err != nil {
@@ -442,18 +449,18 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 		total += p.to - p.from
 	}
 	if ix.NumFrames() != total {
-		return bad(
+		return malformed(
 			nil,
 			"frames in the joined file",
 			strconv.Itoa(total),
 			strconv.Itoa(ix.NumFrames()),
 		)
 	}
-	if !c.seen {
-		c.seen, c.first, c.others = true, ix.Entries()[0], map[string]string{}
+	if !c.hasFirst {
+		c.hasFirst, c.first, c.otherCodecs = true, ix.Entries()[0], map[string]string{}
 	}
 	if codec := ix.Entries()[0].Codec; codec != c.first.Codec {
-		c.others[name] = string(codec)
+		c.otherCodecs[name] = string(codec)
 	}
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
 	if err != nil {
@@ -466,7 +473,7 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 			at,
 		); ix.Timescale() != scale || pts != int64(at)*delta ||
 			ix.PTS(at+n-1) != int64(at+n-1)*delta {
-			return bad(
+			return malformed(
 				robocache.Where{"frame": at},
 				"the joined file is not on its grid",
 				fmt.Sprintf("%d/%d s", int64(at)*delta, scale),
@@ -474,23 +481,23 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 			)
 		}
 		v := c.places[i]
-		if !v.done { // the first part of an episode
+		if !v.isSet { // the first part of an episode
 			v.from = float64(int64(at+p.before)*delta) / float64(scale)
 		}
-		v.to, v.done = float64(int64(at+n-p.behind)*delta)/float64(scale), true
+		v.to, v.isSet = float64(int64(at+n-p.behind)*delta)/float64(scale), true
 		at += n
 	}
 	return nil
 }
 
-// bad ends the work: something is malformed.
-func bad(where robocache.Where, msg, want, got string) error {
+// malformed returns an error of class ErrMalformed.
+func malformed(where robocache.Where, msg, want, got string) error {
 	return robocache.Malformed("write lerobot", where, "%s", msg).Expected(want, got)
 }
 
-// info is what info.json says of the camera: read off the first file written, not off a
-// declaration.
-func (c *outCamera) info(rate robocache.Rate) jsonObject {
+// videoInfo returns the camera's entry of info.json. It is read from the first file written, not
+// from a declaration.
+func (c *outCamera) videoInfo(rate robocache.Rate) jsonObject {
 	f := c.feature
 	channels := 3
 	if f.Depth != nil {
@@ -505,8 +512,8 @@ func (c *outCamera) info(rate robocache.Rate) jsonObject {
 	if pix != "" {
 		o = append(o, jsonField{"video.pix_fmt", pix})
 	}
-	if len(c.others) > 0 {
-		o = append(o, jsonField{"video.codecs", c.others})
+	if len(c.otherCodecs) > 0 {
+		o = append(o, jsonField{"video.codecs", c.otherCodecs})
 	}
 	o = append(
 		o,
@@ -528,7 +535,7 @@ func (c *outCamera) info(rate robocache.Rate) jsonObject {
 	return o
 }
 
-// pixelFormat says what the codec's configuration says about it; "" where it would be a guess.
+// pixelFormat returns the pixel format that the codec configuration states, or "" if it is unknown.
 func pixelFormat(e *video.SampleEntry, depth bool) string {
 	if depth {
 		return "gray12le"

@@ -20,21 +20,20 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// preparedColumn is a feature of an episode as it will stand in the data file, and what was counted
-// of it.
+// preparedColumn is the encoded column of one feature of an episode, and its statistics.
 type preparedColumn struct {
-	chunks []*pqw.Chunk
-	raw    []byte // rows of a numeric feature, which those of the dataset are counted with
-	stats  *robocache.FeatureStats
-	lost   int64 // values that are not finite
-	look   *stats.Pixels
-	note   string // why there are no statistics of frames
+	chunks    []*pqw.Chunk
+	raw       []byte // rows of a numeric feature, for the statistics of the dataset
+	stats     *robocache.FeatureStats
+	nonFinite int64 // values that are not finite
+	pixels    *stats.Pixels
+	note      string // why there are no statistics of frames
 }
 
-// columns makes the columns of the bookkeeping features, or of all others, side by side: each has
-// pages, compression and statistics of its own. The caller's goroutine is one of those at work: of
-// an episode of few rows a goroutine a column would cost as much as the column.
-func (w *Writer) columns(
+// prepareFeatures encodes the columns of the bookkeeping features, or those of all others,
+// concurrently. The caller's goroutine takes part. For an episode of few rows, one goroutine per
+// column would cost as much as the columns.
+func (w *Writer) prepareFeatures(
 	ctx context.Context,
 	ep *EpisodeData,
 	out []preparedColumn,
@@ -43,9 +42,9 @@ func (w *Writer) columns(
 	var g errgroup.Group
 	var next atomic.Int64
 	work := crash.Func("write lerobot", func() error {
-		for i := int(next.Add(1)) - 1; i < len(w.feats); i = int(next.Add(1)) - 1 {
-			if f := &w.feats[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
-				if err := w.column(ctx, f, ep, &out[i]); err != nil {
+		for i := int(next.Add(1)) - 1; i < len(w.features); i = int(next.Add(1)) - 1 {
+			if f := &w.features[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
+				if err := w.encodeColumn(ctx, f, ep, &out[i]); err != nil {
 					return err
 				}
 			}
@@ -53,16 +52,16 @@ func (w *Writer) columns(
 		return nil
 	})
 	if !bookkeeping {
-		for range min(w.cfg.Encoders, len(w.feats)) - 1 {
+		for range min(w.cfg.Encoders, len(w.features)) - 1 {
 			g.Go(work)
 		}
 	}
 	return cmp.Or(work(), g.Wait())
 }
 
-// column makes one feature's column, and counts its rows where they are numbers or frames. The rows
-// of a bookkeeping column lie in out.
-func (w *Writer) column(
+// encodeColumn encodes the column of one feature and counts its rows if they are numbers or frames.
+// The rows of a bookkeeping column are already in out.
+func (w *Writer) encodeColumn(
 	ctx context.Context,
 	f *writtenFeature,
 	ep *EpisodeData,
@@ -89,7 +88,7 @@ func (w *Writer) column(
 	case robocache.KindImage:
 		images := ep.Images[f.Key]
 		if ep.FrameStats[f.Key] == nil {
-			if err := w.lookAtStills(f, images, out); err != nil {
+			if err := w.countStills(f, images, out); err != nil {
 				return err
 			}
 		}
@@ -101,21 +100,21 @@ func (w *Writer) column(
 		if err != nil {
 			return err
 		}
-		blobsValue, err := f.leaves[1].Blobs(names)
+		nameChunk, err := f.leaves[1].Blobs(names)
 		if err != nil {
 			return err
 		}
-		out.chunks = []*pqw.Chunk{blobs, blobsValue}
+		out.chunks = []*pqw.Chunk{blobs, nameChunk}
 	default:
 		if !f.Default {
 			out.raw = ep.Columns[f.Key]
 		}
-		rows, err := f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
+		rows, err := f.leaves[0].Rows(widenInts(f.DType, out.raw), f.repetition)
 		if err != nil {
 			return err
 		}
 		out.chunks = []*pqw.Chunk{rows}
-		out.stats, out.lost, err = stats.NumericBytes(
+		out.stats, out.nonFinite, err = stats.NumericBytes(
 			ctx,
 			f.DType,
 			f.Shape,
@@ -129,13 +128,13 @@ func (w *Writer) column(
 	return nil
 }
 
-// bookkeeping makes the rows of the five default columns of the episode whose turn it is.
-func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) error {
+// fillBookkeeping computes the rows of the five bookkeeping columns of the next episode.
+func (w *Writer) fillBookkeeping(ep *EpisodeData, out []preparedColumn) error {
 	le := binary.LittleEndian
 	fps := w.cfg.FPS.Float()
 	number, last := int64(0), ""
-	for i := range w.feats {
-		f := &w.feats[i]
+	for i := range w.features {
+		f := &w.features[i]
 		if !f.Default {
 			continue
 		}
@@ -152,7 +151,7 @@ func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) error {
 				raw = le.AppendUint64(raw, uint64(w.rows+int64(k)))
 			case "task_index":
 				if text := ep.Tasks[min(k, len(ep.Tasks)-1)]; k == 0 || text != last {
-					task, err := w.task(text)
+					task, err := w.taskNumber(text)
 					if err != nil {
 						return err
 					}
@@ -166,7 +165,7 @@ func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) error {
 	return nil
 }
 
-// taskTexts lists an episode's tasks: those of its rows in their order, and what else is listed.
+// taskTexts lists an episode's tasks, those of its rows first, each once.
 func taskTexts(ep *EpisodeData) (out []string) {
 	listed := map[string]bool{}
 	for _, texts := range [][]string{ep.Tasks, ep.Listed} {
@@ -180,7 +179,7 @@ func taskTexts(ep *EpisodeData) (out []string) {
 	return out
 }
 
-// valuesOf makes the collectors of columns, in file order: of what has no fixed rows.
+// valuesOf returns the collectors of columns that have no fixed rows, in file order.
 func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
 	out := make([]*pqw.Values, len(columns))
 	for i, c := range columns {
@@ -189,7 +188,7 @@ func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
 	return out
 }
 
-// chunksOf ends the collectors.
+// chunksOf encodes the collected values.
 func chunksOf(values []*pqw.Values) ([]*pqw.Chunk, error) {
 	out := make([]*pqw.Chunk, len(values))
 	for i, v := range values {
@@ -201,9 +200,9 @@ func chunksOf(values []*pqw.Values) ([]*pqw.Chunk, error) {
 	return out, nil
 }
 
-// stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as
-// they are.
-func stored32(d robocache.DType, raw []byte) []byte {
+// widenInts converts integers narrower than 32 bits to the 32-bit integers that Parquet stores.
+// Other numbers are returned unchanged.
+func widenInts(d robocache.DType, raw []byte) []byte {
 	size := d.Size()
 	if !d.Integer() || size > 2 {
 		return raw
@@ -223,7 +222,7 @@ func stored32(d robocache.DType, raw []byte) []byte {
 	return out
 }
 
-// stillName is the bare file name that the reference's recorder leaves beside embedded bytes.
+// stillName returns the file name that lerobot's recorder stores with embedded image bytes.
 func stillName(k int, b []byte) string {
 	ext := "png"
 	switch {
@@ -235,12 +234,12 @@ func stillName(k int, b []byte) string {
 	return fmt.Sprintf("frame-%06d.%s", k, ext)
 }
 
-// stillsAtOnce is how many frames are worth a goroutine.
+// stillsAtOnce is the number of frames that justify a goroutine.
 const stillsAtOnce = 16
 
-// lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same
-// whatever the split.
-func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedColumn) error {
+// countStills counts the pixels of embedded frames, several runs of them concurrently. The merged
+// counts do not depend on the division into runs.
+func (w *Writer) countStills(f *writtenFeature, images [][]byte, out *preparedColumn) error {
 	chosen := w.cfg.Frames.Choose(len(images))
 	look := w.cfg.Frames.Images(&f.Feature)
 	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
@@ -274,6 +273,6 @@ func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedC
 		}
 		look.Merge(looks[i])
 	}
-	out.look = look
+	out.pixels = look
 	return nil
 }

@@ -22,27 +22,28 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that
-// can be written. WriteReport.Own is a *Report.
+// Write writes a dataset whose streams share one grid as LeRobot v3.0. dst is a path or a writable
+// URI. WriteReport.Own is a *Report.
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
 	dst string,
 	opt robocache.WriteOptions,
 ) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) error { return c.at(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.writeTo(ctx, dst) })
 }
 
-// WriteStore is Write into an empty store.
+// WriteStore does the same as Write, into an empty store.
 func WriteStore(
 	ctx context.Context,
 	src robocache.Dataset,
 	dst store.Writable,
 	opt robocache.WriteOptions,
 ) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) error { return c.into(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.writeJournaled(ctx, dst) })
 }
 
+// writeBy plans a conversion, executes it with run, and returns its report.
 func writeBy(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -75,36 +76,33 @@ func writeBy(
 	return out, nil
 }
 
-// at runs the conversion to a destination.
-func (c *conversion) at(ctx context.Context, dst string) error {
-	if c.opt.DryRun {
+// writeTo runs the conversion to a path or URI.
+func (c *conversion) writeTo(ctx context.Context, dst string) error {
+	if c.options.DryRun {
 		c.report.DryRun = true
-		if err := c.dryRun(ctx); err != nil {
-			return err
-		}
-		return nil
+		return c.dryRun(ctx)
 	}
 	if dst == "" {
-		return taken(dst, "no destination", "")
+		return destinationError(dst, "no destination", "")
 	}
 	target, err := store.OpenWritable(dst)
 	if err != nil {
 		return err
 	}
 	defer store.Close(target)
-	whole, err := free(ctx, target, dst, c.opt.Resume)
+	whole, err := checkDestination(ctx, target, dst, c.options.Resume)
 	if err != nil {
 		return err
 	}
-	if path, ok := store.LocalPath(dst); ok && c.opt.Resume {
-		c.parts = filepath.Join(path, partsName)
+	if path, ok := store.LocalPath(dst); ok && c.options.Resume {
+		c.partsDir = filepath.Join(path, partsName)
 	}
 	if whole {
-		if err := c.conclude(ctx, target); err != nil {
+		if err := c.finishResumed(ctx, target); err != nil {
 			return err
 		}
 	} else {
-		if err := c.into(ctx, target); err != nil {
+		if err := c.writeJournaled(ctx, target); err != nil {
 			return err
 		}
 	}
@@ -134,51 +132,46 @@ func newConversion(
 		}
 	}()
 	defer crash.Recover("convert", &err)
-	if c.opt, err = settle(opt); err != nil {
+	if c.options, err = parseOptions(opt); err != nil {
 		return c, err
 	}
 	c.origins = origin.NewTracer(src, opt)
-	if err := c.plan(ctx); err != nil {
+	if err := c.planConversion(ctx); err != nil {
 		return c, err
 	}
 	return c, nil
 }
 
 func (c *conversion) close() {
-	if c.look != nil {
-		c.look.Close()
+	if c.frameCounter != nil {
+		c.frameCounter.Close()
 		c.pool.Close()
 	}
 }
 
-// into runs the conversion with its journal in the destination. An attempt at a shard keeps none:
-// another begins anew.
-func (c *conversion) into(ctx context.Context, target store.Writable) error {
-	if c.opt.Shard != nil {
-		if err := c.run(ctx, target, nil); err != nil {
-			return err
-		}
-		return nil
+// writeJournaled runs the conversion with its journal in the destination. An attempt to write a
+// shard has no journal, because another attempt starts from the beginning.
+func (c *conversion) writeJournaled(ctx context.Context, target store.Writable) error {
+	if c.options.Shard != nil {
+		return c.writeDataset(ctx, target, nil)
 	}
-	j, err := openJournal(ctx, target, c.identity(), c.opt.Resume)
+	j, err := openJournal(ctx, target, c.identity(), c.options.Resume)
 	if err == nil {
-		err = crash.Func("convert", func() error { return c.run(ctx, target, j) })()
+		err = crash.Func("convert", func() error { return c.writeDataset(ctx, target, j) })()
 	}
 	if err == nil {
-		if err := target.Remove(ctx, journalName); err != nil {
-			return err
-		}
-		return nil
+		return target.Remove(ctx, journalName)
 	}
-	// Without the caller's context: it may be the one that ended.
-	if bg := context.Background(); j != nil && (!c.opt.Resume || alone(bg, target)) {
+	// The caller's context may have been canceled, so this uses its own.
+	if bg := context.Background(); j != nil && (!c.options.Resume || onlyJournal(bg, target)) {
 		_ = target.Remove(bg, journalName)
 	}
 	return err
 }
 
-// conclude ends a run that was killed when all was written but its journal not removed.
-func (c *conversion) conclude(ctx context.Context, target store.Writable) error {
+// finishResumed completes a run that was killed after it had written everything but before it
+// removed its journal.
+func (c *conversion) finishResumed(ctx context.Context, target store.Writable) error {
 	if _, err := openJournal(ctx, target, c.identity(), true); err != nil {
 		return err
 	}
@@ -187,7 +180,7 @@ func (c *conversion) conclude(ctx context.Context, target store.Writable) error 
 	if err != nil {
 		return err
 	}
-	if err := resumed(reportName, content, c.report); err != nil {
+	if err := decodeResumed(reportName, content, c.report); err != nil {
 		return err
 	}
 	return target.Remove(ctx, journalName)
@@ -195,82 +188,83 @@ func (c *conversion) conclude(ctx context.Context, target store.Writable) error 
 
 // conversion is one run of Write.
 type conversion struct {
-	src        robocache.Dataset
-	opt        settings
-	report     *Report
-	fps        robocache.Rate
-	features   []feature
-	timestamps bool // RecordedTimestamps is written
-	look       *stats.Look
-	lib        *video.Library
-	pool       *video.Pool
-	decodes    bool
-	shard      shardSchema
-	summary    json.RawMessage
-	// folder of encoded episodes that a resumed run takes over; "" = none are kept
-	parts   string
-	trials  sync.Mutex
-	origins *origin.Tracer
-	rows    *robocache.RowCounter
-	// whether what is encoded here can be joined to a coding of the source's
-	tried map[string]bool
+	src          robocache.Dataset
+	options      settings
+	report       *Report
+	fps          robocache.Rate
+	features     []feature
+	timestamps   bool // RecordedTimestamps is written
+	frameCounter *stats.Look
+	library      *video.Library
+	pool         *video.Pool
+	decodes      bool
+	shardPlan    shardSchema
+	summary      json.RawMessage
+	// folder of encoded episodes for a resumed run; "" if none are kept
+	partsDir string
+	trials   sync.Mutex
+	origins  *origin.Tracer
+	rows     *robocache.RowCounter
+	// whether frames that are encoded here can be joined with a coding of the source
+	canJoin map[string]bool
 }
 
 // feature is a source feature and its name in the destination.
 type feature struct {
 	robocache.Feature        // as written
 	source            string // key in the source
-	still             bool   // the source's images are stills, written as video
-	// which rows of the source's stream hold a value (robocache.Capabilities.Valid)
-	mask bool
-	// such a feature is there beside it: an image that is not there is black
-	masked bool
+	fromStills        bool   // the source has still images, which are written as video
+	// The column of which rows of the source's stream hold a value (robocache.Capabilities.Valid).
+	isMask bool
+	// A mask feature belongs to this feature; a missing image is black.
+	hasMask bool
 }
 
-// plan settles everything that must be known before the first episode is written.
-func (c *conversion) plan(ctx context.Context) error {
+// planConversion determines everything that must be known before the first episode is written.
+func (c *conversion) planConversion(ctx context.Context) error {
 	info := c.src.Info()
-	c.report.SourceFormat, c.report.SourceVersion, c.report.Aligned = info.Format, info.Version, c.opt.View != ""
-	if c.opt.Threads <= 0 {
-		c.opt.Threads = runtime.GOMAXPROCS(0)
+	c.report.SourceFormat, c.report.SourceVersion = info.Format, info.Version
+	c.report.Aligned = c.options.View != ""
+	if c.options.Threads <= 0 {
+		c.options.Threads = runtime.GOMAXPROCS(0)
 	}
-	if c.fps = c.opt.FPS; c.fps.Zero() {
+	if c.fps = c.options.FPS; c.fps.Zero() {
 		c.fps = info.FPS
 	}
 	if c.fps.Zero() {
-		return robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the dataset states no rate").
-			WithHint("give that of its rows: %s", robocache.Option("rows_hz"))
+		return robocache.Misuse(
+			"convert",
+			robocache.Where{"dataset": info.URI},
+			"the dataset states no rate",
+		).WithHint("pass the rate of its rows: %s", robocache.Option("rows_hz"))
 	}
 	c.report.FPS = c.fps
-	c.opt.Episodes = reader.Episodes(c.opt.Episodes, info.Episodes)
-	c.look = stats.NewLook(c.src, c.opt.out.Frames, c.opt.Threads)
+	c.options.Episodes = reader.Episodes(c.options.Episodes, info.Episodes)
+	c.frameCounter = stats.NewLook(c.src, c.options.out.Frames, c.options.Threads)
 	c.pool = video.NewPool(256 << 20)
-	c.lib = video.LibraryOf(c.src)
+	c.library = video.LibraryOf(c.src)
 	_, err := video.ActiveBackend()
 	c.decodes = err == nil
 	c.chooseFeatures()
 	if len(c.features) == 0 {
 		return c.nothingLeft()
 	}
-	if c.opt.Shard != nil {
-		if err := c.agreed(); err != nil {
-			return err
-		}
-		return nil
+	if c.options.Shard != nil {
+		return c.applyPlan()
 	}
-	if err := c.measure(ctx); err != nil {
+	if err := c.measureCameras(ctx); err != nil {
 		return err
 	}
 	for i := range c.features {
-		if f := &c.features[i]; c.resizes(f) {
-			f.Width, f.Height = c.opt.width, c.opt.height
+		if f := &c.features[i]; c.shouldResize(f) {
+			f.Width, f.Height = c.options.width, c.options.height
 			f.Shape = []int{f.Height, f.Width, max(3, f.Channels)}
 		}
 	}
 	return c.chooseTimestamps(ctx)
 }
 
-// chooseFeatures takes what v3.0 can hold, and says what it cannot.
+// chooseFeatures selects the features that v3.0 can hold, and reports the others.
 func (c *conversion) chooseFeatures() {
 	taken := map[string]bool{
 		"timestamp":     true,
@@ -284,7 +278,7 @@ func (c *conversion) chooseFeatures() {
 		if f.Default && taken[f.Key] {
 			continue
 		}
-		if c.opt.Keys != nil && !slices.Contains(c.opt.Keys, f.Key) {
+		if c.options.Keys != nil && !slices.Contains(c.options.Keys, f.Key) {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			continue
 		}
@@ -292,11 +286,11 @@ func (c *conversion) chooseFeatures() {
 		out.Default, out.Clock, out.Masked = false, "", false
 		out.Key = legalKey(f.Key, taken)
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
-			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
+			out.fromStills, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
 		}
 		if why := WhyDropped(&out.Feature); why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
-			c.find(
+			c.addFinding(
 				robocache.SeverityWarning,
 				"feature-dropped",
 				robocache.Where{"stream": f.Key},
@@ -306,18 +300,18 @@ func (c *conversion) chooseFeatures() {
 		}
 		if out.Key != f.Key {
 			c.report.Renamed[f.Key] = out.Key
-			c.find(
+			c.addFinding(
 				robocache.SeverityInfo,
 				"feature-renamed",
 				robocache.Where{"stream": f.Key},
-				"LeRobot forbids the name; it is "+out.Key,
+				"LeRobot forbids the name; the feature is written as "+out.Key,
 			)
 		}
 		taken[out.Key] = true
 		if c.src.Capabilities().Valid != nil && f.Masked {
 			mask := feature{
 				source: f.Key,
-				mask:   true,
+				isMask: true,
 				Feature: robocache.Feature{
 					Key:   legalKey(out.Key+robocache.ValidSuffix, taken),
 					Kind:  robocache.KindNumeric,
@@ -325,20 +319,23 @@ func (c *conversion) chooseFeatures() {
 					Shape: []int{1},
 				},
 			}
-			taken[mask.Key], out.masked = true, true
+			taken[mask.Key], out.hasMask = true, true
 			c.report.Added = append(c.report.Added, mask.Key)
 			c.features = append(c.features, out, mask)
 			continue
 		}
-		out.masked = c.src.Info().Feature(f.Key+robocache.ValidSuffix) != nil
+		out.hasMask = c.src.Info().Feature(f.Key+robocache.ValidSuffix) != nil
 		c.features = append(c.features, out)
 	}
 }
 
-// nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
+// nothingLeft rejects a dataset of which only the bookkeeping columns would be written.
 func (c *conversion) nothingLeft() error {
-	e := robocache.Unsupported("convert", robocache.Where{"dataset": c.src.Info().URI}, "no stream of the dataset can be written as LeRobot").
-		WithHint("formats that keep point clouds: %s", robocache.Option("to", "mcap"))
+	e := robocache.Unsupported(
+		"convert",
+		robocache.Where{"dataset": c.src.Info().URI},
+		"no stream of the dataset can be written as LeRobot",
+	).WithHint("for point clouds, choose another format: %s", robocache.Option("to", "mcap"))
 	for _, f := range c.report.Findings {
 		if f.Code == "feature-dropped" {
 			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)
@@ -347,22 +344,23 @@ func (c *conversion) nothingLeft() error {
 	return e
 }
 
-// asVideo says whether still images become video. Depth does not.
+// asVideo reports whether still images become video. Depth images do not.
 func (c *conversion) asVideo(f *robocache.Feature) bool {
 	if f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32 {
 		return false
 	}
-	return c.opt.images == "video" || c.opt.images == "" && c.src.Info().Format != "lerobot"
+	return c.options.images == "video" || c.options.images == "" && c.src.Info().Format != "lerobot"
 }
 
-// resizes says that images of a stream are brought to the size that was asked for. Depth keeps its
-// own: between two distances there may be nothing.
-func (c *conversion) resizes(f *feature) bool {
-	return c.opt.width > 0 && f.Depth == nil &&
-		(f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
+// shouldResize reports whether the images of a stream are scaled to the requested size. Depth keeps
+// its size, because a distance between two surfaces may not exist.
+func (c *conversion) shouldResize(f *feature) bool {
+	return c.options.width > 0 && f.Depth == nil &&
+		(f.Kind == robocache.KindVideo ||
+			f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
 }
 
-// legalKey gives a name that LeRobot takes: no "/", not taken.
+// legalKey returns a name that LeRobot accepts. It has no "/" and is not in taken.
 func legalKey(key string, taken map[string]bool) string {
 	name := strings.TrimLeft(
 		strings.NewReplacer("/", ".", "\\", ".", "\x00", ".").Replace(key),
@@ -375,45 +373,50 @@ func legalKey(key string, taken map[string]bool) string {
 	return name
 }
 
-func (c *conversion) find(s robocache.Severity, code string, where robocache.Where, msg string) {
+// addFinding appends a finding to the report.
+func (c *conversion) addFinding(
+	s robocache.Severity,
+	code string,
+	where robocache.Where,
+	msg string,
+) {
 	c.report.Findings = append(
 		c.report.Findings,
 		robocache.Finding{Severity: s, Code: code, Where: where, Message: msg},
 	)
 }
 
-// sourceFindings puts what the source found, and the grid over it, before what the conversion did.
+// sourceFindings puts the findings of the source, and of its alignment, before those of the
+// conversion.
 func (c *conversion) sourceFindings() {
 	c.report.Findings = append(
-		append(robocache.Findings(c.src), c.opt.Findings...),
+		append(robocache.Findings(c.src), c.options.Findings...),
 		c.report.Findings...)
 }
 
-// reportName is where the report lies in the result.
+// reportName is the file of the report in the result.
 const reportName = "meta/conversion.json"
 
 // maxReport bounds the bytes of a report that is read.
 const maxReport = 1 << 30
 
-// run writes the dataset.
-func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) error {
-	cfg := c.opt.out
-	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, c.chooseTasks()
+// writeDataset writes the dataset.
+func (c *conversion) writeDataset(ctx context.Context, target store.Writable, j *journal) error {
+	cfg := c.options.out
+	cfg.FPS, cfg.Robot, cfg.PartsDir = c.fps, c.src.Info().Robot, c.partsDir
+	cfg.Encoders, cfg.Tasks = c.options.Threads, c.chooseTasks()
 	cfg.allowEmpty = c.src.Info().Episodes == 0 && cfg.Shard == nil
 	c.intoShard(&cfg)
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
 	if c.timestamps {
-		cfg.Features = append(
-			cfg.Features,
-			robocache.Feature{
-				Key:   RecordedTimestamps,
-				Kind:  robocache.KindNumeric,
-				DType: robocache.Float64,
-				Shape: []int{1},
-			},
-		)
+		cfg.Features = append(cfg.Features, robocache.Feature{
+			Key:   RecordedTimestamps,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float64,
+			Shape: []int{1},
+		})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	w, err := NewWriter(ctx, target, cfg)
@@ -421,27 +424,24 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		return err
 	}
 	w.journal = j
-	// of a failure; after Close it does nothing
-	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }()
-	if err := c.write(ctx, w); err != nil {
+	// After an error. It does nothing after Close.
+	defer func() { w.stopWriting(c.options.Resume && j.hasWork(c.partsDir)) }()
+	if err := c.writeEpisodes(ctx, w); err != nil {
 		return err
 	}
-	if err := c.sample(ctx, w); err != nil {
+	if err := c.sampleKnown(ctx, w); err != nil {
 		return err
 	}
-	c.report.NumEpisodes, c.report.NumFrames = w.episodes(), w.frames()
+	c.report.NumEpisodes, c.report.NumFrames = w.episodeCount(), w.frameCount()
 	c.report.Findings = append(c.report.Findings, w.findings...)
-	if c.opt.Shard != nil {
-		if err := c.endShard(ctx, w); err != nil {
-			return err
-		}
-		return nil
+	if c.options.Shard != nil {
+		return c.endShard(ctx, w)
 	}
-	if splits := c.splits(); len(c.src.Info().Splits) > 0 {
+	if splits := c.splitRanges(); len(c.src.Info().Splits) > 0 {
 		w.cfg.Splits = map[string]string{}
 		maps.Copy(w.cfg.Splits, splits)
 	}
-	w.cfg.Extra = c.extras(ctx)
+	w.cfg.Extra = c.extraFiles(ctx)
 	if s, ok := robocache.As[Carrier](c.src); ok {
 		files, info, err := s.Carried(ctx, c.report)
 		if err != nil {
@@ -457,6 +457,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	return w.Close(ctx)
 }
 
+// reportText returns the report as JSON text.
 func reportText(r *Report) ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err := robocache.At(err, robocache.Where{"file": reportName}); err != nil {
@@ -465,13 +466,13 @@ func reportText(r *Report) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// splits gives the source's as ranges of the episodes that were written, and finds those that are
-// none.
-func (c *conversion) splits() map[string]string {
+// splitRanges returns the source's splits as ranges of the written episodes. It reports splits that
+// are not ranges.
+func (c *conversion) splitRanges() map[string]string {
 	written := []int{}
 	for i, m := range c.report.Episodes {
 		if m.New >= 0 {
-			written = append(written, c.opt.Episodes[i])
+			written = append(written, c.options.Episodes[i])
 		}
 	}
 	ranges, lost := c.src.Info().SplitsOf(written)
@@ -479,22 +480,22 @@ func (c *conversion) splits() map[string]string {
 		c.report.Findings,
 		robocache.LostSplits(
 			lost,
-			"their episodes are no range here, and LeRobot keeps splits as ranges",
+			"their episodes are not a range here, and LeRobot keeps splits as ranges",
 		)...)
 	return ranges
 }
 
-// Carrier is a source with files, and keys of info.json, that the result is to have beside what is
-// written of it. It is asked when all episodes are written.
+// Carrier is a source with additional files, and keys of info.json, for the result.
 type Carrier interface {
+	// Carried returns these files and keys. It is called when all episodes are written.
 	Carried(
 		ctx context.Context,
 		r *Report,
 	) (files map[string][]byte, info map[string]json.RawMessage, err error)
 }
 
-// extras keeps files that belong to the schema and that LeRobot does not know of.
-func (c *conversion) extras(ctx context.Context) map[string][]byte {
+// extraFiles returns files of the source that belong to the schema but are unknown to lerobot.
+func (c *conversion) extraFiles(ctx context.Context) map[string][]byte {
 	out := map[string][]byte{}
 	if s, ok := robocache.As[store.Source](c.src); ok {
 		const name = "meta/modality.json"
@@ -502,7 +503,7 @@ func (c *conversion) extras(ctx context.Context) map[string][]byte {
 		if err == nil {
 			out[name] = b
 		} else if !errors.Is(err, robocache.ErrNotFound) {
-			c.find(
+			c.addFinding(
 				robocache.SeverityWarning,
 				"file-dropped",
 				robocache.Where{"file": name},
@@ -513,14 +514,14 @@ func (c *conversion) extras(ctx context.Context) map[string][]byte {
 	return out
 }
 
-// dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
+// dryRun reads the metadata and sample tables that a run would read, and writes nothing.
 func (c *conversion) dryRun(ctx context.Context) error {
 	c.chooseTasks()
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	var from int64
-	for _, e := range c.opt.Episodes {
+	for _, e := range c.options.Episodes {
 		meta, err := c.src.Episode(ctx, e)
 		if err != nil {
 			return err
@@ -533,7 +534,7 @@ func (c *conversion) dryRun(ctx context.Context) error {
 			Video:     map[string]string{},
 		}
 		if m.Length == 0 {
-			c.find(
+			c.addFinding(
 				robocache.SeverityWarning,
 				"empty-episode",
 				robocache.Where{"episode": meta.Index},
@@ -543,15 +544,15 @@ func (c *conversion) dryRun(ctx context.Context) error {
 		} else {
 			for i := range c.features {
 				switch f := &c.features[i]; {
-				case f.still:
+				case f.fromStills:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
 					err := func() error {
-						segmentValue, err := c.segment(ctx, f, e)
+						segmentValue, err := c.planSegment(ctx, f, e)
 						if err != nil {
 							return err
 						}
-						segmentValue.into(&m, f.Key)
+						segmentValue.recordIn(&m, f.Key)
 						return nil
 					}()
 					if err := robocache.At(
@@ -562,19 +563,20 @@ func (c *conversion) dryRun(ctx context.Context) error {
 					}
 				}
 			}
-			c.count(m)
+			c.countSegments(m)
 			c.report.NumEpisodes++
 			from += int64(m.Length)
 		}
 		c.report.Episodes = append(c.report.Episodes, m)
 	}
 	c.report.NumFrames = from
-	c.splits()
+	c.splitRanges()
 	c.sourceFindings()
 	return nil
 }
 
-// chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.
+// chooseTasks returns the tasks that keep their numbers (write.C3), and fills in the tasks of the
+// report.
 func (c *conversion) chooseTasks() []string {
 	tasks := slices.Clone(c.src.Info().Tasks)
 	slices.SortStableFunc(
@@ -602,11 +604,13 @@ func (c *conversion) chooseTasks() []string {
 		) {
 			sev = robocache.SeverityWarning
 		}
-		c.find(
+		c.addFinding(
 			sev,
 			"tasks-renumbered",
 			nil,
-			"task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks",
+			"task numbers were not 0…n−1, each text once: "+
+				"columns that hold task numbers (annotations) still hold the old ones; see the "+
+				"report's tasks",
 		)
 	}
 	return texts

@@ -20,20 +20,22 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// encodedPart is an episode's pixels, encoded.
+// encodedPart is an episode's encoded frames of one camera.
 type encodedPart struct {
 	cameraPart
-	look *stats.Pixels
+	pixels *stats.Pixels
 }
 
-// tempFile is an encoded file of ours: closed, and removed, once every part of it was joined. It
-// has a library of its own: one closed too late would keep a removed file's space.
+// tempFile is a file that was encoded for this dataset. It is closed and removed when all of its
+// parts have been joined. It has its own library, because an open file would keep the disk space of
+// a removed one.
 type tempFile struct {
 	lib  *video.Library
-	path string // "" = it stays where it is
+	path string // "" if the file is not removed
 	uses atomic.Int32
 }
 
+// release ends one use of the file. The last one closes and removes it.
 func (t *tempFile) release() {
 	if t.uses.Add(-1) == 0 {
 		_ = t.lib.Close()
@@ -43,53 +45,56 @@ func (t *tempFile) release() {
 	}
 }
 
-// encodedGroup is episodes whose frames of one camera go through one encoder.
+// encodedGroup is a set of episodes whose frames of one camera are encoded by one encoder.
 type encodedGroup struct {
-	w      *Writer
-	camera *outCamera
-	video  VideoConfig
-	ends   string // of the name, where the frames are the ends of episodes
-	n      int
-	eps    []*EpisodeData
-	at     [][2]int // where each stands among those of Prepare, and which part of its episode it is
-	file   *tempFile
-	name   string
-	parts  []*encodedPart // of each, nil where it failed
-	errs   []error
-	notes  []preparedNote
+	writer   *Writer
+	camera   *outCamera
+	video    VideoConfig
+	suffix   string // suffix of the name if the frames are the ends of episodes
+	number   int
+	episodes []*EpisodeData
+	// per episode: its position in the call of Prepare, and which of its parts is encoded
+	targets [][2]int
+	file    *tempFile
+	name    string
+	parts   []*encodedPart // per episode, nil if it failed
+	errs    []error
+	notes   []preparedNote
 }
 
-// longGOP is where to fill up a GOP at the end of an episode costs more than an encoder for each.
+// longGOP is the GOP length above which one encoder per episode costs less than filling up the last
+// GOP of an episode.
 const longGOP = 16
 
+// gop returns the number of frames between key frames.
 func (g *encodedGroup) gop() int {
 	if g.video.GOP > 0 {
 		return g.video.GOP
 	}
-	return 2 // video.EncodeConfig's
+	return 2 // the default of video.EncodeConfig
 }
 
-// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one
-// before is filled up with its last frame.
-func (g *encodedGroup) encode(ctx context.Context) {
-	g.parts, g.errs = make([]*encodedPart, len(g.eps)), make([]error, len(g.eps))
-	if g.gop() > longGOP && len(g.eps) > 1 {
-		for j, ep := range g.eps {
+// encodeAll encodes the parts of all episodes. Each episode in a file must begin at a sync sample.
+// The last GOP of the previous episode is therefore filled up with its last frame.
+func (g *encodedGroup) encodeAll(ctx context.Context) {
+	g.parts, g.errs = make([]*encodedPart, len(g.episodes)), make([]error, len(g.episodes))
+	if g.gop() > longGOP && len(g.episodes) > 1 {
+		for j, ep := range g.episodes {
 			one := &encodedGroup{
-				w:      g.w,
-				camera: g.camera,
-				video:  g.video,
-				ends:   g.ends,
-				n:      g.n + j,
-				eps:    []*EpisodeData{ep},
+				writer:   g.writer,
+				camera:   g.camera,
+				video:    g.video,
+				suffix:   g.suffix,
+				number:   g.number + j,
+				episodes: []*EpisodeData{ep},
 			}
-			one.encode(ctx)
+			one.encodeAll(ctx)
 			g.parts[j], g.errs[j] = one.parts[0], one.errs[0]
 			g.notes = append(g.notes, one.notes...)
 		}
 		return
 	}
-	if err := g.together(ctx); err != nil {
+	if err := g.encodeTogether(ctx); err != nil {
 		for j := range g.errs {
 			if g.parts[j] != nil {
 				g.file.release()
@@ -102,26 +107,27 @@ func (g *encodedGroup) encode(ctx context.Context) {
 	}
 }
 
-// part is that of episode j, from a frame on.
-func (g *encodedGroup) part(j, from int) *encodedPart {
+// addPart adds the part of episode j, which begins at frame from of the file.
+func (g *encodedGroup) addPart(j, from int) *encodedPart {
 	g.file.uses.Add(1)
 	p := &encodedPart{
 		cameraPart: cameraPart{
-			lib:  g.file.lib,
-			path: g.name,
-			from: from,
-			to:   from + g.eps[j].Length,
-			temp: g.file,
+			lib:      g.file.lib,
+			path:     g.name,
+			from:     from,
+			to:       from + g.episodes[j].Length,
+			tempFile: g.file,
 		},
-		look: g.eps[j].FrameStats[g.camera.feature.Key],
+		pixels: g.episodes[j].FrameStats[g.camera.feature.Key],
 	}
 	g.parts[j] = p
 	return p
 }
 
-func (g *encodedGroup) together(ctx context.Context) (err error) {
+// encodeTogether encodes all episodes of the group into one file.
+func (g *encodedGroup) encodeTogether(ctx context.Context) (err error) {
 	defer crash.Recover("write lerobot", &err)
-	w, f := g.w, &g.camera.feature
+	w, f := g.writer, &g.camera.feature
 	if err := w.openTemp(); err != nil {
 		return err
 	}
@@ -134,11 +140,11 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 			"set the feature's Height and Width",
 		)
 	}
-	g.name = fmt.Sprintf("%d-%06d%s.mp4", slices.Index(w.keys, f.Key), g.n, g.ends)
-	file := filepath.Join(w.temp, g.name)
+	g.name = fmt.Sprintf("%d-%06d%s.mp4", slices.Index(w.cameraKeys, f.Key), g.number, g.suffix)
+	file := filepath.Join(w.tempDir, g.name)
 	g.file = &tempFile{lib: video.NewLibrary(w.tempStore.Open, 0), path: file}
 	if w.cfg.PartsDir != "" {
-		if g.file.path = ""; g.kept(file) {
+		if g.file.path = ""; g.reuseKept(file) {
 			return nil
 		}
 	}
@@ -146,8 +152,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	defer func() { <-w.encoders }()
 	made := file
 	if w.cfg.PartsDir != "" {
-		// Under a name of its own: the encoder of a run that was killed may still be ending its
-		// file.
+		// A unique name, because the encoder of a killed run may still be writing its file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
 	enc, replaced, err := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
@@ -159,13 +164,13 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	}
 	ended := false
 	defer func() {
-		if !ended { // an error, or a panic: no encoder stays behind
+		if !ended { // after an error or a panic, no encoder must remain
 			enc.Abort()
 		}
 	}()
 	at, failed := 0, false
-	for j := range g.eps {
-		n, last, err := g.feed(ctx, enc, j, at)
+	for j := range g.episodes {
+		n, last, err := g.feedFrames(ctx, enc, j, at)
 		if err != nil {
 			if enc.Failed() != nil || ctx.Err() != nil {
 				return err
@@ -176,7 +181,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 				g.file.uses.Add(-1)
 			}
 		}
-		if at += n; j == len(g.eps)-1 || last == nil {
+		if at += n; j == len(g.episodes)-1 || last == nil {
 			continue
 		}
 		for ; at%g.gop() > 0; at++ {
@@ -185,7 +190,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if at == 0 { // no episode gave a frame
+	if at == 0 { // no episode yielded a frame
 		return nil
 	}
 	ended = true
@@ -196,30 +201,30 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		return err
 	}
 	if !failed {
-		if err := g.keep(file); err != nil {
+		if err := g.writeKept(file); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// feed gives the encoder the frames of episode j, and counts those that the statistics want. n is
-// how many were written, last the last of them.
-func (g *encodedGroup) feed(
+// feedFrames writes the frames of episode j to the encoder, and counts those that the statistics
+// need. n is the number of frames written, and last is the last of them.
+func (g *encodedGroup) feedFrames(
 	ctx context.Context,
 	enc *video.Encoder,
 	j, at int,
 ) (n int, last []byte, err error) {
-	// A fault of the frame source affects this episode only.
+	// An error of the frame source affects this episode only.
 	defer crash.Recover("write lerobot", &err)
-	ep, f := g.eps[j], &g.camera.feature
-	part := g.part(j, at)
-	count := part.look == nil
+	ep, f := g.episodes[j], &g.camera.feature
+	part := g.addPart(j, at)
+	count := part.pixels == nil
 	if count {
-		part.look = g.w.cfg.Frames.Images(f)
+		part.pixels = g.writer.cfg.Frames.Images(f)
 	}
 	chosen := map[int]bool{}
-	for _, k := range g.w.cfg.Frames.Choose(ep.Length) {
+	for _, k := range g.writer.cfg.Frames.Choose(ep.Length) {
 		chosen[k] = true
 	}
 	err = ep.Videos[f.Key].Frames(func(p []byte) error {
@@ -228,9 +233,9 @@ func (g *encodedGroup) feed(
 		}
 		if count && chosen[n] {
 			if f.Depth != nil {
-				part.look.Add16(p, f.Width)
+				part.pixels.Add16(p, f.Width)
 			} else {
-				part.look.Add8(p, f.Width)
+				part.pixels.Add8(p, f.Width)
 			}
 		}
 		if err := cmp.Or(ctx.Err(), enc.Write(p)); err != nil {
@@ -240,7 +245,7 @@ func (g *encodedGroup) feed(
 			ep.frameEncoded()
 		}
 		if n++; n == ep.Length || last == nil {
-			// an episode that fails fills its GOP with its first frame
+			// a failed episode fills its GOP with its first frame
 			last = append(last[:0], p...)
 		}
 		return nil
@@ -251,8 +256,8 @@ func (g *encodedGroup) feed(
 	return n, last, err
 }
 
-// newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not
-// take the size, H.264 does: replaced says why.
+// newEncoder starts the encoder of a camera. If the caller chose no codec and the default one does
+// not support the size, it uses H.264. replaced is then the reason.
 func newEncoder(
 	ctx context.Context,
 	path string,
@@ -284,11 +289,11 @@ func newEncoder(
 	return e, "", nil
 }
 
-// openTemp makes the folder for encoded episodes.
+// openTemp creates the folder for encoded episodes.
 func (w *Writer) openTemp() error {
 	w.tempMu.Lock()
 	defer w.tempMu.Unlock()
-	if w.temp != "" {
+	if w.tempDir != "" {
 		return nil
 	}
 	var err error
@@ -301,7 +306,7 @@ func (w *Writer) openTemp() error {
 	if err := robocache.At(err, robocache.Where{"file": dir}); err != nil {
 		return err
 	}
-	w.temp = dir
+	w.tempDir = dir
 	w.tempStore, err = store.Open(dir)
 	if err != nil {
 		return err
@@ -309,11 +314,11 @@ func (w *Writer) openTemp() error {
 	return nil
 }
 
-// closeTemp ends the use of parts that were encoded for this dataset.
+// closeTemp releases parts that were encoded for this dataset.
 func (w *Writer) closeTemp(parts []cameraPart) {
 	for _, p := range parts {
-		if p.temp != nil {
-			p.temp.release()
+		if p.tempFile != nil {
+			p.tempFile.release()
 		}
 	}
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// episode reads one episode of the source. t.m.New is −1 where it must be left out.
-func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
+// readEpisode reads one episode of the source. It sets t.m.New to −1 if the episode must be left
+// out.
+func (c *conversion) readEpisode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer crash.Recover("convert", &err)
-	e, n := t.e, c.src.Len(t.e)
-	t.m = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
+	e, n := t.episode, c.src.Len(t.episode)
+	t.mapping = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
 	meta, err := c.src.Episode(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	if n == 0 {
-		t.m.New = -1
-		t.find(
+		t.mapping.New = -1
+		t.addFinding(
 			robocache.SeverityWarning,
 			"empty-episode",
 			robocache.Where{"episode": meta.Index},
@@ -50,21 +51,23 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 	for i := range c.features {
 		f := &c.features[i]
 		switch {
-		case f.mask:
+		case f.isMask:
 			raw := make([]byte, n)
 			err = robocache.Valid(ctx, c.src, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
 		case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
 		case f.Kind == robocache.KindImage:
-			err = c.stills(ctx, f, rows, ep)
-		case f.still:
-			t.m.Video[f.Key] = stillVerdict
+			err = c.encodeStills(ctx, f, rows, ep)
+		case f.fromStills:
+			t.mapping.Video[f.Key] = stillVerdict
 			ep.Videos[f.Key] = VideoPart{
-				Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) },
+				Frames: func(yield func([]byte) error) error {
+					return c.decodeStills(ctx, f, rows, yield)
+				},
 			}
 		case f.Kind == robocache.KindVideo:
-			err = c.videoOf(ctx, f, e, ep, &t.m)
+			err = c.videoOf(ctx, f, e, ep, &t.mapping)
 		default:
 			raw := make([]byte, n*f.Elements()*f.DType.Size())
 			err = c.src.Gather(ctx, f.source, rows, raw)
@@ -75,7 +78,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		}
 	}
 	if c.timestamps {
-		timestamps, _, err := c.recorded(ctx, e)
+		timestamps, _, err := c.recordedTimes(ctx, e)
 		if err != nil {
 			return nil, err
 		}
@@ -85,16 +88,16 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		}
 		ep.Columns[RecordedTimestamps] = raw
 	}
-	if t.m.Source, err = c.origins.Of(ctx, e); err != nil {
+	if t.mapping.Source, err = c.origins.Of(ctx, e); err != nil {
 		return nil, err
 	}
 	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
-		t.m.StartNS = times[0]
+		t.mapping.StartNS = times[0]
 	}
 	return ep, nil
 }
 
-// tasksOf gives a task text a row; "" where the source has no tasks.
+// tasksOf returns a task text for each row, or "" if the source has no tasks.
 func (c *conversion) tasksOf(
 	ctx context.Context,
 	rows []robocache.Row,
@@ -111,12 +114,13 @@ func (c *conversion) tasksOf(
 	return texts, nil
 }
 
-// stillBlock is how many rows of still images are read at a time: they come with their bytes.
+// stillBlock is how many rows of still images are read at once. Their references hold the image
+// bytes.
 const stillBlock = 32
 
-// images reads still images block by block. One that is not there comes with Missing set where a
-// mask says so in the result.
-func (c *conversion) images(
+// eachStill reads still images in blocks and calls fn for each. A missing image is passed to fn if
+// the result has a mask for it, and is an error otherwise.
+func (c *conversion) eachStill(
 	ctx context.Context,
 	f *feature,
 	rows []robocache.Row,
@@ -131,7 +135,7 @@ func (c *conversion) images(
 		}
 		for k := range part {
 			r, err := &part[k], error(nil)
-			if r.Missing && !f.masked || r.Path != "" {
+			if r.Missing && !f.hasMask || r.Path != "" {
 				err = robocache.Malformed("convert", nil, "the row has no image").
 					WithHint("leave the episode out")
 			} else {
@@ -146,18 +150,19 @@ func (c *conversion) images(
 	return nil
 }
 
-// stills takes the images as bytes of files: encoded ones as they are.
-func (c *conversion) stills(
+// encodeStills stores the images as the bytes of files. Images that are already encoded are not
+// changed.
+func (c *conversion) encodeStills(
 	ctx context.Context,
 	f *feature,
 	rows []robocache.Row,
 	ep *EpisodeData,
 ) error {
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
-	return c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
+	return c.eachStill(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
-			r = &robocache.FrameRef{Raw: black(f)}
-		} else if c.resizes(f) {
+			r = &robocache.FrameRef{Raw: blackImage(f)}
+		} else if c.shouldResize(f) {
 			pix, err := stats.Still(r, spec, nil)
 			if err != nil {
 				return err
@@ -178,8 +183,8 @@ func (c *conversion) stills(
 	})
 }
 
-// black stands for an image that is not there.
-func black(f *feature) *robocache.Raw {
+// blackImage returns the replacement for a missing image.
+func blackImage(f *feature) *robocache.Raw {
 	n := max(1, f.Channels)
 	return &robocache.Raw{
 		Pix:      make([]byte, f.Width*f.Height*n*f.DType.Size()),
@@ -190,9 +195,9 @@ func black(f *feature) *robocache.Raw {
 	}
 }
 
-// drawn gives the pixels of still images. The same bytes again (an image held by the grid) are
+// decodeStills yields the pixels of still images. An image that repeats on consecutive rows is
 // decoded once.
-func (c *conversion) drawn(
+func (c *conversion) decodeStills(
 	ctx context.Context,
 	f *feature,
 	rows []robocache.Row,
@@ -201,13 +206,13 @@ func (c *conversion) drawn(
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	var buf []byte
 	var last robocache.FrameRef
-	return c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
+	return c.eachStill(ctx, f, rows, func(r *robocache.FrameRef) error {
 		switch {
 		case r.Missing:
 			buf = slices.Grow(buf[:0], 3*f.Width*f.Height)[:3*f.Width*f.Height]
 			clear(buf)
 			last = robocache.FrameRef{}
-		case buf != nil && same(r, &last):
+		case buf != nil && sameBytes(r, &last):
 		default:
 			b, err := stats.Still(r, spec, buf)
 			if err != nil {
@@ -219,8 +224,9 @@ func (c *conversion) drawn(
 	})
 }
 
-// same says that two references are to the same bytes in memory: a row that is shown twice.
-func same(a, b *robocache.FrameRef) bool {
+// sameBytes reports whether two references share the same bytes in memory. This is so if the grid
+// repeats a row.
+func sameBytes(a, b *robocache.FrameRef) bool {
 	if a.Raw != nil || b.Raw != nil {
 		return a.Raw == b.Raw
 	}
@@ -232,10 +238,10 @@ const (
 	stillVerdict = "encoded: still images"
 )
 
-// ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not:
-// encoding brings them to it.
-func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error {
-	w, h, err := c.sizeOf(ctx, path)
+// checkSize returns an error of class ErrUnsupported if the images of a file differ in size from
+// their stream. They must then be encoded.
+func (c *conversion) checkSize(ctx context.Context, f *feature, path string) error {
+	w, h, err := c.displaySize(ctx, path)
 	if err == nil && f.Width > 0 && (w != f.Width || h != f.Height) {
 		err = robocache.Unsupported(
 			"convert",
@@ -250,6 +256,7 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 	return err
 }
 
+// videoOf adds an episode's frames of a video stream to ep, copied or encoded as planned.
 func (c *conversion) videoOf(
 	ctx context.Context,
 	f *feature,
@@ -257,19 +264,21 @@ func (c *conversion) videoOf(
 	ep *EpisodeData,
 	m *EpisodeMap,
 ) error {
-	s, err := c.segment(ctx, f, e)
+	s, err := c.planSegment(ctx, f, e)
 	if err != nil {
 		return err
 	}
-	s.into(m, f.Key)
+	s.recordIn(m, f.Key)
 	if s.reason != "" {
 		ep.Videos[f.Key] = VideoPart{
-			Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) },
+			Frames: func(yield func([]byte) error) error {
+				return c.decodeFrames(ctx, f, s.refs, yield)
+			},
 		}
 		return nil
 	}
 	part := VideoPart{
-		Library: c.lib,
+		Library: c.library,
 		Path:    s.refs[0].Path,
 		From:    s.refs[0].Ordinal,
 		Before:  s.before,
@@ -277,13 +286,15 @@ func (c *conversion) videoOf(
 	}
 	for i, refs := range [][]robocache.FrameRef{s.refs[:s.head], s.refs[len(s.refs)-s.tail:]} {
 		part.Ends[i] = FrameRun{
-			N:      len(refs),
-			Codec:  s.codec,
-			Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, refs, yield) },
+			N:     len(refs),
+			Codec: s.codec,
+			Frames: func(yield func([]byte) error) error {
+				return c.decodeFrames(ctx, f, refs, yield)
+			},
 		}
 	}
 	ep.Videos[f.Key] = part
-	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
+	if c.options.out.Frames == stats.NoFrames || !c.decodes {
 		return nil
 	}
 	if known, ok := c.src.(KnownFrames); ok {
@@ -299,14 +310,14 @@ func (c *conversion) videoOf(
 	}
 	source := f.Feature
 	source.Key = f.source
-	if ep.FrameStats[f.Key], err = c.look.Episode(ctx, &source, e); err != nil {
+	if ep.FrameStats[f.Key], err = c.frameCounter.Episode(ctx, &source, e); err != nil {
 		return err
 	}
 	return nil
 }
 
-// frames decodes the images of an episode, in the order of its rows.
-func (c *conversion) frames(
+// decodeFrames yields the decoded images of an episode, in the order of its rows.
+func (c *conversion) decodeFrames(
 	ctx context.Context,
 	f *feature,
 	refs []robocache.FrameRef,
@@ -319,7 +330,7 @@ func (c *conversion) frames(
 	var buf []byte
 	return video.EachFrame(
 		ctx,
-		c.lib,
+		c.library,
 		refs,
 		video.Each{Pool: c.pool},
 		func(at []int, pic video.Frame) (err error) {
@@ -345,10 +356,10 @@ func (c *conversion) frames(
 	)
 }
 
-// recorded gives the timestamps of an episode as the source has them, in seconds, and how much
-// later than row 0 they may begin: timestamps that are no column of the source, but a clock that
-// counts from anywhere (1970), are not kept for where they begin alone.
-func (c *conversion) recorded(
+// recordedTimes returns the timestamps of an episode in seconds, as the source has them. start is
+// the timestamp of row 0 if they come from a clock with an arbitrary origin (1970), and 0 if they
+// are a column of the source. A different origin alone is no reason to keep timestamps.
+func (c *conversion) recordedTimes(
 	ctx context.Context,
 	e int,
 ) (timestamps []float64, start float64, err error) {
@@ -382,28 +393,28 @@ func (c *conversion) recorded(
 	return timestamps, start, nil
 }
 
-// chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps,
-// beyond float32's rounding.
+// chooseTimestamps sets c.timestamps if any recorded timestamp differs from frame_index/fps by more
+// than the rounding of float32.
 func (c *conversion) chooseTimestamps(ctx context.Context) error {
-	// an earlier conversion has kept them
-	if c.opt.noTimestamps || c.opt.OnGrid ||
+	// An earlier conversion has already kept them.
+	if c.options.noTimestamps || c.options.OnGrid ||
 		slices.ContainsFunc(
 			c.features,
 			func(f feature) bool { return f.Key == RecordedTimestamps },
 		) {
 		return nil
 	}
-	for _, e := range c.opt.Episodes {
+	for _, e := range c.options.Episodes {
 		var t []float64
 		var start float64
 		if err := crash.Func("convert", func() error {
 			var err error
-			if t, start, err = c.recorded(ctx, e); err != nil {
+			if t, start, err = c.recordedTimes(ctx, e); err != nil {
 				return err
 			}
 			return nil
 		})(); err != nil {
-			if ctx.Err() != nil || !c.opt.SkipBad || !robocache.Bad(err) {
+			if ctx.Err() != nil || !c.options.SkipBad || !robocache.Bad(err) {
 				return robocache.At(err, robocache.Where{"episode": c.src.Info().EpisodeIndex(e)})
 			}
 			continue
@@ -412,12 +423,13 @@ func (c *conversion) chooseTimestamps(ctx context.Context) error {
 			want := start + float64(k)/c.fps.Float()
 			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
 				c.timestamps = true
-				c.find(
+				c.addFinding(
 					robocache.SeverityInfo,
 					"timestamps-kept",
 					robocache.Where{"episode": c.src.Info().EpisodeIndex(e), "row": k},
 					fmt.Sprintf(
-						"recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s",
+						"recorded timestamps are not frame_index/fps (first: %g for %g s): "+
+							"they are kept as %s",
 						v,
 						want,
 						RecordedTimestamps,

@@ -16,11 +16,11 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// journalName lies in the destination while a conversion is under way.
+// journalName is the file of the journal in the destination during a conversion.
 const journalName = ".robocache-conversion.json"
 
-// journal remembers which mp4s are finished, and of what: a resumed run goes through the same steps
-// and leaves those out.
+// journal records which mp4s are finished and from which parts they were made. A resumed run
+// repeats all steps but does not write these mp4s again.
 type journal struct {
 	dst store.Writable
 	ID  string                 `json:"conversion"`
@@ -32,7 +32,8 @@ type journalFile struct {
 	Size int64  `json:"size"`
 }
 
-// identity names a conversion: two with one identity write the same bytes.
+// identity returns a hash of the conversion. Two conversions with the same identity write the same
+// bytes.
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
@@ -44,18 +45,18 @@ func (c *conversion) identity() string {
 		info.Frames,
 		info.Splits,
 		c.fps,
-		c.opt.Episodes,
-		c.opt.codec,
-		c.opt.out.Video,
-		c.opt.out.DataFileBytes,
-		c.opt.out.VideoFileBytes,
-		c.opt.out.ChunksSize,
-		c.opt.out.Frames,
-		c.opt.SkipBad,
+		c.options.Episodes,
+		c.options.codec,
+		c.options.out.Video,
+		c.options.out.DataFileBytes,
+		c.options.out.VideoFileBytes,
+		c.options.out.ChunksSize,
+		c.options.out.Frames,
+		c.options.SkipBad,
 		c.timestamps,
-		c.opt.images,
-		c.opt.groupRows,
-		c.opt.View,
+		c.options.images,
+		c.options.groupRows,
+		c.options.View,
 	)
 	for _, f := range c.features {
 		fmt.Fprintln(h, f.source, f.Key, f.Kind, f.DType, f.Shape)
@@ -63,6 +64,8 @@ func (c *conversion) identity() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// openJournal creates the journal of a conversion. With resume, it continues an existing journal
+// with the same identity.
 func openJournal(
 	ctx context.Context,
 	dst store.Writable,
@@ -79,31 +82,36 @@ func openJournal(
 			return nil, err
 		default:
 			var old journal
-			if err := resumed(journalName, b, &old); err != nil {
+			if err := decodeResumed(journalName, b, &old); err != nil {
 				return nil, err
 			}
 			if old.ID != id {
-				return nil, robocache.Misuse("resume", robocache.Where{"dataset": dst.URI()}, "another conversion was interrupted here: another source, or other options").
-					WithHint("give the same options, or empty the destination")
+				return nil, robocache.Misuse(
+					"resume",
+					robocache.Where{"dataset": dst.URI()},
+					"the interrupted conversion in the destination had another source or other "+
+						"options",
+				).WithHint("pass the same options, or empty the destination")
 			}
 			if old.Mp4 != nil {
 				j.Mp4 = old.Mp4
 			}
 		}
 	}
-	return j, j.write(ctx)
+	return j, j.writeFile(ctx)
 }
 
-// resumed reads a file that an interrupted conversion left.
-func resumed(name string, b []byte, v any) error {
+// decodeResumed decodes a file that an interrupted conversion left.
+func decodeResumed(name string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return robocache.Malformed("resume", robocache.Where{"file": name}, "").WithCause(err).
-			WithHint("empty the destination and begin again")
+			WithHint("empty the destination and start again")
 	}
 	return nil
 }
 
-func (j *journal) write(ctx context.Context) error {
+// writeFile writes the journal to the destination.
+func (j *journal) writeFile(ctx context.Context) error {
 	encoded, err := json.Marshal(j)
 	if err != nil {
 		return err
@@ -111,19 +119,20 @@ func (j *journal) write(ctx context.Context) error {
 	return store.Put(ctx, j.dst, journalName, encoded)
 }
 
-// worth says that there is something that a resumed run would take over.
-func (j *journal) worth(parts string) bool {
+// hasWork reports whether a resumed run could reuse anything.
+func (j *journal) hasWork(parts string) bool {
 	kept, err := os.ReadDir(parts)
 	return len(j.Mp4) > 0 || err == nil && len(kept) > 0
 }
 
-// alone says that nothing lies in a destination but the journal.
-func alone(ctx context.Context, dst store.Writable) bool {
+// onlyJournal reports whether a destination holds nothing but the journal.
+func onlyJournal(ctx context.Context, dst store.Writable) bool {
 	files, err := dst.List(ctx, "")
 	return err == nil && len(files) == 1 && files[0].Name == journalName
 }
 
-func (j *journal) has(ctx context.Context, name, key string) bool {
+// hasFile reports whether an mp4 was finished from the parts with this key and still has its size.
+func (j *journal) hasFile(ctx context.Context, name, key string) bool {
 	f, ok := j.Mp4[name]
 	if !ok || f.Key != key {
 		return false
@@ -132,26 +141,37 @@ func (j *journal) has(ctx context.Context, name, key string) bool {
 	return err == nil && e.Size == f.Size
 }
 
-func (j *journal) add(ctx context.Context, name, key string) error {
+// addFile records that an mp4 is finished.
+func (j *journal) addFile(ctx context.Context, name, key string) error {
 	e, err := j.dst.Stat(ctx, name)
 	if err != nil {
 		return err
 	}
 	j.Mp4[name] = journalFile{Key: key, Size: e.Size}
-	return j.write(ctx)
+	return j.writeFile(ctx)
 }
 
-// staleAge is how long nobody has written to an unfinished file before it counts as left behind.
+// staleAge is the time without writes after which an unfinished file counts as abandoned.
 const staleAge = time.Hour
 
-func taken(dst, msg, hint string) error {
-	return robocache.Misuse("convert", robocache.Where{"dataset": robocache.Redact(dst)}, "%s", msg).
-		WithHint("%s", hint)
+// destinationError returns the error about an unusable destination.
+func destinationError(dst, msg, hint string) error {
+	return robocache.Misuse(
+		"convert",
+		robocache.Where{"dataset": robocache.Redact(dst)},
+		"%s",
+		msg,
+	).WithHint("%s", hint)
 }
 
-// free refuses a destination that holds anything, but for what an interrupted conversion left.
-// whole says that only its end is missing: the dataset is there, and its journal.
-func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole bool, err error) {
+// checkDestination rejects a destination that holds anything but the remains of an interrupted
+// conversion. whole reports that the dataset is complete and only its journal has to be removed.
+func checkDestination(
+	ctx context.Context,
+	w store.Writable,
+	dst string,
+	resume bool,
+) (whole bool, err error) {
 	files, err := w.List(ctx, "")
 	if err != nil {
 		return whole, err
@@ -163,20 +183,28 @@ func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole
 	switch whole = dataset && journal && resume; {
 	case len(files) == 0, whole:
 	case !journal && dataset:
-		return whole, taken(dst, "there is a dataset here already", "choose an empty destination")
-	case !journal:
-		return whole, taken(dst, "the destination is not empty", "choose an empty destination")
-	case !resume:
-		return whole, taken(
+		return whole, destinationError(
 			dst,
-			"an interrupted conversion lies here",
+			"the destination already holds a dataset",
+			"choose an empty destination",
+		)
+	case !journal:
+		return whole, destinationError(
+			dst,
+			"the destination is not empty",
+			"choose an empty destination",
+		)
+	case !resume:
+		return whole, destinationError(
+			dst,
+			"the destination holds an interrupted conversion",
 			"resume it, or empty the destination",
 		)
 	}
 	if l, ok := w.(*store.Local); ok {
-		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else
-		// writes here; a kill while the first journal was written leaves none, and then only what
-		// is old is surely nobody's.
+		// Removes unfinished files of a killed run. With a journal, or if the caller resumes, no
+		// other process writes here. A kill during the first write of the journal leaves no
+		// journal, and then only old files are certainly abandoned.
 		age := staleAge
 		if journal || resume {
 			age = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// C5: a resumed run takes a finished file over only where it was made of the same parts and has its
+// write.C5: a resumed run reuses a finished file only if it was made of the same parts and has its
 // size.
 func TestJournalHas(t *testing.T) {
 	mem := storetest.NewMem("journal-has")
@@ -32,25 +32,26 @@ func TestJournalHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.add(t.Context(), "a.mp4", "parts"); err != nil {
+	if err := j.addFile(t.Context(), "a.mp4", "parts"); err != nil {
 		t.Fatal(err)
 	}
 	if j, err = openJournal(t.Context(), mem, "id", true); err != nil {
 		t.Fatal(err)
 	}
-	if !j.has(t.Context(), "a.mp4", "parts") {
+	if !j.hasFile(t.Context(), "a.mp4", "parts") {
 		t.Error("its own file is not known")
 	}
-	if j.has(t.Context(), "a.mp4", "other parts") || j.has(t.Context(), "b.mp4", "parts") {
+	if j.hasFile(t.Context(), "a.mp4", "other parts") || j.hasFile(t.Context(), "b.mp4", "parts") {
 		t.Error("a file of other parts is taken over")
 	}
 	write("image")
-	if j.has(t.Context(), "a.mp4", "parts") {
+	if j.hasFile(t.Context(), "a.mp4", "parts") {
 		t.Error("a file of another size is taken over")
 	}
 }
 
-// A journal that cannot be read is not this run's: none is given, which would have it removed.
+// A malformed journal belongs to another run. openJournal returns none, because the caller would
+// remove it.
 func TestJournalMalformed(t *testing.T) {
 	mem := storetest.NewMem("journal-malformed")
 	defer mem.Drop()

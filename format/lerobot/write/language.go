@@ -18,8 +18,8 @@ const (
 	languageEvents     = "language_events"
 )
 
-// languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's
-// two language columns.
+// languageColumn returns the column of one of lerobot's two language features. Its type is
+// LIST<struct{role, content, style[, timestamp], camera, tool_calls}>.
 func languageColumn(key string) (outColumn, error) {
 	if key != languagePersistent && key != languageEvents {
 		return outColumn{}, unsupported(
@@ -50,7 +50,7 @@ func languageColumn(key string) (outColumn, error) {
 	}
 	add(
 		"tool_calls",
-		parquet.List(parquet.Optional(plain(parquet.String()))),
+		parquet.List(parquet.Optional(plainEncoded(parquet.String()))),
 		pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{
 			{
 				Name: "element",
@@ -76,7 +76,7 @@ func languageColumn(key string) (outColumn, error) {
 	}, nil
 }
 
-// languageFields are those of an element before its tool calls; events have no timestamp.
+// languageFields lists the fields of an element before its tool calls. Events have no timestamp.
 var languageFields = []string{"role", "content", "style", "timestamp", "camera"}
 
 type languageItem struct {
@@ -88,15 +88,18 @@ type languageItem struct {
 	ToolCalls []json.RawMessage `json:"tool_calls"`
 }
 
-// languageLeaves puts JSON rows into the leaves of a language column: role, content, style,
+// languageLeaves adds JSON rows to the leaves of a language column: role, content, style,
 // [timestamp,] camera, tool_calls.
 func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	for i, row := range rows {
 		var items []languageItem
 		if row != "" {
 			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
-				return robocache.Malformed("write lerobot", robocache.Where{"stream": key, "index": i}, "").
-					Expected("a JSON list of objects", clip(row)).
+				return robocache.Malformed(
+					"write lerobot",
+					robocache.Where{"stream": key, "index": i},
+					"",
+				).Expected("a JSON list of objects", clipText(row)).
 					WithCause(err)
 			}
 		}
@@ -109,7 +112,7 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 		for k, it := range items {
 			rep := min(k, 1)
 			n := 0
-			// Levels: 1 the list, 2 an element slot, 3 the element, 4 its field.
+			// Definition levels: 1 the list, 2 an element slot, 3 the element, 4 its field.
 			text := func(s *string) {
 				if s == nil {
 					leaves[n].Null(rep, 3)
@@ -156,7 +159,8 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	return nil
 }
 
-func clip(s string) string {
+// clipText returns s, shortened to 80 bytes.
+func clipText(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
 	}

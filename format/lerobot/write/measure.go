@@ -10,22 +10,22 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// measure takes the size of each camera's images off its first file, of stills off the first image:
-// declarations have been wrong.
-func (c *conversion) measure(ctx context.Context) error {
+// measureCameras reads the size of each camera's images from its first file, or from the first
+// still image. Declared sizes can be wrong.
+func (c *conversion) measureCameras(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
-		still := f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
-		if !still && (f.Kind != robocache.KindVideo || c.lib == nil) {
+		still := f.fromStills || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
+		if !still && (f.Kind != robocache.KindVideo || c.library == nil) {
 			continue
 		}
 		ref := make([]robocache.FrameRef, 1)
-		for _, e := range c.opt.Episodes {
-			measureEpisode, err := c.measureEpisode(ctx, f, e, still, ref)
+		for _, e := range c.options.Episodes {
+			measured, err := c.measureEpisode(ctx, f, e, still, ref)
 			if err != nil {
 				return err
 			}
-			if measureEpisode {
+			if measured {
 				break
 			}
 		}
@@ -64,17 +64,17 @@ func (c *conversion) measureEpisode(
 	return false, nil
 }
 
-// measureVideo takes the size of a camera's images off a file; false where that cannot be.
+// measureVideo reads the size of a camera's images from a file. It returns false if this fails.
 func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) bool {
 	if path == "" {
 		return false
 	}
-	w, h, err := c.sizeOf(ctx, path)
+	w, h, err := c.displaySize(ctx, path)
 	if err != nil {
 		return false
 	}
 	if f.Width != 0 && (f.Width != w || f.Height != h) {
-		c.find(
+		c.addFinding(
 			robocache.SeverityWarning,
 			"size-corrected",
 			robocache.Where{"stream": f.source, "file": path},
@@ -85,10 +85,10 @@ func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) 
 	return true
 }
 
-// sizeOf is the size at which the images of a file are shown.
-func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
+// displaySize returns the size at which the images of a file are shown.
+func (c *conversion) displaySize(ctx context.Context, path string) (w, h int, err error) {
 	defer crash.Recover("convert", &err)
-	file, err := c.lib.Acquire(ctx, path)
+	file, err := c.library.Acquire(ctx, path)
 	if err != nil {
 		return w, h, err
 	}
@@ -100,20 +100,21 @@ func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err err
 	return se.Width, se.Height, nil
 }
 
-// measureStill takes the size of a stream of stills off an image; false where that cannot be.
+// measureStill reads the size of a stream of still images from an image. It returns false if this
+// fails.
 func (f *feature) measureStill(ref *robocache.FrameRef) bool {
 	info, err := video.ImageSize(ref)
 	if err != nil {
 		return false
 	}
 	f.Width, f.Height = info.Width, info.Height
-	if f.still {
+	if f.fromStills {
 		f.Channels = 3
 	} else if f.Channels == 0 {
 		f.Channels = info.Channels
 	}
-	if !f.still && f.Depth == nil && info.Channels == 1 {
-		f.DType = info.DType // a source that says bytes may have depth
+	if !f.fromStills && f.Depth == nil && info.Channels == 1 {
+		f.DType = info.DType // the source may declare bytes but store 16-bit depth
 	}
 	f.Shape, f.Names = []int{
 		f.Height,

@@ -15,49 +15,50 @@ import (
 
 // writeStats writes meta/stats.json.
 func (w *Writer) writeStats(ctx context.Context) error {
-	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
+	all, _, err := w.collector.Stats(ctx) // left-out values were reported per episode
 	if err != nil {
 		return err
 	}
-	for key, p := range w.looks {
+	for key, p := range w.pixels {
 		if fs := p.Stats(); fs != nil {
 			all[key] = fs
 		}
 	}
 	for key, k := range w.known {
-		all[key] = k.stats(w.looks[key])
+		all[key] = k.statsWith(w.pixels[key])
 	}
 	encoded, err := stats.Marshal(all)
 	if err != nil {
 		return err
 	}
-	return w.put(ctx, "meta/stats.json", encoded)
+	return w.putFile(ctx, "meta/stats.json", encoded)
 }
 
-// writeTexts writes the tasks, the card and the extras.
+// writeTexts writes the tasks, the README and the extra files.
 func (w *Writer) writeTexts(ctx context.Context) error {
 	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
 	for _, n := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
-		if err := w.put(ctx, n, w.cfg.Extra[n]); err != nil {
+		if err := w.putFile(ctx, n, w.cfg.Extra[n]); err != nil {
 			return err
 		}
 	}
 	if _, ok := w.cfg.Extra["README.md"]; !ok {
-		if err := w.put(ctx, "README.md", w.card()); err != nil {
+		if err := w.putFile(ctx, "README.md", w.datasetCard()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pandasTasks makes the text the index of the frame: without it the reference takes the number for
+// pandasTasks makes the text the index of the data frame. Without it, lerobot uses the number as
 // the text.
 const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": null, "field_name": null, "pandas_type": "unicode", "numpy_type": "object", "metadata": {"encoding": "UTF-8"}}], ` +
 	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
+// writeTasks writes meta/tasks.parquet.
 func (w *Writer) writeTasks(ctx context.Context) error {
 	schema, meta := schemaOf(
 		[]outColumn{
@@ -67,11 +68,11 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 		"pandas",
 		pandasTasks,
 	)
-	leavesValue, err := pqw.Leaves(schema)
+	columns, err := pqw.Leaves(schema)
 	if err != nil {
 		return err
 	}
-	leaves := valuesOf(leavesValue)
+	leaves := valuesOf(columns)
 	for i, text := range w.texts {
 		leaves[0].Int64(int64(i), 0, 1)
 		leaves[1].Text(text, 0, 1)
@@ -81,14 +82,14 @@ func (w *Writer) writeTasks(ctx context.Context) error {
 		return err
 	}
 	defer t.out.Abort()
-	chunksOfValue, err := chunksOf(leaves)
+	chunks, err := chunksOf(leaves)
 	if err != nil {
 		return err
 	}
-	if err := t.append(int64(len(w.texts)), chunksOfValue); err != nil {
+	if err := t.appendGroup(int64(len(w.texts)), chunks); err != nil {
 		return err
 	}
-	return t.close()
+	return t.commit()
 }
 
 // jsonObject is a JSON object that keeps the order of its keys.
@@ -99,26 +100,27 @@ type jsonField struct {
 	value any
 }
 
+// MarshalJSON encodes the fields in their order.
 func (o jsonObject) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, e := range o {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		jsonMarshalValue, err := jsonMarshal(e.key)
+		key, err := jsonMarshal(e.key)
 		if err != nil {
 			return nil, err
 		}
-		jsonMarshalValue2, err := jsonMarshal(e.value)
+		value, err := jsonMarshal(e.value)
 		if err != nil {
 			return nil, err
 		}
-		b = append(append(append(b, jsonMarshalValue...), ':'), jsonMarshalValue2...)
+		b = append(append(append(b, key...), ':'), value...)
 	}
 	return append(b, '}'), nil
 }
 
-// jsonMarshal is json.Marshal without its escapes for HTML.
+// jsonMarshal is json.Marshal without escapes for HTML.
 func jsonMarshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -129,10 +131,11 @@ func jsonMarshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func (w *Writer) info() (_ []byte, err error) {
+// infoText returns the content of info.json.
+func (w *Writer) infoText() (_ []byte, err error) {
 	defer robocache.LocateIn(&err, "file", "meta/info.json")
 	var features jsonObject
-	for _, f := range w.feats {
+	for _, f := range w.features {
 		dtype, shape := f.DType.String(), f.Shape
 		names := any(nil)
 		if len(f.Names) > 0 {
@@ -155,7 +158,7 @@ func (w *Writer) info() (_ []byte, err error) {
 			o = append(o, jsonField{"relative", f.Relative})
 		}
 		if f.Kind == robocache.KindVideo {
-			o = append(o, jsonField{"info", w.cams[f.Key].info(w.cfg.FPS)})
+			o = append(o, jsonField{"info", w.cameras[f.Key].videoInfo(w.cfg.FPS)})
 		} else if unit := depthUnit(&f.Feature); unit != "" {
 			o = append(
 				o,
@@ -165,7 +168,7 @@ func (w *Writer) info() (_ []byte, err error) {
 		features = append(features, jsonField{f.Key, o})
 	}
 	videoPath := any(nil)
-	if len(w.keys) > 0 {
+	if len(w.cameraKeys) > 0 {
 		videoPath = defaultVideoPath
 	}
 	robot := any(nil)
@@ -175,7 +178,7 @@ func (w *Writer) info() (_ []byte, err error) {
 	splits := w.cfg.Splits
 	if splits == nil {
 		splits = map[string]string{}
-		if n := w.episodes(); n > 0 {
+		if n := w.episodeCount(); n > 0 {
 			splits["train"] = fmt.Sprintf("0:%d", n)
 		}
 	}
@@ -183,12 +186,12 @@ func (w *Writer) info() (_ []byte, err error) {
 		{"codebase_version", writtenVersion},
 		{"fps", fpsNumber(w.cfg.FPS)},
 		{"features", features},
-		{"total_episodes", w.episodes()},
-		{"total_frames", w.frames()},
+		{"total_episodes", w.episodeCount()},
+		{"total_frames", w.frameCount()},
 		{"total_tasks", len(w.texts)},
 		{"chunks_size", w.cfg.ChunksSize},
-		{"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)},
-		{"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
+		{"data_files_size_in_mb", wholeMebibytes(w.cfg.DataFileBytes)},
+		{"video_files_size_in_mb", wholeMebibytes(w.cfg.VideoFileBytes)},
 		{"data_path", defaultDataPath},
 		{"video_path", videoPath},
 		{"robot_type", robot},
@@ -199,10 +202,10 @@ func (w *Writer) info() (_ []byte, err error) {
 			o = append(o, jsonField{key, w.cfg.Info[key]})
 		}
 	}
-	return indented(o)
+	return indentedJSON(o)
 }
 
-// infoKeys are those of info.json, in their order.
+// infoKeys lists the keys of info.json in their order.
 var infoKeys = []string{
 	"codebase_version",
 	"fps",
@@ -219,30 +222,31 @@ var infoKeys = []string{
 	"splits",
 }
 
-func indented(o jsonObject) ([]byte, error) {
+// indentedJSON encodes o with the indentation that lerobot uses.
+func indentedJSON(o jsonObject) ([]byte, error) {
 	var b bytes.Buffer
-	jsonMarshalValue, err := jsonMarshal(o)
+	text, err := jsonMarshal(o)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Indent(&b, jsonMarshalValue, "", "    "); err != nil {
+	if err := json.Indent(&b, text, "", "    "); err != nil {
 		return nil, err
 	}
 	b.WriteByte('\n')
 	return b.Bytes(), nil
 }
 
-// deep says of frames that they are depth, which their source may say by their type alone: 16 bits,
+// isDepth reports whether frames are depth. A source may only indicate this by their type: 16 bits,
 // or floats.
-func deep(f *robocache.Feature) bool {
+func isDepth(f *robocache.Feature) bool {
 	return f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32
 }
 
-// depthUnit is that of depth images kept as they are: what is declared, else what the type says, as
-// the reference infers it; "" of any other feature.
+// depthUnit returns the unit of depth images that stay images, and "" for other features. It is the
+// declared unit, or the one that lerobot infers from the type.
 func depthUnit(f *robocache.Feature) string {
 	switch {
-	case f.Kind != robocache.KindImage || !deep(f):
+	case f.Kind != robocache.KindImage || !isDepth(f):
 		return ""
 	case f.DepthUnit() != "":
 		return f.DepthUnit()
@@ -252,7 +256,7 @@ func depthUnit(f *robocache.Feature) string {
 	return "mm"
 }
 
-// fpsNumber is an integer where the rate is one: the reference wants it so.
+// fpsNumber returns an integer if the rate is one, as lerobot requires.
 func fpsNumber(r robocache.Rate) any {
 	if r.Den == 1 {
 		return r.Num
@@ -260,7 +264,7 @@ func fpsNumber(r robocache.Rate) any {
 	return r.Float()
 }
 
-// frameShape corrects a declared shape by the frames' own size, in the declared order of axes.
+// frameShape returns the shape with the actual size of the frames, in the declared order of axes.
 func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	h, w, c := f.Height, f.Width, f.Channels
 	if h == 0 || w == 0 {
@@ -268,7 +272,7 @@ func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	}
 	if c == 0 {
 		c = 3
-		if deep(f) {
+		if isDepth(f) {
 			c = 1
 		}
 	}
@@ -281,27 +285,29 @@ func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	return []int{h, w, c}, []string{"height", "width", "channels"}
 }
 
-// CardText stands in a README that nobody wrote by hand.
+// CardText is a line of the README that marks it as written by RoboCache.
 const CardText = "A LeRobot v3.0 dataset, written by RoboCache."
 
-// card is the README that the Hub reads: without its front matter the viewer takes the mp4s for the
-// data.
-func (w *Writer) card() []byte {
+// datasetCard returns the README for the Hub. Its front matter tells the viewer which files are
+// data; without it, the viewer uses the mp4s.
+func (w *Writer) datasetCard() []byte {
 	var b bytes.Buffer
 	b.WriteString(
-		"---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n",
+		"---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: " +
+			"default\n  data_files: data/*/*.parquet\n---\n\n",
 	)
 	b.WriteString(CardText + "\n\n")
 	fmt.Fprintf(
 		&b,
 		"%d episodes, %d frames at %s Hz, %d tasks.\n\n",
-		w.episodes(),
-		w.frames(),
+		w.episodeCount(),
+		w.frameCount(),
 		w.cfg.FPS,
 		len(w.texts),
 	)
 	b.WriteString(
-		"Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n",
+		"Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced " +
+			"frames an episode, all pixels of each, unless the conversion was told otherwise.\n",
 	)
 	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
 	return b.Bytes()

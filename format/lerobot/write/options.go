@@ -16,46 +16,52 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// RecordedTimestamps is the feature that keeps recorded timestamps, float64 seconds, where they are
-// not frame_index/fps.
+// RecordedTimestamps is the feature that keeps recorded timestamps, as float64 seconds, if they
+// differ from frame_index/fps.
 const RecordedTimestamps = "recorded_timestamp"
 
-// WriteOptions are the keys of robocache.WriteOptions.Options, each with what it does.
+// WriteOptions describes the keys of robocache.WriteOptions.Options.
 var WriteOptions = map[string]string{
-	"video_codec":         "copy (default: copies where C2 allows, and encodes the rest), av1, h264 or hevc (encode everything)",
-	"gop":                 "frames between key frames, when encoding (0: 2, LeRobot's)",
-	"crf":                 "quality, when encoding (0: 30, LeRobot's)",
-	"preset":              "the encoder's preset, when encoding",
-	"codec":               "what is encoded, where video_codec is copy: av1 (default), h264 or hevc",
-	"copy_only":           "true: video that cannot be copied is refused (ErrUnsupported)",
-	"hidden":              "frames that a copy may have before and behind an episode's own, shown by no row, where these begin or end inside a GOP (0)",
-	"images":              "what still images become: video, or images (their bytes in the table; raw pixels as PNG); default: images of LeRobot, else video",
+	"video_codec": "copy (default: copies frames if possible, and encodes the rest), " +
+		"av1, h264 or hevc (encode everything)",
+	"gop":    "frames between key frames, when encoding (0: 2, LeRobot's)",
+	"crf":    "quality, when encoding (0: 30, LeRobot's)",
+	"preset": "the encoder's preset, when encoding",
+	"codec": "the codec of frames that are encoded if video_codec is copy: av1 " +
+		"(default), h264 or hevc",
+	"copy_only": "true: reject video that cannot be copied (ErrUnsupported)",
+	"hidden": "most frames that are copied before and after those of an episode " +
+		"if these begin or end inside a GOP; no row shows them (0)",
+	"images": "how still images are written: video, or images (their bytes in the " +
+		"table; raw pixels as PNG); default: images if the source is LeRobot, else video",
 	"recorded_timestamps": "false: " + RecordedTimestamps + " is never written",
-	"size":                "WIDTHxHEIGHT: images of colour are brought to it; video is encoded then, whatever video_codec says",
-	"frames":              "images looked at for statistics: sampled (default), all, none",
-	"group_rows":          "least number of rows whose episodes share an encoder (1024)",
-	"chunks_size":         "files in a folder; 0 = 1000",
-	"data_file_bytes":     "size of data files; 0 = 100 MiB",
-	"video_file_bytes":    "size of mp4s; 0 = 200 MiB",
-	"stats_budget":        "bytes that the statistics may take",
-	"link_from":           "the folder that the source lies in: an mp4 that would be copied whole is a hard link to the source's",
-	"temp_dir":            "folder of encoded episodes until they are joined",
+	"size": "WIDTHxHEIGHT: scale color images to this size; video is then " +
+		"encoded, whatever video_codec is",
+	"frames":           "images that are decoded for statistics: sampled (default), all, none",
+	"group_rows":       "least number of rows whose episodes share an encoder (1024)",
+	"chunks_size":      "files in a folder; 0 = 1000",
+	"data_file_bytes":  "size of data files; 0 = 100 MiB",
+	"video_file_bytes": "size of mp4s; 0 = 200 MiB",
+	"stats_budget":     "memory limit of the statistics in bytes",
+	"link_from": "the folder of the source: an mp4 that would be copied whole " +
+		"becomes a hard link to the source's file",
+	"temp_dir": "folder for encoded episodes until they are joined",
 }
 
-// settings are the choices of a conversion.
+// settings holds the parsed options of a conversion.
 type settings struct {
 	robocache.WriteOptions
-	out                    Config // what of it the options say
-	codec                  string // video_codec
+	out                    Config // the part of Config that options set
+	codec                  string // value of video_codec
 	images                 string
 	copyOnly, noTimestamps bool
 	groupRows              int
 	hidden                 int
-	width, height          int // of images of colour; 0: their own
+	width, height          int // of color images; 0 keeps their size
 }
 
-// settle reads the choices that are text.
-func settle(opt robocache.WriteOptions) (settings, error) {
+// parseOptions parses the options of opt.
+func parseOptions(opt robocache.WriteOptions) (settings, error) {
 	o := settings{
 		WriteOptions: opt,
 		codec:        "copy",
@@ -95,8 +101,11 @@ func settle(opt robocache.WriteOptions) (settings, error) {
 			"images",
 		),
 		"recorded_timestamps": reader.Yes(&timestamps),
-		"frames":              func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true },
-		"group_rows":          whole(&o.groupRows),
+		"frames": func(v string) bool {
+			w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames)
+			return true
+		},
+		"group_rows": whole(&o.groupRows),
 		"chunks_size": whole(
 			&w.ChunksSize,
 		),
@@ -115,7 +124,7 @@ func settle(opt robocache.WriteOptions) (settings, error) {
 	return o, nil
 }
 
-// Report says what a conversion did; it also lies in meta/conversion.json.
+// Report describes the result of a conversion. It is also stored in meta/conversion.json.
 type Report struct {
 	SourceFormat  string              `json:"source_format"`
 	SourceVersion string              `json:"source_version,omitempty"`
@@ -130,12 +139,12 @@ type Report struct {
 	Copied        int                 `json:"video_segments_copied"`
 	Encoded       int                 `json:"video_segments_encoded"`
 	Findings      []robocache.Finding `json:"findings"`
-	// the streams were brought onto one grid
+	// The streams were aligned to one grid.
 	Aligned bool `json:"aligned,omitempty"`
 	DryRun  bool `json:"dry_run,omitempty"`
 }
 
-// Summary says in text what was done.
+// Summary returns a text that describes the result.
 func (r *Report) Summary(dst string) string {
 	var b strings.Builder
 	verb := "wrote"
@@ -164,141 +173,145 @@ func (r *Report) Summary(dst string) string {
 	return b.String()
 }
 
-// EpisodeMap says which episode became which. New is −1 where it was left out.
+// EpisodeMap states which source episode became which written one. New is −1 if it was left out.
 type EpisodeMap struct {
 	Old       int64 `json:"old_episode_index"`
 	New       int   `json:"new_episode_index"`
 	Length    int   `json:"length"`
 	FromIndex int64 `json:"dataset_from_index"`
-	StartNS   int64 `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
-	// camera → "copied", or why it was encoded
+	StartNS   int64 `json:"start_ns,omitempty"` // timestamp of row 0 in the source
+	// Video maps a camera to "copied", or to the reason for encoding it.
 	Video map[string]string `json:"video,omitempty"`
-	// camera → copied frames before and behind the episode's own, which no row shows
+	// Hidden maps a camera to the copied frames before and after those of the episode, which no row
+	// shows.
 	Hidden map[string][2]int `json:"hidden,omitempty"`
-	// Source is the recording that the episode was first made from, which edits and conversions
-	// keep.
+	// Source is the recording from which the episode was first made. Edits and conversions keep it.
 	Source *robocache.Origin `json:"source,omitempty"`
-	// camera → frames at the beginning and the end that were encoded; those between were copied
+	// Ends maps a camera to the frames at the beginning and the end that were encoded. Those
+	// between were copied.
 	Ends map[string][2]int `json:"encoded_ends,omitempty"`
 }
 
-// TaskMap says which task became which.
+// TaskMap states which source task became which written one.
 type TaskMap struct {
 	Old  int64  `json:"old_task_index"`
 	New  int64  `json:"new_task_index"`
 	Text string `json:"task"`
 }
 
-// Config is what a Writer must know before the first episode. Zero values are the reference's
-// defaults.
+// Config configures a Writer. Zero values select the defaults of lerobot.
 type Config struct {
 	FPS   robocache.Rate
 	Robot string
-	// Features in the order in which they are declared; the five bookkeeping features (timestamp,
-	// frame_index, episode_index, index, task_index) are added by the writer and are left out here.
+	// Features lists the features in the order of declaration. It must not hold the five
+	// bookkeeping features (timestamp, frame_index, episode_index, index, task_index), which the
+	// writer adds.
 	Features []robocache.Feature
-	// Tasks that must keep their number: task i is Tasks[i]. Others follow in the order of their
-	// first row.
+	// Tasks must keep their numbers: task i is Tasks[i]. Others follow in the order of their first
+	// row.
 	Tasks []string
-	// allowEmpty lets Close write a dataset without episodes: info.json alone.
+	// allowEmpty lets Close write a dataset without episodes, which is info.json alone.
 	allowEmpty bool
 
 	ChunksSize int // files in a chunk folder; 0 = 1000
-	// a data or episodes file is ended before it would grow beyond; 0 = 100 MiB
+	// DataFileBytes bounds a data or episodes file; 0 = 100 MiB.
 	DataFileBytes int64
-	// the same for each camera's mp4; 0 = 200 MiB. An mp4 also ends where more than 256 files would
-	// be open together while it is made
+	// VideoFileBytes bounds the mp4 of a camera; 0 = 200 MiB. An mp4 also ends if joining it would
+	// need more than 256 open files.
 	VideoFileBytes int64
 
-	// Video is how frames that come as pixels are encoded. Stream-copied parts keep their coding.
+	// Video configures the encoding of frames that are pixels. Stream-copied parts keep their
+	// coding.
 	Video VideoConfig
 	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
 	TempDir string
-	// Encoders is how many run at once; 0 = the number of CPUs. More than that slow each other
-	// down.
+	// Encoders is the number of concurrent encoders; 0 = the number of CPUs. More than that slow
+	// each other down.
 	Encoders int
-	// LinkFrom is the folder of the source: an mp4 that would be copied whole, and lies on its
-	// grid, becomes a hard link to the source's.
+	// LinkFrom is the folder of the source. An mp4 that would be copied whole and is on its grid
+	// becomes a hard link to the source's file.
 	LinkFrom string
-	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and
-	// takes over those that it holds already: of an interrupted run over the same episodes with the
-	// same configuration. "" = they are removed as soon as they are joined.
+	// PartsDir is a folder that keeps the encoded episodes until all are joined. Episodes that it
+	// already holds are reused; they must come from an interrupted run over the same episodes with
+	// the same configuration. If it is "", encoded episodes are removed as soon as they are joined.
 	PartsDir string
-	// Frames says which frames the writer looks at for statistics; "" = sampled, as the reference
-	// does.
+	// Frames selects the frames that are counted for statistics; "" = sampled, the default of
+	// lerobot.
 	Frames stats.FramePolicy
-	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
+	// StatsBudget bounds the memory of the statistics in bytes; 0 = 256 MiB.
 	StatsBudget int64
-	// Splits are ranges of episodes by name ("0:40"). nil: train, of all.
+	// Splits maps names to ranges of episodes ("0:40"). nil means one split, train, with all
+	// episodes.
 	Splits map[string]string
-	// Shard is where the episodes of a part of a dataset stand in the whole.
+	// Shard is the place of a shard's episodes in the whole dataset.
 	Shard *shardPlace
-	// Extra files, written before info.json: name → bytes (meta/modality.json).
+	// Extra maps names of additional files (meta/modality.json) to their content. They are written
+	// before info.json.
 	Extra map[string][]byte
-	// Info are keys of info.json beside the format's own.
+	// Info holds additional keys of info.json.
 	Info map[string]json.RawMessage
 }
 
-// VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero
-// values are video.EncodeConfig's.
+// VideoConfig configures the encoding of new color video. Depth is always lossless 12-bit HEVC.
+// Zero values select the defaults of video.EncodeConfig.
 type VideoConfig struct {
-	Codec  string // "av1" (default), "h264", "hevc"
+	Codec  string // "av1" (default), "h264" or "hevc"
 	GOP    int
 	CRF    int
 	Preset string
-	Behind bool // encoders get the processor where nothing else wants it
+	Behind bool // encoders run at low priority
 }
 
-// like is the coding that goes on with frames of a codec.
-func (v VideoConfig) like(codec video.Codec) VideoConfig {
+// forCodec returns the configuration for frames that are joined with frames of the given codec.
+func (v VideoConfig) forCodec(codec video.Codec) VideoConfig {
 	if video.Codec(cmp.Or(v.Codec, string(video.AV1))) != codec {
-		v.CRF, v.Preset = 0, "" // of another codec
+		v.CRF, v.Preset = 0, "" // they were chosen for another codec
 	}
 	v.Codec = string(codec)
 	return v
 }
 
-// EpisodeData is one episode. Rows are in time order; every feature of the config is present,
-// exactly once.
+// EpisodeData is one episode. Rows are in time order, and every feature of the configuration is
+// present exactly once.
 type EpisodeData struct {
 	Length  int
 	Columns map[string][]byte   // numeric features: Length rows, little-endian, C order
-	Text    map[string][]string // text features; event features as JSON, one value a row
+	Text    map[string][]string // text features, and event features as JSON; one value per row
 	Images  map[string][][]byte // image features: PNG, JPEG or TIFF bytes of each row
 	Videos  map[string]VideoPart
-	// Tasks has one text a row, or one for all rows.
+	// Tasks has one text per row, or one for all rows.
 	Tasks []string
-	// Listed are the texts that the episode's entry names besides those of its rows.
+	// Listed holds task texts of the episode that are not on its rows.
 	Listed []string
-	// Frames holds what was counted of the frames of image and video features; nil entries are
-	// counted by the writer where it sees pixels, and have no statistics where it does not.
+	// FrameStats holds the pixel counts of image and video features. For a nil entry, the writer
+	// counts the frames that it decodes or encodes, and has no statistics of copied frames.
 	FrameStats map[string]*stats.Pixels
-	// Known holds statistics of frames that are copied and were counted before.
+	// Known holds statistics that the source has of copied frames.
 	Known    map[string]*robocache.FeatureStats
-	prepared *preparedEpisode // Prepare was here
-	// frameEncoded is called after each frame that a camera's encoder took, by several goroutines.
-	// It may be nil.
+	prepared *preparedEpisode // result of Prepare
+	// frameEncoded is called after each frame that an encoder accepted, by several goroutines. It
+	// may be nil.
 	frameEncoded func()
 }
 
-// VideoPart is where an episode's frames of one camera come from: a range of a video file, or
+// VideoPart states the source of an episode's frames of one camera: a range of a video file, or
 // pixels.
 type VideoPart struct {
 	Library *video.Library
 	Path    string
 	From    int // frames [From, From+Length)
-	// Before and Behind are frames around those that are copied too, and that no row shows: the
-	// decoder needs them.
+	// Before and Behind are the numbers of frames around these that are copied too because the
+	// decoder needs them. No row shows them.
 	Before, Behind int
-	// Ends are the first and the last of the frames, where these are encoded by the file's codec,
-	// and only those between are copied.
+	// Ends are the first and the last of the frames if these are encoded, with the codec of the
+	// file. Only the frames between are copied.
 	Ends [2]FrameRun
-	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits,
-	// little-endian. It is used where Library is nil.
+	// Frames yields the frames one by one: 8-bit RGB with channels last, or 16-bit little-endian
+	// depth. It is used if Library is nil.
 	Frames func(yield func(pic []byte) error) error
 }
 
-// FrameRun is frames that come as pixels.
+// FrameRun is a run of frames that are given as pixels.
 type FrameRun struct {
 	N      int
 	Codec  video.Codec
@@ -312,7 +325,7 @@ const (
 	defaultDataBytes   = 100 * outMiB
 	defaultVideoBytes  = 200 * outMiB
 	defaultStatsBudget = 256 * outMiB
-	// the reference sorts file names as text: file-1000 would come before file-999
+	// lerobot sorts file names as text: file-1000 would come before file-999
 	maxFileNumber       = 999
 	defaultDataPath     = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 	defaultVideoPath    = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
@@ -321,7 +334,7 @@ const (
 	writerFormatVersion = "1"
 )
 
-// Bookkeeping are the columns of every LeRobot dataset, which end the list of its features.
+// Bookkeeping lists the columns of every LeRobot dataset, which are the last of its features.
 var Bookkeeping = []robocache.Feature{
 	{
 		Key:     "timestamp",
@@ -360,21 +373,32 @@ var Bookkeeping = []robocache.Feature{
 	},
 }
 
-// misuse is what a caller got wrong.
+// misuse returns an error of class ErrMisuse.
 func misuse(where robocache.Where, msg, want, got, hint string) error {
 	return robocache.Misuse("write lerobot", where, "%s", msg).Expected(want, got).
 		WithHint("%s", hint)
 }
 
+// validate sets defaults and rejects an invalid configuration.
 func (c *Config) validate() error {
 	if c.FPS.Num <= 0 || c.FPS.Den <= 0 {
-		return misuse(nil, "", "a rate > 0", "none", "give the frames a second of the dataset")
+		return misuse(
+			nil,
+			"",
+			"a rate > 0",
+			"none",
+			"pass the rate of the dataset in frames per second",
+		)
 	}
 	c.ChunksSize = cmp.Or(c.ChunksSize, defaultChunksSize)
 	if c.ChunksSize < 0 || c.ChunksSize > maxFileNumber+1 {
 		return misuse(nil, "chunks_size", "1 to 1000", jsonText(c.ChunksSize), "")
 	}
-	for to, usual := range map[*int64]int64{&c.DataFileBytes: defaultDataBytes, &c.VideoFileBytes: defaultVideoBytes, &c.StatsBudget: defaultStatsBudget} {
+	for to, usual := range map[*int64]int64{
+		&c.DataFileBytes:  defaultDataBytes,
+		&c.VideoFileBytes: defaultVideoBytes,
+		&c.StatsBudget:    defaultStatsBudget,
+	} {
 		if *to <= 0 {
 			*to = usual
 		}
@@ -393,11 +417,15 @@ func (c *Config) validate() error {
 		case seen[f.Key]:
 			bad = "declared twice, or a bookkeeping feature that the writer adds itself"
 		case f.Key == "" || strings.ContainsAny(f.Key, "/\x00") || f.Key == "task":
-			return robocache.Unsupported("write lerobot", robocache.Where{"stream": f.Key}, "a feature's name may not be empty, hold '/' or NUL, or be 'task'").
-				WithHint("rename the stream")
+			return robocache.Unsupported(
+				"write lerobot",
+				robocache.Where{"stream": f.Key},
+				"a feature's name may not be empty, hold '/' or NUL, or be 'task'",
+			).WithHint("rename the stream")
 		case len(f.Shape) > 0 && slices.Min(f.Shape) <= 0:
 			bad = "a shape with an axis of length 0"
-		case f.Kind == robocache.KindVideo && (strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")):
+		case f.Kind == robocache.KindVideo &&
+			(strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")):
 			bad = "the name of a camera is the name of a folder: no leading dot, no backslash"
 		}
 		if bad != "" {
@@ -411,17 +439,17 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// CanWrite says why a feature cannot be written; nil where it can.
+// CanWrite returns nil if a feature can be written. Otherwise its error gives the reason.
 func CanWrite(f robocache.Feature) error {
 	c := Config{FPS: robocache.Rate{Num: 1, Den: 1}, Features: []robocache.Feature{f}}
 	return crash.Func("write lerobot", c.validate)()
 }
 
-// WhyDropped returns the reason for which a conversion to LeRobot leaves out a stream; "" if it
-// keeps the stream.
+// WhyDropped returns the reason why a conversion to LeRobot leaves out a stream, or "" if it keeps
+// the stream.
 func WhyDropped(f *robocache.Feature) string {
 	if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
-		return "rows of varying length (a point cloud) have no place in LeRobot"
+		return "LeRobot cannot store rows of varying length (a point cloud)"
 	}
 	column := *f
 	column.Key, column.Default, column.Clock, column.Masked = legalKey(f.Key, nil), false, "", false
@@ -433,5 +461,5 @@ func WhyDropped(f *robocache.Feature) string {
 
 func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }
 
-// megabytes is a threshold as info.json states it: whole MiB, at least 1.
-func megabytes(b int64) int64 { return max(1, int64(math.Ceil(float64(b)/outMiB))) }
+// wholeMebibytes returns a size in whole MiB, at least 1, as info.json states it.
+func wholeMebibytes(b int64) int64 { return max(1, int64(math.Ceil(float64(b)/outMiB))) }

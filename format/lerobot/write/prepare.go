@@ -13,10 +13,11 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// preparedEpisode is what was made of an episode before its turn.
+// preparedEpisode is the result of Prepare for an episode.
 type preparedEpisode struct {
-	parts   map[string][2]*encodedPart // all frames of a camera, or the first of them; the last
-	columns []preparedColumn           // of each feature
+	// [0]: all frames of a camera, or the first ones; [1]: the last ones
+	parts   map[string][2]*encodedPart
+	columns []preparedColumn // one per feature
 	notes   []preparedNote
 }
 
@@ -26,23 +27,27 @@ type preparedNote struct {
 	Text string `json:"text"`
 }
 
-// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras
-// that come as pixels, and counts numbers and still images. AddEpisode then takes the result. It
-// may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
-// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small
-// frames. What a camera of theirs looks like when encoded may depend on which are together. An
-// episode that cannot be prepared has an error; one that is prepared and not added is given to
-// Forget.
+// Prepare does the expensive part of adding episodes, which does not depend on their order. It
+// encodes columns and frames, and counts numbers and still images. AddEpisode then uses the result.
+//
+// Several goroutines may call it, also during AddEpisode. n names the episodes in temporary files;
+// no two calls may use the same number.
+//
+// The episodes of a call share one encoder per camera, because starting one costs as much as a
+// hundred small frames. The encoded bytes may depend on which episodes are in one call.
+//
+// The result has one error per episode. The caller must pass a prepared episode that it does not
+// add to Forget.
 func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
 		errs[i] = crash.Func("write lerobot", func() error {
-			if err := w.check(ep); err != nil {
+			if err := w.checkEpisode(ep); err != nil {
 				return err
 			}
 			ep.prepared = &preparedEpisode{
 				parts:   map[string][2]*encodedPart{},
-				columns: make([]preparedColumn, len(w.feats)),
+				columns: make([]preparedColumn, len(w.features)),
 			}
 			if ep.FrameStats == nil {
 				ep.FrameStats = map[string]*stats.Pixels{}
@@ -51,18 +56,18 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 		})()
 	}
 	var made []*encodedGroup
-	for _, key := range w.keys {
+	for _, key := range w.cameraKeys {
 		groups := map[video.Codec]*encodedGroup{}
 		to := func(codec video.Codec, how VideoConfig, ep *EpisodeData, i, part int) {
 			g := groups[codec]
 			if g == nil {
-				g = &encodedGroup{w: w, camera: w.cams[key], video: how, n: n}
+				g = &encodedGroup{writer: w, camera: w.cameras[key], video: how, number: n}
 				if codec != "" {
-					g.ends = "-" + string(codec)
+					g.suffix = "-" + string(codec)
 				}
 				groups[codec], made = g, append(made, g)
 			}
-			g.eps, g.at = append(g.eps, ep), append(g.at, [2]int{i, part})
+			g.episodes, g.targets = append(g.episodes, ep), append(g.targets, [2]int{i, part})
 		}
 		for i, ep := range eps {
 			p := ep.Videos[key]
@@ -72,15 +77,15 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 				to("", w.cfg.Video, ep, i, 0)
 			default:
 				for part, end := range p.Ends {
-					if end.N > 0 { // its frames were counted with those that are copied
+					if end.N > 0 { // these frames were counted with the copied ones
 						to(
 							end.Codec,
-							w.cfg.Video.like(end.Codec),
+							w.cfg.Video.forCodec(end.Codec),
 							&EpisodeData{
 								Length: end.N,
 								Videos: map[string]VideoPart{key: {Frames: end.Frames}},
 								FrameStats: map[string]*stats.Pixels{
-									key: stats.AllFrames.Images(&w.cams[key].feature),
+									key: stats.AllFrames.Images(&w.cameras[key].feature),
 								},
 							},
 							i,
@@ -93,12 +98,12 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	}
 	var wg sync.WaitGroup
 	for _, g := range made {
-		wg.Go(func() { g.encode(ctx) })
+		wg.Go(func() { g.encodeAll(ctx) })
 	}
 	wg.Wait()
 	for _, g := range made {
 		key := g.camera.feature.Key
-		for j, at := range g.at {
+		for j, at := range g.targets {
 			i := at[0]
 			if g.errs[j] == nil {
 				parts := eps[i].prepared.parts[key]
@@ -118,25 +123,28 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// prepareColumns makes the columns of an episode, but for those that follow from where it will
-// stand.
+// prepareColumns encodes the columns of an episode, except those that depend on its position in the
+// dataset.
 func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
 	p := ep.prepared
-	if err := w.columns(ctx, ep, p.columns, false); err != nil {
+	if err := w.prepareFeatures(ctx, ep, p.columns, false); err != nil {
 		return err
 	}
-	for i := range w.feats {
+	for i := range w.features {
 		switch c := &p.columns[i]; {
-		case c.look != nil:
-			ep.FrameStats[w.feats[i].Key] = c.look
+		case c.pixels != nil:
+			ep.FrameStats[w.features[i].Key] = c.pixels
 		case c.note != "":
-			p.notes = append(p.notes, preparedNote{"no-image-statistics", w.feats[i].Key, c.note})
+			p.notes = append(
+				p.notes,
+				preparedNote{"no-image-statistics", w.features[i].Key, c.note},
+			)
 		}
 	}
 	return nil
 }
 
-// Size is what an episode takes in memory, with what Prepare made of it.
+// Size returns the bytes that an episode occupies in memory, including the result of Prepare.
 func (ep *EpisodeData) Size() (n int64) {
 	for _, b := range ep.Columns {
 		n += int64(len(b))
@@ -162,7 +170,7 @@ func (ep *EpisodeData) Size() (n int64) {
 	return n
 }
 
-// Forget removes what Prepare made of an episode that is not added.
+// Forget removes the result of Prepare from an episode that is not added.
 func (w *Writer) Forget(ep *EpisodeData) {
 	if ep.prepared == nil {
 		return
@@ -177,22 +185,23 @@ func (w *Writer) Forget(ep *EpisodeData) {
 	ep.prepared = nil
 }
 
-// hear takes what preparing an episode noticed into the findings, in the episode's turn.
-func (w *Writer) hear(notes []preparedNote) {
+// reportNotes turns the notes of a prepared episode into findings. It is called in the order of the
+// episodes.
+func (w *Writer) reportNotes(notes []preparedNote) {
 	for _, n := range notes {
 		if n.Code == "codec-replaced" {
-			if c := w.cams[n.Key]; c.told {
+			if c := w.cameras[n.Key]; c.reportedReplacement {
 				continue
 			} else {
-				c.told = true
+				c.reportedReplacement = true
 			}
 		}
-		w.find(robocache.SeverityInfo, n.Code, n.Key, w.written, n.Text, 0)
+		w.addFinding(robocache.SeverityInfo, n.Code, n.Key, w.written, n.Text, 0)
 	}
 }
 
-// keptPart lies beside an encoded file in PartsDir, written last: what a later run needs of it
-// besides the file.
+// keptPart is stored with an encoded file in PartsDir. It is written last, and holds what a later
+// run must know about the file.
 type keptPart struct {
 	Size     int64          `json:"size"`
 	Episodes []keptEpisode  `json:"episodes"`
@@ -205,7 +214,8 @@ type keptEpisode struct {
 	FrameStats *stats.Pixels `json:"pictures,omitempty"`
 }
 
-func (g *encodedGroup) keep(file string) (err error) {
+// writeKept writes the keptPart of an encoded file.
+func (g *encodedGroup) writeKept(file string) (err error) {
 	defer robocache.LocateIn(&err, "file", file)
 	stat, err := os.Stat(file)
 	if err != nil {
@@ -213,7 +223,7 @@ func (g *encodedGroup) keep(file string) (err error) {
 	}
 	k := keptPart{Size: stat.Size(), Notes: g.notes}
 	for _, p := range g.parts {
-		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.look})
+		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.pixels})
 	}
 	encoded, err := json.Marshal(k)
 	if err != nil {
@@ -225,32 +235,32 @@ func (g *encodedGroup) keep(file string) (err error) {
 	return os.Rename(file+".tmp", file+".json")
 }
 
-// kept takes over what an interrupted run encoded.
-func (g *encodedGroup) kept(file string) bool {
+// reuseKept reports whether an interrupted run left this group encoded, and uses its parts.
+func (g *encodedGroup) reuseKept(file string) bool {
 	b, err := os.ReadFile(file + ".json")
 	if err != nil {
-		return false // made again, and said then if it cannot be
+		return false // The file is encoded again, which reports any error.
 	}
 	old := keptPart{}
-	for range g.eps {
+	for range g.episodes {
 		old.Episodes = append(
 			old.Episodes,
-			keptEpisode{FrameStats: g.w.cfg.Frames.Images(&g.camera.feature)},
+			keptEpisode{FrameStats: g.writer.cfg.Frames.Images(&g.camera.feature)},
 		)
 	}
 	st, err := os.Stat(file)
 	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() ||
 		!slices.EqualFunc(
 			old.Episodes,
-			g.eps,
+			g.episodes,
 			func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length },
 		) {
 		return false
 	}
 	for j, e := range old.Episodes {
-		p := g.part(j, e.From)
-		if p.look == nil {
-			p.look = e.FrameStats
+		p := g.addPart(j, e.From)
+		if p.pixels == nil {
+			p.pixels = e.FrameStats
 		}
 	}
 	g.notes = old.Notes

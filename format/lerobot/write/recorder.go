@@ -25,136 +25,137 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Recorder records episodes row by row beside a robot's loop, one at a time, by one goroutine. See
-// the contract of the package.
+// Recorder records episodes row by row while a robot runs. It records one episode at a time and
+// must be used by one goroutine. The package comment has its contract.
 type Recorder struct {
-	dir     string // of the dataset
-	own     string // of what is unfinished, within dir
-	made    bool   // dir was made here
-	dst     *store.Local
-	lock    *os.File
-	cfg     Config
-	opt     RecordOptions
-	recount func(context.Context) (robocache.Stats, error)
-	queue   *semaphore.Weighted // bytes of images that wait for their encoders
-	ctx     context.Context     // of the encoders
-	stop    context.CancelFunc
-	free    chan []byte  // image buffers
-	waiting atomic.Int64 // bytes taken of queue
+	dir         string // folder of the dataset
+	ownDir      string // folder of unfinished work, inside dir
+	createdDir  bool   // this recorder created dir
+	dst         *store.Local
+	lock        *os.File
+	cfg         Config
+	options     RecordOptions
+	recount     func(context.Context) (robocache.Stats, error)
+	queue       *semaphore.Weighted // counts bytes of images that wait for their encoders
+	ctx         context.Context     // canceled to stop the encoders
+	stop        context.CancelFunc
+	freeBuffers chan []byte  // image buffers for reuse
+	queuedBytes atomic.Int64 // bytes acquired from queue
 
-	whole recorded // what lies in dir
-	tail  tail
-	now   *recording // the episode under way; nil between episodes
-	parts string     // folder of encoded episodes
-	lib   *video.Library
-	count Recording
+	saved    recorded // the dataset in dir
+	tail     tail
+	current  *recording // the current episode; nil between episodes
+	partsDir string     // folder of encoded episodes
+	library  *video.Library
+	counters Recording
 }
 
 // RecordOptions configures a recorder.
 type RecordOptions struct {
-	QueueBytes int64    // bound of the images that wait for their encoders
-	OnFull     OnFull   // what AddFrame does when the queue is full
-	AllowNaN   []string // features whose values may be NaN or infinite; "*": all
-	// Streams are features with native clocks, and their nominal rates in Hz. AddSample adds their
-	// samples; rows hold the last sample at or before their time.
+	QueueBytes int64    // maximum bytes of images that wait for their encoders
+	OnFull     OnFull   // behavior of AddFrame when the queue is full
+	AllowNaN   []string // features that may hold NaN or infinite values; "*" allows all
+	// Streams maps features with native clocks to their nominal rates in Hz. AddSample adds their
+	// samples. A row holds the last sample at or before its time.
 	Streams map[string]float64
-	OnlyNew bool // refuses a folder that holds a dataset
+	OnlyNew bool // rejects a folder that already holds a dataset
 }
 
-// OnFull is what AddFrame does when the queue has no room for the images of a row.
+// OnFull selects what AddFrame does when the queue has no capacity for the images of a row.
 type OnFull string
 
-// AddFrame waits for room, returns an error of class ErrTemporary, or drops the row. The zero value
-// is OnFullBlock.
+// The policies of OnFull. AddFrame waits for capacity, returns an error of class ErrTemporary, or
+// drops the row. The zero value means OnFullBlock.
 const (
 	OnFullBlock OnFull = "block"
 	OnFullRaise OnFull = "raise"
 	OnFullDrop  OnFull = "drop"
 )
 
-// Recording is what a recorder has counted.
+// Recording holds the counters of a recorder.
 type Recording struct {
 	Episodes    int     `json:"episodes"`
 	Frames      int64   `json:"frames"`
-	Pending     int     `json:"pending"` // rows of the episode under way
+	Pending     int     `json:"pending"` // rows of the current episode
 	Tasks       int     `json:"tasks"`
-	QueueBytes  int64   `json:"queue_bytes"`              // the bound
-	QueuePeak   int64   `json:"queue_peak"`               // the most that waited at a time
-	Waits       int64   `json:"waits"`                    // rows that waited for room
-	WaitSeconds float64 `json:"wait_seconds"`             // how long, together
-	LongestWait float64 `json:"longest_wait_seconds"`     // of one row
-	Refused     int64   `json:"refused"`                  // rows that OnFullRaise refused
-	Dropped     int64   `json:"dropped"`                  // rows that OnFullDrop dropped
-	Replaced    string  `json:"codec_replaced,omitempty"` // why the default codec was not taken
+	QueueBytes  int64   `json:"queue_bytes"`              // the maximum
+	QueuePeak   int64   `json:"queue_peak"`               // highest use so far
+	Waits       int64   `json:"waits"`                    // rows that had to wait
+	WaitSeconds float64 `json:"wait_seconds"`             // total of all waits
+	LongestWait float64 `json:"longest_wait_seconds"`     // of a single row
+	Refused     int64   `json:"refused"`                  // rows refused by OnFullRaise
+	Dropped     int64   `json:"dropped"`                  // rows dropped by OnFullDrop
+	Replaced    string  `json:"codec_replaced,omitempty"` // reason for replacing the default codec
 }
 
-// Recorded is a dataset to which episodes are added.
+// Recorded describes an existing dataset to which episodes are added.
 type Recorded struct {
-	Info     []byte // info.json as it is
-	Config   Config // rate, robot, features, tasks
+	Info     []byte // content of info.json
+	Config   Config // rate, robot, features and tasks
 	Episodes int
 	Frames   int64
 	Stats    robocache.Stats
-	// The next free numbers. Numbers may have holes, so counts must not be used instead.
+	// NextEpisode, NextRow and NextFile are the next free numbers. Used numbers may have gaps, so
+	// counts are not enough.
 	NextEpisode int
 	NextRow     int64
 	NextFile    int
 }
 
-// recorded is what was saved so far, over all sessions.
+// recorded is the saved dataset, over all sessions.
 type recorded struct {
 	Recorded
 	exact bool // stats.json holds exact statistics of all rows
-	// of numbers; of frames: those of sessions that did not keep their counts
-	totals map[string]*robocache.FeatureStats
-	looks  map[string]*stats.Pixels
-	card   bool // README.md is ours
+	// totals has the statistics of numbers, and of images from sessions that left no pixel counts.
+	totals     map[string]*robocache.FeatureStats
+	pixels     map[string]*stats.Pixels
+	ownsReadme bool // README.md was written by RoboCache
 }
 
-// tail is the episodes whose files are still growing. Each save rewrites these files with the new
-// episode at their end.
+// tail holds the episodes whose files still grow. Each save rewrites these files with the new
+// episode at the end.
 type tail struct {
-	eps        []tailEpisode
-	first      int // episode
-	row        int64
-	file, next int // number of its first file, and the first that is free after it
-	bytes      int64
-	files      []string // that the last save wrote
+	episodes            []tailEpisode
+	firstEpisode        int // position of the first episode
+	firstRow            int64
+	firstFile, nextFile int // number of the first file, and the first free number
+	bytes               int64
+	files               []string // written by the last save
 
-	// The dataset before the first of eps.
+	// The state of the dataset before the first episode of eps.
 	base  recorded
 	tasks []string
-	head  map[string][]byte // the files above all episodes
+	head  map[string][]byte // content of the files that cover all episodes
 }
 
 const (
-	// tailBytes and tailEpisodes are where a file stops growing: each save writes so much again at
-	// most, besides the new episode.
+	// tailBytes and tailEpisodes limit a growing file. They bound what each save rewrites in
+	// addition to the new episode.
 	tailBytes    = 32 << 20
 	tailEpisodes = 100
-	// OwnFolder holds what is unfinished while a dataset is recorded.
+	// OwnFolder is the folder of unfinished work while a dataset is recorded.
 	OwnFolder = ".robocache-recording"
-	// countsName holds counts that statistics of later episodes are added to.
+	// countsName is the file of pixel counts to which later episodes are added.
 	countsName = "meta/recording.json"
-	// heldBytes bounds what an episode under way keeps in memory, numbers and still images.
+	// heldBytes bounds the memory of the current episode: its numbers and still images.
 	heldBytes = 2 << 30
 
-	// freeImages bounds the buffers that are kept for the next images.
+	// freeImages bounds the image buffers that are kept for reuse.
 	freeImages = 32
 
 	opRecord = "record"
 )
 
-// recordingCounts is the file of that name.
+// recordingCounts is the content of the file countsName.
 type recordingCounts struct {
 	Episodes int                      `json:"episodes"`
 	Exact    bool                     `json:"exact"`
 	Images   map[string]*stats.Pixels `json:"images"`
 }
 
-// NewRecorder creates a dataset in a folder, or continues an existing one. existing reads that
-// dataset (nil if there is none), recount computes its statistics of numbers. Features and rate
-// that cfg lacks are those of the dataset.
+// NewRecorder creates a dataset in dir, or continues an existing one. existing reads that dataset
+// and returns nil if there is none. recount computes its statistics of numbers. Features and rate
+// that cfg lacks are taken from the dataset.
 func NewRecorder(
 	ctx context.Context,
 	dir string,
@@ -166,36 +167,36 @@ func NewRecorder(
 	defer crash.Recover(opRecord, &err)
 	defer robocache.LocateIn(&err, "dataset", dir)
 	r := &Recorder{
-		dir:     dir,
-		own:     filepath.Join(dir, OwnFolder),
-		cfg:     cfg,
-		opt:     opt,
-		recount: recount,
-		queue:   semaphore.NewWeighted(opt.QueueBytes),
-		count:   Recording{QueueBytes: opt.QueueBytes},
-		free:    make(chan []byte, freeImages),
+		dir:         dir,
+		ownDir:      filepath.Join(dir, OwnFolder),
+		cfg:         cfg,
+		options:     opt,
+		recount:     recount,
+		queue:       semaphore.NewWeighted(opt.QueueBytes),
+		counters:    Recording{QueueBytes: opt.QueueBytes},
+		freeBuffers: make(chan []byte, freeImages),
 	}
 	_, err = os.Stat(dir)
-	r.made = errors.Is(err, os.ErrNotExist)
-	if err := os.MkdirAll(r.own, 0o777); err != nil {
+	r.createdDir = errors.Is(err, os.ErrNotExist)
+	if err := os.MkdirAll(r.ownDir, 0o777); err != nil {
 		return nil, err
 	}
 	ready := false
 	defer func() {
 		if !ready {
-			r.leave()
+			r.releaseFolder()
 		}
 	}()
-	if err := r.takeLock(ctx); err != nil {
+	if err := r.lockFolder(ctx); err != nil {
 		return nil, err
 	}
 	if r.dst, err = store.OpenLocal(dir); err != nil {
 		return nil, err
 	}
-	if err := r.apply(ctx); err != nil {
+	if err := r.applyStaged(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.clear(); err != nil {
+	if err := r.removeUnfinished(); err != nil {
 		return nil, err
 	}
 	r.cfg.Video.Behind = true
@@ -203,10 +204,10 @@ func NewRecorder(
 	if err != nil {
 		return nil, err
 	}
-	if err := r.resume(existingValue); err != nil {
+	if err := r.resumeDataset(existingValue); err != nil {
 		return nil, err
 	}
-	if r.tail, err = r.beginTail(ctx, r.whole.NextFile); err != nil {
+	if r.tail, err = r.beginTail(ctx, r.saved.NextFile); err != nil {
 		return nil, err
 	}
 	if err := r.cfg.validate(); err != nil {
@@ -218,10 +219,10 @@ func NewRecorder(
 	if err := r.checkStreams(); err != nil {
 		return nil, err
 	}
-	if err := r.ready(ctx); err != nil {
+	if err := r.checkEncoders(ctx); err != nil {
 		return nil, err
 	}
-	if r.parts, err = os.MkdirTemp(r.own, "parts-"); err != nil {
+	if r.partsDir, err = os.MkdirTemp(r.ownDir, "parts-"); err != nil {
 		return nil, err
 	}
 	if err := r.openParts(); err != nil {
@@ -236,10 +237,10 @@ func NewRecorder(
 // the lock for a moment, between fork and exec.
 const lockWait = 2 * time.Second
 
-// takeLock locks the folder against a second recorder. The kernel releases the lock of a killed
+// lockFolder locks the folder against a second recorder. The kernel releases the lock of a killed
 // process.
-func (r *Recorder) takeLock(ctx context.Context) error {
-	f, err := os.OpenFile(filepath.Join(r.own, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
+func (r *Recorder) lockFolder(ctx context.Context) error {
+	f, err := os.OpenFile(filepath.Join(r.ownDir, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
 		return err
 	}
@@ -258,15 +259,15 @@ func (r *Recorder) takeLock(ctx context.Context) error {
 	return nil
 }
 
-// clear removes what an earlier recorder left unfinished.
-func (r *Recorder) clear() error {
-	dir, err := os.ReadDir(r.own)
+// removeUnfinished removes the unfinished work of an earlier recorder.
+func (r *Recorder) removeUnfinished() error {
+	dir, err := os.ReadDir(r.ownDir)
 	if err != nil {
 		return err
 	}
 	for _, e := range dir {
 		if e.Name() != "lock" {
-			if err := os.RemoveAll(filepath.Join(r.own, e.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(r.ownDir, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -274,47 +275,45 @@ func (r *Recorder) clear() error {
 	return nil
 }
 
-// resume takes over what is there, and refuses what does not fit it.
-func (r *Recorder) resume(have *Recorded) error {
-	r.whole = recorded{
-		exact:  true,
-		totals: map[string]*robocache.FeatureStats{},
-		looks:  map[string]*stats.Pixels{},
-		card:   true,
+// resumeDataset continues the existing dataset. It rejects a configuration that differs from it.
+func (r *Recorder) resumeDataset(have *Recorded) error {
+	r.saved = recorded{
+		exact:      true,
+		totals:     map[string]*robocache.FeatureStats{},
+		pixels:     map[string]*stats.Pixels{},
+		ownsReadme: true,
 	}
 	if have == nil {
 		return nil
 	}
-	r.whole.Recorded = *have
+	r.saved.Recorded = *have
 	c, old := &r.cfg, have.Config
 	if c.FPS.Num == 0 {
 		c.FPS = old.FPS
 	}
 	differs := func(what string, want, got any) error {
-		return robocache.Misuse(opRecord, nil, "the dataset that is there has another %s", what).
+		return robocache.Misuse(opRecord, nil, "the existing dataset has another %s", what).
 			Expected(fmt.Sprint(want), fmt.Sprint(got)).
-			WithHint("leave features and fps out to go on with its own, or record into another folder")
+			WithHint(
+				"leave out features and fps to keep those of the dataset, or record into " +
+					"another folder",
+			)
 	}
 	if c.FPS != old.FPS {
 		if err := differs("rate", old.FPS, c.FPS); err != nil {
 			return err
 		}
 	}
-	said := func(list []robocache.Feature) (out []string) {
+	describeFeatures := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
-			out = append(
-				out,
-				strings.TrimSpace(
-					fmt.Sprintf(
-						"%s: %s %v %v %s",
-						f.Key,
-						f.Kind,
-						f.DType,
-						[]int{f.Height, f.Width, f.Channels},
-						f.DepthUnit(),
-					),
-				),
-			)
+			out = append(out, strings.TrimSpace(fmt.Sprintf(
+				"%s: %s %v %v %s",
+				f.Key,
+				f.Kind,
+				f.DType,
+				[]int{f.Height, f.Width, f.Channels},
+				f.DepthUnit(),
+			)))
 			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
 				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
 			}
@@ -322,12 +321,8 @@ func (r *Recorder) resume(have *Recorded) error {
 		slices.Sort(out)
 		return out
 	}
-	if want, got := said(
-		old.Features,
-	), said(
-		c.Features,
-	); len(c.Features) > 0 &&
-		!slices.Equal(want, got) {
+	want, got := describeFeatures(old.Features), describeFeatures(c.Features)
+	if len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
 				if err := differs(
@@ -344,37 +339,42 @@ func (r *Recorder) resume(have *Recorded) error {
 		return err
 	}
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
-	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
-	r.whole.exact = false // another program may have written them
+	r.counters.Episodes, r.counters.Frames = have.Episodes, have.Frames
+	r.saved.exact = false // another program may have written its statistics
 	var counts recordingCounts
 	if b, err := os.ReadFile(
 		filepath.Join(r.dir, countsName),
 	); err == nil && json.Unmarshal(b, &counts) == nil &&
 		counts.Episodes == have.Episodes {
-		r.whole.exact = counts.Exact
-		maps.Copy(r.whole.looks, counts.Images)
+		r.saved.exact = counts.Exact
+		maps.Copy(r.saved.pixels, counts.Images)
 	}
 	for key, fs := range have.Stats {
-		if fs != nil && r.whole.looks[key] == nil && len(fs.Mean) > 0 {
-			r.whole.totals[key] = fs
+		if fs != nil && r.saved.pixels[key] == nil && len(fs.Mean) > 0 {
+			r.saved.totals[key] = fs
 		}
 	}
 	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
-	r.whole.card = err != nil || len(b) == 0
+	r.saved.ownsReadme = err != nil || len(b) == 0
 	return nil
 }
 
-// ready refuses what the encoders of this machine cannot do, before the robot moves.
-func (r *Recorder) ready(ctx context.Context) error {
+// checkEncoders rejects features that this machine cannot encode, and a queue that is too small for
+// one row. NewRecorder calls it, so the error occurs before the robot moves.
+func (r *Recorder) checkEncoders(ctx context.Context) error {
 	var row int64
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		switch {
-		case f.Kind == robocache.KindVideo && (f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
-			return robocache.Unsupported(opRecord, robocache.Where{"stream": f.Key}, "video of other than 3 colour channels, or one of depth, is not recorded").
-				WithHint(`grey images: declare dtype "image", which keeps them without loss`)
+		case f.Kind == robocache.KindVideo &&
+			(f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
+			return robocache.Unsupported(
+				opRecord,
+				robocache.Where{"stream": f.Key},
+				"video of other than 3 colour channels, or one of depth, is not recorded",
+			).WithHint(`grey images: declare dtype "image", which keeps them without loss`)
 		case f.Kind == robocache.KindVideo:
-			how, err := r.coding(f)
+			how, err := r.codingOf(f)
 			if err != nil {
 				return err
 			}
@@ -390,7 +390,7 @@ func (r *Recorder) ready(ctx context.Context) error {
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
 				cfg.Codec, cfg.Preset = video.H264, ""
 				if video.CanEncode(ctx, cfg) == nil {
-					r.count.Replaced, err = err.Error(), nil
+					r.counters.Replaced, err = err.Error(), nil
 				}
 			}
 			if err := robocache.At(err, robocache.Where{"stream": f.Key}); err != nil {
@@ -406,50 +406,59 @@ func (r *Recorder) ready(ctx context.Context) error {
 		}
 		row += int64(pixelBytes(f))
 	}
-	if row > r.count.QueueBytes {
+	if row > r.counters.QueueBytes {
 		return robocache.Misuse(opRecord, nil, "queue_bytes").
-			Expected(fmt.Sprintf("room for the images of one row, %d bytes", row), strconv.FormatInt(r.count.QueueBytes, 10))
+			Expected(
+				fmt.Sprintf("room for the images of one row, %d bytes", row),
+				strconv.FormatInt(r.counters.QueueBytes, 10),
+			)
 	}
 	return nil
 }
 
-// checkAllowed rejects keys of AllowNaN that are no features.
+// checkAllowed rejects keys of AllowNaN that are not features.
 func (r *Recorder) checkAllowed() error {
-	for _, key := range r.opt.AllowNaN {
+	for _, key := range r.options.AllowNaN {
 		if key != "*" &&
 			!slices.ContainsFunc(
 				r.cfg.Features,
 				func(f robocache.Feature) bool { return f.Key == key },
 			) {
-			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "allow_nan: no such feature").
-				WithHint("name a declared feature, or pass %s", robocache.Option("allow_nan", true))
+			return robocache.Misuse(
+				opRecord,
+				robocache.Where{"stream": key},
+				"allow_nan: no such feature",
+			).WithHint("name a declared feature, or pass %s", robocache.Option("allow_nan", true))
 		}
 	}
 	return nil
 }
 
-// coding is that of a camera: the codec that it has in the dataset, which info.json tells of all
-// its files. Depth has its own, which keeps every code; its preset is the one that a robot's loop
-// can wait for.
-func (r *Recorder) coding(f *robocache.Feature) (VideoConfig, error) {
+// codingOf returns how a camera is encoded. An existing dataset keeps its codec, because info.json
+// states one codec for all files of a camera. Depth is encoded without loss, with a preset that is
+// fast enough for a robot's loop.
+func (r *Recorder) codingOf(f *robocache.Feature) (VideoConfig, error) {
 	how := r.cfg.Video
 	if f.Depth != nil {
 		return VideoConfig{GOP: how.GOP, Preset: "ultrafast", Behind: how.Behind}, nil
 	}
-	if r.whole.Info == nil || f.Codec == "" {
+	if r.saved.Info == nil || f.Codec == "" {
 		return how, nil
 	}
 	if c := how.Codec; c != "" && c != f.Codec {
-		return VideoConfig{}, robocache.Misuse(opRecord, robocache.Where{"stream": f.Key}, "the dataset that is there has another codec").
-			Expected(f.Codec, c).
+		return VideoConfig{}, robocache.Misuse(
+			opRecord,
+			robocache.Where{"stream": f.Key},
+			"the existing dataset has another codec",
+		).Expected(f.Codec, c).
 			WithHint("leave video_codec out, or record into another folder")
 	}
 	how.Codec = f.Codec
 	return how, nil
 }
 
-// pixelBytes is the size of an image as it is given; 0 of other features. Depth that becomes codes
-// is given in its unit: metres are float32.
+// pixelBytes returns the size of an image as AddFrame receives it, or 0 for other features. Depth
+// that is stored as codes is received in its unit; metres are float32.
 func pixelBytes(f *robocache.Feature) int {
 	size := f.DType.Size()
 	switch {
@@ -461,33 +470,34 @@ func pixelBytes(f *robocache.Feature) int {
 	return f.Height * f.Width * f.Channels * size
 }
 
-// GivenBytes is the size of a row of a feature as AddFrame takes it.
+// GivenBytes returns the size of a row of f as AddFrame receives it.
 func GivenBytes(f *robocache.Feature) int { return cmp.Or(pixelBytes(f), f.RowBytes()) }
 
+// openParts opens the library of encoded episodes.
 func (r *Recorder) openParts() error {
-	st, err := store.OpenLocal(r.parts)
+	st, err := store.OpenLocal(r.partsDir)
 	if err != nil {
 		return err
 	}
-	r.lib = video.NewLibrary(st.Open, 0)
+	r.library = video.NewLibrary(st.Open, 0)
 	return nil
 }
 
-// Config is what is recorded: rate, features.
+// Config returns the configuration of the recording, with its rate and features.
 func (r *Recorder) Config() Config { return r.cfg }
 
-// Counted says what was recorded, and how the queue stood.
+// Counted returns the counters of the recording and of its queue.
 func (r *Recorder) Counted() Recording {
-	c := r.count
+	c := r.counters
 	c.Tasks = len(r.cfg.Tasks)
-	if r.now != nil {
-		c.Pending = r.now.rows
+	if r.current != nil {
+		c.Pending = r.current.rows
 	}
 	return c
 }
 
-// Close ends the recording: statistics become exact over all episodes, and nothing unfinished is
-// left. Rows of an episode that was not saved are dropped.
+// Close ends the recording. It computes exact statistics over all episodes and removes unfinished
+// work. Rows of an episode that was not saved are dropped.
 func (r *Recorder) Close(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
 	defer robocache.LocateIn(&err, "dataset", r.dir)
@@ -495,12 +505,12 @@ func (r *Recorder) Close(ctx context.Context) (err error) {
 	if r.lock == nil {
 		return nil
 	}
-	if r.count.Episodes > 0 && !r.whole.exact {
+	if r.counters.Episodes > 0 && !r.saved.exact {
 		all, err := r.recount(ctx)
 		if err != nil {
 			return err
 		}
-		maps.Copy(all, r.frameStats(&r.whole))
+		maps.Copy(all, r.frameStats(&r.saved))
 		encoded, err := stats.Marshal(all)
 		if err != nil {
 			return err
@@ -508,8 +518,8 @@ func (r *Recorder) Close(ctx context.Context) (err error) {
 		if err := store.Put(ctx, r.dst, "meta/stats.json", encoded); err != nil {
 			return err
 		}
-		r.whole.exact = true
-		counts, err := r.whole.counts(r.count.Episodes)
+		r.saved.exact = true
+		counts, err := r.saved.countsText(r.counters.Episodes)
 		if err != nil {
 			return err
 		}
@@ -517,51 +527,52 @@ func (r *Recorder) Close(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	r.leave()
+	r.releaseFolder()
 	return nil
 }
 
-// Abort lets go of the folder: what was saved stays, its quantiles are counted when the next
-// recorder is closed.
+// Abort ends the recording without computing statistics. Saved episodes remain, and quantiles of
+// their numbers are computed when the next recorder is closed.
 func (r *Recorder) Abort() {
 	r.Discard()
-	r.leave()
+	r.releaseFolder()
 }
 
-func (r *Recorder) leave() {
+// releaseFolder stops the encoders, removes unfinished work, and releases the lock.
+func (r *Recorder) releaseFolder() {
 	if r.stop != nil {
 		r.stop()
 	}
-	if r.lib != nil {
-		_ = r.lib.Close()
+	if r.library != nil {
+		_ = r.library.Close()
 	}
 	if r.lock != nil {
-		_ = os.RemoveAll(r.own)
+		_ = os.RemoveAll(r.ownDir)
 		_ = r.lock.Close()
 	}
 	if r.dst != nil {
 		_ = r.dst.Close()
 	}
-	if r.made {
-		_ = os.Remove(r.own) // where the lock was another's, it is not empty
-		_ = os.Remove(r.dir) // where there is no episode
+	if r.createdDir {
+		_ = os.Remove(r.ownDir) // fails if another recorder holds the lock in it
+		_ = os.Remove(r.dir)    // fails if an episode was saved
 	}
-	r.lock, r.dst, r.lib = nil, nil, nil
+	r.lock, r.dst, r.library = nil, nil, nil
 }
 
-// closed is the error of a call after Close.
-func (r *Recorder) closed() error {
+// errIfClosed returns an error if the recorder is closed.
+func (r *Recorder) errIfClosed() error {
 	if r.lock == nil {
 		return robocache.Misuse(opRecord, nil, "the Writer is closed").
-			WithHint("make a new one: it goes on where this one ended")
+			WithHint("create a new Writer: it continues after the last saved episode")
 	}
 	return nil
 }
 
-// waited counts a row that waited for room.
-func (r *Recorder) waited(since time.Time) {
+// countWait counts a row that waited for capacity in the queue.
+func (r *Recorder) countWait(since time.Time) {
 	d := time.Since(since).Seconds()
-	r.count.Waits++
-	r.count.WaitSeconds += d
-	r.count.LongestWait = max(r.count.LongestWait, d)
+	r.counters.Waits++
+	r.counters.WaitSeconds += d
+	r.counters.LongestWait = max(r.counters.LongestWait, d)
 }

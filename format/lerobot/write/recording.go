@@ -19,38 +19,42 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// recording is an episode under way.
+// recording is the current episode of a Recorder.
 type recording struct {
-	rows     int
-	columns  map[string][]byte
-	text     map[string][]string
-	tasks    []string
-	feeds    map[string]*feed
-	native   map[string]*samples
-	rowTimes []int64      // with native streams
-	held     atomic.Int64 // bytes
+	rows      int
+	columns   map[string][]byte
+	text      map[string][]string
+	tasks     []string
+	feeds     map[string]*feed
+	native    map[string]*samples
+	rowTimes  []int64      // set if there are native streams
+	heldBytes atomic.Int64 // bytes in memory
 
-	ended bool // no more frames come
+	ended bool // AddFrame no longer accepts rows
 	stop  context.CancelFunc
 }
 
-// feed is the way of one camera's images to its encoder.
+// feed passes the images of one camera to its encoder.
 type feed struct {
-	f      *robocache.Feature
-	frames chan []byte
-	done   chan struct{}
-	broken atomic.Pointer[error]
-	name   string // of the mp4, in the folder of parts
-	size   int64
-	stills [][]byte
-	look   *stats.Pixels
+	feature *robocache.Feature
+	frames  chan []byte
+	done    chan struct{}
+	failed  atomic.Pointer[error]
+	name    string // file name of the mp4 in Recorder.parts
+	size    int64
+	stills  [][]byte
+	pixels  *stats.Pixels
 }
 
-// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height
-// × width × channels; nil of text features, whose values are in texts. AddFrame copies all values.
-// When the queue is full, RecordOptions.OnFull decides whether AddFrame waits until there is room
-// or ctx ends, fails, or drops the row. added reports whether the row was added. With
-// RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these streams.
+// AddFrame adds a row. rows holds the bytes of each feature, in the order of Config.Features;
+// images are height × width × channels. A text feature has nil in rows and its value in texts.
+// AddFrame copies all values.
+//
+// When the queue is full, RecordOptions.OnFull decides whether AddFrame waits until there is
+// capacity or ctx ends, fails, or drops the row. added reports whether the row was added.
+//
+// With RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these
+// streams.
 func (r *Recorder) AddFrame(
 	ctx context.Context,
 	task string,
@@ -59,15 +63,15 @@ func (r *Recorder) AddFrame(
 	texts map[string]string,
 ) (added bool, err error) {
 	defer crash.Recover(opRecord, &err)
-	if err := r.closed(); err != nil {
+	if err := r.errIfClosed(); err != nil {
 		return added, err
 	}
 	where := robocache.Where{"episode": r.nextEpisode(), "row": 0}
-	if r.now != nil {
-		where["row"] = r.now.rows
+	if r.current != nil {
+		where["row"] = r.current.rows
 	}
 	defer robocache.Locate(&err, where)
-	if r.now != nil && r.now.ended {
+	if r.current != nil && r.current.ended {
 		return added, robocache.Misuse(opRecord, nil, "the episode is being saved").
 			WithHint("save_episode() again, or discard_episode()")
 	}
@@ -75,7 +79,7 @@ func (r *Recorder) AddFrame(
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		n := GivenBytes(f)
-		if _, ok := r.opt.Streams[f.Key]; ok {
+		if _, ok := r.options.Streams[f.Key]; ok {
 			n = 0
 		}
 		need += int64(pixelBytes(f))
@@ -95,54 +99,60 @@ func (r *Recorder) AddFrame(
 	if err := r.checkTime(t); err != nil {
 		return added, err
 	}
-	if r.now == nil {
-		r.begin()
+	if r.current == nil {
+		r.beginEpisode()
 	}
-	e := r.now
-	if err := e.check(); err != nil {
+	e := r.current
+	if err := e.encoderError(); err != nil {
 		return added, err
 	}
 	if err := e.checkHeld(); err != nil {
 		return added, err
 	}
 	if !r.queue.TryAcquire(need) {
-		switch r.opt.OnFull {
+		switch r.options.OnFull {
 		case OnFullDrop:
-			r.count.Dropped++
+			r.counters.Dropped++
 			return false, nil
 		case OnFullRaise:
-			r.count.Refused++
-			return added, robocache.Temporary(opRecord, nil, "the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes).
-				WithHint("Call add_frame again later, raise %s, or pass %s, which costs less.", robocache.Option("queue_bytes"),
-					robocache.Option("video_codec", "h264"))
+			r.counters.Refused++
+			return added, robocache.Temporary(
+				opRecord,
+				nil,
+				"the queue of images is full: %d of %d bytes",
+				r.queuedBytes.Load(),
+				r.counters.QueueBytes,
+			).WithHint("Call add_frame again later, raise %s, or pass %s, which costs less.",
+				robocache.Option("queue_bytes"),
+				robocache.Option("video_codec", "h264"))
 		}
 		since := time.Now()
 		err := r.queue.Acquire(ctx, need)
-		r.waited(since)
+		r.countWait(since)
 		if err != nil {
 			return added, err
 		}
 	}
-	r.count.QueuePeak = max(r.count.QueuePeak, r.waiting.Add(need))
+	r.counters.QueuePeak = max(r.counters.QueuePeak, r.queuedBytes.Add(need))
 	for i := range r.cfg.Features {
 		switch f := &r.cfg.Features[i]; {
 		case f.Kind == robocache.KindText:
 			e.text[f.Key] = append(e.text[f.Key], texts[f.Key])
-			e.held.Add(int64(len(texts[f.Key])))
+			e.heldBytes.Add(int64(len(texts[f.Key])))
 		case e.feeds[f.Key] != nil:
 			var p []byte
 			select {
-			case p = <-r.free: // append makes a larger one where it must
+			case p = <-r.freeBuffers: // append below allocates if there is no free buffer
 			default:
 			}
 			e.feeds[f.Key].frames <- append(p[:0], rows[i]...)
 		case e.native[f.Key] != nil: // alignRows fills the column
 		default:
 			e.columns[f.Key] = append(e.columns[f.Key], rows[i]...)
-			e.held.Add(int64(len(rows[i])))
+			e.heldBytes.Add(int64(len(rows[i])))
 		}
 	}
-	if len(r.opt.Streams) > 0 {
+	if len(r.options.Streams) > 0 {
 		e.rowTimes = append(e.rowTimes, t)
 	}
 	e.tasks = append(e.tasks, task)
@@ -173,14 +183,15 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 		default:
 			return nil
 		}
-		if exponent == full && !slices.Contains(r.opt.AllowNaN, "*") &&
-			!slices.Contains(r.opt.AllowNaN, f.Key) {
+		if exponent == full && !slices.Contains(r.options.AllowNaN, "*") &&
+			!slices.Contains(r.options.AllowNaN, f.Key) {
 			return r.notFinite(f, k/size, mantissa != 0)
 		}
 	}
 	return nil
 }
 
+// notFinite returns the error about a value that is NaN or infinite.
 func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) error {
 	value, name := "infinite", ""
 	if isNaN {
@@ -189,13 +200,22 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) erro
 	if names := f.ChannelNames(); names != nil {
 		name = fmt.Sprintf(" (%s)", names[element])
 	}
-	return robocache.Misuse(opRecord, robocache.Where{"stream": f.Key, "element": element}, "element %d%s is %s", element, name, value).
-		WithHint("Record the last valid value, or pass %s.", robocache.Option("allow_nan", []string{f.Key}))
+	return robocache.Misuse(
+		opRecord,
+		robocache.Where{"stream": f.Key, "element": element},
+		"element %d%s is %s",
+		element,
+		name,
+		value,
+	).WithHint(
+		"Record the last valid value, or pass %s.",
+		robocache.Option("allow_nan", []string{f.Key}),
+	)
 }
 
 // checkHeld rejects more numbers and still images than an episode may hold in memory.
 func (e *recording) checkHeld() error {
-	if e.held.Load() > heldBytes {
+	if e.heldBytes.Load() > heldBytes {
 		return robocache.ResourceLimit(opRecord, nil, "the episode's numbers and still images").
 			Expected(fmt.Sprintf("%d bytes", heldBytes), "more").
 			WithHint(`save_episode() more often; cameras as "video" are not kept in memory`)
@@ -203,20 +223,20 @@ func (e *recording) checkHeld() error {
 	return nil
 }
 
-// check tells what broke an encoder.
-func (e *recording) check() error {
+// encoderError returns the error of an encoder that failed.
+func (e *recording) encoderError() error {
 	for key, fd := range e.feeds {
-		if err := fd.broken.Load(); err != nil {
+		if err := fd.failed.Load(); err != nil {
 			return robocache.At(*err, robocache.Where{"stream": key})
 		}
 	}
 	return nil
 }
 
-// begin starts an episode and the goroutines of its cameras.
-func (r *Recorder) begin() {
+// beginEpisode starts an episode and the goroutines of its cameras.
+func (r *Recorder) beginEpisode() {
 	ctx, stop := context.WithCancel(r.ctx)
-	r.now = &recording{
+	r.current = &recording{
 		columns: map[string][]byte{},
 		text:    map[string][]string{},
 		feeds:   map[string]*feed{},
@@ -229,57 +249,57 @@ func (r *Recorder) begin() {
 		if n == 0 {
 			continue
 		}
-		// A channel that holds all that the queue has room for never blocks.
+		// The channel has capacity for a full queue, so sending never blocks.
 		fd := &feed{
-			f:      f,
-			frames: make(chan []byte, r.count.QueueBytes/int64(n)+1),
-			done:   make(chan struct{}),
-			name:   fmt.Sprintf("%d-%016x.mp4", i, rand.Uint64()),
-			look:   stats.AllFrames.Images(f),
+			feature: f,
+			frames:  make(chan []byte, r.counters.QueueBytes/int64(n)+1),
+			done:    make(chan struct{}),
+			name:    fmt.Sprintf("%d-%016x.mp4", i, rand.Uint64()),
+			pixels:  stats.AllFrames.Images(f),
 		}
-		r.now.feeds[f.Key] = fd
-		e := r.now
+		r.current.feeds[f.Key] = fd
+		e := r.current
 		go func() {
 			defer close(fd.done)
-			work := crash.Func(opRecord, func() error { return r.encode(ctx, fd) })
+			work := crash.Func(opRecord, func() error { return r.encodeFrames(ctx, fd) })
 			if f.Kind == robocache.KindImage {
-				work = crash.Func(opRecord, func() error { return r.compress(fd, e) })
+				work = crash.Func(opRecord, func() error { return r.compressStills(fd, e) })
 			}
 			if err := work(); err != nil {
-				fd.broken.Store(&err)
+				fd.failed.Store(&err)
 			}
-			for p := range fd.frames { // of an encoder that broke
-				r.back(p)
+			for p := range fd.frames { // images left after an encoder failed
+				r.recycleBuffer(p)
 			}
 		}()
 	}
 }
 
-// back takes an image's buffer back, and gives its room in the queue to the next.
-func (r *Recorder) back(p []byte) {
+// recycleBuffer keeps the buffer of an image for reuse, and releases its bytes in the queue.
+func (r *Recorder) recycleBuffer(p []byte) {
 	select {
-	case r.free <- p:
+	case r.freeBuffers <- p:
 	default:
 	}
-	r.waiting.Add(-int64(len(p)))
+	r.queuedBytes.Add(-int64(len(p)))
 	r.queue.Release(int64(len(p)))
 }
 
-// encode writes a camera's frames into an mp4 of the episode, and counts all of them.
-func (r *Recorder) encode(ctx context.Context, fd *feed) error {
-	file := filepath.Join(r.parts, fd.name)
-	coding, err := r.coding(fd.f)
+// encodeFrames encodes a camera's frames into an mp4 of the episode, and counts their pixels.
+func (r *Recorder) encodeFrames(ctx context.Context, fd *feed) error {
+	file := filepath.Join(r.partsDir, fd.name)
+	coding, err := r.codingOf(fd.feature)
 	if err != nil {
 		return err
 	}
-	enc, _, err := newEncoder(ctx, file, coding, r.cfg.FPS, fd.f)
+	enc, _, err := newEncoder(ctx, file, coding, r.cfg.FPS, fd.feature)
 	if err != nil {
 		return err
 	}
 	defer enc.Abort()
 	var depth *video.DepthCodes
-	if fd.f.Depth != nil {
-		depth = video.NewDepthCodes(fd.f.Depth)
+	if fd.feature.Depth != nil {
+		depth = video.NewDepthCodes(fd.feature.Depth)
 	}
 	var codes []byte
 	for p := range fd.frames {
@@ -287,12 +307,12 @@ func (r *Recorder) encode(ctx context.Context, fd *feed) error {
 		if depth != nil {
 			codes = depth.Put(codes[:0], p)
 			err = enc.Write(codes)
-			fd.look.Add16(codes, fd.f.Width)
+			fd.pixels.Add16(codes, fd.feature.Width)
 		} else {
 			err = enc.Write(p)
-			fd.look.Add8(p, fd.f.Width)
+			fd.pixels.Add8(p, fd.feature.Width)
 		}
-		r.back(p)
+		r.recycleBuffer(p)
 		if err != nil {
 			return err
 		}
@@ -311,48 +331,46 @@ func (r *Recorder) encode(ctx context.Context, fd *feed) error {
 	return nil
 }
 
-// compress makes files of a camera's still images.
-func (r *Recorder) compress(fd *feed, e *recording) error {
-	f := fd.f
+// compressStills encodes a camera's still images as files.
+func (r *Recorder) compressStills(fd *feed, e *recording) error {
+	f := fd.feature
 	for p := range fd.frames {
-		b, err := video.EncodeImage(
-			&robocache.FrameRef{
-				Raw: &robocache.Raw{
-					Pix:      p,
-					Height:   f.Height,
-					Width:    f.Width,
-					Channels: f.Channels,
-					DType:    f.DType,
-				},
+		b, err := video.EncodeImage(&robocache.FrameRef{
+			Raw: &robocache.Raw{
+				Pix:      p,
+				Height:   f.Height,
+				Width:    f.Width,
+				Channels: f.Channels,
+				DType:    f.DType,
 			},
-		)
-		r.back(p)
+		})
+		r.recycleBuffer(p)
 		if err != nil {
 			return err
 		}
-		e.held.Add(int64(len(b)))
+		e.heldBytes.Add(int64(len(b)))
 		fd.stills = append(fd.stills, b)
 	}
 	return nil
 }
 
-// Discard drops the rows of the episode under way.
+// Discard drops the rows of the current episode.
 func (r *Recorder) Discard() {
-	e := r.now
+	e := r.current
 	if e == nil {
 		return
 	}
 	e.stop()
-	e.finish()
+	e.endFrames()
 	for _, fd := range e.feeds {
 		<-fd.done
-		_ = os.Remove(filepath.Join(r.parts, fd.name))
+		_ = os.Remove(filepath.Join(r.partsDir, fd.name))
 	}
-	r.now = nil
+	r.current = nil
 }
 
-// finish says that no more frames come.
-func (e *recording) finish() {
+// endFrames closes the channels of all cameras. Calling it again has no effect.
+func (e *recording) endFrames() {
 	if e.ended {
 		return
 	}
@@ -362,21 +380,21 @@ func (e *recording) finish() {
 	}
 }
 
-// SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there,
-// whatever happens to this process. After an error (a full disk) the dataset is as it was, and the
-// episode is still under way: save it again, or discard it.
+// SaveEpisode ends the current episode and adds it to the dataset. When it returns, the episode is
+// durable. After an error (a full disk) the dataset is unchanged and the episode is still current.
+// The caller can save it again or discard it.
 func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
-	if err := r.closed(); err != nil {
+	if err := r.errIfClosed(); err != nil {
 		return err
 	}
 	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir, "episode": r.nextEpisode()})
-	e := r.now
+	e := r.current
 	if e == nil || e.rows == 0 {
 		return robocache.Misuse(opRecord, nil, "the episode has no rows").
 			WithHint("add_frame() comes before save_episode()")
 	}
-	e.finish()
+	e.endFrames()
 	ep := &EpisodeData{
 		Length:     e.rows,
 		Columns:    e.columns,
@@ -387,39 +405,36 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 		FrameStats: map[string]*stats.Pixels{},
 	}
 	e.alignRows(r.cfg.Features)
-	size := e.held.Load()
+	size := e.heldBytes.Load()
 	for key, fd := range e.feeds {
 		select {
 		case <-fd.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := e.check(); err != nil {
+		if err := e.encoderError(); err != nil {
 			return err
 		}
-		if fd.f.Kind == robocache.KindImage {
+		if fd.feature.Kind == robocache.KindImage {
 			ep.Images[key] = fd.stills
 			continue
 		}
-		ep.Videos[key] = VideoPart{Library: r.lib, Path: fd.name}
-		ep.FrameStats[key] = fd.look
+		ep.Videos[key] = VideoPart{Library: r.library, Path: fd.name}
+		ep.FrameStats[key] = fd.pixels
 		size += fd.size
 	}
-	if err := r.apply(ctx); err != nil {
+	if err := r.applyStaged(ctx); err != nil {
 		return err
-	} // of an episode before, where that failed
-	if err := r.save(ctx, ep, size, r.nativeOf(e)); err != nil {
+	} // Completes an earlier save that failed.
+	if err := r.saveEpisode(ctx, ep, size, r.nativeOf(e)); err != nil {
 		return err
 	}
 	e.stop()
-	r.now = nil
-	if err := r.apply(ctx); err != nil {
-		return err
-	}
-	return nil
+	r.current = nil
+	return r.applyStaged(ctx)
 }
 
-// frameStats are those of all images so far.
+// frameStats returns the statistics of all images so far.
 func (r *Recorder) frameStats(next *recorded) robocache.Stats {
 	out := robocache.Stats{}
 	for i := range r.cfg.Features {
@@ -428,19 +443,20 @@ func (r *Recorder) frameStats(next *recorded) robocache.Stats {
 			continue
 		}
 		var counted *robocache.FeatureStats
-		if p := next.looks[f.Key]; p != nil {
+		if p := next.pixels[f.Key]; p != nil {
 			counted = p.Stats()
 		}
-		if all := together(next.totals[f.Key], counted, true); all != nil {
+		if all := mergeStats(next.totals[f.Key], counted, true); all != nil {
 			out[f.Key] = all
 		}
 	}
 	return out
 }
 
-// together are the statistics of two sets of rows. Quantiles of the whole do not follow from those
-// of its parts: guess takes their mean, weighted by rows.
-func together(a, b *robocache.FeatureStats, guess bool) *robocache.FeatureStats {
+// mergeStats returns the statistics of the rows of a and b. Quantiles of the whole cannot be
+// computed from those of its parts. If estimate is true, they are the mean of both, weighted by
+// rows.
+func mergeStats(a, b *robocache.FeatureStats, estimate bool) *robocache.FeatureStats {
 	if a == nil || b == nil || len(a.Mean) != len(b.Mean) {
 		if b == nil {
 			return a
@@ -451,7 +467,7 @@ func together(a, b *robocache.FeatureStats, guess bool) *robocache.FeatureStats 
 	m.Merge(stats.MomentsOf(b))
 	out := m.Stats()
 	out.Shape, out.Count = b.Shape, a.Count+b.Count
-	if guess && len(a.Quantiles) > 0 {
+	if estimate && len(a.Quantiles) > 0 {
 		out.Quantiles = maps.Clone(b.Quantiles)
 		wa, wb := float64(a.Count)/float64(out.Count), float64(b.Count)/float64(out.Count)
 		for name, q := range b.Quantiles {

@@ -13,15 +13,18 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// renumber says how a file of a shard is written again, with lower numbers of episodes and rows. It
-// is rare (an episode was left out, a shard is missing), and the files are small beside the mp4s,
-// which hold no numbers: the library's rows will do.
+// renumber returns a function that rewrites a file of a shard with lower numbers of episodes and
+// rows, or nil if the file has no numbers.
+//
+// Renumbering is rare: an episode was left out, or a shard is missing. The tables are small
+// compared with the mp4s, which hold no numbers. It therefore uses the row interface of the Parquet
+// library, although it is slow.
 func renumber(
 	name string,
 	episodes int,
 	rows int64,
 ) func(context.Context, robocache.Ranged, io.Writer) error {
-	var less map[string]int64 // by column
+	var less map[string]int64 // subtracted per column
 	switch {
 	case strings.HasPrefix(name, "data/"):
 		less = map[string]int64{"episode_index": int64(episodes), "index": rows}
@@ -39,15 +42,18 @@ func renumber(
 	}
 	return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
 		defer crash.Recover("commit", &err)
-		if err := rewrite(ctx, in, out, less); err != nil {
-			return err
-		}
-		return nil
+		return subtractColumns(ctx, in, out, less)
 	}
 }
 
-// rewrite copies a Parquet file row group by row group, with some columns lower.
-func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[string]int64) error {
+// subtractColumns copies a Parquet file row group by row group. It subtracts less[name] from the
+// values of each column name.
+func subtractColumns(
+	ctx context.Context,
+	in robocache.Ranged,
+	out io.Writer,
+	less map[string]int64,
+) error {
 	f, err := parquet.OpenFile(store.ReaderAt{Ctx: ctx, File: in}, in.Size())
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// The names of staging directories that are complete and still have to be put in place.
+// The names of complete staging directories whose files are not yet in place.
 const (
 	wholeName  = "whole"  // a save: every new file begins with the bytes of the old file
 	shrunkName = "shrunk" // a deletion: every old file begins with the bytes of the staged file
@@ -27,32 +27,33 @@ const (
 	goneName = "gone.json"
 )
 
-// maxHead bounds a file above all episodes.
+// maxHead bounds a file that covers all episodes.
 const maxHead = 1 << 30
 
 // tailEpisode is a saved episode whose files are still growing.
 type tailEpisode struct {
 	*EpisodeData
-	size int64
-	own  robocache.Stats
-	// recording is the samples of streams with native clocks, and nil once they are written.
+	size  int64
+	stats robocache.Stats
+	// recording holds the samples of streams with native clocks. It is nil once they are written.
 	recording     *nativeEpisode
 	recordingName string
 }
 
-// beginTail returns a tail whose first file has the number file. The next episode is its first.
+// beginTail returns an empty tail. The number of its first file is file, and its first episode is
+// the next one.
 func (r *Recorder) beginTail(ctx context.Context, file int) (tail, error) {
 	t := tail{
-		first: r.nextEpisode(),
-		row:   r.nextRow(),
-		file:  file,
-		next:  file,
-		base:  r.whole,
-		tasks: r.cfg.Tasks,
-		head:  map[string][]byte{},
+		firstEpisode: r.nextEpisode(),
+		firstRow:     r.nextRow(),
+		firstFile:    file,
+		nextFile:     file,
+		base:         r.saved,
+		tasks:        r.cfg.Tasks,
+		head:         map[string][]byte{},
 	}
-	for _, name := range order {
-		if strings.HasSuffix(name, "/") || name == "README.md" && !r.whole.card {
+	for _, name := range applyOrder {
+		if strings.HasSuffix(name, "/") || name == "README.md" && !r.saved.ownsReadme {
 			continue
 		}
 		b, err := store.ReadFile(ctx, r.dst, name, maxHead)
@@ -65,34 +66,34 @@ func (r *Recorder) beginTail(ctx context.Context, file int) (tail, error) {
 	return t, nil
 }
 
-// unusedNumbers is the number of episode indices and of row indices below the next free ones that
-// no episode and no row has.
+// unusedNumbers returns how many episode indices and row indices below the next free ones are not
+// in use.
 func (r *Recorder) unusedNumbers() shardPlace {
-	have := &r.whole.Recorded
+	have := &r.saved.Recorded
 	return shardPlace{
 		firstEpisode: have.NextEpisode - have.Episodes, firstRow: have.NextRow - have.Frames,
 	}
 }
 
-// nextEpisode returns the episode_index of the episode under way.
-func (r *Recorder) nextEpisode() int { return r.count.Episodes + r.unusedNumbers().firstEpisode }
+// nextEpisode returns the episode_index of the current episode.
+func (r *Recorder) nextEpisode() int { return r.counters.Episodes + r.unusedNumbers().firstEpisode }
 
-// nextRow returns the index of its first row.
-func (r *Recorder) nextRow() int64 { return r.count.Frames + r.unusedNumbers().firstRow }
+// nextRow returns the index of the first row of the current episode.
+func (r *Recorder) nextRow() int64 { return r.counters.Frames + r.unusedNumbers().firstRow }
 
-// save writes the tail with the new episode at its end. A full tail is left as it is, and the
-// episode begins the next one.
-func (r *Recorder) save(
+// saveEpisode writes the tail with the new episode at its end. If the tail is full, it stays as it
+// is and the episode begins a new one.
+func (r *Recorder) saveEpisode(
 	ctx context.Context,
 	ep *EpisodeData,
 	size int64,
 	native *nativeEpisode,
 ) error {
 	t := r.tail
-	full := len(t.eps) == tailEpisodes || len(t.eps) > 0 && t.bytes+size > tailBytes
+	full := len(t.episodes) == tailEpisodes || len(t.episodes) > 0 && t.bytes+size > tailBytes
 	if full {
 		var err error
-		if t, err = r.beginTail(ctx, t.next); err != nil {
+		if t, err = r.beginTail(ctx, t.nextFile); err != nil {
 			return err
 		}
 	}
@@ -100,17 +101,19 @@ func (r *Recorder) save(
 	if native != nil {
 		added.recordingName = native.name
 	}
-	t.eps, t.bytes = append(slices.Clone(t.eps), added), t.bytes+size
-	old := r.tail.eps
+	t.episodes, t.bytes = append(slices.Clone(t.episodes), added), t.bytes+size
+	old := r.tail.episodes
 	if err := r.rewriteTail(ctx, t, wholeName); err != nil {
 		return err
 	}
 	if full {
-		if err := r.forget(old, t.eps); err != nil {
+		if err := r.removeEncoded(old, t.episodes); err != nil {
 			return err
 		}
 	}
-	r.count.Episodes, r.count.Frames = r.count.Episodes+1, r.count.Frames+int64(ep.Length)
+	r.counters.Episodes, r.counters.Frames = r.counters.Episodes+1, r.counters.Frames+int64(
+		ep.Length,
+	)
 	return nil
 }
 
@@ -118,43 +121,53 @@ func (r *Recorder) save(
 // kept. Only episodes in the files that this recorder is still writing can be deleted.
 func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
-	if err := r.closed(); err != nil {
+	if err := r.errIfClosed(); err != nil {
 		return err
 	}
 	defer robocache.LocateIn(&err, "dataset", r.dir)
-	if err := r.apply(ctx); err != nil {
+	if err := r.applyStaged(ctx); err != nil {
 		return err
 	} // Completes an earlier save that failed.
 	t := r.tail
-	last := len(t.eps) - 1
-	if r.count.Episodes == 0 {
+	last := len(t.episodes) - 1
+	if r.counters.Episodes == 0 {
 		return robocache.Misuse(opRecord, nil, "delete_last_episode: the dataset has no episodes").
 			WithHint("discard_episode() drops the rows of an episode that is not saved yet")
 	}
 	if last < 0 {
-		return robocache.Misuse(opRecord, robocache.Where{"episode": r.nextEpisode() - 1}, "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer").
-			WithHint("close the Writer, then run: %s", robocache.Command("edit delete %s --episodes=%d --in-place", r.dir, r.nextEpisode()-1))
+		return robocache.Misuse(
+			opRecord,
+			robocache.Where{"episode": r.nextEpisode() - 1},
+			"delete_last_episode: the last episode is in a file that this Writer has finished, "+
+				"or was saved by an earlier Writer",
+		).WithHint(
+			"close the Writer, then run: %s",
+			robocache.Command(
+				"edit delete %s --episodes=%d --in-place",
+				r.dir,
+				r.nextEpisode()-1,
+			),
+		)
 	}
-	ep := t.eps[last]
-	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size
+	ep := t.episodes[last]
+	t.episodes, t.bytes = slices.Clone(t.episodes[:last]), t.bytes-ep.size
 	if err := r.rewriteTail(ctx, t, shrunkName); err != nil {
 		return err
 	}
-	r.count.Episodes, r.count.Frames = r.count.Episodes-1, r.count.Frames-int64(ep.Length)
-	if err := r.forget([]tailEpisode{ep}, t.eps); err != nil {
+	r.counters.Episodes, r.counters.Frames = r.counters.Episodes-1, r.counters.Frames-int64(
+		ep.Length,
+	)
+	if err := r.removeEncoded([]tailEpisode{ep}, t.episodes); err != nil {
 		return err
 	}
-	if err := r.apply(ctx); err != nil {
-		return err
-	}
-	return nil
+	return r.applyStaged(ctx)
 }
 
-// rewriteTail writes the episodes of t, and the files above all episodes, into a staging directory.
-// One rename to name then makes it complete: apply puts complete directories in place, also after a
-// kill.
+// rewriteTail writes the episodes of t, and the files that cover all episodes, into a staging
+// directory. One rename to name then makes it complete. applyStaged moves complete directories into
+// place, also after a kill.
 func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
-	stage, err := os.MkdirTemp(r.own, "stage-")
+	stage, err := os.MkdirTemp(r.ownDir, "stage-")
 	if err != nil {
 		return err
 	}
@@ -166,8 +179,8 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	defer dst.Close()
 	next, tasks := t.base, t.tasks
 	before := r.tail.files
-	t.files, t.next = nil, t.file
-	if len(t.eps) == 0 {
+	t.files, t.nextFile = nil, t.firstFile
+	if len(t.episodes) == 0 {
 		for file, b := range t.head {
 			if err := store.Put(ctx, dst, file, b); err != nil {
 				return err
@@ -178,7 +191,7 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 		if next, tasks, err = r.writeTail(ctx, dst, &t); err != nil {
 			return err
 		}
-		last := &t.eps[len(t.eps)-1]
+		last := &t.episodes[len(t.episodes)-1]
 		if err := r.writeRecording(ctx, stage, *last); err != nil {
 			return err
 		}
@@ -189,7 +202,7 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 			slices.Clone(before),
 			func(file string) bool { return slices.Contains(t.files, file) },
 		)
-		for _, ep := range r.tail.eps[len(t.eps):] {
+		for _, ep := range r.tail.episodes[len(t.episodes):] {
 			if ep.recordingName != "" {
 				gone = append(gone, ep.recordingName)
 			}
@@ -202,15 +215,15 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 			return err
 		}
 	}
-	if err := os.Rename(stage, filepath.Join(r.own, name)); err != nil {
+	if err := os.Rename(stage, filepath.Join(r.ownDir, name)); err != nil {
 		return err
 	}
-	syncDir(r.own)
-	r.whole, r.tail, r.cfg.Tasks = next, t, tasks
+	syncDir(r.ownDir)
+	r.saved, r.tail, r.cfg.Tasks = next, t, tasks
 	return nil
 }
 
-// writeTail writes the episodes of t into dst, and returns the statistics and tasks of the dataset
+// writeTail writes the episodes of t into dst. It returns the statistics and tasks of the dataset
 // with them.
 func (r *Recorder) writeTail(
 	ctx context.Context,
@@ -218,19 +231,19 @@ func (r *Recorder) writeTail(
 	t *tail,
 ) (next recorded, tasks []string, err error) {
 	cfg := r.cfg
-	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
+	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop needs the other cores
 	cfg.Shard = &shardPlace{
-		firstEpisode: t.first,
-		firstRow:     t.row,
-		firstFile:    t.file,
-		files:        cfg.ChunksSize*(maxFileNumber+1) - t.file,
+		firstEpisode: t.firstEpisode,
+		firstRow:     t.firstRow,
+		firstFile:    t.firstFile,
+		files:        cfg.ChunksSize*(maxFileNumber+1) - t.firstFile,
 	}
 	recordingInfo, err := r.recordingInfo()
 	if err != nil {
 		return next, tasks, err
 	}
 	cfg.Tasks, cfg.Info = t.tasks, recordingInfo
-	for _, ep := range t.eps {
+	for _, ep := range t.episodes {
 		for _, text := range ep.Tasks {
 			if !slices.Contains(cfg.Tasks, text) {
 				cfg.Tasks = append(slices.Clip(cfg.Tasks), text)
@@ -242,63 +255,63 @@ func (r *Recorder) writeTail(
 		return next, tasks, err
 	}
 	defer w.Abort()
-	for _, ep := range t.eps {
+	for _, ep := range t.episodes {
 		if err := w.AddEpisode(ctx, *ep.EpisodeData); err != nil {
 			return next, tasks, err
 		}
 	}
-	if last := &t.eps[len(t.eps)-1]; last.own == nil {
-		last.own = w.pending[len(w.pending)-1].stats
+	if last := &t.episodes[len(t.episodes)-1]; last.stats == nil {
+		last.stats = w.pending[len(w.pending)-1].stats
 	}
 	if err := w.Close(ctx); err != nil {
 		return next, tasks, err
 	}
-	number := func(chunk, file int) { t.next = max(t.next, chunk*cfg.ChunksSize+file+1) }
+	number := func(chunk, file int) { t.nextFile = max(t.nextFile, chunk*cfg.ChunksSize+file+1) }
 	number(w.data.chunk, w.data.file)
 	number(w.index.chunk, w.index.file)
-	for _, c := range w.cams {
+	for _, c := range w.cameras {
 		number(c.chunk, c.file)
 	}
 	next = recorded{
-		Recorded: r.whole.Recorded,
-		exact:    t.first+len(t.eps) == 1+r.unusedNumbers().firstEpisode,
-		looks:    maps.Clone(t.base.looks),
-		totals:   maps.Clone(t.base.totals),
-		card:     r.whole.card,
+		Recorded:   r.saved.Recorded,
+		exact:      t.firstEpisode+len(t.episodes) == 1+r.unusedNumbers().firstEpisode,
+		pixels:     maps.Clone(t.base.pixels),
+		totals:     maps.Clone(t.base.totals),
+		ownsReadme: r.saved.ownsReadme,
 	}
-	for _, ep := range t.eps {
-		next.add(ep)
+	for _, ep := range t.episodes {
+		next.addStats(ep)
 	}
-	if err := r.above(ctx, w, &next); err != nil {
+	if err := r.writeHead(ctx, w, &next); err != nil {
 		return next, tasks, err
 	}
 	t.files = slices.Clone(w.files)
 	return next, cfg.Tasks, nil
 }
 
-// add counts the statistics of an episode.
-func (n *recorded) add(ep tailEpisode) {
-	for key, fs := range ep.own {
+// addStats adds the statistics of an episode.
+func (n *recorded) addStats(ep tailEpisode) {
+	for key, fs := range ep.stats {
 		if p := ep.FrameStats[key]; p == nil {
-			n.totals[key] = together(n.totals[key], fs, false)
-		} else if have := n.looks[key]; have == nil {
-			n.looks[key] = p
+			n.totals[key] = mergeStats(n.totals[key], fs, false)
+		} else if have := n.pixels[key]; have == nil {
+			n.pixels[key] = p
 		} else {
 			all := p.Empty()
 			all.Merge(have)
 			all.Merge(p)
-			n.looks[key] = all
+			n.pixels[key] = all
 		}
 	}
 }
 
-// forget removes the encoded files of episodes that are not written again. Episodes of kept move to
-// the new library.
-func (r *Recorder) forget(old, kept []tailEpisode) error {
-	_ = r.lib.Close() // else its open files would keep their space
+// removeEncoded removes the encoded files of episodes that will not be written again. The episodes
+// of kept move to the new library.
+func (r *Recorder) removeEncoded(old, kept []tailEpisode) error {
+	_ = r.library.Close() // open files would keep their disk space
 	for _, ep := range old {
 		for _, v := range ep.Videos {
-			_ = os.Remove(filepath.Join(r.parts, v.Path))
+			_ = os.Remove(filepath.Join(r.partsDir, v.Path))
 		}
 	}
 	if err := r.openParts(); err != nil {
@@ -306,22 +319,22 @@ func (r *Recorder) forget(old, kept []tailEpisode) error {
 	}
 	for _, ep := range kept {
 		for key, v := range ep.Videos {
-			v.Library = r.lib
+			v.Library = r.library
 			ep.Videos[key] = v
 		}
 	}
 	return nil
 }
 
-// above writes what stands over the episodes.
-func (r *Recorder) above(ctx context.Context, w *Writer, next *recorded) error {
+// writeHead writes the files that cover all episodes.
+func (r *Recorder) writeHead(ctx context.Context, w *Writer, next *recorded) error {
 	unused := r.unusedNumbers()
-	w.cfg.Shard = &unused // from here on all episodes count
+	w.cfg.Shard = &unused // from here on, the writer counts all episodes
 	if err := w.writeTasks(ctx); err != nil {
 		return err
 	}
-	if next.card {
-		if err := w.put(ctx, "README.md", w.card()); err != nil {
+	if next.ownsReadme {
+		if err := w.putFile(ctx, "README.md", w.datasetCard()); err != nil {
 			return err
 		}
 	}
@@ -334,46 +347,46 @@ func (r *Recorder) above(ctx context.Context, w *Writer, next *recorded) error {
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, "meta/stats.json", encoded); err != nil {
+	if err := w.putFile(ctx, "meta/stats.json", encoded); err != nil {
 		return err
 	}
-	counts, err := next.counts(w.episodes())
+	counts, err := next.countsText(w.episodeCount())
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, countsName, counts); err != nil {
+	if err := w.putFile(ctx, countsName, counts); err != nil {
 		return err
 	}
-	info, err := r.info(w)
+	info, err := r.infoText(w)
 	if err != nil {
 		return err
 	}
-	return w.put(ctx, "meta/info.json", info)
+	return w.putFile(ctx, "meta/info.json", info)
 }
 
-func (n *recorded) counts(episodes int) ([]byte, error) {
-	return json.Marshal(recordingCounts{episodes, n.exact, n.looks})
+func (n *recorded) countsText(episodes int) ([]byte, error) {
+	return json.Marshal(recordingCounts{episodes, n.exact, n.pixels})
 }
 
-// info is info.json; of a dataset that was there, its own with the new totals.
-func (r *Recorder) info(w *Writer) ([]byte, error) {
-	text, err := w.info()
+// infoText returns info.json. An existing dataset keeps its own info.json, with new totals.
+func (r *Recorder) infoText(w *Writer) ([]byte, error) {
+	text, err := w.infoText()
 	if err != nil {
 		return nil, err
 	}
-	if r.whole.Info == nil {
+	if r.saved.Info == nil {
 		return text, nil
 	}
 	var have, now map[string]json.RawMessage
-	if err := decode("info.json", r.whole.Info, &have); err != nil {
+	if err := decodeJSON("info.json", r.saved.Info, &have); err != nil {
 		return nil, err
 	}
-	if err := decode("info.json", text, &now); err != nil {
+	if err := decodeJSON("info.json", text, &now); err != nil {
 		return nil, err
 	}
 	isWhole := func(split string) bool {
 		claimed := fmt.Sprintf("0:%s", have["total_episodes"])
-		return split == claimed || split == fmt.Sprintf("0:%d", r.whole.Episodes)
+		return split == claimed || split == fmt.Sprintf("0:%d", r.saved.Episodes)
 	}
 	var splits map[string]string
 	err = json.Unmarshal(have["splits"], &splits)
@@ -381,7 +394,7 @@ func (r *Recorder) info(w *Writer) ([]byte, error) {
 		have["splits"] = now["splits"]
 	}
 	keys := []string{"total_episodes", "total_frames", "total_tasks"}
-	if r.whole.Episodes == 0 { // the first episode decides the encoding of videos
+	if r.saved.Episodes == 0 { // the first episode determines the encoding of videos
 		keys = append(keys, "features")
 	}
 	for _, key := range keys {
@@ -394,12 +407,13 @@ func (r *Recorder) info(w *Writer) ([]byte, error) {
 			delete(have, key)
 		}
 	}
-	return indented(o)
+	return indentedJSON(o)
 }
 
-// order is that in which files come into place: a reader who comes in between has the old
-// info.json, and all that it speaks of. Every file begins with what the one before held.
-var order = []string{
+// applyOrder lists files in the order in which they are moved into place. A concurrent reader sees
+// the old info.json and all files it refers to, because every new file begins with the content of
+// the old one.
+var applyOrder = []string{
 	RecordingsFolder + "/",
 	"videos/",
 	"data/",
@@ -413,9 +427,9 @@ var order = []string{
 
 const infoName = "meta/info.json"
 
-// apply moves the staged files of a save or deletion into place, also those of a recorder that was
-// killed. Files in place already are no longer in the staging directory.
-func (r *Recorder) apply(ctx context.Context) error {
+// applyStaged moves the staged files of a save or deletion into place, also those of a recorder
+// that was killed. Files that are already in place are no longer in the staging directory.
+func (r *Recorder) applyStaged(ctx context.Context) error {
 	if err := r.applyFrom(ctx, wholeName); err != nil {
 		return err
 	}
@@ -423,10 +437,10 @@ func (r *Recorder) apply(ctx context.Context) error {
 }
 
 // applyFrom moves the files of a complete staging directory into the dataset. A save ends with
-// info.json. A deletion takes the opposite order and begins with info.json. In both, info.json
+// info.json. A deletion uses the opposite order and begins with info.json. In both cases info.json
 // never names a row that is not in place.
 func (r *Recorder) applyFrom(ctx context.Context, name string) error {
-	from := filepath.Join(r.own, name)
+	from := filepath.Join(r.ownDir, name)
 	var files, gone []string
 	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -454,7 +468,7 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	}
 	rank := func(name string) int {
 		return slices.IndexFunc(
-			order,
+			applyOrder,
 			func(prefix string) bool { return strings.HasPrefix(name, prefix) },
 		)
 	}
@@ -465,7 +479,7 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	if name == shrunkName {
 		slices.Reverse(files)
 	}
-	for _, name := range files { // folders first: nothing then lies between the renames
+	for _, name := range files { // creates all folders first, to keep the renames close together
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o777); err != nil {
 			return err
 		}
@@ -496,8 +510,10 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	if err := os.RemoveAll(from); err != nil {
 		return err
 	}
-	for _, name := range gone { // folders that are empty now
-		for dir := filepath.Dir(name); dir != "." && os.Remove(filepath.Join(r.dir, dir)) == nil; dir = filepath.Dir(dir) {
+	for _, name := range gone { // removes folders that are now empty
+		dir := filepath.Dir(name)
+		for dir != "." && os.Remove(filepath.Join(r.dir, dir)) == nil {
+			dir = filepath.Dir(dir)
 		}
 	}
 	return nil
@@ -514,7 +530,8 @@ func (r *Recorder) syncFolders(files []string) {
 	}
 }
 
-// syncDir makes names in a folder durable. Some network file systems cannot; the bytes are.
+// syncDir makes the names in a folder durable. Errors are ignored because some network file systems
+// do not support it; the contents are durable in any case.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

@@ -12,13 +12,13 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
 )
 
-// column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata
-// call it.
+// outColumn describes one column of a written file for Parquet, Arrow and the Hugging Face
+// metadata.
 type outColumn struct {
 	name  string
-	node  parquet.Node // as a field of the root: optional
+	node  parquet.Node // optional, a field of the root
 	field pqw.Arrow
-	hf    json.RawMessage // nil where the file carries no such metadata
+	hf    json.RawMessage // nil if the file has no such metadata
 }
 
 // float16Type is FIXED_LEN_BYTE_ARRAY(2) with the Float16 annotation.
@@ -28,37 +28,45 @@ var float16Logical = format.LogicalType{Value: &format.Float16Type{}}
 
 func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
 
-// plain keeps the library from its own choice for texts, a delta coding that not every reader has.
-func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
+// plainEncoded selects the plain encoding. The library's default for texts is a delta encoding that
+// not every reader supports.
+func plainEncoded(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
 
-// stored keeps what is compressed already, frames, from being compressed once more: half the time
-// of writing them, for nothing.
-func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
+// uncompressed disables the compression of frames, which are compressed already. Compressing them
+// again would take half of the writing time.
+func uncompressed(
+	n parquet.Node,
+) parquet.Node {
+	return parquet.Compressed(n, &parquet.Uncompressed)
+}
 
-// leafOf is how Parquet and Arrow call a type; nil for one that they do not have.
+// leafOf returns the Parquet and Arrow types of d. The node is nil if there is none.
 func leafOf(d robocache.DType) (parquet.Node, pqw.ArrowType) {
 	t := map[robocache.DType]struct {
 		node  parquet.Node
 		arrow pqw.ArrowType
 	}{
-		robocache.Bool:    {parquet.Leaf(parquet.BooleanType), pqw.ArrowBool},
-		robocache.Int8:    {parquet.Int(8), pqw.ArrowInt8},
-		robocache.Int16:   {parquet.Int(16), pqw.ArrowInt16},
-		robocache.Int32:   {parquet.Leaf(parquet.Int32Type), pqw.ArrowInt32},
-		robocache.Int64:   {parquet.Leaf(parquet.Int64Type), pqw.ArrowInt64},
-		robocache.Uint8:   {parquet.Uint(8), pqw.ArrowUint8},
-		robocache.Uint16:  {parquet.Uint(16), pqw.ArrowUint16},
-		robocache.Uint32:  {parquet.Uint(32), pqw.ArrowUint32},
-		robocache.Uint64:  {parquet.Uint(64), pqw.ArrowUint64},
-		robocache.Float16: {parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), pqw.ArrowFloat16},
+		robocache.Bool:   {parquet.Leaf(parquet.BooleanType), pqw.ArrowBool},
+		robocache.Int8:   {parquet.Int(8), pqw.ArrowInt8},
+		robocache.Int16:  {parquet.Int(16), pqw.ArrowInt16},
+		robocache.Int32:  {parquet.Leaf(parquet.Int32Type), pqw.ArrowInt32},
+		robocache.Int64:  {parquet.Leaf(parquet.Int64Type), pqw.ArrowInt64},
+		robocache.Uint8:  {parquet.Uint(8), pqw.ArrowUint8},
+		robocache.Uint16: {parquet.Uint(16), pqw.ArrowUint16},
+		robocache.Uint32: {parquet.Uint(32), pqw.ArrowUint32},
+		robocache.Uint64: {parquet.Uint(64), pqw.ArrowUint64},
+		robocache.Float16: {
+			parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}),
+			pqw.ArrowFloat16,
+		},
 		robocache.Float32: {parquet.Leaf(parquet.FloatType), pqw.ArrowFloat32},
 		robocache.Float64: {parquet.Leaf(parquet.DoubleType), pqw.ArrowFloat64},
-		robocache.String:  {plain(parquet.String()), pqw.ArrowText},
+		robocache.String:  {plainEncoded(parquet.String()), pqw.ArrowText},
 	}[d]
 	return t.node, t.arrow
 }
 
-// scalarColumn is one value a row.
+// scalarColumn returns a column with one value per row.
 func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
 	leaf, at := leafOf(d)
 	if dictionary {
@@ -66,12 +74,12 @@ func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
 	}
 	return outColumn{
 		name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: at},
-		hf: rawf(`{"dtype": %q, "_type": "Value"}`, d),
+		hf: rawJSON(`{"dtype": %q, "_type": "Value"}`, d),
 	}
 }
 
-// listColumn is depth nested lists a row. fixed > 0 gives the innermost length to Arrow and the
-// Hugging Face metadata.
+// listColumn returns a column with depth nested lists per row. If fixed > 0, Arrow and the Hugging
+// Face metadata state it as the innermost length.
 func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	node, at := leafOf(d)
 	field := pqw.Arrow{Type: at}
@@ -85,7 +93,7 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	}
 	c := outColumn{name: name, node: parquet.Optional(node), field: field}
 	if fixed > 0 {
-		c.hf = rawf(
+		c.hf = rawJSON(
 			`{"feature": {"dtype": %q, "_type": "Value"}, "length": %d, "_type": "List"}`,
 			d,
 			fixed,
@@ -94,14 +102,14 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	return c
 }
 
-func rawf(
+func rawJSON(
 	format string,
 	a ...any,
 ) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(format, a...))
 }
 
-// nodeOf makes the column of a feature; nil for video, which has none.
+// nodeOf returns the column of a feature, or nil for video, which has no column.
 func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	var c outColumn
 	switch f.Kind {
@@ -110,15 +118,15 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	case robocache.KindImage:
 		c = outColumn{
 			name: f.Key,
-			node: parquet.Optional(
-				pqw.Group(
-					[]string{"bytes", "path"},
-					[]parquet.Node{
-						parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))),
-						parquet.Optional(plain(parquet.String())),
-					},
-				),
-			),
+			node: parquet.Optional(pqw.Group(
+				[]string{"bytes", "path"},
+				[]parquet.Node{
+					parquet.Optional(
+						uncompressed(plainEncoded(parquet.Leaf(parquet.ByteArrayType))),
+					),
+					parquet.Optional(plainEncoded(parquet.String())),
+				},
+			)),
 			field: pqw.Arrow{
 				Name: f.Key,
 				Type: pqw.ArrowStruct,
@@ -150,14 +158,17 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 			c = listColumn(f.Key, f.DType, 1, f.Shape[0])
 		case n <= 5:
 			c = listColumn(f.Key, f.DType, n, 0)
-			c.hf = rawf(
+			c.hf = rawJSON(
 				`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`,
-				spaced(f.Shape),
+				shapeText(f.Shape),
 				f.DType,
 				n,
 			)
 			c.field.Meta = [][2]string{
-				{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType)},
+				{
+					"ARROW:extension:metadata",
+					fmt.Sprintf(`[%s, "%s"]`, shapeText(f.Shape), f.DType),
+				},
 				{
 					"ARROW:extension:name",
 					fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n),
@@ -172,16 +183,16 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	return &c, nil
 }
 
-// unsupported ends the work: LeRobot has no place for a stream.
+// unsupported returns an error for a stream that LeRobot cannot store.
 func unsupported(key, msg string) error {
 	return robocache.Unsupported("write lerobot", robocache.Where{"stream": key}, "%s", msg)
 }
 
-// spaced writes a shape as Python's json does.
-func spaced(shape []int) string { return strings.ReplaceAll(jsonText(shape), ",", ", ") }
+// shapeText formats a shape as Python's json module does.
+func shapeText(shape []int) string { return strings.ReplaceAll(jsonText(shape), ",", ", ") }
 
-// schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both
-// Parquet and Arrow ("pandas").
+// schemaOf returns the Parquet schema and the metadata of a file. extraKey with the value extra is
+// one more key ("pandas") for both Parquet and Arrow.
 func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string) {
 	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
 	fields := make([]pqw.Arrow, len(columns))
@@ -206,7 +217,7 @@ func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map
 		meta["huggingface"] = string(hf)
 	}
 	var pairs [][2]string
-	for k, v := range meta { // one at most
+	for k, v := range meta { // at most one
 		pairs = append(pairs, [2]string{k, v})
 	}
 	meta["ARROW:schema"] = pqw.ArrowSchema(fields, pairs)

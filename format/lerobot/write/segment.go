@@ -13,15 +13,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// segment is where an episode's images of one camera lie in the source.
+// segment describes how one episode's images of one camera are stored in the source, and which of
+// them can be copied.
 type segment struct {
 	refs           []robocache.FrameRef
-	reason         string // why they cannot be copied; "" where they can
-	before, behind int    // frames that are copied with them and that no row shows
-	head, tail     int    // at the ends, that are encoded: those between are copied
+	reason         string // why they cannot be copied; "" if they can
+	before, behind int    // copied frames around them that no row shows
+	head, tail     int    // frames at the ends that are encoded; those between are copied
 	codec          video.Codec
 }
 
+// verdict returns how the images are written, for the report.
 func (s *segment) verdict() string {
 	if s.reason == "" {
 		return copied
@@ -29,8 +31,8 @@ func (s *segment) verdict() string {
 	return "encoded: " + s.reason
 }
 
-// into says what becomes of an episode's frames of a camera.
-func (s *segment) into(m *EpisodeMap, key string) {
+// recordIn records in m how the episode's frames of camera key are written.
+func (s *segment) recordIn(m *EpisodeMap, key string) {
 	if m.Video[key] = s.verdict(); s.before+s.behind > 0 {
 		if m.Hidden == nil {
 			m.Hidden = map[string][2]int{}
@@ -45,8 +47,8 @@ func (s *segment) into(m *EpisodeMap, key string) {
 	}
 }
 
-// count adds an episode that is in the result to the report's sums.
-func (c *conversion) count(m EpisodeMap) {
+// countSegments adds the segments of a written episode to the sums of the report.
+func (c *conversion) countSegments(m EpisodeMap) {
 	for _, verdict := range m.Video {
 		switch {
 		case m.New < 0:
@@ -58,8 +60,9 @@ func (c *conversion) count(m EpisodeMap) {
 	}
 }
 
-// segment looks at the sample table and decides between copying and encoding (C2).
-func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, error) {
+// planSegment decides from the sample table whether an episode's images are copied or encoded
+// (write.C2).
+func (c *conversion) planSegment(ctx context.Context, f *feature, e int) (*segment, error) {
 	rows := reader.Rows(e, 0, c.src.Len(e))
 	s := &segment{refs: make([]robocache.FrameRef, len(rows))}
 	if err := c.src.Frames(ctx, f.source, rows, s.refs); err != nil {
@@ -68,11 +71,14 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	first := s.refs[0]
 	for k, r := range s.refs {
 		switch {
-		case r.Missing && f.masked:
+		case r.Missing && f.hasMask:
 			s.reason = "rows without an image"
 		case r.Missing:
-			return nil, robocache.Malformed("convert", robocache.Where{"row": k}, "the row has no image").
-				WithHint("leave the episode out, or fix the video")
+			return nil, robocache.Malformed(
+				"convert",
+				robocache.Where{"row": k},
+				"the row has no image",
+			).WithHint("leave the episode out, or fix the video")
 		case r.Path == "":
 			return nil, robocache.Malformed(
 				"convert",
@@ -80,32 +86,32 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 				"a still image in a stream of video",
 			)
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
-			s.reason = "the images are no unbroken run of one file"
+			s.reason = "the images are not consecutive frames of one file"
 		}
 	}
-	if c.opt.codec != "copy" {
-		s.reason = "asked for " + c.opt.codec
-	} else if c.resizes(f) {
-		s.reason = "asked for another size"
+	if c.options.codec != "copy" {
+		s.reason = "the option video_codec is " + c.options.codec
+	} else if c.shouldResize(f) {
+		s.reason = "the option size is set"
 	}
 	if s.reason == "" {
-		err := c.ofSize(ctx, f, first.Path)
+		err := c.checkSize(ctx, f, first.Path)
 		if err == nil {
 			s.before, s.behind, err = Copyable(
 				ctx,
-				c.lib,
+				c.library,
 				first.Path,
 				first.Ordinal,
 				first.Ordinal+len(rows),
-				c.opt.hidden,
+				c.options.hidden,
 				c.fps,
 			)
 		}
 		var why *robocache.Error
 		joined := false
-		if errors.Is(err, robocache.ErrUnsupported) && !c.opt.copyOnly {
+		if errors.Is(err, robocache.ErrUnsupported) && !c.options.copyOnly {
 			var failed error
-			if joined, failed = c.joined(ctx, f, first, s); failed != nil {
+			if joined, failed = c.planEnds(ctx, f, first, s); failed != nil {
 				return nil, failed
 			}
 		}
@@ -119,27 +125,32 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 			}
 		}
 	}
-	if s.reason != "" && c.opt.copyOnly {
-		return nil, robocache.Unsupported("convert", robocache.Where{"file": first.Path}, "the images cannot be copied: %s", s.reason).
-			WithHint("allow encoding")
+	if s.reason != "" && c.options.copyOnly {
+		return nil, robocache.Unsupported(
+			"convert",
+			robocache.Where{"file": first.Path},
+			"the images cannot be copied: %s",
+			s.reason,
+		).WithHint("allow encoding")
 	}
 	return s, nil
 }
 
-// joined finds the frames at the ends of an episode that are encoded so that those between can be
-// copied. false: none can, or what an encoder writes here cannot stand in one file with them.
-func (c *conversion) joined(
+// planEnds finds the frames at the ends of an episode that must be encoded so that the frames
+// between can be copied. It returns false if no frames can be copied, or if the output of the
+// encoder cannot be joined with them.
+func (c *conversion) planEnds(
 	ctx context.Context,
 	f *feature,
 	first robocache.FrameRef,
 	s *segment,
 ) (bool, error) {
-	if c.ofSize(ctx, f, first.Path) != nil {
+	if c.checkSize(ctx, f, first.Path) != nil {
 		return false, nil
 	}
-	head, tail, ok, err := joints(
+	head, tail, ok, err := findJoints(
 		ctx,
-		c.lib,
+		c.library,
 		first.Path,
 		first.Ordinal,
 		first.Ordinal+len(s.refs),
@@ -148,14 +159,14 @@ func (c *conversion) joined(
 	if err != nil {
 		return false, err
 	}
-	file, err := c.lib.Acquire(ctx, first.Path)
+	file, err := c.library.Acquire(ctx, first.Path)
 	if err != nil {
 		return false, err
 	}
 	defer file.Release()
-	holds := !ok
-	if !holds {
-		continues, err := c.continues(
+	refused := !ok
+	if !refused {
+		continues, err := c.canContinue(
 			ctx,
 			f,
 			video.Part{
@@ -167,27 +178,27 @@ func (c *conversion) joined(
 		if err != nil {
 			return false, err
 		}
-		holds = !continues
+		refused = !continues
 	}
-	if holds {
+	if refused {
 		return false, nil
 	}
 	s.head, s.tail, s.codec = head, tail, file.Index.Entries()[0].Codec
 	return true, nil
 }
 
-// continues says whether frames that are encoded here can stand before those of a file. It is tried
-// once for each configuration of a decoder.
-func (c *conversion) continues(ctx context.Context, f *feature, part video.Part) (bool, error) {
+// canContinue reports whether frames that are encoded here can be joined with frames of part. The
+// result is cached per camera and decoder configuration, because it needs a trial encoding.
+func (c *conversion) canContinue(ctx context.Context, f *feature, part video.Part) (bool, error) {
 	entry := part.File.Index.Entries()[0]
 	id := fmt.Sprint(f.Key, entry)
 	c.trials.Lock()
 	defer c.trials.Unlock()
-	if known, ok := c.tried[id]; ok {
+	if known, ok := c.canJoin[id]; ok {
 		return known, nil
 	}
 	err := func() error {
-		dir, err := os.MkdirTemp(c.opt.out.TempDir, "robocache-encode-*")
+		dir, err := os.MkdirTemp(c.options.out.TempDir, "robocache-encode-*")
 		if err != nil {
 			return err
 		}
@@ -195,7 +206,7 @@ func (c *conversion) continues(ctx context.Context, f *feature, part video.Part)
 		enc, _, err := newEncoder(
 			ctx,
 			filepath.Join(dir, "trial.mp4"),
-			c.opt.out.Video.like(entry.Codec),
+			c.options.out.Video.forCodec(entry.Codec),
 			c.fps,
 			&f.Feature,
 		)
@@ -232,14 +243,14 @@ func (c *conversion) continues(ctx context.Context, f *feature, part video.Part)
 			return err
 		}
 		defer trial.Release()
-		return joinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps)
+		return checkJoinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps)
 	}()
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if c.tried == nil {
-		c.tried = map[string]bool{}
+	if c.canJoin == nil {
+		c.canJoin = map[string]bool{}
 	}
-	c.tried[id] = err == nil
+	c.canJoin[id] = err == nil
 	return err == nil, nil
 }

@@ -22,13 +22,14 @@ import (
 )
 
 // Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the
-// numbers of the whole, so that its tables and mp4s stand in the whole as they are: Merge writes
-// what is above them, from what each shard said of itself. Quantiles do not follow from those of
-// shards: beside them lie the shard's numbers in ascending order, which Merge reads where a
-// quantile is near.
+// numbers of the whole dataset, so its tables and mp4s become part of the whole without change.
+// Merge writes the files that cover all episodes, from the summaries of the shards.
+//
+// Quantiles cannot be computed from those of the shards. Each shard therefore stores its numbers in
+// ascending order, and Merge reads them near each quantile.
 var Sharding = robocache.Sharding{
 	Plan:        planShards,
-	Kept:        kept,
+	Kept:        isShardFile,
 	Renumber:    renumber,
 	LeavesEmpty: true,
 	Merge:       mergeShards,
@@ -37,43 +38,46 @@ var Sharding = robocache.Sharding{
 // sortedName is the file of a shard's stats.Sorter.
 const sortedName = "statistics"
 
-func kept(name string) bool {
+// isShardFile reports whether a file of a shard becomes part of the whole dataset.
+func isShardFile(name string) bool {
 	return slices.ContainsFunc(
 		[]string{"data", "videos", "meta/episodes"},
 		func(dir string) bool { return strings.HasPrefix(name, dir+"/") },
 	)
 }
 
-// shardPlace is where the episodes of a shard stand in the whole.
+// shardPlace is the range of episodes, rows and files that a shard has in the whole dataset.
 type shardPlace struct {
 	index, firstEpisode, firstFile, files int
 	firstRow                              int64
 }
 
-// first is the number of the shard's first file.
-func (p *shardPlace) first(size int) (chunk, file int) {
+// firstChunk returns the numbers of the shard's first file.
+func (p *shardPlace) firstChunk(size int) (chunk, file int) {
 	if p == nil {
 		return 0, 0
 	}
 	return p.firstFile / size, p.firstFile % size
 }
 
-// enterShard numbers episodes and rows from those of the shard on.
-func (w *Writer) enterShard() { w.written, w.rows = w.shard().firstEpisode, w.shard().firstRow }
+// enterShard makes the numbers of episodes and rows begin at those of the shard.
+func (w *Writer) enterShard() {
+	w.written, w.rows = w.shardStart().firstEpisode, w.shardStart().firstRow
+}
 
-// shard is where the shard begins; of a whole dataset, the zero place.
-func (w *Writer) shard() shardPlace {
+// shardStart returns where the shard begins, or the zero place for a whole dataset.
+func (w *Writer) shardStart() shardPlace {
 	if w.cfg.Shard == nil {
 		return shardPlace{}
 	}
 	return *w.cfg.Shard
 }
 
-func (w *Writer) episodes() int { return w.written - w.shard().firstEpisode }
+func (w *Writer) episodeCount() int { return w.written - w.shardStart().firstEpisode }
 
-func (w *Writer) frames() int64 { return w.rows - w.shard().firstRow }
+func (w *Writer) frameCount() int64 { return w.rows - w.shardStart().firstRow }
 
-// shardSchema is what the shards of a conversion agree on.
+// shardSchema is the part of the plan that all shards of a conversion share.
 type shardSchema struct {
 	Features   []shardFeature      `json:"features"`
 	Timestamps bool                `json:"recorded_timestamps,omitempty"`
@@ -89,7 +93,7 @@ type shardFeature struct {
 	Source string `json:"source"`
 }
 
-// planShards looks at the whole source as a run in one process would.
+// planShards examines the whole source as a conversion in one process would.
 func planShards(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -109,10 +113,10 @@ func planShards(
 	for _, f := range c.features {
 		s.Features = append(s.Features, shardFeature{f.Feature, f.source})
 	}
-	if len(src.Info().Tasks) == 0 { // formats that name the task with its episode
-		for _, e := range c.opt.Episodes {
+	if len(src.Info().Tasks) == 0 { // formats that state the task with the episode
+		for _, e := range c.options.Episodes {
 			meta, err := src.Episode(ctx, e)
-			if err != nil && !(c.opt.SkipBad && robocache.Bad(err)) {
+			if err != nil && !(c.options.SkipBad && robocache.Bad(err)) {
 				return nil, err
 			}
 			for _, text := range append(slices.Clone(meta.Tasks), "")[:max(1, len(meta.Tasks))] {
@@ -123,49 +127,53 @@ func planShards(
 			}
 		}
 	}
-	for _, e := range c.opt.Episodes {
+	for _, e := range c.options.Episodes {
 		c.report.Episodes = append(c.report.Episodes, EpisodeMap{New: min(0, c.src.Len(e)-1)})
 		c.report.NumEpisodes += min(1, c.src.Len(e))
 	}
-	if splits := c.splits(); len(src.Info().Splits) > 0 {
+	if splits := c.splitRanges(); len(src.Info().Splits) > 0 {
 		s.Splits = splits
 	}
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
-	s.Extra = c.extras(ctx)
+	s.Extra = c.extraFiles(ctx)
 	c.sourceFindings()
 	c.report.Episodes = nil
 	return json.Marshal(s)
 }
 
-// agreed takes what the plan settled in place of looking.
-func (c *conversion) agreed() error {
-	if err := json.Unmarshal(c.opt.Shard.Schema, &c.shard); err != nil {
+// applyPlan reads the plan of the shards instead of examining the source.
+func (c *conversion) applyPlan() error {
+	if err := json.Unmarshal(c.options.Shard.Schema, &c.shardPlan); err != nil {
 		return robocache.Malformed("convert", nil, "the schema of the plan").WithCause(err)
 	}
-	differ := len(c.features) != len(c.shard.Features)
+	differ := len(c.features) != len(c.shardPlan.Features)
 	for i := 0; i < len(c.features) && !differ; i++ {
-		f, s := &c.features[i], &c.shard.Features[i]
+		f, s := &c.features[i], &c.shardPlan.Features[i]
 		differ = f.source != s.Source || f.Key != s.Key || f.Kind != s.Kind
-		f.Width, f.Height, f.Channels, f.DType, f.Shape, f.Names = s.Width, s.Height, s.Channels, s.DType, s.Shape, s.Names
+		f.Width, f.Height, f.Channels = s.Width, s.Height, s.Channels
+		f.DType, f.Shape, f.Names = s.DType, s.Shape, s.Names
 	}
 	if differ {
-		return robocache.Malformed("convert", nil, "the source has other streams than when it was planned").
-			WithHint("plan again")
+		return robocache.Malformed(
+			"convert",
+			nil,
+			"the source has other streams than when it was planned",
+		).WithHint("plan again")
 	}
-	c.timestamps = c.shard.Timestamps
+	c.timestamps = c.shardPlan.Timestamps
 	return nil
 }
 
-// intoShard puts the writer where the shard stands. Each has as many file numbers as there are for
-// all; of up to 1000 shards each has a chunk.
+// intoShard sets the place of the shard in cfg. All shards have the same number of file numbers. If
+// there are at most 1000 shards, each has one chunk.
 func (c *conversion) intoShard(cfg *Config) {
-	s := c.opt.Shard
+	s := c.options.Shard
 	if s == nil {
 		return
 	}
-	cfg.Tasks, cfg.ChunksSize = c.shard.Tasks, maxFileNumber+1
+	cfg.Tasks, cfg.ChunksSize = c.shardPlan.Tasks, maxFileNumber+1
 	files := cfg.ChunksSize * cfg.ChunksSize / max(s.Count, cfg.ChunksSize)
 	cfg.Shard = &shardPlace{
 		index:        s.Index,
@@ -176,16 +184,16 @@ func (c *conversion) intoShard(cfg *Config) {
 	}
 }
 
-// shardSummary is what the whole needs to know of a shard beside its files.
+// shardSummary is what mergeShards needs to know about a shard in addition to its files.
 type shardSummary struct {
-	Numbers map[string][]stats.Part `json:"numbers,omitempty"` // of numeric features
-	// what was counted of the frames of each camera: stats.Pixels
+	Numbers map[string][]stats.Part `json:"numbers,omitempty"` // sorted values of numeric features
+	// The pixel counts (stats.Pixels) of each camera's frames.
 	Images map[string]json.RawMessage `json:"images,omitempty"`
-	Info   json.RawMessage            `json:"info,omitempty"` // its info.json
+	Info   json.RawMessage            `json:"info,omitempty"` // info.json of the shard
 	Report *Report                    `json:"report"`         // without its episodes
 }
 
-// endShard ends the files of a shard.
+// endShard writes the remaining files of a shard and its summary.
 func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 	s := shardSummary{Report: &Report{}}
 	*s.Report = *c.report
@@ -194,12 +202,12 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, reportName, text); err != nil {
+	if err := w.putFile(ctx, reportName, text); err != nil {
 		return err
 	}
-	if w.episodes() > 0 {
+	if w.episodeCount() > 0 {
 		s.Images = map[string]json.RawMessage{}
-		for key, p := range w.looks {
+		for key, p := range w.pixels {
 			if s.Images[key], err = json.Marshal(p); err != nil {
 				return err
 			}
@@ -210,11 +218,11 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 		if err := w.Close(ctx); err != nil {
 			return err
 		}
-		info, err := w.info()
+		info, err := w.infoText()
 		if err != nil {
 			return err
 		}
-		if s.Info, err = compact(info); err != nil {
+		if s.Info, err = compactJSON(info); err != nil {
 			return err
 		}
 	}
@@ -222,11 +230,11 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 	return err
 }
 
-// sortNumbers sorts what was collected, beside the tables.
+// sortNumbers writes the collected numbers, sorted, to a file of the shard.
 func (w *Writer) sortNumbers(ctx context.Context) (map[string][]stats.Part, error) {
 	var out store.Writer
-	parts, err := w.collect.Parts(ctx, &stats.Sorter{Create: func() (_ io.Writer, err error) {
-		w.begin(sortedName)
+	parts, err := w.collector.Parts(ctx, &stats.Sorter{Create: func() (_ io.Writer, err error) {
+		w.recordFile(sortedName)
 		out, err = w.dst.Create(ctx, sortedName)
 		return out, err
 	}})
@@ -244,7 +252,7 @@ func (w *Writer) sortNumbers(ctx context.Context) (map[string][]stats.Part, erro
 	return parts, nil
 }
 
-func compact(b []byte) ([]byte, error) {
+func compactJSON(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, b); err != nil {
 		return nil, err
@@ -252,8 +260,8 @@ func compact(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last,
-// and only where there is none.
+// mergeShards writes the files that cover all shards. It writes info.json last, which completes the
+// dataset, and does not overwrite an existing one.
 func mergeShards(
 	ctx context.Context,
 	uri string,
@@ -262,7 +270,7 @@ func mergeShards(
 ) (err error) {
 	defer crash.Recover("commit", &err)
 	var schema shardSchema
-	if err := decode("the schema of the plan", plan, &schema); err != nil {
+	if err := decodeJSON("the schema of the plan", plan, &schema); err != nil {
 		return err
 	}
 	dst, err := store.OpenWritable(uri)
@@ -286,7 +294,7 @@ func mergeShards(
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range shards {
 		g.Go(crash.Func("commit", func() error {
-			return decode(
+			return decodeJSON(
 				fmt.Sprintf("the summary of shard %d", i),
 				shards[i].Summary,
 				&summaries[i],
@@ -298,15 +306,17 @@ func mergeShards(
 	}
 	for i, s := range summaries {
 		file := &stats.SortedFile{
-			Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) },
+			Open: func() (robocache.Ranged, error) {
+				return dst.Open(ctx, shards[i].Dir+"/"+sortedName)
+			},
 		}
 		defer file.Close()
 		for key, parts := range s.Numbers {
 			for k := range parts {
 				parts[k].File = file
 			}
-			// the shard has the numbers that were planned: where episodes are missing before it,
-			// its own are lower
+			// Numbers were planned before episodes were left out. If episodes before this shard are
+			// missing, the actual numbers are lower.
 			less := 0.0
 			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok &&
 				len(parts) > 0 {
@@ -331,14 +341,14 @@ func mergeShards(
 			if images[key] == nil {
 				images[key] = &stats.Pixels{}
 			}
-			if err := decode("what was counted of "+key, counted, images[key]); err != nil {
+			if err := decodeJSON("the pixel counts of "+key, counted, images[key]); err != nil {
 				return err
 			}
 		}
 		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
 		r.Findings = mergeFindings(planned, r.Findings, s.Report.Findings)
 		if info == nil && s.Info != nil {
-			if err := decode("info.json", s.Info, &info); err != nil {
+			if err := decodeJSON("info.json", s.Info, &info); err != nil {
 				return err
 			}
 		}
@@ -364,7 +374,12 @@ func mergeShards(
 	if w.cfg.Splits = schema.Splits; w.cfg.Splits == nil {
 		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
 	}
-	for key, v := range map[string]any{"total_episodes": w.written, "total_frames": w.rows, "total_tasks": len(w.texts), "splits": w.cfg.Splits} {
+	for key, v := range map[string]any{
+		"total_episodes": w.written,
+		"total_frames":   w.rows,
+		"total_tasks":    len(w.texts),
+		"splits":         w.cfg.Splits,
+	} {
 		if info[key], err = jsonMarshal(v); err != nil {
 			return err
 		}
@@ -373,7 +388,7 @@ func mergeShards(
 	for _, key := range infoKeys {
 		o = append(o, jsonField{key, info[key]})
 	}
-	text, err := indented(o)
+	text, err := indentedJSON(o)
 	if err != nil {
 		return err
 	}
@@ -394,7 +409,7 @@ func mergeShards(
 	if err != nil {
 		return err
 	}
-	if err := w.put(ctx, "meta/stats.json", encoded); err != nil {
+	if err := w.putFile(ctx, "meta/stats.json", encoded); err != nil {
 		return err
 	}
 	const name = "meta/info.json"
@@ -405,7 +420,7 @@ func mergeShards(
 		} else if !bytes.Equal(have, text) {
 			return misuse(
 				robocache.Where{"dataset": dst.URI(), "file": name},
-				"there is another dataset here",
+				"the destination holds another dataset",
 				"",
 				"",
 				"choose an empty destination",
@@ -416,9 +431,9 @@ func mergeShards(
 	return err
 }
 
-// shardEpisodes reads from the report of a shard which episode became which. The first written
-// episode gets the given index and first row: planned numbers are higher if episodes before it were
-// left out.
+// shardEpisodes reads from the report of a shard how source episodes map to written ones. The first
+// written episode gets the given index and first row, because planned numbers are higher if
+// episodes before it were left out.
 func shardEpisodes(
 	ctx context.Context, st store.Store, dir string, index int, row int64,
 ) ([]EpisodeMap, error) {
@@ -428,7 +443,7 @@ func shardEpisodes(
 		return nil, err
 	}
 	var r Report
-	if err := decode(name, text, &r); err != nil {
+	if err := decodeJSON(name, text, &r); err != nil {
 		return nil, err
 	}
 	isWritten := func(m EpisodeMap) bool { return m.New >= 0 }
@@ -445,15 +460,17 @@ func shardEpisodes(
 	return r.Episodes, nil
 }
 
-func decode(what string, b []byte, v any) error {
+// decodeJSON decodes b. what names the content in errors.
+func decodeJSON(what string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return robocache.Malformed("commit", nil, "%s", what).WithCause(err)
 	}
 	return nil
 }
 
-// mergeFindings adds what another shard found; what several say is said once, with how often, but
-// for what the plan, the first of all, has said of the whole.
+// mergeFindings adds the findings of another shard. Equal findings are merged and their counts
+// added. The first planned findings come from the plan and already cover the whole dataset, so
+// their counts stay.
 func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {

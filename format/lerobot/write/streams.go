@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// RecordingsFolder holds a file for each episode with the samples that rows cannot hold.
+	// RecordingsFolder is the folder with one file per episode, which holds the samples of streams
+	// with native clocks.
 	RecordingsFolder = "recordings"
 	// RecordingsFormat is the format of these files.
 	RecordingsFormat = "mcap"
@@ -29,11 +30,11 @@ const (
 
 // streamInfo describes a stream with a native clock in info.json.
 type streamInfo struct {
-	HZ         float64 `json:"hz"` // nominal
+	HZ         float64 `json:"hz"` // nominal rate
 	Recordings string  `json:"recordings"`
 }
 
-// samples holds the values of one native stream of the episode under way, in order of time.
+// samples holds the values of one native stream of the current episode, in order of time.
 type samples struct {
 	times []int64
 	data  []byte
@@ -72,7 +73,7 @@ func StreamsText(streams map[string]float64) (json.RawMessage, error) {
 }
 
 // Streams returns the nominal rates of the streams with native clocks, by key.
-func (r *Recorder) Streams() map[string]float64 { return r.opt.Streams }
+func (r *Recorder) Streams() map[string]float64 { return r.options.Streams }
 
 // resumeStreams reads the native streams from info.json and rejects different ones.
 func (r *Recorder) resumeStreams(info []byte) error {
@@ -85,41 +86,49 @@ func (r *Recorder) resumeStreams(info []byte) error {
 	if err != nil {
 		return robocache.Malformed(opRecord, robocache.Where{"file": infoName}, "").WithCause(err)
 	}
-	if len(r.opt.Streams) > 0 && !maps.Equal(old, r.opt.Streams) {
-		return robocache.Misuse(opRecord, nil, "the dataset that is there has other streams with rates of their own").
-			Expected(fmt.Sprint(old), fmt.Sprint(r.opt.Streams)).
-			WithHint("Leave features out to continue with its own, or record into another folder.")
+	if len(r.options.Streams) > 0 && !maps.Equal(old, r.options.Streams) {
+		return robocache.Misuse(
+			opRecord,
+			nil,
+			"the existing dataset has other streams with their own rates",
+		).Expected(fmt.Sprint(old), fmt.Sprint(r.options.Streams)).
+			WithHint(
+				"Leave out features to keep those of the dataset, or record into another folder.",
+			)
 	}
-	r.opt.Streams = old
+	r.options.Streams = old
 	return nil
 }
 
 // checkStreams rejects streams that cannot have a native clock.
 func (r *Recorder) checkStreams() error {
-	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
+	for _, key := range slices.Sorted(maps.Keys(r.options.Streams)) {
 		i := slices.IndexFunc(
 			r.cfg.Features,
 			func(f robocache.Feature) bool { return f.Key == key },
 		)
 		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == RowClock {
-			return robocache.Unsupported(opRecord, robocache.Where{"stream": key}, "only streams of numbers are recorded at a rate of their own").
-				WithHint("Leave hz out: cameras and texts have a value in each row.")
+			return robocache.Unsupported(
+				opRecord,
+				robocache.Where{"stream": key},
+				"only streams of numbers can have their own rate",
+			).WithHint("Leave out hz: cameras and texts have a value in each row.")
 		}
 	}
 	return nil
 }
 
-// AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. Times of a
-// stream increase.
+// AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. The times of a
+// stream must increase.
 func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	defer crash.Recover(opRecord, &err)
-	if err := r.closed(); err != nil {
+	if err := r.errIfClosed(); err != nil {
 		return err
 	}
 	defer robocache.Locate(&err, robocache.Where{"episode": r.nextEpisode(), "stream": key})
-	f := r.feature(key)
-	if _, ok := r.opt.Streams[key]; !ok || f == nil {
-		return robocache.Misuse(opRecord, nil, "the stream has no rate of its own").
+	f := r.featureNamed(key)
+	if _, ok := r.options.Streams[key]; !ok || f == nil {
+		return robocache.Misuse(opRecord, nil, "the stream was declared without a rate").
 			WithHint(`Declare it with "hz", or give its value to add_frame.`)
 	}
 	if len(value) != f.RowBytes() {
@@ -131,10 +140,10 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	if err := r.checkFinite(f, value); err != nil {
 		return err
 	}
-	if r.now == nil {
-		r.begin()
+	if r.current == nil {
+		r.beginEpisode()
 	}
-	e := r.now
+	e := r.current
 	if e.ended {
 		return robocache.Misuse(opRecord, nil, "the episode is being saved").
 			WithHint("save_episode() again, or discard_episode()")
@@ -157,11 +166,12 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 		)
 	}
 	s.times, s.data = append(s.times, t), append(s.data, value...)
-	e.held.Add(int64(len(value)) + 8)
+	e.heldBytes.Add(int64(len(value)) + 8)
 	return nil
 }
 
-func (r *Recorder) feature(key string) *robocache.Feature {
+// featureNamed returns the feature with a key, or nil.
+func (r *Recorder) featureNamed(key string) *robocache.Feature {
 	for i := range r.cfg.Features {
 		if r.cfg.Features[i].Key == key {
 			return &r.cfg.Features[i]
@@ -173,13 +183,13 @@ func (r *Recorder) feature(key string) *robocache.Feature {
 // checkTime rejects a row whose time is before the last row, or before the first sample of a
 // stream.
 func (r *Recorder) checkTime(t int64) error {
-	if len(r.opt.Streams) == 0 {
+	if len(r.options.Streams) == 0 {
 		return nil
 	}
 	if err := checkSign(t); err != nil {
 		return err
 	}
-	e := r.now
+	e := r.current
 	if e != nil && len(e.rowTimes) > 0 && t <= e.rowTimes[len(e.rowTimes)-1] {
 		return misuse(
 			nil,
@@ -189,10 +199,16 @@ func (r *Recorder) checkTime(t int64) error {
 			"Pass the time at which the row was measured, on the clock of add().",
 		)
 	}
-	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
+	for _, key := range slices.Sorted(maps.Keys(r.options.Streams)) {
 		if e == nil || e.native[key] == nil || e.native[key].times[0] > t {
-			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "the stream has no sample at or before the row's time").
-				WithHint("Call add(%q, value, time) before add_frame, with times of the same clock.", key)
+			return robocache.Misuse(
+				opRecord,
+				robocache.Where{"stream": key},
+				"the stream has no sample at or before the row's time",
+			).WithHint(
+				"Call add(%q, value, time) before add_frame, with times of the same clock.",
+				key,
+			)
 		}
 	}
 	return nil
@@ -260,20 +276,20 @@ func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpis
 	return nil
 }
 
-// recordingInfo is the entry of info.json; nil without native streams.
+// recordingInfo returns the entry of info.json for native streams, or nil if there are none.
 func (r *Recorder) recordingInfo() (map[string]json.RawMessage, error) {
-	if len(r.opt.Streams) == 0 {
+	if len(r.options.Streams) == 0 {
 		return nil, nil
 	}
-	streamsText, err := StreamsText(r.opt.Streams)
+	streamsText, err := StreamsText(r.options.Streams)
 	if err != nil {
 		return nil, err
 	}
 	return map[string]json.RawMessage{StreamsKey: streamsText}, nil
 }
 
-// nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows
-// on theirs.
+// nativeEpisode presents the samples of one episode as a dataset. Each stream has its own clock,
+// and so have the rows.
 type nativeEpisode struct {
 	name   string
 	info   robocache.Info
@@ -282,9 +298,9 @@ type nativeEpisode struct {
 	tasks  []string
 }
 
-// nativeOf returns the episode under way as a dataset; nil without native streams.
+// nativeOf returns the current episode as a dataset, or nil without native streams.
 func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
-	if len(r.opt.Streams) == 0 {
+	if len(r.options.Streams) == 0 {
 		return nil
 	}
 	index := r.nextEpisode()
@@ -316,16 +332,13 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 			d.info.Features = append(d.info.Features, f)
 		}
 	}
-	d.info.Features = append(
-		d.info.Features,
-		robocache.Feature{
-			Key:   RowClock,
-			Kind:  robocache.KindNumeric,
-			DType: robocache.Int64,
-			Shape: []int{1},
-			Clock: RowClock,
-		},
-	)
+	d.info.Features = append(d.info.Features, robocache.Feature{
+		Key:   RowClock,
+		Kind:  robocache.KindNumeric,
+		DType: robocache.Int64,
+		Shape: []int{1},
+		Clock: RowClock,
+	})
 	return d
 }
 
@@ -380,7 +393,7 @@ func (d *nativeEpisode) Frames(
 	return errors.ErrUnsupported
 }
 
-// Capabilities returns none.
+// Capabilities returns an empty set.
 func (d *nativeEpisode) Capabilities() *robocache.Capabilities { return &robocache.Capabilities{} }
 
 func (d *nativeEpisode) Stats(context.Context) (robocache.Stats, error) { return nil, nil }

@@ -22,6 +22,7 @@ type outTable struct {
 	out  store.Writer
 }
 
+// createTable creates a Parquet file. The caller must call commit or out.Abort.
 func (w *Writer) createTable(
 	ctx context.Context,
 	name string,
@@ -29,7 +30,7 @@ func (w *Writer) createTable(
 	meta map[string]string,
 ) (_ *outTable, err error) {
 	defer robocache.LocateIn(&err, "file", name)
-	w.begin(name)
+	w.recordFile(name)
 	out, err := w.dst.Create(ctx, name)
 	if err != nil {
 		return nil, err
@@ -44,24 +45,24 @@ func (w *Writer) createTable(
 	return &outTable{f, name, out}, nil
 }
 
-// footerBytes is about what a column chunk takes in the footer and the page index.
+// footerBytes is the approximate size of a column chunk's entries in the footer and the page index.
 const footerBytes = 220
 
-// sizeOf is about what a row group takes of a file.
-func sizeOf(chunks []*pqw.Chunk) (n int64) {
+// groupBytes returns the approximate size of a row group in a file.
+func groupBytes(chunks []*pqw.Chunk) (n int64) {
 	for _, c := range chunks {
 		n += c.Size() + footerBytes
 	}
 	return n
 }
 
-func (t *outTable) append(rows int64, chunks []*pqw.Chunk) (err error) {
+func (t *outTable) appendGroup(rows int64, chunks []*pqw.Chunk) (err error) {
 	defer robocache.LocateIn(&err, "file", t.name)
 	return t.Append(rows, chunks)
 }
 
-// close ends the file and makes it appear.
-func (t *outTable) close() (err error) {
+// commit completes the file and makes it visible.
+func (t *outTable) commit() (err error) {
 	defer robocache.LocateIn(&err, "file", t.name)
 	defer t.out.Abort()
 	if err := t.Close(); err != nil {
@@ -72,19 +73,20 @@ func (t *outTable) close() (err error) {
 
 // tableSeries writes the numbered files of one schema.
 type tableSeries struct {
-	w           *Writer
+	writer      *Writer
 	dir         string
 	schema      *parquet.Schema
 	meta        map[string]string
 	leaves      []*pqw.Leaf
-	t           *outTable // under way
+	table       *outTable // the current file
 	chunk, file int
-	bytes, rows int64 // of t, with its footer
+	bytes, rows int64 // size of table, including its footer
 }
 
+// newSeries returns a series of files below dir. No file is created yet.
 func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error) {
-	s := &tableSeries{w: w, dir: dir}
-	s.chunk, s.file = w.cfg.Shard.first(w.cfg.ChunksSize)
+	s := &tableSeries{writer: w, dir: dir}
+	s.chunk, s.file = w.cfg.Shard.firstChunk(w.cfg.ChunksSize)
 	s.schema, s.meta = schemaOf(columns, "", "")
 	var err error
 	if s.leaves, err = pqw.Leaves(s.schema); err != nil {
@@ -93,23 +95,23 @@ func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error
 	return s, nil
 }
 
-// turn ends the file where a row group of about size bytes would take it over its size, and begins
+// startGroup ends the current file if a row group of about size bytes would overfill it, and begins
 // the next.
-func (s *tableSeries) turn(ctx context.Context, size int64) error {
-	if s.t != nil {
-		if s.bytes+size < s.w.cfg.DataFileBytes && s.t.Groups() < maxGroups {
+func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
+	if s.table != nil {
+		if s.bytes+size < s.writer.cfg.DataFileBytes && s.table.Groups() < maxGroups {
 			return nil
 		}
-		if err := s.end(); err != nil {
+		if err := s.endFile(); err != nil {
 			return err
 		}
 		var err error
 		s.chunk, s.file, err = nextFile(
 			s.chunk,
 			s.file,
-			s.w.cfg.ChunksSize,
+			s.writer.cfg.ChunksSize,
 			path.Base(s.dir),
-			s.w.cfg.Shard,
+			s.writer.cfg.Shard,
 		)
 		if err != nil {
 			return err
@@ -117,7 +119,7 @@ func (s *tableSeries) turn(ctx context.Context, size int64) error {
 	}
 	s.bytes, s.rows = 0, 0
 	var err error
-	if s.t, err = s.w.createTable(
+	if s.table, err = s.writer.createTable(
 		ctx,
 		fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file),
 		s.schema,
@@ -128,30 +130,31 @@ func (s *tableSeries) turn(ctx context.Context, size int64) error {
 	return nil
 }
 
-// group writes a row group: a chunk a column.
-func (s *tableSeries) group(rows int, chunks []*pqw.Chunk) error {
-	s.bytes, s.rows = s.bytes+sizeOf(chunks), s.rows+int64(rows)
-	return s.t.append(int64(rows), chunks)
+// writeGroup writes a row group with one chunk per column.
+func (s *tableSeries) writeGroup(rows int, chunks []*pqw.Chunk) error {
+	s.bytes, s.rows = s.bytes+groupBytes(chunks), s.rows+int64(rows)
+	return s.table.appendGroup(int64(rows), chunks)
 }
 
-func (s *tableSeries) end() error {
-	if t := s.t; t != nil {
-		s.t = nil
-		if err := t.close(); err != nil {
+// endFile completes the current file, if there is one.
+func (s *tableSeries) endFile() error {
+	if t := s.table; t != nil {
+		s.table = nil
+		if err := t.commit(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *tableSeries) abort() {
-	if s.t != nil {
-		s.t.out.Abort()
+func (s *tableSeries) abortFile() {
+	if s.table != nil {
+		s.table.out.Abort()
 	}
 }
 
-// writtenEpisode is what meta/episodes says of one episode. It waits until the mp4 of each of its
-// cameras is finished.
+// writtenEpisode is a row of meta/episodes. It is written when the mp4s of all its cameras are
+// finished.
 type writtenEpisode struct {
 	index, length int
 	tasks         []string
@@ -164,33 +167,36 @@ type writtenEpisode struct {
 type videoPlace struct {
 	chunk, file int
 	from, to    float64
-	done        bool
+	isSet       bool
 }
 
-func (r *writtenEpisode) complete() bool {
+// isComplete reports whether the place of every video is known.
+func (r *writtenEpisode) isComplete() bool {
 	return !slices.ContainsFunc(
 		slices.Collect(maps.Values(r.videos)),
-		func(v *videoPlace) bool { return !v.done },
+		func(v *videoPlace) bool { return !v.isSet },
 	)
 }
 
-// rowsPerGroup bounds the rows held: 5 KB each, nearly all statistics.
+// rowsPerGroup bounds the rows in memory. Each takes 5 KB, nearly all of it statistics.
 const rowsPerGroup = 500
 
-// episodeField is a column of meta/episodes and how it is filled.
+// episodeField is a column of meta/episodes and the function that fills it.
 type episodeField struct {
 	column outColumn
 	put    func(v *pqw.Values, r *writtenEpisode)
 }
 
-// episodesWriter writes meta/episodes. The columns are known before the first episode: every
-// feature that can have statistics has theirs, null where an episode brings none.
+// episodesWriter writes meta/episodes. The columns are known before the first episode. Every
+// feature that can have statistics has columns for them, which are null for episodes without
+// statistics.
 type episodesWriter struct {
 	*tableSeries
 	fields []episodeField
 	values []*pqw.Values
 }
 
+// newEpisodesWriter determines the columns of meta/episodes.
 func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
@@ -218,7 +224,7 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	i64("data/file_index", func(r *writtenEpisode) int64 { return int64(r.file) })
 	i64("dataset_from_index", func(r *writtenEpisode) int64 { return r.from })
 	i64("dataset_to_index", func(r *writtenEpisode) int64 { return r.from + int64(r.length) })
-	for _, k := range w.keys {
+	for _, k := range w.cameraKeys {
 		i64(
 			"videos/"+k+"/chunk_index",
 			func(r *writtenEpisode) int64 { return int64(r.videos[k].chunk) },
@@ -233,7 +239,7 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 		)
 		f64("videos/"+k+"/to_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].to })
 	}
-	for _, f := range w.feats {
+	for _, f := range w.features {
 		depth := 1
 		switch f.Kind {
 		case robocache.KindText, robocache.KindEvent:
@@ -263,6 +269,7 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	return e, nil
 }
 
+// putStatistic adds one statistic of a feature to a column, or null if there is none.
 func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
 	switch {
 	case fs == nil:
@@ -275,35 +282,37 @@ func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
 	}
 }
 
-// flush writes the episodes at the head that are complete, in groups; all of them when last.
-func (w *Writer) flush(ctx context.Context, last bool) error {
+// flushEpisodes writes complete episodes from the head of pending, in row groups. If last is true,
+// it writes all of them.
+func (w *Writer) flushEpisodes(ctx context.Context, last bool) error {
 	for {
-		for w.whole < len(w.pending) && w.pending[w.whole].complete() {
-			w.whole++
+		for w.completeCount < len(w.pending) && w.pending[w.completeCount].isComplete() {
+			w.completeCount++
 		}
-		n := min(w.whole, rowsPerGroup)
+		n := min(w.completeCount, rowsPerGroup)
 		if n == 0 || n < rowsPerGroup && !last {
 			break
 		}
-		if err := w.index.write(ctx, w.pending[:n]); err != nil {
+		if err := w.index.writeRows(ctx, w.pending[:n]); err != nil {
 			return err
 		}
-		w.pending, w.whole = w.pending[n:], w.whole-n
+		w.pending, w.completeCount = w.pending[n:], w.completeCount-n
 	}
 	if last {
-		if err := w.index.end(); err != nil {
+		if err := w.index.endFile(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) error {
-	var size int64 // as the rows before them
+// writeRows writes a row group of episodes.
+func (e *episodesWriter) writeRows(ctx context.Context, rows []*writtenEpisode) error {
+	var size int64 // estimated from the rows before
 	if e.rows > 0 {
 		size = e.bytes * int64(len(rows)) / e.rows
 	}
-	if err := e.turn(ctx, size); err != nil {
+	if err := e.startGroup(ctx, size); err != nil {
 		return err
 	}
 	for i, f := range e.fields {
@@ -315,5 +324,5 @@ func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) erro
 	if err != nil {
 		return err
 	}
-	return e.group(len(rows), chunksOfValue)
+	return e.writeGroup(len(rows), chunksOfValue)
 }

@@ -19,45 +19,45 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Writer writes a dataset, episode after episode, by one goroutine at a time. See the contract of
-// the package.
+// Writer writes a dataset, one episode after the other. Its methods may be called by one goroutine
+// at a time. The package comment has its contract.
 type Writer struct {
-	dst       store.Writable
-	cfg       Config
-	journal   *journal // of a conversion that may be resumed; or nil
-	feats     []writtenFeature
-	data      *tableSeries
-	tasks     map[string]int64
-	texts     []string
-	rows      int64
-	pending   []*writtenEpisode
-	whole     int // of pending, from the head, are complete
-	written   int
-	index     *episodesWriter
-	cams      map[string]*outCamera
-	keys      []string // of cams, in the order of the features
-	collect   *stats.Collector
-	looks     map[string]*stats.Pixels
-	known     map[string]*known
-	encoders  chan struct{} // a place for each that may run
-	tempMu    sync.Mutex
-	temp      string // folder of encoded episodes
-	tempStore store.Store
-	fileMu    sync.Mutex
-	files     []string // begun, so that Abort can remove them
-	failed    error
-	ended     bool
+	dst           store.Writable
+	cfg           Config
+	journal       *journal // set if the conversion can be resumed
+	features      []writtenFeature
+	data          *tableSeries
+	tasks         map[string]int64
+	texts         []string
+	rows          int64
+	pending       []*writtenEpisode
+	completeCount int // how many episodes at the head of pending are complete
+	written       int
+	index         *episodesWriter
+	cameras       map[string]*outCamera
+	cameraKeys    []string // keys of cameras, in the order of the features
+	collector     *stats.Collector
+	pixels        map[string]*stats.Pixels
+	known         map[string]*knownStats
+	encoders      chan struct{} // one element per running encoder
+	tempMu        sync.Mutex
+	tempDir       string // folder of encoded episodes
+	tempStore     store.Store
+	fileMu        sync.Mutex
+	files         []string // started, so that Abort can remove them
+	failed        error
+	ended         bool
 
 	findings []robocache.Finding
 }
 
 type writtenFeature struct {
 	robocache.Feature
-	leaves  []*pqw.Leaf
-	pattern []byte // of a row's repetition levels
+	leaves     []*pqw.Leaf
+	repetition []byte // repetition levels of a row
 }
 
-// NewWriter begins a dataset in a store that has no dataset yet.
+// NewWriter begins a dataset in a store that holds no dataset yet.
 func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, err error) {
 	defer crash.Recover("write lerobot", &err)
 	cfg.Features = slices.Clone(cfg.Features)
@@ -76,14 +76,14 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		return nil, err
 	}
 	w := &Writer{
-		dst:      dst,
-		cfg:      cfg,
-		tasks:    map[string]int64{},
-		cams:     map[string]*outCamera{},
-		collect:  stats.NewCollector(cfg.StatsBudget),
-		looks:    map[string]*stats.Pixels{},
-		known:    map[string]*known{},
-		encoders: make(chan struct{}, cfg.Encoders),
+		dst:       dst,
+		cfg:       cfg,
+		tasks:     map[string]int64{},
+		cameras:   map[string]*outCamera{},
+		collector: stats.NewCollector(cfg.StatsBudget),
+		pixels:    map[string]*stats.Pixels{},
+		known:     map[string]*knownStats{},
+		encoders:  make(chan struct{}, cfg.Encoders),
 	}
 	var columns []outColumn
 	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
@@ -91,20 +91,20 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		if err != nil {
 			return nil, err
 		}
-		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
+		wf := writtenFeature{Feature: f, repetition: pqw.Pattern(f.Shape...)}
 		if c != nil {
-			// one number again and again
+			// constant within an episode
 			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") {
 				*c = scalarColumn(f.Key, f.DType, true)
 			}
 			columns = append(columns, *c)
 		} else {
 			c := &outCamera{feature: f}
-			c.chunk, c.file = cfg.Shard.first(cfg.ChunksSize)
-			w.cams[f.Key] = c
-			w.keys = append(w.keys, f.Key)
+			c.chunk, c.file = cfg.Shard.firstChunk(cfg.ChunksSize)
+			w.cameras[f.Key] = c
+			w.cameraKeys = append(w.cameraKeys, f.Key)
 		}
-		w.feats = append(w.feats, wf)
+		w.features = append(w.features, wf)
 	}
 	if w.data, err = w.newSeries("data", columns); err != nil {
 		return nil, err
@@ -113,11 +113,11 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	for i, p := range w.data.schema.Columns() {
 		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
 	}
-	for i := range w.feats {
-		w.feats[i].leaves = leaves[w.feats[i].Key]
+	for i := range w.features {
+		w.features[i].leaves = leaves[w.features[i].Key]
 	}
 	for _, t := range cfg.Tasks {
-		if _, err := w.task(t); err != nil {
+		if _, err := w.taskNumber(t); err != nil {
 			return nil, err
 		}
 	}
@@ -128,14 +128,17 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	return w, nil
 }
 
-// task gives the number of a task, a new one where the text is new.
-func (w *Writer) task(text string) (int64, error) {
+// taskNumber returns the number of a task. A new text gets the next number.
+func (w *Writer) taskNumber(text string) (int64, error) {
 	n, ok := w.tasks[text]
 	if !ok {
 		if w.cfg.Shard != nil && w.index != nil {
-			return 0, robocache.Unsupported("write lerobot", nil, "a task that the plan of the shards does not have").
-				Expected("", strconv.Quote(text)).
-				WithHint("the source names its tasks in its rows alone: convert it in one run")
+			return 0, robocache.Unsupported(
+				"write lerobot",
+				nil,
+				"a task that the plan of the shards does not have",
+			).Expected("", strconv.Quote(text)).
+				WithHint("the source names its tasks only in its rows: convert it in one run")
 		}
 		n = int64(len(w.texts))
 		w.tasks[text] = n
@@ -144,8 +147,8 @@ func (w *Writer) task(text string) (int64, error) {
 	return n, nil
 }
 
-// Findings are what the writer noticed: values left out of statistics, frames without statistics.
-// Where names the first episode, Count says how many values or episodes.
+// Findings returns what the writer noticed, such as values left out of statistics and frames
+// without statistics. Where names the first episode, and Count is the number of values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
 
 // AddEpisode writes one episode.
@@ -153,14 +156,14 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if w.failed != nil || w.ended {
 		return robocache.Misuse("write lerobot", nil, "the writer has ended").WithCause(w.failed)
 	}
-	begun := false // what comes before leaves the writer as it was
+	begun := false // an error before this is set leaves the writer unchanged
 	defer func() {
 		if err = robocache.At(err, robocache.Where{"episode": w.written}); begun {
 			w.failed = err
 		}
 	}()
 	defer crash.Recover("write lerobot", &err)
-	if err := w.check(&ep); err != nil {
+	if err := w.checkEpisode(&ep); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -173,7 +176,7 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	}
 	p := ep.prepared
 	begun = true
-	w.hear(p.notes)
+	w.reportNotes(p.notes)
 	row := &writtenEpisode{
 		index:  w.written,
 		length: ep.Length,
@@ -182,42 +185,46 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		stats:  robocache.Stats{},
 		videos: map[string]*videoPlace{},
 	}
-	if err := w.bookkeeping(&ep, p.columns); err != nil {
+	if err := w.fillBookkeeping(&ep, p.columns); err != nil {
 		return err
 	}
-	if err := w.columns(ctx, &ep, p.columns, true); err != nil {
+	if err := w.prepareFeatures(ctx, &ep, p.columns, true); err != nil {
 		return err
 	}
 	var chunks []*pqw.Chunk
-	for i := range w.feats {
+	for i := range w.features {
 		chunks = append(chunks, p.columns[i].chunks...)
 	}
-	if err := w.data.turn(ctx, sizeOf(chunks)); err != nil {
+	if err := w.data.startGroup(ctx, groupBytes(chunks)); err != nil {
 		return err
 	}
 	row.chunk, row.file = w.data.chunk, w.data.file
-	if err := w.data.group(ep.Length, chunks); err != nil {
+	if err := w.data.writeGroup(ep.Length, chunks); err != nil {
 		return err
 	}
-	if err := w.count(&ep, row); err != nil {
+	if err := w.countEpisode(&ep, row); err != nil {
 		return err
 	}
-	for _, key := range w.keys {
-		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row); err != nil {
+	for _, key := range w.cameraKeys {
+		if err := w.addVideo(
+			ctx,
+			w.cameras[key],
+			ep.Videos[key],
+			p.parts[key],
+			&ep,
+			row,
+		); err != nil {
 			return err
 		}
 	}
 	w.pending = append(w.pending, row)
 	w.rows += int64(ep.Length)
 	w.written++
-	if err := w.flush(ctx, false); err != nil {
-		return err
-	}
-	return nil
+	return w.flushEpisodes(ctx, false)
 }
 
-// check refuses what would make a dataset that the reference misreads, before anything is written.
-func (w *Writer) check(ep *EpisodeData) error {
+// checkEpisode rejects an episode that LeRobot would misread, before anything is written.
+func (w *Writer) checkEpisode(ep *EpisodeData) error {
 	if ep.Length <= 0 {
 		return misuse(
 			nil,
@@ -243,8 +250,8 @@ func (w *Writer) check(ep *EpisodeData) error {
 			return err
 		}
 	}
-	for i := range w.feats {
-		f := &w.feats[i]
+	for i := range w.features {
+		f := &w.features[i]
 		if f.Default {
 			continue
 		}
@@ -286,30 +293,30 @@ func (w *Writer) check(ep *EpisodeData) error {
 	return nil
 }
 
-// count adds what was counted of an episode to the dataset's statistics, in the order of its
+// countEpisode adds the statistics of an episode to those of the dataset, in the order of its
 // features.
-func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
-	for i := range w.feats {
-		f, c := &w.feats[i], &ep.prepared.columns[i]
+func (w *Writer) countEpisode(ep *EpisodeData, row *writtenEpisode) error {
+	for i := range w.features {
+		f, c := &w.features[i], &ep.prepared.columns[i]
 		if look := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && look != nil {
 			w.countFrames(f.Key, look, row)
 		}
 		if c.stats == nil {
 			continue
 		}
-		if c.lost > 0 {
-			w.find(
+		if c.nonFinite > 0 {
+			w.addFinding(
 				robocache.SeverityWarning,
 				"non-finite-values",
 				f.Key,
 				w.written,
-				"values that are NaN or infinite take no part in the statistics",
-				c.lost,
+				"values that are NaN or infinite are left out of the statistics",
+				c.nonFinite,
 			)
 		}
 		row.stats[f.Key] = c.stats
 		if err := robocache.At(
-			w.collect.Add(f.Key, f.DType, f.Shape, c.raw),
+			w.collector.Add(f.Key, f.DType, f.Shape, c.raw),
 			robocache.Where{"stream": f.Key},
 		); err != nil {
 			return err
@@ -318,37 +325,35 @@ func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 	return nil
 }
 
-func (w *Writer) find(
+// addFinding adds a finding, or counts it if one with the same code and stream exists.
+func (w *Writer) addFinding(
 	s robocache.Severity,
 	code, key string,
 	episode int,
 	msg string,
 	count int64,
 ) {
-	// One finding a code and stream, with the first episode: their number must not follow that of
-	// the episodes.
+	// One finding per code and stream, with the first episode. The number of findings must not grow
+	// with the number of episodes.
 	for i := range w.findings {
 		if f := &w.findings[i]; f.Code == code && f.Where["stream"] == key {
 			f.Count += max(1, count)
 			return
 		}
 	}
-	w.findings = append(
-		w.findings,
-		robocache.Finding{
-			Severity: s,
-			Code:     code,
-			Where:    robocache.Where{"stream": key, "episode": episode},
-			Message:  msg,
-			Count:    max(1, count),
-		},
-	)
+	w.findings = append(w.findings, robocache.Finding{
+		Severity: s,
+		Code:     code,
+		Where:    robocache.Where{"stream": key, "episode": episode},
+		Message:  msg,
+		Count:    max(1, count),
+	})
 }
 
-// maxGroups bounds the row groups of a file: Parquet numbers them in 16 bits.
+// maxGroups bounds the row groups of a file, because Parquet numbers them in 16 bits.
 const maxGroups = 1<<15 - 1
 
-// nextFile is the reference's counter: file+1, or file 0 of the next chunk.
+// nextFile returns file+1, or file 0 of the next chunk, as lerobot counts.
 func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, error) {
 	if file++; file >= size {
 		chunk, file = chunk+1, 0
@@ -359,58 +364,66 @@ func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, err
 			WithHint("raise the size at which files are ended, or plan more shards")
 	}
 	if chunk > maxFileNumber {
-		return 0, 0, robocache.ResourceLimit("write lerobot", nil, "over 1000 folders of %s files", what).
-			WithHint("raise the size at which files are ended")
+		return 0, 0, robocache.ResourceLimit(
+			"write lerobot",
+			nil,
+			"over 1000 folders of %s files",
+			what,
+		).WithHint("raise the size at which files are ended")
 	}
 	return chunk, file, nil
 }
 
-// Close writes what is left, the metadata, and meta/info.json last.
+// Close writes the remaining episodes and the metadata, with meta/info.json last.
 func (w *Writer) Close(ctx context.Context) (err error) {
 	if w.ended {
 		return nil
 	}
 	if w.failed != nil {
-		return robocache.Misuse("write lerobot", nil, "an episode failed: the dataset cannot be ended").
-			WithCause(w.failed)
+		return robocache.Misuse(
+			"write lerobot",
+			nil,
+			"an episode failed: the dataset cannot be ended",
+		).WithCause(w.failed)
 	}
 	defer func() { w.failed = err }()
 	defer crash.Recover("write lerobot", &err)
-	if w.episodes() == 0 && w.cfg.allowEmpty {
-		w.data.abort()
-		w.index.abort()
-		info, err := w.info()
+	if w.episodeCount() == 0 && w.cfg.allowEmpty {
+		w.data.abortFile()
+		w.index.abortFile()
+		info, err := w.infoText()
 		if err != nil {
 			return err
 		}
-		if err := w.put(ctx, infoName, info); err != nil {
+		if err := w.putFile(ctx, infoName, info); err != nil {
 			return err
 		}
 		w.ended = true
-		w.release()
+		w.releaseAll()
 		return nil
 	}
-	if w.episodes() == 0 {
+	if w.episodeCount() == 0 {
 		return misuse(
 			nil,
 			"a dataset without episodes: none of the source has a row",
 			"",
 			"",
-			"the format cannot hold one; robocache doctor says of the source what its episodes lack",
+			"the format cannot hold one; run robocache doctor on the source to see what its "+
+				"episodes lack",
 		)
 	}
-	// Each file waits for the disk: they do so together, beside the counting. info.json comes after
-	// all of them.
+	// Each file waits for the disk. They are closed concurrently, while the statistics are
+	// computed. info.json follows after all of them.
 	var g errgroup.Group
-	parts := []func() error{w.data.end, func() error {
-		for _, key := range w.keys {
-			if err := w.endVideo(ctx, w.cams[key]); err != nil {
+	parts := []func() error{w.data.endFile, func() error {
+		for _, key := range w.cameraKeys {
+			if err := w.endVideo(ctx, w.cameras[key]); err != nil {
 				return err
 			}
 		}
-		return w.flush(ctx, true)
+		return w.flushEpisodes(ctx, true)
 	}}
-	if w.cfg.Shard == nil { // else Merge writes them
+	if w.cfg.Shard == nil { // otherwise mergeShards writes them
 		parts = append(
 			parts,
 			func() error { return w.writeStats(ctx) },
@@ -432,32 +445,32 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		}
 	}
 	if w.cfg.Shard == nil {
-		info, err := w.info()
+		info, err := w.infoText()
 		if err != nil {
 			return err
 		}
-		if err := w.put(ctx, "meta/info.json", info); err != nil {
+		if err := w.putFile(ctx, "meta/info.json", info); err != nil {
 			return err
 		}
 	}
 	w.ended = true
-	w.release()
+	w.releaseAll()
 	return nil
 }
 
-// Abort gives the dataset up and removes every file that was made. After Close it does nothing.
-func (w *Writer) Abort() { w.stop(false) }
+// Abort abandons the dataset and removes every file of it. After Close it does nothing.
+func (w *Writer) Abort() { w.stopWriting(false) }
 
-// stop gives the dataset up; where keep says so, finished files stay for a resumed run.
-func (w *Writer) stop(keep bool) {
+// stopWriting abandons the dataset. If keep is true, finished files remain for a resumed run.
+func (w *Writer) stopWriting(keep bool) {
 	if w.ended {
 		return
 	}
 	w.ended = true
-	w.data.abort()
-	w.index.abort()
+	w.data.abortFile()
+	w.index.abortFile()
 	if !keep {
-		// Without the caller's context: it may be the one that ended.
+		// The caller's context may have been canceled, so this uses its own.
 		for _, f := range w.files {
 			_ = w.dst.Remove(context.Background(), f)
 		}
@@ -465,34 +478,35 @@ func (w *Writer) stop(keep bool) {
 			_ = os.RemoveAll(w.cfg.PartsDir)
 		}
 	}
-	w.release()
+	w.releaseAll()
 }
 
-func (w *Writer) release() {
-	w.collect.Close()
-	for _, c := range w.cams {
+// releaseAll removes temporary files and releases memory.
+func (w *Writer) releaseAll() {
+	w.collector.Close()
+	for _, c := range w.cameras {
 		w.closeTemp(c.parts)
 	}
 	if w.tempStore != nil {
 		_ = store.Close(w.tempStore)
 	}
-	if w.temp != "" && w.cfg.PartsDir == "" {
-		_ = os.RemoveAll(w.temp)
+	if w.tempDir != "" && w.cfg.PartsDir == "" {
+		_ = os.RemoveAll(w.tempDir)
 	}
 }
 
-// begin remembers a file for Abort.
-func (w *Writer) begin(name string) {
+// recordFile records a file that Abort must remove.
+func (w *Writer) recordFile(name string) {
 	w.fileMu.Lock()
 	defer w.fileMu.Unlock()
 	w.files = append(w.files, name)
 }
 
-// put writes one small file.
-func (w *Writer) put(ctx context.Context, name string, data []byte) error {
+// putFile writes one small file.
+func (w *Writer) putFile(ctx context.Context, name string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.begin(path.Clean(name))
+	w.recordFile(path.Clean(name))
 	return store.Put(ctx, w.dst, name, data)
 }

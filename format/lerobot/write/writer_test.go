@@ -7,9 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// W3: file numbers stay below 1000, because readers sort names as text.
+// write.W3: file numbers stay below 1000, because readers sort names as text.
 func TestNextFile(t *testing.T) {
-	for _, c := range []struct{ chunk, file, size, wantChunk, wantFile int }{{0, 0, 1000, 0, 1}, {0, 999, 1000, 1, 0}, {3, 1, 2, 4, 0}} {
+	for _, c := range []struct{ chunk, file, size, wantChunk, wantFile int }{
+		{0, 0, 1000, 0, 1},
+		{0, 999, 1000, 1, 0},
+		{3, 1, 2, 4, 0},
+	} {
 		a, b, err := nextFile(c.chunk, c.file, c.size, "data", nil)
 		if err != nil || a != c.wantChunk || b != c.wantFile {
 			t.Errorf("%+v: %d %d %v", c, a, b, err)

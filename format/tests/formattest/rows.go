@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// read gives a stream's rows as bytes, one slice a row, whatever its kind.
+// read returns a stream's rows of any kind as bytes, one slice per row.
 func (s *suite) read(
 	ctx context.Context,
 	f *robocache.Feature,
@@ -80,7 +80,7 @@ func (s *suite) read(
 	return out, nil
 }
 
-// frame is what a FrameRef says, as bytes; images that it holds must be whole.
+// frame returns the content of a FrameRef as bytes. Its images must be complete.
 func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 	switch {
 	case r.Missing:
@@ -124,7 +124,7 @@ func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 	return slices.Clone(x.Pix), nil
 }
 
-// rows checks F3 and F4 for one stream of an episode.
+// rows checks formattest.F3 and formattest.F4 for one stream of an episode.
 func (s *suite) rows(e int, f *robocache.Feature) {
 	rows := s.some(e, f.Key)
 	if got, err := s.read(s.ctx, f, nil); err != nil || len(got) != 0 {
@@ -213,7 +213,7 @@ func (s *suite) masks(e int, f *robocache.Feature, rows []robocache.Row) {
 	}
 }
 
-// strangers checks F5.
+// strangers checks formattest.F5.
 func (s *suite) strangers() {
 	i := s.ds.Info()
 	must := func(what string, err error) {
@@ -249,7 +249,13 @@ func (s *suite) strangers() {
 		if err != nil || len(t) == 0 {
 			continue
 		}
-		for _, r := range []robocache.Row{{Episode: 0, Index: -1}, {Episode: 0, Index: len(t)}, {Episode: 0, Index: 1 << 62}, {Episode: -1}, {Episode: i.Episodes}} {
+		for _, r := range []robocache.Row{
+			{Episode: 0, Index: -1},
+			{Episode: 0, Index: len(t)},
+			{Episode: 0, Index: 1 << 62},
+			{Episode: -1},
+			{Episode: i.Episodes},
+		} {
 			_, err := s.read(s.ctx, f, []robocache.Row{{}, r})
 			must(fmt.Sprintf("%s of row %v", f.Key, r), err)
 		}
@@ -275,7 +281,7 @@ func (s *suite) strangers() {
 	}
 }
 
-// content is a hash of some rows of everything.
+// content returns a hash of some rows of all streams.
 func (s *suite) content() string {
 	h := sha256.New()
 	for _, e := range s.episodes() {

@@ -16,15 +16,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Fixture is a dataset that a reader is to be shown with.
+// Fixture is a dataset on which a reader is tested.
 type Fixture struct {
 	URI     string
-	Format  string // the name that it is registered under
+	Format  string // registered name of the format
 	Options robocache.OpenOptions
-	// Episodes bounds how many of them are looked at; 0 = 4. Rows bounds the rows of each stream
-	// that are; 0 = 40.
+	// Episodes bounds how many episodes are read; 0 = 4. Rows bounds how many rows of each stream
+	// are read; 0 = 40.
 	Episodes, Rows int
-	// Undetected says that URI alone does not tell the format (F8 is not looked at).
+	// Undetected disables the check of formattest.F8, because the URI does not determine the
+	// format.
 	Undetected bool
 }
 
@@ -88,8 +89,8 @@ func (f *Fixture) open(t *testing.T) robocache.Dataset {
 	return ds
 }
 
-// capabilities checks F9: each method of the dataset with the name of a capability is in its
-// struct.
+// capabilities checks formattest.F9: each method with the name of a capability is in the struct of
+// the dataset.
 func (s *suite) capabilities() {
 	own := s.ds.Capabilities()
 	if own == nil || own != s.ds.Capabilities() {
@@ -104,7 +105,7 @@ func (s *suite) capabilities() {
 	}
 }
 
-// info checks F1.
+// info checks formattest.F1.
 func (s *suite) info() {
 	i := s.ds.Info()
 	if i.Format != s.f.Format || i.URI == "" {
@@ -154,7 +155,7 @@ func (s *suite) info() {
 	}
 }
 
-// episodes are some of all: the first, the last, and others.
+// episodes returns the first, the last, and some other episodes.
 func (s *suite) episodes() []int {
 	n := s.ds.Info().Episodes
 	var out []int
@@ -164,7 +165,7 @@ func (s *suite) episodes() []int {
 	return slices.Compact(out)
 }
 
-// times checks F2.
+// times checks formattest.F2.
 func (s *suite) times(e int) {
 	own, err := s.ds.Times(s.ctx, e, "")
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *suite) times(e int) {
 		}
 		byClock[f.Clock] = t
 		if len(t) > 0 {
-			t[0]++ // the caller's (F4)
+			t[0]++ // the slice belongs to the caller (formattest.F4)
 			again, _ := s.ds.Times(s.ctx, e, f.Key)
 			t[0]--
 			if !slices.Equal(again, t) {
@@ -212,7 +213,7 @@ func (s *suite) times(e int) {
 	}
 }
 
-// some rows of a stream: runs and single ones, in an order of chance, some twice.
+// some returns rows of a stream: runs and single rows in random order, some of them twice.
 func (s *suite) some(e int, key string) []robocache.Row {
 	t, err := s.ds.Times(s.ctx, e, key)
 	if err != nil || len(t) == 0 {
@@ -235,7 +236,7 @@ func (s *suite) some(e int, key string) []robocache.Row {
 	return rows
 }
 
-// tasks are texts a row, where there are any.
+// tasks checks that each row has a task text, if the dataset has tasks.
 func (s *suite) tasks() {
 	if len(s.ds.Info().Tasks) == 0 || s.ds.Info().Episodes == 0 || s.ds.Len(0) == 0 {
 		return
@@ -250,7 +251,7 @@ func (s *suite) tasks() {
 	}
 }
 
-// together checks F6.
+// together checks formattest.F6.
 func (s *suite) together() {
 	want := s.content()
 	var wg sync.WaitGroup
@@ -266,7 +267,7 @@ func (s *suite) together() {
 	wg.Wait()
 }
 
-// ended checks the first half of F7.
+// ended checks the first half of formattest.F7.
 func (s *suite) ended() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -293,7 +294,7 @@ func (s *suite) ended() {
 	}
 }
 
-// closed checks the second half of F7.
+// closed checks the second half of formattest.F7.
 func (s *suite) closed(before int) {
 	i := s.ds.Info()
 	if err := s.ds.Close(); err != nil {
@@ -302,7 +303,7 @@ func (s *suite) closed(before int) {
 	_ = s.ds.Close()
 	for k := range i.Features {
 		if i.Episodes > 0 && s.ds.Len(0) > 0 {
-			// an error or right, never a panic
+			// an error or a correct result, but no panic
 			_, _ = s.read(s.ctx, &i.Features[k], []robocache.Row{{}})
 		}
 	}
@@ -321,7 +322,7 @@ func (s *suite) closed(before int) {
 	)
 }
 
-// detected checks F8.
+// detected checks formattest.F8.
 func (s *suite) detected() {
 	if s.f.Undetected {
 		return
@@ -339,7 +340,14 @@ func (s *suite) detected() {
 }
 
 func class(err error) error {
-	for _, c := range []error{robocache.ErrNotFound, robocache.ErrMalformed, robocache.ErrUnsupported, robocache.ErrResourceLimit, robocache.ErrTemporary, robocache.ErrMisuse} {
+	for _, c := range []error{
+		robocache.ErrNotFound,
+		robocache.ErrMalformed,
+		robocache.ErrUnsupported,
+		robocache.ErrResourceLimit,
+		robocache.ErrTemporary,
+		robocache.ErrMisuse,
+	} {
 		if errors.Is(err, c) {
 			return c
 		}

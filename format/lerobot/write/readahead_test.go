@@ -10,13 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// C9: what is ahead stays within its bytes: by the groups' estimate until one has landed, then by
-// how the landed ones kept theirs; one alone always goes.
+// write.C9: episodes read ahead stay within the limit of bytes. Groups count with their estimates
+// until one is finished, and then with corrected estimates. A single group is always admitted.
 func TestLimiter(t *testing.T) {
 	r := newLimiter(8, 100)
 	state := func(step string, estimate int64, full bool) {
 		t.Helper()
-		if got := r.full(estimate); got != full {
+		if got := r.isFull(estimate); got != full {
 			t.Fatalf("%s: full for %d: %v", step, estimate, got)
 		}
 	}
@@ -27,11 +27,11 @@ func TestLimiter(t *testing.T) {
 	state("nothing landed: their estimate counts", 30, true)
 	state("nothing landed: their estimate counts", 10, false)
 	r.finished(30, 10)
-	state("they say three times too much", 180, false) // 10 held, 240/3 to come
+	state("they say three times too much", 180, false) // 10 held, 240/3 expected
 	state("they say three times too much", 181, false)
 	state("they say three times too much", 214, true)
 	r.finished(30, 60)
-	state("one was twice as large as it said", 15, true) // 70 held, 2·30 under way
+	state("one was twice as large as it said", 15, true) // 70 held, 2·30 in progress
 	r.leave(60)
 	state("it is gone: 10 held, 2·30 under way", 15, false)
 	state("it is gone: 10 held, 2·30 under way", 16, true)
@@ -56,7 +56,7 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// Those that wait come in as others leave.
+// Waiting groups are admitted as others leave.
 func TestLimiterWaits(t *testing.T) {
 	r := newLimiter(4, 100)
 	sizes := make(chan int64, 4)
@@ -72,8 +72,8 @@ func TestLimiterWaits(t *testing.T) {
 	})
 	for size := range sizes {
 		r.mu.Lock()
-		if r.held > 100 && r.inside > 1 {
-			t.Errorf("%d bytes in %d groups", r.held, r.inside)
+		if r.heldBytes > 100 && r.inside > 1 {
+			t.Errorf("%d bytes in %d groups", r.heldBytes, r.inside)
 		}
 		r.mu.Unlock()
 		r.leave(size)
@@ -81,7 +81,8 @@ func TestLimiterWaits(t *testing.T) {
 	wg.Wait()
 }
 
-// A group's estimate is no less than what its rows take, and not far more where they are numbers.
+// The estimate of a group is at least the memory of its rows, and not much more if they are
+// numbers.
 func TestEstimate(t *testing.T) {
 	for _, images := range []bool{false, true} {
 		set := synth.Options{Episodes: 4, Seconds: 12, Spread: 0.5, Cameras: -1}
@@ -120,13 +121,13 @@ func TestEstimate(t *testing.T) {
 		}
 		for _, g := range [][]int{{0}, {1, 2}} {
 			var size int64
-			for _, turn := range c.prepare(t.Context(), w, g) {
-				if turn.err != nil || turn.made != nil {
-					t.Fatal(turn.err, turn.made)
+			for _, turn := range c.prepareGroup(t.Context(), w, g) {
+				if turn.readError != nil || turn.encodeError != nil {
+					t.Fatal(turn.readError, turn.encodeError)
 				}
 				size += turn.size()
 			}
-			if estimate := c.estimate(g); estimate < size || !images && estimate > 3*size {
+			if estimate := c.estimateBytes(g); estimate < size || !images && estimate > 3*size {
 				t.Errorf("images %v, %v: said %d bytes, takes %d", images, g, estimate, size)
 			}
 		}

@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	fileBytes = 64 << 20 // of values: a data file, which is one row group, ends here
+	fileBytes = 64 << 20 // bytes of values at which a data file (one row group) ends
 	videosDir = "videos"
 )
 
-// segment is rows of an episode that lie in one partition.
+// segment is a run of rows of an episode in one partition.
 type segment struct {
-	episode  int   // position in the source
-	number   int64 // in the table
-	from, to int
-	part     string
+	episode   int   // position in the source
+	number    int64 // episode number in the table
+	from, to  int
+	partition string
 }
 
-// write makes the data files of the episodes, numbered from base on.
-func (w *writing) write(ctx context.Context, base int64) error {
-	segments, err := w.segments(ctx, base)
+// writeEpisodes writes the data files of the episodes, whose numbers begin at base.
+func (w *writing) writeEpisodes(ctx context.Context, base int64) error {
+	segments, err := w.planSegments(ctx, base)
 	if err != nil {
 		return err
 	}
-	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
-	counter := robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
-	left := map[int]int{} // rows of each episode that are not written
+	episodes := reader.Episodes(w.options.Episodes, w.info.Episodes)
+	counter := robocache.NewRowCounter(w.src, episodes, w.options.Progress)
+	left := map[int]int{} // rows of each episode that are not yet written
 	for _, e := range episodes {
 		left[e] = w.src.Len(e)
 	}
@@ -52,17 +52,17 @@ func (w *writing) write(ctx context.Context, base int64) error {
 		return err
 	}
 	for i, s := range segments {
-		if i > 0 && segments[i-1].part != s.part {
-			if err := w.put(ctx, f, segments[i-1].part); err != nil {
+		if i > 0 && segments[i-1].partition != s.partition {
+			if err := w.writeFile(ctx, f, segments[i-1].partition); err != nil {
 				return err
 			}
 		}
-		if err := w.each(s, func(rows []robocache.Row) error {
-			if err := w.fill(ctx, f, rows, s.number); err != nil {
+		if err := w.eachBlock(s, func(rows []robocache.Row) error {
+			if err := w.addRows(ctx, f, rows, s.number); err != nil {
 				return err
 			}
-			if f.held >= fileBytes {
-				if err := w.put(ctx, f, s.part); err != nil {
+			if f.heldBytes >= fileBytes {
+				if err := w.writeFile(ctx, f, s.partition); err != nil {
 					return err
 				}
 			}
@@ -75,23 +75,23 @@ func (w *writing) write(ctx context.Context, base int64) error {
 			counter.Finish(s.episode)
 		}
 	}
-	for _, e := range episodes { // those without rows, and those that were left out
+	for _, e := range episodes { // episodes without rows, and episodes that were left out
 		if left[e] > 0 || w.src.Len(e) == 0 {
 			counter.Finish(e)
 		}
 	}
 	if len(segments) > 0 {
-		if err := w.put(ctx, f, segments[len(segments)-1].part); err != nil {
+		if err := w.writeFile(ctx, f, segments[len(segments)-1].partition); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// segments divides the episodes into partitions, and brings those together.
-func (w *writing) segments(ctx context.Context, base int64) (out []segment, err error) {
+// planSegments divides the episodes into partitions and groups the segments by partition.
+func (w *writing) planSegments(ctx context.Context, base int64) (out []segment, err error) {
 	order := map[string]int{}
-	for _, e := range reader.Episodes(w.opt.Episodes, w.info.Episodes) {
+	for _, e := range reader.Episodes(w.options.Episodes, w.info.Episodes) {
 		n := w.src.Len(e)
 		if n == 0 {
 			continue
@@ -99,20 +99,21 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment, err 
 		own := []segment{{episode: e, number: base, to: n}}
 		base++
 		err := func() error {
-			if w.opt.SkipBad { // a file has no way back
-				if err := w.each(own[0], func(rows []robocache.Row) error {
+			// Rows of a file cannot be removed again, so the episode is read completely first.
+			if w.options.SkipBad {
+				if err := w.eachBlock(own[0], func(rows []robocache.Row) error {
 					content, err := w.newFile()
 					if err != nil {
 						return err
 					}
-					return w.fill(ctx, content, rows, 0)
+					return w.addRows(ctx, content, rows, 0)
 				}); err != nil {
 					return err
 				}
 			}
 			switch w.partition {
 			case "source":
-				own[0].part = w.source
+				own[0].partition = w.source
 			case "task":
 				texts, err := w.src.Text(ctx, "task", reader.Rows(e, 0, n))
 				if err != nil {
@@ -120,8 +121,8 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment, err 
 				}
 				for k, text := range texts {
 					if s := &own[len(own)-1]; k == 0 {
-						s.part = text
-					} else if text != s.part {
+						s.partition = text
+					} else if text != s.partition {
 						s.to = k
 						own = append(own, segment{e, s.number, k, n, text})
 					}
@@ -130,41 +131,41 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment, err 
 			return nil
 		}()
 		if err = robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}); err != nil {
-			if !w.opt.SkipBad || !robocache.Bad(err) {
+			if !w.options.SkipBad || !robocache.Bad(err) {
 				return out, err
 			}
 			w.report.LeftOut++
-			w.report.Findings = append(
-				w.report.Findings,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "episode-skipped",
-					Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
-					Message:  err.Error(),
-				},
-			)
+			w.report.Findings = append(w.report.Findings, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "episode-skipped",
+				Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
+				Message:  err.Error(),
+			})
 			continue
 		}
 		for _, s := range own {
-			if _, ok := order[s.part]; !ok {
-				order[s.part] = len(order)
+			if _, ok := order[s.partition]; !ok {
+				order[s.partition] = len(order)
 			}
 		}
 		out = append(out, own...)
 		w.report.Episodes, w.report.Frames = w.report.Episodes+1, w.report.Frames+int64(n)
 	}
-	slices.SortStableFunc(out, func(a, b segment) int { return order[a.part] - order[b.part] })
+	slices.SortStableFunc(
+		out,
+		func(a, b segment) int { return order[a.partition] - order[b.partition] },
+	)
 	return out, nil
 }
 
-// each gives the rows of a segment in blocks that memory holds.
-func (w *writing) each(s segment, do func(rows []robocache.Row) error) error {
+// eachBlock calls do for the rows of a segment, in blocks that fit into memory.
+func (w *writing) eachBlock(s segment, do func(rows []robocache.Row) error) error {
 	size := 1
 	for _, c := range w.columns {
-		if c.f != nil {
-			size += c.f.RowBytes()
-			if c.f.Kind == robocache.KindImage {
-				size += c.f.Width * c.f.Height * max(1, c.f.Channels)
+		if c.feature != nil {
+			size += c.feature.RowBytes()
+			if c.feature.Kind == robocache.KindImage {
+				size += c.feature.Width * c.feature.Height * max(1, c.feature.Channels)
 			}
 		}
 	}
@@ -176,31 +177,25 @@ func (w *writing) each(s segment, do func(rows []robocache.Row) error) error {
 	return nil
 }
 
-// dataFile is the rows of one that is not yet written.
+// dataFile collects the rows of a data file before it is written.
 type dataFile struct {
-	schema  *parquet.Schema
-	columns []*column
-	values  [][]*pqw.Values // of each column, a collector a leaf
-	rows    int64
-	held    int // bytes
+	schema    *parquet.Schema
+	columns   []*column
+	values    [][]*pqw.Values // per column, one collector for each leaf
+	rows      int64
+	heldBytes int // bytes
 }
 
+// newFile returns an empty data file with a collector for each leaf of the columns.
 func (w *writing) newFile() (*dataFile, error) {
 	f := &dataFile{}
 	var names []string
 	var nodes []parquet.Node
 	for i := range w.columns {
 		if c := &w.columns[i]; c.Name != w.partition {
-			names, nodes, f.columns = append(
-				names,
-				c.Name,
-			), append(
-				nodes,
-				c.node(),
-			), append(
-				f.columns,
-				c,
-			)
+			names = append(names, c.Name)
+			nodes = append(nodes, c.node())
+			f.columns = append(f.columns, c)
 		}
 	}
 	f.schema = parquet.NewSchema("schema", pqw.Group(names, nodes))
@@ -222,17 +217,17 @@ func (w *writing) newFile() (*dataFile, error) {
 	return f, nil
 }
 
-// put writes the file, if it has rows, and empties it.
-func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error) {
+// writeFile writes the collected rows to a file, if there are any, and empties f.
+func (w *writing) writeFile(ctx context.Context, f *dataFile, part string) (err error) {
 	if f.rows == 0 {
 		return nil
 	}
-	name := fmt.Sprintf("%s-%05d.parquet", w.prefix, len(w.adds))
+	name := fmt.Sprintf("%s-%05d.parquet", w.prefix, len(w.addedFiles))
 	defer robocache.LocateIn(&err, "file", name)
 	collectors := slices.Concat(f.values...)
 	chunks := make([]*pqw.Chunk, len(collectors))
 	var g errgroup.Group
-	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
+	g.SetLimit(cmp.Or(max(w.options.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, v := range collectors {
 		g.Go(func() (err error) { chunks[i], err = v.Encode(); return err })
 	}
@@ -251,7 +246,7 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 		if at += len(f.values[i]); c.elem != "struct" {
 			s.Nulls[c.Name] = nulls
 		}
-		if lo, hi := c.bound(least), c.bound(greatest); lo != nil && hi != nil {
+		if lo, hi := c.statValue(least), c.statValue(greatest); lo != nil && hi != nil {
 			s.Min[c.Name], s.Max[c.Name] = lo, hi
 		}
 	}
@@ -284,7 +279,7 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 		DataChange: true,
 		Stats:      string(encoded),
 	}
-	w.adds = append(w.adds, a)
+	w.addedFiles = append(w.addedFiles, a)
 	stat, err := w.dst.Stat(ctx, name)
 	if err != nil {
 		return err
@@ -294,12 +289,13 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 		a.Partitions[w.partition] = part
 	}
 	w.report.Bytes += a.Size
-	f.rows, f.held = 0, 0
+	f.rows, f.heldBytes = 0, 0
 	return nil
 }
 
-// bound is a value as statistics state it: of numbers and texts of one value a row.
-func (c *column) bound(b []byte) any {
+// statValue returns a bound of a column as its statistics state it, or nil. Only numbers and texts
+// with one value per row have bounds.
+func (c *column) statValue(b []byte) any {
 	switch {
 	case b == nil || c.dims != nil:
 	case c.elem == "string":
@@ -309,20 +305,27 @@ func (c *column) bound(b []byte) any {
 			return v
 		}
 	case dtypes[c.elem].Size() > 0 && c.elem != "boolean":
-		return robocache.Int64s(nil, map[int]robocache.DType{4: robocache.Int32, 8: robocache.Int64}[len(b)], b)[0]
+		stored := map[int]robocache.DType{4: robocache.Int32, 8: robocache.Int64}
+		return robocache.Int64s(nil, stored[len(b)], b)[0]
 	}
 	return nil
 }
 
-// fill adds rows to a file; all of it comes after what may fail for what is in the source.
-func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, number int64) error {
+// addRows adds rows to a file. Errors of the source occur before anything is added to the episode's
+// result.
+func (w *writing) addRows(
+	ctx context.Context,
+	f *dataFile,
+	rows []robocache.Row,
+	number int64,
+) error {
 	for i, c := range f.columns {
 		if err := robocache.At(func() error {
-			columnValue, err := w.column(ctx, c, rows, number, f.values[i])
+			bytes, err := w.addColumn(ctx, c, rows, number, f.values[i])
 			if err != nil {
 				return err
 			}
-			f.held += columnValue
+			f.heldBytes += bytes
 			return nil
 		}(), robocache.Where{"stream": c.Name}); err != nil {
 			return err
@@ -332,8 +335,9 @@ func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, n
 	return nil
 }
 
-// column adds rows of one column to the collectors of its leaves, and says how many bytes.
-func (w *writing) column(
+// addColumn adds rows of one column to the collectors of its leaves, and returns their size in
+// bytes.
+func (w *writing) addColumn(
 	ctx context.Context,
 	c *column,
 	rows []robocache.Row,
@@ -346,25 +350,25 @@ func (w *writing) column(
 	dtype := robocache.Int64
 	switch kind := c.kind(); {
 	case kind == robocache.KindVideo:
-		return w.frames(ctx, c, rows, to)
+		return w.addFrames(ctx, c, rows, to)
 	case kind == robocache.KindImage:
 		refs := make([]robocache.FrameRef, len(rows))
-		if err := w.src.Frames(ctx, c.f.Key, rows, refs); err != nil {
+		if err := w.src.Frames(ctx, c.feature.Key, rows, refs); err != nil {
 			return held, err
 		}
 		items, valid = make([]string, len(rows)), make([]uint8, len(rows))
 		for i := range refs {
 			if !refs[i].Missing {
-				encodeImage, err := video.EncodeImage(&refs[i])
+				encoded, err := video.EncodeImage(&refs[i])
 				if err != nil {
 					return held, err
 				}
-				items[i], valid[i] = string(encodeImage), 1
+				items[i], valid[i] = string(encoded), 1
 			}
 		}
-	case c.Name == "source" && c.f == nil:
+	case c.Name == "source" && c.feature == nil:
 		items = slices.Repeat([]string{w.source}, len(rows))
-	case c.Name == sourceColumn && c.f == nil:
+	case c.Name == sourceColumn && c.feature == nil:
 		items, valid = make([]string, len(rows)), make([]uint8, len(rows))
 		if rows[0].Index == 0 {
 			if items[0], err = w.origins.Text(ctx, rows[0].Episode); err != nil {
@@ -376,9 +380,9 @@ func (w *writing) column(
 		if items, err = w.src.Text(ctx, c.key(), rows); err != nil {
 			return held, err
 		}
-	case c.f != nil:
-		numbers, dtype = make([]byte, len(rows)*c.f.RowBytes()), c.f.DType
-		if err := w.src.Gather(ctx, c.f.Key, rows, numbers); err != nil {
+	case c.feature != nil:
+		numbers, dtype = make([]byte, len(rows)*c.feature.RowBytes()), c.feature.DType
+		if err := w.src.Gather(ctx, c.feature.Key, rows, numbers); err != nil {
 			return held, err
 		}
 	default:
@@ -402,14 +406,14 @@ func (w *writing) column(
 			numbers = binary.LittleEndian.AppendUint64(numbers, uint64(v))
 		}
 	}
-	if c.f != nil && valid == nil {
-		if valid, err = robocache.Validity(ctx, w.src, c.f, rows); err != nil {
+	if c.feature != nil && valid == nil {
+		if valid, err = robocache.Validity(ctx, w.src, c.feature, rows); err != nil {
 			return held, err
 		}
 	}
 	pattern, def, size := pqw.Pattern(c.dims...), 1+2*len(c.dims), 0
 	if numbers != nil {
-		if numbers, size, err = stored(c.elem, dtype, numbers); err != nil {
+		if numbers, size, err = storedNumbers(c.elem, dtype, numbers); err != nil {
 			return held, err
 		}
 	}
@@ -429,18 +433,18 @@ func (w *writing) column(
 	return held + len(numbers), nil
 }
 
-// videoFile is a file of video in the table.
+// videoFile is a video file in the table.
 type videoFile struct{ name, checksum string }
 
-// frames adds references to frames of video, whose files it copies into the table.
-func (w *writing) frames(
+// addFrames adds references to frames of video, and copies the video files into the table.
+func (w *writing) addFrames(
 	ctx context.Context,
 	c *column,
 	rows []robocache.Row,
 	to []*pqw.Values,
 ) (int, error) {
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := w.src.Frames(ctx, c.f.Key, rows, refs); err != nil {
+	if err := w.src.Frames(ctx, c.feature.Key, rows, refs); err != nil {
 		return 0, err
 	}
 	var in *video.File
@@ -458,13 +462,16 @@ func (w *writing) frames(
 			}
 			continue
 		}
-		if r.Path == "" || w.lib == nil {
-			return 0, unsupported("rows of video that lie in no file", "convert to lerobot first")
+		if r.Path == "" || w.library == nil {
+			return 0, unsupported(
+				"rows of video that are not in a file",
+				"convert to lerobot first",
+			)
 		}
 		if in == nil || in.Path != r.Path {
 			release()
 			var err error
-			if in, err = w.lib.Acquire(ctx, r.Path); err != nil {
+			if in, err = w.library.Acquire(ctx, r.Path); err != nil {
 				return 0, err
 			}
 		}
@@ -490,7 +497,7 @@ func (w *writing) frames(
 	return 32 * len(rows), nil
 }
 
-// copyVideo copies a file under the name that its contents give it (D5).
+// copyVideo copies a video file. Its name is derived from its content (delta.D5).
 func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) (videoFile, error) {
 	sum := sha256.New()
 	if err := store.EachBlock(
