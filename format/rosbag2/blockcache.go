@@ -8,38 +8,39 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// A database is read page by page, 4 KiB each. Where each read is a request, blocks are read
-// instead, and the last few are kept: rows lie in the order in which they were recorded.
+// SQLite reads a database in pages of 4 KiB. For a remote file, larger blocks are read and the last
+// ones are cached, because rows are stored in the order of recording.
 const (
 	aheadBlock = 256 << 10
-	// blocks at least, of all files of a dataset: were they counted with each file's index, indexes
-	// would be closed for them
+	// Minimum number of blocks for all files of a dataset. The blocks are not counted with the
+	// indexes of files, because indexes would then be evicted for them.
 	aheadKept = 16
 )
 
-// ahead reads a distant file in blocks, which kept holds; a file near by is given back as it is.
-func ahead(f robocache.Ranged, name string, kept *lastBlocks) robocache.Ranged {
-	if !store.Remote(f) || kept == nil {
+// readAhead returns a remote file that is read in blocks through cache. It returns a local file
+// unchanged.
+func readAhead(f robocache.Ranged, name string, cache *blockCache) robocache.Ranged {
+	if !store.Remote(f) || cache == nil {
 		return f
 	}
-	return store.CachedRanged(f, name, kept, aheadBlock)
+	return store.CachedRanged(f, name, cache, aheadBlock)
 }
 
-// lastBlocks keeps the blocks of a dataset that came last: an eighth of its budget.
-type lastBlocks struct{ kept *lru.Cache[[16]byte, []byte] }
+// blockCache holds the most recently used blocks of a dataset, up to an eighth of its budget.
+type blockCache struct{ blocks *lru.Cache[[16]byte, []byte] }
 
-func newLastBlocks(budget int64) *lastBlocks {
-	return &lastBlocks{lru.New[[16]byte, []byte](max(aheadKept*aheadBlock, budget/8))}
+func newBlockCache(budget int64) *blockCache {
+	return &blockCache{lru.New[[16]byte, []byte](max(aheadKept*aheadBlock, budget/8))}
 }
 
-// Get gives a block; it is never written to again.
-func (c *lastBlocks) Get(key [16]byte) (data []byte, release func(), ok bool) {
-	data, ok = c.kept.Peek(key)
+// Get returns a block, which must not be modified.
+func (c *blockCache) Get(key [16]byte) (data []byte, release func(), ok bool) {
+	data, ok = c.blocks.Peek(key)
 	return data, func() {}, ok
 }
 
-// Put keeps a copy of a block.
-func (c *lastBlocks) Put(key [16]byte, data []byte) error {
-	c.kept.Put(key, slices.Clone(data), int64(len(data)))
+// Put stores a copy of a block.
+func (c *blockCache) Put(key [16]byte, data []byte) error {
+	c.blocks.Put(key, slices.Clone(data), int64(len(data)))
 	return nil
 }
