@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// forgetPages takes a file out of the page cache.
+// forgetPages removes a file from the page cache.
 func forgetPages(f *os.File) {
 	const dontNeed = 4
 	_, _, _ = syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, dontNeed, 0, 0)
 }
 
-// cpu is what this thread used.
+// cpu returns the CPU time of this thread.
 func cpu(b *testing.B) time.Duration {
 	const thread = 1
 	var u syscall.Rusage
@@ -24,10 +24,10 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// CPU time of a frame out of the cache beside that of a plain copy, in turns of 20 frames, so that
-// a busy machine meets both alike: copies out of anonymous memory; first Gets (page faults and
-// checksum) with a copy; later Gets with a copy; Gets where Resident is an eighth of the data;
-// Puts.
+// BenchmarkAgainstMemcpy compares the CPU time of reading a frame from the cache with that of a
+// plain copy. The cases alternate every 20 frames, so that load on the machine affects all of them.
+// They are: copies from anonymous memory; first Gets (page faults and checksum) with a copy; later
+// Gets with a copy; Gets with Resident at an eighth of the data; and Puts.
 func BenchmarkAgainstMemcpy(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -65,7 +65,7 @@ func BenchmarkAgainstMemcpy(b *testing.B) {
 			),
 		},
 	}
-	for i := range benchFrames { // warm
+	for i := range benchFrames { // warm up
 		arms[0].do(i)
 		arms[2].do(i)
 		arms[3].do(i)
@@ -92,8 +92,8 @@ func BenchmarkAgainstMemcpy(b *testing.B) {
 	}
 }
 
-// CPU time of a Put beside that of a write of the same bytes to the end of a plain file, in turns;
-// sealing is not in it (it runs in a goroutine of its own and waits for the disk).
+// BenchmarkPutAgainstWrite compares the CPU time of a Put with that of appending the same bytes to
+// a plain file. Sealing is not included, because it runs in the background and waits for the disk.
 func BenchmarkPutAgainstWrite(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

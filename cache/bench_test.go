@@ -9,7 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// One decoded frame of 640×480 in YUV 4:2:0.
+// size of a decoded frame of 640×480 in YUV 4:2:0
 const frame = 640 * 480 * 3 / 2
 
 const benchFrames = 500
@@ -40,7 +40,7 @@ func benchDir(b *testing.B) string {
 	return dir
 }
 
-// The floor: a frame copied out of 230 MB of memory.
+// BenchmarkMemcpy is the lower bound: it copies frames from 230 MB of memory.
 func BenchmarkMemcpy(b *testing.B) {
 	src := make([]byte, benchFrames*frame)
 	for i := range benchFrames {
@@ -56,8 +56,8 @@ func BenchmarkMemcpy(b *testing.B) {
 	runtime.KeepAlive(src)
 }
 
-// What Get costs when the pages are mapped and the entry was checked, as in every epoch but the
-// first; alone, and with the frame read.
+// BenchmarkGet measures Get of verified entries with mapped pages, as in every epoch after the
+// first. One case also reads the frame.
 func BenchmarkGet(b *testing.B) {
 	for _, read := range []bool{false, true} {
 		b.Run(fmt.Sprintf("read=%v", read), func(b *testing.B) {
@@ -86,7 +86,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// The first Get of each entry in a process: page faults and the checksum.
+// BenchmarkGetFirst measures the first Get of each entry in a process: page faults and the
+// checksum.
 func BenchmarkGetFirst(b *testing.B) {
 	dir := benchDir(b)
 	dst := make([]byte, frame)
@@ -136,8 +137,8 @@ func BenchmarkMiss(b *testing.B) {
 	}
 }
 
-// Putting 500 frames and sealing; the same bytes written to a plain file and synced are the floor.
-// In the page cache: "flush=false".
+// BenchmarkPut puts 500 frames and seals them. The lower bound writes the same bytes to a plain
+// file and syncs it. With flush=false, the data stays in the page cache.
 func BenchmarkPut(b *testing.B) {
 	v := benchFrame(1)
 	for _, flush := range []bool{false, true} {
@@ -179,8 +180,8 @@ func BenchmarkPut(b *testing.B) {
 	})
 }
 
-// The first Get where nothing is in memory: what the disk gives to one reader in random order,
-// beside reads of the same ranges into a buffer.
+// BenchmarkGetCold measures the first Get if no data is in memory. It compares one reader in random
+// order with reads of the same ranges into a buffer.
 func BenchmarkGetCold(b *testing.B) {
 	dir := benchDir(b)
 	files := shardFiles(b, dir, sealedSuffix)

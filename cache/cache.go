@@ -13,22 +13,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Key is the caller's hash of everything that decides the bytes.
+// Key is the caller's hash of everything that determines the bytes of an entry.
 type Key [16]byte
 
-// Options of Open. The zero value is good.
+// Options configures Open. The zero value selects the defaults.
 type Options struct {
-	Budget int64 // bytes on disk, of all processes together; 64 GiB where 0
-	// size of a shard; 256 MiB where 0, more where the budget would need over 4,096 of them, less
-	// where it is small
+	Budget int64 // bytes on disk of all processes together; 0 means 64 GiB
+	// Size of a shard. 0 means 256 MiB, or Budget/4096 if that is larger. Small caches use smaller
+	// shards.
 	ShardBytes int64
 
-	// KeepUsed keeps what was written or read since Open; what finds no room then is declined. For
-	// data that is gone through again and again: see C7.
+	// KeepUsed never evicts entries that were written or read since Open. A Put that would need
+	// their space is declined. It is meant for data that is read in many passes; see cache.C7.
 	KeepUsed bool
 
-	// Resident bounds what of the mapped files counts as this process's memory (RSS); 1 GiB where
-	// 0. The pages beyond stay in the system's page cache, and cost page faults again.
+	// Resident limits the mapped bytes that count as this process's memory (RSS). 0 means 1 GiB.
+	// Pages beyond the limit stay in the page cache of the system and cost page faults when they
+	// are read again.
 	Resident int64
 }
 
@@ -43,91 +44,102 @@ const (
 	lockOnOpen      = 10 * time.Second
 )
 
-// Dir is an open cache.
+// Dir is an open cache. Safe for concurrent use.
 type Dir struct {
-	dir    string
-	id     uint64
-	opt    Options
-	root   *os.Root
-	marker *os.File
-	opened int64 // unix ns
+	dir      string
+	id       uint64
+	options  Options
+	root     *os.Root
+	marker   *os.File
+	openedAt int64 // Unix time in nanoseconds
 
 	index  [64]stripe
 	closed atomic.Bool
 
-	mu      sync.Mutex // shards, cur, sealing
+	mu      sync.Mutex // guards shards, current and sealing
 	shards  map[uint64]*shard
-	cur     *writing
-	sealing []*writing
+	current *shardWriter
+	sealing []*shardWriter
 
-	rollMu    sync.Mutex // one goroutine at a time makes room; never held together with a copy
-	declineTo atomic.Int64
+	rollMu       sync.Mutex // held while space is freed, never while bytes are copied
+	declineUntil atomic.Int64
 
-	scanMu  sync.Mutex
-	scanned atomic.Int64 // unix ns of the last look at the directory
-	dirTime time.Time    // the directory's own, at that look
+	scanMu         sync.Mutex
+	lastScan       atomic.Int64 // Unix time in nanoseconds of the last scan of the directory
+	scannedModTime time.Time    // modification time of the directory at that scan
 
-	stopped atomic.Pointer[halt]
-	limit   atomic.Int64 // what budget and file system permit together
-	onDisk  atomic.Int64 // bytes at the last look
-	zombies atomic.Int64 // bytes of files that are gone but still mapped here
+	writeHalt     atomic.Pointer[halt]
+	byteLimit     atomic.Int64 // bytes that the budget and the file system allow together
+	diskBytes     atomic.Int64 // bytes of all files at the last scan
+	unlinkedBytes atomic.Int64 // bytes of removed files that are still mapped here
 
 	trimMu sync.Mutex
-	// bytes of entries that were touched and are counted as this process's memory
-	mapped atomic.Int64
-	peak   atomic.Int64
+	// bytes of touched entries, which count as this process's memory
+	mappedBytes atomic.Int64
+	mappedPeak  atomic.Int64
 
-	entries atomic.Int64
-	statsMu sync.Mutex
-	stats   Stats // what is counted, and nothing else
+	entryCount atomic.Int64
+	statsMu    sync.Mutex
+	stats      Stats // counters only; Dir.Stats fills in the rest
 }
 
 type stripe struct {
 	sync.RWMutex
-	m map[Key]*rec // nil while the entry is being written
+	m map[Key]*indexedEntry // nil while the entry is being written
 	_ [32]byte
 }
 
-// Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left,
-// and prunes to the budget.
+// Open opens the cache in dir, and creates it if dir is empty or missing. It seals or removes the
+// unsealed shards of dead writers and evicts shards beyond the budget.
 func Open(dir string, opt Options) (_ *Dir, err error) {
 	if !supported {
-		return nil, errNone()
+		return nil, errUnsupported()
 	}
-	if opt, err = opt.filled(dir); err != nil {
+	if opt, err = opt.withDefaults(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fail("make cache", dir, "", err)
+		return nil, systemError("make cache", dir, "", err)
 	}
-	d, err := open(dir, true)
+	d, err := openDir(dir, true)
 	if err != nil {
 		return nil, err
 	}
-	d.opt = opt
-	if err := d.start(); err != nil {
+	d.options = opt
+	if err := d.prepareDir(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (o Options) filled(dir string) (Options, error) {
+func (o Options) withDefaults(dir string) (Options, error) {
 	where := robocache.Where{"cache": dir}
 	o.Budget = cmp.Or(o.Budget, defaultBudget)
 	if o.Budget < minBudget {
 		return o, robocache.Misuse("open cache", where, "").
-			Expected(fmt.Sprintf("a cache_budget of at least %d bytes", minBudget), fmt.Sprint(o.Budget))
+			Expected(
+				fmt.Sprintf("a cache_budget of at least %d bytes", minBudget),
+				fmt.Sprint(o.Budget),
+			)
 	}
 	o.ShardBytes = cmp.Or(o.ShardBytes, max(defaultShard, o.Budget/maxShards))
 	o.Resident = cmp.Or(o.Resident, defaultResident)
 	if o.ShardBytes < 0 || o.Resident < 0 {
 		return o, robocache.Misuse("open cache", where, "").
-			Expected("ShardBytes and Resident of at least 0", fmt.Sprint(o.ShardBytes, " and ", o.Resident))
+			Expected(
+				"ShardBytes and Resident of at least 0",
+				fmt.Sprint(o.ShardBytes, " and ", o.Resident),
+			)
 	}
 	limit := fileSizeLimit()
 	if limit < minShard {
-		return o, robocache.ResourceLimit("open cache", where, "a file may have %d bytes only", limit).
+		return o, robocache.ResourceLimit(
+			"open cache",
+			where,
+			"a file may have %d bytes only",
+			limit,
+		).
 			WithHint("%s", hintLimit)
 	}
 	o.ShardBytes = min(max(o.ShardBytes, minShard), limit, 1<<40)
@@ -137,14 +149,14 @@ func (o Options) filled(dir string) (Options, error) {
 	return o, nil
 }
 
-// open gives the directory with its marker and nothing else done.
-func open(dir string, write bool) (*Dir, error) {
+// openDir opens the directory and its marker. It does not scan the directory.
+func openDir(dir string, write bool) (*Dir, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fail("open cache", dir, "", err)
+		return nil, systemError("open cache", dir, "", err)
 	}
 	f, id, err := openMarker(root, dir, write)
 	if err != nil {
@@ -152,34 +164,37 @@ func open(dir string, write bool) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{
-		dir:    dir,
-		id:     id,
-		root:   root,
-		marker: f,
-		opened: time.Now().UnixNano(),
-		shards: map[uint64]*shard{},
+		dir:      dir,
+		id:       id,
+		root:     root,
+		marker:   f,
+		openedAt: time.Now().UnixNano(),
+		shards:   map[uint64]*shard{},
 	}
 	for i := range d.index {
-		d.index[i].m = map[Key]*rec{}
+		d.index[i].m = map[Key]*indexedEntry{}
 	}
 	return d, nil
 }
 
-// start finds out now what would fail later, clears what dead writers left, and prunes.
-func (d *Dir) start() (err error) {
-	if err := d.probe(); err != nil {
+// prepareDir tests whether the directory can be used, recovers the shards of dead writers, and
+// evicts shards beyond the budget.
+func (d *Dir) prepareDir() (err error) {
+	if err := d.probeDir(); err != nil {
 		return err
 	}
-	if err := d.locked(lockOnOpen, func() error {
-		v, err := d.measured(always)
+	if err := d.withDirLock(lockOnOpen, func() error {
+		v, err := d.measureFiles(alwaysRecover)
 		if err != nil {
 			return err
 		}
-		if d.limit.Load() < minBudget-markerBytes {
-			return robocache.ResourceLimit("open cache", robocache.Where{"cache": d.dir}, "the file system leaves %d bytes for a cache", max(d.limit.Load(), 0)).
+		if d.byteLimit.Load() < minBudget-markerBytes {
+			return robocache.ResourceLimit("open cache", robocache.Where{
+				"cache": d.dir,
+			}, "the file system leaves %d bytes for a cache", max(d.byteLimit.Load(), 0)).
 				WithHint("%s", hintSpace())
 		}
-		d.evict(v, d.limit.Load(), false)
+		d.evictShards(v, d.byteLimit.Load(), false)
 		return nil
 	}); err != nil {
 		return err
@@ -187,32 +202,33 @@ func (d *Dir) start() (err error) {
 	return d.Refresh()
 }
 
-// probe writes and locks a file as a shard would be.
-func (d *Dir) probe() error {
-	f, id, err := d.createOpen()
+// probeDir writes, locks and maps a file like a shard, so that Open fails if a later Put would.
+func (d *Dir) probeDir() error {
+	f, id, err := d.createLocked()
 	if err != nil {
-		return fail("write cache", d.dir, "", err)
+		return systemError("write cache", d.dir, "", err)
 	}
-	name := fileName(d.id, id, openSuffix)
+	name := shardFileName(d.id, id, openSuffix)
 	_, err = f.WriteAt(make([]byte, 4096), 0)
 	if err == nil {
 		var m []byte
 		if m, err = mapFile(f, 4096); err == nil {
-			unmap(m)
+			unmapFile(m)
 		}
 	}
-	if rerr := d.root.Remove(name); err == nil { // before its lock goes: a leftover is anybody's
+	// while it is locked: other processes may remove an unlocked leftover
+	if rerr := d.root.Remove(name); err == nil {
 		err = rerr
 	}
 	f.Close()
-	return fail("write cache", d.dir, name, err)
+	return systemError("write cache", d.dir, name, err)
 }
 
-// createOpen makes a new file for a writer, locked, under a name that nobody else has.
-func (d *Dir) createOpen() (*os.File, uint64, error) {
+// createLocked creates a file for a writer under a new name and locks it.
+func (d *Dir) createLocked() (*os.File, uint64, error) {
 	for {
 		id := randomID()
-		name := fileName(d.id, id, openSuffix)
+		name := shardFileName(d.id, id, openSuffix)
 		f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
 			return nil, 0, err
@@ -226,11 +242,11 @@ func (d *Dir) createOpen() (*os.File, uint64, error) {
 			_ = d.root.Remove(name)
 			return nil, 0, err
 		}
-		// Between our two calls another process took the file for a leftover, and removes it.
+		// Before the lock was taken, another process considered the file a leftover and removed it.
 	}
 }
 
-// stillNamed says whether the name still leads to the open file.
+// stillNamed reports whether name still refers to the open file.
 func (d *Dir) stillNamed(f *os.File, name string) bool {
 	a, err := f.Stat()
 	if err != nil {
@@ -240,11 +256,11 @@ func (d *Dir) stillNamed(f *os.File, name string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Path is the directory.
+// Path returns the absolute path of the directory.
 func (d *Dir) Path() string { return d.dir }
 
-// Close seals what is open and lets go of everything; entries that are out stay valid until their
-// Release.
+// Close seals the current shard and releases all resources. Entries remain valid until they are
+// released.
 func (d *Dir) Close() error {
 	if d.closed.Swap(true) {
 		return nil
@@ -258,11 +274,12 @@ func (d *Dir) Close() error {
 	d.mu.Unlock()
 	now := time.Now().UnixNano()
 	for _, s := range all {
-		if used := s.used.Load(); used > s.told.Load() && used <= now && s.sealed.Load() &&
+		if used := s.lastUsed.Load(); used > s.writtenUse.Load() && used <= now &&
+			s.sealed.Load() &&
 			!s.damaged.Load() {
-			s.tell(used)
+			s.writeModTime(used)
 		}
-		d.drop(s)
+		d.dropShard(s)
 	}
 	return errors.Join(err, d.marker.Close(), d.root.Close())
 }

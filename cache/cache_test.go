@@ -22,7 +22,7 @@ func key(i int) (k Key) {
 	return k
 }
 
-// value is what belongs under key(i): 1 to maxValue bytes, of i alone.
+// value returns the value of key(i): 1 to maxValue bytes that depend only on i.
 func value(i int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), 7})
 	b := make([]byte, 1+int(r.Uint64()%maxValue))
@@ -49,7 +49,7 @@ func mustPut(t testing.TB, d *Dir, i int) {
 	}
 }
 
-// got says whether entry i is there, and fails where its bytes are not those that were put.
+// got reports whether entry i is cached. It fails the test if the bytes are wrong.
 func got(t testing.TB, d *Dir, i int) bool {
 	t.Helper()
 	e, ok := d.Get(key(i))
@@ -76,7 +76,7 @@ func count(t testing.TB, d *Dir, n int) (hits int) {
 	return hits
 }
 
-// diskBytes is what the files of a directory take, by the file system's own count.
+// diskBytes returns the disk space of the files in a directory, as the file system counts it.
 func diskBytes(t testing.TB, dir string) (n int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -85,7 +85,7 @@ func diskBytes(t testing.TB, dir string) (n int64) {
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
-			n += onDisk(info)
+			n += allocatedBytes(info)
 		}
 	}
 	return n
@@ -100,8 +100,8 @@ func shardFiles(t testing.TB, dir, suffix string) (names []string) {
 	return all
 }
 
-// C1, C3: what was put is got, at once, after sealing, after reopening, and in another Dir of the
-// same directory.
+// TestPutGet checks that an entry can be read at once, after sealing, after reopening, and through
+// another Dir of the same directory (cache.C1, cache.C3).
 func TestPutGet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "cache")
 	d := mustOpen(t, dir, Options{Budget: 64 << 20, ShardBytes: 2 << 20})
@@ -145,12 +145,18 @@ func TestPutGet(t *testing.T) {
 	}
 }
 
-// An entry in parts is the parts one after the other; no parts are an entry of no bytes.
+// TestParts checks that an entry is the concatenation of its parts, and that no parts make an empty
+// entry.
 func TestParts(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: 64 << 20})
 	v := value(3)
-	for i, parts := range [][][]byte{{v}, {v[:1], v[1:]}, {nil, v[:100], nil, v[100:200], v[200:]}, {}} {
+	for i, parts := range [][][]byte{
+		{v},
+		{v[:1], v[1:]},
+		{nil, v[:100], nil, v[100:200], v[200:]},
+		{},
+	} {
 		if err := d.Put(key(i), parts...); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +167,7 @@ func TestParts(t *testing.T) {
 				t.Errorf("parts %d: %v, %d bytes of %d", i, ok, len(e.Data), len(want))
 			}
 			e.Release()
-			e.Release() // the second does nothing
+			e.Release() // the second call does nothing
 			if err := d.Flush(); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +178,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// A key that is there is not written again, by however many goroutines it is put.
+// TestPutOnce checks that a key is written once if many goroutines put it.
 func TestPutOnce(t *testing.T) {
 	d := mustOpen(t, t.TempDir(), Options{Budget: 64 << 20})
 	var wg sync.WaitGroup
@@ -194,7 +200,7 @@ func TestPutOnce(t *testing.T) {
 	}
 }
 
-// C3: without Refresh, another process's shard is seen within the stated time.
+// TestSeenWithoutRefresh checks that shards of other processes appear within the time of cache.C3.
 func TestSeenWithoutRefresh(t *testing.T) {
 	dir := t.TempDir()
 	a := mustOpen(t, dir, Options{Budget: 64 << 20})
@@ -209,13 +215,14 @@ func TestSeenWithoutRefresh(t *testing.T) {
 		if got(t, b, 1) {
 			break
 		}
-		if asked > lookOnMiss {
+		if asked > scanOnMiss {
 			t.Fatalf("not seen %v after the last look", asked)
 		}
 	}
 }
 
-// C4: a directory that is not ours is refused, and nothing in it changes.
+// TestForeignDirectory checks that a directory of other files is rejected and not changed
+// (cache.C4).
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	thesis := filepath.Join(dir, "thesis.tex")
@@ -264,7 +271,7 @@ func TestMarker(t *testing.T) {
 			t.Errorf("%.40s: %v, want %v", c.text, err, c.class)
 		}
 	}
-	// A link in the marker's place leads nowhere.
+	// a link with the name of the marker is rejected
 	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
 	if err := os.WriteFile(target, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -275,7 +282,7 @@ func TestMarker(t *testing.T) {
 	if _, err := Open(dir, Options{}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a link: %v", err)
 	}
-	// Many at once in a new directory: one cache.
+	// many processes create the cache at once: all use the same id
 	dir = filepath.Join(t.TempDir(), "c")
 	ids := make([]uint64, 16)
 	var wg sync.WaitGroup
@@ -312,7 +319,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	o, err := Options{Budget: 64 << 40}.filled("")
+	o, err := Options{Budget: 64 << 40}.withDefaults("")
 	if err != nil || o.Budget/o.ShardBytes > maxShards {
 		t.Errorf("64 TiB: %+v, %v", o, err)
 	}

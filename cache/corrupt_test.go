@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// filled makes a cache of n entries in sealed shards.
+// filledDir makes a cache of n entries in sealed shards.
 func filledDir(t testing.TB, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,8 @@ func filledDir(t testing.TB, n int) string {
 	return dir
 }
 
-// C1: bytes that changed on disk, anywhere, are never given; the rest is.
+// TestDamage checks that bytes that changed on disk are never returned, and that other entries are
+// (cache.C1).
 func TestDamage(t *testing.T) {
 	const n = 120
 	seed := uint64(rand.Uint32())
@@ -57,7 +58,7 @@ func TestDamage(t *testing.T) {
 				b[at] ^= 0xff
 			case 4:
 				b = append(b, make([]byte, 64*r.IntN(5)+r.IntN(2))...)
-			case 5: // another shard's bytes
+			case 5: // the bytes of another shard
 				other, err := os.ReadFile(files[r.IntN(len(files))])
 				if err != nil {
 					t.Fatal(err)
@@ -77,7 +78,7 @@ func TestDamage(t *testing.T) {
 		if again := count(t, d, n); again != before {
 			t.Errorf("seed %d round %d: %d entries, then %d", seed, round, before, again)
 		}
-		// What was lost can be put again.
+		// lost entries can be put again
 		for i := range n {
 			mustPut(t, d, i)
 		}
@@ -88,8 +89,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// One flipped byte in an entry costs this entry, is counted once, and Verify names it; its shard
-// goes first.
+// TestOneBadEntry checks that a flipped byte in an entry loses only this entry, is counted once,
+// and is reported by Verify. Its shard is the first to be evicted.
 func TestOneBadEntry(t *testing.T) {
 	dir := filledDir(t, 60)
 	files := shardFiles(t, dir, sealedSuffix)
@@ -126,7 +127,7 @@ func TestOneBadEntry(t *testing.T) {
 	}
 }
 
-// Verify with Drop removes damaged shards and nothing else.
+// TestVerifyDrops checks that Verify with Drop removes only damaged shards.
 func TestVerifyDrops(t *testing.T) {
 	dir := filledDir(t, 120)
 	files := shardFiles(t, dir, sealedSuffix)
@@ -145,7 +146,8 @@ func TestVerifyDrops(t *testing.T) {
 	}
 }
 
-// C8: an unsealed shard that is cut, holed or damaged gives its whole entries, and no wrong byte.
+// TestLeftoverDamaged checks that a truncated, holed or damaged unsealed shard yields its intact
+// entries and no wrong byte (cache.C8).
 func TestLeftoverDamaged(t *testing.T) {
 	seed := uint64(rand.Uint32())
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -215,8 +217,8 @@ func FuzzTable(f *testing.F) {
 	add := func(slots []slot, end int64) {
 		f.Add(
 			append(
-				append(head(1, 2, 4096), make([]byte, end-headSize)...),
-				table(slots, end, 1, 2)...),
+				append(shardHead(1, 2, 4096), make([]byte, end-headSize)...),
+				encodeTable(slots, end, 1, 2)...),
 		)
 	}
 	add(nil, 64)
@@ -239,17 +241,17 @@ func FuzzTable(f *testing.F) {
 					t.Fatalf("%+v of %d bytes", s, size)
 				}
 			}
-			// Once more with sums that hold: the fuzzer cannot guess them.
+			// Parse again with valid checksums, which the fuzzer cannot guess.
 			if size < headSize+tailSize {
 				return
 			}
-			copy(b, head(1, 2, 4096))
+			copy(b, shardHead(1, 2, 4096))
 			tail := b[size-tailSize:]
 			copy(tail, tailMagic[:])
 			le.PutUint64(tail[8:], 1)
 			le.PutUint64(tail[16:], 2)
 			if off := le.Uint64(tail[24:]); off >= headSize && off <= uint64(size-tailSize) {
-				le.PutUint64(tail[40:], hash([][]byte{b[off : size-tailSize]}))
+				le.PutUint64(tail[40:], hashParts([][]byte{b[off : size-tailSize]}))
 			}
 			seal64(tail)
 		}
@@ -267,14 +269,19 @@ func FuzzScan(f *testing.F) {
 	f.Add(bytes.Repeat(entryMagic[:], 1000), uint16(128))
 	f.Fuzz(func(t *testing.T, b []byte, at uint16) {
 		if i := int(at) &^ (align - 1); i+entryHead <= len(b) {
-			// A header that holds, with a length of the fuzzer's.
+			// a valid header with the fuzzer's length
 			copy(b[i:], entryMagic[:])
 			le.PutUint64(b[i+40:], uint64(i+entryHead))
 			le.PutUint64(b[i+48:], 2)
 			seal64(b[i : i+entryHead])
 		}
 		size := int64(len(b))
-		slots, end, err := scan(bytes.NewReader(b), size, 2, func(off int64) int64 { return off })
+		slots, end, err := scanEntries(
+			bytes.NewReader(b),
+			size,
+			2,
+			func(off int64) int64 { return off },
+		)
 		if err != nil || end > max(size, headSize) {
 			t.Fatal(end, err)
 		}
@@ -289,4 +296,4 @@ func FuzzScan(f *testing.F) {
 }
 
 // seal64 writes the checksum of a 64-byte record into its last 8 bytes.
-func seal64(b []byte) { le.PutUint64(b[56:], hash([][]byte{b[:56]})) }
+func seal64(b []byte) { le.PutUint64(b[56:], hashParts([][]byte{b[:56]})) }

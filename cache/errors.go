@@ -14,29 +14,28 @@ const (
 )
 
 func hintDir() string {
-	return "name another directory with " + robocache.Option(
-		"cache",
-	) + ", one on a local disk that this process may write; or " +
-		robocache.Option(
-			"cache",
-			"ram",
-		)
+	return "name another directory with " + robocache.Option("cache") +
+		", one on a local disk that this process may write; or " + robocache.Option("cache", "ram")
 }
 
 func hintSpace() string {
-	return "free space on that file system, or name a directory on another one with " + robocache.Option(
-		"cache",
-	)
+	return "free space on that file system, or name a directory on another one with " +
+		robocache.Option("cache")
 }
 
-// errNone is the error of a system without caches on disk.
-func errNone() error {
-	return robocache.Unsupported("open cache", nil, "a cache on disk needs mappings and file locks of Linux or macOS").
+// errUnsupported returns the error of a system without caches on disk.
+func errUnsupported() error {
+	return robocache.Unsupported(
+		"open cache",
+		nil,
+		"a cache on disk needs mappings and file locks of Linux or macOS",
+	).
 		WithHint("Pass %s", robocache.Option("cache", "ram"))
 }
 
-// fail classifies an error of the system and says what helps.
-func fail(op, dir, file string, err error) error {
+// systemError classifies an error of the operating system and adds a hint. It returns nil if err is
+// nil.
+func systemError(op, dir, file string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -55,11 +54,11 @@ func fail(op, dir, file string, err error) error {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Msg, e.Hint = "too many open files", hintFiles
 	case errors.Is(err, syscall.EFBIG):
-		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "a file may not become that large", hintLimit
+		e.Class, e.Hint = robocache.ErrResourceLimit, hintLimit
+		e.Msg = "a file may not become that large"
 	case errors.Is(err, syscall.ENOMEM):
-		e.Msg, e.Hint = "no address space to map a shard", "ulimit -v; sysctl vm.max_map_count; a smaller "+robocache.Option(
-			"cache_budget",
-		)
+		e.Msg = "no address space to map a shard"
+		e.Hint = "ulimit -v; sysctl vm.max_map_count; a smaller " + robocache.Option("cache_budget")
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "the directory cannot be written", hintDir()
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
@@ -68,7 +67,9 @@ func fail(op, dir, file string, err error) error {
 		errors.Is(err, syscall.ENOTSUP),
 		errors.Is(err, syscall.ENOSYS),
 		errors.Is(err, syscall.ENODEV):
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "this file system has no locks or no mappings, without which processes cannot share a cache", hintDir()
+		e.Class, e.Hint = robocache.ErrUnsupported, hintDir()
+		e.Msg = "this file system has no locks or no mappings, without which processes cannot " +
+			"share a cache"
 	case errors.Is(err, syscall.EIO):
 		e.Class, e.Msg = robocache.ErrTemporary, "the disk reports an error"
 	}

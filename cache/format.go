@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// The parts of a shard file: a head, entries (each a header and its data, padded), a table of the
-// entries, a tail.
+// A shard file consists of a head, entries (each a header and padded data), a table of the entries,
+// and a tail.
 const (
 	align     = 64
 	headSize  = 64
@@ -19,7 +19,7 @@ const (
 
 	formatVersion = 1
 
-	maxRows = 1 << 20 // of a table: what a file can make us allocate is 40 MB
+	maxRows = 1 << 20 // limit of the table; the largest allocation that a file can cause is 40 MB
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 	tailMagic  = [8]byte{'R', 'C', 't', 'a', 'b', 'l', 'e', formatVersion}
 )
 
-// slot is where an entry's data lies, and what it must hash to.
+// slot is the position and checksum of an entry's data.
 type slot struct {
 	key Key
 	off int64 // of the data
@@ -38,19 +38,20 @@ type slot struct {
 
 var le = binary.LittleEndian
 
-func roundUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }
+func alignUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
-// footprint is what an entry of n bytes takes of a shard, its row of the table included.
-func footprint(n int64) int64 { return entryHead + roundUp(n) + tableRow }
+// entryFootprint returns the bytes that an entry of n bytes occupies in a shard, including its
+// table row.
+func entryFootprint(n int64) int64 { return entryHead + alignUp(n) + tableRow }
 
-// overhead is what a shard takes beside its entries.
+// overhead is the number of bytes in a shard that hold no entries.
 const overhead = headSize + tailSize + align
 
-// fields are the words of a record: 64 bytes, a magic number, the words, and the checksum of what
-// precedes it.
+// fields holds the words of a record. A record has 64 bytes: a magic number, the words, and a
+// checksum of both.
 type fields [6]uint64
 
-func record(magic [8]byte, v fields) []byte {
+func encodeRecord(magic [8]byte, v fields) []byte {
 	b := append(make([]byte, 0, 64), magic[:]...)
 	for _, x := range v {
 		b = le.AppendUint64(b, x)
@@ -68,21 +69,21 @@ func parseRecord(b []byte, magic [8]byte) (v fields, ok bool) {
 	return v, true
 }
 
-// head is the first record of a shard.
-func head(cacheID, shardID uint64, capacity int64) []byte {
-	return record(headMagic, fields{cacheID, shardID, uint64(capacity)})
+// shardHead returns the first record of a shard.
+func shardHead(cacheID, shardID uint64, capacity int64) []byte {
+	return encodeRecord(headMagic, fields{cacheID, shardID, uint64(capacity)})
 }
 
-// isOf says whether a head or a tail is of that shard.
-func isOf(b []byte, magic [8]byte, cacheID, shardID uint64) bool {
+// belongsToShard reports whether b is a valid head or tail of the shard.
+func belongsToShard(b []byte, magic [8]byte, cacheID, shardID uint64) bool {
 	v, ok := parseRecord(b, magic)
 	return ok && v[0] == cacheID && v[1] == shardID
 }
 
-// entryHeader is the record before an entry's data. It names its own place and shard, so that bytes
-// of an entry that look like a header (a cached shard, say) are not taken for one.
+// entryHeader returns the record before an entry's data. It contains its own offset and shard id.
+// Data that looks like a header, such as a cached shard, is therefore not mistaken for one.
 func entryHeader(s slot, shardID uint64) []byte {
-	return record(
+	return encodeRecord(
 		entryMagic,
 		fields{
 			le.Uint64(s.key[:]),
@@ -95,7 +96,7 @@ func entryHeader(s slot, shardID uint64) []byte {
 	)
 }
 
-// parseEntry reads the record at off of a file of size bytes.
+// parseEntry parses the entry header at offset off of a file of size bytes.
 func parseEntry(b []byte, off, size int64, shardID uint64) (s slot, ok bool) {
 	v, ok := parseRecord(b, entryMagic)
 	s = slot{off: off + entryHead, n: int64(v[2]), sum: v[3]}
@@ -105,8 +106,8 @@ func parseEntry(b []byte, off, size int64, shardID uint64) (s slot, ok bool) {
 		v[2] <= uint64(size-s.off)
 }
 
-// table gives the table and the tail of a shard whose entries end at off.
-func table(slots []slot, off int64, cacheID, shardID uint64) []byte {
+// encodeTable returns the table and the tail of a shard whose entries end at off.
+func encodeTable(slots []slot, off int64, cacheID, shardID uint64) []byte {
 	rows := make([]byte, 0, len(slots)*tableRow+tailSize)
 	for _, s := range slots {
 		rows = append(rows, s.key[:]...)
@@ -117,38 +118,39 @@ func table(slots []slot, off int64, cacheID, shardID uint64) []byte {
 	size := uint64(off) + uint64(cap(rows))
 	return append(
 		rows,
-		record(
+		encodeRecord(
 			tailMagic,
 			fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), size},
 		)...)
 }
 
-// readTable gives the entries of a sealed shard. An error of r is returned; a table that does not
-// hold is (nil, false, nil).
+// readTable returns the entries of a sealed shard. It returns an error only if r does. For an
+// invalid table it returns (nil, false, nil).
 func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool, error) {
 	if size < headSize+tailSize {
 		return nil, false, nil
 	}
 	var rec [64]byte
 	if _, err := r.ReadAt(rec[:], 0); err != nil {
-		return nil, false, short(err)
+		return nil, false, ignoreEOF(err)
 	}
-	if !isOf(rec[:], headMagic, cacheID, shardID) {
+	if !belongsToShard(rec[:], headMagic, cacheID, shardID) {
 		return nil, false, nil
 	}
 	if _, err := r.ReadAt(rec[:], size-tailSize); err != nil {
-		return nil, false, short(err)
+		return nil, false, ignoreEOF(err)
 	}
 	tail, ok := parseRecord(rec[:], tailMagic)
 	off, count, sum := tail[2], tail[3], tail[4]
 	room := uint64(size - tailSize)
 	if !ok || tail[0] != cacheID || tail[1] != shardID || tail[5] != uint64(size) ||
-		off < headSize || off > room || count > maxRows || count != (room-off)/tableRow || (room-off)%tableRow != 0 {
+		off < headSize || off > room || count > maxRows || count != (room-off)/tableRow ||
+		(room-off)%tableRow != 0 {
 		return nil, false, nil
 	}
 	rows := make([]byte, room-off)
 	if _, err := r.ReadAt(rows, int64(off)); err != nil {
-		return nil, false, short(err)
+		return nil, false, ignoreEOF(err)
 	}
 	if xxh3.Hash(rows) != sum {
 		return nil, false, nil
@@ -166,19 +168,19 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 	return slots, true, nil
 }
 
-// short turns the end of a file that shrank while it was read into "does not hold", which is no
-// error of the system.
-func short(err error) error {
+// ignoreEOF returns nil for an end-of-file error, which means that the file shrank while it was
+// read. The caller treats such a file as invalid.
+func ignoreEOF(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
 	}
 	return err
 }
 
-// scan finds the entries of an unsealed shard by their headers, and where the last one ends. Where
-// a header is missing (a write that never finished), it looks for the next. nextData skips holes of
-// the file; it may return its argument.
-func scan(
+// scanEntries finds the entries of an unsealed shard by their headers. It returns them and the end
+// of the last one. If a header is missing, because a write never finished, it searches for the next
+// header. skipHoles returns the next offset with data; it may return its argument.
+func scanEntries(
 	r io.ReaderAt,
 	size int64,
 	shardID uint64,
@@ -190,7 +192,7 @@ func scan(
 	end = pos
 	for pos+entryHead <= size && len(slots) < maxRows {
 		if _, err := r.ReadAt(rec[:], pos); err != nil {
-			return slots, end, short(err)
+			return slots, end, ignoreEOF(err)
 		}
 		s, ok := parseEntry(rec[:], pos, size, shardID)
 		if !ok {
@@ -199,12 +201,12 @@ func scan(
 			}
 			pos = nextData(pos + align)
 			n, err := r.ReadAt(buf[:max(min(int64(len(buf)), size-pos), 0)], pos)
-			if err != nil && short(err) != nil {
+			if err != nil && ignoreEOF(err) != nil {
 				return slots, end, err
 			}
 			var skipped int
 			if s, skipped, ok = findEntry(buf[:n], pos, size, shardID); !ok {
-				// the last place is looked at again, as the first of the next round
+				// The last position is searched again as the first one of the next round.
 				pos += int64(max(skipped-align, 0))
 				if n < len(buf) {
 					return slots, end, nil
@@ -213,14 +215,14 @@ func scan(
 			}
 		}
 		slots = append(slots, s)
-		pos = s.off + roundUp(s.n)
+		pos = s.off + alignUp(s.n)
 		end = min(pos, size)
 	}
 	return slots, end, nil
 }
 
-// findEntry gives the first entry whose header is in b, which begins at pos; without one, how many
-// bytes hold none.
+// findEntry returns the first entry whose header is in b, which begins at pos. If there is none,
+// skipped is the number of bytes that were searched.
 func findEntry(b []byte, pos, size int64, shardID uint64) (s slot, skipped int, ok bool) {
 	for i := 0; i+entryHead <= len(b); i += align {
 		if bytes.Equal(b[i:i+len(entryMagic)], entryMagic[:]) {

@@ -2,99 +2,100 @@ package cache
 
 import "time"
 
-// Get gives the entry of a key, or false. The caller releases it.
+// Get returns the entry of a key, or false. The caller must release the entry.
 func (d *Dir) Get(k Key) (Entry, bool) {
 	now := time.Now().UnixNano()
-	r := d.find(k)
-	if d.lookDue(now, r == nil) {
-		_ = d.look(false)
+	r := d.lookupEntry(k)
+	if d.isScanDue(now, r == nil) {
+		_ = d.scanDir(false)
 		if r == nil {
-			r = d.find(k)
+			r = d.lookupEntry(k)
 		}
 	}
-	if r != nil && !r.check() {
-		d.dropEntry(r)
-		r.sh.unref()
+	if r != nil && !r.verifyOnce() {
+		d.dropDamaged(r)
+		r.shard.releaseRef()
 		r = nil
 	}
 	if r == nil {
-		d.count(func(s *Stats) { s.Misses++ })
+		d.updateStats(func(s *Stats) { s.Misses++ })
 		return Entry{}, false
 	}
-	r.sh.use(now)
-	r.touched()
-	d.count(func(s *Stats) { s.Hits, s.HitBytes = s.Hits+1, s.HitBytes+r.n })
-	return Entry{Data: r.data(), sh: r.sh}, true
+	r.shard.noteUse(now)
+	r.countMapped()
+	d.updateStats(func(s *Stats) { s.Hits, s.HitBytes = s.Hits+1, s.HitBytes+r.n })
+	return Entry{Data: r.mappedData(), shard: r.shard}, true
 }
 
-// Has says whether Get would look at an entry. It reads none, so the entry may still turn out
-// damaged.
+// Has reports whether an entry is in the index. It does not read the entry, so a later Get may
+// still find it damaged.
 func (d *Dir) Has(k Key) bool {
-	if d.known(k) {
+	if d.isIndexed(k) {
 		return true
 	}
-	if d.lookDue(time.Now().UnixNano(), true) {
-		_ = d.look(false)
-		return d.known(k)
+	if d.isScanDue(time.Now().UnixNano(), true) {
+		_ = d.scanDir(false)
+		return d.isIndexed(k)
 	}
 	return false
 }
 
-func (d *Dir) known(k Key) bool {
-	st := d.stripe(k)
+func (d *Dir) isIndexed(k Key) bool {
+	st := d.stripeOf(k)
 	st.RLock()
 	r := st.m[k]
 	st.RUnlock()
 	return r != nil
 }
 
-// find gives an entry with a reference of its shard.
-func (d *Dir) find(k Key) *rec {
-	st := d.stripe(k)
+// lookupEntry returns the entry of a key with a reference to its shard, or nil.
+func (d *Dir) lookupEntry(k Key) *indexedEntry {
+	st := d.stripeOf(k)
 	st.RLock()
 	r := st.m[k]
 	if r != nil {
-		r.sh.refs.Add(1) // the index's own reference goes only after the entry left the stripe
+		// safe: the index drops its own reference only after the entry left the stripe
+		r.shard.refs.Add(1)
 	}
 	st.RUnlock()
 	return r
 }
 
-func (d *Dir) stripe(k Key) *stripe { return &d.index[k[0]%uint8(len(d.index))] }
+func (d *Dir) stripeOf(k Key) *stripe { return &d.index[k[0]%uint8(len(d.index))] }
 
-// insert puts an entry into the index, unless another has its key.
-func (d *Dir) insert(r *rec) {
-	st := d.stripe(r.key)
+// insertEntry adds an entry to the index unless the key is present.
+func (d *Dir) insertEntry(r *indexedEntry) {
+	st := d.stripeOf(r.key)
 	st.Lock()
 	defer st.Unlock()
 	if st.m[r.key] == nil {
 		st.m[r.key] = r
-		d.entries.Add(1)
+		d.entryCount.Add(1)
 	}
 }
 
-// forget takes an entry out of the index.
-func (d *Dir) forget(r *rec) {
-	st := d.stripe(r.key)
+// removeEntry removes an entry from the index.
+func (d *Dir) removeEntry(r *indexedEntry) {
+	st := d.stripeOf(r.key)
 	st.Lock()
 	defer st.Unlock()
 	if st.m[r.key] == r {
 		delete(st.m, r.key)
-		d.entries.Add(-1)
+		d.entryCount.Add(-1)
 	}
 }
 
-// dropEntry takes a damaged entry out of the index.
-func (d *Dir) dropEntry(r *rec) {
-	d.forget(r)
+// dropDamaged removes a damaged entry from the index and counts it.
+func (d *Dir) dropDamaged(r *indexedEntry) {
+	d.removeEntry(r)
 	if r.state.Swap(bad) != bad {
-		d.count(func(s *Stats) { s.BadEntries++ })
-		r.sh.spoil()
+		d.updateStats(func(s *Stats) { s.BadEntries++ })
+		r.shard.markDamaged()
 	}
 }
 
-// drop takes a shard out of the index; its mapping goes with the last reader.
-func (d *Dir) drop(s *shard) {
+// dropShard removes a shard and its entries from the index. The last reader unmaps it.
+func (d *Dir) dropShard(s *shard) {
 	d.mu.Lock()
 	if d.shards[s.id] != s {
 		d.mu.Unlock()
@@ -103,24 +104,24 @@ func (d *Dir) drop(s *shard) {
 	delete(d.shards, s.id)
 	d.mu.Unlock()
 	s.mu.Lock()
-	recs := s.recs
-	s.recs, s.dropped = nil, true
+	recs := s.entries
+	s.entries, s.dropped = nil, true
 	s.mu.Unlock()
 	for _, r := range recs {
-		d.forget(r)
+		d.removeEntry(r)
 	}
-	d.zombies.Add(s.size)
-	s.unref()
+	d.unlinkedBytes.Add(s.size)
+	s.releaseRef()
 }
 
-// Blocks is the cache for those who know it by an interface of their own (store.BlockCache).
+// Blocks adapts a Dir to interfaces without Entry, such as store.BlockCache.
 type Blocks struct{ Dir *Dir }
 
-// Get gives an entry; data is valid until release.
+// Get returns the data of an entry. The data is valid until release is called.
 func (b Blocks) Get(key [16]byte) (data []byte, release func(), ok bool) {
 	e, ok := b.Dir.Get(key)
 	return e.Data, e.Release, ok
 }
 
-// Put keeps an entry.
+// Put stores an entry.
 func (b Blocks) Put(key [16]byte, data []byte) error { return b.Dir.Put(key, data) }

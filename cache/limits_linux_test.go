@@ -27,7 +27,7 @@ func init() {
 	roles["resident"] = roleResident
 }
 
-// inNamespace runs a role where it may mount.
+// inNamespace runs a role in a namespace that allows mounts.
 func inNamespace(t *testing.T, role string) {
 	t.Helper()
 	c := command(t, role, t.TempDir())
@@ -65,8 +65,9 @@ func mount(dir, options string, flags uintptr) error {
 	return nil
 }
 
-// C9: a small file system, such as a /dev/shm of 24 MB, shrinks the cache; one that others fill
-// stops its writing, once and typed, and reads go on.
+// TestFullFileSystem checks that a small file system, such as a /dev/shm of 24 MB, makes the cache
+// smaller (cache.C9). If other files fill the file system, writing stops with one typed error, and
+// reads continue.
 func TestFullFileSystem(t *testing.T) { inNamespace(t, "full") }
 
 func roleFull(args []string) error {
@@ -91,7 +92,7 @@ func roleFull(args []string) error {
 	if s := d.Stats(); s.Evicted == 0 || s.Stopped != "" {
 		return fmt.Errorf("%+v", s)
 	}
-	// Others fill the rest.
+	// other files fill the rest
 	filler, err := os.Create(filepath.Join(root, "filler"))
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func roleFull(args []string) error {
 		return fmt.Errorf("%d hits after the disk was full", hits)
 	}
 	d.Close()
-	if err := fill(); err != nil { // the shard that could not be sealed went
+	if err := fill(); err != nil { // the shard that could not be sealed was removed
 		return err
 	}
 	if _, err := Open(
@@ -162,7 +163,7 @@ func roleFull(args []string) error {
 	} else {
 		fmt.Println("as wanted:", err)
 	}
-	// With room again, what was sealed is there.
+	// once there is space again, sealed entries can be read
 	filler.Close()
 	if err := os.Remove(filler.Name()); err != nil {
 		return err
@@ -184,7 +185,7 @@ func roleFull(args []string) error {
 	return d.Close()
 }
 
-// C9: a directory that cannot be written.
+// TestReadOnly checks a directory that cannot be written (cache.C9).
 func TestReadOnly(t *testing.T) { inNamespace(t, "readonly") }
 
 func roleReadOnly(args []string) error {
@@ -226,11 +227,11 @@ func roleReadOnly(args []string) error {
 	return nil
 }
 
-// C9: RLIMIT_FSIZE. A write beyond it would be a signal.
+// TestFileSizeLimit checks RLIMIT_FSIZE (cache.C9). A write beyond the limit would raise a signal.
 func TestFileSizeLimit(t *testing.T) { runRole(t, command(t, "fsize", t.TempDir())) }
 
-// C9: a shard that cannot be sealed, which happens beside all callers, is said by the next Put,
-// once.
+// TestSealLimit checks that the next Put reports, once, that a shard could not be sealed in the
+// background (cache.C9).
 func TestSealLimit(t *testing.T) { runRole(t, command(t, "sealsize", t.TempDir())) }
 
 func roleSealSize(args []string) error {
@@ -248,9 +249,9 @@ func roleSealSize(args []string) error {
 		return err
 	}
 	d.rollMu.Lock()
-	d.retire()
+	d.retireCurrent()
 	d.rollMu.Unlock()
-	// the very next Put, though the sealing has more to do
+	// the next Put reports the error even if sealing has more to do
 	for start := time.Now(); d.Err() == nil; runtime.Gosched() {
 		if time.Since(start) > time.Minute {
 			return errors.New("never told")
@@ -315,11 +316,12 @@ func roleFileSize(args []string) error {
 	return nil
 }
 
-// C9, C12: without files to open, at Open and while running; and how many it holds.
+// TestOpenFileLimit checks the limit of open files at Open and later, and the number of files that
+// the cache keeps open (cache.C9, cache.C12).
 func TestOpenFileLimit(t *testing.T) { runRole(t, command(t, "files", t.TempDir())) }
 
 func roleFiles(args []string) error {
-	r, w, err := os.Pipe() // Go's own two files come with the first pipe
+	r, w, err := os.Pipe() // the first pipe also opens Go's own two files
 	if err != nil {
 		return err
 	}
@@ -355,7 +357,7 @@ func roleFiles(args []string) error {
 			&syscall.Rlimit{Cur: uint64(n), Max: 1 << 10},
 		)
 	}
-	if err := limit(3); err != nil { // no new ones
+	if err := limit(3); err != nil { // no new files
 		return err
 	}
 	errs := 0
@@ -402,7 +404,8 @@ func openFiles() (int, error) {
 	return len(names), err
 }
 
-// A file that shrinks while it is mapped is a miss, and not the end of the process by SIGBUS.
+// TestTruncatedWhileMapped checks that a file that shrinks while it is mapped is a miss and does
+// not raise SIGBUS.
 func TestTruncatedWhileMapped(t *testing.T) {
 	for _, touched := range []bool{false, true} {
 		dir := filledDir(t, 60)
@@ -426,7 +429,8 @@ func TestTruncatedWhileMapped(t *testing.T) {
 	}
 }
 
-// C11: the mapped files do not grow the process beyond Resident, and go on to be read right.
+// TestResidentIsBounded checks that mapped files do not grow the process beyond Resident and are
+// still read correctly (cache.C11).
 func TestResidentIsBounded(t *testing.T) { runRole(t, command(t, "resident", t.TempDir())) }
 
 func roleResident(args []string) error {
@@ -464,8 +468,8 @@ func roleResident(args []string) error {
 		}
 		s := d.Stats()
 		fmt.Printf("limit %d: RSS of files grew by %d, counted %d\n", limit, peak, s.Peak)
-		// Without a limit that matters, RSS shows that it is one that can be seen; how much of it
-		// the system keeps is the system's.
+		// Without an effective limit, RSS must be high enough to measure. The system decides how
+		// much of it stays in memory.
 		if whole := int64(
 			n * size,
 		); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
@@ -475,14 +479,14 @@ func roleResident(args []string) error {
 		if err := d.Close(); err != nil {
 			return err
 		}
-		if d.mapped.Load() != 0 {
-			return fmt.Errorf("%d bytes are counted after Close", d.mapped.Load())
+		if d.mappedBytes.Load() != 0 {
+			return fmt.Errorf("%d bytes are counted after Close", d.mappedBytes.Load())
 		}
 	}
 	return nil
 }
 
-// fileRSS is what of the shards is in this process's memory, by the page tables.
+// fileRSS returns the bytes of shards in this process's memory, according to the page tables.
 func fileRSS() (sum int64) {
 	text, _ := os.ReadFile("/proc/self/smaps")
 	ours := false

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// markerName is the file that makes a directory ours. Its lock is held while room is made.
+// markerName is the file that identifies a cache directory. Its lock is held while space is freed.
 const markerName = "robocache-cache.json"
 
 type marker struct {
@@ -28,8 +28,8 @@ type marker struct {
 
 const maxMarker = 4096
 
-// openMarker gives the marker, locked, and the cache's id. With write, an empty directory becomes
-// ours.
+// openMarker opens the marker and returns the id of the cache. With write, it creates the marker in
+// an empty directory.
 func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, err error) {
 	flag := os.O_RDWR
 	if !write {
@@ -45,18 +45,18 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 			markerName,
 		)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := refuseForeign(root, dir); err != nil {
+		if err := rejectForeign(root, dir); err != nil {
 			return nil, 0, err
 		}
 		flag |= os.O_CREATE
 	case err != nil:
-		return nil, 0, fail("open cache", dir, markerName, err)
+		return nil, 0, systemError("open cache", dir, markerName, err)
 	case !info.Mode().IsRegular():
 		return nil, 0, badMarker(dir, "not a regular file")
 	}
 	f, err = root.OpenFile(markerName, flag|plainOnly, 0o666)
 	if err != nil {
-		return nil, 0, fail("open cache", dir, markerName, err)
+		return nil, 0, systemError("open cache", dir, markerName, err)
 	}
 	defer func() {
 		if err != nil {
@@ -65,16 +65,16 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 		}
 	}()
 	if write {
-		// Several processes may begin at once: the first one under the lock writes, the others read
-		// what it wrote.
+		// Several processes may create the cache at once. The first one to take the lock writes the
+		// marker, and the others read it.
 		if err := lockWithin(f, lockOnOpen); err != nil {
-			return f, 0, fail("lock cache", dir, markerName, err)
+			return f, 0, systemError("lock cache", dir, markerName, err)
 		}
-		defer unlock(f)
+		defer unlockFile(f)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxMarker+1))
 	if err != nil {
-		return f, 0, fail("open cache", dir, markerName, err)
+		return f, 0, systemError("open cache", dir, markerName, err)
 	}
 	if len(text) == 0 && write {
 		id, err = writeMarker(f, dir)
@@ -87,7 +87,10 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	if m.Format != formatVersion {
 		return f, 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
 			Expected(fmt.Sprintf("format %d", formatVersion), strconv.Itoa(m.Format)).
-			WithHint("another version of RoboCache made it: name another directory with %s", robocache.Option("cache"))
+			WithHint(
+				"another version of RoboCache made it: name another directory with %s",
+				robocache.Option("cache"),
+			)
 	}
 	id, err = strconv.ParseUint(m.ID, 16, 64)
 	if err != nil || id == 0 || len(m.ID) != 16 {
@@ -97,8 +100,13 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 }
 
 func badMarker(dir, got string) error {
-	return robocache.Malformed("open cache", robocache.Where{"cache": dir, "file": markerName}, "%s", got).
-		WithHint("look at what the directory holds; RoboCache removes nothing there without its marker")
+	return robocache.Malformed("open cache", robocache.Where{
+		"cache": dir,
+		"file":  markerName,
+	}, "%s", got).
+		WithHint(
+			"look at what the directory holds; RoboCache removes nothing there without its marker",
+		)
 }
 
 func writeMarker(f *os.File, dir string) (uint64, error) {
@@ -107,7 +115,8 @@ func writeMarker(f *os.File, dir string) (uint64, error) {
 		text, err := json.MarshalIndent(marker{
 			Format: formatVersion,
 			ID:     fmt.Sprintf("%016x", id),
-			Note:   "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched.",
+			Note: "A cache of RoboCache. Files named robocache-ID-* may be removed at any " +
+				"time; nothing else here is touched.",
 		}, "", "  ")
 		if err != nil {
 			return err
@@ -118,24 +127,28 @@ func writeMarker(f *os.File, dir string) (uint64, error) {
 		return f.Sync()
 	}()
 	if err != nil {
-		_ = f.Truncate(0) // empty is "not yet written"; half a marker would be malformed for ever
-		return 0, fail("make cache", dir, markerName, err)
+		// an empty marker is rewritten by the next Open; a partial one would stay malformed
+		_ = f.Truncate(0)
+		return 0, systemError("make cache", dir, markerName, err)
 	}
 	return id, nil
 }
 
-// refuseForeign is for a directory without a marker: only an empty one becomes a cache.
-func refuseForeign(root *os.Root, dir string) error {
+// rejectForeign returns an error for a directory without a marker that is not empty.
+func rejectForeign(root *os.Root, dir string) error {
 	names, err := listNames(root)
 	if err != nil {
-		return fail("open cache", dir, "", err)
+		return systemError("open cache", dir, "", err)
 	}
 	if slices.Contains(names, markerName) {
-		return nil // another process was faster
+		return nil // another process created it first
 	}
 	for _, n := range names {
-		if n != "lost+found" { // a fresh volume
-			return robocache.Misuse("open cache", robocache.Where{"cache": dir}, "the directory holds other files (%q) and no %s: it is not a cache, and RoboCache writes into none but its own", n, markerName).
+		if n != "lost+found" { // a new volume
+			return robocache.Misuse("open cache", robocache.Where{
+				"cache": dir,
+			}, "the directory holds other files (%q) and no %s: it is not a cache, and "+
+				"RoboCache writes into none but its own", n, markerName).
 				WithHint("name an empty or new directory with %s", robocache.Option("cache"))
 		}
 	}
@@ -153,7 +166,8 @@ func listNames(root *os.Root) ([]string, error) {
 
 var errBusy = errors.New("locked by another process")
 
-// lockWithin takes the exclusive lock, or gives up: a stopped process must not stop us.
+// lockWithin takes the exclusive lock. It gives up after limit, because a stopped process may hold
+// the lock.
 func lockWithin(f *os.File, limit time.Duration) error {
 	wait := time.Millisecond
 	for start := time.Now(); ; {
@@ -162,7 +176,9 @@ func lockWithin(f *os.File, limit time.Duration) error {
 			return err
 		}
 		if time.Since(start) > limit {
-			return robocache.Temporary("lock cache", robocache.Where{"file": f.Name()}, "another process has held the lock for %s", limit.String()).
+			return robocache.Temporary("lock cache", robocache.Where{
+				"file": f.Name(),
+			}, "another process has held the lock for %s", limit.String()).
 				WithCause(errBusy).
 				WithHint("is it stopped? see fuser on that file")
 		}
@@ -174,7 +190,7 @@ func lockWithin(f *os.File, limit time.Duration) error {
 func randomID() uint64 {
 	var b [8]byte
 	for {
-		_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+		_, _ = rand.Read(b[:]) // crypto/rand never fails
 		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
 			return id
 		}
@@ -186,12 +202,12 @@ const (
 	openSuffix   = ".open"
 )
 
-func fileName(cacheID, shardID uint64, suffix string) string {
+func shardFileName(cacheID, shardID uint64, suffix string) string {
 	return fmt.Sprintf("robocache-%016x-%016x%s", cacheID, shardID, suffix)
 }
 
-// parseName says whether a name is one that this cache gives.
-func parseName(name string, cacheID uint64) (shardID uint64, sealed, ok bool) {
+// parseShardFileName splits a shard file name. ok reports whether the name belongs to this cache.
+func parseShardFileName(name string, cacheID uint64) (shardID uint64, sealed, ok bool) {
 	rest, ok := strings.CutPrefix(name, fmt.Sprintf("robocache-%016x-", cacheID))
 	if !ok {
 		return 0, false, false
@@ -204,7 +220,7 @@ func parseName(name string, cacheID uint64) (shardID uint64, sealed, ok bool) {
 	}
 	shardID, err := strconv.ParseUint(hex, 16, 64)
 	if err != nil ||
-		fileName(
+		shardFileName(
 			cacheID,
 			shardID,
 			map[bool]string{true: sealedSuffix, false: openSuffix}[sealed],

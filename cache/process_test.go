@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// The test binary plays the other processes: with this variable it does a role and no tests.
+// roleVar makes the test binary run a role instead of tests. It acts as another process.
 const roleVar = "ROBOCACHE_CACHE_ROLE"
 
 var roles = map[string]func(args []string) error{"load": roleLoad}
 
 func TestMain(m *testing.M) {
-	// a rename that waits for the disk's journal holds the lock longer than training would wait
+	// A rename that waits for the disk's journal holds the lock longer than training would wait.
 	lockOnPut = time.Minute
 	if role := os.Getenv(roleVar); role != "" {
 		if err := roles[role](os.Args[1:]); err != nil {
@@ -50,8 +50,8 @@ func command(t testing.TB, role string, args ...any) *exec.Cmd {
 	return c
 }
 
-// roleLoad: dir budget seed keys turns. Two goroutines get random keys, check every byte, put what
-// is missing. 0 turns: until killed.
+// roleLoad has the arguments dir, budget, seed, keys and turns. Two goroutines get random keys,
+// compare every byte and put missing entries. With 0 turns they run until the process is killed.
 func roleLoad(args []string) error {
 	n := make([]int64, len(args))
 	for i, a := range args[1:] {
@@ -117,7 +117,8 @@ func roleLoad(args []string) error {
 	return first
 }
 
-// Processes share one cache: writers and readers all of them, within one budget, every byte right.
+// TestProcesses checks that several processes read and write one cache within one budget, with
+// correct bytes.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	const n = 3
@@ -180,8 +181,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// C8: killed at any moment, in a loop: every entry afterwards is right, leftovers go or are sealed,
-// what was written is mostly kept.
+// TestKilled kills a process at random moments in a loop (cache.C8). All entries are correct
+// afterwards, leftovers are sealed or removed, and most of the data is kept.
 func TestKilled(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -203,9 +204,9 @@ func TestKilled(t *testing.T) {
 			if err := cmds[i].Start(); err != nil {
 				t.Fatal(err)
 			}
-			if round%4 != 0 { // else it may be killed while it opens
+			if round%4 != 0 { // otherwise it may be killed while it opens the cache
 				r := bufio.NewReader(out)
-				// so that it has written where the cache is empty
+				// An empty cache is written before the process is killed.
 				for _, want := range []string{"ready\n", "working\n"} {
 					if line, err := r.ReadString('\n'); line != want {
 						rest, _ := io.ReadAll(r)
@@ -251,7 +252,8 @@ func TestKilled(t *testing.T) {
 		removed += s.RemovedLeftovers
 		d.Close()
 		if round%5 == 4 {
-			if _, err := Prune(dir, 0); err != nil { // so that there is something to write
+			// empties the cache, so that the next process writes
+			if _, err := Prune(dir, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -267,7 +269,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// C8: a living writer's shard is left alone, by Open and by Prune.
+// TestLivingWriterIsLeftAlone checks that Open and Prune do not touch the shard of a living writer
+// (cache.C8).
 func TestLivingWriterIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	a := mustOpen(t, dir, Options{Budget: 2 * small})

@@ -15,21 +15,22 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Listing is what a cache holds.
+// Listing is the content of a cache.
 type Listing struct {
-	Dir       string      `json:"dir"`
-	ID        string      `json:"id"`
-	Bytes     int64       `json:"bytes"` // of the files
-	Entries   int64       `json:"entries"`
-	DataBytes int64       `json:"data_bytes"` // of the entries
-	Foreign   int         `json:"foreign"`    // files that are none of ours, and are never touched
-	Shards    []ShardInfo `json:"shards"`     // the most recently used first
+	Dir       string `json:"dir"`
+	ID        string `json:"id"`
+	Bytes     int64  `json:"bytes"` // size of the files
+	Entries   int64  `json:"entries"`
+	DataBytes int64  `json:"data_bytes"` // size of the entries
+	// number of files that do not belong to the cache; they are never changed
+	Foreign int         `json:"foreign"`
+	Shards  []ShardInfo `json:"shards"` // most recently used first
 }
 
 // ShardInfo is one file of a cache.
 type ShardInfo struct {
 	File string `json:"file"`
-	// sealed, being written, left behind, damaged, not ours, unreadable
+	// one of the State constants
 	State     string    `json:"state"`
 	Bytes     int64     `json:"bytes"` // on disk
 	Entries   int       `json:"entries"`
@@ -37,20 +38,20 @@ type ShardInfo struct {
 	LastUsed  time.Time `json:"last_used"`
 }
 
-// The states of a file.
+// States of a file.
 const (
 	StateSealed  = "sealed"
 	StateWriting = "being written"
-	// its writer is dead: the next Open or prune seals or removes it
+	// The writer is dead. The next Open or Prune seals or removes the file.
 	StateLeftBehind = "left behind"
 	StateDamaged    = "damaged"
 	StateForeign    = "not ours"
 	StateUnreadable = "unreadable"
 )
 
-// List says what a cache holds. It changes nothing, and reads tables only.
+// List returns the content of a cache. It changes nothing and reads only tables.
 func List(dir string) (_ *Listing, err error) {
-	d, v, err := openThere(dir, false)
+	d, v, err := openExisting(dir, false)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +59,13 @@ func List(dir string) (_ *Listing, err error) {
 	l := &Listing{Dir: d.dir, ID: fmt.Sprintf("%016x", d.id), Shards: []ShardInfo{}}
 	names, err := listNames(d.root)
 	if err != nil {
-		return nil, fail("look into cache", d.dir, "", err)
+		return nil, systemError("look into cache", d.dir, "", err)
 	}
 	l.Foreign = max(len(names)-1-len(v), 0)
 	for _, f := range v {
 		info := ShardInfo{File: f.name, Bytes: f.disk, LastUsed: time.Unix(0, f.used).UTC()}
 		var slots []slot
-		info.State, slots = d.examine(f, nil)
+		info.State, slots = d.fileState(f, nil)
 		info.Entries = len(slots)
 		for _, s := range slots {
 			info.DataBytes += s.n
@@ -80,20 +81,20 @@ func List(dir string) (_ *Listing, err error) {
 	return l, nil
 }
 
-// openThere opens a cache that exists, and lists its files.
-func openThere(dir string, write bool) (*Dir, []found, error) {
+// openExisting opens an existing cache and lists its files.
+func openExisting(dir string, write bool) (*Dir, []cacheFile, error) {
 	if !supported {
-		return nil, nil, errNone()
+		return nil, nil, errUnsupported()
 	}
-	d, err := open(dir, false)
+	d, err := openDir(dir, false)
 	if err == nil && write {
 		d.Close()
-		d, err = open(dir, true)
+		d, err = openDir(dir, true)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := d.survey()
+	v, err := d.listFiles()
 	if err != nil {
 		d.Close()
 		return nil, nil, err
@@ -101,15 +102,16 @@ func openThere(dir string, write bool) (*Dir, []found, error) {
 	return d, v, nil
 }
 
-// examine says what state a file is in; use, where it is given, gets a sealed one with its entries.
-func (d *Dir) examine(v found, use func(f *os.File, slots []slot)) (string, []slot) {
-	f, info, err := openPlain(d.root, v.name, os.O_RDONLY)
+// fileState returns the state of a file and its entries. If use is not nil, it is called with a
+// sealed file and its entries.
+func (d *Dir) fileState(v cacheFile, use func(f *os.File, slots []slot)) (string, []slot) {
+	f, info, err := openRegular(d.root, v.name, os.O_RDONLY)
 	if err != nil {
 		return StateUnreadable, nil
 	}
 	defer f.Close()
 	if !v.sealed {
-		ok, err := tryLock(f) // let go of by Close
+		ok, err := tryLock(f) // released by Close
 		switch {
 		case err != nil:
 			return StateUnreadable, nil
@@ -127,38 +129,39 @@ func (d *Dir) examine(v found, use func(f *os.File, slots []slot)) (string, []sl
 			use(f, slots)
 		}
 		return StateSealed, slots
-	case isOurs(f, info.Size(), d.id, v.id):
+	case isOwnFile(f, info.Size(), d.id, v.id):
 		return StateDamaged, nil
 	}
 	return StateForeign, nil
 }
 
-// Pruned is what Prune did.
+// Pruned is the result of Prune.
 type Pruned struct {
 	Dir          string `json:"dir"`
 	Removed      int64  `json:"removed_shards"`
 	RemovedBytes int64  `json:"removed_bytes"`
-	Recovered    int64  `json:"recovered_shards"`  // left by dead writers, and sealed
-	Leftovers    int64  `json:"removed_leftovers"` // left by dead writers, with nothing in them
-	Bytes        int64  `json:"bytes"`             // that are left
+	Recovered    int64  `json:"recovered_shards"` // sealed shards of dead writers
+	// removed shards of dead writers, which had no entries
+	Leftovers int64 `json:"removed_leftovers"`
+	Bytes     int64 `json:"bytes"` // remaining bytes
 }
 
-// Prune evicts shards, the least recently used first, until the cache takes at most budget bytes; 0
-// empties it, but for shards that are being written.
+// Prune evicts shards, the least recently used first, until the cache takes at most budget bytes.
+// With budget 0 it removes all shards except those that are being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	if budget < 0 {
 		return nil, robocache.Misuse("prune cache", nil, "").
 			Expected("a budget of at least 0 bytes", fmt.Sprint(budget))
 	}
-	d, _, err := openThere(dir, true)
+	d, _, err := openExisting(dir, true)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	if err := d.locked(lockOnOpen, func() error {
-		v, err := d.measured(always)
+	if err := d.withDirLock(lockOnOpen, func() error {
+		v, err := d.measureFiles(alwaysRecover)
 		if err == nil {
-			d.evict(v, budget, false)
+			d.evictShards(v, budget, false)
 		}
 		return err
 	}); err != nil {
@@ -175,25 +178,25 @@ func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	}, nil
 }
 
-// VerifyOptions of Verify.
+// VerifyOptions configures Verify.
 type VerifyOptions struct {
-	Drop     bool                    // remove shards that are damaged
-	Progress func(done, total int64) // bytes
+	Drop     bool                    // remove damaged shards
+	Progress func(done, total int64) // in bytes
 }
 
-// Verification is what Verify found.
+// Verification is the result of Verify.
 type Verification struct {
 	Dir     string `json:"dir"`
 	Shards  int    `json:"shards"`
 	Entries int64  `json:"entries"`
 	Bytes   int64  `json:"bytes"`
-	// unsealed shards: their entries are held against their checksums when they are read
+	// Number of unsealed shards. Their entries are verified when they are read.
 	Skipped int      `json:"skipped"`
 	Damaged []Damage `json:"damaged"`
 	Dropped int64    `json:"dropped_shards"`
 }
 
-// Damage is a shard or an entry that does not hold.
+// Damage describes a damaged shard or entry.
 type Damage struct {
 	File   string `json:"file"`
 	Key    string `json:"key,omitempty"`
@@ -202,15 +205,15 @@ type Damage struct {
 	What   string `json:"what"`
 }
 
-// Verify reads every entry of every sealed shard and holds it against its checksum.
+// Verify reads every entry of every sealed shard and verifies its checksum.
 func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification, err error) {
-	d, v, err := openThere(dir, opt.Drop)
+	d, v, err := openExisting(dir, opt.Drop)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	r := &Verification{Dir: d.dir, Damaged: []Damage{}}
-	total, done := sum(v), int64(0)
+	total, done := totalSize(v), int64(0)
 	buf := make([]byte, 1<<20)
 	for _, f := range v {
 		if !f.sealed {
@@ -225,16 +228,16 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification
 		if opt.Progress != nil {
 			opt.Progress(done, total)
 		}
-		if len(r.Damaged) > before && opt.Drop && d.remove(f) {
+		if len(r.Damaged) > before && opt.Drop && d.removeShard(f) {
 			r.Dropped++
 		}
 	}
 	return r, nil
 }
 
-func (d *Dir) verifyShard(ctx context.Context, v found, buf []byte, r *Verification) error {
+func (d *Dir) verifyShard(ctx context.Context, v cacheFile, buf []byte, r *Verification) error {
 	h := xxh3.New()
-	state, _ := d.examine(v, func(f *os.File, slots []slot) {
+	state, _ := d.fileState(v, func(f *os.File, slots []slot) {
 		r.Shards++
 		for _, s := range slots {
 			if ctx.Err() != nil {

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// touched counts an entry's pages as this process's memory, once until they are let go of, and lets
-// go of some where they are too many.
-func (r *rec) touched() {
-	s := r.sh
+// countMapped counts an entry's pages as memory of this process, once per round of its shard. It
+// unmaps pages if the total exceeds Options.Resident.
+func (r *indexedEntry) countMapped() {
+	s := r.shard
 	round := s.round.Load() + 1
 	if r.round.Load() == round || r.round.Swap(round) == round {
 		return
 	}
-	s.mapped.Add(r.n)
-	d := s.d
-	total := d.mapped.Add(r.n)
-	for peak := d.peak.Load(); total > peak && !d.peak.CompareAndSwap(peak, total); {
-		peak = d.peak.Load()
+	s.mappedBytes.Add(r.n)
+	d := s.dir
+	total := d.mappedBytes.Add(r.n)
+	for peak := d.mappedPeak.Load(); total > peak && !d.mappedPeak.CompareAndSwap(peak, total); {
+		peak = d.mappedPeak.Load()
 	}
-	if total > d.opt.Resident {
-		d.trim()
+	if total > d.options.Resident {
+		d.dropMappedPages()
 	}
 }
 
-// trim lets go of the pages of shards, the least recently used first. A reader in the middle of one
-// faults its pages in again: they are still in the system's page cache, which alone decides about
-// them.
-func (d *Dir) trim() {
+// dropMappedPages drops the pages of shards from this process's memory, the least recently used
+// shards first. A concurrent reader of such a shard causes page faults. Its pages are usually still
+// in the system's page cache.
+func (d *Dir) dropMappedPages() {
 	if !d.trimMu.TryLock() {
 		return
 	}
@@ -39,19 +39,19 @@ func (d *Dir) trim() {
 	var all []candidate
 	d.mu.Lock()
 	for _, s := range d.shards {
-		if s.mapped.Load() > 0 {
+		if s.mappedBytes.Load() > 0 {
 			s.refs.Add(1)
-			all = append(all, candidate{s, s.used.Load()})
+			all = append(all, candidate{s, s.lastUsed.Load()})
 		}
 	}
 	d.mu.Unlock()
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.used, b.used) })
 	for _, c := range all {
-		if d.mapped.Load() > d.opt.Resident/8*7 {
+		if d.mappedBytes.Load() > d.options.Resident/8*7 {
 			c.s.round.Add(1)
-			d.mapped.Add(-c.s.mapped.Swap(0))
-			letGo(c.s.mem)
+			d.mappedBytes.Add(-c.s.mappedBytes.Swap(0))
+			dropPages(c.s.mem)
 		}
-		c.s.unref()
+		c.s.releaseRef()
 	}
 }

@@ -7,89 +7,91 @@ import (
 	"time"
 )
 
-// retire takes the current shard from the writers and has it sealed. rollMu is held.
-func (d *Dir) retire() {
+// retireCurrent detaches the current shard from the writers and seals it in the background. Caller
+// must hold rollMu.
+func (d *Dir) retireCurrent() {
 	d.mu.Lock()
-	w := d.cur
-	d.cur = nil
+	w := d.current
+	d.current = nil
 	if w != nil {
 		d.sealing = append(d.sealing, w)
 	}
 	d.mu.Unlock()
 	if w != nil {
-		go d.seal(w)
+		go d.sealShard(w)
 	}
 }
 
-// Flush seals what this process wrote, so that others see it, and waits for that.
+// Flush seals the entries that this process wrote, so that other processes see them. Blocks until
+// sealing is complete.
 func (d *Dir) Flush() error {
 	d.rollMu.Lock()
-	d.retire()
+	d.retireCurrent()
 	d.rollMu.Unlock()
 	d.mu.Lock()
-	waiting := append([]*writing(nil), d.sealing...)
+	waiting := append([]*shardWriter(nil), d.sealing...)
 	d.mu.Unlock()
 	var all []error
 	for _, w := range waiting {
 		<-w.done
 		if w.halt != nil {
-			w.halt.told.Store(true) // said now
+			w.halt.reported.Store(true) // reported by this call
 			all = append(all, w.halt.err)
 		}
 	}
 	return errors.Join(all...)
 }
 
-// seal waits for the last writer and gives the shard its table and its name. The entries can be
-// read all the while.
-func (d *Dir) seal(w *writing) {
+// sealShard waits for the last writer, writes the table and renames the shard. Its entries can be
+// read at all times.
+func (d *Dir) sealShard(w *shardWriter) {
 	w.pending.Wait()
-	err := d.place(w)
+	err := d.finishSealing(w)
 	if err != nil {
-		// Half a shard helps nobody; the space is wanted back.
+		// An incomplete shard is useless, so remove it and free its space.
 		_ = d.root.Remove(w.name)
-		d.drop(w.sh)
-		w.halt = d.halt(fail("seal cache", d.dir, w.name, err))
+		d.dropShard(w.shard)
+		w.halt = d.stopWriting(systemError("seal cache", d.dir, w.name, err))
 	}
-	w.f.Close()
+	w.file.Close()
 	d.mu.Lock()
-	d.sealing = slices.DeleteFunc(d.sealing, func(other *writing) bool { return other == w })
+	d.sealing = slices.DeleteFunc(d.sealing, func(other *shardWriter) bool { return other == w })
 	d.mu.Unlock()
 	close(w.done)
 }
 
-func (d *Dir) place(w *writing) (err error) {
-	s := w.sh
+func (d *Dir) finishSealing(w *shardWriter) (err error) {
+	s := w.shard
 	if len(w.slots) == 0 {
 		err := d.root.Remove(w.name)
-		d.drop(s)
+		d.dropShard(s)
 		return err
 	}
-	size, err := writeTable(w.f, w.slots, w.end, d.id, s.id)
+	size, err := writeTable(w.file, w.slots, w.end, d.id, s.id)
 	if err != nil {
 		return err
 	}
-	if err := w.f.Sync(); err != nil {
+	if err := w.file.Sync(); err != nil {
 		return err
 	}
-	if err := d.rename(w.name, fileName(d.id, s.id, sealedSuffix)); err != nil {
+	if err := d.renameLocked(w.name, shardFileName(d.id, s.id, sealedSuffix)); err != nil {
 		return err
 	}
 	d.syncDir()
 	s.size = size
-	s.told.Store(time.Now().UnixNano())
+	s.writtenUse.Store(time.Now().UnixNano())
 	s.sealed.Store(true)
 	if s.damaged.Swap(false) {
-		s.spoil() // found damaged before there was a name to say it on
+		s.markDamaged() // it was found damaged before it had its final name
 	}
 	return nil
 }
 
-// rename gives a shard its name under the lock of the directory: a process that counts its bytes
-// meanwhile could miss both names. The lock is taken through an opening of its own, so that it
-// holds against the other goroutines of this process too. Where it cannot be had, a budget that is
-// passed by a shard for a moment is better than a shard that is lost.
-func (d *Dir) rename(from, to string) error {
+// renameLocked renames a shard under the directory lock, because a process that lists files at the
+// same time could miss both names. It opens the marker again, so that the lock also excludes other
+// goroutines of this process. If the lock cannot be taken, the shard is renamed anyway: exceeding
+// the budget for a moment is better than losing a shard.
+func (d *Dir) renameLocked(from, to string) error {
 	if f, err := d.root.OpenFile(markerName, os.O_RDWR|plainOnly, 0); err == nil {
 		defer f.Close()
 		_ = lockWithin(f, lockOnOpen)
@@ -97,9 +99,10 @@ func (d *Dir) rename(from, to string) error {
 	return d.root.Rename(from, to)
 }
 
-// writeTable ends a shard's file and gives its size.
+// writeTable appends the table to a shard and truncates the file behind it. It returns the file's
+// size.
 func writeTable(f *os.File, slots []slot, end int64, cacheID, shardID uint64) (int64, error) {
-	b := table(slots, end, cacheID, shardID)
+	b := encodeTable(slots, end, cacheID, shardID)
 	if _, err := f.WriteAt(b, end); err != nil {
 		return 0, err
 	}
@@ -107,7 +110,8 @@ func writeTable(f *os.File, slots []slot, end int64, cacheID, shardID uint64) (i
 	return size, f.Truncate(size)
 }
 
-// syncDir makes names durable. Where it cannot, a crash costs a shard, never a wrong byte.
+// syncDir makes the names of files durable. If it fails, a crash may lose a shard, but never causes
+// wrong bytes.
 func (d *Dir) syncDir() {
 	if f, err := d.root.Open("."); err == nil {
 		_ = f.Sync()
@@ -115,22 +119,22 @@ func (d *Dir) syncDir() {
 	}
 }
 
-// recoverThese seals or removes what dead writers left, and says how many. The lock of the
-// directory is held.
-func (d *Dir) recoverThese(v []found) (n int) {
+// recoverLeftovers seals or removes the shards of dead writers and returns their number. Caller
+// must hold the directory lock.
+func (d *Dir) recoverLeftovers(v []cacheFile) (n int) {
 	for _, f := range v {
-		if !f.sealed && d.recoverOne(f) {
+		if !f.sealed && d.recoverLeftover(f) {
 			n++
 		}
 	}
 	return n
 }
 
-// recoverOne takes the lock that a living writer would have. A process that died in the middle of a
-// write left entries whose header is missing, or, after a power cut, headers whose data is missing:
-// the first are not found, the second fail their checksum when read.
-func (d *Dir) recoverOne(v found) bool {
-	f, _, err := openPlain(d.root, v.name, os.O_RDWR)
+// recoverLeftover recovers an unsealed shard if no living writer holds its lock. An entry without a
+// header was not completely written and is not found. After a power cut, a header may be present
+// without its data. Such an entry fails its checksum when it is read.
+func (d *Dir) recoverLeftover(v cacheFile) bool {
+	f, _, err := openRegular(d.root, v.name, os.O_RDWR)
 	if err != nil {
 		return false
 	}
@@ -138,21 +142,29 @@ func (d *Dir) recoverOne(v found) bool {
 	if ok, err := tryLock(f); err != nil || !ok || !d.stillNamed(f, v.name) {
 		return false
 	}
-	// The size again, under the lock: its writer may have sealed or written in between.
+	// Read the size again under the lock, because the writer may have written or sealed the shard
+	// since.
 	info, err := f.Stat()
-	if err != nil || !isOurs(f, info.Size(), d.id, v.id) {
+	if err != nil || !isOwnFile(f, info.Size(), d.id, v.id) {
 		return false
 	}
-	slots, end, err := scan(f, info.Size(), v.id, nextData(f))
+	slots, end, err := scanEntries(f, info.Size(), v.id, dataSeeker(f))
 	if err == nil && len(slots) > 0 {
-		_, err = writeTable(f, slots, roundUp(end), d.id, v.id)
+		_, err = writeTable(f, slots, alignUp(end), d.id, v.id)
 		if err == nil {
-			err = d.root.Rename(v.name, fileName(d.id, v.id, sealedSuffix))
+			err = d.root.Rename(v.name, shardFileName(d.id, v.id, sealedSuffix))
 		}
 		if err == nil {
-			_ = d.root.Chtimes(fileName(d.id, v.id, sealedSuffix), info.ModTime(), info.ModTime())
-			d.count(
-				func(s *Stats) { s.Recovered, s.RecoveredEntries = s.Recovered+1, s.RecoveredEntries+int64(len(slots)) },
+			_ = d.root.Chtimes(
+				shardFileName(d.id, v.id, sealedSuffix),
+				info.ModTime(),
+				info.ModTime(),
+			)
+			d.updateStats(
+				func(s *Stats) {
+					s.Recovered++
+					s.RecoveredEntries += int64(len(slots))
+				},
 			)
 			return true
 		}
@@ -160,6 +172,6 @@ func (d *Dir) recoverOne(v found) bool {
 	if d.root.Remove(v.name) != nil {
 		return false
 	}
-	d.count(func(s *Stats) { s.RemovedLeftovers++ })
+	d.updateStats(func(s *Stats) { s.RemovedLeftovers++ })
 	return true
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// shard is one mapped file. The index holds one reference, every Entry that is out another one; the
-// last one unmaps.
+// shard is a mapped file. The index holds one reference, and each Entry that is not released holds
+// another. Releasing the last reference unmaps the file.
 type shard struct {
-	d    *Dir
+	dir  *Dir
 	id   uint64
 	mem  []byte
 	size int64 // bytes on disk, once sealed
@@ -23,23 +23,24 @@ type shard struct {
 
 	sealed  atomic.Bool
 	damaged atomic.Bool
-	used    atomic.Int64 // unix ns of the last Get, Put or known use by others
-	told    atomic.Int64 // unix ns when the file's time was set last
+	// Unix time in nanoseconds of the last Get, Put or known use by other processes
+	lastUsed   atomic.Int64
+	writtenUse atomic.Int64 // the modification time that was last written to the file
 
-	round  atomic.Uint32 // how often its pages were let go of
-	mapped atomic.Int64  // bytes touched in this round
+	round       atomic.Uint32 // number of times that its pages were dropped
+	mappedBytes atomic.Int64  // bytes touched in this round
 
 	mu      sync.Mutex
-	recs    []*rec // what the index may hold of it
-	dropped bool   // no longer in the index
+	entries []*indexedEntry // entries that may be in the index
+	dropped bool            // no longer in the index
 }
 
-// rec is an entry in the index.
-type rec struct {
+// indexedEntry is an entry in the index.
+type indexedEntry struct {
 	slot
-	sh    *shard
+	shard *shard
 	state atomic.Uint32
-	round atomic.Uint32 // the shard's, plus one, in which it was touched last
+	round atomic.Uint32 // value of shard.round plus one when the entry was last touched
 }
 
 const (
@@ -48,53 +49,54 @@ const (
 	bad
 )
 
-func (s *shard) unref() {
+func (s *shard) releaseRef() {
 	if s.refs.Add(-1) == 0 {
-		unmap(s.mem)
-		s.d.mapped.Add(-s.mapped.Swap(0))
-		if s.dropped { // set before the reference of the index went
-			s.d.zombies.Add(-s.size)
+		unmapFile(s.mem)
+		s.dir.mappedBytes.Add(-s.mappedBytes.Swap(0))
+		if s.dropped { // set before the index released its reference
+			s.dir.unlinkedBytes.Add(-s.size)
 		}
 	}
 }
 
-// Entry is bytes of the cache: read-only, 64-byte aligned, valid until Release.
+// Entry is read-only data of the cache. It is 64-byte aligned and valid until Release.
 type Entry struct {
-	Data []byte
-	sh   *shard
+	Data  []byte
+	shard *shard
 }
 
-// Release gives the bytes back. A second one does nothing; Data must not be touched any more.
+// Release releases the data, which must not be used afterwards. A second call does nothing.
 func (e *Entry) Release() {
-	if s := e.sh; s != nil {
-		e.Data, e.sh = nil, nil
-		s.unref()
+	if s := e.shard; s != nil {
+		e.Data, e.shard = nil, nil
+		s.releaseRef()
 	}
 }
 
-// data is the entry's part of the mapping. The caller holds a reference of the shard.
-func (r *rec) data() []byte { return r.sh.mem[r.off : r.off+r.n : r.off+r.n] }
+// mappedData returns the entry's part of the mapping. Caller must hold a reference to the shard.
+func (r *indexedEntry) mappedData() []byte { return r.shard.mem[r.off : r.off+r.n : r.off+r.n] }
 
-// check has the entry's bytes in memory and says whether they are right.
-func (r *rec) check() bool {
-	b := r.data()
-	if r.state.Load() == bad || resident(b) != nil {
+// verifyOnce loads the entry's bytes into memory and reports whether they are intact. The checksum
+// is computed only once per process.
+func (r *indexedEntry) verifyOnce() bool {
+	b := r.mappedData()
+	if r.state.Load() == bad || populatePages(b) != nil {
 		return false
 	}
 	if r.state.Load() == intact {
 		return true
 	}
-	if sum, ok := guarded(b); !ok || sum != r.sum {
+	if sum, ok := hashMapped(b); !ok || sum != r.sum {
 		return false
 	}
 	r.state.CompareAndSwap(unchecked, intact)
-	r.sh.d.count(func(s *Stats) { s.VerifiedBytes += r.n })
+	r.shard.dir.updateStats(func(s *Stats) { s.VerifiedBytes += r.n })
 	return true
 }
 
-// guarded hashes mapped bytes. A page that cannot be read (the file shrank, the disk failed) is a
-// panic here and not the end of the process.
-func guarded(b []byte) (sum uint64, ok bool) {
+// hashMapped hashes mapped bytes. If a page cannot be read, because the file shrank or the disk
+// failed, ok is false. Without SetPanicOnFault, the fault would end the process.
+func hashMapped(b []byte) (sum uint64, ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
@@ -104,52 +106,59 @@ func guarded(b []byte) (sum uint64, ok bool) {
 	return xxh3.Hash(b), true
 }
 
-// tellAfter is how long other processes may not know that a shard is in use.
-const tellAfter = 10 * time.Second
+// markUsedAfter is the maximum time after which other processes see that a shard is in use.
+const markUsedAfter = 10 * time.Second
 
-// use notes a Get, and now and then writes it on the file, where other processes see it.
-func (s *shard) use(now int64) {
-	s.used.Store(now)
-	told := s.told.Load()
-	if now-told > int64(tellAfter) && s.sealed.Load() && !s.damaged.Load() &&
-		s.told.CompareAndSwap(told, now) {
-		s.tell(now)
+// noteUse records a Get. At most every markUsedAfter it also sets the file's modification time,
+// which other processes read.
+func (s *shard) noteUse(now int64) {
+	s.lastUsed.Store(now)
+	told := s.writtenUse.Load()
+	if now-told > int64(markUsedAfter) && s.sealed.Load() && !s.damaged.Load() &&
+		s.writtenUse.CompareAndSwap(told, now) {
+		s.writeModTime(now)
 	}
 }
 
-func (s *shard) tell(now int64) {
+func (s *shard) writeModTime(now int64) {
 	t := time.Unix(0, now)
-	if err := s.d.root.Chtimes(
-		fileName(s.d.id, s.id, sealedSuffix),
+	if err := s.dir.root.Chtimes(
+		shardFileName(s.dir.id, s.id, sealedSuffix),
 		t,
 		t,
 	); errors.Is(
 		err,
 		fs.ErrNotExist,
 	) {
-		s.d.drop(s) // another process evicted it: its bytes stay on disk as long as we map them
+		s.dir.dropShard(
+			s,
+		) // another process evicted it; its bytes stay on disk while they are mapped
 	}
 }
 
-// spoil marks the shard as the first to be evicted, in every process.
-func (s *shard) spoil() {
+// markDamaged makes the shard the first to be evicted, in all processes.
+func (s *shard) markDamaged() {
 	if s.damaged.Swap(true) {
 		return
 	}
-	s.used.Store(0)
+	s.lastUsed.Store(0)
 	if s.sealed.Load() {
-		_ = s.d.root.Chtimes(fileName(s.d.id, s.id, sealedSuffix), time.Unix(0, 0), time.Unix(0, 0))
+		_ = s.dir.root.Chtimes(
+			shardFileName(s.dir.id, s.id, sealedSuffix),
+			time.Unix(0, 0),
+			time.Unix(0, 0),
+		)
 	}
 }
 
-// openPlain opens a file of the cache: a regular one, not through a link.
-func openPlain(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo, err error) {
+// openRegular opens a file of the cache. It rejects links and files that are not regular.
+func openRegular(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo, err error) {
 	listed, err := root.Lstat(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !listed.Mode().IsRegular() {
-		return nil, nil, errNotPlain
+		return nil, nil, errNotRegular
 	}
 	f, err := root.OpenFile(name, flag|plainOnly, 0)
 	if err != nil {
@@ -157,7 +166,7 @@ func openPlain(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo,
 	}
 	info, err := f.Stat()
 	if err == nil && !os.SameFile(listed, info) {
-		err = errNotPlain
+		err = errNotRegular
 	}
 	if err != nil {
 		f.Close()
@@ -166,11 +175,11 @@ func openPlain(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo,
 	return f, info, nil
 }
 
-var errNotPlain = errors.New("not a regular file")
+var errNotRegular = errors.New("not a regular file")
 
-// isOurs says whether a file with a name of ours was made by this cache: its head names the cache
-// and the shard, or it is what a crash leaves before the head is written.
-func isOurs(f *os.File, size int64, cacheID, shardID uint64) bool {
+// isOwnFile reports whether a file with a name of this cache was made by it. Its head contains the
+// ids of the cache and the shard, or the file is empty or zero as after a crash.
+func isOwnFile(f *os.File, size int64, cacheID, shardID uint64) bool {
 	var b [headSize]byte
 	if size == 0 {
 		return true
@@ -181,10 +190,10 @@ func isOurs(f *os.File, size int64, cacheID, shardID uint64) bool {
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		return false
 	}
-	if b == [headSize]byte{} || isOf(b[:], headMagic, cacheID, shardID) {
+	if b == [headSize]byte{} || belongsToShard(b[:], headMagic, cacheID, shardID) {
 		return true
 	}
-	// A damaged head: the tail says it as well.
+	// The head is damaged, so check the tail.
 	_, err := f.ReadAt(b[:], size-tailSize)
-	return err == nil && isOf(b[:], tailMagic, cacheID, shardID)
+	return err == nil && belongsToShard(b[:], tailMagic, cacheID, shardID)
 }

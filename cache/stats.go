@@ -1,62 +1,68 @@
 package cache
 
-// Stats is what the cache holds and what it did since Open.
+// Stats is the state of a cache and its counters since Open.
 type Stats struct {
 	Dir    string `json:"dir"`
-	Budget int64  `json:"budget_bytes"` // as asked
-	Limit  int64  `json:"limit_bytes"`  // what budget and file system permitted at the last look
-	// files of all processes at the last look, unsealed shards with what they may grow to
-	Bytes   int64 `json:"bytes"`
-	Shards  int   `json:"shards"`       // mapped here
-	Mapped  int64 `json:"mapped_bytes"` // of entries whose pages count as this process's memory
+	Budget int64  `json:"budget_bytes"` // as configured
+	// bytes that the budget and the file system allowed at the last scan
+	Limit int64 `json:"limit_bytes"`
+	// Bytes of the files of all processes at the last scan. Unsealed shards count with their
+	// maximum size.
+	Bytes  int64 `json:"bytes"`
+	Shards int   `json:"shards"` // mapped by this process
+	// bytes of entries whose pages count as this process's memory
+	Mapped  int64 `json:"mapped_bytes"`
 	Peak    int64 `json:"mapped_peak_bytes"`
-	Entries int64 `json:"entries"` // known here
+	Entries int64 `json:"entries"` // known to this process
 
 	Hits     int64 `json:"hits"`
 	Misses   int64 `json:"misses"`
 	HitBytes int64 `json:"hit_bytes"`
 	Puts     int64 `json:"puts"` // written by this process
 	PutBytes int64 `json:"put_bytes"`
-	Declined int64 `json:"declined"` // not written: no room, or no longer writing
+	// not written, because there was no space or writing had stopped
+	Declined int64 `json:"declined"`
 
 	VerifiedBytes int64 `json:"verified_bytes"`
-	BadEntries    int64 `json:"bad_entries"`    // failed their checksum
-	BadShards     int64 `json:"bad_shards"`     // removed as unreadable
+	BadEntries    int64 `json:"bad_entries"`    // entries with a wrong checksum
+	BadShards     int64 `json:"bad_shards"`     // removed because they were unreadable
 	Evicted       int64 `json:"evicted_shards"` // by this process
-	EvictedBytes  int64 `json:"evicted_bytes"`  //
-	// left by dead writers, sealed by this process
+	EvictedBytes  int64 `json:"evicted_bytes"`
+	// shards of dead writers that this process sealed
 	Recovered        int64 `json:"recovered_shards"`
-	RecoveredEntries int64 `json:"recovered_entries"` //
-	RemovedLeftovers int64 `json:"removed_leftovers"` // left by dead writers with nothing in them
+	RecoveredEntries int64 `json:"recovered_entries"`
+	// removed shards of dead writers, which had no entries
+	RemovedLeftovers int64 `json:"removed_leftovers"`
 
-	Full    bool   `json:"full"`              // a Put found no room since Open
-	Stopped string `json:"stopped,omitempty"` // why nothing is written any more; empty while it is
+	Full    bool   `json:"full"`              // a Put found no space since Open
+	Stopped string `json:"stopped,omitempty"` // why writing stopped; empty while it continues
 }
 
-// count changes what is counted.
-func (d *Dir) count(change func(*Stats)) {
+// updateStats calls change with the counters locked.
+func (d *Dir) updateStats(change func(*Stats)) {
 	d.statsMu.Lock()
 	change(&d.stats)
 	d.statsMu.Unlock()
 }
 
-// Stats may be called at any time.
+// Stats returns the current state. Safe for concurrent use.
 func (d *Dir) Stats() (s Stats) {
 	d.mu.Lock()
 	shards := len(d.shards)
 	d.mu.Unlock()
-	d.count(func(counted *Stats) { s = *counted })
-	s.Dir, s.Budget, s.Limit, s.Bytes, s.Shards = d.dir, d.opt.Budget, d.limit.Load(), d.onDisk.Load(), shards
-	s.Mapped, s.Peak, s.Entries = d.mapped.Load(), d.peak.Load(), d.entries.Load()
+	d.updateStats(func(counted *Stats) { s = *counted })
+	s.Dir, s.Budget, s.Shards = d.dir, d.options.Budget, shards
+	s.Limit, s.Bytes = d.byteLimit.Load(), d.diskBytes.Load()
+	s.Mapped, s.Peak, s.Entries = d.mappedBytes.Load(), d.mappedPeak.Load(), d.entryCount.Load()
 	if err := d.Err(); err != nil {
 		s.Stopped = err.Error()
 	}
 	return s
 }
 
-// Err is why nothing is written any more, nil while it is.
+// Err returns the error that stopped writing, or nil.
 func (d *Dir) Err() error {
-	if h := d.stopped.Load(); h != nil {
+	if h := d.writeHalt.Load(); h != nil {
 		return h.err
 	}
 	return nil

@@ -2,10 +2,11 @@ package cache
 
 import "os"
 
-// resident leaves reading to page faults: there is no call that reports a failing one.
-func resident([]byte) error { return nil }
+// populatePages does nothing, because the system has no call that reports an unreadable page. Page
+// faults read the data.
+func populatePages([]byte) error { return nil }
 
-// letGo does nothing: the system takes pages of files when it wants them.
-func letGo([]byte) {}
+// dropPages does nothing, because the system reclaims pages of files by itself.
+func dropPages([]byte) {}
 
-func nextData(*os.File) func(int64) int64 { return func(off int64) int64 { return off } }
+func dataSeeker(*os.File) func(int64) int64 { return func(off int64) int64 { return off } }

@@ -13,14 +13,14 @@ import (
 const populateRead = 22 // MADV_POPULATE_READ, Linux 5.14
 
 var (
-	noPopulate atomic.Bool // the kernel does not know it
+	noPopulate atomic.Bool // the kernel does not support populateRead
 	page       = uintptr(os.Getpagesize())
 )
 
-// resident has the pages of b in memory when it returns, where the system allows: what lies on disk
-// is read in a system call, which Go's scheduler sees, and not in a page fault, which it does not.
-// An error says that b cannot be read: the file shrank, or the disk failed.
-func resident(b []byte) error {
+// populatePages reads the pages of b into memory. It uses a system call, which Go's scheduler can
+// observe, because a page fault would block a processor. It returns an error if b cannot be read:
+// the file shrank, or the disk failed.
+func populatePages(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -31,18 +31,18 @@ func resident(b []byte) error {
 		n := min(to-p, uintptr(len(vec))*page)
 		_, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0])))
 		if e != 0 || slices.ContainsFunc(vec[:n/page], func(v byte) bool { return v&1 == 0 }) {
-			return readIn(p, to)
+			return readRange(p, to)
 		}
 	}
 	return nil
 }
 
-// letGo takes the pages of a mapping out of this process's memory; they stay in the page cache.
-func letGo(m []byte) { _ = syscall.Madvise(m, syscall.MADV_DONTNEED) }
+// dropPages removes the pages of a mapping from this process's memory. They stay in the page cache.
+func dropPages(m []byte) { _ = syscall.Madvise(m, syscall.MADV_DONTNEED) }
 
-// readIn asks for all of a range at once (page by page a random 460 kB took three times as long),
-// then waits for it.
-func readIn(from, to uintptr) error {
+// readRange requests the whole range at once and then waits for it. Reading 460 kB in random order
+// page by page took three times as long.
+func readRange(from, to uintptr) error {
 	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_WILLNEED)
 	for try := 0; try < 10 && !noPopulate.Load(); try++ {
 		_, _, e := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, populateRead)
@@ -56,13 +56,13 @@ func readIn(from, to uintptr) error {
 		case syscall.EINVAL:
 			noPopulate.Store(true)
 		}
-		return nil // a page fault reads it
+		return nil // a page fault will read the page
 	}
 	return nil
 }
 
-// nextData skips a hole of a file.
-func nextData(f *os.File) func(int64) int64 {
+// dataSeeker returns a function that returns the first offset with data at or after off.
+func dataSeeker(f *os.File) func(int64) int64 {
 	return func(off int64) int64 {
 		const seekData = 3
 		at, err := f.Seek(off, seekData)
@@ -71,7 +71,7 @@ func nextData(f *os.File) func(int64) int64 {
 			if err != nil {
 				return off
 			}
-			return max(off, roundUp(end))
+			return max(off, alignUp(end))
 		}
 		if err != nil {
 			return off

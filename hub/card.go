@@ -12,19 +12,19 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// The part of a card that is made anew at each push lies between these.
+// The generated part of a card is between these comments. Each push replaces it.
 const (
-	begin = "<!-- robocache: what follows is made from the dataset by `robocache push` -->"
-	end   = "<!-- /robocache -->"
+	generatedBegin = "<!-- robocache: what follows is made from the dataset by `robocache push` -->"
+	generatedEnd   = "<!-- /robocache -->"
 )
 
-// tasksShown bounds what a card lists.
+// tasksShown is the maximum number of tasks that a card lists.
 const tasksShown = 20
 
-// Card makes the README of a dataset from what inspect says of it: what stands in old, its keys and
-// its text, stays. license "" adds none.
+// Card returns the README of a dataset, made from its report. It keeps the keys and the text of
+// old, the existing README. With an empty license, no license is added.
 func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byte, err error) {
-	head, body := split(string(old))
+	head, body := splitFrontMatter(string(old))
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	if head != "" {
 		var doc yaml.Node
@@ -33,7 +33,9 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 			&doc,
 		); err != nil || len(doc.Content) != 1 ||
 			doc.Content[0].Kind != yaml.MappingNode {
-			return nil, robocache.Malformed("push", robocache.Where{"file": "README.md"}, "the lines between --- are no keys of YAML").
+			return nil, robocache.Malformed("push", robocache.Where{
+				"file": "README.md",
+			}, "the lines between --- are no keys of YAML").
 				WithCause(err).
 				WithHint("correct or remove them")
 		}
@@ -76,12 +78,12 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 		}
 	}
 	if strings.TrimSpace(body) == "" {
-		body = "# " + escape(name) + "\n"
+		body = "# " + escapeMarkdown(name) + "\n"
 	}
 	before, after := body, ""
-	if at := strings.Index(body, begin); at >= 0 {
+	if at := strings.Index(body, generatedBegin); at >= 0 {
 		before = body[:at]
-		if _, rest, ok := strings.Cut(body[at:], end); ok {
+		if _, rest, ok := strings.Cut(body[at:], generatedEnd); ok {
 			after = rest
 		}
 	}
@@ -92,17 +94,17 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 		return nil, err
 	}
 	b.Write(encoded)
-	b.WriteString("---\n\n" + strings.TrimSpace(before) + "\n\n" + begin + "\n\n")
-	describe(&b, r, preview)
-	b.WriteString("\n" + end + "\n")
+	b.WriteString("---\n\n" + strings.TrimSpace(before) + "\n\n" + generatedBegin + "\n\n")
+	writeDescription(&b, r, preview)
+	b.WriteString("\n" + generatedEnd + "\n")
 	if after = strings.TrimSpace(after); after != "" {
 		b.WriteString("\n" + after + "\n")
 	}
 	return b.Bytes(), nil
 }
 
-// split takes the keys of a README off its text.
-func split(text string) (head, body string) {
+// splitFrontMatter splits a README into its YAML keys and its text.
+func splitFrontMatter(text string) (head, body string) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if rest, ok := strings.CutPrefix(text, "---\n"); ok {
 		if strings.HasPrefix(rest, "---\n") {
@@ -118,8 +120,8 @@ func split(text string) (head, body string) {
 	return "", text
 }
 
-// describe writes what is in a dataset.
-func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
+// writeDescription writes a Markdown description of the dataset.
+func writeDescription(b *bytes.Buffer, r *inspect.Report, preview string) {
 	fmt.Fprintf(b, "%d episodes, %d frames", r.Episodes, r.Frames)
 	if !r.FPS.Zero() {
 		fmt.Fprintf(b, " at %s Hz", r.FPS)
@@ -128,7 +130,7 @@ func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
 		fmt.Fprintf(b, ", %.1f s", r.DurationS)
 	}
 	if r.Robot != "" {
-		fmt.Fprintf(b, ", robot %s", escape(r.Robot))
+		fmt.Fprintf(b, ", robot %s", escapeMarkdown(r.Robot))
 	}
 	fmt.Fprintf(b, "; %s.\n", strings.TrimSpace(r.Format+" "+r.Version))
 	if preview != "" {
@@ -149,18 +151,18 @@ func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
 		fmt.Fprintf(
 			b,
 			"| %s | %s | %s | %s | %s | %s |\n",
-			escape(s.Key),
+			escapeMarkdown(s.Key),
 			s.Kind,
 			s.DType,
 			strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Shape), "[]"), " ", "×"),
 			rate,
-			escape(s.Codec),
+			escapeMarkdown(s.Codec),
 		)
 	}
 	if len(r.Tasks) > 0 {
 		fmt.Fprintf(b, "\nTasks (%d):\n\n", len(r.Tasks))
 		for _, t := range r.Tasks[:min(len(r.Tasks), tasksShown)] {
-			fmt.Fprintf(b, "- %s\n", escape(t.Text))
+			fmt.Fprintf(b, "- %s\n", escapeMarkdown(t.Text))
 		}
 		if n := len(r.Tasks) - tasksShown; n > 0 {
 			fmt.Fprintf(b, "- … and %d more\n", n)
@@ -168,8 +170,8 @@ func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
 	}
 }
 
-// escape makes of a dataset's text a line of Markdown that means nothing but itself.
-func escape(s string) string {
+// escapeMarkdown returns s as one line in which no character has a meaning in Markdown.
+func escapeMarkdown(s string) string {
 	var b strings.Builder
 	for _, c := range strings.Join(strings.Fields(s), " ") {
 		if strings.ContainsRune("\\`*{}[]<>#!|~&$", c) {

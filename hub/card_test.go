@@ -23,20 +23,45 @@ func report() *inspect.Report {
 	}, Streams: []inspect.Stream{{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}}}}
 }
 
-// U4: what stands in a README stays, the part that is made is made once, and a licence comes only
-// from the caller.
+// TestCard checks that a README keeps its content, that the generated part appears once, and that
+// only the caller sets a license (hub.U4).
 func TestCard(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, license string
 		want, not    []string
 	}{
-		"none":          {"", "", []string{"# arm\n", "- LeRobot", "data_files: data/*/*.parquet", "2 episodes, 60 frames at 30 Hz", `a\|b`, "3×2", "![", `- a \# \<img src=x onerror=y\> \| \` + "`z\\`"}, []string{"license"}},
-		"licence":       {"", "mit", []string{"license: mit"}, nil},
-		"other":         {"---\nlicense: apache-2.0\n---\nx", "mit", []string{"license: mit", "\nx\n"}, []string{"apache"}},
-		"keys and text": {"---\ntags: [mine]\nlicense: cc0-1.0\nconfigs:\n- config_name: own\n---\n\n# Title\n\nWords.\n", "", []string{"mine", "license: cc0-1.0", "config_name: own", "# Title\n\nWords.\n"}, []string{"LeRobot", "# arm"}},
-		"no keys":       {"# Title\n\n---\nline\n", "", []string{"# Title\n\n---\nline\n"}, nil},
-		"made before":   {"---\na: 1\n---\n\nfront\n\n" + begin + "\nold table\n" + end + "\n\nback\n", "", []string{"a: 1", "front\n\n" + begin, end + "\n\nback\n"}, []string{"old table"}},
-		"windows":       {"---\r\na: 1\r\n---\r\ntext\r\n", "", []string{"a: 1\n", "\ntext\n"}, []string{"\r"}},
+		"none": {"", "", []string{
+			"# arm\n",
+			"- LeRobot",
+			"data_files: data/*/*.parquet",
+			"2 episodes, 60 frames at 30 Hz",
+			`a\|b`,
+			"3×2",
+			"![",
+			`- a \# \<img src=x onerror=y\> \| \` + "`z\\`",
+		}, []string{"license"}},
+		"licence": {"", "mit", []string{"license: mit"}, nil},
+		"other": {"---\nlicense: apache-2.0\n---\nx", "mit", []string{
+			"license: mit",
+			"\nx\n",
+		}, []string{"apache"}},
+		"keys and text": {"---\ntags: [mine]\nlicense: cc0-1.0\nconfigs:\n- config_name: " +
+			"own\n---\n\n# Title\n\nWords.\n", "", []string{
+			"mine",
+			"license: cc0-1.0",
+			"config_name: own",
+			"# Title\n\nWords.\n",
+		}, []string{"LeRobot", "# arm"}},
+		"no keys": {"# Title\n\n---\nline\n", "", []string{"# Title\n\n---\nline\n"}, nil},
+		"made before": {"---\na: 1\n---\n\nfront\n\n" + generatedBegin + "\nold table\n" + generatedEnd + "\n\nback\n", "", []string{
+			"a: 1",
+			"front\n\n" + generatedBegin,
+			generatedEnd + "\n\nback\n",
+		}, []string{"old table"}},
+		"windows": {"---\r\na: 1\r\n---\r\ntext\r\n", "", []string{
+			"a: 1\n",
+			"\ntext\n",
+		}, []string{"\r"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Card(report(), "arm", c.license, "assets/preview.png", []byte(c.old))
@@ -72,9 +97,19 @@ func TestCard(t *testing.T) {
 	}
 }
 
-// Any README becomes a card whose keys are YAML, or a typed error.
+// FuzzCard checks that any README yields a card with valid YAML keys, or a typed error.
 func FuzzCard(f *testing.F) {
-	for _, s := range []string{"", "---\n", "---\n---\n", "---\na: &x [*x]\n---\n", "---\n? a\n---\nb", begin, end + begin, "---\na: 1\n---", "---\na: 1\na: 2\n---\n"} {
+	for _, s := range []string{
+		"",
+		"---\n",
+		"---\n---\n",
+		"---\na: &x [*x]\n---\n",
+		"---\n? a\n---\nb",
+		generatedBegin,
+		generatedEnd + generatedBegin,
+		"---\na: 1\n---",
+		"---\na: 1\na: 2\n---\n",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, old []byte) {

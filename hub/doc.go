@@ -1,13 +1,19 @@
-// Package hub gets datasets from the Hugging Face Hub and brings them there.
+// Package hub downloads datasets from the Hugging Face Hub and uploads them.
 //
 // # Contract
 //
-//	U1  Pull reads one commit. A file appears under its name whole and with the Hub's checksum, or not at all; what is there with that
-//	    checksum is not read again, and a part that was read is gone on with.
-//	U2  With episodes, files that hold others alone are left out; metadata and what is no data are always there.
-//	U3  Push makes the branch what the folder is, in one commit: files that differ go up, files that are gone go. It compares sizes and
-//	    checksums afterwards, and moves the version's tag last, so that who reads the tag sees the old dataset until the new one is whole.
-//	U4  The card keeps the text and the keys of the README that is there. No licence is made up.
-//	U5  Nothing private becomes public: a dataset that was asked to be private, and is not, is an error before a byte goes out.
-//	U6  Tokens are huggingface_hub's to find; no message holds one.
+//	hub.U1  Pull reads one commit. A file gets its final name only when it is complete and has
+//	        the Hub's checksum. A local file with that checksum is not downloaded again, and a
+//	        partial download is continued.
+//	hub.U2  With episodes, Pull omits the files that hold only other episodes. It always
+//	        downloads metadata and all files that are not data.
+//	hub.U3  Push makes the branch equal to the folder in one commit. It uploads files that differ
+//	        and deletes files that the folder does not have. It then compares sizes and
+//	        checksums, and moves the version's tag last. Readers of the tag therefore see the old
+//	        dataset until the new one is complete.
+//	hub.U4  The card keeps the text and the keys of the existing README. A license is never
+//	        invented.
+//	hub.U5  Private data is never published. If a private push is requested and the dataset is
+//	        public, Push returns an error before it uploads anything.
+//	hub.U6  huggingface_hub finds the token. No message contains it.
 package hub

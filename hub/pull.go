@@ -24,25 +24,25 @@ import (
 	"github.com/goatnote-inc/robocache/store/hf"
 )
 
-// Pulled says what a pull brought.
+// Pulled is the result of Pull.
 type Pulled struct {
 	URI         string `json:"uri"`
 	Commit      string `json:"commit,omitempty"`
 	Destination string `json:"destination"`
-	Files       int    `json:"files"`     // of the dataset, that are there now
-	Bytes       int64  `json:"bytes"`     // of those that were read
-	Unchanged   int    `json:"unchanged"` // files that were there already
-	LeftOut     int    `json:"left_out"`  // files of other episodes
+	Files       int    `json:"files"`     // files of the dataset in the destination
+	Bytes       int64  `json:"bytes"`     // bytes that were downloaded
+	Unchanged   int    `json:"unchanged"` // files that were already present
+	LeftOut     int    `json:"left_out"`  // files that hold only other episodes
 }
 
 const (
 	filesAtOnce  = 4
-	piece        = 8 << 20 // of a file, a request
+	pieceBytes   = 8 << 20 // bytes of a file per request
 	piecesAtOnce = 4
 )
 
-// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes
-// are the indices of those that are wanted (Info.ParseEpisodes); "": all.
+// Pull copies a dataset of the Hub, or a folder of it, into the local folder dst. episodes selects
+// episodes by index (Info.ParseEpisodes). If it is empty, all are copied.
 func Pull(
 	ctx context.Context,
 	uri, dst, episodes string,
@@ -78,7 +78,7 @@ func Pull(
 		}
 	}
 	if episodes != "" {
-		other, err := others(ctx, uri, episodes)
+		other, err := unwantedFiles(ctx, uri, episodes)
 		if err != nil {
 			return nil, err
 		}
@@ -102,9 +102,9 @@ func Pull(
 	for _, e := range list {
 		total += e.Size
 	}
-	p := &pull{src: src, root: root}
+	p := &pull{source: src, root: root}
 	p.progress = func(n int64) {
-		if done := p.done.Add(n); progress != nil {
+		if done := p.doneBytes.Add(n); progress != nil {
 			progress(done, total)
 		}
 	}
@@ -113,18 +113,18 @@ func Pull(
 	for _, e := range list {
 		g.Go(crash.Func("pull", func() (err error) {
 			defer robocache.LocateIn(&err, "file", e.Name)
-			return p.file(gctx, e)
+			return p.pullFile(gctx, e)
 		}))
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	out.Files, out.Bytes, out.Unchanged = len(list), p.read.Load(), int(p.unchanged.Load())
+	out.Files, out.Bytes, out.Unchanged = len(list), p.readBytes.Load(), int(p.unchanged.Load())
 	return out, nil
 }
 
-// others are the files that hold none of the wanted episodes, and are of one.
-func others(ctx context.Context, uri, episodes string) (map[string]bool, error) {
+// unwantedFiles returns the names of the files that hold only episodes that are not selected.
+func unwantedFiles(ctx context.Context, uri, episodes string) (map[string]bool, error) {
 	ds, err := robocache.Open(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,9 @@ func others(ctx context.Context, uri, episodes string) (map[string]bool, error) 
 	defer ds.Close()
 	l, ok := robocache.As[*lerobot.Dataset](ds)
 	if !ok {
-		return nil, robocache.Unsupported("pull", robocache.Where{"dataset": uri}, "episodes of the format %s are not told apart by files", ds.Info().Format).
+		return nil, robocache.Unsupported("pull", robocache.Where{
+			"dataset": uri,
+		}, "episodes of the format %s are not told apart by files", ds.Info().Format).
 			WithHint("pull the whole dataset")
 	}
 	positions, err := ds.Info().ParseEpisodes(episodes)
@@ -162,17 +164,17 @@ func others(ctx context.Context, uri, episodes string) (map[string]bool, error) 
 	return other, nil
 }
 
-// pull is a pull under way.
+// pull is the state of a running Pull.
 type pull struct {
-	src                   store.Store
-	root                  *os.Root
-	done, read, unchanged atomic.Int64
-	progress              func(n int64)
+	source                          store.Store
+	root                            *os.Root
+	doneBytes, readBytes, unchanged atomic.Int64
+	progress                        func(n int64)
 }
 
-// checksum is the hash that the Hub gives a file, of which it says the hex digits: SHA-256, or
-// Git's of a small one; nil where it says none.
-func checksum(e store.Entry) (h hash.Hash, want string) {
+// hubChecksum returns the hash function of a file on the Hub and the expected hex digits. It is
+// SHA-256, or Git's SHA-1 for small files. The hash is nil if the Hub reports no checksum.
+func hubChecksum(e store.Entry) (h hash.Hash, want string) {
 	want = strings.Trim(strings.TrimPrefix(e.Version, "W/"), `"`)
 	switch len(want) {
 	case sha256.Size * 2:
@@ -185,9 +187,9 @@ func checksum(e store.Entry) (h hash.Hash, want string) {
 	return nil, ""
 }
 
-// sums says whether a file of this machine has the Hub's checksum.
-func (p *pull) sums(name string, e store.Entry) bool {
-	h, want := checksum(e)
+// hasChecksum reports whether a local file has the Hub's checksum.
+func (p *pull) hasChecksum(name string, e store.Entry) bool {
+	h, want := hubChecksum(e)
 	f, err := p.root.Open(name)
 	if err != nil || h == nil {
 		return false
@@ -197,27 +199,27 @@ func (p *pull) sums(name string, e store.Entry) bool {
 	return err == nil && n == e.Size && hex.EncodeToString(h.Sum(nil)) == want
 }
 
-// file brings one file.
-func (p *pull) file(ctx context.Context, e store.Entry) error {
+// pullFile downloads one file unless it is already present.
+func (p *pull) pullFile(ctx context.Context, e store.Entry) error {
 	if i, err := p.root.Stat(
 		e.Name,
 	); err == nil && i.Mode().IsRegular() && i.Size() == e.Size &&
-		p.sums(e.Name, e) {
+		p.hasChecksum(e.Name, e) {
 		p.unchanged.Add(1)
 		p.progress(e.Size)
 		return nil
 	}
-	_, want := checksum(e)
+	_, want := hubChecksum(e)
 	part := e.Name + "." + want[:min(8, len(want))] + ".incomplete"
 	if err := p.root.MkdirAll(path.Dir(e.Name), 0o777); err != nil {
 		return err
 	}
 	for again := true; ; again = false {
-		resumed, err := p.bring(ctx, e, part)
+		resumed, err := p.downloadRest(ctx, e, part)
 		if err != nil {
 			return err
 		}
-		if want == "" || p.sums(part, e) {
+		if want == "" || p.hasChecksum(part, e) {
 			break
 		}
 		if err := p.root.Remove(part); err != nil {
@@ -232,8 +234,13 @@ func (p *pull) file(ctx context.Context, e store.Entry) error {
 	return p.root.Rename(part, e.Name)
 }
 
-// bring reads what a part lacks. It says whether there was something of it.
-func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed bool, err error) {
+// downloadRest downloads the missing bytes of a partial file. resumed reports whether the file
+// already had bytes.
+func (p *pull) downloadRest(
+	ctx context.Context,
+	e store.Entry,
+	part string,
+) (resumed bool, err error) {
 	f, err := p.root.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return resumed, err
@@ -252,7 +259,7 @@ func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed b
 	}
 	resumed = off > 0
 	p.progress(off)
-	src, err := p.src.Open(ctx, e.Name)
+	src, err := p.source.Open(ctx, e.Name)
 	if err != nil {
 		return resumed, err
 	}
@@ -261,12 +268,15 @@ func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed b
 		return resumed, robocache.Temporary("pull", nil, "").
 			Expected(fmt.Sprintf("%d bytes", e.Size), fmt.Sprint(src.Size())).WithHint("pull again")
 	}
-	buf := make([]byte, min(piece*piecesAtOnce, e.Size-off))
+	buf := make([]byte, min(pieceBytes*piecesAtOnce, e.Size-off))
 	for off < e.Size {
 		b := buf[:min(int64(len(buf)), e.Size-off)]
 		var spans []store.Span
-		for at := int64(0); at < int64(len(b)); at += piece {
-			spans = append(spans, store.Span{Off: off + at, P: b[at:min(at+piece, int64(len(b)))]})
+		for at := int64(0); at < int64(len(b)); at += pieceBytes {
+			spans = append(
+				spans,
+				store.Span{Off: off + at, P: b[at:min(at+pieceBytes, int64(len(b)))]},
+			)
 		}
 		if err := store.ReadRanges(ctx, src, spans); err != nil {
 			return resumed, err
@@ -275,7 +285,7 @@ func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed b
 			return resumed, err
 		}
 		off += int64(len(b))
-		p.read.Add(int64(len(b)))
+		p.readBytes.Add(int64(len(b)))
 		p.progress(int64(len(b)))
 	}
 	if err := f.Sync(); err != nil {

@@ -24,37 +24,38 @@ import (
 )
 
 //go:embed push.py
-var script string
+var pushScript string
 
-// PushOptions are the choices of Push.
+// PushOptions configures Push.
 type PushOptions struct {
-	Branch     string // "" = main
+	Branch     string // "" means main
 	Message    string // of the commit
-	License    string // "" = as the README says, or none
-	Python     string // the interpreter that has huggingface_hub; "" = of the environment
+	License    string // "" keeps the license of the README, if any
+	Python     string // an interpreter with huggingface_hub; "" searches the environment
 	Private    bool
-	DryRun     bool // say what would be done; nothing is written, here or there
+	DryRun     bool // only report what would be done; write nothing, locally or on the Hub
 	SkipDoctor bool
 	Open       robocache.OpenOptions
-	Terminal   io.Writer // where huggingface_hub shows its progress; nil = nowhere
+	Terminal   io.Writer // receives the progress output of huggingface_hub; nil discards it
 }
 
-// Pushed says what a push did, or would do.
+// Pushed is the result of Push, or its plan with PushOptions.DryRun.
 type Pushed struct {
 	Repo   string `json:"repo"`
 	Branch string `json:"branch"`
-	// that the branch has; none where the dataset is not there yet
-	Commit  string   `json:"commit,omitempty"`
-	Tag     string   `json:"tag,omitempty"` // that leads there; none where the format has none
-	Added   []string `json:"added"`         // files that went up
-	Deleted []string `json:"deleted"`       // files that went
-	Bytes   int64    `json:"bytes"`         // of those that went up
-	Card    string   `json:"card"`          // README.md
+	// commit of the branch; empty if the dataset does not exist yet
+	Commit string `json:"commit,omitempty"`
+	// tag that is set to the commit; empty if the format has none
+	Tag     string   `json:"tag,omitempty"`
+	Added   []string `json:"added"`   // uploaded files
+	Deleted []string `json:"deleted"` // deleted files
+	Bytes   int64    `json:"bytes"`   // uploaded bytes
+	Card    string   `json:"card"`    // content of README.md
 	DryRun  bool     `json:"dry_run"`
 	Notes   []string `json:"notes,omitempty"`
 }
 
-type local struct {
+type localFile struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
 }
@@ -66,8 +67,8 @@ const (
 
 var repoForm = regexp.MustCompile(`^[\w-][\w.-]*/[\w-][\w.-]*$`)
 
-// Push makes a dataset of the Hub what the folder dir is. It writes the card and a preview into dir
-// first.
+// Push makes a dataset on the Hub equal to the folder dir. It first writes the card and a preview
+// into dir.
 func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, err error) {
 	repo = strings.TrimPrefix(strings.TrimPrefix(repo, "hf://"), "datasets/")
 	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
@@ -75,9 +76,9 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	}
 	defer robocache.LocateIn(&err, "dataset", "hf://datasets/"+repo)
 	if !opt.DryRun {
-		if _, err := interpreter(opt.Python); err != nil {
+		if _, err := findPython(opt.Python); err != nil {
 			return nil, err
-		} // fails before the long work
+		}
 	}
 	st, err := store.OpenLocal(strings.TrimPrefix(dir, "file://"))
 	if err != nil {
@@ -90,7 +91,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	}
 	defer ds.Close()
 	if !opt.SkipDoctor {
-		if err := sound(ctx, ds); err != nil {
+		if err := rejectUnsound(ctx, ds); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +138,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	if err != nil {
 		return nil, err
 	}
-	filesValue, err := files(ctx, st)
+	filesValue, err := listPushFiles(ctx, st)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		"files":   filesValue,
 	}
 	if report.Format == "lerobot" && job["branch"] == "main" {
-		job["tag"] = "v" + strings.TrimPrefix(report.Version, "v") // where loaders look
+		job["tag"] = "v" + strings.TrimPrefix(report.Version, "v") // the tag that loaders use
 	}
 	var answer struct {
 		Result *Pushed
@@ -162,9 +163,9 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			Where            robocache.Where
 		}
 	}
-	python, err := interpreter(opt.Python)
+	python, err := findPython(opt.Python)
 	if err != nil && opt.DryRun {
-		return unasked(job, out, card, err), nil
+		return offlinePlan(job, out, card, err), nil
 	}
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	if err != nil {
 		return nil, err
 	}
-	said := run(ctx, python, encoded, opt.Terminal)
+	said := runScript(ctx, python, encoded, opt.Terminal)
 	if json.Unmarshal(said, &answer) != nil || answer.Result == nil && answer.Error == nil {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -182,13 +183,17 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			WithHint("run it in a terminal to see what it says")
 	}
 	if e := answer.Error; e != nil {
-		class := map[string]error{"unsupported": robocache.ErrUnsupported, "misuse": robocache.ErrMisuse, "not_found": robocache.ErrNotFound}[e.Class]
+		class := map[string]error{
+			"unsupported": robocache.ErrUnsupported,
+			"misuse":      robocache.ErrMisuse,
+			"not_found":   robocache.ErrNotFound,
+		}[e.Class]
 		if class == nil {
 			class = robocache.ErrTemporary
 		}
 		failed := robocache.NewError(class, "push", e.Where, "%s", e.Msg).WithHint("%s", e.Hint)
 		if opt.DryRun && class != robocache.ErrMisuse {
-			return unasked(job, out, card, failed), nil
+			return offlinePlan(job, out, card, failed), nil
 		}
 		return nil, failed
 	}
@@ -199,11 +204,11 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	return answer.Result, nil
 }
 
-// unasked returns the plan of a dry run that did not reach the Hub: as if the repository were
-// empty.
-func unasked(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
+// offlinePlan returns the plan of a dry run that could not read the Hub. It assumes an empty
+// repository.
+func offlinePlan(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
 	out.Repo, out.Branch, out.Card = job["repo"].(string), job["branch"].(string), string(card)
-	for _, f := range job["files"].([]local) {
+	for _, f := range job["files"].([]localFile) {
 		out.Added, out.Bytes = append(out.Added, f.Path), out.Bytes+f.Size
 	}
 	out.Tag = job["tag"].(string)
@@ -214,8 +219,8 @@ func unasked(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
 	return out
 }
 
-// sound fails where the doctor finds errors.
-func sound(ctx context.Context, ds robocache.Dataset) error {
+// rejectUnsound returns an error if the doctor finds errors.
+func rejectUnsound(ctx context.Context, ds robocache.Dataset) error {
 	n, worst := 0, robocache.Finding{}
 	runValue, err := diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})
 	if err != nil {
@@ -229,15 +234,27 @@ func sound(ctx context.Context, ds robocache.Dataset) error {
 		}
 	}
 	if n > 0 {
-		return robocache.Malformed("push", worst.Where, "doctor finds %d errors, first %s: %s", n, worst.Code, worst.Message).
-			WithHint("%s lists them; %s pushes it as it is", robocache.Command("doctor DIR"), robocache.Option("skip_doctor", true))
+		return robocache.Malformed(
+			"push",
+			worst.Where,
+			"doctor finds %d errors, first %s: %s",
+			n,
+			worst.Code,
+			worst.Message,
+		).
+			WithHint(
+				"%s lists them; %s pushes it as it is",
+				robocache.Command("doctor DIR"),
+				robocache.Option("skip_doctor", true),
+			)
 	}
 	return nil
 }
 
-// files lists what goes to the Hub: no hidden files, nor those that are being written.
-func files(ctx context.Context, st store.Store) ([]local, error) {
-	out := []local{}
+// listPushFiles lists the files that Push uploads. It omits hidden files and files that are being
+// written.
+func listPushFiles(ctx context.Context, st store.Store) ([]localFile, error) {
+	out := []localFile{}
 	list, err := st.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -249,14 +266,14 @@ func files(ctx context.Context, st store.Store) ([]local, error) {
 			if err := e.Err; err != nil {
 				return nil, err
 			}
-			out = append(out, local{e.Name, e.Size})
+			out = append(out, localFile{e.Name, e.Size})
 		}
 	}
 	return out, nil
 }
 
-// interpreter finds a Python.
-func interpreter(named string) (string, error) {
+// findPython returns the path of a Python interpreter.
+func findPython(named string) (string, error) {
 	tried := []string{named}
 	if named == "" {
 		tried = []string{os.Getenv("ROBOCACHE_PYTHON"), "python3", "python"}
@@ -269,18 +286,22 @@ func interpreter(named string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", robocache.Unsupported("push", nil, "push goes through the Python package huggingface_hub, and there is no Python here").
+	return "", robocache.Unsupported(
+		"push",
+		nil,
+		"push uses the Python package huggingface_hub, but there is no Python interpreter",
+	).
 		WithHint("install Python and huggingface_hub, or name one: %s", robocache.Option("python"))
 }
 
-// run runs the script, and gives what it answers.
-func run(ctx context.Context, python string, job []byte, terminal io.Writer) []byte {
-	cmd := exec.CommandContext(ctx, python, "-c", script)
+// runScript runs the script and returns its output.
+func runScript(ctx context.Context, python string, job []byte, terminal io.Writer) []byte {
+	cmd := exec.CommandContext(ctx, python, "-c", pushScript)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), &out, terminal
 	if terminal == nil {
 		cmd.Env = append(os.Environ(), "HF_HUB_DISABLE_PROGRESS_BARS=1")
 	}
-	_ = cmd.Run() // without an answer it failed
+	_ = cmd.Run() // the error is ignored because a failed run has no valid answer
 	return out.Bytes()
 }

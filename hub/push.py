@@ -1,8 +1,11 @@
-"""Brings a folder to the Hugging Face Hub through huggingface_hub: reads a job as JSON, and answers in a line of JSON. `robocache push` runs it."""
+"""Uploads a folder to the Hugging Face Hub with huggingface_hub. `robocache push` runs it.
+
+The script reads a job as JSON from stdin and writes its answer as one line of JSON to stdout.
+"""
 
 import sys
 
-sys.path[:] = [p for p in sys.path if p]  # not what lies in the working folder
+sys.path[:] = [p for p in sys.path if p]  # do not import from the working folder
 import hashlib
 import json
 import os
@@ -10,17 +13,17 @@ import random
 import time
 
 answer = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # what a library prints is for people
+os.dup2(2, 1)  # output of libraries goes to stderr
 
 
-def end(**kw):
+def send_answer(**kw):
     answer.write(json.dumps(kw) + "\n")
     answer.flush()
     sys.exit(0)
 
 
-def fail(kind, msg, hint="", **where):
-    end(error={"class": kind, "msg": msg, "hint": hint, "where": where})
+def send_error(kind, msg, hint="", **where):
+    send_answer(error={"class": kind, "msg": msg, "hint": hint, "where": where})
 
 
 job = json.load(sys.stdin)
@@ -35,9 +38,10 @@ try:
     )
     from huggingface_hub.hf_api import RepoFile
 except ImportError as e:
-    fail(
+    send_error(
         "unsupported",
-        f"push goes through the Python package huggingface_hub (0.26 or later), which {sys.executable} lacks ({e})",
+        "push uses the Python package huggingface_hub (0.26 or later), "
+        f"which {sys.executable} lacks ({e})",
         "pip install -U huggingface_hub, or name another Python: --python",
     )
 
@@ -47,26 +51,26 @@ local = {f["path"]: f["size"] for f in job["files"]}
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 
 
-def status(e):
+def status_code(e):
     return getattr(getattr(e, "response", None), "status_code", None)
 
 
-def passing(e):
-    """Whether another try may pass: the server says so, or the network failed."""
+def is_temporary(e):
+    """Returns whether a retry may succeed: a temporary status, or a network failure."""
     return (
-        status(e) in TEMPORARY
+        status_code(e) in TEMPORARY
         if isinstance(e, HfHubHTTPError)
         else type(e).__module__.split(".")[0] in ("httpx", "httpcore", "requests", "urllib3")
         or isinstance(e, ConnectionError)
     )
 
 
-def tried(do):
+def with_retries(do):
     for n in range(1, 7):
         try:
             return do()
         except Exception as e:
-            if not passing(e) or n == 6 or job["dry_run"]:
+            if not is_temporary(e) or n == 6 or job["dry_run"]:
                 raise
             asked = getattr(getattr(e, "response", None), "headers", {}).get("Retry-After", "")
             time.sleep(
@@ -74,8 +78,8 @@ def tried(do):
             )
 
 
-def same(remote, path):
-    """Whether a file of the Hub has the local one's bytes."""
+def has_same_bytes(remote, path):
+    """Returns whether a file on the Hub has the same bytes as the local file."""
     if remote.size != local[path]:
         return False
     h, want = (
@@ -89,12 +93,12 @@ def same(remote, path):
     return h.hexdigest() == want
 
 
-def differ(commit):
-    """Files that are to go up, and those that are to go."""
+def compare_files(commit):
+    """Returns the files to upload and the files to delete."""
     tree = (
         {
             f.path: f
-            for f in tried(
+            for f in with_retries(
                 lambda: list(api.list_repo_tree(**repo, revision=commit, recursive=True))
             )
             if isinstance(f, RepoFile)
@@ -102,15 +106,15 @@ def differ(commit):
         if commit
         else {}
     )
-    return sorted(p for p in local if p not in tree or not same(tree[p], p)), sorted(
+    return sorted(p for p in local if p not in tree or not has_same_bytes(tree[p], p)), sorted(
         p for p in tree if p not in local and p != ".gitattributes"
     )
 
 
-def head():
-    info = tried(lambda: api.repo_info(**repo, revision=job["branch"]))
+def branch_commit():
+    info = with_retries(lambda: api.repo_info(**repo, revision=job["branch"]))
     if job["private"] and info.private is False:
-        fail(
+        send_error(
             "misuse",
             "the dataset is there, and public",
             "make it private on the Hub, or push without --private",
@@ -120,27 +124,31 @@ def head():
 
 def push():
     if not job["dry_run"] and not get_token():
-        fail("misuse", "there is no token of the Hugging Face Hub", "hf auth login, or HF_TOKEN")
+        send_error(
+            "misuse", "there is no token of the Hugging Face Hub", "hf auth login, or HF_TOKEN"
+        )
     commit = None
     try:
-        commit = head()
+        commit = branch_commit()
     except RevisionNotFoundError:
-        if job["private"] and tried(lambda: api.repo_info(**repo)).private is False:
-            fail(
+        if job["private"] and with_retries(lambda: api.repo_info(**repo)).private is False:
+            send_error(
                 "misuse",
                 "the dataset is there, and public",
                 "make it private on the Hub, or push without --private",
             )
         if not job["dry_run"]:
-            tried(lambda: api.create_branch(**repo, branch=job["branch"], exist_ok=True))
-            commit = head()
+            with_retries(lambda: api.create_branch(**repo, branch=job["branch"], exist_ok=True))
+            commit = branch_commit()
     except RepositoryNotFoundError:
         if not job["dry_run"]:
-            tried(lambda: api.create_repo(**repo, private=job["private"] or None, exist_ok=True))
+            with_retries(
+                lambda: api.create_repo(**repo, private=job["private"] or None, exist_ok=True)
+            )
             if job["branch"] != "main":
-                tried(lambda: api.create_branch(**repo, branch=job["branch"], exist_ok=True))
-            commit = head()
-    add, gone = differ(commit)
+                with_retries(lambda: api.create_branch(**repo, branch=job["branch"], exist_ok=True))
+            commit = branch_commit()
+    add, gone = compare_files(commit)
     out = {
         "repo": job["repo"],
         "branch": job["branch"],
@@ -154,8 +162,8 @@ def push():
         return out
     if add or gone:
         work = [CommitOperationAdd(p, os.path.join(job["folder"], p)) for p in add]
-        # what is there already is not sent again
-        tried(
+        # huggingface_hub does not upload files again that the Hub already has
+        with_retries(
             lambda: api.preupload_lfs_files(
                 **repo, additions=work, revision=job["branch"], free_memory=False
             )
@@ -172,15 +180,15 @@ def push():
                     parent_commit=commit,
                 ).oid
             except HfHubHTTPError as e:
-                now = head() if status(e) in (409, 412) else commit
-                if now != commit and differ(now) == ([], []):
-                    return now  # an earlier try had done it
+                now = branch_commit() if status_code(e) in (409, 412) else commit
+                if now != commit and compare_files(now) == ([], []):
+                    return now  # an earlier attempt created the commit
                 raise
 
-        out["commit"] = tried(send)
-        left = differ(out["commit"])
+        out["commit"] = with_retries(send)
+        left = compare_files(out["commit"])
         if left != ([], []):
-            fail(
+            send_error(
                 "temporary",
                 f"the Hub does not hold what was sent: {', '.join([*left[0], *left[1]][:5])}",
                 "push again",
@@ -189,15 +197,15 @@ def push():
         old = next(
             (
                 t.target_commit
-                for t in tried(lambda: api.list_repo_refs(**repo)).tags
+                for t in with_retries(lambda: api.list_repo_refs(**repo)).tags
                 if t.name == job["tag"]
             ),
             None,
         )
         if old != out["commit"]:
             if old:
-                tried(lambda: api.delete_tag(**repo, tag=job["tag"]))
-            tried(
+                with_retries(lambda: api.delete_tag(**repo, tag=job["tag"]))
+            with_retries(
                 lambda: api.create_tag(
                     **repo, tag=job["tag"], revision=out["commit"], exist_ok=True
                 )
@@ -206,45 +214,49 @@ def push():
 
 
 try:
-    end(result=push())
+    send_answer(result=push())
 except HFValidationError as e:
-    fail("misuse", str(e).splitlines()[0], "owner/name")
+    send_error("misuse", str(e).splitlines()[0], "owner/name")
 except HfHubHTTPError as e:
-    code, said = status(e), (getattr(e, "server_message", None) or "").splitlines()[:1]
+    code, said = status_code(e), (getattr(e, "server_message", None) or "").splitlines()[:1]
     msg = f"the Hub answers {code}" + (f": {said[0][:200]}" if said else "")
     if code in (409, 412):
-        fail(
-            "temporary", f"the dataset was written to meanwhile ({msg})", "push again", status=code
-        )
-    if code in (401, 403):
-        fail(
-            "misuse",
-            f"the Hub denies access ({msg})",
-            "the token is missing, wrong or expired, or may not write there: hf auth login, or HF_TOKEN",
+        send_error(
+            "temporary",
+            f"the dataset was changed by another commit ({msg})",
+            "push again",
             status=code,
         )
-    fail(
-        "temporary" if passing(e) else "not_found" if code == 404 else "misuse",
+    if code in (401, 403):
+        send_error(
+            "misuse",
+            f"the Hub denies access ({msg})",
+            "the token is missing, wrong or expired, or may not write there: "
+            "hf auth login, or HF_TOKEN",
+            status=code,
+        )
+    send_error(
+        "temporary" if is_temporary(e) else "not_found" if code == 404 else "misuse",
         msg,
-        "try again later" if passing(e) else "",
+        "try again later" if is_temporary(e) else "",
         status=code,
     )
 except OSError as e:
-    if not passing(e):
-        fail(
+    if not is_temporary(e):
+        send_error(
             "temporary" if e.errno is None else "not_found",
             f"{type(e).__name__}: {e.strerror or 'the network failed'}",
             "try again",
         )
-    fail(
+    send_error(
         "temporary",
         f"the Hub cannot be reached ({type(e).__name__})",
         "check the network and HF_ENDPOINT",
     )
 except Exception as e:
-    if not passing(e):
+    if not is_temporary(e):
         raise
-    fail(
+    send_error(
         "temporary",
         f"the Hub cannot be reached ({type(e).__name__})",
         "check the network and HF_ENDPOINT",

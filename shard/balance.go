@@ -5,27 +5,28 @@ import (
 	"slices"
 )
 
-// balance cuts episodes of some weights into n shards (H2).
-func balance(weights []int64, n int) [][]int {
+// balanceShards divides episodes with the given weights into n shards (shard.H2).
+func balanceShards(weights []int64, n int) [][]int {
 	var total, most int64
 	for _, w := range weights {
 		total, most = total+w, max(most, w)
 	}
-	least := max((total+int64(n)-1)/int64(n), most) // no cut can do better
-	if runs, heaviest := inOrder(weights, n); heaviest <= least+least/3 {
+	least := max((total+int64(n)-1)/int64(n), most) // no division can be better
+	if runs, heaviest := balanceInOrder(weights, n); heaviest <= least+least/3 {
 		return runs
 	}
 	return LPT(weights, n)
 }
 
-// inOrder cuts the episodes into runs of neighbours whose heaviest is as light as it can be.
-func inOrder(weights []int64, n int) (runs [][]int, heaviest int64) {
+// balanceInOrder divides the episodes into runs of neighbors with the smallest possible heaviest
+// run.
+func balanceInOrder(weights []int64, n int) (runs [][]int, heaviest int64) {
 	var lo, hi int64
 	for _, w := range weights {
 		lo, hi = max(lo, w), hi+w
 	}
 	for lo < hi {
-		if mid := lo + (hi-lo)/2; cuts(weights, n, mid, nil) {
+		if mid := lo + (hi-lo)/2; fitsLimit(weights, n, mid, nil) {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -33,31 +34,32 @@ func inOrder(weights []int64, n int) (runs [][]int, heaviest int64) {
 	}
 	runs = make([][]int, n)
 	at := 0
-	cuts(weights, n, lo, func(shard int) { runs[shard] = append(runs[shard], at); at++ })
+	fitsLimit(weights, n, lo, func(shard int) { runs[shard] = append(runs[shard], at); at++ })
 	return runs, lo
 }
 
-// cuts says whether runs of at most limit do with n shards, each of at least one episode while
-// there are some. put hears of the shard of each episode.
-func cuts(weights []int64, n int, limit int64, put func(shard int)) bool {
+// fitsLimit reports whether n shards of neighboring episodes with weight at most limit are enough.
+// Each shard has at least one episode if there are enough. If assign is not nil, it is called with
+// the shard of each episode.
+func fitsLimit(weights []int64, n int, limit int64, assign func(shard int)) bool {
 	shard, held := 0, int64(0)
 	for i, w := range weights {
-		// A shard also ends where each of the others needs one of the episodes that are left.
+		// A shard also ends if each of the other shards needs one of the remaining episodes.
 		if i > 0 && (held+w > limit || len(weights)-i <= n-1-shard) {
 			shard, held = shard+1, 0
 		}
 		if shard >= n {
 			return false
 		}
-		if held += w; put != nil {
-			put(shard)
+		if held += w; assign != nil {
+			assign(shard)
 		}
 	}
 	return true
 }
 
-// LPT gives each episode, the heaviest first, to the lightest shard: at most 4/3 − 1/3n of the
-// best.
+// LPT assigns each episode, heaviest first, to the lightest shard. The result is at most 4/3 − 1/3n
+// of the best.
 func LPT(weights []int64, n int) [][]int {
 	order := make([]int, len(weights))
 	for i := range order {
@@ -84,7 +86,7 @@ func LPT(weights []int64, n int) [][]int {
 	return out
 }
 
-// loads are shards, the lightest first.
+// loads is a heap of shards, lightest first.
 type loads []struct {
 	weight int64
 	shard  int

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// H2: each episode is in one shard; none weighs more than 4/3 of what no cut can go below, plus
-// LPT's bound of the best; even ones stay in order.
+// TestBalance checks that each episode is in one shard and that no shard weighs more than 4/3 of
+// the lower bound, plus the bound of LPT. Even weights stay in order.
 func TestBalance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	ordered := 0
@@ -22,7 +22,7 @@ func TestBalance(t *testing.T) {
 			total, most = total+weights[i], max(most, weights[i])
 		}
 		n := 1 + rng.IntN(len(weights))
-		out := balance(weights, n)
+		out := balanceShards(weights, n)
 		if len(out) != n {
 			t.Fatalf("%d shards of %d", len(out), n)
 		}
@@ -43,8 +43,8 @@ func TestBalance(t *testing.T) {
 		if slices.IsSorted(flat) {
 			ordered++
 		}
-		// The best is at least the mean, the heaviest, and of the n+1 heaviest the two lightest
-		// together.
+		// The best is at least the mean, the heaviest weight, and the sum of the two lightest of
+		// the n+1 heaviest.
 		sorted := slices.Clone(weights)
 		slices.Sort(sorted)
 		best := max((total+int64(n)-1)/int64(n), most)
@@ -58,7 +58,7 @@ func TestBalance(t *testing.T) {
 	if ordered < 1000 {
 		t.Errorf("only %d are in order", ordered)
 	}
-	if out := balance(
+	if out := balanceShards(
 		[]int64{5, 5, 5, 5, 5, 5},
 		3,
 	); !slices.EqualFunc(
@@ -68,7 +68,7 @@ func TestBalance(t *testing.T) {
 	) {
 		t.Errorf("%v", out)
 	}
-	if out := balance(
+	if out := balanceShards(
 		[]int64{1, 1, 1, 90, 1, 1, 1, 90},
 		2,
 	); !slices.Contains(out[0], 3) &&

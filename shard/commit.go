@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Committed says what Commit made.
+// Committed is the result of Commit.
 type Committed struct {
 	Manifest    string    `json:"manifest_sha256"`
 	Destination string    `json:"destination"`
@@ -35,13 +35,13 @@ type Committed struct {
 	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
-// CommitOptions are the choices of Commit.
+// CommitOptions configures Commit.
 type CommitOptions struct {
-	Partial bool // of the shards that are there
-	Verify  bool // read every staged file, and compare its checksum
+	Partial bool // commit the available shards
+	Verify  bool // read every staged file and compare its checksum
 }
 
-// Commit makes the result of the shards.
+// Commit combines the shards into the result.
 func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, err error) {
 	defer crash.Recover("commit", &err)
 	dst, err := store.OpenWritable(m.Job.Destination)
@@ -49,26 +49,26 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, 
 		return c, err
 	}
 	defer store.Close(dst)
-	if c, err = m.commit(ctx, dst, opt); err != nil {
-		// Another commit may have been faster, and have tidied up.
-		if won, werr := m.committed(ctx, dst); werr == nil && won != nil {
+	if c, err = m.commitShards(ctx, dst, opt); err != nil {
+		// Another commit may have finished first and removed the staged files.
+		if won, werr := m.readCommitted(ctx, dst); werr == nil && won != nil {
 			return won, nil
 		}
 	}
 	return c, err
 }
 
-func (m *Manifest) commit(
+func (m *Manifest) commitShards(
 	ctx context.Context,
 	dst store.Writable,
 	opt CommitOptions,
 ) (_ *Committed, err error) {
 	defer crash.Recover("commit", &err)
-	format, err := m.sharding()
+	format, err := m.outputSharding()
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.committed(ctx, dst)
+	c, err := m.readCommitted(ctx, dst)
 	if err != nil {
 		return nil, err
 	}
@@ -82,29 +82,40 @@ func (m *Manifest) commit(
 		if err := store.Probe(ctx, staging.(store.Writable)); err != nil {
 			return nil, err
 		}
-		// before the receipts are read: an attempt whose receipt comes later finds it
+		// It is written before the receipts are read, so that an attempt with a later receipt finds
+		// it.
 		if opt.Partial && !format.Whole {
 			if err := store.Put(ctx, dst, partialName, nil); err != nil {
 				return nil, err
 			}
 		}
-		there, err := listed(ctx, dst, "")
+		present, err := listSizes(ctx, dst, "")
 		if err != nil {
 			return nil, err
 		}
-		if receipts, missing, err = m.receipts(ctx, dst, there); err != nil {
+		if receipts, missing, err = m.readReceipts(ctx, dst, present); err != nil {
 			return nil, err
 		}
 		if text, _ := missing.MarshalText(); len(missing) > 0 &&
 			(!opt.Partial || len(missing) == len(m.Shards)) {
-			return nil, robocache.Temporary("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%d of %d shards are missing: %s", len(missing), len(m.Shards), text).
+			return nil, robocache.Temporary("commit", robocache.Where{
+				"dataset": robocache.Redact(m.Job.Destination),
+			}, "%d of %d shards are missing: %s", len(missing), len(m.Shards), text).
 				WithHint("run them, or commit those that are there with --partial")
 		} else if len(missing) > 0 &&
 			format.Whole {
-			return nil, robocache.Unsupported("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%s without the shards %s: each stands where it was planned", m.Job.To, string(text)).
+			return nil, robocache.Unsupported("commit", robocache.Where{
+				"dataset": robocache.Redact(m.Job.Destination),
+			}, "%s without the shards %s: each stands where it was planned", m.Job.To, string(text)).
 				WithHint("run the shards that are missing")
 		}
-		if receipts, missing, err = m.agree(ctx, dst, receipts, missing, opt.Partial); err != nil {
+		if receipts, missing, err = m.agreeOnShards(
+			ctx,
+			dst,
+			receipts,
+			missing,
+			opt.Partial,
+		); err != nil {
 			return nil, err
 		}
 		c = &Committed{
@@ -113,23 +124,23 @@ func (m *Manifest) commit(
 			Job:         m.Job.Name,
 			Shards:      len(receipts),
 			Missing:     missing,
-			Findings:    m.found(receipts),
+			Findings:    m.allFindings(receipts),
 		}
-		if len(missing) > 0 { // an attempt may have begun, and have its receipt, since
-			if there, err = listed(ctx, dst, ""); err != nil {
+		if len(missing) > 0 { // an attempt may have written its receipt since
+			if present, err = listSizes(ctx, dst, ""); err != nil {
 				return nil, err
 			}
 		}
-		left, err := m.move(ctx, dst, format, receipts, c, there, opt.Verify)
+		left, err := m.moveFiles(ctx, dst, format, receipts, c, present, opt.Verify)
 		if err != nil {
 			return nil, err
 		}
 		{
-			jobOfValue, err := jobOf(m.Job.Name)
+			kind, err := findJob(m.Job.Name)
 			if err != nil {
 				return nil, err
 			}
-			merge := jobOfValue.merge
+			merge := kind.merge
 			if merge != nil {
 				if err := merge(ctx, m, dst, receipts); err != nil {
 					return nil, err
@@ -140,24 +151,24 @@ func (m *Manifest) commit(
 					m.Job.To,
 					m.Job.Destination,
 					m.Schema,
-					reports(receipts),
+					shardReports(receipts),
 				); err != nil {
 					return nil, err
 				}
 			}
 		}
-		encodedValue, err := json.Marshal(c)
+		encoded, err := json.Marshal(c)
 		if err != nil {
 			return nil, err
 		}
-		err = store.PutNew(ctx, dst, commitName, encodedValue)
+		err = store.PutNew(ctx, dst, commitName, encoded)
 		if !errors.Is(err, store.ErrExists) {
 			if err != nil {
 				return nil, err
 			}
 		} else {
 			var failed error
-			if c, failed = m.committed(ctx, dst); failed != nil {
+			if c, failed = m.readCommitted(ctx, dst); failed != nil {
 				return nil, failed
 			}
 			if c == nil {
@@ -170,7 +181,7 @@ func (m *Manifest) commit(
 			g.Go(func() error { _ = dst.Remove(ctx, name); return nil })
 		}
 		_ = g.Wait()
-		removeEmpty(below(m.Job.Destination, stagingName))
+		removeEmpty(joinURI(m.Job.Destination, stagingName))
 	}
 	if format.Unfinished != "" {
 		if err := dst.Remove(
@@ -184,8 +195,8 @@ func (m *Manifest) commit(
 	return c, nil
 }
 
-// committed is what was committed of the manifest; nil where nothing was.
-func (m *Manifest) committed(ctx context.Context, st store.Store) (*Committed, error) {
+// readCommitted returns the committed result of the manifest, or nil if there is none.
+func (m *Manifest) readCommitted(ctx context.Context, st store.Store) (*Committed, error) {
 	b, err := store.ReadFile(ctx, st, commitName, 1<<30)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, nil
@@ -199,37 +210,39 @@ func (m *Manifest) committed(ctx context.Context, st store.Store) (*Committed, e
 			WithCause(err)
 	}
 	if c.Manifest != m.id {
-		return nil, robocache.Misuse("commit", robocache.Where{"file": commitName}, "another manifest was committed here").
+		return nil, robocache.Misuse("commit", robocache.Where{
+			"file": commitName,
+		}, "another manifest was committed here").
 			WithHint("choose an empty destination")
 	}
 	return c, nil
 }
 
-// listed gives the size of each file below a folder.
-func listed(ctx context.Context, st store.Store, dir string) (map[string]int64, error) {
-	there := map[string]int64{}
-	listValue, err := st.List(ctx, dir)
+// listSizes returns the size of each file below a folder.
+func listSizes(ctx context.Context, st store.Store, dir string) (map[string]int64, error) {
+	present := map[string]int64{}
+	entries, err := st.List(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range listValue {
-		there[e.Name] = e.Size
+	for _, e := range entries {
+		present[e.Name] = e.Size
 	}
-	return there, nil
+	return present, nil
 }
 
-// receipts reads those that are there, in the order of the shards.
-func (m *Manifest) receipts(
+// readReceipts reads the existing receipts in the order of the shards.
+func (m *Manifest) readReceipts(
 	ctx context.Context,
 	st store.Store,
-	there map[string]int64,
+	present map[string]int64,
 ) (out []*Receipt, missing Episodes, err error) {
 	all := make([]*Receipt, len(m.Shards))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for i := range m.Shards {
-		if _, ok := there[receiptName(i)]; ok {
-			g.Go(func() (err error) { all[i], err = m.receipt(gctx, st, i); return err })
+		if _, ok := present[receiptName(i)]; ok {
+			g.Go(func() (err error) { all[i], err = m.readReceipt(gctx, st, i); return err })
 		}
 	}
 	if err := g.Wait(); err != nil {
@@ -245,20 +258,20 @@ func (m *Manifest) receipts(
 	return out, missing, nil
 }
 
-// agree settles which shards the result is made of: those of the commit that came first. Another
-// would number episodes otherwise, and files that the first has numbered are none of its own.
-func (m *Manifest) agree(
+// agreeOnShards determines the shards of the result, which are those of the first commit. Other
+// shards would change the numbers of episodes in files that the first commit has already numbered.
+func (m *Manifest) agreeOnShards(
 	ctx context.Context,
 	dst store.Writable,
 	receipts []*Receipt,
 	missing Episodes,
 	partial bool,
 ) ([]*Receipt, Episodes, error) {
-	encodedValue, err := json.Marshal(missing)
+	encoded, err := json.Marshal(missing)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = store.PutNew(ctx, dst, missingName, encodedValue)
+	err = store.PutNew(ctx, dst, missingName, encoded)
 	if !errors.Is(err, store.ErrExists) {
 		if err != nil {
 			return nil, nil, err
@@ -273,17 +286,23 @@ func (m *Manifest) agree(
 		}
 		err = json.Unmarshal(content, &first)
 		if err != nil {
-			return nil, nil, robocache.Malformed("commit", robocache.Where{"file": missingName}, "").
+			return nil, nil, robocache.Malformed("commit", robocache.Where{
+				"file": missingName,
+			}, "").
 				WithCause(err)
 		}
 	}
 	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
-		return nil, nil, robocache.Misuse("commit", robocache.Where{"file": missingName}, "a commit of a part began, without the shards %s: its numbers are in the files", string(text)).
+		return nil, nil, robocache.Misuse("commit", robocache.Where{
+			"file": missingName,
+		}, "a commit of a part began, without the shards %s: its numbers are in the files", string(text)).
 			WithHint("end it with --partial, or plan into an empty destination")
 	}
 	for _, i := range missing {
 		if !slices.Contains(first, i) {
-			return nil, nil, robocache.Temporary("commit", robocache.Where{"shard": i}, "an earlier commit had its receipt, which is gone").
+			return nil, nil, robocache.Temporary("commit", robocache.Where{
+				"shard": i,
+			}, "an earlier commit had its receipt, which is gone").
 				WithHint("run the shard again")
 		}
 	}
@@ -293,49 +312,52 @@ func (m *Manifest) agree(
 	), first, nil
 }
 
-// move gives the files of the receipts their names in the result. One that is there already was
-// moved by its attempt, or by a commit that was killed. left are the other files of the receipts.
-// there is what was there when the receipts were.
-func (m *Manifest) move(
+// moveFiles gives the files of the receipts their final names. A file with its final name was moved
+// by its attempt, or by a commit that was killed. left holds the other files of the receipts.
+// present holds the files that existed when the receipts were read.
+func (m *Manifest) moveFiles(
 	ctx context.Context,
 	dst store.Writable,
 	format *robocache.Sharding,
 	receipts []*Receipt,
 	c *Committed,
-	there map[string]int64,
+	present map[string]int64,
 	verify bool,
 ) (left []string, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	place, err := convert.Place(format, m.Job.Destination, m.Schema, reports(receipts))
+	place, err := convert.Place(format, m.Job.Destination, m.Schema, shardReports(receipts))
 	if err != nil {
 		return left, err
 	}
 	var moves []func() error
-	named := map[string]*File{} // shards share files that are named by their contents
+	named := map[string]*File{} // shards share files whose names depend on their content
 	for i, r := range receipts {
 		s, dir := &m.Shards[r.Shard], attemptDir(r.Shard, r.Attempt)
-		// that are missing before it
+		// the episodes and rows of missing shards before this one
 		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(
 			c.Skipped,
 			r.Skipped...)
 		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
-		if _, noted := there[dir+".json"]; noted && shifted && alive(ctx, dst, dir+".json", quiet) {
-			return left, robocache.Temporary("commit", robocache.Where{"shard": r.Shard}, "its attempt is bringing its files to their places").
+		if _, noted := present[dir+".json"]; noted && shifted &&
+			isAlive(ctx, dst, dir+".json", quietLimit) {
+			return left, robocache.Temporary("commit", robocache.Where{
+				"shard": r.Shard,
+			}, "its attempt is bringing its files to their places").
 				WithHint("commit again")
 		}
 		for _, f := range r.Files {
 			from, to := dir+"/"+f.Name, f.Name
 			if !format.Kept(f.Name) {
-				if _, ok := there[from]; ok {
+				if _, ok := present[from]; ok {
 					left = append(left, from)
 				}
 				continue
 			}
 			if place != nil {
 				if to = place[i][f.Name]; to == "" {
-					return left, f.differs(
+					return left, f.mismatchError(
 						r.Shard,
 						from,
 						"a file that the receipt's summary has",
@@ -346,21 +368,24 @@ func (m *Manifest) move(
 			if same := named[to]; same == nil {
 				named[to], c.Files, c.Bytes = &f, c.Files+1, c.Bytes+f.Size
 			} else if same.Size != f.Size || same.Checksum != f.Checksum {
-				return left, f.differs(r.Shard, from, "one file of the name "+to, "two")
+				return left, f.mismatchError(r.Shard, from, "one file of the name "+to, "two")
 			}
 			var renumber func(context.Context, robocache.Ranged, io.Writer) error
 			if shifted {
 				renumber = format.Renumber(f.Name, episodes, rows)
 			}
 			moves = append(moves, crash.Func("commit", func() error {
-				size, staged := there[from]
+				size, staged := present[from]
 				if !staged {
 					var moved bool
-					if size, moved = there[to]; !moved { // or while the files were listed
+					if size, moved = present[to]; !moved { // or moved while the files were listed
 						e, err := dst.Stat(gctx, to)
 						if errors.Is(err, robocache.ErrNotFound) {
-							err = robocache.NotFound("commit", robocache.Where{"file": to, "shard": r.Shard}, "the receipt names it, and it is not there").
-								WithHint("%s", anew(r.Shard))
+							err = robocache.NotFound("commit", robocache.Where{
+								"file":  to,
+								"shard": r.Shard,
+							}, "the receipt names it, and it is not there").
+								WithHint("%s", rerunHint(r.Shard))
 						}
 						if err != nil {
 							return err
@@ -370,7 +395,7 @@ func (m *Manifest) move(
 					from = to
 				}
 				if size != f.Size && (staged || renumber == nil) {
-					return f.differs(
+					return f.mismatchError(
 						r.Shard,
 						from,
 						fmt.Sprintf("%d bytes", f.Size),
@@ -378,26 +403,26 @@ func (m *Manifest) move(
 					)
 				}
 				if verify && renumber == nil {
-					if now, err := checksum(gctx, dst, from); err != nil {
+					if now, err := checksumFile(gctx, dst, from); err != nil {
 						return err
 					} else if now.Checksum != f.Checksum {
-						return f.differs(r.Shard, from, f.Checksum, now.Checksum)
+						return f.mismatchError(r.Shard, from, f.Checksum, now.Checksum)
 					}
 				}
 				var err error
 				if renumber != nil {
-					err = f.numbered(gctx, dst, r.Shard, from, to, renumber)
+					err = f.writeRenumbered(gctx, dst, r.Shard, from, to, renumber)
 				} else if staged {
 					err = store.Move(gctx, dst, from, to)
 				}
-				if errors.Is(err, robocache.ErrNotFound) { // moved meanwhile
+				if errors.Is(err, robocache.ErrNotFound) { // moved by another process
 					_, err = dst.Stat(gctx, to)
 				}
 				return robocache.At(err, robocache.Where{"shard": r.Shard})
 			}))
 		}
 	}
-	for _, move := range moves { // now that all receipts are good
+	for _, move := range moves { // after all receipts were checked
 		g.Go(move)
 	}
 	if err := g.Wait(); err != nil {
@@ -406,10 +431,10 @@ func (m *Manifest) move(
 	return left, nil
 }
 
-// numbered writes a file again by renumber. At its place that may have been done, by a commit that
-// was killed, or be done, by one at the same time: what is numbered is the version that has the
-// receipt's checksum.
-func (f *File) numbered(
+// writeRenumbered rewrites a file with renumber. If the file already has its final name, a commit
+// that was killed or runs at the same time may have renumbered it. Only the version with the
+// checksum of the receipt is therefore renumbered.
+func (f *File) writeRenumbered(
 	ctx context.Context,
 	dst store.Writable,
 	shard int,
@@ -422,10 +447,10 @@ func (f *File) numbered(
 	}
 	defer in.Close()
 	err = func() error {
-		if sum, err := sumOf(ctx, in); err != nil {
+		if sum, err := rangedChecksum(ctx, in); err != nil {
 			return err
 		} else if sum != f.Checksum && from != to {
-			return f.differs(shard, from, f.Checksum, sum)
+			return f.mismatchError(shard, from, f.Checksum, sum)
 		} else if sum != f.Checksum {
 			return nil
 		}
@@ -455,17 +480,23 @@ func (f *File) numbered(
 	return nil
 }
 
-// differs fails with what a file is, and its receipt says that it is not.
-func (f *File) differs(shard int, name, want, got string) error {
-	return robocache.Malformed("commit", robocache.Where{"file": name, "shard": shard}, "the file is not the one that was staged").
+// mismatchError returns the error of a file that differs from its receipt.
+func (f *File) mismatchError(shard int, name, want, got string) error {
+	return robocache.Malformed("commit", robocache.Where{
+		"file":  name,
+		"shard": shard,
+	}, "the file is not the one that was staged").
 		Expected(want, got).
-		WithHint("%s", anew(shard))
+		WithHint("%s", rerunHint(shard))
 }
 
-func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
+func rerunHint(
+	shard int,
+) string {
+	return "remove " + receiptName(shard) + ", and run the shard again"
+}
 
-// removeEmpty removes the empty folders at and below a folder of this machine: in stores there are
-// none.
+// removeEmpty removes the empty folders at and below a local folder. Other stores have no folders.
 func removeEmpty(uri string) {
 	dir, local := store.LocalPath(uri)
 	if !local {
@@ -479,6 +510,6 @@ func removeEmpty(uri string) {
 		return nil
 	})
 	for _, p := range slices.Backward(folders) {
-		_ = os.Remove(p) // fails where something is in it, as it should
+		_ = os.Remove(p) // fails for a folder that is not empty
 	}
 }

@@ -1,29 +1,42 @@
-// Package shard does work on whole datasets in independent shards: plan, run, commit, status. It
-// schedules nothing: any engine (Slurm, Kubernetes, Ray, a shell) starts Run for each shard,
-// anywhere, as often as it likes.
+// Package shard processes whole datasets in independent shards: plan, run, commit, status. It does
+// not schedule. Any engine (Slurm, Kubernetes, Ray, a shell) calls Run for each shard, on any
+// machine and any number of times.
 //
 // # Contract
 //
-//	H1  A manifest is a function of the source, the job and the number of shards: the same input gives the same bytes. It is never changed.
-//	H2  Shards are balanced by weight (bytes, frames or rows): no shard weighs more than 4/3 of the least possible. Where runs of neighbouring episodes can be
-//	    that even, a shard is one: the result then has the order of the source, and episodes that share a file stay together. Else
-//	    each episode, the heaviest first, goes to the lightest shard (LPT).
-//	H3  Run refuses a source that is not the one that was planned (ErrMalformed): names, sizes, and ETags or, of local files, a fingerprint of
-//	    the content. Times of modification take no part.
-//	H4  All that an attempt writes lies in _staging/<shard>/<attempt>, until one conditional put of _receipts/<shard>.json makes it the shard's. Of several attempts, at
-//	    once or one after the other, one is named by the receipt, and brings its files to their places; the files of the others are garbage (GC). It brings
-//	    none once a commit of a part began, which may not have seen its receipt. Where there is a receipt, Run does nothing.
-//	H5  Commit refuses while shards are missing, unless a part is asked for. Which shards the result is made of, the first commit settles by a conditional put. Files of the receipts that their attempts did not bring to their places it moves there, and it
-//	    writes what stands above them; one conditional put makes the result one. Killed at any moment it can be run again, and gives the same bytes.
-//	H6  A shard's files do not depend on attempt, host, number of threads or the order in which shards ran. Nothing is lost, nothing is there twice.
-//	H7  A manifest or a receipt from a stranger cannot write outside the destination: names are checked, and every file is reached through the store.
-//	H8  Status and Commit read receipts and notes of attempts alone: no clock of a scheduler, no lock, no lease.
+//	shard.H1  A manifest is a function of the source, the job and the number of shards. The same
+//	          input yields the same bytes. A manifest never changes.
+//	shard.H2  Shards are balanced by weight (bytes, frames or rows). No shard weighs more than
+//	          4/3 of the minimum. If neighboring episodes can be grouped that evenly, each shard
+//	          is such a group. The result then has the order of the source, and episodes that
+//	          share a file stay together. Otherwise each episode, heaviest first, is assigned to
+//	          the lightest shard (LPT).
+//	shard.H3  Run rejects a source that differs from the planned one (ErrMalformed). It compares
+//	          names, sizes, and ETags or, for local files, a fingerprint of the content.
+//	          Modification times are ignored.
+//	shard.H4  An attempt writes only to _staging/<shard>/<attempt>. One conditional put of
+//	          _receipts/<shard>.json makes its files those of the shard. Of several attempts,
+//	          concurrent or not, the receipt names one. That attempt moves its files to their
+//	          final names; the files of the others are garbage (GC). It moves no file after a
+//	          partial commit began, because that commit may not have read its receipt. If a
+//	          receipt exists, Run does nothing.
+//	shard.H5  Commit returns an error if shards are missing, unless a partial commit is
+//	          requested. The first commit determines the shards of the result with a conditional
+//	          put. Commit moves the files that attempts did not move, and writes the files above
+//	          the shards. One conditional put completes the result. A commit that is killed at
+//	          any moment can be repeated and yields the same bytes.
+//	shard.H6  A shard's files do not depend on the attempt, the host, the number of threads, or
+//	          the order of shards. No data is lost or duplicated.
+//	shard.H7  A manifest or receipt from an untrusted source cannot write outside the
+//	          destination. Names are checked, and every file is accessed through the store.
+//	shard.H8  Status and Commit read only receipts and notes of attempts. They need no scheduler,
+//	          lock or lease.
 //
-// # Below the destination
+// # Files in the destination
 //
 //	_staging/<shard>/<attempt>/…     files of an attempt
-//	_staging/<shard>/<attempt>.json  its note: running, with its progress, or failed, with its error
-//	_receipts/<shard>.json           what the shard is made of
-//	_receipts/missing.json           the shards that the result is without: of the first commit
-//	_commit.json                     what was committed
+//	_staging/<shard>/<attempt>.json  its note: running with its progress, or failed with its error
+//	_receipts/<shard>.json           the files of the shard
+//	_receipts/missing.json           shards that the result omits, as the first commit determined
+//	_commit.json                     the committed result
 package shard

@@ -14,20 +14,21 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EstimateOptions are the choices of NewEstimate.
+// EstimateOptions configures NewEstimate.
 type EstimateOptions struct {
-	Trajectories     int     // reckon for as many, alike; 0 = the source's
-	Workers          int     // shards at once, a core each
-	Retried          float64 // the share of shards that is run a second time
+	// estimate for this number of similar episodes; 0 means those of the source
+	Trajectories     int
+	Workers          int     // concurrent shards, one core each
+	Retried          float64 // share of shards that run a second time
 	PricePerCoreHour float64 // of a worker
-	PricePerGB       float64 // of 10⁹ bytes read or written
-	// where the sample is written; "" = a temporary folder of this machine
+	PricePerGB       float64 // per 10⁹ bytes read or written
+	// Destination of the sample. "" means a temporary local folder.
 	Scratch string
-	Sample  time.Duration // the sample grows until it takes this long; 0 = 2 s
+	Sample  time.Duration // the sample grows until it takes this long; 0 means 2 s
 }
 
-// Estimate says what a plan would take: a sample of its episodes went through the job, and the rest
-// is taken to be alike.
+// Estimate is the estimated cost of a plan. A sample of episodes was processed, and the other
+// episodes are assumed to be similar.
 type Estimate struct {
 	Episodes int          `json:"num_episodes"`
 	Frames   int64        `json:"num_frames"`
@@ -35,22 +36,23 @@ type Estimate struct {
 	Workers  int          `json:"workers"`
 	Sample   Sample       `json:"sample"`
 	Stages   []StageTotal `json:"stages"`  // open, read, compute, write
-	Seconds  float64      `json:"seconds"` // of all workers together, retries among them
+	Seconds  float64      `json:"seconds"` // sum over all workers, including retries
 	Elapsed  float64      `json:"elapsed_seconds"`
 	Cost     float64      `json:"cost"`
 }
 
-// Sample is what was measured.
+// Sample is the measured sample.
 type Sample struct {
 	Episodes int     `json:"num_episodes"`
 	Frames   int64   `json:"num_frames"`
-	Read     int64   `json:"bytes_read"` // its share of the source's
+	Read     int64   `json:"bytes_read"` // the sample's share of the source
 	Written  int64   `json:"bytes_written"`
 	Seconds  float64 `json:"seconds"`
 }
 
-// StageTotal is one stage: open lists the source, compares it with the plan and opens it, once a
-// shard; read and write move bytes from and to the stores; compute is the rest.
+// StageTotal is the estimate of one stage. open lists the source, compares it with the plan and
+// opens it once per shard. read and write transfer bytes from and to the stores. compute is the
+// rest.
 type StageTotal struct {
 	Name         string  `json:"name"`
 	Bytes        int64   `json:"bytes"`
@@ -59,8 +61,8 @@ type StageTotal struct {
 	ShardSeconds float64 `json:"seconds_per_shard"`
 }
 
-// NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons
-// what the whole takes in shards. It makes no plan of the whole.
+// NewEstimate runs a few episodes of a job in a temporary store and extrapolates the cost of the
+// whole job in shards. It removes the temporary store. It does not plan the whole job.
 func NewEstimate(
 	ctx context.Context,
 	job Job,
@@ -77,7 +79,7 @@ func NewEstimate(
 		)
 	}
 	opt.Scratch, opt.Sample = cmp.Or(opt.Scratch, os.TempDir()), cmp.Or(opt.Sample, 2*time.Second)
-	job.Source = absolute(job.Source)
+	job.Source = absolutePath(job.Source)
 	src, err := openSource(ctx, &job)
 	if err != nil {
 		return nil, err
@@ -92,13 +94,13 @@ func NewEstimate(
 			episodes = append(episodes, e)
 		}
 	}
-	var rows float64 // of the source: they tell the sample's share
+	var rows float64 // rows of the source, from which the sample's share is computed
 	for _, e := range episodes {
 		rows += float64(src.Len(e))
 	}
 	for n := min(8, len(episodes)); ; n = min(4*n, len(episodes)) {
 		var share float64
-		job.Convert.Episodes = make([]int, n) // from all over the source
+		job.Convert.Episodes = make([]int, n) // evenly spaced over the source
 		for i := range n {
 			e := episodes[(2*i+1)*len(episodes)/(2*n)]
 			job.Convert.Episodes[i] = int(src.Info().EpisodeIndex(e))
@@ -114,36 +116,36 @@ func NewEstimate(
 			Workers:  opt.Workers,
 			Sample:   Sample{Episodes: n},
 		}
-		seconds, err := e.sample(ctx, job, plan, opt.Scratch, share)
+		seconds, err := e.runSample(ctx, job, plan, opt.Scratch, share)
 		if err != nil {
 			return nil, err
 		}
 		if n == len(episodes) || e.Sample.Seconds >= opt.Sample.Seconds() {
-			e.reckon(seconds, share, opt)
+			e.extrapolate(seconds, share, opt)
 			return e, nil
 		}
 	}
 }
 
-// sample runs the sample, and gives the seconds of each stage.
-func (e *Estimate) sample(
+// runSample runs the sample and returns the seconds of each stage.
+func (e *Estimate) runSample(
 	ctx context.Context,
 	job Job,
 	plan PlanOptions,
 	scratch string,
 	share float64,
 ) (seconds [4]float64, err error) {
-	job.Destination = below(scratch, "robocache-estimate-"+rand.Text())
+	job.Destination = joinURI(scratch, "robocache-estimate-"+rand.Text())
 	plan.Shards = 1
 	drawn, err := NewPlan(ctx, job, plan)
 	if err != nil {
 		return seconds, err
 	}
-	encodedValue, err := drawn.Marshal()
+	encoded, err := drawn.Marshal()
 	if err != nil {
 		return seconds, err
 	}
-	m, err := Parse(encodedValue)
+	m, err := Parse(encoded)
 	if err != nil {
 		return seconds, err
 	}
@@ -163,7 +165,7 @@ func (e *Estimate) sample(
 	}()
 	begun := time.Now()
 	lap := func() (s float64) { s, begun = time.Since(begun).Seconds(), time.Now(); return s }
-	if err := m.unchanged(ctx); err != nil {
+	if err := m.checkUnchanged(ctx); err != nil {
 		return seconds, err
 	}
 	source, err := openSource(ctx, &m.Job)
@@ -183,12 +185,12 @@ func (e *Estimate) sample(
 	if e.Sample.Read = m.Bytes; m.Inputs.Bytes > 0 {
 		e.Sample.Read = int64(float64(m.Inputs.Bytes) * share)
 		lap()
-		if err := e.move(ctx, m, share); err != nil {
+		if err := e.readShare(ctx, m, share); err != nil {
 			return seconds, err
 		}
 		seconds[1] = lap()
 	} else {
-		e.Sample.Read = 0 // it is made, not read
+		e.Sample.Read = 0 // a generated source is not read
 	}
 	lap()
 	for _, f := range r.Files {
@@ -210,8 +212,8 @@ func (e *Estimate) sample(
 	return seconds, nil
 }
 
-// move reads as many bytes of the source's files as the sample has, of each file its share.
-func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) error {
+// readShare reads a share of each file of the source, together as many bytes as the sample.
+func (e *Estimate) readShare(ctx context.Context, m *Manifest, share float64) error {
 	st, _, err := openFiles(&m.Job)
 	if err != nil {
 		return err
@@ -236,8 +238,8 @@ func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) error {
 	return nil
 }
 
-// reckon takes the sample to be a share of the whole.
-func (e *Estimate) reckon(seconds [4]float64, share float64, opt EstimateOptions) {
+// extrapolate computes the totals from the sample, which is a share of the whole.
+func (e *Estimate) extrapolate(seconds [4]float64, share float64, opt EstimateOptions) {
 	if opt.Trajectories > 0 {
 		share *= float64(e.Episodes) / float64(opt.Trajectories)
 		e.Episodes = opt.Trajectories
@@ -265,7 +267,7 @@ func (e *Estimate) reckon(seconds [4]float64, share float64, opt EstimateOptions
 		perShard += all / shards
 	}
 	e.Seconds = perShard * shards * runs
-	// Whole rounds: the last one may leave workers idle.
+	// Whole rounds, because workers may be idle in the last one.
 	e.Elapsed = perShard * math.Ceil(shards*runs/float64(opt.Workers))
 	e.Cost = e.Seconds/3600*opt.PricePerCoreHour + float64(
 		bytes[1]+bytes[3],

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// files are those of a folder that a run in one process writes too.
+// files returns the files of a folder that a run in one process also writes.
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	s, err := store.OpenLocal(dir)
@@ -29,9 +29,9 @@ func files(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// Zarr's chunks lie where they lie: shards give the bytes of plain convert, whichever the borders.
-// RLDS has a file a shard: as many as convert is told to write give the same bytes too, where it
-// cuts at the same episodes.
+// TestBytesOfConvert checks that shards write the same bytes as convert. The positions of Zarr
+// chunks do not depend on the shards. RLDS has one file per shard, and is equal if convert writes
+// as many files and splits at the same episodes.
 func TestBytesOfConvert(t *testing.T) {
 	src := source(t, 9, synth.Options{Seconds: 1.5})
 	uneven := "synth://heterogeneous?episodes=23&cap=120"
@@ -69,7 +69,8 @@ func TestBytesOfConvert(t *testing.T) {
 	}
 }
 
-// RLDS: splits of the source, shards that hold two of them, and episodes that are left out.
+// TestRLDSShards checks splits of the source, shards that contain two of them, and skipped
+// episodes.
 func TestRLDSShards(t *testing.T) {
 	src := source(t, 8, synth.Options{Cameras: -1})
 	info := filepath.Join(src, "meta", "info.json")
@@ -95,7 +96,7 @@ func TestRLDSShards(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	// the second has episodes of both
+	// The second shard has episodes of both splits.
 	all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "rlds"}, 2))
 	want, got := open(t, plain), open(t, dst)
 	same(t, want, got)
@@ -141,8 +142,8 @@ func TestRLDSShards(t *testing.T) {
 	}
 }
 
-// robomimic: a file a shard, which a folder of files opens as one dataset; it is none before the
-// commit.
+// TestRobomimicShards checks that the files of shards open as one dataset, and that the folder is
+// no dataset before the commit.
 func TestRobomimicShards(t *testing.T) {
 	src := source(t, 7, synth.Options{})
 	dir := t.TempDir()
@@ -172,7 +173,7 @@ func TestRobomimicShards(t *testing.T) {
 	if f := files(t, dst); len(f) != 3 || f["demos_00002.hdf5"] == "" {
 		t.Errorf("%v", differences(nil, f))
 	}
-	// The mark of an attempt that began late takes nothing back.
+	// The marker of an attempt that started late does not change the committed result.
 	if err := store.WriteFile(t.Context(), dst, ".robocache-unfinished", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Collected says what GC removed.
+// Collected is the result of GC.
 type Collected struct {
 	Attempts int   `json:"attempts"`
 	Files    int   `json:"files"`
@@ -18,8 +18,9 @@ type Collected struct {
 	Kept     int   `json:"running_attempts_kept"`
 }
 
-// GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt
-// at a shard without a receipt that was heard of within age is left alone: it may be running.
+// GC removes staged files that no receipt names: those of attempts that lost, failed or died. It
+// keeps an attempt of a shard without a receipt if its note is newer than age, because the attempt
+// may be running.
 func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err error) {
 	defer crash.Recover("shard", &err)
 	dst, err := store.OpenWritable(m.Job.Destination)
@@ -27,8 +28,8 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		return nil, err
 	}
 	defer store.Close(dst)
-	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has
-	// one by then.
+	// List the files and running attempts first and the receipts afterwards. An attempt that ends
+	// in between then has its receipt.
 	list, err := dst.List(ctx, stagingName)
 	if err != nil {
 		return nil, err
@@ -36,15 +37,19 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	living := map[string]bool{}
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)
-		if name, note := strings.CutSuffix(attempt, ".json"); note && alive(ctx, dst, e.Name, age) {
+		if name, note := strings.CutSuffix(
+			attempt,
+			".json",
+		); note &&
+			isAlive(ctx, dst, e.Name, age) {
 			living[shard+"/"+name] = true
 		}
 	}
-	listedValue, err := listed(ctx, dst, receiptsName)
+	sizes, err := listSizes(ctx, dst, receiptsName)
 	if err != nil {
 		return nil, err
 	}
-	receipts, _, err := m.receipts(ctx, dst, listedValue)
+	receipts, _, err := m.readReceipts(ctx, dst, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -52,22 +57,22 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	for _, r := range receipts {
 		named[shardName(r.Shard)] = r.Attempt
 	}
-	committedValue, err := m.committed(ctx, dst)
+	result, err := m.readCommitted(ctx, dst)
 	if err != nil {
 		return nil, err
 	}
-	committed := committedValue != nil
-	if committed { // its files have their places
+	committed := result != nil
+	if committed { // the committed files have their final names
 		for shard := range named {
 			named[shard] = "none"
 		}
 		{
-			sharding, err := m.sharding()
+			sharding, err := m.outputSharding()
 			if err != nil {
 				return nil, err
 			}
 			name := sharding.Unfinished
-			if name != "" { // of an attempt that began beside the commit
+			if name != "" { // may be left by an attempt that started during the commit
 				_ = dst.Remove(ctx, name)
 			}
 		}
@@ -75,7 +80,7 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	out := &Collected{}
 	for attempt := range living {
 		if shard, _, _ := strings.Cut(attempt, "/"); named[shard] != "" {
-			delete(living, attempt) // it lost, or needs its note no more
+			delete(living, attempt) // it lost, or its note is no longer needed
 		}
 	}
 	out.Kept = len(living)
@@ -99,11 +104,11 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		}
 	}
 	out.Attempts = len(attempts)
-	removeEmpty(below(m.Job.Destination, stagingName))
+	removeEmpty(joinURI(m.Job.Destination, stagingName))
 	return out, nil
 }
 
-// attemptOf takes the name of a file below _staging apart.
+// attemptOf splits the name of a file below _staging.
 func attemptOf(name string) (shard, attempt string) {
 	parts := strings.SplitN(name, "/", 4)
 	if len(parts) < 3 || parts[0] != stagingName {
@@ -112,8 +117,8 @@ func attemptOf(name string) (shard, attempt string) {
 	return parts[1], parts[2]
 }
 
-// alive says whether a note is of an attempt that runs.
-func alive(ctx context.Context, st store.Store, name string, age time.Duration) bool {
+// isAlive reports whether a note belongs to a running attempt.
+func isAlive(ctx context.Context, st store.Store, name string, age time.Duration) bool {
 	b, err := store.ReadFile(ctx, st, name, 1<<20)
 	var n note
 	return err == nil && json.Unmarshal(b, &n) == nil && n.State == "running" &&

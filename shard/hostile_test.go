@@ -18,8 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// H7: what a stranger puts into a manifest or a receipt does not reach a file outside the
-// destination, and is refused with a class.
+// TestStrangers checks that an untrusted manifest or receipt cannot access a file outside the
+// destination and is a typed error (shard.H7).
 func TestStrangers(t *testing.T) {
 	dir := t.TempDir()
 	dst := filepath.Join(dir, "out")
@@ -41,14 +41,22 @@ func TestStrangers(t *testing.T) {
 		"unknown":   func(m map[string]any) { m["more"] = 1 },
 		"no shards": func(m map[string]any) { m["shards"] = []any{} },
 		"twice":     func(m map[string]any) { s := m["shards"].([]any); s[1] = s[0] },
-		"negative":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_row"] = -1 },
-		"beyond":    func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_episode"] = 1 << 40 },
-		"billions":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "0-999999999999" },
+		"negative": func(m map[string]any) {
+			m["shards"].([]any)[1].(map[string]any)["first_row"] = -1
+		},
+		"beyond": func(m map[string]any) {
+			m["shards"].([]any)[1].(map[string]any)["first_episode"] = 1 << 40
+		},
+		"billions": func(m map[string]any) {
+			m["shards"].([]any)[1].(map[string]any)["episodes"] = "0-999999999999"
+		},
 		"many": func(m map[string]any) {
 			m["shards"].([]any)[0].(map[string]any)["episodes"] = "0-19999999"
 			m["shards"].([]any)[1].(map[string]any)["episodes"] = "20000000-39999999"
 		},
-		"backwards":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "5-3" },
+		"backwards": func(m map[string]any) {
+			m["shards"].([]any)[1].(map[string]any)["episodes"] = "5-3"
+		},
 		"no version": func(m map[string]any) { delete(m, "version") },
 	} {
 		var tree map[string]any
@@ -69,7 +77,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for i := range text { // cut short anywhere
+	for i := range text { // truncated at many positions
 		if _, err := shard.Parse(text[:i*7%(len(text)-2)]); err == nil {
 			t.Fatal("half a manifest was read")
 		}
@@ -100,14 +108,22 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(r map[string]any){
-		"out":       func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "../../../victim.mcap" },
-		"absolute":  func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = outside },
-		"receipts":  func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "_receipts/00000.json" },
-		"attempt":   func(r map[string]any) { r["attempt"] = "../../.." },
-		"shard":     func(r map[string]any) { r["shard"] = 0 },
-		"manifest":  func(r map[string]any) { r["manifest_sha256"] = "x" },
-		"too many":  func(r map[string]any) { r["report"].(map[string]any)["num_episodes"] = 1000 },
-		"not there": func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "nothing.mcap" },
+		"out": func(r map[string]any) {
+			r["files"].([]any)[0].(map[string]any)["name"] = "../../../victim.mcap"
+		},
+		"absolute": func(r map[string]any) {
+			r["files"].([]any)[0].(map[string]any)["name"] = outside
+		},
+		"receipts": func(r map[string]any) {
+			r["files"].([]any)[0].(map[string]any)["name"] = "_receipts/00000.json"
+		},
+		"attempt":  func(r map[string]any) { r["attempt"] = "../../.." },
+		"shard":    func(r map[string]any) { r["shard"] = 0 },
+		"manifest": func(r map[string]any) { r["manifest_sha256"] = "x" },
+		"too many": func(r map[string]any) { r["report"].(map[string]any)["num_episodes"] = 1000 },
+		"not there": func(r map[string]any) {
+			r["files"].([]any)[0].(map[string]any)["name"] = "nothing.mcap"
+		},
 	} {
 		var tree map[string]any
 		if err := json.Unmarshal(good, &tree); err != nil {
@@ -141,8 +157,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// ran makes two shards of MCAP files; staged: as if a commit of a part had begun, so that their
-// attempts bring them to no places.
+// ran runs two shards of MCAP files. With staged, a partial commit has begun, so that attempts do
+// not move their files.
 func ran(t *testing.T, staged bool) (dst string, m *shard.Manifest) {
 	t.Helper()
 	dst = filepath.Join(t.TempDir(), "out")
@@ -169,7 +185,8 @@ func ran(t *testing.T, staged bool) (dst string, m *shard.Manifest) {
 	return dst, m
 }
 
-// Two receipts that give one name to different files are refused before anything is moved.
+// TestOneNameTwice checks that two receipts with different files of one name are rejected before
+// any file is moved.
 func TestOneNameTwice(t *testing.T) {
 	dst, m := ran(t, true)
 	names, _ := filepath.Glob(filepath.Join(dst, "_staging", "*", "*", "*.mcap"))
@@ -198,8 +215,8 @@ func TestOneNameTwice(t *testing.T) {
 	}
 }
 
-// A file that is not what its receipt says is not committed, staged or at its place: its size
-// always, its content where that is asked for.
+// TestFileDiffers checks that a file that differs from its receipt is not committed, before and
+// after it was moved. The size is always checked, and the content on request.
 func TestFileDiffers(t *testing.T) {
 	for _, staged := range []bool{true, false} {
 		fileDiffers(t, staged)
@@ -223,7 +240,12 @@ func fileDiffers(t *testing.T, staged bool) {
 	}
 	flipped := bytes.Clone(good)
 	flipped[len(good)/2] ^= 1
-	for what, b := range map[string][]byte{"cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0), "flipped": flipped, "gone": nil} {
+	for what, b := range map[string][]byte{
+		"cut":     good[:len(good)-1],
+		"longer":  append(bytes.Clone(good), 0),
+		"flipped": flipped,
+		"gone":    nil,
+	} {
 		if err := os.WriteFile(names[0], b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -247,8 +269,8 @@ func fileDiffers(t *testing.T, staged bool) {
 	}
 }
 
-// What a receipt says of the values that a shard counted is not believed: no memory for rows that
-// no file holds; and a shard without any changes nothing.
+// TestStatsOfStrangers checks that the values in a receipt are not trusted: no memory is allocated
+// for rows that no file holds. A shard without values changes nothing.
 func TestStatsOfStrangers(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
 	m := plan(
@@ -322,7 +344,8 @@ func TestStatsOfStrangers(t *testing.T) {
 	}
 }
 
-// H3: a source that changed is refused, for good; times of modification are no change.
+// TestSourceChanged checks that a changed source is rejected permanently, and that modification
+// times are ignored (shard.H3).
 func TestSourceChanged(t *testing.T) {
 	src := source(t, 4, synth.Options{Cameras: -1})
 	m := plan(

@@ -17,30 +17,30 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Inputs are the files of the source.
+// Inputs describes the files of the source.
 type Inputs struct {
-	// false: the source cannot list its files, and a change is not noticed
+	// Listed is false if the source cannot list its files. Changes are then not detected.
 	Listed bool    `json:"listed"`
 	Bytes  int64   `json:"bytes"`
 	Files  []Input `json:"files,omitempty"`
 }
 
-// Input is one of them. Version is its ETag; of a local file "content:" and SHA-256 of its size,
-// first, middle and last 16 KiB: of what the file holds, not of when it was written.
+// Input is one file of the source. Version is its ETag. For a local file, it is "content:" and the
+// SHA-256 of its size and its first, middle and last 16 KiB. It depends on the content and not on
+// the modification time.
 type Input struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
 }
 
-// fingerprintBlock is how much of the beginning, the middle and the end of a local file is looked
-// at.
+// fingerprintBlock is the number of bytes read at the beginning, middle and end of a local file.
 const fingerprintBlock = 16 << 10
 
-// list lists the files of a job's source.
-func list(ctx context.Context, job *Job) (in Inputs, err error) {
+// listInputs returns the files of a job's source.
+func listInputs(ctx context.Context, job *Job) (in Inputs, err error) {
 	if strings.HasPrefix(job.Source, "synth://") {
-		return in, nil // its URI says all
+		return in, nil // the URI determines the content
 	}
 	st, only, err := openFiles(job)
 	if err != nil {
@@ -69,7 +69,7 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 		in.Files[i] = Input{filepath.ToSlash(e.Name), e.Size, e.Version}
 		if local && e.Err == nil {
 			g.Go(func() (err error) {
-				in.Files[i].Version, err = fingerprint(ctx, st, e.Name)
+				in.Files[i].Version, err = fingerprintFile(ctx, st, e.Name)
 				return err
 			})
 		}
@@ -77,7 +77,8 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 	return in, g.Wait()
 }
 
-// openFiles opens the store of a job's source; of a single file that of its folder, with its name.
+// openFiles opens the store of a job's source. For a single file, it opens the folder and returns
+// the file's name.
 func openFiles(job *Job) (st store.Store, only string, err error) {
 	st, err = store.OpenFor(job.Source, job.Open)
 	if err != nil {
@@ -91,8 +92,8 @@ func openFiles(job *Job) (st store.Store, only string, err error) {
 	return st, only, nil
 }
 
-// fingerprint is Input.Version of a local file.
-func fingerprint(ctx context.Context, st store.Store, name string) (_ string, err error) {
+// fingerprintFile returns Input.Version of a local file.
+func fingerprintFile(ctx context.Context, st store.Store, name string) (_ string, err error) {
 	defer crash.RecoverFile("plan", name, &err)
 	f, err := st.Open(ctx, name)
 	if err != nil {
@@ -114,14 +115,17 @@ func fingerprint(ctx context.Context, st store.Store, name string) (_ string, er
 	return "content:" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// unchanged refuses a source that is not the one that was planned.
-func (m *Manifest) unchanged(ctx context.Context) error {
-	now, err := list(ctx, &m.Job)
+// checkUnchanged rejects a source that differs from the planned one.
+func (m *Manifest) checkUnchanged(ctx context.Context) error {
+	now, err := listInputs(ctx, &m.Job)
 	if err != nil {
 		return err
 	}
 	differs := func(name, want, got string) error {
-		return robocache.Malformed("run", robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, "the source changed since it was planned").
+		return robocache.Malformed("run", robocache.Where{
+			"dataset": robocache.Redact(m.Job.Source),
+			"file":    name,
+		}, "the source changed since it was planned").
 			Expected(want, got).
 			WithHint("plan again")
 	}

@@ -11,43 +11,43 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// kind is what a job does at each stage.
-type kind struct {
+// jobKind holds the functions of a job for each stage.
+type jobKind struct {
 	about string
-	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) (*work, error)
+	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) (*plannedWork, error)
 	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error
-	// merge writes what stands above the shards; nil: the format that is written does.
+	// merge writes the files above the shards. nil means that the destination format does it.
 	merge func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error
 }
 
-var jobs = map[string]kind{
+var jobKinds = map[string]jobKind{
 	"convert": conversion("convert a dataset", func(*Job) error {
 		return nil
 	}),
-	"resample": conversion("bring all streams onto one grid", onGrid),
-	"reencode": conversion("encode all video again", encoded),
+	"resample": conversion("bring all streams onto one grid", checkGrid),
+	"reencode": conversion("encode all video again", checkCodec),
 }
 
 // Jobs lists the names of jobs.
-func Jobs() []string { return slices.Sorted(maps.Keys(jobs)) }
+func Jobs() []string { return slices.Sorted(maps.Keys(jobKinds)) }
 
-func jobOf(name string) (kind, error) {
-	k, ok := jobs[name]
+func findJob(name string) (jobKind, error) {
+	k, ok := jobKinds[name]
 	if !ok {
-		return kind{}, robocache.Misuse("plan", nil, "no job %q", name).
+		return jobKind{}, robocache.Misuse("plan", nil, "no job %q", name).
 			WithHint("%s", robocache.Nearest(name, Jobs()))
 	}
 	return k, nil
 }
 
-func onGrid(j *Job) error {
+func checkGrid(j *Job) error {
 	if j.Convert.Align == nil || j.Convert.Align.HZ.Zero() {
 		return robocache.Misuse("plan", nil, "resample to which rate?").WithHint("--hz 50")
 	}
 	return nil
 }
 
-func encoded(j *Job) error {
+func checkCodec(j *Job) error {
 	if c := j.Convert.Options["video_codec"]; c == "" || c == "copy" {
 		return robocache.Misuse("plan", nil, "reencode with which codec?").
 			WithHint("--video-codec h264")
@@ -55,11 +55,11 @@ func encoded(j *Job) error {
 	return nil
 }
 
-// conversion is a job that convert.Write does, shard by shard.
-func conversion(about string, check func(*Job) error) kind {
-	return kind{
+// conversion returns a job that convert.Write performs shard by shard.
+func conversion(about string, check func(*Job) error) jobKind {
+	return jobKind{
 		about: about,
-		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
+		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) (*plannedWork, error) {
 			if err := check(&m.Job); err != nil {
 				return nil, err
 			}
@@ -84,28 +84,28 @@ func conversion(about string, check func(*Job) error) kind {
 				}
 				row += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
 			}
-			return &work{
+			return &plannedWork{
 				made:        p.Made,
 				rowBytes:    row,
 				leavesEmpty: p.Format.Sharding.LeavesEmpty,
 			}, nil
 		},
 		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
-			s := &a.m.Shards[a.shard]
-			opt := a.m.Job.Convert
-			positions, err := a.positions(src)
+			s := &a.manifest.Shards[a.shard]
+			opt := a.manifest.Job.Convert
+			positions, err := a.episodePositions(src)
 			if err != nil {
 				return err
 			}
-			opt.Episodes, opt.Threads, opt.Progress = positions, a.opt.Threads, a.progress
+			opt.Episodes, opt.Threads, opt.Progress = positions, a.options.Threads, a.recordProgress
 			opt.Shard = &robocache.WriteShard{
 				Index:        a.shard,
-				Count:        len(a.m.Shards),
+				Count:        len(a.manifest.Shards),
 				FirstEpisode: s.FirstEpisode,
 				FirstRow:     s.FirstRow,
-				Schema:       a.m.Schema,
+				Schema:       a.manifest.Schema,
 			}
-			w, err := convert.Write(ctx, src, a.m.Job.To, a.uri, opt)
+			w, err := convert.Write(ctx, src, a.manifest.Job.To, a.uri, opt)
 			if err != nil {
 				return err
 			}
@@ -114,8 +114,8 @@ func conversion(about string, check func(*Job) error) kind {
 				Frames:   w.Frames,
 				Summary:  w.Summary,
 			}
-			// The report leaves out findings of the source, which the plan has, except those that
-			// this shard read first.
+			// The report omits the findings of the source, which the plan contains, except those
+			// that this shard read first.
 			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
 				if e, ok := f.Where["episode"].(int64); ok &&
 					(f.Code == "episode-skipped" || f.Code == "episode-left-out") {
@@ -132,7 +132,9 @@ func conversion(about string, check func(*Job) error) kind {
 // mergeFindings appends the findings that are not in all yet. Every shard repeats the findings of
 // the whole dataset.
 func mergeFindings(all []robocache.Finding, more []robocache.Finding) []robocache.Finding {
-	name := func(f *robocache.Finding) string { return f.Code + "\x00" + f.Where.String() + "\x00" + f.Message }
+	name := func(f *robocache.Finding) string {
+		return f.Code + "\x00" + f.Where.String() + "\x00" + f.Message
+	}
 	seen := map[string]bool{}
 	for i := range all {
 		seen[name(&all[i])] = true
@@ -146,8 +148,8 @@ func mergeFindings(all []robocache.Finding, more []robocache.Finding) []robocach
 	return all
 }
 
-// found returns the findings of the plan and of all receipts, each once.
-func (m *Manifest) found(receipts []*Receipt) []robocache.Finding {
+// allFindings returns the findings of the plan and of all receipts, each once.
+func (m *Manifest) allFindings(receipts []*Receipt) []robocache.Finding {
 	all := slices.Clip(m.Findings)
 	for _, r := range receipts {
 		all = mergeFindings(all, r.Findings)
@@ -155,24 +157,25 @@ func (m *Manifest) found(receipts []*Receipt) []robocache.Finding {
 	return all
 }
 
-// positions are those of the shard's episodes in the source.
-func (a *attempt) positions(src robocache.Dataset) ([]int, error) {
-	return src.Info().EpisodePositions(a.m.Shards[a.shard].Episodes)
+// episodePositions returns the positions of the shard's episodes in the source.
+func (a *attempt) episodePositions(src robocache.Dataset) ([]int, error) {
+	return src.Info().EpisodePositions(a.manifest.Shards[a.shard].Episodes)
 }
 
-// sharding is that of the format that is written; of a job that writes none it keeps no file.
-func (m *Manifest) sharding() (*robocache.Sharding, error) {
-	jobOfValue, err := jobOf(m.Job.Name)
+// outputSharding returns the sharding of the destination format. For a job that writes no dataset,
+// it keeps no file.
+func (m *Manifest) outputSharding() (*robocache.Sharding, error) {
+	kind, err := findJob(m.Job.Name)
 	if err != nil {
 		return nil, err
 	}
-	if jobOfValue.merge != nil {
+	if kind.merge != nil {
 		return &robocache.Sharding{Kept: func(string) bool { return false }}, nil
 	}
 	return convert.Sharding(m.Job.To)
 }
 
-func reports(receipts []*Receipt) (out []robocache.ShardReport) {
+func shardReports(receipts []*Receipt) (out []robocache.ShardReport) {
 	for _, r := range receipts {
 		r.Report.Dir = attemptDir(r.Shard, r.Attempt)
 		out = append(out, r.Report)

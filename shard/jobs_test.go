@@ -23,12 +23,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// images keeps stills in the table: no encoder is needed.
+// images stores stills in the table, so that no encoder is needed.
 var images = convert.Options{
 	WriteOptions: robocache.WriteOptions{Options: map[string]string{"images": "images"}},
 }
 
-// The statistics of shards are those of the whole, exactly: quantiles too.
+// TestStatsExact checks that the statistics of shards equal those of the whole exactly, including
+// quantiles.
 func TestStatsExact(t *testing.T) {
 	src := source(t, 9, synth.Options{Rates: map[string]float64{"camera": 30, "force": 90}})
 	ds := open(t, src)
@@ -82,7 +83,8 @@ func numbers(v any) (out []float64) {
 	return append(out, f)
 }
 
-// The doctor of shards finds what the doctor of the whole finds.
+// TestDoctorMerged checks that the doctor of shards reports the same findings as the doctor of the
+// whole.
 func TestDoctorMerged(t *testing.T) {
 	src := source(t, 6, synth.Options{Cameras: -1})
 	damage(t, src)
@@ -110,8 +112,8 @@ func TestDoctorMerged(t *testing.T) {
 	}
 }
 
-// damage flips the bytes of an episode's action: it cannot be read. Its timestamps, which a plan
-// needs, stay.
+// damage flips the bytes of an episode's action, so that it cannot be read. Its timestamps, which a
+// plan needs, are unchanged.
 func damage(t *testing.T, src string) {
 	t.Helper()
 	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
@@ -126,8 +128,8 @@ func damage(t *testing.T, src string) {
 	}
 }
 
-// An episode that cannot be read is left out where that is allowed, and said; those behind it are
-// numbered as if it had never been. A part of the shards makes a whole dataset, too.
+// TestLeftOut checks that an unreadable episode is skipped and reported if this is allowed, and
+// that later episodes are numbered without it. A partial commit also yields a complete dataset.
 func TestLeftOut(t *testing.T) {
 	src := source(t, 8, synth.Options{Cameras: -1})
 	damage(t, src)
@@ -214,7 +216,7 @@ func TestLeftOut(t *testing.T) {
 		t.Fatalf("%+v %v", c, err)
 	}
 	healthy(t, part)
-	late(t, m, 0) // behind the commit
+	late(t, m, 0) // after the commit
 
 	part = filepath.Join(t.TempDir(), "late")
 	m = plan(
@@ -232,7 +234,7 @@ func TestLeftOut(t *testing.T) {
 	) {
 		t.Fatal(err)
 	}
-	late(t, m, 3) // beside a commit of a part, which has read the receipts: it ended in its middle
+	late(t, m, 3) // a partial commit that was interrupted after it read the receipts
 	all(t, m)
 	same(t, want, open(t, part))
 	healthy(t, part)
@@ -241,7 +243,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// late runs a shard that a commit of a part has not seen: nothing of it comes into the result.
+// late runs a shard that a partial commit did not see. None of its files may become part of the
+// result.
 func late(t *testing.T, m *shard.Manifest, i int) {
 	t.Helper()
 	result := func() map[string]string {
@@ -258,8 +261,8 @@ func late(t *testing.T, m *shard.Manifest, i int) {
 	}
 }
 
-// Zarr's shards stand where they were planned: a part of them is no dataset, and nothing is moved
-// for one.
+// TestWhole checks that a partial commit of Zarr is an error and moves no file, because positions
+// in Zarr depend on the plan.
 func TestWhole(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
 	m := plan(
@@ -292,7 +295,8 @@ func TestWhole(t *testing.T) {
 	all(t, m)
 }
 
-// Images of one stream that shards counted with different channels are said, not left out.
+// TestOtherChannels checks that images of one stream with different channels in different shards
+// are an error.
 func TestOtherChannels(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
 	m := plan(
@@ -315,7 +319,10 @@ func TestOtherChannels(t *testing.T) {
 		t.Context(),
 		m,
 		shard.CommitOptions{},
-	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "another kind of image") ||
+	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(
+		err.Error(),
+		"another kind of image",
+	) ||
 		!strings.Contains(err.Error(), "00001.json") {
 		t.Error(err)
 	}
@@ -323,7 +330,7 @@ func TestOtherChannels(t *testing.T) {
 
 func must[T any](v T, _ error) T { return v }
 
-// healthy asks the doctor.
+// healthy runs the doctor.
 func healthy(t *testing.T, uri string) {
 	t.Helper()
 	found, err := diagnose.Run(t.Context(), open(t, uri), robocache.DiagnoseOptions{Deep: true})

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// childManifest makes of the test's program one that runs a shard, or commits.
+// childManifest makes the test binary run a shard or commit.
 const childManifest = "ROBOCACHE_SHARD_TEST_MANIFEST"
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Real processes, real SIGKILLs, real files: at any moment.
+// TestKilledProcesses kills real processes with SIGKILL at any moment.
 func TestKilledProcesses(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// frail is the scheme of a store that dies, or fails, at an operation.
+// frail is the scheme of a store that dies or fails at an operation.
 var frail struct {
 	sync.Mutex
 	mem  *storetest.Mem
@@ -49,7 +49,8 @@ func setFrail(mem *storetest.Mem, plan *storetest.Plan) {
 	}
 }
 
-// contents are the files of the result: receipts hold times and the names of attempts.
+// contents returns the files of the result. Receipts are excluded, because they contain times and
+// names of attempts.
 func contents(t testing.TB, s store.Store) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -83,8 +84,8 @@ func differences(want, got map[string]string) (out []string) {
 	return out
 }
 
-// work runs every shard and commits, as a scheduler would: what is done is not done again.
-func work(ctx context.Context, m *shard.Manifest) error {
+// work runs every missing shard and commits, like a scheduler.
+func plannedWork(ctx context.Context, m *shard.Manifest) error {
 	for i := range m.Shards {
 		if _, err := shard.Run(ctx, m, i, shard.RunOptions{Threads: 1}); err != nil {
 			return err
@@ -112,10 +113,10 @@ var killJobs = []shard.Job{
 	{Name: "convert", To: "robomimic"},
 }
 
-// H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that
-// is full from some write on; a store that fails from some operation on and works again, or whose
-// answer to a write is lost: whoever goes on ends with the bytes of an undisturbed run, and nothing
-// else.
+// TestKilledAnywhere checks processes that die at any operation of the store, also repeatedly; a
+// disk that is full from some write on; a store that fails temporarily; and lost responses to
+// writes. After a retry, the result equals that of an undisturbed run (shard.H4, shard.H5,
+// shard.H6).
 func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for _, job := range killJobs {
@@ -123,14 +124,19 @@ func TestKilledAnywhere(t *testing.T) {
 		mem := storetest.NewMem("frail")
 		setFrail(mem, &storetest.Plan{})
 		m := plan(t, job, 2)
-		if err := work(t.Context(), m); err != nil {
+		if err := plannedWork(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		want := contents(t, mem)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for _, how := range []*storetest.Plan{
 			{Repeat: true, Err: errors.New("killed")},
-			{Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC},
+			{
+				Repeat: true,
+				Ops:    storetest.OpWrite | storetest.OpCommit,
+				Fault:  storetest.FaultShort,
+				Err:    syscall.ENOSPC,
+			},
 			{Repeat: true},
 			{Ops: storetest.OpCommit, Fault: storetest.FaultLost},
 			{Ops: storetest.OpCommit, Fault: storetest.FaultLost, Repeat: true},
@@ -145,17 +151,20 @@ func TestKilledAnywhere(t *testing.T) {
 					Err:    how.Err,
 				}
 				setFrail(mem, struck)
-				err := work(t.Context(), m)
+				err := plannedWork(t.Context(), m)
 				if !struck.Struck() {
 					break
 				}
 				switch {
-				case errors.Is(how.Err, syscall.ENOSPC) && err != nil && !errors.Is(err, robocache.ErrResourceLimit),
+				case errors.Is(how.Err, syscall.ENOSPC) && err != nil && !errors.Is(
+					err,
+					robocache.ErrResourceLimit,
+				),
 					how.Err == nil && err != nil && !errors.Is(err, robocache.ErrTemporary):
 					t.Fatalf("%s, %d: %v", job.Name, n, err)
 				}
 				kills++
-				if n%3 == 0 { // and again, somewhere else
+				if n%3 == 0 { // and again at another position
 					setFrail(
 						nil,
 						&storetest.Plan{
@@ -164,11 +173,11 @@ func TestKilledAnywhere(t *testing.T) {
 							Err:    errors.New("killed"),
 						},
 					)
-					_ = work(t.Context(), m)
+					_ = plannedWork(t.Context(), m)
 					kills++
 				}
 				setFrail(nil, &storetest.Plan{})
-				if err := work(t.Context(), m); err != nil {
+				if err := plannedWork(t.Context(), m); err != nil {
 					t.Fatalf("%s, %d: %v", job.Name, n, err)
 				}
 				if _, err := shard.GC(t.Context(), m, 0); err != nil {
@@ -186,8 +195,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// A store that fails once, at every other operation in turn, is no bad episode: with --skip-bad
-// none is left out for it, whether the source's store fails or the destination's.
+// TestFailureIsNoBadEpisode checks that a temporary failure of the source's or the destination's
+// store never makes --skip-bad skip an episode.
 func TestFailureIsNoBadEpisode(t *testing.T) {
 	src := source(t, 3, synth.Options{})
 	from, err := store.Open(src)
@@ -221,7 +230,7 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 			}
 			mem := put()
 			m := plan(t, job, 2)
-			if err := work(t.Context(), m); err != nil {
+			if err := plannedWork(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 			want := contents(t, mem)
@@ -229,12 +238,12 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 				mem = put()
 				struck := &storetest.Plan{Nth: n, Err: failure}
 				setFrail(nil, struck)
-				err := work(t.Context(), m)
+				err := plannedWork(t.Context(), m)
 				if setFrail(nil, &storetest.Plan{}); !struck.Struck() {
 					break
 				}
 				if err != nil {
-					err = work(t.Context(), m)
+					err = plannedWork(t.Context(), m)
 				}
 				if err == nil {
 					_, err = shard.GC(t.Context(), m, 0)
@@ -255,9 +264,9 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 	}
 }
 
-// A shard is missing, so that the files of those behind it are numbered again: a commit that is
-// killed anywhere, over files that their attempts have moved and files that they have not, ends
-// with the bytes of an undisturbed one.
+// TestPartialKilled checks a partial commit that is killed at any moment. A shard is missing, so
+// later files are renumbered; attempts have moved some of them. The result equals that of an
+// undisturbed commit.
 func TestPartialKilled(t *testing.T) {
 	job := killJobs[0]
 	job.Source, job.Destination = "synth://heterogeneous?episodes=6&cap=12", "frail://s/out"
@@ -266,7 +275,7 @@ func TestPartialKilled(t *testing.T) {
 		mem = storetest.NewMem("frail")
 		setFrail(mem, &storetest.Plan{})
 		for i := 1; i < 4; i++ {
-			if i == 2 { // it dies between its receipt and its files' places
+			if i == 2 { // it dies after its receipt and before it moves its files
 				received := false
 				setFrail(
 					nil,
@@ -293,8 +302,8 @@ func TestPartialKilled(t *testing.T) {
 		_, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true, Verify: true})
 		return err
 	}
-	// Its note, which is new, says that it may be at it: only once it is silent are its files
-	// numbered.
+	// Its recent note indicates that it may be running. Its files are renumbered only after the
+	// note is old.
 	forget := func(mem *storetest.Mem) {
 		for name := range contents(t, mem) {
 			if strings.Contains(name, "_staging/") && strings.HasSuffix(name, ".json") &&
@@ -342,7 +351,7 @@ func TestPartialKilled(t *testing.T) {
 		}
 		again(n)
 	}
-	// another commit comes in between, and ends before this one goes on
+	// Another commit starts and ends before this one continues.
 	for n := int64(1); ; n += 3 {
 		mem = prepare()
 		forget(mem)
@@ -366,7 +375,8 @@ func TestPartialKilled(t *testing.T) {
 			break
 		}
 	}
-	// Shard 0 comes later, and is no part of it: its episodes would have the numbers of others.
+	// Shard 0 finishes later and is not part of the result, because its episodes would have the
+	// numbers of others.
 	mem = prepare()
 	forget(mem)
 	setFrail(
@@ -376,7 +386,9 @@ func TestPartialKilled(t *testing.T) {
 			Ops:    storetest.OpCommit,
 			Repeat: true,
 			Err:    errors.New("killed"),
-			Match:  func(_ storetest.Op, name string) bool { return strings.Contains(name, "meta/episodes") },
+			Match: func(_ storetest.Op, name string) bool {
+				return strings.Contains(name, "meta/episodes")
+			},
 		},
 	)
 	_ = commit()
@@ -395,19 +407,19 @@ func TestPartialKilled(t *testing.T) {
 	again(0)
 }
 
-// H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts
-// last.
+// TestGCWhileAnAttemptEnds checks that an attempt that wins during GC keeps its files, because GC
+// reads the receipts last (shard.H4).
 func TestGCWhileAnAttemptEnds(t *testing.T) {
 	job := killJobs[1]
 	job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
 	mem := storetest.NewMem("frail")
 	setFrail(mem, &storetest.Plan{})
 	m := plan(t, job, 2)
-	if err := work(t.Context(), m); err != nil {
+	if err := plannedWork(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	want := contents(t, mem)
-	for n := 1; n < 6; n++ { // another shard ends while GC does its nth look
+	for n := 1; n < 6; n++ { // another shard ends during the n-th operation of GC
 		mem = storetest.NewMem("frail")
 		setFrail(mem, &storetest.Plan{})
 		looks, ended := 0, false
@@ -435,7 +447,7 @@ func TestGCWhileAnAttemptEnds(t *testing.T) {
 		if _, err := shard.GC(t.Context(), m, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if err := work(t.Context(), m); err != nil {
+		if err := plannedWork(t.Context(), m); err != nil {
 			t.Fatal(n, err)
 		}
 		if d := differences(want, contents(t, mem)); d != nil {
@@ -444,14 +456,14 @@ func TestGCWhileAnAttemptEnds(t *testing.T) {
 	}
 }
 
-// H4: of attempts at one shard at the same time one is named by the receipt; commits at the same
-// time make one result.
+// TestAttemptsAtOnce checks that the receipt names one of several concurrent attempts of a shard,
+// and that concurrent commits yield one result (shard.H4).
 func TestAttemptsAtOnce(t *testing.T) {
 	for _, job := range killJobs {
 		job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
 		setFrail(storetest.NewMem("frail"), &storetest.Plan{})
 		m := plan(t, job, 2)
-		if err := work(t.Context(), m); err != nil {
+		if err := plannedWork(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		want := contents(t, frail.mem)

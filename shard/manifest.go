@@ -19,41 +19,42 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// manifestVersion is that of the manifest's layout.
+// manifestVersion is the version of the manifest's layout.
 const manifestVersion = 1
 
-// Manifest says what is to be done, of what, in which shards.
+// Manifest describes a job, its source and its shards.
 type Manifest struct {
-	Version  int                 `json:"version"`
-	Tool     string              `json:"tool"` // that planned
-	Job      Job                 `json:"job"`
-	JobHash  string              `json:"job_sha256"`
-	Inputs   Inputs              `json:"inputs"`
-	Schema   json.RawMessage     `json:"schema,omitempty"` // what the writer's shards agree on
-	Features []robocache.Feature `json:"features"`         // of the result
+	Version int    `json:"version"`
+	Tool    string `json:"tool"` // tool that made the plan
+	Job     Job    `json:"job"`
+	JobHash string `json:"job_sha256"`
+	Inputs  Inputs `json:"inputs"`
+	// data that the writers of all shards share
+	Schema   json.RawMessage     `json:"schema,omitempty"`
+	Features []robocache.Feature `json:"features"` // features of the result
 	Episodes int                 `json:"num_episodes"`
 	Frames   int64               `json:"num_frames"`
 	Bytes    int64               `json:"bytes"`
-	// findings of the source and its grid when the plan was made
+	// findings of the source and its grid at planning time
 	Findings []robocache.Finding `json:"findings,omitempty"`
 	Shards   []Shard             `json:"shards"`
 
 	id string // SHA-256 of its bytes
 }
 
-// Run names the plan in logs: the begin of the manifest's SHA-256.
+// Run returns the name of the plan in logs, which is the beginning of the manifest's SHA-256.
 func (m *Manifest) Run() string { return m.id[:12] }
 
-// Job is the work and its options.
+// Job is the work with its options.
 type Job struct {
-	Name        string                `json:"name"` // Jobs
+	Name        string                `json:"name"` // one of Jobs
 	Source      string                `json:"source"`
 	Open        robocache.OpenOptions `json:"open,omitzero"`
 	Destination string                `json:"destination"`
-	To          string                `json:"to,omitempty"` // the format that is written
-	// in a Job, its Episodes are indices
+	To          string                `json:"to,omitempty"` // destination format
+	// Convert.Episodes holds episode indices.
 	Convert convert.Options           `json:"convert,omitzero"`
-	Frames  stats.FramePolicy         `json:"frames,omitempty"` // stats: images looked at
+	Frames  stats.FramePolicy         `json:"frames,omitempty"` // images that a stats job reads
 	Doctor  robocache.DiagnoseOptions `json:"doctor,omitzero"`
 	SkipBad bool                      `json:"skip_bad,omitempty"`
 }
@@ -67,7 +68,7 @@ type Shard struct {
 	Bytes        int64    `json:"bytes"`
 }
 
-// Episodes are indices, ascending; in JSON "0-9,12".
+// Episodes is an ascending list of indices. In JSON it is a text such as "0-9,12".
 type Episodes []int
 
 // MarshalText writes runs as from-to.
@@ -89,11 +90,11 @@ func (e Episodes) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// maxEpisodes bounds what a manifest's lists may name together: a few bytes can name any number of
-// them.
+// maxEpisodes limits the total number of episodes in a manifest's lists, because a few bytes can
+// name any number.
 const maxEpisodes = 1 << 25
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the output of MarshalText.
 func (e *Episodes) UnmarshalText(b []byte) error {
 	*e = nil
 	return eachRun(string(b), func(a, z int) {
@@ -103,7 +104,7 @@ func (e *Episodes) UnmarshalText(b []byte) error {
 	})
 }
 
-// eachRun gives the runs of a list, first and last.
+// eachRun calls yield with the first and last number of each run in a list.
 func eachRun(text string, yield func(a, z int)) error {
 	n, last := 0, -1
 	for part := range strings.SplitSeq(text, ",") {
@@ -126,7 +127,7 @@ func eachRun(text string, yield func(a, z int)) error {
 	return nil
 }
 
-// Marshal writes a manifest: the same one in the same bytes.
+// Marshal encodes a manifest. Equal manifests have equal bytes.
 func (m *Manifest) Marshal() (_ []byte, err error) {
 	head := *m
 	head.Shards = nil
@@ -137,22 +138,22 @@ func (m *Manifest) Marshal() (_ []byte, err error) {
 	}
 	b.Write(bytes.TrimSuffix(text, []byte("null\n}")))
 	b.WriteString("[")
-	for i := range m.Shards { // a line each
+	for i := range m.Shards { // one line each
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString("\n  ")
-		encodedValue, err := json.Marshal(&m.Shards[i])
+		encoded, err := json.Marshal(&m.Shards[i])
 		if err != nil {
 			return nil, err
 		}
-		b.Write(encodedValue)
+		b.Write(encoded)
 	}
 	b.WriteString("\n ]\n}\n")
 	return b.Bytes(), nil
 }
 
-// Parse reads a manifest, which may be a stranger's.
+// Parse parses a manifest from an untrusted source.
 func Parse(b []byte) (_ *Manifest, err error) {
 	defer crash.Recover("manifest", &err)
 	m := &Manifest{}
@@ -164,7 +165,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 		return nil, bad("it cannot be read", err)
 	}
 	named := 0
-	for _, s := range lists.Shards { // counted before any is made
+	for _, s := range lists.Shards { // counted before memory is allocated
 		if err := eachRun(
 			s.Episodes,
 			func(a, z int) { named += z - a + 1 },
@@ -191,7 +192,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 			Expected(fmt.Sprintf("version %d", manifestVersion), strconv.Itoa(m.Version)).
 			WithHint("plan again with this program")
 	}
-	hash, err := m.Job.hash()
+	hash, err := m.Job.jobHash()
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	if len(m.Shards) == 0 || len(m.Shards) > maxShards {
 		return nil, bad(fmt.Sprintf("%d shards", len(m.Shards)), nil)
 	}
-	if err := m.Job.check(); err != nil {
+	if err := m.Job.checkJob(); err != nil {
 		return nil, err
 	}
 	var frames int64
@@ -209,7 +210,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	all := make([]int, 0, named)
 	for i := range m.Shards {
 		s := &m.Shards[i]
-		// An episode of the source may be split into as many as it has rows.
+		// An episode of the source may be split into one episode per row.
 		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames ||
 			int64(s.FirstEpisode) > int64(episodes)+frames ||
 			s.Frames < 0 {
@@ -246,7 +247,7 @@ func Read(ctx context.Context, uri string) (_ *Manifest, err error) {
 	return m, robocache.At(err, robocache.Where{"file": robocache.Redact(uri)})
 }
 
-// Write puts a manifest at a path or URI where there is none, or the same one.
+// Write writes the manifest to a path or URI. It replaces an existing file.
 func (m *Manifest) Write(ctx context.Context, uri string) (err error) {
 	folder, name := store.Above(uri)
 	st, err := store.OpenWritable(folder)
@@ -254,15 +255,15 @@ func (m *Manifest) Write(ctx context.Context, uri string) (err error) {
 		return err
 	}
 	defer store.Close(st)
-	encodedValue, err := m.Marshal()
+	encoded, err := m.Marshal()
 	if err != nil {
 		return err
 	}
-	return store.Put(ctx, st, name, encodedValue)
+	return store.Put(ctx, st, name, encoded)
 }
 
-// below names a folder in the store at a URI.
-func below(uri, name string) string {
+// joinURI returns the URI of a folder in the store at uri.
+func joinURI(uri, name string) string {
 	base, query, ok := strings.Cut(uri, "?")
 	if !strings.Contains(uri, "://") {
 		return filepath.Join(uri, filepath.FromSlash(name))
@@ -273,19 +274,19 @@ func below(uri, name string) string {
 	return base
 }
 
-// hash is SHA-256 of the job as JSON.
-func (j *Job) hash() (string, error) {
-	encodedValue, err := json.Marshal(j)
+// jobHash returns the SHA-256 of the job as JSON.
+func (j *Job) jobHash() (string, error) {
+	encoded, err := json.Marshal(j)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(encodedValue)
+	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// check refuses what a manifest may not ask for.
-func (j *Job) check() error {
-	if _, err := jobOf(j.Name); err != nil {
+// checkJob rejects options that a manifest must not contain.
+func (j *Job) checkJob() error {
+	if _, err := findJob(j.Name); err != nil {
 		return err
 	}
 	misuse := func(what, hint string) error {

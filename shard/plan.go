@@ -12,20 +12,20 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// maxShards is as many as a result can number files for.
+// maxShards is the largest number of shards for which a result can number its files.
 const maxShards = 100_000
 
-// Balances are what shards can be balanced by.
+// Balances lists the quantities by which shards can be balanced.
 var Balances = []string{"bytes", "frames", "rows"}
 
-// PlanOptions are the choices of NewPlan beside the job.
+// PlanOptions configures NewPlan.
 type PlanOptions struct {
 	Shards  int
-	Balance string // one of Balances; "" = bytes
-	Tool    string // that plans
+	Balance string // one of Balances; "" means bytes
+	Tool    string // tool that makes the plan
 }
 
-// NewPlan looks at the source and cuts the job into shards.
+// NewPlan reads the source's metadata and divides the job into shards.
 func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err error) {
 	switch {
 	case opt.Shards < 1 || opt.Shards > maxShards:
@@ -35,24 +35,24 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		return nil, robocache.Misuse("plan", nil, "no balance %q", opt.Balance).
 			WithHint("%s", robocache.Nearest(opt.Balance, Balances))
 	}
-	job.Source, job.Destination = absolute(job.Source), absolute(job.Destination)
-	if err := job.check(); err != nil {
+	job.Source, job.Destination = absolutePath(job.Source), absolutePath(job.Destination)
+	if err := job.checkJob(); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(&job)
 	if err != nil {
 		return nil, err
-	} // as it will be read
+	}
 	job = Job{}
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, err
 	}
-	hash, err := job.hash()
+	hash, err := job.jobHash()
 	if err != nil {
 		return nil, err
 	}
 	m := &Manifest{Version: manifestVersion, Tool: opt.Tool, Job: job, JobHash: hash}
-	if m.Inputs, err = list(ctx, &job); err != nil {
+	if m.Inputs, err = listInputs(ctx, &job); err != nil {
 		return nil, err
 	}
 	src, err := openSource(ctx, &job)
@@ -60,11 +60,11 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		return nil, err
 	}
 	defer src.Close()
-	jobOfValue, err := jobOf(job.Name)
+	kind, err := findJob(job.Name)
 	if err != nil {
 		return nil, err
 	}
-	w, err := jobOfValue.plan(ctx, m, src)
+	w, err := kind.plan(ctx, m, src)
 	if err != nil {
 		return nil, err
 	}
@@ -88,21 +88,21 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		return nil, robocache.Misuse("plan", nil, "episodes that are not in ascending order").
 			WithHint("shards keep the order of the source: name each episode once, ascending")
 	}
-	bytes := w.bytes(m.Inputs.Bytes, episodes)
+	bytes := w.episodeBytes(m.Inputs.Bytes, episodes)
 	weights := bytes
 	if opt.Balance == "frames" || opt.Balance == "rows" {
 		weights = make([]int64, len(episodes))
 		for i, e := range episodes {
-			weights[i] = int64(w.rows(e))
+			weights[i] = int64(w.resultRows(e))
 			if opt.Balance == "rows" {
-				if weights[i], err = rowsOf(ctx, src, e); err != nil {
+				if weights[i], err = countRows(ctx, src, e); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
 	number := 0
-	for _, list := range balance(weights, min(opt.Shards, len(episodes))) {
+	for _, list := range balanceShards(weights, min(opt.Shards, len(episodes))) {
 		s := Shard{FirstEpisode: number, FirstRow: m.Frames}
 		for _, i := range list {
 			made, n := w.made(episodes[i])
@@ -119,8 +119,8 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	return m, nil
 }
 
-// absolute makes a path of this machine independent of where a shard runs.
-func absolute(uri string) string {
+// absolutePath makes a local path independent of the working folder of a shard.
+func absolutePath(uri string) string {
 	if _, local := store.LocalPath(uri); local && uri != "" && !filepath.IsAbs(uri) {
 		if abs, err := filepath.Abs(uri); err == nil && uri[:min(len(uri), 5)] != "file:" {
 			return abs
@@ -133,8 +133,8 @@ func openSource(ctx context.Context, job *Job) (robocache.Dataset, error) {
 	return mapping.Open(ctx, job.Source, job.Open)
 }
 
-// rowsOf counts the rows of all streams of an episode.
-func rowsOf(ctx context.Context, src robocache.Dataset, e int) (n int64, err error) {
+// countRows returns the number of rows of all streams of an episode.
+func countRows(ctx context.Context, src robocache.Dataset, e int) (n int64, err error) {
 	info := src.Info()
 	for i := range info.Features {
 		rows, err := robocache.RowsIn(ctx, src, e, &info.Features[i])
@@ -146,29 +146,29 @@ func rowsOf(ctx context.Context, src robocache.Dataset, e int) (n int64, err err
 	return n, nil
 }
 
-// work is what planning a job finds out.
-type work struct {
+// plannedWork is the result of planning a job.
+type plannedWork struct {
 	made        func(e int) (episodes, rows int) // numbers in the result for a source episode
 	rowBytes    int64                            // bytes per row of the source
-	leavesEmpty bool                             // episodes without rows have no number
+	leavesEmpty bool                             // episodes without rows are not numbered
 }
 
-// rows returns how many rows of the result an episode of the source becomes.
-func (w *work) rows(e int) int {
+// resultRows returns the number of rows in the result for an episode of the source.
+func (w *plannedWork) resultRows(e int) int {
 	_, n := w.made(e)
 	return n
 }
 
-// bytes shares the source's bytes among episodes by their rows: files hold many episodes, and say
-// nothing of each.
-func (w *work) bytes(total int64, episodes []int) []int64 {
+// episodeBytes distributes the source's bytes among episodes by their rows, because files hold many
+// episodes and their sizes per episode are unknown.
+func (w *plannedWork) episodeBytes(total int64, episodes []int) []int64 {
 	var rows int64
 	for _, e := range episodes {
-		rows += int64(w.rows(e))
+		rows += int64(w.resultRows(e))
 	}
 	out := make([]int64, len(episodes))
 	for i, e := range episodes {
-		n := int64(w.rows(e))
+		n := int64(w.resultRows(e))
 		if out[i] = n * w.rowBytes; total > 0 && rows > 0 {
 			out[i] = int64(float64(total) * (float64(n) / float64(rows)))
 		}

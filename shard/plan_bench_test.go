@@ -20,8 +20,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// BenchmarkPlan plans many trajectories of the RT-X shape: up to 120 rows at 30 to 333 Hz onto 50
-// Hz.
+// BenchmarkPlan plans many trajectories like those of RT-X: up to 120 rows at 30 to 333 Hz,
+// resampled to 50 Hz.
 func BenchmarkPlan(b *testing.B) {
 	const n = 100_000
 	job := shard.Job{
@@ -39,7 +39,7 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "episodes/s")
 }
 
-// BenchmarkRun makes one shard of 5,000 such trajectories, with one thread.
+// BenchmarkRun runs one shard of 5,000 such trajectories with one thread.
 func BenchmarkRun(b *testing.B) {
 	before := cpuSeconds(b)
 	for range b.N {
@@ -65,10 +65,10 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "CPU-s/op")
 }
 
-// BenchmarkCommit commits many small shards. ROBOCACHE_SHARDS says how many, ROBOCACHE_JOB stats
-// that no dataset is written, ROBOCACHE_S3 that they lie in a bucket of a real server (count:
-// through a proxy that counts): the shards are made in its folder, which is faster, and are given
-// the manifest of the bucket.
+// BenchmarkCommit commits many small shards. ROBOCACHE_SHARDS sets their number.
+// ROBOCACHE_JOB=stats writes no dataset. ROBOCACHE_S3 commits in a bucket of a real server; with
+// "count", a proxy counts the requests. The shards are written to the server's folder, which is
+// faster, and get the manifest of the bucket.
 func BenchmarkCommit(b *testing.B) {
 	n, _ := strconv.Atoi(os.Getenv("ROBOCACHE_SHARDS"))
 	n = max(n, 200)
@@ -101,7 +101,12 @@ func BenchmarkCommit(b *testing.B) {
 		g.SetLimit(8)
 		for i := range n {
 			g.Go(
-				func() error { _, err := shard.Run(b.Context(), m, i, shard.RunOptions{Threads: 1}); return err },
+				func() error {
+					_, err := shard.Run(b.Context(), m, i, shard.RunOptions{
+						Threads: 1,
+					})
+					return err
+				},
 			)
 		}
 		if err := g.Wait(); err != nil {
@@ -130,11 +135,13 @@ func BenchmarkCommit(b *testing.B) {
 			}
 		}
 		b.StartTimer()
-		// the requests: through a proxy, whose time is no measure
+		// Count the requests through a proxy. Its time is not measured.
 		if os.Getenv("ROBOCACHE_S3") == "count" {
 			proxy := servers.NewProxy(b, os.Getenv("AWS_ENDPOINT_URL_S3"))
 			b.Setenv("AWS_ENDPOINT_URL_S3", proxy.URL)
-			defer func() { b.ReportMetric(float64(proxy.Requests.Load())/float64(n), "requests/shard") }()
+			defer func() {
+				b.ReportMetric(float64(proxy.Requests.Load())/float64(n), "requests/shard")
+			}()
 		}
 		before := cpuSeconds(b)
 		if _, err := shard.Commit(b.Context(), committed, shard.CommitOptions{}); err != nil {
@@ -144,7 +151,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// cpuSeconds is what this process has used.
+// cpuSeconds returns the CPU time of this process.
 func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// sameReport checks that shards left the same meta/conversion.json as one conversion. Findings and
-// what was looked at once for the whole may be in another order, and are compared by the other
-// tests.
+// sameReport checks that shards wrote the same meta/conversion.json as one conversion. Other tests
+// compare findings and results for the whole dataset, which may be in another order.
 func sameReport(t testing.TB, want, got string) {
 	t.Helper()
 	read := func(dir string) map[string]any {

@@ -21,22 +21,23 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// ErrNever is in the error of a shard that cannot succeed, however often it is tried: exit code 42.
+// ErrNever is in the error of a shard that fails in every attempt. The exit code is 42.
 var ErrNever = errors.New("this shard can never succeed")
 
-// ErrStopped ended a shard from outside (TERM, USR1): another attempt may succeed, exit code 75.
+// ErrStopped is the cause of a shard that was stopped from outside (TERM, USR1). Another attempt
+// may succeed. The exit code is 75.
 var ErrStopped = errors.New("stopped from outside")
 
 const (
 	stagingName  = "_staging"
 	receiptsName = "_receipts"
 	commitName   = "_commit.json"
-	missingName  = receiptsName + "/missing.json" // which shards the result is without
-	// a commit of a part began: no attempt brings files to their places behind it
+	missingName  = receiptsName + "/missing.json" // shards that the result omits
+	// A partial commit began: attempts move no more files.
 	partialName = stagingName + "/partial"
 )
 
-// Receipt says what a shard is made of.
+// Receipt lists the files of a shard.
 type Receipt struct {
 	Manifest string                `json:"manifest_sha256"`
 	Shard    int                   `json:"shard"`
@@ -49,30 +50,30 @@ type Receipt struct {
 	Report   robocache.ShardReport `json:"report"`
 	Started  time.Time             `json:"started"`
 	Seconds  float64               `json:"seconds"`
-	// there was a receipt before this attempt, or another attempt won
+	// Already is set if a receipt existed before this attempt, or if another attempt won.
 	Already bool `json:"-"`
 }
 
-// File is a file of a shard, named relative to its attempt.
+// File is a file of a shard. Its name is relative to the attempt.
 type File struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`
 	Checksum string `json:"checksum"` // "crc32c:…"
 }
 
-// Skipped is an episode that could not be read, and was left out because the job allows that.
+// Skipped is an episode that could not be read and was skipped because the job allows it.
 type Skipped struct {
-	Episode int    `json:"episode"` // its index in the source
+	Episode int    `json:"episode"` // index in the source
 	Reason  string `json:"reason"`
 }
 
-// note is what an attempt says of itself while it has no receipt.
+// note is the state of an attempt without a receipt.
 type note struct {
-	State     string    `json:"state"` // running, failed
+	State     string    `json:"state"` // running or failed
 	Attempt   string    `json:"attempt"`
 	Host      string    `json:"host,omitempty"`
 	Started   time.Time `json:"started"`
-	Time      time.Time `json:"time"` // of this note
+	Time      time.Time `json:"time"` // time of this note
 	Done      int       `json:"done"`
 	Of        int       `json:"of"`
 	Class     string    `json:"class,omitempty"`
@@ -84,32 +85,33 @@ func shardName(i int) string            { return fmt.Sprintf("%05d", i) }
 func receiptName(i int) string          { return receiptsName + "/" + shardName(i) + ".json" }
 func attemptDir(i int, a string) string { return stagingName + "/" + shardName(i) + "/" + a }
 
-// RunOptions are the choices of Run.
+// RunOptions configures Run.
 type RunOptions struct {
 	Tool     string
 	Threads  int
 	Progress func(robocache.Progress)
-	// Heartbeat is how often an attempt says that it lives; 0 = 30 s.
+	// Heartbeat is the interval at which an attempt rewrites its note. 0 means 30 s.
 	Heartbeat time.Duration
 }
 
-// attempt is one run of one shard.
+// attempt is one attempt to run a shard.
 type attempt struct {
-	m     *Manifest
-	shard int
-	dst   store.Writable
-	dir   string // of its files, in dst
-	uri   string // the same as a destination of writers
-	opt   RunOptions
+	manifest *Manifest
+	shard    int
+	dst      store.Writable
+	dir      string // folder of its files in dst
+	uri      string // URI of dir, as a destination for writers
+	options  RunOptions
 
-	// put is true once its receipt was sent: it may be there, whatever the answer was.
-	put bool
+	// isReceiptSent is set before the receipt is written. The receipt may exist even if writing it
+	// failed.
+	isReceiptSent bool
 
 	mu   sync.Mutex
 	note note
 }
 
-// Run makes one shard of a manifest. The receipt of another attempt is as good as its own.
+// Run runs one shard of a manifest. If another attempt has a receipt, Run returns that one.
 func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receipt, err error) {
 	if shard < 0 || shard >= len(m.Shards) {
 		return nil, robocache.Misuse("run", nil, "").
@@ -120,17 +122,17 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 		return nil, err
 	}
 	defer store.Close(dst)
-	if r, err := m.receipt(ctx, dst, shard); r != nil || err != nil {
+	if r, err := m.readReceipt(ctx, dst, shard); r != nil || err != nil {
 		return r, err
 	}
 	id := make([]byte, 8)
 	_, _ = rand.Read(id)
 	host, _ := os.Hostname()
 	a := &attempt{
-		m:     m,
-		shard: shard,
-		dst:   dst,
-		opt:   opt,
+		manifest: m,
+		shard:    shard,
+		dst:      dst,
+		options:  opt,
 		note: note{
 			State:   "running",
 			Attempt: hex.EncodeToString(id),
@@ -140,33 +142,33 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 		},
 	}
 	a.dir = attemptDir(shard, a.note.Attempt)
-	a.uri = below(m.Job.Destination, a.dir)
-	if err := a.say(ctx); err != nil {
+	a.uri = joinURI(m.Job.Destination, a.dir)
+	if err := a.writeNote(ctx); err != nil {
 		return nil, err
 	}
-	r, err := a.run(ctx)
+	r, err := a.runOnce(ctx)
 	if err == nil {
 		return r, nil
 	}
-	// Without the caller's context: it may be the one that ended.
+	// Do not use the caller's context, which may have been canceled.
 	bg, stop := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer stop()
-	if won, rerr := m.receipt(bg, dst, shard); rerr == nil && won != nil {
-		return a.after(bg, won), nil
+	if won, rerr := m.readReceipt(bg, dst, shard); rerr == nil && won != nil {
+		return a.finishAfter(bg, won), nil
 	}
-	err = a.failed(ctx, err)
-	if !a.put { // else they may be the shard's: GC knows
-		a.clear(bg)
+	err = a.classifyError(ctx, err)
+	if !a.isReceiptSent { // otherwise they may be the files of the shard, which GC decides
+		a.removeFiles(bg)
 	}
 	a.note.State, a.note.Error = "failed", err.Error()
 	a.note.Class, _ = robocache.ClassOf(err)
 	a.note.Permanent = errors.Is(err, ErrNever)
-	_ = a.say(bg)
+	_ = a.writeNote(bg)
 	return nil, err
 }
 
-// failed says of an error whether another attempt may succeed.
-func (a *attempt) failed(ctx context.Context, err error) error {
+// classifyError wraps an error that every attempt would repeat in a permanentError.
+func (a *attempt) classifyError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		if errors.Is(cause, ErrStopped) {
 			return robocache.Temporary("run", robocache.Where{"shard": a.shard}, "").
@@ -175,30 +177,35 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	err = robocache.At(err, robocache.Where{"shard": a.shard})
-	for _, class := range []error{robocache.ErrMalformed, robocache.ErrUnsupported, robocache.ErrMisuse, robocache.ErrNotFound} {
+	for _, class := range []error{
+		robocache.ErrMalformed,
+		robocache.ErrUnsupported,
+		robocache.ErrMisuse,
+		robocache.ErrNotFound,
+	} {
 		if errors.Is(err, class) && !errors.Is(err, robocache.ErrTemporary) &&
 			!errors.Is(err, robocache.ErrResourceLimit) {
-			return &never{err}
+			return &permanentError{err}
 		}
 	}
 	return err
 }
 
-// never is an error that another attempt would meet again.
-type never struct{ error }
+// permanentError is an error that another attempt would repeat.
+type permanentError struct{ error }
 
-func (n *never) Unwrap() []error { return []error{ErrNever, n.error} }
+func (n *permanentError) Unwrap() []error { return []error{ErrNever, n.error} }
 
-// run makes the shard's files, and the receipt.
-func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
+// runOnce writes the shard's files and the receipt.
+func (a *attempt) runOnce(ctx context.Context) (r *Receipt, err error) {
 	defer crash.Recover("run", &err)
-	if err := a.m.unchanged(ctx); err != nil {
+	if err := a.manifest.checkUnchanged(ctx); err != nil {
 		return r, err
 	}
-	live := a.live(ctx)
-	defer live()
+	stopHeartbeat := a.startHeartbeat(ctx)
+	defer stopHeartbeat()
 	{
-		sharding, err := a.m.sharding()
+		sharding, err := a.manifest.outputSharding()
 		if err != nil {
 			return r, err
 		}
@@ -209,78 +216,78 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 			}
 		}
 	}
-	src, err := openSource(ctx, &a.m.Job)
+	src, err := openSource(ctx, &a.manifest.Job)
 	if err != nil {
 		return r, err
 	}
 	defer src.Close()
 	r = &Receipt{
-		Manifest: a.m.id,
+		Manifest: a.manifest.id,
 		Shard:    a.shard,
 		Attempt:  a.note.Attempt,
-		Tool:     a.opt.Tool,
+		Tool:     a.options.Tool,
 		Files:    []File{},
 		Started:  a.note.Started,
 	}
-	jobOfValue, err := jobOf(a.m.Job.Name)
+	kind, err := findJob(a.manifest.Job.Name)
 	if err != nil {
 		return r, err
 	}
-	if err := jobOfValue.run(ctx, a, src, r); err != nil {
+	if err := kind.run(ctx, a, src, r); err != nil {
 		return r, err
 	}
-	if err := a.files(ctx, r); err != nil {
+	if err := a.listFiles(ctx, r); err != nil {
 		return r, err
 	}
-	live() // not before: to GC an attempt that says nothing is dead
+	stopHeartbeat() // stop the heartbeat only now, because GC treats an attempt without one as dead
 	r.Seconds = time.Since(r.Started).Seconds()
-	a.put = true
-	encodedValue, err := json.Marshal(r)
+	a.isReceiptSent = true
+	encoded, err := json.Marshal(r)
 	if err != nil {
 		return r, err
 	}
-	err = store.PutNew(ctx, a.dst, receiptName(a.shard), encodedValue)
+	err = store.PutNew(ctx, a.dst, receiptName(a.shard), encoded)
 	if !errors.Is(err, store.ErrExists) {
 		if err == nil {
-			if err := a.publish(ctx, r); err != nil {
+			if err := a.publishFiles(ctx, r); err != nil {
 				return r, err
 			}
-			a.forget(ctx)
+			a.removeNote(ctx)
 		}
 		return r, err
 	}
-	won, failed := a.m.receipt(ctx, a.dst, a.shard)
+	won, failed := a.manifest.readReceipt(ctx, a.dst, a.shard)
 	if failed != nil {
 		return r, failed
 	}
 	if won == nil {
 		return nil, err
 	}
-	return a.after(ctx, won), nil
+	return a.finishAfter(ctx, won), nil
 }
 
-// after tidies up where there is a receipt: the attempt's own, where the answer to it was lost, or
-// that of another, which makes its files garbage.
-func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
-	a.forget(ctx)
+// finishAfter cleans up if there is a receipt. If the receipt is from another attempt, the files of
+// this one are removed. Otherwise the response to its own receipt was lost.
+func (a *attempt) finishAfter(ctx context.Context, won *Receipt) *Receipt {
+	a.removeNote(ctx)
 	if won.Already = won.Attempt != a.note.Attempt; won.Already {
-		a.clear(ctx)
+		a.removeFiles(ctx)
 	}
 	return won
 }
 
-// publish gives the files of the shard their names in the result, where these do not hang on other
-// shards: workers are many. What it does not come to, Commit does.
-func (a *attempt) publish(ctx context.Context, r *Receipt) error {
-	f, err := a.m.sharding()
+// publishFiles gives the files of the shard their final names if these do not depend on other
+// shards, because many workers can do this in parallel. Commit moves the remaining files.
+func (a *attempt) publishFiles(ctx context.Context, r *Receipt) error {
+	f, err := a.manifest.outputSharding()
 	if err != nil {
 		return err
 	}
 	if f.Place != nil {
 		return nil
 	}
-	// in this order: the marker goes when there is a commit. What was left out of a result must not
-	// come into it
+	// The order matters, because the partial marker is removed after the commit. Files that a
+	// result omits must not be added to it.
 	for _, name := range []string{partialName, commitName} {
 		if _, err := a.dst.Stat(ctx, name); !errors.Is(err, robocache.ErrNotFound) {
 			return nil
@@ -298,14 +305,14 @@ func (a *attempt) publish(ctx context.Context, r *Receipt) error {
 	return nil
 }
 
-// files lists what the attempt wrote, with checksums.
-func (a *attempt) files(ctx context.Context, r *Receipt) error {
-	listValue, err := a.dst.List(ctx, a.dir)
+// listFiles lists the written files with checksums.
+func (a *attempt) listFiles(ctx context.Context, r *Receipt) error {
+	entries, err := a.dst.List(ctx, a.dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range listValue {
-		f, err := checksum(ctx, a.dst, e.Name)
+	for _, e := range entries {
+		f, err := checksumFile(ctx, a.dst, e.Name)
 		if err != nil {
 			return err
 		}
@@ -316,22 +323,22 @@ func (a *attempt) files(ctx context.Context, r *Receipt) error {
 	return nil
 }
 
-// checksum reads a file for its size and checksum.
-func checksum(ctx context.Context, st store.Store, name string) (_ File, err error) {
+// checksumFile returns the size and checksum of a file.
+func checksumFile(ctx context.Context, st store.Store, name string) (_ File, err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	f, err := st.Open(ctx, name)
 	if err != nil {
 		return File{}, err
 	}
 	defer f.Close()
-	sumOfValue, err := sumOf(ctx, f)
+	sum, err := rangedChecksum(ctx, f)
 	if err != nil {
 		return File{}, err
 	}
-	return File{Name: name, Size: f.Size(), Checksum: sumOfValue}, nil
+	return File{Name: name, Size: f.Size(), Checksum: sum}, nil
 }
 
-func sumOf(ctx context.Context, f robocache.Ranged) (string, error) {
+func rangedChecksum(ctx context.Context, f robocache.Ranged) (string, error) {
 	table, sum := crc32.MakeTable(crc32.Castagnoli), uint32(0)
 	if err := store.EachBlock(
 		ctx,
@@ -343,21 +350,21 @@ func sumOf(ctx context.Context, f robocache.Ranged) (string, error) {
 	return fmt.Sprintf("crc32c:%08x", sum), nil
 }
 
-// progress records how far the job is: in its note as episodes, if the job counts those.
-func (a *attempt) progress(p robocache.Progress) {
+// recordProgress updates the progress in the note. It counts episodes if the job does.
+func (a *attempt) recordProgress(p robocache.Progress) {
 	a.mu.Lock()
 	if a.note.Done, a.note.Of = p.Episodes, p.TotalEpisodes; p.TotalEpisodes == 0 {
 		a.note.Done, a.note.Of = int(p.Done), int(p.Total)
 	}
 	a.mu.Unlock()
-	if a.opt.Progress != nil {
-		a.opt.Progress(p)
+	if a.options.Progress != nil {
+		a.options.Progress(p)
 	}
 }
 
-// live writes the note again and again until it is called off.
-func (a *attempt) live(ctx context.Context) func() {
-	every := a.opt.Heartbeat
+// startHeartbeat rewrites the note periodically. The returned function stops it.
+func (a *attempt) startHeartbeat(ctx context.Context) func() {
+	every := a.options.Heartbeat
 	if every <= 0 {
 		every = 30 * time.Second
 	}
@@ -371,7 +378,7 @@ func (a *attempt) live(ctx context.Context) func() {
 				return
 			case <-t.C:
 				_ = crash.Func("run", func() error {
-					_ = a.say(ctx)
+					_ = a.writeNote(ctx)
 					return nil
 				})()
 			}
@@ -380,8 +387,8 @@ func (a *attempt) live(ctx context.Context) func() {
 	return sync.OnceFunc(func() { close(end); <-ended })
 }
 
-// say writes the note.
-func (a *attempt) say(ctx context.Context) error {
+// writeNote writes the note.
+func (a *attempt) writeNote(ctx context.Context) error {
 	a.mu.Lock()
 	a.note.Time = time.Now().UTC()
 	b, err := json.Marshal(&a.note)
@@ -392,12 +399,12 @@ func (a *attempt) say(ctx context.Context) error {
 	return store.Put(ctx, a.dst, a.dir+".json", b)
 }
 
-func (a *attempt) forget(ctx context.Context) {
+func (a *attempt) removeNote(ctx context.Context) {
 	_ = a.dst.Remove(context.WithoutCancel(ctx), a.dir+".json")
 }
 
-// clear removes what the attempt wrote.
-func (a *attempt) clear(ctx context.Context) {
+// removeFiles removes the files of the attempt.
+func (a *attempt) removeFiles(ctx context.Context) {
 	list, _ := a.dst.List(ctx, a.dir)
 	for _, e := range list {
 		_ = a.dst.Remove(ctx, e.Name)
@@ -405,8 +412,12 @@ func (a *attempt) clear(ctx context.Context) {
 	removeEmpty(a.uri)
 }
 
-// receipt reads that of a shard; nil where there is none.
-func (m *Manifest) receipt(ctx context.Context, st store.Store, shard int) (_ *Receipt, err error) {
+// readReceipt reads the receipt of a shard. It returns nil if there is none.
+func (m *Manifest) readReceipt(
+	ctx context.Context,
+	st store.Store,
+	shard int,
+) (_ *Receipt, err error) {
 	name := receiptName(shard)
 	b, err := store.ReadFile(ctx, st, name, 1<<30)
 	if errors.Is(err, robocache.ErrNotFound) {
@@ -416,14 +427,14 @@ func (m *Manifest) receipt(ctx context.Context, st store.Store, shard int) (_ *R
 		return nil, err
 	}
 	r := &Receipt{Already: true}
-	if err := m.read(name, b, shard, r); err != nil {
+	if err := m.parseReceipt(name, b, shard, r); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// planned returns how many episodes of the result a shard was planned to make.
-func (m *Manifest) planned(shard int) int {
+// plannedEpisodes returns the number of episodes of the result that a shard was planned to write.
+func (m *Manifest) plannedEpisodes(shard int) int {
 	end := m.Episodes
 	if shard+1 < len(m.Shards) {
 		end = m.Shards[shard+1].FirstEpisode
@@ -431,8 +442,8 @@ func (m *Manifest) planned(shard int) int {
 	return end - m.Shards[shard].FirstEpisode
 }
 
-// read checks a receipt, which may be a stranger's.
-func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
+// parseReceipt parses and checks a receipt from an untrusted source.
+func (m *Manifest) parseReceipt(name string, b []byte, shard int, r *Receipt) error {
 	bad := func(msg string, err error) error {
 		return robocache.Malformed("receipt", robocache.Where{"file": name}, "%s", msg).
 			WithCause(err).WithHint("remove it, and run the shard again")
@@ -443,7 +454,9 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
 		}
 	}
 	if r.Manifest != m.id {
-		return robocache.Misuse("receipt", robocache.Where{"file": name}, "the destination holds shards of another manifest").
+		return robocache.Misuse("receipt", robocache.Where{
+			"file": name,
+		}, "the destination holds shards of another manifest").
 			WithHint("choose an empty destination, or the manifest that was run here")
 	}
 	if r.Shard != shard {
@@ -467,7 +480,7 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
 		}
 	}
 	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 ||
-		r.Report.Episodes > m.planned(shard) ||
+		r.Report.Episodes > m.plannedEpisodes(shard) ||
 		r.Report.Frames > s.Frames {
 		if err := bad("more episodes or frames than were planned", nil); err != nil {
 			return err

@@ -14,10 +14,10 @@ import (
 )
 
 // checksum matches the checksum or the version of a file in a report.
-var checksum = regexp.MustCompile(`(sha256|etag):[^"]+`)
+var checksumFile = regexp.MustCompile(`(sha256|etag):[^"]+`)
 
-// TestObjectStore checks that a source and a destination in a bucket of a real server give the
-// files of a run in folders.
+// TestObjectStore checks that a source and a destination in a bucket of a real server yield the
+// same files as a run in folders.
 func TestObjectStore(t *testing.T) {
 	dir, endpoint := servers.S3(t)
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
@@ -50,10 +50,10 @@ func TestObjectStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := contents(t, st)
-		delete(out, "_commit.json") // it names the destination
-		// Reports name the source, and the checksum or the version of its files.
+		delete(out, "_commit.json") // contains the destination
+		// Reports contain the source, and the checksum or the version of its files.
 		for name, text := range out {
-			out[name] = checksum.ReplaceAllString(
+			out[name] = checksumFile.ReplaceAllString(
 				strings.ReplaceAll(text, source, "SOURCE"),
 				"CHECKSUM",
 			)

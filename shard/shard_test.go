@@ -22,7 +22,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// source writes a small dataset of images in the table, without video.
+// source writes a small dataset with images in the table and without video.
 func source(t testing.TB, episodes int, opt synth.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "src")
@@ -74,7 +74,8 @@ func all(t testing.TB, m *shard.Manifest) *shard.Committed {
 	return c
 }
 
-// H1: the same input gives the same manifest, byte for byte, which reads back as it was.
+// TestManifestSameBytes checks that the same input yields the same manifest, byte for byte, and
+// that it is unchanged after reading (shard.H1).
 func TestManifestSameBytes(t *testing.T) {
 	src := source(t, 5, synth.Options{})
 	job := shard.Job{Name: "convert", Source: src, Destination: "/tmp/out", To: "lerobot"}
@@ -91,7 +92,7 @@ func TestManifestSameBytes(t *testing.T) {
 			t.Errorf("%s\n%s", first, b)
 		}
 		now := os.Chtimes
-		// times take no part
+		// modification times are ignored
 		_ = filepath.WalkDir(src, func(p string, _ os.DirEntry, _ error) error {
 			i, err := os.Stat(p)
 			if err != nil {
@@ -102,8 +103,8 @@ func TestManifestSameBytes(t *testing.T) {
 	}
 }
 
-// H5, H6: the shards of a dataset are, read back, the dataset that one run writes, episode by
-// episode, in whatever order they were made.
+// TestEqualToConvert checks that the dataset of shards, run in any order, equals the one that a
+// single run writes, episode by episode (shard.H5, shard.H6).
 func TestEqualToConvert(t *testing.T) {
 	for _, to := range []string{"lerobot", "mcap", "delta"} {
 		for _, hz := range []int64{0, 20} {
@@ -154,8 +155,8 @@ func TestEqualToConvert(t *testing.T) {
 	}
 }
 
-// TestShardsOfGaps: shards split episodes at gaps as one conversion does, in every format that is
-// written in shards, and the commit reports the findings of that conversion.
+// TestShardsOfGaps checks that shards split episodes at gaps like a single conversion, in every
+// sharded format, and that the commit reports the same findings.
 func TestShardsOfGaps(t *testing.T) {
 	made, err := synth.New(
 		synth.Options{
@@ -253,8 +254,8 @@ func TestShardsOfGaps(t *testing.T) {
 	}
 }
 
-// sameStats compares what two datasets say of themselves: mean and deviation to rounding, all else
-// exactly.
+// sameStats compares the statistics of two datasets: mean and deviation with rounding, everything
+// else exactly.
 func sameStats(t testing.TB, want, got robocache.Dataset) {
 	t.Helper()
 	a, err := want.Stats(t.Context())

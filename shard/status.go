@@ -16,33 +16,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Status is what receipts and notes say of a manifest's shards.
+// Status is the state of a manifest's shards according to receipts and notes.
 type Status struct {
-	Run      string         `json:"run"` // the plan's name in logs
+	Run      string         `json:"run"` // name of the plan in logs
 	Total    int            `json:"total"`
 	Done     int            `json:"done"`
 	Running  int            `json:"running"`
 	Failed   int            `json:"failed"`
-	Lost     int            `json:"lost"` // began, and were not heard of for ten minutes
+	Lost     int            `json:"lost"` // started, but without a note for ten minutes
 	ByClass  map[string]int `json:"failed_by_class,omitempty"`
-	Never    Episodes       `json:"never,omitempty"` // failed, and would again
+	Never    Episodes       `json:"never,omitempty"` // failed permanently
 	Missing  Episodes       `json:"missing,omitempty"`
-	Array    string         `json:"array,omitempty"` // of the missing ones, for sbatch
+	Array    string         `json:"array,omitempty"` // missing shards as an option of sbatch
 	Episodes int            `json:"num_episodes"`
 	Frames   int64          `json:"num_frames"`
 	Bytes    int64          `json:"bytes"`
 	Skipped  int            `json:"skipped"`
-	// warnings and errors of the plan and of the shards that are done
+	// warnings and errors of the plan and of finished shards
 	Findings   int      `json:"findings"`
 	ETASeconds float64  `json:"eta_seconds,omitempty"`
 	Committed  bool     `json:"committed"`
-	Errors     []string `json:"errors,omitempty"` // the first of each class
+	Errors     []string `json:"errors,omitempty"` // first error of each class
 }
 
-// quiet is how long an attempt may say nothing and still count as running.
-const quiet = 10 * time.Minute
+// quietLimit is the age of a note up to which its attempt counts as running.
+const quietLimit = 10 * time.Minute
 
-// StatusOf looks at the shards.
+// StatusOf reads the state of the shards.
 func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	defer crash.Recover("shard", &err)
 	s := &Status{Run: m.Run(), Total: len(m.Shards), ByClass: map[string]int{}}
@@ -51,27 +51,27 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 		for i := range m.Shards {
 			s.Missing = append(s.Missing, i)
 		}
-		s.Array = array(s.Missing)
+		s.Array = arrayOption(s.Missing)
 		return s, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close(st)
-	listedValue, err := listed(ctx, st, receiptsName)
+	sizes, err := listSizes(ctx, st, receiptsName)
 	if err != nil {
 		return nil, err
 	}
-	receipts, missing, err := m.receipts(ctx, st, listedValue)
+	receipts, missing, err := m.readReceipts(ctx, st, sizes)
 	if err != nil {
 		return nil, err
 	}
-	committed, err := m.committed(ctx, st)
+	committed, err := m.readCommitted(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	s.Committed = committed != nil
-	s.Done, s.Missing, s.Array = len(receipts), missing, array(missing)
+	s.Done, s.Missing, s.Array = len(receipts), missing, arrayOption(missing)
 	var seconds float64
 	var bytes, left int64
 	for _, r := range receipts {
@@ -80,7 +80,7 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 		)
 		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
 	}
-	for _, f := range m.found(receipts) {
+	for _, f := range m.allFindings(receipts) {
 		if f.Severity != robocache.SeverityInfo {
 			s.Findings++
 		}
@@ -89,11 +89,11 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(16)
-	listValue, err := st.List(ctx, stagingName)
+	entries, err := st.List(ctx, stagingName)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range listValue {
+	for _, e := range entries {
 		shard, attempt := attemptOf(e.Name)
 		i, err := strconv.Atoi(shard)
 		if _, there := slices.BinarySearch(
@@ -129,7 +129,7 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 			if n.Permanent {
 				s.Never = append(s.Never, i)
 			}
-		case time.Since(n.Time) > quiet:
+		case time.Since(n.Time) > quietLimit:
 			s.Lost++
 		default:
 			s.Running++
@@ -141,8 +141,8 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	return s, nil
 }
 
-// array is an option of sbatch.
-func array(shards Episodes) string {
+// arrayOption returns an option of sbatch.
+func arrayOption(shards Episodes) string {
 	if len(shards) == 0 {
 		return ""
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// BenchmarkHTTPReadAt reads ranges over loopback, server and client in one process.
+// BenchmarkHTTPReadAt reads ranges over loopback, with server and client in one process.
 func BenchmarkHTTPReadAt(b *testing.B) {
 	data := storetest.Bytes(16<<20, 1)
 	s := serve(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func BenchmarkHTTPReadAt(b *testing.B) {
 				b.SetBytes(int64(n))
 				b.ReportAllocs()
 				b.SetParallelism(flight) // times GOMAXPROCS
-				if flight == 1 {         // one alone
+				if flight == 1 {         // a single goroutine
 					p := make([]byte, n)
 					for range b.N {
 						if err := f.ReadAt(b.Context(), p, 4096); err != nil {

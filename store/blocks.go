@@ -11,33 +11,37 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// BlockCache keeps blocks of bytes by key. All its methods may be called from many goroutines. It
-// answers for its own limits and failures: a Put that fails is a block that will be read again.
+// BlockCache stores blocks of bytes by key. All methods are safe for concurrent use. The cache
+// handles its own limits and failures: a block that Put could not store is read again later.
 type BlockCache interface {
-	// Get gives a block. data is valid until release, which must be called where ok is true.
+	// Get returns a block. If ok is true, data is valid until release is called, and the caller
+	// must call release.
 	Get(key [16]byte) (data []byte, release func(), ok bool)
+	// Put stores a block.
 	Put(key [16]byte, data []byte) error
 }
 
-// defaultBlock holds some ten frames: a block read for one of them serves its neighbours in the
-// same epoch.
+// defaultBlock is large enough for about ten frames. A block that was read for one frame also
+// serves its neighbors in the same epoch.
 const defaultBlock = 128 << 10
 
-// CachedRanged reads a file in blocks of the given size (0 = 128 KiB) through a cache, so that each
-// is asked for once: readers that want the same block at the same time share one read. id names the
-// file beyond this process, without secrets: its dataset's URI and its path.
+// CachedRanged returns a file that reads r in blocks through a cache. block is the block size; 0
+// means 128 KiB. Each block is requested once: concurrent readers of a block share one read. id
+// identifies the file across processes and contains no secrets; it is the dataset's URI and the
+// path.
 //
-// A block's key is a hash of id, version, size and place, so that another version never meets the
-// blocks of this one. A file whose version does not tell it from another of the same size is not
-// cached: it is given back as it is. Close closes r; the cache is the caller's.
+// The key of a block is a hash of id, version, size and position, so different versions never share
+// blocks. If the version does not distinguish the file from another one of the same size, r is
+// returned unchanged and not cached. Close closes r. The caller owns the cache.
 func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robocache.Ranged {
-	if h, ok := r.(*httpFile); c == nil || !Versioned(r) || ok && h.h.kept.Load().last() != nil {
+	if h, ok := r.(*httpFile); c == nil || !Versioned(r) ||
+		ok && h.h.readCache.Load().currentCache() != nil {
 		return r
 	}
-	return blocksOf(r, id, c, block)
+	return newCachedFile(r, id, c, block)
 }
 
-func blocksOf(r robocache.Ranged, id string, c BlockCache, block int64) *cachedFile {
+func newCachedFile(r robocache.Ranged, id string, c BlockCache, block int64) *cachedFile {
 	if block <= 0 {
 		block = defaultBlock
 	}
@@ -62,46 +66,48 @@ func blocksOf(r robocache.Ranged, id string, c BlockCache, block int64) *cachedF
 	return f
 }
 
-// cachedFile is a file read through a BlockCache.
+// cachedFile is a file that is read through a BlockCache.
 type cachedFile struct {
 	robocache.Ranged
 	cache  BlockCache
 	block  int64
-	seed   [32]byte // of every key
+	seed   [32]byte // prefix of every key
 	closed atomic.Bool
 
 	mu      sync.Mutex
-	reading map[int64]*blockRead // by block
+	reading map[int64]*blockRead // by block number
 }
 
-// blockRead is a read of neighbouring blocks that others may wait for.
+// blockRead is a read of neighboring blocks that several callers may wait for.
 type blockRead struct {
-	first, last int64 // blocks, both included
+	first, last int64 // block numbers, both included
 	done        chan struct{}
-	data        []byte // from the first block's begin; valid when done, unless err
-	err         error
+	// from the beginning of the first block; valid when done is closed and err is nil
+	data []byte
+	err  error
 }
 
-// errRetry says that a blockRead brought nothing and says nothing: those who waited look again.
+// errRetry means that a blockRead returned no data for a reason of its own caller. Waiting callers
+// try again.
 var errRetry = errors.New("look again")
 
-// ReadAt copies what the cache has, and reads what it has not.
+// ReadAt copies blocks from the cache and reads the missing ones.
 func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if len(p) == 0 || f.closed.Load() || outside(off, len(p), f.Size()) {
-		return f.Ranged.ReadAt(ctx, p, off) // which says what is wrong
+	if len(p) == 0 || f.closed.Load() || isOutside(off, len(p), f.Size()) {
+		return f.Ranged.ReadAt(ctx, p, off) // returns the error
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	last := (off + int64(len(p)) - 1) / f.block
 	for b := off / f.block; b <= last; {
-		if f.cached(b, p, off) {
+		if f.copyCached(b, p, off) {
 			b++
 			continue
 		}
-		br, own := f.join(b, last, p, off)
+		br, own := f.joinRead(b, last, p, off)
 		if own {
-			f.read(ctx, br)
+			f.readBlocks(ctx, br)
 		} else {
 			select {
 			case <-br.done:
@@ -112,7 +118,7 @@ func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 		switch {
 		case br.err == nil:
 			to := min(br.last, last)
-			f.copyOut(p, off, br.data[(b-br.first)*f.block:], b)
+			f.copyBlocks(p, off, br.data[(b-br.first)*f.block:], b)
 			b = to + 1
 		case !errors.Is(br.err, errRetry):
 			return br.err
@@ -123,7 +129,7 @@ func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// ReadRanges reads near spans together and several at once, as the file below would.
+// ReadRanges merges neighboring spans and reads several at once, like the underlying file.
 func (f *cachedFile) ReadRanges(ctx context.Context, spans []Span) error {
 	return readMerged(ctx, f, spans, httpGap, httpParallel)
 }
@@ -133,10 +139,10 @@ func (f *cachedFile) Close() error {
 	return f.Ranged.Close()
 }
 
-// Remote is that of the file below: what is not cached is a request.
+// Remote reports whether the underlying file is remote, because a miss is a request.
 func (f *cachedFile) Remote() bool { return Remote(f.Ranged) }
 
-func (f *cachedFile) key(b int64) (k [16]byte) {
+func (f *cachedFile) blockKey(b int64) (k [16]byte) {
 	var m [40]byte
 	copy(m[:], f.seed[:])
 	binary.LittleEndian.PutUint64(m[32:], uint64(b))
@@ -145,11 +151,11 @@ func (f *cachedFile) key(b int64) (k [16]byte) {
 	return k
 }
 
-// length is the size of a block: the last one is shorter.
-func (f *cachedFile) length(b int64) int64 { return min(f.block, f.Size()-b*f.block) }
+// blockLength returns the size of a block. The last block may be shorter.
+func (f *cachedFile) blockLength(b int64) int64 { return min(f.block, f.Size()-b*f.block) }
 
-// copyOut copies what of p lies in data, which begins with block b.
-func (f *cachedFile) copyOut(p []byte, off int64, data []byte, b int64) {
+// copyBlocks copies the part of p that is in data. data begins with block b.
+func (f *cachedFile) copyBlocks(p []byte, off int64, data []byte, b int64) {
 	if at := b*f.block - off; at >= 0 {
 		copy(p[at:], data)
 	} else {
@@ -157,26 +163,26 @@ func (f *cachedFile) copyOut(p []byte, off int64, data []byte, b int64) {
 	}
 }
 
-// cached copies a block's part of p out of the cache. A block of another length than it must have
-// counts as none.
-func (f *cachedFile) cached(b int64, p []byte, off int64) bool {
-	data, release, ok := f.cache.Get(f.key(b))
+// copyCached copies a block's part of p from the cache. It ignores a block whose length is wrong.
+func (f *cachedFile) copyCached(b int64, p []byte, off int64) bool {
+	data, release, ok := f.cache.Get(f.blockKey(b))
 	if !ok {
 		return false
 	}
-	fits := int64(len(data)) == f.length(b)
+	fits := int64(len(data)) == f.blockLength(b)
 	if fits {
-		f.copyOut(p, off, data, b)
+		f.copyBlocks(p, off, data, b)
 	}
 	release()
 	return fits
 }
 
-// join gives the read that brings block b: one that is under way, or one of the caller's own for b
-// and what follows up to last that is neither under way nor cached.
-func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
+// joinRead returns the read that provides block b. If no read is running, it creates one for b and
+// the following blocks up to last that are neither being read nor cached. own reports whether the
+// caller must run the read.
+func (f *cachedFile) joinRead(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
 	to := b
-	for to < last && (to+2-b)*f.block <= maxMerged && !f.cached(to+1, p, off) {
+	for to < last && (to+2-b)*f.block <= maxMerged && !f.copyCached(to+1, p, off) {
 		to++
 	}
 	f.mu.Lock()
@@ -193,12 +199,10 @@ func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, ow
 	return br, true
 }
 
-// read reads the blocks of a blockRead and puts them into the cache. It leaves the table when they
-// are there, so that a reader that finds neither a blockRead nor a cached block has looked before
-// it began.
-func (f *cachedFile) read(ctx context.Context, br *blockRead) {
-	// unless something better is said below: nobody may be left waiting, not where the file below
-	// panics either
+// readBlocks reads the blocks of a blockRead and puts them into the cache. It removes the blockRead
+// only after the blocks are cached. A reader that finds neither of them therefore started earlier.
+func (f *cachedFile) readBlocks(ctx context.Context, br *blockRead) {
+	// This is the default, so that waiters are released even if the underlying file panics.
 	br.err = errRetry
 	done := sync.OnceFunc(func() { close(br.done) })
 	defer func() {
@@ -210,9 +214,9 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 		}
 	}()
 	for b := br.first; b <= br.last; b++ {
-		// another read finished since the caller looked
-		if data, release, ok := f.cache.Get(f.key(b)); ok {
-			whole := int64(len(data)) == f.length(b)
+		// Another read may have finished since the caller looked.
+		if data, release, ok := f.cache.Get(f.blockKey(b)); ok {
+			whole := int64(len(data)) == f.blockLength(b)
 			if release(); whole {
 				return
 			}
@@ -221,20 +225,20 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 	begin := br.first * f.block
 	data := make([]byte, min((br.last+1)*f.block, f.Size())-begin)
 	if err := f.Ranged.ReadAt(ctx, data, begin); err != nil {
-		if ctx.Err() == nil { // the end of this caller is not that of the others
+		if ctx.Err() == nil { // if only this caller was canceled, the others try again
 			br.err = err
 		}
 		return
 	}
 	br.data, br.err = data, nil
 	done()
-	f.put(br.first, data)
+	f.putBlocks(br.first, data)
 }
 
-// put keeps blocks from one on.
-func (f *cachedFile) put(b int64, data []byte) {
+// putBlocks caches the blocks of data, starting with block b.
+func (f *cachedFile) putBlocks(b int64, data []byte) {
 	for ; len(data) > 0; b++ {
-		_ = f.cache.Put(f.key(b), data[:f.length(b)]) // the cache counts its failures
-		data = data[f.length(b):]
+		_ = f.cache.Put(f.blockKey(b), data[:f.blockLength(b)]) // the cache counts its failures
+		data = data[f.blockLength(b):]
 	}
 }

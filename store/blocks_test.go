@@ -17,15 +17,15 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// shelf is a BlockCache in memory. It forgets, lies and fails as a test asks.
+// shelf is a BlockCache in memory. Tests can make it lose, truncate or reject blocks.
 type shelf struct {
 	mu     sync.Mutex
 	blocks map[[16]byte][]byte
-	held   atomic.Int64 // got and not released
+	held   atomic.Int64 // blocks that were returned and not released
 	puts   atomic.Int64
-	forget bool // every other block
-	cut    bool // gives blocks shorter than they were
-	full   bool // keeps nothing
+	forget bool // loses every other block
+	cut    bool // returns truncated blocks
+	full   bool // stores nothing
 }
 
 func newShelf() *shelf { return &shelf{blocks: map[[16]byte][]byte{}} }
@@ -72,9 +72,15 @@ func (s cachedStore) Open(ctx context.Context, name string) (robocache.Ranged, e
 
 func (s cachedStore) Close() error { return store.Close(s.Store) }
 
-// A cached file keeps the contract of the file below, whatever the cache does.
+// TestCachedRangedSuite checks that a cached file keeps the contract of the underlying file,
+// whatever the cache does.
 func TestCachedRangedSuite(t *testing.T) {
-	for what, c := range map[string]*shelf{"keeps": newShelf(), "forgets": {blocks: map[[16]byte][]byte{}, forget: true}, "cuts": {blocks: map[[16]byte][]byte{}, cut: true}, "full": {full: true}} {
+	for what, c := range map[string]*shelf{
+		"keeps":   newShelf(),
+		"forgets": {blocks: map[[16]byte][]byte{}, forget: true},
+		"cuts":    {blocks: map[[16]byte][]byte{}, cut: true},
+		"full":    {full: true},
+	} {
 		t.Run(what, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 				fx := localFixture(t, files)
@@ -88,7 +94,7 @@ func TestCachedRangedSuite(t *testing.T) {
 	}
 }
 
-// cacheable serves data with an ETag, and counts.
+// cacheable serves data with an ETag and counts requests.
 func cacheable(
 	data *atomic.Pointer[[]byte],
 	etag *atomic.Pointer[string],
@@ -107,8 +113,8 @@ func ptr[T any](v T) *atomic.Pointer[T] {
 	return p
 }
 
-// Random reads from many goroutines are exact, each block is asked for once, and a second handle
-// asks for nothing.
+// TestCachedRangedOnce checks that random concurrent reads are correct, that each block is
+// requested once, and that a second handle requests nothing.
 func TestCachedRangedOnce(t *testing.T) {
 	data := storetest.Bytes(300_007, 3)
 	var n atomic.Int64
@@ -130,7 +136,8 @@ func TestCachedRangedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 16 {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g%4), 8)) // four of a kind: they meet
+			// four goroutines share a seed, so that they read the same blocks
+			rng := rand.New(rand.NewPCG(uint64(g%4), 8))
 			for range 60 {
 				off := rng.IntN(len(data))
 				p := make([]byte, rng.IntN(min(20_000, len(data)-off)+1))
@@ -172,7 +179,7 @@ func TestCachedRangedOnce(t *testing.T) {
 	}
 }
 
-// gated is a file whose reads wait.
+// gated is a file whose reads block.
 type gated struct {
 	robocache.Ranged
 	begun chan struct{}
@@ -195,8 +202,8 @@ func (g *gated) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return g.Ranged.ReadAt(ctx, p, off)
 }
 
-// Misses of one block at the same time share one read: its bytes or its error. The end of one
-// caller is not that of the others.
+// TestCachedRangedShares checks that concurrent misses of a block share one read, its bytes or its
+// error, and that canceling one caller does not cancel the others.
 func TestCachedRangedShares(t *testing.T) {
 	for what, fail := range map[string]error{"bytes": nil, "error": errors.New("broken")} {
 		synctest.Test(t, func(t *testing.T) { cachedRangedShares(t, what, fail) })
@@ -234,7 +241,7 @@ func cachedRangedShares(t *testing.T, what string, fail error) {
 			errs <- err
 		}()
 	}
-	synctest.Wait() // they wait
+	synctest.Wait() // all of them are blocked
 	cancel()
 	if err := <-firstErr; err != context.Canceled {
 		t.Errorf("%s: %v", what, err)
@@ -252,9 +259,9 @@ func cachedRangedShares(t *testing.T, what string, fail error) {
 	}
 }
 
-// Nothing is kept under a version that may be that of other bytes; another version never meets kept
-// blocks, and one that changes under the reader is ErrChanged where it is asked for what is not
-// kept.
+// TestCachedRangedVersions checks that nothing is cached under an ambiguous version, and that
+// versions never share blocks. A version that changes during reading is ErrChanged when uncached
+// bytes are requested.
 func TestCachedRangedVersions(t *testing.T) {
 	old := storetest.Bytes(60_000, 5)
 	fresh := storetest.Bytes(60_000, 6)
@@ -297,9 +304,13 @@ func TestCachedRangedVersions(t *testing.T) {
 	}
 
 	for what, head := range map[string]func() (modified string, cached bool){
-		"neither":         func() (string, bool) { return "", false },
-		"just written":    func() (string, bool) { return time.Now().UTC().Format(http.TimeFormat), false },
-		"written earlier": func() (string, bool) { return time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat), true },
+		"neither": func() (string, bool) { return "", false },
+		"just written": func() (string, bool) {
+			return time.Now().UTC().Format(http.TimeFormat), false
+		},
+		"written earlier": func() (string, bool) {
+			return time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat), true
+		},
 	} {
 		modified, cached := head()
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

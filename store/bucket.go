@@ -11,14 +11,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// SplitBucket takes what follows "scheme://" apart: bucket/prefix?query, of which the keys known
-// are allowed. The prefix has no slash at its ends, and is no way out of the bucket.
+// SplitBucket parses the part of a URI after "scheme://" as bucket/prefix?query. known lists the
+// allowed query keys. The prefix is clean: it has no slash at either end and does not leave the
+// bucket.
 func SplitBucket(
 	scheme, rest string,
 	known ...string,
 ) (bucket, prefix string, query url.Values, err error) {
 	bad := func(msg string) (string, string, url.Values, error) {
-		return "", "", nil, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(scheme + "://" + rest))}, "%s", msg).
+		return "", "", nil, robocache.Malformed("open", robocache.Where{
+			"dataset": quoteName(robocache.Redact(scheme + "://" + rest)),
+		}, "%s", msg).
 			WithHint("%s://bucket/folder", scheme)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
@@ -28,7 +31,7 @@ func SplitBucket(
 	}
 	for k := range query {
 		if !slices.Contains(known, k) {
-			return bad("no option " + show(k) + "; there are " + strings.Join(known, ", "))
+			return bad("no option " + quoteName(k) + "; there are " + strings.Join(known, ", "))
 		}
 	}
 	bucket, prefix, _ = strings.Cut(rest, "/")
@@ -43,8 +46,8 @@ func SplitBucket(
 	return bucket, prefix, query, err
 }
 
-// KeyName is a key of a bucket as a name below a prefix; "" for what is no name of a file: the mark
-// of a folder, "a//b".
+// KeyName returns the name of a key relative to a prefix. It returns "" if the key is not a valid
+// file name, such as a folder marker or "a//b".
 func KeyName(key, prefix string) string {
 	name, ok := strings.CutPrefix(key, prefix)
 	if clean, err := CleanName(name); err != nil || !ok || clean != name {
@@ -53,13 +56,14 @@ func KeyName(key, prefix string) string {
 	return name
 }
 
-// CleanFolder is CleanName for a folder of the store at uri, where "" is the whole store.
+// CleanFolder is CleanName for a folder of the store at uri. "" is the whole store.
 func CleanFolder(uri, dir string) (string, error) {
 	clean, err := cleanPrefix(dir)
-	return clean, fail("list", uri, "", err)
+	return clean, storeError("list", uri, "", err)
 }
 
-// Holds says whether a file has these bytes: a write that failed may have been done.
+// Holds reports whether a file has the bytes of want. It is used after a failed write, which may
+// still have succeeded on the server.
 func Holds(ctx context.Context, s Store, name string, want *io.SectionReader) bool {
 	f, err := s.Open(ctx, name)
 	if err != nil || f.Size() != want.Size() {

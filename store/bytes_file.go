@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// bytesFile is an open file whose bytes are in memory. Nobody writes to data.
+// bytesFile is an open file in memory. data is never modified.
 type bytesFile struct {
 	uri, name, version string
 	data               []byte
@@ -20,10 +20,10 @@ func (f *bytesFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return err
 	}
 	if f.closed.Load() {
-		return closed("read", f.uri, f.name)
+		return closedError("read", f.uri, f.name)
 	}
-	if outside(off, len(p), int64(len(f.data))) {
-		return pastEnd(f.uri, f.name, off, len(p), int64(len(f.data)))
+	if isOutside(off, len(p), int64(len(f.data))) {
+		return rangeError(f.uri, f.name, off, len(p), int64(len(f.data)))
 	}
 	copy(p, f.data[off:])
 	return nil

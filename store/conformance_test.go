@@ -25,13 +25,14 @@ func fill(t testing.TB, dir string, files map[string][]byte) {
 	}
 }
 
-// changeIn overwrites in place, and waits for the grain of mtime before and for the store's trust
-// after.
+// changeIn overwrites files in place. It waits for the resolution of mtime before, and for
+// checkEvery after.
 func changeIn(dir string) func(testing.TB, string, []byte) {
 	return func(t testing.TB, name string, data []byte) {
 		time.Sleep(12 * time.Millisecond)
 		fill(t, dir, map[string][]byte{name: data})
-		// Last-Modified has a grain of a second: a server that has only that must see another one.
+		// The resolution of Last-Modified is one second, so a server without ETags needs a later
+		// time.
 		later := time.Now().Add(2 * time.Second)
 		if err := os.Chtimes(filepath.Join(dir, name), later, later); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func memFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
 func TestLocal(t *testing.T) { storetest.Run(t, localFixture) }
 func TestMem(t *testing.T)   { storetest.Run(t, memFixture) }
 
-// TestHTTP runs the suite over a real server, with and without ETag and ranges.
+// TestHTTP runs the suite with a real server, with and without ETags and ranges.
 func TestHTTP(t *testing.T) {
 	for what, wrap := range map[string]func(http.Handler) http.Handler{
 		"last-modified": func(h http.Handler) http.Handler { return h },
@@ -83,7 +84,7 @@ func TestHTTP(t *testing.T) {
 				dir := t.TempDir()
 				fill(t, dir, files)
 				return storetest.Fixture{
-					Store:  serve(t, wrap(folder(t, dir)), store.HTTPOptions{}),
+					Store:  serve(t, wrap(folderListing(t, dir)), store.HTTPOptions{}),
 					Change: changeIn(dir),
 				}
 			})
@@ -92,7 +93,10 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestSub(t *testing.T) {
-	for what, fixture := range map[string]storetest.Opener{"local": localFixture, "mem": memFixture} {
+	for what, fixture := range map[string]storetest.Opener{
+		"local": localFixture,
+		"mem":   memFixture,
+	} {
 		t.Run(what, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 				deep := map[string][]byte{"other": []byte("x"), "in/sidereal": []byte("y")}
@@ -105,15 +109,17 @@ func TestSub(t *testing.T) {
 					t.Fatal(err)
 				}
 				return storetest.Fixture{
-					Store:  s,
-					Change: func(t testing.TB, name string, data []byte) { fx.Change(t, "in/side/"+name, data) },
+					Store: s,
+					Change: func(t testing.TB, name string, data []byte) {
+						fx.Change(t, "in/side/"+name, data)
+					},
 				}
 			})
 		})
 	}
 }
 
-// TestDecorators: wrapped by decorators that do nothing, a store still keeps the contract.
+// TestDecorators checks that decorators without faults keep the contract of the wrapped store.
 func TestDecorators(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 		fx := localFixture(t, files)
@@ -127,8 +133,8 @@ func TestDecorators(t *testing.T) {
 	})
 }
 
-// folder serves files as http.ServeContent does.
-func folder(t testing.TB, dir string) http.Handler {
+// folderListing serves files as http.ServeContent does.
+func folderListing(t testing.TB, dir string) http.Handler {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +170,7 @@ func withETag(h http.Handler) http.Handler {
 	})
 }
 
-// serve starts a server and opens a store on it with waits short enough for a test.
+// serve starts a server and opens a store on it with delays that are short enough for a test.
 func serve(t testing.TB, h http.Handler, opt store.HTTPOptions) *store.HTTP {
 	t.Helper()
 	srv := httptest.NewServer(h)

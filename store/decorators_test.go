@@ -20,7 +20,12 @@ import (
 func TestMemRegister(t *testing.T) {
 	m := storetest.NewMem("reg/ister")
 	m.Put("d/a", []byte("x"))
-	for uri, name := range map[string]string{"mem://reg/ister": "d/a", "mem://reg/ister/": "d/a", "mem://reg/ister/d": "a", "MEM://reg/ister/d/": "a"} {
+	for uri, name := range map[string]string{
+		"mem://reg/ister":    "d/a",
+		"mem://reg/ister/":   "d/a",
+		"mem://reg/ister/d":  "a",
+		"MEM://reg/ister/d/": "a",
+	} {
 		s, err := store.Open(uri)
 		if err != nil {
 			t.Fatalf("%s: %v", uri, err)
@@ -49,7 +54,7 @@ func TestCounter(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.ReadAt(t.Context(), make([]byte, 30), 0)
-	f.ReadAt(t.Context(), make([]byte, 30), 90) // fails: a request, but no bytes
+	f.ReadAt(t.Context(), make([]byte, 30), 90) // fails: counts as a request, but reads no bytes
 	store.ReadRanges(
 		t.Context(),
 		f,
@@ -139,12 +144,16 @@ func TestFaults(t *testing.T) {
 	if err := f.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if _, ok := storetest.Faulty(serve(t, http.NotFoundHandler(), store.HTTPOptions{}), second(0)).(store.Writable); ok {
+	if _, ok := storetest.Faulty(
+		serve(t, http.NotFoundHandler(), store.HTTPOptions{}),
+		second(0),
+	).(store.Writable); ok {
 		t.Error("a read-only store became writable")
 	}
 }
 
-// TestHTTPS: an unknown certificate is no temporary matter, and a redirect may not leave https.
+// TestHTTPS checks that an unknown certificate is not a temporary error, and that a redirect may
+// not leave https.
 func TestHTTPS(t *testing.T) {
 	var plain atomic.Int64
 	other := httptest.NewServer(
@@ -195,7 +204,8 @@ func TestHTTPS(t *testing.T) {
 	}
 }
 
-// TestHTTPLeavesNoGoroutine: T12, after success, failure, cancel and Close.
+// TestHTTPLeavesNoGoroutine checks that no goroutine is left after success, failure, cancellation
+// and Close (store.T12).
 func TestHTTPLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	func() {
@@ -252,7 +262,7 @@ func TestHTTPLeavesNoGoroutine(t *testing.T) {
 	)
 }
 
-// Remote is said by files behind http, through decorators, and by no others.
+// TestRemote checks that only files of HTTP stores are remote, also through decorators.
 func TestRemote(t *testing.T) {
 	m := storetest.NewMem(t.Name())
 	t.Cleanup(m.Drop)
@@ -261,7 +271,11 @@ func TestRemote(t *testing.T) {
 		s    store.Store
 		want bool
 	}{{m, false}, {serve(t, http.HandlerFunc(sound), store.HTTPOptions{}), true}} {
-		for _, s := range []store.Store{c.s, storetest.Counting(c.s), storetest.Faulty(storetest.Counting(c.s), &storetest.Plan{})} {
+		for _, s := range []store.Store{
+			c.s,
+			storetest.Counting(c.s),
+			storetest.Faulty(storetest.Counting(c.s), &storetest.Plan{}),
+		} {
 			f, err := s.Open(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)

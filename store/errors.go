@@ -12,12 +12,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Causes inside a *robocache.Error, for errors.Is, where the class alone does not say enough.
+// Causes inside a *robocache.Error, for errors.Is. They distinguish errors of the same class.
 var (
-	// ErrChanged: the file is no longer the one that was opened. Class temporary: open it again and
-	// start over. Reading again through the same handle cannot help.
+	// ErrChanged means that the file is no longer the one that was opened. Its class is temporary.
+	// Open the file again and start over: reading through the same handle cannot succeed.
 	ErrChanged = errors.New("changed while reading")
-	// ErrExists: CreateNew found the name taken. Class misuse.
+	// ErrExists means that the name of CreateNew is taken. Its class is misuse.
 	ErrExists = errors.New("already exists")
 )
 
@@ -26,9 +26,9 @@ func linkHint() string {
 		"; or open a folder that holds both ends, or copy the file"
 }
 
-// fail gives an error of the operating system its class and place. The end of a context stays what
-// it is: it is the caller's doing.
-func fail(op, uri, name string, err error) error {
+// storeError adds a class and a place to an error of the operating system. Context errors are
+// returned unchanged, because the caller caused them. It returns nil if err is nil.
+func storeError(op, uri, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func fail(op, uri, name string, err error) error {
 	}
 	where := robocache.Where{"dataset": uri}
 	if name != "" {
-		where["file"] = show(name)
+		where["file"] = quoteName(name)
 	}
 	var already *robocache.Error
 	if errors.As(err, &already) {
@@ -46,11 +46,12 @@ func fail(op, uri, name string, err error) error {
 	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	var system *fs.PathError
 	if errors.As(err, &system) && system == err {
-		e.Err = system.Err // its path and its system call ("statat") are said already, in our words
+		// the path and the system call ("statat") are already described by Op and Where
+		e.Err = system.Err
 	}
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):
-		e.Class = robocache.ErrNotFound // "a.txt/b": there is no such file
+		e.Class = robocache.ErrNotFound // "a.txt/b" does not exist
 	case errors.Is(err, syscall.EFBIG):
 		e.Class = robocache.ErrResourceLimit
 	case errors.Is(err, fs.ErrExist):
@@ -63,37 +64,49 @@ func fail(op, uri, name string, err error) error {
 		e.Hint = "raise 'ulimit -n'"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Hint = "free space on the volume or write elsewhere; nothing half-written was left"
-	case strings.Contains(err.Error(), "path escapes"): // os.Root has no exported value for it
-		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that leaves it", linkHint()
+	case strings.Contains(err.Error(), "path escapes"): // os.Root exports no error value for this
+		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that "+
+			"leaves it", linkHint()
 	}
 	return e
 }
 
-// closed is the error of a handle used after its Close.
-func closed(op, uri, name string) error { return fail(op, uri, name, fs.ErrClosed) }
+// closedError returns the error of a handle that is used after its Close.
+func closedError(op, uri, name string) error { return storeError(op, uri, name, fs.ErrClosed) }
 
-// pastEnd is the error of a range outside the file: offsets come from the file's own tables, so the
-// input is malformed.
-func pastEnd(uri, name string, off int64, n int, size int64) error {
-	return robocache.Malformed("read", robocache.Where{"dataset": uri, "file": show(name), "offset": off}, "").
-		Expected(strconv.Itoa(n)+" bytes inside the file", "a file of "+strconv.FormatInt(size, 10)+" bytes").
+// rangeError returns the error of a range outside the file. Offsets come from the file's own
+// tables, so the input is malformed.
+func rangeError(uri, name string, off int64, n int, size int64) error {
+	return robocache.Malformed("read", robocache.Where{
+		"dataset": uri,
+		"file":    quoteName(name),
+		"offset":  off,
+	}, "").
+		Expected(
+			strconv.Itoa(n)+" bytes inside the file",
+			"a file of "+strconv.FormatInt(size, 10)+" bytes",
+		).
 		WithCause(io.ErrUnexpectedEOF).
 		WithHint("the file looks truncated, or its index is wrong; fetch it again")
 }
 
-// outside says whether [off, off+n) leaves a file of size bytes. No sum: off comes from files and
-// may be near the largest int64.
-func outside(off int64, n int, size int64) bool {
+// isOutside reports whether [off, off+n) leaves a file of size bytes. It does not add off and n,
+// because off comes from files and the sum may overflow.
+func isOutside(off int64, n int, size int64) bool {
 	return off < 0 || off > size || int64(n) > size-off
 }
 
-func changed(uri, name, want, got string) error {
-	return robocache.Temporary("read", robocache.Where{"dataset": uri, "file": show(name)}, "").
-		Expected("version "+want, got).WithCause(ErrChanged).
+func changedError(uri, name, want, got string) error {
+	return robocache.Temporary("read", robocache.Where{
+		"dataset": uri,
+		"file":    quoteName(name),
+	}, "").
+		Expected("version "+want, got).
+		WithCause(ErrChanged).
 		WithHint("something writes to the dataset; open it again when it is at rest")
 }
 
-func unsupported(op, uri, msg, hint string) error {
+func unsupportedError(op, uri, msg, hint string) error {
 	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).
 		WithHint("%s", hint)
 }

@@ -1,4 +1,4 @@
 package store
 
-// Held says whether an answer's Retry-After holds back all requests of a store.
+// Held reports whether a Retry-After holds back the requests of a store.
 func Held(h *HTTP) bool { return h.gate.until.Load() != 0 }

@@ -8,16 +8,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// finder is a Store in which something else than a file can stand in a file's place.
-type finder interface {
-	files(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error)
+// fileFinder is a Store in which a file's name may belong to something other than a regular file.
+type fileFinder interface {
+	findFiles(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error)
 }
 
-// Files lists what stands below prefix under names that is says are files' names, sorted. Where it
-// is no regular file (a link that leads nowhere or out of the root, a FIFO, a folder), Entry.Err
-// says so, and Open fails with it: a dataset of listed files does not get shorter without a word.
-// links are those that may hide whole folders, each with its Err. Formats that list their files do
-// it here.
+// Files returns the entries below prefix whose names are accepted by is, sorted by name. If such an
+// entry is not a regular file (a link that is dangling or leaves the root, a FIFO, a folder), its
+// Entry.Err is the error of Open. A dataset therefore never omits files silently. links are the
+// links that may hide whole folders, each with its Err. Formats that list their files use this
+// function.
 func Files(
 	ctx context.Context,
 	s Store,
@@ -25,15 +25,15 @@ func Files(
 	is func(name string) bool,
 ) (files, links []Entry, err error) {
 	var list []Entry
-	if f, ok := s.(finder); ok {
-		list, err = f.files(ctx, prefix, is)
+	if f, ok := s.(fileFinder); ok {
+		list, err = f.findFiles(ctx, prefix, is)
 	} else {
 		list, err = s.List(ctx, prefix)
 	}
 	for _, e := range list {
 		switch {
 		case strings.HasPrefix(e.Name, "_staging/"):
-			// of shards that are being made (package shard)
+			// files of shards that are being written (package shard)
 		case is(e.Name):
 			files = append(files, e)
 		case e.Err != nil:
@@ -43,7 +43,7 @@ func Files(
 	return files, links, err
 }
 
-// Findings says why entries are no files.
+// Findings returns a finding for each entry with an error.
 func Findings(entries []Entry, code string) (out []robocache.Finding) {
 	for _, e := range entries {
 		if e.Err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFiles: what stands in a file's place is listed with the error of opening it, and so is a link
-// that may hide a folder (T1).
+// TestFiles checks that entries that are not regular files are listed with the error of Open, and
+// that links that may hide a folder are listed (store.T1).
 func TestFiles(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"a.dat", "named.dat/b.dat", "empty.dat/", "d/other.txt"} {
@@ -26,7 +26,16 @@ func TestFiles(t *testing.T) {
 	must(t, os.WriteFile(outside+"/c.dat", []byte("out"), 0o666))
 	must(t, syscall.Mkfifo(dir+"/fifo.dat", 0o666))
 	must(t, syscall.Mkfifo(dir+"/fifo.txt", 0o666))
-	for name, target := range map[string]string{"dangling.dat": "nope", "out.dat": outside + "/c.dat", "folder": outside, "gone": "../annex/x", "gone.txt": "nope", ".hidden": outside, "d/up": "..", "in.dat": "a.dat"} {
+	for name, target := range map[string]string{
+		"dangling.dat": "nope",
+		"out.dat":      outside + "/c.dat",
+		"folder":       outside,
+		"gone":         "../annex/x",
+		"gone.txt":     "nope",
+		".hidden":      outside,
+		"d/up":         "..",
+		"in.dat":       "a.dat",
+	} {
 		must(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	is := func(name string) bool { return path.Ext(name) == ".dat" }
@@ -51,7 +60,8 @@ func TestFiles(t *testing.T) {
 		for _, l := range links {
 			hiding = append(hiding, l.Name)
 		}
-		wantGood, wantBad, wantHiding := "a.dat in.dat named.dat/b.dat", "dangling.dat empty.dat fifo.dat out.dat", "folder gone"
+		wantGood, wantBad, wantHiding := "a.dat in.dat named.dat/b.dat", "dangling.dat "+
+			"empty.dat fifo.dat out.dat", "folder gone"
 		if follow {
 			wantGood, wantBad, wantHiding = "a.dat folder/c.dat in.dat named.dat/b.dat out.dat", "dangling.dat empty.dat fifo.dat", "gone"
 			wantGood = ".hidden/c.dat " + wantGood
@@ -87,7 +97,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestHubSnapshotSpellings: the cache's own links work however the snapshot is named.
+// TestHubSnapshotSpellings checks that links of the hub cache work for every spelling of the
+// snapshot's path.
 func TestHubSnapshotSpellings(t *testing.T) {
 	hub := t.TempDir()
 	for _, kind := range []string{"datasets--", "models--"} {

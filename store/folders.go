@@ -10,23 +10,23 @@ import (
 	"syscall"
 )
 
-// lister is a Store that can name the folders in a folder without going through what is in them.
-type lister interface {
+// folderLister is a Store that lists folders without listing the files in them.
+type folderLister interface {
 	Folders(ctx context.Context, dir string) ([]string, error)
 }
 
-// Folders names the folders directly in the folder dir, sorted; "" is the root. A folder that is
-// not there has none. Detecting a format must not cost a list of every file: a store that has no
-// cheaper way answers ErrUnsupported.
+// Folders returns the names of the folders directly in dir, sorted. "" is the root. A missing
+// folder has none. Detecting a format must not list every file, so a store without a cheap folder
+// listing returns ErrUnsupported.
 func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 	dir, err := cleanPrefix(dir)
 	if err != nil {
-		return nil, fail("list", s.URI(), "", err)
+		return nil, storeError("list", s.URI(), "", err)
 	}
-	if l, ok := s.(lister); ok {
+	if l, ok := s.(folderLister); ok {
 		return l.Folders(ctx, dir)
 	}
-	return nil, unsupported(
+	return nil, unsupportedError(
 		"list",
 		s.URI(),
 		"this store cannot list folders",
@@ -34,15 +34,15 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 	)
 }
 
-// maxFolders bounds what one folder can cost.
+// maxFolders limits the entries that are read from one folder.
 const maxFolders = 1 << 16
 
-// Folders follows links inside the root, as List does.
+// Folders returns the names of the folders in dir. It follows links inside the root, as List does.
 func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	info, err := l.stat(dir)
+	info, err := l.statName(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
 		err == nil && !info.IsDir() {
 		return nil, nil
@@ -51,21 +51,22 @@ func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error)
 	if err == nil {
 		d, err = l.openFile(dir, os.O_RDONLY)
 	}
-	if err := fail("list", l.uri, dir, err); err != nil {
+	if err := storeError("list", l.uri, dir, err); err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	entries, err := d.ReadDir(maxFolders)
 	if err != nil && len(entries) == 0 {
-		return nil, nil // io.EOF: an empty folder
+		return nil, nil // io.EOF: the folder is empty
 	}
 	var out []string
 	for _, e := range entries {
 		ok := e.IsDir()
 		if e.Type()&fs.ModeSymlink != 0 {
-			info, err := l.stat(path.Join(dir, e.Name()))
-			// Who looks into one that leads out gets the error that says so.
-			ok = err == nil && info.IsDir() || err != nil && l.hides(path.Join(dir, e.Name()))
+			info, err := l.statName(path.Join(dir, e.Name()))
+			// A link that leaves the root is listed, so that reading it returns the error.
+			ok = err == nil && info.IsDir() ||
+				err != nil && l.mayHideFolder(path.Join(dir, e.Name()))
 		}
 		if ok {
 			out = append(out, e.Name())

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// TestFolders: folders by name, files not, links that lead out by name alone, in each back end
-// alike.
+// TestFolders checks that every back end lists folders and no files. A link that leaves the root is
+// listed by name.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"b/c/d", "a", "b/e"} {
@@ -36,10 +36,16 @@ func TestFolders(t *testing.T) {
 		mem.Put(n, nil)
 	}
 	for _, s := range []store.Store{local, mem} {
-		for at, want := range map[string][]string{"": {"a", "b"}, "b": {"c", "e"}, "b/c/d": nil, "none": nil, "a/f": nil} {
+		for at, want := range map[string][]string{
+			"":      {"a", "b"},
+			"b":     {"c", "e"},
+			"b/c/d": nil,
+			"none":  nil,
+			"a/f":   nil,
+		} {
 			got, err := store.Folders(t.Context(), s, at)
 			if at == "" && s == store.Store(local) {
-				want = append(want, "out") // who looks into it gets the error
+				want = append(want, "out") // reading it returns the error
 			}
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s %q: %v %v", s.URI(), at, got, err)

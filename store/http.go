@@ -15,50 +15,55 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// HTTPOptions are the choices of a store behind http(s). The zero value is a good one.
+// HTTPOptions configures an HTTP store. The zero value selects the defaults.
 type HTTPOptions struct {
-	// sent to the store's own host only, never after a redirect to another (Authorization …)
+	// Headers for the store's own host, such as Authorization. They are not sent to other hosts
+	// after a redirect.
 	Header http.Header
-	// failures in a row without progress that end an operation; 0 = 6
+	// Number of consecutive failures without progress that end an operation. 0 means 6.
 	Attempts int
-	Stall    time.Duration // no byte for so long counts as a reset; 0 = 20 s
-	// time of one operation, waits included, beside that for its bytes; 0 = 2 min
+	Stall    time.Duration // a connection without a byte for this time is reset; 0 means 20 s
+	// Time limit of one operation, including waits, in addition to the time for its bytes. 0 means
+	// 2 min.
 	Timeout time.Duration
-	// bytes a second under which an operation is given up; 0 = 128 KiB
+	// Bytes per second that an operation must reach. 0 means 128 KiB.
 	MinRate int64
-	// first wait, doubled up to 50 times itself, with full jitter; 0 = 100 ms
+	// First delay between attempts. It doubles up to 32 times its value, with full jitter. 0 means
+	// 100 ms.
 	Backoff time.Duration
-	// largest file that is held in memory where the server has no ranges; 0 = 64 MiB
+	// Size of the largest file that is held in memory if the server has no ranges. 0 means 64 MiB.
 	Spool        int64
-	Conns        int               // connections to a host; 0 = 64
-	AllowPrivate bool              // a redirect may lead to a private or loopback address
-	Transport    http.RoundTripper // nil = an own one, with pooled connections
+	Conns        int               // connections per host; 0 means 64
+	AllowPrivate bool              // allow redirects to private and loopback addresses
+	Transport    http.RoundTripper // nil selects a transport with pooled connections
 
-	// What another protocol over http adds; s3, gs and hf set these.
-	URI string // what the store is called, in place of its URL
-	// Sign adds to a request to the store's own host what only it may see. Each try is signed.
+	// The fields below adapt the store to protocols over HTTP; s3, gs and hf set them.
+	URI string // name of the store in place of its URL
+	// Sign adds credentials to a request to the store's own host. It is called for each attempt.
 	Sign func(r *http.Request) error
-	// Explain adds to an error what the body of a refusal says (its first 4 KiB), and says whether
-	// another try may pass.
+	// Explain adds the content of an error response (its first 4 KiB) to e. It reports whether
+	// another attempt may succeed.
 	Explain func(r *http.Response, body []byte, e *robocache.Error) (again bool)
-	// Wrap stands before the own transport.
+	// Wrap wraps the store's transport.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag,
-	// If-Match. MatchHeader "-": none, since objects never change. VersionHeader of an answer that
-	// leads to another host counts above that host's own ETag.
+	// VersionHeader is the response header with an object's version, and MatchHeader the request
+	// header that demands one. "" means ETag and If-Match. MatchHeader "-" means none, for objects
+	// that never change. If a response redirects to another host, its VersionHeader takes
+	// precedence over that host's ETag.
 	VersionHeader, MatchHeader string
-	// Versions lists the files below a folder; nil where that is not possible.
+	// Versions lists the files below a folder with their versions. It is nil if the protocol cannot
+	// list.
 	Versions func(ctx context.Context, dir string) ([]Entry, error)
 }
 
 func (o HTTPOptions) withDefaults() HTTPOptions {
-	def(&o.Stall, 20*time.Second)
-	def(&o.Timeout, 2*time.Minute)
-	def(&o.Backoff, 100*time.Millisecond)
-	def(&o.Attempts, 6)
-	def(&o.MinRate, 128<<10)
-	def(&o.Spool, 64<<20)
-	def(&o.Conns, 64)
+	setDefault(&o.Stall, 20*time.Second)
+	setDefault(&o.Timeout, 2*time.Minute)
+	setDefault(&o.Backoff, 100*time.Millisecond)
+	setDefault(&o.Attempts, 6)
+	setDefault(&o.MinRate, 128<<10)
+	setDefault(&o.Spool, 64<<20)
+	setDefault(&o.Conns, 64)
 	o.VersionHeader, o.MatchHeader = cmp.Or(
 		o.VersionHeader,
 		"ETag",
@@ -69,36 +74,36 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	return o
 }
 
-// def sets what is not above 0.
-func def[T int | int64 | time.Duration](v *T, value T) {
+// setDefault sets *v to value if *v is not positive.
+func setDefault[T int | int64 | time.Duration](v *T, value T) {
 	if *v <= 0 {
 		*v = value
 	}
 }
 
-// HTTP is a read-only store behind a web server. It cannot list.
+// HTTP is a read-only store on a web server. It cannot list files. Safe for concurrent use.
 type HTTP struct {
-	base   *url.URL // holds secrets (query): never printed
-	auth   string   // Authorization made of the URL's user and password
-	uri    string   // redacted
-	opt    HTTPOptions
-	client *http.Client
-	gate   gate
-	slots  chan struct{} // one for each connection: waiting for one is not a stall
-	kept   atomic.Pointer[keeping]
-	// accepted says that a request with credentials was answered.
+	base      *url.URL // its query may hold secrets: never print it
+	auth      string   // Authorization header made from the URL's user and password
+	uri       string   // without secrets
+	options   HTTPOptions
+	client    *http.Client
+	gate      gate
+	slots     chan struct{} // one per connection; waiting for a slot does not count as a stall
+	readCache atomic.Pointer[readCache]
+	// accepted is set when a request with credentials succeeded.
 	accepted atomic.Bool
 }
 
-// NewHTTP makes a store of the files below an http(s) URL. A query in the URL is sent with every
-// request (a signature that holds for a folder); a user and password become basic authorization.
-// Neither appears in messages.
+// NewHTTP returns a store of the files below an http(s) URL. A query in the URL, such as a
+// signature for a folder, is sent with every request. A user and password become basic
+// authorization. Neither appears in messages.
 func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	bad := func(msg string) (*HTTP, error) {
-		// Without url.Parse's own message: it quotes the URL, and with it what is secret.
+		// The message of url.Parse is omitted, because it quotes the URL and its secrets.
 		return nil, robocache.Malformed(
 			"open",
-			robocache.Where{"dataset": show(robocache.Redact(uri))},
+			robocache.Where{"dataset": quoteName(robocache.Redact(uri))},
 			"%s",
 			msg,
 		)
@@ -111,8 +116,8 @@ func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "" {
 		return bad("not an http(s) URL with a host")
 	}
-	h := &HTTP{opt: opt.withDefaults()}
-	h.slots = make(chan struct{}, h.opt.Conns)
+	h := &HTTP{options: opt.withDefaults()}
+	h.slots = make(chan struct{}, h.options.Conns)
 	if u.User != nil {
 		r := http.Request{Header: http.Header{}}
 		pass, _ := u.User.Password()
@@ -125,34 +130,36 @@ func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	h.uri = cmp.Or(opt.URI, u.Scheme+"://"+u.Host+strings.TrimRight(u.EscapedPath(), "/"))
 	rt := opt.Transport
 	if rt == nil {
-		rt = newTransport(u, h.opt)
+		rt = newTransport(u, h.options)
 	}
 	if opt.Wrap != nil {
 		rt = opt.Wrap(rt)
 	}
-	h.client = &http.Client{Transport: rt, CheckRedirect: h.redirect}
+	h.client = &http.Client{Transport: rt, CheckRedirect: h.checkRedirect}
 	return h, nil
 }
 
-// URI is the root's URL without user, password, query and fragment.
+// URI returns the root's URL without user, password, query and fragment.
 func (h *HTTP) URI() string { return h.uri }
 
-// String and GoString keep secrets out of a %v of the store.
-func (h *HTTP) String() string   { return h.uri }
+// String returns the URI, so that %v prints no secrets.
+func (h *HTTP) String() string { return h.uri }
+
+// GoString returns the URI, so that %#v prints no secrets.
 func (h *HTTP) GoString() string { return h.uri }
 
-// Remote is true: each read is a request.
+// Remote returns true, because each read is a request.
 func (h *HTTP) Remote() bool { return true }
 
-// Close gives the idle connections back.
+// Close closes the idle connections.
 func (h *HTTP) Close() error {
 	h.client.CloseIdleConnections()
 	return nil
 }
 
-// at is the URL of a clean name. Each part is escaped, so that a "?" or "%2e" in a name stays a
-// name.
-func (h *HTTP) at(name string) *url.URL {
+// fileURL returns the URL of a clean name. It escapes each part, so that "?" and "%2e" are parts of
+// the name.
+func (h *HTTP) fileURL(name string) *url.URL {
 	u := *h.base
 	var b strings.Builder
 	b.WriteString(strings.TrimRight(u.EscapedPath(), "/"))
@@ -165,39 +172,39 @@ func (h *HTTP) at(name string) *url.URL {
 	return &u
 }
 
-// openRead is how much Open reads: an mp4's index or a small table is in it mostly, and it costs
-// less than asking again.
+// openRead is the number of bytes that Open reads. They usually include the index of an mp4 file or
+// a small table, and cost less than another request.
 const openRead = 16 << 10
 
-// Open learns size and version with a range from the first byte on, because servers and signatures
-// may refuse HEAD. Where the server has no ranges, a file of at most HTTPOptions.Spool bytes is
-// read into memory, and a larger one is ErrUnsupported.
+// Open opens a file. It determines size and version with a range request from the first byte,
+// because servers and signatures may reject HEAD. If the server has no ranges, a file of at most
+// HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
 func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	if name, err = clean(ctx, h.uri, "open", name); err != nil {
+	if name, err = cleanFor(ctx, h.uri, "open", name); err != nil {
 		return nil, err
 	}
-	k := h.kept.Load()
-	if p, ok := k.pin(name); ok {
+	k := h.readCache.Load()
+	if p, ok := k.pinnedVersion(name); ok {
 		return &httpFile{h: h, name: name, pin: p}, nil
 	}
 	var f robocache.Ranged
-	if err := h.do(ctx, "open", name, 0, func(a *attempt) error {
-		r, err := a.get(name, 0, openRead, nil)
+	if err := h.runOperation(ctx, "open", name, 0, func(a *attempt) error {
+		r, err := a.getRange(name, 0, openRead, nil)
 		if err != nil {
 			return err
 		}
 		if r.ranged {
 			head := make([]byte, min(openRead, r.pin.size))
-			if _, err := a.fill(r, head); err != nil {
+			if _, err := a.fillBuffer(r, head); err != nil {
 				return err
 			}
 			f = &httpFile{h: h, name: name, pin: r.pin, head: head}
-			k.note(name, r.pin)
+			k.pinVersion(name, r.pin)
 			return nil
 		}
-		data, err := a.spool(r, name, h.opt.Spool)
+		data, err := a.readBody(r, name, h.options.Spool)
 		if errors.Is(err, errTooLong) {
-			return unsupported(
+			return unsupportedError(
 				"open",
 				h.uri,
 				"the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
@@ -208,7 +215,7 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 			uri:     h.uri,
 			name:    name,
 			data:    data,
-			version: r.pin.sized(int64(len(data))).version(),
+			version: r.pin.withSize(int64(len(data))).versionText(),
 		}
 		return err
 	}); err != nil {
@@ -217,19 +224,19 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 	return f, nil
 }
 
-// Stat describes a file by a one-byte range request.
+// Stat returns the size and version of a file. It sends a range request of one byte.
 func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
-	if name, err = clean(ctx, h.uri, "stat", name); err != nil {
+	if name, err = cleanFor(ctx, h.uri, "stat", name); err != nil {
 		return Entry{}, err
 	}
 	e := Entry{Name: name}
-	if err := h.do(ctx, "stat", name, 0, func(a *attempt) error {
-		r, err := a.get(name, 0, 1, nil)
+	if err := h.runOperation(ctx, "stat", name, 0, func(a *attempt) error {
+		r, err := a.getRange(name, 0, 1, nil)
 		if err != nil {
 			return err
 		}
 		if r.pin.size < 0 {
-			data, err := a.spool(r, name, h.opt.Spool)
+			data, err := a.readBody(r, name, h.options.Spool)
 			if err != nil {
 				return err
 			}
@@ -237,7 +244,7 @@ func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
 		} else if r.ranged {
 			io.CopyN(io.Discard, r.body, 1)
 		}
-		e.Size, e.Version = r.pin.size, r.pin.version()
+		e.Size, e.Version = r.pin.size, r.pin.versionText()
 		return nil
 	}); err != nil {
 		return Entry{}, err
@@ -245,9 +252,9 @@ func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
 	return e, nil
 }
 
-// List is ErrUnsupported: HTTP has no listing.
+// List returns ErrUnsupported, because HTTP has no listing.
 func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return nil, unsupported(
+	return nil, unsupportedError(
 		"list",
 		h.uri,
 		"http cannot list files",
@@ -255,21 +262,21 @@ func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
 	)
 }
 
-// readFile reads a whole file in one request, and after a reset goes on where it broke off.
-func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte, err error) {
-	if name, err = clean(ctx, h.uri, "read", name); err != nil {
+// readWholeFile reads a file in one request. After a reset it continues at the next byte.
+func (h *HTTP) readWholeFile(ctx context.Context, name string, limit int64) (_ []byte, err error) {
+	if name, err = cleanFor(ctx, h.uri, "read", name); err != nil {
 		return nil, err
 	}
 	limit = min(max(limit, 0), math.MaxInt64-1)
-	k := h.kept.Load()
-	if data := k.whole(ctx, h, name, limit); data != nil {
+	k := h.readCache.Load()
+	if data := k.cachedWhole(ctx, h, name, limit); data != nil {
 		return data, nil
 	}
 	var data []byte
 	done := 0
 	var first *pin
-	if err := h.do(ctx, "read", name, 0, func(a *attempt) error {
-		r, err := a.get(name, int64(done), limit+1, first)
+	if err := h.runOperation(ctx, "read", name, 0, func(a *attempt) error {
+		r, err := a.getRange(name, int64(done), limit+1, first)
 		if err != nil {
 			return err
 		}
@@ -277,21 +284,21 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte
 			return tooLarge(h.uri, name, r.pin.size, limit)
 		}
 		if !r.ranged {
-			data, err = a.spool(r, name, limit)
+			data, err = a.readBody(r, name, limit)
 			return err
 		}
 		if first == nil {
 			first, data = &r.pin, make([]byte, r.pin.size)
-			a.extend(r.pin.size)
+			a.extendDeadline(r.pin.size)
 		}
-		n, err := a.fill(r, data[done:])
+		n, err := a.fillBuffer(r, data[done:])
 		done += n
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	if first != nil {
-		k.keep(h, name, *first, data)
+		k.putWhole(h, name, *first, data)
 	}
 	return data, nil
 }

@@ -11,31 +11,34 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Request is a request of a protocol over http that is no read of a file.
+// Request is a request of a protocol over HTTP other than a read of a file.
 type Request struct {
 	Method string
 	URL    *url.URL // on the store's own host
 	Header http.Header
-	Body   *io.SectionReader // sent again from its first byte at each try
-	// bytes that the server moves before it answers: it may be silent for as long as they take
+	Body   *io.SectionReader // each attempt sends it from its first byte
+	// Number of bytes that the server copies before it responds. The server may be silent for that
+	// time.
 	Copies int64
-	Expect []int // statuses that are an answer, beside 200 to 206
-	// false: the body was cut on the way, and is asked for again; nil: any is whole
+	Expect []int // accepted statuses in addition to 200 to 206
+	// Whole reports whether the body is complete. If it returns false, the request is repeated. nil
+	// accepts any body.
 	Whole func(body []byte) bool
 }
 
-// Answer is what a server says to a Request.
+// Answer is the response to a Request.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	Tries  int // more than one: an earlier one failed, and may have done its work before it did
+	Tries  int // attempts; if more than one, an earlier one may have taken effect before it failed
 }
 
-// maxAnswer bounds an answer that is held in memory: a page of a list has a thousand names.
+// maxAnswer limits a response that is held in memory. A page of a listing has a thousand names.
 const maxAnswer = 16 << 20
 
-// Do sends a request, with the retries, waits and errors of reads; op and name say what it is for.
+// Do sends a request with the retries, waits and errors of reads. op and name describe it in
+// errors.
 func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, err
@@ -45,23 +48,23 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 		size = r.Body.Size()
 	}
 	tries := 0
-	if err := h.do(ctx, op, name, size, func(a *attempt) error {
+	if err := h.runOperation(ctx, op, name, size, func(a *attempt) error {
 		tries++
 		a.watch.Reset(
-			h.opt.Stall + time.Duration(
-				float64(r.Copies)/float64(64*h.opt.MinRate)*float64(time.Second),
+			h.options.Stall + time.Duration(
+				float64(r.Copies)/float64(64*h.options.MinRate)*float64(time.Second),
 			),
 		)
-		resp, err := a.send(r.Method, r.URL, r.Header, r.Body)
+		resp, err := a.sendRequest(r.Method, r.URL, r.Header, r.Body)
 		if err != nil {
 			return err
 		}
 		if (resp.StatusCode < 200 || resp.StatusCode > 206) &&
 			!slices.Contains(r.Expect, resp.StatusCode) {
-			defer a.discard()
-			return h.refused(resp)
+			defer a.discardBody()
+			return h.statusError(resp)
 		}
-		body, err := a.spool(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
+		body, err := a.readBody(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
 		if err == nil && r.Whole != nil && !r.Whole(body) {
 			err = &transient{
 				err: robocache.Temporary("", nil, "the answer is cut, or is none of this protocol").
@@ -76,10 +79,10 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 	return out, nil
 }
 
-// Fail gives an error of a back end its class and place.
-func (h *HTTP) Fail(op, name string, err error) error { return fail(op, h.uri, name, err) }
+// Fail adds a class and a place to an error of a back end.
+func (h *HTTP) Fail(op, name string, err error) error { return storeError(op, h.uri, name, err) }
 
 // Clean is CleanName for an operation on this store.
 func (h *HTTP) Clean(ctx context.Context, op, name string) (_ string, err error) {
-	return clean(ctx, h.uri, op, name)
+	return cleanFor(ctx, h.uri, op, name)
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// network classifies an error of net/http. Its text may quote URLs (of redirects too), so only
-// causes known to hold none are kept whole.
-func (a *attempt) network(err error) error {
+// networkError classifies an error of net/http. The error's text may quote URLs, also of redirects.
+// Only causes that cannot contain secrets are kept unchanged.
+func (a *attempt) networkError(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
-		// a stall, the deadline, or the caller's own end: do looks at the contexts first
+		// A stall, the deadline or the caller's cancellation. runOperation checks the contexts
+		// first.
 		return &transient{err: cause}
 	}
 	var own *robocache.Error
@@ -28,13 +29,13 @@ func (a *attempt) network(err error) error {
 	if errors.As(err, &uerr) {
 		err = uerr.Err
 	}
-	if errors.As(err, &own) { // of redirect or of the dialer
+	if errors.As(err, &own) { // from checkRedirect or the dialer
 		return own
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		if dns.IsNotFound {
-			return robocache.NotFound("", nil, "no such host: %s", show(dns.Name)).
+			return robocache.NotFound("", nil, "no such host: %s", quoteName(dns.Name)).
 				WithHint("check the URL and the network")
 		}
 		return &transient{err: errors.New("the host's address could not be looked up")}
@@ -55,16 +56,16 @@ func (a *attempt) network(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &transient{err: io.ErrUnexpectedEOF}
 	}
-	return &transient{err: errors.New(scrub(err.Error()))}
+	return &transient{err: errors.New(scrubSecrets(err.Error()))}
 }
 
 var secret = regexp.MustCompile(`[?#][^\s"'<>]*|//[^/\s"']*@`)
 
-// scrub takes out of a message what could be a query, a fragment, or a user and password.
-func scrub(s string) string { return show(secret.ReplaceAllString(s, "…")) }
+// scrubSecrets removes possible queries, fragments, users and passwords from a message.
+func scrubSecrets(s string) string { return quoteName(secret.ReplaceAllString(s, "…")) }
 
-// refused is the error of a status that has no bytes for us.
-func (h *HTTP) refused(resp *http.Response) error {
+// statusError returns the error of a response with an unexpected status.
+func (h *HTTP) statusError(resp *http.Response) error {
 	e := &robocache.Error{}
 	status := resp.StatusCode
 	again := false
@@ -73,7 +74,8 @@ func (h *HTTP) refused(resp *http.Response) error {
 		e.Class, e.Err = robocache.ErrNotFound, fs.ErrNotExist
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		e.Class, e.Err = robocache.ErrMisuse, fs.ErrPermission
-		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong or expired"
+		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong "+
+			"or expired"
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
 		}
@@ -99,30 +101,34 @@ func (h *HTTP) refused(resp *http.Response) error {
 			status,
 		)
 	}
-	if h.opt.Explain != nil {
+	if h.options.Explain != nil {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		again = h.opt.Explain(resp, body, e) || again
+		again = h.options.Explain(resp, body, e) || again
 	}
 	if again {
-		return &transient{err: h.answered(resp, e), after: retryAfter(resp.Header, time.Now())}
+		return &transient{
+			err:   h.withResponse(resp, e),
+			after: parseRetryAfter(resp.Header, time.Now()),
+		}
 	}
-	return h.answered(resp, e)
+	return h.withResponse(resp, e)
 }
 
-// Expired makes a refusal of credentials, where the server accepted them before, one that new ones
-// pass: another attempt may succeed.
+// Expired makes e temporary if the server accepted the credentials earlier: the operation may
+// succeed with new credentials.
 func (h *HTTP) Expired(e *robocache.Error) {
 	if h.accepted.Load() {
-		e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the server no longer accepts the credentials", "they have expired: renew the credentials, and run it again"
+		e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the server no longer accepts the "+
+			"credentials", "they have expired: renew the credentials, and run it again"
 	}
 }
 
-// answered adds what the server's support asks for first.
-func (h *HTTP) answered(resp *http.Response, e *robocache.Error) error {
+// withResponse adds the status and the request id of a response to an error.
+func (h *HTTP) withResponse(resp *http.Response, e *robocache.Error) error {
 	e.Where = robocache.Where{"status": resp.StatusCode}
 	for _, k := range []string{"X-Amz-Request-Id", "X-Request-Id", "X-Ms-Request-Id"} {
 		if v := resp.Header.Get(k); v != "" {
-			e.Where["request_id"] = show(v)
+			e.Where["request_id"] = quoteName(v)
 			break
 		}
 	}

@@ -8,81 +8,84 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// httpFile is a file behind a server, pinned to the version that Open saw.
+// httpFile is a file on a server, pinned to the version that Open found.
 type httpFile struct {
 	h      *HTTP
 	name   string
 	pin    pin
-	head   []byte // what Open read; nobody writes to it
+	head   []byte // bytes that Open read; never modified
 	closed atomic.Bool
 	once   sync.Once
 	block  robocache.Ranged // the same file, read through the store's cache
 }
 
 func (f *httpFile) Size() int64     { return f.pin.size }
-func (f *httpFile) Version() string { return f.pin.version() }
+func (f *httpFile) Version() string { return f.pin.versionText() }
 
-// ReadAt fills p with one request, and after a reset or a short body with another for the rest;
-// through a cache with those for the blocks that it lacks.
+// ReadAt fills p with one request. After a reset or a short body it requests the rest. If the store
+// has a cache, ReadAt requests only the missing blocks.
 func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if f.closed.Load() {
-		return closed("read", f.h.uri, f.name)
+		return closedError("read", f.h.uri, f.name)
 	}
-	if outside(off, len(p), f.pin.size) {
-		return pastEnd(f.h.uri, f.name, off, len(p), f.pin.size)
+	if isOutside(off, len(p), f.pin.size) {
+		return rangeError(f.h.uri, f.name, off, len(p), f.pin.size)
 	}
-	if k := f.h.kept.Load(); k.last() != nil {
-		f.once.Do(func() { f.block = CachedRanged(asked{f}, f.h.id(f.name), k, k.block) })
+	if k := f.h.readCache.Load(); k.currentCache() != nil {
+		f.once.Do(
+			func() { f.block = CachedRanged(uncachedFile{f}, f.h.cacheID(f.name), k, k.block) },
+		)
 		return f.block.ReadAt(ctx, p, off)
 	}
-	return f.ask(ctx, p, off)
+	return f.readUncached(ctx, p, off)
 }
 
-// asked is a file whose reads are requests.
-type asked struct{ *httpFile }
+// uncachedFile is an httpFile that reads without a cache.
+type uncachedFile struct{ *httpFile }
 
-func (f asked) ReadAt(ctx context.Context, p []byte, off int64) error { return f.ask(ctx, p, off) }
+func (f uncachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return f.readUncached(ctx, p, off)
+}
 
-// ask fills p, which lies in the file, from its beginning that Open read, or with a request.
-func (f *httpFile) ask(ctx context.Context, p []byte, off int64) error {
+// readUncached fills p from the bytes that Open read, or with a request. p must be inside the file.
+func (f *httpFile) readUncached(ctx context.Context, p []byte, off int64) error {
 	if off <= int64(len(f.head)-len(p)) {
 		copy(p, f.head[off:])
 		return nil
 	}
 	done := 0
-	return f.h.do(ctx, "read", f.name, int64(len(p)), func(a *attempt) error {
+	return f.h.runOperation(ctx, "read", f.name, int64(len(p)), func(a *attempt) error {
 		if done == len(p) {
 			return nil
 		}
-		r, err := a.get(f.name, off+int64(done), off+int64(len(p)), &f.pin)
+		r, err := a.getRange(f.name, off+int64(done), off+int64(len(p)), &f.pin)
 		if err != nil {
 			return err
 		}
 		if !r.ranged {
-			return unsupported(
+			return unsupportedError(
 				"read",
 				f.h.uri,
 				"the server stopped answering ranges",
 				"look for a proxy between here and the server",
 			)
 		}
-		n, err := a.fill(r, p[done:])
+		n, err := a.fillBuffer(r, p[done:])
 		done += n
 		return err
 	})
 }
 
-// httpGap and httpParallel: a request costs about as much as 256 KiB; more than some streams to a
-// host only add latency.
+// A request costs about as much as 256 KiB. More than about 16 streams to a host only add latency.
 const (
 	httpGap      = 256 << 10
 	httpParallel = 16
 )
 
-// ReadRanges fills many spans with few requests, several at once.
+// ReadRanges fills many spans with few requests, several of them at once.
 func (f *httpFile) ReadRanges(ctx context.Context, spans []Span) error {
 	return readMerged(ctx, f, spans, httpGap, httpParallel)
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// pin is what a server said of an object; every later answer must say the same.
+// pin is the size and version of an object. Every later response must agree with it.
 type pin struct {
-	size     int64 // -1: not said
+	size     int64 // -1 if unknown
 	etag     string
 	modified string // Last-Modified
-	// modified lies so far before the answer that another change would have shown in it: its grain
-	// is a second
-	settled bool
+	// Whether modified is so far before the response that another change would have changed it. Its
+	// resolution is one second.
+	isSettled bool
 }
 
-func (p pin) sized(size int64) pin {
+func (p pin) withSize(size int64) pin {
 	p.size = size
 	return p
 }
 
-func settled(h http.Header) bool {
+func isModifiedLongAgo(h http.Header) bool {
 	at, err := http.ParseTime(h.Get("Last-Modified"))
 	now, nowErr := http.ParseTime(h.Get("Date"))
 	return err == nil && nowErr == nil && now.Sub(at) >= 2*time.Second
 }
 
-// version is the ETag, or size and Last-Modified.
-func (p pin) version() string {
+// versionText returns the ETag, or size and Last-Modified.
+func (p pin) versionText() string {
 	if p.etag != "" {
 		return p.etag
 	}
@@ -46,9 +46,9 @@ func (p pin) version() string {
 	return strconv.FormatInt(p.size, 10)
 }
 
-// same compares what both answers say. A weak ETag counts by its text: we ask for the bytes as
-// stored, not compressed.
-func (p pin) same(q pin) bool {
+// agreesWith compares the fields that both pins have. Weak ETags are compared by their text,
+// because bytes are requested without compression.
+func (p pin) agreesWith(q pin) bool {
 	if p.size >= 0 && q.size >= 0 && p.size != q.size {
 		return false
 	}
@@ -58,45 +58,46 @@ func (p pin) same(q pin) bool {
 	return p.modified == "" || q.modified == "" || p.modified == q.modified
 }
 
-// reply is an answer that has bytes for us.
+// reply is a response with a body that the caller reads.
 type reply struct {
-	body   io.Reader // closed when the attempt ends
-	pin    pin
-	ranged bool  // the body is the range asked for, or its beginning; else it is the whole object
-	length int64 // of the body; -1: not said
+	body io.Reader // closed when the attempt ends
+	pin  pin
+	// whether the body is the requested range or its beginning; otherwise it is the whole object
+	ranged bool
+	length int64 // of the body; -1 if unknown
 }
 
-// get asks for [off, end) of name and checks status, place and version of the answer.
-func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
+// getRange requests [off, end) of name and checks the status, range and version of the response.
+func (a *attempt) getRange(name string, off, end int64, want *pin) (*reply, error) {
 	h := a.h
 	header := http.Header{
 		"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(end-1, 10)},
 	}
 	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") &&
-		h.opt.MatchHeader != "-" {
-		header.Set(h.opt.MatchHeader, want.etag)
+		h.options.MatchHeader != "-" {
+		header.Set(h.options.MatchHeader, want.etag)
 	}
-	resp, err := a.send(http.MethodGet, h.at(name), header, nil)
+	resp, err := a.sendRequest(http.MethodGet, h.fileURL(name), header, nil)
 	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0 &&
 		want == nil &&
-		resp.Header.Get(h.opt.VersionHeader) == "" {
-		// an empty object has no first byte, and its version is said where none is asked for
-		a.discard()
-		resp, err = a.send(http.MethodGet, h.at(name), nil, nil)
+		resp.Header.Get(h.options.VersionHeader) == "" {
+		// An empty object has no first byte. Its version is sent only without a range.
+		a.discardBody()
+		resp, err = a.sendRequest(http.MethodGet, h.fileURL(name), nil, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.check(resp, name, off, want)
+	r, err := h.checkReply(resp, name, off, want)
 	if err != nil {
-		a.discard()
+		a.discardBody()
 		return nil, err
 	}
 	return r, nil
 }
 
-// send sends a request with what the store adds to each.
-func (a *attempt) send(
+// sendRequest sends a request with the store's headers, credentials and signature.
+func (a *attempt) sendRequest(
 	method string,
 	u *url.URL,
 	header http.Header,
@@ -106,7 +107,7 @@ func (a *attempt) send(
 	req := (&http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(
 		a.ctx,
 	)
-	for _, from := range []http.Header{h.opt.Header, header} {
+	for _, from := range []http.Header{h.options.Header, header} {
 		for k, v := range from {
 			req.Header[http.CanonicalHeaderKey(k)] = v
 		}
@@ -114,17 +115,17 @@ func (a *attempt) send(
 	if h.auth != "" && req.Header.Get("Authorization") == "" {
 		req.Header.Set("Authorization", h.auth)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // a compressed body has other offsets
+	req.Header.Set("Accept-Encoding", "identity") // offsets refer to uncompressed bytes
 	req.Header.Set("User-Agent", "robocache")
 	if body != nil {
 		if req.ContentLength = body.Size(); req.ContentLength > 0 {
-			req.Body = io.NopCloser(&watched{a, io.NewSectionReader(body, 0, body.Size())})
+			req.Body = io.NopCloser(&watchedBody{a, io.NewSectionReader(body, 0, body.Size())})
 		} else {
 			req.Body = http.NoBody
 		}
 	}
-	if h.opt.Sign != nil {
-		if err := h.opt.Sign(req); errors.Is(err, robocache.ErrTemporary) {
+	if h.options.Sign != nil {
+		if err := h.options.Sign(req); errors.Is(err, robocache.ErrTemporary) {
 			return nil, &transient{err: err}
 		} else if err != nil {
 			return nil, err
@@ -132,9 +133,9 @@ func (a *attempt) send(
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return nil, a.network(err)
+		return nil, a.networkError(err)
 	}
-	a.alive()
+	a.resetWatchdog()
 	if resp.StatusCode < 300 && req.Header.Get("Authorization") != "" {
 		h.accepted.Store(true)
 	}
@@ -142,36 +143,36 @@ func (a *attempt) send(
 	return resp, nil
 }
 
-// watched is a request's body: what goes out counts as a sign of life.
-type watched struct {
+// watchedBody is the body of a request. Each read of it resets the watchdog.
+type watchedBody struct {
 	a *attempt
 	r io.Reader
 }
 
-func (w *watched) Read(p []byte) (int, error) {
-	w.a.alive()
+func (w *watchedBody) Read(p []byte) (int, error) {
+	w.a.resetWatchdog()
 	return w.r.Read(p)
 }
 
-// discard reads a short rest of an answer, so that the connection can serve the next try.
-func (a *attempt) discard() { io.CopyN(io.Discard, a.body, 4<<10) }
+// discardBody reads a short rest of a response, so that the connection can be reused.
+func (a *attempt) discardBody() { io.CopyN(io.Discard, a.body, 4<<10) }
 
-// check turns an answer into a reply or into an error of its class; *transient ones may be tried
-// again.
-func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
+// checkReply returns a response as a reply, or an error of its class. A *transient error may be
+// retried.
+func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
 	got := pin{
-		size:     -1,
-		etag:     h.versionOf(resp),
-		modified: resp.Header.Get("Last-Modified"),
-		settled:  settled(resp.Header),
+		size:      -1,
+		etag:      h.responseVersion(resp),
+		modified:  resp.Header.Get("Last-Modified"),
+		isSettled: isModifiedLongAgo(resp.Header),
 	}
 	r := &reply{body: resp.Body, length: resp.ContentLength}
 	wrong := func(class error, msg string) error {
-		return h.answered(resp, robocache.NewError(class, "", nil, "%s", msg))
+		return h.withResponse(resp, robocache.NewError(class, "", nil, "%s", msg))
 	}
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
-		start, last, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		start, last, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
 		if !ok || total < 0 {
 			return nil, wrong(
 				robocache.ErrUnsupported,
@@ -179,12 +180,11 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 			)
 		}
 		got.size, r.ranged = total, true
-		// A shorter body than promised is read and then asked for further, like any that breaks
-		// off.
+		// If the body is shorter than the range, the rest is requested later, as after a reset.
 		if start != off || r.length > last-start+1 {
 			return nil, wrong(
 				robocache.ErrMalformed,
-				"the server sent another range than asked for: "+show(
+				"the server sent another range than asked for: "+quoteName(
 					resp.Header.Get("Content-Range"),
 				),
 			)
@@ -198,26 +198,31 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 			)
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		_, _, total, ok := contentRange(resp.Header.Get("Content-Range"))
+		_, _, total, ok := parseContentRange(resp.Header.Get("Content-Range"))
 		if ok && total == 0 && off == 0 && (want == nil || want.size == 0) {
-			return &reply{body: http.NoBody, pin: got.sized(0)}, nil
+			return &reply{body: http.NoBody, pin: got.withSize(0)}, nil
 		}
 		if want != nil {
-			return nil, changed(
+			return nil, changedError(
 				h.uri,
 				name,
-				show(want.version()),
+				quoteName(want.versionText()),
 				"a file that ends before the range (status 416)",
 			)
 		}
 		return nil, wrong(robocache.ErrMalformed, "the server refuses the first byte")
 	case http.StatusPreconditionFailed:
 		if want != nil {
-			return nil, changed(h.uri, name, show(want.version()), "another one (status 412)")
+			return nil, changedError(
+				h.uri,
+				name,
+				quoteName(want.versionText()),
+				"another one (status 412)",
+			)
 		}
 		return nil, wrong(robocache.ErrMalformed, "precondition failed, where none was set")
 	default:
-		return nil, h.refused(resp)
+		return nil, h.statusError(resp)
 	}
 	if enc := resp.Header.Get(
 		"Content-Encoding",
@@ -225,20 +230,25 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 		!strings.EqualFold(enc, "identity") {
 		return nil, wrong(
 			robocache.ErrUnsupported,
-			"the server compresses ("+show(enc)+") although asked not to",
+			"the server compresses ("+quoteName(enc)+") although asked not to",
 		)
 	}
-	if want != nil && !want.same(got) {
-		return nil, changed(h.uri, name, show(want.version()), "version "+show(got.version()))
+	if want != nil && !want.agreesWith(got) {
+		return nil, changedError(
+			h.uri,
+			name,
+			quoteName(want.versionText()),
+			"version "+quoteName(got.versionText()),
+		)
 	}
 	r.pin = got
 	return r, nil
 }
 
-// versionOf is the version that an answer names, or the answer before it that led to another host.
-func (h *HTTP) versionOf(resp *http.Response) string {
-	for r := resp; r != nil && h.opt.VersionHeader != "ETag"; r = r.Request.Response {
-		if v := r.Header.Get(h.opt.VersionHeader); v != "" {
+// responseVersion returns the version of a response, or of an earlier redirect to another host.
+func (h *HTTP) responseVersion(resp *http.Response) string {
+	for r := resp; r != nil && h.options.VersionHeader != "ETag"; r = r.Request.Response {
+		if v := r.Header.Get(h.options.VersionHeader); v != "" {
 			return v
 		}
 	}
@@ -247,8 +257,8 @@ func (h *HTTP) versionOf(resp *http.Response) string {
 
 var rangeForm = regexp.MustCompile(`^bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)$`)
 
-// contentRange parses "bytes a-b/total" and "bytes */total"; total is -1 for "*".
-func contentRange(s string) (start, last, total int64, ok bool) {
+// parseContentRange parses "bytes a-b/total" and "bytes */total". total is -1 for "*".
+func parseContentRange(s string) (start, last, total int64, ok bool) {
 	m := rangeForm.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, 0, 0, false
@@ -268,36 +278,36 @@ func contentRange(s string) (start, last, total int64, ok bool) {
 		last >= start && last < math.MaxInt64 && (total < 0 || last < total)
 }
 
-// fill reads the reply into p. A body that ends early is transient: the caller counts n and asks
-// for the rest.
-func (a *attempt) fill(r *reply, p []byte) (int, error) {
+// fillBuffer reads the reply into p and returns the number of bytes. If the body ends early, the
+// error is transient, and the caller requests the rest.
+func (a *attempt) fillBuffer(r *reply, p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
 		k, err := r.body.Read(p[n:])
 		n += k
 		if k > 0 {
-			a.alive()
+			a.resetWatchdog()
 			a.progress += int64(k)
 		}
 		if n == len(p) {
-			return n, nil // with or without io.EOF
+			return n, nil // err may be nil or io.EOF
 		}
 		if errors.Is(err, io.EOF) {
 			return n, &transient{err: io.ErrUnexpectedEOF}
 		}
 		if err != nil {
-			return n, a.network(err)
+			return n, a.networkError(err)
 		}
 	}
 	return n, nil
 }
 
-// errTooLong says that a body without ranges passed its limit.
+// errTooLong means that a body without ranges exceeded its limit.
 var errTooLong = errors.New("over the limit")
 
-// spool reads a whole object, from its first byte, of at most limit bytes; of an unknown length it
-// stops one byte after them.
-func (a *attempt) spool(r *reply, name string, limit int64) (data []byte, err error) {
+// readBody reads a whole object of at most limit bytes. If its length is unknown, readBody stops
+// one byte after the limit.
+func (a *attempt) readBody(r *reply, name string, limit int64) (data []byte, err error) {
 	size := r.pin.size
 	if size < 0 {
 		buf := make([]byte, 32<<10)
@@ -305,12 +315,12 @@ func (a *attempt) spool(r *reply, name string, limit int64) (data []byte, err er
 			var k int
 			k, err = r.body.Read(buf[:min(int64(len(buf)), limit+1-int64(len(data)))])
 			if data = append(data, buf[:k]...); k > 0 {
-				a.alive()
-				a.extend(int64(k))
+				a.resetWatchdog()
+				a.extendDeadline(int64(k))
 			}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, a.network(err)
+			return nil, a.networkError(err)
 		}
 		size = int64(len(data))
 	}
@@ -320,17 +330,17 @@ func (a *attempt) spool(r *reply, name string, limit int64) (data []byte, err er
 		return nil, e
 	}
 	if r.pin.size >= 0 {
-		a.extend(size)
+		a.extendDeadline(size)
 		data = make([]byte, size)
-		_, err = a.fill(r, data)
+		_, err = a.fillBuffer(r, data)
 		return data, err
 	}
 	return data, nil
 }
 
-// retryAfter is how long the server asks to be left alone.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	const most = 24 * time.Hour // more is the same, and sums of it could wrap
+// parseRetryAfter returns the delay that the server requests.
+func parseRetryAfter(h http.Header, now time.Time) time.Duration {
+	const most = 24 * time.Hour // avoids overflow of sums
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return min(time.Duration(n)*time.Second, most)

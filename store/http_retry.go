@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// transient is a failure that another try may pass.
+// transient is an error that another attempt may pass.
 type transient struct {
 	err   error // a *robocache.Error, or a cause without secrets
 	after time.Duration
@@ -25,7 +25,7 @@ var (
 	errDeadline = errors.New("the operation's time is over")
 )
 
-// operation is one call of the store's user: several tries under one deadline.
+// operation is one call to the store: several attempts with one deadline.
 type operation struct {
 	h        *HTTP
 	ctx      context.Context
@@ -33,39 +33,39 @@ type operation struct {
 	timer    *time.Timer
 }
 
-// attempt is one try of an operation, with a watchdog that ends it when no byte comes.
+// attempt is one attempt of an operation. A watchdog cancels it if no byte arrives.
 type attempt struct {
 	*operation
 	ctx      context.Context
 	watch    *time.Timer
 	progress int64
-	body     io.ReadCloser // of the answer, nil while there is none
+	body     io.ReadCloser // body of the response; nil if there is none
 }
 
-// extend gives the operation the time that n more bytes may take.
-func (o *operation) extend(n int64) {
+// extendDeadline adds the time that n more bytes may take.
+func (o *operation) extendDeadline(n int64) {
 	o.deadline = o.deadline.Add(
-		time.Duration(float64(n) / float64(o.h.opt.MinRate) * float64(time.Second)),
+		time.Duration(float64(n) / float64(o.h.options.MinRate) * float64(time.Second)),
 	)
 	o.timer.Reset(time.Until(o.deadline))
 }
 
-func (a *attempt) alive() { a.watch.Reset(a.h.opt.Stall) }
+func (a *attempt) resetWatchdog() { a.watch.Reset(a.h.options.Stall) }
 
-// progressGrain is how much a try must bring to count as progress: a server that sends a byte and
-// resets must not keep us for ever.
+// progressGrain is the number of bytes that an attempt must receive to count as progress. Without
+// it, a server that sends one byte and resets the connection could keep an operation running.
 const progressGrain = 64 << 10
 
-// do runs try, which is about so many bytes, until it succeeds, fails for good, or its budget of
-// tries and of time is spent.
-func (h *HTTP) do(
+// runOperation calls try until it succeeds, fails permanently, or the limit of attempts or time is
+// reached. bytes is the approximate size of the operation.
+func (h *HTTP) runOperation(
 	ctx context.Context,
 	op, name string,
 	bytes int64,
 	try func(*attempt) error,
 ) error {
-	// before the clock starts: waiting for a connection of our own is bounded by the operations
-	// that hold them
+	// Take the slot before the clock starts. The wait for it is bounded by the operations that hold
+	// slots.
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -74,17 +74,17 @@ func (h *HTTP) do(
 	}
 	octx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o := &operation{h: h, ctx: octx, deadline: time.Now().Add(h.opt.Timeout)}
-	o.timer = time.AfterFunc(h.opt.Timeout, func() { cancel(errDeadline) })
+	o := &operation{h: h, ctx: octx, deadline: time.Now().Add(h.options.Timeout)}
+	o.timer = time.AfterFunc(h.options.Timeout, func() { cancel(errDeadline) })
 	defer o.timer.Stop()
-	o.extend(bytes)
+	o.extendDeadline(bytes)
 	failures := 0
 	for tries := 1; ; tries++ {
-		if err := h.gate.wait(octx, o.deadline); err != nil {
-			return h.spent(ctx, op, name, tries-1, err)
+		if err := h.gate.waitUntilOpen(octx, o.deadline); err != nil {
+			return h.budgetError(ctx, op, name, tries-1, err)
 		}
 		a := &attempt{operation: o}
-		err := a.run(try)
+		err := a.runWatched(try)
 		if err == nil {
 			return nil
 		}
@@ -93,36 +93,36 @@ func (h *HTTP) do(
 		}
 		var again *transient
 		if !errors.As(err, &again) {
-			return fail(op, h.uri, name, err)
+			return storeError(op, h.uri, name, err)
 		}
 		if octx.Err() != nil {
-			return h.spent(ctx, op, name, tries, errDeadline)
+			return h.budgetError(ctx, op, name, tries, errDeadline)
 		}
 		if a.progress >= progressGrain {
 			failures = 0
 		}
-		if failures++; failures >= h.opt.Attempts {
-			return h.spent(ctx, op, name, tries, again.err)
+		if failures++; failures >= h.options.Attempts {
+			return h.budgetError(ctx, op, name, tries, again.err)
 		}
-		h.gate.hold(again.after)
-		wait := rand.N(h.opt.Backoff << min(failures, 5)) // full jitter
+		h.gate.closeFor(again.after)
+		wait := rand.N(h.options.Backoff << min(failures, 5)) // full jitter
 		if again.after > 0 {
 			wait += again.after
 		}
 		if time.Until(o.deadline) < wait {
-			return h.spent(ctx, op, name, tries, again.err)
+			return h.budgetError(ctx, op, name, tries, again.err)
 		}
-		if !sleep(octx, wait) {
-			return h.spent(ctx, op, name, tries, errDeadline)
+		if !sleepContext(octx, wait) {
+			return h.budgetError(ctx, op, name, tries, errDeadline)
 		}
 	}
 }
 
-func (a *attempt) run(try func(*attempt) error) error {
+func (a *attempt) runWatched(try func(*attempt) error) error {
 	actx, cancel := context.WithCancelCause(a.operation.ctx)
 	defer cancel(nil)
 	a.ctx = actx
-	a.watch = time.AfterFunc(a.h.opt.Stall, func() { cancel(errStalled) })
+	a.watch = time.AfterFunc(a.h.options.Stall, func() { cancel(errStalled) })
 	defer a.watch.Stop()
 	defer func() {
 		if a.body != nil {
@@ -132,8 +132,8 @@ func (a *attempt) run(try func(*attempt) error) error {
 	return try(a)
 }
 
-// spent is the end of an operation whose budget is used up: the last failure, as temporary.
-func (h *HTTP) spent(ctx context.Context, op, name string, tries int, last error) error {
+// budgetError returns the last error of an operation whose limit is reached, as a temporary error.
+func (h *HTTP) budgetError(ctx context.Context, op, name string, tries int, last error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -151,20 +151,21 @@ func (h *HTTP) spent(ctx context.Context, op, name string, tries int, last error
 	}
 	switch {
 	case errors.Is(last, errStalled):
-		e.Msg = fmt.Sprintf("the server sent nothing for %v", h.opt.Stall)
+		e.Msg = fmt.Sprintf("the server sent nothing for %v", h.options.Stall)
 	case errors.Is(last, errDeadline):
 		e.Msg = "too slow"
 	}
 	if e.Hint == "" {
 		e.Hint = "try again later, or with fewer readers"
 	}
-	return fail(op, h.uri, name, e)
+	return storeError(op, h.uri, name, e)
 }
 
-// gate holds back all requests of a store after a Retry-After: one answer speaks for the host.
-type gate struct{ until atomic.Int64 } // Unix ns; 0 = open
+// gate holds back all requests of a store after a Retry-After, because the response applies to the
+// whole host.
+type gate struct{ until atomic.Int64 } // Unix time in nanoseconds; 0 means open
 
-func (g *gate) hold(d time.Duration) {
+func (g *gate) closeFor(d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -177,7 +178,7 @@ func (g *gate) hold(d time.Duration) {
 	}
 }
 
-func (g *gate) wait(ctx context.Context, deadline time.Time) error {
+func (g *gate) waitUntilOpen(ctx context.Context, deadline time.Time) error {
 	t := g.until.Load()
 	if t == 0 {
 		return nil
@@ -194,13 +195,13 @@ func (g *gate) wait(ctx context.Context, deadline time.Time) error {
 			d.Round(time.Second),
 		)
 	}
-	if !sleep(ctx, d) {
+	if !sleepContext(ctx, d) {
 		return errDeadline
 	}
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

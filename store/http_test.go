@@ -22,13 +22,13 @@ import (
 
 var httpData = storetest.Bytes(400_000, 9)
 
-// sound answers as a good server does.
+// sound responds like a correct server.
 func sound(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", `"v1"`)
 	http.ServeContent(w, r, "x.bin", time.Time{}, bytes.NewReader(httpData))
 }
 
-// hijack sends head and part of the data, and cuts the connection.
+// hijack sends a header and part of the data, and closes the connection.
 func hijack(w http.ResponseWriter, head string, body []byte) {
 	c, buf, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -45,8 +45,8 @@ func span(r *http.Request) (from, to int) {
 	return from, min(to, len(httpData)-1)
 }
 
-// TestHTTPMends: faults that pass leave exact bytes (T8). Each fault strikes requests 2 and 3, and
-// 1 where it can.
+// TestHTTPRetries checks that reads are correct after temporary faults (store.T8). Each fault
+// affects requests 2 and 3, and request 1 if possible.
 func TestHTTPRetries(t *testing.T) {
 	status := func(code int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,8 @@ func TestHTTPRetries(t *testing.T) {
 			hijack(
 				w,
 				fmt.Sprintf(
-					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: "+
+						"%d\r\nContent-Range: bytes %d-%d/%d",
 					to-from+1,
 					from,
 					to,
@@ -92,7 +93,8 @@ func TestHTTPRetries(t *testing.T) {
 			hijack(
 				w,
 				fmt.Sprintf(
-					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: "+
+						"%d\r\nContent-Range: bytes %d-%d/%d",
 					mid-from,
 					from,
 					to,
@@ -107,7 +109,8 @@ func TestHTTPRetries(t *testing.T) {
 			hijack(
 				w,
 				fmt.Sprintf(
-					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: "+
+						"%d\r\nContent-Range: bytes %d-%d/%d",
 					mid-from+1,
 					from,
 					mid,
@@ -116,7 +119,9 @@ func TestHTTPRetries(t *testing.T) {
 				httpData[from:mid+1],
 			)
 		},
-		"stall before the head": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"stall before the head": func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+		},
 		"stall in the body": func(w http.ResponseWriter, r *http.Request) {
 			from, to := span(r)
 			w.Header().Set("ETag", `"v1"`)
@@ -133,7 +138,7 @@ func TestHTTPRetries(t *testing.T) {
 			t.Parallel()
 			var opt store.HTTPOptions
 			if strings.HasPrefix(what, "stall") {
-				// A slow machine stalls too.
+				// A slow machine also stalls.
 				opt = store.HTTPOptions{
 					Stall:    100 * time.Millisecond,
 					Attempts: 1000,
@@ -173,7 +178,7 @@ func TestHTTPRetries(t *testing.T) {
 	}
 }
 
-// TestHTTPResumesAtTheByte: after a reset only the rest is asked for.
+// TestHTTPResumesAtTheByte checks that only the rest is requested after a reset.
 func TestHTTPResumesAtTheByte(t *testing.T) {
 	var froms []int
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +188,8 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 			hijack(
 				w,
 				fmt.Sprintf(
-					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: "+
+						"%d\r\nContent-Range: bytes %d-%d/%d",
 					to-from+1,
 					from,
 					to,
@@ -213,8 +219,8 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 	}
 }
 
-// TestHTTPGivesUp: what does not pass is a typed error after the right number of requests, and
-// without a wait that is too long to help: a test that waited would not end.
+// TestHTTPGivesUp checks that permanent faults are typed errors after the expected number of
+// requests. It would not end if an operation waited for the times in these responses.
 func TestHTTPGivesUp(t *testing.T) {
 	code := func(c int, kv ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -243,15 +249,63 @@ func TestHTTPGivesUp(t *testing.T) {
 		{"503 for ever", code(503), robocache.ErrTemporary, nil, 3},
 		{"429 for ever", code(429), robocache.ErrTemporary, nil, 3},
 		{"wait an hour", code(429, "Retry-After", "3600"), robocache.ErrTemporary, nil, 1},
-		{"wait for ever", code(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), robocache.ErrTemporary, nil, 1},
-		{"stall for ever", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, robocache.ErrTemporary, nil, 3},
-		{"reset for ever", head("200 OK\r\nContent-Length: 100", "x"), robocache.ErrTemporary, io.ErrUnexpectedEOF, 3},
+		{
+			"wait for ever",
+			code(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"),
+			robocache.ErrTemporary,
+			nil,
+			1,
+		},
+		{
+			"stall for ever",
+			func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			robocache.ErrTemporary,
+			nil,
+			3,
+		},
+		{
+			"reset for ever",
+			head("200 OK\r\nContent-Length: 100", "x"),
+			robocache.ErrTemporary,
+			io.ErrUnexpectedEOF,
+			3,
+		},
 		{"no length", head("200 OK", "whole or cut?"), robocache.ErrUnsupported, nil, 1},
-		{"no Content-Range", head("206 Partial Content\r\nContent-Length: 1", "x"), robocache.ErrUnsupported, nil, 1},
-		{"hidden size", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/*", "x"), robocache.ErrUnsupported, nil, 1},
-		{"other range", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 5-5/9", "x"), robocache.ErrMalformed, nil, 1},
-		{"range past the end", head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-9/9", "x"), robocache.ErrUnsupported, nil, 1},
-		{"compressed", head("200 OK\r\nContent-Length: 1\r\nContent-Encoding: gzip", "x"), robocache.ErrUnsupported, nil, 1},
+		{
+			"no Content-Range",
+			head("206 Partial Content\r\nContent-Length: 1", "x"),
+			robocache.ErrUnsupported,
+			nil,
+			1,
+		},
+		{
+			"hidden size",
+			head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/*", "x"),
+			robocache.ErrUnsupported,
+			nil,
+			1,
+		},
+		{
+			"other range",
+			head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 5-5/9", "x"),
+			robocache.ErrMalformed,
+			nil,
+			1,
+		},
+		{
+			"range past the end",
+			head("206 Partial Content\r\nContent-Length: 1\r\nContent-Range: bytes 0-9/9", "x"),
+			robocache.ErrUnsupported,
+			nil,
+			1,
+		},
+		{
+			"compressed",
+			head("200 OK\r\nContent-Length: 1\r\nContent-Encoding: gzip", "x"),
+			robocache.ErrUnsupported,
+			nil,
+			1,
+		},
 		{"304", code(304), robocache.ErrMalformed, nil, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -279,7 +333,7 @@ func TestHTTPGivesUp(t *testing.T) {
 			}
 			requests := n.Load()
 			if e := (*robocache.Error)(nil); stalls && requests < c.requests && errors.As(err, &e) {
-				// what is given up so soon need not have come to the server
+				// A request that is canceled early may not reach the server.
 				requests = int64(e.Where["attempts"].(int))
 			}
 			if requests != c.requests {
@@ -298,7 +352,8 @@ func TestHTTPGivesUp(t *testing.T) {
 	}
 }
 
-// TestHTTPDrip: a server that is never silent but never done ends at the operation's deadline.
+// TestHTTPDrip checks that a server that sends single bytes forever is ended by the operation's
+// deadline.
 func TestHTTPDrip(t *testing.T) {
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from, to := span(r); from > 0 {
@@ -315,7 +370,8 @@ func TestHTTPDrip(t *testing.T) {
 		sound(w, r)
 	}), store.HTTPOptions{Timeout: 200 * time.Millisecond, MinRate: 1 << 30})
 	f, err := s.Open(t.Context(), "a")
-	for errors.Is(err, robocache.ErrTemporary) { // so slow is a slow machine
+	// a slow machine may reach the deadline here already
+	for errors.Is(err, robocache.ErrTemporary) {
 		f, err = s.Open(t.Context(), "a")
 	}
 	if err != nil {
@@ -333,7 +389,7 @@ func TestHTTPDrip(t *testing.T) {
 	}
 }
 
-// TestHTTPRetryAfter: the wait that the server asks for is kept, by the other readers too.
+// TestHTTPRetryAfter checks that Retry-After is respected, by other readers too.
 func TestHTTPRetryAfter(t *testing.T) {
 	var n, early atomic.Int64
 	var until atomic.Int64
@@ -370,7 +426,8 @@ func TestHTTPRetryAfter(t *testing.T) {
 	}
 }
 
-// TestHTTPChanged: an answer for another version is ErrChanged at once, never a mixture (T9).
+// TestHTTPChanged checks that a response with another version is ErrChanged at once, never a
+// mixture (store.T9).
 func TestHTTPChanged(t *testing.T) {
 	other := storetest.Bytes(len(httpData), 10)
 	for what, second := range map[string]http.HandlerFunc{
@@ -393,7 +450,18 @@ func TestHTTPChanged(t *testing.T) {
 		},
 		"after a reset": func(w http.ResponseWriter, r *http.Request) {
 			if from, to := span(r); from == 200_000 {
-				hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)), httpData[from:from+1000])
+				hijack(
+					w,
+					fmt.Sprintf(
+						"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: "+
+							"%d\r\nContent-Range: bytes %d-%d/%d",
+						to-from+1,
+						from,
+						to,
+						len(httpData),
+					),
+					httpData[from:from+1000],
+				)
 				return
 			}
 			r.Header.Del("If-Match")
@@ -423,7 +491,8 @@ func TestHTTPChanged(t *testing.T) {
 	}
 }
 
-// TestHTTPNoRanges: a large file on a server without ranges is refused before it is read.
+// TestHTTPNoRanges checks that a large file on a server without ranges is rejected before it is
+// read.
 func TestHTTPNoRanges(t *testing.T) {
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Range")
@@ -463,8 +532,7 @@ func TestHTTPNoRanges(t *testing.T) {
 	}
 }
 
-// TestHTTPCancel: the caller's end comes through a stall and a wait that the test would not live to
-// see the end of.
+// TestHTTPCancel checks that canceling ends a stall and a wait that would outlast the test.
 func TestHTTPCancel(t *testing.T) {
 	for what, h := range map[string]http.HandlerFunc{
 		"stall": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -483,8 +551,8 @@ func TestHTTPCancel(t *testing.T) {
 	}
 }
 
-// TestHTTPSecrets: no message holds what is secret, whatever the server does; and no other host
-// hears it (T10).
+// TestHTTPSecrets checks that no message contains a secret and that no other host receives one
+// (store.T10).
 func TestHTTPSecrets(t *testing.T) {
 	const secret = "hunter2"
 	var leaked atomic.Value
@@ -505,7 +573,9 @@ func TestHTTPSecrets(t *testing.T) {
 			c, _, _ := w.(http.Hijacker).Hijack()
 			c.Close()
 		},
-		"nonsense": func(w http.ResponseWriter, r *http.Request) { hijack(w, "abc http://x/?sig="+secret, nil) },
+		"nonsense": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "abc http://x/?sig="+secret, nil)
+		},
 		"bad location": func(w http.ResponseWriter, r *http.Request) {
 			hijack(w, "302 Found\r\nLocation: http://[bad?sig="+secret, nil)
 		},
@@ -515,7 +585,9 @@ func TestHTTPSecrets(t *testing.T) {
 		"metadata address": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/?sig="+secret, http.StatusFound)
 		},
-		"loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a?sig="+secret, http.StatusFound) },
+		"loop": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/a?sig="+secret, http.StatusFound)
+		},
 		"file": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd?sig="+secret, http.StatusFound)
 		},
@@ -553,7 +625,7 @@ func TestHTTPSecrets(t *testing.T) {
 		}
 		srv.Close()
 	}
-	// What was sent to the user's own host, and what followed to another.
+	// Headers received by the user's own host, and by another host after a redirect.
 	var got atomic.Value
 	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, pass, _ := r.BasicAuth()
@@ -584,7 +656,13 @@ func TestHTTPSecrets(t *testing.T) {
 	if leaked.Load() != nil {
 		t.Errorf("another host got %v", leaked.Load())
 	}
-	for _, bad := range []string{"http://user:" + secret + "@", "https://user:hun\nter2@h/", "http://u:" + secret + "@h:port/x?sig=" + secret, "http://u:a/" + secret + "@h/", "http://[::1/?x=" + secret} {
+	for _, bad := range []string{
+		"http://user:" + secret + "@",
+		"https://user:hun\nter2@h/",
+		"http://u:" + secret + "@h:port/x?sig=" + secret,
+		"http://u:a/" + secret + "@h/",
+		"http://[::1/?x=" + secret,
+	} {
 		if _, err := store.Open(
 			bad,
 		); !errors.Is(err, robocache.ErrMalformed) ||
@@ -594,7 +672,7 @@ func TestHTTPSecrets(t *testing.T) {
 	}
 }
 
-// TestHTTPFewRequests: near ranges share a request.
+// TestHTTPFewRequests checks that neighboring ranges share a request.
 func TestHTTPFewRequests(t *testing.T) {
 	var n atomic.Int64
 	s := serve(

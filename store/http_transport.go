@@ -16,17 +16,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// proxyOf returns the proxy of the current environment. http.ProxyFromEnvironment caches its first
-// result, and a Python program may set the variables later.
-func proxyOf(req *http.Request) (*url.URL, error) {
+// currentProxy returns the proxy of the current environment. http.ProxyFromEnvironment caches its
+// first result, but a Python program may set the variables later.
+func currentProxy(req *http.Request) (*url.URL, error) {
 	return httpproxy.FromEnvironment().ProxyFunc()(req.URL)
 }
 
-// newTransport keeps a pool of HTTP/1.1 connections: a reset then hits one range, and several
-// streams use several windows.
+// newTransport returns a transport with a pool of HTTP/1.1 connections. Compared with HTTP/2, a
+// reset then affects only one range, and several streams use several windows.
 func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  proxyOf,
+		Proxy:                  currentProxy,
 		MaxConnsPerHost:        opt.Conns,
 		MaxIdleConnsPerHost:    opt.Conns,
 		MaxIdleConns:           2 * opt.Conns,
@@ -38,10 +38,10 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	// The user named the host (and the proxy), so they may be anywhere; an address that a redirect
-	// names may not.
+	// The user named the host and the proxy, so they may have private addresses. Addresses from
+	// redirects may not.
 	trusted := map[string]bool{hostPort(base): true}
-	if proxy, err := proxyOf(&http.Request{URL: base}); err == nil && proxy != nil {
+	if proxy, err := currentProxy(&http.Request{URL: base}); err == nil && proxy != nil {
 		trusted[hostPort(proxy)] = true
 	}
 	private := opt.AllowPrivate || isPrivateName(base.Hostname())
@@ -50,7 +50,12 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	guarded.Control = func(network, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil || !mayVisit(ap.Addr(), private) {
-			return robocache.Misuse("", nil, "a redirect leads to a private address, which could be made to read what only this machine can reach").
+			return robocache.Misuse(
+				"",
+				nil,
+				"a redirect leads to a private address, which could be made to read what only "+
+					"this machine can reach",
+			).
 				WithHint("open the address itself if you trust it")
 		}
 		return nil
@@ -69,7 +74,7 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// isPrivateName says whether the user's own host is of the private kind: then its redirects may be,
+// isPrivateName reports whether the user's own host is private. Its redirects may then be private
 // too.
 func isPrivateName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
@@ -79,8 +84,8 @@ func isPrivateName(host string) bool {
 	return err == nil && !mayVisit(a, false)
 }
 
-// mayVisit says whether a redirect may lead to an address. Link-local ones, where clouds keep
-// credentials, are never allowed.
+// mayVisit reports whether a redirect may lead to an address. Link-local addresses are never
+// allowed, because clouds serve credentials there.
 func mayVisit(a netip.Addr, private bool) bool {
 	a = a.Unmap()
 	if !a.IsValid() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
@@ -89,11 +94,11 @@ func mayVisit(a netip.Addr, private bool) bool {
 	return private || !a.IsLoopback() && !a.IsPrivate()
 }
 
-// maxRedirects bounds a chain of redirects.
+// maxRedirects limits a chain of redirects.
 const maxRedirects = 10
 
-// redirect decides on each step of a chain, and keeps what is secret on the store's own host.
-func (h *HTTP) redirect(req *http.Request, via []*http.Request) error {
+// checkRedirect accepts or rejects a redirect. It removes secrets from requests to other hosts.
+func (h *HTTP) checkRedirect(req *http.Request, via []*http.Request) error {
 	refuse := func(msg string) error {
 		return robocache.Misuse("", nil, "%s", msg)
 	}
@@ -105,16 +110,16 @@ func (h *HTTP) redirect(req *http.Request, via []*http.Request) error {
 	case h.base.Scheme == "https" && req.URL.Scheme == "http":
 		return refuse("a redirect from https to http")
 	}
-	req.Header.Del("Referer") // it would carry the signature in our query
+	req.Header.Del("Referer") // it would contain the signature of the query
 	if hostPort(req.URL) != hostPort(h.base) {
 		req.Header.Del("Authorization")
-		for k := range h.opt.Header {
+		for k := range h.options.Header {
 			req.Header.Del(k)
 		}
 		if a, err := netip.ParseAddr(
 			req.URL.Hostname(),
 		); err == nil &&
-			!mayVisit(a, h.opt.AllowPrivate || isPrivateName(h.base.Hostname())) {
+			!mayVisit(a, h.options.AllowPrivate || isPrivateName(h.base.Hostname())) {
 			return refuse("a redirect to a private address")
 		}
 	}

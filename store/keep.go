@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Keep makes a remote store read its files, open ones too, through a cache, in blocks of the given
-// size (0 = 128 KiB): each is asked for once. While the store is open, a file that was read stays
-// at the version that was read first. It lasts until end is called; of several caches the last
-// counts, and the first says the size of blocks. Local stores are left alone.
+// Keep makes a remote store read its files through a cache, including open ones. block is the block
+// size; 0 means 128 KiB. Each block is requested once. While the store is open, a file stays at the
+// version that was read first. The effect lasts until end is called. If Keep is called several
+// times, the last cache is used with the first block size. Local stores are not affected.
 func Keep(s Store, c BlockCache, block int64) (end func()) {
 	if k, ok := s.(interface {
 		Keep(BlockCache, int64) (end func())
@@ -22,13 +22,13 @@ func Keep(s Store, c BlockCache, block int64) (end func()) {
 	return func() {}
 }
 
-// Keep is for the function of that name.
+// Keep implements the function Keep.
 func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
-	h.kept.CompareAndSwap(
+	h.readCache.CompareAndSwap(
 		nil,
-		&keeping{block: block, pins: map[string]pin{}, folders: map[string]*folder{}},
+		&readCache{block: block, pins: map[string]pin{}, folders: map[string]*folderListing{}},
 	)
-	k := h.kept.Load()
+	k := h.readCache.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.caches = append(k.caches, &c)
@@ -39,20 +39,20 @@ func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
 	}
 }
 
-// keeping is the caches that a store reads through, and itself the one that counts. A nil one keeps
-// nothing.
-type keeping struct {
+// readCache holds the caches of a store and is itself a BlockCache that uses the current one. A nil
+// readCache caches nothing.
+type readCache struct {
 	block int64
 
 	mu      sync.RWMutex
 	caches  []*BlockCache
-	pins    map[string]pin // of files that were read: opening them again asks nobody
-	folders map[string]*folder
-	listed  int // files in folders
+	pins    map[string]pin // versions of files that were read; opening them again needs no request
+	folders map[string]*folderListing
+	listed  int // number of files in folders
 }
 
-// last is the cache that counts; nil: none.
-func (k *keeping) last() BlockCache {
+// currentCache returns the cache that was added last, or nil.
+func (k *readCache) currentCache() BlockCache {
 	if k == nil {
 		return nil
 	}
@@ -64,40 +64,41 @@ func (k *keeping) last() BlockCache {
 	return *k.caches[len(k.caches)-1]
 }
 
-// Get is that of the cache that counts.
-func (k *keeping) Get(key [16]byte) (data []byte, release func(), ok bool) {
-	if c := k.last(); c != nil {
+// Get reads from the current cache.
+func (k *readCache) Get(key [16]byte) (data []byte, release func(), ok bool) {
+	if c := k.currentCache(); c != nil {
 		return c.Get(key)
 	}
 	return nil, nil, false
 }
 
-// Put is that of the cache that counts.
-func (k *keeping) Put(key [16]byte, data []byte) error {
-	if c := k.last(); c != nil {
+// Put writes to the current cache.
+func (k *readCache) Put(key [16]byte, data []byte) error {
+	if c := k.currentCache(); c != nil {
 		return c.Put(key, data)
 	}
 	return nil
 }
 
-// folder is what a list said of the files of a folder that are read whole.
-type folder struct {
+// folderListing is the listing of a folder whose files are read whole.
+type folderListing struct {
 	once  sync.Once
 	files map[string]Entry
 }
 
 const (
 	maxPins = 1 << 18
-	// a list that takes longer is of so many files that asking for those that are wanted is as good
-	listsTake = 3 * time.Second
+	// If a listing takes longer, the folder has so many files that requesting single versions is as
+	// good.
+	maxListTime = 3 * time.Second
 )
 
-// id names a file beyond this process, without secrets.
-func (h *HTTP) id(name string) string { return h.base.Host + " " + h.uri + "/" + name }
+// cacheID identifies a file across processes. It contains no secrets.
+func (h *HTTP) cacheID(name string) string { return h.base.Host + " " + h.uri + "/" + name }
 
-// pin is the version that a file was read at.
-func (k *keeping) pin(name string) (p pin, ok bool) {
-	if k.last() == nil {
+// pinnedVersion returns the version at which a file was read.
+func (k *readCache) pinnedVersion(name string) (p pin, ok bool) {
+	if k.currentCache() == nil {
 		return p, false
 	}
 	k.mu.RLock()
@@ -106,9 +107,9 @@ func (k *keeping) pin(name string) (p pin, ok bool) {
 	return p, ok
 }
 
-// note remembers that a file was read at a version.
-func (k *keeping) note(name string, p pin) {
-	if k == nil || p.etag == "" && !p.settled {
+// pinVersion records the version at which a file was read.
+func (k *readCache) pinVersion(name string, p pin) {
+	if k == nil || p.etag == "" && !p.isSettled {
 		return
 	}
 	k.mu.Lock()
@@ -118,59 +119,62 @@ func (k *keeping) note(name string, p pin) {
 	}
 }
 
-// whole gives a file that lies whole in the cache, under the version that was read before or that a
-// list of its folder names; else nil.
-func (k *keeping) whole(ctx context.Context, h *HTTP, name string, limit int64) []byte {
-	if k.last() == nil {
+// cachedWhole returns a file if all of it is cached. Its version is the one that was read before,
+// or the one in a listing of its folder. Otherwise it returns nil.
+func (k *readCache) cachedWhole(ctx context.Context, h *HTTP, name string, limit int64) []byte {
+	if k.currentCache() == nil {
 		return nil
 	}
-	p, ok := k.pin(name)
-	if !ok && h.opt.Versions != nil {
-		e := k.list(ctx, h, name)
+	p, ok := k.pinnedVersion(name)
+	if !ok && h.options.Versions != nil {
+		e := k.listedEntry(ctx, h, name)
 		p = pin{size: e.Size, etag: e.Version}
 		ok = e.Version != ""
 	}
-	if !ok || p.size > limit || p.size <= 0 { // a list may say anything
+	if !ok || p.size > limit || p.size <= 0 { // a listing may be wrong
 		return nil
 	}
 	data := make([]byte, p.size)
-	f := blocksOf(&httpFile{h: h, name: name, pin: p}, h.id(name), k, k.block)
+	f := newCachedFile(&httpFile{h: h, name: name, pin: p}, h.cacheID(name), k, k.block)
 	for b := int64(0); b*f.block < p.size; b++ {
-		if !f.cached(b, data, 0) {
+		if !f.copyCached(b, data, 0) {
 			return nil
 		}
 	}
 	return data
 }
 
-// keep keeps a file that was read whole.
-func (k *keeping) keep(h *HTTP, name string, p pin, data []byte) {
+// putWhole caches a file that was read whole.
+func (k *readCache) putWhole(h *HTTP, name string, p pin, data []byte) {
 	if f := (&httpFile{h: h, name: name, pin: p}); k != nil && f.Versioned() {
-		k.note(name, p)
-		blocksOf(f, h.id(name), k, k.block).put(0, data)
+		k.pinVersion(name, p)
+		newCachedFile(f, h.cacheID(name), k, k.block).putBlocks(0, data)
 	}
 }
 
-// list is what a list says of a file: a request for a thousand chunks of an array, where asking for
-// the version of each would be a thousand.
-func (k *keeping) list(ctx context.Context, h *HTTP, name string) Entry {
+// listedEntry returns the entry of a file in a listing of its folder. A listing takes one request
+// for a thousand chunks of an array; requesting each version would take a thousand.
+func (k *readCache) listedEntry(ctx context.Context, h *HTTP, name string) Entry {
 	dir, _ := path.Split(name)
-	// chunks in folders called by numbers
-	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(path.Base(dir), "0123456789") == ""; {
+	// Chunks may be in folders with numbers as names; list the folder above them.
+	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(
+		path.Base(dir),
+		"0123456789",
+	) == ""; {
 		dir, _ = path.Split(dir)
 		dir = strings.TrimSuffix(dir, "/")
 	}
 	k.mu.Lock()
 	d := k.folders[dir]
 	if d == nil {
-		d = &folder{}
+		d = &folderListing{}
 		k.folders[dir] = d
 	}
 	k.mu.Unlock()
 	d.once.Do(func() {
-		ctx, stop := context.WithTimeout(ctx, listsTake)
+		ctx, stop := context.WithTimeout(ctx, maxListTime)
 		defer stop()
-		list, err := h.opt.Versions(ctx, dir)
+		list, err := h.options.Versions(ctx, dir)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if err != nil || k.listed+len(list) > maxPins {

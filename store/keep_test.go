@@ -18,7 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// A server that copies an object may be silent for as long as its bytes take.
+// TestCopiesTakeTime checks that a server that copies an object may be silent for the time that its
+// bytes take.
 func TestCopiesTakeTime(t *testing.T) {
 	srv := httptest.NewServer(
 		http.HandlerFunc(
@@ -47,8 +48,8 @@ func TestCopiesTakeTime(t *testing.T) {
 	}
 }
 
-// A store that keeps what it reads asks once for each byte, stays at the version that was read
-// first, mixes no two, and believes no list.
+// TestKeep checks that a store with a cache requests each byte once, stays at the version that was
+// read first, never mixes versions, and does not rely on listings.
 func TestKeep(t *testing.T) {
 	var mu sync.Mutex
 	files := map[string][]byte{"d/a": storetest.Bytes(300<<10, 1), "d/b": storetest.Bytes(5000, 2)}
@@ -70,7 +71,9 @@ func TestKeep(t *testing.T) {
 			store.HTTPOptions{
 				Attempts: 2,
 				Backoff:  time.Millisecond,
-				Versions: func(context.Context, string) ([]store.Entry, error) { return listed, nil },
+				Versions: func(context.Context, string) ([]store.Entry, error) {
+					return listed, nil
+				},
 			},
 		)
 		if err != nil {
@@ -136,7 +139,7 @@ func TestKeep(t *testing.T) {
 	}
 	end()
 	whole(h, "d/a", files["d/a"])
-	// Another process has the same cache: the versions are asked for anew, or listed.
+	// Another process uses the same cache: versions are requested again, or listed.
 	listed = []store.Entry{
 		{Name: "d/a", Size: 300 << 10, Version: etag(files["d/a"])},
 		{Name: "d/b", Size: 5000, Version: etag(files["d/b"])},

@@ -16,57 +16,56 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out
-// of it, unless the caller said that links are followed; what is written never goes through such a
-// link.
+// Local is a folder of this machine. All access uses os.Root, so names and links cannot leave the
+// folder, unless followLinks is set. Writing never follows such a link.
 type Local struct {
-	root   *os.Root
-	prefix string // the dataset's place below root, "" or clean
-	base   string // root's path
-	uri    string
-	follow bool
+	root        *os.Root
+	prefix      string // path of the dataset below root; "" or clean
+	base        string // path of root
+	uri         string
+	followLinks bool
 }
 
 // OpenLocal opens an existing folder.
 //
-// A snapshot in Hugging Face's hub cache (datasets--owner--name/snapshots/<commit>) is a tree of
-// links into ../../blobs: there the repository's folder is the root, so that those links, and no
-// others, work.
+// A snapshot in Hugging Face's hub cache (datasets--owner--name/snapshots/<commit>) contains links
+// to ../../blobs. For a snapshot, the folder of the repository is the root, so that these links
+// work.
 func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
 
-// openLocal is OpenLocal; follow says that links may lead anywhere.
+// openLocal is OpenLocal. With follow, links may leave the root.
 func openLocal(dir string, follow bool) (_ *Local, err error) {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, robocache.Malformed(
 			"open",
-			robocache.Where{"dataset": show(dir)},
+			robocache.Where{"dataset": quoteName(dir)},
 			"NUL in the path",
 		)
 	}
 	dir = filepath.Clean(dir)
-	// Looked at first, because opening a FIFO waits for its other end.
+	// Check first, because opening a FIFO blocks until its other end is opened.
 	info, err := os.Stat(dir)
-	if err := fail("open", dir, "", err); err != nil {
+	if err := storeError("open", dir, "", err); err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
 		return nil, robocache.Misuse("open", robocache.Where{"dataset": dir}, "").
-			Expected("a folder", kind(info.Mode())).WithHint("name the folder that holds it")
+			Expected("a folder", modeName(info.Mode())).WithHint("name the folder that holds it")
 	}
 	base, prefix := hubRepository(dir)
 	root, err := os.OpenRoot(base)
-	if err := fail("open", dir, "", err); err != nil {
+	if err := storeError("open", dir, "", err); err != nil {
 		return nil, err
 	}
-	return &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}, nil
+	return &Local{root: root, prefix: prefix, base: base, uri: dir, followLinks: follow}, nil
 }
 
-// hubKinds begin the names of repositories in the hub's cache.
+// hubKinds are the prefixes of repository names in the hub cache.
 var hubKinds = []string{"datasets--", "models--", "spaces--"}
 
-// hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay
-// whole. A path may say so only once the folder that one stands in is before it, or links on the
-// way are gone.
+// hubRepository splits …/datasets--o--n/snapshots/c/… after datasets--o--n. Other paths are
+// returned unchanged. A relative path, or one with links, may show this structure only after it is
+// made absolute or resolved.
 func hubRepository(dir string) (base, prefix string) {
 	spellings := []string{dir}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -95,46 +94,46 @@ func hubRepository(dir string) (base, prefix string) {
 	return dir, ""
 }
 
-// URI is the folder's path.
+// URI returns the path of the folder.
 func (l *Local) URI() string { return l.uri }
 
-// Close gives the folder's handle back; open files stay usable.
+// Close closes the handle of the folder. Open files stay usable.
 func (l *Local) Close() error { return l.root.Close() }
 
-// at is a name's place below the os.Root.
-func (l *Local) at(name string) string { return path.Join(l.prefix, name) }
+// rootPath returns the path of a name relative to the os.Root.
+func (l *Local) rootPath(name string) string { return path.Join(l.prefix, name) }
 
-// stat looks at what a name leads to.
-func (l *Local) stat(name string) (fs.FileInfo, error) {
-	if l.follow {
-		return os.Stat(l.path(name))
+// statName returns the FileInfo of a name. It follows links.
+func (l *Local) statName(name string) (fs.FileInfo, error) {
+	if l.followLinks {
+		return os.Stat(l.systemPath(name))
 	}
-	return l.root.Stat(path.Join(".", l.at(name)))
+	return l.root.Stat(path.Join(".", l.rootPath(name)))
 }
 
 func (l *Local) openFile(name string, flag int) (*os.File, error) {
-	if l.follow {
-		return os.OpenFile(l.path(name), flag, 0)
+	if l.followLinks {
+		return os.OpenFile(l.systemPath(name), flag, 0)
 	}
-	return l.root.OpenFile(path.Join(".", l.at(name)), flag, 0)
+	return l.root.OpenFile(path.Join(".", l.rootPath(name)), flag, 0)
 }
 
-func (l *Local) path(name string) string {
-	return filepath.Join(l.base, filepath.FromSlash(l.at(name)))
+func (l *Local) systemPath(name string) string {
+	return filepath.Join(l.base, filepath.FromSlash(l.rootPath(name)))
 }
 
-// failed is fail, which also knows a name that is there and leads nowhere: not found is what may be
-// left out, and this is not.
-func (l *Local) failed(op, name string, err error) error {
+// openError is storeError with a special case: a dangling link is malformed and not ErrNotFound,
+// because callers may ignore ErrNotFound.
+func (l *Local) openError(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		for i := range len(name) + 1 {
 			if i < len(name) && name[i] != '/' {
 				continue
 			}
 			part := name[:i]
-			info, lerr := l.root.Lstat(l.at(part))
-			if l.follow {
-				info, lerr = os.Lstat(l.path(part))
+			info, lerr := l.root.Lstat(l.rootPath(part))
+			if l.followLinks {
+				info, lerr = os.Lstat(l.systemPath(part))
 			}
 			if lerr != nil {
 				break
@@ -142,34 +141,40 @@ func (l *Local) failed(op, name string, err error) error {
 			if info.Mode()&fs.ModeSymlink == 0 {
 				continue
 			}
-			if _, serr := l.stat(part); errors.Is(serr, fs.ErrNotExist) {
-				return robocache.Malformed(op, robocache.Where{"dataset": l.uri, "file": show(name)}, "").
-					Expected("a regular file", "a link that leads nowhere: "+l.target(part)).
-					WithHint("fetch what it leads to: git annex get, dvc pull, or download the file again")
+			if _, serr := l.statName(part); errors.Is(serr, fs.ErrNotExist) {
+				return robocache.Malformed(op, robocache.Where{
+					"dataset": l.uri,
+					"file":    quoteName(name),
+				}, "").
+					Expected("a regular file", "a link that leads nowhere: "+l.linkTarget(part)).
+					WithHint(
+						"fetch what it leads to: git annex get, dvc pull, or download the " +
+							"file again",
+					)
 			}
 		}
 	}
-	return fail(op, l.uri, name, err)
+	return storeError(op, l.uri, name, err)
 }
 
-// target says where a link leads.
-func (l *Local) target(name string) string {
-	to, err := os.Readlink(l.path(name))
+// linkTarget describes the target of a link.
+func (l *Local) linkTarget(name string) string {
+	to, err := os.Readlink(l.systemPath(name))
 	if err != nil {
-		return show(name)
+		return quoteName(name)
 	}
-	return show(name) + " -> " + show(to)
+	return quoteName(name) + " -> " + quoteName(to)
 }
 
-// regular looks at what a name leads to, which must be a regular file.
-func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo, error) {
+// statRegular returns the FileInfo of a name, which must be a regular file.
+func (l *Local) statRegular(ctx context.Context, op, name string) (string, fs.FileInfo, error) {
 	var err error
-	if name, err = clean(ctx, l.uri, op, name); err != nil {
+	if name, err = cleanFor(ctx, l.uri, op, name); err != nil {
 		return "", nil, err
 	}
-	info, err := l.stat(name)
+	info, err := l.statName(name)
 	if err != nil {
-		return "", nil, l.failed(op, name, err)
+		return "", nil, l.openError(op, name, err)
 	}
 	if !info.Mode().IsRegular() {
 		return "", nil, l.notRegular(op, name, info.Mode())
@@ -179,14 +184,14 @@ func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileIn
 
 // Open opens a regular file for ranged reads.
 func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening.
-	// O_NONBLOCK: a FIFO that took the name's place since does not stop us either.
-	if name, _, err = l.regular(ctx, "open", name); err != nil {
+	// Check before opening, because opening a device may have effects (a tape rewinds) and opening
+	// a FIFO blocks. O_NONBLOCK covers a FIFO that replaced the file since the check.
+	if name, _, err = l.statRegular(ctx, "open", name); err != nil {
 		return nil, err
 	}
 	f, err := l.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
-		return nil, l.failed("open", name, err)
+		return nil, l.openError("open", name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -194,10 +199,10 @@ func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err 
 	}
 	if err != nil {
 		f.Close()
-		return nil, fail("open", l.uri, name, err)
+		return nil, storeError("open", l.uri, name, err)
 	}
 	return &localFile{
-		f:      f,
+		file:   f,
 		uri:    l.uri,
 		name:   name,
 		size:   info.Size(),
@@ -206,9 +211,9 @@ func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err 
 	}, nil
 }
 
-// Stat describes a regular file.
+// Stat returns the size and version of a regular file.
 func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
-	name, info, err := l.regular(ctx, "stat", name)
+	name, info, err := l.statRegular(ctx, "stat", name)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -219,10 +224,11 @@ func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
 	}, nil
 }
 
-// notRegular is malformed input where a dataset is read, and misuse where one is written.
+// notRegular returns the error of a name that is not a regular file. It is malformed when reading
+// and misuse when writing.
 func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
-	e := robocache.Malformed(op, robocache.Where{"dataset": l.uri, "file": show(name)}, "").
-		Expected("a regular file", kind(mode))
+	e := robocache.Malformed(op, robocache.Where{"dataset": l.uri, "file": quoteName(name)}, "").
+		Expected("a regular file", modeName(mode))
 	if op == "create" || op == "remove" {
 		e.Class = robocache.ErrMisuse
 	} else {
@@ -235,46 +241,53 @@ func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
 }
 
 const (
-	maxDepth = 64 // of folders in folders: what a link loop can cost
-	// maxFollowed bounds how many links to folders are followed in folders that other links lead
-	// to: a ladder of links, two from each folder to the next, has 2^depth ways to its end.
+	maxDepth = 64 // limit for nested folders, such as in a loop of links
+	// maxFollowed limits the links to folders that are followed inside linked folders. If each
+	// folder has two links to the next one, the number of paths is 2^depth.
 	maxFollowed = 1 << 15
 )
 
-// List gives the regular files below the folder prefix. Links are followed inside the root; what
-// cannot be a file of this store (a link that leads nowhere or out, a FIFO, a device) is left out,
-// as are this package's temporary files. Files names those.
+// List returns the regular files below the folder prefix. It follows links inside the root. It
+// omits temporary files of this package, and everything that is not a regular file: dangling links,
+// links that leave the root, FIFOs and devices. Files lists those too.
 func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return l.files(ctx, prefix, nil)
+	return l.findFiles(ctx, prefix, nil)
 }
 
-func (l *Local) files(
+func (l *Local) findFiles(
 	ctx context.Context,
 	prefix string,
 	is func(name string) bool,
 ) (_ []Entry, err error) {
 	prefix, err = cleanPrefix(prefix)
-	if err := fail("list", l.uri, "", err); err != nil {
+	if err := storeError("list", l.uri, "", err); err != nil {
 		return nil, err
 	}
-	w := walk{l: l, is: is}
-	if err := w.folder(ctx, prefix, nil, false); err != nil {
+	w := fileWalk{l: l, is: is}
+	if err := w.walkFolder(ctx, prefix, nil, false); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(w.out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return w.out, nil
+	slices.SortFunc(w.entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return w.entries, nil
 }
 
-// walk goes through folders. With is it lists too what stands in a file's place.
-type walk struct {
+// fileWalk lists files recursively. If is is set, it also lists other entries whose names is
+// accepts.
+type fileWalk struct {
 	l        *Local
 	is       func(name string) bool
-	out      []Entry
-	followed int // links to folders, in folders that other links lead to
+	entries  []Entry
+	followed int // number of followed links to folders inside linked folders
 }
 
-// folder lists dir, the folders above given; linked says that a link leads to one of them.
-func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) error {
+// walkFolder lists dir. above holds its parent folders. linked reports whether a link leads to dir
+// or a parent.
+func (w *fileWalk) walkFolder(
+	ctx context.Context,
+	dir string,
+	above []fs.FileInfo,
+	linked bool,
+) error {
 	l := w.l
 	if err := ctx.Err(); err != nil {
 		return err
@@ -282,22 +295,22 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 	if len(above) > maxDepth {
 		return robocache.ResourceLimit(
 			"list",
-			robocache.Where{"dataset": l.uri, "file": show(dir)},
+			robocache.Where{"dataset": l.uri, "file": quoteName(dir)},
 			"folders nested deeper than %d",
 			maxDepth,
 		)
 	}
-	self, err := l.stat(dir)
+	self, err := l.statName(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
 		err == nil && !self.IsDir() {
-		return nil // as in an object store, nothing is below a name that is not there
+		return nil // as in an object store, a missing name has no files below it
 	}
 	if err != nil {
-		return fail("list", l.uri, dir, err)
+		return storeError("list", l.uri, dir, err)
 	}
 	for _, a := range above {
 		if os.SameFile(a, self) {
-			return nil // a link back up: its files are listed already
+			return nil // a link to a parent, whose files are already listed
 		}
 	}
 	above = append(above, self)
@@ -308,23 +321,23 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 		d.Close()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed meanwhile, by a job that tidies up
+		return nil // removed by another process
 	}
 	if err != nil {
-		return fail("list", l.uri, dir, err)
+		return storeError("list", l.uri, dir, err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
+		if err := w.walkEntry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walk) entry(
+func (w *fileWalk) walkEntry(
 	ctx context.Context,
 	name string,
 	mode fs.FileMode,
@@ -333,21 +346,21 @@ func (w *walk) entry(
 ) error {
 	link := mode&fs.ModeSymlink != 0
 	if link || mode.IsRegular() {
-		info, err := w.l.stat(name)
+		info, err := w.l.statName(name)
 		if err != nil {
 			if link {
-				w.odd(name, w.l.failed("list", name, err))
+				w.addIrregular(name, w.l.openError("list", name, err))
 				return nil
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			return fail("list", w.l.uri, name, err)
+			return storeError("list", w.l.uri, name, err)
 		}
 		mode = info.Mode().Type()
 		if mode.IsRegular() {
-			w.out = append(
-				w.out,
+			w.entries = append(
+				w.entries,
 				Entry{
 					Name:    name,
 					Size:    info.Size(),
@@ -358,44 +371,49 @@ func (w *walk) entry(
 		}
 	}
 	if !mode.IsDir() {
-		w.odd(name, w.l.notRegular("list", name, mode))
+		w.addIrregular(name, w.l.notRegular("list", name, mode))
 		return nil
 	}
 	if link && linked {
 		if w.followed++; w.followed > maxFollowed {
-			return robocache.ResourceLimit("list", robocache.Where{"dataset": w.l.uri, "file": show(name)}, "more than %d links below links", maxFollowed).
+			return robocache.ResourceLimit("list", robocache.Where{
+				"dataset": w.l.uri,
+				"file":    quoteName(name),
+			}, "more than %d links below links", maxFollowed).
 				WithHint("folders that link to each other: remove links")
 		}
 	}
-	before := len(w.out)
-	if err := w.folder(ctx, name, above, linked || link); err != nil {
+	before := len(w.entries)
+	if err := w.walkFolder(ctx, name, above, linked || link); err != nil {
 		return err
 	}
-	// A folder of such files may be called as they are.
+	// A folder may have a file's name. List it unless it contains such files.
 	if w.is != nil && w.is(name) &&
-		!slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
-		w.out = append(w.out, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
+		!slices.ContainsFunc(w.entries[before:], func(e Entry) bool { return w.is(e.Name) }) {
+		w.entries = append(w.entries, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
 	return nil
 }
 
-// odd lists what is no file: under a name that files have, and a link that hides a folder.
-func (w *walk) odd(name string, err error) {
-	if w.is == nil || !w.is(name) && !w.l.hides(name) {
+// addIrregular lists an entry that is not a regular file, if its name is a file's name or it may
+// hide a folder.
+func (w *fileWalk) addIrregular(name string, err error) {
+	if w.is == nil || !w.is(name) && !w.l.mayHideFolder(name) {
 		return
 	}
-	w.out = append(w.out, Entry{Name: name, Err: err})
+	w.entries = append(w.entries, Entry{Name: name, Err: err})
 }
 
-// hides says whether a link that is not followed leads to a folder, or may have, by its name.
-func (l *Local) hides(name string) bool {
+// mayHideFolder reports whether a link that is not followed leads to a folder. For a dangling link,
+// it decides by the name.
+func (l *Local) mayHideFolder(name string) bool {
 	if strings.HasPrefix(path.Base(name), ".") {
 		return false
 	}
-	if info, err := os.Lstat(l.path(name)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+	if info, err := os.Lstat(l.systemPath(name)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return false
 	}
-	info, err := os.Stat(l.path(name))
+	info, err := os.Stat(l.systemPath(name))
 	return err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) && path.Ext(name) == ""
 }
 
@@ -403,7 +421,7 @@ func localVersion(size, mtime int64) string {
 	return strconv.FormatInt(size, 10) + "-" + strconv.FormatInt(mtime, 10)
 }
 
-func kind(m fs.FileMode) string {
+func modeName(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
 		return "a file"

@@ -10,85 +10,86 @@ import (
 	"time"
 )
 
-// checkEvery is how long a local handle trusts its last look at size and mtime. Looking at each
-// read would double the system calls of the hot path; mtime itself has a grain of some milliseconds
+// checkEvery is the time for which a local handle relies on its last check of size and mtime. A
+// check at every read would double the system calls. The resolution of mtime is some milliseconds
 // on most file systems.
 const checkEvery = 10 * time.Millisecond
 
-// localFile is one open regular file. It pins the inode: a file replaced by rename stays readable
-// as it was.
+// localFile is an open regular file. It pins the inode, so that a file replaced by a rename stays
+// readable.
 type localFile struct {
-	f       *os.File
-	uri     string
-	name    string
-	size    int64
-	mtime   int64
-	opened  time.Time
-	checked atomic.Int64 // ns after opened of the last look
-	bad     atomic.Bool  // seen changed: every read fails from then on
+	file      *os.File
+	uri       string
+	name      string
+	size      int64
+	mtime     int64
+	opened    time.Time
+	checked   atomic.Int64 // nanoseconds after opened of the last check
+	isChanged atomic.Bool  // the file changed: every later read fails
 }
 
 func (h *localFile) Size() int64     { return h.size }
 func (h *localFile) Version() string { return localVersion(h.size, h.mtime) }
 
-// ReadAt is one pread, without allocation. A change in place is reported by the first read begun
-// checkEvery after it, and at the latest by Close.
+// ReadAt is one pread without allocation. A change in place is reported by the first read that
+// starts checkEvery later, or by Close at the latest.
 func (h *localFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if outside(off, len(p), h.size) {
-		return pastEnd(h.uri, h.name, off, len(p), h.size)
+	if isOutside(off, len(p), h.size) {
+		return rangeError(h.uri, h.name, off, len(p), h.size)
 	}
-	if h.bad.Load() {
-		return changed(h.uri, h.name, h.Version(), "other bytes")
+	if h.isChanged.Load() {
+		return changedError(h.uri, h.name, h.Version(), "other bytes")
 	}
 	if len(p) > 0 {
-		if _, err := h.f.ReadAt(p, off); err != nil {
-			return h.failed(err)
+		if _, err := h.file.ReadAt(p, off); err != nil {
+			return h.readError(err)
 		}
 	}
-	// After the read: a change before it, or during it, is then seen.
+	// Check after the read, so that a change before or during the read is detected.
 	at := int64(time.Since(h.opened))
 	if last := h.checked.Load(); at-last >= int64(checkEvery) &&
 		h.checked.CompareAndSwap(last, at) {
-		return h.unchanged()
+		return h.checkUnchanged()
 	}
 	return nil
 }
 
-// failed is a read's error; an end of file inside the size at opening means that the file shrank.
-func (h *localFile) failed(err error) error {
+// readError returns the error of a read. An end of file within the original size means that the
+// file shrank.
+func (h *localFile) readError(err error) error {
 	if errors.Is(err, io.EOF) {
-		if cerr := h.unchanged(); cerr != nil {
+		if cerr := h.checkUnchanged(); cerr != nil {
 			return cerr
 		}
 		err = io.ErrUnexpectedEOF
 	}
-	return fail("read", h.uri, h.name, err)
+	return storeError("read", h.uri, h.name, err)
 }
 
-func (h *localFile) unchanged() error {
-	info, err := h.f.Stat()
+func (h *localFile) checkUnchanged() error {
+	info, err := h.file.Stat()
 	if err != nil {
-		return fail("stat", h.uri, h.name, err)
+		return storeError("stat", h.uri, h.name, err)
 	}
 	if size, mtime := info.Size(), info.ModTime().UnixNano(); size != h.size || mtime != h.mtime {
-		h.bad.Store(true)
-		return changed(h.uri, h.name, h.Version(), "version "+localVersion(size, mtime))
+		h.isChanged.Store(true)
+		return changedError(h.uri, h.name, h.Version(), "version "+localVersion(size, mtime))
 	}
 	return nil
 }
 
-// Close reports a change that no read was late enough to see. A second Close does nothing.
+// Close closes the file. It reports a change that no read detected. A second Close does nothing.
 func (h *localFile) Close() error {
-	err := h.unchanged()
-	cerr := h.f.Close()
+	err := h.checkUnchanged()
+	cerr := h.file.Close()
 	if errors.Is(cerr, fs.ErrClosed) {
 		return nil
 	}
 	if err == nil {
-		err = fail("close", h.uri, h.name, cerr)
+		err = storeError("close", h.uri, h.name, cerr)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// soon fails a test that waits: opening a FIFO used to be for ever.
+// soon fails a test if f blocks, as opening a FIFO would.
 func soon(t *testing.T, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -49,7 +49,8 @@ func soon(t *testing.T, f func() error) error {
 	}
 }
 
-// TestLocalOddThings: what is no regular file is a typed error at once, and not in the list (T1).
+// TestLocalOddThings checks that anything but a regular file is a typed error at once, and not
+// listed (store.T1).
 func TestLocalOddThings(t *testing.T) {
 	l, dir := local(t)
 	outside := t.TempDir()
@@ -58,13 +59,31 @@ func TestLocalOddThings(t *testing.T) {
 	must(t, os.WriteFile(dir+"/d/e/f", []byte("x"), 0o666))
 	must(t, syscall.Mkfifo(dir+"/fifo", 0o666))
 	want := map[string]error{"fifo": robocache.ErrMalformed, "d": robocache.ErrMalformed}
-	for name, target := range map[string]string{"out": outside + "/secret", "outdir": outside, "up": "../../../../etc/passwd", "dev": "/dev/zero", "loop1": "loop2", "loop2": "loop1", "in": "d/e/f", "indir": "d", "d/back": "..", "dangling": "nope"} {
+	for name, target := range map[string]string{
+		"out":      outside + "/secret",
+		"outdir":   outside,
+		"up":       "../../../../etc/passwd",
+		"dev":      "/dev/zero",
+		"loop1":    "loop2",
+		"loop2":    "loop1",
+		"in":       "d/e/f",
+		"indir":    "d",
+		"d/back":   "..",
+		"dangling": "nope",
+	} {
 		must(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	for _, name := range []string{"out", "outdir/secret", "up", "dev", "loop1", "d/back/d/back/out"} {
+	for _, name := range []string{
+		"out",
+		"outdir/secret",
+		"up",
+		"dev",
+		"loop1",
+		"d/back/d/back/out",
+	} {
 		want[name] = robocache.ErrMalformed
 	}
-	want["dangling"] = robocache.ErrMalformed // not found is what may be left out
+	want["dangling"] = robocache.ErrMalformed // callers may ignore ErrNotFound
 	for name, class := range want {
 		for op, do := range map[string]func() error{
 			"open": func() error { _, err := l.Open(t.Context(), name); return err },
@@ -89,13 +108,13 @@ func TestLocalOddThings(t *testing.T) {
 	if got := strings.Join(names, " "); err != nil || got != "d/e/f in indir/e/f" {
 		t.Errorf("list: %q, %v", got, err)
 	}
-	// Writing through a link that leads out must not.
+	// Writing through a link that leaves the root is rejected.
 	for _, name := range []string{"outdir/new", "outdir/deep/new"} {
 		if _, err := l.Create(t.Context(), name); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("create %s: %v", name, err)
 		}
 	}
-	// Replacing a link replaces the link, not what it points at.
+	// Replacing a link replaces the link and not its target.
 	w, err := l.Create(t.Context(), "out")
 	must(t, err)
 	must(t, w.Commit())
@@ -126,7 +145,13 @@ func TestOpenLocalOddThings(t *testing.T) {
 	}
 	spaced := dir + "/a b"
 	must(t, os.Mkdir(spaced, 0o777))
-	for _, uri := range []string{"file://" + dir + "/a%20b", "file://localhost" + dir + "/a%20b", "FILE://" + dir + "/a%20b", "file:" + dir + "/a%20b", spaced + "/"} {
+	for _, uri := range []string{
+		"file://" + dir + "/a%20b",
+		"file://localhost" + dir + "/a%20b",
+		"FILE://" + dir + "/a%20b",
+		"file:" + dir + "/a%20b",
+		spaced + "/",
+	} {
 		s, err := Open(uri)
 		if err != nil || s.URI() != spaced {
 			t.Errorf("%s: %v", uri, err)
@@ -150,7 +175,7 @@ func TestOpenLocalOddThings(t *testing.T) {
 	}
 }
 
-// TestHubSnapshot: the links of Hugging Face's cache work, and no others.
+// TestHubSnapshot checks that the links of Hugging Face's cache work, and no others.
 func TestHubSnapshot(t *testing.T) {
 	hub := t.TempDir()
 	repo := hub + "/datasets--o--n"
@@ -177,8 +202,8 @@ func TestHubSnapshot(t *testing.T) {
 	}
 }
 
-// TestLocalChangeSeenAtClose: a change too quick for a read to see is reported by Close, so
-// ReadFile cannot miss it (T3).
+// TestLocalChangeSeenAtClose checks that Close reports a change that no read could detect, so that
+// ReadFile cannot miss it (store.T3).
 func TestLocalChangeSeenAtClose(t *testing.T) {
 	l, dir := local(t)
 	must(t, os.WriteFile(dir+"/a", []byte("aaaa"), 0o666))
@@ -191,7 +216,7 @@ func TestLocalChangeSeenAtClose(t *testing.T) {
 	}
 }
 
-// fullDisk takes some bytes and then has no space; or fails at fsync.
+// fullDisk accepts some bytes and then has no space, or fails at fsync.
 type fullDisk struct {
 	tempFile
 	left  int
@@ -214,17 +239,22 @@ func (d *fullDisk) Sync() error {
 	return d.tempFile.Sync()
 }
 
-// TestNoSpace: a full disk is a resource limit, the old file stays, and the temporary one is gone
-// at once (T6).
+// TestNoSpace checks that a full disk is a resource limit, that the old file stays, and that the
+// temporary file is removed at once (store.T6).
 func TestNoSpace(t *testing.T) {
-	for _, disk := range []*fullDisk{{left: 3}, {left: 0}, {left: 100, fsync: syscall.ENOSPC}, {left: 100, fsync: syscall.EIO}} {
+	for _, disk := range []*fullDisk{
+		{left: 3},
+		{left: 0},
+		{left: 100, fsync: syscall.ENOSPC},
+		{left: 100, fsync: syscall.EIO},
+	} {
 		l, dir := local(t)
 		must(t, os.WriteFile(dir+"/a", []byte("old"), 0o666))
 		w, err := l.Create(t.Context(), "a")
 		must(t, err)
 		lw := w.(*localWriter)
-		disk.tempFile = lw.f
-		lw.f = disk
+		disk.tempFile = lw.file
+		lw.file = disk
 		_, err = w.Write([]byte("hello"))
 		if err == nil {
 			err = w.Commit()
@@ -247,7 +277,7 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestSweep: only temporary files that are old go; none is ever listed.
+// TestSweep checks that only old temporary files are removed, and that none is ever listed.
 func TestSweep(t *testing.T) {
 	l, dir := local(t)
 	must(t, os.MkdirAll(dir+"/d", 0o777))
@@ -277,7 +307,7 @@ func TestLocalReadAllocatesNothing(t *testing.T) {
 	defer f.Close()
 	p := make([]byte, 4096)
 	ctx := t.Context()
-	// Short of checkEvery, so that the look at mtime, once in 10 ms, is not among them.
+	// The duration is below checkEvery, so that no read checks mtime.
 	if n := testing.AllocsPerRun(200, func() { must(t, f.ReadAt(ctx, p, 8192)) }); n != 0 {
 		t.Errorf("%v allocations a read", n)
 	}
@@ -293,7 +323,7 @@ func TestMergeCoversEverySpan(t *testing.T) {
 		gap := rng.Int64N(20)
 		n := 0
 		end := int64(-1 << 40)
-		for _, r := range merge(spans, gap, 100) {
+		for _, r := range mergeSpans(spans, gap, 100) {
 			if len(r.spans) > 1 && r.end-r.off > 100 {
 				t.Fatal("run over the limit")
 			}
@@ -312,7 +342,22 @@ func TestMergeCoversEverySpan(t *testing.T) {
 }
 
 func FuzzCleanName(f *testing.F) {
-	for _, s := range []string{"a", "a/b", "../a", "a/../b", "/a", "a\x00", "./a//b/.", "", ".", "..", "a/..", strings.Repeat("a/", 3000), "\xff", "a\n"} {
+	for _, s := range []string{
+		"a",
+		"a/b",
+		"../a",
+		"a/../b",
+		"/a",
+		"a\x00",
+		"./a//b/.",
+		"",
+		".",
+		"..",
+		"a/..",
+		strings.Repeat("a/", 3000),
+		"\xff",
+		"a\n",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -335,7 +380,20 @@ func FuzzCleanName(f *testing.F) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, s := range []string{"http://u:hunter2@h/x?hunter2#hunter2", "https://h", "file:///x", "file://h/x", "mem://a", "s3://b/k", "x", "", "http://[::1", "HTTP://h:1/%2e%2e/", "pipe:ls", "file:%2e"} {
+	for _, s := range []string{
+		"http://u:hunter2@h/x?hunter2#hunter2",
+		"https://h",
+		"file:///x",
+		"file://h/x",
+		"mem://a",
+		"s3://b/k",
+		"x",
+		"",
+		"http://[::1",
+		"HTTP://h:1/%2e%2e/",
+		"pipe:ls",
+		"file:%2e",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, uri string) {
@@ -356,7 +414,7 @@ func FuzzOpen(f *testing.F) {
 				!strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
 				t.Fatalf("%q: the URI says too much: %s", uri, h.URI())
 			}
-			if u := h.at(
+			if u := h.fileURL(
 				"a/b?c#d",
 			); u.Host != h.base.Host ||
 				!strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
@@ -367,19 +425,28 @@ func FuzzOpen(f *testing.F) {
 }
 
 func FuzzContentRange(f *testing.F) {
-	for _, s := range []string{"bytes 0-0/1", "bytes */5", "bytes 1-2/*", "bytes 5-1/9", "bytes 0-9/9", "bytes -1-2/3", ""} {
+	for _, s := range []string{
+		"bytes 0-0/1",
+		"bytes */5",
+		"bytes 1-2/*",
+		"bytes 5-1/9",
+		"bytes 0-9/9",
+		"bytes -1-2/3",
+		"",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		start, last, total, ok := contentRange(s)
+		start, last, total, ok := parseContentRange(s)
 		if ok &&
-			(start < 0 || total < -1 || last >= 0 && (last < start || total >= 0 && last >= total)) {
+			(start < 0 || total < -1 || last >= 0 && (last < start || total >= 0 &&
+				last >= total)) {
 			t.Fatalf("%q: %d-%d/%d", s, start, last, total)
 		}
 	})
 }
 
-// BenchmarkLocalReadAt has *os.File.ReadAt as its floor.
+// BenchmarkLocalReadAt compares ReadAt with *os.File.ReadAt.
 func BenchmarkLocalReadAt(b *testing.B) {
 	l, dir := local(b)
 	data := bytes.Repeat([]byte("robocache"), 8<<20/9)
@@ -414,8 +481,8 @@ func BenchmarkLocalReadAt(b *testing.B) {
 	}
 }
 
-// A ladder of links has 2^depth ways to its end: a list says so, and does not go them all. Many
-// links to one folder are no ladder.
+// TestLadderOfLinks checks that a listing reports a ladder of links, which has 2^depth paths, and
+// does not follow all of them. Many links to one folder are allowed.
 func TestLadderOfLinks(t *testing.T) {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -430,7 +497,7 @@ func TestLadderOfLinks(t *testing.T) {
 	for i := range shared {
 		must(os.Symlink("shared", filepath.Join(dir, fmt.Sprint("link", i))))
 	}
-	s, err := openLocal(dir, true) // without, os.Root follows eight links in a name
+	s, err := openLocal(dir, true) // without follow, os.Root allows eight links in a name
 	must(err)
 	defer s.Close()
 	if list, err := s.List(t.Context(), ""); err != nil || len(list) != shared+1 {
@@ -451,8 +518,8 @@ func TestLadderOfLinks(t *testing.T) {
 	}
 }
 
-// Others write and tidy up in the folders that are listed: what is gone meanwhile isn't listed, and
-// nothing fails.
+// TestListWhileFoldersGo checks that a listing succeeds while other processes write and remove
+// folders. Removed entries are not listed.
 func TestListWhileFoldersGo(t *testing.T) {
 	l, dir := local(t)
 	stop, done := make(chan struct{}), make(chan error)

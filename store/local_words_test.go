@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestWords: an error of a folder reads like a sentence; the system's own calls are no word of
-// ours, and its error is still found.
+// TestWords checks that the error of a folder is readable without names of system calls, and that
+// it still wraps the system's error.
 func TestWords(t *testing.T) {
 	s, err := OpenLocal(t.TempDir())
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// tempPrefix begins the name of every unfinished file, in the folder of the file that it will
-// become. List leaves them out.
+// tempPrefix is the prefix of unfinished files. They are in the folder of the final file. List
+// omits them.
 const tempPrefix = ".robocache-tmp-"
 
 func makeFolder(dir string) error {
 	if strings.IndexByte(dir, 0) >= 0 {
 		return robocache.Malformed(
 			"create",
-			robocache.Where{"dataset": show(dir)},
+			robocache.Where{"dataset": quoteName(dir)},
 			"NUL in the path",
 		)
 	}
-	return fail("create", dir, "", os.MkdirAll(dir, 0o777))
+	return storeError("create", dir, "", os.MkdirAll(dir, 0o777))
 }
 
-// tempFile is what a writer needs of an *os.File; tests put a full disk in its place.
+// tempFile is the part of *os.File that a writer needs. Tests replace it with a full disk.
 type tempFile interface {
 	io.Writer
 	io.WriterAt
@@ -39,38 +39,38 @@ type tempFile interface {
 	Close() error
 }
 
-// Create begins a file that replaces name, whole, at Commit.
+// Create begins a file that replaces name at Commit.
 func (l *Local) Create(ctx context.Context, name string) (Writer, error) {
-	return l.create(ctx, name, false)
+	return l.createFile(ctx, name, false)
 }
 
-// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several
-// writers one wins.
+// CreateNew is Create, but Commit returns ErrExists if the name exists by then. If several writers
+// use one name, one succeeds.
 func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
-	return l.create(ctx, name, true)
+	return l.createFile(ctx, name, true)
 }
 
-func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer, err error) {
-	if name, err = clean(ctx, l.uri, "create", name); err != nil {
+func (l *Local) createFile(ctx context.Context, name string, onlyNew bool) (_ Writer, err error) {
+	if name, err = cleanFor(ctx, l.uri, "create", name); err != nil {
 		return nil, err
 	}
-	full := l.at(name)
+	full := l.rootPath(name)
 	if info, err := l.root.Lstat(full); err == nil && info.IsDir() {
 		return nil, l.notRegular("create", name, info.Mode())
 	}
 	dir := path.Dir(full)
-	toSync := l.missing(dir)
-	if err := fail("create", l.uri, name, l.root.MkdirAll(dir, 0o777)); err != nil {
+	toSync := l.missingFolders(dir)
+	if err := storeError("create", l.uri, name, l.root.MkdirAll(dir, 0o777)); err != nil {
 		return nil, err
 	}
 	temp := path.Join(dir, tempPrefix+rand.Text())
 	f, err := l.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	if err := fail("create", l.uri, name, err); err != nil {
+	if err := storeError("create", l.uri, name, err); err != nil {
 		return nil, err
 	}
 	return &localWriter{
 		l:       l,
-		f:       f,
+		file:    f,
 		name:    name,
 		full:    full,
 		temp:    temp,
@@ -80,9 +80,9 @@ func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer
 	}, nil
 }
 
-// missing lists the folders that get a new entry when dir is made: without their fsync a crash
-// could lose the way to the file.
-func (l *Local) missing(dir string) []string {
+// missingFolders returns the folders that get a new entry when dir is created. Without an fsync of
+// them, a crash could lose the path to the file.
+func (l *Local) missingFolders(dir string) []string {
 	var out []string
 	for dir != "." {
 		if _, err := l.root.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -94,34 +94,34 @@ func (l *Local) missing(dir string) []string {
 	return out
 }
 
-// localWriter collects one file in a temporary one beside it.
+// localWriter writes a temporary file next to the final one.
 type localWriter struct {
 	l          *Local
-	ctx        context.Context // of Create: its end stops further writes
+	ctx        context.Context // context of Create; its end stops further writes
 	name       string
 	full, temp string
 	toSync     []string
 	onlyNew    bool
 
-	mu  sync.RWMutex // writers share it; Commit and Abort have it alone
-	f   tempFile     // nil when ended
-	err error        // why it ended, nil after Commit
+	mu   sync.RWMutex // writers share it; Commit and Abort hold it exclusively
+	file tempFile     // nil when ended
+	err  error        // why it ended; nil after Commit
 }
 
 func (w *localWriter) Write(p []byte) (int, error) {
-	return w.write(func(f tempFile) (int, error) { return f.Write(p) })
+	return w.writeWith(func(f tempFile) (int, error) { return f.Write(p) })
 }
 
 func (w *localWriter) WriteAt(p []byte, off int64) (int, error) {
-	return w.write(func(f tempFile) (int, error) { return f.WriteAt(p, off) })
+	return w.writeWith(func(f tempFile) (int, error) { return f.WriteAt(p, off) })
 }
 
-func (w *localWriter) write(do func(tempFile) (int, error)) (int, error) {
+func (w *localWriter) writeWith(do func(tempFile) (int, error)) (int, error) {
 	w.mu.RLock()
-	f := w.f
+	f := w.file
 	if f == nil {
 		defer w.mu.RUnlock()
-		return 0, w.ended("write")
+		return 0, w.endedError("write")
 	}
 	err := w.ctx.Err()
 	n := 0
@@ -130,44 +130,43 @@ func (w *localWriter) write(do func(tempFile) (int, error)) (int, error) {
 	}
 	w.mu.RUnlock()
 	if err != nil {
-		// At once, not at Abort: on a full disk the space is wanted back.
+		// Remove the file now and not at Abort, because a full disk needs the space.
 		return n, w.giveUp("write", err)
 	}
 	return n, nil
 }
 
-// ended is the error of a call after the end: the reason it ended for, or misuse. The caller holds
-// mu.
-func (w *localWriter) ended(op string) error {
+// endedError returns the error of a call after the end. Caller must hold mu.
+func (w *localWriter) endedError(op string) error {
 	if w.err != nil {
 		return w.err
 	}
-	return closed(op, w.l.uri, w.name)
+	return closedError(op, w.l.uri, w.name)
 }
 
-// giveUp drops the temporary file and keeps err as the reason for later calls.
+// giveUp removes the temporary file and keeps err for later calls.
 func (w *localWriter) giveUp(op string, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.f == nil {
-		return w.ended(op)
+	if w.file == nil {
+		return w.endedError(op)
 	}
-	w.f.Close()
-	w.f = nil
+	w.file.Close()
+	w.file = nil
 	w.l.root.Remove(w.temp)
-	w.err = fail(op, w.l.uri, w.name, err)
+	w.err = storeError(op, w.l.uri, w.name, err)
 	return w.err
 }
 
-// Abort drops what was written. After Commit it does nothing.
+// Abort discards the written bytes. After Commit it does nothing.
 func (w *localWriter) Abort() {
 	w.giveUp("abort", robocache.Misuse("", nil, "used after Abort"))
 }
 
-// Commit makes the bytes durable, then gives them their name, then makes the name durable.
+// Commit syncs the file, gives it its final name, and syncs the folders.
 func (w *localWriter) Commit() error {
 	w.mu.RLock()
-	f, ended := w.f, w.ended("commit")
+	f, ended := w.file, w.endedError("commit")
 	w.mu.RUnlock()
 	if f == nil {
 		return ended
@@ -177,33 +176,37 @@ func (w *localWriter) Commit() error {
 		op, err = "fsync", f.Sync()
 	}
 	if err == nil {
-		op, err = "commit", w.place()
+		op, err = "commit", w.publishFile()
 	}
 	if err != nil {
 		return w.giveUp(op, err)
 	}
 	w.mu.Lock()
 	err = f.Close()
-	w.f = nil
+	w.file = nil
 	w.mu.Unlock()
 	for _, dir := range w.toSync {
 		if serr := w.l.syncFolder(dir); err == nil {
 			err = serr
 		}
 	}
-	return fail("fsync", w.l.uri, w.name, err)
+	return storeError("fsync", w.l.uri, w.name, err)
 }
 
-// place gives the temporary file its name: by rename, or by a link that fails where the name is
-// taken.
-func (w *localWriter) place() error {
+// publishFile gives the temporary file its final name. It renames the file, or links it if an
+// existing file must not be replaced.
+func (w *localWriter) publishFile() error {
 	if !w.onlyNew {
 		return w.l.root.Rename(w.temp, w.full)
 	}
 	err := w.l.root.Link(w.temp, w.full)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) ||
 		errors.Is(err, syscall.ENOSYS) {
-		return robocache.Unsupported("commit", nil, "this file system has no hard links, by which a name is taken only once").
+		return robocache.Unsupported(
+			"commit",
+			nil,
+			"this file system has no hard links, by which a name is taken only once",
+		).
 			WithCause(err).
 			WithHint("write to another volume")
 	}
@@ -221,28 +224,28 @@ func (l *Local) syncFolder(dir string) error {
 	defer d.Close()
 	err = d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return nil // a file system that cannot sync folders, as some network ones
+		return nil // the file system cannot sync folders, as some network file systems
 	}
 	return err
 }
 
-// Remove deletes a file (of a link: the link). A name that is not there is ErrNotFound.
+// Remove deletes a file. For a link, it deletes the link. A missing name is ErrNotFound.
 func (l *Local) Remove(ctx context.Context, name string) (err error) {
-	if name, err = clean(ctx, l.uri, "remove", name); err != nil {
+	if name, err = cleanFor(ctx, l.uri, "remove", name); err != nil {
 		return err
 	}
-	info, err := l.root.Lstat(l.at(name))
-	if err := fail("remove", l.uri, name, err); err != nil {
+	info, err := l.root.Lstat(l.rootPath(name))
+	if err := storeError("remove", l.uri, name, err); err != nil {
 		return err
 	}
 	if info.IsDir() {
 		return l.notRegular("remove", name, info.Mode())
 	}
-	return fail("remove", l.uri, name, l.root.Remove(l.at(name)))
+	return storeError("remove", l.uri, name, l.root.Remove(l.rootPath(name)))
 }
 
-// Sweep removes temporary files last written more than age ago, which killed processes left behind,
-// and says how many. It touches nothing else.
+// Sweep removes temporary files of killed processes that were last written more than age ago. It
+// returns their number and removes nothing else.
 func (l *Local) Sweep(ctx context.Context, age time.Duration) (int, error) {
 	n := 0
 	before := time.Now().Add(-age)
@@ -269,5 +272,5 @@ func (l *Local) Sweep(ctx context.Context, age time.Duration) (int, error) {
 			return nil
 		},
 	)
-	return n, fail("sweep", l.uri, "", err)
+	return n, storeError("sweep", l.uri, "", err)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Mover is a Writable that gives a file another name without copying its bytes.
+// Mover is a Writable that can rename a file without copying its bytes.
 type Mover interface {
 	Move(ctx context.Context, from, to string) error
 }
 
-// Move gives a file another name, which takes the place of what stood there. Where the store has no
-// way of its own, its bytes are copied.
+// Move renames a file and replaces an existing one. If the store cannot rename, Move copies the
+// bytes.
 func Move(ctx context.Context, w Writable, from, to string) (err error) {
 	defer robocache.LocateIn(&err, "file", from)
 	if path.Clean(from) == path.Clean(to) {
@@ -34,7 +34,7 @@ func Move(ctx context.Context, w Writable, from, to string) (err error) {
 	return w.Remove(ctx, from)
 }
 
-// Copy writes the bytes of an open file as another, which appears whole.
+// Copy writes the bytes of an open file to name. The file appears complete or not at all.
 func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (err error) {
 	out, err := w.Create(ctx, name)
 	if err != nil {
@@ -51,7 +51,7 @@ func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (e
 	return out.Commit()
 }
 
-// EachBlock gives the bytes of a file in blocks.
+// EachBlock calls yield with the bytes of a file, block by block.
 func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error) error {
 	buf := make([]byte, min(1<<20, f.Size())) // many files are small
 	for off := int64(0); off < f.Size(); {
@@ -67,24 +67,30 @@ func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error
 	return nil
 }
 
-// Move renames; the folder's new entry is as durable as the next file that is committed.
+// Move renames a file. The new name becomes durable with the next file that is committed in its
+// folder.
 func (l *Local) Move(ctx context.Context, from, to string) (err error) {
-	cleanValue, err := clean(ctx, l.uri, "move", from)
+	cleanFrom, err := cleanFor(ctx, l.uri, "move", from)
 	if err != nil {
 		return err
 	}
-	cleanValue2, err := clean(ctx, l.uri, "move", to)
+	cleanTo, err := cleanFor(ctx, l.uri, "move", to)
 	if err != nil {
 		return err
 	}
-	from, to = cleanValue, cleanValue2
-	if err := fail("move", l.uri, to, l.root.MkdirAll(path.Dir(l.at(to)), 0o777)); err != nil {
+	from, to = cleanFrom, cleanTo
+	if err := storeError(
+		"move",
+		l.uri,
+		to,
+		l.root.MkdirAll(path.Dir(l.rootPath(to)), 0o777),
+	); err != nil {
 		return err
 	}
-	return fail("move", l.uri, from, l.root.Rename(l.at(from), l.at(to)))
+	return storeError("move", l.uri, from, l.root.Rename(l.rootPath(from), l.rootPath(to)))
 }
 
-// ReaderAt is an open file as the standard library reads one.
+// ReaderAt adapts an open file to io.ReaderAt.
 type ReaderAt struct {
 	Ctx  context.Context
 	File robocache.Ranged

@@ -9,28 +9,28 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxName is the longest name in bytes that a store takes: the path length at which POSIX systems
-// stop.
+// MaxName is the longest name in bytes that a store accepts. It is the path length limit of POSIX
+// systems.
 const MaxName = 4 << 10
 
-// CleanName brings a name to its one spelling ("a//b/./c" is "a/b/c") and refuses, as malformed
-// input, what could leave the root or cut a path short: "..", a leading "/", NUL, over MaxName
-// bytes, and the root itself.
+// CleanName returns the canonical spelling of a name: "a//b/./c" becomes "a/b/c". It rejects names
+// that could leave the root or truncate a path as malformed: "..", a leading "/", NUL, more than
+// MaxName bytes, and the root itself.
 func CleanName(name string) (string, error) {
 	if msg := badName(name); msg != "" {
-		return "", robocache.Malformed("name", robocache.Where{"file": show(name)}, "%s", msg).
+		return "", robocache.Malformed("name", robocache.Where{"file": quoteName(name)}, "%s", msg).
 			WithHint("a file is named relative to the dataset's root, with / between the parts")
 	}
 	return path.Clean(name), nil
 }
 
-// clean is CleanName for an operation of a store.
-func clean(ctx context.Context, uri, op, name string) (string, error) {
+// cleanFor is CleanName for an operation of a store.
+func cleanFor(ctx context.Context, uri, op, name string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	name, err := CleanName(name)
-	if err := fail(op, uri, "", err); err != nil {
+	if err := storeError(op, uri, "", err); err != nil {
 		return "", err
 	}
 	return name, nil
@@ -66,7 +66,7 @@ func badName(name string) string {
 	return ""
 }
 
-// cleanPrefix is CleanName for List and Sub, where "" (and ".") is the whole store.
+// cleanPrefix is CleanName for List and Sub, where "" and "." are the whole store.
 func cleanPrefix(prefix string) (string, error) {
 	if prefix == "" || prefix == "." || prefix == "./" {
 		return "", nil
@@ -74,9 +74,9 @@ func cleanPrefix(prefix string) (string, error) {
 	return CleanName(prefix)
 }
 
-// show makes a name fit for a message: names come from files, and a line break in one must not
-// forge a log line.
-func show(name string) string {
+// quoteName returns a name for use in a message. Names come from files, and a line break in one
+// must not forge a log line.
+func quoteName(name string) string {
 	const most = 200
 	short := name
 	if len(short) > most {

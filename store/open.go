@@ -10,13 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It
-// looks at a local folder at once and at the network not at all.
+// Open opens the store at uri: a path, file://, http(s)://, or a registered scheme. It checks a
+// local folder, but sends no network request.
 func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
 
-// OpenFor is Open with what the caller of a format chose.
+// OpenFor is Open with the options of a format's caller.
 func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
-	scheme, rest, err := split(uri)
+	scheme, rest, err := splitScheme(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
 	case "":
 		return openLocal(uri, opt.FollowLinks)
 	case "file":
-		p, err := filePath(rest)
+		p, err := fileURIPath(rest)
 		if err != nil {
 			return nil, err
 		}
@@ -38,11 +38,11 @@ func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
 	if open != nil {
 		return open(rest)
 	}
-	return nil, unsupported(
+	return nil, unsupportedError(
 		"open",
 		robocache.Redact(uri),
-		"no store for "+show(scheme)+"://",
-		"known: a path, file://, http(s)://"+known(),
+		"no store for "+quoteName(scheme)+"://",
+		"known: a path, file://, http(s)://"+knownSchemes(),
 	)
 }
 
@@ -51,16 +51,16 @@ var (
 	schemes   = map[string]func(rest string) (Store, error){}
 )
 
-// Register adds a scheme of URIs: open gets what follows "scheme://". A later one of the same name
-// replaces it.
+// Register adds a URI scheme. open receives the part after "scheme://". It replaces an earlier
+// scheme of the same name.
 func Register(scheme string, open func(rest string) (Store, error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
 	schemes[scheme] = open
 }
 
-// known lists the registered schemes.
-func known() (list string) {
+// knownSchemes returns the registered schemes as text.
+func knownSchemes() (list string) {
 	schemesMu.RLock()
 	defer schemesMu.RUnlock()
 	for _, s := range slices.Sorted(maps.Keys(schemes)) {
@@ -69,17 +69,17 @@ func known() (list string) {
 	return list
 }
 
-// OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported
-// where the store is read only.
+// OpenWritable is Open for writing. It creates a missing local folder. If the store is read-only,
+// the error is ErrUnsupported.
 func OpenWritable(uri string) (_ Writable, err error) {
-	scheme, rest, err := split(uri)
+	scheme, rest, err := splitScheme(uri)
 	if err != nil {
 		return nil, err
 	}
 	dir := uri
 	switch scheme {
 	case "file":
-		if dir, err = filePath(rest); err != nil {
+		if dir, err = fileURIPath(rest); err != nil {
 			return nil, err
 		}
 		fallthrough
@@ -95,7 +95,7 @@ func OpenWritable(uri string) (_ Writable, err error) {
 	w, ok := s.(Writable)
 	if !ok {
 		Close(s)
-		return nil, unsupported(
+		return nil, unsupportedError(
 			"open",
 			s.URI(),
 			"this store cannot be written",
@@ -105,8 +105,8 @@ func OpenWritable(uri string) (_ Writable, err error) {
 	return w, nil
 }
 
-// Close gives back what a store holds (a folder handle, idle connections). Stores that hold nothing
-// need none.
+// Close releases the resources of a store, such as a folder handle or idle connections. It does
+// nothing for a store without a Close method.
 func Close(s Store) error {
 	if c, ok := s.(interface{ Close() error }); ok {
 		return c.Close()
@@ -114,16 +114,16 @@ func Close(s Store) error {
 	return nil
 }
 
-// split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process
-// ("pipe:" is a file's name).
-func split(uri string) (scheme, rest string, err error) {
+// splitScheme splits a URI into its scheme, in lower case, and the rest. The scheme of a path is
+// "". A URI never starts a process: "pipe:" is a file's name.
+func splitScheme(uri string) (scheme, rest string, err error) {
 	switch {
 	case uri == "":
 		return scheme, rest, robocache.Misuse("open", nil, "empty URI")
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
 		return scheme, rest, robocache.Malformed(
 			"open",
-			robocache.Where{"dataset": show(robocache.Redact(uri))},
+			robocache.Where{"dataset": quoteName(robocache.Redact(uri))},
 			"NUL in the URI, or the URI is too long",
 		)
 	}
@@ -137,7 +137,7 @@ func split(uri string) (scheme, rest string, err error) {
 	for i, c := range []byte(head) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
-			return "", uri, nil // "dir/with://": a path
+			return "", uri, nil // "dir/with://" is a path
 		}
 	}
 	if head == "" {
@@ -146,26 +146,28 @@ func split(uri string) (scheme, rest string, err error) {
 	return strings.ToLower(head), tail, nil
 }
 
-// filePath is the path of what follows "file://".
-func filePath(rest string) (string, error) {
+// fileURIPath returns the path of the part after "file://".
+func fileURIPath(rest string) (string, error) {
 	host, p, _ := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {
-		return "", robocache.Unsupported("open", robocache.Where{"dataset": show("file://" + rest)}, "a file URI that names another host").
+		return "", robocache.Unsupported("open", robocache.Where{
+			"dataset": quoteName("file://" + rest),
+		}, "a file URI that names another host").
 			WithHint("file:///absolute/path has three slashes")
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
 		return "", robocache.Malformed(
 			"open",
-			robocache.Where{"dataset": show("file://" + rest)},
+			robocache.Where{"dataset": quoteName("file://" + rest)},
 			"bad escape in the URI",
 		)
 	}
 	return p, nil
 }
 
-// Locate opens the store of a URI: of a folder with file "", or, where is says that the last name
-// is a file's, of the folder around it.
+// Locate opens the store of a URI. If is accepts the last name of the URI, it opens the folder
+// above and returns the name as file. Otherwise file is "".
 func Locate(
 	uri string,
 	opt robocache.OpenOptions,
@@ -177,7 +179,7 @@ func Locate(
 		return s, "", err
 	}
 	if !strings.Contains(uri, "://") {
-		if s, err = OpenFor(uri, opt); err == nil { // a folder may be called so too
+		if s, err = OpenFor(uri, opt); err == nil { // a folder may have such a name too
 			return s, "", nil
 		}
 	}
@@ -185,8 +187,8 @@ func Locate(
 	return s, name, err
 }
 
-// Above takes the last name off a URI: that of the folder around it, and the name. A query stays
-// with the folder.
+// Above splits a URI into the URI of the folder above and the last name. A query stays with the
+// folder.
 func Above(uri string) (folder, name string) {
 	scheme, _, remote := strings.Cut(uri, "://")
 	query := ""

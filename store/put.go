@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// WriteFile is Put into the store of a folder.
+// WriteFile opens the store of a folder and calls Put.
 func WriteFile(ctx context.Context, folder, name string, b []byte) (err error) {
 	s, err := OpenWritable(folder)
 	if err != nil {
@@ -18,15 +18,15 @@ func WriteFile(ctx context.Context, folder, name string, b []byte) (err error) {
 	return Put(ctx, s, name, b)
 }
 
-// Put writes a file so that it appears whole or not at all.
+// Put writes a file. It appears complete or not at all.
 func Put(ctx context.Context, s Writable, name string, b []byte) error {
-	return put(ctx, s.Create, name, b)
+	return putWith(ctx, s.Create, name, b)
 }
 
-// PutNew is Put of a file that must not exist: of several writers of one name one wins, the others
-// get ErrExists. ErrUnsupported where the store cannot promise that.
+// PutNew is Put for a file that must not exist. If several writers use one name, one succeeds, and
+// the others return ErrExists. If the store cannot guarantee this, the error is ErrUnsupported.
 func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
-	return put(
+	return putWith(
 		ctx,
 		func(ctx context.Context, name string) (Writer, error) { return CreateNew(ctx, s, name) },
 		name,
@@ -34,7 +34,7 @@ func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
 	)
 }
 
-func put(
+func putWith(
 	ctx context.Context,
 	create func(context.Context, string) (Writer, error),
 	name string,
@@ -52,9 +52,9 @@ func put(
 	return robocache.At(w.Commit(), robocache.Where{"file": name})
 }
 
-// Probe shows that PutNew holds what it promises, by writing one name twice: some object stores
-// ignore the condition and would let two writers win. ErrUnsupported where it does not hold. Who
-// relies on PutNew calls it once, at the start.
+// Probe tests whether PutNew keeps its guarantee by writing one name twice. Some object stores
+// ignore the condition and would let two writers succeed; then the error is ErrUnsupported. Callers
+// that rely on PutNew call Probe once at the start.
 func Probe(ctx context.Context, s Writable) (err error) {
 	name := ".robocache-probe-" + rand.Text()
 	if err := PutNew(ctx, s, name, []byte("1")); err != nil {
@@ -67,11 +67,13 @@ func Probe(ctx context.Context, s Writable) (err error) {
 	}()
 	again := PutNew(ctx, s, name, []byte("2"))
 	if again == nil {
-		return unsupported(
+		return unsupportedError(
 			"probe",
 			s.URI(),
-			"this store writes over a file that must not be written over (it ignores If-None-Match)",
-			"use a store with conditional writes: AWS S3, MinIO, versitygw, Google Cloud Storage, a local folder",
+			"this store writes over a file that must not be written over (it ignores "+
+				"If-None-Match)",
+			"use a store with conditional writes: AWS S3, MinIO, versitygw, Google Cloud "+
+				"Storage, a local folder",
 		)
 	}
 	if !errors.Is(again, ErrExists) {

@@ -11,20 +11,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Span asks for len(P) bytes at Off.
+// Span is a request for len(P) bytes at Off.
 type Span struct {
 	Off int64
 	P   []byte
 }
 
-// MultiRanged is a file that reads many ranges in fewer steps than one ReadAt each.
+// MultiRanged is a file that reads many ranges more efficiently than with one ReadAt each.
 type MultiRanged interface {
 	ReadRanges(ctx context.Context, spans []Span) error
 }
 
-// ReadRanges fills all spans, in any order and overlapping or not, or fails. Where the file is
-// MultiRanged (http), near ones are read together and several requests run at once; elsewhere each
-// is one ReadAt.
+// ReadRanges fills all spans or returns an error. Spans may overlap and be in any order. A
+// MultiRanged file merges neighboring spans and sends several requests at once. For other files,
+// each span is one ReadAt.
 func ReadRanges(ctx context.Context, f robocache.Ranged, spans []Span) error {
 	if m, ok := f.(MultiRanged); ok {
 		return m.ReadRanges(ctx, spans)
@@ -37,22 +37,22 @@ func ReadRanges(ctx context.Context, f robocache.Ranged, spans []Span) error {
 	return nil
 }
 
-// maxMerged is the most bytes that one merged read holds in memory, over those asked for; those of
-// one call hold four times as much.
+// maxMerged is the memory limit of one merged read. All merged reads of one call together use at
+// most four times as much.
 const maxMerged = 8 << 20
 
-// run is a piece of a file that covers some spans.
-type run struct {
+// spanRun is a range of a file that covers some spans.
+type spanRun struct {
 	off, end int64
 	spans    []Span
 }
 
-// merge sorts spans into runs: neighbours join where the gap costs at most gap bytes and the run
-// stays within limit. Spans must lie inside a file of size bytes.
-func merge(spans []Span, gap, limit int64) []run {
+// mergeSpans sorts spans and joins them into runs. Neighbors are joined if the gap between them is
+// at most gap bytes and the run is at most limit bytes long. Spans must be inside the file.
+func mergeSpans(spans []Span, gap, limit int64) []spanRun {
 	sorted := slices.Clone(spans)
 	slices.SortStableFunc(sorted, func(a, b Span) int { return cmp.Compare(a.Off, b.Off) })
-	var runs []run
+	var runs []spanRun
 	for _, s := range sorted {
 		end := s.Off + int64(len(s.P))
 		if n := len(runs); n > 0 {
@@ -63,13 +63,12 @@ func merge(spans []Span, gap, limit int64) []run {
 				continue
 			}
 		}
-		runs = append(runs, run{s.Off, end, []Span{s}})
+		runs = append(runs, spanRun{s.Off, end, []Span{s}})
 	}
 	return runs
 }
 
-// readMerged reads spans by runs, at most parallel at once. All goroutines are over when it
-// returns.
+// readMerged reads spans by runs, at most parallel at once. No goroutine outlives the call.
 func readMerged(
 	ctx context.Context,
 	f robocache.Ranged,
@@ -77,15 +76,15 @@ func readMerged(
 	gap int64,
 	parallel int,
 ) error {
-	for _, s := range spans { // before merging: sums of wild offsets could wrap
-		if outside(s.Off, len(s.P), f.Size()) {
+	for _, s := range spans { // before merging, because sums of wrong offsets could overflow
+		if isOutside(s.Off, len(s.P), f.Size()) {
 			return f.ReadAt(ctx, s.P, s.Off)
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	room := semaphore.NewWeighted(4 * maxMerged)
-	for _, r := range merge(spans, gap, maxMerged) {
+	for _, r := range mergeSpans(spans, gap, maxMerged) {
 		g.Go(func() error {
 			if len(r.spans) == 1 {
 				return f.ReadAt(ctx, r.spans[0].P, r.off)

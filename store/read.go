@@ -7,18 +7,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// wholeReader is a store that reads a whole file in fewer steps than Open and ReadAt.
+// wholeReader is a store that reads a whole file with fewer requests than Open and ReadAt.
 type wholeReader interface {
-	readFile(ctx context.Context, name string, limit int64) ([]byte, error)
+	readWholeFile(ctx context.Context, name string, limit int64) ([]byte, error)
 }
 
-// ReadFile reads a whole file of at most limit bytes; more is a resource limit error, found before
-// anything is allocated. A limit of 0 or less allows only the empty file: there is no "unlimited".
+// ReadFile reads a whole file of at most limit bytes. A larger file is a resource limit error,
+// returned before anything is allocated. A limit of 0 or less allows only the empty file, so there
+// is no "unlimited".
 func ReadFile(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
 	return ReadFileIn(ctx, s, name, limit, func(n int64) []byte { return make([]byte, n) })
 }
 
-// ReadFileIn is ReadFile in memory that room gives, where the store knows the size before it reads.
+// ReadFileIn is ReadFile into memory that room returns. It is used if the store knows the size
+// before reading.
 func ReadFileIn(
 	ctx context.Context,
 	s Store,
@@ -27,14 +29,14 @@ func ReadFileIn(
 	room func(n int64) []byte,
 ) (data []byte, err error) {
 	if r, ok := s.(wholeReader); ok {
-		return r.readFile(ctx, name, limit)
+		return r.readWholeFile(ctx, name, limit)
 	}
 	f, err := s.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		// Close may report a change that no read could see.
+		// Close may report a change that no read detected.
 		if cerr := f.Close(); err == nil && cerr != nil {
 			data, err = nil, cerr
 		}
@@ -51,6 +53,12 @@ func ReadFileIn(
 }
 
 func tooLarge(uri, name string, size, limit int64) *robocache.Error {
-	return robocache.ResourceLimit("read", robocache.Where{"dataset": uri, "file": show(name)}, "").
-		Expected("at most "+strconv.FormatInt(limit, 10)+" bytes", strconv.FormatInt(size, 10)+" bytes or more")
+	return robocache.ResourceLimit("read", robocache.Where{
+		"dataset": uri,
+		"file":    quoteName(name),
+	}, "").
+		Expected(
+			"at most "+strconv.FormatInt(limit, 10)+" bytes",
+			strconv.FormatInt(size, 10)+" bytes or more",
+		)
 }

@@ -2,22 +2,22 @@ package store
 
 import "github.com/goatnote-inc/robocache"
 
-// Remote says whether reads of a file wait for a network, so that it pays to read ahead of need.
-// Decorators answer for what they wrap.
+// Remote reports whether reads of a file wait for a network, so that reading ahead is worthwhile.
+// Decorators report it for the wrapped file.
 func Remote(f robocache.Ranged) bool {
 	return robocache.IsRemote(f)
 }
 
-// Remote is true: each read is a request.
+// Remote returns true, because each read is a request.
 func (f *httpFile) Remote() bool { return true }
 
-// Versioned says whether a file's version tells it from another of the same size, so that its bytes
-// may be kept under it: not so where a server sends neither ETag nor a Last-Modified that lies far
-// enough back. Decorators answer for what they wrap.
+// Versioned reports whether the version distinguishes a file from another one of the same size, so
+// that its bytes may be cached. This is false if a server sends neither an ETag nor an old enough
+// Last-Modified. Decorators report it for the wrapped file.
 func Versioned(f robocache.Ranged) bool {
 	v, ok := f.(interface{ Versioned() bool })
 	return f.Version() != "" && (!ok || v.Versioned())
 }
 
-// Versioned is false where the version is little more than the size.
-func (f *httpFile) Versioned() bool { return f.pin.etag != "" || f.pin.settled }
+// Versioned returns false if the version contains little more than the size.
+func (f *httpFile) Versioned() bool { return f.pin.etag != "" || f.pin.isSettled }

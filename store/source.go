@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Source is a dataset that gives the bytes below it (robocache.As).
+// Source is a dataset that provides its underlying store (robocache.As).
 type Source interface {
-	// Store is closed with the dataset.
+	// Store returns the store. The dataset closes it.
 	Store() Store
 }
 
-// LocalPath gives the path of a destination on this machine.
+// LocalPath returns the local path of a destination. The result is false for other URIs.
 func LocalPath(dst string) (string, bool) {
 	if strings.HasPrefix(dst, "file://") {
 		u, err := url.Parse(dst)

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Spool is a Writer of a store that takes whole objects only: what is written lies in an unnamed
-// temporary file until Commit uploads it.
+// Spool returns a Writer for a store that accepts only whole objects. The bytes are written to an
+// unnamed temporary file, which Commit uploads.
 func Spool(
 	ctx context.Context,
 	uri, name string,
@@ -19,31 +19,31 @@ func Spool(
 ) (Writer, error) {
 	f, err := os.CreateTemp("", tempPrefix)
 	if err != nil {
-		return nil, fail("create", uri, name, err)
+		return nil, storeError("create", uri, name, err)
 	}
-	os.Remove(f.Name()) // the handle keeps it; a killed process leaves nothing
-	return &spool{ctx: ctx, uri: uri, name: name, upload: upload, f: f}, nil
+	os.Remove(f.Name()) // the open handle keeps the file, so a killed process leaves nothing
+	return &spoolWriter{ctx: ctx, uri: uri, name: name, upload: upload, f: f}, nil
 }
 
-type spool struct {
-	ctx       context.Context // of Create: its end stops further writes
+type spoolWriter struct {
+	ctx       context.Context // context of Create; its end stops further writes
 	uri, name string
 	upload    func(ctx context.Context, body *io.SectionReader) error
 
-	mu    sync.RWMutex // writers share it; Commit and Abort have it alone
+	mu    sync.RWMutex // writers share it; Commit and Abort hold it exclusively
 	f     *os.File     // nil when ended
-	ended error        // why it ended
+	ended error        // error of later calls
 }
 
-func (w *spool) Write(p []byte) (int, error) {
-	return w.write(func(f *os.File) (int, error) { return f.Write(p) })
+func (w *spoolWriter) Write(p []byte) (int, error) {
+	return w.writeSpooled(func(f *os.File) (int, error) { return f.Write(p) })
 }
 
-func (w *spool) WriteAt(p []byte, off int64) (int, error) {
-	return w.write(func(f *os.File) (int, error) { return f.WriteAt(p, off) })
+func (w *spoolWriter) WriteAt(p []byte, off int64) (int, error) {
+	return w.writeSpooled(func(f *os.File) (int, error) { return f.WriteAt(p, off) })
 }
 
-func (w *spool) write(do func(*os.File) (int, error)) (n int, err error) {
+func (w *spoolWriter) writeSpooled(do func(*os.File) (int, error)) (n int, err error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.f == nil {
@@ -52,18 +52,18 @@ func (w *spool) write(do func(*os.File) (int, error)) (n int, err error) {
 	if err = w.ctx.Err(); err == nil {
 		n, err = do(w.f)
 	}
-	return n, fail("write", w.uri, w.name, err)
+	return n, storeError("write", w.uri, w.name, err)
 }
 
-// end gives back the temporary file; later calls fail with ended.
-func (w *spool) end(ended error) {
+// closeTemp closes the temporary file. Later calls return ended.
+func (w *spoolWriter) closeTemp(ended error) {
 	if w.f != nil {
 		w.f.Close()
 		w.f, w.ended = nil, ended
 	}
 }
 
-func (w *spool) Commit() error {
+func (w *spoolWriter) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.f == nil {
@@ -76,17 +76,17 @@ func (w *spool) Commit() error {
 	if err == nil {
 		err = w.upload(w.ctx, io.NewSectionReader(w.f, 0, info.Size()))
 	}
-	err = fail("commit", w.uri, w.name, err)
+	err = storeError("commit", w.uri, w.name, err)
 	if err != nil {
-		w.end(err)
+		w.closeTemp(err)
 	} else {
-		w.end(fail("write", w.uri, w.name, fs.ErrClosed))
+		w.closeTemp(storeError("write", w.uri, w.name, fs.ErrClosed))
 	}
 	return err
 }
 
-func (w *spool) Abort() {
+func (w *spoolWriter) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.end(fail("write", w.uri, w.name, robocache.Misuse("", nil, "used after Abort")))
+	w.closeTemp(storeError("write", w.uri, w.name, robocache.Misuse("", nil, "used after Abort")))
 }

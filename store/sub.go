@@ -7,12 +7,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Sub gives the part of s below the folder dir: its names are relative to dir, and cannot leave it.
-// Closing it closes s.
+// Sub returns the part of s below the folder dir. Its names are relative to dir and cannot leave
+// it. Closing it closes s.
 func Sub(s Store, dir string) (Store, error) {
 	dir, err := cleanPrefix(dir)
 	if err != nil {
-		return nil, fail("open", s.URI(), "", err)
+		return nil, storeError("open", s.URI(), "", err)
 	}
 	if dir == "" {
 		return s, nil
@@ -25,79 +25,93 @@ func Sub(s Store, dir string) (Store, error) {
 }
 
 type sub struct {
-	s   Store
-	dir string
+	parent Store
+	dir    string
 }
 
-// in calls do with a name of s. It cleans before joining: "../x" must not climb out of dir.
-func in[T any](b *sub, op, name string, do func(full string) (T, error)) (v T, err error) {
+// withFullName calls do with the name of a file in the parent store. It cleans the name before
+// joining it with dir, so that "../x" cannot leave dir.
+func withFullName[T any](
+	b *sub,
+	op, name string,
+	do func(full string) (T, error),
+) (v T, err error) {
 	if name, err = CleanName(name); err != nil {
-		return v, fail(op, b.URI(), "", err)
+		return v, storeError(op, b.URI(), "", err)
 	}
 	return do(b.dir + "/" + name)
 }
 
-func (b *sub) URI() string  { return b.s.URI() + "/" + b.dir }
-func (b *sub) Close() error { return Close(b.s) }
-func (b *sub) Remote() bool { return robocache.IsRemote(b.s) }
+func (b *sub) URI() string  { return b.parent.URI() + "/" + b.dir }
+func (b *sub) Close() error { return Close(b.parent) }
+func (b *sub) Remote() bool { return robocache.IsRemote(b.parent) }
 
-// Keep is of the whole store.
-func (b *sub) Keep(c BlockCache, block int64) (end func()) { return Keep(b.s, c, block) }
+// Keep applies to the whole parent store.
+func (b *sub) Keep(c BlockCache, block int64) (end func()) { return Keep(b.parent, c, block) }
 
-// own is a name of s as one of b.
-func (b *sub) own(full string) string { return full[len(b.dir)+1:] }
+// relativeName returns a name of the parent store relative to dir.
+func (b *sub) relativeName(full string) string { return full[len(b.dir)+1:] }
 
 func (b *sub) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	return in(
+	return withFullName(
 		b,
 		"open",
 		name,
-		func(full string) (robocache.Ranged, error) { return b.s.Open(ctx, full) },
+		func(full string) (robocache.Ranged, error) { return b.parent.Open(ctx, full) },
 	)
 }
 
 func (b *sub) Stat(ctx context.Context, name string) (Entry, error) {
-	e, err := in(b, "stat", name, func(full string) (Entry, error) { return b.s.Stat(ctx, full) })
+	e, err := withFullName(
+		b,
+		"stat",
+		name,
+		func(full string) (Entry, error) { return b.parent.Stat(ctx, full) },
+	)
 	if err == nil {
-		e.Name = b.own(e.Name)
+		e.Name = b.relativeName(e.Name)
 	}
 	return e, err
 }
 
 func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return b.files(ctx, prefix, nil)
+	return b.findFiles(ctx, prefix, nil)
 }
 
-func (b *sub) files(
+func (b *sub) findFiles(
 	ctx context.Context,
 	prefix string,
 	is func(name string) bool,
 ) (list []Entry, err error) {
 	if prefix, err = cleanPrefix(prefix); err != nil {
-		return nil, fail("list", b.URI(), "", err)
+		return nil, storeError("list", b.URI(), "", err)
 	}
 	full := path.Join(b.dir, prefix)
-	if f, ok := b.s.(finder); ok && is != nil {
-		list, err = f.files(ctx, full, func(name string) bool { return is(b.own(name)) })
+	if f, ok := b.parent.(fileFinder); ok && is != nil {
+		list, err = f.findFiles(
+			ctx,
+			full,
+			func(name string) bool { return is(b.relativeName(name)) },
+		)
 	} else {
-		list, err = b.s.List(ctx, full)
+		list, err = b.parent.List(ctx, full)
 	}
 	for i := range list {
-		list[i].Name = b.own(list[i].Name)
+		list[i].Name = b.relativeName(list[i].Name)
 	}
 	return list, err
 }
 
 func (b *sub) Folders(ctx context.Context, dir string) ([]string, error) {
-	return Folders(ctx, b.s, path.Join(b.dir, dir))
+	return Folders(ctx, b.parent, path.Join(b.dir, dir))
 }
 
-func (b *sub) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
-	return in(
+func (b *sub) readWholeFile(ctx context.Context, name string, limit int64) ([]byte, error) {
+	return withFullName(
 		b,
 		"read",
 		name,
-		func(full string) ([]byte, error) { return ReadFile(ctx, b.s, full, limit) },
+		func(full string) ([]byte, error) { return ReadFile(ctx, b.parent, full, limit) },
 	)
 }
 
@@ -107,7 +121,7 @@ type writableSub struct {
 }
 
 func (b *writableSub) Create(ctx context.Context, name string) (Writer, error) {
-	return in(
+	return withFullName(
 		&b.sub,
 		"create",
 		name,
@@ -116,7 +130,7 @@ func (b *writableSub) Create(ctx context.Context, name string) (Writer, error) {
 }
 
 func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error) {
-	return in(
+	return withFullName(
 		&b.sub,
 		"create",
 		name,
@@ -124,10 +138,10 @@ func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error
 	)
 }
 
-// Move is that of the whole store.
+// Move renames a file in the parent store.
 func (b *writableSub) Move(ctx context.Context, from, to string) error {
-	_, err := in(&b.sub, "move", from, func(from string) (any, error) {
-		return in(
+	_, err := withFullName(&b.sub, "move", from, func(from string) (any, error) {
+		return withFullName(
 			&b.sub,
 			"move",
 			to,
@@ -138,7 +152,7 @@ func (b *writableSub) Move(ctx context.Context, from, to string) error {
 }
 
 func (b *writableSub) Remove(ctx context.Context, name string) error {
-	_, err := in(
+	_, err := withFullName(
 		&b.sub,
 		"remove",
 		name,

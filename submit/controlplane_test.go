@@ -22,21 +22,22 @@ import (
 	"time"
 )
 
-// plane is a client of a control plane that this test started.
+// plane is a client of a control plane that the test started.
 type plane struct {
 	t      *testing.T
 	url    string
 	client http.Client
 }
 
-// startPlane starts etcd, an apiserver and a controller-manager, as scripts/tests/kubernetes.sh
-// builds them.
+// startPlane starts etcd, an apiserver and a controller-manager, which scripts/tests/kubernetes.sh
+// builds.
 func startPlane(t *testing.T) *plane {
 	t.Helper()
 	bin := os.Getenv("ROBOCACHE_KUBERNETES")
 	if bin == "" {
 		t.Skip(
-			"a control plane takes six minutes to build: scripts/tests/kubernetes.sh DIR, then ROBOCACHE_KUBERNETES=DIR",
+			"a control plane takes six minutes to build: scripts/tests/kubernetes.sh DIR, " +
+				"then ROBOCACHE_KUBERNETES=DIR",
 		)
 	}
 	dir := t.TempDir()
@@ -78,7 +79,7 @@ func startPlane(t *testing.T) *plane {
 	tokens := file("tokens.csv", "a-token-of-this-test,admin,admin,system:masters\n")
 	etcd, api := port(), port()
 	p := &plane{t: t, url: fmt.Sprintf("https://127.0.0.1:%d", api)}
-	// its certificate is its own
+	// The control plane has a self-signed certificate.
 	p.client = http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
@@ -172,7 +173,8 @@ func (p *plane) request(method, path, kind string, body []byte) *http.Request {
 	return r
 }
 
-// call is a request whose answer is decoded into to; it gives the status and the answer's text.
+// call sends a request and decodes the response into to. It returns the status and the text of the
+// response.
 func (p *plane) call(method, path, kind string, body []byte, to any) (int, string) {
 	p.t.Helper()
 	r, err := p.client.Do(p.request(method, path, kind, body))
@@ -216,8 +218,7 @@ type jobStatus struct {
 	}
 }
 
-// kubelet is what stands for nodes: it gives each pod that waits the exit code that its index has
-// next.
+// kubelet acts as the nodes. It gives each waiting pod the next exit code of its index.
 func (p *plane) kubelet(namespace string, code func(index string) int) (ran []string) {
 	var list struct{ Items []podStatus }
 	p.call("GET", "/api/v1/namespaces/"+namespace+"/pods", "", nil, &list)
@@ -231,7 +232,7 @@ func (p *plane) kubelet(namespace string, code func(index string) int) (ran []st
 		}
 		c, phase := code(index), "Succeeded"
 		if c < 0 {
-			continue // it waits
+			continue // the pod waits
 		}
 		if c > 0 {
 			phase = "Failed"
@@ -270,8 +271,8 @@ func (j *jobStatus) is(condition string) bool {
 	)
 }
 
-// The Jobs on a real control plane, whose nodes are this test: an index that fails is tried again,
-// one with 42 is not and ends the Job, the commit follows.
+// TestControlPlane runs the Jobs on a real control plane with simulated nodes. A failed index is
+// retried; exit code 42 ends the Job without a retry; the commit follows.
 func TestControlPlane(t *testing.T) {
 	p := startPlane(t)
 	var v struct{ GitVersion string }
@@ -279,7 +280,7 @@ func TestControlPlane(t *testing.T) {
 	t.Log("Kubernetes ", v.GitVersion)
 	apply := func(namespace, name string, yaml []byte) {
 		t.Helper()
-		// server-side: what kubectl apply --server-side does
+		// server-side apply, as by kubectl apply --server-side
 		for _, dry := range []string{"&dryRun=All", ""} {
 			status, text := p.call(
 				"PATCH",
@@ -354,9 +355,9 @@ func TestControlPlane(t *testing.T) {
 				ran = append(ran, p.kubelet(c.namespace, func(index string) int {
 					if index == "commit" && len(done) < 8 {
 						if run.is("Failed") {
-							return 42 // as a person ends it
+							return 42 // as if a person ended it
 						}
-						return -1 // submit task --wait
+						return -1 // waits like submit task --wait
 					}
 					if codes := c.codes[index]; len(codes) > 0 {
 						c.codes[index] = codes[1:]
@@ -397,7 +398,7 @@ func TestControlPlane(t *testing.T) {
 			}
 		})
 	}
-	// The pod that a shard runs in: its index, and what it may do.
+	// The pod of a shard: its index and its permissions.
 	var list struct{ Items []podStatus }
 	p.call(
 		"GET",

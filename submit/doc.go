@@ -1,18 +1,24 @@
-// Package submit runs the shards of a manifest: as processes of this machine, as an array job of
-// Slurm, as an Indexed Job of Kubernetes.
+// Package submit runs the shards of a manifest as local processes, as a Slurm array job, or as an
+// Indexed Job of Kubernetes.
 //
-// It knows a shard by the command line alone: `robocache run --manifest M --shard I` and its exit
-// code, `status --json`, `commit`. What is done is what receipts say, so a shard may be started
-// twice, anywhere, by any engine, and nothing is lost or doubled.
+// The package uses only the command line: `robocache run --manifest M --shard I` and its exit code,
+// `status --json`, and `commit`. Receipts determine which shards are done. A shard may therefore be
+// started twice, anywhere, by any engine, and nothing is lost or duplicated.
 //
-// Contract
+// # Contract
 //
-//	S1  The exit code of run decides: 0 and 3 are done; 2, 10, 11, 12, 42 and 70 are final, no retry helps; anything else, and a signal, is retried.
-//	S2  A shard is tried 1 + Retries times. Between its tries there is a pause that doubles, with full jitter; other shards use the place meanwhile.
-//	S3  After a final shard nothing new is started and what runs is asked to stop, unless a partial commit is wanted.
-//	S4  The end of the caller's context is passed on as SIGTERM; a process that does not end within Grace is killed.
-//	S5  Schedulers take every code but 0 for a failure: scripts map 3 to 0. The receipts keep the count, and status and commit give 3.
-//	S6  Names, paths and addresses reach scripts and YAML quoted; the scripts hold no credentials.
+//	submit.S1  The exit code of run decides. 0 and 3 mean done. 2, 10, 11, 12, 42 and 70 are
+//	           final, because a retry cannot help. All other codes and signals are retried.
+//	submit.S2  A shard is tried 1 + Retries times. The pause between attempts doubles, with full
+//	           jitter. Other shards may run during the pause.
+//	submit.S3  After a final failure no new shard is started and running shards are asked to
+//	           stop, unless a partial commit is requested.
+//	submit.S4  If the caller's context ends, processes receive SIGTERM. A process that does not
+//	           end within Grace is killed.
+//	submit.S5  Schedulers treat every code except 0 as a failure, so scripts map 3 to 0. Receipts
+//	           keep the count, and status and commit return 3.
+//	submit.S6  Names, paths and addresses are quoted in scripts and YAML. Scripts contain no
+//	           credentials.
 package submit
 
 import (
@@ -30,24 +36,24 @@ import (
 	"github.com/goatnote-inc/robocache/shard"
 )
 
-// Final are the exit codes of run that no retry changes (S1).
+// Final lists the exit codes of run after which a retry cannot help (submit.S1).
 var Final = []int{2, 10, 11, 12, 42, 70}
 
-// Plan is what an engine needs to know of a manifest.
+// Plan holds the information about a manifest that an engine needs.
 type Plan struct {
-	// robocache, as the workers call it: a path, or "python -m robocache" in words
+	// Command line of robocache on the workers: a path, or "python -m robocache" split into words.
 	Program  []string
-	Manifest string // its path or URI, as the workers see it
+	Manifest string // path or URI of the manifest on the workers
 	Total    int
 	Missing  []int  // shards without a receipt, ascending
-	ID       string // its name in logs
+	ID       string // name of the plan in logs
 }
 
-// Look asks `status` what there is to do; its exit code says whether all is done, which is no
-// failure.
+// Look runs `status` and returns the plan. An exit code that reports missing shards is not an
+// error.
 func Look(ctx context.Context, program []string, manifest string) (*Plan, error) {
 	var errs bytes.Buffer
-	c := command(ctx, program, "status", "--manifest", manifest, "--json")
+	c := newCommand(ctx, program, "status", "--manifest", manifest, "--json")
 	c.Stderr = &errs
 	out, err := c.Output()
 	var s struct {
@@ -62,25 +68,27 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 	if err != nil && !json.Valid(out) {
 		return nil, &Failed{
 			Verb: "status",
-			Code: codeOf(c),
+			Code: exitCode(c),
 			Last: lastLine(errs.String()),
 			Err:  err,
 		}
 	}
 	if err := json.Unmarshal(out, &s); err != nil || s.Total < 1 {
-		return nil, robocache.Malformed("submit", robocache.Where{"manifest": manifest}, "status --json gave no number of shards").
+		return nil, robocache.Malformed("submit", robocache.Where{
+			"manifest": manifest,
+		}, "status --json gave no number of shards").
 			WithCause(err)
 	}
 	return &Plan{program, manifest, s.Total, s.Missing, s.Run}, nil
 }
 
-// Failed is a verb that ended with an exit code that is no success.
+// Failed is the error of a verb that ended with an unsuccessful exit code.
 type Failed struct {
 	Verb  string // status, run or commit
-	Shard int    // of run
-	Code  int    // -1: a signal, or it was not started
-	Tries int    // of run
-	Last  string // the last line that it wrote to stderr
+	Shard int    // only for run
+	Code  int    // -1 if a signal ended the process or it was not started
+	Tries int    // only for run
+	Last  string // last line of its stderr
 	Err   error
 }
 
@@ -97,7 +105,7 @@ func (f *Failed) Error() string {
 
 func (f *Failed) Unwrap() error { return f.Err }
 
-// ExitCode is the code that the caller ends with: that of the verb.
+// ExitCode returns the exit code for the caller, which is that of the verb.
 func (f *Failed) ExitCode() int {
 	if f.Code < 0 {
 		return 75
@@ -105,17 +113,17 @@ func (f *Failed) ExitCode() int {
 	return f.Code
 }
 
-// command calls the program; the end of ctx is a SIGTERM (S4).
-func command(ctx context.Context, program []string, args ...string) *exec.Cmd {
+// newCommand returns a command for the program. Canceling ctx sends SIGTERM (submit.S4).
+func newCommand(ctx context.Context, program []string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program[0], append(slices.Clone(program[1:]), args...)...)
-	c.Cancel = func() error { return c.Process.Signal(terminate) }
+	c.Cancel = func() error { return c.Process.Signal(terminateSignal) }
 	c.WaitDelay = Grace
 	return c
 }
 
-// codeOf is the exit code of a process that was run: -1 where a signal ended it, or where it did
-// not start.
-func codeOf(c *exec.Cmd) int {
+// exitCode returns the exit code of a process. It returns -1 if a signal ended the process or it
+// did not start.
+func exitCode(c *exec.Cmd) int {
 	if c.ProcessState == nil {
 		return -1
 	}
@@ -133,20 +141,21 @@ func lastLine(text string) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// Ranges writes ascending numbers as Slurm takes them: 0-3,7.
+// Ranges formats ascending numbers for Slurm: 0-3,7.
 func Ranges(n []int) string {
 	text, _ := shard.Episodes(n).MarshalText()
 	return string(text)
 }
 
-// Itself is this program as a child calls it: in a wheel it is a module of Python.
+// Itself returns the command line of this program for child processes. In a wheel, it is a Python
+// module.
 func Itself() ([]string, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"option": "--program"})
 	}
 	if base := filepath.Base(path); strings.HasPrefix(base, "python") {
-		// the link in an environment, which knows its packages
+		// Use the link in a virtual environment, which determines the packages.
 		if called, err := exec.LookPath(os.Args[0]); err == nil {
 			path, _ = filepath.Abs(called)
 		}

@@ -13,19 +13,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Kubernetes writes an Indexed Job of the shards, and the Job of the commit, which waits for them.
+// Kubernetes writes an Indexed Job for the shards and a Job for the commit, which waits for them.
 type Kubernetes struct {
 	Plan
 	Name, Namespace, Image, ServiceAccount string
 	Parallel, Retries                      int
-	Wait                                   time.Duration // of the commit, for the shards
-	// of a shard: requests, and Memory its limit too
+	// maximum wait of the commit for the shards
+	Wait time.Duration
+	// Requests of a shard. Memory is also its limit.
 	CPU, Memory string
-	GPUs        string // of a shard: "1", or resource=1
+	GPUs        string // GPUs of a shard: "1", or resource=1
 	Scratch     string // size of /tmp
-	// secrets whose keys become environment variables
+	// Secrets whose keys become environment variables.
 	EnvFrom []string
-	Claims  []string // volumes: CLAIM:/path
+	Claims  []string // volumes in the form CLAIM:/path
 }
 
 var (
@@ -33,13 +34,13 @@ var (
 	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|[kMGT]i?)?$`)
 )
 
-// check refuses what the control plane would.
-func (k *Kubernetes) check() error {
+// checkOptions rejects options that the control plane would reject.
+func (k *Kubernetes) checkOptions() error {
 	bad := func(option, want, got string) error {
 		return robocache.Misuse("submit kubernetes", robocache.Where{"option": option}, "").
 			Expected(want, got)
 	}
-	_, gpus := k.gpus()
+	_, gpus := k.gpuResource()
 	switch {
 	case !dnsLabel.MatchString(k.Name) || len(k.Name) > 40:
 		return bad("--name", "at most 40 small letters, digits and -", k.Name)
@@ -50,7 +51,11 @@ func (k *Kubernetes) check() error {
 	case gpus != "" && !quantity.MatchString(gpus):
 		return bad("--gpus", "a number, or resource=number", k.GPUs)
 	}
-	for option, q := range map[string]string{"--cpu": k.CPU, "--memory": k.Memory, "--scratch": k.Scratch} {
+	for option, q := range map[string]string{
+		"--cpu":     k.CPU,
+		"--memory":  k.Memory,
+		"--scratch": k.Scratch,
+	} {
 		if !quantity.MatchString(q) {
 			return bad(option, "a quantity such as 2, 500m or 8Gi", q)
 		}
@@ -67,31 +72,31 @@ func (k *Kubernetes) check() error {
 	return nil
 }
 
-func (k *Kubernetes) gpus() (resource, n string) {
+func (k *Kubernetes) gpuResource() (resource, n string) {
 	if resource, n, ok := strings.Cut(k.GPUs, "="); ok {
 		return resource, n
 	}
 	return "nvidia.com/gpu", k.GPUs
 }
 
-// jobs fills both Jobs.
-func (k *Kubernetes) jobs() (run, commit []byte, err error) {
-	if err := k.check(); err != nil {
+// renderJobs returns the YAML of both Jobs.
+func (k *Kubernetes) renderJobs() (run, commit []byte, err error) {
+	if err := k.checkOptions(); err != nil {
 		return nil, nil, err
 	}
-	manifest := strings.ReplaceAll(k.Manifest, "$(", "$$(") // which would be a variable
+	manifest := strings.ReplaceAll(k.Manifest, "$(", "$$(") // Kubernetes would expand "$("
 	limits := map[string]string{"memory": k.Memory}
 	if k.GPUs != "" {
-		resource, n := k.gpus()
+		resource, n := k.gpuResource()
 		limits[resource] = n
 	}
-	run = k.job(
+	run = k.renderJob(
 		"run.yaml",
 		[]string{"submit", "task", "--", "run", "--manifest", manifest},
 		k.CPU,
 		limits,
 	)
-	commit = k.job(
+	commit = k.renderJob(
 		"commit.yaml",
 		[]string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest},
 		"1",
@@ -100,8 +105,14 @@ func (k *Kubernetes) jobs() (run, commit []byte, err error) {
 	return run, commit, nil
 }
 
-// job fills one Job: its pod's arguments, what it asks for, and what it may not exceed.
-func (k *Kubernetes) job(name string, args []string, cpu string, limits map[string]string) []byte {
+// renderJob returns the YAML of one Job. args, cpu and limits are the arguments, CPU request and
+// limits of its pod.
+func (k *Kubernetes) renderJob(
+	name string,
+	args []string,
+	cpu string,
+	limits map[string]string,
+) []byte {
 	v := map[string]string{
 		"label": yamlText(
 			k.Name,
@@ -120,7 +131,7 @@ func (k *Kubernetes) job(name string, args []string, cpu string, limits map[stri
 		"name": yamlText(
 			k.Name + "-" + strings.TrimSuffix(name, ".yaml"),
 		),
-		"final":    final(", "),
+		"final":    finalCodes(", "),
 		"deadline": strconv.Itoa(int(k.Wait.Seconds())),
 		"total": strconv.Itoa(
 			k.Total,
@@ -146,24 +157,24 @@ func (k *Kubernetes) job(name string, args []string, cpu string, limits map[stri
 			yamlText(claim),
 		)
 	}
-	return append(fill(name, v), fill("pod.yaml", v)...)
+	return append(fillTemplate(name, v), fillTemplate("pod.yaml", v)...)
 }
 
-// YAML gives both Jobs, for kubectl apply.
+// YAML returns both Jobs for kubectl apply.
 func (k *Kubernetes) YAML() ([]byte, error) {
-	run, commit, err := k.jobs()
+	run, commit, err := k.renderJobs()
 	return bytes.Join([][]byte{run, commit}, []byte("---\n")), err
 }
 
 // Write writes a folder for kustomize.
 func (k *Kubernetes) Write(dir string) error {
-	run, commit, err := k.jobs()
+	run, commit, err := k.renderJobs()
 	if err == nil {
 		v := map[string]string{"namespace": ""}
 		if k.Namespace != "" {
 			v["namespace"] = "\nnamespace: " + yamlText(k.Namespace)
 		}
-		err = write(dir, 0o644, v, "kustomization.yaml")
+		err = writeTemplates(dir, 0o644, v, "kustomization.yaml")
 	}
 	for name, text := range map[string][]byte{"run.yaml": run, "commit.yaml": commit} {
 		if err == nil {

@@ -38,7 +38,8 @@ func indexed() *Kubernetes {
 	}
 }
 
-// What is applied to a cluster is a golden file, and YAML whose arguments arrive as they are.
+// TestKubernetes compares the generated YAML with a golden file and checks that arguments are
+// unchanged.
 func TestKubernetes(t *testing.T) {
 	k := indexed()
 	text, err := k.YAML()
@@ -79,8 +80,18 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("%+v %+v", run, commit)
 	}
 	for want, change := range map[string]func(k *Kubernetes){
-		"--name": func(k *Kubernetes) { k.Name = "Not_DNS" }, "--image": func(k *Kubernetes) { k.Image = "" }, "--memory": func(k *Kubernetes) { k.Memory = "lots" },
-		"--gpus": func(k *Kubernetes) { k.GPUs = "amd.com/gpu=" + "x" }, "--volume": func(k *Kubernetes) { k.Claims = []string{"data"} }, "--parallel": func(k *Kubernetes) { k.Parallel = 0 },
+		"--name": func(k *Kubernetes) {
+			k.Name = "Not_DNS"
+		}, "--image": func(k *Kubernetes) {
+			k.Image = ""
+		}, "--memory": func(k *Kubernetes) { k.Memory = "lots" },
+		"--gpus": func(k *Kubernetes) {
+			k.GPUs = "amd.com/gpu=" + "x"
+		}, "--volume": func(k *Kubernetes) {
+			k.Claims = []string{
+				"data",
+			}
+		}, "--parallel": func(k *Kubernetes) { k.Parallel = 0 },
 	} {
 		k := indexed()
 		change(k)
@@ -91,8 +102,8 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The Jobs fit the strict schemas of Kubernetes from the release on in which retries by index are
-// stable; a misspelt key would not.
+// TestKubernetesSchema checks the Jobs against the strict schemas of Kubernetes since the release
+// with stable retries by index. It also checks that a misspelled key is rejected.
 func TestKubernetesSchema(t *testing.T) {
 	python, err := filepath.Abs("../.venv/bin/python")
 	if err != nil {
@@ -125,7 +136,11 @@ for version in ("1.33", "1.35", "1.37"):
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range [][2]string{{"backoffLimitPerIndex", "backOffLimitPerIndex"}, {"readOnlyRootFilesystem: true", "readOnlyRootFilesystem: yes please"}, {"operator: In, ", ""}} {
+	for _, change := range [][2]string{
+		{"backoffLimitPerIndex", "backOffLimitPerIndex"},
+		{"readOnlyRootFilesystem: true", "readOnlyRootFilesystem: yes please"},
+		{"operator: In, ", ""},
+	} {
 		put(t, run, strings.Replace(string(text), change[0], change[1], 1))
 		if validate(run) == nil {
 			t.Errorf("%v passes", change)

@@ -22,45 +22,47 @@ import (
 	"github.com/goatnote-inc/robocache/shard"
 )
 
-// Grace is how long a process has to end after it was asked to.
+// Grace is the time that a process has to end after SIGTERM.
 const Grace = 30 * time.Second
 
-const terminate = syscall.SIGTERM
+const terminateSignal = syscall.SIGTERM
 
-// Local runs shards as processes of this machine.
+// Local runs shards as local processes.
 type Local struct {
 	Plan
-	Jobs    int           // processes at once
-	Threads int           // of each, and its cores
-	Retries int           // of a shard, beside its first try
-	Pause   time.Duration // before the first retry at most; it doubles up to 60 of it
-	Partial bool          // commit what there is
-	// takes what the processes say, a line at a time, with the shard's number before it
+	Jobs    int // concurrent processes
+	Threads int // threads of each process, and its cores
+	Retries int // retries of a shard after the first attempt
+	// maximum pause before the first retry; it doubles up to 60 times its value
+	Pause   time.Duration
+	Partial bool // commit the available shards
+	// Stderr receives the stderr of the processes line by line, with the shard's number as a
+	// prefix.
 	Stderr io.Writer
 
-	out    sync.Mutex // of Stderr
-	mu     sync.Mutex
-	states States
-	failed *Failed // the first that is given up
+	stderrLock   sync.Mutex // guards Stderr
+	mu           sync.Mutex
+	states       States
+	firstFailure *Failed // first failure that is not retried
 }
 
-// States counts what the shards came to.
+// States counts the shards by state.
 type States struct {
 	Total    int `json:"total"`
-	Done     int `json:"done"` // with a receipt, those of earlier runs too
+	Done     int `json:"done"` // with a receipt, including earlier runs
 	Running  int `json:"running"`
-	Waiting  int `json:"waiting"` // for their first try or the next
-	Failed   int `json:"failed"`  // given up
+	Waiting  int `json:"waiting"` // waiting for the first attempt or a retry
+	Failed   int `json:"failed"`  // not retried
 	Findings int `json:"findings"`
 	Retries  int `json:"retries"`
-	// tries that were no success by exit code; "signal"
+	// Unsuccessful attempts by exit code or "signal".
 	Codes     map[string]int `json:"codes,omitempty"`
 	Committed bool           `json:"committed"`
 	// Commit is the report of the commit. Its findings are those of the whole job.
 	Commit *shard.Committed `json:"commit,omitempty"`
 }
 
-// States says where the shards stand; it may be called at any time.
+// States returns the current counts. Safe for concurrent use.
 func (l *Local) States() States {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,16 +71,16 @@ func (l *Local) States() States {
 	return s
 }
 
-func (l *Local) note(f func(s *States)) {
+func (l *Local) updateStates(f func(s *States)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(&l.states)
 }
 
-// Run runs the missing shards and commits. changed is called after each shard that ended, by one
-// caller at a time. findings: commit gave 3.
+// Run runs the missing shards and commits. changed is called after each shard, never concurrently.
+// findings reports whether commit returned 3.
 func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, err error) {
-	l.note(func(s *States) {
+	l.updateStates(func(s *States) {
 		*s = States{
 			Total:   l.Total,
 			Done:    l.Total - len(l.Missing),
@@ -91,13 +93,14 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 	places := semaphore.NewWeighted(int64(max(l.Jobs, 1)))
 	var wg sync.WaitGroup
 	var telling sync.Mutex
-	for _, shard := range l.Missing { // in their order: the first try takes its place here
+	// in order: a shard acquires its slot for the first attempt here
+	for _, shard := range l.Missing {
 		if places.Acquire(work, 1) != nil {
 			break
 		}
 		wg.Go(func() {
-			if f := l.shard(work, places, shard); f != nil && !l.Partial {
-				stop() // S3
+			if f := l.runShard(work, places, shard); f != nil && !l.Partial {
+				stop() // see submit.S3
 			}
 			telling.Lock()
 			defer telling.Unlock()
@@ -107,14 +110,15 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 	wg.Wait()
 	switch {
 	case ctx.Err() != nil:
-	case l.failed != nil && !l.Partial:
-		return false, l.failed
+	case l.firstFailure != nil && !l.Partial:
+		return false, l.firstFailure
 	default:
-		findings, err = l.commit(ctx)
+		findings, err = l.commitShards(ctx)
 	}
 	if s := l.States(); ctx.Err() != nil && !s.Committed {
 		err = fmt.Errorf(
-			"%w with %d of %d shards done and nothing committed; the same command goes on from there",
+			"%w with %d of %d shards done and nothing committed; the same command goes on "+
+				"from there",
 			ctx.Err(),
 			s.Done,
 			s.Total,
@@ -123,12 +127,12 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 	return findings, err
 }
 
-// shard tries until the shard is done, given up (its failure is the answer) or the work ends. One
-// place is held by the caller for it.
-func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
+// runShard runs a shard until it is done, fails finally, or ctx ends. It returns the failure, if
+// any. The caller has acquired one slot for the first attempt.
+func (l *Local) runShard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
 	for try := 1; ; try++ {
-		l.note(func(s *States) { s.Waiting--; s.Running++ })
-		code, last, err := l.call(
+		l.updateStates(func(s *States) { s.Waiting--; s.Running++ })
+		code, last, err := l.runVerb(
 			ctx,
 			io.Discard,
 			"run",
@@ -142,7 +146,7 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 		places.Release(1)
 		f := &Failed{Verb: "run", Shard: shard, Code: code, Tries: try, Last: last, Err: err}
 		again := false
-		l.note(func(s *States) {
+		l.updateStates(func(s *States) {
 			s.Running--
 			switch {
 			case code == 0 || code == 3:
@@ -166,8 +170,8 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 				return
 			}
 			s.Failed++
-			if l.failed == nil {
-				l.failed = f
+			if l.firstFailure == nil {
+				l.firstFailure = f
 			}
 		})
 		if !again {
@@ -198,57 +202,59 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 	}
 }
 
-// call runs a verb, and returns its code and the last line of its stderr.
-func (l *Local) call(
+// runVerb runs a verb. It returns the exit code and the last line of stderr.
+func (l *Local) runVerb(
 	ctx context.Context,
 	stdout io.Writer,
 	verb string,
 	args ...string,
 ) (int, string, error) {
-	out := &lines{to: l.Stderr, mu: &l.out}
+	out := &lineWriter{target: l.Stderr, mu: &l.stderrLock}
 	if verb == "run" {
 		out.prefix = "shard " + args[3] + ": "
 	}
-	c := command(ctx, l.Program, append([]string{verb}, args...)...)
+	c := newCommand(ctx, l.Program, append([]string{verb}, args...)...)
 	c.Stdout, c.Stderr = stdout, out
-	// the collector of garbage would use all cores, and the other shards wait
+	// Otherwise the garbage collector would use all cores and slow down other shards.
 	if _, chosen := os.LookupEnv("GOMAXPROCS"); verb == "run" && !chosen {
 		c.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(max(l.Threads, 1)))
 	}
 	err := c.Run()
-	out.flush()
-	return codeOf(c), lastLine(out.last), err
+	out.flushRest()
+	return exitCode(c), lastLine(out.last), err
 }
 
-func (l *Local) commit(ctx context.Context) (findings bool, err error) {
+func (l *Local) commitShards(ctx context.Context) (findings bool, err error) {
 	args := []string{"--manifest", l.Manifest, "--json"}
 	if l.Partial {
 		args = append(args, "--partial")
 	}
 	var out bytes.Buffer
-	code, last, err := l.call(ctx, &out, "commit", args...)
+	code, last, err := l.runVerb(ctx, &out, "commit", args...)
 	if code != 0 && code != 3 {
 		return false, &Failed{Verb: "commit", Code: code, Last: last, Err: err}
 	}
 	made := &shard.Committed{}
 	if err := json.Unmarshal(out.Bytes(), made); err != nil {
-		return false, robocache.Malformed("submit", robocache.Where{"manifest": l.Manifest}, "commit --json gave no report").
+		return false, robocache.Malformed("submit", robocache.Where{
+			"manifest": l.Manifest,
+		}, "commit --json gave no report").
 			WithCause(err)
 	}
-	l.note(func(s *States) { s.Committed, s.Commit = true, made })
+	l.updateStates(func(s *States) { s.Committed, s.Commit = true, made })
 	return code == 3, nil
 }
 
-// lines writes whole lines behind a prefix, and remembers the last.
-type lines struct {
-	to     io.Writer
+// lineWriter writes whole lines with a prefix and remembers the last one.
+type lineWriter struct {
+	target io.Writer
 	mu     *sync.Mutex
 	prefix string
 	rest   []byte
 	last   string
 }
 
-func (w *lines) Write(p []byte) (int, error) {
+func (w *lineWriter) Write(p []byte) (int, error) {
 	w.rest = append(w.rest, p...)
 	for {
 		i := bytes.IndexByte(w.rest, '\n')
@@ -258,38 +264,38 @@ func (w *lines) Write(p []byte) (int, error) {
 		if i < 0 {
 			i = len(w.rest) - 1
 		}
-		w.put(w.rest[:i+1])
+		w.writeLine(w.rest[:i+1])
 		w.rest = w.rest[i+1:]
 	}
 }
 
-func (w *lines) put(line []byte) {
+func (w *lineWriter) writeLine(line []byte) {
 	w.last = string(line)
-	if w.to != nil {
+	if w.target != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		_, _ = w.to.Write(append([]byte(w.prefix), line...))
+		_, _ = w.target.Write(append([]byte(w.prefix), line...))
 	}
 }
 
-func (w *lines) flush() {
+func (w *lineWriter) flushRest() {
 	if len(w.rest) > 0 {
-		w.put(append(w.rest, '\n'))
+		w.writeLine(append(w.rest, '\n'))
 	}
 }
 
-// Exec runs another program on this one's streams; its exit code is in the error.
+// Exec runs another program with the given streams. The error contains its exit code.
 func Exec(ctx context.Context, stdout, stderr io.Writer, program string, args ...string) error {
-	c := command(ctx, []string{program}, args...)
-	tail := &lines{to: stderr, mu: &sync.Mutex{}}
+	c := newCommand(ctx, []string{program}, args...)
+	tail := &lineWriter{target: stderr, mu: &sync.Mutex{}}
 	c.Stdout, c.Stderr = stdout, tail
 	err := c.Run()
-	tail.flush()
+	tail.flushRest()
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
 	case c.ProcessState == nil:
 		return robocache.Misuse("submit", robocache.Where{"program": program}, "").WithCause(err)
 	}
-	return &Failed{Verb: args[1], Code: codeOf(c), Last: lastLine(tail.last), Err: err}
+	return &Failed{Verb: args[1], Code: exitCode(c), Last: lastLine(tail.last), Err: err}
 }

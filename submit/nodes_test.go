@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// onTwoNodes is Ray's cluster of two nodes around a script.
+// onTwoNodes runs a script in a Ray cluster of two nodes.
 const onTwoNodes = `
 import runpy, sys
 import ray
@@ -35,9 +35,9 @@ var given = regexp.MustCompile(
 	`2 ranks gave (\d+) of (\d+) samples; (\d+) twice, (\d+) of them to fill the last step; video read by each: ([\d.]+) MB, ([\d.]+) MB`,
 )
 
-// examples/nodes.py on two nodes over a real S3 server, started by torchrun, by srun on a real
-// Slurm, and by Ray Train: both ranks together give the epoch, no sample twice, and with a pool
-// they share the video's bytes. Each node has a proxy of its own, which counts.
+// TestNodes runs examples/nodes.py on two nodes with a real S3 server, started by torchrun, by srun
+// on a real Slurm, and by Ray Train. Both ranks together read the epoch without duplicates. With a
+// pool they share the bytes of the video. Each node has a proxy that counts.
 func TestNodes(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("a set with video needs ffmpeg: ", err)
@@ -143,12 +143,26 @@ func TestNodes(t *testing.T) {
 		startCluster(t, 1001, smallNodes)
 		t.Setenv("MASTER_PORT", port())
 		line := fmt.Sprintf(
-			"RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; export RANK WORLD_SIZE; [ $RANK = 0 ] && AWS_ENDPOINT_URL_S3=%s || AWS_ENDPOINT_URL_S3=%s; echo $RANK on $SLURMD_NODENAME; exec %s",
+			"RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; export RANK WORLD_SIZE; [ $RANK = 0 "+
+				"] && AWS_ENDPOINT_URL_S3=%s || AWS_ENDPOINT_URL_S3=%s; echo $RANK on "+
+				"$SLURMD_NODENAME; exec %s",
 			proxies[0].URL,
 			proxies[1].URL,
 			Words([]string{python, script, path}),
 		)
-		out, err := exec.Command("timeout", "120", "srun", "--nodes", "2", "--ntasks-per-node", "1", "--export=ALL", "sh", "-c", line).
+		out, err := exec.Command(
+			"timeout",
+			"120",
+			"srun",
+			"--nodes",
+			"2",
+			"--ntasks-per-node",
+			"1",
+			"--export=ALL",
+			"sh",
+			"-c",
+			line,
+		).
 			CombinedOutput()
 		if text := string(
 			out,

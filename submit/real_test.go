@@ -20,7 +20,7 @@ import (
 
 var built string // the folder of the program
 
-// build builds the program, once for all tests.
+// build builds the program once for all tests.
 var build = sync.OnceValues(func() (program string, err error) {
 	if built, err = os.MkdirTemp("", "robocache-submit-test"); err != nil {
 		return "", err
@@ -35,11 +35,11 @@ var build = sync.OnceValues(func() (program string, err error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = os.RemoveAll(built) // "" is nothing
+	_ = os.RemoveAll(built) // does nothing for ""
 	os.Exit(code)
 }
 
-// robo is the program itself, with a way to call it.
+// robo returns a function that runs the program.
 func robo(t *testing.T) func(args ...string) string {
 	t.Helper()
 	if testing.Short() {
@@ -62,7 +62,7 @@ func robo(t *testing.T) func(args ...string) string {
 	}
 }
 
-// dataset is the bytes of what a commit made, by name, without what names the manifest.
+// dataset returns the files of a committed dataset by name, without those that name the manifest.
 func dataset(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -93,8 +93,8 @@ func same(t *testing.T, what string, a, b map[string][]byte) {
 	}
 }
 
-// The real thing: a plan's shards one after the other; two at a time, interrupted by SIGTERM and
-// gone on with; and on Slurm. The same dataset, to the byte.
+// TestRealShards runs the shards of a plan sequentially; two at a time with a SIGTERM and a
+// restart; and on Slurm. All results are equal, byte for byte.
 func TestRealShards(t *testing.T) {
 	call, dir := robo(t), t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -146,7 +146,10 @@ func TestRealShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Done < 8 &&
-		(c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(errs.String(), "robocache: interrupted with ")) {
+		(c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(
+			errs.String(),
+			"robocache: interrupted with ",
+		)) {
 		t.Errorf("interrupted: %v, %+v: %s", err, s, &errs)
 	}
 	t.Logf("interrupted with %d of 8 shards", s.Done)
@@ -162,7 +165,7 @@ func TestRealShards(t *testing.T) {
 	same(t, "Slurm", one, dataset(t, in("slurm")))
 }
 
-// withTorch gives the checkout and its Python, which imports torch and this package.
+// withTorch returns the checkout and its Python, which can import torch and this package.
 func withTorch(t *testing.T) (root, python string) {
 	t.Helper()
 	root, python = realdata.Root(t), realdata.Python(t, "torch")
@@ -173,7 +176,7 @@ func withTorch(t *testing.T) (root, python string) {
 	return root, python
 }
 
-// The ten commands of docs/cluster.md, one after the other, on a real S3 server.
+// TestTenCommands runs the ten commands of docs/cluster.md on a real S3 server.
 func TestTenCommands(t *testing.T) {
 	text, err := os.ReadFile("../docs/cluster.md")
 	if err != nil {
@@ -229,8 +232,8 @@ func TestTenCommands(t *testing.T) {
 	}
 }
 
-// robocache-bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one
-// report of both.
+// TestBenchOnTwoNodes runs robocache-bench load --submit on a real Slurm: the scenario of two nodes
+// with one rank each, and one report of both.
 func TestBenchOnTwoNodes(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("a set with video needs ffmpeg: ", err)
@@ -253,12 +256,37 @@ func TestBenchOnTwoNodes(t *testing.T) {
 	)
 	c := startCluster(t, 1001, largeNodes)
 	bench := filepath.Join(dir, "robocache-bench")
-	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench, "./cmd/robocache-bench").
+	if out, err := exec.Command(
+		"go",
+		"build",
+		"-C",
+		"../bench",
+		"-o",
+		bench,
+		"./cmd/robocache-bench",
+	).
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Chdir(dir) // the jobs' logs
-	out, err := exec.Command(bench, "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4").
+	t.Chdir(dir) // for the jobs' logs
+	out, err := exec.Command(
+		bench,
+		"load",
+		filepath.Join(dir, "set"),
+		"--scenarios",
+		"stream_bucket_2node",
+		"--submit",
+		"--out",
+		filepath.Join(dir, "out"),
+		"--duration",
+		"1s",
+		"--workers",
+		"1",
+		"--batch-size",
+		"8",
+		"--check-frames",
+		"4",
+	).
 		Output()
 	if err != nil {
 		t.Fatal(err)

@@ -18,29 +18,29 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Slurm writes the scripts of an array job and of the commit behind it.
+// Slurm writes the scripts of an array job and of the following commit job.
 type Slurm struct {
 	Plan
 	Name string
-	Out  string // the folder that they are written to
-	// the folder of the jobs' output, which the nodes see; relative ones are below Out
+	Out  string // folder for the scripts
+	// Folder for the output of jobs, visible to the nodes. Relative paths are below Out.
 	Logs     string
-	Parallel int // shards at once, over all arrays; 0: as the cluster allows
+	Parallel int // maximum concurrent shards over all arrays; 0 means no limit
 	Retries  int
-	// the cluster's MaxArraySize; 0: it is asked, and 1001 where it does not answer
+	// MaxArraySize of the cluster. 0 asks the cluster and uses 1001 if it does not respond.
 	MaxArray int
-	Partial  bool     // commit what there is
+	Partial  bool     // commit the available shards
 	Sbatch   []string // options of all jobs, such as --partition=cpu
-	Array    []string // and of the arrays alone, such as --gpus=1
+	Array    []string // options of arrays only, such as --gpus=1
 }
 
-// Chunk is one array job: its indices, and what must be added to get shards.
+// Chunk is one array job. Offset is added to its indices to get shard numbers.
 type Chunk struct {
 	Indices string
 	Offset  int
 }
 
-// Arrays cuts the missing shards into arrays that the cluster takes: an index is below
+// Arrays divides the missing shards into arrays that the cluster accepts. An index must be below
 // MaxArraySize.
 func (s *Slurm) Arrays() (out []Chunk) {
 	size := cmp.Or(s.MaxArray, 1001)
@@ -60,17 +60,17 @@ func (s *Slurm) Write(ctx context.Context) error {
 	if s.MaxArray == 0 {
 		s.MaxArray = askMaxArray(ctx)
 	}
-	return write(s.Out, 0o755, s.values(), "array.sh", "commit.sh", "submit.sh")
+	return writeTemplates(s.Out, 0o755, s.scriptValues(), "array.sh", "commit.sh", "submit.sh")
 }
 
-// values are what the scripts lack, as words of sh (S6).
-func (s *Slurm) values() map[string]string {
+// scriptValues returns the values of the templates, quoted for sh (submit.S6).
+func (s *Slurm) scriptValues() map[string]string {
 	v := map[string]string{
 		"program": Words(
 			s.Program,
 		),
 		"manifest": Word(s.Manifest),
-		"final":    final(" | "),
+		"final":    finalCodes(" | "),
 		"retries":  strconv.Itoa(s.Retries),
 		"missing": strconv.Itoa(
 			len(s.Missing),
@@ -120,7 +120,7 @@ func askMaxArray(ctx context.Context) int {
 	return 0
 }
 
-// Submit runs what was written; it gives the jobs, the commit last.
+// Submit runs submit.sh. It returns the job ids; the commit is the last one.
 func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 	var errs bytes.Buffer
 	c := exec.CommandContext(ctx, filepath.Join(s.Out, "submit.sh"))
@@ -132,7 +132,9 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 		}
 	}
 	if err != nil {
-		err = robocache.Unsupported("submit slurm", robocache.Where{"file": c.Path}, "%s", lastLine(errs.String())).
+		err = robocache.Unsupported("submit slurm", robocache.Where{
+			"file": c.Path,
+		}, "%s", lastLine(errs.String())).
 			WithCause(err).
 			WithHint("jobs that were submitted stand above; scancel ends them")
 	}
@@ -142,24 +144,24 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 //go:embed templates
 var templates embed.FS
 
-// write fills templates in a folder.
-func write(dir string, mode os.FileMode, values map[string]string, names ...string) error {
+// writeTemplates fills templates and writes them to a folder.
+func writeTemplates(dir string, mode os.FileMode, values map[string]string, names ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return robocache.At(err, robocache.Where{"file": dir})
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, fill(name, values), mode); err != nil {
+		if err := os.WriteFile(path, fillTemplate(name, values), mode); err != nil {
 			return robocache.At(err, robocache.Where{"file": path})
 		}
 	}
 	return nil
 }
 
-// fill gives a template's text with {{name}} replaced by its value. It is not text/template, whose
-// calls of methods by their names keep the linker from leaving out any exported method of the whole
-// program: 8 MB of the library.
-func fill(name string, values map[string]string) []byte {
+// fillTemplate returns a template with {{name}} replaced by its value. It does not use
+// text/template, which calls methods by name and therefore prevents the linker from removing unused
+// exported methods. That would add 8 MB to the library.
+func fillTemplate(name string, values map[string]string) []byte {
 	pairs := make([]string, 0, 2*len(values))
 	for k, v := range values {
 		pairs = append(pairs, "{{"+k+"}}", v)
@@ -171,7 +173,7 @@ func fill(name string, values map[string]string) []byte {
 	return []byte(strings.NewReplacer(pairs...).Replace(string(text)))
 }
 
-func final(between string) string {
+func finalCodes(between string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(Final), "[]"), " ", between)
 }
 
@@ -185,7 +187,7 @@ func yamlText(v any) string {
 	return string(b)
 }
 
-// Words makes a line of sh of any texts.
+// Words quotes texts as words of sh.
 func Words(list []string) string {
 	out := make([]string, len(list))
 	for i, w := range list {
@@ -194,7 +196,7 @@ func Words(list []string) string {
 	return strings.Join(out, " ")
 }
 
-// Word makes one word of sh of any text (S6).
+// Word quotes a text as one word of sh (submit.S6).
 func Word(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||

@@ -15,16 +15,15 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// cluster is a real controller with two nodes on this machine: Slurm's own programs, and one host's
-// processes.
+// cluster is a real Slurm controller with two nodes on this machine.
 type cluster struct {
 	t     *testing.T
 	dir   string
 	nodes map[string]*exec.Cmd
 }
 
-// slurmConf: a node fails after SlurmdTimeout; cred_expire lets a requeued job start again after
-// some seconds instead of two minutes.
+// slurmConf makes a node fail after SlurmdTimeout. cred_expire lets a requeued job start again
+// after some seconds instead of two minutes.
 const slurmConf = `ClusterName=rc
 SlurmctldHost=%[2]s(127.0.0.1)
 SlurmUser=root
@@ -65,12 +64,13 @@ PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
 const (
 	smallNodes = "NodeName=DEFAULT CPUs=2 CoresPerSocket=2 RealMemory=2000"
-	// largeNodes say that they have what this machine has not.
-	largeNodes = "SlurmdParameters=config_overrides\nGresTypes=gpu\nNodeName=DEFAULT CPUs=16 CoresPerSocket=16 RealMemory=300000 Gres=gpu:1"
+	// largeNodes declares more resources than this machine has.
+	largeNodes = "SlurmdParameters=config_overrides\nGresTypes=gpu\nNodeName=DEFAULT CPUs=16 " +
+		"CoresPerSocket=16 RealMemory=300000 Gres=gpu:1"
 )
 
-// startCluster starts the daemons; the test is skipped where they are not installed ('make engines'
-// does) or not ours to start.
+// startCluster starts the daemons. The test is skipped if they are not installed ('make engines'
+// installs them) or may not be started.
 func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	t.Helper()
 	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch"} {
@@ -81,7 +81,7 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	if os.Getuid() != 0 {
 		t.Skip("the nodes of this test are started by root")
 	}
-	// Its ports are fixed: one cluster at a time on a machine.
+	// The ports are fixed, so a machine can run one cluster at a time.
 	alone, err := os.OpenFile(
 		filepath.Join(os.TempDir(), "robocache-slurm-test.lock"),
 		os.O_CREATE|os.O_RDWR,
@@ -104,7 +104,7 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		t.Skip(err)
 	}
 	for p := c.dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
-		_ = os.Chmod(p, 0o755) // munged wants folders that nobody else writes
+		_ = os.Chmod(p, 0o755) // munged rejects folders that others can write
 	}
 	for _, d := range []string{"state", "spool-n1", "spool-n2"} {
 		if err := os.Mkdir(filepath.Join(c.dir, d), 0o755); err != nil {
@@ -127,8 +127,8 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_CONF", conf)
-	// behind the daemons: tasks of a test that failed, and steps that go on telling a controller
-	// which is gone
+	// After the daemons have ended, kill tasks of failed tests, and steps that still contact the
+	// controller.
 	t.Cleanup(func() {
 		for _, pid := range running("SLURM_CONF=" + conf) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -164,8 +164,8 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	return c
 }
 
-// daemon starts a program in a session of its own, and ends its whole session behind the test;
-// where the tests run out of their time, the program.
+// daemon starts a program in a separate session and kills the session after the test. If the tests
+// time out, only the program is killed.
 func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	log, err := os.Create(
 		filepath.Join(c.dir, fmt.Sprintf("%s-%d.out", name, time.Now().UnixNano())),
@@ -211,12 +211,12 @@ func (c *cluster) wait(most time.Duration, what string, until func() bool) {
 	}
 }
 
-// running lists the processes that began with all of these texts in their environment.
+// running lists the processes whose initial environment contains all of these texts.
 func running(texts ...string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 next:
 	for _, f := range files {
-		b, _ := os.ReadFile(f) // one that has ended has none
+		b, _ := os.ReadFile(f) // fails for a process that has ended
 		for _, text := range texts {
 			if !strings.Contains("\x00"+string(b), text) {
 				continue next
@@ -229,14 +229,14 @@ next:
 	return pids
 }
 
-// kill ends a node as a power cut does: its daemon, and the tasks that run on it with the processes
-// above them.
+// kill ends a node like a power failure: its daemon, and its tasks with their parent processes.
 func (c *cluster) kill(node string) (tasks int) {
 	c.t.Helper()
 	_ = syscall.Kill(-c.nodes[node].Process.Pid, syscall.SIGKILL)
 	var pids []int
 	for _, pid := range running("\x00SLURMD_NODENAME="+node+"\x00", c.dir) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // one that has ended has none
+		// fails for a process that has ended
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		_, rest, ok := strings.Cut(string(stat), ") ")
 		if !ok {
 			continue
@@ -252,7 +252,7 @@ func (c *cluster) kill(node string) (tasks int) {
 			string(name),
 			"slurmstepd",
 		) {
-			pids = append([]int{parent}, pids...) // first: it would tell the controller
+			pids = append([]int{parent}, pids...) // first, because it would inform the controller
 			tasks++
 		}
 		pids = append(pids, pid)
@@ -287,8 +287,8 @@ func submitted(t *testing.T, s *Slurm) []string {
 	return jobs
 }
 
-// A real controller: several arrays of a small MaxArraySize, one after the other, a task that asks
-// to be tried again, one with skipped episodes.
+// TestSlurm runs a real controller with a small MaxArraySize: several arrays in sequence, a task
+// that is retried, and a task with skipped episodes.
 func TestSlurm(t *testing.T) {
 	c := startCluster(t, 5, smallNodes)
 	dir, program := worker(t, 12, map[int]string{1: "75", 4: "3"})
@@ -316,13 +316,13 @@ func TestSlurm(t *testing.T) {
 		t.Errorf("commit with skipped episodes: %s", state)
 	}
 	text, err := os.ReadFile(filepath.Join(s.Out, "logs", "robocache-"+jobs[0]+"_1.log"))
-	if err != nil || !strings.Contains(string(text), "shard 1: exit code 75, to be tried again") {
+	if err != nil || !strings.Contains(string(text), "shard 1: exit code 75, will be retried") {
 		t.Errorf("%v %s", err, text)
 	}
 }
 
-// A shard that can never succeed is not tried again, and the commit that waits for it is taken out
-// of the queue; what is missing is then submitted again.
+// TestSlurmFinal checks that a shard with a final failure is not retried and that the dependent
+// commit is canceled. The missing shards are then submitted again.
 func TestSlurmFinal(t *testing.T) {
 	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 4, map[int]string{2: "42"})
@@ -357,7 +357,7 @@ func TestSlurmFinal(t *testing.T) {
 	}
 }
 
-// scancel is the last word: a task that is cancelled does not requeue itself.
+// TestSlurmCancelled checks that a task that was canceled with scancel does not requeue itself.
 func TestSlurmCancelled(t *testing.T) {
 	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 2, nil)
@@ -385,8 +385,8 @@ func TestSlurmCancelled(t *testing.T) {
 	}
 }
 
-// Before a time limit Slurm signals the shell: the worker is asked to stop and its shard is tried
-// again. Then a node dies in the middle, and the other takes its shards.
+// TestSlurmSignalAndDeadNode checks that the worker stops when Slurm signals the shell before a
+// time limit, and that its shard is retried. Then a node dies, and the other node runs its shards.
 func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("Slurm misses a node after half a minute")
@@ -405,7 +405,7 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 	jobs := submitted(t, s)
 	c.wait(20*time.Second, "four tasks", func() bool { return len(calls(t, dir)) == 4 })
 	time.Sleep(time.Second)
-	// it signals, and then tries again while the job is on its way back to the queue
+	// scancel signals, and then retries while the job returns to the queue.
 	signal := func(id string) { c.out("timeout", "3", "scancel", "-b", "-s", "USR1", id) }
 	signal(jobs[0] + "_0")
 	c.wait(
@@ -420,7 +420,7 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if n := c.kill("n2"); n == 0 {
 		t.Error("nothing ran on n2")
 	}
-	// those would sleep on
+	// These jobs would otherwise continue to sleep.
 	for _, id := range strings.Fields(c.out("squeue", "-h", "-w", "n1", "-t", "R", "-o", "%i")) {
 		signal(id)
 	}

@@ -19,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// standIn is a worker that a test can look through: $DIR/plan holds the number of shards,
-// $DIR/codes/I the exit codes of shard I's tries (then 0), $DIR/log what was called. It leaves
-// receipts, and commit wants them all.
+// standIn is a worker for tests. $DIR/plan holds the number of shards, $DIR/codes/I the exit codes
+// of the attempts of shard I (then 0), and $DIR/log the calls. It writes receipts, and commit
+// requires all of them.
 const standIn = `#!/bin/sh
 dir='%s'
 verb=$1; shift
@@ -148,8 +148,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// S3: no shard is begun after one that can never succeed, and what runs is asked to stop; with
-// Partial the others go on.
+// TestLocalStopsOnFinal checks that no shard starts after a final failure, and that running shards
+// are asked to stop. With Partial, the others continue (submit.S3).
 func TestLocalStopsOnFinal(t *testing.T) {
 	for _, code := range Final {
 		dir, program := worker(t, 40, map[int]string{0: fmt.Sprint(code)})

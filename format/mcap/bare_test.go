@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestNoFeatures: a recording that lost all its messages is a dataset without streams, and says so
-// as an empty list, not as null.
+// TestNoFeatures checks that a recording without messages is a dataset without streams, and that
+// the list is empty and not null.
 func TestNoFeatures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.mcap")
 	record(t, path, made())

@@ -18,7 +18,7 @@ func cpu() float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// BenchmarkOpen: a recording with all it holds, settled.
+// BenchmarkOpen opens a complete recording.
 func BenchmarkOpen(b *testing.B) {
 	path := filepath.Join(realdata.Path(b, "mcap_robot"), "recording_zstd.mcap")
 	for b.Loop() {
@@ -30,7 +30,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkGather: windows of 50 rows of the joints, from decoded columns.
+// BenchmarkGather reads windows of 50 rows of the joints from decoded columns.
 func BenchmarkGather(b *testing.B) {
 	ctx := context.Background()
 	ds, err := Open(
@@ -56,7 +56,7 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// BenchmarkScan: every message of the recording, past the cache.
+// BenchmarkScan reads every message of the recording without the cache.
 func BenchmarkScan(b *testing.B) {
 	ctx := context.Background()
 	for _, name := range []string{"recording_zstd.mcap", "recording_lz4.mcap"} {

@@ -11,14 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestChunksOfManyFiles: recordings of a folder that are open at a time keep their chunks below one
-// budget, not each below one of its own.
+// TestChunksOfManyFiles checks that the open recordings of a folder share one chunk budget.
 func TestChunksOfManyFiles(t *testing.T) {
 	const files, size = 24, 3 << 20
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range files {
-		text := make([]byte, size) // letters that do not pack
+		text := make([]byte, size) // letters that do not compress
 		for k := range text {
 			text[k] = 'a' + byte(r.IntN(26))
 		}
@@ -55,7 +54,7 @@ func TestChunksOfManyFiles(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// heap is what is reachable: a second collection empties what pools hold.
+// heap returns the reachable bytes. A second collection empties the pools.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

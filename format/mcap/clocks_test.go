@@ -19,7 +19,7 @@ import (
 
 const epoch = int64(1_770_000_000_000_000_000)
 
-// msg is a message of a made recording.
+// msg is a message of a test recording.
 type msg struct {
 	topic, typ string
 	log        int64
@@ -31,7 +31,7 @@ func record(t *testing.T, path string, list []msg) {
 	recordIn(t, path, 2048, list)
 }
 
-// recordIn is record with chunks of a size.
+// recordIn is record with a given chunk size.
 func recordIn(t *testing.T, path string, chunk int, list []msg) {
 	t.Helper()
 	var b bytes.Buffer
@@ -73,12 +73,12 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 func wrench(timestamp int64, v float64) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte{0, 1, 0, 0}, uint32(timestamp/1e9))
 	b = binary.LittleEndian.AppendUint32(b, uint32(timestamp%1e9))
-	b = append(b, 1, 0, 0, 0, 0, 0, 0, 0) // an empty frame_id, and padding
+	b = append(b, 1, 0, 0, 0, 0, 0, 0, 0) // an empty frame_id and padding
 	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 	return append(b, make([]byte, 5*8)...)
 }
 
-// made is a recording of one stream per kind of header, and a topic in another encoding.
+// made returns a recording with one stream per kind of header, and a topic in another encoding.
 func made() (list []msg) {
 	const typ = "geometry_msgs/msg/WrenchStamped"
 	for i := range int64(60) {
@@ -88,7 +88,7 @@ func made() (list []msg) {
 		}
 		swapped := at - 1_000_000
 		if i%10 == 4 {
-			swapped += 110_000_000 // after the next one's
+			swapped += 110_000_000 // later than the next one
 		}
 		back := at
 		if i >= 40 {
@@ -117,7 +117,7 @@ func made() (list []msg) {
 	return list
 }
 
-// TestClocks: B2, B5: which clock each stream has, and that rows come in its order.
+// TestClocks checks the clock of each stream and that rows are in its order (bag.B2, bag.B5).
 func TestClocks(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "x.mcap")
@@ -150,7 +150,9 @@ func TestClocks(t *testing.T) {
 				t.Errorf("scan=%s: found %v, not %s", scan, codes, c)
 			}
 		}
-		key := ds.Info().Features[slices.IndexFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Clock == "good" })].Key
+		key := ds.Info().Features[slices.IndexFunc(ds.Info().Features, func(f robocache.Feature) bool {
+			return f.Clock == "good"
+		})].Key
 		at, err := ds.Times(ctx, 0, key)
 		if err != nil || len(at) != 60 || !slices.IsSorted(at) {
 			t.Fatal(len(at), err)
@@ -159,9 +161,11 @@ func TestClocks(t *testing.T) {
 		if err != nil || slices.IsSorted(log) {
 			t.Error("rows are not in the header's order", err)
 		}
-		// a step back that was not seen at opening is an error that names the message
+		// A step back that was not detected at opening is an error that names the message.
 		if scan == "sample" {
-			key := ds.Info().Features[slices.IndexFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Clock == "back" })].Key
+			key := ds.Info().Features[slices.IndexFunc(ds.Info().Features, func(f robocache.Feature) bool {
+				return f.Clock == "back"
+			})].Key
 			_, err := ds.Times(ctx, 0, key)
 			var e *robocache.Error
 			if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMalformed) ||
@@ -172,12 +176,18 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestEpisodesBy: B3.
+// TestEpisodesBy checks the ways to cut recordings into episodes (bag.B3).
 func TestEpisodesBy(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "x.mcap")
 	record(t, path, made())
-	for how, want := range map[string][]int{"file": {60}, "gap:3": {30, 30}, "events:/events": {10}, "table:0-1,6-6.55": {10, 0}, "steps": {40, 20}} {
+	for how, want := range map[string][]int{
+		"file":             {60},
+		"gap:3":            {30, 30},
+		"events:/events":   {10},
+		"table:0-1,6-6.55": {10, 0},
+		"steps":            {40, 20},
+	} {
 		ds, err := Open(
 			ctx,
 			path,
@@ -193,7 +203,7 @@ func TestEpisodesBy(t *testing.T) {
 			got = append(got, ds.Len(i))
 		}
 		if how == "table:0-1,6-6.55" {
-			got = got[:1] // nothing was recorded in the second span: it is no episode
+			got = got[:1] // nothing was recorded in the second span, so it is no episode
 			want = want[:1]
 		}
 		if !slices.Equal(got, want) {
@@ -213,7 +223,7 @@ func TestEpisodesBy(t *testing.T) {
 	}
 }
 
-// TestBadFile: B5: a file of a folder that cannot be opened costs its episode.
+// TestBadFile checks that a file of a folder that cannot be opened loses only its episode (bag.B5).
 func TestBadFile(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()

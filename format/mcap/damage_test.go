@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 )
 
-// TestDamageKeepsRows: where a chunk is damaged, a stream's rows keep their numbers, whatever was
-// asked for before.
+// TestDamageKeepsRows checks that the rows of a stream keep their numbers if a chunk is damaged,
+// for any order of reads.
 func TestDamageKeepsRows(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "a.mcap")
@@ -42,7 +42,7 @@ func TestDamageKeepsRows(t *testing.T) {
 			!errors.Is(err, robocache.ErrMalformed) {
 			t.Error(err)
 		} else if err != nil {
-			return -1 // a damaged part lies in the same block
+			return -1 // a damaged part is in the same block
 		}
 		return math.Float64frombits(binary.LittleEndian.Uint64(dst))
 	}

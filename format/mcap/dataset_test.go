@@ -39,7 +39,8 @@ func int64s(v []int64) []byte {
 	return b
 }
 
-// TestDecoded: every stream of the robot recording, in both files, equals what rosbags decoded.
+// TestDecoded checks that every stream of the robot recording equals the values that rosbags
+// decoded, in both files.
 func TestDecoded(t *testing.T) {
 	ctx := context.Background()
 	root := realdata.Path(t, "mcap_robot")
@@ -98,7 +99,12 @@ func TestDecoded(t *testing.T) {
 		}
 		times := func(topic, key string) {
 			t.Helper()
-			for clock, field := range map[string]string{"": "header.stamp_ns", "header": "header.stamp_ns", "publish": "publish_time", "log": "log_time"} {
+			for clock, field := range map[string]string{
+				"":        "header.stamp_ns",
+				"header":  "header.stamp_ns",
+				"publish": "publish_time",
+				"log":     "log_time",
+			} {
 				at, err := ds.Times(ctx, ep, key)
 				if clock != "" {
 					at, err = ds.TimesBy(ctx, ep, key, clock)
@@ -155,7 +161,7 @@ func TestDecoded(t *testing.T) {
 			counts[0] != w.Shape[1] {
 			t.Error("clouds differ")
 		}
-		// Rows in another order are the same rows.
+		// rows in another order are the same rows
 		data2, _, err := ds.GatherRagged(
 			ctx,
 			"points",

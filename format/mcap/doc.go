@@ -1,17 +1,22 @@
-// Package mcap reads and writes MCAP files as robot recordings: a file is an episode, a folder of
-// files a dataset.
+// Package mcap reads and writes MCAP files as robot recordings. A file is an episode, and a folder
+// of files is a dataset.
 //
 // # Contract
 //
-//	M1  Opening reads head, footer and summary; a message is reached through the indexes and its chunk alone. Without a summary, or with one
-//	    that does not hold, the file is scanned once, and says so.
-//	M2  Every message that is whole is given, to the bit, by log time; those of one time in the order of the file.
-//	M3  A damaged chunk costs its own messages: it is skipped, counted and found, or with damaged=error an error. A cut file gives what
-//	    stands before the cut.
-//	M4  No size of the file takes memory before it was checked against the file, the limits (256 MiB a chunk, above 64 MiB 1,000 times its
-//	    compressed size) and the budget.
-//	M5  Decompressed chunks of all files of a dataset together stay below their budget, each read once at a time.
-//	    Of a remote file neighbouring chunks that are wanted come with one request, bounded by a sixteenth of that budget and 4 MiB.
-//	M6  What is written opens in other readers: profile ros2, zstd chunks, ros2msg schemas, summary with statistics. Reading it gives
-//	    features, rows, timestamps and tasks as they were.
+//	mcap.M1  Opening a file reads its header, footer and summary. Reading a message then uses
+//	         only the indexes and the message's chunk. If the summary is missing or invalid, the
+//	         file is scanned once, and a finding reports it.
+//	mcap.M2  Every intact message is returned unchanged, ordered by log time. Messages with equal
+//	         log times are in file order.
+//	mcap.M3  A damaged chunk loses only its own messages. It is skipped, counted and reported, or
+//	         an error with damaged=error. A truncated file returns the messages before the end.
+//	mcap.M4  A size in the file is checked before memory is allocated for it: against the file,
+//	         the budget, and the limits. The limits are 256 MiB per chunk and, above 64 MiB,
+//	         1,000 times the compressed size.
+//	mcap.M5  Decompressed chunks of all files of a dataset together stay within their budget.
+//	         Concurrent readers of a chunk share one read. For a remote file, neighboring chunks
+//	         are requested together, up to a sixteenth of the budget and 4 MiB.
+//	mcap.M6  Written files open in other readers: profile ros2, zstd chunks, ros2msg schemas,
+//	         summary with statistics. Reading them returns the original features, rows,
+//	         timestamps and tasks.
 package mcap

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestFormat: the suite of all formats, over a file, a folder and recordings cut into episodes.
+// TestFormat runs the suite of all formats on a file, a folder, and recordings that are cut into
+// episodes.
 func TestFormat(t *testing.T) {
 	root := realdata.Path(t, "mcap_robot")
 	formattest.Run(
@@ -28,4 +29,4 @@ func TestFormat(t *testing.T) {
 	)
 }
 
-func init() { container.Poison = true } // who reads records that were given back sees zeros
+func init() { container.Poison = true } // readers of records that were already released see zeros

@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// excerpt is the first messages of each topic of a recording, without compression and check sums:
-// what is mutated reaches the decoders.
+// excerpt returns the first messages of each topic of a recording without compression and
+// checksums, so that mutations reach the decoders.
 func excerpt(f *testing.F, path string, each int) []byte {
 	ctx := context.Background()
 	s := openFile(f, path, StorageOptions{})
@@ -76,8 +76,8 @@ func excerpt(f *testing.F, path string, each int) []byte {
 	return out.Bytes()
 }
 
-// FuzzDataset: of any file a dataset gives its features, timestamps and rows, or a typed error,
-// with memory in proportion to the file.
+// FuzzDataset checks that a dataset of any file returns its features, timestamps and rows, or a
+// typed error, with memory in proportion to the file.
 func FuzzDataset(f *testing.F) {
 	f.Add(numbered(f, row(0, 20, 4), row(0, 20)))
 	if _, err := os.Stat(os.Getenv("ROBOCACHE_TESTDATA")); err == nil {
@@ -85,7 +85,7 @@ func FuzzDataset(f *testing.F) {
 	}
 	ctx := context.Background()
 	mem := storetest.NewMem("fuzz-mcap-dataset")
-	// A find names its way through the file; nothing else may come out of it.
+	// Every error must be typed.
 	fine := func(t *testing.T, what string, err error) bool {
 		t.Helper()
 		hostile.Typed(t, robocache.At(err, robocache.Where{"call": what}))
@@ -142,7 +142,7 @@ func FuzzDataset(f *testing.F) {
 			}
 			_, err = ds.Diagnose(ctx, robocache.DiagnoseOptions{})
 			fine(t, "doctor", err)
-			_ = ds.Close() // and not the store
+			_ = ds.Close() // not the store
 		}
 		if got := hostile.Allocated() - before; got > uint64(256<<20+2000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))

@@ -12,14 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache/format/mcap"
 )
 
-// TestTextsThatGrow: what opening keeps of messages, their first ones and the tasks, is bounded
-// where 2 KB of a file hold 63 MiB.
+// TestTextsThatGrow checks that the memory for first messages and tasks is bounded if 2 KB of a
+// file expand to 63 MiB.
 func TestTextsThatGrow(t *testing.T) {
 	le := binary.LittleEndian
 	rec := func(op byte, content []byte) []byte {
 		return append(append([]byte{op}, le.AppendUint64(nil, uint64(len(content)))...), content...)
 	}
-	str := func(b []byte, s string) []byte { return append(le.AppendUint32(b, uint32(len(s))), s...) }
+	str := func(b []byte, s string) []byte {
+		return append(le.AppendUint32(b, uint32(len(s))), s...)
+	}
 	rle := func(head []byte, n int, tail []byte) []byte {
 		var b bytes.Buffer
 		b.Write([]byte{0x28, 0xB5, 0x2F, 0xFD, 0x00 | 2<<6, 0x70})

@@ -19,8 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// packages gives a folder with the node_modules that testdata/js pins, installed once into .build;
-// a test without them is skipped, and says why.
+// packages returns a folder with the node_modules that testdata/js pins. They are installed once
+// into .build. Without them the test is skipped.
 func packages(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -71,8 +71,8 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// lines says of a file what reference.mjs says: of each message its topic, times, sequence,
-// timestamp, and the hash of its value as we decode it.
+// lines returns the same lines for a file as reference.mjs: topic, times, sequence, timestamp, and
+// the hash of the decoded value of each message.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	ctx := context.Background()
@@ -125,7 +125,7 @@ func lines(t *testing.T, file string) []string {
 	return out
 }
 
-// valueOf is the message's one value as bytes.
+// valueOf returns the single value of a message as bytes.
 func valueOf(top *ros2.Topic, msg []byte) ([]byte, error) {
 	f := top.Fields()[0].Feature
 	switch {
@@ -147,8 +147,8 @@ func valueOf(top *ros2.Topic, msg []byte) ([]byte, error) {
 	return row, err
 }
 
-// TestFoxglove: @mcap/core, @foxglove/rosmsg and @foxglove/rosmsg2-serialization read what is
-// written as we read it: schemas, messages, times, counts, values.
+// TestFoxglove checks that @mcap/core, @foxglove/rosmsg and @foxglove/rosmsg2-serialization read
+// the same schemas, messages, times, counts and values as this package.
 func TestFoxglove(t *testing.T) {
 	dir := packages(t)
 	ctx := context.Background()
@@ -159,7 +159,10 @@ func TestFoxglove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, opt := range []map[string]string{{"compression": "zstd"}, {"compression": "none", "images": "raw"}} {
+	for _, opt := range []map[string]string{
+		{"compression": "zstd"},
+		{"compression": "none", "images": "raw"},
+	} {
 		file := filepath.Join(t.TempDir(), "one.mcap")
 		if _, err := Write(ctx, src, file, robocache.WriteOptions{Options: opt}); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestLayoutsOfTwoConversions: recordings of one robot that were converted apart, with tasks of
-// their own, open as one dataset with the rate, the robot and the streams that both had.
+// TestLayoutsOfTwoConversions checks that separately converted recordings of one robot, with
+// different tasks, open as one dataset with their common rate, robot and streams.
 func TestLayoutsOfTwoConversions(t *testing.T) {
 	both := t.TempDir()
 	for i, task := range []string{"put it there", "take it away"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// numbered writes messages of two topics with these counts, and an attachment.
+// numbered writes messages of two topics with the given sequence numbers, and an attachment.
 func numbered(t testing.TB, a, b []uint32) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -130,9 +130,9 @@ func row(from, to uint32, without ...uint32) (out []uint32) {
 	return out
 }
 
-// TestLostMessages: jumps of a sender's count are messages that were lost; late ones, a sender that
-// begins anew, counts that wrap round, that nobody kept, or that one recorder kept over all topics
-// are none.
+// TestLostMessages checks that jumps in sequence numbers are reported as lost messages. It also
+// checks cases that are no loss: late messages, a restarted sender, overflow, constant numbers, and
+// numbers that one recorder counted over all topics.
 func TestLostMessages(t *testing.T) {
 	odd, even := make([]uint32, 40), make([]uint32, 40)
 	for k := range odd {
@@ -150,7 +150,12 @@ func TestLostMessages(t *testing.T) {
 		{"anew", append(row(500, 520), row(0, 20)...), row(0, 40), ""},
 		{"late", append(append(row(0, 10), 11, 12, 10), row(13, 40)...), row(0, 40), ""},
 		{"one count", odd, even, ""},
-		{"one count that lacks some", odd[:38], append(even[:20:20], even[22:38]...), "<nil> <nil> 2"},
+		{
+			"one count that lacks some",
+			odd[:38],
+			append(even[:20:20], even[22:38]...),
+			"<nil> <nil> 2",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := strings.Join(
@@ -163,8 +168,8 @@ func TestLostMessages(t *testing.T) {
 	}
 }
 
-// TestStride: numbers of which fewer than half are there, evenly, tell of a filter and of no loss,
-// once; one long gap is a loss.
+// TestStride checks that evenly spaced sequence numbers, of which fewer than half are present, are
+// reported once as a filter and not as a loss. One long gap is a loss.
 func TestStride(t *testing.T) {
 	third, uneven := make([]uint32, 40), make([]uint32, 40)
 	for k := range third {
@@ -196,8 +201,8 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// TestSums: a flipped byte that no message holds is found by the sums of the data section and of
-// the attachment.
+// TestSums checks that a flipped byte outside all messages is found by the checksums of the data
+// section and of the attachment.
 func TestSums(t *testing.T) {
 	b := numbered(t, row(0, 20), row(0, 20))
 	if got := examine(t, b, "check-sum"); len(got) != 0 {
@@ -210,7 +215,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestEmptyEpisode: a recording without messages is an episode without rows, and said so.
+// TestEmptyEpisode checks that a recording without messages is an episode without rows, and that a
+// finding reports it.
 func TestEmptyEpisode(t *testing.T) {
 	if got := examine(t, numbered(t, nil, nil), "empty-episode"); len(got) != 1 {
 		t.Error(got)
@@ -220,7 +226,7 @@ func TestEmptyEpisode(t *testing.T) {
 	}
 }
 
-// TestClosed: reading of a dataset that was closed is a typed error.
+// TestClosed checks that reading a closed dataset is a typed error.
 func TestClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.mcap")
 	if err := os.WriteFile(path, numbered(t, row(0, 3), nil), 0o600); err != nil {

@@ -18,10 +18,10 @@ import (
 // Name is the format's name.
 const Name = "mcap"
 
-const ending = ".mcap"
+const fileSuffix = ".mcap"
 
-// fileKind describes MCAP files. A file without the ending is known by its magic.
-var fileKind = bag.FileKind{Endings: []string{ending}, Magic: "\x89MCAP0\r\n"}
+// fileKind describes MCAP files. A file without the suffix is recognized by its magic.
+var fileKind = bag.FileKind{Endings: []string{fileSuffix}, Magic: "\x89MCAP0\r\n"}
 
 func init() {
 	robocache.Register(
@@ -31,7 +31,7 @@ func init() {
 			Detect:        Detect,
 			Open:          reader.Opener(Open),
 			Write:         Write,
-			Keeps:         keeps,
+			Keeps:         canKeep,
 			Sharding:      &sharding,
 			WriteOptions:  WriteOptions,
 			Clocks:        true,
@@ -41,22 +41,22 @@ func init() {
 	)
 }
 
-// Detect says whether uri is an MCAP file (on this machine of any name), or a folder with some at
-// its root that is not a bag of rosbag2 (metadata.yaml).
+// Detect reports whether uri is an MCAP file, or a folder with MCAP files at its root that is not a
+// rosbag2 bag (metadata.yaml). A local MCAP file may have any name.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file == "" {
 			if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
 				return false, nil
 			}
-			_, files, err := list(ctx, s)
+			_, files, err := listFiles(ctx, s)
 			for _, f := range files {
 				if f.Err == nil {
 					return true, nil
 				}
-				err = cmp.Or(err, f.Err) // a folder called so may be another format's
+				err = cmp.Or(err, f.Err) // the folder may be a dataset of another format
 			}
-			// a web server does not say what a folder holds
+			// A web server cannot list a folder.
 			if !errors.Is(err, robocache.ErrUnsupported) {
 				if err != nil {
 					return false, err
@@ -75,13 +75,18 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	})
 }
 
-// list gives the MCAP files at the root of a store, in the order of the numbers in their names,
-// also those that are none and cannot be opened.
-func list(ctx context.Context, s store.Store) (names []string, files []store.Entry, err error) {
+// listFiles returns the MCAP files at the root of a store, ordered by the numbers in their names.
+// files also contains entries that cannot be opened.
+func listFiles(
+	ctx context.Context,
+	s store.Store,
+) (names []string, files []store.Entry, err error) {
 	names, files, _, err = reader.Files(
 		ctx,
 		s,
-		func(name string) bool { return !strings.Contains(name, "/") && bag.Named(name, ending) },
+		func(name string) bool {
+			return !strings.Contains(name, "/") && bag.Named(name, fileSuffix)
+		},
 	)
 	return names, files, err
 }
@@ -89,7 +94,7 @@ func list(ctx context.Context, s store.Store) (names []string, files []store.Ent
 // Dataset is an open set of MCAP files.
 type Dataset = bag.Dataset
 
-// Open opens an MCAP file, or a folder of them: each is an episode.
+// Open opens an MCAP file or a folder of them. Each file is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	return bag.OpenAt(
 		uri,
@@ -99,7 +104,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	)
 }
 
-// OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset
+// OpenStore opens one file of a store, or all files at its root if file is "". Closing the dataset
 // closes the store.
 func OpenStore(
 	ctx context.Context,
@@ -114,7 +119,7 @@ func OpenStore(
 	}
 	files := []string{file}
 	if file == "" {
-		files, _, err = list(ctx, s)
+		files, _, err = listFiles(ctx, s)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// bagOracle is what an independent reader found in a recording.
+// bagOracle is the content of a recording according to an independent reader.
 type bagOracle struct {
 	Messages int64 `json:"messages"`
 	Topics   map[string]struct {
@@ -46,7 +46,8 @@ func openFile(t testing.TB, path string, opt StorageOptions) *Storage {
 	return s
 }
 
-// digest is the oracle's: payloads with their lengths, and log times, in log order.
+// digest returns the digests of the oracle: payloads with their lengths, and log times, in the
+// order of log times.
 func digest(t testing.TB, s bag.Storage, topic int) (n int, payload, times string) {
 	t.Helper()
 	ctx := context.Background()
@@ -71,8 +72,8 @@ func digest(t testing.TB, s bag.Storage, topic int) (n int, payload, times strin
 	return n, hex.EncodeToString(hp.Sum(nil)), hex.EncodeToString(ht.Sum(nil))
 }
 
-// TestOracle: every MCAP file of the real recordings, message by message, as an independent reader
-// saw them; with the summary and by scanning.
+// TestOracle compares every MCAP file of the real recordings, message by message, with the results
+// of an independent reader. It reads with the summary and by scanning.
 func TestOracle(t *testing.T) {
 	for _, set := range []string{"mcap_robot", "rosbag2"} {
 		root := realdata.Path(t, set)

@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// camera is a dataset of one camera whose frames are those of a file, the first of an episode being
-// from[episode].
+// camera is a dataset with one camera. Its frames are those of a video file; from[episode] is the
+// first frame of an episode.
 type camera struct {
 	robocache.Dataset
 	info    robocache.Info
@@ -55,7 +55,9 @@ func newCamera(t *testing.T, file string, codec video.Codec, from ...int) *camer
 		},
 	)
 	c.lib = video.NewLibrary(
-		func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) },
+		func(ctx context.Context, path string) (robocache.Ranged, error) {
+			return st.Open(ctx, path)
+		},
 		0,
 	)
 	t.Cleanup(func() { c.lib.Close(); store.Close(st); rows.Close() })
@@ -78,14 +80,17 @@ func (c *camera) Frames(
 	out []robocache.FrameRef,
 ) error {
 	for i, r := range rows {
-		if out[i] = (robocache.FrameRef{Path: c.file, Ordinal: c.from[r.Episode] + r.Index}); c.missing[r] {
+		if out[i] = (robocache.FrameRef{
+			Path:    c.file,
+			Ordinal: c.from[r.Episode] + r.Index,
+		}); c.missing[r] {
 			out[i] = robocache.FrameRef{Missing: true}
 		}
 	}
 	return nil
 }
 
-// clip makes a file of 48 frames, or skips.
+// clip makes a video of 48 frames, or skips the test.
 func clip(t *testing.T, name, how string) string {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
@@ -123,11 +128,13 @@ type filmable interface {
 	Video() *video.Library
 }
 
-// TestVideoIsCopied: packets of each codec stand in messages as they are, and decode to the frames
-// of the file, by our reader and, where it is there, by PyAV from what the mcap package reads.
+// TestVideoIsCopied checks that packets of each codec are copied unchanged and decode to the frames
+// of the file. It decodes with this package and, if available, with PyAV from the mcap package.
 func TestVideoIsCopied(t *testing.T) {
 	for codec, how := range map[video.Codec]string{
-		video.H264: x264, video.HEVC: x265 + " -tag:v hvc1", video.AV1: "-c:v libsvtav1 -g 12 -preset 12 -svtav1-params log-level=0", video.VP9: "-c:v libvpx-vp9 -g 12 -deadline realtime -cpu-used 8 -b:v 400k",
+		video.H264: x264, video.HEVC: x265 + " -tag:v hvc1", video.AV1: "-c:v libsvtav1 -g 12 " +
+			"-preset 12 -svtav1-params log-level=0", video.VP9: "-c:v libvpx-vp9 -g 12 " +
+			"-deadline realtime -cpu-used 8 -b:v 400k",
 	} {
 		t.Run(string(codec), func(t *testing.T) {
 			file := clip(
@@ -135,7 +142,7 @@ func TestVideoIsCopied(t *testing.T) {
 				"a.mp4",
 				how+" -colorspace bt709 -color_primaries bt709 -color_trc bt709",
 			)
-			// the second episode begins at a key frame within the file
+			// The second episode begins at a key frame within the file.
 			src := newCamera(t, file, codec, 0, 24)
 			src.missing = map[robocache.Row]bool{{Episode: 1, Index: src.Len(1) - 1}: true}
 			dst := filepath.Join(t.TempDir(), "out")
@@ -155,7 +162,7 @@ func TestVideoIsCopied(t *testing.T) {
 				f.Clock != "" {
 				t.Fatalf("%+v %v", f, out.Info().Findings)
 			}
-			// Two generations: what was copied is copied again, with the bytes that it has.
+			// A copy is copied again, with the same bytes.
 			again := filepath.Join(t.TempDir(), "again")
 			twice, err := mcap.Write(t.Context(), out, again, robocache.WriteOptions{})
 			if err != nil || twice.Bytes < report.Bytes*99/100 ||
@@ -210,14 +217,14 @@ func TestVideoIsCopied(t *testing.T) {
 	}
 }
 
-// decodedOf gives the MD5 of the planes of all rows of an episode.
+// decodedOf returns the MD5 of the planes of all rows of an episode.
 func decodedOf(t *testing.T, ds filmable, e int) []string {
 	t.Helper()
 	rows := upTo(ds.Len(e))
 	return decoded(t, of{ds, e}, cam, rows)
 }
 
-// of is one episode of a dataset in the place of the first.
+// of presents one episode of a dataset as its first episode.
 type of struct {
 	filmable
 	episode int
@@ -236,8 +243,8 @@ func (o of) Frames(
 	return o.filmable.Frames(ctx, key, list, out)
 }
 
-// pyav holds the messages, as the mcap package reads them and PyAV decodes each by itself, against
-// the frames that are wanted.
+// pyav compares the messages with the expected frames. The mcap package reads them, and PyAV
+// decodes each one separately.
 func pyav(t *testing.T, dir string, want []string) {
 	t.Helper()
 	const script = `
@@ -281,8 +288,8 @@ print(json.dumps(out))
 	}
 }
 
-// TestVideoAsStills: video whose packets cannot stand in messages becomes images, which lose
-// nothing, and the report says why; so does video on request.
+// TestVideoAsStills checks that video whose packets cannot be copied becomes lossless images and
+// that the report gives the reason. The same happens on request.
 func TestVideoAsStills(t *testing.T) {
 	plain := clip(t, "plain.mp4", x264)
 	reordered := clip(t, "b.mp4", "-c:v libx264 -g 12 -bf 2 -x264-params b-adapt=0:scenecut=0")

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// seen is a message as a pass gave it.
+// seen is a message as a pass delivered it.
 type seen struct {
 	i   int
 	log int64
@@ -23,8 +23,8 @@ type seen struct {
 
 func see(i int, m *bag.Message) seen { return seen{i, m.Log, crc32.ChecksumIEEE(m.Data)} }
 
-// overlapping writes a recording whose topic "/late" stands in chunks that overlap in time, beside
-// one in step.
+// overlapping writes a recording with the topic "/late" in chunks that overlap in time, and another
+// topic whose chunks do not.
 func overlapping(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "overlap.mcap")
 	var list []msg
@@ -52,12 +52,15 @@ func overlapping(t *testing.T) string {
 	return path
 }
 
-// TestPasses: Scan and Walk give what Messages gives, Walk each topic's in order; of chunks that
-// overlap too, with every budget.
+// TestPasses checks that Scan and Walk deliver the same messages as Messages, and that Walk
+// delivers each topic in order. It covers overlapping chunks and all budgets.
 func TestPasses(t *testing.T) {
 	ctx := context.Background()
-	for _, path := range []string{filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"), overlapping(t)} {
-		for _, budget := range []int64{1, 0} { // nothing is kept; all is
+	for _, path := range []string{
+		filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"),
+		overlapping(t),
+	} {
+		for _, budget := range []int64{1, 0} { // nothing is cached, everything is cached
 			s := openFile(t, path, StorageOptions{Chunks: container.NewChunks(budget)})
 			var all []int
 			want := map[int][]seen{}
@@ -76,7 +79,8 @@ func TestPasses(t *testing.T) {
 			}
 			walked := map[int][]seen{}
 			failed, err := s.Walk(ctx, all, func(k, i int, m *bag.Message) error {
-				walked[k] = append(walked[k], see(i, m)) // unlocked: one call at a time
+				// no lock is needed, because fn is called sequentially
+				walked[k] = append(walked[k], see(i, m))
 				return nil
 			})
 			if err != nil || len(failed) > 0 {
@@ -109,11 +113,11 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestWalkFails: an error of one topic ends that topic alone.
+// TestWalkFails checks that an error of one topic ends only that topic.
 func TestWalkFails(t *testing.T) {
 	s := openFile(t, overlapping(t), StorageOptions{})
 	stop := errors.New("enough")
-	if err := s.settle(context.Background()); err != nil {
+	if err := s.loadPositions(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.IsSorted(s.topics[0].Chunk) || slices.IsSorted(s.topics[1].Chunk) {

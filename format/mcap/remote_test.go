@@ -19,8 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// noisy writes a recording of 200 chunks of about 40 KB that do not pack: four messages each, of
-// two topics in turn.
+// noisy writes a recording of 200 chunks of about 40 KB that do not compress. Each chunk has four
+// messages, of two topics in turn.
 func noisy(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var list []msg
@@ -42,7 +42,7 @@ func noisy(t *testing.T, dir string) {
 	recordIn(t, filepath.Join(dir, "noisy.mcap"), 40<<10, list)
 }
 
-// served opens the recording behind a server.
+// served opens the recording through an HTTP server.
 func served(
 	t *testing.T,
 	opt StorageOptions,
@@ -85,8 +85,8 @@ func texts(t *testing.T, s *Storage, topic, from, to int) [][]byte {
 	return out
 }
 
-// TestRemoteWindow: neighbouring chunks of a window come with one request, and the message indexes
-// of all with few.
+// TestRemoteWindow checks that neighboring chunks of a window are read with one request, and all
+// message indexes with few requests.
 func TestRemoteWindow(t *testing.T) {
 	s, srv := served(t, StorageOptions{}, nil)
 	chunks := len(s.File().Chunks)
@@ -121,8 +121,8 @@ func TestRemoteWindow(t *testing.T) {
 	}
 }
 
-// TestRemotePasses: a pass over all chunks takes a request for some 4 MiB, less where the budget is
-// small; chunks that are wanted lie apart come alone.
+// TestRemotePasses checks that a pass over all chunks sends one request per 4 MiB, or less for a
+// small budget, and that distant chunks are requested separately.
 func TestRemotePasses(t *testing.T) {
 	for _, c := range []struct {
 		budget int64
@@ -149,8 +149,8 @@ func TestRemotePasses(t *testing.T) {
 	}
 }
 
-// TestRemoteTrouble: where joined requests fail, chunks are read alone; where the caller leaves, so
-// do the requests.
+// TestRemoteTrouble checks that chunks are read separately if joined requests fail, and that
+// requests end when the caller cancels.
 func TestRemoteTrouble(t *testing.T) {
 	s, _ := served(t, StorageOptions{}, func(_ int64, w http.ResponseWriter, r *http.Request) bool {
 		var from, to int64
@@ -185,8 +185,8 @@ func TestRemoteTrouble(t *testing.T) {
 	}
 }
 
-// TestRemoteVideo: the film of a remote recording says that it is remote, so that packets are
-// fetched before they are decoded.
+// TestRemoteVideo checks that the video of a remote recording reports that it is remote, so that
+// packets are read ahead of decoding.
 func TestRemoteVideo(t *testing.T) {
 	stream, err := os.ReadFile(
 		filepath.Join("..", "..", "video", "testdata", "packets", "small.h264"),

@@ -15,38 +15,39 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Chunks keeps decompressed chunks of several recordings below one budget.
+// Chunks is a cache of decompressed chunks of several recordings with one budget.
 type Chunks = container.Chunks
 
-// NewChunks makes room for the chunks of a dataset that may take so many bytes in all.
+// NewChunks returns a chunk cache for a dataset whose memory budget is budget bytes.
 func NewChunks(budget int64) *Chunks { return container.NewChunks(max(4<<20, budget/4)) }
 
-// StorageOptions are the choices of OpenStorage.
+// StorageOptions configures OpenStorage.
 type StorageOptions struct {
-	Chunks *Chunks // of the recordings of one dataset; nil = one of 64 MiB for this one
-	Strict bool    // a damaged chunk is an error; else it is skipped, counted and found
-	Scan   bool    // the summary is not believed: the file is scanned
+	// shared by the recordings of one dataset; nil means a cache of 64 MiB for this recording
+	Chunks *Chunks
+	Strict bool // a damaged chunk is an error; otherwise it is skipped, counted and reported
+	Scan   bool // ignore the summary and scan the file
 }
 
-// StorageOptionsOf are those that follow from a dataset's options.
+// StorageOptionsOf returns the StorageOptions for the options of a dataset.
 func StorageOptionsOf(o bag.Options) StorageOptions {
 	return StorageOptions{Chunks: NewChunks(o.Budget), Strict: o.Strict, Scan: o.IgnoreIndex}
 }
 
-// Storage is an MCAP file as a recording.
+// Storage is an MCAP file as a recording. Safe for concurrent use.
 type Storage struct {
 	file   *container.File
 	name   string
 	topics []*topic
 	list   bag.Topics
 
-	mu    sync.Mutex
-	ready bool // places are made
-	held  int64
-	notes map[string]string
+	mu        sync.Mutex
+	isLoaded  bool // message positions are loaded
+	heldBytes int64
+	notes     map[string]string
 }
 
-// topic is one or several channels of one name and type.
+// topic is one or more channels of one name and type.
 type topic struct {
 	channels []uint16
 	*container.ChannelIndex
@@ -54,8 +55,8 @@ type topic struct {
 
 var _ bag.Storage = (*Storage)(nil)
 
-// OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where
-// OpenStorage fails, it is the caller's.
+// OpenStorage opens an MCAP file. name is used in errors. Closing the storage closes the file. If
+// OpenStorage fails, the caller must close the file.
 func OpenStorage(
 	ctx context.Context,
 	file robocache.Ranged,
@@ -79,8 +80,8 @@ func OpenStorage(
 	return s, nil
 }
 
-// counted says that the statistics have the messages of each channel.
-func counted(f *container.File) bool {
+// hasCompleteCounts reports whether the statistics count the messages of every channel.
+func hasCompleteCounts(f *container.File) bool {
 	if f.Statistics == nil || f.Recovered {
 		return false
 	}
@@ -94,17 +95,17 @@ func counted(f *container.File) bool {
 	return sum == f.Statistics.Messages
 }
 
-// listTopics joins the channels of one topic and type: several publishers of a topic have a channel
-// each.
+// listTopics joins the channels of one topic and type, because each publisher of a topic has its
+// own channel.
 func (s *Storage) listTopics(ctx context.Context) error {
 	f := s.file
 	counts := map[uint16]int64{}
-	if counted(f) {
+	if hasCompleteCounts(f) {
 		for id, n := range f.Statistics.PerChannel {
 			counts[id] = int64(min(n, 1<<40))
 		}
 	} else {
-		// Without counts a channel only the index knows how many messages there are.
+		// Without complete statistics, the message counts are taken from the index.
 		index, err := f.Index(ctx)
 		if err != nil {
 			return err
@@ -136,17 +137,18 @@ func (s *Storage) listTopics(ctx context.Context) error {
 	return nil
 }
 
-// Topics lists the topics.
+// Topics returns the topics.
 func (s *Storage) Topics() []bag.TopicInfo { return s.list.Infos }
 
-// File gives the container, for doctor.
+// File returns the container. It is used by doctor.
 func (s *Storage) File() *container.File { return s.file }
 
-// settle makes the places of all topics.
-func (s *Storage) settle(ctx context.Context) error {
+// loadPositions loads the message positions of all topics. It does nothing after the first
+// successful call.
+func (s *Storage) loadPositions(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready {
+	if s.isLoaded {
 		return nil
 	}
 	ix, err := s.file.Index(ctx)
@@ -155,86 +157,93 @@ func (s *Storage) settle(ctx context.Context) error {
 	}
 	for _, t := range s.topics {
 		t.ChannelIndex = ix.Of(t.channels)
-		s.held += int64(t.Len()) * 16
+		s.heldBytes += int64(t.Len()) * 16
 	}
-	s.ready = true
+	s.isLoaded = true
 	return nil
 }
 
-// Index gives the log times of a topic, of the message indexes.
+// Index returns the log times of a topic from the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
 	defer crash.RecoverFile("mcap index", s.name, &err)
-	if err := s.settle(ctx); err != nil {
+	if err := s.loadPositions(ctx); err != nil {
 		return ix, err
 	}
 	return &bag.Index{Log: s.topics[topic].Log}, nil
 }
 
-// Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
+// Messages calls fn for messages of a topic in the order of log times. Later chunks are
+// decompressed concurrently.
 func (s *Storage) Messages(
 	ctx context.Context,
 	topic, from, to int,
 	fn func(i int, m *bag.Message) error,
 ) error {
-	failed, err := s.read(
+	failed, err := s.readRuns(
 		ctx,
-		[]run{{topic, from, to}},
+		[]messageRun{{topic, from, to}},
 		func(_, i int, m *bag.Message) error { return fn(i, m) },
 	)
 	return cmp.Or(err, failed[topic])
 }
 
-// Walk gives the messages of topics, each topic's by log time, in one pass over the chunks that
-// hold them.
+// Walk calls fn for all messages of the topics in one pass over their chunks. The messages of each
+// topic are in the order of log times.
 func (s *Storage) Walk(
 	ctx context.Context,
 	topics []int,
 	fn func(topic, i int, m *bag.Message) error,
 ) (failed map[int]error, err error) {
-	wants := make([]run, len(topics))
+	wants := make([]messageRun, len(topics))
 	for n, k := range topics {
-		wants[n] = run{k, 0, -1}
+		wants[n] = messageRun{k, 0, -1}
 	}
-	return s.read(ctx, wants, fn)
+	return s.readRuns(ctx, wants, fn)
 }
 
-// run is messages of a topic, one after the other; to -1: to the last.
-type run struct{ topic, from, to int }
+// messageRun is a range of messages of a topic. to = -1 means up to the last message.
+type messageRun struct{ topic, from, to int }
 
-// read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many
-// passes as their chunks step back.
-func (s *Storage) read(
+// readRuns calls fn for the messages of runs in one pass. If the chunks of a run overlap in time,
+// the run is read separately, in one pass for each step back.
+func (s *Storage) readRuns(
 	ctx context.Context,
-	wants []run,
+	wants []messageRun,
 	fn func(topic, i int, m *bag.Message) error,
 ) (failed map[int]error, err error) {
 	defer crash.RecoverFile("mcap read", s.name, &err)
-	if err := s.settle(ctx); err != nil {
+	if err := s.loadPositions(ctx); err != nil {
 		return failed, err
 	}
 	failed = map[int]error{}
-	var inStep []run
+	var inStep []messageRun
 	for _, w := range wants {
 		t := s.topics[w.topic]
 		if w.to < 0 {
 			w.to = t.Len()
 		}
 		if w.from < 0 || w.to > t.Len() || w.from > w.to {
-			return nil, robocache.Misuse("mcap", robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name}, "").
-				Expected(fmt.Sprintf("messages of 0 to %d", t.Len()), fmt.Sprintf("%d to %d", w.from, w.to))
+			return nil, robocache.Misuse("mcap", robocache.Where{
+				"file":   s.name,
+				"stream": s.list.Infos[w.topic].Name,
+			}, "").
+				Expected(
+					fmt.Sprintf("messages of 0 to %d", t.Len()),
+					fmt.Sprintf("%d to %d", w.from, w.to),
+				)
 		}
 		from := w.from
 		for i := from + 1; i < w.to; i++ {
 			if t.Chunk[i] >= t.Chunk[i-1] {
 				continue
 			}
-			if err := s.pass(ctx, []run{{w.topic, from, i}}, failed, fn); err != nil {
+			if err := s.readPass(ctx, []messageRun{{w.topic, from, i}}, failed, fn); err != nil {
 				return failed, err
 			}
 			from = i
 		}
 		if w.from != from {
-			err = s.pass(ctx, []run{{w.topic, from, w.to}}, failed, fn)
+			err = s.readPass(ctx, []messageRun{{w.topic, from, w.to}}, failed, fn)
 		} else {
 			inStep = append(inStep, w)
 		}
@@ -242,20 +251,20 @@ func (s *Storage) read(
 			return failed, err
 		}
 	}
-	return failed, s.pass(ctx, inStep, failed, fn)
+	return failed, s.readPass(ctx, inStep, failed, fn)
 }
 
-// errNoMore ends a pass whose topics all failed.
+// errNoMore ends a pass in which all topics failed.
 var errNoMore = errors.New("no topic is left")
 
-// pass reads runs whose chunks ascend. A topic that failed is read no further.
-func (s *Storage) pass(
+// readPass reads runs whose chunk numbers ascend. It stops reading a topic after an error.
+func (s *Storage) readPass(
 	ctx context.Context,
-	runs []run,
+	runs []messageRun,
 	failed map[int]error,
 	fn func(topic, i int, m *bag.Message) error,
 ) error {
-	in := map[int32][]run{} // chunk → the runs' parts in it
+	in := map[int32][]messageRun{} // chunk → the parts of the runs in it
 	last := map[int32]uint32{}
 	for _, w := range runs {
 		t := s.topics[w.topic]
@@ -264,7 +273,13 @@ func (s *Storage) pass(
 			for ; to < w.to && t.Chunk[to] == chunk; to++ {
 				at = max(at, t.At[to])
 			}
-			in[chunk], last[chunk] = append(in[chunk], run{w.topic, from, to}), max(at, last[chunk])
+			in[chunk], last[chunk] = append(
+				in[chunk],
+				messageRun{w.topic, from, to},
+			), max(
+				at,
+				last[chunk],
+			)
 			from = to
 		}
 	}
@@ -305,7 +320,7 @@ func (s *Storage) pass(
 				}
 			}
 		}
-		if !slices.ContainsFunc(runs, func(w run) bool { return failed[w.topic] == nil }) {
+		if !slices.ContainsFunc(runs, func(w messageRun) bool { return failed[w.topic] == nil }) {
 			return errNoMore
 		}
 		return nil
@@ -316,8 +331,8 @@ func (s *Storage) pass(
 	return robocache.At(err, robocache.Where{"file": s.name})
 }
 
-// Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left
-// out.
+// Notes returns the metadata records as a map from "<record>.<key>" to value. It stops at a total
+// of 64 MiB.
 func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
 	defer crash.RecoverFile("mcap metadata", s.name, &err)
 	s.mu.Lock()
@@ -343,7 +358,7 @@ func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
 	return notes, nil
 }
 
-// Bytes is the size of all chunks, decompressed.
+// Bytes returns the decompressed size of all chunks.
 func (s *Storage) Bytes() (n int64) {
 	for i := range s.file.Chunks {
 		n += s.file.Chunks[i].Size
@@ -351,29 +366,29 @@ func (s *Storage) Bytes() (n int64) {
 	return n
 }
 
-// Remote says that reading messages waits for a store.
+// Remote reports whether reading messages waits for a network.
 func (s *Storage) Remote() bool { return s.file.Remote() }
 
-// Held is what the indexes hold.
+// Held returns the memory of the indexes in bytes.
 func (s *Storage) Held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held + int64(len(s.file.Chunks))*120
+	return s.heldBytes + int64(len(s.file.Chunks))*120
 }
 
-// Verify compares the check sums of the data section and of attachments, which reading messages
-// does not touch.
+// Verify checks the checksums of the data section and of attachments. Reading messages does not
+// check them.
 func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
 	defer crash.RecoverFile("mcap verify", s.name, &err)
 	found, err := s.file.Verify(ctx)
-	return s.named(found), robocache.At(err, robocache.Where{"file": s.name})
+	return s.withFileName(found), robocache.At(err, robocache.Where{"file": s.name})
 }
 
-// Findings are what opening and reading met so far.
-func (s *Storage) Findings() []robocache.Finding { return s.named(s.file.Findings()) }
+// Findings returns the problems found so far by opening and reading.
+func (s *Storage) Findings() []robocache.Finding { return s.withFileName(s.file.Findings()) }
 
-// named adds the file's name.
-func (s *Storage) named(out []robocache.Finding) []robocache.Finding {
+// withFileName adds the file's name to findings.
+func (s *Storage) withFileName(out []robocache.Finding) []robocache.Finding {
 	for i := range out {
 		w := robocache.Where{"file": s.name}
 		for k, v := range out[i].Where {

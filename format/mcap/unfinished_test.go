@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A folder into which recordings are being written, or were when the writer was killed, does not
-// open with those that are there.
+// TestUnfinished checks that a folder into which recordings are being written, or were when the
+// writer was killed, does not open.
 func TestUnfinished(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.5, Cameras: -1})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestUnfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
-	// One that fails takes its marker away too.
+	// A failed writer also removes its marker.
 	ctx, cancel := context.WithCancel(t.Context())
 	dst = filepath.Join(t.TempDir(), "failed")
 	opt.Progress = func(robocache.Progress) { cancel() }

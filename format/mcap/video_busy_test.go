@@ -16,9 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestVideoBusy: films, columns and timestamps of one dataset read by many at once, some of whom
-// give up, within the smallest budget: always the right images or a typed error. Close amid reads
-// gives errors, no wrong images, and leaves no goroutine behind.
+// TestVideoBusy reads videos, columns and timestamps of one dataset from many goroutines with the
+// smallest budget; some of them cancel. Each result is right or a typed error. Close during reads
+// causes errors, no wrong images, and leaves no goroutine.
 func TestVideoBusy(t *testing.T) {
 	path, want := filmed(t, x264, x265)
 	before := runtime.NumGoroutine()
@@ -56,7 +56,7 @@ func TestVideoBusy(t *testing.T) {
 				select {
 				case <-closing:
 					if err != nil || n > 1000 {
-						return // Close makes errors, and who was before it goes on
+						return // Close causes errors, and earlier readers may continue
 					}
 				default:
 				}
@@ -81,7 +81,7 @@ func TestVideoBusy(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// busy reads some images of a camera, and joints beside them, and compares.
+// busy reads and compares some images of a camera, and joints.
 func busy(
 	ctx context.Context,
 	ds *mcap.Dataset,

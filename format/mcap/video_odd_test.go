@@ -17,8 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// oddly makes recordings whose video is not as it should be (testdata/odd.py): odd.mcap, and the
-// folder cams.
+// oddly makes recordings with unusual video (testdata/odd.py): odd.mcap and the folder cams.
 func oddly(t *testing.T) string {
 	t.Helper()
 	python := filmmaker(t)
@@ -27,7 +26,11 @@ func oddly(t *testing.T) string {
 		t.Fatal(err)
 	}
 	args := []string{filepath.Join("testdata", "odd.py"), dir}
-	for _, s := range [][3]string{{"a.h264", "64x48", x264}, {"b.h264", "80x64", x264}, {"c.hevc", "64x48", x265}} {
+	for _, s := range [][3]string{
+		{"a.h264", "64x48", x264},
+		{"b.h264", "80x64", x264},
+		{"c.hevc", "64x48", x265},
+	} {
 		file := filepath.Join(dir, s[0])
 		cmd := append(
 			[]string{
@@ -60,9 +63,9 @@ func oddly(t *testing.T) string {
 	return dir
 }
 
-// TestVideoBehindNothing: what images a topic has is found behind messages without any; a topic
-// that has none is left out by name, or told and no anchor; and inspect looks behind rows without
-// an image.
+// TestVideoBehindNothing checks that images are found after messages without any. A topic without
+// images is omitted and named, or reported and not used as an anchor. Inspect looks beyond rows
+// without an image.
 func TestVideoBehindNothing(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(oddly(t), "odd.mcap")
@@ -120,9 +123,9 @@ func TestVideoBehindNothing(t *testing.T) {
 	}
 }
 
-// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first
-// recording without a key frame takes the topic from no other; and what has another size than the
-// stream is told, and not copied as if it had its size.
+// TestVideoOfEachRecording checks that packets are read with the codec of their recording. A first
+// recording without a key frame does not hide the topic in other recordings. Images of another size
+// than the stream are reported and not copied.
 func TestVideoOfEachRecording(t *testing.T) {
 	ctx := context.Background()
 	dir := oddly(t)

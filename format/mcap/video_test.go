@@ -25,8 +25,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// filmmaker gives the Python that puts video into recordings; without it, an encoder or a decoder
-// the test skips.
+// filmmaker returns the Python that writes video into recordings. The test is skipped without it,
+// an encoder or a decoder.
 func filmmaker(t *testing.T) (python string) {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
@@ -42,7 +42,7 @@ func filmmaker(t *testing.T) (python string) {
 	return python
 }
 
-// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the
+// filmed makes a recording with video in messages (testdata/video.py). It returns the MD5 of the
 // images of each stream as PyAV decodes them.
 func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]string) {
 	t.Helper()
@@ -95,10 +95,11 @@ func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]str
 
 const (
 	x264 = "-c:v libx264 -g 12 -bf 0"
-	x265 = "-c:v libx265 -x265-params keyint=12:min-keyint=12:scenecut=0:bframes=0:repeat-headers=1:log-level=none:pools=1:frame-threads=1"
+	x265 = "-c:v libx265 -x265-params " +
+		"keyint=12:min-keyint=12:scenecut=0:bframes=0:repeat-headers=1:log-level=none:pools=1:frame-threads=1"
 )
 
-// decoded gives the MD5 of the planes of rows of a stream; "" of those without an image.
+// decoded returns the MD5 of the planes of rows of a stream, or "" for rows without an image.
 func decoded(t *testing.T, ds interface {
 	robocache.Dataset
 	Video() *video.Library
@@ -172,9 +173,9 @@ func upTo(n int) []int {
 	return out
 }
 
-// TestVideo: images of video in messages are those of libavcodec's own decode, to the bit and in
-// any order; what cannot be decoded is not there, and said so; where it is opened without reading
-// all, the same.
+// TestVideo checks that images of video in messages equal those of libavcodec bit for bit, in any
+// order. Images that cannot be decoded are invalid and reported. The same holds if opening reads
+// only a sample.
 func TestVideo(t *testing.T) {
 	ctx := context.Background()
 	path, want := filmed(t, x264, x265)
@@ -208,7 +209,7 @@ func TestVideo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The image of each row: packets 5 to 47 without 20, of which 5 to 11 and 21 to 23
+				// The image of each row: packets 5 to 47 without 20. Packets 5 to 11 and 21 to 23
 				// cannot be decoded.
 				of := upTo(48)
 				if topic == "late" {
@@ -240,7 +241,7 @@ func TestVideo(t *testing.T) {
 							w = ""
 						}
 						if topic == "late" && k > 20 && k < 24 && codec == "hevc" {
-							continue // no count in the stream says that a message is not there
+							continue // no counter in the stream reveals a missing message
 						}
 						if got[i] != w || (valid[i] == 1) != (w != "") {
 							t.Fatalf(
@@ -287,8 +288,8 @@ func TestVideo(t *testing.T) {
 	formattest.Run(t, formattest.Fixture{URI: path, Format: "mcap"})
 }
 
-// TestVideoRefused: a topic whose images come in another order than they are shown is left out by
-// name; the others are read.
+// TestVideoRefused checks that a topic whose images are not in display order is omitted and named,
+// and that others are read.
 func TestVideoRefused(t *testing.T) {
 	path, _ := filmed(t, "-c:v libx264 -g 12 -bf 3", "")
 	ds, err := mcap.Open(context.Background(), path, robocache.OpenOptions{})
@@ -315,8 +316,8 @@ func TestVideoRefused(t *testing.T) {
 	}
 }
 
-// TestVideoConvert: packets become a LeRobot video without being encoded again where the grid is
-// the camera's, and the images are those that libavcodec decodes of the stream.
+// TestVideoConvert checks that packets become a LeRobot video without encoding if the grid is the
+// camera's. The images equal those that libavcodec decodes from the stream.
 func TestVideoConvert(t *testing.T) {
 	ctx := context.Background()
 	path, want := filmed(t, x264, x265)
@@ -353,7 +354,10 @@ func TestVideoConvert(t *testing.T) {
 	if n < 46 {
 		t.Fatalf("%d rows", n)
 	}
-	for key, sums := range map[string][]string{"cam.h264": want["h264"], "image.h265": want["h265"]} {
+	for key, sums := range map[string][]string{
+		"cam.h264":   want["h264"],
+		"image.h265": want["h265"],
+	} {
 		got := decoded(t, out, key, upTo(n))
 		for k, s := range got {
 			if s != sums[k] {

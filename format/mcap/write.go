@@ -24,22 +24,25 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// WriteOptions names the options of Write.
+// WriteOptions describes the options of Write.
 var WriteOptions = map[string]string{
-	"video":       "copy (default): packets of H.264, HEVC, AV1 and VP9 as foxglove CompressedVideo, as they are; stills: each frame becomes an image, as images says",
-	"images":      "png (default), jpeg or raw: what images become that are no files yet (raw pixels, frames of video as stills): png and raw lose nothing; said without video=copy, frames of video too",
+	"video": "copy (default): packets of H.264, HEVC, AV1 and VP9 as foxglove " +
+		"CompressedVideo, as they are; stills: each frame becomes an image, as images says",
+	"images": "png (default), jpeg or raw: what images become that are no files yet (raw " +
+		"pixels, frames of video as stills): png and raw lose nothing; said without " +
+		"video=copy, frames of video too",
 	"compression": "zstd (default) or none",
 	"chunk":       "bytes of messages in a chunk (default 1048576)",
 }
 
-// Write writes a file an episode into the folder dst, which must be empty; or a single episode as
-// the file dst, where that ends in .mcap.
+// Write writes one file per episode into the folder dst, which must be empty. If dst ends in .mcap
+// and there is one episode, dst is the file.
 //
-// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as
-// the bits in uint16), images CompressedImage or Image, packets of video foxglove CompressedVideo,
-// clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are
-// the row's timestamp. A metadata record "robocache" keeps what messages do not say: with it the
-// file opens as the dataset it was.
+// Numbers become std_msgs MultiArrays of their dtype; bool becomes uint8, and float16 and bfloat16
+// are stored as bits in uint16. Images become CompressedImage or Image, video packets foxglove
+// CompressedVideo, point clouds PointCloud2, and texts String. The task becomes the topic /task.
+// Log time, publish time and header stamp are the row's timestamp. A metadata record "robocache"
+// stores everything else, so that the file opens as the original dataset.
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -47,17 +50,22 @@ func Write(
 	opt robocache.WriteOptions,
 ) (_ *robocache.WriteReport, err error) {
 	defer crash.RecoverFile("mcap write", dst, &err)
-	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
-	if err := w.options(); err != nil {
+	w := &datasetWriter{
+		source:  src,
+		info:    src.Info(),
+		options: opt,
+		report:  &robocache.WriteReport{},
+	}
+	if err := w.parseOptions(); err != nil {
 		return nil, err
 	}
-	if err := w.choose(); err != nil {
+	if err := w.chooseTargets(); err != nil {
 		return nil, err
 	}
 	eps := reader.Episodes(opt.Episodes, w.info.Episodes)
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
-	w.lib = video.LibraryOf(src)
+	w.videoLibrary = video.LibraryOf(src)
 	first := 0
 	if s := opt.Shard; s != nil {
 		first = s.FirstEpisode
@@ -69,12 +77,12 @@ func Write(
 	if err := w.findPackets(ctx, eps); err != nil {
 		return nil, err
 	}
-	if err := w.describe(); err != nil {
+	if err := w.encodeNote(); err != nil {
 		return nil, err
 	}
 	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
 	folder, single := dst, ""
-	if len(eps) == 1 && bag.Named(dst, ending) {
+	if len(eps) == 1 && bag.Named(dst, fileSuffix) {
 		i := strings.LastIndexAny(dst, `/\`)
 		folder, single = cmp.Or(dst[:i+1], "."), dst[i+1:]
 	}
@@ -83,12 +91,12 @@ func Write(
 		return nil, err
 	}
 	defer store.Close(st)
-	if err := free(ctx, st, single); err != nil {
+	if err := checkDestination(ctx, st, single); err != nil {
 		return nil, err
 	}
 	if single == "" {
-		// Each file is whole or not there, but a folder of them would open with those that a kill
-		// left.
+		// Each file is complete or absent, but after a kill the folder would open with only some of
+		// the files.
 		created, err := st.Create(ctx, reader.Unfinished)
 		if err != nil {
 			return nil, err
@@ -97,7 +105,7 @@ func Write(
 			return nil, err
 		}
 	}
-	if err := w.all(ctx, st, eps, first, single); err != nil {
+	if err := w.writeEpisodes(ctx, st, eps, first, single); err != nil {
 		if single == "" {
 			_ = st.Remove(context.WithoutCancel(ctx), reader.Unfinished)
 		}
@@ -111,24 +119,26 @@ func Write(
 	return w.report, nil
 }
 
-// sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as
-// packets where it can be in every episode.
+// sharding lets shards write separate files, because each recording is a file. A video stream is
+// copied as packets only if this is possible in every episode.
 var sharding = robocache.Sharding{
-	Kept:       func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") },
+	Kept: func(name string) bool {
+		return bag.Named(name, fileSuffix) && !strings.Contains(name, "/")
+	},
 	Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 		defer crash.Recover("plan", &err)
-		w := &writing{
-			src:    src,
-			info:   src.Info(),
-			opt:    opt,
-			report: &robocache.WriteReport{},
-			lib:    video.LibraryOf(src),
+		w := &datasetWriter{
+			source:       src,
+			info:         src.Info(),
+			options:      opt,
+			report:       &robocache.WriteReport{},
+			videoLibrary: video.LibraryOf(src),
 		}
-		if err := w.options(); err != nil {
+		if err := w.parseOptions(); err != nil {
 			return nil, err
 		}
-		if err := w.choose(); err != nil {
+		if err := w.chooseTargets(); err != nil {
 			return nil, err
 		}
 		if err := w.findPackets(ctx, reader.Episodes(opt.Episodes, w.info.Episodes)); err != nil {
@@ -136,7 +146,7 @@ var sharding = robocache.Sharding{
 		}
 		s := shardSchema{Stills: []string{}}
 		for i := range w.streams {
-			if t := &w.streams[i]; t.feature.Kind == robocache.KindVideo && t.how != asPackets {
+			if t := &w.streams[i]; t.feature.Kind == robocache.KindVideo && t.kind != asPackets {
 				s.Stills = append(s.Stills, t.feature.Key)
 			}
 		}
@@ -144,16 +154,21 @@ var sharding = robocache.Sharding{
 	},
 }
 
-// shardSchema is what all shards do alike.
+// shardSchema holds decisions that all shards share.
 type shardSchema struct {
 	Stills []string `json:"stills"` // cameras whose frames become images
 }
 
-// free says that the destination holds nothing that would be overwritten or mixed up with what is
-// written.
-func free(ctx context.Context, st store.Store, single string) error {
-	taken := robocache.Misuse("mcap write", robocache.Where{"dataset": st.URI()}, "the destination is not empty").
-		WithHint("choose a folder that is empty, or not there yet; what a conversion left that was killed can go")
+// checkDestination returns an error if the destination holds files that would be overwritten or
+// mixed with the written ones.
+func checkDestination(ctx context.Context, st store.Store, single string) error {
+	taken := robocache.Misuse("mcap write", robocache.Where{
+		"dataset": st.URI(),
+	}, "the destination is not empty").
+		WithHint(
+			"choose a folder that is empty, or not there yet; what a conversion left that was " +
+				"killed can go",
+		)
 	if single != "" {
 		if _, err := st.Stat(ctx, single); err == nil {
 			return taken
@@ -169,31 +184,31 @@ func free(ctx context.Context, st store.Store, single string) error {
 	return err
 }
 
-// writing is one call of Write.
-type writing struct {
-	src         robocache.Dataset
-	info        *robocache.Info
-	opt         robocache.WriteOptions
-	images      string
-	copies      bool // packets of video
-	compression container.Compression
-	chunk       int
-	streams     []target
-	stills      shardSchema
-	dataset     string // the note, as JSON
-	pool        *video.Pool
-	lib         *video.Library
-	rows        *robocache.RowCounter
-	origins     *origin.Tracer
+// datasetWriter is the state of one call of Write.
+type datasetWriter struct {
+	source        robocache.Dataset
+	info          *robocache.Info
+	options       robocache.WriteOptions
+	images        string
+	copiesPackets bool // copy packets of video
+	compression   container.Compression
+	chunk         int
+	streams       []target
+	stills        shardSchema
+	datasetNote   string // the metadata note as JSON
+	pool          *video.Pool
+	videoLibrary  *video.Library
+	rows          *robocache.RowCounter
+	origins       *origin.Tracer
 
 	mu     sync.Mutex
 	report *robocache.WriteReport
 }
 
-func (w *writing) options() error {
+func (w *datasetWriter) parseOptions() error {
 	var frames, images, compression string
 	w.chunk = 1 << 20
-	if err := reader.Op("mcap write").Settle(w.opt.Options, WriteOptions, map[string]reader.Set{
+	if err := reader.Op("mcap write").Settle(w.options.Options, WriteOptions, map[string]reader.Set{
 		"video": reader.Text(
 			&frames,
 			"copy",
@@ -209,33 +224,33 @@ func (w *writing) options() error {
 	if compression == "none" {
 		w.compression = container.None
 	}
-	// Who says what frames become means images.
-	w.copies = frames == "copy" || frames == "" && images == ""
+	// The option "images" alone also applies to frames of video.
+	w.copiesPackets = frames == "copy" || frames == "" && images == ""
 	return nil
 }
 
-// keeps reports whether a message can hold rows of a stream.
-func keeps(f *robocache.Feature) bool {
+// canKeep reports whether a message can hold rows of a stream.
+func canKeep(f *robocache.Feature) bool {
 	t := target{feature: *f}
-	return t.settle()
+	return t.selectType()
 }
 
-// choose settles topic, type and layout of each stream.
-func (w *writing) choose() error {
+// chooseTargets selects topic, type and layout of each stream.
+func (w *datasetWriter) chooseTargets() error {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
 	for i := range w.info.Features {
 		f := w.info.Features[i]
-		if !w.opt.Wants(&f) {
+		if !w.options.Wants(&f) {
 			continue
 		}
 		t := target{feature: f, topic: topicOf(f.Key, taken)}
-		if !t.settle() {
+		if !t.selectType() {
 			w.report.Dropped = append(w.report.Dropped, f.Key)
 			continue
 		}
 		w.streams = append(w.streams, t)
 	}
-	for _, k := range w.opt.Keys {
+	for _, k := range w.options.Keys {
 		if w.info.Feature(k) == nil {
 			return robocache.Misuse("mcap write", robocache.Where{"stream": k}, "no such stream")
 		}
@@ -243,8 +258,8 @@ func (w *writing) choose() error {
 	return nil
 }
 
-// describe makes the note of what messages do not say.
-func (w *writing) describe() error {
+// encodeNote makes the metadata note with the information that messages do not contain.
+func (w *datasetWriter) encodeNote() error {
 	note := bag.Layout{
 		Format: w.info.Format,
 		FPS:    w.info.FPS,
@@ -254,9 +269,9 @@ func (w *writing) describe() error {
 	for i := range w.streams {
 		t := &w.streams[i]
 		kept := t.feature
-		if kept.Kind == robocache.KindVideo && t.how != asPackets {
+		if kept.Kind == robocache.KindVideo && t.kind != asPackets {
 			kept.Kind, kept.Codec = robocache.KindImage, ""
-			if kept.Depth != nil { // decoded: 32FC1
+			if kept.Depth != nil { // decoded as 32FC1
 				kept.DType, kept.Unit, kept.Depth = robocache.Float32, "m", nil
 			}
 		}
@@ -270,11 +285,12 @@ func (w *writing) describe() error {
 	if err != nil {
 		return err
 	}
-	w.dataset = string(encoded)
+	w.datasetNote = string(encoded)
 	return nil
 }
 
-// topicOf is the topic of a key: "." becomes "/", and what a ROS name cannot hold "_".
+// topicOf returns the topic of a key. It replaces "." by "/", and characters that a ROS name cannot
+// contain by "_".
 func topicOf(key string, taken map[string]bool) string {
 	base := "/" + strings.Map(func(r rune) rune {
 		switch {
@@ -293,8 +309,9 @@ func topicOf(key string, taken map[string]bool) string {
 	return name
 }
 
-// all writes the episodes, several at a time. What was written goes again where one fails.
-func (w *writing) all(
+// writeEpisodes writes the episodes, several at a time. If one fails, the written files are
+// removed.
+func (w *datasetWriter) writeEpisodes(
 	ctx context.Context,
 	st store.Writable,
 	eps []int,
@@ -302,21 +319,21 @@ func (w *writing) all(
 	single string,
 ) error {
 	var written []string
-	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
-	w.origins = origin.NewTracer(w.src, w.opt)
+	w.rows = robocache.NewRowCounter(w.source, eps, w.options.Progress)
+	w.origins = origin.NewTracer(w.source, w.options)
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
+	g.SetLimit(cmp.Or(max(w.options.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
 		g.Go(func() (err error) {
 			defer crash.Recover("mcap write", &err)
 			name := single
 			if name == "" {
-				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
+				name = fmt.Sprintf("episode_%06d%s", first+i, fileSuffix)
 			}
-			rows, size, bad, err := w.file(gctx, st, name, first+i, ep)
+			rows, size, bad, err := w.writeFile(gctx, st, name, first+i, ep)
 			bad = robocache.At(bad, robocache.Where{"episode": w.info.EpisodeIndex(ep)})
 			if err == nil && bad != nil &&
-				(!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
+				(!w.options.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
 				err = bad
 			}
 			if err := robocache.At(
@@ -356,15 +373,16 @@ func (w *writing) all(
 	return nil
 }
 
-// file writes one episode. bad says why it cannot be read; what cannot be written is err.
-func (w *writing) file(
+// writeFile writes one episode. bad is an error of reading the episode, and err is an error of
+// writing.
+func (w *datasetWriter) writeFile(
 	ctx context.Context,
 	st store.Writable,
 	name string,
 	index, ep int,
 ) (rows, size int64, bad, err error) {
 	defer crash.Recover("mcap", &err)
-	e, bad := w.src.Episode(ctx, ep)
+	e, bad := w.source.Episode(ctx, ep)
 	if bad != nil {
 		return 0, 0, bad, nil
 	}
@@ -386,10 +404,10 @@ func (w *writing) file(
 	if err != nil {
 		return rows, size, bad, err
 	}
-	if bad := w.messages(ctx, cw, ep); bad != nil {
-		return 0, 0, bad, buf.Flush() // which knows of a write that failed
+	if bad := w.writeMessages(ctx, cw, ep); bad != nil {
+		return 0, 0, bad, buf.Flush() // returns an error if a write failed
 	}
-	if w.opt.Renumber {
+	if w.options.Renumber {
 		e.Index = int64(index)
 	}
 	note := bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}
@@ -402,7 +420,7 @@ func (w *writing) file(
 	}
 	if err := cw.Metadata(
 		bag.LayoutRecord,
-		map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)},
+		map[string]string{bag.LayoutDataset: w.datasetNote, bag.LayoutEpisodeKey: string(meta)},
 	); err != nil {
 		return rows, size, bad, err
 	}
@@ -412,5 +430,5 @@ func (w *writing) file(
 	if err := buf.Flush(); err != nil {
 		return rows, size, bad, err
 	}
-	return int64(w.src.Len(ep)), cw.Bytes(), nil, out.Commit()
+	return int64(w.source.Len(ep)), cw.Bytes(), nil, out.Commit()
 }

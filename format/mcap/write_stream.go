@@ -19,22 +19,22 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// target is a stream as it is written.
+// target describes how a stream is written.
 type target struct {
-	feature robocache.Feature
-	topic   string
-	how     how
-	typ     string // of the messages; of images settled by the first one
-	dtype   robocache.DType
-	fields  []ros2.PointField // of a cloud
-	codec   video.Codec       // of packets
-	colour  *video.Colour
+	feature     robocache.Feature
+	topic       string
+	kind        targetKind
+	messageType string // message type; for images, the first image determines it
+	dtype       robocache.DType
+	fields      []ros2.PointField // of a point cloud
+	codec       video.Codec       // of copied packets
+	colour      *video.Colour
 }
 
-type how int
+type targetKind int
 
 const (
-	asArray how = iota
+	asArray targetKind = iota
 	asRagged
 	asCloud
 	asText
@@ -49,42 +49,43 @@ const (
 	typeString     = "std_msgs/msg/String"
 )
 
-// settle finds the messages for a stream; false where there are none.
-func (t *target) settle() bool {
+// selectType selects the message type of a stream. It returns false if no type fits.
+func (t *target) selectType() bool {
 	f := &t.feature
 	t.dtype = f.DType
 	switch f.Kind {
 	case robocache.KindText, robocache.KindEvent:
-		t.how, t.typ = asText, typeString
+		t.kind, t.messageType = asText, typeString
 		return true
 	case robocache.KindImage, robocache.KindVideo:
-		t.how = asImage
+		t.kind = asImage
 		return true
 	}
 	if f.Elements() <= 0 || f.DType.Size() == 0 {
 		return false
 	}
-	switch f.DType { // the bits, under a type that messages have
+	switch f.DType { // stored as bits in a type that messages have
 	case robocache.Bool:
 		t.dtype = robocache.Uint8
 	case robocache.Float16, robocache.BFloat16:
 		t.dtype = robocache.Uint16
 	}
-	if f.Ragged() && f.Kind == robocache.KindPointCloud && len(f.Shape) == 2 && t.pointFields() {
-		t.how, t.typ = asCloud, typeCloud
+	if f.Ragged() && f.Kind == robocache.KindPointCloud && len(f.Shape) == 2 &&
+		t.choosePointFields() {
+		t.kind, t.messageType = asCloud, typeCloud
 		return true
 	}
-	t.how = asArray
+	t.kind = asArray
 	if f.Ragged() {
-		t.how = asRagged
+		t.kind = asRagged
 	}
 	var ok bool
-	t.typ, ok = ros2.MultiArrayType(t.dtype)
+	t.messageType, ok = ros2.MultiArrayType(t.dtype)
 	return ok
 }
 
-// pointFields names the channels of a cloud: x, y, z and what the dataset says.
-func (t *target) pointFields() bool {
+// choosePointFields names the channels of a point cloud: x, y, z, or the names in the dataset.
+func (t *target) choosePointFields() bool {
 	switch t.feature.DType {
 	case robocache.Int8,
 		robocache.Uint8,
@@ -118,24 +119,24 @@ func (t *target) pointFields() bool {
 	return true
 }
 
-// source gives the messages of a stream of one episode in order.
+// source produces the messages of one stream of an episode in order.
 type source struct {
 	*target
-	w       *writing
-	ep      int
-	times   []int64
-	next    int
-	batch   [][]byte
-	from    int // of batch
-	channel uint16
-	made    bool
-	typ     string
-	proof   *video.Stream // of packets
+	writer      *datasetWriter
+	episode     int
+	times       []int64
+	next        int
+	batch       [][]byte
+	batchStart  int // row of the first message in batch
+	channel     uint16
+	hasChannel  bool
+	messageType string
+	proof       *video.Stream // verifies copied packets
 }
 
-// rowsAt is how many rows of a stream are read at a time.
-func (s *source) rowsAt() int {
-	switch s.how {
+// batchRows returns the number of rows that are read at a time.
+func (s *source) batchRows() int {
+	switch s.kind {
 	case asImage, asPackets:
 		return 32
 	case asCloud, asRagged:
@@ -146,25 +147,30 @@ func (s *source) rowsAt() int {
 	return max(16, min(4096, (1<<20)/max(1, s.feature.RowBytes())))
 }
 
-// message gives the next message; it stays good until the next batch.
-func (s *source) message(ctx context.Context) ([]byte, error) {
-	if s.next >= s.from+len(s.batch) {
-		n := min(s.rowsAt(), len(s.times)-s.next)
-		s.from, s.batch = s.next, s.batch[:0]
-		if err := s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)); err != nil {
+// nextMessage returns the next message. It is valid until the next batch.
+func (s *source) nextMessage(ctx context.Context) ([]byte, error) {
+	if s.next >= s.batchStart+len(s.batch) {
+		n := min(s.batchRows(), len(s.times)-s.next)
+		s.batchStart, s.batch = s.next, s.batch[:0]
+		if err := s.fillBatch(
+			ctx,
+			reader.Rows(s.episode, s.batchStart, s.batchStart+n),
+		); err != nil {
 			return nil, err
 		}
 		if len(s.batch) != n {
-			return nil, robocache.Malformed("mcap write", robocache.Where{"stream": s.feature.Key}, "").
+			return nil, robocache.Malformed("mcap write", robocache.Where{
+				"stream": s.feature.Key,
+			}, "").
 				Expected(fmt.Sprintf("%d rows", n), fmt.Sprint(len(s.batch)))
 		}
 	}
-	return s.batch[s.next-s.from], nil
+	return s.batch[s.next-s.batchStart], nil
 }
 
-// fill makes the messages of some rows.
-func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
-	f, src := &s.feature, s.w.src
+// fillBatch makes the messages of some rows.
+func (s *source) fillBatch(ctx context.Context, rows []robocache.Row) (err error) {
+	f, src := &s.feature, s.writer.source
 	defer robocache.LocateIn(&err, "stream", f.Key)
 	add := func(m []byte, err error) error {
 		if err != nil {
@@ -173,13 +179,13 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 		s.batch = append(s.batch, m)
 		return nil
 	}
-	switch s.how {
+	switch s.kind {
 	case asText:
-		textValue, err := src.Text(ctx, f.Key, rows)
+		texts, err := src.Text(ctx, f.Key, rows)
 		if err != nil {
 			return err
 		}
-		for _, text := range textValue {
+		for _, text := range texts {
 			if err := add(ros2.EncodeString(nil, text), nil); err != nil {
 				return err
 			}
@@ -200,7 +206,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 				dims = []int{1}
 			}
 			if valid != nil && valid[i] == 0 {
-				row, dims = nil, []int{0} // no elements: the row holds no value
+				row, dims = nil, []int{0} // no elements, because the row holds no value
 			}
 			if err := add(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row)); err != nil {
 				return err
@@ -213,9 +219,9 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 		}
 		w := f.Elements() * f.DType.Size()
 		for i, n := range counts {
-			if s.how == asCloud {
+			if s.kind == asCloud {
 				if err := add(
-					ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w]),
+					ros2.EncodePointCloud2(nil, s.messageHeader(i), s.fields, w, data[:n*w]),
 				); err != nil {
 					return err
 				}
@@ -235,14 +241,14 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 			data = data[n*w:]
 		}
 	case asPackets:
-		if err := s.packets(ctx, rows); err != nil {
+		if err := s.copyPackets(ctx, rows); err != nil {
 			return err
 		}
 	default:
-		if err := stills.New(src, s.w.pool).
+		if err := stills.New(src, s.writer.pool).
 			Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
 				return func() error {
-					frame, err := s.frame(ref, s.header(i))
+					frame, err := s.encodeFrame(ref, s.messageHeader(i))
 					if err != nil {
 						return err
 					}
@@ -255,44 +261,45 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 	return nil
 }
 
-// header is that of a message of the batch.
-func (s *source) header(i int) ros2.Header {
-	return ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}
+// messageHeader returns the header of message i of the batch.
+func (s *source) messageHeader(i int) ros2.Header {
+	return ros2.Header{Timestamp: s.times[s.batchStart+i], FrameID: s.feature.Key}
 }
 
-// frame makes the message of an image. All of a stream's are of one type: the first one's.
-func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
-	compressed := ref.Raw == nil || s.w.images != "raw"
-	if s.typ == "" {
-		s.typ = typeImage
+// encodeFrame returns the message of an image. All images of a stream have the type of the first
+// one.
+func (s *source) encodeFrame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
+	compressed := ref.Raw == nil || s.writer.images != "raw"
+	if s.messageType == "" {
+		s.messageType = typeImage
 		if compressed {
-			s.typ = typeCompressed
+			s.messageType = typeCompressed
 		}
 	}
 	switch {
 	case ref.Missing:
-		if s.typ == typeCompressed {
+		if s.messageType == typeCompressed {
 			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
 		}
 		return nil, robocache.Unsupported("mcap write", nil, "a missing image among raw ones").
 			WithHint("write with %s", robocache.Option("write_option", "images", "png"))
-	case s.typ == typeImage && ref.Raw != nil:
+	case s.messageType == typeImage && ref.Raw != nil:
 		return ros2.EncodeImage(nil, h, ref.Raw)
-	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
-		asJPEGValue, err := asJPEG(ref.Raw)
+	case ref.Raw != nil && s.writer.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
+		encoded, err := encodeJPEG(ref.Raw)
 		if err != nil {
 			return nil, err
 		}
-		return ros2.EncodeCompressedImage(nil, h, "jpeg", asJPEGValue), nil
+		return ros2.EncodeCompressedImage(nil, h, "jpeg", encoded), nil
 	}
-	encodeImage, err := video.EncodeImage(ref)
+	encoded, err := video.EncodeImage(ref)
 	if err != nil {
 		return nil, err
 	}
-	return ros2.EncodeCompressedImage(nil, h, "", encodeImage), nil
+	return ros2.EncodeCompressedImage(nil, h, "", encoded), nil
 }
 
-func asJPEG(r *robocache.Raw) ([]byte, error) {
+func encodeJPEG(r *robocache.Raw) ([]byte, error) {
 	spec := &video.Spec{Pixel: video.RGB8, Width: r.Width, Height: r.Height}
 	rgb := make([]byte, 3*r.Width*r.Height)
 	if err := video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
@@ -309,24 +316,31 @@ func asJPEG(r *robocache.Raw) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// messages writes the messages of all streams of an episode by time; of one time in the order of
-// the streams.
-func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (err error) {
+// writeMessages writes the messages of all streams of an episode by time. Messages with equal times
+// are in the order of the streams.
+func (w *datasetWriter) writeMessages(
+	ctx context.Context,
+	cw *container.Writer,
+	ep int,
+) (err error) {
 	defer crash.Recover("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
-	if task, err := w.task(ctx, ep); err != nil {
+	if task, err := w.taskSource(ctx, ep); err != nil {
 		return err
 	} else if task != nil {
 		list = append(list, task)
 	}
 	for i := range w.streams {
 		t := &w.streams[i]
-		times, err := w.src.Times(ctx, ep, t.feature.Key)
+		times, err := w.source.Times(ctx, ep, t.feature.Key)
 		if err != nil {
 			return err
 		}
-		list = append(list, &source{target: t, w: w, ep: ep, typ: t.typ, times: times})
+		list = append(
+			list,
+			&source{target: t, writer: w, episode: ep, messageType: t.messageType, times: times},
+		)
 	}
 	messages := 0
 	for _, s := range list {
@@ -345,12 +359,12 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		data, err := s.message(ctx)
+		data, err := s.nextMessage(ctx)
 		if err != nil {
 			return err
 		}
-		if !s.made {
-			if err := s.begin(cw, schemas); err != nil {
+		if !s.hasChannel {
+			if err := s.addChannel(cw, schemas); err != nil {
 				return err
 			}
 		}
@@ -371,8 +385,8 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 	}
 }
 
-// latchedQoS is the profile of a latched topic, whole: rosbag2 and rosbags refuse one that lacks a
-// field. Durations without end are rmw's.
+// latchedQoS is the complete QoS profile of a latched topic, because rosbag2 and rosbags reject a
+// profile without all fields. Infinite durations have the values of rmw.
 const latchedQoS = `- history: 1
   depth: 1
   reliability: 1
@@ -384,19 +398,19 @@ const latchedQoS = `- history: 1
   avoid_ros_namespace_conventions: false
 `
 
-// begin adds schema and channel of a stream.
-func (s *source) begin(cw *container.Writer, schemas map[string]uint16) error {
-	id, ok := schemas[s.typ]
+// addChannel adds the schema and the channel of a stream.
+func (s *source) addChannel(cw *container.Writer, schemas map[string]uint16) error {
+	id, ok := schemas[s.messageType]
 	if !ok {
-		text, known := ros2.SchemaText(s.typ)
+		text, known := ros2.SchemaText(s.messageType)
 		if !known {
-			return robocache.Unsupported("mcap write", nil, "no text of the type %s", s.typ)
+			return robocache.Unsupported("mcap write", nil, "no text of the type %s", s.messageType)
 		}
 		var err error
-		if id, err = cw.Schema(s.typ, "ros2msg", text); err != nil {
+		if id, err = cw.Schema(s.messageType, "ros2msg", text); err != nil {
 			return err
 		}
-		schemas[s.typ] = id
+		schemas[s.messageType] = id
 	}
 	var meta map[string]string
 	if s.feature.Latched {
@@ -406,17 +420,17 @@ func (s *source) begin(cw *container.Writer, schemas map[string]uint16) error {
 	if s.channel, err = cw.Channel(id, s.topic, "cdr", meta); err != nil {
 		return err
 	}
-	s.made = true
+	s.hasChannel = true
 	return nil
 }
 
-// task is the task as a topic: a message where the text changes. nil where the dataset says
-// nothing, or has a stream of that name.
-func (w *writing) task(ctx context.Context, ep int) (*source, error) {
+// taskSource returns the task as a topic with a message for each change of the text. It returns nil
+// if the dataset has no task, or has a stream of that name.
+func (w *datasetWriter) taskSource(ctx context.Context, ep int) (*source, error) {
 	if w.info.Feature("task") != nil {
 		return nil, nil
 	}
-	timestamps, err := w.src.Times(ctx, ep, "")
+	timestamps, err := w.source.Times(ctx, ep, "")
 	if err != nil || len(timestamps) == 0 {
 		if err != nil {
 			return nil, err
@@ -425,31 +439,31 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 	}
 	s := &source{
 		target: &target{
-			topic:   bag.TaskTopic,
-			how:     asText,
-			typ:     typeString,
-			feature: robocache.Feature{Key: "task", Kind: robocache.KindText},
+			topic:       bag.TaskTopic,
+			kind:        asText,
+			messageType: typeString,
+			feature:     robocache.Feature{Key: "task", Kind: robocache.KindText},
 		},
-		w:   w,
-		ep:  ep,
-		typ: typeString,
+		writer:      w,
+		episode:     ep,
+		messageType: typeString,
 	}
 	const step = 4096
-	last, said := "", false
+	last, hasTask := "", false
 	for at := 0; at < len(timestamps); at += step {
-		texts, err := w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps))))
+		texts, err := w.source.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps))))
 		if err != nil {
 			return nil, err
 		}
 		for i, text := range texts {
-			if text != last || !said && text != "" {
+			if text != last || !hasTask && text != "" {
 				s.times = append(s.times, timestamps[at+i])
 				s.batch = append(s.batch, ros2.EncodeString(nil, text))
-				last, said = text, true
+				last, hasTask = text, true
 			}
 		}
 	}
-	if !said {
+	if !hasTask {
 		return nil, nil
 	}
 	return s, nil

@@ -30,7 +30,7 @@ func rowsOf(ep, n int) []robocache.Row {
 	return out
 }
 
-// compact is the JSON without its spaces.
+// compact returns the JSON without spaces.
 func compact(b json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
 	if json.Compact(&out, b) != nil {
@@ -39,7 +39,7 @@ func compact(b json.RawMessage) json.RawMessage {
 	return out.Bytes()
 }
 
-// pixels decodes a still image to what it shows.
+// pixels decodes a still image.
 func pixels(t *testing.T, ref *robocache.FrameRef, f *robocache.Feature) []byte {
 	t.Helper()
 	if ref.Missing {
@@ -64,7 +64,7 @@ func pixels(t *testing.T, ref *robocache.FrameRef, f *robocache.Feature) []byte 
 	return dst
 }
 
-// equal compares all that two datasets say.
+// equal compares all content of two datasets.
 func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 	t.Helper()
 	ctx := context.Background()
@@ -204,12 +204,15 @@ func keysOf(ds robocache.Dataset) []string {
 	return out
 }
 
-// TestRoundTrip: M6, over streams on clocks of their own, clouds, depth, texts and every coding of
-// images.
+// TestRoundTrip checks mcap.M6 with streams on separate clocks, point clouds, depth, texts and
+// every image encoding.
 func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
 	for _, codec := range []string{"png", "jpeg", "raw"} {
-		for _, options := range []map[string]string{nil, {"images": "raw", "compression": "none", "chunk": "4096"}} {
+		for _, options := range []map[string]string{
+			nil,
+			{"images": "raw", "compression": "none", "chunk": "4096"},
+		} {
 			src, err := synth.New(synth.Options{
 				Episodes: 3,
 				Seconds:  1,
@@ -251,7 +254,7 @@ func TestRoundTrip(t *testing.T) {
 			if _, err := mcap.Write(ctx, src, dst, robocache.WriteOptions{}); err == nil {
 				t.Error("a full destination was written into")
 			}
-			// One episode as one file.
+			// one episode as one file
 			one := filepath.Join(t.TempDir(), "one.mcap")
 			if _, err := mcap.Write(
 				ctx,
@@ -278,13 +281,27 @@ func newTypes(base robocache.Dataset) *types {
 	d := &types{Dataset: base, info: *base.Info()}
 	d.info.Features = nil
 	d.info.Tasks = []robocache.Task{{Index: 0, Text: "what no episode does"}}
-	for _, k := range slices.Backward(base.Info().Tasks) { // numbered otherwise than they come
+	for _, k := range slices.Backward(base.Info().Tasks) { // not numbered in the order of their use
 		d.info.Tasks = append(
 			d.info.Tasks,
 			robocache.Task{Index: int64(len(d.info.Tasks)), Text: k.Text},
 		)
 	}
-	for _, dt := range []robocache.DType{robocache.Bool, robocache.Int8, robocache.Uint8, robocache.Int16, robocache.Uint16, robocache.Int32, robocache.Uint32, robocache.Int64, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64} {
+	for _, dt := range []robocache.DType{
+		robocache.Bool,
+		robocache.Int8,
+		robocache.Uint8,
+		robocache.Int16,
+		robocache.Uint16,
+		robocache.Int32,
+		robocache.Uint32,
+		robocache.Int64,
+		robocache.Uint64,
+		robocache.Float16,
+		robocache.BFloat16,
+		robocache.Float32,
+		robocache.Float64,
+	} {
 		for _, shape := range [][]int{{1}, {7}, {2, 3}, {-1}, {-1, 3}} {
 			f := robocache.Feature{
 				Key: "x." + dt.String() + "-" + strings.Repeat(
@@ -362,7 +379,8 @@ func (d *types) Valid(ctx context.Context, key string, rows []robocache.Row, val
 	return nil
 }
 
-// TestTypes: every dtype and shape comes back as it was, with rows that hold no value.
+// TestTypes checks that every dtype and shape is unchanged after reading, with rows that hold no
+// value.
 func TestTypes(t *testing.T) {
 	ctx := context.Background()
 	base, err := synth.New(
@@ -385,8 +403,8 @@ func TestTypes(t *testing.T) {
 	equal(t, src, got, keysOf(src))
 }
 
-// TestLeRobot: a LeRobot dataset comes back: rows, timestamps, tasks to the bit, and the images of
-// its video as it decodes.
+// TestLeRobot checks that a LeRobot dataset is unchanged after reading: rows, timestamps and tasks
+// bit for bit, and the decoded images of its video.
 func TestLeRobot(t *testing.T) {
 	ctx := context.Background()
 	src, err := lerobot.Open(ctx, realdata.Path(t, "g1_v30_exact"), robocache.OpenOptions{})
@@ -407,8 +425,8 @@ func TestLeRobot(t *testing.T) {
 	equal(t, src, got, keys)
 }
 
-// TestReferenceReaders: the mcap package with ROS 2 support, and rosbags, read what is written:
-// schemas, counts, values.
+// TestReferenceReaders checks that the mcap package with ROS 2 support and rosbags read the same
+// schemas, counts and values.
 func TestReferenceReaders(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
@@ -422,7 +440,7 @@ func TestReferenceReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// has latched topics
+	// It has latched topics.
 	recorded, err := mcap.Open(
 		ctx,
 		realdata.Path(t, "mcap_robot/recording_zstd.mcap"),

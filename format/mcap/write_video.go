@@ -13,15 +13,16 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// provenPackets is how many packets of an episode are looked into before its stream is copied.
+// provenPackets is the number of packets of an episode that are checked before its stream is
+// copied.
 const provenPackets = 32
 
-// findPackets settles which cameras are copied as packets: those of which every episode can be. A
-// topic has one type in all files of a dataset.
-func (w *writing) findPackets(ctx context.Context, eps []int) error {
+// findPackets selects the cameras that are copied as packets. This must be possible in every
+// episode, because a topic has one type in all files of a dataset.
+func (w *datasetWriter) findPackets(ctx context.Context, eps []int) error {
 	for i := range w.streams {
 		t := &w.streams[i]
-		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil ||
+		if t.feature.Kind != robocache.KindVideo || !w.copiesPackets || w.videoLibrary == nil ||
 			t.feature.Depth != nil ||
 			slices.Contains(w.stills.Stills, t.feature.Key) ||
 			t.feature.DType != robocache.Uint8 {
@@ -35,7 +36,7 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			switch {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
-				if ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err) {
+				if ctx.Err() != nil || !w.options.SkipBad || !robocache.Bad(err) {
 					if err := robocache.At(
 						err,
 						robocache.Where{
@@ -63,7 +64,8 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 				},
 				Count: not,
 				Message: fmt.Sprintf(
-					"the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v",
+					"the packets of %d of %d episodes cannot stand in messages as they are, "+
+						"so each frame of the camera becomes an image, without loss; the first: %v",
 					not,
 					len(eps),
 					why,
@@ -80,28 +82,32 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			continue
 		}
 		if t.codec != "" {
-			t.how, t.typ = asPackets, ros2.CompressedVideoType
+			t.kind, t.messageType = asPackets, ros2.CompressedVideoType
 		}
 	}
 	return nil
 }
 
-// framesOf gives where the frames of an episode lie.
-func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.FrameRef, error) {
-	n, err := robocache.RowsIn(ctx, w.src, ep, &t.feature)
+// framesOf returns the locations of the frames of an episode.
+func (w *datasetWriter) framesOf(
+	ctx context.Context,
+	t *target,
+	ep int,
+) ([]robocache.FrameRef, error) {
+	n, err := robocache.RowsIn(ctx, w.source, ep, &t.feature)
 	if err != nil {
 		return nil, err
 	}
 	refs := make([]robocache.FrameRef, n)
-	if err := w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs); err != nil {
+	if err := w.source.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs); err != nil {
 		return nil, err
 	}
 	return refs, nil
 }
 
-// provePackets is ErrUnsupported where the frames of an episode are not a run of packets that
-// decode from the first on, each to the frame of its row.
-func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
+// provePackets returns ErrUnsupported unless the frames of an episode are consecutive packets that
+// decode from the first one on, each to the frame of its row.
+func (w *datasetWriter) provePackets(ctx context.Context, t *target, ep int) (err error) {
 	defer crash.Recover("mcap", &err)
 	no := func(format string, args ...any) error {
 		return robocache.Unsupported("mcap write", nil, format, args...)
@@ -110,8 +116,8 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 	if err != nil {
 		return err
 	}
-	var from packets
-	defer from.close()
+	var from packetReader
+	defer from.release()
 	var proof *video.Stream
 	var packet []byte
 	last, kind, seen := 0, 0, 0
@@ -125,7 +131,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 				return err
 			}
 		}
-		file, err := from.open(ctx, w.lib, r.Path)
+		file, err := from.openFile(ctx, w.videoLibrary, r.Path)
 		if err != nil {
 			return err
 		}
@@ -182,7 +188,8 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 			kind, t.codec, t.colour = s.Entry, entry.Codec, colour
 		} else if d != last+1 || s.Entry != kind {
 			if err := no(
-				"frame %d of the file follows frame %d in decoding order: reordered, repeated or left out",
+				"frame %d of the file follows frame %d in decoding order: reordered, repeated "+
+					"or left out",
 				r.Ordinal,
 				refs[i-1].Ordinal,
 			); err != nil {
@@ -192,7 +199,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 		if last, seen = d, seen+1; seen > provenPackets {
 			continue
 		}
-		if packet, err = from.read(ctx, s, packet[:0]); err != nil {
+		if packet, err = from.readPacket(ctx, s, packet[:0]); err != nil {
 			return err
 		}
 		add, err := proof.Add(packet)
@@ -208,23 +215,33 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 	return nil
 }
 
-// colourOf is what a file says of colours beside its packets; nil where it says nothing.
+// colourOf returns the colors that the file declares outside its packets, or nil if it declares
+// none.
 func colourOf(e *video.SampleEntry) *video.Colour {
-	if c := (video.Colour{Primaries: e.Primaries, Transfer: e.Transfer, Matrix: e.Matrix, FullRange: e.FullRange}); c != (video.Colour{Primaries: 2, Transfer: 2, Matrix: 2}) {
+	if c := (video.Colour{
+		Primaries: e.Primaries,
+		Transfer:  e.Transfer,
+		Matrix:    e.Matrix,
+		FullRange: e.FullRange,
+	}); c != (video.Colour{Primaries: 2, Transfer: 2, Matrix: 2}) {
 		return &c
 	}
 	return nil
 }
 
-// packets reads packets of one video file.
-type packets struct {
+// packetReader reads packets of one video file.
+type packetReader struct {
 	file *video.File
 	form *video.Elementary
 	buf  []byte
 }
 
-// open gives the file, which the first call names.
-func (p *packets) open(ctx context.Context, lib *video.Library, path string) (*video.File, error) {
+// openFile returns the video file. The first call opens path.
+func (p *packetReader) openFile(
+	ctx context.Context,
+	lib *video.Library,
+	path string,
+) (*video.File, error) {
 	if p.file == nil {
 		var err error
 		if p.file, err = lib.Acquire(ctx, path); err != nil {
@@ -234,8 +251,12 @@ func (p *packets) open(ctx context.Context, lib *video.Library, path string) (*v
 	return p.file, nil
 }
 
-// read appends the packet of a sample to dst.
-func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) (_ []byte, err error) {
+// readPacket appends the packet of a sample to dst.
+func (p *packetReader) readPacket(
+	ctx context.Context,
+	s video.Sample,
+	dst []byte,
+) (_ []byte, err error) {
 	defer robocache.LocateIn(&err, "file", p.file.Path)
 	p.buf = slices.Grow(p.buf[:0], s.Size)[:s.Size]
 	if err := p.file.Ranged.ReadAt(ctx, p.buf, s.Offset); err != nil {
@@ -249,29 +270,30 @@ func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) (_ []byt
 	return p.form.Packet(dst, p.buf, s.Sync)
 }
 
-func (p *packets) close() {
+func (p *packetReader) release() {
 	if p.file != nil {
 		p.file.Release()
 	}
 }
 
-// packets makes the messages of rows whose packets are copied; one without a frame is empty.
-func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
+// copyPackets makes the messages of rows whose packets are copied. A row without a frame has an
+// empty message.
+func (s *source) copyPackets(ctx context.Context, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
+	if err := s.writer.source.Frames(ctx, s.feature.Key, rows, refs); err != nil {
 		return err
 	}
-	var from packets
-	defer from.close()
+	var from packetReader
+	defer from.release()
 	for i := range refs {
 		var packet []byte
 		if !refs[i].Missing {
-			opened, err := from.open(ctx, s.w.lib, refs[i].Path)
+			opened, err := from.openFile(ctx, s.writer.videoLibrary, refs[i].Path)
 			if err != nil {
 				return err
 			}
 			index := opened.Index
-			if packet, err = from.read(
+			if packet, err = from.readPacket(
 				ctx,
 				index.Sample(index.DecodeIndex(refs[i].Ordinal)),
 				nil,
@@ -293,22 +315,26 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 			}
 			if err != nil {
 				return robocache.At(
-					unfit(err),
+					packetError(err),
 					robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal},
 				)
 			}
 		}
 		s.batch = append(
 			s.batch,
-			ros2.EncodeCompressedVideo(nil, s.header(i), ros2.VideoFormat(s.codec), packet),
+			ros2.EncodeCompressedVideo(nil, s.messageHeader(i), ros2.VideoFormat(s.codec), packet),
 		)
 	}
 	return nil
 }
 
-// unfit says what to do where a packet late in an episode cannot stand in a message.
-func unfit(err error) error {
-	return robocache.Unsupported("mcap write", nil, "the packets of the video cannot stand in messages as they are").
+// packetError adds a hint to the error of a packet that cannot be copied into a message.
+func packetError(err error) error {
+	return robocache.Unsupported(
+		"mcap write",
+		nil,
+		"the packets of the video cannot stand in messages as they are",
+	).
 		WithCause(err).
 		WithHint("write images: %s", robocache.Option("write_option", "video", "stills"))
 }

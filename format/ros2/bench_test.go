@@ -90,7 +90,7 @@ func BenchmarkImu(b *testing.B) {
 }
 
 func BenchmarkGeneric(b *testing.B) {
-	// A type without a hand path: CameraInfo is 30 leaves.
+	// CameraInfo has no fast decoder and 30 leaves.
 	s, _ := KnownSchema("sensor_msgs/CameraInfo")
 	top, err := NewTopic("/t", s, nil)
 	if err != nil {
@@ -143,9 +143,14 @@ func BenchmarkCloud(b *testing.B) {
 	}
 }
 
-// R8: columns of fixed fields allocate nothing that grows with the messages.
+// TestColumnsAllocate checks that columns of fixed fields make no allocation that grows with the
+// messages (ros2.R8).
 func TestColumnsAllocate(t *testing.T) {
-	for name, msg := range map[string][]byte{"sensor_msgs/JointState": benchJoint(), "sensor_msgs/Imu": EncodeImu(nil, Header{1e18, "imu_link"}, &Imu{}), "tf2_msgs/TFMessage": EncodeTFMessage(nil, []Transform{{Child: "a"}})} {
+	for name, msg := range map[string][]byte{
+		"sensor_msgs/JointState": benchJoint(),
+		"sensor_msgs/Imu":        EncodeImu(nil, Header{1e18, "imu_link"}, &Imu{}),
+		"tf2_msgs/TFMessage":     EncodeTFMessage(nil, []Transform{{Child: "a"}}),
+	} {
 		s, _ := KnownSchema(name)
 		top, err := NewTopic("/t", s, [][]byte{msg})
 		if err != nil {

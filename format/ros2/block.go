@@ -8,12 +8,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A block is a message that is, behind its header and names, nothing but float64: poses, twists,
-// wrenches, inertial samples. All its numbers lie in one run, whose place follows from the lengths
-// of the strings before it.
+// blockType describes a message that contains only float64 values after its header and strings:
+// poses, twists, wrenches, inertial samples. All its numbers are contiguous. Their position follows
+// from the lengths of the strings before them.
 type blockType struct {
 	header  bool
-	strings int // between the header and the numbers
+	strings int // strings between the header and the numbers
 	values  int
 	parts   []part
 }
@@ -21,12 +21,12 @@ type blockType struct {
 // part is one stream of a block.
 type part struct {
 	suffix string
-	at, n  int // float64s
+	at, n  int // position and number of float64 values
 	names  []string
 	mode   string
-	// of Imu: where the part's covariance is; its first value -1 says that the part is not given. 0
-	// = always given
-	given int
+	// Position of the part's covariance in Imu messages. If its first value is -1, the part is
+	// absent. 0 means that the part is always present.
+	covarianceAt int
 }
 
 var (
@@ -34,20 +34,26 @@ var (
 	xyzw = []string{"x", "y", "z", "w"}
 )
 
-func vec(suffix string, at int) part { return part{suffix: suffix, at: at, n: 3, names: xyz} }
-func quat(suffix string, at int) part {
+func vectorPart(
+	suffix string,
+	at int,
+) part {
+	return part{suffix: suffix, at: at, n: 3, names: xyz}
+}
+
+func quaternionPart(suffix string, at int) part {
 	return part{suffix: suffix, at: at, n: 4, names: xyzw, mode: "slerp"}
 }
 
-func cov(suffix string, at, n int) part {
+func covariancePart(suffix string, at, n int) part {
 	return part{suffix: suffix, at: at, n: n, mode: "nearest"}
 }
 
-func block(header bool, values int, parts ...part) blockType {
+func newBlockType(header bool, values int, parts ...part) blockType {
 	return blockType{header: header, values: values, parts: parts}
 }
 
-func named(b blockType) blockType {
+func withString(b blockType) blockType {
 	b.strings = 1
 	return b
 }
@@ -55,106 +61,113 @@ func named(b blockType) blockType {
 var (
 	vec3Parts  = []part{{at: 0, n: 3, names: xyz}}
 	quatParts  = []part{{at: 0, n: 4, names: xyzw, mode: "slerp"}}
-	poseParts  = []part{vec(".position", 0), quat(".orientation", 3)}
-	twistParts = []part{vec(".linear", 0), vec(".angular", 3)}
-	forceParts = []part{vec(".force", 0), vec(".torque", 3)}
-	moveParts  = []part{vec(".translation", 0), quat(".rotation", 3)}
+	poseParts  = []part{vectorPart(".position", 0), quaternionPart(".orientation", 3)}
+	twistParts = []part{vectorPart(".linear", 0), vectorPart(".angular", 3)}
+	forceParts = []part{vectorPart(".force", 0), vectorPart(".torque", 3)}
+	moveParts  = []part{vectorPart(".translation", 0), quaternionPart(".rotation", 3)}
 )
 
-// blockTypes: suffixes are the fields' own names, a wrapper's name left out where it is the only
-// one (PoseStamped: ".position").
+// blockTypes maps types to their layout. Suffixes are the names of the fields. The name of a
+// wrapper is omitted if it is the only one (PoseStamped: ".position").
 var blockTypes = map[string]blockType{
-	"sensor_msgs/Imu": block(
+	"sensor_msgs/Imu": newBlockType(
 		true,
 		37,
-		given(quat(".orientation", 0), 4),
-		cov(".orientation_covariance", 4, 9),
-		given(vec(".angular_velocity", 13), 16),
-		cov(".angular_velocity_covariance", 16, 9),
-		given(vec(".linear_acceleration", 25), 28),
-		cov(".linear_acceleration_covariance", 28, 9),
+		withCovariance(quaternionPart(".orientation", 0), 4),
+		covariancePart(".orientation_covariance", 4, 9),
+		withCovariance(vectorPart(".angular_velocity", 13), 16),
+		covariancePart(".angular_velocity_covariance", 16, 9),
+		withCovariance(vectorPart(".linear_acceleration", 25), 28),
+		covariancePart(".linear_acceleration_covariance", 28, 9),
 	),
-	"sensor_msgs/MagneticField": block(
+	"sensor_msgs/MagneticField": newBlockType(
 		true,
 		12,
-		vec(".magnetic_field", 0),
-		cov(".magnetic_field_covariance", 3, 9),
+		vectorPart(".magnetic_field", 0),
+		covariancePart(".magnetic_field_covariance", 3, 9),
 	),
 
-	"geometry_msgs/Vector3":           block(false, 3, vec3Parts...),
-	"geometry_msgs/Point":             block(false, 3, vec3Parts...),
-	"geometry_msgs/Quaternion":        block(false, 4, quatParts...),
-	"geometry_msgs/Pose":              block(false, 7, poseParts...),
-	"geometry_msgs/Twist":             block(false, 6, twistParts...),
-	"geometry_msgs/Accel":             block(false, 6, twistParts...),
-	"geometry_msgs/Wrench":            block(false, 6, forceParts...),
-	"geometry_msgs/Transform":         block(false, 7, moveParts...),
-	"geometry_msgs/Vector3Stamped":    block(true, 3, vec3Parts...),
-	"geometry_msgs/PointStamped":      block(true, 3, vec3Parts...),
-	"geometry_msgs/QuaternionStamped": block(true, 4, quatParts...),
-	"geometry_msgs/PoseStamped":       block(true, 7, poseParts...),
-	"geometry_msgs/TwistStamped":      block(true, 6, twistParts...),
-	"geometry_msgs/AccelStamped":      block(true, 6, twistParts...),
-	"geometry_msgs/WrenchStamped":     block(true, 6, forceParts...),
-	"geometry_msgs/TransformStamped":  named(block(true, 7, moveParts...)),
+	"geometry_msgs/Vector3":           newBlockType(false, 3, vec3Parts...),
+	"geometry_msgs/Point":             newBlockType(false, 3, vec3Parts...),
+	"geometry_msgs/Quaternion":        newBlockType(false, 4, quatParts...),
+	"geometry_msgs/Pose":              newBlockType(false, 7, poseParts...),
+	"geometry_msgs/Twist":             newBlockType(false, 6, twistParts...),
+	"geometry_msgs/Accel":             newBlockType(false, 6, twistParts...),
+	"geometry_msgs/Wrench":            newBlockType(false, 6, forceParts...),
+	"geometry_msgs/Transform":         newBlockType(false, 7, moveParts...),
+	"geometry_msgs/Vector3Stamped":    newBlockType(true, 3, vec3Parts...),
+	"geometry_msgs/PointStamped":      newBlockType(true, 3, vec3Parts...),
+	"geometry_msgs/QuaternionStamped": newBlockType(true, 4, quatParts...),
+	"geometry_msgs/PoseStamped":       newBlockType(true, 7, poseParts...),
+	"geometry_msgs/TwistStamped":      newBlockType(true, 6, twistParts...),
+	"geometry_msgs/AccelStamped":      newBlockType(true, 6, twistParts...),
+	"geometry_msgs/WrenchStamped":     newBlockType(true, 6, forceParts...),
+	"geometry_msgs/TransformStamped":  withString(newBlockType(true, 7, moveParts...)),
 
-	"geometry_msgs/PoseWithCovarianceStamped": block(
+	"geometry_msgs/PoseWithCovarianceStamped": newBlockType(
 		true,
 		43,
-		vec(".position", 0),
-		quat(".orientation", 3),
-		cov(".covariance", 7, 36),
+		vectorPart(".position", 0),
+		quaternionPart(".orientation", 3),
+		covariancePart(".covariance", 7, 36),
 	),
-	"geometry_msgs/TwistWithCovarianceStamped": block(
+	"geometry_msgs/TwistWithCovarianceStamped": newBlockType(
 		true,
 		42,
-		vec(".linear", 0),
-		vec(".angular", 3),
-		cov(".covariance", 6, 36),
+		vectorPart(".linear", 0),
+		vectorPart(".angular", 3),
+		covariancePart(".covariance", 6, 36),
 	),
-	"nav_msgs/Odometry": named(
-		block(
+	"nav_msgs/Odometry": withString(
+		newBlockType(
 			true,
 			85,
-			vec(".pose.position", 0),
-			quat(".pose.orientation", 3),
-			cov(".pose.covariance", 7, 36),
-			vec(".twist.linear", 43),
-			vec(".twist.angular", 46),
-			cov(".twist.covariance", 49, 36),
+			vectorPart(".pose.position", 0),
+			quaternionPart(".pose.orientation", 3),
+			covariancePart(".pose.covariance", 7, 36),
+			vectorPart(".twist.linear", 43),
+			vectorPart(".twist.angular", 46),
+			covariancePart(".twist.covariance", 49, 36),
 		),
 	),
 }
 
-func given(p part, covariance int) part {
-	p.given = covariance
+func withCovariance(p part, covariance int) part {
+	p.covarianceAt = covariance
 	return p
 }
 
-type blocks64 struct {
+type blockDecoder struct {
 	onlyType
 	blockType
-	missing []int64 // rows in which a part is not given, by part
+	missing []int64 // per part, the number of rows without it
 }
 
-func newBlock(name string, b blockType) *blocks64 {
-	return &blocks64{onlyType: onlyType(name), blockType: b, missing: make([]int64, len(b.parts))}
+func newBlockDecoder(name string, b blockType) *blockDecoder {
+	return &blockDecoder{
+		onlyType:  onlyType(name),
+		blockType: b,
+		missing:   make([]int64, len(b.parts)),
+	}
 }
 
-func (b *blocks64) layout(key string) ([]Field, []string) {
+func (b *blockDecoder) streamLayout(key string) ([]Field, []string) {
 	var out []Field
 	for k, p := range b.parts {
-		out = append(out, Field{Suffix: p.suffix, Partial: p.given > 0, Feature: robocache.Feature{
-			Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{p.n},
-			Names: namesOf(p.names), Interpolation: p.mode, Masked: b.missing[k] > 0,
-		}})
+		out = append(
+			out,
+			Field{Suffix: p.suffix, Partial: p.covarianceAt > 0, Feature: robocache.Feature{
+				Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{p.n},
+				Names: encodeNames(p.names), Interpolation: p.mode, Masked: b.missing[k] > 0,
+			}},
+		)
 	}
 	return out, []string{key}
 }
 
-// run finds the numbers.
-func (b *blocks64) run(msg []byte) (data []byte, err error) {
-	c := open(msg)
+// numbers returns the numbers of a message.
+func (b *blockDecoder) numbers(msg []byte) (data []byte, err error) {
+	c := newCursor(msg)
 	if b.header {
 		c.header()
 	}
@@ -162,35 +175,35 @@ func (b *blocks64) run(msg []byte) (data []byte, err error) {
 		c.str()
 	}
 	data = c.elements(b.values, 8)
-	return data, c.end(string(b.onlyType))
+	return data, c.finish(string(b.onlyType))
 }
 
-func (b *blocks64) scan(msg []byte, row rowFunc) error {
-	data, err := b.run(msg)
+func (b *blockDecoder) scanMessage(msg []byte, row rowFunc) error {
+	data, err := b.numbers(msg)
 	if err != nil {
 		return err
 	}
 	for k := range b.parts {
-		if row != nil && b.parts[k].absent(data) {
+		if row != nil && b.parts[k].isAbsent(data) {
 			b.missing[k]++
 		}
 	}
 	return nil
 }
 
-func float(data []byte, k int) float64 {
+func floatAt(data []byte, k int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(data[8*k:]))
 }
 
-// absent says that the part is marked as not given and holds nothing. Drivers also mark parts whose
-// covariance alone they do not know: values that are there are given.
-func (p *part) absent(data []byte) bool {
-	if p.given == 0 || float(data, p.given) != -1 {
+// isAbsent reports whether the part is marked as absent and has default values. Some drivers mark
+// parts of which only the covariance is unknown, so a part with other values is present.
+func (p *part) isAbsent(data []byte) bool {
+	if p.covarianceAt == 0 || floatAt(data, p.covarianceAt) != -1 {
 		return false
 	}
 	for k := p.at; k < p.at+p.n; k++ {
-		v := float(data, k)
-		// the quaternion's default is (0, 0, 0, 1)
+		v := floatAt(data, k)
+		// The default quaternion is (0, 0, 0, 1).
 		if v != 0 && !(p.n == 4 && k == p.at+3 && v == 1) {
 			return false
 		}
@@ -198,28 +211,28 @@ func (p *part) absent(data []byte) bool {
 	return true
 }
 
-func (b *blocks64) row(msg []byte, _ int, fields []int, to rows) error {
-	data, err := b.run(msg)
+func (b *blockDecoder) decodeRow(msg []byte, _ int, fields []int, to rows) error {
+	data, err := b.numbers(msg)
 	if err != nil {
 		return err
 	}
 	for j, f := range fields {
 		p := &b.parts[f]
-		dst, ok := to.at(j, 8*p.n), !p.absent(data)
+		dst, ok := to.rowOf(j, 8*p.n), !p.isAbsent(data)
 		if ok {
 			copy(dst, data[8*p.at:8*(p.at+p.n)])
 		} else {
 			clear(dst)
 		}
-		to.mark(j, ok)
+		to.setValid(j, ok)
 	}
 	return nil
 }
 
-func (b *blocks64) findings() []robocache.Finding {
+func (b *blockDecoder) scanFindings() []robocache.Finding {
 	var out []robocache.Finding
 	for k, n := range b.missing {
-		out = append(out, counted(n, robocache.Finding{
+		out = append(out, countedFinding(n, robocache.Finding{
 			Severity: robocache.SeverityInfo,
 			Code:     "imu-not-given",
 			Where:    robocache.Where{"field": strings.TrimPrefix(b.parts[k].suffix, ".")},

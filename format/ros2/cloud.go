@@ -10,17 +10,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// cloud decodes sensor_msgs/PointCloud2 by its own fields: offsets of any alignment, padding, any
-// datatype, either byte order, organised clouds. x, y, z and all fields of their type are one
-// stream of points, every other field a stream beside it; the points whose coordinates are not
-// finite are left out of all of them.
+// cloud decodes sensor_msgs/PointCloud2 by the fields in the message: any offset, padding, datatype
+// and byte order, and organized clouds. x, y, z and all fields of their type are one stream of
+// points. Each other field is a separate stream. Points with non-finite coordinates are omitted
+// from all streams.
 type cloud struct {
 	onlyType
-	plan    *cloudPlan // of the first cloud that has points' fields
+	plan    *cloudPlan // of the first cloud with fields
 	dropped int64
 }
 
-// pointField is one field of a cloud as the message declares it.
+// pointField is one field of a point as the message declares it.
 type pointField struct {
 	name   string
 	offset int
@@ -28,21 +28,22 @@ type pointField struct {
 	count  int
 }
 
-// cloudPlan is where the columns of a cloud lie.
+// cloudPlan holds the positions of the columns of a cloud.
 type cloudPlan struct {
-	block  []byte // the sequence of fields in the message: most clouds of a topic have the same
+	// encoded fields of the message, which are usually equal for all clouds of a topic
+	block  []byte
 	fields []pointField
-	xyz    [3]int // offsets of the coordinates; -1 = the cloud has none
+	xyz    [3]int // offsets of the coordinates; -1 if the cloud has none
 	coord  robocache.DType
-	groups [][]pointField // streams: the points themselves first
+	groups [][]pointField // streams; the points are first
 }
 
-// cloudMessage is a PointCloud2 in pieces.
+// cloudMessage is a parsed PointCloud2.
 type cloudMessage struct {
 	height, width int
 	block         []byte
 	fields        int
-	big           bool // of the points
+	big           bool // byte order of the points
 	point, row    int
 	data          []byte
 }
@@ -53,7 +54,7 @@ const (
 )
 
 func parseCloud(msg []byte, m *cloudMessage) error {
-	c := open(msg)
+	c := newCursor(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	start := (c.off + 3) &^ 3
@@ -65,21 +66,22 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 		c.u32()
 	}
 	if c.short {
-		return c.end("fields")
+		return c.finish("fields")
 	}
 	m.block = c.b[start:c.off]
 	m.big = c.u8() != 0
 	m.point, m.row = int(c.u32()), int(c.u32())
 	m.data = c.take(1, c.count(1))
-	return c.end("data")
+	return c.finish("data")
 }
 
 func cloudError(field, want, got string) error {
 	return robocache.Malformed("cdr", robocache.Where{"field": field}, "").Expected(want, got)
 }
 
-// points checks the sizes of a cloud against its bytes and its fields, and counts the points.
-func (m *cloudMessage) points(p *cloudPlan) (int, error) {
+// countPoints checks the sizes of a cloud against its bytes and fields, and returns the number of
+// points.
+func (m *cloudMessage) countPoints(p *cloudPlan) (int, error) {
 	if m.height == 0 || m.width == 0 {
 		return 0, nil
 	}
@@ -125,8 +127,8 @@ func (m *cloudMessage) points(p *cloudPlan) (int, error) {
 	return int(n), nil
 }
 
-// planOf reads the fields of a message.
-func planOf(m *cloudMessage) (*cloudPlan, error) {
+// newCloudPlan parses the fields of a message.
+func newCloudPlan(m *cloudMessage) (*cloudPlan, error) {
 	if m.fields > maxPointFields {
 		return nil, robocache.ResourceLimit("cdr", nil, "a cloud of %d fields", m.fields)
 	}
@@ -149,7 +151,7 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 		}
 		f.dtype = pointTypes[number]
 		f.count = max(f.count, 1) // some writers leave it 0
-		// An empty cloud has no points that would hold a field against its bytes.
+		// An empty cloud has no points whose size would limit the fields.
 		if elements += int64(f.count); elements > maxPointElements {
 			return nil, cloudError(
 				"fields."+f.name,
@@ -164,7 +166,7 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 			return nil, cloudError(
 				"fields",
 				"names that differ",
-				strconv.Quote(clip(f.name))+" twice",
+				strconv.Quote(clipText(f.name))+" twice",
 			)
 		}
 		p.fields = append(p.fields, f)
@@ -178,19 +180,21 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 	} else {
 		p.xyz = [3]int{-1, -1, -1}
 	}
-	p.group()
+	p.groupFields()
 	return p, nil
 }
 
-// group makes the streams: x, y, z and the fields of their type, then each other field alone. A
-// cloud without coordinates of one type has a stream a field.
-func (p *cloudPlan) group() {
+// groupFields assigns fields to streams: x, y, z and the fields of their type, then each other
+// field. Without coordinates of one type, each field is a stream.
+func (p *cloudPlan) groupFields() {
 	var main []pointField
 	if p.coord != robocache.InvalidDType {
 		for _, n := range xyz {
 			main = append(
 				main,
-				p.fields[slices.IndexFunc(p.fields, func(f pointField) bool { return f.name == n })],
+				p.fields[slices.IndexFunc(p.fields, func(f pointField) bool {
+					return f.name == n
+				})],
 			)
 		}
 		for _, f := range p.fields {
@@ -207,8 +211,8 @@ func (p *cloudPlan) group() {
 	}
 }
 
-func (d *cloud) scan(msg []byte, row rowFunc) error {
-	m, p, n, err := d.read(msg)
+func (d *cloud) scanMessage(msg []byte, row rowFunc) error {
+	m, p, n, err := d.readCloud(msg)
 	if err != nil {
 		return err
 	}
@@ -216,41 +220,43 @@ func (d *cloud) scan(msg []byte, row rowFunc) error {
 		d.plan = p
 	}
 	if row != nil {
-		d.dropped += int64(n - m.finite(p, n))
+		d.dropped += int64(n - m.countFinite(p, n))
 	}
 	return nil
 }
 
-// read takes a message apart; n is the number of its points.
-func (d *cloud) read(msg []byte) (m cloudMessage, p *cloudPlan, n int, err error) {
+// readCloud parses a message. n is the number of its points.
+func (d *cloud) readCloud(msg []byte) (m cloudMessage, p *cloudPlan, n int, err error) {
 	if err = parseCloud(msg, &m); err == nil {
 		p, err = d.planFor(&m)
 	}
 	if err == nil {
-		n, err = m.points(p)
+		n, err = m.countPoints(p)
 	}
 	return m, p, n, err
 }
 
-// planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the
-// same streams.
+// planFor returns the topic's plan. If the fields of the message have other offsets, it returns a
+// new plan with the same streams.
 func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 	if d.plan != nil && bytes.Equal(d.plan.block, m.block) {
 		return d.plan, nil
 	}
-	p, err := planOf(m)
+	p, err := newCloudPlan(m)
 	if err != nil || d.plan == nil {
 		return p, err
 	}
 	if (m.height == 0 || m.width == 0) && m.fields == 0 {
-		return d.plan, nil // an empty cloud that says nothing of its fields
+		return d.plan, nil // an empty cloud without fields
 	}
 	same := len(p.groups) == len(d.plan.groups)
 	for k := 0; same && k < len(p.groups); k++ {
 		same = slices.EqualFunc(
 			p.groups[k],
 			d.plan.groups[k],
-			func(a, b pointField) bool { return a.name == b.name && a.dtype == b.dtype && a.count == b.count },
+			func(a, b pointField) bool {
+				return a.name == b.name && a.dtype == b.dtype && a.count == b.count
+			},
 		)
 	}
 	if !same {
@@ -259,8 +265,8 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 	return p, nil
 }
 
-// good says whether the coordinates of a point are finite.
-func (p *cloudPlan) good(pt []byte, big bool) bool {
+// isFinite reports whether the coordinates of a point are finite.
+func (p *cloudPlan) isFinite(pt []byte, big bool) bool {
 	switch {
 	case p.coord == robocache.Float32 && !big && p.xyz[1] == p.xyz[0]+4 && p.xyz[2] == p.xyz[0]+8:
 		q := pt[p.xyz[0] : p.xyz[0]+12]
@@ -292,8 +298,8 @@ func (p *cloudPlan) good(pt []byte, big bool) bool {
 	return true
 }
 
-// finite counts the points that are kept.
-func (m *cloudMessage) finite(p *cloudPlan, n int) int {
+// countFinite returns the number of points with finite coordinates.
+func (m *cloudMessage) countFinite(p *cloudPlan, n int) int {
 	if n == 0 || !p.coord.Float() {
 		return n
 	}
@@ -301,7 +307,7 @@ func (m *cloudMessage) finite(p *cloudPlan, n int) int {
 	for y := range m.height {
 		line := m.data[y*m.row:]
 		for x := range m.width {
-			if p.good(line[x*m.point:], m.big) {
+			if p.isFinite(line[x*m.point:], m.big) {
 				kept++
 			}
 		}
@@ -309,7 +315,7 @@ func (m *cloudMessage) finite(p *cloudPlan, n int) int {
 	return kept
 }
 
-func (d *cloud) layout(key string) ([]Field, []string) {
+func (d *cloud) streamLayout(key string) ([]Field, []string) {
 	if d.plan == nil {
 		return []Field{
 			{
@@ -317,7 +323,7 @@ func (d *cloud) layout(key string) ([]Field, []string) {
 					Kind:  robocache.KindPointCloud,
 					DType: robocache.Float32,
 					Shape: []int{-1, 3},
-					Names: namesOf(xyz),
+					Names: encodeNames(xyz),
 				},
 			},
 		}, []string{
@@ -337,12 +343,12 @@ func (d *cloud) layout(key string) ([]Field, []string) {
 				names = append(names, c.name+"["+strconv.Itoa(i)+"]")
 			}
 		}
-		f.Feature.Shape, f.Feature.Names = []int{-1, len(names)}, namesOf(names)
+		f.Feature.Shape, f.Feature.Names = []int{-1, len(names)}, encodeNames(names)
 		if k == 0 && d.plan.coord != robocache.InvalidDType {
 			f.Feature.Kind = robocache.KindPointCloud
 		} else {
 			f.Suffix = "." + g[0].name
-			// rings, labels and times of points are no quantities to mix
+			// Values such as rings, labels and times of points must not be interpolated.
 			f.Feature.Interpolation = "nearest"
 			if len(names) == 1 {
 				f.Feature.Shape = []int{-1}
@@ -353,17 +359,17 @@ func (d *cloud) layout(key string) ([]Field, []string) {
 	return out, []string{key}
 }
 
-func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
-	m, p, n, err := d.read(msg)
+func (d *cloud) appendRagged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
+	m, p, n, err := d.readCloud(msg)
 	if err != nil || n == 0 {
 		return dst, 0, err
 	}
 	if field >= len(p.groups) {
-		return dst, 0, d.noSuch("such field")
+		return dst, 0, d.unsupportedError("such field")
 	}
 	g := p.groups[field]
 	size := g[0].dtype.Size()
-	width, run := 0, true // run: the columns lie one behind the other
+	width, run := 0, true // run reports whether the columns are contiguous
 	for _, f := range g {
 		run = run && f.offset == g[0].offset+width
 		width += size * f.count
@@ -373,24 +379,24 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 	out := dst[at : at+n*width]
 	kept := 0
 	test := p.coord.Float()
-	// rows of the message are rows of the stream: they are copied whole between bad points
+	// If message rows equal stream rows, the ranges between omitted points are copied at once.
 	packed := run && !m.big && width == m.point
 	for y := range m.height {
 		line := m.data[y*m.row : y*m.row+m.width*m.point]
 		if packed {
 			for x := 0; x < m.width; {
 				from := x
-				for x < m.width && (!test || p.good(line[x*m.point:], false)) {
+				for x < m.width && (!test || p.isFinite(line[x*m.point:], false)) {
 					x++
 				}
 				kept += copy(out[kept*width:], line[from*m.point:x*m.point]) / width
-				x++ // the bad one
+				x++ // skip the omitted point
 			}
 			continue
 		}
 		for x := range m.width {
 			pt := line[x*m.point : x*m.point+m.point]
-			if test && !p.good(pt, m.big) {
+			if test && !p.isFinite(pt, m.big) {
 				continue
 			}
 			o := out[kept*width : (kept+1)*width]
@@ -404,7 +410,7 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 				b := size * f.count
 				copy(o[:b], pt[f.offset:f.offset+b])
 				if m.big {
-					swap(o[:b], o[:b], size)
+					swapBytes(o[:b], o[:b], size)
 				}
 				o = o[b:]
 			}
@@ -413,8 +419,8 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 	return dst[:at+kept*width], kept, nil
 }
 
-func (d *cloud) findings() []robocache.Finding {
-	return counted(
+func (d *cloud) scanFindings() []robocache.Finding {
+	return countedFinding(
 		d.dropped,
 		robocache.Finding{
 			Severity: robocache.SeverityInfo,

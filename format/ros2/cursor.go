@@ -9,20 +9,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// cursor reads one CDR message. Its methods check the bytes that are left before anything else;
-// after the first failure short is set and every read gives zero. A big-endian message is a copy,
-// whose numbers are turned around as they are read: nothing else knows of byte order.
+// cursor reads one CDR message. Its methods check the remaining bytes first. After the first
+// failure, short is set and every read returns zero. The bytes of a big-endian message are copied
+// and swapped while they are read, so other code sees only little-endian numbers.
 type cursor struct {
-	b     []byte // the body: alignment counts from its first byte
+	b     []byte // the body; alignment counts from its first byte
 	off   int
 	big   bool
-	wide  int // the largest alignment: 8, of XCDR2 4
+	wide  int // largest alignment: 8, or 4 for XCDR2
 	short bool
-	err   *robocache.Error // of the encapsulation header: then it is short too
+	err   *robocache.Error // error of the encapsulation header; short is then set too
 }
 
-// open looks at the encapsulation header. What is wrong with it, end says.
-func open(msg []byte) cursor {
+// newCursor parses the encapsulation header. An error of the header is returned by finish.
+func newCursor(msg []byte) cursor {
 	if len(msg) < 4 {
 		return cursor{wide: 8, short: true, err: robocache.Malformed("cdr", nil, "").
 			Expected("an encapsulation header of 4 bytes", strconv.Itoa(len(msg))+" bytes")}
@@ -43,7 +43,8 @@ func open(msg []byte) cursor {
 			err: robocache.Unsupported(
 				"cdr",
 				nil,
-				"representation 0x%s is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are",
+				"representation 0x%s is not read: only plain CDR (0x0000, 0x0001) and plain "+
+					"XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are",
 				strconv.FormatUint(uint64(id), 16),
 			),
 		}
@@ -54,9 +55,9 @@ func open(msg []byte) cursor {
 	return c
 }
 
-func (c *cursor) left() int { return len(c.b) - c.off }
+func (c *cursor) remaining() int { return len(c.b) - c.off }
 
-// take skips the padding before n-aligned bytes and gives size bytes; nil where they are not there.
+// take skips padding to an alignment of n and returns size bytes, or nil if they are missing.
 func (c *cursor) take(n, size int) []byte {
 	if n > c.wide {
 		n = c.wide
@@ -89,11 +90,11 @@ func (c *cursor) u32() uint32 {
 	return binary.LittleEndian.Uint32(p)
 }
 
-// count is the length of a sequence whose elements take at least size bytes each: it is checked
-// against what is left.
+// count reads the length of a sequence whose elements take at least size bytes each. It checks the
+// length against the remaining bytes.
 func (c *cursor) count(size int) int {
 	n := c.u32()
-	if uint64(n)*uint64(max(size, 1)) > uint64(c.left()) {
+	if uint64(n)*uint64(max(size, 1)) > uint64(c.remaining()) {
 		c.short = true
 		c.off = len(c.b)
 		return 0
@@ -101,8 +102,7 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// str is a string's bytes without the final NUL; some writers leave that out, and some write length
-// 0.
+// str reads a string without its final NUL. Some writers omit the NUL, and some write length 0.
 func (c *cursor) str() []byte {
 	n := c.count(1)
 	if n == 0 {
@@ -115,32 +115,32 @@ func (c *cursor) str() []byte {
 	return p
 }
 
-// timestamp is builtin_interfaces/Time in ns.
+// timestamp reads builtin_interfaces/Time in nanoseconds.
 func (c *cursor) timestamp() int64 {
 	sec, nsec := int32(c.u32()), c.u32()
 	return int64(sec)*1e9 + int64(nsec)
 }
 
-// header is std_msgs/Header.
+// header reads std_msgs/Header.
 func (c *cursor) header() (timestamp int64, frame []byte) {
 	timestamp = c.timestamp()
 	return timestamp, c.str()
 }
 
-// elements is n values of size bytes, aligned; an empty run has no padding.
+// elements reads n aligned values of size bytes. An empty sequence has no padding.
 func (c *cursor) elements(n, size int) []byte {
 	if n == 0 {
 		return nil
 	}
 	p := c.take(size, n*size)
 	if c.big {
-		swap(p, p, size)
+		swapBytes(p, p, size)
 	}
 	return p
 }
 
-// end says whether all went well.
-func (c *cursor) end(path string) error {
+// finish returns an error if a read failed.
+func (c *cursor) finish(path string) error {
 	switch {
 	case !c.short:
 		return nil
@@ -154,8 +154,8 @@ func (c *cursor) end(path string) error {
 	)
 }
 
-// swap turns the bytes of every element around.
-func swap(dst, src []byte, size int) {
+// swapBytes reverses the bytes of each element.
+func swapBytes(dst, src []byte, size int) {
 	switch size {
 	case 2:
 		for i := 0; i+2 <= len(src); i += 2 {

@@ -7,9 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A type without members, or with a timestamp alone, is a stream of events: its messages have
-// nothing but their times. A definition that was lost looks the same: its messages are longer, and
-// that is found.
+// TestNoMembers checks that a type without members, or with only a timestamp, is a stream of
+// events. A lost definition looks the same, but its messages are longer, and a finding reports it.
 func TestNoMembers(t *testing.T) {
 	events := func(top *Topic) bool {
 		f := top.Fields()
@@ -24,9 +23,22 @@ func TestNoMembers(t *testing.T) {
 		findings   int
 	}{
 		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0, 0}, 0, 0},
-		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0}, 0, 0}, // as some writers have it
-		{"own/msg/Inner", "std_msgs/Empty a\n" + line + "MSG: std_msgs/Empty\n", []byte{0, 1, 0, 0, 0}, 0, 0},
-		{"own/msg/Now", "builtin_interfaces/Time stamp\n" + line + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n", []byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}, 3e9 + 5, 0},
+		{"std_msgs/msg/Empty", "", []byte{0, 1, 0, 0}, 0, 0}, // as some writers write it
+		{
+			"own/msg/Inner",
+			"std_msgs/Empty a\n" + line + "MSG: std_msgs/Empty\n",
+			[]byte{0, 1, 0, 0, 0},
+			0,
+			0,
+		},
+		{
+			"own/msg/Now",
+			"builtin_interfaces/Time stamp\n" + line + "MSG: builtin_interfaces/Time\nint32 " +
+				"sec\nuint32 nanosec\n",
+			[]byte{0, 1, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0},
+			3e9 + 5,
+			0,
+		},
 		{"own/msg/Lost", "", make([]byte, 12), 0, 1},
 	} {
 		s, err := ParseSchema("ros2msg", c.name, c.text)

@@ -12,7 +12,7 @@ import (
 
 // Header is std_msgs/Header.
 type Header struct {
-	Timestamp int64 // ns since the epoch
+	Timestamp int64 // nanoseconds since the epoch
 	FrameID   string
 }
 
@@ -24,18 +24,15 @@ type PointField struct {
 	Count  int
 }
 
-// Encode… append a message to dst, from the encapsulation header on, and return it. Names of their
-// types and texts: SchemaText.
-
-// EncodeString is std_msgs/msg/String.
+// EncodeString appends a std_msgs/msg/String to dst.
 func EncodeString(dst []byte, text string) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.str(text)
 	return w.b
 }
 
-// EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8,
-// 16UC1 or 32FC1 by the image.
+// EncodeImage appends a sensor_msgs/msg/Image with packed or strided rows to dst. The encoding is
+// rgb8, bgr8, mono8, rgba8, bgra8, 16UC1 or 32FC1, as the image requires.
 func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	encoding, err := encodingOf(p)
 	if err != nil {
@@ -45,9 +42,9 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	step := cmp.Or(p.Stride, row)
 	if p.Height < 0 || p.Width < 0 || step < row ||
 		p.Height > 0 && len(p.Pix) < (p.Height-1)*step+row {
-		return dst, misuse("the image has fewer bytes than its size says")
+		return dst, misuseError("the image has fewer bytes than its size says")
 	}
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.u32(uint32(p.Height))
 	w.u32(uint32(p.Width))
@@ -61,23 +58,23 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	return w.b, nil
 }
 
-// EncodeCompressedImage is sensor_msgs/msg/CompressedImage; format is "jpeg" or "png", "" looks at
-// the bytes.
+// EncodeCompressedImage appends a sensor_msgs/msg/CompressedImage to dst. format is "jpeg" or
+// "png". If it is empty, the bytes determine it.
 func EncodeCompressedImage(dst []byte, h Header, format string, data []byte) []byte {
 	if format == "" {
-		format = sniff(data)
+		format = imageFormat(data)
 	}
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.str(format)
 	w.bytes(data)
 	return w.b
 }
 
-// CompressedVideoType is foxglove's type of video in messages.
+// CompressedVideoType is foxglove's message type for video.
 const CompressedVideoType = "foxglove_msgs/msg/CompressedVideo"
 
-// VideoFormat is the name of a codec in a CompressedVideo.
+// VideoFormat returns the name of a codec in a CompressedVideo.
 func VideoFormat(c video.Codec) string {
 	if c == video.HEVC {
 		return "h265"
@@ -85,18 +82,18 @@ func VideoFormat(c video.Codec) string {
 	return string(c)
 }
 
-// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one image
-// (video.Elementary); none where the row has none.
+// EncodeCompressedVideo appends a foxglove_msgs/msg/CompressedVideo to dst. packet decodes to one
+// image (video.Elementary); it is empty for a row without an image.
 func EncodeCompressedVideo(dst []byte, h Header, format string, packet []byte) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h) // the same members, under other names
 	w.bytes(packet)
 	w.str(format)
 	return w.b
 }
 
-// EncodePointCloud2 is sensor_msgs/msg/PointCloud2 of one row of points, each step bytes (0 = to
-// the end of the last field).
+// EncodePointCloud2 appends a sensor_msgs/msg/PointCloud2 with one row of points to dst. Each point
+// has step bytes; 0 means up to the end of the last field.
 func EncodePointCloud2(
 	dst []byte,
 	h Header,
@@ -110,13 +107,13 @@ func EncodePointCloud2(
 	}
 	step = cmp.Or(step, end)
 	if step < end || step == 0 || len(data)%step != 0 {
-		return dst, misuse(
+		return dst, misuseError(
 			"a cloud's bytes are no whole number of points of " + strconv.Itoa(
 				step,
 			) + " bytes, or its fields are wider",
 		)
 	}
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.u32(1)
 	w.u32(uint32(len(data) / step))
@@ -144,15 +141,15 @@ func EncodePointCloud2(
 	return w.b, nil
 }
 
-// MultiArrayType is the type whose elements are d: "std_msgs/msg/Float64MultiArray" …; !ok for a
-// dtype that none has (bool, float16).
+// MultiArrayType returns the type with elements of d, such as "std_msgs/msg/Float64MultiArray". ok
+// is false if there is no such type (bool, float16).
 func MultiArrayType(d robocache.DType) (string, bool) {
 	n, ok := multiArrays[d]
 	return "std_msgs/msg/" + n + "MultiArray", ok
 }
 
-// EncodeMultiArray is the MultiArray of d. shape names its dimensions, outermost first; its product
-// × d.Size() is len(data). labels may be nil.
+// EncodeMultiArray appends the MultiArray of d to dst. shape holds its dimensions, outermost first.
+// The product of shape times d.Size() must be len(data). labels may be nil.
 func EncodeMultiArray(
 	dst []byte,
 	d robocache.DType,
@@ -168,11 +165,11 @@ func EncodeMultiArray(
 		n *= s
 	}
 	if n*d.Size() != len(data) {
-		return dst, misuse(
+		return dst, misuseError(
 			strconv.Itoa(len(data)) + " bytes are not the shape's " + strconv.Itoa(n) + " elements",
 		)
 	}
-	w := begin(dst)
+	w := newWriter(dst)
 	w.u32(uint32(len(shape)))
 	stride := n
 	for k, s := range shape {
@@ -182,7 +179,7 @@ func EncodeMultiArray(
 		}
 		w.str(label)
 		w.u32(uint32(s))
-		w.u32(uint32(stride)) // elements of this dimension and all within: size × the next stride
+		w.u32(uint32(stride)) // number of elements in this dimension and all inner ones
 		if s > 0 {
 			stride /= s
 		}
@@ -196,14 +193,14 @@ func EncodeMultiArray(
 	return w.b, nil
 }
 
-// writer appends plain little-endian CDR. base is where the body begins: alignment counts from
-// there.
+// writer appends plain little-endian CDR. base is the beginning of the body, from which alignment
+// counts.
 type writer struct {
 	b    []byte
 	base int
 }
 
-func begin(dst []byte) writer {
+func newWriter(dst []byte) writer {
 	dst = append(dst, 0, 1, 0, 0)
 	return writer{dst, len(dst)}
 }
@@ -234,19 +231,20 @@ func (w *writer) bytes(p []byte) {
 func (w *writer) header(h Header) {
 	sec := h.Timestamp / 1e9
 	if h.Timestamp%1e9 < 0 {
-		sec-- // nanosec is unsigned: seconds are rounded down
+		sec-- // nanosec is unsigned, so seconds are rounded down
 	}
 	w.u32(uint32(int32(sec)))
 	w.u32(uint32(h.Timestamp - sec*1e9))
 	w.str(h.FrameID)
 }
 
-func misuse(msg string) error {
+func misuseError(msg string) error {
 	return robocache.Misuse("encode", nil, "%s", msg)
 }
 
-// sniff names what the first bytes of a compressed image are; "" for none that is known.
-func sniff(data []byte) string {
+// imageFormat returns the format of a compressed image according to its first bytes, or "" if it is
+// unknown.
+func imageFormat(data []byte) string {
 	switch {
 	case len(data) > 2 && data[0] == 0xff && data[1] == 0xd8:
 		return "jpeg"
@@ -258,7 +256,7 @@ func sniff(data []byte) string {
 	return ""
 }
 
-// pointTypes are the datatypes of sensor_msgs/PointField, by number.
+// pointTypes lists the datatypes of sensor_msgs/PointField by number.
 var pointTypes = [...]robocache.DType{
 	1: robocache.Int8,
 	2: robocache.Uint8,

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// R9: what the encoder writes, rosbags reads, and writes again to the same bytes.
+// TestEncoderEqualsRosbags checks that rosbags reads encoded messages and writes the same bytes
+// again (ros2.R9).
 func TestEncoderEqualsRosbags(t *testing.T) {
 	h := Header{1700000000_123456789, "base_link"}
 	imu := &Imu{
@@ -62,7 +63,12 @@ func TestEncoderEqualsRosbags(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := [][2]string{}
-	add := func(typ string, msg []byte) { cases = append(cases, [2]string{typ, hex.EncodeToString(msg)}) }
+	add := func(typ string, msg []byte) {
+		cases = append(cases, [2]string{
+			typ,
+			hex.EncodeToString(msg),
+		})
+	}
 	add(
 		"sensor_msgs/msg/JointState",
 		EncodeJointState(nil, h, []string{"a", "bcd"}, []float64{1, 2}, nil, []float64{3}),
@@ -122,7 +128,7 @@ print("ok")
 	if out, err := cmd.Output(); err != nil || string(bytes.TrimSpace(out)) != "ok" {
 		t.Fatal(err)
 	}
-	// and the decoder gives the timestamp back, also before the epoch
+	// The decoder returns the original timestamp, also before the epoch.
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	for _, timestamp := range []int64{h.Timestamp, -5, 0} {
 		msg := EncodeJointState(
@@ -143,7 +149,7 @@ print("ok")
 	}
 }
 
-// What the encoder cannot write is refused, not written wrong.
+// TestEncoderRefuses checks that unsupported values are errors and not written incorrectly.
 func TestEncoderRefuses(t *testing.T) {
 	if _, err := EncodeImage(
 		nil,

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// EncodeJointState is sensor_msgs/msg/JointState; velocity and effort may be empty.
+// EncodeJointState appends a sensor_msgs/msg/JointState. velocity and effort may be empty.
 func EncodeJointState(
 	dst []byte,
 	h Header,
 	names []string,
 	position, velocity, effort []float64,
 ) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.u32(uint32(len(names)))
 	for _, n := range names {
@@ -24,16 +24,16 @@ func EncodeJointState(
 	return w.b
 }
 
-// Imu is sensor_msgs/msg/Imu; a covariance whose first element is -1 marks its part as not given.
+// Imu is sensor_msgs/msg/Imu. If the first element of a covariance is -1, its part is absent.
 type Imu struct {
 	Orientation                                                             [4]float64 // x, y, z, w
 	AngularVelocity, LinearAcceleration                                     [3]float64
 	OrientationCovariance, AngularVelocityCovariance, LinearAccelCovariance [9]float64
 }
 
-// EncodeImu is sensor_msgs/msg/Imu.
+// EncodeImu appends a sensor_msgs/msg/Imu.
 func EncodeImu(dst []byte, h Header, m *Imu) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.f64s(m.Orientation[:])
 	w.f64s(m.OrientationCovariance[:])
@@ -44,28 +44,28 @@ func EncodeImu(dst []byte, h Header, m *Imu) []byte {
 	return w.b
 }
 
-// EncodeWrenchStamped is geometry_msgs/msg/WrenchStamped: force x y z, torque x y z.
+// EncodeWrenchStamped appends a geometry_msgs/msg/WrenchStamped: force x y z, torque x y z.
 func EncodeWrenchStamped(dst []byte, h Header, wrench [6]float64) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.f64s(wrench[:])
 	return w.b
 }
 
-// EncodeTwistStamped is geometry_msgs/msg/TwistStamped: linear x y z, angular x y z.
+// EncodeTwistStamped appends a geometry_msgs/msg/TwistStamped: linear x y z, angular x y z.
 func EncodeTwistStamped(dst []byte, h Header, twist [6]float64) []byte {
 	return EncodeWrenchStamped(dst, h, twist)
 }
 
-// EncodePoseStamped is geometry_msgs/msg/PoseStamped: position x y z, orientation x y z w.
+// EncodePoseStamped appends a geometry_msgs/msg/PoseStamped: position x y z, orientation x y z w.
 func EncodePoseStamped(dst []byte, h Header, pose [7]float64) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.header(h)
 	w.f64s(pose[:])
 	return w.b
 }
 
-// Transform is one of a TFMessage.
+// Transform is one transform of a TFMessage.
 type Transform struct {
 	Header      Header // FrameID is the parent
 	Child       string
@@ -73,9 +73,9 @@ type Transform struct {
 	Rotation    [4]float64 // x, y, z, w
 }
 
-// EncodeTFMessage is tf2_msgs/msg/TFMessage.
+// EncodeTFMessage appends a tf2_msgs/msg/TFMessage.
 func EncodeTFMessage(dst []byte, transforms []Transform) []byte {
-	w := begin(dst)
+	w := newWriter(dst)
 	w.u32(uint32(len(transforms)))
 	for k := range transforms {
 		t := &transforms[k]
@@ -98,7 +98,7 @@ func (w *writer) f64s(v []float64) {
 	}
 }
 
-// seq is a sequence of float64: an empty one has no padding after its count.
+// seq appends a sequence of float64. An empty one has no padding after its count.
 func (w *writer) seq(v []float64) {
 	w.u32(uint32(len(v)))
 	w.f64s(v)

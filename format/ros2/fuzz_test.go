@@ -38,8 +38,8 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 	}
 }
 
-// FuzzMessage: any bytes as a message of any known type, behind a first message that may be another
-// one (R2, R3).
+// FuzzMessage decodes any bytes as a message of any known type, after a first message that may
+// differ (ros2.R2, ros2.R3).
 func FuzzMessage(f *testing.F) {
 	names := []string{
 		"sensor_msgs/JointState",
@@ -118,7 +118,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzSchema: any text as a schema, and a message of it (R2, R4).
+// FuzzSchema parses any text as a schema and decodes a message with it (ros2.R2, ros2.R4).
 func FuzzSchema(f *testing.F) {
 	text, _ := SchemaText("sensor_msgs/PointCloud2")
 	f.Add(false, text, []byte{0, 1, 0, 0})
@@ -152,7 +152,8 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// R3: cut at every offset a message is a value, a row without one, or a typed error; never a panic.
+// TestCut checks that a message truncated at any offset is a value, an invalid row or a typed
+// error, and never a panic (ros2.R3).
 func TestCut(t *testing.T) {
 	cases := 0
 	for _, s := range specials(t) {
@@ -181,8 +182,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// R3: up to three bytes behind a message are padding; a message that lacks bytes is Malformed with
-// the field.
+// TestMissingBytes checks that up to three bytes after a message are padding, and that missing
+// bytes are Malformed with the field (ros2.R3).
 func TestMissingBytes(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/Imu")
 	msg := EncodeImu(nil, Header{1, "imu"}, &Imu{})
@@ -223,7 +224,7 @@ func TestMissingBytes(t *testing.T) {
 	}
 }
 
-// XCDR2 aligns 8-byte values to 4.
+// TestXCDR2 checks that XCDR2 aligns 8-byte values to 4.
 func TestXCDR2(t *testing.T) {
 	s, err := ParseSchema("ros2msg", "own/msg/A", "uint32 a\nfloat64 b\nuint8 c\nfloat64[] d\n")
 	if err != nil {
@@ -251,7 +252,7 @@ func TestXCDR2(t *testing.T) {
 	}
 }
 
-// Sizes whose product leaves 64 bits are refused.
+// TestHugeSizes checks that sizes whose product exceeds 64 bits are rejected.
 func TestHugeSizes(t *testing.T) {
 	raw := &robocache.Raw{
 		Pix:      make([]byte, 4),
@@ -262,7 +263,7 @@ func TestHugeSizes(t *testing.T) {
 	}
 	img, _ := EncodeImage(nil, Header{}, raw)
 	// header: 8 bytes of timestamp, a length of 1 with its NUL, 3 of padding; then height and
-	// width, encoding "mono8", the order, step
+	// width, encoding "mono8", byte order, step
 	huge := append([]byte{}, img...)
 	for k := 20; k < 28; k++ {
 		huge[k] = 0xff
@@ -302,7 +303,7 @@ func TestHugeSizes(t *testing.T) {
 	}
 }
 
-// What is not read is named.
+// TestUnsupportedImages checks that errors name the unsupported format.
 func TestUnsupportedImages(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/Image")
 	raw := &robocache.Raw{
@@ -314,7 +315,7 @@ func TestUnsupportedImages(t *testing.T) {
 	}
 	msg, _ := EncodeImage(nil, Header{}, raw)
 	for _, enc := range []string{"bayer_rggb8", "nv21", "32FC3"} {
-		w := begin(nil)
+		w := newWriter(nil)
 		w.header(Header{})
 		w.u32(2)
 		w.u32(2)
@@ -335,7 +336,12 @@ func TestUnsupportedImages(t *testing.T) {
 		t.Error(err)
 	}
 	c, _ := KnownSchema("sensor_msgs/CompressedImage")
-	for format, data := range map[string]string{"av1": "\x12\x00\x0a\x0b", "vp9": "\x82\x49\x83\x42", "h264": "\x00\x00\x00\x09\x67", "16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"} {
+	for format, data := range map[string]string{
+		"av1":                        "\x12\x00\x0a\x0b",
+		"vp9":                        "\x82\x49\x83\x42",
+		"h264":                       "\x00\x00\x00\x09\x67",
+		"16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02",
+	} {
 		if _, err := NewTopic(
 			"/c",
 			c,
@@ -355,7 +361,7 @@ func TestUnsupportedImages(t *testing.T) {
 	) {
 		t.Error(err)
 	}
-	// An empty one is an image that is missing.
+	// An empty one is a missing image.
 	top, err := NewTopic("/c", c, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,25 +11,25 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// noMembers is the row of a type that holds nothing beside its timestamp (std_msgs/Empty): the
-// message is the event.
+// noMembers is the row of a type that contains at most a timestamp (std_msgs/Empty). Each message
+// is an event.
 const noMembers = "{}"
 
-// generic decodes any type by its schema: a stream a leaf; of a type without leaves one stream of
-// events.
+// generic decodes any type with its schema. Each leaf is a stream. A type without leaves is one
+// stream of events.
 type generic struct {
 	onlyType
 	tree   *tree
 	fields []int // leaf of each field
-	// lens is what scanning saw of each leaf inside sequences: its number of elements, unseen, or
+	// For each leaf inside sequences, its number of elements according to scanMessage, or unseen or
 	// varying.
-	lens   []int
-	camera bool // CameraInfo: its values are the camera's, and should not change
-	first  []byte
-	scans  int64
-	change int64
-	at     int64 // message of the first change
-	sinks  sync.Pool
+	lengths []int
+	camera  bool // CameraInfo, whose values should not change
+	first   []byte
+	scans   int64
+	change  int64
+	at      int64 // number of the first message with a change
+	sinks   sync.Pool
 }
 
 const (
@@ -40,7 +40,7 @@ const (
 func newGeneric(s *Schema) (_ *generic, err error) {
 	defer guard.Recover("schema", &err)
 	t := compile(s.root)
-	if p := wide(t.nodes); p != "" {
+	if p := wideStringPath(t.nodes); p != "" {
 		return nil, robocache.Unsupported(
 			"schema",
 			robocache.Where{"field": p},
@@ -50,11 +50,11 @@ func newGeneric(s *Schema) (_ *generic, err error) {
 	g := &generic{
 		onlyType: onlyType(s.Name),
 		tree:     t,
-		lens:     make([]int, len(t.leaves)),
+		lengths:  make([]int, len(t.leaves)),
 		camera:   shortKey(s.Name) == "sensor_msgs/CameraInfo",
 	}
 	for k := range t.leaves {
-		g.lens[k] = unseen
+		g.lengths[k] = unseen
 		if k < 2 && (t.header || t.timestamp) {
 			continue // the timestamp is the row's time
 		}
@@ -63,8 +63,9 @@ func newGeneric(s *Schema) (_ *generic, err error) {
 	return g, nil
 }
 
-// sink gives a sink for some fields. One that was for the same fields before is as it has to be.
-func (g *generic) sink(fields ...int) *sink {
+// acquireSink returns a sink for some fields. A pooled sink with the same fields is reused
+// unchanged.
+func (g *generic) acquireSink(fields ...int) *sink {
 	s, ok := g.sinks.Get().(*sink)
 	if !ok {
 		s = &sink{slot: make([]int32, len(g.tree.leaves))}
@@ -86,45 +87,45 @@ func (g *generic) sink(fields ...int) *sink {
 	return s
 }
 
-// release gives a sink back; it holds nothing of the caller's.
-func (g *generic) release(s *sink) {
+// releaseSink returns a sink to the pool without references to the caller's data.
+func (g *generic) releaseSink(s *sink) {
 	clear(s.out)
-	s.texts, s.counts, s.fail = nil, nil, ""
+	s.texts, s.counts, s.missingPath = nil, nil, ""
 	g.sinks.Put(s)
 }
 
-func (g *generic) scan(msg []byte, row rowFunc) error {
+func (g *generic) scanMessage(msg []byte, row rowFunc) error {
 	if row != nil {
 		defer func() { g.scans++ }()
 	}
-	s := g.sink()
-	defer g.release(s)
+	s := g.acquireSink()
+	defer g.releaseSink(s)
 	s.counts = make([]int, len(s.slot))
 	s.last = len(s.slot)
-	if err := s.run(g.tree, msg); err != nil {
+	if err := s.decode(g.tree, msg); err != nil {
 		return err
 	}
 	for k, n := range s.counts {
 		if g.tree.leaves[k].seqs == 0 {
 			continue
 		}
-		switch g.lens[k] {
+		switch g.lengths[k] {
 		case unseen:
-			g.lens[k] = n
+			g.lengths[k] = n
 		case n:
 		default:
-			g.lens[k] = varying
+			g.lengths[k] = varying
 		}
 	}
 	if g.camera && row != nil {
-		g.watch(msg)
+		g.checkCalibration(msg)
 	}
 	return nil
 }
 
-// watch compares what follows the header with that of the first message.
-func (g *generic) watch(msg []byte) {
-	c := open(msg)
+// checkCalibration compares the bytes after the header with those of the first message.
+func (g *generic) checkCalibration(msg []byte) {
+	c := newCursor(msg)
 	if g.tree.header {
 		c.header()
 	}
@@ -139,8 +140,8 @@ func (g *generic) watch(msg []byte) {
 	}
 }
 
-func (g *generic) findings() []robocache.Finding {
-	return counted(g.change, robocache.Finding{
+func (g *generic) scanFindings() []robocache.Finding {
+	return countedFinding(g.change, robocache.Finding{
 		Severity: robocache.SeverityWarning,
 		Code:     "camera-info-changed",
 		Where:    robocache.Where{"index": g.at},
@@ -153,12 +154,12 @@ func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
 	if !g.tree.header && !g.tree.timestamp {
 		return 0, false, nil
 	}
-	c := open(msg)
+	c := newCursor(msg)
 	timestamp := c.timestamp()
-	return timestamp, !c.short, c.end("stamp")
+	return timestamp, !c.short, c.finish("stamp")
 }
 
-func (g *generic) layout(key string) ([]Field, []string) {
+func (g *generic) streamLayout(key string) ([]Field, []string) {
 	if len(g.fields) == 0 {
 		return []Field{
 			{
@@ -187,7 +188,7 @@ func (g *generic) layout(key string) ([]Field, []string) {
 			strings.HasPrefix(string(g.onlyType), "std_msgs/") {
 			f.Suffix = ""
 		}
-		switch n := g.lens[k]; {
+		switch n := g.lengths[k]; {
 		case l.text:
 			f.Feature.Kind, f.Feature.DType = robocache.KindText, robocache.String
 		case l.seqs > 1 || l.seqs == 1 && n <= 0:
@@ -203,76 +204,76 @@ func (g *generic) layout(key string) ([]Field, []string) {
 	return out, []string{key}
 }
 
-func (g *generic) row(msg []byte, _ int, fields []int, to rows) error {
+func (g *generic) decodeRow(msg []byte, _ int, fields []int, to rows) error {
 	if len(g.fields) == 0 {
-		return misuse("the type has no fields: its messages are events")
+		return misuseError("the type has no fields: its messages are events")
 	}
-	s := g.sink(fields...)
-	defer g.release(s)
+	s := g.acquireSink(fields...)
+	defer g.releaseSink(s)
 	for j, f := range fields {
 		if s.slot[g.fields[f]] != int32(j) {
-			return misuse("a field is asked for twice")
+			return misuseError("a field is asked for twice")
 		}
-		w := to.width(j)
+		w := to.rowWidth(j)
 		s.out[j] = to.dst[j][to.k*w : to.k*w : (to.k+1)*w]
 	}
-	if err := s.run(g.tree, msg); err != nil {
+	if err := s.decode(g.tree, msg); err != nil {
 		return err
 	}
 	for j, out := range s.out {
-		w := to.width(j)
+		w := to.rowWidth(j)
 		ok := len(out) == w
 		if !ok {
-			clear(to.at(j, w))
+			clear(to.rowOf(j, w))
 		}
-		to.mark(j, ok)
+		to.setValid(j, ok)
 	}
 	return nil
 }
 
-// trailing is how many bytes may follow a message: padding.
+// trailing is the number of padding bytes that may follow a message.
 const trailing = 3
 
-// fits says whether messages are decoded to their ends.
-func (g *generic) fits(msgs [][]byte) bool {
-	s := g.sink()
-	defer g.release(s)
+// fitsMessages reports whether the messages are decoded to their ends.
+func (g *generic) fitsMessages(msgs [][]byte) bool {
+	s := g.acquireSink()
+	defer g.releaseSink(s)
 	most := trailing
 	if len(g.tree.nodes) == 0 {
-		most++ // the byte that a structure without members has on the wire
+		most++ // a structure without members has one byte on the wire
 	}
 	for _, m := range msgs {
-		c := open(m)
+		c := newCursor(m)
 		s.last = len(s.slot)
 		s.walk(g.tree.nodes, &c, true)
-		if c.short || c.left() > most {
+		if c.short || c.remaining() > most {
 			return false
 		}
 	}
 	return true
 }
 
-func (g *generic) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
-	s := g.sink(field)
-	defer g.release(s)
+func (g *generic) appendRagged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
+	s := g.acquireSink(field)
+	defer g.releaseSink(s)
 	s.out[0] = dst
-	if err := s.run(g.tree, msg); err != nil {
+	if err := s.decode(g.tree, msg); err != nil {
 		return dst, 0, err
 	}
 	return s.out[0], (len(s.out[0]) - len(dst)) / g.tree.leaves[g.fields[field]].dtype.Size(), nil
 }
 
-func (g *generic) text(msg []byte, field, _ int) (string, error) {
+func (g *generic) decodeText(msg []byte, field, _ int) (string, error) {
 	if len(g.fields) == 0 {
 		return noMembers, nil
 	}
-	s := g.sink(field)
-	defer g.release(s)
+	s := g.acquireSink(field)
+	defer g.releaseSink(s)
 	s.texts = [][]string{nil}
-	if err := s.run(g.tree, msg); err != nil {
+	if err := s.decode(g.tree, msg); err != nil {
 		return "", err
 	}
-	return textOf(&g.tree.leaves[g.fields[field]], s.texts[0])
+	return leafText(&g.tree.leaves[g.fields[field]], s.texts[0])
 }
 
 func lengthError(field string, want, got int) error {

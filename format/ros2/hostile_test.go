@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// A group without names and a joint whose name is "" have nothing in common.
+// TestJointWithoutName checks that a group without names and a joint named "" are distinct.
 func TestJointWithoutName(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	h := Header{5, "f"}
@@ -21,22 +21,23 @@ func TestJointWithoutName(t *testing.T) {
 		for _, m := range msgs {
 			everything(t, top, m)
 		}
-		if _, clocks := top.dec.layout("t"); len(clocks) != 2 {
+		if _, clocks := top.decoder.streamLayout("t"); len(clocks) != 2 {
 			t.Errorf("clocks %v: the two sets of joints are groups of their own", clocks)
 		}
 	}
 }
 
-// Arrays of elements that have no bytes are not walked.
+// TestArraysOfNothing checks that arrays of elements without bytes are not walked.
 func TestArraysOfNothing(t *testing.T) {
 	s, err := ParseSchema(
 		"ros2msg",
 		"own/A",
-		"own/B[2000000000] a\nint32 x\n================================================================================\nMSG: own/B\nown/C[2000000000] c\n"+
+		"own/B[2000000000] a\nint32 "+
+			"x\n================================================================================\nMSG: own/B\nown/C[2000000000] c\n"+
 			"================================================================================\nMSG: own/C\nuint8[0] n\n",
 	)
 	if err != nil {
-		return // refused is as good
+		return // an error is also acceptable
 	}
 	done := make(chan struct{})
 	go func() {

@@ -7,14 +7,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// pixels says how an encoding of sensor_msgs/Image lies in memory, and what it is given as.
+// pixels describes the memory layout of an encoding of sensor_msgs/Image and its decoded form.
 type pixels struct {
 	name     string
 	dtype    robocache.DType
 	channels int // as stored
 	bgr      bool
-	drop     bool   // the fourth channel is alpha: it is left out
-	yuv      string // order of a pair of pixels: "uyvy" or "yuyv"
+	drop     bool   // whether the fourth channel is alpha, which is dropped
+	yuv      string // byte order of a pair of pixels: "uyvy" or "yuyv"
 	depth    bool
 	// orderUnstated marks encodings of colour that do not state the order of their channels.
 	orderUnstated bool
@@ -39,7 +39,7 @@ var encodings = []pixels{
 	{name: "yuyv", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
 }
 
-// encodingOf is the encoding of an image.
+// encodingOf returns the encoding of an image.
 func encodingOf(r *robocache.Raw) (*pixels, error) {
 	i := slices.IndexFunc(encodings, func(p pixels) bool {
 		return p.dtype == r.DType && p.channels == r.Channels && p.yuv == "" &&
@@ -57,7 +57,7 @@ func encodingOf(r *robocache.Raw) (*pixels, error) {
 	return &encodings[i], nil
 }
 
-func (p *pixels) given() int {
+func (p *pixels) outputChannels() int {
 	if p.drop || p.yuv != "" {
 		return 3
 	}
@@ -66,8 +66,8 @@ func (p *pixels) given() int {
 
 const maxPixels = 256 << 20
 
-// rawImages decodes sensor_msgs/Image: pixels as they lie in the message where they can be given
-// so, else a copy in RGB.
+// rawImages decodes sensor_msgs/Image. It returns the pixels of the message if possible, or else a
+// copy in RGB.
 type rawImages struct {
 	onlyType
 	seen          bool
@@ -75,42 +75,43 @@ type rawImages struct {
 	height, width int
 	changed       int64
 	orderUnstated string // the first encoding met that does not state its channel order
-	order         string // of such encodings, or of all if forceOrder: "rgb", "bgr" or ""
-	forceOrder    bool
+	// channel order of such encodings, or of all if forceOrder is set: "rgb", "bgr" or ""
+	order      string
+	forceOrder bool
 }
 
-// imageMessage is an Image in pieces.
+// imageMessage is a parsed Image.
 type imageMessage struct {
 	height, width int
 	encoding      []byte
-	big           bool // of its 16- and 32-bit pixels
+	big           bool // byte order of 16- and 32-bit pixels
 	step          int
 	data          []byte
 }
 
 func parseImage(msg []byte) (m imageMessage, err error) {
-	c := open(msg)
+	c := newCursor(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	m.encoding = c.str()
 	m.big = c.u8() != 0
 	m.step = int(c.u32())
 	m.data = c.take(1, c.count(1))
-	return m, c.end("data")
+	return m, c.finish("data")
 }
 
-// check finds the encoding and compares the sizes with the bytes.
-func (m *imageMessage) check() (p pixels, err error) {
+// checkImage finds the encoding and checks the sizes against the bytes.
+func (m *imageMessage) checkImage() (p pixels, err error) {
 	i := slices.IndexFunc(encodings, func(p pixels) bool { return p.name == string(m.encoding) })
 	if i < 0 {
 		return p, robocache.Unsupported(
 			"cdr",
 			robocache.Where{"field": "encoding"},
 			"image encoding %q is not read",
-			clip(string(m.encoding)),
+			clipText(string(m.encoding)),
 		)
 	}
-	// both are 32-bit: the product fits
+	// Both numbers have 32 bits, so the product does not overflow.
 	if p = encodings[i]; uint64(m.height)*uint64(m.width) > maxPixels {
 		return p, robocache.ResourceLimit(
 			"cdr",
@@ -130,12 +131,17 @@ func (m *imageMessage) check() (p pixels, err error) {
 	}
 	if m.step < row || int64(m.step)*int64(m.height-1)+int64(row) > int64(len(m.data)) {
 		return p, robocache.Malformed("cdr", robocache.Where{"field": "data"}, "").
-			Expected(strconv.Itoa(m.height)+" rows of "+strconv.Itoa(m.step)+" bytes, each at least "+strconv.Itoa(row), strconv.Itoa(len(m.data))+" bytes")
+			Expected(
+				strconv.Itoa(m.height)+
+					" rows of "+strconv.Itoa(m.step)+
+					" bytes, each at least "+strconv.Itoa(row),
+				strconv.Itoa(len(m.data))+" bytes",
+			)
 	}
 	return p, nil
 }
 
-func (d *rawImages) scan(msg []byte, row rowFunc) error {
+func (d *rawImages) scanMessage(msg []byte, row rowFunc) error {
 	m, err := parseImage(msg)
 	if err != nil {
 		return err
@@ -146,13 +152,13 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 			d.changed++
 		}
 		if !sameEncoding && d.orderUnstated == "" {
-			if p, err := m.check(); err == nil && p.orderUnstated {
+			if p, err := m.checkImage(); err == nil && p.orderUnstated {
 				d.orderUnstated = p.name
 			}
 		}
 		return nil
 	}
-	p, err := m.check()
+	p, err := m.checkImage()
 	if err != nil {
 		return err
 	}
@@ -165,7 +171,8 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 
 // isBGR reports whether the channels of an image in encoding p are blue, green, red.
 func (d *rawImages) isBGR(p *pixels) bool {
-	if d.order != "" && (p.orderUnstated || d.forceOrder && p.given() == 3 && p.yuv == "") {
+	if d.order != "" &&
+		(p.orderUnstated || d.forceOrder && p.outputChannels() == 3 && p.yuv == "") {
 		return d.order == "bgr"
 	}
 	return p.bgr
@@ -174,7 +181,7 @@ func (d *rawImages) isBGR(p *pixels) bool {
 // UnstatedChannelOrder returns the encoding of the topic's colour images if that encoding does not
 // state the order of the channels, else "".
 func (t *Topic) UnstatedChannelOrder() string {
-	if d, ok := t.dec.(*rawImages); ok {
+	if d, ok := t.decoder.(*rawImages); ok {
 		return d.orderUnstated
 	}
 	return ""
@@ -182,8 +189,8 @@ func (t *Topic) UnstatedChannelOrder() string {
 
 // HasRawColour reports whether the topic holds sensor_msgs/Image with channels of colour.
 func (t *Topic) HasRawColour() bool {
-	d, ok := t.dec.(*rawImages)
-	return ok && (d.orderUnstated != "" || d.pix.given() == 3 && d.pix.yuv == "")
+	d, ok := t.decoder.(*rawImages)
+	return ok && (d.orderUnstated != "" || d.pix.outputChannels() == 3 && d.pix.yuv == "")
 }
 
 // SetChannelOrder states that the channels of images are in the order "rgb" or "bgr". It overrides
@@ -193,23 +200,24 @@ func (t *Topic) SetChannelOrder(order string, force bool) bool {
 	if !t.HasRawColour() {
 		return false
 	}
-	d, _ := t.dec.(*rawImages)
+	d, _ := t.decoder.(*rawImages)
 	d.order, d.forceOrder = order, force
 	return true
 }
 
-func (d *rawImages) layout(key string) ([]Field, []string) {
+func (d *rawImages) streamLayout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
 	if d.seen {
-		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.given()
+		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.outputChannels()
 		f.Shape = []int{f.Height, f.Width, f.Channels}
-		f.Unit = unitOf(&d.pix)
+		f.Unit = depthUnit(&d.pix)
 	}
 	return []Field{{Feature: f}}, []string{key}
 }
 
-// unitOf is REP 118's: 16-bit depth is millimetres, float depth metres.
-func unitOf(p *pixels) string {
+// depthUnit returns the unit according to REP 118: 16-bit depth is in millimeters, float depth in
+// meters.
+func depthUnit(p *pixels) string {
 	switch {
 	case p.depth && p.dtype == robocache.Uint16:
 		return "mm"
@@ -219,12 +227,12 @@ func unitOf(p *pixels) string {
 	return ""
 }
 
-func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
+func (d *rawImages) decodeFrame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	m, err := parseImage(msg)
 	if err != nil {
 		return robocache.FrameRef{}, err
 	}
-	p, err := m.check()
+	p, err := m.checkImage()
 	if err != nil {
 		return robocache.FrameRef{}, err
 	}
@@ -232,7 +240,7 @@ func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 		Pix:      m.data,
 		Height:   m.height,
 		Width:    m.width,
-		Channels: p.given(),
+		Channels: p.outputChannels(),
 		DType:    p.dtype,
 		Stride:   m.step,
 		BGR:      d.isBGR(&p),
@@ -243,14 +251,14 @@ func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 			return robocache.FrameRef{}, robocache.Malformed("cdr", nil, "").
 				Expected("an even width of a YUV 4:2:2 image", strconv.Itoa(m.width))
 		}
-		raw.Pix, raw.Stride = rgbOfYUV(&m, p.yuv), 0
+		raw.Pix, raw.Stride = rgbFromYUV(&m, p.yuv), 0
 	case p.drop:
 		raw.Pix, raw.Stride = dropAlpha(&m), 0
 	case m.big && p.dtype.Size() > 1:
 		size := p.dtype.Size()
 		raw.Pix, raw.Stride = make([]byte, m.height*m.width*size), 0
 		for y := range m.height {
-			swap(raw.Pix[y*m.width*size:], m.data[y*m.step:y*m.step+m.width*size], size)
+			swapBytes(raw.Pix[y*m.width*size:], m.data[y*m.step:y*m.step+m.width*size], size)
 		}
 	}
 	return robocache.FrameRef{Raw: raw}, nil
@@ -269,9 +277,9 @@ func dropAlpha(m *imageMessage) []byte {
 	return out
 }
 
-// rgbOfYUV converts as OpenCV does (BT.601, limited range, 20-bit fixed point): what cv_bridge
-// gives.
-func rgbOfYUV(m *imageMessage, order string) []byte {
+// rgbFromYUV converts like OpenCV (BT.601, limited range, 20-bit fixed point), so that the result
+// equals that of cv_bridge.
+func rgbFromYUV(m *imageMessage, order string) []byte {
 	y0, u, y1, v := 1, 0, 3, 2
 	if order == "yuyv" {
 		y0, u, y1, v = 0, 1, 2, 3
@@ -285,17 +293,22 @@ func rgbOfYUV(m *imageMessage, order string) []byte {
 			r, g, b := half+1673527*cv, half-852492*cv-409993*cu, half+2116026*cu
 			for _, l := range [2]int{y0, y1} {
 				luma := max(0, int(src[x+l])-16) * 1220542
-				out = append(out, clamp((luma+r)>>20), clamp((luma+g)>>20), clamp((luma+b)>>20))
+				out = append(
+					out,
+					clampToByte((luma+r)>>20),
+					clampToByte((luma+g)>>20),
+					clampToByte((luma+b)>>20),
+				)
 			}
 		}
 	}
 	return out
 }
 
-func clamp(v int) byte { return byte(max(0, min(255, v))) }
+func clampToByte(v int) byte { return byte(max(0, min(255, v))) }
 
-func (d *rawImages) findings() []robocache.Finding {
-	return counted(
+func (d *rawImages) scanFindings() []robocache.Finding {
+	return countedFinding(
 		d.changed,
 		robocache.Finding{
 			Severity: robocache.SeverityWarning,

@@ -9,26 +9,26 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// joints decodes sensor_msgs/JointState. Columns are keyed by joint name: the first message settles
-// their order. Several nodes may share a topic with joints of their own each (an arm and its
-// gripper): messages without a common joint are groups, with a clock each.
+// joints decodes sensor_msgs/JointState. Columns are identified by joint name; the first message
+// determines their order. Several nodes may share a topic with different joints, such as an arm and
+// its gripper. Messages without a common joint form separate groups, each with its own clock.
 type joints struct {
 	onlyType
-	groups  []*jointGroup
-	fields  []jointField
-	moved   int64 // messages whose joints come in another order, or are others
-	strange int64 // joints that the first message does not have
+	groups    []*jointGroup
+	fields    []jointField
+	reordered int64 // messages with other joints or another order
+	unknown   int64 // joints that the first message does not have
 }
 
 type jointGroup struct {
-	// the sequence of names as the first message has it, from its count on: most messages have the
-	// same
+	// Encoded sequence of names in the first message, beginning with its count. It is usually equal
+	// in all messages.
 	block   []byte
 	names   []string
 	columns map[string]int
-	width   int      // columns; of messages without names as many as the first one has values
+	width   int      // number of columns; without names, the number of values in the first message
 	has     [3]bool  // position, velocity, effort
-	partial [3]int64 // messages that lack a joint's value
+	partial [3]int64 // messages without a value for some joint
 }
 
 type jointField struct{ group, what int }
@@ -37,22 +37,22 @@ var jointParts = [3]string{"position", "velocity", "effort"}
 
 const maxJointGroups = 64
 
-// message is a JointState in pieces.
+// jointMessage is a parsed JointState.
 type jointMessage struct {
 	timestamp int64
-	block     []byte // names with their count
+	block     []byte // encoded names with their count
 	names     int
 	data      [3][]byte
 	group     int
-	same      bool // names are those of the group, in its order
+	same      bool // whether the names are those of the group, in its order
 }
 
-func (j *joints) parse(msg []byte, m *jointMessage) error {
-	c := open(msg)
+func (j *joints) parseJoints(msg []byte, m *jointMessage) error {
+	c := newCursor(msg)
 	m.timestamp, _ = c.header()
 	start := (c.off + 3) &^ 3
 	big := c.big
-	if big { // turned around before it is compared
+	if big { // the names are swapped before they are compared
 		for range c.count(4) {
 			c.str()
 		}
@@ -73,7 +73,7 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 			c.str()
 		}
 		if c.short {
-			return c.end("name")
+			return c.finish("name")
 		}
 		m.block = c.b[start:c.off]
 	}
@@ -81,14 +81,14 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 	for k := range m.data {
 		m.data[k] = c.elements(c.count(8), 8)
 		if c.short {
-			return c.end(jointParts[k])
+			return c.finish(jointParts[k])
 		}
 	}
 	return nil
 }
 
-// each calls fn for every name of a message.
-func (m *jointMessage) each(fn func(k int, name []byte)) {
+// eachName calls fn for every name in a message.
+func (m *jointMessage) eachName(fn func(k int, name []byte)) {
 	c := cursor{b: m.block, wide: 8}
 	c.u32()
 	for k := range m.names {
@@ -96,14 +96,14 @@ func (m *jointMessage) each(fn func(k int, name []byte)) {
 	}
 }
 
-// find gives the group that a message belongs to; -1 where it has no joint of any.
-func (j *joints) find(m *jointMessage) int {
+// findGroup returns the group of a message, or -1 if the message has no joint of any group.
+func (j *joints) findGroup(m *jointMessage) int {
 	if m.group >= 0 {
 		return m.group
 	}
 	return slices.IndexFunc(j.groups, func(g *jointGroup) bool {
 		ours := m.names == 0 && len(g.names) == 0
-		m.each(func(_ int, name []byte) {
+		m.eachName(func(_ int, name []byte) {
 			_, ok := g.columns[string(name)]
 			ours = ours || ok
 		})
@@ -111,14 +111,14 @@ func (j *joints) find(m *jointMessage) int {
 	})
 }
 
-func (j *joints) several() bool { return true }
+func (j *joints) hasManyRows() bool { return true }
 
-func (j *joints) scan(msg []byte, row rowFunc) error {
+func (j *joints) scanMessage(msg []byte, row rowFunc) error {
 	var m jointMessage
-	err := j.parse(msg, &m)
+	err := j.parseJoints(msg, &m)
 	group := 0
 	if err == nil {
-		if group = j.find(&m); group < 0 {
+		if group = j.findGroup(&m); group < 0 {
 			if len(j.groups) == maxJointGroups {
 				group, err = 0, robocache.ResourceLimit(
 					"cdr",
@@ -127,7 +127,7 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 					maxJointGroups,
 				)
 			} else {
-				group = j.add(&m)
+				group = j.addGroup(&m)
 			}
 		}
 	}
@@ -150,9 +150,9 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 			columns[k] = len(m.data[k]) == 8*g.width
 		}
 	} else {
-		columns = j.whole(g, &m)
+		columns = j.completeParts(g, &m)
 		if row != nil {
-			j.moved++
+			j.reordered++
 		}
 	}
 	for k, ok := range columns {
@@ -163,15 +163,15 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	return nil
 }
 
-// whole says of which parts the message has a value for every column, and counts the joints that
-// the group does not have.
-func (j *joints) whole(g *jointGroup, m *jointMessage) (out [3]bool) {
+// completeParts reports for each part whether the message has a value for every column. It also
+// counts joints that the group does not have.
+func (j *joints) completeParts(g *jointGroup, m *jointMessage) (out [3]bool) {
 	seen := make([]bool, len(g.names))
 	var have [3]int
-	m.each(func(k int, name []byte) {
+	m.eachName(func(k int, name []byte) {
 		col, ok := g.columns[string(name)]
 		if !ok {
-			j.strange++
+			j.unknown++
 			return
 		}
 		if seen[col] {
@@ -190,18 +190,18 @@ func (j *joints) whole(g *jointGroup, m *jointMessage) (out [3]bool) {
 	return out
 }
 
-func (j *joints) add(m *jointMessage) int {
+func (j *joints) addGroup(m *jointMessage) int {
 	g := &jointGroup{block: append([]byte{}, m.block...), columns: map[string]int{}}
-	m.each(func(_ int, name []byte) {
+	m.eachName(func(_ int, name []byte) {
 		if _, twice := g.columns[string(name)]; twice {
-			g.block = nil // more names than columns: every message goes by name
+			g.block = nil // duplicate names: every message is matched by name
 			return
 		}
 		g.columns[string(name)] = len(g.names)
 		g.names = append(g.names, string(name))
 	})
 	if g.block == nil {
-		// matches no message: a count of names that none has
+		// an invalid count of names, which matches no message
 		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff}
 	}
 	if g.width = len(g.names); m.names == 0 {
@@ -211,7 +211,7 @@ func (j *joints) add(m *jointMessage) int {
 	return len(j.groups) - 1
 }
 
-func (j *joints) layout(key string) ([]Field, []string) {
+func (j *joints) streamLayout(key string) ([]Field, []string) {
 	clocks := []string{key}
 	prefix := []string{""}
 	for k := 1; k < len(j.groups); k++ {
@@ -228,8 +228,13 @@ func (j *joints) layout(key string) ([]Field, []string) {
 				Clock:   f.group,
 				Partial: true,
 				Feature: robocache.Feature{
-					Kind: robocache.KindNumeric, DType: robocache.Float64,
-					Shape: []int{g.width}, Names: namesOf(g.names), Masked: g.partial[f.what] > 0,
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float64,
+					Shape: []int{
+						g.width,
+					},
+					Names:  encodeNames(g.names),
+					Masked: g.partial[f.what] > 0,
 				},
 			},
 		)
@@ -237,8 +242,9 @@ func (j *joints) layout(key string) ([]Field, []string) {
 	return out, clocks
 }
 
-// put writes one part of a message by columns.
-func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
+// writeColumns writes one part of a message to the columns of its group. It returns false if a
+// value is missing.
+func (j *joints) writeColumns(m *jointMessage, f jointField, dst []byte) bool {
 	g := j.groups[f.group]
 	src := m.data[f.what]
 	if m.same && m.group == f.group || len(g.names) == 0 && m.names == 0 {
@@ -252,11 +258,11 @@ func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
 	left := len(g.names)
 	clear(dst)
 	var few [512]bool
-	done := few[:] // a name that comes twice counts once
+	done := few[:] // a duplicate name counts once
 	if left > len(few) {
 		done = make([]bool, left)
 	}
-	m.each(func(k int, name []byte) {
+	m.eachName(func(k int, name []byte) {
 		col, ok := g.columns[string(name)]
 		if !ok || 8*k >= len(src) || done[col] {
 			return
@@ -272,34 +278,36 @@ func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
 	return true
 }
 
-func (j *joints) row(msg []byte, _ int, fields []int, to rows) error {
+func (j *joints) decodeRow(msg []byte, _ int, fields []int, to rows) error {
 	var m jointMessage
-	if err := j.parse(msg, &m); err != nil {
+	if err := j.parseJoints(msg, &m); err != nil {
 		return err
 	}
 	for i, k := range fields {
 		f := j.fields[k]
-		to.mark(i, j.put(&m, f, to.at(i, 8*j.groups[f.group].width)))
+		to.setValid(i, j.writeColumns(&m, f, to.rowOf(i, 8*j.groups[f.group].width)))
 	}
 	return nil
 }
 
-func (j *joints) findings() []robocache.Finding {
+func (j *joints) scanFindings() []robocache.Finding {
 	out := append(
-		counted(
-			j.moved,
+		countedFinding(
+			j.reordered,
 			robocache.Finding{
 				Severity: robocache.SeverityInfo,
 				Code:     "joint-names-changed",
-				Message:  "messages name other joints than the first one, or in another order: columns go by name",
+				Message: "messages name other joints than the first one, or in another " +
+					"order: columns go by name",
 			},
 		),
-		counted(
-			j.strange,
+		countedFinding(
+			j.unknown,
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     "joint-unknown",
-				Message:  "messages hold joints that the first one does not have: they are left out",
+				Message: "messages hold joints that the first one does not have: they are " +
+					"left out",
 			},
 		)...)
 	for _, g := range j.groups {
@@ -307,7 +315,7 @@ func (j *joints) findings() []robocache.Finding {
 			if g.has[p] {
 				out = append(
 					out,
-					counted(
+					countedFinding(
 						n,
 						robocache.Finding{
 							Severity: robocache.SeverityWarning,
@@ -322,10 +330,10 @@ func (j *joints) findings() []robocache.Finding {
 	return out
 }
 
-func namesOf(names []string) json.RawMessage {
+func encodeNames(names []string) json.RawMessage {
 	if len(names) == 0 {
 		return nil
 	}
-	b, _ := json.Marshal(names) // texts can be written
+	b, _ := json.Marshal(names) // texts can always be marshaled
 	return b
 }

@@ -14,8 +14,8 @@ func readF64(p []byte) (out []float64) {
 	return out
 }
 
-// An arm and its gripper share /joint_states, each with joints of its own: two streams, on clocks
-// of their own.
+// TestJointGroups checks that an arm and its gripper, which share /joint_states with different
+// joints, are two streams on separate clocks.
 func TestJointGroups(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	arm := func(k int64) []byte {
@@ -66,7 +66,7 @@ func TestJointGroups(t *testing.T) {
 				t.Errorf("%s of message %d: %v", f.Feature.Key, i, err)
 			}
 		}
-		// a message of the other group holds no value
+		// A message of the other group holds no value.
 		other := 1
 		if f.Clock == 1 {
 			other = 0
@@ -79,7 +79,8 @@ func TestJointGroups(t *testing.T) {
 	if got := strings.Join(
 		keys,
 		", ",
-	); got != "joint_states.position on joint_states, joint_states.2.position on joint_states.2, joint_states.2.effort on joint_states.2" {
+	); got != "joint_states.position on joint_states, joint_states.2.position on "+
+		"joint_states.2, joint_states.2.effort on joint_states.2" {
 		t.Error(got)
 	}
 	if len(rows[0]) != 3 || len(rows[1]) != 2 {
@@ -87,7 +88,8 @@ func TestJointGroups(t *testing.T) {
 	}
 }
 
-// Messages without names are columns by place; names that come twice count once.
+// TestJointNames checks that messages without names have columns by position, and that duplicate
+// names count once.
 func TestJointNames(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	bare := EncodeJointState(nil, Header{}, nil, []float64{1, 2, 3}, nil, nil)

@@ -8,14 +8,15 @@ import (
 
 //go:generate sh -c "../../.venv/bin/python ../../scripts/ros2-known.py > known.txt"
 
-// known.txt holds the .msg texts of the common types: recordings in SQLite before Iron store none.
+// knownText holds the .msg texts of the common types, because recordings in SQLite before Iron
+// store none.
 //
 //go:embed known.txt
 var knownText string
 
-// knownTexts gives the types' own texts by short name.
+// knownTexts returns the texts of the common types by short name.
 var knownTexts = sync.OnceValue(func() map[string]string {
-	names, texts := blocks("", knownText, "MSG:")
+	names, texts := splitBlocks("", knownText, "MSG:")
 	out := make(map[string]string, len(names))
 	for k, n := range names {
 		if n != "" {
@@ -27,7 +28,7 @@ var knownTexts = sync.OnceValue(func() map[string]string {
 
 var knownSchemas sync.Map // short name → *Schema
 
-// KnownSchema gives the schema of a common type, for recordings that store none.
+// KnownSchema returns the schema of a common type, for recordings that store none.
 func KnownSchema(name string) (*Schema, bool) {
 	short := shortKey(name)
 	if s, ok := knownSchemas.Load(short); ok {
@@ -38,12 +39,12 @@ func KnownSchema(name string) (*Schema, bool) {
 		return nil, false
 	}
 	root := parseMembers(short, text)
-	s := finish(short, root, map[string]*message{short: root})
+	s := newSchema(short, root, map[string]*message{short: root})
 	knownSchemas.Store(short, s)
 	return s, true
 }
 
-// commonText is the text of a common type, without those that it depends on.
+// commonText returns the text of a common type without its dependencies.
 func commonText(short string) (string, bool) {
 	if short == foxgloveVideo {
 		return foxgloveVideoText, true
@@ -52,8 +53,8 @@ func commonText(short string) (string, bool) {
 	return text, ok
 }
 
-// SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema
-// holds it.
+// SchemaText returns the ros2msg text of a common type with all its dependencies, as in an MCAP
+// schema.
 func SchemaText(name string) (string, bool) {
 	s, ok := KnownSchema(name)
 	if !ok {

@@ -26,13 +26,13 @@ func multiArrayElement(short string) (robocache.DType, bool) {
 	return 0, false
 }
 
-// multiArray decodes std_msgs/…MultiArray: the elements in the shape that the layout gives, or in a
-// row where it gives none that fits. Messages whose lengths differ make it ragged.
+// multiArray decodes std_msgs/…MultiArray. The elements have the shape in the message, or one
+// dimension if that shape does not fit. If the lengths of messages differ, the stream is ragged.
 type multiArray struct {
 	onlyType
 	dtype  robocache.DType
 	shape  []int
-	length int // unseen, varying, or that of every message
+	length int // unseen, varying, or the length of every message
 }
 
 func newMultiArray(name string, d robocache.DType) *multiArray {
@@ -41,15 +41,15 @@ func newMultiArray(name string, d robocache.DType) *multiArray {
 
 const maxDims = 32
 
-// parse gives the elements, and where shape is wanted the dimensions.
-func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, err error) {
-	c := open(msg)
+// parseArray returns the elements of a message. If shape is not nil, it also stores the dimensions.
+func (a *multiArray) parseArray(msg []byte, shape *[]int) (data []byte, err error) {
+	c := newCursor(msg)
 	dims := c.count(12)
 	var sizes [maxDims]int
 	for k := range dims {
 		c.str()
 		n := c.u32()
-		c.u32() // stride: often zero or wrong, and always that of packed rows
+		c.u32() // the stride is often zero or wrong, and rows are always packed
 		if k < maxDims {
 			sizes[k] = int(n)
 		}
@@ -58,7 +58,7 @@ func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, err error) {
 	size := a.dtype.Size()
 	data = c.elements(c.count(size), size)
 	if c.short {
-		return nil, c.end("data")
+		return nil, c.finish("data")
 	}
 	n := len(data) / size
 	product, fits := 1, dims > 0 && dims <= maxDims
@@ -80,9 +80,9 @@ func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, err error) {
 	return data, nil
 }
 
-func (a *multiArray) scan(msg []byte, row rowFunc) error {
+func (a *multiArray) scanMessage(msg []byte, row rowFunc) error {
 	var shape []int
-	data, err := a.parse(msg, &shape)
+	data, err := a.parseArray(msg, &shape)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *multiArray) scan(msg []byte, row rowFunc) error {
 	return nil
 }
 
-func (a *multiArray) layout(key string) ([]Field, []string) {
+func (a *multiArray) streamLayout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindNumeric, DType: a.dtype, Shape: a.shape}
 	if a.length <= 0 {
 		f.Shape = []int{-1}
@@ -105,26 +105,26 @@ func (a *multiArray) layout(key string) ([]Field, []string) {
 	return []Field{{Feature: f, Partial: a.length > 0}}, []string{key}
 }
 
-func (a *multiArray) row(msg []byte, _ int, fields []int, to rows) error {
-	data, err := a.parse(msg, nil)
+func (a *multiArray) decodeRow(msg []byte, _ int, fields []int, to rows) error {
+	data, err := a.parseArray(msg, nil)
 	if err != nil {
 		return err
 	}
 	for j := range fields {
-		dst := to.at(j, to.width(j))
+		dst := to.rowOf(j, to.rowWidth(j))
 		ok := len(data) == len(dst)
 		if ok {
 			copy(dst, data)
 		} else {
 			clear(dst)
 		}
-		to.mark(j, ok)
+		to.setValid(j, ok)
 	}
 	return nil
 }
 
-func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, error) {
-	data, err := a.parse(msg, nil)
+func (a *multiArray) appendRagged(msg []byte, _, _ int, dst []byte) ([]byte, int, error) {
+	data, err := a.parseArray(msg, nil)
 	if err != nil {
 		return dst, 0, err
 	}

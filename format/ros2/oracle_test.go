@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// python is the interpreter with rosbags; the test skips without.
+// python returns the interpreter with rosbags. The test is skipped without it.
 func python(tb testing.TB) string {
 	tb.Helper()
 	p := filepath.Join(realdata.Root(tb), ".venv", "bin", "python")
@@ -59,16 +59,16 @@ func referenceMessages(tb testing.TB, seed string) []reference {
 	return all
 }
 
-// leavesOf decodes all leaves of a message by the schema.
+// leavesOf decodes all leaves of a message with the schema.
 func leavesOf(g *generic, msg []byte) (map[string]any, error) {
-	s := g.sink()
-	defer g.release(s)
+	s := g.acquireSink()
+	defer g.releaseSink(s)
 	n := len(g.tree.leaves)
 	s.out, s.texts, s.last = make([][]byte, n), make([][]string, n), n
 	for k := range n {
 		s.slot[k] = int32(k)
 	}
-	if err := s.run(g.tree, msg); err != nil {
+	if err := s.decode(g.tree, msg); err != nil {
 		return nil, err
 	}
 	out := map[string]any{}
@@ -89,7 +89,8 @@ func leavesOf(g *generic, msg []byte) (map[string]any, error) {
 	return out, nil
 }
 
-// R1: every type that rosbags knows, and types with every construct, in both byte orders.
+// TestEqualsRosbags compares every type that rosbags knows, and types with every construct, in both
+// byte orders (ros2.R1).
 func TestEqualsRosbags(t *testing.T) {
 	kinds := map[string]int{}
 	for _, j := range referenceMessages(t, "1") {
@@ -118,7 +119,7 @@ func TestEqualsRosbags(t *testing.T) {
 	}
 }
 
-// alone reads each field of a message alone: it is what stands in the whole.
+// alone checks that reading a single field of a message returns the same as reading all fields.
 func alone(t *testing.T, g *generic, j *reference) {
 	t.Helper()
 	for k, leaf := range g.fields {
@@ -128,7 +129,7 @@ func alone(t *testing.T, g *generic, j *reference) {
 		}
 		want := j.Leaves[l.path]
 		if l.text {
-			got, err := g.text(j.raw, k, 0)
+			got, err := g.decodeText(j.raw, k, 0)
 			list, _ := want.([]any)
 			if l.seqs > 0 || len(l.dims) > 0 {
 				b, _ := json.Marshal(list)
@@ -144,13 +145,13 @@ func alone(t *testing.T, g *generic, j *reference) {
 			continue
 		}
 		numbers, _ := want.(string)
-		got, n, err := g.ragged(j.raw, k, 0, nil)
+		got, n, err := g.appendRagged(j.raw, k, 0, nil)
 		if err != nil || hex.EncodeToString(got) != numbers || n*l.dtype.Size() != len(got) {
 			t.Errorf("%s %s: %x, not %s: %v", j.Type, l.path, got, numbers, err)
 		}
 		dst := make([]byte, len(numbers)/2)
 		ok := []uint8{0}
-		if err := g.row(
+		if err := g.decodeRow(
 			j.raw,
 			0,
 			[]int{k},
@@ -162,8 +163,8 @@ func alone(t *testing.T, g *generic, j *reference) {
 	}
 }
 
-// R5: fast paths give what the schema-driven decoder gives, for the types that have one; and the
-// fields of the others, too, are whole.
+// TestFastEqualsGeneric checks that fast decoders return the same as the schema-driven decoder, and
+// that fields of other types are complete (ros2.R5).
 func TestFastEqualsGeneric(t *testing.T) {
 	fasts := 0
 	for _, j := range referenceMessages(t, "2") {
@@ -176,9 +177,9 @@ func TestFastEqualsGeneric(t *testing.T) {
 			if !strings.Contains(j.Type, "Image") && !strings.Contains(j.Type, "PointCloud2") {
 				t.Fatalf("%s: %v", j.Type, err)
 			}
-			continue // random sizes and encodings are no image
+			continue // random sizes and encodings are not a valid image
 		}
-		b, ok := top.dec.(*blocks64)
+		b, ok := top.decoder.(*blockDecoder)
 		if !ok {
 			continue
 		}
@@ -200,7 +201,7 @@ func TestFastEqualsGeneric(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !valid && b.parts[k].given == 0 {
+			if !valid && b.parts[k].covarianceAt == 0 {
 				t.Errorf("%s%s not valid", j.Type, f.Suffix)
 			}
 			p := b.parts[k]
@@ -214,7 +215,7 @@ func TestFastEqualsGeneric(t *testing.T) {
 	}
 }
 
-// The embedded texts are those that the script makes.
+// TestKnownFresh checks that the embedded texts are those that the script generates.
 func TestKnownFresh(t *testing.T) {
 	p := python(t)
 	out, err := exec.Command(p, filepath.Join(realdata.Root(t), "scripts", "ros2-known.py")).

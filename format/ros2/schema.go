@@ -8,33 +8,34 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Limits of a schema. Real ones have a few hundred members.
+// Limits of a schema. Real schemas have a few hundred members.
 const (
 	maxSchemaText = 4 << 20
 	maxMembers    = 1 << 16
-	// of the expanded type: a chain of 64 types that hold the next one twice has 2^64
+	// Limit of the expanded type. 64 nested types that contain the next one twice would expand to
+	// 2^64 leaves.
 	maxLeaves     = 1 << 14
 	maxDepth      = 64
 	maxFixedBytes = 256 << 20
 )
 
-// Schema is a message type with all types that it is made of.
+// Schema is a message type with all types that it contains.
 type Schema struct {
 	Name string // "pkg/msg/Type"
 	root *message
 	sign string // see signature
 }
 
-// message is a parsed type; members of message types point at theirs once resolved.
+// message is a parsed type. After resolving, members of message types point to their types.
 type message struct {
 	name    string
 	pkg     string
 	members []member
-	state   uint8 // of the resolver: 0 new, 1 on the way, 2 done
+	state   uint8 // state of the resolver: 0 new, 1 in progress, 2 done
 	depth   int
 }
 
-// base is the type of one element.
+// base is the kind of one element.
 type base uint8
 
 const (
@@ -44,7 +45,7 @@ const (
 	isMessage
 )
 
-// lengths of members that are no array, and of sequences.
+// Lengths of members that are not arrays, and of sequences.
 const (
 	single   = -1
 	sequence = -2
@@ -54,19 +55,22 @@ type member struct {
 	name  string
 	base  base
 	dtype robocache.DType
-	ref   string // name of the message type, as written
+	ref   string // name of the message type in the text
 	msg   *message
 	array int // single, sequence, or the fixed length
 }
 
-// ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too
-// deeply nested types are refused.
+// ParseSchema parses a schema's text. encoding is "ros2msg" or "ros2idl". Missing, recursive and
+// too deeply nested types are errors.
 func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	defer guard.Recover("schema", &err)
 	defer guard.In("schema", name)
 	if len(text) > maxSchemaText {
 		guard.Fail(robocache.ResourceLimit("schema", nil, "").
-			Expected("at most "+strconv.Itoa(maxSchemaText)+" bytes of text", strconv.Itoa(len(text))),
+			Expected(
+				"at most "+strconv.Itoa(maxSchemaText)+" bytes of text",
+				strconv.Itoa(len(text)),
+			),
 		)
 	}
 	var types map[string]*message
@@ -83,19 +87,19 @@ func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	if root == nil {
 		guard.Fail(robocache.Malformed("schema", nil, "the text does not define %s", name))
 	}
-	return finish(name, root, types), nil
+	return newSchema(name, root, types), nil
 }
 
-// finish resolves all types below root.
-func finish(name string, root *message, types map[string]*message) *Schema {
+// newSchema resolves all types below root.
+func newSchema(name string, root *message, types map[string]*message) *Schema {
 	r := resolver{types: types}
-	r.resolve(root)
+	r.resolveMembers(root)
 	return &Schema{Name: longName(name), root: root, sign: compile(root).signature()}
 }
 
-// shortKey is "pkg/Type" of "pkg/Type" and of "pkg/msg/Type".
+// shortKey returns "pkg/Type" for "pkg/Type" and "pkg/msg/Type".
 func shortKey(name string) string {
-	// as foxglove names its types outside of ROS
+	// Names of foxglove's types outside ROS.
 	if rest, ok := strings.CutPrefix(name, "foxglove."); ok {
 		return "foxglove_msgs/" + rest
 	}
@@ -106,7 +110,7 @@ func shortKey(name string) string {
 	return name[:first] + name[last:]
 }
 
-// longName is "pkg/msg/Type".
+// longName returns "pkg/msg/Type".
 func longName(name string) string {
 	if strings.Count(name, "/") == 1 {
 		return strings.Replace(name, "/", "/msg/", 1)
@@ -121,10 +125,10 @@ func packageOf(name string) string {
 // resolver links members to their types.
 type resolver struct {
 	types map[string]*message
-	short map[string]*message // by the bare name, where it is unique; nil value: ambiguous
+	short map[string]*message // by the name without package; nil if it is ambiguous
 }
 
-func (r *resolver) resolve(m *message) {
+func (r *resolver) resolveMembers(m *message) {
 	switch m.state {
 	case 1:
 		guard.Fail(robocache.Unsupported("schema", nil, "type %s contains itself", m.name))
@@ -138,7 +142,7 @@ func (r *resolver) resolve(m *message) {
 		if f.base != isMessage {
 			continue
 		}
-		if f.msg = r.find(m.pkg, f.ref); f.msg == nil {
+		if f.msg = r.findType(m.pkg, f.ref); f.msg == nil {
 			guard.Fail(
 				robocache.Malformed(
 					"schema",
@@ -148,7 +152,7 @@ func (r *resolver) resolve(m *message) {
 				),
 			)
 		}
-		r.resolve(f.msg)
+		r.resolveMembers(f.msg)
 		if m.depth = max(m.depth, f.msg.depth+1); m.depth > maxDepth {
 			guard.Fail(
 				robocache.Unsupported("schema", nil, "types are nested deeper than %d", maxDepth),
@@ -158,14 +162,14 @@ func (r *resolver) resolve(m *message) {
 	m.state = 2
 }
 
-// find looks a name up: as it is, in the same package, by its bare name where that is unique, and
+// findType looks up a name: as written, in the same package, by the name alone if it is unique, and
 // among the known types.
-func (r *resolver) find(pkg, ref string) *message {
+func (r *resolver) findType(pkg, ref string) *message {
 	if strings.Contains(ref, "/") {
 		if m := r.types[shortKey(ref)]; m != nil {
 			return m
 		}
-		return r.known(shortKey(ref))
+		return r.addKnown(shortKey(ref))
 	}
 	if m := r.types[pkg+"/"+ref]; m != nil {
 		return m
@@ -184,14 +188,14 @@ func (r *resolver) find(pkg, ref string) *message {
 		return m
 	}
 	if ref == "Header" {
-		return r.known("std_msgs/Header")
+		return r.addKnown("std_msgs/Header")
 	}
 	return nil
 }
 
-// known takes a type that the text leaves out from the embedded texts. It is parsed anew: resolving
-// writes to it.
-func (r *resolver) known(short string) *message {
+// addKnown adds a type that the text omits from the embedded texts. It parses the type again,
+// because resolving modifies it.
+func (r *resolver) addKnown(short string) *message {
 	if text, ok := knownTexts()[short]; ok {
 		r.types[short] = parseMembers(short, text)
 	}

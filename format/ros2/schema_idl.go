@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// idlPrimitives are the types of OMG IDL that rosidl writes, in the order of their words.
+// idlPrimitives holds the types of OMG IDL that rosidl writes.
 var idlPrimitives = map[string]robocache.DType{
 	"boolean":            robocache.Bool,
 	"octet":              robocache.Uint8,
@@ -32,16 +32,16 @@ var idlPrimitives = map[string]robocache.DType{
 	"double":             robocache.Float64,
 }
 
-// parseIDL reads a ros2idl text: blocks "IDL: pkg/msg/Type", each a module with one structure and
-// perhaps typedefs and constants.
+// parseIDL parses a ros2idl text. It consists of blocks "IDL: pkg/msg/Type", each a module with one
+// structure and possibly typedefs and constants.
 func parseIDL(text string) map[string]*message {
-	names, texts := blocks("", text, "IDL:")
+	names, texts := splitBlocks("", text, "IDL:")
 	types := map[string]*message{}
 	members := 0
 	for k, t := range texts {
 		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
-		p.read(t)
-		if err := guard.Try(p.file); err != nil {
+		p.startText(t)
+		if err := guard.Try(p.parseFile); err != nil {
 			guard.Fail(
 				robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}),
 			)
@@ -53,31 +53,31 @@ func parseIDL(text string) map[string]*message {
 	return types
 }
 
-// idlParser reads one text.
+// idlParser parses one text.
 type idlParser struct {
 	lex       scanner.Scanner
-	ahead     string // the token that was looked at and not taken
+	ahead     string // the token that peek returned and next has not consumed
 	looked    bool
 	types     map[string]*message
-	typedefs  map[string]member // by name, and by module-qualified name
+	typedefs  map[string]member // by name and by module-qualified name
 	constants map[string]int
 	modules   []string
 	members   int
 }
 
-// read begins with a text. Its tokens are words (with their ::), numbers, strings, single signs;
-// comments and lines of # are passed over.
-func (p *idlParser) read(text string) {
+// startText begins with a text. Tokens are words (with their ::), numbers, strings and single
+// characters. Comments and lines that begin with # are skipped.
+func (p *idlParser) startText(text string) {
 	p.lex.Init(strings.NewReader(text))
 	p.lex.Mode = scanner.ScanIdents | scanner.ScanStrings | scanner.ScanComments | scanner.SkipComments
 	p.lex.IsIdentRune = func(c rune, _ int) bool {
 		return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' ||
 			c >= 'A' && c <= 'Z'
 	}
-	p.lex.Error = func(*scanner.Scanner, string) {} // what is wrong is said of the token
+	p.lex.Error = func(*scanner.Scanner, string) {} // errors are reported for the token
 }
 
-// next takes a token; "" is the end of the text.
+// next consumes a token. It returns "" at the end of the text.
 func (p *idlParser) next() string {
 	t := p.peek()
 	p.looked = false
@@ -101,7 +101,7 @@ func (p *idlParser) peek() string {
 	return p.ahead
 }
 
-// accept takes a token where it is this one.
+// accept consumes the next token if it equals sign.
 func (p *idlParser) accept(sign string) bool {
 	if p.peek() != sign {
 		return false
@@ -112,66 +112,68 @@ func (p *idlParser) accept(sign string) bool {
 
 func (p *idlParser) expect(sign string) {
 	if t := p.next(); t != sign {
-		p.bad(strconv.Quote(sign), t)
+		p.raiseUnexpected(strconv.Quote(sign), t)
 	}
 }
 
-func (p *idlParser) fail(err *robocache.Error) {
+func (p *idlParser) raiseError(err *robocache.Error) {
 	err.Op = "schema"
 	guard.Fail(err)
 }
 
-func (p *idlParser) bad(want, got string) {
-	p.fail(robocache.Malformed("", nil, "").Expected(want, strconv.Quote(clip(got))))
+func (p *idlParser) raiseUnexpected(want, got string) {
+	p.raiseError(robocache.Malformed("", nil, "").Expected(want, strconv.Quote(clipText(got))))
 }
 
-func (p *idlParser) unread(what string) {
-	p.fail(robocache.Unsupported("", nil, "%s is not read", what))
+func (p *idlParser) raiseUnsupported(what string) {
+	p.raiseError(robocache.Unsupported("", nil, "%s is not read", what))
 }
 
-// file reads declarations to the end of the text.
-func (p *idlParser) file() {
+// parseFile parses declarations up to the end of the text.
+func (p *idlParser) parseFile() {
 	for {
 		switch t := p.next(); t {
 		case "":
 			if len(p.modules) > 0 {
-				p.bad("}", "the end of the text")
+				p.raiseUnexpected("}", "the end of the text")
 			}
 			return
 		case ";":
 		case "@":
-			p.annotation()
+			p.skipAnnotation()
 		case "module":
 			if len(p.modules) == 8 {
-				p.bad("at most 8 modules inside each other", "more")
+				p.raiseUnexpected("at most 8 modules inside each other", "more")
 			}
 			p.modules = append(p.modules, p.next())
 			p.expect("{")
 		case "}":
 			if len(p.modules) == 0 {
-				p.bad("a declaration", t)
+				p.raiseUnexpected("a declaration", t)
 			}
 			p.modules = p.modules[:len(p.modules)-1]
 		case "typedef":
-			f := p.declarator(p.typ(p.next()))
+			f := p.parseDeclarator(p.parseType(p.next()))
 			if len(p.typedefs) == 4096 {
-				p.bad("at most 4096 typedefs", "more")
+				p.raiseUnexpected("at most 4096 typedefs", "more")
 			}
 			p.typedefs[f.name] = f
 			p.expect(";")
 		case "const":
-			p.constant()
+			p.parseConstant()
 		case "struct":
-			p.structure()
+			p.parseStruct()
 		default:
-			p.fail(robocache.Unsupported("", nil, "IDL declaration %q is not read", clip(t)).
-				WithHint("modules, structures, constants and typedefs are"))
+			p.raiseError(
+				robocache.Unsupported("", nil, "IDL declaration %q is not read", clipText(t)).
+					WithHint("modules, structures, constants and typedefs are"),
+			)
 		}
 	}
 }
 
-// annotation passes "@name" and what stands in its parentheses.
-func (p *idlParser) annotation() {
+// skipAnnotation skips "@name" and its parentheses.
+func (p *idlParser) skipAnnotation() {
 	p.next()
 	if !p.accept("(") {
 		return
@@ -183,17 +185,17 @@ func (p *idlParser) annotation() {
 		case ")":
 			depth--
 		case "":
-			p.bad(")", "the end of the text")
+			p.raiseUnexpected(")", "the end of the text")
 		}
 	}
 }
 
-// constant reads "const type NAME = value;": whole numbers can be sizes.
-func (p *idlParser) constant() {
+// parseConstant parses "const type NAME = value;". Whole numbers can be used as sizes.
+func (p *idlParser) parseConstant() {
 	var tokens []string
 	for t := p.next(); t != ";"; t = p.next() {
 		if t == "" || len(tokens) > 64 {
-			p.bad(";", t)
+			p.raiseUnexpected(";", t)
 		}
 		tokens = append(tokens, t)
 	}
@@ -204,38 +206,38 @@ func (p *idlParser) constant() {
 	}
 }
 
-// number reads a size: a literal or a constant's name.
-func (p *idlParser) number() int {
+// parseSize parses a size: a literal or the name of a constant.
+func (p *idlParser) parseSize() int {
 	t := p.next()
 	if v, err := strconv.ParseUint(t, 0, 31); err == nil {
 		return int(v)
 	}
 	v, ok := p.constants[lastWord(t)]
 	if !ok || t == "" {
-		p.bad("a size", t)
+		p.raiseUnexpected("a size", t)
 	}
 	return v
 }
 
-// lastWord is a name without its modules.
+// lastWord returns a name without its modules.
 func lastWord(t string) string { return t[strings.LastIndexByte(t, ':')+1:] }
 
-// typ reads a type from its first token.
-func (p *idlParser) typ(t string) member {
+// parseType parses a type that begins with token t.
+func (p *idlParser) parseType(t string) member {
 	f := member{array: single}
 	switch t {
 	case "sequence":
 		p.expect("<")
 		elem := p.next()
 		if elem == "sequence" {
-			p.unread("a sequence of sequences")
+			p.raiseUnsupported("a sequence of sequences")
 		}
-		if f = p.typ(elem); f.array != single {
-			p.unread("a sequence of arrays")
+		if f = p.parseType(elem); f.array != single {
+			p.raiseUnsupported("a sequence of arrays")
 		}
 		f.array = sequence
-		if p.accept(",") { // a bound
-			p.number()
+		if p.accept(",") { // an upper bound
+			p.parseSize()
 		}
 		p.expect(">")
 		return f
@@ -245,7 +247,7 @@ func (p *idlParser) typ(t string) member {
 			f.base = isWString
 		}
 		if p.accept("<") {
-			p.number()
+			p.parseSize()
 			p.expect(">")
 		}
 		return f
@@ -267,24 +269,24 @@ func (p *idlParser) typ(t string) member {
 		return d
 	}
 	f.base, f.ref = isMessage, strings.ReplaceAll(strings.TrimPrefix(t, "::"), "::", "/")
-	if !typeName(f.ref) {
-		p.bad("a type", t)
+	if !isTypeName(f.ref) {
+		p.raiseUnexpected("a type", t)
 	}
 	return f
 }
 
-// declarator reads a name, and the size of an array.
-func (p *idlParser) declarator(f member) member {
-	if f.name = p.next(); !typeName(f.name) {
-		p.bad("a name", f.name)
+// parseDeclarator parses a name and an optional array size.
+func (p *idlParser) parseDeclarator(f member) member {
+	if f.name = p.next(); !isTypeName(f.name) {
+		p.raiseUnexpected("a name", f.name)
 	}
 	if !p.accept("[") {
 		return f
 	}
-	n := p.number()
+	n := p.parseSize()
 	p.expect("]")
 	if f.array != single || p.peek() == "[" {
-		p.fail(
+		p.raiseError(
 			robocache.Unsupported(
 				"",
 				robocache.Where{"field": f.name},
@@ -296,12 +298,12 @@ func (p *idlParser) declarator(f member) member {
 	return f
 }
 
-func (p *idlParser) structure() {
+func (p *idlParser) parseStruct() {
 	name := p.next()
 	full := strings.Join(append(p.modules[:len(p.modules):len(p.modules)], name), "/")
 	m := &message{name: full, pkg: packageOf(full)}
-	if len(p.modules) == 0 || !typeName(full) {
-		p.bad("a structure inside the modules of its package", full)
+	if len(p.modules) == 0 || !isTypeName(full) {
+		p.raiseUnexpected("a structure inside the modules of its package", full)
 	}
 	p.expect("{")
 	for {
@@ -312,21 +314,21 @@ func (p *idlParser) structure() {
 			}
 			return
 		case "@":
-			p.annotation()
+			p.skipAnnotation()
 		case "":
-			p.bad("}", "the end of the text")
+			p.raiseUnexpected("}", "the end of the text")
 		default:
-			p.fields(m, p.typ(t))
+			p.parseFields(m, p.parseType(t))
 		}
 	}
 }
 
-// fields reads the names that one type is given to.
-func (p *idlParser) fields(m *message, f member) {
+// parseFields parses the names that are declared with one type.
+func (p *idlParser) parseFields(m *message, f member) {
 	for {
-		g := p.declarator(f)
+		g := p.parseDeclarator(f)
 		if p.members++; p.members > maxMembers {
-			p.bad("at most "+strconv.Itoa(maxMembers)+" members", "more")
+			p.raiseUnexpected("at most "+strconv.Itoa(maxMembers)+" members", "more")
 		}
 		if g.name != filler {
 			m.members = append(m.members, g)
@@ -336,7 +338,7 @@ func (p *idlParser) fields(m *message, f member) {
 			return
 		case ",":
 		default:
-			p.bad(";", t)
+			p.raiseUnexpected(";", t)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// primitives of .msg texts. char is uint8 since Foxy, byte is an octet.
+// primitives holds the primitive types of .msg texts. char is uint8 since Foxy, and byte is an
+// octet.
 var primitives = map[string]robocache.DType{
 	"bool":    robocache.Bool,
 	"byte":    robocache.Uint8,
@@ -26,19 +27,19 @@ var primitives = map[string]robocache.DType{
 	"float64": robocache.Float64,
 }
 
-// filler is the member that rosidl gives to empty structures: a byte in every message, and no value
-// (see compile).
+// filler is the member that rosidl adds to empty structures. It is a byte in every message and has
+// no value (see compile).
 const filler = "structure_needs_at_least_one_member"
 
-// separator says whether a line is the line of = between two blocks.
-func separator(line string) bool {
+// isSeparator reports whether a line separates two blocks. Such a line consists of = characters.
+func isSeparator(line string) bool {
 	line = strings.TrimRight(line, " \t\r")
 	return len(line) >= 40 && strings.Trim(line, "=") == ""
 }
 
-// blocks cuts a text at its separators. Each block after the first begins with a line "MSG: name"
-// (or "IDL: name").
-func blocks(name, text, tag string) (names, texts []string) {
+// splitBlocks splits a text at its separators. Each block after the first begins with a line "MSG:
+// name" or "IDL: name".
+func splitBlocks(name, text, tag string) (names, texts []string) {
 	var at int
 	start := 0
 	cut := func(end int) {
@@ -46,12 +47,16 @@ func blocks(name, text, tag string) (names, texts []string) {
 	}
 	for at < len(text) {
 		line, next := lineAt(text, at)
-		if separator(line) {
+		if isSeparator(line) {
 			head, after := lineAt(text, next)
 			head = strings.TrimSpace(head)
 			if !strings.HasPrefix(head, tag) {
 				guard.Fail(robocache.Malformed("schema", nil, "").
-					Expected("a line "+tag+" type after the separator", strconv.Quote(clip(head))))
+					Expected(
+						"a line "+tag+" type after the separator",
+						strconv.Quote(clipText(head)),
+					),
+				)
 			}
 			if strings.TrimSpace(text[start:at]) != "" || len(names) > 0 || tag == "MSG:" {
 				cut(at)
@@ -72,12 +77,12 @@ func lineAt(text string, at int) (line string, next int) {
 	return text[at:], len(text)
 }
 
-// parseMsg reads a ros2msg text: the type's own .msg text, then those of the types that it needs.
+// parseMsg parses a ros2msg text: the .msg text of the type, then those of its dependencies.
 func parseMsg(name, text string) map[string]*message {
-	names, texts := blocks(name, text, "MSG:")
+	names, texts := splitBlocks(name, text, "MSG:")
 	types := make(map[string]*message, len(names))
 	members := 0
-	texts[0] = serviceEvent(name, texts[0], types)
+	texts[0] = expandServiceEvent(name, texts[0], types)
 	for k, n := range names {
 		m := parseMembers(n, texts[k])
 		if members += len(m.members); members > maxMembers {
@@ -94,10 +99,10 @@ func tooManyMembers() error {
 	return robocache.ResourceLimit("schema", nil, "more than %d members", maxMembers)
 }
 
-// serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves
-// become types of their own, and what is given back is the text of the event that rosidl makes of
-// them.
-func serviceEvent(name, text string, types map[string]*message) string {
+// expandServiceEvent handles the schema of a service's events, for which recorders store the .srv
+// text. It adds the two halves as types and returns the text of the event type that rosidl
+// generates.
+func expandServiceEvent(name, text string, types map[string]*message) string {
 	base, ok := strings.CutSuffix(name, "_Event")
 	if !ok {
 		return text
@@ -108,7 +113,11 @@ func serviceEvent(name, text string, types map[string]*message) string {
 			at = next
 			continue
 		}
-		for part, half := range map[string]string{base + "_Request": text[:at], base + "_Response": text[next:], "service_msgs/ServiceEventInfo": eventInfo} {
+		for part, half := range map[string]string{
+			base + "_Request":               text[:at],
+			base + "_Response":              text[next:],
+			"service_msgs/ServiceEventInfo": eventInfo,
+		} {
 			types[shortKey(part)] = parseMembers(part, half)
 		}
 		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base + "_Response[<=1] response\n"
@@ -116,11 +125,12 @@ func serviceEvent(name, text string, types map[string]*message) string {
 	return text
 }
 
-// eventInfo is service_msgs/ServiceEventInfo.
-const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] client_gid\nint64 sequence_number\n"
+// eventInfo is the text of service_msgs/ServiceEventInfo.
+const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] " +
+	"client_gid\nint64 sequence_number\n"
 
-// parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in
-// messages.
+// parseMembers parses one .msg text. It skips constants and defaults, because messages do not
+// contain them.
 func parseMembers(name, text string) *message {
 	m := &message{name: name, pkg: packageOf(name)}
 	number := 0
@@ -136,20 +146,20 @@ func parseMembers(name, text string) *message {
 		if part == nil {
 			guard.Fail(
 				robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "").
-					Expected("a type and a name", strconv.Quote(clip(line))),
+					Expected("a type and a name", strconv.Quote(clipText(line))),
 			)
 		}
 		if part[3] == "=" {
 			continue // a constant
 		}
-		f, ok := memberOf(part[1], part[2])
+		f, ok := parseMember(part[1], part[2])
 		if !ok {
 			guard.Fail(
 				robocache.Malformed(
 					"schema",
 					robocache.Where{"type": name, "line": number},
 					"not a type: %q",
-					clip(part[1]),
+					clipText(part[1]),
 				),
 			)
 		}
@@ -160,14 +170,14 @@ func parseMembers(name, text string) *message {
 	return m
 }
 
-// A member's line: its type, its name, and of a constant "=".
+// memberLine matches the line of a member: its type, its name, and "=" for a constant.
 var memberLine = regexp.MustCompile(`^([^ \t\r]+)[ \t]+([A-Za-z_][A-Za-z0-9_]*)[ \t]*(=?)`)
 
-// A type: "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
+// memberType matches a type: "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
 var memberType = regexp.MustCompile(`^([A-Za-z0-9_/]+)(?:<=([0-9]+))?(\[(<=)?([0-9]*)\])?$`)
 
-// memberOf reads a type; false where it is none.
-func memberOf(typ, name string) (member, bool) {
+// parseMember parses a type. It returns false if typ is not a type.
+func parseMember(typ, name string) (member, bool) {
 	f := member{name: name, array: single}
 	part := memberType.FindStringSubmatch(typ)
 	if part == nil {
@@ -199,9 +209,9 @@ func memberOf(typ, name string) (member, bool) {
 		f.base = isString
 	case elem == "wstring":
 		f.base = isWString
-	case elem == "time" || elem == "duration": // of ROS 1 texts that were carried over
+	case elem == "time" || elem == "duration": // from ROS 1 texts
 		f.base, f.ref = isMessage, "builtin_interfaces/Time"
-	case typeName(elem):
+	case isTypeName(elem):
 		f.base, f.ref = isMessage, elem
 	default:
 		ok = false
@@ -209,12 +219,12 @@ func memberOf(typ, name string) (member, bool) {
 	return f, ok
 }
 
-// typeName says whether s is made of one to three identifiers with slashes between.
-var typeName = regexp.MustCompile(
+// isTypeName reports whether s consists of one to three identifiers separated by slashes.
+var isTypeName = regexp.MustCompile(
 	`^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*){0,2}$`,
 ).MatchString
 
-func clip(s string) string {
+func clipText(s string) string {
 	if len(s) > 80 {
 		return s[:77] + "..."
 	}

@@ -69,7 +69,7 @@ bool flag2
 uint8[3] raw
 ` + line + "MSG: own/B\nint8 a\nuint32 b\n"
 
-// The two schema languages say the same.
+// TestIDL checks that both schema languages describe the same type.
 func TestIDL(t *testing.T) {
 	a, err := ParseSchema("ros2idl", "own/msg/A", idlText)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestIDL(t *testing.T) {
 	}
 }
 
-// R2, R4: what hostile texts get.
+// TestHostileSchemas checks the errors of hostile texts (ros2.R2, ros2.R4).
 func TestHostileSchemas(t *testing.T) {
 	chain := func(n, width int) string {
 		var b strings.Builder
@@ -135,7 +135,12 @@ func TestHostileSchemas(t *testing.T) {
 		!strings.Contains(err.Error(), "field w") {
 		t.Error(err)
 	}
-	for _, text := range []string{line + "IDL: own/msg/A\nmodule own { module msg { union A switch (long) { case 1: long x; }; }; };", line + "IDL: own/msg/A\nmodule own { module msg { struct A { sequence<sequence<long>> x; }; }; };"} {
+	for _, text := range []string{
+		line + "IDL: own/msg/A\nmodule own { module msg { union A switch (long) { case 1: " +
+			"long x; }; }; };",
+		line + "IDL: own/msg/A\nmodule own { module msg { struct A { sequence<sequence<long>> " +
+			"x; }; }; };",
+	} {
 		if _, err := ParseSchema(
 			"ros2idl",
 			"own/msg/A",
@@ -149,7 +154,8 @@ func TestHostileSchemas(t *testing.T) {
 	}
 }
 
-// R5: a type that has the name of a common one, and other members, is decoded by its own schema.
+// TestOtherFields checks that a type with the name of a common one and other members is decoded by
+// its own schema (ros2.R5).
 func TestOtherFields(t *testing.T) {
 	s, err := ParseSchema("ros2msg", "sensor_msgs/msg/Imu", "float32 only\n")
 	if err != nil {

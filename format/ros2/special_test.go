@@ -59,7 +59,7 @@ func specials(t *testing.T) (all []special) {
 	return all
 }
 
-// scanned makes a topic and scans all messages; rows[clock] are the (message, entry) of each row.
+// scanned makes a topic and scans all messages. rows[clock] holds the (message, entry) of each row.
 func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 	t.Helper()
 	schema, ok := KnownSchema(s.Type)
@@ -90,7 +90,7 @@ func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 	return top, rows
 }
 
-// numbers reads a field through Columns, and compares Numeric with it.
+// numbers reads a field with Columns and compares Numeric with it.
 func numbers(
 	t *testing.T,
 	top *Topic,
@@ -142,7 +142,8 @@ func numbers(
 	return dst, valid
 }
 
-// R1, R6: what NumPy, OpenCV and Pillow say of hard cases of the types that are decoded by hand.
+// TestSpecial compares hard cases of the hand-written decoders with NumPy, OpenCV and Pillow
+// (ros2.R1, ros2.R6).
 func TestSpecial(t *testing.T) {
 	for _, s := range specials(t) {
 		top, rows := s.scanned(t)
@@ -273,7 +274,7 @@ func (s *special) imaged(t *testing.T, top *Topic, f *robocache.Feature) {
 	}
 }
 
-// quiet gives all NaN one form: which bits a NaN has, nothing says.
+// quiet replaces all NaN by one value, because the bits of a NaN are not specified.
 func quiet(p []byte) []byte {
 	out := bytes.Clone(p)
 	for k := 0; k+4 <= len(out); k += 4 {

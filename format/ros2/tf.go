@@ -7,15 +7,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// transforms decodes tf2_msgs/TFMessage: a pair of streams (translation, rotation) on a clock of
-// their own for every (parent, child). A row is one transform; its entry is the transform's place
-// in its message.
+// transforms decodes tf2_msgs/TFMessage. Each pair (parent, child) has two streams (translation,
+// rotation) with their own clock. A row is one transform, and its entry is the position of the
+// transform in the message.
 type transforms struct {
 	onlyType
-	pairs map[string]int // "parent\x00child"
-	order []string       // suffix of each pair
-	taken map[string]bool
-	full  int64
+	pairs    map[string]int // "parent\x00child"
+	order    []string       // suffix of each pair
+	taken    map[string]bool
+	overflow int64
 }
 
 const maxPairs = 4096
@@ -28,47 +28,47 @@ func newTransforms() *transforms {
 	}
 }
 
-// transform is one of a message.
+// transform is one transform of a message.
 type transform struct {
 	timestamp     int64
 	parent, child []byte
 	data          []byte // 7 float64
 }
 
-// leastTransform: header 12, child 4, numbers 56 bytes.
+// leastTransform is the minimum size of a transform: header 12, child 4, numbers 56 bytes.
 const leastTransform = 72
 
-// each calls fn for the transforms of a message until it says false.
-func (t *transforms) each(msg []byte, fn func(k int, x transform) bool) error {
-	c := open(msg)
+// eachTransform calls fn for the transforms of a message until fn returns false.
+func (t *transforms) eachTransform(msg []byte, fn func(k int, x transform) bool) error {
+	c := newCursor(msg)
 	var x transform
 	for k := range c.count(leastTransform) {
 		x.timestamp, x.parent = c.header()
 		x.child = c.str()
 		x.data = c.elements(7, 8)
 		if c.short {
-			return c.end("transforms[" + strconv.Itoa(k) + "]")
+			return c.finish("transforms[" + strconv.Itoa(k) + "]")
 		}
 		if !fn(k, x) {
 			return nil
 		}
 	}
-	return c.end("transforms")
+	return c.finish("transforms")
 }
 
-func (t *transforms) several() bool { return true }
+func (t *transforms) hasManyRows() bool { return true }
 
-func (t *transforms) scan(msg []byte, row rowFunc) error {
+func (t *transforms) scanMessage(msg []byte, row rowFunc) error {
 	var name []byte
-	return t.each(msg, func(k int, x transform) bool {
+	return t.eachTransform(msg, func(k int, x transform) bool {
 		name = append(append(append(name[:0], x.parent...), 0), x.child...)
 		at, ok := t.pairs[string(name)]
 		if !ok {
 			if len(t.order) == maxPairs {
-				t.full++
+				t.overflow++
 				return true
 			}
-			at = t.add(string(name))
+			at = t.addPair(string(name))
 		}
 		if row != nil {
 			row(at, k, x.timestamp, true)
@@ -77,11 +77,11 @@ func (t *transforms) scan(msg []byte, row rowFunc) error {
 	})
 }
 
-func (t *transforms) add(name string) int {
+func (t *transforms) addPair(name string) int {
 	suffix := strings.NewReplacer("\x00", ".", "/", ".").
 		Replace(strings.ToValidUTF8(name, "\ufffd"))
 	suffix = "." + strings.Trim(suffix, ".")
-	for k := 2; t.taken[suffix]; k++ { // "a/b" and "a.b" are two frames
+	for k := 2; t.taken[suffix]; k++ { // "a/b" and "a.b" are different frames
 		if next := suffix + "#" + strconv.Itoa(k); !t.taken[next] {
 			suffix = next
 		}
@@ -92,7 +92,7 @@ func (t *transforms) add(name string) int {
 	return len(t.order) - 1
 }
 
-func (t *transforms) layout(key string) (fields []Field, clocks []string) {
+func (t *transforms) streamLayout(key string) (fields []Field, clocks []string) {
 	for k, suffix := range t.order {
 		clocks = append(clocks, key+suffix)
 		fields = append(
@@ -104,7 +104,7 @@ func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 					Kind:  robocache.KindNumeric,
 					DType: robocache.Float64,
 					Shape: []int{3},
-					Names: namesOf(xyz),
+					Names: encodeNames(xyz),
 				},
 			},
 			Field{
@@ -114,7 +114,7 @@ func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 					Kind:          robocache.KindNumeric,
 					DType:         robocache.Float64,
 					Shape:         []int{4},
-					Names:         namesOf(xyzw),
+					Names:         encodeNames(xyzw),
 					Interpolation: "slerp",
 				},
 			},
@@ -123,19 +123,19 @@ func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 	return fields, clocks
 }
 
-func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
+func (t *transforms) decodeRow(msg []byte, entry int, fields []int, to rows) error {
 	n := 0
-	err := t.each(msg, func(k int, x transform) bool {
+	err := t.eachTransform(msg, func(k int, x transform) bool {
 		if n = k + 1; k < entry {
 			return true
 		}
 		for j, f := range fields {
 			if f%2 == 0 { // the translation
-				copy(to.at(j, 24), x.data)
+				copy(to.rowOf(j, 24), x.data)
 			} else {
-				copy(to.at(j, 32), x.data[24:])
+				copy(to.rowOf(j, 32), x.data[24:])
 			}
-			to.mark(j, true)
+			to.setValid(j, true)
 		}
 		return false
 	})
@@ -145,9 +145,9 @@ func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
 	return err
 }
 
-func (t *transforms) findings() []robocache.Finding {
-	return counted(
-		t.full,
+func (t *transforms) scanFindings() []robocache.Finding {
+	return countedFinding(
+		t.overflow,
 		robocache.Finding{
 			Severity: robocache.SeverityError,
 			Code:     "too-many-frames",

@@ -8,35 +8,35 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// leaf is one place of a type that holds numbers or texts.
+// leaf is a position in a type that holds numbers or texts.
 type leaf struct {
 	path  string // "pose.position.x"
 	dtype robocache.DType
 	text  bool
-	dims  []int // of the fixed arrays around it, outermost first
-	seqs  int   // sequences around it, its own counted
+	dims  []int // dimensions of the enclosing fixed arrays, outermost first
+	seqs  int   // number of enclosing sequences, including its own
 }
 
-// node is a member in its place. A tree of them is walked along a message.
+// node is a member in the expanded type. Decoding walks a tree of nodes.
 type node struct {
 	base     base
 	dtype    robocache.DType
 	size     int // bytes of a number
 	array    int
 	leaf     int // of a number or text
-	lengths  int // leaf that collects the lengths of a sequence inside another; -1 elsewhere
-	least    int // bytes that one element takes at least
+	lengths  int // leaf for the lengths of a sequence inside another one, or -1
+	least    int // minimum bytes of one element
 	children []node
 	path     string
 }
 
-// tree is a type ready for decoding.
+// tree is an expanded type for decoding.
 type tree struct {
 	nodes  []node
 	leaves []leaf
-	fixed  int64 // bytes that a message takes at least
-	header bool  // the first member is a std_msgs/Header
-	// the first member is a time named timestamp, or timestamp as foxglove's types have it
+	fixed  int64 // minimum bytes of a message
+	header bool  // whether the first member is a std_msgs/Header
+	// Whether the first member is a time named stamp, or timestamp as in foxglove's types.
 	timestamp bool
 }
 
@@ -49,7 +49,7 @@ type compiler struct {
 func compile(root *message) *tree {
 	c := &compiler{}
 	t := &tree{}
-	if t.nodes, t.fixed = c.members(root, "", nil, 0); t.fixed > maxFixedBytes {
+	if t.nodes, t.fixed = c.expandMembers(root, "", nil, 0); t.fixed > maxFixedBytes {
 		guard.Fail(
 			robocache.ResourceLimit(
 				"schema",
@@ -84,7 +84,7 @@ func isHeader(m *message) bool {
 		m.members[1].array == single
 }
 
-func (c *compiler) leaf(l leaf) int {
+func (c *compiler) addLeaf(l leaf) int {
 	if len(c.leaves) >= maxLeaves {
 		guard.Fail(
 			robocache.ResourceLimit(
@@ -99,7 +99,7 @@ func (c *compiler) leaf(l leaf) int {
 	return len(c.leaves) - 1
 }
 
-func (c *compiler) members(
+func (c *compiler) expandMembers(
 	m *message,
 	prefix string,
 	dims []int,
@@ -122,9 +122,9 @@ func (c *compiler) members(
 		switch {
 		case f.array == sequence:
 			depth++
-			in = nil // lengths of arrays inside a sequence multiply into its own
+			in = nil // lengths of arrays inside a sequence multiply its own
 			if depth > 1 {
-				n.lengths = c.leaf(
+				n.lengths = c.addLeaf(
 					leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1},
 				)
 			}
@@ -134,7 +134,14 @@ func (c *compiler) members(
 		var one int64
 		switch f.base {
 		case isMessage:
-			if n.children, one = c.members(f.msg, n.path+".", in, depth); len(f.msg.members) == 0 {
+			if n.children, one = c.expandMembers(
+				f.msg,
+				n.path+".",
+				in,
+				depth,
+			); len(
+				f.msg.members,
+			) == 0 {
 				// An empty structure has one byte on the wire.
 				n.children, one = []node{
 					{
@@ -150,14 +157,14 @@ func (c *compiler) members(
 			}
 		case isNumber:
 			n.dtype, n.size, one = f.dtype, f.dtype.Size(), int64(f.dtype.Size())
-			n.leaf = c.leaf(leaf{path: n.path, dtype: f.dtype, dims: in, seqs: depth})
+			n.leaf = c.addLeaf(leaf{path: n.path, dtype: f.dtype, dims: in, seqs: depth})
 		default:
 			one = 4
-			n.leaf = c.leaf(leaf{path: n.path, text: true, dims: in, seqs: depth})
+			n.leaf = c.addLeaf(leaf{path: n.path, text: true, dims: in, seqs: depth})
 		}
-		n.least = int(min(one, 1<<30)) // × a count stays inside 64 bits
+		n.least = int(min(one, 1<<30)) // limits the product with a count to 64 bits
 		if one == 0 && n.array > 0 {
-			// elements of no bytes: two thousand million of them would be walked for nothing
+			// Elements without bytes are not walked, because a file may declare billions of them.
 			n.array = 0
 		}
 		switch {
@@ -174,27 +181,28 @@ func (c *compiler) members(
 	return out, total
 }
 
-// wide is the path of the first wide string; "" where there is none.
-func wide(nodes []node) string {
+// wideStringPath returns the path of the first wide string, or "" if there is none.
+func wideStringPath(nodes []node) string {
 	for k := range nodes {
 		if nodes[k].base == isWString {
 			return nodes[k].path
 		}
-		if p := wide(nodes[k].children); p != "" {
+		if p := wideStringPath(nodes[k].children); p != "" {
 			return p
 		}
 	}
 	return ""
 }
 
-// signature spells what stands where in a message: two types with one signature are decoded alike.
+// signature describes the layout of a message. Two types with the same signature are decoded in the
+// same way.
 func (t *tree) signature() string {
 	var b strings.Builder
-	sign(&b, t.nodes)
+	writeSignature(&b, t.nodes)
 	return b.String()
 }
 
-func sign(b *strings.Builder, nodes []node) {
+func writeSignature(b *strings.Builder, nodes []node) {
 	for k := range nodes {
 		n := &nodes[k]
 		b.WriteString(n.path[strings.LastIndexByte(n.path, '.')+1:])
@@ -206,7 +214,7 @@ func sign(b *strings.Builder, nodes []node) {
 		}
 		if n.base == isMessage {
 			b.WriteByte('{')
-			sign(b, n.children)
+			writeSignature(b, n.children)
 			b.WriteByte('}')
 		}
 		b.WriteByte(' ')

@@ -7,50 +7,50 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// packets is the decoder of a topic whose messages may be packets of video; nil of others.
-func (t *Topic) packets() *compressed {
-	d, _ := t.dec.(*compressed)
+// packetDecoder returns the decoder of a topic whose messages may be video packets, or nil.
+func (t *Topic) packetDecoder() *compressed {
+	d, _ := t.decoder.(*compressed)
 	return d
 }
 
-// Codec is the coding of a topic whose messages are packets of video; "" where they are not.
+// Codec returns the codec of a topic of video packets, or "" for other topics.
 func (t *Topic) Codec() video.Codec {
-	if d := t.packets(); d != nil {
+	if d := t.packetDecoder(); d != nil {
 		return d.coding
 	}
 	return ""
 }
 
-// Undecided says that no message so far said what the topic's images are: who skips Scan of every
-// message reads on.
+// Undecided reports whether no message so far determined the type of the topic's images. Callers
+// that skip Scan must then read further messages.
 func (t *Topic) Undecided() bool {
-	d := t.packets()
+	d := t.packetDecoder()
 	return d != nil && (!d.seen || d.coding != "" && d.height == 0)
 }
 
-// Packet gives the packet of a message, bytes of msg, none where the message holds none; and the
-// coding that the message itself names, which in another recording may be another than the topic's;
-// "" where it names none that is known.
+// Packet returns the packet of a message, which aliases msg and may be empty. It also returns the
+// codec that the message names, which may differ from the topic's codec in another recording. The
+// codec is "" if it is unknown.
 func (t *Topic) Packet(msg []byte) ([]byte, video.Codec, error) {
-	d := t.packets()
+	d := t.packetDecoder()
 	if d == nil || d.coding == "" {
-		return nil, "", onlyType(t.schema.Name).noSuch("packets of video")
+		return nil, "", onlyType(t.schema.Name).unsupportedError("packets of video")
 	}
 	var m compressedMessage
-	err := d.parse(msg, &m)
-	return m.data, codingOf(m.format), err
+	err := d.parseCompressed(msg, &m)
+	return m.data, codecOf(m.format), err
 }
 
-// packetStream is what the packets of a topic say of its images.
+// packetStream holds the image properties that the packets of a topic declare.
 type packetStream struct {
 	coding video.Codec
-	stream *video.Stream // until the size is known
+	stream *video.Stream // used until the size is known
 	height int
 	width  int
 }
 
-// look takes a packet. Of the first ones it says whether they can be decoded at all.
-func (f *packetStream) look(data []byte, first bool) error {
+// addPacket parses a packet. For the first packets, it returns an error if they cannot be decoded.
+func (f *packetStream) addPacket(data []byte, first bool) error {
 	if f.height > 0 && !first {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (f *packetStream) look(data []byte, first bool) error {
 	return nil
 }
 
-func (f *packetStream) feature() robocache.Feature {
+func (f *packetStream) videoFeature() robocache.Feature {
 	v := robocache.Feature{
 		Kind:     robocache.KindVideo,
 		DType:    robocache.Uint8,
@@ -76,9 +76,9 @@ func (f *packetStream) feature() robocache.Feature {
 	return v
 }
 
-// codingOf finds the codec that a format text names.
-func codingOf(format []byte) video.Codec {
-	text := bytes.ReplaceAll(bytes.ToLower(format), []byte("."), nil) // "H.264" too
+// codecOf returns the codec that a format text names.
+func codecOf(format []byte) video.Codec {
+	text := bytes.ReplaceAll(bytes.ToLower(format), []byte("."), nil) // also matches "H.264"
 	for _, c := range []struct {
 		name  string
 		codec video.Codec
@@ -90,8 +90,9 @@ func codingOf(format []byte) video.Codec {
 	return ""
 }
 
-// foxglove's type, and its text.
+// Name and text of foxglove's type.
 const (
 	foxgloveVideo     = "foxglove_msgs/CompressedVideo"
-	foxgloveVideoText = "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] data\nstring format\n"
+	foxgloveVideoText = "builtin_interfaces/Time timestamp\nstring frame_id\nuint8[] " +
+		"data\nstring format\n"
 )

@@ -7,19 +7,19 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// sink collects the leaves of one message that are wanted.
+// sink collects the requested leaves of one message.
 type sink struct {
-	fields []int      // that it is for
-	slot   []int32    // of each leaf: where it goes; -1 = passed over
-	last   int        // the last leaf that is wanted: behind it nothing is read
-	out    [][]byte   // by slot: numbers, little-endian, appended
-	texts  [][]string // by slot
-	counts []int      // by leaf: elements met; nil = not counted
-	fail   string     // path of the first member that is not there
+	fields      []int      // the fields that it collects
+	slot        []int32    // output slot of each leaf; -1 if the leaf is skipped
+	last        int        // last requested leaf; later members are not read
+	out         [][]byte   // by slot: appended little-endian numbers
+	texts       [][]string // by slot
+	counts      []int      // by leaf: number of elements; nil if they are not counted
+	missingPath string     // path of the first missing member
 }
 
-// walk decodes nodes along a message. It ends early, with true, where nothing more is wanted; once
-// says that the nodes come no more (they stand in no array).
+// walk decodes nodes of a message. It returns true if no further leaf is requested or a read
+// failed. once reports whether the nodes are not inside an array.
 func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 	for k := range nodes {
 		n := &nodes[k]
@@ -40,12 +40,12 @@ func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 			}
 		default:
 			count = n.array
-			if int64(count)*int64(n.least) > int64(c.left()) {
+			if int64(count)*int64(n.least) > int64(c.remaining()) {
 				c.short = true
 			}
 		}
 		if c.short {
-			return s.failed(n)
+			return s.recordMissing(n)
 		}
 		switch n.base {
 		case isNumber:
@@ -63,7 +63,7 @@ func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 			for range count {
 				p := c.str()
 				if c.short {
-					return s.failed(n)
+					return s.recordMissing(n)
 				}
 				if at := s.slot[n.leaf]; at >= 0 {
 					s.texts[at] = append(s.texts[at], strings.ToValidUTF8(string(p), "\ufffd"))
@@ -77,15 +77,15 @@ func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 			}
 		}
 		if c.short {
-			return s.failed(n)
+			return s.recordMissing(n)
 		}
 	}
 	return false
 }
 
-func (s *sink) failed(n *node) bool {
-	if s.fail == "" {
-		s.fail = n.path
+func (s *sink) recordMissing(n *node) bool {
+	if s.missingPath == "" {
+		s.missingPath = n.path
 	}
 	return true
 }
@@ -103,15 +103,16 @@ func appendNumbers(dst, src []byte, dtype robocache.DType) []byte {
 	return dst
 }
 
-// run decodes one message into the sink.
-func (s *sink) run(t *tree, msg []byte) error {
-	c := open(msg)
+// decode decodes one message into the sink.
+func (s *sink) decode(t *tree, msg []byte) error {
+	c := newCursor(msg)
 	s.walk(t.nodes, &c, true)
-	return c.end(s.fail)
+	return c.finish(s.missingPath)
 }
 
-// textOf is the row of a text leaf: the text, or of a leaf that holds several a JSON list.
-func textOf(l *leaf, texts []string) (string, error) {
+// leafText returns the row of a text leaf: the text, or a JSON list if the leaf holds several
+// texts.
+func leafText(l *leaf, texts []string) (string, error) {
 	if l.seqs == 0 && len(l.dims) == 0 {
 		if len(texts) == 0 {
 			return "", nil

@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFramesWithoutSize: a message whose frame does not say how large it is grows as far as the
-// ratio allows, and no further.
+// TestFramesWithoutSize checks that a message whose frame does not declare its size grows up to the
+// ratio, and no further.
 func TestFramesWithoutSize(t *testing.T) {
 	pack := func(b []byte) []byte {
 		var out bytes.Buffer
@@ -20,7 +20,7 @@ func TestFramesWithoutSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for len(b) > 0 { // in pieces: else the writer knows the size
+		for len(b) > 0 { // in pieces, so that the writer does not know the size
 			n := min(len(b), 100_000)
 			if _, err := w.Write(b[:n]); err != nil {
 				t.Fatal(err)
@@ -39,22 +39,22 @@ func TestFramesWithoutSize(t *testing.T) {
 	noise := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	z := &zstdMessages{}
-	d := z.decoder()
+	d := z.acquireDecoder()
 	for _, b := range [][]byte{noise, bytes.Repeat(noise[:2000], 1000)} {
-		if got, err := d.message(pack(b)); err != nil || !bytes.Equal(got, b) {
+		if got, err := d.decompress(pack(b)); err != nil || !bytes.Equal(got, b) {
 			t.Errorf("%d bytes: %d, %v", len(b), len(got), err)
 		}
 	}
-	// Images of a camera that sees nothing.
+	// images of a dark camera
 	black := make([]byte, 720*1280*3+60)
-	if got, err := d.message(pack(black)); err != nil || !bytes.Equal(got, black) {
+	if got, err := d.decompress(pack(black)); err != nil || !bytes.Equal(got, black) {
 		t.Errorf("black: %d bytes, %v", len(got), err)
 	}
 	bomb := pack(make([]byte, 300<<20))
-	if got, err := d.message(
+	if got, err := d.decompress(
 		bomb,
 	); !errors.Is(err, robocache.ErrResourceLimit) ||
-		cap(d.buf) > max(ratio*len(bomb), free) {
+		cap(d.buf) > max(maxRatio*len(bomb), freeBytes) {
 		t.Errorf(
 			"a bomb of %d bytes: %d bytes, %v; the buffer holds %d",
 			len(bomb),
@@ -63,7 +63,7 @@ func TestFramesWithoutSize(t *testing.T) {
 			cap(d.buf),
 		)
 	}
-	if got, err := d.message(pack(noise)); err != nil || !bytes.Equal(got, noise) {
+	if got, err := d.decompress(pack(noise)); err != nil || !bytes.Equal(got, noise) {
 		t.Errorf("after it: %d, %v", len(got), err)
 	}
 }

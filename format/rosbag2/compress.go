@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	ratio = 1000 // decompressed to compressed, …
-	// … above this: images of a camera that sees nothing compress ten thousandfold
-	free       = 64 << 20
+	maxRatio = 1000 // maximum ratio of decompressed to compressed size above freeBytes
+	// Images of a dark camera may compress ten thousand times.
+	freeBytes  = 64 << 20
 	maxMessage = 1 << 30
 )
 
-// What is said of what grows beyond.
-var grown = fmt.Sprintf("at most %d bytes of one, above %d MiB", ratio, free>>20)
+// grown describes the allowed size in errors.
+var grown = fmt.Sprintf("at most %d bytes of one, above %d MiB", maxRatio, freeBytes>>20)
 
-const grownHint = "where it is not damaged, decompress it first: zstd -d of a file, ros2 bag convert of messages"
+const grownHint = "where it is not damaged, decompress it first: zstd -d of a file, ros2 bag " +
+	"convert of messages"
 
-// zstdMessages is a recording whose payloads are compressed one by one.
+// zstdMessages is a recording whose payloads are compressed separately.
 type zstdMessages struct {
 	bag.Storage
 	decoders sync.Pool
@@ -40,7 +41,7 @@ func (z *zstdMessages) Messages(
 	topic, from, to int,
 	fn func(i int, m *bag.Message) error,
 ) error {
-	return z.Storage.Messages(ctx, topic, from, to, z.plain(topic, fn))
+	return z.Storage.Messages(ctx, topic, from, to, z.decompressed(topic, fn))
 }
 
 func (z *zstdMessages) Walk(
@@ -49,57 +50,66 @@ func (z *zstdMessages) Walk(
 	fn func(topic, i int, m *bag.Message) error,
 ) (map[int]error, error) {
 	return z.Storage.Walk(ctx, topics, func(topic, i int, m *bag.Message) error {
-		return z.plain(topic, func(i int, m *bag.Message) error { return fn(topic, i, m) })(i, m)
+		return z.decompressed(
+			topic,
+			func(i int, m *bag.Message) error { return fn(topic, i, m) },
+		)(
+			i,
+			m,
+		)
 	})
 }
 
-// plain gives fn the messages of a topic as they were recorded.
-func (z *zstdMessages) plain(
+// decompressed returns a function that calls fn with decompressed messages of a topic.
+func (z *zstdMessages) decompressed(
 	topic int,
 	fn func(i int, m *bag.Message) error,
 ) func(i int, m *bag.Message) error {
 	return func(i int, m *bag.Message) error {
-		d := z.decoder()
+		d := z.acquireDecoder()
 		defer z.decoders.Put(d)
 		out := *m
 		var err error
-		if out.Data, err = d.message(m.Data); err != nil {
+		if out.Data, err = d.decompress(m.Data); err != nil {
 			return robocache.At(err, robocache.Where{"topic": z.Topics()[topic].Name, "index": i})
 		}
 		return fn(i, &out)
 	}
 }
 
-func (z *zstdMessages) Bytes() int64 { return 4 * z.Storage.Bytes() } // what the payloads are decompressed, nothing says
+// Bytes returns an estimate, because the decompressed size of the payloads is unknown.
+func (z *zstdMessages) Bytes() int64 { return 4 * z.Storage.Bytes() }
 
 // messageDecoder decompresses payloads into one buffer.
 type messageDecoder struct{ buf []byte }
 
-// plainWindow is the largest window that any message may ask for.
+// plainWindow is the largest window that every message may request.
 const plainWindow = 8 << 20
 
-func (z *zstdMessages) decoder() *messageDecoder {
+func (z *zstdMessages) acquireDecoder() *messageDecoder {
 	if d, ok := z.decoders.Get().(*messageDecoder); ok {
 		return d
 	}
 	return &messageDecoder{}
 }
 
-func (d *messageDecoder) message(data []byte) ([]byte, error) {
+func (d *messageDecoder) decompress(data []byte) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {
 		return nil, robocache.Malformed("zstd", nil, "the message is no zstd frame").WithCause(err)
 	}
-	limit := min(max(ratio*len(data), free), maxMessage)
+	limit := min(max(maxRatio*len(data), freeBytes), maxMessage)
 	if h.FrameContentSize > uint64(limit) || h.WindowSize > uint64(max(limit, plainWindow)) {
 		return nil, robocache.ResourceLimit("zstd", nil, "").
-			Expected(grown, strconv.FormatUint(h.FrameContentSize, 10)+" of "+strconv.Itoa(len(data))).
+			Expected(
+				grown,
+				strconv.FormatUint(h.FrameContentSize, 10)+" of "+strconv.Itoa(len(data)),
+			).
 			WithHint("%s", grownHint)
 	}
-	// Frames that do not say how large they are, and several, get more room as long as they need
-	// it.
-	// the rest when that much came
-	room := min(int(h.FrameContentSize), max(ratio*len(data), 64<<10))
+	// If a frame does not declare its size, or there are several frames, the buffer grows up to the
+	// limit.
+	room := min(int(h.FrameContentSize), max(maxRatio*len(data), 64<<10))
 	if room == 0 {
 		room = min(max(64<<10, 4*len(data)), limit)
 	}
@@ -122,21 +132,26 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 	}
 }
 
-// unpacked is a file that was decompressed.
-type unpacked struct {
+// unpackedFile is a decompressed file.
+type unpackedFile struct {
 	*scratch.Part
 	file *scratch.File
 }
 
-func (u *unpacked) Close() error { return u.file.Close() }
+func (u *unpackedFile) Close() error { return u.file.Close() }
 
-// unpack decompresses a whole .zstd file.
-func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {
-	full := robocache.ResourceLimit("zstd", nil, "the file decompresses to more than %d times its size", ratio).
+// unpackFile decompresses a whole .zstd file.
+func unpackFile(ctx context.Context, f robocache.Ranged, name string) (_ *unpackedFile, err error) {
+	full := robocache.ResourceLimit(
+		"zstd",
+		nil,
+		"the file decompresses to more than %d times its size",
+		maxRatio,
+	).
 		WithHint("%s", grownHint)
-	u := &unpacked{
+	u := &unpackedFile{
 		file: scratch.New(
-			max(ratio*f.Size(), free),
+			max(maxRatio*f.Size(), freeBytes),
 			full,
 			"set TMPDIR to a folder with more room, or decompress the files: zstd -d",
 		),

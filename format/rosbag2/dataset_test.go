@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are
-// in the order of their header timestamps.
+// TestDecodedOracle checks that every stream of the real db3 recording equals the values that
+// rosbags decodes, and that rows are in the order of their header timestamps.
 func TestDecodedOracle(t *testing.T) {
 	dir := realdata.Path(t, "mcap_robot/recording_db3")
 	text, err := os.ReadFile(realdata.Path(t, "mcap_robot/oracle/decoded.json"))
@@ -115,7 +115,11 @@ func TestDecodedOracle(t *testing.T) {
 	if err != nil || task[0] != "Pick up the yellow bottle on the table." {
 		t.Errorf("%q, %v", task, err)
 	}
-	for _, key := range []string{"tf.torso.left_wrist.translation", "tf.torso.right_wrist.rotation", "tf_static.torso.velodyne.translation"} {
+	for _, key := range []string{
+		"tf.torso.left_wrist.translation",
+		"tf.torso.right_wrist.rotation",
+		"tf_static.torso.velodyne.translation",
+	} {
 		if ds.Info().Feature(key) == nil {
 			t.Errorf("no stream %s", key)
 		}
@@ -126,11 +130,13 @@ type farFile struct{ robocache.Ranged }
 
 func (farFile) Remote() bool { return true }
 
-// TestRemote: films fetch their packets ahead of decoding where the bag lies behind a network,
-// however it is split and compressed.
+// TestRemote checks that video packets of a remote bag are read ahead of decoding, for every kind
+// of split and compression.
 func TestRemote(t *testing.T) {
 	for want, file := range map[bool]robocache.Ranged{true: farFile{}, false: nil} {
-		var s bag.Storage = &zstdMessages{Storage: join([]bag.Storage{&db3{}, &db3{file: file}})}
+		var s bag.Storage = &zstdMessages{
+			Storage: joinParts([]bag.Storage{&db3{}, &db3{file: file}}),
+		}
 		if r, ok := s.(interface{ Remote() bool }); !ok || r.Remote() != want {
 			t.Errorf("remote: %v, expected %v", !want, want)
 		}

@@ -30,27 +30,27 @@ type db3 struct {
 	found  []robocache.Finding
 }
 
-// db3Topic is the messages of a topic in log-time order.
+// db3Topic holds the messages of a topic in the order of log times.
 type db3Topic struct {
-	ids []int64 // of the table topics
+	ids []int64 // ids in the table topics
 	log []int64
-	row []int64 // rowids
+	row []int64 // row ids
 }
 
 var _ bag.Storage = (*db3)(nil)
 
-// openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may
-// be empty; nil where there is none. Close of the storage closes the file.
+// openDB3 reads the topics and the times of all messages. wal is the write-ahead log of the file;
+// it may be empty, and nil means that there is none. Closing the storage closes the file.
 func openDB3(
 	ctx context.Context,
 	file robocache.Ranged,
 	name string,
 	wal []byte,
-	kept *lastBlocks,
+	cache *blockCache,
 ) (s *db3, err error) {
 	defer crash.RecoverFile("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
-	file = ahead(file, name, kept)
+	file = readAhead(file, name, cache)
 	db, err := sqlite.Open(ctx, file, wal)
 	if err := robocache.At(err, where); err != nil {
 		return s, err
@@ -74,7 +74,7 @@ func openDB3(
 			if err != nil {
 				return err
 			}
-			return s.index(ctx, c, topics)
+			return s.readIndex(ctx, c, topics)
 		}()
 	})
 	if err != nil {
@@ -86,11 +86,11 @@ func openDB3(
 
 const maxTopics = 65535
 
-// Remote says that reading messages waits for a store.
+// Remote reports whether reading messages waits for a network.
 func (s *db3) Remote() bool { return store.Remote(s.file) }
 
-// need checks that a table is there and has some columns, and gives all of its columns.
-func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
+// requireColumns checks that a table exists and has some columns. It returns all of its columns.
+func requireColumns(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
 	have, err := c.Columns(table)
 	if err != nil {
 		return nil, err
@@ -117,12 +117,13 @@ func hasColumn(columns []string, name string) bool {
 	return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// readTopics reads the topics and their definitions: number in the file → position in infos.
+// readTopics reads the topics and their definitions. It returns a map from the number in the file
+// to the position in infos.
 func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
 	if func() error {
-		if _, err := need(
+		if _, err := requireColumns(
 			c,
 			"message_definitions",
 			"topic_type",
@@ -138,7 +139,7 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 			func(r *sqlite.Row) error {
 				for k := range 3 {
 					if len(r.ColumnRawText(k)) > 4<<20 {
-						return nil // no definition is that long
+						return nil // longer than any definition
 					}
 				}
 				if len(defs) < maxTopics {
@@ -150,7 +151,7 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 			return nil, err
 		}
 	}
-	columns, err := need(c, "topics", "id", "name", "type", "serialization_format")
+	columns, err := requireColumns(c, "topics", "id", "name", "type", "serialization_format")
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +195,7 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 			if n == len(s.topics) {
 				s.topics = append(s.topics, db3Topic{})
 				if d := defs[v[1]]; d.text != "" {
-					s.describe(&s.list.Infos[n], d.encoding, d.text)
+					s.setSchema(&s.list.Infos[n], d.encoding, d.text)
 				}
 			}
 			numbers[id] = n
@@ -207,9 +208,9 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	return numbers, nil
 }
 
-// describe takes a topic's definition as the file has it, unless that cannot be read and its type
-// is a common one.
-func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
+// setSchema sets the definition of a topic in the file. If it cannot be parsed and the type is a
+// common one, the common definition is used instead.
+func (s *db3) setSchema(info *bag.TopicInfo, encoding, text string) {
 	_, err := ros2.ParseSchema(encoding, info.Type, text)
 	if _, known := ros2.KnownSchema(info.Type); err == nil || !known {
 		info.SchemaEncoding, info.SchemaText = encoding, text
@@ -219,14 +220,15 @@ func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
 		Severity: robocache.SeverityWarning,
 		Code:     "schema-unreadable",
 		Where:    robocache.Where{"file": s.name, "topic": info.Name},
-		Message:  "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error(),
-		Hint:     "If values look wrong, record the topic again with its complete definition",
+		Message: "the definition of " + info.Type + " in the file is not readable, the " +
+			"common type of that name is taken: " + err.Error(),
+		Hint: "If values look wrong, record the topic again with its complete definition",
 	})
 }
 
-// index reads the time and number of every message.
-func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) error {
-	columns, err := need(c, "messages", "topic_id", "timestamp", "data")
+// readIndex reads the time and row id of every message.
+func (s *db3) readIndex(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) error {
+	columns, err := requireColumns(c, "messages", "topic_id", "timestamp", "data")
 	if err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		"SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED",
 		func(r *sqlite.Row) error {
 			row := r.ColumnInt64(0)
-			// else a page that stands many times in the tree would be read as often
+			// A page that occurs several times in the tree would otherwise be read as often.
 			if !first && row <= high {
 				return robocache.Malformed(
 					"rosbag2",
@@ -263,13 +265,13 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 			return nil
 		},
 	)
-	if errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil && s.rows() > 0 {
-		// What the tree gave before the damage is whole: a cut file keeps its first part.
+	if errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil && s.rowCount() > 0 {
+		// Messages before the damage are intact, so a truncated file keeps its first part.
 		s.found = append(s.found, robocache.Finding{
 			Severity: robocache.SeverityError,
 			Code:     "damaged",
 			Where:    robocache.Where{"file": s.name},
-			Count:    int64(s.rows()),
+			Count:    int64(s.rowCount()),
 			Message:  "the file is damaged: the messages before the damage are read: " + err.Error(),
 			Hint:     "fetch the file again, or use sqlite3 .recover",
 		})
@@ -301,7 +303,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 	return nil
 }
 
-func (s *db3) rows() int {
+func (s *db3) rowCount() int {
 	n := 0
 	for k := range s.topics {
 		n += len(s.topics[k].log)
@@ -323,7 +325,7 @@ func (s *db3) Index(_ context.Context, topic int) (*bag.Index, error) {
 }
 
 func (s *db3) Bytes() int64 { return s.bytes }
-func (s *db3) Held() int64  { return 16 * int64(s.rows()) }
+func (s *db3) Held() int64  { return 16 * int64(s.rowCount()) }
 
 func (s *db3) Findings() []robocache.Finding                       { return s.found }
 func (s *db3) Notes(context.Context) (map[string]string, error)    { return nil, nil }
@@ -331,68 +333,68 @@ func (s *db3) Verify(context.Context) ([]robocache.Finding, error) { return nil,
 
 func (s *db3) Close() error { return errors.Join(s.db.Close(), s.file.Close()) }
 
-// ref is a message that is wanted.
-type ref struct {
+// messageRef identifies a requested message.
+type messageRef struct {
 	row      int64
 	topic, i int
 }
 
-func (s *db3) refs(topic, from, to int) []ref {
-	out := make([]ref, 0, max(0, to-from))
+func (s *db3) messageRefs(topic, from, to int) []messageRef {
+	out := make([]messageRef, 0, max(0, to-from))
 	for i := from; i < to; i++ {
-		out = append(out, ref{s.topics[topic].row[i], topic, i})
+		out = append(out, messageRef{s.topics[topic].row[i], topic, i})
 	}
 	return out
 }
 
-// Messages reads messages of a topic in the order of their times.
+// Messages calls fn for messages of a topic in the order of their times.
 func (s *db3) Messages(
 	ctx context.Context,
 	topic, from, to int,
 	fn func(i int, m *bag.Message) error,
 ) error {
 	failed := map[int]error{}
-	err := s.read(
+	err := s.readRefs(
 		ctx,
-		s.refs(topic, from, to),
+		s.messageRefs(topic, from, to),
 		failed,
 		func(_, i int, m *bag.Message) error { return fn(i, m) },
 	)
 	return cmp.Or(err, failed[topic])
 }
 
-// Walk reads the messages of these topics in the order of the file; topics that were not recorded
-// in the order of their times one by one.
+// Walk calls fn for the messages of the topics in file order. A topic that was not recorded in the
+// order of its times is read separately.
 func (s *db3) Walk(
 	ctx context.Context,
 	topics []int,
 	fn func(topic, i int, m *bag.Message) error,
 ) (failed map[int]error, err error) {
 	failed = map[int]error{}
-	var all []ref
+	var all []messageRef
 	for _, t := range topics {
-		refs := s.refs(t, 0, len(s.topics[t].row))
+		refs := s.messageRefs(t, 0, len(s.topics[t].row))
 		if slices.IsSorted(s.topics[t].row) {
 			all = append(all, refs...)
-		} else if err := s.read(ctx, refs, failed, fn); err != nil {
+		} else if err := s.readRefs(ctx, refs, failed, fn); err != nil {
 			return failed, err
 		}
 	}
-	slices.SortFunc(all, func(a, b ref) int { return cmp.Compare(a.row, b.row) })
-	return failed, s.read(ctx, all, failed, fn)
+	slices.SortFunc(all, func(a, b messageRef) int { return cmp.Compare(a.row, b.row) })
+	return failed, s.readRefs(ctx, all, failed, fn)
 }
 
-// mostBetween is how many rows of other topics a query passes over rather than to begin anew.
+// mostBetween is the maximum number of rows of other topics that a query skips.
 const mostBetween = 32
 
-// errNoMore ends a query whose topics all failed.
+// errNoMore ends a query in which all topics failed.
 var errNoMore = errors.New("no topic is left")
 
-// read gives messages in the order of refs, with a query for each run of rows that lie near each
-// other. What is wrong with a message ends its topic, and is in failed.
-func (s *db3) read(
+// readRefs reads messages in the order of refs, with one query for each run of nearby rows. An
+// error of a message ends its topic and is stored in failed.
+func (s *db3) readRefs(
 	ctx context.Context,
-	refs []ref,
+	refs []messageRef,
 	failed map[int]error,
 	fn func(topic, i int, m *bag.Message) error,
 ) (err error) {
@@ -408,14 +410,15 @@ func (s *db3) read(
 		}
 	}
 	slices.Sort(list)
-	fail := func(r ref, err error) {
+	fail := func(r messageRef, err error) {
 		failed[r.topic] = robocache.At(
 			err,
 			robocache.Where{"file": s.name, "topic": s.list.Infos[r.topic].Name, "index": r.i},
 		)
 		delete(left, r.topic)
 	}
-	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(
+	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND " +
+		"topic_id IN (" + strings.Join(
 		list,
 		",",
 	) + ") ORDER BY rowid"
@@ -426,7 +429,8 @@ func (s *db3) read(
 		err := s.db.Use(ctx, func(c *sqlite.Conn) error {
 			for len(refs) > 0 && len(left) > 0 {
 				n := 1
-				for n < len(refs) && refs[n].row > refs[n-1].row && refs[n].row-refs[n-1].row <= mostBetween {
+				for n < len(refs) && refs[n].row > refs[n-1].row &&
+					refs[n].row-refs[n-1].row <= mostBetween {
 					n++
 				}
 				run := refs[:n]
@@ -459,7 +463,7 @@ func (s *db3) read(
 					}
 					run = run[1:]
 				}
-				// else what failed may lie between them
+				// Otherwise the failed row may be any of them.
 				if err != nil && len(run) > 0 && run[0].row == first {
 					fail(run[0], err)
 					run = run[1:]

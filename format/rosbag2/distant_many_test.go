@@ -32,8 +32,8 @@ func (s *farStore) Open(ctx context.Context, name string) (robocache.Ranged, err
 	return farawayFile{r}, nil
 }
 
-// TestDistantBagsStayOpen: many distant databases stay open: what is kept of their bytes is not
-// counted with their indexes.
+// TestDistantBagsStayOpen checks that many remote databases stay open, because cached blocks are
+// not counted with their indexes.
 func TestDistantBagsStayOpen(t *testing.T) {
 	src := realdata.Path(t, "mcap_robot/recording_db3")
 	dir := t.TempDir()

@@ -15,14 +15,15 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// Each operation of the store fails in turn, and each read is cut short in turn: the right answer,
-// or a typed error; never a shorter list.
+// TestFaultAnywhere makes each operation of the store fail, and each read short. The result is
+// right or a typed error, and never a shorter list.
 func TestFaultAnywhere(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/py/sqlite3/reindex_test_bags/multiple_files")
 	m := storetest.NewMem("rosbag2-faults")
 	defer m.Drop()
 	names := []string{"multiple_files_0.db3", "multiple_files_1.db3"}
-	meta := "rosbag2_bagfile_information:\n  version: 5\n  relative_file_paths: [multiple_files_0.db3, multiple_files_1.db3]\n"
+	meta := "rosbag2_bagfile_information:\n  version: 5\n  relative_file_paths: " +
+		"[multiple_files_0.db3, multiple_files_1.db3]\n"
 	put := func(name string, data []byte) {
 		w, err := m.Create(t.Context(), name)
 		if err != nil {
@@ -44,13 +45,13 @@ func TestFaultAnywhere(t *testing.T) {
 		put(n, b)
 	}
 	sum := func(s store.Store) (out string, err error) {
-		recs, _, err := find(t.Context(), s)
+		recs, _, err := findRecordings(t.Context(), s)
 		if err != nil {
 			return "", err
 		}
 		h := sha256.New()
 		for k := range recs {
-			st, err := recs[k].open(t.Context(), s, openOptions{})
+			st, err := recs[k].openStorage(t.Context(), s, openOptions{})
 			if err != nil {
 				return "", err
 			}
@@ -77,7 +78,11 @@ func TestFaultAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fault := range []storetest.Fault{storetest.FaultFail, storetest.FaultShort, storetest.FaultChanged} {
+	for _, fault := range []storetest.Fault{
+		storetest.FaultFail,
+		storetest.FaultShort,
+		storetest.FaultChanged,
+	} {
 		for n := int64(1); ; n++ {
 			plan := &storetest.Plan{Nth: n, Fault: fault}
 			got, err := sum(storetest.Faulty(m, plan))
@@ -94,8 +99,12 @@ func TestFaultAnywhere(t *testing.T) {
 			}
 		}
 	}
-	// A topic's range is read alone.
-	st, err := (&recording{name: names[0], files: names[:1]}).open(t.Context(), m, openOptions{})
+	// Read the range of a topic separately.
+	st, err := (&recording{name: names[0], files: names[:1]}).openStorage(
+		t.Context(),
+		m,
+		openOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMessageWindows: a message takes no window that a frame of it claims, and no window of the
-// first is refused that its size allows.
+// TestMessageWindows checks that the declared window of a frame allocates no memory, and that a
+// window allowed by the size of the message is accepted.
 func TestMessageWindows(t *testing.T) {
-	d := (&zstdMessages{}).decoder()
-	// A frame that is skipped, and one of 512 MiB window that holds five bytes.
+	d := (&zstdMessages{}).acquireDecoder()
+	// A skippable frame, and a frame with a window of 512 MiB that holds five bytes.
 	small := []byte{
 		0x50,
 		0x2a,
@@ -41,7 +41,7 @@ func TestMessageWindows(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	five, err := d.message(small)
+	five, err := d.decompress(small)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; err != nil || string(five) != "xxxxx" ||
 		got > 32<<20 {
@@ -51,7 +51,7 @@ func TestMessageWindows(t *testing.T) {
 	rand.NewChaCha8([32]byte{}).Read(want[:16<<20])
 	for _, window := range []int{1 << 20, 16 << 20} {
 		for range 2 {
-			if got, err := d.message(
+			if got, err := d.decompress(
 				squeezed(t, want, window),
 			); err != nil ||
 				!bytes.Equal(got, want) {
@@ -61,11 +61,11 @@ func TestMessageWindows(t *testing.T) {
 	}
 }
 
-// TestMessageBroken: after a message that grows too large the next one is read.
+// TestMessageBroken checks that the message after a message that grows too large is read.
 func TestMessageBroken(t *testing.T) {
-	d := (&zstdMessages{}).decoder()
-	if _, err := d.message(
-		squeezed(t, make([]byte, free+1), 1<<20),
+	d := (&zstdMessages{}).acquireDecoder()
+	if _, err := d.decompress(
+		squeezed(t, make([]byte, freeBytes+1), 1<<20),
 	); !errors.Is(
 		err,
 		robocache.ErrResourceLimit,
@@ -79,7 +79,7 @@ func TestMessageBroken(t *testing.T) {
 	want := bytes.Repeat([]byte("next"), 1000)
 	done := make(chan error, 1)
 	go func() {
-		got, err := d.message(e.EncodeAll(want, nil))
+		got, err := d.decompress(e.EncodeAll(want, nil))
 		if err == nil && !bytes.Equal(got, want) {
 			err = errors.New("other bytes")
 		}
@@ -95,7 +95,7 @@ func TestMessageBroken(t *testing.T) {
 	}
 }
 
-// squeezed compresses as a stream, which does not say how large it is.
+// squeezed compresses as a stream, which does not declare its size.
 func squeezed(t *testing.T, b []byte, window int) []byte {
 	t.Helper()
 	var out bytes.Buffer

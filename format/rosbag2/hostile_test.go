@@ -21,14 +21,18 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FuzzMetadata: any text as metadata.yaml gives files inside the folder, or a typed error, in
-// memory that its size bounds.
+// FuzzMetadata checks that any metadata.yaml yields files inside the folder or a typed error, with
+// memory limited by its size.
 func FuzzMetadata(f *testing.F) {
 	f.Add(
-		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - a_0.db3\n    - ../b\n  topics_with_message_count:\n    - topic_metadata: {name: /a, type: b/msg/C, offered_qos_profiles: \"- durability: 1\"}\n      message_count: 3\n",
+		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  " +
+			"relative_file_paths:\n    - a_0.db3\n    - ../b\n  topics_with_message_count:\n  " +
+			"  - topic_metadata: {name: /a, type: b/msg/C, offered_qos_profiles: \"- " +
+			"durability: 1\"}\n      message_count: 3\n",
 	)
 	f.Add(
-		"rosbag2_bagfile_information: {relative_file_paths: [x/a.db3], version: 2, custom_data: {a: b}, files: [{path: q}]}\n",
+		"rosbag2_bagfile_information: {relative_file_paths: [x/a.db3], version: 2, " +
+			"custom_data: {a: b}, files: [{path: q}]}\n",
 	)
 	f.Add("a: &a [1]\nb: [*a, *a]\nrosbag2_bagfile_information: *a\n")
 	f.Add(strings.Repeat("[", 200))
@@ -67,7 +71,7 @@ func (m mem) Size() int64     { return int64(len(m)) }
 func (m mem) Version() string { return "1" }
 func (m mem) Close() error    { return nil }
 
-// FuzzDB3: any bytes as a db3 file.
+// FuzzDB3 opens any bytes as a db3 file.
 func FuzzDB3(f *testing.F) {
 	small, err := os.ReadFile(
 		filepath.Join(realdata.Path(f, "rosbag2/tests/sqlite3/cdr_test"), "cdr_test_0.db3"),
@@ -100,7 +104,8 @@ func FuzzDB3(f *testing.F) {
 	})
 }
 
-// B5: a frame that claims more than 64 MiB and a ratio of 1,000 takes no memory.
+// TestBombs checks that a frame that declares more than 64 MiB and a ratio of 1,000 allocates no
+// memory (rosbag2.B5).
 func TestBombs(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -108,12 +113,12 @@ func TestBombs(t *testing.T) {
 	}
 	bomb := w.EncodeAll(make([]byte, 256<<20), nil)
 	z := &zstdMessages{}
-	d := z.decoder()
+	d := z.acquireDecoder()
 	before := hostile.Allocated()
-	if _, err := d.message(bomb); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := d.decompress(bomb); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
-	if _, err := unpack(
+	if _, err := unpackFile(
 		t.Context(),
 		mem(bomb),
 		"x.zstd",
@@ -126,16 +131,16 @@ func TestBombs(t *testing.T) {
 	if got := hostile.Allocated() - before; got > 64<<20 {
 		t.Errorf("%d bytes were allocated", got)
 	}
-	if _, err := d.message([]byte("no frame")); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := d.decompress([]byte("no frame")); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	ok := w.EncodeAll([]byte("payload"), nil)
-	if out, err := d.message(ok); err != nil || string(out) != "payload" {
+	if out, err := d.decompress(ok); err != nil || string(out) != "payload" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
-// A large file is decompressed into a file without a name, and read by ranges.
+// TestUnpackLarge checks that a large file is decompressed into an unnamed file and read by ranges.
 func TestUnpackLarge(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -145,7 +150,7 @@ func TestUnpackLarge(t *testing.T) {
 	for k := range whole {
 		whole[k] = byte(k * 2654435761 >> 13)
 	}
-	u, err := unpack(t.Context(), mem(w.EncodeAll(whole, nil)), "x.zstd")
+	u, err := unpackFile(t.Context(), mem(w.EncodeAll(whole, nil)), "x.zstd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +174,8 @@ func TestUnpackLarge(t *testing.T) {
 	}
 }
 
-// B3: a recorder that was killed left its messages in the write-ahead log; they are read, nothing
-// is written.
+// TestKilledRecorder checks that messages in the write-ahead log of a killed recorder are read, and
+// that nothing is written (rosbag2.B3).
 func TestKilledRecorder(t *testing.T) {
 	dir := t.TempDir()
 	const killed = `
@@ -219,8 +224,8 @@ os._exit(0)
 	}
 }
 
-// An empty log beside a file whose messages are all in it says the same: a close takes the log
-// away.
+// TestEmptyLog checks that an empty log is reported as well, because a recorder deletes the log
+// when it closes the file.
 func TestEmptyLog(t *testing.T) {
 	dir := t.TempDir()
 	from := realdata.Path(t, "rosbag2/py/sqlite3/wbag")
@@ -251,7 +256,8 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// Over http the metadata lists the files; a db3 is read by ranges.
+// TestHTTP checks that the metadata lists the files over HTTP, and that a db3 file is read by
+// ranges.
 func TestHTTP(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/py/sqlite3/wbag")
 	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
@@ -267,8 +273,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A folder of recordings: an episode each, in the order of their numbers; one of version 3, whose
-// paths begin with the folder's name.
+// TestFolder checks that each recording of a folder is an episode, in the order of their numbers.
+// One has version 3, whose paths begin with the name of the folder.
 func TestFolder(t *testing.T) {
 	one, want := written(t, "db3", "none", "9")
 	db, err := os.ReadFile(filepath.Join(one, "bag.db3"))
@@ -284,7 +290,8 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	meta := "rosbag2_bagfile_information:\n  version: 3\n  relative_file_paths:\n    - run_2/run_2_0.db3\n"
+	meta := "rosbag2_bagfile_information:\n  version: 3\n  relative_file_paths:\n    - " +
+		"run_2/run_2_0.db3\n"
 	if err := os.WriteFile(
 		filepath.Join(dir, "run_2", metadataName),
 		[]byte(meta),
@@ -295,7 +302,7 @@ func TestFolder(t *testing.T) {
 	if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); !ok || err != nil {
 		t.Errorf("not detected: %v", err)
 	}
-	recs, _, err := find(t.Context(), local(t, dir))
+	recs, _, err := findRecordings(t.Context(), local(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

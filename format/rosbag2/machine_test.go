@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// starved is a store of which one file cannot be opened for want of memory.
+// starved is a store in which one file cannot be opened for lack of memory.
 type starved struct {
 	store.Store
 	file string
@@ -30,8 +30,8 @@ func (s starved) Open(ctx context.Context, name string) (robocache.Ranged, error
 	return s.Store.Open(ctx, name)
 }
 
-// TestLackOfMemoryLosesNoRecording checks that a recording that cannot be read for want of memory
-// is an error of opening. It is not left out, as a damaged one of several is.
+// TestLackOfMemoryLosesNoRecording checks that a recording that cannot be read for lack of memory
+// is an error of opening. It is not omitted like a damaged one.
 func TestLackOfMemoryLosesNoRecording(t *testing.T) {
 	s, err := store.Open(realdata.Path(t, "rosbag2") + "/py")
 	if err != nil {

@@ -20,11 +20,11 @@ const (
 	maxFiles      = 1 << 16
 )
 
-// metadata is what metadata.yaml says.
+// metadata is the content of metadata.yaml.
 type metadata struct {
 	version     int
 	files       []string
-	compression string // format: "zstd"
+	compression string // compression format: "zstd"
 	messages    int64
 	topics      []metaTopic
 	distro      string
@@ -34,7 +34,7 @@ type metadata struct {
 
 type metaTopic struct{ name, typ, qos string }
 
-// metadataFile is the file itself.
+// metadataFile is the structure of the YAML file.
 type metadataFile struct {
 	Info *struct {
 		Version     string   `yaml:"version"`
@@ -49,7 +49,7 @@ type metadataFile struct {
 			Metadata struct {
 				Name string `yaml:"name"`
 				Type string `yaml:"type"`
-				// YAML within YAML in most versions, a list in later ones
+				// YAML inside YAML in most versions, and a list in later ones.
 				QoS yaml.Node `yaml:"offered_qos_profiles"`
 			} `yaml:"topic_metadata"`
 		} `yaml:"topics_with_message_count"`
@@ -89,13 +89,14 @@ func plainTypeError(text string) string {
 	return "line " + m[1] + ": expected " + want + ", found " + found
 }
 
-// parseMetadata reads a metadata.yaml; nil without an error where the text is no rosbag2 metadata.
+// parseMetadata parses a metadata.yaml. It returns nil without an error if the text is not rosbag2
+// metadata.
 func parseMetadata(text []byte, folder string) (*metadata, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, nil // a recorder that was killed while it wrote
+		return nil, nil // the recorder was killed while it wrote
 	}
 	var doc metadataFile
-	var wrongTypes *yaml.TypeError // such values are not read
+	var wrongTypes *yaml.TypeError // values of wrong types are ignored
 	if err := yaml.Unmarshal(text, &doc); err != nil && !errors.As(err, &wrongTypes) {
 		return nil, badMetadata(notYAML, errors.New(strings.TrimPrefix(err.Error(), "yaml: ")))
 	}
@@ -121,7 +122,7 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	}
 	seen := map[string]bool{}
 	for _, n := range info.Names {
-		name, err := inside(n, folder, m.version)
+		name, err := cleanFileName(n, folder, m.version)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +134,7 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	for _, t := range info.Topics {
 		qos := t.Metadata.QoS.Value
 		var profiles []struct{ Durability string }
-		_ = t.Metadata.QoS.Decode(&profiles) // none where it is a text
+		_ = t.Metadata.QoS.Decode(&profiles) // fails if it is a text, which leaves profiles empty
 		for _, p := range profiles {
 			if qos == "" && p.Durability != "" {
 				qos = "durability: " + p.Durability
@@ -144,11 +145,14 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	return m, nil
 }
 
-// inside cleans a file's name (B2). Before version 4 names begin with the folder's own.
-func inside(name, folder string, version int) (string, error) {
+// cleanFileName returns the clean name of a file (rosbag2.B2). Before version 4, names begin with
+// the name of the folder.
+func cleanFileName(name, folder string, version int) (string, error) {
 	clean, err := store.CleanName(name)
 	if err != nil {
-		return "", robocache.Malformed("metadata", robocache.Where{"file": metadataName}, "relative_file_paths names a file outside the recording: %q", clip(name)).
+		return "", robocache.Malformed("metadata", robocache.Where{
+			"file": metadataName,
+		}, "relative_file_paths names a file outside the recording: %q", clipText(name)).
 			WithCause(err).
 			WithHint("list the files by their names in the folder")
 	}
@@ -163,7 +167,7 @@ func inside(name, folder string, version int) (string, error) {
 	return clean, nil
 }
 
-func clip(s string) string {
+func clipText(s string) string {
 	if len(s) > 80 {
 		return s[:77] + "..."
 	}

@@ -46,7 +46,7 @@ func openOne(t *testing.T, dir, file string) bag.Storage {
 	}
 	t.Cleanup(func() { store.Close(s) })
 	r := recording{name: file, files: []string{file}}
-	st, err := r.open(t.Context(), s, openOptions{})
+	st, err := r.openStorage(t.Context(), s, openOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,8 @@ func openOne(t *testing.T, dir, file string) bag.Storage {
 	return st
 }
 
-// B4: every message and time of the real db3 files, through Messages and through Scan.
+// TestOracle compares every message and time of the real db3 files, through Messages and Scan
+// (rosbag2.B4).
 func TestOracle(t *testing.T) {
 	files := 0
 	for _, set := range []string{"rosbag2", "mcap_robot"} {
@@ -120,7 +121,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// scanned holds Walk against Messages.
+// scanned compares Walk with Messages.
 func scanned(t *testing.T, st bag.Storage) {
 	t.Helper()
 	var topics []int

@@ -14,13 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// flat gives the leaves of a decoded message: path → its values in order, numbers as float64.
+// flat returns the leaves of a decoded message: path → its values in order, numbers as float64.
 func flat(path string, v any, out map[string][]any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, x := range v {
 			if k == "structure_needs_at_least_one_member" || strings.ToUpper(k) == k && len(k) > 3 {
-				continue // a filler, a constant
+				continue // a filler or a constant
 			}
 			p := k
 			if path != "" {
@@ -72,8 +72,8 @@ func row(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, k int)
 	return out, err
 }
 
-// R1: messages of real recorders, decoded as rosbags or mcap-ros2-support decode them, both
-// storages.
+// TestRealMessages compares messages of real recorders with the values that rosbags or
+// mcap-ros2-support decode, for both storages (ros2.R1).
 func TestRealMessages(t *testing.T) {
 	base := realdata.Path(t, "rosbag2")
 	text, err := os.ReadFile(filepath.Join(base, "oracle", "decoded.json"))
@@ -84,8 +84,8 @@ func TestRealMessages(t *testing.T) {
 	if err := json.Unmarshal(text, &oracle); err != nil {
 		t.Fatal(err)
 	}
-	// rosbags cannot read the events of the mcap twin: they are those of another run, with the same
-	// values but for timestamps.
+	// rosbags cannot read the events in the mcap file. They are from another run with the same
+	// values except timestamps.
 	leaves := 0
 	for name, topics := range oracle {
 		if topics["rosbags_error"] != nil {
@@ -123,7 +123,7 @@ func TestRealMessages(t *testing.T) {
 					if f == nil {
 						if strings.HasPrefix(path, "stamp.") ||
 							strings.HasPrefix(path, "header.stamp") {
-							continue // it is the row's time
+							continue // the time of the row
 						}
 						t.Errorf("%s: no stream %s.%s", name, key, path)
 						continue
@@ -162,7 +162,7 @@ func TestRealMessages(t *testing.T) {
 	}
 }
 
-// equal compares values; float32 is printed shortest by the oracle.
+// equal compares values. The oracle prints float32 in the shortest form.
 func equal(a, b []any) bool {
 	if len(a) != len(b) {
 		return false
@@ -184,8 +184,8 @@ func equal(a, b []any) bool {
 	return true
 }
 
-// A recorder stores the .srv text as the schema of a service's events: they are read, though
-// rosbags cannot.
+// TestServiceEvents checks that events of a service are read. Their schema is the .srv text, which
+// rosbags cannot read.
 func TestServiceEvents(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/tests/mcap/bag_with_topics_and_service_events")
 	ds, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})
@@ -210,9 +210,12 @@ func TestServiceEvents(t *testing.T) {
 	}
 }
 
-// A serialization that is not CDR is named; nothing is made up.
+// TestOtherSerialization checks that an error names a serialization other than CDR.
 func TestOtherSerialization(t *testing.T) {
-	for _, name := range []string{"rosbag2/tests/sqlite3/wrong_rmw_test", "rosbag2/tests/mcap/wrong_rmw_test"} {
+	for _, name := range []string{
+		"rosbag2/tests/sqlite3/wrong_rmw_test",
+		"rosbag2/tests/mcap/wrong_rmw_test",
+	} {
 		ds, err := robocache.Open(t.Context(), realdata.Path(t, name), robocache.OpenOptions{})
 		if err != nil {
 			if !strings.Contains(err.Error(), "wrong_format") {
@@ -240,8 +243,8 @@ func TestOtherSerialization(t *testing.T) {
 	}
 }
 
-// Definitions that say less than is there ("uint8 level" for a Log): the messages show it, and are
-// decoded by the common types, as in the mcap twin.
+// TestStubDefinitions checks that incomplete definitions ("uint8 level" for a Log) are detected by
+// the messages, which are then decoded with the common types as in the mcap file.
 func TestStubDefinitions(t *testing.T) {
 	open := func(name string) robocache.Dataset {
 		ds, err := robocache.Open(

@@ -22,34 +22,37 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// recording is one bag: the files that belong together, in their order.
+// recording is one bag: its files in order.
 type recording struct {
-	name  string // for errors: the folder, or the file
+	name  string // folder or file, used in errors
 	files []string
 	meta  *metadata
 	found []robocache.Finding
 }
 
-// packed is the ending of FILE compression.
-const packed = ".zstd"
+// zstdSuffix is the file suffix of FILE compression.
+const zstdSuffix = ".zstd"
 
-// splitName is the name of a split: stem_number.ending.
+// splitName matches the name of a split: stem_number.suffix.
 var splitName = regexp.MustCompile(`^(.*)_(\d{1,9})\.(db3|mcap)(\.zstd)?$`)
 
-// storageName says whether a name is that of a storage file, or of metadata.
-func storageName(name string) bool {
-	plain := strings.TrimSuffix(name, packed)
+// isStorageName reports whether a name is that of a storage file or of metadata.
+func isStorageName(name string) bool {
+	plain := strings.TrimSuffix(name, zstdSuffix)
 	return path.Base(name) == metadataName || strings.HasSuffix(plain, ".db3") ||
 		strings.HasSuffix(plain, ".mcap")
 }
 
-// find lists the recordings below a store, and the links that may hide others.
-func find(ctx context.Context, s store.Store) (out []recording, links []store.Entry, err error) {
+// findRecordings returns the recordings below a store, and the links that may hide others.
+func findRecordings(
+	ctx context.Context,
+	s store.Store,
+) (out []recording, links []store.Entry, err error) {
 	defer crash.Recover("rosbag2 open", &err)
-	entries, links, err := store.Files(ctx, s, "", storageName)
+	entries, links, err := store.Files(ctx, s, "", isStorageName)
 	if errors.Is(err, robocache.ErrUnsupported) {
-		// A web server does not say what a folder holds: its metadata does.
-		r, failed := withMetadata(ctx, s, "", nil)
+		// A web server cannot list a folder, so the files are taken from the metadata.
+		r, failed := recordingFromMetadata(ctx, s, "", nil)
 		if failed != nil {
 			return out, links, failed
 		}
@@ -80,14 +83,14 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 		why := ""
 		if meta[dir] {
 			err := func() error {
-				withMetadataValue, err := withMetadata(ctx, s, dir, files)
+				parsed, err := recordingFromMetadata(ctx, s, dir, files)
 				if err != nil {
 					return err
 				}
-				r = withMetadataValue
+				r = parsed
 				return nil
 			}()
-			if why = unusable(r, err); why == "" || len(files) == 0 {
+			if why = metadataFault(r, err); why == "" || len(files) == 0 {
 				if err := robocache.At(
 					err,
 					robocache.Where{"file": path.Join(dir, metadataName)},
@@ -99,15 +102,15 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 		if r != nil {
 			out = append(out, *r)
 		} else {
-			out = append(out, byStem(dir, files, why)...)
+			out = append(out, groupByStem(dir, files, why)...)
 		}
 	}
 	return out, links, nil
 }
 
-// unusable returns the fault of a metadata.yaml that does not describe a recording. It returns ""
-// if the file is valid or could not be read.
-func unusable(r *recording, err error) string {
+// metadataFault returns the fault of a metadata.yaml that does not describe a recording. It returns
+// "" if the file is valid or could not be read.
+func metadataFault(r *recording, err error) string {
 	var e *robocache.Error
 	switch {
 	case err == nil && r == nil:
@@ -118,14 +121,15 @@ func unusable(r *recording, err error) string {
 	return ""
 }
 
-// byStem makes recordings of files without metadata: splits of one stem belong together. why is the
-// fault of the folder's metadata.yaml, or "" if the folder has none.
-func byStem(dir string, files []string, why string) []recording {
+// groupByStem makes recordings from files without metadata. Splits with the same stem belong
+// together. why is the fault of the folder's metadata.yaml, or "" if the folder has none.
+func groupByStem(dir string, files []string, why string) []recording {
 	missing := robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "no-metadata",
-		Message:  "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved",
-		Hint:     "ros2 bag reindex",
+		Message: "no metadata.yaml lies beside the file: the recorder was killed, or the " +
+			"file was moved",
+		Hint: "ros2 bag reindex",
 	}
 	if why != "" {
 		missing.Severity = robocache.SeverityWarning
@@ -133,7 +137,7 @@ func byStem(dir string, files []string, why string) []recording {
 	}
 	var out []recording
 	at := map[string]int{}
-	for _, f := range plain(files) {
+	for _, f := range dropCompressedTwins(files) {
 		stem := f
 		if m := splitName.FindStringSubmatch(f); m != nil {
 			stem = m[1] + "." + m[3]
@@ -155,20 +159,22 @@ func byStem(dir string, files []string, why string) []recording {
 	return out
 }
 
-// plain leaves out compressed files whose plain twin is there.
-func plain(files []string) []string {
+// dropCompressedTwins removes compressed files whose decompressed file is also listed.
+func dropCompressedTwins(files []string) []string {
 	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
-		return strings.HasSuffix(f, packed) && slices.Contains(files, strings.TrimSuffix(f, packed))
+		return strings.HasSuffix(f, zstdSuffix) &&
+			slices.Contains(files, strings.TrimSuffix(f, zstdSuffix))
 	})
 }
 
-// withMetadata makes the recording of a folder with metadata.yaml; nil where that is none of
-// rosbag2's. there are the storage files of the folder, nil where that is not known.
-func withMetadata(
+// recordingFromMetadata returns the recording of a folder with metadata.yaml, or nil if the file is
+// not rosbag2 metadata. storageFiles holds the storage files of the folder; it is nil if they are
+// unknown.
+func recordingFromMetadata(
 	ctx context.Context,
 	s store.Store,
 	dir string,
-	there []string,
+	storageFiles []string,
 ) (*recording, error) {
 	text, err := store.ReadFile(ctx, s, path.Join(dir, metadataName), metadataLimit)
 	if errors.Is(err, robocache.ErrNotFound) {
@@ -193,7 +199,12 @@ func withMetadata(
 		r.name = metadataName
 	}
 	if m.compression != "" && m.compression != "zstd" {
-		return nil, robocache.Unsupported("open", nil, "compression %q is not read", clip(m.compression)).
+		return nil, robocache.Unsupported(
+			"open",
+			nil,
+			"compression %q is not read",
+			clipText(m.compression),
+		).
 			WithHint("zstd is")
 	}
 	for _, text := range m.wrongTypes {
@@ -203,15 +214,21 @@ func withMetadata(
 			Message: "metadata.yaml: " + text + ": the value is not read", Hint: "ros2 bag reindex",
 		})
 	}
-	there = plain(there)
+	storageFiles = dropCompressedTwins(storageFiles)
 	listed := map[string]bool{}
 	for _, f := range m.files {
 		name := ""
-		for _, n := range []string{f, strings.TrimSuffix(f, packed), f + packed, path.Base(f), path.Base(f) + packed} {
+		for _, n := range []string{
+			f,
+			strings.TrimSuffix(f, zstdSuffix),
+			f + zstdSuffix,
+			path.Base(f),
+			path.Base(f) + zstdSuffix,
+		} {
 			if listed[n] {
 				continue
 			}
-			// no file: opening it says why
+			// A name that is not a regular file is kept, so that opening it returns the error.
 			if _, err := s.Stat(
 				ctx,
 				path.Join(dir, n),
@@ -240,7 +257,7 @@ func withMetadata(
 		listed[name] = true
 		r.files = append(r.files, path.Join(dir, name))
 	}
-	for _, f := range there {
+	for _, f := range storageFiles {
 		if !listed[f] {
 			r.files = append(r.files, path.Join(dir, f))
 			r.found = append(r.found, robocache.Finding{
@@ -255,15 +272,15 @@ func withMetadata(
 	return r, nil
 }
 
-// openOptions are the choices of opening a recording.
+// openOptions configures opening a recording.
 type openOptions struct {
-	blocks *lastBlocks // of distant databases
+	blocks *blockCache // cache of remote databases
 	strict bool
 	mcap   mcap.StorageOptions
 }
 
-// open opens the files of a recording.
-func (r *recording) open(
+// openStorage opens the files of a recording.
+func (r *recording) openStorage(
 	ctx context.Context,
 	s store.Store,
 	opt openOptions,
@@ -311,7 +328,9 @@ func (r *recording) open(
 	}
 	if len(parts) == 0 {
 		if first == nil {
-			e := robocache.NotFound("open", robocache.Where{"file": r.name}, "the recording has no files").
+			e := robocache.NotFound("open", robocache.Where{
+				"file": r.name,
+			}, "the recording has no files").
 				WithHint("fetch them; metadata.yaml lists none that is here")
 			if len(r.found) > 0 {
 				e.Where, e.Hint = r.found[0].Where, r.found[0].Hint
@@ -328,17 +347,17 @@ func (r *recording) open(
 		}
 		return nil, first
 	}
-	out := join(parts)
+	out := joinParts(parts)
 	done = true
 	out.found = found
 	if r.meta != nil {
-		r.meta.apply(out, r.name)
+		r.meta.applyTo(out, r.name)
 	}
 	return out, nil
 }
 
-// apply adds what only the metadata says.
-func (m *metadata) apply(s *split, name string) {
+// applyTo adds information that only the metadata contains.
+func (m *metadata) applyTo(s *split, name string) {
 	s.notes = map[string]string{}
 	for k, v := range m.custom {
 		s.notes["custom_data."+k] = v
@@ -376,7 +395,7 @@ func (m *metadata) apply(s *split, name string) {
 
 const walLimit = 1 << 30
 
-// openFile opens one storage file by what its first bytes say.
+// openFile opens one storage file. Its first bytes determine the type.
 func openFile(
 	ctx context.Context,
 	s store.Store,
@@ -388,26 +407,26 @@ func openFile(
 	if err != nil {
 		return nil, err
 	}
-	var open io.Closer = f // what is closed where this fails
+	var open io.Closer = f // closed on error
 	defer func() {
 		if open != nil {
 			open.Close()
 		}
 	}()
-	head, err := headOf(ctx, f)
+	head, err := readHead(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	if isZstd(head) {
 		packed := f
-		if f, err = unpack(ctx, packed, name); err != nil {
+		if f, err = unpackFile(ctx, packed, name); err != nil {
 			return nil, err
 		}
 		open = f
 		if err := packed.Close(); err != nil {
 			return nil, err
 		}
-		if head, err = headOf(ctx, f); err != nil {
+		if head, err = readHead(ctx, f); err != nil {
 			return nil, err
 		}
 	}
@@ -415,7 +434,8 @@ func openFile(
 	if sqlite.IsDB(head) {
 		var wal []byte
 		if e, err := s.Stat(ctx, name+"-wal"); err == nil {
-			if wal = []byte{}; e.Size > 0 { // a close takes the log away, also one without a page
+			// recorders delete the log when they close the file, even an empty one
+			if wal = []byte{}; e.Size > 0 {
 				if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
 					return nil, err
 				}
@@ -425,28 +445,28 @@ func openFile(
 			return nil, err
 		}
 	} else if out, err = mcap.OpenStorage(ctx, f, name, opt.mcap); err != nil {
-		if strings.HasSuffix(strings.TrimSuffix(name, packed), ".db3") {
+		if strings.HasSuffix(strings.TrimSuffix(name, zstdSuffix), ".db3") {
 			err = robocache.Malformed("open", nil, "").
 				Expected("a SQLite 3 file", strconv.Quote(string(head)))
 		}
 		return nil, err
 	}
 	open = out
-	compressedMessagesValue, err := compressedMessages(ctx, out)
+	isCompressed, err := hasCompressedMessages(ctx, out)
 	if err != nil {
 		return nil, err
 	}
-	if compressedMessagesValue {
+	if isCompressed {
 		out = &zstdMessages{Storage: out}
 	}
 	open = nil
 	return out, nil
 }
 
-// compressedMessages looks at the first message of the file's smallest topic: a zstd frame begins
-// as no CDR message does. The metadata's word is not needed, and is missing where a recorder was
-// killed.
-func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error) {
+// hasCompressedMessages reports whether the first message of the file's smallest topic is a zstd
+// frame, which cannot be the beginning of a CDR message. The metadata is not needed; it is missing
+// if a recorder was killed.
+func hasCompressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error) {
 	best := -1
 	infos := s.Topics()
 	for k := range infos {
@@ -465,7 +485,7 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error
 	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) ||
 		robocache.IsMachineLimit(err)
 	if err != nil && ctx.Err() == nil && !isFatal {
-		return false, nil // who reads it meets it again
+		return false, nil // reading the messages returns the error
 	}
 	if err != nil {
 		return yes, err

@@ -36,28 +36,28 @@ func init() {
 	)
 }
 
-// fileKind describes the files that are a recording each when they are named alone.
+// fileKind describes the files that are each a recording when they are opened by name.
 var fileKind = bag.FileKind{
-	Endings: []string{".db3", ".db3" + packed},
+	Endings: []string{".db3", ".db3" + zstdSuffix},
 	Magic:   "SQLite format 3\x00",
 }
 
-// Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at
-// its root or in folders of it.
+// Detect reports whether uri is a db3 file, or a folder that contains a rosbag2 metadata.yaml or
+// db3 files, also in subfolders.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file != "" {
 			return isDB3(ctx, s, file)
 		}
-		ours, err := ownMetadata(ctx, s, metadataName)
+		ours, err := isRosbag2Metadata(ctx, s, metadataName)
 		if err != nil && !errors.Is(err, robocache.ErrNotFound) {
 			return false, err
 		}
 		if ours {
 			return true, nil
 		}
-		hasMetadata := err == nil // of nothing that is known: the storage files tell
-		entries, _, err := store.Files(ctx, s, "", storageName)
+		hasMetadata := err == nil // a broken or foreign file; the storage files decide
+		entries, _, err := store.Files(ctx, s, "", isStorageName)
 		if errors.Is(err, robocache.ErrUnsupported) {
 			return false, nil
 		}
@@ -71,21 +71,21 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 				e.Err,
 			); e.Err == nil && !strings.Contains(e.Name, "/") &&
 				bag.Named(e.Name, ".mcap") {
-				// without metadata it is a folder of MCAP files: format mcap
+				// Without metadata, the folder has the format mcap.
 				return hasMetadata, nil
 			}
 		}
 		for _, e := range entries {
 			switch dir, base := path.Split(e.Name); {
-			case e.Err != nil: // another file tells
-			case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
+			case e.Err != nil: // decide by another file
+			case strings.HasSuffix(strings.TrimSuffix(base, zstdSuffix), ".db3"):
 				return isDB3(ctx, s, e.Name)
 			case base == metadataName && strings.Count(dir, "/") <= 2:
-				ownMetadataValue, err := ownMetadata(ctx, s, e.Name)
+				isBag, err := isRosbag2Metadata(ctx, s, e.Name)
 				if err != nil {
 					return false, err
 				}
-				if ownMetadataValue {
+				if isBag {
 					return true, nil
 				}
 			}
@@ -97,8 +97,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	})
 }
 
-// ownMetadata says whether a metadata.yaml is one of rosbag2.
-func ownMetadata(ctx context.Context, s store.Store, name string) (bool, error) {
+// isRosbag2Metadata reports whether a metadata.yaml is rosbag2 metadata.
+func isRosbag2Metadata(ctx context.Context, s store.Store, name string) (bool, error) {
 	text, err := store.ReadFile(ctx, s, name, metadataLimit)
 	return strings.Contains(string(text), "rosbag2_bagfile_information"), err
 }
@@ -112,15 +112,15 @@ func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	head, err := headOf(ctx, f)
+	head, err := readHead(ctx, f)
 	if err != nil {
 		return false, err
 	}
-	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && isZstd(head), nil
+	return sqlite.IsDB(head) || strings.HasSuffix(name, zstdSuffix) && isZstd(head), nil
 }
 
-// headOf gives the first bytes of a file.
-func headOf(ctx context.Context, f robocache.Ranged) ([]byte, error) {
+// readHead returns the first bytes of a file.
+func readHead(ctx context.Context, f robocache.Ranged) ([]byte, error) {
 	head := make([]byte, min(16, f.Size()))
 	if err := f.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func isZstd(b []byte) bool { return bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd"
 // Dataset is an open set of rosbag2 recordings.
 type Dataset = bag.Dataset
 
-// Open opens a recording, or a folder of them: each is an episode.
+// Open opens a recording or a folder of them. Each recording is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	return bag.OpenAt(
 		uri,
@@ -143,7 +143,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	)
 }
 
-// OpenStore opens one file of a store, or with file "" the recordings below it. Close of the
+// OpenStore opens one file of a store, or all recordings below it if file is "". Closing the
 // dataset closes the store.
 func OpenStore(
 	ctx context.Context,
@@ -159,7 +159,7 @@ func OpenStore(
 	var links []store.Entry
 	all := []recording{{name: file, files: []string{file}}}
 	if file == "" {
-		all, links, err = find(ctx, s)
+		all, links, err = findRecordings(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func OpenStore(
 	}
 	oo := openOptions{
 		strict: o.Strict,
-		blocks: newLastBlocks(o.Budget),
+		blocks: newBlockCache(o.Budget),
 		mcap:   mcap.StorageOptionsOf(o),
 	}
 	recs := make([]bag.Recording, len(all))
@@ -184,7 +184,9 @@ func OpenStore(
 		r := &all[k]
 		recs[k] = bag.Recording{
 			Name: r.name,
-			Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) },
+			Open: func(ctx context.Context) (bag.Storage, error) {
+				return r.openStorage(ctx, s, oo)
+			},
 		}
 	}
 	d, err := bag.Open(ctx, recs, o)

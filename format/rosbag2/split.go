@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
-// split is the files of one recording as one (B4).
+// split combines the files of one recording (rosbag2.B4).
 type split struct {
 	parts  []bag.Storage
 	list   bag.Topics
@@ -22,20 +22,20 @@ type split struct {
 	notes  map[string]string
 }
 
-// splitTopic is a topic over the parts.
+// splitTopic is a topic in the parts of a recording.
 type splitTopic struct {
-	in []int // its place in each part; -1 = not there
-	// number of its first message in each part, in the order of the parts; one more for the end
-	start []int
-	order []int32 // message by log time → message by part; nil where they are the same
-	index *bag.Index
-	mu    sync.Mutex
+	positions []int // position of the topic in each part; -1 if it is absent
+	// For each part, the number of its first message; the last element is the total.
+	starts []int
+	order  []int32 // position by log time → position by part; nil if they are equal
+	index  *bag.Index
+	mu     sync.Mutex
 }
 
 var _ bag.Storage = (*split)(nil)
 
-// join makes one recording of several. Close closes the parts.
-func join(parts []bag.Storage) *split {
+// joinParts combines several storages into one recording. Close closes the parts.
+func joinParts(parts []bag.Storage) *split {
 	s := &split{parts: parts}
 	for p, part := range parts {
 		for t, info := range part.Topics() {
@@ -43,21 +43,24 @@ func join(parts []bag.Storage) *split {
 			own := &s.list.Infos[n]
 			if n == len(s.topics) {
 				own.Metadata, own.Messages = maps.Clone(info.Metadata), 0 // summed below
-				s.topics = append(s.topics, &splitTopic{in: slices.Repeat([]int{-1}, len(parts))})
+				s.topics = append(
+					s.topics,
+					&splitTopic{positions: slices.Repeat([]int{-1}, len(parts))},
+				)
 			}
 			if own.SchemaText == "" {
 				own.SchemaText, own.SchemaEncoding = info.SchemaText, info.SchemaEncoding
 			}
 			own.Latched = own.Latched || info.Latched
 			own.Messages += info.Messages
-			s.topics[n].in[p] = t
+			s.topics[n].positions[p] = t
 		}
 	}
 	return s
 }
 
-// topic gives a topic with its index, which is made when it is first wanted.
-func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
+// indexedTopic returns a topic with its index. The first call builds the index.
+func (s *split) indexedTopic(ctx context.Context, n int) (*splitTopic, error) {
 	t := s.topics[n]
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,14 +68,14 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 		return t, nil
 	}
 	start, index := make([]int, 1, len(s.parts)+1), &bag.Index{}
-	for p, in := range t.in {
+	for p, in := range t.positions {
 		if in >= 0 {
 			ix, err := s.parts[p].Index(ctx, in)
 			if err != nil {
 				return nil, err
 			}
 			if len(s.parts) == 1 {
-				t.start, t.index = append(start, len(ix.Log)), ix
+				t.starts, t.index = append(start, len(ix.Log)), ix
 				return t, nil
 			}
 			index.Log = append(index.Log, ix.Log...)
@@ -80,7 +83,7 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 		}
 		start = append(start, len(index.Log))
 	}
-	if len(index.Publish) != len(index.Log) { // some part has none
+	if len(index.Publish) != len(index.Log) { // some part has no publish times
 		index.Publish = nil
 	}
 	if t.order = reader.InOrder(index.Log); t.order != nil {
@@ -89,14 +92,14 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 			Publish: reader.Permute(index.Publish, t.order),
 		}
 	}
-	t.start, t.index = start, index
+	t.starts, t.index = start, index
 	return t, nil
 }
 
 func (s *split) Topics() []bag.TopicInfo { return s.list.Infos }
 
 func (s *split) Index(ctx context.Context, topic int) (*bag.Index, error) {
-	t, err := s.topic(ctx, topic)
+	t, err := s.indexedTopic(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -108,28 +111,29 @@ func (s *split) Messages(
 	topic, from, to int,
 	fn func(i int, m *bag.Message) error,
 ) error {
-	t, err := s.topic(ctx, topic)
+	t, err := s.indexedTopic(ctx, topic)
 	if err != nil {
 		return err
 	}
 	for from < to {
-		// The longest run that lies in one part, in its order.
+		// Find the longest run of messages in one part.
 		first, n := from, 1
 		if t.order != nil {
 			first = int(t.order[from])
 		}
-		part := sort.SearchInts(t.start, first+1) - 1
-		for from+n < to && first+n < t.start[part+1] && (t.order == nil || int(t.order[from+n]) == first+n) {
+		part := sort.SearchInts(t.starts, first+1) - 1
+		for from+n < to && first+n < t.starts[part+1] && (t.order == nil ||
+			int(t.order[from+n]) == first+n) {
 			n++
 		}
-		base := from - (first - t.start[part])
+		base := from - (first - t.starts[part])
 		err := s.parts[part].Messages(
 			ctx,
-			t.in[part],
-			first-t.start[part],
-			first-t.start[part]+n,
+			t.positions[part],
+			first-t.starts[part],
+			first-t.starts[part]+n,
 			func(i int, m *bag.Message) error {
-				m.Source |= uint32(part) << 16 // a file numbers its senders as it likes
+				m.Source |= uint32(part) << 16 // each file numbers its senders separately
 				return fn(base+i, m)
 			},
 		)
@@ -141,7 +145,7 @@ func (s *split) Messages(
 	return nil
 }
 
-// Walk walks the parts one after the other; topics whose parts overlap in time one by one.
+// Walk reads the parts one after the other. Topics whose parts overlap in time are read separately.
 func (s *split) Walk(
 	ctx context.Context,
 	topics []int,
@@ -150,7 +154,7 @@ func (s *split) Walk(
 	failed := map[int]error{}
 	var inStep []int
 	for _, n := range topics {
-		t, err := s.topic(ctx, n)
+		t, err := s.indexedTopic(ctx, n)
 		if err == nil && t.order == nil {
 			inStep = append(inStep, n)
 			continue
@@ -172,7 +176,7 @@ func (s *split) Walk(
 		var in []int
 		back := map[int]int{}
 		for _, n := range inStep {
-			if k := s.topics[n].in[p]; k >= 0 && failed[n] == nil {
+			if k := s.topics[n].positions[p]; k >= 0 && failed[n] == nil {
 				in, back[k] = append(in, k), n
 			}
 		}
@@ -180,8 +184,8 @@ func (s *split) Walk(
 			continue
 		}
 		bad, err := part.Walk(ctx, in, func(topic, i int, m *bag.Message) error {
-			m.Source |= uint32(p) << 16 // a file numbers its senders as it likes
-			return fn(back[topic], s.topics[back[topic]].start[p]+i, m)
+			m.Source |= uint32(p) << 16 // each file numbers its senders separately
+			return fn(back[topic], s.topics[back[topic]].starts[p]+i, m)
 		})
 		for k, e := range bad {
 			failed[back[k]] = e
@@ -227,7 +231,7 @@ func (s *split) Held() (n int64) {
 	return n
 }
 
-// Notes are the metadata's own, and those of the parts.
+// Notes returns the notes of the metadata and of the parts.
 func (s *split) Notes(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, p := range s.parts {

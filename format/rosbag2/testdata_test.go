@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// script writes a recording by the rosbags package, and prints what rosbags reads of it: [topic,
-// time, payload].
+// script writes a recording with the rosbags package and prints the messages that rosbags reads
+// from it: [topic, time, payload].
 const script = `
 import json, sys
 from pathlib import Path
@@ -60,7 +60,7 @@ func python(tb testing.TB) string {
 	return p
 }
 
-// written makes a recording, and gives what rosbags reads.
+// written makes a recording and returns the messages that rosbags reads.
 func written(tb testing.TB, plugin, mode, version string) (dir string, want []reference) {
 	tb.Helper()
 	dir = filepath.Join(tb.TempDir(), "bag")
@@ -94,13 +94,13 @@ func local(tb testing.TB, dir string) store.Store {
 func openAll(tb testing.TB, dir string, opt openOptions) ([]bag.Storage, error) {
 	tb.Helper()
 	s := local(tb, dir)
-	recs, _, err := find(tb.Context(), s)
+	recs, _, err := findRecordings(tb.Context(), s)
 	if err != nil {
 		return nil, err
 	}
 	var out []bag.Storage
 	for k := range recs {
-		st, err := recs[k].open(tb.Context(), s, opt)
+		st, err := recs[k].openStorage(tb.Context(), s, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func openAll(tb testing.TB, dir string, opt openOptions) ([]bag.Storage, error) 
 	return out, nil
 }
 
-// read gives all messages, by topic and in their order.
+// read returns all messages by topic, in order.
 func read(tb testing.TB, st bag.Storage) (out []reference) {
 	tb.Helper()
 	for k, info := range st.Topics() {
@@ -159,9 +159,16 @@ func codes(st bag.Storage) (out []string) {
 	return out
 }
 
-// B5: both storages, both compressions, both versions that rosbags writes, equal to what it reads.
+// TestEqualsRosbags checks both storages, both compressions and both versions that rosbags writes
+// against the messages that it reads (rosbag2.B5).
 func TestEqualsRosbags(t *testing.T) {
-	for _, c := range [][3]string{{"db3", "none", "8"}, {"db3", "FILE", "9"}, {"db3", "MESSAGE", "9"}, {"mcap", "none", "9"}, {"mcap", "FILE", "8"}} {
+	for _, c := range [][3]string{
+		{"db3", "none", "8"},
+		{"db3", "FILE", "9"},
+		{"db3", "MESSAGE", "9"},
+		{"mcap", "none", "9"},
+		{"mcap", "FILE", "8"},
+	} {
 		dir, want := written(t, c[0], c[1], c[2])
 		all, err := openAll(t, dir, openOptions{strict: true})
 		if err != nil || len(all) != 1 {
@@ -179,8 +186,8 @@ func TestEqualsRosbags(t *testing.T) {
 	}
 }
 
-// B1: without metadata, with stale metadata, with a split that is missing, with one that is not
-// listed.
+// TestMetadataLies checks recordings without metadata, with outdated metadata, with a missing
+// split, and with a split that is not listed (rosbag2.B1).
 func TestMetadataLies(t *testing.T) {
 	dir, want := written(t, "db3", "none", "9")
 	meta := filepath.Join(dir, metadataName)
@@ -240,11 +247,12 @@ func TestMetadataLies(t *testing.T) {
 	)
 }
 
-// B2: paths that leave the folder are refused, whatever they name.
+// TestEscapes checks that all paths that leave the folder are rejected (rosbag2.B2).
 func TestEscapes(t *testing.T) {
 	for _, p := range []string{"../bag.db3", "/etc/passwd", "a/../../b.db3", "\"a\\0b\""} {
 		dir := t.TempDir()
-		text := "rosbag2_bagfile_information:\n  version: 9\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - " + p + "\n"
+		text := "rosbag2_bagfile_information:\n  version: 9\n  storage_identifier: sqlite3\n  " +
+			"relative_file_paths:\n    - " + p + "\n"
 		if err := os.WriteFile(filepath.Join(dir, metadataName), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -259,12 +267,16 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// B4: splits that overlap in time are merged; the real split recording in its order.
+// TestSplits checks that splits that overlap in time are merged, and the order of the real split
+// recording (rosbag2.B4).
 func TestSplits(t *testing.T) {
 	one, want := written(t, "db3", "none", "9")
 	two, more := written(t, "mcap", "none", "9")
 	dir := t.TempDir()
-	for from, to := range map[string]string{filepath.Join(one, "bag.db3"): "x_0.db3", filepath.Join(two, "bag.mcap"): "x_1.mcap"} {
+	for from, to := range map[string]string{
+		filepath.Join(one, "bag.db3"):  "x_0.db3",
+		filepath.Join(two, "bag.mcap"): "x_1.mcap",
+	} {
 		b, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
@@ -273,7 +285,8 @@ func TestSplits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	meta := "rosbag2_bagfile_information:\n  version: 9\n  relative_file_paths: [x_0.db3, x_1.mcap]\n"
+	meta := "rosbag2_bagfile_information:\n  version: 9\n  relative_file_paths: [x_0.db3, " +
+		"x_1.mcap]\n"
 	if err := os.WriteFile(filepath.Join(dir, metadataName), []byte(meta), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +307,7 @@ func TestSplits(t *testing.T) {
 	scanned(t, all[0])
 }
 
-// A split that is damaged is a gap; alone it is an error, typed.
+// TestDamagedFiles checks that a damaged split is a gap, and a typed error if it is the only file.
 func TestDamagedFiles(t *testing.T) {
 	dir, _ := written(t, "db3", "none", "9")
 	file := filepath.Join(dir, "bag.db3")

@@ -21,31 +21,32 @@ func RecoverFile(op, name string, err *error) {
 	}
 }
 
-// failure is an error on its way to a guard.
+// failure is the panic value with which Fail raises an error.
 type failure struct{ error }
 
 // Raised implements crash.Raised.
 func (f failure) Raised() error { return f.error }
 
-// Fail ends the work with an error.
+// Fail panics with err. A deferred Recover, RecoverFile or Into returns it from the exported
+// function.
 func Fail(err error) { panic(failure{err}) }
 
-// Check ends the work where there is an error.
+// Check raises err with Fail if it is not nil.
 func Check(err error) {
 	if err != nil {
 		Fail(err)
 	}
 }
 
-// Must gives a value, or ends the work with its error.
+// Must returns v. If err is not nil, it raises err with Fail.
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
 }
 
-// RaiseInternal ends the work if err says nothing about the data, because it is an internal error
-// or a limit of this machine; otherwise it returns err. Code that turns errors into findings, or
-// ignores them, calls it first.
+// RaiseInternal raises err with Fail if err is an internal error or a limit of this machine,
+// because such an error describes no defect of the data. Otherwise it returns err. Code that
+// ignores errors or turns them into findings calls it first.
 func RaiseInternal(err error) error {
 	if robocache.IsFatal(err) {
 		Fail(err)
@@ -53,15 +54,15 @@ func RaiseInternal(err error) error {
 	return err
 }
 
-// Try gives the error that fn ends with. A panic passes.
+// Try runs fn and returns the error that fn raised. Other panics are not recovered.
 func Try(fn func()) (err error) {
 	defer Into(&err)
 	fn()
 	return nil
 }
 
-// Into gives the error that the function ends with, where the work in it may Fail: defer
-// guard.Into(&err). A panic passes.
+// Into stores the error that the function raised in *err. It must be deferred: defer
+// guard.Into(&err). Other panics are not recovered.
 func Into(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -82,28 +83,29 @@ func Func(op string, fn func()) func() error {
 	}
 }
 
-// At says where an error that passes belongs: defer guard.At(where).
+// At adds where to an error that is being raised: defer guard.At(where).
 func At(where robocache.Where) {
 	if r := recover(); r != nil {
-		placed(r, where)
+		raiseWithPlace(r, where)
 	}
 }
 
-// In is At of one place, which costs nothing where nothing fails: defer guard.In("file", name).
+// In is At with a single key. It allocates only if an error is raised: defer guard.In("file",
+// name).
 func In(key string, value any) {
 	if r := recover(); r != nil {
-		placed(r, robocache.Where{key: value})
+		raiseWithPlace(r, robocache.Where{key: value})
 	}
 }
 
-func placed(panicked any, where robocache.Where) {
+func raiseWithPlace(panicked any, where robocache.Where) {
 	if f, ok := panicked.(failure); ok {
 		Fail(robocache.At(f.error, where))
 	}
 	panic(panicked)
 }
 
-// Value is Try of what gives a value.
+// Value is Try for a function that returns a value.
 func Value[T any](fn func() T) (v T, err error) {
 	err = Try(func() { v = fn() })
 	return v, err

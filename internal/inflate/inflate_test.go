@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// plain makes n bytes that deflate somewhat, as sensor data does.
+// plain returns n bytes that compress moderately, like sensor data.
 func plain(n int, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 7))
 	b := make([]byte, n)
@@ -55,8 +55,11 @@ func deflated(t testing.TB, kind Kind, level int, data []byte) []byte {
 
 var kinds = []Kind{RawDeflate, ZlibStream, GzipMember}
 
-// ways are the two implementations; where libdeflate is not linked they are one.
-var ways = map[string]func(Kind, []byte, []byte) (int, int, error){"built": some, "pure": pure}
+// ways holds the two implementations. They are the same if libdeflate is not linked.
+var ways = map[string]func(Kind, []byte, []byte) (int, int, error){
+	"built": inflateStream,
+	"pure":  inflatePure,
+}
 
 func TestRoundTrip(t *testing.T) {
 	t.Logf("libdeflate linked: %v", Native())
@@ -95,7 +98,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCut: data that ends early is refused at every offset (N1).
+// TestCut checks that data truncated at any offset is an error (inflate.N1).
 func TestCut(t *testing.T) {
 	data := plain(700, 1)
 	dst := make([]byte, len(data))
@@ -103,12 +106,12 @@ func TestCut(t *testing.T) {
 		for _, kind := range kinds {
 			src := deflated(t, kind, 6, data)
 			for n := range src {
-				// what is cut may look longer
+				// truncated data may also look too long
 				if _, _, err := way(
 					kind,
 					dst,
 					src[:n],
-				); !errors.Is(err, errData) &&
+				); !errors.Is(err, errDamaged) &&
 					!errors.Is(err, ErrRoom) {
 					t.Fatalf("%s %s cut at %d of %d: %v", name, kind, n, len(src), err)
 				}
@@ -189,8 +192,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzBothWays: what both implementations take, they take alike, and data with a checksum they both
-// take or refuse (N2).
+// FuzzBothWays checks that data accepted by both implementations decompresses to the same bytes.
+// Data with a checksum is accepted by both or by neither (inflate.N2).
 func FuzzBothWays(f *testing.F) {
 	for _, kind := range kinds {
 		src := deflated(f, kind, 6, plain(300, 9))
@@ -201,8 +204,8 @@ func FuzzBothWays(f *testing.F) {
 	f.Fuzz(func(t *testing.T, k byte, room uint16, src []byte) {
 		kind := kinds[k%3]
 		a, b := make([]byte, room), make([]byte, room)
-		wa, ra, ea := some(kind, a, src)
-		wb, rb, eb := pure(kind, b, src)
+		wa, ra, ea := inflateStream(kind, a, src)
+		wb, rb, eb := inflatePure(kind, b, src)
 		if ea == nil && eb == nil && (wa != wb || ra != rb || !bytes.Equal(a[:wa], b[:wb])) ||
 			kind == ZlibStream && (ea == nil) != (eb == nil) {
 			t.Fatalf("%s into %d: %d %d %v; pure: %d %d %v", kind, room, wa, ra, ea, wb, rb, eb)
@@ -210,7 +213,7 @@ func FuzzBothWays(f *testing.F) {
 	})
 }
 
-// BenchmarkZlib inflates chunks of 256 KiB: MB/s of what comes out.
+// BenchmarkZlib inflates chunks of 256 KiB. It reports the decompressed MB/s.
 func BenchmarkZlib(b *testing.B) {
 	data := plain(256<<10, 5)
 	src := deflated(b, ZlibStream, 4, data)
@@ -227,7 +230,7 @@ func BenchmarkZlib(b *testing.B) {
 		})
 	}
 	run(fmt.Sprintf("built/native=%v", Native()), func() error { return Zlib(dst, src) })
-	run("klauspost", func() error { _, _, err := pure(ZlibStream, dst, src); return err })
+	run("klauspost", func() error { _, _, err := inflatePure(ZlibStream, dst, src); return err })
 	run("stdlib", func() error {
 		r, err := zlib.NewReader(bytes.NewReader(src))
 		if err == nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// cut has no end: where the decompressor wants more, the stream is cut. Of a plain deflate stream
-// that ends within a code klauspost/compress says io.EOF, as of a whole one; in the other kinds the
-// checksum is missing then.
-type cut struct{ *bytes.Reader }
+// truncatedReader returns io.ErrUnexpectedEOF at the end of the input, because the decompressor
+// reads beyond the end only if the stream is truncated. Without it, klauspost/compress returns
+// io.EOF for a plain deflate stream that ends within a code. The other kinds detect this by their
+// missing checksum.
+type truncatedReader struct{ *bytes.Reader }
 
-func (c cut) Read(p []byte) (int, error) {
+func (c truncatedReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -23,18 +24,18 @@ func (c cut) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pure is Some by klauspost/compress.
-func pure(kind Kind, dst, src []byte) (written, read int, err error) {
+// inflatePure implements Some with klauspost/compress.
+func inflatePure(kind Kind, dst, src []byte) (written, read int, err error) {
 	in := bytes.NewReader(src)
 	var buf *bufio.Reader // between in and r, or nil
 	var r io.Reader
 	switch kind {
 	case RawDeflate:
-		buf = bufio.NewReader(cut{in})
+		buf = bufio.NewReader(truncatedReader{in})
 		r = flate.NewReader(buf)
 	case ZlibStream:
-		if len(src) > 1 && src[1]&0x20 != 0 { // a dictionary that nobody has
-			return 0, 0, errData
+		if len(src) > 1 && src[1]&0x20 != 0 { // a preset dictionary, which is not available
+			return 0, 0, errDamaged
 		}
 		r, err = zlib.NewReader(in)
 	case GzipMember:
@@ -45,15 +46,15 @@ func pure(kind Kind, dst, src []byte) (written, read int, err error) {
 		r = z
 	}
 	if err != nil {
-		return 0, 0, errData
+		return 0, 0, errDamaged
 	}
-	// io.ReadFull would give one error for the end of the stream and for data that is cut.
+	// io.ReadFull would return the same error for the end of the stream and for truncated data.
 	for err == nil && written < len(dst) {
 		var n int
 		n, err = r.Read(dst[written:])
 		written += n
 	}
-	for err == nil { // the end, and the checksum behind it
+	for err == nil { // reads the end of the stream and verifies the checksum
 		var more [1]byte
 		var n int
 		if n, err = r.Read(more[:]); n > 0 {
@@ -61,7 +62,7 @@ func pure(kind Kind, dst, src []byte) (written, read int, err error) {
 		}
 	}
 	if err != io.EOF {
-		return 0, 0, errData
+		return 0, 0, errDamaged
 	}
 	read = len(src) - in.Len()
 	if buf != nil {

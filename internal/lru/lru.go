@@ -1,13 +1,18 @@
-// Package lru keeps what was loaded below a budget in bytes.
+// Package lru implements a cache of loaded values with a budget in bytes.
 //
 // # Contract
 //
-//	C1  One goroutine loads a value, others that want it wait. What failed is not kept.
-//	C2  Values are immutable: one that was let go stays good for who holds it. Where they are made of memory that is used again, Gone hears
-//	    of each value that the cache lets go of, once; who else uses it is for them to count.
-//	C3  At most the budget is kept, least recently used out first; a value above the budget is given and not kept.
-//	C4  A load that its own caller cancelled is tried again by who waits.
-//	C5  A hit takes no lock and writes nothing that another core reads, so that many goroutines share a cache: uses between two loads count as one moment.
+//	lru.C1  One goroutine loads a value; other callers of Get for the same key wait for it.
+//	        Failed loads are not cached.
+//	lru.C2  Values are immutable and remain valid for their holders after eviction. If values use
+//	        memory that is reused, the function set with Gone is called once for each value that
+//	        the cache removes. The owner of the memory counts its other users.
+//	lru.C3  The cached values take at most the budget; the least recently used ones are evicted
+//	        first. A value larger than the budget is returned and not cached.
+//	lru.C4  If a load fails because its own caller was canceled, a waiting caller repeats the
+//	        load.
+//	lru.C5  A hit takes no lock and writes no memory that other cores read, so that hits scale
+//	        with cores. All uses between two insertions therefore count as equally recent.
 package lru
 
 import (
@@ -20,72 +25,74 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Cache is a cache of values by key.
+// Cache is a cache of values by key. Safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	items sync.Map     // K → *item[K, V]
-	now   atomic.Int64 // counts what was kept: the time of C3
+	items      sync.Map     // K → *item[K, V]
+	insertions atomic.Int64 // counts insertions; it is the clock of lru.C3
 
-	mu sync.Mutex // of what follows
-	// of *item[K, V] that are kept; the order is brought up to date when one must go
-	recent list.List
-	bytes  int64
-	budget int64
-	stats  Stats
-	gone   func(V)
+	mu sync.Mutex // guards the fields below
+	// cached items, *item[K, V]; the order is updated when an item must be evicted
+	recent   list.List
+	bytes    int64
+	budget   int64
+	stats    Stats
+	onRemove func(V)
 }
 
-// Stats counts what a cache did.
+// Stats holds the counters of a cache, in bytes except for Loads and Evictions.
 type Stats struct {
 	Loads, Evictions, Bytes, Peak, Budget int64
 }
 
 type item[K comparable, V any] struct {
-	key    K
-	loaded atomic.Bool // value may be read without waiting
-	used   atomic.Int64
-	done   chan struct{}
-	value  V
-	err    error
+	key      K
+	loaded   atomic.Bool // value may be read without waiting
+	lastUsed atomic.Int64
+	done     chan struct{}
+	value    V
+	err      error
 
-	// Of the cache's lock.
-	size   int64
-	listed int64         // used, when it took its place in recent
-	place  *list.Element // nil: not kept
+	// The fields below are guarded by Cache.mu.
+	size        int64
+	listedUse   int64         // value of lastUsed when the item was moved to the front of recent
+	listElement *list.Element // nil if the item is not cached
 }
 
-// New makes a cache of so many bytes.
+// New returns a cache with a budget in bytes.
 func New[K comparable, V any](budget int64) *Cache[K, V] {
-	return &Cache[K, V]{budget: budget, gone: func(V) {}}
+	return &Cache[K, V]{budget: budget, onRemove: func(V) {}}
 }
 
-// Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called
-// with the cache locked: it does not call back.
-func (c *Cache[K, V]) Gone(fn func(V)) { c.gone = fn }
+// Gone sets the function that is called with each value that the cache removes or does not cache.
+// The function is called with the lock of the cache held, so it must not call the cache. Gone must
+// be called before the first use of the cache.
+func (c *Cache[K, V]) Gone(fn func(V)) { c.onRemove = fn }
 
-// find gives the item of a key, and notes its use.
-func (c *Cache[K, V]) find(key K) *item[K, V] {
+// lookupItem returns the item of a key, or nil, and records its use.
+func (c *Cache[K, V]) lookupItem(key K) *item[K, V] {
 	v, ok := c.items.Load(key)
 	if !ok {
 		return nil
 	}
 	it := v.(*item[K, V])
-	if now := c.now.Load(); it.used.Load() != now {
-		it.used.Store(now)
+	if now := c.insertions.Load(); it.lastUsed.Load() != now {
+		it.lastUsed.Store(now)
 	}
 	return it
 }
 
-// Get gives a value, loading it where it is not there. load says how large it is.
+// Get returns the value of a key. On a miss it calls load, which returns the value and its size in
+// bytes. Blocks while another goroutine loads the same key, or until ctx is canceled.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, load func() (V, int64, error)) (V, error) {
 	var zero V
 	for {
-		it := c.find(key)
+		it := c.lookupItem(key)
 		if it == nil {
 			it = &item[K, V]{key: key, done: make(chan struct{})}
 			if _, there := c.items.LoadOrStore(key, it); there {
 				continue
 			}
-			c.fill(it, load)
+			c.runLoad(it, load)
 			return it.value, it.err
 		}
 		if it.loaded.Load() {
@@ -108,34 +115,31 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, load func() (V, int64, err
 	}
 }
 
-// Load returns the value of a key. On a miss it calls load.
+// Load is Get with a zero value on errors.
 func (c *Cache[K, V]) Load(ctx context.Context, key K, load func() (V, int64, error)) (V, error) {
 	if v, ok := c.Peek(key); ok {
 		return v, nil
 	}
-	return c.Get(ctx, key, func() (v V, n int64, err error) {
-		err = func() error {
-			loaded, loadedValue, err := load()
-			if err != nil {
-				return err
-			}
-			v, n = loaded, loadedValue
-			return nil
-		}()
-		return v, n, err
+	return c.Get(ctx, key, func() (V, int64, error) {
+		v, size, err := load()
+		if err != nil {
+			var zero V
+			return zero, 0, err
+		}
+		return v, size, nil
 	})
 }
 
-// fill runs the load and releases the waiters. A panic of the load is an error for its caller and
-// for all who wait.
-func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
+// runLoad calls load and releases the waiters. A panic of load becomes an error for its caller and
+// for all waiters.
+func (c *Cache[K, V]) runLoad(it *item[K, V], load func() (V, int64, error)) {
 	defer func() {
 		c.mu.Lock()
 		c.stats.Loads++
 		if it.err != nil {
 			c.items.Delete(it.key)
 		} else {
-			c.keep(it)
+			c.insertItem(it)
 		}
 		c.mu.Unlock()
 		close(it.done)
@@ -144,107 +148,109 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 	it.value, it.size, it.err = load()
 }
 
-// keep puts a loaded item into the list and lets go of the least recently used. c.mu is held.
-func (c *Cache[K, V]) keep(it *item[K, V]) {
+// insertItem adds a loaded item to the list and evicts items beyond the budget. Caller must hold
+// c.mu.
+func (c *Cache[K, V]) insertItem(it *item[K, V]) {
 	it.loaded.Store(true)
 	if it.size > c.budget {
 		c.items.Delete(it.key)
-		c.gone(it.value)
+		c.onRemove(it.value)
 		return
 	}
-	it.listed = c.now.Add(1)
-	it.used.Store(it.listed)
-	it.place = c.recent.PushFront(it)
+	it.listedUse = c.insertions.Add(1)
+	it.lastUsed.Store(it.listedUse)
+	it.listElement = c.recent.PushFront(it)
 	c.bytes += it.size
-	c.shrink()
+	c.evictOverBudget()
 	c.stats.Peak = max(c.stats.Peak, c.bytes)
 }
 
-// shrink lets go of the least recently used. c.mu is held.
-func (c *Cache[K, V]) shrink() {
+// evictOverBudget removes the least recently used items until the budget holds. Caller must hold
+// c.mu.
+func (c *Cache[K, V]) evictOverBudget() {
 	for c.bytes > c.budget {
 		old := c.recent.Back().Value.(*item[K, V])
-		if used := old.used.Load(); used != old.listed {
-			old.listed = used
-			c.recent.MoveToFront(old.place)
+		if used := old.lastUsed.Load(); used != old.listedUse {
+			old.listedUse = used
+			c.recent.MoveToFront(old.listElement)
 			continue
 		}
-		c.remove(old)
+		c.removeItem(old)
 		c.stats.Evictions++
 	}
 }
 
-// remove lets go of an item that is kept. c.mu is held.
-func (c *Cache[K, V]) remove(it *item[K, V]) {
-	c.recent.Remove(it.place)
-	it.place = nil
+// removeItem removes a cached item. Caller must hold c.mu.
+func (c *Cache[K, V]) removeItem(it *item[K, V]) {
+	c.recent.Remove(it.listElement)
+	it.listElement = nil
 	c.bytes -= it.size
 	c.items.Delete(it.key)
-	c.gone(it.value)
+	c.onRemove(it.value)
 }
 
-// kept gives the item of a key where it is kept. c.mu is held.
-func (c *Cache[K, V]) kept(key K) *item[K, V] {
-	if v, ok := c.items.Load(key); ok && v.(*item[K, V]).place != nil {
+// cachedItem returns the item of a key if it is cached, or nil. Caller must hold c.mu.
+func (c *Cache[K, V]) cachedItem(key K) *item[K, V] {
+	if v, ok := c.items.Load(key); ok && v.(*item[K, V]).listElement != nil {
 		return v.(*item[K, V])
 	}
 	return nil
 }
 
-// Limit lowers the budget; it never raises it.
+// Limit lowers the budget. It never raises it.
 func (c *Cache[K, V]) Limit(budget int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.budget = min(c.budget, budget)
-	c.shrink()
+	c.evictOverBudget()
 }
 
-// Peek gives a value that is there.
+// Peek returns the value of a key if it is loaded. It never blocks.
 func (c *Cache[K, V]) Peek(key K) (V, bool) {
-	if it := c.find(key); it != nil && it.loaded.Load() {
+	if it := c.lookupItem(key); it != nil && it.loaded.Load() {
 		return it.value, true
 	}
 	var zero V
 	return zero, false
 }
 
-// Grow tells that a value that is kept takes more memory than when it was loaded: it was unfolded
-// further.
+// Grow adds by bytes to the size of a cached value, for a value that takes more memory after it was
+// loaded.
 func (c *Cache[K, V]) Grow(key K, by int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if it := c.kept(key); it != nil {
+	if it := c.cachedItem(key); it != nil {
 		it.size += by
 		c.bytes += by
-		c.shrink()
+		c.evictOverBudget()
 		c.stats.Peak = max(c.stats.Peak, c.bytes)
 	}
 }
 
-// Drop lets go of one value, where it is kept.
+// Drop removes the value of a key if it is cached.
 func (c *Cache[K, V]) Drop(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if it := c.kept(key); it != nil {
-		c.remove(it)
+	if it := c.cachedItem(key); it != nil {
+		c.removeItem(it)
 	}
 }
 
-// Put keeps a value that was made elsewhere, where its key is free.
+// Put caches a value that the caller made. It does nothing if the key is already present.
 func (c *Cache[K, V]) Put(key K, value V, size int64) {
 	it := &item[K, V]{key: key, value: value, size: size, done: make(chan struct{})}
 	close(it.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, there := c.items.LoadOrStore(key, it); !there {
-		c.keep(it)
+		c.insertItem(it)
 	}
 }
 
-// Clear lets go of all.
+// Clear removes all cached values.
 func (c *Cache[K, V]) Clear() { c.Forget(func(K) bool { return true }) }
 
-// Forget lets go of the values whose keys are so.
+// Forget removes the cached values for whose key so returns true.
 func (c *Cache[K, V]) Forget(so func(key K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,12 +258,12 @@ func (c *Cache[K, V]) Forget(so func(key K) bool) {
 		it := e.Value.(*item[K, V])
 		e = e.Next()
 		if so(it.key) {
-			c.remove(it)
+			c.removeItem(it)
 		}
 	}
 }
 
-// Stats says what the cache did so far.
+// Stats returns the current counters.
 func (c *Cache[K, V]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,20 +31,20 @@ func TestCache(t *testing.T) {
 	}
 	wg.Wait()
 	if loads.Load() != 1 {
-		t.Errorf("C1: loaded %d times", loads.Load())
+		t.Errorf("lru.C1: loaded %d times", loads.Load())
 	}
 	get(4, 40)
 	get(3, 40)
-	get(5, 40) // 4 goes
+	get(5, 40) // evicts 4
 	if _, ok := c.Peek(4); ok {
-		t.Error("C3: the least recently used is still there")
+		t.Error("lru.C3: the least recently used is still there")
 	}
 	if _, ok := c.Peek(3); !ok {
-		t.Error("C3: the most recently used is gone")
+		t.Error("lru.C3: the most recently used is gone")
 	}
 	get(6, 101)
 	if _, ok := c.Peek(6); ok || c.Stats().Bytes != 80 {
-		t.Error("C3: a value above the budget was kept")
+		t.Error("lru.C3: a value above the budget was kept")
 	}
 	boom := errors.New("boom")
 	if _, err := c.Get(ctx, 7, func() (int, int64, error) { return 0, 0, boom }); err != boom {
@@ -59,24 +59,25 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestGone: C2: each value that goes, by whichever way, is heard of once, and none that stays.
+// TestGone checks that each removed value is reported exactly once, and no cached value is
+// (lru.C2).
 func TestGone(t *testing.T) {
 	c := New[int, int](100)
 	heard := map[int]int{}
 	c.Gone(func(v int) { heard[v]++ })
 	for k := range 6 {
-		c.Put(k, k, 25) // 0 and 1 make room
+		c.Put(k, k, 25) // 0 and 1 are evicted
 	}
 	c.Put(6, 6, 101) // above the budget
 	c.Drop(2)
 	c.Forget(func(k int) bool { return k == 3 })
-	c.Limit(30) // 4 goes
+	c.Limit(30) // evicts 4
 	if want := map[int]int{0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 6: 1}; !maps.Equal(heard, want) {
 		t.Errorf("heard of %v, wanted %v", heard, want)
 	}
 }
 
-// TestCancelled: C4.
+// TestCancelled checks lru.C4.
 func TestCancelled(t *testing.T) {
 	c := New[int, int](100)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -100,7 +101,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestForget: what is forgotten is loaded again and its bytes are free; the rest stays.
+// TestForget checks that a forgotten value is loaded again and its bytes are free, and that other
+// values stay.
 func TestForget(t *testing.T) {
 	c := New[int, int](100)
 	for k := range 4 {
@@ -118,8 +120,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestTogether: C1 to C3 under many goroutines: values are right, the budget holds, and what is
-// used all the time stays.
+// TestTogether checks lru.C1 to lru.C3 with many goroutines. Values are correct, the budget holds,
+// and a value in constant use stays cached.
 func TestTogether(t *testing.T) {
 	c := New[int, int](1000)
 	var hot atomic.Int64
@@ -149,11 +151,11 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if hot.Load() != 1 {
-		t.Errorf("C3: what is used all the time was loaded %d times", hot.Load())
+		t.Errorf("lru.C3: what is used all the time was loaded %d times", hot.Load())
 	}
 }
 
-// BenchmarkHits: C5.
+// BenchmarkHits measures lru.C5.
 func BenchmarkHits(b *testing.B) {
 	c := New[[2]int, int](100)
 	ctx := b.Context()

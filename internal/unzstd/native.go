@@ -10,14 +10,18 @@ package unzstd
 #include <stddef.h>
 #include <stdint.h>
 
-// What scripts/native/zstd.c announces, where it is linked.
-typedef int (*rc_unzstd_func)(const void *in, size_t in_size, void *out, size_t room, size_t need, int sums, size_t *written);
+// Declaration of the function in scripts/native/zstd.c, if it is linked.
+typedef int (*rc_unzstd_func)(
+	const void *in, size_t in_size,
+	void *out, size_t room, size_t need, int sums, size_t *written);
 extern rc_unzstd_func rc_unzstd_native;
 
 typedef struct { size_t written; int code; } rc_unzstded;
 
 static inline int rc_unzstd_present(void) { return rc_unzstd_native != NULL; }
-static inline rc_unzstded rc_unzstd(const void *in, size_t in_size, void *out, size_t room, size_t need, int sums) {
+static inline rc_unzstded rc_unzstd(
+	const void *in, size_t in_size,
+	void *out, size_t room, size_t need, int sums) {
 	rc_unzstded r = {0, 3};
 	r.code = rc_unzstd_native(in, in_size, out, room, need, sums, &r.written);
 	return r;
@@ -31,20 +35,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-var linked = C.rc_unzstd_present() != 0
+var nativeLinked = C.rc_unzstd_present() != 0
 
-// Native says whether libzstd is linked.
-func Native() bool { return linked }
+// Native reports whether libzstd is linked.
+func Native() bool { return nativeLinked }
 
-func some(dst, src []byte, need int, sums Sums) (int, error) {
-	if !linked {
-		return pure(dst, src, need, sums)
+func unzstdFrames(dst, src []byte, need int, sums Sums) (int, error) {
+	if !nativeLinked {
+		return unzstdPure(dst, src, need, sums)
 	}
 	if len(src) == 0 {
 		return 0, nil
 	}
 	want, verify := C.size_t(need), C.int(0)
-	if need == whole {
+	if need == needAll {
 		want = C.SIZE_MAX
 	}
 	if sums == Verify {
@@ -62,7 +66,7 @@ func some(dst, src []byte, need int, sums Sums) (int, error) {
 	case 0:
 		return int(r.written), nil
 	case 1:
-		return int(r.written), errData
+		return int(r.written), errDamaged
 	case 2:
 		return int(r.written), ErrRoom
 	}

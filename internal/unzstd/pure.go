@@ -8,9 +8,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-var decoders = map[Sums]*sync.Pool{Verify: pool(false), Ignore: pool(true)}
+var decoders = map[Sums]*sync.Pool{Verify: newDecoderPool(false), Ignore: newDecoderPool(true)}
 
-func pool(ignore bool) *sync.Pool {
+func newDecoderPool(ignore bool) *sync.Pool {
 	return &sync.Pool{New: func() any {
 		d, err := zstd.NewReader(
 			nil,
@@ -26,26 +26,26 @@ func pool(ignore bool) *sync.Pool {
 	}}
 }
 
-// pure is some by klauspost/compress. It cannot stop, so of a prefix it is given the blocks that
-// most likely hold it.
-func pure(dst, src []byte, need int, sums Sums) (int, error) {
-	if end := prefix(src, need); need < whole && end > 0 {
-		if n, _ := decode(dst, src[:end], sums); n >= need {
+// unzstdPure implements unzstdFrames with klauspost/compress. This decoder cannot stop early. For a
+// prefix, unzstdPure therefore first decodes only the blocks that most likely contain it.
+func unzstdPure(dst, src []byte, need int, sums Sums) (int, error) {
+	if end := likelyPrefixEnd(src, need); need < needAll && end > 0 {
+		if n, _ := decodeAll(dst, src[:end], sums); n >= need {
 			return n, nil
 		}
 	}
-	return decode(dst, src, sums)
+	return decodeAll(dst, src, sums)
 }
 
-func decode(dst, src []byte, sums Sums) (int, error) {
+func decodeAll(dst, src []byte, sums Sums) (int, error) {
 	p := decoders[sums]
 	d := p.Get().(*zstd.Decoder)
 	defer p.Put(d)
-	out, err := d.DecodeAll(src, dst[:0:len(dst)]) // and not a byte more: WithDecodeAllCapLimit
+	out, err := d.DecodeAll(src, dst[:0:len(dst)]) // WithDecodeAllCapLimit limits the output to cap
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out) > len(dst) {
 		err = ErrRoom
 	} else if err != nil {
-		err = errData
+		err = errDamaged
 	}
 	n := min(len(out), len(dst))
 	if n > 0 && &out[0] != &dst[0] {
@@ -54,9 +54,9 @@ func decode(dst, src []byte, sums Sums) (int, error) {
 	return n, err
 }
 
-// prefix is the length of the blocks of the first frame that most likely hold need bytes; 0 = take
-// all.
-func prefix(b []byte, need int) int {
+// likelyPrefixEnd returns the length of the blocks of the first frame that most likely contain need
+// bytes. It returns 0 if all of b must be decoded.
+func likelyPrefixEnd(b []byte, need int) int {
 	const block = 128 << 10
 	if len(b) < 6 || binary.LittleEndian.Uint32(b) != 0xFD2FB528 {
 		return 0
@@ -69,11 +69,11 @@ func prefix(b []byte, need int) int {
 		last, kind, n := h&1 == 1, h>>1&3, h>>3
 		at += 3
 		switch kind {
-		case 0: // as it is
+		case 0: // a raw block
 			at, have = at+n, have+n
-		case 1: // one byte, n times
+		case 1: // n copies of one byte
 			at, have = at+1, have+n
-		default: // compressed: writers fill their blocks
+		default: // a compressed block; writers usually fill their blocks
 			at, have = at+n, have+block
 		}
 		if last || at > len(b) {

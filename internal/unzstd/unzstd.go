@@ -8,33 +8,33 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Sums says what becomes of the check sums that frames carry.
+// Sums selects whether the checksums of frames are verified.
 type Sums bool
 
 const (
 	Verify Sums = true
-	Ignore Sums = false // the caller's container has its own
+	Ignore Sums = false // for callers whose container has its own checksums
 )
 
-// ErrRoom says that the data holds more than fits into dst.
+// ErrRoom is the cause of the error if the data is longer than dst.
 var ErrRoom = errors.New("the data is longer than expected")
 
-var errData = errors.New("the data is damaged or ends early")
+var errDamaged = errors.New("the data is damaged or ends early")
 
-// whole is the need of who wants all.
-const whole = math.MaxInt
+// needAll is the need of callers that decompress everything.
+const needAll = math.MaxInt
 
-// Decode decompresses all frames of src, and gives how many bytes they are, at most len(dst).
-// Where dst is too small, the error is ErrRoom (errors.Is); of damaged data it may be that too.
+// Decode decompresses all frames of src and returns their size, at most len(dst). If dst is too
+// small, the error is ErrRoom (errors.Is). Damaged data may also cause ErrRoom.
 func Decode(dst, src []byte, sums Sums) (int, error) {
-	n, err := some(dst, src, whole, sums)
+	n, err := unzstdFrames(dst, src, needAll, sums)
 	if err != nil {
-		return 0, failure(len(dst), err)
+		return 0, decodeError(len(dst), err)
 	}
 	return n, nil
 }
 
-// Fill is Decode of data that must have len(dst) bytes.
+// Fill is Decode for data that must have exactly len(dst) bytes.
 func Fill(dst, src []byte, sums Sums) error {
 	n, err := Decode(dst, src, sums)
 	if err == nil && n != len(dst) {
@@ -44,19 +44,19 @@ func Fill(dst, src []byte, sums Sums) error {
 	return err
 }
 
-// Prefix decompresses until need bytes are there, or a little more: n are, and dst has room for all
-// that the first frame declares. n < need where the data holds no more, or with an error where it
-// is damaged or cut; then too the n bytes are right. Check sums are of whole frames: a part has
-// none.
+// Prefix decompresses until dst contains need bytes, or slightly more, and returns their number.
+// dst must be large enough for the size that the first frame declares. n is less than need only if
+// the data is shorter, damaged or truncated. The first n bytes of dst are correct even if err is
+// not nil. Checksums are not verified, because they cover whole frames.
 func Prefix(dst, src []byte, need int) (n int, err error) {
-	n, err = some(dst, src, min(need, whole-1), Ignore)
+	n, err = unzstdFrames(dst, src, min(need, needAll-1), Ignore)
 	if err != nil && n < need {
-		return n, failure(len(dst), err)
+		return n, decodeError(len(dst), err)
 	}
 	return n, nil
 }
 
-func failure(room int, err error) error {
+func decodeError(room int, err error) error {
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		return err

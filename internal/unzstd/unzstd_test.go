@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// plain makes n bytes that pack somewhat, as sensor data does.
+// plain returns n bytes that compress moderately, like sensor data.
 func plain(n int, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 7))
 	b := make([]byte, n)
@@ -28,7 +28,7 @@ func plain(n int, seed uint64) []byte {
 	return b
 }
 
-// frame packs data; a stream's frame does not say its size.
+// frame compresses data. With stream, the frame does not declare its size.
 func frame(t testing.TB, data []byte, sums, stream bool, level int) []byte {
 	var out bytes.Buffer
 	w, err := zstd.NewWriter(
@@ -57,10 +57,10 @@ func frame(t testing.TB, data []byte, sums, stream bool, level int) []byte {
 	return out.Bytes()
 }
 
-// ways are the two implementations; where libzstd is not linked they are one.
+// ways holds the two implementations. They are the same if libzstd is not linked.
 var ways = map[string]func(dst, src []byte, need int, sums Sums) (int, error){
-	"built": some,
-	"pure":  pure,
+	"built": unzstdFrames,
+	"pure":  unzstdPure,
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
@@ -74,7 +74,11 @@ func TestRoundTrip(t *testing.T) {
 			for _, stream := range []bool{false, true} {
 				data := plain(n, uint64(n))
 				one := frame(t, data, n%2 == 0, stream, 1+n%3)
-				for form, src := range map[string][]byte{"one": one, "skippable": join(skippable, one, skippable), "two": join(one, skippable, frame(t, data, true, false, 1))} {
+				for form, src := range map[string][]byte{
+					"one":       one,
+					"skippable": join(skippable, one, skippable),
+					"two":       join(one, skippable, frame(t, data, true, false, 1)),
+				} {
 					want := data
 					if form == "two" {
 						want = join(data, data)
@@ -84,7 +88,7 @@ func TestRoundTrip(t *testing.T) {
 						if got, err := way(
 							dst[:room:room],
 							src,
-							whole,
+							needAll,
 							Verify,
 						); err != nil ||
 							!bytes.Equal(dst[:got], want) {
@@ -107,7 +111,7 @@ func TestRoundTrip(t *testing.T) {
 						if got, err := way(
 							make([]byte, len(want)-1),
 							src,
-							whole,
+							needAll,
 							Verify,
 						); !errors.Is(
 							err,
@@ -130,7 +134,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPrefix: U2, of whole data and of data that is cut anywhere.
+// TestPrefix checks unzstd.U2 on intact data and on data truncated at any offset.
 func TestPrefix(t *testing.T) {
 	data := plain(600_000, 4)
 	dst := make([]byte, len(data))
@@ -209,19 +213,24 @@ func TestTypedErrors(t *testing.T) {
 			dst,
 			src[:n],
 			Verify,
-		); !errors.Is(err, errData) &&
+		); !errors.Is(err, errDamaged) &&
 			!errors.Is(err, ErrRoom) {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
 	}
-	for name, b := range map[string][]byte{"rubbish": []byte("rubbish!"), "rubbish behind": join(src, []byte("x")), "dictionary": []byte("\x28\xb5\x2f\xfd\x21\x07\x00\x01\x00\x00")} {
+	for name, b := range map[string][]byte{
+		"rubbish":        []byte("rubbish!"),
+		"rubbish behind": join(src, []byte("x")),
+		"dictionary":     []byte("\x28\xb5\x2f\xfd\x21\x07\x00\x01\x00\x00"),
+	} {
 		if _, err := Decode(dst, b, Verify); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestNoMemory: U1: a window or a size that a frame claims costs nothing.
+// TestNoMemory checks that no memory is allocated for the window or size that a frame declares
+// (unzstd.U1).
 func TestNoMemory(t *testing.T) {
 	allocated := func() uint64 {
 		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
@@ -229,17 +238,19 @@ func TestNoMemory(t *testing.T) {
 		return s[0].Value.Uint64()
 	}
 	dst := make([]byte, 64)
-	window := []byte("\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")           // 2 GiB, and an empty block
+	window := []byte(
+		"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00",
+	) // 2 GiB window and an empty block
 	size := []byte("\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x80\x01\x00\x00") // 2 GiB declared
 	for name, way := range ways {
-		for range 2 { // the first time a decoder is made
-			_, _ = way(dst, frame(t, dst, false, false, 1), whole, Verify)
+		for range 2 { // the first call creates a decoder
+			_, _ = way(dst, frame(t, dst, false, false, 1), needAll, Verify)
 		}
 		before := allocated()
-		if n, err := way(dst, window, whole, Verify); n != 0 || err != nil {
+		if n, err := way(dst, window, needAll, Verify); n != 0 || err != nil {
 			t.Errorf("%s: %d %v", name, n, err)
 		}
-		if _, err := way(dst, size, whole, Verify); !errors.Is(err, ErrRoom) {
+		if _, err := way(dst, size, needAll, Verify); !errors.Is(err, ErrRoom) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := way(dst, size, 10, Ignore); !errors.Is(err, ErrRoom) {
@@ -272,11 +283,15 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzBothWays: what both implementations take, they take alike; a part is the beginning of the
-// whole (U2, U3).
+// FuzzBothWays checks that data accepted by both implementations decompresses to the same bytes,
+// and that a prefix is the beginning of the whole (unzstd.U2, unzstd.U3).
 func FuzzBothWays(f *testing.F) {
 	data := plain(300, 9)
-	for _, src := range [][]byte{frame(f, data, true, false, 1), frame(f, data, false, true, 2), join(frame(f, data, true, false, 3), skippable, frame(f, data[:9], false, true, 1))} {
+	for _, src := range [][]byte{
+		frame(f, data, true, false, 1),
+		frame(f, data, false, true, 2),
+		join(frame(f, data, true, false, 3), skippable, frame(f, data[:9], false, true, 1)),
+	} {
 		f.Add(uint16(400), uint16(100), src)
 		f.Add(uint16(200), uint16(200), src)
 		f.Add(uint16(400), uint16(1), src[:len(src)-3])
@@ -289,8 +304,8 @@ func FuzzBothWays(f *testing.F) {
 	f.Fuzz(func(t *testing.T, room, need uint16, src []byte) {
 		a, b := make([]byte, room), make([]byte, room)
 		for _, sums := range []Sums{Verify, Ignore} {
-			na, ea := some(a, src, whole, sums)
-			nb, eb := pure(b, src, whole, sums)
+			na, ea := unzstdFrames(a, src, needAll, sums)
+			nb, eb := unzstdPure(b, src, needAll, sums)
 			if ea != nil || eb != nil {
 				continue
 			}
@@ -318,18 +333,21 @@ func FuzzBothWays(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode: MB/s of what comes out.
+// BenchmarkDecode reports the decompressed MB/s.
 func BenchmarkDecode(b *testing.B) {
 	for _, size := range []int{8 << 10, 256 << 10, 4 << 20} {
 		data := plain(size, 5)
 		src := frame(b, data, false, false, 2)
 		dst := make([]byte, len(data))
-		for name, way := range map[string]func(dst, src []byte, need int, sums Sums) (int, error){fmt.Sprintf("built(libzstd=%v)", Native()): some, "klauspost": pure} {
+		for name, way := range map[string]func(dst, src []byte, need int, sums Sums) (int, error){
+			fmt.Sprintf("built(libzstd=%v)", Native()): unzstdFrames,
+			"klauspost": unzstdPure,
+		} {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
 				b.SetBytes(int64(len(data)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := way(dst, src, whole, Ignore); err != nil {
+					if _, err := way(dst, src, needAll, Ignore); err != nil {
 						b.Fatal(err)
 					}
 				}

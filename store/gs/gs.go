@@ -1,11 +1,11 @@
-// Package gs is the store behind gs://bucket/prefix, Google Cloud Storage: objects are read by
-// ranges of a pinned generation, listed and written by its JSON API.
+// Package gs implements the store gs://bucket/prefix, Google Cloud Storage. It reads ranges of a
+// pinned generation of an object. It lists and writes objects with the JSON API.
 //
 //	gs://bucket/prefix?endpoint=http://host:port&anonymous=true
 //
-// Credentials are the application default ones (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, a
-// machine's own); without any, and at an endpoint of one's own (also STORAGE_EMULATOR_HOST),
-// requests carry none.
+// The credentials are the application default credentials: GOOGLE_APPLICATION_CREDENTIALS, those of
+// gcloud, or those of the machine. Requests carry none if there are no credentials, or if an
+// endpoint is given (also by STORAGE_EMULATOR_HOST).
 package gs
 
 import (
@@ -37,15 +37,15 @@ func init() {
 	)
 }
 
-// Store is a bucket below a prefix.
+// Store is a bucket below a prefix. Safe for concurrent use.
 type Store struct {
 	*store.HTTP
 	endpoint, bucket string
-	prefix           string // of names: "" or "a/b/"
+	prefix           string // prefix of object names: "" or "a/b/"
 	tokens           func() oauth2.TokenSource
 }
 
-// Open opens what follows "gs://".
+// Open opens the store of the URI part after "gs://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	bucket, prefix, query, err := store.SplitBucket("gs", rest, "endpoint", "anonymous")
 	if err != nil {
@@ -66,14 +66,14 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 				"https://www.googleapis.com/auth/devstorage.read_write",
 			)
 			if err != nil {
-				return nil // none: the bucket may be open to all
+				return nil // without credentials; the bucket may be public
 			}
 			return c.TokenSource
 		})
 	}
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
-	opt.Sign, opt.Explain, opt.Versions = s.sign, explain, s.List
+	opt.Sign, opt.Explain, opt.Versions = s.signRequest, explainError, s.List
 	if s.HTTP, err = store.NewHTTP(
 		s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(),
 		opt,
@@ -86,7 +86,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	return s, nil
 }
 
-func (s *Store) sign(r *http.Request) error {
+func (s *Store) signRequest(r *http.Request) error {
 	if s.tokens == nil {
 		return nil
 	}
@@ -95,13 +95,13 @@ func (s *Store) sign(r *http.Request) error {
 		return nil
 	}
 	t, err := source.Token()
-	if err != nil { // its text quotes what the server of tokens said
+	if err != nil { // the text of err quotes the response of the token server
 		class := robocache.ErrMisuse
 		if refused := (*oauth2.RetrieveError)(
 			nil,
 		); !errors.As(err, &refused) || refused.Response == nil || refused.Response.StatusCode >= 500 ||
 			refused.Response.StatusCode == http.StatusTooManyRequests {
-			class = robocache.ErrTemporary // it cannot be reached
+			class = robocache.ErrTemporary // the token server cannot be reached
 		}
 		return robocache.NewError(class, "open", nil, "Google's credentials give no token").
 			WithHint("gcloud auth application-default login")
@@ -110,15 +110,16 @@ func (s *Store) sign(r *http.Request) error {
 	return nil
 }
 
-func explain(r *http.Response, _ []byte, e *robocache.Error) bool {
+func explainError(r *http.Response, _ []byte, e *robocache.Error) bool {
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
-		e.Hint = "the credentials are missing or do not allow this: gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS"
+		e.Hint = "the credentials are missing or do not allow this: gcloud auth " +
+			"application-default login, or GOOGLE_APPLICATION_CREDENTIALS"
 	}
 	return false
 }
 
-// call is a request of the JSON API.
-func (s *Store) call(
+// callAPI sends a request of the JSON API.
+func (s *Store) callAPI(
 	ctx context.Context,
 	op, name, method, path string,
 	query url.Values,
@@ -143,8 +144,9 @@ func (s *Store) call(
 	)
 }
 
-// list goes through what lies below the folder dir, or with a delimiter in it.
-func (s *Store) list(
+// listPages lists all objects below the folder dir. With a delimiter, it lists only the objects and
+// folders directly in dir.
+func (s *Store) listPages(
 	ctx context.Context,
 	dir, delimiter string,
 ) (files []store.Entry, folders []string, err error) {
@@ -168,7 +170,7 @@ func (s *Store) list(
 				Size             int64 `json:",string"`
 			}
 		}
-		if _, err := s.call(
+		if _, err := s.callAPI(
 			ctx,
 			"list",
 			dir,
@@ -202,18 +204,18 @@ func (s *Store) list(
 	}
 }
 
-// List gives the files below a folder. Names that no path has ("a//b", marks of folders) are left
-// out.
+// List returns the files below a folder. It omits objects whose names are not valid paths, such as
+// "a//b" and folder markers.
 func (s *Store) List(ctx context.Context, prefix string) (files []store.Entry, err error) {
-	if files, _, err = s.list(ctx, prefix, ""); err != nil {
+	if files, _, err = s.listPages(ctx, prefix, ""); err != nil {
 		return files, err
 	}
 	return files, nil
 }
 
-// Folders names the folders directly in dir.
+// Folders returns the names of the folders directly in dir.
 func (s *Store) Folders(ctx context.Context, dir string) (folders []string, err error) {
-	if _, folders, err = s.list(ctx, dir, "/"); err != nil {
+	if _, folders, err = s.listPages(ctx, dir, "/"); err != nil {
 		return folders, err
 	}
 	return folders, nil
@@ -221,16 +223,20 @@ func (s *Store) Folders(ctx context.Context, dir string) (folders []string, err 
 
 // Create begins an object that replaces name at Commit.
 func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
-	return s.create(ctx, name, url.Values{})
+	return s.createObject(ctx, name, url.Values{})
 }
 
-// CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then
+// CreateNew is Create, but Commit returns store.ErrExists if the name exists by then
 // (ifGenerationMatch=0).
 func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error) {
-	return s.create(ctx, name, url.Values{"ifGenerationMatch": {"0"}})
+	return s.createObject(ctx, name, url.Values{"ifGenerationMatch": {"0"}})
 }
 
-func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.Writer, err error) {
+func (s *Store) createObject(
+	ctx context.Context,
+	name string,
+	q url.Values,
+) (_ store.Writer, err error) {
 	if name, err = s.Clean(ctx, "create", name); err != nil {
 		return nil, err
 	}
@@ -240,7 +246,7 @@ func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.
 		s.URI(),
 		name,
 		func(ctx context.Context, body *io.SectionReader) (err error) {
-			a, err := s.upload(ctx, name, q, body)
+			a, err := s.uploadObject(ctx, name, q, body)
 			if err != nil {
 				return err
 			}
@@ -260,24 +266,24 @@ func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.
 	)
 }
 
-// A larger object goes up in pieces of a multiple of 256 KiB; tests lower both.
-var onePut, pieceSize int64 = 64 << 20, 16 << 20
+// Objects above singleUploadMax are uploaded in pieces of a multiple of 256 KiB. Tests lower both.
+var singleUploadMax, pieceSize int64 = 64 << 20, 16 << 20
 
-// upload sends an object at once, or piece by piece: each is tried on its own, and what the server
-// has of it counts.
-func (s *Store) upload(
+// uploadObject uploads an object in one request or in pieces. Each piece is retried separately, and
+// the upload continues after the bytes that the server has.
+func (s *Store) uploadObject(
 	ctx context.Context,
 	name string,
 	q url.Values,
 	body *io.SectionReader,
 ) (*store.Answer, error) {
 	path, size := "/upload/storage/v1/b/"+s.bucket+"/o", body.Size()
-	if size <= onePut {
+	if size <= singleUploadMax {
 		q.Set("uploadType", "media")
-		return s.call(ctx, "commit", name, http.MethodPost, path, q, body, nil)
+		return s.callAPI(ctx, "commit", name, http.MethodPost, path, q, body, nil)
 	}
 	q.Set("uploadType", "resumable")
-	a, err := s.call(
+	a, err := s.callAPI(
 		ctx,
 		"commit",
 		name,
@@ -298,7 +304,8 @@ func (s *Store) upload(
 	if err != nil {
 		return nil, err
 	}
-	u.Path, u.RawQuery = session.Path, session.RawQuery // wherever it leads, its secret stays here
+	// keep our host, so that the secret of the session goes nowhere else
+	u.Path, u.RawQuery = session.Path, session.RawQuery
 	for off := int64(0); off < size && a.Status < 400; {
 		n := min(pieceSize, size-off)
 		if a, err = s.Do(ctx, "commit", name, store.Request{
@@ -329,17 +336,18 @@ func (s *Store) upload(
 	return a, nil
 }
 
-// Move copies an object where it lies, as often as the server asks for a part, and deletes it.
+// Move copies an object on the server and deletes the original. The server may need several
+// requests for the copy.
 func (s *Store) Move(ctx context.Context, from, to string) (err error) {
-	clean, err := s.Clean(ctx, "move", from)
+	cleanFrom, err := s.Clean(ctx, "move", from)
 	if err != nil {
 		return err
 	}
-	cleanValue, err := s.Clean(ctx, "move", to)
+	cleanTo, err := s.Clean(ctx, "move", to)
 	if err != nil {
 		return err
 	}
-	from, to = clean, cleanValue
+	from, to = cleanFrom, cleanTo
 	o := "/b/" + s.bucket + "/o/"
 	q := url.Values{}
 	for {
@@ -347,7 +355,7 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			Done         bool
 			RewriteToken string
 		}
-		if _, err := s.call(
+		if _, err := s.callAPI(
 			ctx,
 			"move",
 			from,
@@ -378,7 +386,7 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if name, err = s.Clean(ctx, "remove", name); err != nil {
 		return err
 	}
-	if _, err := s.call(
+	if _, err := s.callAPI(
 		ctx,
 		"remove",
 		name,

@@ -49,7 +49,7 @@ func put(t testing.TB, s store.Writable, files map[string][]byte) {
 	}
 }
 
-// TestGS holds the store to the contract, on fake-gcs-server.
+// TestGS tests the store with the suite on fake-gcs-server.
 func TestGS(t *testing.T) {
 	url := servers.GCS(t)
 	for _, prefix := range []string{"", "a folder/b"} {
@@ -58,16 +58,20 @@ func TestGS(t *testing.T) {
 				s := bucket(t, url, prefix)
 				put(t, s, files)
 				return storetest.Fixture{
-					Store:  s,
-					Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) },
+					Store: s,
+					Change: func(t testing.TB, name string, data []byte) {
+						put(t, s, map[string][]byte{
+							name: data,
+						})
+					},
 				}
 			})
 		})
 	}
 }
 
-// A write whose answer is lost is known by its bytes; a server that fails is an error that names
-// the object.
+// TestFaults checks that a write whose response was lost is recognized by its bytes, and that the
+// error of a failing server names the object.
 func TestFaults(t *testing.T) {
 	url := servers.GCS(t)
 	near := bucket(t, url, "")
@@ -93,7 +97,12 @@ func TestFaults(t *testing.T) {
 					!errors.Is(err, robocache.ErrTemporary) && fault != "403" {
 					t.Errorf("%s: %v", name, err)
 				}
-			} else if got, rerr := store.ReadFile(t.Context(), near, name, 10); err != nil || rerr != nil || !bytes.Equal(got, []byte("text")) {
+			} else if got, rerr := store.ReadFile(
+				t.Context(),
+				near,
+				name,
+				10,
+			); err != nil || rerr != nil || !bytes.Equal(got, []byte("text")) {
 				t.Errorf("%s: %v, %q, %v", name, err, got, rerr)
 			}
 			s.Close()
@@ -101,16 +110,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A large object goes up in pieces, and goes on behind any request that fails. (The server takes a
-// piece whose answer was lost a second time, where Google's passes over what it has: of those the
-// last alone is lost here.)
+// TestUploadGoesOn checks that a large object is uploaded in pieces and that the upload continues
+// after any failed request. The test server stores a piece twice if its response was lost; Google
+// ignores the bytes that it has. Only the last response is therefore lost here.
 func TestUploadGoesOn(t *testing.T) {
 	url := servers.GCS(t)
 	near := bucket(t, url, "")
-	was := onePut
-	onePut, pieceSize = 256<<10, 256<<10
-	defer func() { onePut, pieceSize = was, 16<<20 }()
-	data := make([]byte, 1000<<10) // four pieces behind the request that begins
+	was := singleUploadMax
+	singleUploadMax, pieceSize = 256<<10, 256<<10
+	defer func() { singleUploadMax, pieceSize = was, 16<<20 }()
+	data := make([]byte, 1000<<10) // four pieces after the request that begins the upload
 	for i := range data {
 		data[i] = byte(i >> 9 * 37)
 	}
@@ -134,7 +143,12 @@ func TestUploadGoesOn(t *testing.T) {
 			name := fmt.Sprint(fault, at)
 			if err := store.PutNew(t.Context(), s, name, data); err != nil {
 				t.Errorf("%s: %v", name, err)
-			} else if got, err := store.ReadFile(t.Context(), near, "a b/"+name, 1<<20); err != nil || !bytes.Equal(got, data) {
+			} else if got, err := store.ReadFile(
+				t.Context(),
+				near,
+				"a b/"+name,
+				1<<20,
+			); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%s: %d bytes, %v", name, len(got), err)
 			} else if n := far.Requests.Load(); fault != "reset after" && n != 6 {
 				t.Errorf("%s: %d requests: more than the piece was sent again", name, n)

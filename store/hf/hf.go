@@ -1,14 +1,15 @@
-// Package hf is the read-only store behind hf://datasets/owner/name[@revision][/folder]: a dataset
+// Package hf implements the read-only store hf://datasets/owner/name[@revision][/folder], a dataset
 // of the Hugging Face Hub.
 //
-// A revision (a branch, a tag, a commit; main by default) is resolved to a commit once in a
-// process, and everything is read at that commit. Files that huggingface_hub's cache holds of it
-// are read from there, others by ranges. Nothing is written into that cache.
+// A revision is a branch, a tag or a commit; the default is main. It is resolved to a commit once
+// per process, and all reads use that commit. Files in huggingface_hub's cache are read from there,
+// and others by ranges. The cache is never written.
 //
-//	HF_ENDPOINT      the Hub, else https://huggingface.co
-//	HF_TOKEN         a token, else the file $HF_TOKEN_PATH, else $HF_HOME/token; it goes to the Hub's host and to no other
-//	HF_HUB_CACHE     the cache, else $HF_HOME/hub; HF_HOME is ~/.cache/huggingface by default
-//	HF_HUB_OFFLINE   1: the cache alone
+//	HF_ENDPOINT      URL of the Hub; default https://huggingface.co
+//	HF_TOKEN         token; default is the file $HF_TOKEN_PATH, then $HF_HOME/token. It is sent only
+//	                 to the Hub's host
+//	HF_HUB_CACHE     cache; default $HF_HOME/hub. HF_HOME is ~/.cache/huggingface by default
+//	HF_HUB_OFFLINE   1 reads only the cache
 package hf
 
 import (
@@ -38,33 +39,35 @@ func init() {
 	)
 }
 
-// repository is a dataset at a commit, which is found when something is first asked for.
+// repository is a dataset at a commit. The commit is determined at the first access.
 type repository struct {
-	// path: owner/name; folder: huggingface_hub's cache of it
+	// path is owner/name; folder is huggingface_hub's cache of the dataset
 	uri, endpoint, path, folder, revision string
-	opt                                   store.HTTPOptions
+	options                               store.HTTPOptions
 
-	mu sync.Mutex
-	at *snapshot // nil until the commit is known
+	mu       sync.Mutex
+	snapshot *snapshot // nil until the commit is known
 }
 
 // snapshot is a dataset at a commit.
 type snapshot struct {
 	commit string
-	hub    *store.HTTP  // nil: the cache alone
-	api    *url.URL     // of the lists of its files
-	cached *store.Local // what huggingface_hub has of it; nil: nothing
+	hub    *store.HTTP  // nil: read only the cache
+	api    *url.URL     // base URL of file listings
+	cached *store.Local // files in huggingface_hub's cache; nil if there are none
 }
 
-var form = regexp.MustCompile(
+var uriForm = regexp.MustCompile(
 	`^(datasets/([\w-][\w.-]*/[\w-][\w.-]*?)(?:@([^/?#]+))?)(?:/([^?#]*))?$`,
 )
 
-// Open opens what follows "hf://". It asks the network nothing.
+// Open opens the store of the URI part after "hf://". It sends no network request.
 func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
-	m := form.FindStringSubmatch(rest)
+	m := uriForm.FindStringSubmatch(rest)
 	bad := func(what string) (store.Store, error) {
-		return nil, robocache.Misuse("open", robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, "").
+		return nil, robocache.Misuse("open", robocache.Where{
+			"dataset": robocache.Redact("hf://" + rest),
+		}, "").
 			Expected("hf://datasets/owner/name, with @revision and /folder where wanted", what)
 	}
 	if m == nil {
@@ -79,64 +82,64 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 		uri:      "hf://" + m[1],
 		path:     m[2],
 		revision: revision,
-		opt:      opt,
+		options:  opt,
 		endpoint: strings.TrimRight(
 			cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"),
 			"/",
 		),
 		folder: filepath.Join(
-			home("HF_HUB_CACHE", "hub"),
+			hubPath("HF_HUB_CACHE", "hub"),
 			"datasets--"+strings.Replace(m[2], "/", "--", 1),
 		),
 	}
 	return store.Sub(r, dir)
 }
 
-// URI names the dataset, and the revision that was asked for.
+// URI returns the name of the dataset with the requested revision.
 func (s *repository) URI() string { return s.uri }
 
-// Remote is true: what is not in the cache is a request.
+// Remote returns true, because a file that is not in the cache needs requests.
 func (s *repository) Remote() bool { return true }
 
-// Commit is the commit that everything is read at; "" where nothing names it.
+// Commit returns the commit that all reads use, or "" if it is unknown.
 func (s *repository) Commit(ctx context.Context) (string, error) {
-	at, err := s.open(ctx)
+	at, err := s.openSnapshot(ctx)
 	if err != nil {
 		return "", err
 	}
 	return at.commit, nil
 }
 
-// Forget makes revisions be resolved anew by what is opened from now on: the Hub may have been
-// written to.
+// Forget discards all resolved revisions. Stores that are opened later resolve them again, because
+// the Hub may have changed.
 func Forget() { commits.Clear() }
 
-// Keep is for store.Keep: what the Hub sends is read through a cache.
+// Keep implements store.Keep. Files from the Hub are read through the cache.
 func (s *repository) Keep(c store.BlockCache, block int64) (end func()) {
-	if at, err := s.open(context.Background()); err == nil && at.hub != nil {
+	if at, err := s.openSnapshot(context.Background()); err == nil && at.hub != nil {
 		return at.hub.Keep(c, block)
 	}
 	return func() {}
 }
 
-// Close gives idle connections back.
+// Close closes idle connections.
 func (s *repository) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.at != nil && s.at.cached != nil {
-		s.at.cached.Close()
+	if s.snapshot != nil && s.snapshot.cached != nil {
+		s.snapshot.cached.Close()
 	}
-	if s.at != nil && s.at.hub != nil {
-		s.at.hub.Close()
+	if s.snapshot != nil && s.snapshot.hub != nil {
+		s.snapshot.hub.Close()
 	}
-	s.at = nil
+	s.snapshot = nil
 	return nil
 }
 
-// commits are the revisions that this process has resolved: one run sees one version.
+// commits maps resolved revisions to commits, so that one process sees one version.
 var commits sync.Map
 
-func home(name, below string) string {
+func hubPath(name, below string) string {
 	dir := os.Getenv("HF_HOME")
 	if dir == "" {
 		user, _ := os.UserHomeDir()
@@ -148,41 +151,41 @@ func home(name, below string) string {
 	return cmp.Or(os.Getenv(name), filepath.Join(dir, below))
 }
 
-func token() string {
+func readToken() string {
 	if t := os.Getenv("HF_TOKEN"); t != "" {
 		return strings.TrimSpace(t)
 	}
-	b, _ := os.ReadFile(home("HF_TOKEN_PATH", "token"))
+	b, _ := os.ReadFile(hubPath("HF_TOKEN_PATH", "token"))
 	return strings.TrimSpace(string(b))
 }
 
-func truth(name string) bool {
+func envIsTrue(name string) bool {
 	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(os.Getenv(name)))
 }
 
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// open resolves the revision, once, and opens what is at its commit.
-func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
+// openSnapshot resolves the revision once and opens the files at its commit.
+func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error) {
 	if err := ctx.Err(); err != nil {
 		return at, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.at != nil {
-		return s.at, nil
+	if s.snapshot != nil {
+		return s.snapshot, nil
 	}
 	repo := s.endpoint + "/datasets/" + s.path
-	opt := s.opt
+	opt := s.options
 	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
-	// the Hub slows down, or refuses (429), who asks for more at once
+	// The Hub throttles or rejects (429) more connections.
 	opt.Conns = cmp.Or(opt.Conns, 32)
-	if t := token(); t != "" {
+	if t := readToken(); t != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}
 	links := &links{hub: repo}
-	opt.Explain, opt.Wrap, opt.Versions = links.explain, links.wrap, s.List
-	commit, offline := s.revision, truth("HF_HUB_OFFLINE")
+	opt.Explain, opt.Wrap, opt.Versions = links.explainError, links.wrapTransport, s.List
+	commit, offline := s.revision, envIsTrue("HF_HUB_OFFLINE")
 	if !commitForm.MatchString(commit) {
 		b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
 		cached := strings.TrimSpace(string(b))
@@ -193,7 +196,7 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 		case offline:
 			commit = cached
 		default:
-			commit, err = s.resolve(ctx, opt)
+			commit, err = s.resolveCommit(ctx, opt)
 			if errors.Is(err, robocache.ErrTemporary) && cached != "" {
 				commit, offline = cached, true // the Hub cannot be reached
 			} else {
@@ -211,7 +214,10 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 		}
 	}
 	if offline && at.cached == nil {
-		return nil, robocache.NotFound("open", robocache.Where{"dataset": s.uri}, "huggingface_hub's cache holds nothing of it, and the Hub is not asked (HF_HUB_OFFLINE, or it cannot be reached)").
+		return nil, robocache.NotFound("open", robocache.Where{
+			"dataset": s.uri,
+		}, "huggingface_hub's cache holds nothing of it, and the Hub is not asked "+
+			"(HF_HUB_OFFLINE, or it cannot be reached)").
 			WithHint("hf download %s --repo-type dataset", s.path)
 	}
 	if !offline {
@@ -224,12 +230,12 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 			return at, err
 		}
 	}
-	s.at = at
+	s.snapshot = at
 	return at, nil
 }
 
-// resolve asks the Hub for the commit of the revision.
-func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string, error) {
+// resolveCommit requests the commit of the revision from the Hub.
+func (s *repository) resolveCommit(ctx context.Context, opt store.HTTPOptions) (string, error) {
 	h, err := store.NewHTTP(s.endpoint, opt)
 	if err != nil {
 		return "", err
@@ -257,26 +263,26 @@ func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string
 	)
 }
 
-// Open opens a file: of the cache where that holds it.
+// Open opens a file. It prefers huggingface_hub's cache.
 func (s *repository) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	at, err := s.open(ctx)
+	at, err := s.openSnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if at.cached != nil {
 		f, err := at.cached.Open(ctx, name)
 		if err == nil {
-			return cachedFile{f, at.version(path.Clean(name), f.Version())}, nil
+			return cachedFile{f, at.blobVersion(path.Clean(name), f.Version())}, nil
 		}
 		if at.hub == nil {
-			return nil, s.placed(err)
+			return nil, s.withDatasetURI(err)
 		}
 	}
 	return at.hub.Open(ctx, name)
 }
 
-// placed takes the cache's folder out of an error: the dataset is this one.
-func (s *repository) placed(err error) error {
+// withDatasetURI replaces the folder of the cache in an error by the URI of the dataset.
+func (s *repository) withDatasetURI(err error) error {
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		c := *e
@@ -287,7 +293,7 @@ func (s *repository) placed(err error) error {
 	return err
 }
 
-// cachedFile is a file of huggingface_hub's cache, under the version that the Hub gives it.
+// cachedFile is a file in huggingface_hub's cache with the version of the Hub.
 type cachedFile struct {
 	robocache.Ranged
 	version string
@@ -295,8 +301,9 @@ type cachedFile struct {
 
 func (f cachedFile) Version() string { return f.version }
 
-// version is the ETag of a cached file: the name of the blob that it links to.
-func (at *snapshot) version(full, other string) string {
+// blobVersion returns the ETag of a cached file, which is the name of the blob that it links to. If
+// there is no such link, it returns other.
+func (at *snapshot) blobVersion(full, other string) string {
 	to, err := os.Readlink(filepath.Join(at.cached.URI(), filepath.FromSlash(full)))
 	if blob := filepath.Base(to); err == nil && len(blob) >= 40 {
 		return `"` + blob + `"`
@@ -304,16 +311,16 @@ func (at *snapshot) version(full, other string) string {
 	return other
 }
 
-// Stat describes a file.
+// Stat returns the size and version of a file.
 func (s *repository) Stat(ctx context.Context, name string) (e store.Entry, err error) {
-	at, err := s.open(ctx)
+	at, err := s.openSnapshot(ctx)
 	if err != nil {
 		return e, err
 	}
 	if at.cached != nil {
 		if e, err = at.cached.Stat(ctx, name); err == nil || at.hub == nil {
-			e.Version = at.version(e.Name, e.Version)
-			return e, s.placed(err)
+			e.Version = at.blobVersion(e.Name, e.Version)
+			return e, s.withDatasetURI(err)
 		}
 	}
 	return at.hub.Stat(ctx, name)

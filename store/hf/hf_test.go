@@ -24,7 +24,7 @@ import (
 
 const secret = "hf_hunter2hunter2"
 
-// hub speaks the Hub's paths for one dataset, owner/name; large files are on another host.
+// hub implements the paths of the Hub for one dataset, owner/name. Large files are on another host.
 type hub struct {
 	t        testing.TB
 	url      string
@@ -32,8 +32,8 @@ type hub struct {
 	files    map[string][]byte
 	commit   string
 	private  bool
-	expire   atomic.Bool  // links that were given are refused
-	resolved atomic.Int64 // questions for the commit
+	expire   atomic.Bool  // redirected links are rejected
+	resolved atomic.Int64 // requests for the commit
 	asked    atomic.Int64 // requests to the Hub itself
 	fetched  atomic.Int64 // requests to the other host
 	links    atomic.Int64
@@ -41,11 +41,11 @@ type hub struct {
 
 func oid(b []byte) string { return fmt.Sprintf("%x", sha1.Sum(b)) }
 
-const large = 1000 // and larger ones are in LFS
+const large = 1000 // larger files are in LFS
 
 var serial atomic.Int64
 
-// newHub starts it, and makes the environment one with it and an empty cache.
+// newHub starts a hub and sets the environment to it and an empty cache.
 func newHub(t testing.TB, files map[string][]byte) *hub {
 	h := &hub{t: t, files: files, commit: oid([]byte(fmt.Sprint(t.Name(), serial.Add(1))))}
 	h.cdn = httptest.NewServer(http.HandlerFunc(h.blob))
@@ -54,7 +54,14 @@ func newHub(t testing.TB, files map[string][]byte) *hub {
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.cdn.Close)
 	home := t.TempDir()
-	for k, v := range map[string]string{"HF_ENDPOINT": srv.URL, "HF_HOME": home, "HF_HUB_CACHE": "", "HF_TOKEN": "", "HF_TOKEN_PATH": "", "HF_HUB_OFFLINE": ""} {
+	for k, v := range map[string]string{
+		"HF_ENDPOINT":    srv.URL,
+		"HF_HOME":        home,
+		"HF_HUB_CACHE":   "",
+		"HF_TOKEN":       "",
+		"HF_TOKEN_PATH":  "",
+		"HF_HUB_OFFLINE": "",
+	} {
 		t.(interface{ Setenv(k, v string) }).Setenv(k, v)
 	}
 	return h
@@ -110,7 +117,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// blob is the other host: it must not see the token.
+// blob is the other host. It must not receive the token.
 func (h *hub) blob(w http.ResponseWriter, r *http.Request) {
 	h.fetched.Add(1)
 	if r.Header.Get("Authorization") != "" {
@@ -130,7 +137,7 @@ func (h *hub) blob(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(404)
 }
 
-// tree lists two entries a page.
+// tree lists two entries per page.
 func (h *hub) tree(w http.ResponseWriter, r *http.Request, dir string) {
 	type lfs struct {
 		OID string `json:"oid"`
@@ -187,12 +194,15 @@ func (h *hub) tree(w http.ResponseWriter, r *http.Request, dir string) {
 		q := r.URL.Query()
 		q.Set("cursor", fmt.Sprint(from+2))
 		w.Header().
-			Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next"`, h.url, r.URL.EscapedPath(), q.Encode()))
+			Set(
+				"Link",
+				fmt.Sprintf(`<%s%s?%s>; rel="next"`, h.url, r.URL.EscapedPath(), q.Encode()),
+			)
 	}
 	json.NewEncoder(w).Encode(page)
 }
 
-// cache writes files of the dataset as huggingface_hub keeps them.
+// cache writes files of the dataset in the layout of huggingface_hub.
 func (h *hub) cache(t testing.TB, names ...string) {
 	root := filepath.Join(os.Getenv("HF_HOME"), "hub", "datasets--owner--name")
 	write := func(p string, b []byte) {
@@ -236,8 +246,8 @@ func open(t testing.TB, rest string) store.Store {
 	return s
 }
 
-// The contract of a store: all files from the Hub, all from the cache, of a folder, and without the
-// Hub.
+// TestHub runs the store suite with all files from the Hub, with all files from the cache, for a
+// folder, and offline.
 func TestHub(t *testing.T) {
 	for _, what := range []string{"hub", "cache", "folder", "offline"} {
 		t.Run(what, func(t *testing.T) {
@@ -271,7 +281,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// One question for the commit in a process, one for a file's place, and then the other host alone.
+// TestFewQuestions checks that a process requests the commit once and each file's location once,
+// and otherwise uses only the other host.
 func TestFewQuestions(t *testing.T) {
 	h := newHub(
 		t,
@@ -306,7 +317,7 @@ func TestFewQuestions(t *testing.T) {
 			h.fetched.Load(),
 		)
 	}
-	// A link that has expired is asked for again.
+	// an expired link is requested again
 	s := open(t, "datasets/owner/name")
 	f, err := s.Open(t.Context(), "a.bin")
 	if err != nil {
@@ -366,7 +377,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Without the Hub the cache serves what it holds; it is asked for no more.
+// TestOffline checks that the cache serves its files without the Hub, and that other files are an
+// error.
 func TestOffline(t *testing.T) {
 	h := newHub(
 		t,
@@ -382,7 +394,7 @@ func TestOffline(t *testing.T) {
 	}
 	h.cache(t, "meta/a", "b")
 	for _, gone := range []bool{false, true} {
-		if gone { // not offline by choice
+		if gone { // the Hub is unreachable
 			t.Setenv("HF_HUB_OFFLINE", "")
 			t.Setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 		}
@@ -409,7 +421,17 @@ func TestOffline(t *testing.T) {
 }
 
 func TestForms(t *testing.T) {
-	for _, bad := range []string{"", "owner/name", "datasets/owner", "models/owner/name", "datasets/../name", "datasets/o/n@", "datasets/o/n/../x", "datasets/o/n@../x", "datasets/o/n?x=1"} {
+	for _, bad := range []string{
+		"",
+		"owner/name",
+		"datasets/owner",
+		"models/owner/name",
+		"datasets/../name",
+		"datasets/o/n@",
+		"datasets/o/n/../x",
+		"datasets/o/n@../x",
+		"datasets/o/n?x=1",
+	} {
 		if s, err := Open(
 			bad,
 			quick,
@@ -418,7 +440,10 @@ func TestForms(t *testing.T) {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}
-	for uri, want := range map[string]string{"hf://datasets/o/n@v3.0/x": "hf://datasets/o/n@v3.0/x", "hf://me:token@datasets/o/n": "hf://datasets/o/n"} {
+	for uri, want := range map[string]string{
+		"hf://datasets/o/n@v3.0/x":   "hf://datasets/o/n@v3.0/x",
+		"hf://me:token@datasets/o/n": "hf://datasets/o/n",
+	} {
 		if got := robocache.Redact(uri); got != want {
 			t.Errorf("Redact(%s) is %s", uri, got)
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// links remembers where the Hub sent us for a file: to ask it before each range would double the
-// requests, and it counts them (429).
+// links remembers the redirects of the Hub. Following them again for each range would double the
+// requests, which the Hub limits (429).
 type links struct {
-	hub   string // the repository's URL
-	below http.RoundTripper
-	known sync.Map // URL → link
+	hub       string // URL of the repository
+	transport http.RoundTripper
+	known     sync.Map // URL → link
 }
 
 type link struct {
@@ -23,22 +23,22 @@ type link struct {
 	until  time.Time
 }
 
-// trusted is how long a link is followed unasked: they are signed for an hour or so.
-const trusted = 5 * time.Minute
+// linkLifetime is the time for which a redirect is reused. Redirects are signed for about an hour.
+const linkLifetime = 5 * time.Minute
 
-// remembered marks an answer that the Hub gave before.
+// remembered is the header of a redirect that was reused.
 const remembered = "X-Robocache-Remembered"
 
-func (l *links) wrap(below http.RoundTripper) http.RoundTripper {
-	l.below = below
+func (l *links) wrapTransport(below http.RoundTripper) http.RoundTripper {
+	l.transport = below
 	return l
 }
 
-// RoundTrip answers in the Hub's place what it has answered before.
+// RoundTrip returns a remembered redirect, or sends the request.
 func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 	at := r.URL.String()
 	if !strings.HasPrefix(at, l.hub+"/resolve/") {
-		return l.below.RoundTrip(r)
+		return l.transport.RoundTrip(r)
 	}
 	if v, ok := l.known.Load(at); ok && time.Now().Before(v.(link).until) {
 		return &http.Response{
@@ -52,7 +52,7 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 			Request:    r,
 		}, nil
 	}
-	resp, err := l.below.RoundTrip(r)
+	resp, err := l.transport.RoundTrip(r)
 	if err == nil &&
 		(resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
 		if to, err := url.Parse(
@@ -61,21 +61,22 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 			to.Host != r.URL.Host {
 			h := resp.Header.Clone()
 			h.Set(remembered, "1")
-			l.known.Store(at, link{h, time.Now().Add(trusted)})
+			l.known.Store(at, link{h, time.Now().Add(linkLifetime)})
 		}
 	}
 	return resp, err
 }
 
-// CloseIdleConnections is of http.Client.
+// CloseIdleConnections implements the method that http.Client calls.
 func (l *links) CloseIdleConnections() {
-	if c, ok := l.below.(interface{ CloseIdleConnections() }); ok {
+	if c, ok := l.transport.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// explain says what the Hub says. A link that has expired is asked for again.
-func (l *links) explain(r *http.Response, _ []byte, e *robocache.Error) (again bool) {
+// explainError adds the Hub's error code and a hint to e. It reports whether the request should be
+// retried because a redirect expired.
+func (l *links) explainError(r *http.Response, _ []byte, e *robocache.Error) (again bool) {
 	if code := r.Header.Get("X-Error-Code"); code != "" && len(code) < 64 {
 		e.Want, e.Got = "the file", code
 	}
@@ -84,7 +85,8 @@ func (l *links) explain(r *http.Response, _ []byte, e *robocache.Error) (again b
 	case from != nil && r.StatusCode >= 400 && r.StatusCode < 500:
 		l.known.Delete(from.Request.URL.String())
 		again = from.Header.Get(remembered) != ""
-	case r.StatusCode == http.StatusUnauthorized: // also where there is no such dataset
+	// the status is the same if the dataset does not exist
+	case r.StatusCode == http.StatusUnauthorized:
 		e.Hint = "there is no such dataset, or it is private or gated: set HF_TOKEN"
 	case r.StatusCode == http.StatusForbidden:
 		e.Hint = "the dataset is gated, or the token may not read it"

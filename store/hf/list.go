@@ -15,23 +15,25 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// listing is what the Hub says of a folder at a commit, by paths below the repository's root.
+// listing is the Hub's listing of a folder at a commit. Paths are relative to the repository's
+// root.
 type listing struct {
 	files   []store.Entry
 	folders []string
 }
 
-// listings keeps lists of the process: those of a commit never change, and each format that looks
-// asks for the same.
+// listings caches listings for the process. The listing of a commit never changes, and each format
+// that tests a dataset requests the same ones.
 var listings sync.Map
 
-// maxKept is the largest list that is kept.
-const maxKept = 100_000
+// maxCachedListing is the number of files in the largest listing that is cached.
+const maxCachedListing = 100_000
 
 var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
 
-// list asks the Hub what lies in a folder, or below it; nothing where there is none.
-func (s *repository) list(
+// listFolder requests the listing of a folder, with subfolders if deep is set. A missing folder has
+// an empty listing.
+func (s *repository) listFolder(
 	ctx context.Context,
 	at *snapshot,
 	dir string,
@@ -90,7 +92,7 @@ func (s *repository) list(
 			break
 		}
 		next, err := u.Parse(m[1])
-		// the token would go along
+		// The token would be sent to the other host.
 		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme ||
 			next.String() == u.String() {
 			return nil, robocache.Malformed(
@@ -102,23 +104,23 @@ func (s *repository) list(
 		u = next
 	}
 	slices.SortFunc(l.files, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
-	if len(l.files) <= maxKept {
+	if len(l.files) <= maxCachedListing {
 		listings.Store(key, l)
 	}
 	return l, nil
 }
 
-// List gives the files below a folder: those of the Hub, and without it those that the cache holds.
+// List returns the files below a folder. Offline, it returns those in the cache.
 func (s *repository) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
 	if prefix, err = store.CleanFolder(s.uri, prefix); err != nil {
 		return out, err
 	}
-	at, err := s.open(ctx)
+	at, err := s.openSnapshot(ctx)
 	if err != nil {
 		return out, err
 	}
 	if at.hub != nil {
-		list, err := s.list(ctx, at, prefix, true)
+		list, err := s.listFolder(ctx, at, prefix, true)
 		if err != nil {
 			return out, err
 		}
@@ -126,24 +128,24 @@ func (s *repository) List(ctx context.Context, prefix string) (out []store.Entry
 	}
 	out, err = at.cached.List(ctx, prefix)
 	for i := range out {
-		out[i].Version = at.version(out[i].Name, out[i].Version)
+		out[i].Version = at.blobVersion(out[i].Name, out[i].Version)
 	}
-	return out, s.placed(err)
+	return out, s.withDatasetURI(err)
 }
 
-// Folders names the folders directly in dir.
+// Folders returns the names of the folders directly in dir.
 func (s *repository) Folders(ctx context.Context, dir string) (out []string, err error) {
 	if dir, err = store.CleanFolder(s.uri, dir); err != nil {
 		return out, err
 	}
-	at, err := s.open(ctx)
+	at, err := s.openSnapshot(ctx)
 	if err != nil {
 		return out, err
 	}
 	if at.hub == nil {
 		return at.cached.Folders(ctx, dir)
 	}
-	list, err := s.list(ctx, at, dir, false)
+	list, err := s.listFolder(ctx, at, dir, false)
 	if err != nil {
 		return out, err
 	}

@@ -1,13 +1,18 @@
-// Package loopback is a file server on this machine with the manners of a distant one: a stated
-// wait before each answer, a stated bandwidth, and counters. Benchmarks and tests measure remote
-// reading against it; it serves nobody else.
+// Package loopback implements a local file server that behaves like a remote one: it has a
+// configured latency, a configured bandwidth, and counters. It is used only by benchmarks and tests
+// of remote reading.
 //
 // # Contract
 //
-//	S1  It listens on 127.0.0.1 alone, and serves the files below one folder; no name and no link leaves it.
-//	S2  Every answer, errors too, comes Latency after its request was read, however many requests wait at once.
-//	S3  All bodies together go out at no more than BytesPerSecond.
-//	S4  Ranges, ETag, Last-Modified, If-Match and If-Range are those of net/http; the ETag is made of size and time, as nginx makes it.
-//	S5  Requests and Bytes count every request, and every body byte handed to the network.
-//	S6  Close ends the listener, the connections and what waits, and returns when all are over.
+//	loopback.S1  The server listens only on 127.0.0.1 and serves the files below one folder.
+//	             Names and links cannot leave the folder.
+//	loopback.S2  Every response, also an error, is sent Latency after its request was read,
+//	             however many requests are waiting.
+//	loopback.S3  All bodies together are sent at BytesPerSecond at most.
+//	loopback.S4  net/http implements ranges, ETag, Last-Modified, If-Match and If-Range. The ETag
+//	             is made from size and time, as nginx does.
+//	loopback.S5  Requests counts every request. Bytes counts every body byte that is passed to
+//	             the network.
+//	loopback.S6  Close closes the listener and the connections and cancels waiting requests. It
+//	             blocks until all of them have ended.
 package loopback

@@ -15,12 +15,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Options are the manners of a Server. The zero value is a server as fast as it can be.
+// Options configures a Server. The zero value is a server without delays.
 type Options struct {
-	Latency        time.Duration // before each answer
-	BytesPerSecond int64         // of all bodies together; 0 = no bound
-	// Strike answers in place of the server where it returns true; n counts requests from 1. nil =
-	// never.
+	Latency        time.Duration // before each response
+	BytesPerSecond int64         // of all bodies together; 0 means unlimited
+	// Strike may respond in place of the server; it then returns true. n is the number of the
+	// request, from 1. nil means never.
 	Strike func(n int64, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -28,25 +28,27 @@ type Options struct {
 type Server struct {
 	URL string // http://127.0.0.1:PORT
 
-	opt             Options
-	root            *os.Root
-	srv             *http.Server
-	stop            context.CancelFunc
-	served          chan struct{}
-	requests, bytes atomic.Int64
-	now, most       atomic.Int64 // requests under way
-	pace            pace
+	options                    Options
+	root                       *os.Root
+	srv                        *http.Server
+	stop                       context.CancelFunc
+	served                     chan struct{}
+	requests, bytes            atomic.Int64
+	inProgress, mostInProgress atomic.Int64 // requests in progress
+	pace                       pace
 
 	mu       sync.Mutex
 	closed   bool
 	handlers sync.WaitGroup
 }
 
-// Serve starts a server over dir.
+// Serve starts a server for dir.
 func Serve(dir string, opt Options) (*Server, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, robocache.NewError(robocache.Classify(err), "serve", robocache.Where{"dir": dir}, "").
+		return nil, robocache.NewError(robocache.Classify(err), "serve", robocache.Where{
+			"dir": dir,
+		}, "").
 			WithCause(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,12 +58,12 @@ func Serve(dir string, opt Options) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
-		URL:    "http://" + l.Addr().String(),
-		opt:    opt,
-		root:   root,
-		stop:   stop,
-		served: make(chan struct{}),
-		pace:   pace{rate: opt.BytesPerSecond},
+		URL:     "http://" + l.Addr().String(),
+		options: opt,
+		root:    root,
+		stop:    stop,
+		served:  make(chan struct{}),
+		pace:    pace{rate: opt.BytesPerSecond},
 	}
 	s.srv = &http.Server{
 		Handler:           s,
@@ -70,22 +72,21 @@ func Serve(dir string, opt Options) (*Server, error) {
 	}
 	go func() {
 		defer close(s.served)
-		_ = s.srv.Serve(l) // ends with ErrServerClosed
+		_ = s.srv.Serve(l) // returns ErrServerClosed after Close
 	}()
 	return s, nil
 }
 
-// Requests is the number of requests so far.
+// Requests returns the number of requests so far.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// MostAtOnce is the largest number of requests that were under way at the same time since it was
-// last asked.
-func (s *Server) MostAtOnce() int64 { return s.most.Swap(0) }
+// MostAtOnce returns the largest number of concurrent requests since its last call.
+func (s *Server) MostAtOnce() int64 { return s.mostInProgress.Swap(0) }
 
-// Bytes is the number of body bytes sent so far.
+// Bytes returns the number of body bytes sent so far.
 func (s *Server) Bytes() int64 { return s.bytes.Load() }
 
-// Close ends the server. Requests that wait are cut off.
+// Close stops the server. Waiting requests are canceled.
 func (s *Server) Close() error {
 	s.stop()
 	err := s.srv.Close()
@@ -98,28 +99,29 @@ func (s *Server) Close() error {
 	return err
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP handles one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		panic(http.ErrAbortHandler) // no answer, not an empty one
+		panic(http.ErrAbortHandler) // sends no response instead of an empty one
 	}
 	s.handlers.Add(1)
 	s.mu.Unlock()
 	defer s.handlers.Done()
 	n := s.requests.Add(1)
-	now := s.now.Add(1)
-	defer s.now.Add(-1)
-	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	now := s.inProgress.Add(1)
+	defer s.inProgress.Add(-1)
+	for most := s.mostInProgress.Load(); now > most &&
+		!s.mostInProgress.CompareAndSwap(most, now); most = s.mostInProgress.Load() {
 	}
-	if !sleep(r.Context(), s.opt.Latency) {
+	if !sleepFor(r.Context(), s.options.Latency) {
 		panic(http.ErrAbortHandler)
 	}
-	if s.opt.Strike != nil && s.opt.Strike(n, w, r) {
+	if s.options.Strike != nil && s.options.Strike(n, w, r) {
 		return
 	}
-	out := &body{ResponseWriter: w, s: s, ctx: r.Context()}
+	out := &countedBody{ResponseWriter: w, s: s, ctx: r.Context()}
 	f, err := s.root.Open(strings.TrimPrefix(r.URL.Path, "/"))
 	if err != nil {
 		http.NotFound(out, r)
@@ -133,32 +135,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
-	// or net/http reads the file's head to guess one
+	// Without it, net/http would read the beginning of the file to guess the type.
 	h.Set("Content-Type", "application/octet-stream")
 	http.ServeContent(out, r, "", info.ModTime(), f)
 }
 
-// body counts and paces what goes out.
-type body struct {
+// countedBody counts and delays the bytes of a response.
+type countedBody struct {
 	http.ResponseWriter
 	s   *Server
 	ctx context.Context
 }
 
-// grain is how much goes out at a time where the bandwidth is bounded.
-const grain = 16 << 10
+// writeGrain is the number of bytes per write if the bandwidth is limited.
+const writeGrain = 16 << 10
 
-func (b *body) Write(p []byte) (done int, err error) {
+func (b *countedBody) Write(p []byte) (done int, err error) {
 	for len(p) > 0 && err == nil {
 		n := len(p)
-		if b.s.opt.BytesPerSecond > 0 {
-			n = min(n, grain)
-			if !b.s.pace.take(b.ctx, n) {
+		if b.s.options.BytesPerSecond > 0 {
+			n = min(n, writeGrain)
+			if !b.s.pace.waitForTurn(b.ctx, n) {
 				return done, b.ctx.Err()
 			}
 		}
 		var k int
-		b.s.bytes.Add(int64(n)) // before: who has the last byte may look at the count at once
+		// before Write, because a client may check the count as soon as it has the last byte
+		b.s.bytes.Add(int64(n))
 		k, err = b.ResponseWriter.Write(p[:n])
 		b.s.bytes.Add(int64(k - n))
 		done, p = done+k, p[k:]
@@ -166,11 +169,11 @@ func (b *body) Write(p []byte) (done int, err error) {
 	return done, err
 }
 
-// ReadFrom lets the kernel copy from file to socket where nothing has to be paced: the server
-// shares the machine with what it measures.
-func (b *body) ReadFrom(r io.Reader) (int64, error) {
+// ReadFrom lets the kernel copy from the file to the socket if the bandwidth is unlimited, because
+// the server shares the machine with the code that it measures.
+func (b *countedBody) ReadFrom(r io.Reader) (int64, error) {
 	direct, ok := b.ResponseWriter.(io.ReaderFrom)
-	if !ok || b.s.opt.BytesPerSecond > 0 {
+	if !ok || b.s.options.BytesPerSecond > 0 {
 		return io.Copy(struct{ io.Writer }{b}, r)
 	}
 	var all int64
@@ -183,18 +186,18 @@ func (b *body) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// Unwrap gives http.ResponseController the writer below.
-func (b *body) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+// Unwrap returns the wrapped writer to http.ResponseController.
+func (b *countedBody) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// pace hands out a stream of bytes at a rate: each taker waits until the bytes before its own have
-// had their time.
+// pace limits a stream of bytes to a rate. Each caller waits until the bytes before its own have
+// been sent.
 type pace struct {
 	rate int64
 	mu   sync.Mutex
-	free time.Time // when the line is free
+	free time.Time // time at which the line is free
 }
 
-func (p *pace) take(ctx context.Context, n int) bool {
+func (p *pace) waitForTurn(ctx context.Context, n int) bool {
 	p.mu.Lock()
 	now := time.Now()
 	if p.free.Before(now) {
@@ -203,10 +206,10 @@ func (p *pace) take(ctx context.Context, n int) bool {
 	p.free = p.free.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
 	wait := p.free.Sub(now)
 	p.mu.Unlock()
-	return sleep(ctx, wait)
+	return sleepFor(ctx, wait)
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}

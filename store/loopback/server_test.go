@@ -36,7 +36,8 @@ func serve(t testing.TB, files map[string][]byte, opt loopback.Options) (*loopba
 	return s, dir
 }
 
-// The suite of every store passes over it: ranges, versions, names, missing files (S1, S4).
+// TestStoreSuite runs the store suite: ranges, versions, names and missing files (loopback.S1,
+// loopback.S4).
 func TestStoreSuite(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 		s, dir := serve(t, files, loopback.Options{})
@@ -46,7 +47,7 @@ func TestStoreSuite(t *testing.T) {
 		}
 		t.Cleanup(func() { h.Close() })
 		return storetest.Fixture{Store: h, Change: func(t testing.TB, name string, data []byte) {
-			time.Sleep(12 * time.Millisecond) // the grain of mtime
+			time.Sleep(12 * time.Millisecond) // resolution of mtime
 			if err := os.WriteFile(
 				filepath.Join(dir, filepath.FromSlash(name)),
 				data,
@@ -80,8 +81,9 @@ func get(t testing.TB, url, span string) (int, []byte) {
 	return resp.StatusCode, b
 }
 
-// Each answer waits, and all wait at once (S2); requests and bytes are counted (S5); nothing
-// outside is served (S1).
+// TestLatencyAndCounts checks that each response waits and that all wait concurrently
+// (loopback.S2), that requests and bytes are counted (loopback.S5), and that no outside file is
+// served (loopback.S1).
 func TestLatencyAndCounts(t *testing.T) {
 	data := storetest.Bytes(300_000, 1)
 	s, dir := serve(
@@ -120,7 +122,7 @@ func TestLatencyAndCounts(t *testing.T) {
 	}
 }
 
-// None waits for another (S2): where each would take an hour, all of them come.
+// TestAllAtOnce checks that no request waits for another (loopback.S2): each would take an hour.
 func TestAllAtOnce(t *testing.T) {
 	s, _ := serve(t, map[string][]byte{"a": {1}}, loopback.Options{Latency: time.Hour})
 	var wg sync.WaitGroup
@@ -142,20 +144,20 @@ func TestAllAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A request that has its answer is under way no longer.
+// TestOneByOne checks that a request with a complete response no longer counts as in progress.
 func TestOneByOne(t *testing.T) {
 	s, _ := serve(t, map[string][]byte{"a": {1}}, loopback.Options{})
 	const n = 100
 	for range n {
 		get(t, s.URL+"/a", "")
 	}
-	// who has the answer may ask again before the handler has returned
+	// A client may send the next request before the handler has returned.
 	if most := s.MostAtOnce(); most < 1 || most > n/2 {
 		t.Errorf("%d of %d requests at once, each after the other", most, n)
 	}
 }
 
-// The bandwidth is that of all bodies together (S3).
+// TestBandwidth checks that all bodies share the bandwidth (loopback.S3).
 func TestBandwidth(t *testing.T) {
 	data := storetest.Bytes(100_000, 2)
 	s, _ := serve(t, map[string][]byte{"a": data}, loopback.Options{BytesPerSecond: 1_000_000})
@@ -177,7 +179,8 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// Close cuts off what waits and leaves no goroutine (S6); Strike answers in the server's place.
+// TestClose checks that Close cancels waiting requests and leaves no goroutine (loopback.S6), and
+// that Strike replaces the server's response.
 func TestClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s, _ := serve(t, map[string][]byte{"a": {1}}, loopback.Options{Latency: time.Hour})

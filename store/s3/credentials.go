@@ -8,9 +8,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// chain looks for credentials where the tools of AWS do; named: the environment names a service
-// that gives them. Of a machine's own role it asks for AWS alone: elsewhere there is none to ask.
-func chain(profile string, aws bool) (_ *credentials.Credentials, _ *http.Client, named bool) {
+// credentialChain returns credentials from the sources that AWS tools use. named reports whether
+// the environment names a service that provides them. The machine's own role is requested only for
+// AWS, because other servers have none.
+func credentialChain(
+	profile string,
+	aws bool,
+) (_ *credentials.Credentials, _ *http.Client, named bool) {
 	role := &credentials.IAM{}
 	var in []credentials.Provider
 	if profile == "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// sound says that an error is typed, names the object, and holds no secret.
+// sound checks that an error is typed, names the object, and contains no secret.
 func sound(t *testing.T, err error, object string) {
 	t.Helper()
 	var e *robocache.Error
@@ -30,7 +30,13 @@ func sound(t *testing.T, err error, object string) {
 		return
 	}
 	text := fmt.Sprintf("%v %+v %#v", err, err, e.Where)
-	for _, secret := range []string{servers.Secret, servers.Key, "Signature=", "uploadId", "token-of-mine"} {
+	for _, secret := range []string{
+		servers.Secret,
+		servers.Key,
+		"Signature=",
+		"uploadId",
+		"token-of-mine",
+	} {
 		if strings.Contains(text, secret) {
 			t.Errorf("the message holds %s: %s", secret, text)
 		}
@@ -40,7 +46,7 @@ func sound(t *testing.T, err error, object string) {
 	}
 }
 
-// passing faults are over at the next try.
+// passing holds the faults that a retry passes.
 var passing = map[string]bool{
 	"503":               true,
 	"500":               true,
@@ -52,8 +58,8 @@ var passing = map[string]bool{
 	"stall":             true,
 }
 
-// A server that fails at the n-th request, or from the n-th on: the right bytes or a typed error,
-// before the deadline.
+// TestFaults checks a server that fails at the n-th request, or from the n-th on. The result is the
+// right bytes or a typed error before the deadline.
 func TestFaults(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "set")
@@ -122,7 +128,7 @@ func TestFaults(t *testing.T) {
 					typed++
 					object := "a/data.bin"
 					if n == 1 {
-						object = "" // the list
+						object = "" // a listing has no object
 					}
 					sound(t, err, object)
 					if !always && passing[fault] {
@@ -131,13 +137,16 @@ func TestFaults(t *testing.T) {
 					var e *robocache.Error
 					switch errors.As(err, &e); fault {
 					case "503", "500", "429", "reset before", "stall":
-						// a stall may come after half of the bytes
+						// a stall may occur after half of the bytes
 						if !errors.Is(err, robocache.ErrTemporary) ||
 							e.Where["attempts"] != 4 && fault != "stall" {
 							t.Errorf("request %d: %v", n, err)
 						}
 					case "403", "expired":
-						class := map[string]error{"403": robocache.ErrMisuse, "expired": robocache.ErrTemporary}[fault]
+						class := map[string]error{
+							"403":     robocache.ErrMisuse,
+							"expired": robocache.ErrTemporary,
+						}[fault]
 						if !errors.Is(err, class) || e.Where["request_id"] == nil ||
 							e.Where["status"] == nil ||
 							!strings.Contains(e.Hint, "credentials") {
@@ -155,7 +164,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// An object that is replaced while it is read: If-Match tells, and no mixture comes out.
+// TestChanged checks that an object that is replaced while it is read is detected with If-Match,
+// and never read as a mixture.
 func TestChanged(t *testing.T) {
 	_, url := servers.S3(t)
 	s := bucket(t, url, "")
@@ -172,8 +182,8 @@ func TestChanged(t *testing.T) {
 	sound(t, err, "a")
 }
 
-// Writing through faults: what is there afterwards is the old object or the new one, and a write
-// that says that it succeeded did.
+// TestWriteFaults checks that a write with faults leaves the old object or the new one, and that a
+// successful result is true.
 func TestWriteFaults(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "out")
@@ -222,7 +232,7 @@ func TestWriteFaults(t *testing.T) {
 			}
 		}
 	}
-	// Another's object is not taken for one's own.
+	// The object of another writer is not mistaken for ours.
 	far := servers.NewProxy(t, url)
 	far.Strike = func(i int64, r *http.Request) string {
 		if i == 1 {
@@ -249,11 +259,12 @@ func TestWriteFaults(t *testing.T) {
 	}
 }
 
-// A large object goes up in parts, is whole, and a failure leaves no part behind.
+// TestParts checks that a large object is uploaded in parts and complete, and that a failure leaves
+// no part.
 func TestParts(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "")
-	data := storetest.Bytes(onePut+partSize+12345, 4)
+	data := storetest.Bytes(singleUploadMax+partSize+12345, 4)
 	far := servers.NewProxy(t, url)
 	s, err := Open(
 		near.name+"?endpoint="+far.URL,
@@ -269,10 +280,26 @@ func TestParts(t *testing.T) {
 		strike func(r *http.Request) bool
 	}{
 		{"", false, nil},
-		{"503", false, func(r *http.Request) bool { return r.URL.Query().Get("partNumber") == "2" }},
-		{"reset after", false, func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }},
+		{
+			"503",
+			false,
+			func(r *http.Request) bool { return r.URL.Query().Get("partNumber") == "2" },
+		},
+		{
+			"reset after",
+			false,
+			func(r *http.Request) bool {
+				return r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+			},
+		},
 		{"503", true, func(r *http.Request) bool { return r.URL.Query().Get("partNumber") == "3" }},
-		{"403", true, func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }},
+		{
+			"403",
+			true,
+			func(r *http.Request) bool {
+				return r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+			},
+		},
 	} {
 		var struck atomic.Int64
 		far.Strike = func(_ int64, r *http.Request) string {
@@ -291,7 +318,12 @@ func TestParts(t *testing.T) {
 			if _, err := near.Stat(t.Context(), name); !errors.Is(err, robocache.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)
 			}
-		} else if got, err := store.ReadFile(t.Context(), near, name, 1<<30); err != nil || !bytes.Equal(got, data) {
+		} else if got, err := store.ReadFile(
+			t.Context(),
+			near,
+			name,
+			1<<30,
+		); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
 		}
 		u := *near.bucket
@@ -310,7 +342,7 @@ func TestParts(t *testing.T) {
 				t.Context(),
 				s,
 				name,
-				data[:onePut+1],
+				data[:singleUploadMax+1],
 			); !c.always &&
 				!errors.Is(err, store.ErrExists) {
 				t.Errorf("%s again: %v", name, err)
@@ -319,8 +351,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Credentials from the environment, a profile's file, web identity, none; a wrong key and an
-// expired one are renewed or said.
+// TestCredentials checks credentials from the environment, a profile's file, web identity, and
+// none. A wrong key is reported, and an expired one is renewed.
 func TestCredentials(t *testing.T) {
 	_, url := servers.S3(t)
 	s := bucket(t, url, "")
@@ -363,7 +395,8 @@ func TestCredentials(t *testing.T) {
 	if err := os.WriteFile(
 		file,
 		[]byte(
-			"[default]\n"+keys+"[lab]\n"+keys+"[bad]\naws_access_key_id = x\naws_secret_access_key = token-of-mine\n",
+			"[default]\n"+keys+"[lab]\n"+keys+"[bad]\naws_access_key_id = "+
+				"x\naws_secret_access_key = token-of-mine\n",
 		),
 		0o600,
 	); err != nil {
@@ -391,7 +424,7 @@ func TestCredentials(t *testing.T) {
 			w.WriteHeader(503)
 			return
 		}
-		secret := "expired" // the first is refused, and asked for again
+		secret := "expired" // the first pair is rejected and requested again
 		if asked.Add(1) > 1 {
 			secret = servers.Secret
 		}
@@ -408,13 +441,17 @@ func TestCredentials(t *testing.T) {
 	if err := os.WriteFile(token, []byte("token-of-mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_ENDPOINT_URL_STS": sts.URL} {
+	for k, v := range map[string]string{
+		"AWS_WEB_IDENTITY_TOKEN_FILE": token,
+		"AWS_ROLE_ARN":                "arn:aws:iam::1:role/r",
+		"AWS_ENDPOINT_URL_STS":        sts.URL,
+	} {
 		t.Setenv(k, v)
 	}
 	if err := read(""); err != nil || asked.Load() != 2 {
 		t.Errorf("web identity: %v; asked %d times", err, asked.Load())
 	}
-	down.Store(2) // the service is away for a moment: not a refusal for good
+	down.Store(2) // the service is briefly unavailable, which must not be permanent
 	if err := read(""); err != nil || down.Load() > 0 {
 		t.Errorf("the service was away: %v, %d", err, down.Load())
 	}
@@ -427,7 +464,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The server copies what is moved, in parts where it is large: no byte goes through us.
+// TestMove checks that the server copies a moved object, in parts if it is large, without sending
+// bytes through the client.
 func TestMove(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "in")
@@ -440,10 +478,10 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	defer func(n int64) { oneCopy = n }(oneCopy)
+	defer func(n int64) { copyPartSize = n }(copyPartSize)
 	data := storetest.Bytes(12<<20+77, 8)
 	for i, size := range []int64{1 << 30, 5 << 20} {
-		oneCopy = size
+		copyPartSize = size
 		put(t, near, map[string][]byte{"a/from": data})
 		var struck atomic.Int64
 		far.Strike = func(_ int64, r *http.Request) string {
@@ -485,7 +523,7 @@ func TestMove(t *testing.T) {
 	sound(t, store.Move(t.Context(), s, "a/from", "b/to"), "b/to")
 }
 
-// The region that a server names is the one that requests are signed for from then on.
+// TestRegion checks that requests are signed for the region that a server names.
 func TestRegion(t *testing.T) {
 	servers.Credentials(t)
 	var asked atomic.Int64
@@ -523,11 +561,24 @@ func TestRegion(t *testing.T) {
 
 func TestForms(t *testing.T) {
 	servers.Credentials(t)
-	for _, bad := range []string{"", "/x", "b@c/x", "b/../x", "b/%zz", "b?endpoint=:", "b?endpoint=http://u:p@h", "b?secret=x", ".b/x"} {
+	for _, bad := range []string{
+		"",
+		"/x",
+		"b@c/x",
+		"b/../x",
+		"b/%zz",
+		"b?endpoint=:",
+		"b?endpoint=http://u:p@h",
+		"b?secret=x",
+		".b/x",
+	} {
 		if s, err := Open(
 			bad,
 			quick,
-		); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) ||
+		); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) ||
 			strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
@@ -540,7 +591,7 @@ func TestForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, u, err := s.key(t.Context(), "open", "x"); err != nil {
+		if _, u, err := s.objectURL(t.Context(), "open", "x"); err != nil {
 			t.Fatal(err)
 		} else if u.String() != want {
 			t.Errorf("%s: %s, want %s", rest, u, want)

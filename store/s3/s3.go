@@ -1,15 +1,16 @@
-// Package s3 is the store behind s3://bucket/prefix: AWS S3, MinIO, versitygw and whatever else
-// speaks its protocol.
+// Package s3 implements the store s3://bucket/prefix for AWS S3, MinIO, versitygw and other servers
+// of the S3 protocol.
 //
 //	s3://bucket/prefix?endpoint=https://host:port&region=eu-central-1&profile=lab&anonymous=true
 //
-// Every part of the query may be left out. The endpoint is then that of AWS_ENDPOINT_URL_S3 or
-// AWS_ENDPOINT_URL, else AWS itself; the region that of AWS_REGION or AWS_DEFAULT_REGION, else
-// us-east-1, and the one that the server names where that is wrong. Credentials, in this order:
-// AWS_ACCESS_KEY_ID …, web identity, the profile's files, a container's or a machine's role;
-// without any, requests are not signed. Percent escapes in the prefix are read as in any URL.
+// All query options are optional. The default endpoint is AWS_ENDPOINT_URL_S3, then
+// AWS_ENDPOINT_URL, then AWS. The default region is AWS_REGION, then AWS_DEFAULT_REGION, then
+// us-east-1. If the server names another region, that one is used. Credentials are searched in this
+// order: AWS_ACCESS_KEY_ID and related variables, web identity, the files of the profile, the role
+// of a container or machine. Without credentials, requests are not signed. Percent escapes in the
+// prefix are decoded as in any URL.
 //
-// Reads, retries, waits and redaction are those of store.HTTP: an object is read by signed ranged
+// store.HTTP implements reads, retries, waits and redaction. An object is read by signed range
 // requests with If-Match.
 package s3
 
@@ -42,23 +43,23 @@ func init() {
 	)
 }
 
-// Store is a bucket below a prefix.
+// Store is a bucket below a prefix. Safe for concurrent use.
 type Store struct {
 	*store.HTTP
-	bucket    *url.URL // holds no secret
+	bucket    *url.URL // contains no secret
 	name      string   // of the bucket
-	prefix    string   // of keys: "" or "a/b/"
-	aws       bool     // no endpoint was named
+	prefix    string   // prefix of keys: "" or "a/b/"
+	aws       bool     // no endpoint was given
 	region    atomic.Pointer[string]
 	creds     *credentials.Credentials // nil: requests are not signed
-	client    *http.Client             // asks for credentials
-	refreshed sync.Map                 // credentials that were refused and renewed
-	// there were credentials, or a service was named that gives them
+	client    *http.Client             // requests credentials
+	refreshed sync.Map                 // rejected credentials that were already renewed
+	// there were credentials, or the environment names a service that provides them
 	expected atomic.Bool
 	unsigned atomic.Bool // there are no credentials
 }
 
-// Open opens what follows "s3://".
+// Open opens the store of the URI part after "s3://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	name, prefix, query, err := store.SplitBucket(
 		"s3",
@@ -87,8 +88,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	s.region.Store(&region)
 	switch {
 	case s.aws:
-		s.bucket = &url.URL{Scheme: "https", Host: s.host(region), Path: "/"}
-		if strings.Contains(name, ".") { // no certificate covers a host of its name
+		s.bucket = &url.URL{Scheme: "https", Host: s.regionHost(region), Path: "/"}
+		if strings.Contains(name, ".") { // the certificate of AWS does not cover such a host name
 			s.bucket.Path += name
 		}
 	default:
@@ -106,13 +107,13 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	}
 	if query.Get("anonymous") != "true" {
 		var named bool
-		s.creds, s.client, named = chain(query.Get("profile"), s.aws)
+		s.creds, s.client, named = credentialChain(query.Get("profile"), s.aws)
 		s.expected.Store(named)
 	}
 	base := *s.bucket
 	base.Path = strings.TrimRight(base.Path, "/") + "/" + prefix
 	opt.URI = strings.TrimRight("s3://"+name+"/"+prefix, "/")
-	opt.Sign, opt.Explain, opt.Versions = s.sign, s.explain, s.List
+	opt.Sign, opt.Explain, opt.Versions = s.signRequest, s.explainError, s.List
 	if prefix != "" {
 		s.prefix = prefix + "/"
 	}
@@ -122,8 +123,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	return s, nil
 }
 
-// host is AWS's for a region.
-func (s *Store) host(region string) string {
+// regionHost returns the host of AWS for a region.
+func (s *Store) regionHost(region string) string {
 	domain := ".amazonaws.com"
 	if strings.HasPrefix(region, "cn-") {
 		domain += ".cn"
@@ -134,16 +135,16 @@ func (s *Store) host(region string) string {
 	return s.name + ".s3." + region + domain
 }
 
-// emptySHA is the hash of no body.
+// emptySHA is the SHA-256 of an empty body.
 const emptySHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// sign signs a request for the region known by then.
-func (s *Store) sign(r *http.Request) error {
-	// what the signature covers: "+" is a space to some servers
+// signRequest signs a request for the current region.
+func (s *Store) signRequest(r *http.Request) error {
+	// The signature covers this form. Some servers decode "+" as a space.
 	r.URL.RawPath = s3utils.EncodePath(r.URL.Path)
 	region := *s.region.Load()
 	if s.aws {
-		r.URL.Host = s.host(region)
+		r.URL.Host = s.regionHost(region)
 		r.Host = r.URL.Host
 	}
 	if s.creds == nil || s.unsigned.Load() {
@@ -153,12 +154,17 @@ func (s *Store) sign(r *http.Request) error {
 		&credentials.CredContext{Client: s.client, Context: r.Context()},
 	)
 	if err != nil || v.AccessKeyID == "" {
-		if s.expected.Load() { // else a moment without the service would be a refusal for good
-			return robocache.Temporary("open", nil, "no credentials could be had of the service that gives them").
+		// otherwise a short failure of the service would look like missing credentials
+		if s.expected.Load() {
+			return robocache.Temporary(
+				"open",
+				nil,
+				"no credentials could be had of the service that gives them",
+			).
 				WithHint("check the role, its token and the service's address")
 		}
 		if r.Context().Err() == nil {
-			s.unsigned.Store(true) // not to look again at each request
+			s.unsigned.Store(true) // do not search again for each request
 		}
 		return nil
 	}
@@ -170,10 +176,11 @@ func (s *Store) sign(r *http.Request) error {
 	return nil
 }
 
-// explain reads the code in a refusal: what can be set right is tried again.
-func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (again bool) {
+// explainError adds the error code of a response to e. It reports whether a retry may succeed,
+// after it corrected the region or renewed the credentials.
+func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) (again bool) {
 	var said struct{ Code, Region string }
-	_ = xml.Unmarshal(body, &said) // a proxy's page has none
+	_ = xml.Unmarshal(body, &said) // the page of a proxy has no code
 	if said.Code != "" && len(said.Code) < 64 {
 		e.Got = said.Code
 		e.Want = "the request to be accepted"
@@ -182,7 +189,7 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 	if named := cmp.Or(
 		r.Header.Get("X-Amz-Bucket-Region"),
 		said.Region,
-	); named != "" && named != region && plainRegion(named) &&
+	); named != "" && named != region && isPlainRegion(named) &&
 		(r.StatusCode < 404 || said.Code == "PermanentRedirect") {
 		s.region.Store(&named)
 		return true
@@ -208,7 +215,8 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 	e.Class = robocache.ErrMisuse
 	e.Hint = "the credentials are missing, wrong or expired, or do not allow this"
 	if s.creds == nil || s.unsigned.Load() {
-		e.Hint = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+		e.Hint = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, " +
+			"or AWS_PROFILE"
 		return false
 	}
 	switch said.Code {
@@ -216,14 +224,15 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 		e.Class = robocache.ErrTemporary
 		fallthrough
 	case "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired":
-		// keys of a session are unknown some time after its end
+		// The keys of a session become unknown some time after it ends.
 		s.Expired(e)
 	}
-	return s.renew()
+	return s.renewCredentials()
 }
 
-// renew asks for new credentials, once for each pair that is refused.
-func (s *Store) renew() bool {
+// renewCredentials requests new credentials, once for each rejected pair. It reports whether they
+// changed.
+func (s *Store) renewCredentials() bool {
 	cc := &credentials.CredContext{Client: s.client}
 	old, err := s.creds.GetWithContext(cc)
 	if err != nil {
@@ -239,12 +248,12 @@ func (s *Store) renew() bool {
 	return err == nil && v.AccessKeyID != "" && v != old
 }
 
-// plainRegion keeps a server from naming a host of its own.
-func plainRegion(s string) bool {
+// isPlainRegion rejects region names that would change the host.
+func isPlainRegion(s string) bool {
 	return len(s) < 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// page is an answer to ListObjectsV2, in the fields that are used.
+// page holds the used fields of a ListObjectsV2 response.
 type page struct {
 	XMLName     xml.Name `xml:"ListBucketResult"`
 	IsTruncated bool
@@ -256,8 +265,8 @@ type page struct {
 	Folders []string `xml:"CommonPrefixes>Prefix"`
 }
 
-// list goes through the pages of what lies below the folder dir.
-func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *page)) error {
+// listPages calls each for every page of the listing of the folder dir.
+func (s *Store) listPages(ctx context.Context, dir, delimiter string, each func(p *page)) error {
 	var err error
 	if dir, err = store.CleanFolder(s.URI(), dir); err != nil {
 		return err
@@ -293,10 +302,10 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 	}
 }
 
-// List gives the files below a folder. Keys that no path names ("a//b", marks of folders) are left
-// out.
+// List returns the files below a folder. It omits keys that are not valid paths, such as "a//b" and
+// folder markers.
 func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
-	if err := s.list(ctx, prefix, "", func(p *page) {
+	if err := s.listPages(ctx, prefix, "", func(p *page) {
 		for _, o := range p.Contents {
 			if name := store.KeyName(o.Key, s.prefix); name != "" {
 				out = append(out, store.Entry{Name: name, Size: o.Size, Version: o.ETag})
@@ -309,9 +318,9 @@ func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err
 	return out, nil
 }
 
-// Folders names the folders directly in dir.
+// Folders returns the names of the folders directly in dir.
 func (s *Store) Folders(ctx context.Context, dir string) (out []string, err error) {
-	if err := s.list(ctx, dir, "/", func(p *page) {
+	if err := s.listPages(ctx, dir, "/", func(p *page) {
 		for _, f := range p.Folders {
 			if name := store.KeyName(strings.TrimSuffix(f, "/"), s.prefix); name != "" {
 				out = append(out, name[strings.LastIndexByte(name, '/')+1:])

@@ -17,7 +17,7 @@ var quick = store.HTTPOptions{Backoff: time.Millisecond}
 
 var buckets atomic.Int64
 
-// bucket makes an empty bucket of a server and opens a folder of it.
+// bucket creates an empty bucket on a server and opens a folder of it.
 func bucket(t testing.TB, url, prefix string) *Store {
 	t.Helper()
 	s, err := Open(fmt.Sprintf("bucket-%d/%s?endpoint=%s", buckets.Add(1), prefix, url), quick)
@@ -45,7 +45,7 @@ func put(t testing.TB, s store.Writable, files map[string][]byte) {
 	}
 }
 
-// TestS3 holds the store to the contract, on real servers that have no code in common.
+// TestS3 runs the store suite on real servers that share no code.
 func TestS3(t *testing.T) {
 	start := maps.Clone(servers.OtherS3)
 	start["versitygw"] = func(t testing.TB) string { _, url := servers.S3(t); return url }
@@ -58,8 +58,12 @@ func TestS3(t *testing.T) {
 						s := bucket(t, url, prefix)
 						put(t, s, files)
 						return storetest.Fixture{
-							Store:  s,
-							Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) },
+							Store: s,
+							Change: func(t testing.TB, name string, data []byte) {
+								put(t, s, map[string][]byte{
+									name: data,
+								})
+							},
 						}
 					})
 				})

@@ -23,32 +23,33 @@ import (
 )
 
 const (
-	onePut   = 64 << 20 // a larger object goes up in parts
-	partSize = 16 << 20 // of which a server takes at most maxParts
-	maxParts = 10_000
-	atOnce   = 4 // parts under way
+	singleUploadMax = 64 << 20 // a larger object is uploaded in parts
+	partSize        = 16 << 20 // size of a part; a server accepts at most maxParts
+	maxParts        = 10_000
+	partsAtOnce     = 4 // parts that are uploaded concurrently
 )
 
-// oneCopy is the size of the parts in which a larger object is copied; tests lower it.
-var oneCopy int64 = 1 << 30
+// copyPartSize is the largest object that is copied in one request. Larger objects are copied in
+// parts of this size. Tests lower it.
+var copyPartSize int64 = 1 << 30
 
 // Create begins an object that replaces name at Commit.
 func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
-	return s.create(ctx, name, nil)
+	return s.createObject(ctx, name, nil)
 }
 
-// CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then
+// CreateNew is Create, but Commit returns store.ErrExists if the name exists by then
 // (If-None-Match).
 func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error) {
-	return s.create(ctx, name, http.Header{"If-None-Match": {"*"}})
+	return s.createObject(ctx, name, http.Header{"If-None-Match": {"*"}})
 }
 
-func (s *Store) create(
+func (s *Store) createObject(
 	ctx context.Context,
 	name string,
 	condition http.Header,
 ) (_ store.Writer, err error) {
-	name, u, err := s.key(ctx, "create", name)
+	name, u, err := s.objectURL(ctx, "create", name)
 	if err != nil {
 		return nil, err
 	}
@@ -58,36 +59,36 @@ func (s *Store) create(
 		name,
 		func(ctx context.Context, body *io.SectionReader) (err error) {
 			up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
-			if body.Size() <= onePut {
-				header, err := hashed(body)
+			if body.Size() <= singleUploadMax {
+				header, err := bodyHashHeader(body)
 				if err != nil {
 					return err
 				}
-				answer, err := up.do(
+				answer, err := up.sendUpload(
 					http.MethodPut,
 					nil,
-					join(header, condition),
+					mergeHeaders(header, condition),
 					body,
 					http.StatusPreconditionFailed,
 				)
 				if err != nil {
 					return err
 				}
-				if err := up.finish(answer); err != nil {
+				if err := up.checkCommit(answer); err != nil {
 					return err
 				}
 			} else {
-				if err := up.parts(
+				if err := up.uploadParts(
 					body.Size(),
 					partSize,
 					condition,
 					func(id url.Values, off, n int64) (string, error) {
 						piece := io.NewSectionReader(body, off, n)
-						hashedValue, err := hashed(piece)
+						hashHeader, err := bodyHashHeader(piece)
 						if err != nil {
 							return "", err
 						}
-						answer, err := up.do(http.MethodPut, id, hashedValue, piece)
+						answer, err := up.sendUpload(http.MethodPut, id, hashHeader, piece)
 						if err != nil {
 							return "", err
 						}
@@ -102,8 +103,8 @@ func (s *Store) create(
 	)
 }
 
-// key is the URL of a clean name's object.
-func (s *Store) key(ctx context.Context, op, name string) (string, *url.URL, error) {
+// objectURL returns the clean name and the URL of an object.
+func (s *Store) objectURL(ctx context.Context, op, name string) (string, *url.URL, error) {
 	var err error
 	if name, err = s.Clean(ctx, op, name); err != nil {
 		return "", nil, err
@@ -113,8 +114,8 @@ func (s *Store) key(ctx context.Context, op, name string) (string, *url.URL, err
 	return name, &u, nil
 }
 
-// hashed is the header that lets the server check what it gets.
-func hashed(body *io.SectionReader) (http.Header, error) {
+// bodyHashHeader returns the header with which the server verifies the body.
+func bodyHashHeader(body *io.SectionReader) (http.Header, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(body, 0, body.Size())); err != nil {
 		return nil, err
@@ -122,14 +123,14 @@ func hashed(body *io.SectionReader) (http.Header, error) {
 	return http.Header{"X-Amz-Content-Sha256": {hex.EncodeToString(h.Sum(nil))}}, nil
 }
 
-func join(a, b http.Header) http.Header {
+func mergeHeaders(a, b http.Header) http.Header {
 	for k, v := range b {
 		a[k] = v
 	}
 	return a
 }
 
-// upload is one object on its way.
+// upload is the upload of one object.
 type upload struct {
 	s    *Store
 	ctx  context.Context
@@ -137,10 +138,10 @@ type upload struct {
 	u    *url.URL
 	body *io.SectionReader
 
-	copies int64 // store.Request.Copies
+	copies int64 // see store.Request.Copies
 }
 
-func (up *upload) do(
+func (up *upload) sendUpload(
 	method string,
 	query url.Values,
 	header http.Header,
@@ -164,9 +165,9 @@ func (up *upload) do(
 	)
 }
 
-// finish looks at the answer to what gives the object its name. Where an earlier try may have done
-// that, the object that is there decides.
-func (up *upload) finish(a *store.Answer) error {
+// checkCommit returns the error of the final response of an upload. If an earlier attempt may have
+// succeeded, the existing object is compared with the body.
+func (up *upload) checkCommit(a *store.Answer) error {
 	if a.Status < 300 ||
 		a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
 		return nil
@@ -179,16 +180,16 @@ func (up *upload) finish(a *store.Answer) error {
 	return up.s.Fail("commit", up.name, err)
 }
 
-// parts makes a large object of parts, each by send, which gives its ETag; one that fails leaves
-// none.
-func (up *upload) parts(
+// uploadParts creates a large object from parts. sendPart uploads one part and returns its ETag. On
+// error, all parts are removed.
+func (up *upload) uploadParts(
 	total, size int64,
 	condition http.Header,
-	send func(id url.Values, off, n int64) (string, error),
+	sendPart func(id url.Values, off, n int64) (string, error),
 ) error {
 	var begun struct{ UploadId string }
 	{
-		answer, err := up.do(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
+		answer, err := up.sendUpload(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -224,16 +225,16 @@ func (up *upload) parts(
 		Part    []part
 	}{Part: make([]part, (total+size-1)/size)}
 	g, ctx := errgroup.WithContext(up.ctx)
-	g.SetLimit(atOnce)
+	g.SetLimit(partsAtOnce)
 	for i := range all.Part {
 		g.Go(func() (err error) {
-			// a part that has begun goes on: one that comes after the end of an upload may bring it
-			// back
+			// A part that has started is not canceled, because a part that arrives after the abort
+			// may restore the upload.
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			off := int64(i) * size
-			sendValue, err := send(
+			etag, err := sendPart(
 				url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}},
 				off,
 				min(size, total-off),
@@ -241,7 +242,7 @@ func (up *upload) parts(
 			if err != nil {
 				return err
 			}
-			all.Part[i] = part{i + 1, sendValue}
+			all.Part[i] = part{i + 1, etag}
 			return nil
 		})
 	}
@@ -253,14 +254,14 @@ func (up *upload) parts(
 		return err
 	}
 	body := io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
-	hashedValue, err := hashed(body)
+	hashHeader, err := bodyHashHeader(body)
 	if err != nil {
 		return err
 	}
-	a, err := up.do(
+	a, err := up.sendUpload(
 		http.MethodPost,
 		id,
-		join(hashedValue, condition),
+		mergeHeaders(hashHeader, condition),
 		body,
 		http.StatusPreconditionFailed,
 		http.StatusNotFound,
@@ -268,18 +269,18 @@ func (up *upload) parts(
 	if err != nil {
 		return err
 	}
-	if err := late(a); err != nil {
+	if err := lateError(a); err != nil {
 		return err
 	}
-	if err := up.finish(a); err != nil {
+	if err := up.checkCommit(a); err != nil {
 		return err
 	}
 	done = true
 	return nil
 }
 
-// late fails where an error came after the status.
-func late(a *store.Answer) error {
+// lateError returns the error that a server sent in the body after status 200.
+func lateError(a *store.Answer) error {
 	var refused struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string
@@ -290,13 +291,13 @@ func late(a *store.Answer) error {
 	return nil
 }
 
-// Move lets the server copy an object, and deletes it.
+// Move copies an object on the server and deletes the original.
 func (s *Store) Move(ctx context.Context, from, to string) (err error) {
-	from, source, err := s.key(ctx, "move", from)
+	from, source, err := s.objectURL(ctx, "move", from)
 	if err != nil {
 		return err
 	}
-	to, u, err := s.key(ctx, "move", to)
+	to, u, err := s.objectURL(ctx, "move", to)
 	if err != nil {
 		return err
 	}
@@ -304,7 +305,7 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, oneCopy)}
+	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, copyPartSize)}
 	copied := func(q url.Values, bytes string) (string, error) {
 		header := http.Header{
 			"X-Amz-Copy-Source": {
@@ -315,25 +316,30 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 		if bytes != "" {
 			header.Set("X-Amz-Copy-Source-Range", bytes)
 		}
-		a, err := up.do(http.MethodPut, q, header, nil)
+		a, err := up.sendUpload(http.MethodPut, q, header, nil)
 		if err != nil {
 			return "", err
 		}
-		if err := late(a); err != nil {
+		if err := lateError(a); err != nil {
 			return "", err
 		}
 		var said struct{ ETag string }
 		_ = xml.Unmarshal(a.Body, &said)
 		return said.ETag, nil
 	}
-	if e.Size <= oneCopy {
+	if e.Size <= copyPartSize {
 		if _, err := copied(nil, ""); err != nil {
 			return err
 		}
 	} else {
-		if err := up.parts(e.Size, oneCopy, nil, func(id url.Values, off, n int64) (string, error) {
-			return copied(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-		}); err != nil {
+		if err := up.uploadParts(
+			e.Size,
+			copyPartSize,
+			nil,
+			func(id url.Values, off, n int64) (string, error) {
+				return copied(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+			},
+		); err != nil {
 			return err
 		}
 	}
@@ -350,13 +356,13 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 
 // Remove deletes an object.
 func (s *Store) Remove(ctx context.Context, name string) (err error) {
-	name, u, err := s.key(ctx, "remove", name)
+	name, u, err := s.objectURL(ctx, "remove", name)
 	if err != nil {
 		return err
 	}
 	if _, err := s.Stat(ctx, name); err != nil {
 		return err
-	} // to the server one that is not there is removed
+	}
 	if _, err := s.Do(
 		ctx,
 		"remove",

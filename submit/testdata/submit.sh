@@ -1,5 +1,5 @@
 #!/bin/sh
-# 1007 of 2100 shards: 3 array(s), and a commit behind them.
+# 1007 of 2100 shards: 3 array(s), followed by a commit.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p logs

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A server goes on where the thread of who started it ends.
+// TestBeginOutlivesThread checks that a server continues when the thread of its caller ends.
 func TestBeginOutlivesThread(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	begun := make(chan error)
 	var begin func()
 	begin = func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if syscall.Gettid() == syscall.Getpid() {
 			go begin() // the first thread never ends
 			select {}

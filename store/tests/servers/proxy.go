@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// Proxy stands before a real server, and answers late, wrongly or not at all.
+// Proxy forwards requests to a real server and injects delays, faults and wrong responses.
 type Proxy struct {
 	URL             string
 	Latency         time.Duration
 	Requests, Bytes atomic.Int64
-	// Strike says what happens to the n-th request, from 1; "" = nothing. Faults lists the names.
+	// Strike returns the fault of the n-th request, from 1, or "". Faults lists the names.
 	Strike func(n int64, r *http.Request) string
-	// OwnHost gives the server its own name as the host, in place of the proxy's, which is what a
-	// client of S3 has signed.
+	// OwnHost sends the server's own name as the host. The default is the proxy's name, which an S3
+	// client has signed.
 	OwnHost bool
 	seen    atomic.Int64
 	to      *httputil.ReverseProxy
 }
 
-// NewProxy starts a proxy before the server at target.
+// NewProxy starts a proxy for the server at target.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -50,7 +50,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// counting counts a body's bytes.
+// counting counts the bytes of a body.
 type counting struct {
 	http.ResponseWriter
 	n *atomic.Int64
@@ -76,7 +76,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.to.ServeHTTP(&counting{w, &p.Bytes}, r)
 }
 
-// Faults are those of reads and writes alike; "reset after" has done what was asked for.
+// Faults lists the faults of reads and writes. "reset after" executes the request before the reset.
 var Faults = []string{
 	"503",
 	"500",
@@ -133,7 +133,7 @@ func (p *Proxy) faulty(fault string, w http.ResponseWriter, r *http.Request) {
 	switch fault {
 	case "reset after":
 		panic(http.ErrAbortHandler)
-	case "short body": // whole, by its own account
+	case "short body": // complete according to its Content-Length
 		w.Header().Set("Content-Length", strconv.Itoa(half))
 		body = body[:half]
 	case "changed":

@@ -1,6 +1,6 @@
-// Package servers starts servers for tests: versitygw (S3) and fake-gcs-server (Google Cloud
-// Storage), as `make servers` builds them, and others that speak S3: moto's, which `make peers`
-// installs, and MinIO, where it was built (`make minio`).
+// Package servers starts servers for tests. `make servers` builds versitygw (S3) and
+// fake-gcs-server (Google Cloud Storage). `make peers` installs moto (S3), and `make minio` builds
+// MinIO.
 package servers
 
 import (
@@ -18,13 +18,14 @@ import (
 	"time"
 )
 
-// Key and Secret open the S3 server.
+// Key and Secret are the credentials of the S3 server.
 const (
 	Key    = "robocachetest"
 	Secret = "hunter2hunter2secret"
 )
 
-// binary finds a program below the checkout, or skips the test with the way to get it.
+// binary returns the path of a program below the checkout. If it is missing, the test is skipped
+// with the make target that provides it.
 func binary(t testing.TB, name, get string) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -43,7 +44,7 @@ func binary(t testing.TB, name, get string) string {
 	return path
 }
 
-// start runs a server until the test ends, once it answers at url.
+// start runs a server until the test ends. Blocks until the server responds at url.
 func start(t testing.TB, url string, env []string, command ...string) {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -66,9 +67,9 @@ func start(t testing.TB, url string, env []string, command ...string) {
 	}
 }
 
-// Begin starts a process that ends with this one, also where the tests run out of their time, which
-// calls no Cleanup. The kernel ends it with the thread that started it, and Go ends threads (whose
-// goroutine was locked to them): so one is kept for it.
+// Begin starts a process that ends with this one, even if the tests time out and no Cleanup runs.
+// The kernel kills the process when the thread that started it ends. Go may end threads, so Begin
+// keeps a locked thread for the process.
 func Begin(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -110,8 +111,8 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// S3 starts versitygw over a new folder, in which each folder is a bucket, and gives the folder and
-// the server's URL. The environment of the test has the credentials.
+// S3 starts versitygw for a new folder, in which each folder is a bucket. It returns the folder and
+// the server's URL. It sets the credentials in the environment of the test.
 func S3(t testing.TB) (dir, url string) {
 	t.Helper()
 	bin := binary(t, ".build/servers/versitygw", "servers")
@@ -131,8 +132,8 @@ func S3(t testing.TB) (dir, url string) {
 	return dir, "http://" + addr
 }
 
-// OtherS3 are servers that share no code with versitygw. Each gives its URL; buckets are made by
-// requests.
+// OtherS3 holds servers that share no code with versitygw. Each function returns the server's URL.
+// Buckets are created by requests.
 var OtherS3 = map[string]func(t testing.TB) (url string){
 	"moto": func(t testing.TB) string {
 		bin := binary(t, ".venv/bin/moto_server", "peers")
@@ -162,7 +163,7 @@ var OtherS3 = map[string]func(t testing.TB) (url string){
 	},
 }
 
-// Credentials sets the environment to those of the S3 server, and to no others.
+// Credentials sets the environment to the credentials of the S3 server and removes all others.
 func Credentials(t testing.TB) {
 	t.Helper()
 	for k, v := range map[string]string{
@@ -173,7 +174,7 @@ func Credentials(t testing.TB) {
 	}
 }
 
-// GCS starts fake-gcs-server over nothing and gives its URL.
+// GCS starts an empty fake-gcs-server and returns its URL.
 func GCS(t testing.TB) (url string) {
 	t.Helper()
 	bin := binary(t, ".build/servers/fake-gcs-server", "servers")

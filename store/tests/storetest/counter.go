@@ -8,23 +8,23 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Counts says what went through a Counter. Failed operations count too.
+// Counts holds the counters of a Counter. Failed operations count too.
 type Counts struct {
 	Opens, Stats, Lists   int64
-	Reads, BytesRead      int64 // BytesRead: of reads that succeeded
+	Reads, BytesRead      int64 // BytesRead counts successful reads
 	Creates, Commits      int64
 	Writes, BytesWritten  int64
 	Removes               int64
-	OpenFiles, UnderWrite int64 // handles not closed, writers not ended
+	OpenFiles, UnderWrite int64 // handles that are not closed, writers that are not ended
 }
 
-// Requests is the number of operations that a remote store would see.
+// Requests returns the number of operations that a remote store would receive.
 func (c Counts) Requests() int64 {
 	return c.Opens + c.Stats + c.Lists + c.Reads + c.Commits + c.Removes
 }
 
-// Counter counts what passes through to a store. It is store.Writable in form; where the store is
-// not, writing is ErrUnsupported.
+// Counter counts the operations on a store. It always implements store.Writable; if the wrapped
+// store does not, writing returns ErrUnsupported.
 type Counter struct {
 	s                                      store.Store
 	opens, stats, lists, reads, bytesRead  atomic.Int64
@@ -32,10 +32,10 @@ type Counter struct {
 	removes, openFiles, underWrite         atomic.Int64
 }
 
-// Counting wraps a store with counters.
+// Counting returns a Counter for a store.
 func Counting(s store.Store) *Counter { return &Counter{s: s} }
 
-// Counts reads the counters.
+// Counts returns the current counters.
 func (c *Counter) Counts() Counts {
 	return Counts{
 		Opens:        c.opens.Load(),
@@ -124,7 +124,7 @@ func (f *countedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// ReadRanges counts each span as a read: what was asked for, not how it was merged.
+// ReadRanges counts each span as a read, not the merged requests.
 func (f *countedFile) ReadRanges(ctx context.Context, spans []store.Span) error {
 	f.c.reads.Add(int64(len(spans)))
 	err := store.ReadRanges(ctx, f.Ranged, spans)

@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Op is a kind of operation; values combine as bits.
+// Op is a kind of operation. Values can be combined as bits.
 type Op uint16
 
-// The operations that a Plan can strike.
+// The operations that a Plan can affect.
 const (
 	OpOpen Op = 1 << iota
 	OpStat
@@ -26,21 +26,21 @@ const (
 	OpAll Op = 1<<iota - 1
 )
 
-// Fault is what happens to a struck operation.
+// Fault is the effect on a struck operation.
 type Fault uint8
 
 const (
-	FaultFail Fault = iota // it fails with Plan.Err and does nothing
-	// a read or write does the first half of its bytes, then fails with Plan.Err
+	FaultFail Fault = iota // returns Plan.Err and does nothing
+	// a read or write processes the first half of its bytes, then returns Plan.Err
 	FaultShort
-	FaultCorrupt // a read succeeds with one bit flipped; other operations fail
-	FaultDelay   // it waits Plan.Delay, or for the context's end, then goes on
-	FaultChanged // it fails with store.ErrChanged
-	FaultLost    // a commit is done, and its answer lost: it fails with Plan.Err
+	FaultCorrupt // a read succeeds with one flipped bit; other operations fail
+	FaultDelay   // waits for Plan.Delay or the end of the context, then continues
+	FaultChanged // returns store.ErrChanged
+	FaultLost    // a commit succeeds, but returns Plan.Err as if its response were lost
 )
 
-// Plan strikes operations of one Faulty store. The loop that proves a caller sound (SQLite's
-// method):
+// Plan injects faults into the operations of one Faulty store. This loop tests every fault position
+// of a caller, which is SQLite's method:
 //
 //	for n := int64(1); ; n++ {
 //		plan := &storetest.Plan{Nth: n}
@@ -51,25 +51,25 @@ const (
 //		// err must be typed, or the result right; nothing may be left open or half-written
 //	}
 type Plan struct {
-	Nth    int64 // the first operation struck, from 1; 0 = none
-	Repeat bool  // all from the Nth on
-	Ops    Op    // which operations count; 0 = OpAll
+	Nth    int64 // number of the first struck operation, from 1; 0 means none
+	Repeat bool  // also strike all later operations
+	Ops    Op    // the operations that count; 0 means OpAll
 	Fault  Fault
-	Err    error // nil = a Temporary error
+	Err    error // nil means a Temporary error
 	Delay  time.Duration
-	Match  func(op Op, name string) bool // nil = every file
+	Match  func(op Op, name string) bool // nil means every file
 
 	seen, struck atomic.Int64
 }
 
-// Struck says whether the plan has struck yet.
+// Struck reports whether the plan has struck an operation.
 func (p *Plan) Struck() bool { return p.struck.Load() > 0 }
 
-// Seen is the number of operations that counted so far.
+// Seen returns the number of operations counted so far.
 func (p *Plan) Seen() int64 { return p.seen.Load() }
 
-// hit counts an operation and says whether it is struck.
-func (p *Plan) hit(op Op, name string) bool {
+// strikes counts an operation and reports whether it is struck.
+func (p *Plan) strikes(op Op, name string) bool {
 	if p.Ops != 0 && p.Ops&op == 0 || p.Match != nil && !p.Match(op, name) {
 		return false
 	}
@@ -81,26 +81,26 @@ func (p *Plan) hit(op Op, name string) bool {
 	return true
 }
 
-func (p *Plan) err(name string) error {
+func (p *Plan) faultError(name string) error {
 	if p.Fault == FaultChanged {
 		return robocache.Temporary("faulty", robocache.Where{"file": name}, "injected change").
 			WithCause(store.ErrChanged)
 	}
 	if p.Err != nil {
-		return fail("faulty", "faulty", name, p.Err)
+		return memError("faulty", "faulty", name, p.Err)
 	}
 	return robocache.Temporary("faulty", robocache.Where{"file": name}, "injected fault")
 }
 
-// before strikes an operation that moves no bytes.
-func (p *Plan) before(ctx context.Context, op Op, name string) error {
-	if !p.hit(op, name) {
+// strikeBefore injects the fault of an operation that moves no bytes.
+func (p *Plan) strikeBefore(ctx context.Context, op Op, name string) error {
+	if !p.strikes(op, name) {
 		return nil
 	}
 	if p.Fault == FaultDelay {
 		return p.delay(ctx)
 	}
-	return p.err(name)
+	return p.faultError(name)
 }
 
 func (p *Plan) delay(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (p *Plan) delay(ctx context.Context) error {
 	}
 }
 
-// Faulty wraps a store so that plan strikes its operations. It is store.Writable where s is.
+// Faulty returns a store that injects the faults of plan. It is store.Writable if s is.
 func Faulty(s store.Store, plan *Plan) store.Store {
 	f := &faulty{s: s, plan: plan}
 	if w, ok := s.(store.Writable); ok {
@@ -130,7 +130,7 @@ func (f *faulty) URI() string  { return f.s.URI() }
 func (f *faulty) Close() error { return store.Close(f.s) }
 
 func (f *faulty) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	if err := f.plan.before(ctx, OpOpen, name); err != nil {
+	if err := f.plan.strikeBefore(ctx, OpOpen, name); err != nil {
 		return nil, err
 	}
 	r, err := f.s.Open(ctx, name)
@@ -141,14 +141,14 @@ func (f *faulty) Open(ctx context.Context, name string) (robocache.Ranged, error
 }
 
 func (f *faulty) Stat(ctx context.Context, name string) (store.Entry, error) {
-	if err := f.plan.before(ctx, OpStat, name); err != nil {
+	if err := f.plan.strikeBefore(ctx, OpStat, name); err != nil {
 		return store.Entry{}, err
 	}
 	return f.s.Stat(ctx, name)
 }
 
 func (f *faulty) List(ctx context.Context, prefix string) ([]store.Entry, error) {
-	if err := f.plan.before(ctx, OpList, prefix); err != nil {
+	if err := f.plan.strikeBefore(ctx, OpList, prefix); err != nil {
 		return nil, err
 	}
 	return f.s.List(ctx, prefix)
@@ -161,7 +161,7 @@ type faultyFile struct {
 }
 
 func (f *faultyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if !f.plan.hit(OpRead, f.name) {
+	if !f.plan.strikes(OpRead, f.name) {
 		return f.Ranged.ReadAt(ctx, p, off)
 	}
 	switch f.plan.Fault {
@@ -181,11 +181,14 @@ func (f *faultyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 		if f.plan.Err == nil {
-			return robocache.Temporary("faulty", robocache.Where{"file": f.name, "offset": off}, "injected short read").
+			return robocache.Temporary("faulty", robocache.Where{
+				"file":   f.name,
+				"offset": off,
+			}, "injected short read").
 				WithCause(io.ErrUnexpectedEOF)
 		}
 	}
-	return f.plan.err(f.name)
+	return f.plan.faultError(f.name)
 }
 
 type writableFaulty struct {
@@ -201,7 +204,9 @@ func (f *writableFaulty) CreateNew(ctx context.Context, name string) (store.Writ
 	return f.create(
 		ctx,
 		name,
-		func(ctx context.Context, name string) (store.Writer, error) { return store.CreateNew(ctx, f.w, name) },
+		func(ctx context.Context, name string) (store.Writer, error) {
+			return store.CreateNew(ctx, f.w, name)
+		},
 	)
 }
 
@@ -210,7 +215,7 @@ func (f *writableFaulty) create(
 	name string,
 	make func(context.Context, string) (store.Writer, error),
 ) (store.Writer, error) {
-	if err := f.plan.before(ctx, OpCreate, name); err != nil {
+	if err := f.plan.strikeBefore(ctx, OpCreate, name); err != nil {
 		return nil, err
 	}
 	w, err := make(ctx, name)
@@ -221,7 +226,7 @@ func (f *writableFaulty) create(
 }
 
 func (f *writableFaulty) Remove(ctx context.Context, name string) error {
-	if err := f.plan.before(ctx, OpRemove, name); err != nil {
+	if err := f.plan.strikeBefore(ctx, OpRemove, name); err != nil {
 		return err
 	}
 	return f.w.Remove(ctx, name)
@@ -243,7 +248,7 @@ func (w *faultyWriter) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (w *faultyWriter) write(p []byte, do func([]byte) (int, error)) (int, error) {
-	if !w.plan.hit(OpWrite, w.name) {
+	if !w.plan.strikes(OpWrite, w.name) {
 		return do(p)
 	}
 	n := 0
@@ -259,18 +264,18 @@ func (w *faultyWriter) write(p []byte, do func([]byte) (int, error)) (int, error
 			return n, err
 		}
 	}
-	return n, w.plan.err(w.name)
+	return n, w.plan.faultError(w.name)
 }
 
-// Commit that fails has aborted, as the stores' own.
+// Commit aborts on failure, as the writers of other stores do.
 func (w *faultyWriter) Commit() error {
 	if w.plan.Fault == FaultLost {
-		if err := w.Writer.Commit(); err != nil || !w.plan.hit(OpCommit, w.name) {
+		if err := w.Writer.Commit(); err != nil || !w.plan.strikes(OpCommit, w.name) {
 			return err
 		}
-		return w.plan.err(w.name)
+		return w.plan.faultError(w.name)
 	}
-	if err := w.plan.before(w.ctx, OpCommit, w.name); err != nil {
+	if err := w.plan.strikeBefore(w.ctx, OpCommit, w.name); err != nil {
 		w.Writer.Abort()
 		return err
 	}

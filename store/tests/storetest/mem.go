@@ -17,22 +17,22 @@ import (
 )
 
 // Mem is a store in memory. A committed file never changes: a handle keeps reading the bytes that
-// it opened.
+// it opened. Safe for concurrent use.
 type Mem struct {
-	name  string
-	mu    sync.RWMutex
-	files map[string]memObject
-	next  int64
-	heard func()
+	name     string
+	mu       sync.RWMutex
+	files    map[string]memObject
+	next     int64
+	onChange func()
 }
 
-// OnChange has f called after every file that appears or goes, by the goroutine that made it so:
-// tests look at what a kill would leave.
-func (m *Mem) OnChange(f func()) { m.heard = f }
+// OnChange sets a function that is called after each file that is added or removed, by the
+// goroutine that did it. Tests use it to inspect the state that a kill would leave.
+func (m *Mem) OnChange(f func()) { m.onChange = f }
 
-func (m *Mem) changed() {
-	if m.heard != nil {
-		m.heard()
+func (m *Mem) notifyChange() {
+	if m.onChange != nil {
+		m.onChange()
 	}
 }
 
@@ -48,8 +48,8 @@ var mems struct {
 	byName map[string]*Mem
 }
 
-// NewMem makes an empty store that Open finds as mem://name until Drop. An older one of that name
-// is replaced.
+// NewMem returns an empty store that Open finds as mem://name until Drop. It replaces an older
+// store of that name.
 func NewMem(name string) *Mem {
 	m := &Mem{name: name, files: map[string]memObject{}}
 	mems.Lock()
@@ -61,7 +61,7 @@ func NewMem(name string) *Mem {
 	return m
 }
 
-// openMem finds name, or name/folder, among the registered stores; the longest name wins.
+// openMem finds name or name/folder among the registered stores. It prefers the longest name.
 func openMem(rest string) (store.Store, error) {
 	rest = strings.TrimRight(rest, "/")
 	mems.Lock()
@@ -76,16 +76,17 @@ func openMem(rest string) (store.Store, error) {
 		}
 		name = name[:cut]
 	}
-	return nil, robocache.NotFound("open", robocache.Where{"dataset": "mem://" + rest}, "no store of this name in this process").
+	return nil, robocache.NotFound("open", robocache.Where{
+		"dataset": "mem://" + rest,
+	}, "no store of this name in this process").
 		WithCause(fs.ErrNotExist)
 }
 
-// URI is mem://name.
+// URI returns mem://name.
 func (m *Mem) URI() string { return "mem://" + m.name }
 
-// Drop takes the store out of the register; who holds it may go on using it. It is not named Close:
-// a dataset closes its store, and the next Open of mem://name must find it again, as it would find
-// a folder.
+// Drop removes the store from the register; its holders may continue to use it. It is not named
+// Close, because a dataset closes its store, and the next Open of mem://name must still find it.
 func (m *Mem) Drop() {
 	mems.Lock()
 	defer mems.Unlock()
@@ -94,22 +95,22 @@ func (m *Mem) Drop() {
 	}
 }
 
-// Put sets a file in one step. It panics on a name that store.CleanName refuses: it is for tests.
+// Put sets a file in one step. It is for tests and panics on a name that store.CleanName rejects.
 func (m *Mem) Put(name string, data []byte) {
 	name, err := store.CleanName(name)
 	if err != nil {
 		panic(err)
 	}
-	m.set(name, slices.Clone(data), false)
+	m.setFile(name, slices.Clone(data), false)
 }
 
-// set takes data over; onlyNew: false where the name is taken.
-func (m *Mem) set(name string, data []byte, onlyNew bool) bool {
+// setFile stores data, which it owns. With onlyNew, it returns false if the name exists.
+func (m *Mem) setFile(name string, data []byte, onlyNew bool) bool {
 	m.mu.Lock()
 	done := m.put(name, data, onlyNew)
 	m.mu.Unlock()
 	if done {
-		m.changed()
+		m.notifyChange()
 	}
 	return done
 }
@@ -132,18 +133,18 @@ func (m *Mem) find(ctx context.Context, op, name string) (string, memObject, err
 	}
 	name, err := store.CleanName(name)
 	if err != nil {
-		return "", memObject{}, fail(op, m.URI(), "", err)
+		return "", memObject{}, memError(op, m.URI(), "", err)
 	}
 	m.mu.RLock()
 	o, ok := m.files[name]
 	m.mu.RUnlock()
 	if !ok {
-		return "", memObject{}, fail(op, m.URI(), name, fs.ErrNotExist)
+		return "", memObject{}, memError(op, m.URI(), name, fs.ErrNotExist)
 	}
 	return name, o, nil
 }
 
-// Open opens the file as it is at this moment.
+// Open opens the current version of a file.
 func (m *Mem) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	name, o, err := m.find(ctx, "open", name)
 	if err != nil {
@@ -152,7 +153,7 @@ func (m *Mem) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	return &memFile{uri: m.URI(), name: name, data: o.data, version: o.version}, nil
 }
 
-// Stat describes a file.
+// Stat returns the size and version of a file.
 func (m *Mem) Stat(ctx context.Context, name string) (store.Entry, error) {
 	name, o, err := m.find(ctx, "stat", name)
 	if err != nil {
@@ -161,7 +162,7 @@ func (m *Mem) Stat(ctx context.Context, name string) (store.Entry, error) {
 	return store.Entry{Name: name, Size: int64(len(o.data)), Version: o.version}, nil
 }
 
-// List gives the files below the folder prefix.
+// List returns the files below the folder prefix.
 func (m *Mem) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (m *Mem) List(ctx context.Context, prefix string) ([]store.Entry, error) {
 	if prefix != "" {
 		var err error
 		if prefix, err = store.CleanName(prefix); err != nil {
-			return nil, fail("list", m.URI(), "", err)
+			return nil, memError("list", m.URI(), "", err)
 		}
 	}
 	m.mu.RLock()
@@ -192,7 +193,7 @@ func (m *Mem) Create(ctx context.Context, name string) (store.Writer, error) {
 	return m.create(ctx, name, false)
 }
 
-// store.CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then.
+// CreateNew is Create, but Commit returns store.ErrExists if the name exists by then.
 func (m *Mem) CreateNew(ctx context.Context, name string) (store.Writer, error) {
 	return m.create(ctx, name, true)
 }
@@ -203,12 +204,12 @@ func (m *Mem) create(ctx context.Context, name string, onlyNew bool) (store.Writ
 	}
 	name, err := store.CleanName(name)
 	if err != nil {
-		return nil, fail("create", m.URI(), "", err)
+		return nil, memError("create", m.URI(), "", err)
 	}
 	return &memWriter{m: m, ctx: ctx, name: name, onlyNew: onlyNew}, nil
 }
 
-// Remove deletes a file; open handles keep their bytes.
+// Remove deletes a file. Open handles keep their bytes.
 func (m *Mem) Remove(ctx context.Context, name string) error {
 	name, _, err := m.find(ctx, "remove", name)
 	if err != nil {
@@ -217,11 +218,11 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 	m.mu.Lock()
 	delete(m.files, name)
 	m.mu.Unlock()
-	m.changed()
+	m.notifyChange()
 	return nil
 }
 
-// memWriter collects one file of a Mem.
+// memWriter writes one file of a Mem.
 type memWriter struct {
 	m       *Mem
 	ctx     context.Context
@@ -230,11 +231,11 @@ type memWriter struct {
 
 	mu    sync.Mutex
 	data  []byte
-	pos   int64 // where Write goes on; WriteAt does not move it
+	pos   int64 // position of the next Write; WriteAt does not change it
 	ended bool
 }
 
-// maxMem is the largest file that a Mem takes: an offset from a broken table must not ask for all
+// maxMem is the size of the largest file in a Mem, so that a wrong offset cannot allocate all
 // memory.
 const maxMem = 1 << 32
 
@@ -254,7 +255,7 @@ func (w *memWriter) WriteAt(p []byte, off int64) (int, error) {
 
 func (w *memWriter) put(p []byte, off int64) (int, error) {
 	if w.ended {
-		return 0, fail("write", w.m.URI(), w.name, fs.ErrClosed)
+		return 0, memError("write", w.m.URI(), w.name, fs.ErrClosed)
 	}
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
@@ -278,14 +279,14 @@ func (w *memWriter) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return fail("commit", w.m.URI(), w.name, fs.ErrClosed)
+		return memError("commit", w.m.URI(), w.name, fs.ErrClosed)
 	}
 	w.ended = true
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	if !w.m.set(w.name, w.data, w.onlyNew) {
-		return fail("commit", w.m.URI(), w.name, fs.ErrExist)
+	if !w.m.setFile(w.name, w.data, w.onlyNew) {
+		return memError("commit", w.m.URI(), w.name, fs.ErrExist)
 	}
 	w.data = nil
 	return nil
@@ -297,7 +298,7 @@ func (w *memWriter) Abort() {
 	w.ended, w.data = true, nil
 }
 
-// Folders names the folders directly in dir, as store.Folders asks for them.
+// Folders returns the names of the folders directly in dir, as store.Folders requires.
 func (m *Mem) Folders(ctx context.Context, dir string) ([]string, error) {
 	list, err := m.List(ctx, dir)
 	if err != nil {
@@ -324,7 +325,7 @@ func (m *Mem) Folders(ctx context.Context, dir string) ([]string, error) {
 	return out[:n], nil
 }
 
-// memFile is an open file of a Mem. Nobody writes to data.
+// memFile is an open file of a Mem. data is never modified.
 type memFile struct {
 	uri, name, version string
 	data               []byte
@@ -340,17 +341,21 @@ func (f *memFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case f.closed.Load():
-		return fail("read", f.uri, f.name, fs.ErrClosed)
+		return memError("read", f.uri, f.name, fs.ErrClosed)
 	case off < 0 || off > f.Size() || int64(len(p)) > f.Size()-off:
-		return robocache.Malformed("read", robocache.Where{"dataset": f.uri, "file": f.name, "offset": off}, "a range past the end").
+		return robocache.Malformed("read", robocache.Where{
+			"dataset": f.uri,
+			"file":    f.name,
+			"offset":  off,
+		}, "a range past the end").
 			WithCause(io.ErrUnexpectedEOF)
 	}
 	copy(p, f.data[off:])
 	return nil
 }
 
-// fail gives an error its class and place. The end of a context stays what it is.
-func fail(op, uri, name string, err error) error {
+// memError adds a class and a place to an error. Context errors are returned unchanged.
+func memError(op, uri, name string, err error) error {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return err
 	}

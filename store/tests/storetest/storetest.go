@@ -1,4 +1,4 @@
-// Package storetest is the suite that every back end of package store passes.
+// Package storetest is the test suite for the back ends of package store.
 package storetest
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Fixture is one store under test.
+// Fixture is a store under test.
 type Fixture struct {
 	Store store.Store
-	// Change gives a file other bytes behind the store's back, in place. It must wait as long as
-	// the back end needs to be able to notice. nil: the back end's files cannot change.
+	// Change overwrites a file in place without the store. It must wait until the back end can
+	// detect the change. It is nil if files of the back end cannot change.
 	Change func(t testing.TB, name string, data []byte)
 }
 
-// Opener makes a store that holds exactly the files given.
+// Opener returns a store that holds exactly the given files.
 type Opener func(t testing.TB, files map[string][]byte) Fixture
 
-// Run holds a back end to the contract of package store.
+// Run tests a back end against the contract of package store.
 func Run(t *testing.T, open Opener) {
 	t.Run("reading", func(t *testing.T) { reading(t, open) })
 	t.Run("past the end", func(t *testing.T) { pastEnd(t, open) })
@@ -52,7 +52,7 @@ func Run(t *testing.T, open Opener) {
 	})
 }
 
-// Bytes are n bytes that differ by place, so that a read at a wrong offset shows.
+// Bytes returns n random bytes, so that a read at a wrong offset is detected.
 func Bytes(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	b := make([]byte, n)
@@ -92,7 +92,14 @@ func reading(t *testing.T, open Opener) {
 			)
 		}
 		n := int64(len(want))
-		for _, r := range [][2]int64{{0, n}, {0, 0}, {n, 0}, {n / 2, n - n/2}, {n / 3, min(n/3, 1)}, {max(n-1, 0), min(n, 1)}} {
+		for _, r := range [][2]int64{
+			{0, n},
+			{0, 0},
+			{n, 0},
+			{n / 2, n - n/2},
+			{n / 3, min(n/3, 1)},
+			{max(n-1, 0), min(n, 1)},
+		} {
 			got := bytes.Repeat([]byte{0xee}, int(r[1])+8)
 			if err := f.ReadAt(t.Context(), got[:r[1]], r[0]); err != nil {
 				t.Fatalf("%s: %d bytes at %d: %v", name, r[1], r[0], err)
@@ -112,7 +119,7 @@ func reading(t *testing.T, open Opener) {
 			t.Fatalf("ReadFile %s: %d bytes, %v", name, len(got), err)
 		}
 	}
-	// Another spelling of a name is the same file.
+	// another spelling of a name is the same file
 	if b, err := store.ReadFile(
 		t.Context(),
 		s,
@@ -128,7 +135,16 @@ func pastEnd(t *testing.T, open Opener) {
 	s := open(t, map[string][]byte{"a": Bytes(100, 1), "empty": nil}).Store
 	for name, size := range map[string]int64{"a": 100, "empty": 0} {
 		f := mustOpen(t, s, name)
-		for _, r := range [][2]int64{{size, 1}, {0, size + 1}, {size + 1, 0}, {-1, 1}, {math.MaxInt64, 1}, {math.MinInt64, 1}, {math.MaxInt64 - 1, 64}, {1 << 40, 5}} {
+		for _, r := range [][2]int64{
+			{size, 1},
+			{0, size + 1},
+			{size + 1, 0},
+			{-1, 1},
+			{math.MaxInt64, 1},
+			{math.MinInt64, 1},
+			{math.MaxInt64 - 1, 64},
+			{1 << 40, 5},
+		} {
 			err := f.ReadAt(t.Context(), make([]byte, r[1]), r[0])
 			if !errors.Is(err, robocache.ErrMalformed) || !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s: %d bytes at %d: %v", name, r[1], r[0], err)
@@ -198,10 +214,16 @@ func concurrency(t *testing.T, open Opener) {
 	wg.Wait()
 }
 
-// version: after a change in place a handle gives the old bytes or ErrChanged; the new ones never.
+// version checks that after a change in place a handle returns the old bytes or ErrChanged, never
+// the new bytes.
 func version(t *testing.T, open Opener) {
 	old, other := bytes.Repeat([]byte("a"), 5000), bytes.Repeat([]byte("b"), 5000)
-	for what, data := range map[string][]byte{"same size": other, "shorter": other[:100], "empty": {}, "longer": append(slices.Clone(other), other...)} {
+	for what, data := range map[string][]byte{
+		"same size": other,
+		"shorter":   other[:100],
+		"empty":     {},
+		"longer":    append(slices.Clone(other), other...),
+	} {
 		fx := open(t, map[string][]byte{"a": old})
 		if fx.Change == nil {
 			t.Skip("files of this back end cannot change")
@@ -248,7 +270,20 @@ func version(t *testing.T, open Opener) {
 
 func names(t *testing.T, open Opener) {
 	s := open(t, map[string][]byte{"a/b": []byte("x")}).Store
-	for _, name := range []string{"", ".", "./", "..", "../a/b", "a/../a/b", "a/..", "/a/b", "/etc/passwd", "a\x00b", strings.Repeat("n", 5000), strings.Repeat("d/", 3000) + "x"} {
+	for _, name := range []string{
+		"",
+		".",
+		"./",
+		"..",
+		"../a/b",
+		"a/../a/b",
+		"a/..",
+		"/a/b",
+		"/etc/passwd",
+		"a\x00b",
+		strings.Repeat("n", 5000),
+		strings.Repeat("d/", 3000) + "x",
+	} {
 		_, err1 := s.Open(t.Context(), name)
 		_, err2 := s.Stat(t.Context(), name)
 		_, err3 := store.ReadFile(t.Context(), s, name, 100)
@@ -290,7 +325,7 @@ func notFound(t *testing.T, open Opener) {
 			t.Errorf("Remove: %v", err)
 		}
 	}
-	// A folder is not a file; whether it is there at all depends on the back end.
+	// A folder is not a file. Whether it exists depends on the back end.
 	if _, err := s.Open(
 		t.Context(),
 		"a",

@@ -97,7 +97,7 @@ func writing(t *testing.T, open Opener) {
 		if _, err := w.WriteAt([]byte("!!"), 6); err != nil {
 			t.Fatal(err)
 		}
-		mustWrite(t, w, " more") // WriteAt does not move where Write goes on
+		mustWrite(t, w, " more") // WriteAt does not change the position of Write
 		if _, err := w.WriteAt([]byte("end"), 20); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func writing(t *testing.T, open Opener) {
 	t.Run("every fault leaves old or new", func(t *testing.T) { faults(t, writable) })
 }
 
-// faults fails the n-th operation of a small job, for all n, and looks at what is left.
+// faults fails the n-th operation of a small job, for all n, and checks the remaining files.
 func faults(t *testing.T, writable func(*testing.T, map[string][]byte) store.Writable) {
 	for _, kind := range []Fault{FaultFail, FaultShort, FaultChanged} {
 		for n := int64(1); ; n++ {

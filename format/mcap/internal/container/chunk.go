@@ -17,10 +17,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// Compression of a chunk.
+// Compression is the compression of a chunk.
 type Compression byte
 
-// The compressions that the format knows.
+// Compressions defined by the format.
 const (
 	None Compression = iota
 	Zstd
@@ -40,35 +40,37 @@ func parseCompression(s string, off int64) Compression {
 	return 0
 }
 
-// Chunk is a run of records that is read as a whole: a chunk of the file, or (Bare) records of the
-// data section itself.
+// Chunk is a range of records that is read as a unit. It is a chunk of the file, or (Bare)
+// consecutive records of the data section.
 type Chunk struct {
 	Start, End       int64 // log times
 	Offset, Length   int64 // of the whole record in the file
-	IndexLength      int64 // of the message indexes behind it
+	IndexLength      int64 // of the message indexes after it
 	Size, Compressed int64 // of its records
 	Compression      Compression
-	Bare             bool // Offset and Length are of plain records, without a chunk around them
-	Cut              bool // the file ends inside: what is whole is taken
-	unindexed        bool // its message index is not there, or does not fit: its records are walked
+	Bare             bool // Offset and Length refer to records without a chunk around them
+	Cut              bool // the file ends inside the chunk, and only intact records are read
+	unindexed        bool // the message index is missing or invalid, so the records are scanned
 }
 
-// Limits bound what a file may ask for.
+// Limits limits the memory that a file may require.
 type Limits struct {
-	Chunk int64 // bytes of one chunk, decompressed
-	Ratio int64 // decompressed to compressed
-	// bytes of a chunk that may grow as it likes: images of a camera that sees nothing compress ten
-	// thousandfold
+	Chunk int64 // bytes of one decompressed chunk
+	Ratio int64 // ratio of decompressed to compressed size
+	// Size of a chunk below which Ratio is not checked. Images of a dark camera may compress ten
+	// thousand times.
 	Free int64
 }
 
-// DefaultLimits are what recorders stay far below.
+// DefaultLimits is far above the sizes that recorders write.
 var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000, Free: 64 << 20}
 
-// check holds a chunk's sizes against the file and the limits, before anything is allocated for it.
-func (k *Chunk) check(size int64, lim Limits) error {
+// checkSizes checks a chunk's sizes against the file and the limits. It is called before memory is
+// allocated for the chunk.
+func (k *Chunk) checkSizes(size int64, lim Limits) error {
 	switch {
-	case k.Offset < int64(len(magic)) || k.Length < headSize && !k.Bare || k.Offset > size-k.Length || k.IndexLength > size-k.Offset-k.Length:
+	case k.Offset < int64(len(magic)) || k.Length < headSize && !k.Bare ||
+		k.Offset > size-k.Length || k.IndexLength > size-k.Offset-k.Length:
 		return malformed(
 			k.Offset,
 			"a chunk outside the file",
@@ -83,7 +85,7 @@ func (k *Chunk) check(size int64, lim Limits) error {
 			fmt.Sprint(k.Compressed),
 		)
 	case k.Size > lim.Chunk:
-		return smaller(
+		return withChunkHint(
 			tooLarge(
 				k.Offset,
 				fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk),
@@ -98,7 +100,7 @@ func (k *Chunk) check(size int64, lim Limits) error {
 			fmt.Sprint(k.Size),
 		)
 	case k.Compression != None && k.Size > max(lim.Free, 4096) && k.Size/lim.Ratio > k.Compressed:
-		return smaller(
+		return withChunkHint(
 			tooLarge(
 				k.Offset,
 				fmt.Sprintf(
@@ -117,22 +119,23 @@ func tooLarge(off int64, want, got string) *robocache.Error {
 	return robocache.ResourceLimit("mcap", robocache.Where{"offset": off}, "").Expected(want, got)
 }
 
-// smaller says what to do about a chunk.
-func smaller(e *robocache.Error) error {
-	e.Hint = "where the file is not damaged, write it anew with smaller chunks: mcap compress --chunk-size BYTES"
+// withChunkHint adds the hint to write smaller chunks.
+func withChunkHint(e *robocache.Error) error {
+	e.Hint = "where the file is not damaged, write it anew with smaller chunks: mcap compress " +
+		"--chunk-size BYTES"
 	return e
 }
 
-// errCRC marks a chunk whose check sum differs.
+// errCRC is the cause of the error of a chunk with a wrong checksum.
 var errCRC = errors.New("check sum differs")
 
-// bodyOf gives the compressed records of a chunk's own record, which must be what its index says,
-// and their check sum.
-func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32) {
+// chunkBody returns the compressed records of a chunk record and their checksum. The record must
+// agree with its index.
+func chunkBody(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32) {
 	if len(raw) < headSize || Op(raw[0]) != OpChunk {
 		guard.Fail(malformed(k.Offset, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw)))
 	}
-	head, n, crc, body := chunkHead(raw[headSize:], k.Offset)
+	head, n, crc, body := parseChunkHead(raw[headSize:], k.Offset)
 	if n > int64(len(body)) && !k.Cut {
 		guard.Fail(
 			malformed(
@@ -155,14 +158,14 @@ func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32) {
 		)
 	}
 	head.Length, head.Compressed, head.Cut = int64(len(raw)), int64(len(body)), k.Cut
-	guard.Check(head.check(k.Offset+int64(len(raw)), lim))
+	guard.Check(head.checkSizes(k.Offset+int64(len(raw)), lim))
 	return body, crc
 }
 
-// openChunk gives the records of a chunk's body, which must be as long as is declared and have the
-// sum. dst is used where it is large enough.
+// openChunk returns the decompressed records of a chunk's body. It checks their length and
+// checksum. dst is used if it is large enough.
 func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
-	out, err := decompress(k.Compression, body, dst, int(k.Size), k.Cut)
+	out, err := decompressBody(k.Compression, body, dst, int(k.Size), k.Cut)
 	if err != nil {
 		guard.Fail(malformed(k.Offset, "a chunk cannot be decompressed", "", err.Error()))
 	}
@@ -181,7 +184,9 @@ func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 	}
 	if crc != 0 && crc32.ChecksumIEEE(out) != crc {
 		guard.Fail(
-			robocache.Malformed("mcap", robocache.Where{"offset": k.Offset}, "the check sum of a chunk differs").
+			robocache.Malformed("mcap", robocache.Where{
+				"offset": k.Offset,
+			}, "the check sum of a chunk differs").
 				Expected(fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", crc32.ChecksumIEEE(out))).
 				WithCause(errCRC),
 		)
@@ -189,24 +194,24 @@ func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 	return out
 }
 
-// chunkHead takes the head of a chunk record apart: n is the length of its body, of which rest is
-// what is there.
-func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte) {
-	c := parse(content, off, "chunk")
+// parseChunkHead parses the head of a chunk record. n is the declared length of its body, and rest
+// is the available part of it.
+func parseChunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte) {
+	c := newCursor(content, off, "chunk")
 	k = Chunk{Offset: off, Start: c.i64(), End: c.i64(), Size: c.i64()}
 	crc = c.u32()
 	comp := c.str()
 	n = c.i64()
-	c.end()
+	c.finish()
 	k.Compression = parseCompression(comp, off)
 	return k, n, crc, c.b
 }
 
 var lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 
-// decompress gives at most size bytes, in dst where it is large enough; what is not compressed it
-// gives as it is. Of a cut body it gives what is whole.
-func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, error) {
+// decompressBody decompresses at most size bytes, into dst if it is large enough. It returns an
+// uncompressed body unchanged. If cut is set, it returns the intact beginning.
+func decompressBody(c Compression, body, dst []byte, size int, cut bool) ([]byte, error) {
 	if c == None {
 		return body, nil
 	}
@@ -214,8 +219,8 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 		dst = make([]byte, 0, size)
 	}
 	if c == Zstd {
-		// The chunk has its own sum. dst is the window too, also where the body is cut: what a
-		// frame claims takes no memory.
+		// The chunk has its own checksum. dst is also the window, so that the sizes in a frame
+		// allocate no memory.
 		if cut {
 			n, _ := unzstd.Prefix(dst[:size], body, size)
 			return dst[:n], nil
@@ -240,16 +245,17 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 	return dst[:n], err
 }
 
-// record is one record of a chunk, and its place there.
-type record struct {
+// chunkRecord is one record of a chunk with its position.
+type chunkRecord struct {
 	op      Op
 	content []byte
 	at      int
 }
 
-// walk gives the records of a chunk. Of a cut chunk it ends at the last whole one.
-func (k *Chunk) walk(records []byte) iter.Seq[record] {
-	return func(yield func(record) bool) {
+// eachRecord returns the records of a chunk. For a truncated chunk, it ends after the last intact
+// record.
+func (k *Chunk) eachRecord(records []byte) iter.Seq[chunkRecord] {
+	return func(yield func(chunkRecord) bool) {
 		for at := 0; at < len(records); {
 			n, room := uint64(0), len(records)-at-headSize
 			if room >= 0 {
@@ -268,7 +274,7 @@ func (k *Chunk) walk(records []byte) iter.Seq[record] {
 				}
 				return
 			}
-			if !yield(record{Op(records[at]), records[at+headSize : at+headSize+int(n)], at}) {
+			if !yield(chunkRecord{Op(records[at]), records[at+headSize : at+headSize+int(n)], at}) {
 				return
 			}
 			at += headSize + int(n)

@@ -4,12 +4,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// Chunks keeps decompressed chunks of the files that share it, all together below a budget in
-// bytes: a folder of hundreds of recordings, of which many are open, keeps no more of them than
-// one.
+// Chunks is a cache of decompressed chunks for all files that share it. All chunks together stay
+// within one budget in bytes, so a folder of hundreds of open recordings needs no more memory than
+// one recording.
 type Chunks struct {
-	kept   *lru.Cache[chunkKey, *Records]
-	budget int64
+	records *lru.Cache[chunkKey, *Records]
+	budget  int64
 }
 
 type chunkKey struct {
@@ -17,12 +17,12 @@ type chunkKey struct {
 	chunk int
 }
 
-// NewChunks makes room for so many bytes; 0 = 64 MiB.
+// NewChunks returns a cache with a budget in bytes. 0 means 64 MiB.
 func NewChunks(budget int64) *Chunks {
 	if budget <= 0 {
 		budget = defaultBudget
 	}
-	c := &Chunks{kept: lru.New[chunkKey, *Records](budget), budget: budget}
-	c.kept.Gone((*Records).Release)
+	c := &Chunks{records: lru.New[chunkKey, *Records](budget), budget: budget}
+	c.records.Gone((*Records).Release)
 	return c
 }

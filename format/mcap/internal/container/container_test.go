@@ -39,7 +39,7 @@ func (b blob) Size() int64   { return int64(len(b)) }
 func (blob) Version() string { return "1" }
 func (blob) Close() error    { return nil }
 
-// told is a message by its channel's topic.
+// told is a message with the topic of its channel.
 type told struct {
 	topic string
 	log   int64
@@ -132,7 +132,7 @@ func written(t testing.TB, opt foxglove.WriterOptions, n int) []byte {
 	for i := range n {
 		log := uint64(1000 + i*10)
 		if i%7 == 3 {
-			log -= 35 // late: chunks overlap
+			log -= 35 // late, so that chunks overlap
 		}
 		must(
 			w.WriteMessage(
@@ -195,7 +195,7 @@ var variants = map[string]foxglove.WriterOptions{
 	"no schemas": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedSchemas: true},
 }
 
-// expected is what foxglove's reader gives, by channel and log time.
+// expected returns the messages that foxglove's reader returns, by channel and log time.
 func expected(t testing.TB, b []byte) []told {
 	t.Helper()
 	r, err := foxglove.NewReader(bytes.NewReader(b))
@@ -226,8 +226,8 @@ func expected(t testing.TB, b []byte) []told {
 	return out
 }
 
-// TestVariants: M1, M2 on every layout that foxglove's writer makes, with and without believing the
-// summary.
+// TestVariants checks mcap.M1 and mcap.M2 for every layout that foxglove's writer makes, with the
+// summary and by scanning.
 func TestVariants(t *testing.T) {
 	for name, opt := range variants {
 		b := written(t, opt, 100)
@@ -273,7 +273,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// subset says that got is want with some left out, in the same order.
+// subset reports whether got is want without some elements, in the same order.
 func subset(got, want []told) bool {
 	for _, g := range got {
 		i := slices.Index(want, g)
@@ -292,7 +292,7 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// stride is 1, or with -short (the race detector's run) more: then most places are left out.
+// stride returns 1, or with -short a larger step, so that the race detector tests fewer offsets.
 func stride(t *testing.T) int {
 	if testing.Short() {
 		return 37
@@ -300,8 +300,8 @@ func stride(t *testing.T) int {
 	return 1
 }
 
-// TestTruncated: M3: a file cut at any offset gives whole messages and says so; never a panic,
-// never more.
+// TestTruncated checks that a file truncated at any offset returns only intact messages and reports
+// the truncation (mcap.M3).
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"zstd", "lz4", "none", "not chunked", "no index"} {
 		b := written(t, variants[name], 40)
@@ -336,7 +336,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestFlipped: with check sums no changed byte gives a message that is not of the file.
+// TestFlipped checks that with checksums no changed byte yields a message that is not in the file.
 func TestFlipped(t *testing.T) {
 	for _, name := range []string{"zstd", "none", "lz4"} {
 		b := written(t, variants[name], 40)
@@ -353,7 +353,7 @@ func TestFlipped(t *testing.T) {
 					typed(t, err)
 					continue
 				}
-				// a changed name of a topic is another name, outside of any check sum of chunks
+				// A changed topic name is another name; no checksum of a chunk covers it.
 				for i := range got {
 					if j := slices.IndexFunc(
 						want,
@@ -370,7 +370,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// build makes a file record by record.
+// build makes a file from records.
 func build(recs ...[]byte) []byte {
 	b := []byte(magic)
 	b = appendRecord(b, OpHeader, appendString(appendString(nil, "ros2"), "x"))
@@ -409,7 +409,7 @@ func chunkOf(comp string, size uint64, crc uint32, records []byte) []byte {
 	return appendRecord(nil, OpChunk, append(b, records...))
 }
 
-// TestHostile: lies about sizes, times and numbers.
+// TestHostile checks wrong sizes, times and numbers.
 func TestHostile(t *testing.T) {
 	inner := slices.Concat(channel(1, "/a"), message(1, 5, "x"))
 	good := chunkOf("", uint64(len(inner)), crc32.ChecksumIEEE(inner), inner)
@@ -421,21 +421,84 @@ func TestHostile(t *testing.T) {
 		found string
 	}{
 		{name: "plain", file: build(good), n: 1},
-		{name: "chunk of 2^60 bytes", file: build(good, chunkOf("zstd", 1<<60, 0, []byte("abc"))), n: 1, found: "damaged-chunk"},
-		{name: "zstd of another size", file: build(good, chunkOf("zstd", 1<<20, 0, bytes.Repeat([]byte{1}, 2000))), n: 1, found: "damaged-chunk"},
-		{name: "bomb", file: build(good, chunkOf("lz4", 200<<20, 0, bytes.Repeat([]byte{1}, 100))), n: 1, found: "damaged-chunk"},
-		{name: "wrong check sum", file: build(good, chunkOf("", uint64(len(inner)), 7, inner)), n: 1, found: "damaged-chunk"},
-		{name: "unknown compression", file: build(good, chunkOf("brotli", 10, 0, []byte("0123456789"))), n: 1, found: "damaged-chunk"},
-		{name: "chunk in a chunk", file: build(good, chunkOf("", uint64(len(good)), 0, good)), n: 1, found: "damaged-chunk"},
-		{name: "record longer than its chunk", file: build(good, chunkOf("", 9, 0, []byte{5, 255, 255, 255, 255, 0, 0, 0, 0})), n: 1, found: "damaged-chunk"},
-		{name: "time above 2^63-1", file: build(good, chunkOf("", uint64(len(message(1, 1<<63, "y"))), 0, message(1, 1<<63, "y"))), n: 1, found: "damaged-chunk"},
-		{name: "messages outside chunks", file: build(good, message(1, 9, "y"), message(1, 2, "z")), n: 3},
-		{name: "unknown opcodes", file: build(appendRecord(nil, 0x90, []byte("private")), good, appendRecord(nil, 0x30, []byte("later"))), n: 1},
-		{name: "one id, two topics", file: build(good, channel(1, "/b")), class: robocache.ErrMalformed},
+		{
+			name:  "chunk of 2^60 bytes",
+			file:  build(good, chunkOf("zstd", 1<<60, 0, []byte("abc"))),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "zstd of another size",
+			file:  build(good, chunkOf("zstd", 1<<20, 0, bytes.Repeat([]byte{1}, 2000))),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "bomb",
+			file:  build(good, chunkOf("lz4", 200<<20, 0, bytes.Repeat([]byte{1}, 100))),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "wrong check sum",
+			file:  build(good, chunkOf("", uint64(len(inner)), 7, inner)),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "unknown compression",
+			file:  build(good, chunkOf("brotli", 10, 0, []byte("0123456789"))),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "chunk in a chunk",
+			file:  build(good, chunkOf("", uint64(len(good)), 0, good)),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name:  "record longer than its chunk",
+			file:  build(good, chunkOf("", 9, 0, []byte{5, 255, 255, 255, 255, 0, 0, 0, 0})),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name: "time above 2^63-1",
+			file: build(
+				good,
+				chunkOf("", uint64(len(message(1, 1<<63, "y"))), 0, message(1, 1<<63, "y")),
+			),
+			n:     1,
+			found: "damaged-chunk",
+		},
+		{
+			name: "messages outside chunks",
+			file: build(good, message(1, 9, "y"), message(1, 2, "z")),
+			n:    3,
+		},
+		{
+			name: "unknown opcodes",
+			file: build(
+				appendRecord(nil, 0x90, []byte("private")),
+				good,
+				appendRecord(nil, 0x30, []byte("later")),
+			),
+			n: 1,
+		},
+		{
+			name:  "one id, two topics",
+			file:  build(good, channel(1, "/b")),
+			class: robocache.ErrMalformed,
+		},
 		{name: "no magic", file: []byte("hello, world"), class: robocache.ErrMalformed},
 		{name: "empty", file: nil, class: robocache.ErrMalformed},
 		{name: "magic alone", file: []byte(magic), n: 0, found: "recovered"},
-		{name: "header of 2^60 bytes", file: append([]byte(magic), 1, 0, 0, 0, 0, 0, 0, 0, 16), class: robocache.ErrMalformed},
+		{
+			name:  "header of 2^60 bytes",
+			file:  append([]byte(magic), 1, 0, 0, 0, 0, 0, 0, 0, 16),
+			class: robocache.ErrMalformed,
+		},
 		{name: "no messages", file: build(), n: 0},
 	} {
 		got, f, err := open(c.file, Options{})
@@ -464,7 +527,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestManyChannels: 65,000 channels are read, in time that grows with their number alone.
+// TestManyChannels checks that 65,000 channels are read in linear time.
 func TestManyChannels(t *testing.T) {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, WriterOptions{Profile: "ros2", Compression: Zstd})
@@ -490,7 +553,7 @@ func TestManyChannels(t *testing.T) {
 		if err != nil || len(got) != 65000 {
 			t.Fatal(len(got), err)
 		}
-		// The summary is longer than what is read of the end at first.
+		// The summary is longer than the first read of the file's end.
 		f, err := Open(t.Context(), blob(b.Bytes()), Options{Scan: scan})
 		if err != nil || f.Recovered != scan || len(f.Channels) != 65000 && !scan {
 			t.Fatal(err, f.Recovered, len(f.Channels))
@@ -499,7 +562,8 @@ func TestManyChannels(t *testing.T) {
 	}
 }
 
-// TestDamagedChunk: M3: the others are read, what is lost is counted; with Strict it is the error.
+// TestDamagedChunk checks that other chunks are read and lost messages are counted, or that Strict
+// returns the error (mcap.M3).
 func TestDamagedChunk(t *testing.T) {
 	b := written(t, variants["none"], 100)
 	want := expected(t, b)
@@ -524,8 +588,8 @@ func TestDamagedChunk(t *testing.T) {
 	}
 }
 
-// TestUndefinedChannel: messages of a channel that nothing defines are no topic's; a finding counts
-// them.
+// TestUndefinedChannel checks that messages of an undefined channel belong to no topic and are
+// counted in a finding.
 func TestUndefinedChannel(t *testing.T) {
 	b := build(channel(1, "/a"), message(1, 5, "x"), message(7, 6, "y"), message(7, 8, "z"))
 	for _, scan := range []bool{false, true} {

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// rle is a zstd frame of n zeros after head.
+// rle returns a zstd frame of head followed by n zeros.
 func rle(head []byte, n int) []byte {
 	var b bytes.Buffer
 	// 4 bytes of content size, window 2^(10+14)
@@ -40,8 +40,8 @@ func rec(op Op, content []byte) []byte {
 	return append(b, content...)
 }
 
-// TestDefinedByChunks: definitions inside of chunks, which stay, have a bound together: a chunk of
-// 2 KB may hold 63 MiB of them.
+// TestDefinedByChunks checks that the total size of definitions in chunks is limited, because a
+// chunk of 2 KB may contain 63 MiB of them.
 func TestDefinedByChunks(t *testing.T) {
 	le := binary.LittleEndian
 	file := []byte(magic)

@@ -1,9 +1,11 @@
 // Package container reads and writes the records of MCAP files.
 //
-// Writing goes through github.com/foxglove/mcap/go. Chunks are built here and given to it whole:
-// with its own chunks its statistics (1.9) give the start of a later chunk where a recording begins
-// at time 0, as converted datasets do, and each file would have a zstd encoder with goroutines.
-// Reading is our own: the library has no recovery of cut files, no joined requests of remote files,
-// no chunks under one budget and no limits before memory is taken, and its ParseChunk panics where
-// a chunk's length lies.
+// Writing uses github.com/foxglove/mcap/go. Chunks are built here and passed to it complete, for
+// two reasons. With its own chunks, its statistics (version 1.9) have a wrong start time if a
+// recording begins at time 0, as converted datasets do. Each file would also need a zstd encoder
+// with goroutines.
+//
+// Reading is implemented here. The library does not recover truncated files, join requests of
+// remote files, share a budget between files, or check limits before it allocates memory. Its
+// ParseChunk panics if the length of a chunk is wrong.
 package container

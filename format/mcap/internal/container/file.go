@@ -16,49 +16,50 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// File is an open MCAP file.
+// File is an open MCAP file. Safe for concurrent use.
 type File struct {
 	Profile, Library string
 	Schemas          map[uint16]*Schema
 	Channels         map[uint16]*Channel
-	Chunks           []Chunk // in the file's order
+	Chunks           []Chunk // in file order
 	Attachments      []Place
 	Metadata         []Place
-	Statistics       *Statistics // nil where the file has none
-	// there is no summary, or it cannot be believed: the file was scanned
+	Statistics       *Statistics // nil if the file has none
+	// Recovered reports whether the file was scanned, because its summary is missing or invalid.
 	Recovered bool
 
-	r     robocache.Ranged
-	lim   Limits
-	opt   Options
-	cache *Chunks
-	begin int64 // of the data section
-	end   int64 // of it: where the summary, or what is no record, begins
+	ranged     robocache.Ranged
+	limits     Limits
+	options    Options
+	chunkCache *Chunks
+	begin      int64 // of the data section
+	end        int64 // end of the data section: the summary, or the first invalid record
 
-	mu       sync.Mutex
-	indexing sync.Mutex // held while the index is made
-	index    atomic.Pointer[Index]
-	findings []robocache.Finding
-	bad      sync.Map // numbers of chunks that could not be read
-	// numbers of chunks that were decompressed to their end and had the right sum
-	whole   sync.Map
-	longest atomic.Int64 // of the records that were found to be longer than shortRecord
+	mu        sync.Mutex
+	indexing  sync.Mutex // held while the index is built
+	index     atomic.Pointer[Index]
+	findings  []robocache.Finding
+	badChunks sync.Map // numbers of unreadable chunks
+	// numbers of chunks that were decompressed completely with the right checksum
+	wholeChunks   sync.Map
+	longestRecord atomic.Int64 // longest record above shortRecord so far
 }
 
-// Options are the choices of a reader.
+// Options configures Open.
 type Options struct {
-	// where decompressed chunks are kept, with those of other files; nil = 64 MiB for this one
+	// Cache of decompressed chunks, shared with other files. nil means 64 MiB for this file.
 	Chunks *Chunks
-	Limits Limits // zero = DefaultLimits
-	Index  int64  // bytes of its index of messages; 0 = 1 GiB
-	Strict bool   // a damaged chunk is an error; else it is skipped, counted and found
-	Scan   bool   // do not believe the summary
+	Limits Limits // zero means DefaultLimits
+	Index  int64  // maximum bytes of the message index; 0 means 1 GiB
+	Strict bool   // a damaged chunk is an error; otherwise it is skipped, counted and reported
+	Scan   bool   // ignore the summary
 }
 
 const (
 	defaultBudget = 64 << 20
-	firstTail     = 64 << 10 // one request brings footer and summary of most files
-	// of a file here, where a second read costs less than bytes that are not wanted
+	// includes footer and summary of most files, so that one request is enough
+	firstTail = 64 << 10
+	// For a local file, a second read costs less than reading unneeded bytes.
 	localTail  = 8 << 10
 	maxSummary = 512 << 20
 )
@@ -66,8 +67,8 @@ const (
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
-// Open reads head, footer and summary. Without a summary, or with one that does not hold, the data
-// section is scanned once.
+// Open reads header, footer and summary. If the summary is missing or invalid, it scans the data
+// section once.
 func Open(ctx context.Context, r robocache.Ranged, opt Options) (_ *File, err error) {
 	defer guard.Recover("mcap open", &err)
 	if opt.Chunks == nil {
@@ -79,33 +80,33 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (_ *File, err er
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, cache: opt.Chunks}
-	f.clear()
-	f.head(ctx)
+	f := &File{ranged: r, limits: opt.Limits, options: opt, chunkCache: opt.Chunks}
+	f.clearSummary()
+	f.readHeader(ctx)
 	var cause error
 	if !opt.Scan {
-		if cause = guard.Try(func() { f.summary(ctx) }); cause == nil {
+		if cause = guard.Try(func() { f.readSummary(ctx) }); cause == nil {
 			return f, nil
 		}
 		if opt.Strict || !errors.Is(cause, robocache.ErrMalformed) {
 			return nil, cause
 		}
 	}
-	f.clear()
+	f.clearSummary()
 	f.Recovered = true
-	f.found(
+	f.addFinding(
 		robocache.SeverityWarning,
 		"recovered",
 		-1,
-		"recovered: "+reason(cause)+"; the file was scanned",
+		"recovered: "+causeText(cause)+"; the file was scanned",
 		"mcap recover, or record it anew",
 		0,
 	)
-	f.scan(ctx)
+	f.scanFile(ctx)
 	return f, nil
 }
 
-func reason(err error) string {
+func causeText(err error) string {
 	var e *robocache.Error
 	if !errors.As(err, &e) {
 		return "a scan was asked for"
@@ -115,26 +116,26 @@ func reason(err error) string {
 	return c.Error()
 }
 
-// clear forgets what a summary said.
-func (f *File) clear() {
+// clearSummary discards the content of a summary.
+func (f *File) clearSummary() {
 	f.Schemas, f.Channels = map[uint16]*Schema{}, map[uint16]*Channel{}
 	f.Chunks, f.Attachments, f.Metadata, f.Statistics = nil, nil, nil, nil
 }
 
-// head reads the magic and the header.
-func (f *File) head(ctx context.Context) {
-	if f.r.Size() < int64(len(magic)) {
+// readHeader reads the magic and the header.
+func (f *File) readHeader(ctx context.Context) {
+	if f.ranged.Size() < int64(len(magic)) {
 		guard.Fail(
 			malformed(
 				0,
 				"an MCAP file",
 				fmt.Sprintf("%d bytes of magic", len(magic)),
-				fmt.Sprintf("a file of %d bytes", f.r.Size()),
+				fmt.Sprintf("a file of %d bytes", f.ranged.Size()),
 			),
 		)
 	}
-	b := make([]byte, min(f.r.Size(), 4096))
-	guard.Check(f.r.ReadAt(ctx, b, 0))
+	b := make([]byte, min(f.ranged.Size(), 4096))
+	guard.Check(f.ranged.ReadAt(ctx, b, 0))
 	if string(b[:len(magic)]) != magic {
 		guard.Fail(
 			malformed(0, "magic", fmt.Sprintf("% x", magic), fmt.Sprintf("% x", b[:len(magic)])),
@@ -143,11 +144,11 @@ func (f *File) head(ctx context.Context) {
 	f.begin = int64(len(magic))
 	b = b[len(magic):]
 	if len(b) < headSize || Op(b[0]) != OpHeader {
-		return // a file without a header: its records are read all the same
+		return // a file without a header is accepted
 	}
 	n := le64(b[1:])
 	if n > uint64(len(b)-headSize) {
-		if n > 1<<20 || n > uint64(f.r.Size()-f.begin-headSize) {
+		if n > 1<<20 || n > uint64(f.ranged.Size()-f.begin-headSize) {
 			guard.Fail(
 				malformed(
 					f.begin,
@@ -158,28 +159,28 @@ func (f *File) head(ctx context.Context) {
 			)
 		}
 		b = make([]byte, headSize+n)
-		guard.Check(f.r.ReadAt(ctx, b, f.begin))
+		guard.Check(f.ranged.ReadAt(ctx, b, f.begin))
 	}
-	c := parse(b[headSize:headSize+n], f.begin, "header")
+	c := newCursor(b[headSize:headSize+n], f.begin, "header")
 	f.Profile, f.Library = c.str(), c.str()
-	c.end()
+	c.finish()
 	f.begin += headSize + int64(n)
 }
 
-// summary reads footer and summary section. Malformed means that the file has none that can be
-// believed.
-func (f *File) summary(ctx context.Context) {
-	size := f.r.Size()
+// readSummary reads footer and summary section. It raises a Malformed error if the summary is
+// missing or invalid.
+func (f *File) readSummary(ctx context.Context) {
+	size := f.ranged.Size()
 	if size < f.begin+int64(tailSize) {
 		guard.Fail(malformed(size, "no footer: the file ends early", "", ""))
 	}
 	first := int64(localTail)
-	if store.Remote(f.r) {
+	if store.Remote(f.ranged) {
 		first = firstTail
 	}
 	tail := make([]byte, min(size-f.begin, first))
 	from := size - int64(len(tail))
-	guard.Check(f.r.ReadAt(ctx, tail, from))
+	guard.Check(f.ranged.ReadAt(ctx, tail, from))
 	foot := tail[len(tail)-tailSize:]
 	footAt := size - int64(tailSize)
 	if string(foot[headSize+footerSize:]) != magic {
@@ -227,13 +228,13 @@ func (f *File) summary(ctx context.Context) {
 	}
 	if int64(start) < from {
 		more := make([]byte, size-int64(start))
-		guard.Check(f.r.ReadAt(ctx, more[:from-int64(start)], int64(start)))
+		guard.Check(f.ranged.ReadAt(ctx, more[:from-int64(start)], int64(start)))
 		copy(more[from-int64(start):], tail)
 		tail, from = more, int64(start)
 	}
 	sec := tail[int64(start)-from:]
 	if crc != 0 {
-		// The sum runs over the summary and the footer up to the sum itself.
+		// The checksum covers the summary and the footer before the checksum.
 		if have := crc32.ChecksumIEEE(sec[:len(sec)-len(magic)-4]); have != crc {
 			guard.Fail(
 				malformed(
@@ -250,15 +251,15 @@ func (f *File) summary(ctx context.Context) {
 }
 
 func (f *File) parseSummary(sec []byte, start int64) {
-	// unknown records are skipped: 80 and above are private, lower ones of a later version
-	for r := range (&Chunk{Offset: start}).walk(sec) {
+	// Unknown records are skipped: 0x80 and above are private, others belong to later versions.
+	for r := range (&Chunk{Offset: start}).eachRecord(sec) {
 		off := start + int64(r.at)
 		switch r.op {
 		case OpSchema, OpChannel:
-			f.define(r.op, r.content, off)
+			f.defineRecord(r.op, r.content, off)
 		case OpChunkIndex:
 			k := parseChunkIndex(r.content, off)
-			guard.Check(k.check(f.end, f.lim))
+			guard.Check(k.checkSizes(f.end, f.limits))
 			k.unindexed = k.IndexLength == 0
 			f.Chunks = append(f.Chunks, *k)
 		case OpStatistics:
@@ -295,7 +296,7 @@ func (f *File) parseSummary(sec []byte, start int64) {
 			)
 		}
 	}
-	// A summary need not repeat schemas and channels. Then they are in the chunks alone.
+	// A summary may omit schemas and channels. They are then only in the chunks.
 	if len(f.Channels) == 0 &&
 		(len(f.Chunks) > 0 || f.Statistics == nil || f.Statistics.Messages > 0) {
 		guard.Fail(malformed(start, "the summary lists no channels", "", ""))
@@ -318,30 +319,33 @@ func (f *File) parseSummary(sec []byte, start int64) {
 	}
 }
 
-// define notes a schema or a channel; one number has one content.
-func (f *File) define(op Op, b []byte, off int64) {
+// defineRecord adds a schema or a channel. A number must not be defined twice with different
+// content.
+func (f *File) defineRecord(op Op, b []byte, off int64) {
 	if op == OpSchema {
 		s := parseSchema(b, off)
 		if old := f.Schemas[s.ID]; old != nil && *old != *s {
-			guard.Fail(clash(off, "schema", s.ID, old.Name, s.Name))
+			guard.Fail(redefinitionError(off, "schema", s.ID, old.Name, s.Name))
 		}
 		f.Schemas[s.ID] = s
 		return
 	}
 	c := parseChannel(b, off)
 	if old := f.Channels[c.ID]; old != nil && !old.Same(c) {
-		guard.Fail(clash(off, "channel", c.ID, old.Topic, c.Topic))
+		guard.Fail(redefinitionError(off, "channel", c.ID, old.Topic, c.Topic))
 	}
 	f.Channels[c.ID] = c
 }
 
-func clash(off int64, what string, id uint16, old, new string) error {
-	return robocache.Malformed("mcap", robocache.Where{"offset": off}, "%s %d is defined twice with other content", what, id).
+func redefinitionError(off int64, what string, id uint16, old, new string) error {
+	return robocache.Malformed("mcap", robocache.Where{
+		"offset": off,
+	}, "%s %d is defined twice with other content", what, id).
 		Expected(fmt.Sprintf("%.80q", old), fmt.Sprintf("%.80q", new))
 }
 
-// found records a finding.
-func (f *File) found(
+// addFinding records a finding.
+func (f *File) addFinding(
 	sev robocache.Severity,
 	code string,
 	off int64,
@@ -369,21 +373,21 @@ func (f *File) found(
 	}
 }
 
-// Findings are what opening and reading met so far.
+// Findings returns the problems found so far by opening and reading.
 func (f *File) Findings() []robocache.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.findings)
 }
 
-// Close gives the file back.
+// Close removes the file's chunks from the cache and closes the file.
 func (f *File) Close() error {
-	f.cache.kept.Forget(func(k chunkKey) bool { return k.file == f })
-	return f.r.Close()
+	f.chunkCache.records.Forget(func(k chunkKey) bool { return k.file == f })
+	return f.ranged.Close()
 }
 
-// Remote says that reads of the file wait for a store.
-func (f *File) Remote() bool { return store.Remote(f.r) }
+// Remote reports whether reads of the file wait for a network.
+func (f *File) Remote() bool { return store.Remote(f.ranged) }
 
-// Budget is what the cache of chunks may hold, of this file and of those that share it.
-func (f *File) Budget() int64 { return f.cache.budget }
+// Budget returns the budget of the chunk cache, which other files may share.
+func (f *File) Budget() int64 { return f.chunkCache.budget }

@@ -11,18 +11,23 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// FuzzFile: any bytes give messages or a typed error, and memory in proportion to them: what a
-// chunk may grow to is bounded by the limits.
+// FuzzFile checks that any bytes yield messages or a typed error, with memory in proportion to
+// them. Limits bounds the size of a decompressed chunk.
 func FuzzFile(f *testing.F) {
 	for _, opt := range variants {
 		f.Add(written(f, opt, 6))
 	}
 	f.Add(
-		written(f, foxglove.WriterOptions{Chunked: true, ChunkSize: 64, Compression: foxglove.CompressionZSTD, IncludeCRC: true}, 4)[:700],
+		written(f, foxglove.WriterOptions{
+			Chunked:     true,
+			ChunkSize:   64,
+			Compression: foxglove.CompressionZSTD,
+			IncludeCRC:  true,
+		}, 4)[:700],
 	)
 	f.Add(build(chunkOf("zstd", 1<<60, 0, []byte("abc")), message(1, 9, "y"), channel(1, "/b")))
 	for range 8 {
-		// a decoder's own tables are no part of a file
+		// The tables of the decoder do not count as memory for the file.
 		_, _ = unzstd.Decode(nil, []byte("rubbish"), unzstd.Ignore)
 	}
 	limits := Limits{Chunk: 1 << 20, Ratio: 20}
@@ -53,23 +58,24 @@ func FuzzFile(f *testing.F) {
 				hostile.Typed(t, err)
 			}
 		}
-		// Two readings; a chunk is decompressed to be indexed and again to be read; lz4 and zstd
-		// keep blocks of up to 8 MiB.
+		// The file is read twice, and a chunk is decompressed for the index and again for its
+		// messages. lz4 and zstd use blocks of up to 8 MiB.
 		if got := hostile.Allocated() - before; got > uint64(64<<20+400*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
 }
 
-// FuzzDecompress: no more comes out than is declared, whatever the bytes say of themselves.
+// FuzzDecompress checks that the output never exceeds the declared size, whatever the bytes
+// declare.
 func FuzzDecompress(f *testing.F) {
 	var z bytes.Buffer
 	w, _ := NewWriter(&z, WriterOptions{Compression: Zstd})
-	f.Add(byte(1), w.enc.EncodeAll(bytes.Repeat([]byte("abc"), 100), nil), 300, false)
+	f.Add(byte(1), w.encoder.EncodeAll(bytes.Repeat([]byte("abc"), 100), nil), 300, false)
 	f.Add(byte(2), []byte{4, 0x22, 0x4d, 0x18, 0x64, 0x40, 0xa7}, 100, true)
 	f.Fuzz(func(t *testing.T, kind byte, body []byte, size int, cut bool) {
 		size &= 1<<20 - 1
-		out, err := decompress(Compression(kind%3), body, nil, size, cut)
+		out, err := decompressBody(Compression(kind%3), body, nil, size, cut)
 		if kind%3 != 0 && len(out) > size {
 			t.Errorf("%d bytes of %d (%v)", len(out), size, err)
 		}

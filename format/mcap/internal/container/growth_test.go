@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// M4: a chunk of images that show nothing (a lens cap, a simulator's first seconds, depth of zeros)
-// grows seven thousand times and is read; what claims much from little is refused, and the error
-// says what to do.
+// TestChunkGrowth checks that a chunk of uniform images (a lens cap, the first seconds of a
+// simulator, depth of zeros), which grows seven thousand times, is read. A chunk that declares a
+// very large size is rejected with a hint (mcap.M4).
 func TestChunkGrowth(t *testing.T) {
 	const file = 1 << 20
 	check := func(size, compressed int64) error {
@@ -21,7 +21,7 @@ func TestChunkGrowth(t *testing.T) {
 			Size:        size,
 			Compression: Zstd,
 		}
-		return k.check(file, DefaultLimits)
+		return k.checkSizes(file, DefaultLimits)
 	}
 	for _, c := range [][2]int64{{2765355, 361}, {64 << 20, 4000}, {200 << 20, 300 << 10}} {
 		if err := check(c[0], c[1]); err != nil {

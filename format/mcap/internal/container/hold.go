@@ -8,31 +8,31 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Records are the records of a chunk, held: they stand until Release, and are then used again for
-// others.
+// Records holds the records of a chunk. They are valid until Release, which makes their buffer
+// available for other chunks.
 type Records struct {
-	b    []byte
-	buf  *[]byte // what b is of
-	from *pool
-	all  bool // else the chunk goes on behind b
-	uses atomic.Int32
+	b       []byte
+	buf     *[]byte // buffer that contains b
+	pool    *bufferPool
+	isWhole bool // whether b is the whole chunk and not only its beginning
+	uses    atomic.Int32
 }
 
-// Bytes gives the records. They are not changed.
+// Bytes returns the records, which must not be modified.
 func (r *Records) Bytes() []byte { return r.b }
 
-// Release gives them back; nil has none.
+// Release releases the records. It does nothing for nil.
 func (r *Records) Release() {
 	if r != nil && r.uses.Add(-1) == 0 {
 		if Poison {
 			clear((*r.buf)[:cap(*r.buf)])
 		}
-		r.from.Put(r.buf)
+		r.pool.Put(r.buf)
 	}
 }
 
-// acquire holds them once more; false where nobody does any longer.
-func (r *Records) acquire() bool {
+// tryAcquire adds a user. It returns false if the records were already released by all users.
+func (r *Records) tryAcquire() bool {
 	for {
 		n := r.uses.Load()
 		if n == 0 {
@@ -44,19 +44,20 @@ func (r *Records) acquire() bool {
 	}
 }
 
-// Poison makes tests see who reads records that were given back: they are zeros.
+// Poison makes released records zero, so that tests detect reads after Release.
 var Poison bool
 
-// pool keeps buffers of about one size.
-type pool struct{ sync.Pool }
+// bufferPool is a pool of buffers of similar size.
+type bufferPool struct{ sync.Pool }
 
 var (
-	raws   pool // for what is read, a moment each
-	opened pool // for records
+	rawBuffers    bufferPool // for compressed records, used briefly
+	recordBuffers bufferPool // for decompressed records
 )
 
-// borrow gives a buffer. One that is much too large is left to others: caches count what they hold.
-func (p *pool) borrow(n int) *[]byte {
+// borrowBuffer returns a buffer of n bytes. It does not use a buffer that is much too large,
+// because caches count the capacity.
+func (p *bufferPool) borrowBuffer(n int) *[]byte {
 	if b, ok := p.Get().(*[]byte); ok {
 		if cap(*b) >= n && cap(*b) <= n+n/2+64<<10 {
 			*b = (*b)[:n]
@@ -70,24 +71,25 @@ func (p *pool) borrow(n int) *[]byte {
 	return &b
 }
 
-// read opens a chunk; raw is its record where that was fetched with others, else nil. Of one that
-// was found whole before, need > 0 takes no more than it has to for so many bytes.
-func (f *File) read(ctx context.Context, i int, need int64, raw *[]byte) *Records {
+// readChunk reads and decompresses a chunk. raw is its record if it was fetched with others, or
+// nil. If the chunk was read completely before and need > 0, only about need bytes are
+// decompressed.
+func (f *File) readChunk(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	k := &f.Chunks[i]
 	if raw == nil {
-		raw = raws.borrow(int(k.Length))
-		guard.Check(f.r.ReadAt(ctx, *raw, k.Offset))
+		raw = rawBuffers.borrowBuffer(int(k.Length))
+		guard.Check(f.ranged.ReadAt(ctx, *raw, k.Offset))
 	}
-	r := &Records{b: *raw, buf: raw, from: &raws, all: true}
+	r := &Records{b: *raw, buf: raw, pool: &rawBuffers, isWhole: true}
 	r.uses.Store(1)
 	if k.Bare {
 		return r
 	}
-	body, crc := bodyOf(*raw, k, f.lim)
+	body, crc := chunkBody(*raw, k, f.limits)
 	if k.Compression != None {
-		defer raws.Put(raw)
-		_, whole := f.whole.Load(i)
-		r.buf, r.from = opened.borrow(int(k.Size)), &opened
+		defer rawBuffers.Put(raw)
+		_, whole := f.wholeChunks.Load(i)
+		r.buf, r.pool = recordBuffers.borrowBuffer(int(k.Size)), &recordBuffers
 		if need > 0 && need < k.Size && !k.Cut && whole {
 			if out := decompressPart(
 				k.Compression,
@@ -96,12 +98,12 @@ func (f *File) read(ctx context.Context, i int, need int64, raw *[]byte) *Record
 				int(k.Size),
 				int(need),
 			); out != nil {
-				r.b, r.all = out, int64(len(out)) == k.Size
+				r.b, r.isWhole = out, int64(len(out)) == k.Size
 				return r
 			}
 		}
 	}
 	r.b = openChunk(body, crc, k, *r.buf)
-	f.whole.Store(i, true)
+	f.wholeChunks.Store(i, true)
 	return r
 }

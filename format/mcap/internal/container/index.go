@@ -17,38 +17,39 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Index says where each message of each channel lies.
+// Index holds the positions of the messages of each channel.
 type Index struct {
 	Channels map[uint16]*ChannelIndex
 	Messages int64
 }
 
-// ChannelIndex lists a channel's messages by log time; those of one time in the order of the file.
+// ChannelIndex lists the messages of a channel by log time. Messages with equal times are in file
+// order.
 type ChannelIndex struct {
 	Log   []int64
 	Chunk []int32
-	At    []uint32 // in the chunk's records
+	At    []uint32 // offset in the chunk's records
 
-	Channel []uint16 // of each, where they are of several
+	Channel []uint16 // channel of each message, if there are several
 }
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (c *ChannelIndex) Len() int { return len(c.Log) }
 
 const entryBytes = 16
 
-// spot is one message of a chunk.
-type spot struct {
+// messageSpot is the position of one message in a chunk.
+type messageSpot struct {
 	log     int64
 	at      uint32
 	channel uint16
 }
 
-// content is what walking a chunk found.
-type content struct {
-	spots []spot
-	defs  []definition
-	err   error
+// chunkContent is the result of scanning a chunk.
+type chunkContent struct {
+	spots       []messageSpot
+	definitions []definition
+	err         error
 }
 
 type definition struct {
@@ -57,8 +58,9 @@ type definition struct {
 	off int64
 }
 
-// damaged says that an error is about the bytes of a chunk: others of the file may be good.
-func damaged(err error) bool {
+// isDamage reports whether an error concerns the bytes of a chunk, so that other chunks may be
+// intact.
+func isDamage(err error) bool {
 	if robocache.IsMachineLimit(err) {
 		return false
 	}
@@ -66,8 +68,8 @@ func damaged(err error) bool {
 		errors.Is(err, robocache.ErrUnsupported)
 }
 
-// Index gives the index of all messages; Records and Each want it made before. It is made once: of
-// the message indexes, and where they are missing, of the chunks themselves.
+// Index returns the index of all messages. It must be called before Records and Each. It is built
+// once from the message indexes. Chunks without a message index are scanned.
 func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 	defer guard.Recover("mcap index", &err)
 	f.indexing.Lock()
@@ -76,9 +78,10 @@ func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 		return ix, nil
 	}
 	ix := f.buildIndex(ctx)
-	// Messages may lie outside of chunks, and a message index may lack some: the statistics know.
+	// Messages may be outside chunks, and a message index may be incomplete. The statistics reveal
+	// this.
 	if s := f.Statistics; s == nil || uint64(ix.Messages) != s.Messages {
-		if more := f.gaps(ctx); len(more) > 0 {
+		if more := f.unlistedChunks(ctx); len(more) > 0 {
 			f.Chunks = append(f.Chunks, more...)
 			ix = f.buildIndex(ctx)
 		}
@@ -90,7 +93,7 @@ func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 			ix = f.buildIndex(ctx)
 		}
 		if s != nil && uint64(ix.Messages) != s.Messages {
-			f.found(
+			f.addFinding(
 				robocache.SeverityWarning,
 				"statistics-differ",
 				-1,
@@ -104,16 +107,16 @@ func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 			)
 		}
 	}
-	f.strangers(ix)
+	f.reportUndefined(ix)
 	f.index.Store(ix)
 	return ix, nil
 }
 
-// strangers names the channels of messages that nothing defines: no topic will show them.
-func (f *File) strangers(ix *Index) {
+// reportUndefined reports messages whose channel is not defined. No topic contains them.
+func (f *File) reportUndefined(ix *Index) {
 	for _, id := range slices.Sorted(maps.Keys(ix.Channels)) {
 		if n := ix.Channels[id].Len(); f.Channels[id] == nil && n > 0 {
-			f.found(
+			f.addFinding(
 				robocache.SeverityError,
 				"undefined-channel",
 				-1,
@@ -129,46 +132,47 @@ func (f *File) strangers(ix *Index) {
 	}
 }
 
-// gaps lists what the summary does not: runs of plain messages, and chunks without an index.
-func (f *File) gaps(ctx context.Context) (out []Chunk) {
+// unlistedChunks returns the parts of the file that the summary omits: plain messages, and chunks
+// without an index.
+func (f *File) unlistedChunks(ctx context.Context) (out []Chunk) {
 	attachments, metadata, at, end := f.Attachments, f.Metadata, f.begin, f.end
-	// they are in the summary
+	// The summary lists attachments and metadata.
 	defer func() { f.Attachments, f.Metadata, f.end = attachments, metadata, end }()
 	for _, k := range f.Chunks {
 		if !k.Bare {
-			out = append(out, f.collect(ctx, at, k.Offset)...)
+			out = append(out, f.collectChunks(ctx, at, k.Offset)...)
 			at = k.Offset + k.Length + k.IndexLength
 		}
 	}
-	return append(out, f.collect(ctx, at, end)...)
+	return append(out, f.collectChunks(ctx, at, end)...)
 }
 
-// workers is how many chunks are read at a time.
-func workers() int { return max(2, min(8, runtime.GOMAXPROCS(0))) }
+// workerCount returns the number of chunks that are read concurrently.
+func workerCount() int { return max(2, min(8, runtime.GOMAXPROCS(0))) }
 
-// maxDefined bounds what the chunks define, all together.
+// maxDefined limits the total size of the definitions in chunks.
 const maxDefined = 128 << 20
 
-// buildIndex makes an index of what the chunks' message indexes say, or the chunks themselves.
+// buildIndex builds the index from the message indexes, or from the chunks themselves.
 func (f *File) buildIndex(ctx context.Context) *Index {
-	found := make([]content, len(f.Chunks))
+	found := make([]chunkContent, len(f.Chunks))
 	var taken, defined atomic.Int64 // bytes
 	take := func(n int) error {
-		if taken.Add(int64(n)*entryBytes) > f.opt.Index {
+		if taken.Add(int64(n)*entryBytes) > f.options.Index {
 			return robocache.ResourceLimit("mcap", nil, "index of messages").
-				Expected(fmt.Sprintf("at most %d bytes", f.opt.Index), "more").
+				Expected(fmt.Sprintf("at most %d bytes", f.options.Index), "more").
 				WithHint("raise the memory budget, or split the recording")
 		}
 		return nil
 	}
-	// walk reads the records of a chunk: it has no index, or one that does not fit.
-	walk := func(ctx context.Context, i int, raw *[]byte) error {
+	// scanChunk scans the records of a chunk whose message index is missing or invalid.
+	scanChunk := func(ctx context.Context, i int, raw *[]byte) error {
 		c := &found[i]
-		if *c = f.contents(ctx, i, raw); c.err != nil && !damaged(c.err) {
+		if *c = f.scanContent(ctx, i, raw); c.err != nil && !isDamage(c.err) {
 			return c.err
 		}
 		n := int64(0)
-		for _, d := range c.defs {
+		for _, d := range c.definitions {
 			n += int64(len(d.b))
 		}
 		if defined.Add(n) > maxDefined {
@@ -182,11 +186,11 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 	}
 	var walked []int32
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers())
+	g.SetLimit(workerCount())
 	var raw map[int][]byte
 	for i, to := 0, 0; i < len(f.Chunks); i++ {
 		if i == to {
-			to, raw = f.indexBytes(ctx, i)
+			to, raw = f.readIndexBatch(ctx, i)
 		}
 		k, raw := &f.Chunks[i], raw[i]
 		if k.unindexed {
@@ -196,41 +200,42 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 		g.Go(func() (err error) {
 			defer guard.Recover("mcap index", &err)
 			if found[i].spots, err = guard.Value(
-				func() []spot { return f.indexes(ctx, k, raw) },
+				func() []messageSpot { return f.readMessageIndexes(ctx, k, raw) },
 			); err == nil {
 				return take(len(found[i].spots))
 			}
-			if !damaged(err) {
+			if !isDamage(err) {
 				return err
 			}
 			k.unindexed = true
-			return walk(ctx, i, nil)
+			return scanChunk(ctx, i, nil)
 		})
 	}
-	joined := f.join(ctx, walked)
-	defer joined.wait()
+	joined := f.planJoined(ctx, walked)
+	defer joined.waitAhead()
 	for n, i := range walked {
 		g.Go(func() (err error) {
 			defer guard.Recover("mcap index", &err)
-			return walk(ctx, int(i), joined.take(n))
+			return scanChunk(ctx, int(i), joined.takeChunk(n))
 		})
 	}
 	guard.Check(g.Wait())
 	for i := range found {
 		if err := found[i].err; err != nil {
-			guard.Check(f.skip(err, f.Chunks[i].Offset, 0))
+			guard.Check(f.skipDamage(err, f.Chunks[i].Offset, 0))
 			f.markBad(i)
 		}
-		for _, d := range found[i].defs {
-			f.define(d.op, d.b, d.off)
+		for _, d := range found[i].definitions {
+			f.defineRecord(d.op, d.b, d.off)
 		}
 	}
-	return assemble(found)
+	return assembleIndex(found)
 }
 
-// assemble sorts what was found by channel.
-func assemble(found []content) *Index {
-	runs := func(fn func(chunk int, spots []spot)) { // those of one channel
+// assembleIndex groups the messages by channel.
+func assembleIndex(found []chunkContent) *Index {
+	// calls fn for each run of messages of one channel
+	runs := func(fn func(chunk int, spots []messageSpot)) {
 		for i := range found {
 			for rest := found[i].spots; len(rest) > 0; {
 				n := 1
@@ -244,7 +249,7 @@ func assemble(found []content) *Index {
 	}
 	counts := map[uint16]int{}
 	ix := &Index{Channels: map[uint16]*ChannelIndex{}}
-	runs(func(_ int, spots []spot) { counts[spots[0].channel] += len(spots) })
+	runs(func(_ int, spots []messageSpot) { counts[spots[0].channel] += len(spots) })
 	for id, n := range counts {
 		ix.Channels[id] = &ChannelIndex{
 			Log:   make([]int64, 0, n),
@@ -253,7 +258,7 @@ func assemble(found []content) *Index {
 		}
 		ix.Messages += int64(n)
 	}
-	runs(func(chunk int, spots []spot) {
+	runs(func(chunk int, spots []messageSpot) {
 		c := ix.Channels[spots[0].channel]
 		for _, s := range spots {
 			c.Log, c.Chunk, c.At = append(
@@ -276,7 +281,7 @@ func assemble(found []content) *Index {
 	return ix
 }
 
-// Of gives the messages of some channels as those of one.
+// Of returns the messages of several channels as one ChannelIndex.
 func (ix *Index) Of(channels []uint16) *ChannelIndex {
 	if len(channels) == 1 && ix.Channels[channels[0]] != nil {
 		return ix.Channels[channels[0]]
@@ -315,30 +320,30 @@ func (c *ChannelIndex) Swap(i, j int) {
 	}
 }
 
-func byPlace(a, b spot) int { return cmp.Compare(a.at, b.at) }
+func compareOffsets(a, b messageSpot) int { return cmp.Compare(a.at, b.at) }
 
-// indexes reads the message indexes behind a chunk: each channel's in the order of the file.
-// raw are their bytes, nil where they are still to be read.
-func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
-	if k.IndexLength > f.opt.Index {
+// readMessageIndexes reads the message indexes after a chunk and returns the messages in file
+// order. raw holds the bytes of the indexes, or is nil if they must be read.
+func (f *File) readMessageIndexes(ctx context.Context, k *Chunk, raw []byte) []messageSpot {
+	if k.IndexLength > f.options.Index {
 		guard.Fail(
 			tooLarge(
 				k.Offset,
-				fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index),
+				fmt.Sprintf("message indexes of at most %d bytes", f.options.Index),
 				fmt.Sprint(k.IndexLength),
 			),
 		)
 	}
 	off := k.Offset + k.Length
 	if raw == nil {
-		own := raws.borrow(int(k.IndexLength))
-		defer raws.Put(own)
-		guard.Check(f.r.ReadAt(ctx, *own, off))
+		own := rawBuffers.borrowBuffer(int(k.IndexLength))
+		defer rawBuffers.Put(own)
+		guard.Check(f.ranged.ReadAt(ctx, *own, off))
 		raw = *own
 	}
-	out := make([]spot, 0, len(raw)/entryBytes)
+	out := make([]messageSpot, 0, len(raw)/entryBytes)
 	seen, twice := map[uint16]bool{}, false
-	for r := range (&Chunk{Offset: off}).walk(raw) {
+	for r := range (&Chunk{Offset: off}).eachRecord(raw) {
 		at := off + int64(r.at)
 		if r.op != OpMessageIndex {
 			guard.Fail(
@@ -350,10 +355,10 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
 				),
 			)
 		}
-		c := parse(r.content, at, "message index")
+		c := newCursor(r.content, at, "message index")
 		id := c.u16()
-		entries := c.run(16)
-		if c.end(); f.Channels[id] == nil {
+		entries := c.byteRun(16)
+		if c.finish(); f.Channels[id] == nil {
 			guard.Fail(
 				malformed(
 					at,
@@ -377,33 +382,40 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
 					),
 				)
 			}
-			out = append(out, spot{log: int64(log), at: uint32(pos), channel: id})
+			out = append(out, messageSpot{log: int64(log), at: uint32(pos), channel: id})
 		}
-		// Entries may stand by time; messages of one time come in the order of the file.
-		if own := out[first:]; !slices.IsSortedFunc(own, byPlace) {
-			slices.SortStableFunc(own, byPlace)
+		// Entries may be sorted by time. Messages with equal times must be in file order.
+		if own := out[first:]; !slices.IsSortedFunc(own, compareOffsets) {
+			slices.SortStableFunc(own, compareOffsets)
 		}
 	}
 	if twice {
-		slices.SortStableFunc(out, byPlace)
+		slices.SortStableFunc(out, compareOffsets)
 	}
 	return out
 }
 
-// contents walks the records of a chunk; raw is that of it, where it was fetched with others.
-func (f *File) contents(ctx context.Context, i int, raw *[]byte) (c content) {
+// scanContent scans the records of a chunk. raw is its record if it was fetched with others, or
+// nil.
+func (f *File) scanContent(ctx context.Context, i int, raw *[]byte) (c chunkContent) {
 	k := &f.Chunks[i]
 	c.err = guard.Try(func() {
-		held := f.read(ctx, i, 0, raw)
+		held := f.readChunk(ctx, i, 0, raw)
 		defer held.Release()
-		for r := range k.walk(held.b) {
+		for r := range k.eachRecord(held.b) {
 			switch r.op {
 			case OpSchema, OpChannel:
-				c.defs = append(c.defs, definition{r.op, slices.Clone(r.content), k.Offset})
+				c.definitions = append(
+					c.definitions,
+					definition{r.op, slices.Clone(r.content), k.Offset},
+				)
 			case OpMessage:
 				var m Message
 				guard.Check(parseMessage(&m, r.content, k.Offset))
-				c.spots = append(c.spots, spot{log: m.Log, at: uint32(r.at), channel: m.Channel})
+				c.spots = append(
+					c.spots,
+					messageSpot{log: m.Log, at: uint32(r.at), channel: m.Channel},
+				)
 			case OpChunk, OpHeader, OpFooter, OpDataEnd:
 				guard.Fail(
 					malformed(
@@ -417,7 +429,7 @@ func (f *File) contents(ctx context.Context, i int, raw *[]byte) (c content) {
 		}
 	})
 	if c.err != nil {
-		c.spots = nil // of a damaged chunk nothing is believed
+		c.spots = nil // nothing in a damaged chunk is trusted
 	}
 	return c
 }

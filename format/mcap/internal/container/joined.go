@@ -7,62 +7,66 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Of a remote file, neighbouring chunks that are wanted come with one request: so many bytes
-// between two of them, their message indexes, cost about what another request costs.
+// Neighboring chunks of a remote file are read with one request. The message indexes between two
+// chunks are read too; joinGap bytes cost about as much as another request.
 const (
 	joinGap    = 256 << 10
-	joinMost   = 4 << 20 // bytes of one request, unless a chunk alone is larger
-	joinAhead  = 2       // requests that are under way beside the one that is waited for
-	indexBatch = 8 << 20 // bytes of message indexes that are asked for together
+	joinMost   = 4 << 20 // bytes of one request, unless a single chunk is larger
+	joinAhead  = 2       // requests in progress in addition to the current one
+	indexBatch = 8 << 20 // bytes of message indexes that are requested together
 )
 
-// batch is chunks from to to of a list, which come with one request.
-type batch struct {
+// chunkBatch is a range of a list of chunks that is read with one request.
+type chunkBatch struct {
 	from, to int
-	next     *batch
-	raw      func() []*[]byte // asks for them, once
+	next     *chunkBatch
+	raw      func() []*[]byte // sends the request, once
 }
 
-// joined is a list of chunks that is about to be read: the batch of each. A local file has none:
-// there it is nil, and does nothing.
-type joined struct {
-	of    []*batch
-	ahead sync.WaitGroup // requests that are sent ahead
+// joinedReads is a list of chunks that will be read, with the batch of each. It is nil for a local
+// file, and its methods then do nothing.
+type joinedReads struct {
+	batches []*chunkBatch
+	ahead   sync.WaitGroup // requests that are sent ahead
 }
 
-// join plans the requests for chunks. What is asked for ahead ends with ctx; wait waits for that.
-func (f *File) join(ctx context.Context, chunks []int32) *joined {
-	if !store.Remote(f.r) || len(chunks) < 2 {
+// planJoined plans the requests for chunks. Canceling ctx ends the requests that are sent ahead,
+// and wait waits for them.
+func (f *File) planJoined(ctx context.Context, chunks []int32) *joinedReads {
+	if !store.Remote(f.ranged) || len(chunks) < 2 {
 		return nil
 	}
 	most := max(256<<10, min(joinMost, f.Budget()/16))
-	out := &joined{}
-	var last *batch
+	out := &joinedReads{}
+	var last *chunkBatch
 	var off, end int64
 	for n, i := range chunks {
 		k := &f.Chunks[i]
 		if last == nil || k.Offset < end || k.Offset-end > joinGap || k.Offset+k.Length-off > most {
-			b := &batch{from: n}
-			b.raw = sync.OnceValue(func() []*[]byte { return f.fetch(ctx, chunks[b.from:b.to]) })
+			b := &chunkBatch{from: n}
+			b.raw = sync.OnceValue(
+				func() []*[]byte { return f.fetchBatch(ctx, chunks[b.from:b.to]) },
+			)
 			if off = k.Offset; last != nil {
 				last.next = b
 			}
 			last = b
 		}
 		last.to, end = n+1, k.Offset+k.Length
-		out.of = append(out.of, last)
+		out.batches = append(out.batches, last)
 	}
 	return out
 }
 
-// take gives the record of the n-th chunk, once; nil where it is to be read alone. The requests
-// behind its own are under way then.
-func (j *joined) take(n int) (raw *[]byte) {
+// takeChunk returns the record of the n-th chunk, once. It returns nil if the chunk must be read
+// separately. It also starts the next requests.
+func (j *joinedReads) takeChunk(n int) (raw *[]byte) {
 	if j == nil {
 		return nil
 	}
-	own := j.of[n]
-	for more, next := joinAhead, own.next; n == own.from && next != nil && more > 0; more, next = more-1, next.next {
+	own := j.batches[n]
+	for more, next := joinAhead, own.next; n == own.from && next != nil &&
+		more > 0; more, next = more-1, next.next {
 		j.ahead.Go(func() { next.raw() })
 	}
 	all := own.raw()
@@ -70,37 +74,38 @@ func (j *joined) take(n int) (raw *[]byte) {
 	return raw
 }
 
-func (j *joined) wait() {
+func (j *joinedReads) waitAhead() {
 	if j != nil {
 		j.ahead.Wait()
 	}
 }
 
-// fetch reads the records of a batch together; nil of those that are to be read alone: one only,
-// and all where they failed together, so that a chunk's error is its own.
-func (f *File) fetch(ctx context.Context, chunks []int32) []*[]byte {
+// fetchBatch reads the records of a batch together. The result is nil for chunks that must be read
+// separately: a single one, or all of them if the request failed. Each chunk then has its own
+// error.
+func (f *File) fetchBatch(ctx context.Context, chunks []int32) []*[]byte {
 	raw := make([]*[]byte, len(chunks))
 	var spans []store.Span
 	for n, i := range chunks {
 		k := &f.Chunks[i]
-		if _, kept := f.cache.kept.Peek(
+		if _, kept := f.chunkCache.records.Peek(
 			chunkKey{f, int(i)},
 		); !kept && !f.isBad(int(i)) &&
 			len(chunks) > 1 {
-			raw[n] = raws.borrow(int(k.Length))
+			raw[n] = rawBuffers.borrowBuffer(int(k.Length))
 			spans = append(spans, store.Span{Off: k.Offset, P: *raw[n]})
 		}
 	}
-	if store.ReadRanges(ctx, f.r, spans) != nil {
+	if store.ReadRanges(ctx, f.ranged, spans) != nil {
 		clear(raw)
 	}
 	return raw
 }
 
-// indexBytes reads the message indexes of chunks from on, as many as are asked for together; nil of
-// those that are read one by one.
-func (f *File) indexBytes(ctx context.Context, from int) (to int, raw map[int][]byte) {
-	if !store.Remote(f.r) {
+// readIndexBatch reads the message indexes of chunks, starting at from, up to indexBatch bytes. raw
+// has no entry for indexes that must be read separately.
+func (f *File) readIndexBatch(ctx context.Context, from int) (to int, raw map[int][]byte) {
+	if !store.Remote(f.ranged) {
 		return len(f.Chunks), nil
 	}
 	var spans []store.Span
@@ -109,7 +114,7 @@ func (f *File) indexBytes(ctx context.Context, from int) (to int, raw map[int][]
 	for to = from; to < len(f.Chunks); to++ {
 		k := &f.Chunks[to]
 		if k.unindexed || k.IndexLength <= 0 || k.IndexLength > indexBatch {
-			continue // one that is larger than a batch is read alone
+			continue // an index that is larger than a batch is read separately
 		}
 		if total += k.IndexLength; total > indexBatch {
 			break
@@ -117,8 +122,8 @@ func (f *File) indexBytes(ctx context.Context, from int) (to int, raw map[int][]
 		raw[to] = make([]byte, k.IndexLength)
 		spans = append(spans, store.Span{Off: k.Offset + k.Length, P: raw[to]})
 	}
-	if len(spans) < 2 || store.ReadRanges(ctx, f.r, spans) != nil {
-		return to, nil // and its error is met again
+	if len(spans) < 2 || store.ReadRanges(ctx, f.ranged, spans) != nil {
+		return to, nil // reading them separately returns the error
 	}
 	return to, raw
 }

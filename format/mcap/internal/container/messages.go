@@ -11,40 +11,41 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
-// markBad notes that a chunk cannot be read.
+// markBad marks a chunk as unreadable. It returns false if it was marked before.
 func (f *File) markBad(i int) (first bool) {
-	_, was := f.bad.LoadOrStore(i, true)
+	_, was := f.badChunks.LoadOrStore(i, true)
 	return !was
 }
 
-func (f *File) isBad(i int) bool { _, bad := f.bad.Load(i); return bad }
+func (f *File) isBad(i int) bool { _, bad := f.badChunks.Load(i); return bad }
 
-// records gives the records of a chunk, held until Release: all of them, or where need > 0 at least
-// the first need bytes. raw is its record where that was fetched with others, else nil.
-func (f *File) records(ctx context.Context, i int, need int64, raw *[]byte) *Records {
+// acquireRecords returns the records of a chunk, which the caller must release: all of them, or at
+// least the first need bytes if need > 0. raw is the chunk's record if it was fetched with others,
+// or nil.
+func (f *File) acquireRecords(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	for {
 		mine := false
-		r := leafcache.Load(ctx, f.cache.kept, chunkKey{f, i}, func() (*Records, int64) {
-			r := f.read(ctx, i, need, raw)
+		r := leafcache.Load(ctx, f.chunkCache.records, chunkKey{f, i}, func() (*Records, int64) {
+			r := f.readChunk(ctx, i, need, raw)
 			mine, raw = true, nil
-			r.uses.Add(1) // the cache's
+			r.uses.Add(1) // reference of the cache
 			return r, int64(cap(*r.buf))
 		})
-		if !mine && !r.acquire() {
-			continue // it was let go before it could be held
+		if !mine && !r.tryAcquire() {
+			continue // evicted before it could be acquired
 		}
-		if r.all || need > 0 && int64(len(r.b)) >= need {
+		if r.isWhole || need > 0 && int64(len(r.b)) >= need {
 			return r
 		}
-		r.Release() // a part, read for who needed less: it will be all
-		f.cache.kept.Drop(chunkKey{f, i})
+		r.Release() // a partial chunk that an earlier reader needed is replaced by the whole one
+		f.chunkCache.records.Drop(chunkKey{f, i})
 		need = 0
 	}
 }
 
-// pass notes a damaged chunk as skipped, or gives its error.
-func (f *File) pass(err error, i int) error {
-	if f.opt.Strict || !damaged(err) {
+// skipBadChunk marks a damaged chunk as skipped, or returns its error.
+func (f *File) skipBadChunk(err error, i int) error {
+	if f.options.Strict || !isDamage(err) {
 		return err
 	}
 	var n int64
@@ -58,15 +59,15 @@ func (f *File) pass(err error, i int) error {
 		}
 	}
 	if f.markBad(i) {
-		return f.skip(err, f.Chunks[i].Offset, n)
+		return f.skipDamage(err, f.Chunks[i].Offset, n)
 	}
 	return nil
 }
 
-// beyond says how long the record at a place claims to be, where r is a part that does not hold all
-// of it; else 0.
-func (r *Records) beyond(at uint32) int64 {
-	if r.all {
+// missingLength returns the length of the record at offset at if r is partial and does not contain
+// all of it. Otherwise it returns 0.
+func (r *Records) missingLength(at uint32) int64 {
+	if r.isWhole {
 		return 0
 	}
 	n := int64(headSize)
@@ -79,7 +80,7 @@ func (r *Records) beyond(at uint32) int64 {
 	return n
 }
 
-// At reads the message of a channel at a place of a chunk's records.
+// At parses the message of a channel at an offset in a chunk's records.
 func (f *File) At(
 	records []byte,
 	chunk int,
@@ -116,15 +117,15 @@ func (f *File) At(
 	return nil
 }
 
-// Part is a chunk that is wanted, from its beginning to the end of the last record that is.
+// Part is the part of a chunk from its beginning to the end of the last needed record.
 type Part struct {
 	Chunk int32
-	Last  uint32 // where that record begins
+	Last  uint32 // offset of that record
 }
 
-// InOrder reads chunks, several at a time, and calls fn for one after the other, in the order of
-// parts, which have each chunk once. Who opened a chunk gives it to fn, so that its records are
-// still near. More of them than the cache may hold are read past it.
+// InOrder reads chunks concurrently and calls fn for one after the other, in the order of parts.
+// Each chunk must occur once. The goroutine that decompressed a chunk calls fn, so that the records
+// are still in the CPU cache. If the chunks exceed half of the budget, they are not cached.
 func (f *File) InOrder(
 	ctx context.Context,
 	parts []Part,
@@ -144,25 +145,25 @@ func (f *File) InOrder(
 		return err
 	}
 	if len(parts) == 1 {
-		r, err := guard.Value(func() *Records { return f.once(ctx, parts[0], true, nil) })
+		r, err := guard.Value(func() *Records { return f.readPart(ctx, parts[0], true, nil) })
 		return give(0, r, err)
 	}
-	keep := total <= f.Budget()/2 // else a pass would only push out what others want
+	keep := total <= f.Budget()/2 // otherwise the pass would only evict chunks that others use
 	g, ctx := errgroup.WithContext(ctx)
-	joined := f.join(ctx, chunks)
-	defer joined.wait()
-	turns := make([]chan struct{}, len(parts)+1) // closed when it is a chunk's turn
+	joined := f.planJoined(ctx, chunks)
+	defer joined.waitAhead()
+	turns := make([]chan struct{}, len(parts)+1) // closed when the chunk may be delivered
 	for i := range turns {
 		turns[i] = make(chan struct{})
 	}
 	close(turns[0])
 	var next atomic.Int64
-	for range min(workers(), len(parts)) {
+	for range min(workerCount(), len(parts)) {
 		g.Go(func() (err error) {
 			defer guard.Recover("mcap", &err)
 			for n := int(next.Add(1)) - 1; n < len(parts) && err == nil; n = int(next.Add(1)) - 1 {
 				r, bad := guard.Value(
-					func() *Records { return f.once(ctx, parts[n], keep, joined.take(n)) },
+					func() *Records { return f.readPart(ctx, parts[n], keep, joined.takeChunk(n)) },
 				)
 				select {
 				case <-turns[n]:
@@ -179,12 +180,12 @@ func (f *File) InOrder(
 	return g.Wait()
 }
 
-// shortRecord is what is taken for a record whose length is not known.
+// shortRecord is the assumed length of a record whose length is unknown.
 const shortRecord = 16 << 10
 
-// once gives the records of a chunk for one pass, through the cache where they are kept there; nil
-// where it is damaged and skipped.
-func (f *File) once(ctx context.Context, p Part, keep bool, raw *[]byte) *Records {
+// readPart returns the records of a chunk for one pass. With keep, it uses the cache. It returns
+// nil if the chunk is damaged and skipped.
+func (f *File) readPart(ctx context.Context, p Part, keep bool, raw *[]byte) *Records {
 	i := int(p.Chunk)
 	if f.isBad(i) {
 		return nil
@@ -192,30 +193,33 @@ func (f *File) once(ctx context.Context, p Part, keep bool, raw *[]byte) *Record
 	get := func(need int64) *Records {
 		r, err := guard.Value(func() *Records {
 			if keep {
-				return f.records(ctx, i, need, raw)
+				return f.acquireRecords(ctx, i, need, raw)
 			}
-			if r, ok := f.cache.kept.Peek(chunkKey{f, i}); ok && r.all && r.acquire() {
+			if r, ok := f.chunkCache.records.Peek(
+				chunkKey{f, i},
+			); ok && r.isWhole &&
+				r.tryAcquire() {
 				return r
 			}
-			return f.read(ctx, i, need, raw)
+			return f.readChunk(ctx, i, need, raw)
 		})
-		if raw = nil; err != nil { // read, it is used for others
-			guard.Check(f.pass(err, i))
+		if raw = nil; err != nil { // raw is used only once
+			guard.Check(f.skipBadChunk(err, i))
 		}
 		return r
 	}
-	r := get(int64(p.Last) + max(shortRecord, f.longest.Load()))
-	if r == nil || r.beyond(p.Last) == 0 {
+	r := get(int64(p.Last) + max(shortRecord, f.longestRecord.Load()))
+	if r == nil || r.missingLength(p.Last) == 0 {
 		return r
 	}
-	// Longer than any before it: the rest of the chunk is wanted too.
-	f.longest.Store(max(f.longest.Load(), r.beyond(p.Last)))
+	// The record is longer than expected, so read the whole chunk.
+	f.longestRecord.Store(max(f.longestRecord.Load(), r.missingLength(p.Last)))
 	r.Release()
 	return get(0)
 }
 
-// content reads a record outside of chunks.
-func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte {
+// readRecord reads a record outside chunks.
+func (f *File) readRecord(ctx context.Context, p Place, op Op, limit int64) []byte {
 	if p.Length > limit {
 		guard.Fail(
 			tooLarge(
@@ -226,7 +230,7 @@ func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte 
 		)
 	}
 	b := make([]byte, p.Length)
-	guard.Check(f.r.ReadAt(ctx, b, p.Offset))
+	guard.Check(f.ranged.ReadAt(ctx, b, p.Offset))
 	if Op(b[0]) != op || le64(b[1:]) != uint64(p.Length-headSize) {
 		guard.Fail(
 			malformed(
@@ -243,9 +247,9 @@ func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte 
 // ReadMetadata reads a metadata record.
 func (f *File) ReadMetadata(ctx context.Context, p Place) (_ map[string]string, err error) {
 	defer guard.Recover("mcap", &err)
-	c := parse(f.content(ctx, p, OpMetadata, f.lim.Chunk), p.Offset, "metadata")
+	c := newCursor(f.readRecord(ctx, p, OpMetadata, f.limits.Chunk), p.Offset, "metadata")
 	c.str()
-	m := c.strings()
-	c.end()
+	m := c.stringMap()
+	c.finish()
 	return m, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// decompressPart gives at least the first need bytes of a chunk of size; nil where it cannot give
-// less than all. The sum of the chunk says nothing of a part: it is for chunks that were read whole
-// before.
+// decompressPart returns at least the first need bytes of a chunk of size bytes. It returns nil if
+// this is not possible. A part cannot be verified with the chunk's checksum, so the chunk must have
+// been read completely before.
 func decompressPart(c Compression, body, dst []byte, size, need int) []byte {
 	if c == LZ4 {
 		d := lz4s.Get().(*lz4.Reader)

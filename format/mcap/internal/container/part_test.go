@@ -10,13 +10,18 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 )
 
-// TestParts: of a chunk that was read whole before, a part is the beginning of the whole; who needs
-// more than a part gets it; records that are held are not used for others.
+// TestParts checks that a partial read of a chunk that was read completely before is its beginning.
+// A reader that needs more gets more. Acquired records are not reused.
 func TestParts(t *testing.T) {
 	Poison = true
 	ctx := context.Background()
 	for _, opt := range []foxglove.WriterOptions{
-		{Chunked: true, ChunkSize: 1 << 20, Compression: foxglove.CompressionZSTD, IncludeCRC: true},
+		{
+			Chunked:     true,
+			ChunkSize:   1 << 20,
+			Compression: foxglove.CompressionZSTD,
+			IncludeCRC:  true,
+		},
 		{Chunked: true, ChunkSize: 1 << 20, Compression: foxglove.CompressionLZ4, IncludeCRC: true},
 		{Chunked: true, ChunkSize: 1 << 20, IncludeCRC: true},
 	} {
@@ -28,9 +33,9 @@ func TestParts(t *testing.T) {
 			}
 			var whole [][]byte
 			for i := range f.Chunks {
-				// the first time all of it is read, whatever is needed
+				// the first read is always complete
 				r, err := f.Records(ctx, i, 1)
-				if err != nil || !r.all || int64(len(r.Bytes())) != f.Chunks[i].Size {
+				if err != nil || !r.isWhole || int64(len(r.Bytes())) != f.Chunks[i].Size {
 					t.Fatal(err, r)
 				}
 				whole = append(whole, bytes.Clone(r.Bytes()))

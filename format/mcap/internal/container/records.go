@@ -12,7 +12,7 @@ import (
 // Op is the opcode of a record.
 type Op byte
 
-// The records of the format's version 0.
+// Records of version 0 of the format.
 const (
 	OpHeader          Op = 0x01
 	OpFooter          Op = 0x02
@@ -36,7 +36,7 @@ const (
 	headSize   = 9 // opcode and length
 	footerSize = 8 + 8 + 4
 	tailSize   = headSize + footerSize + len(magic)
-	messageFix = 2 + 4 + 8 + 8 // of a message, before its data
+	messageFix = 2 + 4 + 8 + 8 // size of a message before its data
 	maxTime    = 1<<63 - 1
 )
 
@@ -47,20 +47,20 @@ type Schema struct {
 	Data           string
 }
 
-// Channel is a topic as one publisher has it.
+// Channel is a topic of one publisher.
 type Channel struct {
 	ID, Schema      uint16
 	Topic, Encoding string
 	Metadata        map[string]string
 }
 
-// Same says that two channels of one id have the same content.
+// Same reports whether two channels with one id have the same content.
 func (c *Channel) Same(o *Channel) bool {
 	return c.Schema == o.Schema && c.Topic == o.Topic && c.Encoding == o.Encoding &&
 		maps.Equal(c.Metadata, o.Metadata)
 }
 
-// Message is one message; Data belongs to the chunk.
+// Message is one message. Data aliases the chunk's records.
 type Message struct {
 	Channel      uint16
 	Sequence     uint32
@@ -68,34 +68,34 @@ type Message struct {
 	Data         []byte
 }
 
-// Statistics are what the writer says of the file.
+// Statistics is the content of the file's statistics record.
 type Statistics struct {
 	Messages   uint64
 	PerChannel map[uint16]uint64
 }
 
-// Place is where an attachment or a metadata record lies.
+// Place is the position of an attachment or a metadata record.
 type Place struct {
 	Offset, Length int64 // of the whole record
 	Name           string
 }
 
-// cursor takes fields off the content of a record. The first field that is not there sets bad, and
-// zeros follow; end says so.
-type cursor struct {
+// fieldCursor parses the fields of a record. A missing field sets bad and returns a zero value.
+// finish raises the error.
+type fieldCursor struct {
 	b    []byte
 	bad  bool
-	off  int64 // of the record in the file
+	off  int64 // offset of the record in the file
 	what string
 	size int
 }
 
-func parse(b []byte, off int64, what string) *cursor {
-	return &cursor{b: b, off: off, what: what, size: len(b)}
+func newCursor(b []byte, off int64, what string) *fieldCursor {
+	return &fieldCursor{b: b, off: off, what: what, size: len(b)}
 }
 
-// end fails where a field was not there.
-func (c *cursor) end() {
+// finish raises an error if a field was missing.
+func (c *fieldCursor) finish() {
 	if c.bad {
 		guard.Fail(
 			malformed(
@@ -108,7 +108,7 @@ func (c *cursor) end() {
 	}
 }
 
-func (c *cursor) take(n int) []byte {
+func (c *fieldCursor) takeBytes(n int) []byte {
 	if c.bad || n < 0 || n > len(c.b) {
 		c.bad = true
 		return nil
@@ -118,37 +118,37 @@ func (c *cursor) take(n int) []byte {
 	return v
 }
 
-// number takes a little-endian number of so many bytes.
-func (c *cursor) number(size int) (v uint64) {
-	for i, b := range c.take(size) {
+// number parses a little-endian number of size bytes.
+func (c *fieldCursor) number(size int) (v uint64) {
+	for i, b := range c.takeBytes(size) {
 		v |= uint64(b) << (8 * i)
 	}
 	return v
 }
 
-func (c *cursor) u16() uint16 { return uint16(c.number(2)) }
-func (c *cursor) u32() uint32 { return uint32(c.number(4)) }
-func (c *cursor) u64() uint64 { return c.number(8) }
+func (c *fieldCursor) u16() uint16 { return uint16(c.number(2)) }
+func (c *fieldCursor) u32() uint32 { return uint32(c.number(4)) }
+func (c *fieldCursor) u64() uint64 { return c.number(8) }
 
-// i64 takes a number that must fit int64.
-func (c *cursor) i64() int64 {
+// i64 parses a number that must fit into int64.
+func (c *fieldCursor) i64() int64 {
 	v := c.u64()
 	c.bad = c.bad || v > maxTime
 	return int64(v)
 }
 
-// run takes bytes behind their number, which is a multiple of so many.
-func (c *cursor) run(multiple uint32) []byte {
+// byteRun parses bytes with a length prefix. The length must be a multiple of multiple.
+func (c *fieldCursor) byteRun(multiple uint32) []byte {
 	n := c.u32()
 	c.bad = c.bad || n%multiple != 0
-	return c.take(int(n))
+	return c.takeBytes(int(n))
 }
 
-func (c *cursor) str() string { return string(c.run(1)) }
+func (c *fieldCursor) str() string { return string(c.byteRun(1)) }
 
-// strings takes a map of strings: its size in bytes, then the pairs.
-func (c *cursor) strings() map[string]string {
-	in := cursor{b: c.run(1)}
+// stringMap parses a map of strings: its size in bytes, then the pairs.
+func (c *fieldCursor) stringMap() map[string]string {
+	in := fieldCursor{b: c.byteRun(1)}
 	var out map[string]string
 	for len(in.b) > 0 && !in.bad {
 		k, v := in.str(), in.str()
@@ -164,7 +164,7 @@ func (c *cursor) strings() map[string]string {
 	return out
 }
 
-// malformed is an error at an offset of the file.
+// malformed returns an error at an offset of the file.
 func malformed(off int64, msg, want, got string) error {
 	e := robocache.Malformed("mcap", nil, "%s", msg).Expected(want, got)
 	if off >= 0 {
@@ -174,32 +174,32 @@ func malformed(off int64, msg, want, got string) error {
 }
 
 func parseSchema(b []byte, off int64) *Schema {
-	c := parse(b, off, "schema")
+	c := newCursor(b, off, "schema")
 	s := &Schema{ID: c.u16(), Name: c.str(), Encoding: c.str(), Data: c.str()}
-	if c.end(); s.ID == 0 {
+	if c.finish(); s.ID == 0 {
 		guard.Fail(malformed(off, "schema id", "1 or more", "0"))
 	}
 	return s
 }
 
 func parseChannel(b []byte, off int64) *Channel {
-	c := parse(b, off, "channel")
+	c := newCursor(b, off, "channel")
 	h := &Channel{
 		ID:       c.u16(),
 		Schema:   c.u16(),
 		Topic:    c.str(),
 		Encoding: c.str(),
-		Metadata: c.strings(),
+		Metadata: c.stringMap(),
 	}
-	c.end()
+	c.finish()
 	return h
 }
 
-// parseMessage reads a message in place. Times above int64 are an error here, at the border.
+// parseMessage parses a message without copying. Times above the maximum of int64 are an error.
 func parseMessage(m *Message, b []byte, off int64) error {
 	if len(b) < messageFix {
-		c := cursor{bad: true, off: off, what: "message", size: len(b)}
-		return guard.Try(c.end)
+		c := fieldCursor{bad: true, off: off, what: "message", size: len(b)}
+		return guard.Try(c.finish)
 	}
 	log, publish := le64(b[6:]), le64(b[14:])
 	if log > maxTime {
@@ -219,12 +219,13 @@ func parseMessage(m *Message, b []byte, off int64) error {
 }
 
 func parseStatistics(b []byte, off int64) *Statistics {
-	c := parse(b, off, "statistics")
+	c := newCursor(b, off, "statistics")
 	s := &Statistics{Messages: c.u64()}
-	// schemas, channels, attachments, metadata records, chunks, the first and the last time
-	c.take(2 + 4*4 + 2*8)
-	in := cursor{b: c.run(10)}
-	c.end()
+	// counts of schemas, channels, attachments, metadata records and chunks, and the first and last
+	// time
+	c.takeBytes(2 + 4*4 + 2*8)
+	in := fieldCursor{b: c.byteRun(10)}
+	c.finish()
 	s.PerChannel = make(map[uint16]uint64, len(in.b)/10)
 	for len(in.b) > 0 {
 		id := in.u16()
@@ -233,27 +234,27 @@ func parseStatistics(b []byte, off int64) *Statistics {
 	return s
 }
 
-// parseChunkIndex reads what the summary says of a chunk. Sizes are checked by the caller.
+// parseChunkIndex parses a chunk index of the summary. The caller must check the sizes.
 func parseChunkIndex(b []byte, off int64) *Chunk {
-	c := parse(b, off, "chunk index")
+	c := newCursor(b, off, "chunk index")
 	k := &Chunk{Start: c.i64(), End: c.i64(), Offset: c.i64(), Length: c.i64()}
-	c.run(10) // where the message index of each channel begins: they lie one behind the other
+	c.byteRun(10) // offsets of the message indexes of each channel, which are contiguous
 	k.IndexLength = c.i64()
 	comp := c.str()
 	k.Compressed, k.Size = c.i64(), c.i64()
-	c.end()
+	c.finish()
 	k.Compression = parseCompression(comp, off)
 	return k
 }
 
-// parsePlace reads an attachment index (two times, a size, name, type) or a metadata index (name).
+// parsePlace parses an attachment index (two times, a size, name, type) or a metadata index (name).
 func parsePlace(op Op, b []byte, off int64) Place {
-	c := parse(b, off, "index")
+	c := newCursor(b, off, "index")
 	p := Place{Offset: c.i64(), Length: c.i64()}
 	if op == OpAttachmentIndex {
-		c.take(24)
+		c.takeBytes(24)
 	}
 	p.Name = c.str()
-	c.end()
+	c.finish()
 	return p
 }

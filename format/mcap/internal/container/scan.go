@@ -10,19 +10,19 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// head is a record of a part of the file: its opcode (0: what is there is too short for one), its
-// place, the length of its content, and the content's first bytes.
-type head struct {
+// recordHead describes a record: its opcode, offset, content length, and the first bytes of its
+// content. Opcode 0 means that the available bytes are too few for a record.
+type recordHead struct {
 	op      Op
 	off     int64
 	n       uint64
 	content []byte
 }
 
-// heads goes over the records of a part of the file without reading what they hold. A record that
-// does not end before to is cut, and the last.
-func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
-	return func(yield func(head) bool) {
+// eachHead returns the records of a range of the file without reading their content. If a record
+// extends beyond to, it is truncated and the last one.
+func (f *File) eachHead(ctx context.Context, from, to int64) iter.Seq[recordHead] {
+	return func(yield func(recordHead) bool) {
 		var buf []byte
 		var base int64
 		for at := from; at < to; {
@@ -32,15 +32,17 @@ func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
 					buf = make([]byte, want)
 				}
 				buf, base = buf[:want], at
-				guard.Check(f.r.ReadAt(ctx, buf, at))
+				guard.Check(f.ranged.ReadAt(ctx, buf, at))
 			}
 			b := buf[at-base:]
 			if len(b) < headSize {
-				yield(head{0, at, uint64(len(b)), b})
+				yield(recordHead{0, at, uint64(len(b)), b})
 				return
 			}
 			n := le64(b[1:])
-			if !yield(head{Op(b[0]), at, n, b[headSize:][:min(n, uint64(len(b)-headSize))]}) ||
+			if !yield(
+				recordHead{Op(b[0]), at, n, b[headSize:][:min(n, uint64(len(b)-headSize))]},
+			) ||
 				n > uint64(to-at-headSize) {
 				return
 			}
@@ -52,13 +54,14 @@ func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
 	}
 }
 
-// bareRun is how many bytes of plain records are read at a time.
+// bareRun is the maximum number of bytes of plain records that are read at a time.
 const bareRun = 1 << 20
 
-// collect lists what lies in a part of the data section: chunks, runs of plain messages,
-// attachments, metadata; schemas and channels are defined. Where the part ends inside a record,
-// what is whole stays and the cut is a finding. Chunks have unindexed set.
-func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
+// collectChunks lists the content of a range of the data section: chunks, runs of plain messages,
+// attachments and metadata. It defines schemas and channels. If the range ends inside a record,
+// earlier records are kept and a finding reports the truncation. The returned chunks have unindexed
+// set.
+func (f *File) collectChunks(ctx context.Context, from, to int64) (out []Chunk) {
 	run := Chunk{Bare: true, unindexed: true}
 	flush := func() {
 		if run.Length > 0 {
@@ -68,19 +71,19 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 		}
 	}
 	defer flush()
-	for h := range f.heads(ctx, from, to) {
+	for h := range f.eachHead(ctx, from, to) {
 		off, n := h.off, h.n
 		room := uint64(max(0, to-off-headSize))
 		if h.op == 0 || n > room {
 			flush()
 			if h.op == OpChunk && room > 40 {
-				k, err := guard.Value(func() Chunk { return scanned(h.content, off, to-off) })
-				if k.Cut = true; err == nil && k.check(to, f.lim) == nil {
+				k, err := guard.Value(func() Chunk { return scannedChunk(h.content, off, to-off) })
+				if k.Cut = true; err == nil && k.checkSizes(to, f.limits) == nil {
 					out = append(out, k)
 				}
 			}
 			f.end = off
-			if f.opt.Strict {
+			if f.options.Strict {
 				guard.Fail(
 					malformed(
 						off,
@@ -90,12 +93,13 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 					),
 				)
 			}
-			f.found(
+			f.addFinding(
 				robocache.SeverityError,
 				"cut-file",
 				off,
 				fmt.Sprintf(
-					"the file is cut inside a record (opcode %02x): expected %d bytes of content, found %d; everything before it is read",
+					"the file is cut inside a record (opcode %02x): expected %d bytes of "+
+						"content, found %d; everything before it is read",
 					byte(h.op),
 					n,
 					room,
@@ -113,11 +117,11 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 			if run.Length == 0 {
 				run.Offset = off
 			}
-			if n > uint64(f.lim.Chunk) {
+			if n > uint64(f.limits.Chunk) {
 				guard.Fail(
 					tooLarge(
 						off,
-						fmt.Sprintf("a message of at most %d bytes", f.lim.Chunk),
+						fmt.Sprintf("a message of at most %d bytes", f.limits.Chunk),
 						fmt.Sprint(n),
 					),
 				)
@@ -125,29 +129,29 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 			run.Length += headSize + int64(n)
 		case OpSchema, OpChannel:
 			if uint64(len(h.content)) < n {
-				h.content = f.content(
+				h.content = f.readRecord(
 					ctx,
 					Place{Offset: off, Length: headSize + int64(n)},
 					h.op,
-					f.lim.Chunk+headSize,
+					f.limits.Chunk+headSize,
 				)
 			}
-			f.define(h.op, h.content, off)
+			f.defineRecord(h.op, h.content, off)
 		case OpChunk:
 			flush()
 			k, err := guard.Value(
-				func() Chunk { return scanned(h.content, off, headSize+int64(n)) },
+				func() Chunk { return scannedChunk(h.content, off, headSize+int64(n)) },
 			)
-			if err = cmp.Or(err, k.check(to, f.lim)); err != nil {
-				guard.Check(f.skip(err, off, 0))
+			if err = cmp.Or(err, k.checkSizes(to, f.limits)); err != nil {
+				guard.Check(f.skipDamage(err, off, 0))
 				continue
 			}
 			out = append(out, k)
 		case OpAttachment, OpMetadata:
 			p := Place{Offset: off, Length: headSize + int64(n)}
-			c := cursor{b: h.content}
+			c := fieldCursor{b: h.content}
 			if h.op == OpAttachment {
-				c.take(16)
+				c.takeBytes(16)
 				p.Name = c.str()
 				f.Attachments = append(f.Attachments, p)
 			} else {
@@ -162,44 +166,45 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 	return out
 }
 
-// scanned makes a chunk of the head of its record, of which length bytes are in the file.
-func scanned(content []byte, off, length int64) Chunk {
-	k, n, _, _ := chunkHead(content, off)
+// scannedChunk returns a chunk for the head of its record. length is the number of its bytes in the
+// file.
+func scannedChunk(content []byte, off, length int64) Chunk {
+	k, n, _, _ := parseChunkHead(content, off)
 	k.Length, k.unindexed = length, true
 	k.Compressed = max(0, min(n, length-headSize-40-int64(len(k.Compression.String()))))
 	return k
 }
 
-// skip passes over a damaged chunk, or is its error: where the file is strict, and where it is no
+// skipDamage reports a damaged chunk as skipped. It returns err if the file is strict or err is no
 // damage.
-func (f *File) skip(err error, off int64, messages int64) error {
-	if f.opt.Strict || !damaged(err) {
+func (f *File) skipDamage(err error, off int64, messages int64) error {
+	if f.options.Strict || !isDamage(err) {
 		return err
 	}
-	f.found(
+	f.addFinding(
 		robocache.SeverityError,
 		"damaged-chunk",
 		off,
-		"a chunk is skipped: "+reason(err),
+		"a chunk is skipped: "+causeText(err),
 		"fetch the file again; its other chunks are read",
 		messages,
 	)
 	return nil
 }
 
-// scan lists the data section from its start, and defines what the chunks define.
-func (f *File) scan(ctx context.Context) {
-	f.end = f.r.Size()
-	if f.r.Size() >= f.begin+int64(len(magic)) {
-		// The closing magic, where it is there, is no record.
+// scanFile lists the data section from its start and defines the schemas and channels in chunks.
+func (f *File) scanFile(ctx context.Context) {
+	f.end = f.ranged.Size()
+	if f.ranged.Size() >= f.begin+int64(len(magic)) {
+		// The closing magic, if present, is not a record.
 		tail := make([]byte, len(magic))
-		guard.Check(f.r.ReadAt(ctx, tail, f.end-int64(len(magic))))
+		guard.Check(f.ranged.ReadAt(ctx, tail, f.end-int64(len(magic))))
 		if string(tail) == magic {
 			f.end -= int64(len(magic))
 		}
 	}
-	f.Chunks = f.collect(ctx, f.begin, f.end)
+	f.Chunks = f.collectChunks(ctx, f.begin, f.end)
 	ix := f.buildIndex(ctx)
-	f.strangers(ix)
+	f.reportUndefined(ix)
 	f.index.Store(ix)
 }

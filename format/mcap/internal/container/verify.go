@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Verify compares the check sums that reading messages does not touch: of the data section
-// (DataEnd) and of attachments. A sum of 0 was not given. It reads all of the file.
+// Verify checks the checksums of the data section (DataEnd) and of attachments. Reading messages
+// does not check them. It reads the whole file. Checksum 0 means that none was written.
 func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) {
 	defer guard.Recover("mcap verify", &err)
 	found := func(off int64, what string, want, have uint32) {
@@ -28,24 +28,24 @@ func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) 
 			Hint: "fetch the file again",
 		})
 	}
-	end, want := f.dataEnd(ctx)
+	end, want := f.findDataEnd(ctx)
 	if want != 0 {
-		have := f.sum(ctx, 0, end)
+		have := f.rangeCRC(ctx, 0, end)
 		if have != want {
 			found(end, "the data section", want, have)
 		}
 	}
 	for _, p := range f.Attachments {
-		if p.Length < headSize+4 || p.Offset > f.r.Size()-p.Length {
-			continue // opening said so
+		if p.Length < headSize+4 || p.Offset > f.ranged.Size()-p.Length {
+			continue // opening already reported it
 		}
 		var tail [4]byte
-		guard.Check(f.r.ReadAt(ctx, tail[:], p.Offset+p.Length-4))
+		guard.Check(f.ranged.ReadAt(ctx, tail[:], p.Offset+p.Length-4))
 		want := le32(tail[:])
 		if want == 0 {
 			continue
 		}
-		have := f.sum(ctx, p.Offset+headSize, p.Offset+p.Length-4)
+		have := f.rangeCRC(ctx, p.Offset+headSize, p.Offset+p.Length-4)
 		if have != want {
 			found(p.Offset, fmt.Sprintf("the attachment %.80q", p.Name), want, have)
 		}
@@ -53,15 +53,15 @@ func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) 
 	return out, nil
 }
 
-// dataEnd finds the DataEnd record: behind the last data, or before the summary. Its sum is 0 where
-// there is none.
-func (f *File) dataEnd(ctx context.Context) (off int64, crc uint32) {
+// findDataEnd returns the offset and the checksum of the DataEnd record, which is after the last
+// data or before the summary. The checksum is 0 if there is no such record.
+func (f *File) findDataEnd(ctx context.Context) (off int64, crc uint32) {
 	var b [headSize + 4]byte
 	for _, at := range []int64{f.end, f.end - int64(len(b))} {
-		if at < f.begin || at > f.r.Size()-int64(len(b)) {
+		if at < f.begin || at > f.ranged.Size()-int64(len(b)) {
 			continue
 		}
-		guard.Check(f.r.ReadAt(ctx, b[:], at))
+		guard.Check(f.ranged.ReadAt(ctx, b[:], at))
 		if Op(b[0]) == OpDataEnd && le64(b[1:]) == 4 {
 			return at, binary.LittleEndian.Uint32(b[headSize:])
 		}
@@ -69,13 +69,13 @@ func (f *File) dataEnd(ctx context.Context) (off int64, crc uint32) {
 	return 0, 0
 }
 
-// sum is the check sum of a part of the file.
-func (f *File) sum(ctx context.Context, from, to int64) (crc uint32) {
-	b := raws.borrow(1 << 20)
-	defer raws.Put(b)
+// rangeCRC returns the CRC-32 of a range of the file.
+func (f *File) rangeCRC(ctx context.Context, from, to int64) (crc uint32) {
+	b := rawBuffers.borrowBuffer(1 << 20)
+	defer rawBuffers.Put(b)
 	for from < to {
 		part := (*b)[:min(to-from, 1<<20)]
-		guard.Check(f.r.ReadAt(ctx, part, from))
+		guard.Check(f.ranged.ReadAt(ctx, part, from))
 		crc = crc32.Update(crc, crc32.IEEETable, part)
 		from += int64(len(part))
 	}

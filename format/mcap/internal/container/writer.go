@@ -15,38 +15,37 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// WriterOptions are the choices of a writer.
+// WriterOptions configures a Writer.
 type WriterOptions struct {
 	Profile, Library string
-	Chunk            int         // bytes of records in a chunk; 0 = 1 MiB
+	Chunk            int         // bytes of records per chunk; 0 means 1 MiB
 	Compression      Compression // None or Zstd
 }
 
-// Writer writes one file: chunks with their message indexes, then the summary. Schemas, channels
-// and messages come in any order that has schemas before their channels and channels before their
-// messages.
+// Writer writes one file: chunks with their message indexes, then the summary. A schema must be
+// added before its channels, and a channel before its messages.
 type Writer struct {
-	file     *foxglove.Writer
-	records  *foxglove.Writer // of the chunk, into body
-	body     bytes.Buffer
-	packed   []byte
-	opt      WriterOptions
-	enc      *zstd.Encoder
-	index    map[uint16]*foxglove.MessageIndex
-	from, to uint64 // times of the chunk
-	start    uint64 // of the file
-	schemas  int
-	channels int
+	file       *foxglove.Writer
+	records    *foxglove.Writer // writes the records of the chunk into body
+	body       bytes.Buffer
+	compressed []byte
+	options    WriterOptions
+	encoder    *zstd.Encoder
+	index      map[uint16]*foxglove.MessageIndex
+	from, to   uint64 // first and last time of the chunk
+	start      uint64 // first time of the file
+	schemas    int
+	channels   int
 }
 
 // NewWriter begins a file.
 func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 	opt.Chunk = cmp.Or(max(opt.Chunk, 0), 1<<20)
-	w = &Writer{opt: opt, index: map[uint16]*foxglove.MessageIndex{}}
+	w = &Writer{options: opt, index: map[uint16]*foxglove.MessageIndex{}}
 	switch opt.Compression {
 	case None:
 	case Zstd:
-		w.enc, err = zstd.NewWriter(
+		w.encoder, err = zstd.NewWriter(
 			nil,
 			zstd.WithEncoderConcurrency(1),
 			zstd.WithEncoderCRC(false),
@@ -73,9 +72,9 @@ func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 	return w, w.file.WriteHeader(&foxglove.Header{Profile: opt.Profile, Library: opt.Library})
 }
 
-// one counts schemas or channels, whose numbers have 16 bits. They begin at 1: rosbags takes
-// channel 0 for none, and leaves its messages out.
-func one(n *int, what string) (uint16, error) {
+// nextID returns the next number of a schema or channel. Numbers have 16 bits and begin at 1,
+// because rosbags treats channel 0 as none and omits its messages.
+func nextID(n *int, what string) (uint16, error) {
 	if *n >= 65535 {
 		return 0, robocache.ResourceLimit("mcap write", nil, "").
 			Expected("at most 65,535 "+what, "more")
@@ -84,9 +83,9 @@ func one(n *int, what string) (uint16, error) {
 	return uint16(*n), nil
 }
 
-// Schema adds a schema and gives its number.
+// Schema adds a schema and returns its number.
 func (w *Writer) Schema(name, encoding, text string) (uint16, error) {
-	id, err := one(&w.schemas, "schemas")
+	id, err := nextID(&w.schemas, "schemas")
 	if err != nil {
 		return 0, err
 	}
@@ -95,13 +94,13 @@ func (w *Writer) Schema(name, encoding, text string) (uint16, error) {
 	return id, w.records.WriteSchema(s)
 }
 
-// Channel adds a channel and gives its number.
+// Channel adds a channel and returns its number.
 func (w *Writer) Channel(
 	schema uint16,
 	topic, encoding string,
 	metadata map[string]string,
 ) (uint16, error) {
-	id, err := one(&w.channels, "channels")
+	id, err := nextID(&w.channels, "channels")
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +115,7 @@ func (w *Writer) Channel(
 	return id, w.records.WriteChannel(c)
 }
 
-// Message adds a message; its data is copied.
+// Message adds a message. Its data is copied.
 func (w *Writer) Message(m *Message) error {
 	if m.Log < 0 || m.Publish < 0 {
 		return robocache.Unsupported("mcap write", nil, "a time before the epoch").
@@ -148,32 +147,34 @@ func (w *Writer) Message(m *Message) error {
 			Data:        m.Data,
 		},
 	)
-	if err == nil && w.body.Len() >= w.opt.Chunk {
-		err = w.flush()
+	if err == nil && w.body.Len() >= w.options.Chunk {
+		err = w.flushChunk()
 	}
 	return err
 }
 
-// flush writes the chunk and the indexes of its messages.
-func (w *Writer) flush() error {
+// flushChunk writes the chunk and its message indexes.
+func (w *Writer) flushChunk() error {
 	body := w.body.Bytes()
 	k := foxglove.Chunk{
 		MessageStartTime: w.from,
 		MessageEndTime:   w.to,
 		UncompressedSize: uint64(len(body)),
 		UncompressedCRC:  crc32.ChecksumIEEE(body),
-		Compression:      w.opt.Compression.String(),
+		Compression:      w.options.Compression.String(),
 		Records:          body,
 	}
-	if w.enc != nil {
-		w.packed = w.enc.EncodeAll(body, w.packed[:0])
-		k.Records = w.packed
+	if w.encoder != nil {
+		w.compressed = w.encoder.EncodeAll(body, w.compressed[:0])
+		k.Records = w.compressed
 	}
 	var list []*foxglove.MessageIndex
 	for _, id := range slices.Sorted(maps.Keys(w.index)) {
 		slices.SortStableFunc(
 			w.index[id].Entries(),
-			func(a, b foxglove.MessageIndexEntry) int { return cmp.Compare(a.Timestamp, b.Timestamp) },
+			func(a, b foxglove.MessageIndexEntry) int {
+				return cmp.Compare(a.Timestamp, b.Timestamp)
+			},
 		)
 		list = append(list, w.index[id])
 	}
@@ -186,23 +187,23 @@ func (w *Writer) flush() error {
 
 // Metadata writes a metadata record.
 func (w *Writer) Metadata(name string, values map[string]string) error {
-	if err := w.flush(); err != nil {
+	if err := w.flushChunk(); err != nil {
 		return err
 	}
 	return w.file.WriteMetadata(&foxglove.Metadata{Name: name, Metadata: values})
 }
 
-// Close writes the rest, the summary and the footer. It does not close what it writes to.
+// Close writes the last chunk, the summary and the footer. It does not close the underlying writer.
 func (w *Writer) Close() error {
-	if err := w.flush(); err != nil {
+	if err := w.flushChunk(); err != nil {
 		return err
 	}
-	if w.enc != nil {
-		defer w.enc.Close()
+	if w.encoder != nil {
+		defer w.encoder.Close()
 	}
-	w.file.Statistics.MessageStartTime = w.start // WriteChunkWithIndexes takes time 0 for none
+	w.file.Statistics.MessageStartTime = w.start // WriteChunkWithIndexes treats time 0 as none
 	return w.file.Close()
 }
 
-// Bytes is how much was written.
+// Bytes returns the number of written bytes.
 func (w *Writer) Bytes() int64 { return int64(w.file.Offset()) }

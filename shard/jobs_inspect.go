@@ -15,15 +15,15 @@ import (
 )
 
 func init() {
-	jobs["stats"] = kind{
+	jobKinds["stats"] = jobKind{
 		about: "count, min, max, mean, std and quantiles, exactly, into DST/" + statsName,
-		plan:  planLook,
+		plan:  planInspection,
 		run:   runStats,
 		merge: mergeStats,
 	}
-	jobs["doctor"] = kind{
+	jobKinds["doctor"] = jobKind{
 		about: "what is wrong with a dataset, into DST/" + doctorName,
-		plan:  planLook,
+		plan:  planInspection,
 		run:   runDoctor,
 		merge: mergeDoctor,
 	}
@@ -34,17 +34,18 @@ const (
 	doctorName = "doctor.json"
 )
 
-// planLook is the plan of a job that writes no dataset.
-func planLook(_ context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
+// planInspection plans a job that writes no dataset.
+func planInspection(_ context.Context, m *Manifest, src robocache.Dataset) (*plannedWork, error) {
 	if m.Job.Convert.Align != nil {
 		return nil, robocache.Misuse(
 			"plan",
 			nil,
-			"the job %s looks at the source as it is: --hz and --align are for convert and resample",
+			"the job %s looks at the source as it is: --hz and --align are for convert and "+
+				"resample",
 			m.Job.Name,
 		)
 	}
-	w := &work{made: func(e int) (int, int) { return 1, src.Len(e) }}
+	w := &plannedWork{made: func(e int) (int, int) { return 1, src.Len(e) }}
 	m.Job.Convert.Options = nil
 	for _, f := range src.Info().Features {
 		w.rowBytes += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
@@ -53,23 +54,23 @@ func planLook(_ context.Context, m *Manifest, src robocache.Dataset) (*work, err
 	return w, nil
 }
 
-// counted is what a shard counted of a stream: numbers, or the levels of its images.
+// counted holds the statistics of a stream in a shard: numbers, or the levels of its images.
 type counted struct {
 	Key     string          `json:"key"`
 	Numbers []stats.Part    `json:"numbers,omitempty"`
 	Images  json.RawMessage `json:"images,omitempty"` // stats.Pixels
 }
 
-// sortedName is the file of a shard's numbers in ascending order.
+// sortedName is the file with a shard's numbers in ascending order.
 const sortedName = "statistics"
 
 func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
 	var all []counted
 	features := src.Info().Features
-	look := stats.NewLook(src, a.m.Job.Frames, max(1, a.opt.Threads))
+	look := stats.NewLook(src, a.manifest.Job.Frames, max(1, a.options.Threads))
 	defer look.Close()
 	_, decoder := video.ActiveBackend()
-	episodes, err := a.positions(src)
+	episodes, err := a.episodePositions(src)
 	if err != nil {
 		return err
 	}
@@ -87,12 +88,13 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 		f := &features[i]
 		c := counted{Key: f.Key}
 		switch {
-		case !a.m.Job.Convert.Wants(f) && !f.Default || a.m.Job.Convert.Keys != nil && !a.m.Job.Convert.Wants(f):
+		case !a.manifest.Job.Convert.Wants(f) && !f.Default || a.manifest.Job.Convert.Keys != nil &&
+			!a.manifest.Job.Convert.Wants(f):
 			continue
 		case f.Kind == robocache.KindNumeric || f.Kind == robocache.KindPointCloud:
 			rows := stats.NewCollector(256 << 20)
 			defer rows.Close()
-			if err := a.each(src, r, f.Key, func(e int) (err error) {
+			if err := a.eachEpisode(src, r, f.Key, func(e int) (err error) {
 				var held []byte
 				blocks, shape, err := stats.Values(ctx, src, f, []int{e})
 				if err == nil {
@@ -113,9 +115,10 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 				return err
 			}
 			c.Numbers = parts[f.Key]
-		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) && a.m.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
-			sum := a.m.Job.Frames.Images(f)
-			if err := a.each(src, r, f.Key, func(e int) error {
+		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) &&
+			a.manifest.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
+			sum := a.manifest.Job.Frames.Images(f)
+			if err := a.eachEpisode(src, r, f.Key, func(e int) error {
 				p, err := look.Episode(ctx, f, e)
 				if err == nil {
 					sum.Merge(p)
@@ -131,7 +134,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 			continue
 		}
 		all = append(all, c)
-		a.progress(
+		a.recordProgress(
 			robocache.Progress{Done: int64(i + 1), Total: int64(len(features)), Unit: "streams"},
 		)
 	}
@@ -143,31 +146,31 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 	for _, e := range episodes {
 		r.Report.Frames += int64(src.Len(e))
 	}
-	encodedValue, err := json.Marshal(all)
+	encoded, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
-	r.Report.Episodes, r.Report.Summary = len(episodes), encodedValue
+	r.Report.Episodes, r.Report.Summary = len(episodes), encoded
 	return nil
 }
 
-// each does something with every episode of the shard; one that cannot be read is left out where
-// the job allows that.
-func (a *attempt) each(
+// eachEpisode calls do for every episode of the shard. An episode that cannot be read is skipped if
+// the job allows it.
+func (a *attempt) eachEpisode(
 	src robocache.Dataset,
 	r *Receipt,
 	key string,
 	do func(position int) error,
 ) error {
-	positions, err := a.positions(src)
+	positions, err := a.episodePositions(src)
 	if err != nil {
 		return err
 	}
 	for _, position := range positions {
 		index := src.Info().EpisodeIndex(position)
 		err := robocache.At(do(position), robocache.Where{"episode": index, "stream": key})
-		if err != nil && a.m.Job.SkipBad && robocache.Bad(err) {
-			// by an earlier stream
+		if err != nil && a.manifest.Job.SkipBad && robocache.Bad(err) {
+			// an earlier stream may have added it
 			if !slices.ContainsFunc(
 				r.Skipped,
 				func(s Skipped) bool { return s.Episode == int(index) },
@@ -189,7 +192,9 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 	for _, r := range receipts {
 		decode := func(b []byte, v any) error {
 			if err := json.Unmarshal(b, v); err != nil {
-				return robocache.Malformed("commit", robocache.Where{"file": receiptName(r.Shard)}, "what the shard counted").
+				return robocache.Malformed("commit", robocache.Where{
+					"file": receiptName(r.Shard),
+				}, "what the shard counted").
 					WithCause(err)
 			}
 			return nil
@@ -199,7 +204,9 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 			return err
 		}
 		file := &stats.SortedFile{
-			Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) },
+			Open: func() (robocache.Ranged, error) {
+				return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName)
+			},
 		}
 		defer file.Close()
 		for i := range list {
@@ -214,7 +221,7 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 				}
 				if err := decode(c.Images, images[c.Key]); err != nil {
 					return err
-				} // adds, and refuses images of another kind
+				}
 			}
 		}
 	}
@@ -222,7 +229,7 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		fs := images[key].Stats()
 		var err error
-		if len(numbers[key]) > 0 { // else no episode could be read
+		if len(numbers[key]) > 0 { // empty if no episode could be read
 			fs, _, err = stats.Whole(ctx, numbers[key])
 		}
 		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
@@ -232,21 +239,21 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 			out[key] = fs
 		}
 	}
-	encodedValue, err := stats.Marshal(out)
+	encoded, err := stats.Marshal(out)
 	if err != nil {
 		return err
 	}
-	return store.Put(ctx, dst, statsName, append(encodedValue, '\n'))
+	return store.Put(ctx, dst, statsName, append(encoded, '\n'))
 }
 
 func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
-	opt := a.m.Job.Doctor
+	opt := a.manifest.Job.Doctor
 	var err error
-	if opt.Episodes, err = a.positions(src); err != nil {
+	if opt.Episodes, err = a.episodePositions(src); err != nil {
 		return err
 	}
 	opt.Progress = func(done, total int64) {
-		a.progress(robocache.Progress{Done: done, Total: total, Unit: "parts"})
+		a.recordProgress(robocache.Progress{Done: done, Total: total, Unit: "parts"})
 	}
 	if r.Findings, err = diagnose.Run(ctx, src, opt); err != nil {
 		return err
@@ -259,7 +266,7 @@ func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receip
 }
 
 func mergeDoctor(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error {
-	merged := append([]robocache.Finding{}, m.found(receipts)...)
+	merged := append([]robocache.Finding{}, m.allFindings(receipts)...)
 	out, err := dst.Create(ctx, doctorName)
 	if err != nil {
 		return err

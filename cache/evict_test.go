@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-const small = 8 << 20 // a budget with room for about 240 values
+const small = 8 << 20 // a budget for about 240 values
 
-// C5: at no moment do the files take more than the budget, whoever writes.
+// TestBudgetOnDisk checks that the files never exceed the budget while several caches write
+// (cache.C5).
 func TestBudgetOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	const writers = 4
@@ -75,7 +76,7 @@ func TestBudgetOnDisk(t *testing.T) {
 	}
 }
 
-// C6: what is read stays, what is not goes.
+// TestLeastRecentlyUsedGoes checks that entries in use stay and others are evicted (cache.C6).
 func TestLeastRecentlyUsedGoes(t *testing.T) {
 	d := mustOpen(t, t.TempDir(), Options{Budget: small, ShardBytes: 1 << 20})
 	const hot = 20 // in the first shard
@@ -90,7 +91,7 @@ func TestLeastRecentlyUsedGoes(t *testing.T) {
 		if hits := count(t, d, hot); hits != hot {
 			t.Fatalf("after put %d: %d of %d of what is in use", i, hits, hot)
 		}
-		if err := d.Flush(); err != nil { // or a slow disk would decline
+		if err := d.Flush(); err != nil { // without it, a slow disk would decline entries
 			t.Fatal(err)
 		}
 	}
@@ -102,8 +103,8 @@ func TestLeastRecentlyUsedGoes(t *testing.T) {
 	}
 }
 
-// C7: KeepUsed keeps the first of what is gone through in a circle, where LRU keeps nothing of use;
-// what the run before left makes way.
+// TestKeepUsed checks that KeepUsed keeps the first part of data that is read in a circle, which
+// LRU eviction would never hit. Entries of the previous run are evicted (cache.C7).
 func TestKeepUsed(t *testing.T) {
 	dir := t.TempDir()
 	const n = 600 // about 2.5 times the budget
@@ -116,7 +117,8 @@ func TestKeepUsed(t *testing.T) {
 				if got(t, d, i) {
 					hits++
 				} else if mustPut(t, d, i); !opt.KeepUsed && i%30 == 0 {
-					if err := d.Flush(); err != nil { // a slow disk would decline as well
+					// without it, a slow disk would decline entries
+					if err := d.Flush(); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -141,7 +143,8 @@ func TestKeepUsed(t *testing.T) {
 	}
 }
 
-// C6: use is told to other processes by the time of the file.
+// TestUseIsTold checks that the file's modification time tells other processes about use
+// (cache.C6).
 func TestUseIsTold(t *testing.T) {
 	dir := filledDir(t, 10)
 	path := shardFiles(t, dir, sealedSuffix)[0]
@@ -161,10 +164,10 @@ func TestUseIsTold(t *testing.T) {
 		}
 		check("open")
 		if get {
-			s := d.find(key(3)).sh
-			s.unref()
-			s.used.Store(then.UnixNano() + 1) // a use that was not yet told
-			s.told.Store(then.UnixNano())
+			s := d.lookupEntry(key(3)).shard
+			s.releaseRef()
+			s.lastUsed.Store(then.UnixNano() + 1) // a use that is not written to the file yet
+			s.writtenUse.Store(then.UnixNano())
 			if err := os.Chtimes(path, then, then); err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +177,7 @@ func TestUseIsTold(t *testing.T) {
 	}
 }
 
-// A budget that is half of the last run's prunes at Open, the least recently used first.
+// TestBudgetHalves checks that Open with half the budget evicts the least recently used shards.
 func TestBudgetHalves(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: 2 * small, ShardBytes: 1 << 20})
@@ -200,7 +203,8 @@ func TestBudgetHalves(t *testing.T) {
 	}
 }
 
-// C4: files of others stay, whatever they are called; links are not followed.
+// TestForeignFiles checks that files of other programs stay, whatever their names, and that links
+// are not followed (cache.C4).
 func TestForeignFiles(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small, ShardBytes: 1 << 20})
@@ -216,11 +220,11 @@ func TestForeignFiles(t *testing.T) {
 	foreign := map[string]string{
 		"notes.txt": "mine",
 		"robocache-0123456789abcdef-0123456789abcdef.shard": "another cache's",
-		"robocache-.shard":                       "x",
-		fileName(d.id, 7, sealedSuffix):          "with our name, but not ours" + long,
-		fileName(d.id, 8, openSuffix):            "not ours either" + long,
-		fileName(d.id, 9, sealedSuffix) + ".bak": "a copy",
-		".robocache-tmp-x":                       "y",
+		"robocache-.shard":                            "x",
+		shardFileName(d.id, 7, sealedSuffix):          "with our name, but not ours" + long,
+		shardFileName(d.id, 8, openSuffix):            "not ours either" + long,
+		shardFileName(d.id, 9, sealedSuffix) + ".bak": "a copy",
+		".robocache-tmp-x":                            "y",
 	}
 	for name, text := range foreign {
 		write(filepath.Join(dir, name), text)
@@ -228,12 +232,12 @@ func TestForeignFiles(t *testing.T) {
 	for i, suffix := range []string{sealedSuffix, openSuffix} {
 		if err := os.Symlink(
 			precious,
-			filepath.Join(dir, fileName(d.id, uint64(100+i), suffix)),
+			filepath.Join(dir, shardFileName(d.id, uint64(100+i), suffix)),
 		); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Mkdir(
-			filepath.Join(dir, fileName(d.id, uint64(200+i), suffix)),
+			filepath.Join(dir, shardFileName(d.id, uint64(200+i), suffix)),
 			0o755,
 		); err != nil {
 			t.Fatal(err)
@@ -242,7 +246,7 @@ func TestForeignFiles(t *testing.T) {
 	for i := range 600 {
 		mustPut(t, d, i)
 		if i%30 == 29 {
-			if err := d.Flush(); err != nil { // or a slow disk would decline
+			if err := d.Flush(); err != nil { // without it, a slow disk would decline entries
 				t.Fatal(err)
 			}
 		}
@@ -279,7 +283,7 @@ func TestForeignFiles(t *testing.T) {
 			if _, err := os.Lstat(
 				filepath.Join(
 					dir,
-					fileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]),
+					shardFileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]),
 				),
 			); err != nil {
 				t.Error(err)
@@ -288,8 +292,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// C6: an entry that is out keeps its bytes when its shard goes, and another process lets go of what
-// was evicted.
+// TestMappingOutlivesEviction checks that an entry keeps its bytes after its shard was evicted, and
+// that other processes drop evicted shards (cache.C6).
 func TestMappingOutlivesEviction(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small})
@@ -313,12 +317,12 @@ func TestMappingOutlivesEviction(t *testing.T) {
 		t.Error("an entry of an evicted shard is still given")
 	}
 	want := value(3)
-	if string(e.Data) != string(want) || d.zombies.Load() == 0 {
-		t.Errorf("the entry that is out changed, or is not counted (%d)", d.zombies.Load())
+	if string(e.Data) != string(want) || d.unlinkedBytes.Load() == 0 {
+		t.Errorf("the entry that is out changed, or is not counted (%d)", d.unlinkedBytes.Load())
 	}
 	e.Release()
-	if d.zombies.Load() != 0 {
-		t.Errorf("%d bytes are held after the last Release", d.zombies.Load())
+	if d.unlinkedBytes.Load() != 0 {
+		t.Errorf("%d bytes are held after the last Release", d.unlinkedBytes.Load())
 	}
 	mustPut(t, d, 3)
 	if !got(t, d, 3) {
@@ -326,13 +330,13 @@ func TestMappingOutlivesEviction(t *testing.T) {
 	}
 }
 
-// Eviction under load: readers, writers and pruners together, every byte right. Run with -race.
+// TestLoad runs readers, writers and eviction together and compares every byte. Run it with -race.
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	a := mustOpen(t, dir, Options{Budget: small, ShardBytes: 1 << 20})
 	b := mustOpen(t, dir, Options{Budget: small, ShardBytes: 1 << 20, KeepUsed: true})
 	var hits atomic.Int64
-	// As many turns as it takes for a to evict, on a slow disk too.
+	// a must evict, which takes more turns on a slow disk
 	more := func(turn int) bool { return turn < 1200 || turn < 200_000 && a.Stats().Evicted == 0 }
 	var done atomic.Int64
 	const users = 6
@@ -399,13 +403,13 @@ func TestLoad(t *testing.T) {
 		sa.Stopped+sb.Stopped != "" {
 		t.Error("see above")
 	}
-	if z := a.zombies.Load(); z < 0 {
+	if z := a.unlinkedBytes.Load(); z < 0 {
 		t.Errorf("%d zombie bytes", z)
 	}
 }
 
-// C9: the files together, the marker with them, stay within the budget where the shards would fill
-// it exactly.
+// TestMarkerCounts checks that the files and the marker together stay within a budget that the
+// shards would fill exactly (cache.C9).
 func TestMarkerCounts(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small, ShardBytes: small / 8})
@@ -426,8 +430,8 @@ func TestMarkerCounts(t *testing.T) {
 	}
 }
 
-// C9: a process that was stopped while it held the lock costs what is declined meanwhile, and no
-// waiting and no error.
+// TestLockThatStays checks that a stopped process that holds the lock causes declined entries, but
+// no waiting and no error (cache.C9).
 func TestLockThatStays(t *testing.T) {
 	defer func(was time.Duration) { lockOnPut = was }(lockOnPut)
 	dir := t.TempDir()
@@ -445,9 +449,9 @@ func TestLockThatStays(t *testing.T) {
 	if s := d.Stats(); s.Declined != 1 || s.Puts != 0 || s.Stopped != "" || got(t, d, 1) {
 		t.Errorf("%+v", s)
 	}
-	unlock(f)
+	unlockFile(f)
 	lockOnPut = time.Minute
-	d.declineTo.Store(0) // as after declineFor
+	d.declineUntil.Store(0) // as if declineFor had passed
 	mustPut(t, d, 1)
 	if !got(t, d, 1) {
 		t.Error("the lock is free, and nothing is kept")

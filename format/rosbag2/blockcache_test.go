@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// A distant database is read in blocks: a page a request were 634 requests for this recording of
-// 2.6 MB, before the first value.
+// TestDistantDB3 checks that a remote database is read in blocks. One request per page would be 634
+// requests for this recording of 2.6 MB before the first value.
 func TestDistantDB3(t *testing.T) {
 	dir := realdata.Path(t, "mcap_robot/recording_db3")
 	srv, err := loopback.Serve(dir, loopback.Options{})

@@ -1,0 +1,210 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// cacheFile is a file in the directory with a name of this cache.
+type cacheFile struct {
+	name   string
+	id     uint64
+	sealed bool
+	size   int64 // maximum size for an unsealed shard
+	disk   int64
+	used   int64 // Unix time in nanoseconds
+}
+
+// withDirLock runs f with the lock that prevents two processes from freeing space at once. Caller
+// must hold rollMu, or be the only user of d.
+func (d *Dir) withDirLock(wait time.Duration, f func() error) error {
+	if err := lockWithin(d.marker, wait); err != nil {
+		return systemError("lock cache", d.dir, markerName, err)
+	}
+	defer unlockFile(d.marker)
+	return f()
+}
+
+// listFiles lists the files of this cache. If the directory lock is held, the list is complete,
+// because files are created and renamed under that lock.
+func (d *Dir) listFiles() ([]cacheFile, error) {
+	names, err := listNames(d.root)
+	if err != nil {
+		return nil, systemError("look into cache", d.dir, "", err)
+	}
+	var all []cacheFile
+	for _, name := range names {
+		id, sealed, ok := parseShardFileName(name, d.id)
+		if !ok {
+			continue
+		}
+		info, err := d.root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // removed, or not made by the cache
+		}
+		size := (info.Size() + 4095) &^ 4095 // rounded up to whole blocks, as file systems count
+		v := cacheFile{
+			name:   name,
+			id:     id,
+			sealed: sealed,
+			size:   size,
+			disk:   allocatedBytes(info),
+			used:   info.ModTime().UnixNano(),
+		}
+		d.mu.Lock()
+		if s := d.shards[id]; s != nil {
+			v.used = max(v.used, s.lastUsed.Load())
+			if s.damaged.Load() {
+				v.used = 0
+			}
+		}
+		d.mu.Unlock()
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// markerBytes is the size of the marker on disk, which is one block. Without it, shards that fill
+// the budget exactly would exceed it.
+const markerBytes = 4 << 10
+
+// maxReserve is the free space that is left on a large file system. On a smaller one, a twentieth
+// is left.
+const maxReserve = 1 << 30
+
+// measureFiles lists the files and computes the bytes that the budget and the file system allow
+// together. If needsRecovery returns true, the shards of dead writers are recovered first. Caller
+// must hold the directory lock.
+func (d *Dir) measureFiles(needsRecovery func(v []cacheFile) bool) ([]cacheFile, error) {
+	v, err := d.listFiles()
+	if err == nil {
+		err = d.computeLimit(v)
+	}
+	if err == nil && needsRecovery(v) && d.recoverLeftovers(v) > 0 {
+		if v, err = d.listFiles(); err == nil {
+			err = d.computeLimit(v)
+		}
+	}
+	return v, err
+}
+
+func alwaysRecover([]cacheFile) bool { return true }
+
+func (d *Dir) computeLimit(v []cacheFile) error {
+	free, total, err := freeBytes(d.marker)
+	if err != nil {
+		return systemError("look into cache", d.dir, "", err)
+	}
+	var sizes, disk int64
+	for _, f := range v {
+		sizes += f.size
+		disk += min(f.disk, f.size)
+	}
+	d.diskBytes.Store(sizes)
+	d.byteLimit.Store(
+		min(
+			d.options.Budget-markerBytes-d.unlinkedBytes.Load(),
+			disk+free-min(maxReserve, total/20),
+		),
+	)
+	return nil
+}
+
+func totalSize(v []cacheFile) (n int64) {
+	for _, f := range v {
+		n += f.size
+	}
+	return n
+}
+
+// evictShards removes sealed shards, the least recently used first, until the files take at most
+// target bytes. It returns the remaining files.
+func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFile {
+	slices.SortFunc(
+		v,
+		func(a, b cacheFile) int {
+			return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id))
+		},
+	)
+	total := totalSize(v)
+	left := v[:0:0]
+	for _, f := range v {
+		if total <= target || !f.sealed || keepUsed && f.used >= d.openedAt || !d.removeShard(f) {
+			left = append(left, f)
+			continue
+		}
+		total -= f.size
+		d.updateStats(
+			func(s *Stats) { s.Evicted, s.EvictedBytes = s.Evicted+1, s.EvictedBytes+f.size },
+		)
+	}
+	d.diskBytes.Store(total)
+	return left
+}
+
+// removeShard deletes a sealed shard of this cache. It returns false if the shard belongs to
+// another cache or is being read by this process.
+func (d *Dir) removeShard(v cacheFile) bool {
+	d.mu.Lock()
+	s := d.shards[v.id]
+	d.mu.Unlock()
+	if s != nil && (!s.sealed.Load() || s.refs.Load() > 1) {
+		return false // its space would be freed only after its readers release it
+	}
+	if s == nil {
+		f, info, err := openRegular(d.root, v.name, os.O_RDONLY)
+		if err != nil {
+			return errors.Is(err, fs.ErrNotExist)
+		}
+		ours := isOwnFile(f, info.Size(), d.id, v.id)
+		f.Close()
+		if !ours {
+			return false
+		}
+	}
+	if err := d.root.Remove(v.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if s != nil {
+		d.dropShard(s)
+	}
+	return true
+}
+
+// makeSpace frees space for the next shard and returns the size of that shard, at least need. It
+// returns 0 if the space cannot be freed now. Caller must hold the directory lock.
+func (d *Dir) makeSpace(need int64) (int64, error) {
+	v, err := d.measureFiles(
+		func(v []cacheFile) bool { return totalSize(v)+need > d.byteLimit.Load() },
+	)
+	if err != nil {
+		return 0, err
+	}
+	limit, files := d.byteLimit.Load(), fileSizeLimit()&^4095
+	switch {
+	case need > files:
+		return 0, syscall.EFBIG
+	// writeEntry checked the budget, so the file system is too small
+	case need > limit+d.unlinkedBytes.Load():
+		return 0, syscall.ENOSPC
+	}
+	unsealed := totalSize(
+		slices.DeleteFunc(slices.Clone(v), func(f cacheFile) bool { return f.sealed }),
+	)
+	// A shard takes at most an eighth of the cache, so that one eviction does not empty it. It
+	// takes at most a quarter of the space without unsealed shards, so that many writers fit into a
+	// small cache.
+	want := max(min(d.options.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)
+	want = min((want+4095)&^4095, files)
+	v = d.evictShards(v, limit-want, d.options.KeepUsed)
+	want = min(want, (limit-totalSize(v))&^4095)
+	if want < need {
+		return 0, nil
+	}
+	return want, nil
+}
