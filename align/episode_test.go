@@ -26,7 +26,12 @@ type fake struct {
 }
 
 func newFake() *fake {
-	hz := func(r int64, t0, t1 int64) []int64 { return Uniform(t0, t1, robocache.Rate{Num: r, Den: 1}) }
+	hz := func(r int64, t0, t1 int64) []int64 {
+		return Uniform(t0, t1, robocache.Rate{
+			Num: r,
+			Den: 1,
+		})
+	}
 	num := func(key string, d robocache.DType, shape ...int) robocache.Feature {
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape}
 	}
@@ -172,7 +177,15 @@ func TestEpisode(t *testing.T) {
 	for _, c := range []struct {
 		key  string
 		mode Mode
-	}{{"joints", Linear}, {"force", Linear}, {"gripper", Previous}, {"stage", Previous}, {"camera", Nearest}, {"words", Previous}, {"task", Previous}} {
+	}{
+		{"joints", Linear},
+		{"force", Linear},
+		{"gripper", Previous},
+		{"stage", Previous},
+		{"camera", Nearest},
+		{"words", Previous},
+		{"task", Previous},
+	} {
 		if s := a.Stream(
 			c.key,
 		); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) ||
@@ -180,17 +193,11 @@ func TestEpisode(t *testing.T) {
 			t.Errorf("%s: %+v", c.key, s)
 		}
 	}
-	j, f, st, cam, w := a.Stream(
-		"joints",
-	), a.Stream(
-		"force",
-	), a.Stream(
-		"stage",
-	), a.Stream(
-		"camera",
-	), a.Stream(
-		"words",
-	)
+	j := a.Stream("joints")
+	f := a.Stream("force")
+	st := a.Stream("stage")
+	cam := a.Stream("camera")
+	w := a.Stream("words")
 	rows, camera := ds.clocks[""], ds.clocks["camera"]
 	for i, at := range a.Times {
 		for c := range 2 {
@@ -352,32 +359,107 @@ func TestEpisodeErrors(t *testing.T) {
 		class  error
 		phrase string
 	}{
-		{`{"hz": 10, "keys": ["words"], "modes": {"words": "linear"}}`, 0, robocache.ErrMisuse, "text stream"},
-		{`{"hz": 10, "keys": ["gripper"], "modes": {"gripper": "linear"}}`, 0, robocache.ErrMisuse, "boolean stream"},
-		{`{"hz": 10, "keys": ["camera"], "modes": {"camera": "mean"}}`, 0, robocache.ErrMisuse, "video stream"},
-		{`{"hz": 10, "keys": ["stage"], "modes": {"stage": "linear"}}`, 0, robocache.ErrMisuse, "integers"},
-		{`{"hz": 10, "keys": ["words"], "dtypes": {"words": "float32"}}`, 0, robocache.ErrMisuse, "numeric"},
-		{`{"hz": 10, "keys": ["force"]}`, 0, robocache.ErrMalformed, "timestamps must not decrease"},
+		{
+			`{"hz": 10, "keys": ["words"], "modes": {"words": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"text stream",
+		},
+		{
+			`{"hz": 10, "keys": ["gripper"], "modes": {"gripper": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"boolean stream",
+		},
+		{
+			`{"hz": 10, "keys": ["camera"], "modes": {"camera": "mean"}}`,
+			0,
+			robocache.ErrMisuse,
+			"video stream",
+		},
+		{
+			`{"hz": 10, "keys": ["stage"], "modes": {"stage": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"integers",
+		},
+		{
+			`{"hz": 10, "keys": ["words"], "dtypes": {"words": "float32"}}`,
+			0,
+			robocache.ErrMisuse,
+			"numeric",
+		},
+		{
+			`{"hz": 10, "keys": ["force"]}`,
+			0,
+			robocache.ErrMalformed,
+			"timestamps must not decrease",
+		},
 		{`{"hz": 10, "keys": ["joint"]}`, 0, robocache.ErrMisuse, "did you mean joints"},
-		{`{"hz": 10, "keys": ["joints"], "max_gap": {"jonts": 1}}`, 0, robocache.ErrMisuse, "did you mean joints"},
-		{`{"hz": 10, "keys": ["joints"], "clock": {"joints": "log"}}`, 0, robocache.ErrUnsupported, "clock"},
+		{
+			`{"hz": 10, "keys": ["joints"], "max_gap": {"jonts": 1}}`,
+			0,
+			robocache.ErrMisuse,
+			"did you mean joints",
+		},
+		{
+			`{"hz": 10, "keys": ["joints"], "clock": {"joints": "log"}}`,
+			0,
+			robocache.ErrUnsupported,
+			"clock",
+		},
 		{`{"keys": ["joints"]}`, 0, robocache.ErrMisuse, "either hz or times"},
 		{`{"hz": 10, "times_ns": [1]}`, 0, robocache.ErrMisuse, "either hz or times"},
 		{`{"times_ns": [1], "extent": "union"}`, 0, robocache.ErrMisuse, "extent"},
-		{`{"hz": 10, "keys": ["joints"], "extent": "unoin"}`, 0, robocache.ErrMisuse, "unknown extent"},
+		{
+			`{"hz": 10, "keys": ["joints"], "extent": "unoin"}`,
+			0,
+			robocache.ErrMisuse,
+			"unknown extent",
+		},
 		{`{"hz": 10, "keys": ["joints"]}`, 1, robocache.ErrNotFound, "episode"},
-		{`{"hz": 10, "keys": ["joints"], "memory_budget": 100}`, 0, robocache.ErrResourceLimit, "budget"},
+		{
+			`{"hz": 10, "keys": ["joints"], "memory_budget": 100}`,
+			0,
+			robocache.ErrResourceLimit,
+			"budget",
+		},
 		{`{"hz": 1000000000, "keys": ["joints"]}`, 0, robocache.ErrResourceLimit, "budget"},
-		{`{"times_ns": [9000000000], "keys": ["joints"], "edge": "error"}`, 0, robocache.ErrMisuse, "outside the source range"},
-		{`{"times_ns": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`, 0, robocache.ErrMisuse, "window"},
-		{`{"times_ns": [1000000], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`, 0, robocache.ErrMalformed, "gap exceeds max_gap"},
+		{
+			`{"times_ns": [9000000000], "keys": ["joints"], "edge": "error"}`,
+			0,
+			robocache.ErrMisuse,
+			"outside the source range",
+		},
+		{
+			`{"times_ns": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`,
+			0,
+			robocache.ErrMisuse,
+			"window",
+		},
+		{
+			`{"times_ns": [1000000], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`,
+			0,
+			robocache.ErrMalformed,
+			"gap exceeds max_gap",
+		},
 	} {
 		_, err := Episode(context.Background(), ds, c.ep, mustConfig(t, c.config))
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.phrase) {
 			t.Errorf("%s: %v", c.config, err)
 		}
 	}
-	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times_ns": ["x"]}`, ""}, {`{"max_gap": 1e300}`, "seconds as a number"}, {`{"max_gap": 50000000}`, "as nanoseconds 50 ms"}, {`{"latency": {"a": "0.1"}}`, "with a unit"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
+	for _, c := range []struct{ text, hint string }{
+		{`{"hz": 10, "max_gpa": 1}`, "max_gap"},
+		{`{"edge": "clmap"}`, "clamp"},
+		{`{"modes": {"a": "lerp"}}`, "linear"},
+		{`{"times_ns": ["x"]}`, ""},
+		{`{"max_gap": 1e300}`, "seconds as a number"},
+		{`{"max_gap": 50000000}`, "as nanoseconds 50 ms"},
+		{`{"latency": {"a": "0.1"}}`, "with a unit"},
+		{`nonsense`, ""},
+		{`{"hz": 10}, "edge": "mask"}`, "after its object"},
+	} {
 		if _, err := ParseConfig(
 			[]byte(c.text),
 		); !errors.Is(err, robocache.ErrMisuse) ||

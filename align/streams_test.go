@@ -86,8 +86,23 @@ func TestDefaultMode(t *testing.T) {
 		{num(robocache.Int64, 1, "nearest"), Nearest},
 		{num(robocache.Int64, 1, "linear"), Previous},
 		{num(robocache.Float32, 1, "what"), Linear},
-		{&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{-1, 3}}, Previous},
-		{&robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Interpolation: "linear"}, Nearest},
+		{
+			&robocache.Feature{
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{-1, 3},
+			},
+			Previous,
+		},
+		{
+			&robocache.Feature{
+				Kind:          robocache.KindPointCloud,
+				DType:         robocache.Float32,
+				Shape:         []int{-1, 3},
+				Interpolation: "linear",
+			},
+			Nearest,
+		},
 		{&robocache.Feature{Kind: robocache.KindImage}, Nearest},
 		{&robocache.Feature{Kind: robocache.KindText}, Previous},
 		{&robocache.Feature{Kind: robocache.KindEvent, Interpolation: "next"}, Next},
@@ -175,17 +190,15 @@ func TestClockChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, y := math.Float32frombits(
-		binary.LittleEndian.Uint32(a),
-	), math.Float32frombits(
-		binary.LittleEndian.Uint32(b),
-	)
+	x := math.Float32frombits(binary.LittleEndian.Uint32(a))
+	y := math.Float32frombits(binary.LittleEndian.Uint32(b))
 	if d := float64(x - y); math.Abs(d-0.04) > 1e-5 { // value: 8 a second
 		t.Errorf("5 ms later the value is %v less", d)
 	}
 	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("timestamps that go backwards: %v", err)
-	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, `Options: {"clock": "publish"}`) {
+	} else if e := new(robocache.Error); !errors.As(err, &e) ||
+		!strings.Contains(e.Hint, `Options: {"clock": "publish"}`) {
 		t.Errorf("timestamps that go backwards do not say how rows come in their order: %q", e.Hint)
 	}
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
@@ -219,11 +232,9 @@ func TestLatency(t *testing.T) {
 		}
 		return math.Float64frombits(binary.LittleEndian.Uint64(got.Streams[0].Data))
 	}
-	plain, late, both := at(
-		Config{},
-	), at(
-		Config{Latency: map[string]Nanos{"force": 10e6}},
-	), at(
+	plain := at(Config{})
+	late := at(Config{Latency: map[string]Nanos{"force": 10e6}})
+	both := at(
 		Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}},
 	)
 	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {

@@ -96,7 +96,11 @@ func View(
 	opt ViewOptions,
 ) (_ *Viewed, err error) {
 	if cfg.Times != nil {
-		return nil, robocache.Misuse("align", nil, "a view of a dataset has a rate, not times of its own").
+		return nil, robocache.Misuse(
+			"align",
+			nil,
+			"a view of a dataset has a rate, not times of its own",
+		).
 			Expected("hz", "")
 	}
 	if slices.Contains(cfg.Keys, "task") {
@@ -155,19 +159,10 @@ func (v *Viewed) Capabilities() *robocache.Capabilities { return &v.offered }
 // scan lays out every episode once, for its length and for which streams need a mask.
 func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
-	v.lengths, v.broken, v.gaps, masked = make(
-		[]int,
-		n,
-	), make(
-		[]error,
-		n,
-	), make(
-		[]gaps,
-		len(v.kept),
-	), make(
-		[]bool,
-		len(v.kept),
-	)
+	v.lengths = make([]int, n)
+	v.broken = make([]error, n)
+	v.gaps = make([]gaps, len(v.kept))
+	masked = make([]bool, len(v.kept))
 	v.complete = make([][]RowRange, n)
 	threads := v.opt.Threads
 	if threads <= 0 {
@@ -379,13 +374,8 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
 		}
-		l.plans, l.gaps = append(
-			l.plans,
-			p,
-		), append(
-			l.gaps,
-			gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p),
-		)
+		l.plans = append(l.plans, p)
+		l.gaps = append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
 	own, err := a.clock("task")
 	if err != nil {

@@ -345,19 +345,9 @@ func (p *Part) open(c int) (r run, err error) {
 		r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
 	if !bad && r.N > 0 {
 		le, last := binary.LittleEndian, int64(0)
-		r.marks, r.below, r.through = make(
-			[]float64,
-			0,
-			want,
-		), make(
-			[]int64,
-			0,
-			want,
-		), make(
-			[]int64,
-			0,
-			want,
-		)
+		r.marks = make([]float64, 0, want)
+		r.below = make([]int64, 0, want)
+		r.through = make([]int64, 0, want)
 		for b, j := r.Marks, int64(0); len(b) > 0; b, j = b[size:], j+1 {
 			v, below := p.value(b, r.counted), min(j*step(r.Entries), r.N-1)
 			through := below + 1
@@ -366,16 +356,10 @@ func (p *Part) open(c int) (r run, err error) {
 			}
 			bad = bad || below < last || through <= below || through > r.N || v-v != 0 ||
 				j > 0 && v < r.marks[j-1]
-			r.marks, r.below, r.through, last = append(
-				r.marks,
-				v,
-			), append(
-				r.below,
-				below,
-			), append(
-				r.through,
-				through,
-			), through
+			r.marks = append(r.marks, v)
+			r.below = append(r.below, below)
+			r.through = append(r.through, through)
+			last = through
 		}
 	}
 	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N ||

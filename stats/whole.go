@@ -38,13 +38,8 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 					continue
 				}
 				runs = append(runs, r)
-				m.Min[c], m.Max[c] = min(
-					m.Min[c],
-					r.marks[0],
-				), max(
-					m.Max[c],
-					r.marks[len(r.marks)-1],
-				)
+				m.Min[c] = min(m.Min[c], r.marks[0])
+				m.Max[c] = max(m.Max[c], r.marks[len(r.marks)-1])
 				if m.N[c] == 0 {
 					m.base[c] = r.Base - parts[i].Less
 				}

@@ -118,15 +118,9 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 	for e := range o.Episodes {
 		n := len(o.rows(e, fps))
 		text, _ := o.task(e)
-		d.lengths, d.tasks, d.info.Frames = append(
-			d.lengths,
-			n,
-		), append(
-			d.tasks,
-			text,
-		), d.info.Frames+int64(
-			n,
-		)
+		d.lengths = append(d.lengths, n)
+		d.tasks = append(d.tasks, text)
+		d.info.Frames = d.info.Frames + int64(n)
 	}
 	d.easels.New = func() any {
 		x := &easel{}

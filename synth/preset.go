@@ -239,18 +239,9 @@ func rtx(o *Options, e int, put func(key string, times []int64, values []float64
 	}
 	seen, felt, acted := grid(30), grid(100), grid(10)
 	noise := o.rng(e, drawState)
-	vision, state, action := make(
-		[]float64,
-		0,
-		512*len(seen),
-	), make(
-		[]float64,
-		0,
-		14*len(felt),
-	), make(
-		[]float64,
-		7*len(acted),
-	)
+	vision := make([]float64, 0, 512*len(seen))
+	state := make([]float64, 0, 14*len(felt))
+	action := make([]float64, 7*len(acted))
 	for _, t := range seen {
 		for i := range 512 {
 			x := noise.NormFloat64()

@@ -99,13 +99,8 @@ func TestPresetsMove(t *testing.T) {
 
 // TestCap: at most so many rows, over the same time: 333 Hz becomes 50 to 199.
 func TestCap(t *testing.T) {
-	d, free := made(
-		t,
-		Options{Preset: "heterogeneous", Cap: 200},
-	), made(
-		t,
-		Options{Preset: "heterogeneous"},
-	)
+	d := made(t, Options{Preset: "heterogeneous", Cap: 200})
+	free := made(t, Options{Preset: "heterogeneous"})
 	if mean := float64(d.Info().Frames) / 5000; mean < 150 || mean > 160 {
 		t.Errorf("trajectories of %v rows", mean)
 	}
@@ -177,16 +172,9 @@ func TestRTX(t *testing.T) {
 // use for is refused.
 func TestPresetSame(t *testing.T) {
 	for _, name := range Presets() {
-		a, b, c := made(
-			t,
-			Options{Preset: name, Episodes: 12},
-		), made(
-			t,
-			Options{Preset: name, Episodes: 12},
-		), made(
-			t,
-			Options{Preset: name, Episodes: 12, Seed: 1},
-		)
+		a := made(t, Options{Preset: name, Episodes: 12})
+		b := made(t, Options{Preset: name, Episodes: 12})
+		c := made(t, Options{Preset: name, Episodes: 12, Seed: 1})
 		for e := 11; e >= 0; e-- {
 			for _, key := range a.Info().Keys() {
 				_, x := all(t, a, e, a.Info().Feature(key))
@@ -198,7 +186,12 @@ func TestPresetSame(t *testing.T) {
 			}
 		}
 	}
-	for _, opt := range []Options{{Preset: "none"}, {Preset: "rtx", Cap: 20}, {Preset: "heterogeneous", Cap: 1}, {Preset: "rtx", Episodes: -1}} {
+	for _, opt := range []Options{
+		{Preset: "none"},
+		{Preset: "rtx", Cap: 20},
+		{Preset: "heterogeneous", Cap: 1},
+		{Preset: "rtx", Episodes: -1},
+	} {
 		if _, err := New(opt); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v: %v", opt, err)
 		}

@@ -145,13 +145,9 @@ func TestFlawless(t *testing.T) {
 func TestLearnable(t *testing.T) {
 	_, _, ds := inMemory(t, Options{Episodes: 6, Seconds: 3, Cameras: -1})
 	for e := range 6 {
-		state, action, reward := f32s(
-			gather(t, ds, e, "observation.state"),
-		), f32s(
-			gather(t, ds, e, "action"),
-		), f32s(
-			gather(t, ds, e, "next.reward"),
-		)
+		state := f32s(gather(t, ds, e, "observation.state"))
+		action := f32s(gather(t, ds, e, "action"))
+		reward := f32s(gather(t, ds, e, "next.reward"))
 		n, best := len(reward), float32(-9)
 		for i := range n {
 			// The controller saturates; elsewhere it tells where the goal is, and that does not
@@ -197,13 +193,9 @@ func TestActionFollows(t *testing.T) {
 	for e := range o.Episodes {
 		_, colour := o.task(e)
 		world := simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))
-		state, action, timestamps := f32s(
-			gather(t, ds, e, "observation.state"),
-		), f32s(
-			gather(t, ds, e, "action"),
-		), f64s(
-			gather(t, ds, e, "observation.state.recorded"),
-		)
+		state := f32s(gather(t, ds, e, "observation.state"))
+		action := f32s(gather(t, ds, e, "action"))
+		timestamps := f64s(gather(t, ds, e, "observation.state.recorded"))
 		places := map[[2]float64]bool{}
 		for i, sec := range timestamps {
 			w := at(world, int64(math.Round(sec*1e9)))
@@ -273,9 +265,28 @@ func TestAligned(t *testing.T) {
 // itself.
 func TestFasterStreams(t *testing.T) {
 	for _, opt := range []Options{
-		{Episodes: 2, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333}},
-		{Episodes: 6, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333, "camera": 29.97}, Jitter: 3 * time.Millisecond, Gaps: 0.1, Seed: 3},
-		{Episodes: 1, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 10}, Jitter: time.Millisecond},
+		{
+			Episodes: 2,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 100, "force": 333},
+		},
+		{
+			Episodes: 6,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 100, "force": 333, "camera": 29.97},
+			Jitter:   3 * time.Millisecond,
+			Gaps:     0.1,
+			Seed:     3,
+		},
+		{
+			Episodes: 1,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 10},
+			Jitter:   time.Millisecond,
+		},
 	} {
 		_, r, ds := inMemory(t, opt)
 		flawless := opt.Jitter == 0
@@ -287,16 +298,9 @@ func TestFasterStreams(t *testing.T) {
 			d := natives[name].d
 			k := ds.Info().Feature(key).Shape[0]
 			for e := range opt.Episodes {
-				values, timestamps, counts := f32s(
-					gather(t, ds, e, key),
-				), f64s(
-					gather(t, ds, e, key+".recorded"),
-				), gather(
-					t,
-					ds,
-					e,
-					key+".count",
-				)
+				values := f32s(gather(t, ds, e, key))
+				timestamps := f64s(gather(t, ds, e, key+".recorded"))
+				counts := gather(t, ds, e, key+".count")
 				if len(timestamps) != ds.Len(e)*k || len(values) != len(timestamps)*d {
 					t.Fatalf("%s: %d timestamps, %d values", key, len(timestamps), len(values))
 				}
@@ -392,9 +396,21 @@ func TestCode(t *testing.T) {
 	}
 	// Every size that is accepted has room; noise and edges of the range.
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, size := range [][2]int{{64, 64}, {128, 96}, {66, 200}, {640, 480}, {1920, 1080}, {128, 128}} {
+	for _, size := range [][2]int{
+		{64, 64},
+		{128, 96},
+		{66, 200},
+		{640, 480},
+		{1920, 1080},
+		{128, 128},
+	} {
 		rgb := make([]byte, size[0]*size[1]*3)
-		for _, code := range [][2]int{{0, 0}, {maxEpisodes - 1, maxRows - 1}, {1, 2}, {rng.IntN(maxEpisodes), rng.IntN(maxRows)}} {
+		for _, code := range [][2]int{
+			{0, 0},
+			{maxEpisodes - 1, maxRows - 1},
+			{1, 2},
+			{rng.IntN(maxEpisodes), rng.IntN(maxRows)},
+		} {
 			for i := range rgb {
 				rgb[i] = byte(rng.Uint32())
 			}
@@ -478,7 +494,10 @@ func TestOptionErrors(t *testing.T) {
 	ctx := context.Background()
 	for name, o := range map[string]Options{
 		"episodes": {Episodes: -1}, "seconds": {Seconds: -1}, "forever": {Seconds: math.Inf(1)}, "nan": {Seconds: math.NaN()}, "cameras": {Cameras: 99}, "jitter": {Jitter: -1}, "gaps": {Gaps: 1},
-		"codec": {Codec: "gif"}, "odd": {Width: 127}, "small": {Width: 32, Height: 32}, "rate": {Rates: map[string]float64{"camera": 0}}, "name": {Rates: map[string]float64{"lidar": 10}}, "fast": {Rates: map[string]float64{"force": 1e9}}, "gop": {GOP: -1},
+		"codec": {Codec: "gif"}, "odd": {Width: 127}, "small": {
+			Width:  32,
+			Height: 32,
+		}, "rate": {Rates: map[string]float64{"camera": 0}}, "name": {Rates: map[string]float64{"lidar": 10}}, "fast": {Rates: map[string]float64{"force": 1e9}}, "gop": {GOP: -1},
 		"no room": {Width: 64, Height: 64, Codec: "png", Cameras: 1, Episodes: 70000},
 	} {
 		if _, err := Write(ctx, "mem://never", o); !errors.Is(err, robocache.ErrMisuse) {

@@ -121,7 +121,10 @@ func (c *Case) check(out, valid *kernel.Tensor) error {
 		"out",
 		out,
 		c.Want,
-		func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP },
+		func(_ []int, want, got uint64) bool {
+			return c.ULP != 0 &&
+				apart(want, got, c.Out) <= c.ULP
+		},
 	); err != nil {
 		return err
 	}
@@ -131,22 +134,11 @@ func (c *Case) check(out, valid *kernel.Tensor) error {
 // Planned is a part with a plan's arrays as tensors.
 func Planned(p *kernel.Plan) kernel.Part {
 	n := p.Len()
-	kind, left, right, weight, valid := Filled(
-		robocache.Uint8,
-		n,
-	), Filled(
-		robocache.Int32,
-		n,
-	), Filled(
-		robocache.Int32,
-		n,
-	), Filled(
-		robocache.Float64,
-		n,
-	), Filled(
-		robocache.Uint8,
-		n,
-	)
+	kind := Filled(robocache.Uint8, n)
+	left := Filled(robocache.Int32, n)
+	right := Filled(robocache.Int32, n)
+	weight := Filled(robocache.Float64, n)
+	valid := Filled(robocache.Uint8, n)
 	for i := range n {
 		kind.Data[i], valid.Data[i] = byte(p.Kind[i]), p.Valid[i]
 		Put(left, 4*i, 0, uint64(p.Left[i]))

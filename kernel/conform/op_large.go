@@ -60,17 +60,8 @@ func (c *hour) run(b kernel.Backend) error {
 	}); err != nil {
 		return err
 	}
-	out, valid := Filled(
-		robocache.Float32,
-		1,
-		len(to),
-		c.Cols,
-	), Filled(
-		robocache.Uint8,
-		1,
-		len(to),
-		1,
-	)
+	out := Filled(robocache.Float32, 1, len(to), c.Cols)
+	valid := Filled(robocache.Uint8, 1, len(to), 1)
 	if err := b.Run(
 		&kernel.FuseOp{
 			Series: []kernel.Series{
@@ -130,14 +121,8 @@ func (c *largeCase) run(b kernel.Backend) error {
 		if s.Ragged {
 			series.Offsets = Int64s(offsets...)
 		} else {
-			series.Values.Shape, series.Times.Shape = []int{
-				c.Batch,
-				s.Rows,
-				s.Cols,
-			}, []int{
-				c.Batch,
-				s.Rows,
-			}
+			series.Values.Shape = []int{c.Batch, s.Rows, s.Cols}
+			series.Times.Shape = []int{c.Batch, s.Rows}
 		}
 		op.Series = append(op.Series, series)
 	}

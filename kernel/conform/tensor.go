@@ -119,11 +119,8 @@ func IsNaN(u uint64, dt robocache.DType) bool { return dt.Float() && math.IsNaN(
 // resolve.
 func apart(a, b uint64, dt robocache.DType) int64 {
 	if dt == robocache.Float64 {
-		a, b = uint64(
-			math.Float32bits(float32(decode(a, dt))),
-		), uint64(
-			math.Float32bits(float32(decode(b, dt))),
-		)
+		a = uint64(math.Float32bits(float32(decode(a, dt))))
+		b = uint64(math.Float32bits(float32(decode(b, dt))))
 		dt = robocache.Float32
 	}
 	if dt == robocache.Float32 && math.Abs(decode(a, dt)-decode(b, dt)) < 0x1p-40 {

@@ -37,7 +37,8 @@ func splitmix(state *uint64) uint64 {
 
 // op lays the case out, with blank results.
 func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
-	seed, op := c.Seed, &kernel.VoxelOp{
+	seed := c.Seed
+	op := &kernel.VoxelOp{
 		Grid:  c.Grid,
 		Size:  [3]float32(c.Size),
 		Mode:  c.Mode,
@@ -76,17 +77,9 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 		}
 	}
 	if c.Layout == "sparse" {
-		op.Coords, op.Counts, op.Found = Filled(
-			robocache.Int32,
-			c.Found,
-			4,
-		), Filled(
-			robocache.Int32,
-			c.Found,
-		), Filled(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = Filled(robocache.Int32, c.Found, 4)
+		op.Counts = Filled(robocache.Int32, c.Found)
+		op.Found = Filled(robocache.Int64, 1)
 		if op.Mode.Featured() {
 			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}

@@ -84,13 +84,9 @@ type preparedPart struct {
 func preparePart(p *kernel.Part, t *table) (x preparedPart, general int) {
 	from, to, cols := p.Src.DType, p.Out.DType, p.Out.Shape[1]
 	x.of = p
-	x.rows, x.sources, x.columns = int32(
-		p.Out.Shape[0],
-	), int32(
-		min(p.Src.Shape[0], math.MaxInt32),
-	), int32(
-		cols,
-	)
+	x.rows = int32(p.Out.Shape[0])
+	x.sources = int32(min(p.Src.Shape[0], math.MaxInt32))
+	x.columns = int32(cols)
 	x.srcRow, x.outRow = bytesStep(&p.Src, 0), bytesStep(&p.Out, 0)
 	x.dtype, x.outType, x.mode = uint8(from), uint8(to), uint8(p.Rule.Mode)
 	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) &&
@@ -99,7 +95,8 @@ func preparePart(p *kernel.Part, t *table) (x preparedPart, general int) {
 	_, mapped := fast(&p.Rule, &p.Epilogue, from, to)
 	// Rows are moved where nothing is computed: without a plan, or by one that only takes samples.
 	moved := from == to && !rare(&p.Epilogue) &&
-		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous || p.Rule.Mode == kernel.Next)
+		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous ||
+			p.Rule.Mode == kernel.Next)
 	general = int(flag(!dense || !moved && !mapped))
 	x.extra, x.widest = -1, 1
 	if general == 1 || p.Kind != nil || rare(&p.Epilogue) {
@@ -138,7 +135,13 @@ func partExtra(p *kernel.Part, t *table) int32 {
 	if s := samplesOf(&p.Epilogue); s != nil && s.Len() > 0 {
 		x.per = int32(p.Out.Shape[0] / s.Len())
 	}
-	for tensor, to := range map[*kernel.Tensor]*int64{p.Kind: &x.kindRow, p.Left: &x.leftRow, p.Right: &x.rightRow, p.Weight: &x.weightRow, p.Valid: &x.validRow} {
+	for tensor, to := range map[*kernel.Tensor]*int64{
+		p.Kind:   &x.kindRow,
+		p.Left:   &x.leftRow,
+		p.Right:  &x.rightRow,
+		p.Weight: &x.weightRow,
+		p.Valid:  &x.validRow,
+	} {
 		if tensor != nil {
 			*to = bytesStep(tensor, 0)
 		}

@@ -27,8 +27,26 @@ func TestDirectLayout(t *testing.T) {
 	var s directStream
 	var p directParams
 	for what, is := range map[string][2]uintptr{
-		"DirectStream": {unsafe.Sizeof(s), 120}, "DirectStream.n": {unsafe.Offsetof(s.n), 80}, "DirectStream.type": {unsafe.Offsetof(s.dtype), 104}, "DirectStream.norm": {unsafe.Offsetof(s.norm), 108},
-		"Direct": {unsafe.Sizeof(p), 616}, "Direct.total": {unsafe.Offsetof(p.total), 40}, "Direct.targets_entry": {unsafe.Offsetof(p.targetsEntry), 72}, "Direct.first": {unsafe.Offsetof(p.first), 128}, "Direct.s": {unsafe.Offsetof(p.s), 136},
+		"DirectStream": {
+			unsafe.Sizeof(s),
+			120,
+		}, "DirectStream.n": {
+			unsafe.Offsetof(s.n),
+			80,
+		}, "DirectStream.type": {
+			unsafe.Offsetof(s.dtype),
+			104,
+		}, "DirectStream.norm": {unsafe.Offsetof(s.norm), 108},
+		"Direct": {
+			unsafe.Sizeof(p),
+			616,
+		}, "Direct.total": {
+			unsafe.Offsetof(p.total),
+			40,
+		}, "Direct.targets_entry": {
+			unsafe.Offsetof(p.targetsEntry),
+			72,
+		}, "Direct.first": {unsafe.Offsetof(p.first), 128}, "Direct.s": {unsafe.Offsetof(p.s), 136},
 	} {
 		if is[0] != is[1] {
 			t.Errorf("%s: %d, not %d", what, is[0], is[1])
@@ -44,7 +62,15 @@ func TestDivisor(t *testing.T) {
 			d = r.Uint32()>>(1+r.Uint32N(31)) | 1
 		}
 		v := divide(d)
-		for _, n := range []uint32{n, n / d * d, n/d*d - 1, math.MaxInt32, math.MaxInt32 / d * d, math.MaxInt32/d*d - 1, 0} {
+		for _, n := range []uint32{
+			n,
+			n / d * d,
+			n/d*d - 1,
+			math.MaxInt32,
+			math.MaxInt32 / d * d,
+			math.MaxInt32/d*d - 1,
+			0,
+		} {
 			if n > math.MaxInt32 {
 				continue
 			}
@@ -159,7 +185,13 @@ func directCase(seed uint64) *kernel.FuseOp {
 		x := kernel.Series{
 			Name: fmt.Sprint("s", s),
 			Rule: kernel.Rule{
-				Mode: []kernel.Mode{kernel.Linear, kernel.Linear, kernel.Nearest, kernel.Previous, kernel.Next}[r.IntN(5)],
+				Mode: []kernel.Mode{
+					kernel.Linear,
+					kernel.Linear,
+					kernel.Nearest,
+					kernel.Previous,
+					kernel.Next,
+				}[r.IntN(5)],
 				Edge: kernel.Edge(r.IntN(2)),
 			},
 		}
@@ -179,12 +211,8 @@ func directCase(seed uint64) *kernel.FuseOp {
 			o := kernel.Tensor{DType: robocache.Int64, Shape: []int{b + 1}, Data: times(offsets)}
 			x.Offsets = &o
 		case 1: // shared timestamps
-			x.Values, x.Times = tensor(
-				from,
-				b,
-				n,
-				d,
-			), kernel.Tensor{
+			x.Values = tensor(from, b, n, d)
+			x.Times = kernel.Tensor{
 				DType: robocache.Int64,
 				Shape: []int{n},
 				Data:  times(timestamps(n)),
@@ -212,13 +240,8 @@ func directCase(seed uint64) *kernel.FuseOp {
 		if mapped && r.IntN(3) != 0 {
 			norm := &kernel.Norm{Kind: kernel.NormKind(r.IntN(2))}
 			for range d {
-				norm.A, norm.B = append(
-					norm.A,
-					float32(r.NormFloat64()),
-				), append(
-					norm.B,
-					float32(r.IntN(4))*float32(r.Float64()),
-				)
+				norm.A = append(norm.A, float32(r.NormFloat64()))
+				norm.B = append(norm.B, float32(r.IntN(4))*float32(r.Float64()))
 			}
 			x.Epilogue.Norm = norm
 		}
@@ -379,12 +402,27 @@ func TestDirectChoice(t *testing.T) {
 	for want, got := range map[string]string{
 		"direct_bf16_8": kernelOf(nil, 256),
 		// few vectors a row of one stream: at any size
-		"direct_bf16_8  ":      kernelOf(nil, 1<<14) + "  ",
-		"fuse_8":               kernelOf(func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 }, 1<<12),
-		"fuse_any":             kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 }, 4),
-		"fuse_8 ":              kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate }, 4) + " ",
-		"direct_bf16_8 ":       kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Nearest }, 4) + " ",
-		"direct_bf16_4_scaled": kernelOf(func(op *kernel.FuseOp) { op.Out.DType = robocache.Float32 }, 4),
+		"direct_bf16_8  ": kernelOf(nil, 1<<14) + "  ",
+		"fuse_8": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 },
+			1<<12,
+		),
+		"fuse_any": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 },
+			4,
+		),
+		"fuse_8 ": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate },
+			4,
+		) + " ",
+		"direct_bf16_8 ": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Nearest },
+			4,
+		) + " ",
+		"direct_bf16_4_scaled": kernelOf(
+			func(op *kernel.FuseOp) { op.Out.DType = robocache.Float32 },
+			4,
+		),
 	} {
 		if got != want {
 			t.Errorf("%s, not %s", got, want)

@@ -137,8 +137,9 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 			break
 		}
 	}
-	x.call.kernel, x.call.grid = "frame_scaled", uint32(
-		ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)),
+	x.call.kernel = "frame_scaled"
+	x.call.grid = uint32(
+		ceilDiv(int64(f.Width), frameTile) * ceilDiv(int64(f.Height), int64(p.tile)),
 	)
 	base, err := d.on.upload(tables)
 	if err != nil {
@@ -192,22 +193,21 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	}
 	p := x.params
 	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
-		return robocache.Unsupported("CUDA", nil, "rows of frames that are to be scaled are not a multiple of 4 bytes apart").
+		return robocache.Unsupported(
+			"CUDA",
+			nil,
+			"rows of frames that are to be scaled are not a multiple of 4 bytes apart",
+		).
 			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
-	p.lumaRow, p.chromaRow, p.chroma, p.blocks = int32(
-		from[0].LumaRow,
-	), int32(
-		from[0].ChromaRow,
-	), int64(
-		from[0].Chroma-from[0].Luma,
-	), int32(
-		x.call.grid,
-	)
+	p.lumaRow = int32(from[0].LumaRow)
+	p.chromaRow = int32(from[0].ChromaRow)
+	p.chroma = int64(from[0].Chroma - from[0].Luma)
+	p.blocks = int32(x.call.grid)
 	for len(from) > 0 {
 		n := min(len(from), framesOfLaunch)
 		for i := range n {

@@ -122,25 +122,13 @@ func (g *fuseGroup) describe() error {
 	f, op := g.f, g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
-	p.batch, p.rows, p.streams, p.first = int64(
-		f.batch,
-	), int32(
-		f.rows,
-	), int32(
-		g.to-g.from,
-	), int32(
-		g.from,
-	)
-	p.outEntry, p.outRow, p.outColumn = bytesStep(
-		&op.Out,
-		0,
-	), bytesStep(
-		&op.Out,
-		1,
-	), bytesStep(
-		&op.Out,
-		2,
-	)
+	p.batch = int64(f.batch)
+	p.rows = int32(f.rows)
+	p.streams = int32(g.to - g.from)
+	p.first = int32(g.from)
+	p.outEntry = bytesStep(&op.Out, 0)
+	p.outRow = bytesStep(&op.Out, 1)
+	p.outColumn = bytesStep(&op.Out, 2)
 	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
 	p.timeType = uint8(op.Targets.DType)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
@@ -156,14 +144,9 @@ func (g *fuseGroup) describe() error {
 			return tooLarge(f.l.op, "channels", d)
 		}
 		axis := len(s.Values.Shape) - 2
-		x.columns, x.n, x.row = int32(
-			d,
-		), int32(
-			min(s.Values.Shape[axis], math.MaxInt32),
-		), bytesStep(
-			&s.Values,
-			axis,
-		)
+		x.columns = int32(d)
+		x.n = int32(min(s.Values.Shape[axis], math.MaxInt32))
+		x.row = bytesStep(&s.Values, axis)
 		x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
 		if axis == 1 {
 			x.entry = bytesStep(&s.Values, 0)
@@ -191,16 +174,17 @@ func (g *fuseGroup) describe() error {
 			s.Times.DType == robocache.Int64 {
 			x.flags |= streamBrief
 		}
-		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(
-			s.Rule.Mode,
-		), uint8(
-			s.Rule.Edge,
-		), uint8(
-			s.Values.DType,
-		)
+		x.maxGap = s.Rule.MaxGap
+		x.mode = uint8(s.Rule.Mode)
+		x.edge = uint8(s.Rule.Edge)
+		x.dtype = uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i}, "continuous signs are not made on a GPU").
+			return robocache.Unsupported(
+				f.l.op,
+				robocache.Where{"stream": i},
+				"continuous signs are not made on a GPU",
+			).
 				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
 		}
 		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
@@ -397,6 +381,10 @@ func hostForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
 		return nil
 	}
-	return robocache.Unsupported(op, robocache.Where{"stream": stream}, "rotations in other forms than quaternions are not made on a GPU").
+	return robocache.Unsupported(
+		op,
+		robocache.Where{"stream": stream},
+		"rotations in other forms than quaternions are not made on a GPU",
+	).
 		WithHint("the CPU")
 }

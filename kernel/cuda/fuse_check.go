@@ -26,11 +26,9 @@ func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 		shape := slices.Clone(s.Values.Shape)
 		shape[len(shape)-1] = 0
 		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: shape}
-		s.Times, s.Lengths, s.Offsets = *from.tensor(&f.op.Series[i].Times), from.tensor(
-			s.Lengths,
-		), from.tensor(
-			s.Offsets,
-		)
+		s.Times = *from.tensor(&f.op.Series[i].Times)
+		s.Lengths = from.tensor(s.Lengths)
+		s.Offsets = from.tensor(s.Offsets)
 		s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
 	}
 	if from.err != nil {

@@ -59,7 +59,8 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
-		for tile > 2 && p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		for tile > 2 &&
+			p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -215,7 +216,9 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	case in > 4*out:
 	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
 		how = fuseRows
-	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
+	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out &&
+		p.batch >= int64(4*c.processors) &&
+		g.cols/4 <= 512:
 		how = fuseWhole
 	}
 	switch fuseChoice {

@@ -52,16 +52,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	p.n, p.raggedRows = int32(rows), int64(rows)
 	p.timesEntry, p.timesRow = timeSteps(&s.Times)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
-	p.outEntry, p.outRow, p.outColumn = bytesStep(
-		&op.Out,
-		0,
-	), bytesStep(
-		&op.Out,
-		1,
-	), bytesStep(
-		&op.Out,
-		2,
-	)
+	p.outEntry = bytesStep(&op.Out, 0)
+	p.outRow = bytesStep(&op.Out, 1)
+	p.outColumn = bytesStep(&op.Out, 2)
 	axis := len(op.Grad.Shape) - 2
 	p.gradRow, p.gradColumn = bytesStep(&op.Grad, axis), bytesStep(&op.Grad, axis+1)
 	if axis == 1 {
@@ -69,13 +62,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	}
 	p.maxGap, p.epsilon, p.clock = s.Rule.MaxGap, op.Epsilon, uint8(op.Clock)
 	p.mode, p.edge = uint8(s.Rule.Mode), uint8(s.Rule.Edge)
-	p.dtype, p.outType, p.gradType = uint8(
-		s.Values.DType,
-	), uint8(
-		op.Out.DType,
-	), uint8(
-		op.Grad.DType,
-	)
+	p.dtype = uint8(s.Values.DType)
+	p.outType = uint8(op.Out.DType)
+	p.gradType = uint8(op.Grad.DType)
 	p.timeType, p.targetType = uint8(s.Times.DType), uint8(op.Targets.DType)
 	p.chunk = min(p.columns, gradThreads)
 	p.chunks = int32(ceilDiv(int64(p.columns), int64(p.chunk)))

@@ -106,17 +106,9 @@ func TestVoxelTimes(t *testing.T) {
 		}
 		if c.sparse {
 			n := c.batch * c.points
-			co, cn, fo := place(
-				robocache.Int32,
-				n,
-				4,
-			), place(
-				robocache.Int32,
-				n,
-			), place(
-				robocache.Int64,
-				1,
-			)
+			co := place(robocache.Int32, n, 4)
+			cn := place(robocache.Int32, n)
+			fo := place(robocache.Int64, 1)
 			op.Coords, op.Counts, op.Found = &co, &cn, &fo
 			if c.columns > 0 {
 				ro := place(robocache.Float32, n, c.columns)

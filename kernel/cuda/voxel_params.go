@@ -158,13 +158,10 @@ func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	if l.Batched {
 		p.outEntry, first = int64(o.Step(0)), 1
 	}
-	p.outX, p.outY, p.outZ, p.outColumn = int64(
-		o.Step(first),
-	), int64(
-		o.Step(first+1),
-	), int64(
-		o.Step(first+2),
-	), 1
+	p.outX = int64(o.Step(first))
+	p.outY = int64(o.Step(first + 1))
+	p.outZ = int64(o.Step(first + 2))
+	p.outColumn = 1
 	pitch := int64(1)
 	if op.Mode.Featured() {
 		p.outColumn = int64(o.Step(first + 3))

@@ -44,23 +44,8 @@ func TestCrowdedCells(t *testing.T) {
 		{kernel.Sum, [3]int{70, 300, 256}, 4, robocache.Float32, false, 300},
 		{kernel.Count, [3]int{300, 300, 300}, 0, 0, false, 300},
 	} {
-		x, y := crowded(
-			uint64(i),
-			c.mode,
-			c.grid,
-			c.columns,
-			c.dtype,
-			c.sparse,
-			c.points,
-		), crowded(
-			uint64(i),
-			c.mode,
-			c.grid,
-			c.columns,
-			c.dtype,
-			c.sparse,
-			c.points,
-		)
+		x := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
+		y := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
 		if err := (kernel.Reference{}).Run(x); err != nil {
 			t.Fatal(err)
 		}
@@ -123,21 +108,10 @@ func crowded(
 	}
 	op.Stats = blank(robocache.Int64, 3)
 	if sparse {
-		op.Coords, op.Rows, op.Counts, op.Found = blank(
-			robocache.Int32,
-			n,
-			4,
-		), blank(
-			robocache.Float32,
-			n,
-			columns,
-		), blank(
-			robocache.Int32,
-			n,
-		), blank(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = blank(robocache.Int32, n, 4)
+		op.Rows = blank(robocache.Float32, n, columns)
+		op.Counts = blank(robocache.Int32, n)
+		op.Found = blank(robocache.Int64, 1)
 		return op
 	}
 	l, err := op.Layout()

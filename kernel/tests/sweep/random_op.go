@@ -61,16 +61,9 @@ func (r sweeper) clock() clock {
 		step:  pick(r, 10, 1000, 20_000_000),
 	}
 	if r.chance(.3) {
-		c.types, c.base, c.step = []robocache.DType{
-			robocache.Float64,
-			robocache.Float32,
-			robocache.Float64,
-		}, pick[int64](
-			r,
-			0,
-			-3_000_000_000,
-			100_000_000_000,
-		), 20_000_000
+		c.types = []robocache.DType{robocache.Float64, robocache.Float32, robocache.Float64}
+		c.base = pick[int64](r, 0, -3_000_000_000, 100_000_000_000)
+		c.step = 20_000_000
 		if r.chance(.5) {
 			c.as = kernel.AsGiven
 		}
@@ -300,17 +293,8 @@ func (r sweeper) apply() (*kernel.ApplyOp, error) {
 		if !planned {
 			src = rows
 		}
-		p.Src, p.Out = r.layout(
-			s.Values.DType,
-			true,
-			src,
-			n.cols,
-		), r.layout(
-			out,
-			false,
-			rows,
-			n.cols,
-		)
+		p.Src = r.layout(s.Values.DType, true, src, n.cols)
+		p.Out = r.layout(out, false, rows, n.cols)
 		r.values(&p.Src, p.Rule.Mode)
 		if planned {
 			r.plan(&p, rows, src)
@@ -350,16 +334,9 @@ func (r sweeper) plan(p *kernel.Part, rows, src int) {
 				weight = pick(r, 0, 1e-50, math.Nextafter(1, 0), 1.5, -.25)
 			}
 		}
-		plan.Kind, plan.Left, plan.Right = append(
-			plan.Kind,
-			kind,
-		), append(
-			plan.Left,
-			int32(left),
-		), append(
-			plan.Right,
-			int32(right),
-		)
+		plan.Kind = append(plan.Kind, kind)
+		plan.Left = append(plan.Left, int32(left))
+		plan.Right = append(plan.Right, int32(right))
 		plan.Weight, plan.Valid = append(plan.Weight, weight), append(plan.Valid, uint8(r.IntN(2)))
 	}
 	q := conform.Planned(plan)
