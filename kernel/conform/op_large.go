@@ -8,10 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// largeCase is a generated Fuse and the SHA-256 of its result; vectorgen/large_ops.py says how it
-// is made.
+// largeCase is a generated FuseOp and the SHA-256 of its result. vectorgen/large_ops.py documents
+// how it is generated.
 type largeCase struct {
-	named
+	caseName
 	Batch    int  `json:"batch"`
 	Targets  int  `json:"targets"`
 	Shuffled bool `json:"shuffled"`
@@ -27,10 +27,10 @@ type largeCase struct {
 	SHA256 string          `json:"sha256"`
 }
 
-// hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is
-// made.
-type hour struct {
-	named
+// hourCase is one hour of a stream on a grid, resampled to another grid. vectorgen/more.py
+// documents how it is generated.
+type hourCase struct {
+	caseName
 	Rate       int64       `json:"rate"`
 	TargetRate int64       `json:"target_rate"`
 	Seconds    int64       `json:"seconds"`
@@ -41,7 +41,7 @@ type hour struct {
 	SHA256     string      `json:"sha256"`
 }
 
-func (c *hour) run(b kernel.Backend) error {
+func (c *hourCase) runCase(b kernel.Backend) error {
 	grid := func(rate int64) []int64 {
 		out := make([]int64, rate*c.Seconds+1)
 		for k := range out {
@@ -75,10 +75,10 @@ func (c *hour) run(b kernel.Backend) error {
 	); err != nil {
 		return err
 	}
-	return digest(c.SHA256, out.Data, valid.Data)
+	return checkDigest(c.SHA256, out.Data, valid.Data)
 }
 
-func (c *largeCase) run(b kernel.Backend) error {
+func (c *largeCase) runCase(b kernel.Backend) error {
 	state := c.Seed
 	op := &kernel.FuseOp{Validate: true}
 	most, cols := 0, 0
@@ -140,5 +140,5 @@ func (c *largeCase) run(b kernel.Backend) error {
 	if err := b.Run(op); err != nil {
 		return err
 	}
-	return digest(c.SHA256, op.Out.Data, op.Valid.Data)
+	return checkDigest(c.SHA256, op.Out.Data, op.Valid.Data)
 }

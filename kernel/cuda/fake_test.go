@@ -118,7 +118,7 @@ func TestModules(t *testing.T) {
 		k,
 		5,
 	); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "probe_add<<<3, 64, 0>>>") ||
-		!strings.Contains(err.Error(), "process anew") {
+		!strings.Contains(err.Error(), "Restart the process") {
 		t.Error(err)
 	}
 	// A chip that came later: PTX, whose kernels do not wait for the launch before them, so that

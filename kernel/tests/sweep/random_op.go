@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// sizes are the extents of an op.
+// sizes are the extents of an operation.
 type sizes struct{ batch, rows, cols int }
 
 func (r sweeper) sizes() sizes {
@@ -45,13 +45,13 @@ func (r sweeper) sizes() sizes {
 	return n
 }
 
-// clock is how an op's times are written.
+// clock states how the times of an operation are written.
 type clock struct {
 	as         kernel.Clock
 	types      []robocache.DType
 	base       int64
 	step       int
-	timestamps []int64 // of an entry of the first stream: what targets lie around
+	timestamps []int64 // of one entry of the first stream; targets are chosen near them
 }
 
 func (r sweeper) clock() clock {
@@ -71,7 +71,8 @@ func (r sweeper) clock() clock {
 	return c
 }
 
-// series is a stream of the batch; outType decides whether its values may have any type.
+// series returns a random stream of the batch. out is the type of the result, which limits the type
+// of the values.
 func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.Series, error) {
 	n := r.upTo(30)
 	if r.chance(.1) {
@@ -317,7 +318,7 @@ func (r sweeper) apply() (*kernel.ApplyOp, error) {
 	return op, nil
 }
 
-// plan gives the part rows of any kind that its mode may have.
+// plan gives the part random rows, of all kinds that its mode allows.
 func (r sweeper) plan(p *kernel.Part, rows, src int) {
 	plan := &kernel.Plan{Mode: p.Rule.Mode, Sources: src}
 	for range rows {
