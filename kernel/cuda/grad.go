@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// gradParams is Grad of src/grad.cu.
+// gradParams mirrors Grad of src/grad.cu.
 type gradParams struct {
 	times, rows, targets, out, grad                      uintptr
 	batch, work, raggedRows                              int64
@@ -28,11 +28,11 @@ const (
 	gradOwned   = 1024 // kPiece * kOwned
 )
 
-// prepareFuseGrad is the backward of one stream; each sample's gradient is summed in target order,
-// so that the bits are the same in each run.
+// prepareFuseGrad prepares the backward pass of one stream. The gradient of each sample is summed
+// in target order, so that the bits are the same in each run.
 func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	s := &op.Series
-	l := newLaunch(d.on, "fuse_grad", op)
+	l := newLaunch(d.launcher, "fuse_grad", op)
 	if op.Grad.Len() == 0 {
 		return l, nil
 	}
@@ -43,7 +43,7 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	}
 	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
 	if max(rows, op.Out.Shape[1], op.Out.Shape[2]) > math.MaxInt32/2 {
-		return nil, tooLarge(
+		return nil, tooLargeError(
 			"fuse_grad",
 			"elements of an axis",
 			max(rows, op.Out.Shape[1], op.Out.Shape[2]),
@@ -83,7 +83,7 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 		p.flags |= streamOffsets
 		p.work = int64(p.groups) * int64(p.chunks)
 	}
-	n := l.add(
+	n := l.addCall(
 		call{
 			kernel: "fuse_grad",
 			grid:   uint32(min(p.work, 1<<30)),

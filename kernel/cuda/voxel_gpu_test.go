@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Times of voxels on a GPU, in graphs, as the plans have them. -times asks for it.
+// TestVoxelTimes prints times of voxel operations on a GPU, in graphs, as the plans choose them. It
+// needs -times.
 func TestVoxelTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -25,7 +26,7 @@ func TestVoxelTimes(t *testing.T) {
 		grid    int
 		columns int
 		sparse  bool
-		spread  float64 // part of the grid that points lie in
+		spread  float64 // fraction of the grid that contains points
 	}{
 		{"as bench", kernel.Count, 1, 500000, 128, 0, false, 1},
 		{"as bench", kernel.Count, 1, 5000000, 128, 0, false, 1},

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// Cells with many points take other ways: sorted by the block, added up by it; grids too large to
-// count cell by cell have lists.
+// TestCrowdedCells checks cells with many points, which the block sorts and adds up together. Grids
+// that are too large to count cell by cell use lists.
 func TestCrowdedCells(t *testing.T) {
 	d := simulator(
 		t,
@@ -61,7 +61,8 @@ func TestCrowdedCells(t *testing.T) {
 	}
 }
 
-// crowded is a cloud of which half lies in one cell, a tenth in another, the rest anywhere.
+// crowded returns a cloud with half of its points in one cell and a tenth in another. The others
+// are random.
 func crowded(
 	seed uint64,
 	mode kernel.VoxelMode,
