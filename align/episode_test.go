@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// fake is one episode whose streams have clocks of their own. Numeric values are functions of time,
-// so that a test can say what an aligned row must be.
+// fake is one episode whose streams have their own clocks. Numeric values are functions of time, so
+// that a test can compute the expected aligned row.
 type fake struct {
 	info    robocache.Info
 	clocks  map[string][]int64
@@ -88,7 +88,8 @@ func (f *fake) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	return slices.Clone(f.clocks[""]), nil
 }
 
-// value of a channel at a time: exactly linear in time, so that linear alignment gives it back.
+// value returns the value of a channel at a time. It is exactly linear in time, so that linear
+// alignment reproduces it.
 func value(t int64, channel int) float64 { return float64(t)*1e-9*8 + float64(channel) }
 
 func (f *fake) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
@@ -162,8 +163,8 @@ func TestEpisode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The intersection is that of force: 0.1 … 0.9 s, its last timestamp being 100e6 + 266 periods
-	// of 333 Hz.
+	// The intersection is the extent of force: 0.1 … 0.9 s. Its last timestamp is 100e6 + 266
+	// periods of 333 Hz.
 	last := 100_000_000 + nanos(robocache.Rate{Num: 333, Den: 1}, 266)
 	if want := Uniform(100e6, last, robocache.Rate{Num: 50, Den: 1}); !slices.Equal(a.Times, want) {
 		t.Fatalf(
@@ -239,19 +240,19 @@ func TestEpisode(t *testing.T) {
 
 func abs(x int64) int64 { return max(x, -x) }
 
-// TestPlansAreShared is A1: streams on one clock with the same choices run on one plan.
+// TestPlansAreShared covers align.A1: streams on one clock with the same options share one plan.
 func TestPlansAreShared(t *testing.T) {
 	ds := newFake()
 	a := aligner{
-		ctx:  context.Background(),
-		ds:   ds,
-		left: 1 << 20,
+		ctx:        context.Background(),
+		ds:         ds,
+		budgetLeft: 1 << 20,
 		cfg: mustConfig(
 			t,
 			`{"hz": 10, "keys": ["stage", "gripper", "words", "ticks", "camera"], "modes": {"ticks": "next"}}`,
 		),
 	}
-	if _, err := a.run(); err != nil {
+	if _, err := a.alignEpisode(); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.clocks) != 2 || len(a.plans) != 3 {
@@ -263,7 +264,7 @@ func TestPlansAreShared(t *testing.T) {
 	}
 }
 
-// TestEpisodeTimeline: extents, explicit times, offsets, and masks outside the data.
+// TestEpisodeTimeline checks extents, explicit times, offsets, and masks outside the data.
 func TestEpisodeTimeline(t *testing.T) {
 	ds := newFake()
 	ctx := context.Background()
@@ -299,7 +300,7 @@ func TestEpisodeTimeline(t *testing.T) {
 		}
 	}
 	j := a.Stream("joints").Data
-	// at 0.5 s it shows what it recorded at 0.25 s: 8·0.25
+	// at 0.5 s it shows the value recorded at 0.25 s: 8·0.25
 	if v := math.Float32frombits(binary.LittleEndian.Uint32(j)); v != 2 {
 		t.Errorf("offset: %v", v)
 	}
@@ -312,7 +313,7 @@ func TestEpisodeTimeline(t *testing.T) {
 			a.Stream("words").Text,
 		)
 	}
-	// Only the samples that are needed are read.
+	// Only the necessary samples are read.
 	ds.gathers = 0
 	span(`{"times_ns": [500000000, 520000000], "keys": ["joints"]}`)
 	if ds.gathers > 3 {
@@ -324,7 +325,7 @@ func TestEpisodeTimeline(t *testing.T) {
 		len(a.Streams[0].Data) != 4*len(a.Times) {
 		t.Errorf("integers into float32: %+v", a.Streams[0])
 	}
-	// All streams but the bookkeeping ones.
+	// All streams except the bookkeeping ones.
 	if a := span(`{"hz": 10}`); len(a.Streams) != 7 || a.Stream("index") != nil {
 		t.Errorf("%d streams", len(a.Streams))
 	}
@@ -507,8 +508,8 @@ func TestConfigJSON(t *testing.T) {
 	}
 }
 
-// FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way
-// back.
+// FuzzParseConfig checks that any bytes give a configuration or Misuse, and that a configuration
+// survives a round trip.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"hz": 30, "edge": {"*": "mask"}, "max_gap": 0.1}`))
 	f.Add([]byte(`{"times_ns": [1, 2500000000, 3], "quats": {"q": [[0, 1, 2, 3]]}}`))
@@ -527,7 +528,7 @@ func FuzzParseConfig(f *testing.F) {
 		if _, err := ParseConfig(out); err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}
-		c.Budget = 1 << 20 // a grid of a megahertz is no error, but seconds of work
+		c.Budget = 1 << 20 // a grid of 1 MHz is legal, but takes seconds
 		_, _ = Episode(context.Background(), newFake(), 0, c)
 	})
 }
