@@ -273,8 +273,11 @@ func TestRelativeChoices(t *testing.T) {
 			mode:   Linear,
 		},
 		{
-			name: "another mode overrides it", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}}, mode: Previous,
-			note: "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
+			name:   "another mode overrides it",
+			stated: []int{0, 2},
+			cfg:    Config{Modes: map[string]Mode{"action": Previous}},
+			mode:   Previous,
+			note:   "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
 		},
 		{
 			name: "a mode beside the user's word", cfg: Config{
@@ -290,8 +293,11 @@ func TestRelativeChoices(t *testing.T) {
 			mode:   Previous,
 		},
 		{
-			name: "names say it", names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Sum, summed: []int{0, 1, 2},
-			note: "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
+			name:   "names say it",
+			names:  `["dx","dy","dz","a","b","c","gripper"]`,
+			mode:   Sum,
+			summed: []int{0, 1, 2},
+			note:   "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
 		},
 		{
 			name:   "the dataset says that it is absolute",
