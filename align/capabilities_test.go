@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/capabilities"
 )
 
-// The rows, clocks, video files and recordings of a view's source are not those of its grid.
+// TestCapabilitiesOfView checks that a view does not offer its source's rows, clocks, video files
+// and recordings, because its grid has other rows.
 func TestCapabilitiesOfView(t *testing.T) {
 	capabilities.Check(t, map[string]capabilities.Rule{
 		"GatherRagged": capabilities.Overrides,

@@ -15,27 +15,27 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are
-// Python's keyword names, and durations are seconds, or text with a unit.
+// Config describes how the streams of an episode are aligned on one timeline. The JSON keys are
+// Python's keyword names. Durations in JSON are seconds, or text with a unit.
 type Config struct {
-	// streams; none = all but the format's bookkeeping columns
+	// streams; none = all except the format's bookkeeping columns
 	Keys  []string       `json:"keys,omitempty"`
-	HZ    robocache.Rate `json:"hz,omitzero"`        // a uniform timeline at this rate, or …
-	Times []int64        `json:"times_ns,omitempty"` // … these times, in any order
+	HZ    robocache.Rate `json:"hz,omitzero"`        // a uniform timeline at this rate, or
+	Times []int64        `json:"times_ns,omitempty"` // these times, in any order
 	// the extent of a uniform timeline: "intersection" (default), "union", or a stream's key
 	Extent string           `json:"extent,omitempty"`
 	Modes  map[string]Mode  `json:"modes,omitempty"`
 	Edge   PerKey[Edge]     `json:"edge,omitzero"`
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
 	Offset map[string]Nanos `json:"offset,omitempty"` // added to the timestamps of a stream
-	// Latency is how long after the fact a stream was timestamped: its samples are taken to be so
-	// much older than their timestamps say.
+	// Latency is how old a sample is when it gets its timestamp. It is subtracted from the
+	// timestamps of a stream.
 	Latency map[string]Nanos `json:"latency,omitempty"`
-	// Drift is how fast the clock of a stream runs, taken off before offset and latency: time = at
-	// + (timestamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first timestamp
-	// of the episode unless given (robocache.Drift).
+	// Drift is the rate error of a stream's clock. It is removed before offset and latency are
+	// applied: time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency. By default, at is the
+	// stream's first timestamp in the episode (robocache.Drift).
 	Drift map[string]robocache.Drift `json:"drift,omitempty"`
-	// formats with several timestamps a row: "header", "publish" or "log"
+	// for formats with several timestamps per row: "header", "publish" or "log"
 	// (robocache.Capabilities.Clocks)
 	Clock  map[string]string  `json:"clock,omitempty"`
 	Window Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
@@ -43,22 +43,22 @@ type Config struct {
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four
 	// channels.
 	Quats map[string][][4]int `json:"quats,omitempty"`
-	// Rotations names the channels of rotations in any form in a stream under slerp, which is its
-	// mode unless another is named; missing = as the feature says.
+	// Rotations names the channels of rotations in any form in a stream under slerp. It makes slerp
+	// the stream's mode, unless another mode is named. Missing = as the feature states.
 	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
 	// Relative states which channels of a stream are relative (delta actions), or that none are.
 	// Streams that it does not name are as the feature or its names state
 	// (robocache.Feature.RelativeChannels). Relative channels are summed over the time of a row,
 	// unless another mode is named.
 	Relative map[string]robocache.Relative `json:"relative,omitempty"`
-	// DTypes asks for an output type: integers are computed with only on their way to a
-	// floating-point one.
+	// DTypes selects an output type. Integers are computed with only if the output type is floating
+	// point.
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
-	// bytes of everything that is made; 0 = 1 GiB
+	// maximal bytes of all results; 0 = 1 GiB
 	Budget int64 `json:"memory_budget,omitempty"`
 }
 
-// Nanos is a duration in ns; in JSON seconds, or text with a unit (robocache.ParseDuration).
+// Nanos is a duration in ns. In JSON it is seconds, or text with a unit (robocache.ParseDuration).
 type Nanos int64
 
 // UnmarshalJSON reads a duration.
@@ -68,27 +68,27 @@ func (n *Nanos) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// MarshalJSON writes what UnmarshalJSON reads, without loss.
+// MarshalJSON writes the form that UnmarshalJSON reads, without loss.
 func (n Nanos) MarshalJSON() ([]byte, error) { return json.Marshal(robocache.NanosText(int64(n))) }
 
-// PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an
-// object.
+// PerKey is one value for all streams, or one value per stream. In JSON it is the value itself, or
+// an object.
 type PerKey[T comparable] struct {
 	All  T
 	Keys map[string]T
-	Said bool // All was said, though it may be zero
+	Said bool // All was given explicitly, even if it is zero
 }
 
-// Says that there is a choice for a stream.
+// Says reports whether a value was chosen for a stream.
 func (p *PerKey[T]) Says(key string) bool {
 	_, ok := p.Keys[key]
-	return ok || p.others()
+	return ok || p.hasDefault()
 }
 
-// others says that there is a choice for the streams that Keys does not name.
-func (p *PerKey[T]) others() bool { return p.Said || p.All != *new(T) }
+// hasDefault reports whether a value was chosen for the streams that Keys does not name.
+func (p *PerKey[T]) hasDefault() bool { return p.Said || p.All != *new(T) }
 
-// For gives the value for a stream.
+// For returns the value for a stream.
 func (p *PerKey[T]) For(key string) T {
 	if v, ok := p.Keys[key]; ok {
 		return v
@@ -96,11 +96,11 @@ func (p *PerKey[T]) For(key string) T {
 	return p.All
 }
 
-// IsZero says that nothing was chosen.
-func (p PerKey[T]) IsZero() bool { return p.Keys == nil && !p.others() }
+// IsZero reports whether nothing was chosen.
+func (p PerKey[T]) IsZero() bool { return p.Keys == nil && !p.hasDefault() }
 
-// UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other
-// streams.
+// UnmarshalJSON reads a value or an object of values. The key "*" of the object is the value for
+// the other streams.
 func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
 	*p = PerKey[T]{}
 	switch b = bytes.TrimSpace(b); {
@@ -122,13 +122,13 @@ func (p PerKey[T]) MarshalJSON() ([]byte, error) {
 		return json.Marshal(p.All)
 	}
 	m := maps.Clone(p.Keys)
-	if p.others() {
+	if p.hasDefault() {
 		m["*"] = p.All
 	}
 	return json.Marshal(m)
 }
 
-// ParseConfig reads a configuration from JSON; an unknown key is an error that names the nearest
+// ParseConfig reads a configuration from JSON. An unknown key is an error that suggests the nearest
 // known one.
 func ParseConfig(b []byte) (Config, error) {
 	var c Config
@@ -148,27 +148,36 @@ func ParseConfig(b []byte) (Config, error) {
 		}
 		for k := range keys {
 			if !slices.Contains(known, k) {
-				e.Hint = nearest(k, known)
+				e.Hint = nearestHint(k, known)
 			}
 		}
 		return Config{}, e
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return Config{}, robocache.Misuse("align", nil, "the configuration goes on after its object").
+		return Config{}, robocache.Misuse(
+			"align",
+			nil,
+			"the configuration goes on after its object",
+		).
 			Expected("one object", "")
 	}
 	return c, nil
 }
 
-// validate checks what needs no data: the streams that are named, and the timeline.
-func (c *Config) validate(info *robocache.Info) error {
+// validateNames checks the settings that need no data: the named streams, and the timeline.
+func (c *Config) validateNames(info *robocache.Info) error {
 	names := append(featureKeys(info), "task")
-	for _, l := range append(c.choices(), choice{"keys", slices.Clone(c.Keys)}) {
+	for _, l := range append(c.namedByOption(), namedStreams{"keys", slices.Clone(c.Keys)}) {
 		slices.Sort(l.keys)
 		for _, k := range l.keys {
 			if !slices.Contains(names, k) {
-				return robocache.Misuse("align", robocache.Where{"stream": k}, "%s names a stream that the dataset does not have", l.option).
-					WithHint("%s", nearest(k, names))
+				return robocache.Misuse(
+					"align",
+					robocache.Where{"stream": k},
+					"%s names a stream that the dataset does not have",
+					l.option,
+				).
+					WithHint("%s", nearestHint(k, names))
 			}
 		}
 	}
@@ -199,14 +208,14 @@ func featureKeys(info *robocache.Info) (keys []string) {
 	return keys
 }
 
-// choice is the streams that an option names.
-type choice struct {
+// namedStreams is the streams that an option names.
+type namedStreams struct {
 	option string
 	keys   []string
 }
 
-func (c *Config) choices() []choice {
-	return []choice{
+func (c *Config) namedByOption() []namedStreams {
+	return []namedStreams{
 		{"modes", keysOf(c.Modes)},
 		{"edge", keysOf(c.Edge.Keys)},
 		{"max_gap", keysOf(c.MaxGap.Keys)},
@@ -224,9 +233,9 @@ func (c *Config) choices() []choice {
 
 func keysOf[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
 
-// Named lists the streams that the choices name, a list an option.
+// Named returns, for each option, the streams that it names.
 func (c *Config) Named() (out [][]string) {
-	for _, l := range c.choices() {
+	for _, l := range c.namedByOption() {
 		out = append(out, l.keys)
 	}
 	return out

@@ -2,33 +2,62 @@
 //
 // # Contract
 //
-//	A1   A plan depends on timestamps alone, never on values: it is made once and run for every stream that shares the clock.
-//	A2   Row i of the result is a function of t_i and of at most two samples (mean, sum: of the window). No row looks at its neighbours in the result.
-//	A3   Valid(i) says whether t_i lies inside the data and no gap; it does not depend on the edge policy. The policy chooses the value only.
-//	A4   Equal timestamps: the last sample is the sample at that time. Coming from the left, interpolation runs to the first of them.
-//	A5   Weights are (t-s[k])/(s[k+1]-s[k]) with both differences in int64: no epsilon, and the denominator is > 0 by construction.
-//	A6   Timestamps that decrease, and timestamps or targets beyond ±2^62 ns, are errors that name the stream and the index.
-//	A7   A gap is longer than max_gap: linear, slerp, angle and mean measure the distance between the neighbours, previous, next and nearest that to the sample taken. An exact hit lies in no gap.
-//	A8   Extrapolation takes the line through the samples at the two nearest distinct timestamps (A4 says which samples); with fewer it holds. In a gap there are samples on both sides, and the mode's own value is given.
-//	A9   Mean takes the samples of [t-h0, t+h1), on exact hits too. An empty window is a gap whose value is that of nearest.
-//	A10  Grids are integers: t_k = t0 + round(k·1e9·den/num), halves up, at any length.
-//	A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps), refused where |δ·fps - n|/fps > tolerance; a row outside the episode is the edge row, and padded.
-//	A12  Text, booleans, categories and frames are never computed: nearest, previous and next only.
-//	A13  Episode takes timestamps that are k/rate through float32 (LeRobot's timestamp column) for k/rate; all other timestamps stay as recorded.
-//	A14  A target that reads a row without a value (robocache.Capabilities.Valid) is zero and not valid, whatever the edge policy; under error it is an error.
-//	A15  Of a dataset with several clocks texts, and streams of a single sample, bound no extent, unless there is nothing else or one is named.
-//	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
-//	A17  A latched stream (robocache.Feature.Latched) without a mode of its own is held: before its first sample the first, then the last one. Every
-//	     target is valid, and it bounds no extent.
-//	A18  The time of a sample is its timestamp with drift, offset and latency taken off: at + (timestamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, the
-//	     middle term rounded once; at is the stream's first timestamp of the episode unless given. All that is said of timestamps above holds for these times.
-//	A19  Channels that are rotations (robocache.Rotation: rotation vectors, Euler angles) are turned under slerp, which is then the default mode, and
-//	     go on in their own form and branch (kernel K21); the row's other channels are linear.
-//	A20  Sum (robocache.Feature.RelativeChannels, Config.Relative): row i covers [t_i, t_i+1/hz), of times given up to the next one, and sample k covers
-//	     [s_k, s_k+1), the last as long as the step before it. A relative channel is the sum of what its samples do in the row's time, each in
-//	     proportion (kernel K24); where no sample covers any of it, 0, whatever the edge policy but mask and error. The row's other channels are linear. Over
-//	     a grid the sums add up to those of the samples, but for what the last sample does after the last row. Of A2 and A3: a row reads all
-//	     samples in its time, and is not valid if it holds a part of one that is longer than max_gap.
+//	align.A1   A plan depends on timestamps only, never on values. It is computed once and shared by
+//	           all streams of the same clock.
+//	align.A2   Row i of the result depends on t_i and on at most two samples (mean, sum: on those of
+//	           its window). Rows are independent of each other.
+//	align.A3   Valid(i) reports whether t_i lies inside the data and outside every gap. It does not
+//	           depend on the edge policy, which only chooses the value.
+//	align.A4   If timestamps are equal, the last sample is the sample at that time. Interpolation
+//	           from the left ends at the first of them.
+//	align.A5   Weights are (t-s[k])/(s[k+1]-s[k]) with both differences in int64. There is no
+//	           epsilon, and the denominator is > 0 by construction.
+//	align.A6   Timestamps that decrease, and timestamps or targets beyond ±2^62 ns, are errors that
+//	           name the stream and the index.
+//	align.A7   A gap is longer than max_gap. linear, slerp, angle and mean measure the distance
+//	           between the neighbors. previous, next and nearest measure the distance to the chosen
+//	           sample. An exact hit is never in a gap.
+//	align.A8   Extrapolation uses the line through the samples at the two nearest distinct
+//	           timestamps (align.A4 states which samples). With fewer timestamps it repeats the
+//	           edge sample. A gap has samples on both sides, so the mode's own value is used there.
+//	align.A9   Mean uses the samples of [t-h0, t+h1), on exact hits too. An empty window is a gap
+//	           whose value is that of nearest.
+//	align.A10  Grids are integers of any length: t_k = t0 + round(k·1e9·den/num), halves up.
+//	align.A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps). Offsets with
+//	           |δ·fps - n|/fps > tolerance are rejected. A row outside the episode is the edge row
+//	           and is marked as padding.
+//	align.A12  Text, booleans, categories and frames are never computed. Only nearest, previous and
+//	           next are allowed for them.
+//	align.A13  Episode replaces timestamps that are k/rate rounded to float32 (LeRobot's timestamp
+//	           column) by k/rate. All other timestamps stay as recorded.
+//	align.A14  A target that reads a row without a value (robocache.Capabilities.Valid) is zero and
+//	           invalid under every edge policy. Under the policy error it is an error.
+//	align.A15  In a dataset with several clocks, texts and streams with a single sample do not bound
+//	           the extent, unless there is nothing else or the extent names one of them.
+//	align.A16  View is Episode for every row of every episode, computed when it is read. Timeline,
+//	           values, chosen rows and masks are the same. "task" does not bound its extent.
+//	align.A17  A latched stream (robocache.Feature.Latched) without a chosen mode holds its value:
+//	           the first one before its first sample, then the last one. Every target is valid, and
+//	           the stream does not bound the extent.
+//	align.A18  The time of a sample is its timestamp corrected by drift, offset and latency:
+//	           at + (timestamp-at)/(1+ppm/1e6) + offset - latency, in nanoseconds, with the middle
+//	           term rounded once. By default, at is the stream's first timestamp in the episode.
+//	           All clauses about timestamps apply to these times.
+//	align.A19  Channels that are rotations (robocache.Rotation: rotation vectors, Euler angles) are
+//	           rotated under slerp, which is then the default mode. They keep their form and branch
+//	           (kernel.K21). Other channels of the row are linear.
+//	align.A20  Sum (robocache.Feature.RelativeChannels, Config.Relative): row i covers
+//	           [t_i, t_i+1/hz), or for given times the time up to the next one. Sample k covers
+//	           [s_k, s_k+1), and the last one is as long as the step before it. A relative channel
+//	           is the sum of the changes of its samples in the row's time, in proportion to the
+//	           covered time (kernel.K24). If no sample covers any of it, the sum is 0 under every
+//	           edge policy except mask and error. Other channels of the row are linear. Over a grid
+//	           the sums add up to those of the samples, except for the part of the last sample
+//	           after the last row. Unlike align.A2 and align.A3, a row reads all samples in its
+//	           time. It is invalid if it covers only a part of a sample longer than max_gap.
 //
-// Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
+// Intuitively, a plan is a sparse matrix with at most two entries per row. Package kernel applies
+// it to the values of every stream on the clock.
+//
+// Cost: O(S + T) for ascending targets, O(T log S) otherwise. Only NewPlan allocates.
 package align

@@ -14,10 +14,10 @@ import (
 // Aligned is an episode on one timeline.
 type Aligned struct {
 	Times   []int64
-	Streams []Stream // in the dataset's order, or that of Config.Keys
+	Streams []Stream // in the order of the dataset, or of Config.Keys
 }
 
-// Stream is one aligned stream. Of Data, Text and Rows one is set.
+// Stream is one aligned stream. Exactly one of Data, Text and Rows is set.
 type Stream struct {
 	Key   string
 	Kind  robocache.Kind
@@ -27,13 +27,13 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	// frames, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask,
-	// or a row without a value)
+	// frames, point clouds and ragged rows: row of the stream to show; -1 = none (policy mask, or a
+	// row without a value)
 	Rows  []int32
-	Valid []uint8 // [T]: 1 inside the data and no gap
+	Valid []uint8 // [T]: 1 = inside the data and not in a gap
 }
 
-// Stream finds a stream by key; nil where there is none.
+// Stream returns the stream with the given key, or nil.
 func (a *Aligned) Stream(key string) *Stream {
 	for i := range a.Streams {
 		if a.Streams[i].Key == key {
@@ -45,10 +45,10 @@ func (a *Aligned) Stream(key string) *Stream {
 
 const defaultBudget = 1 << 30
 
-// Episode aligns the streams of the episode at a position on one timeline. DefaultMode returns the
+// Episode aligns the streams of the episode at position ep on one timeline. DefaultMode returns the
 // default modes.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
-	out, err := newAligner(ctx, ds, ep, cfg).run()
+	out, err := newAligner(ctx, ds, ep, cfg).alignEpisode()
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(ep)})
 	}
@@ -56,61 +56,61 @@ func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Al
 }
 
 type aligner struct {
-	ctx     context.Context
-	ds      robocache.Dataset
-	ep      int
-	cfg     Config
-	left    int64 // of the budget
-	streams []source
-	clocks  [][]int64 // each distinct one once
-	plans   []cached
-	into    []byte // where the values of numeric streams go; nil: memory of their own
+	ctx        context.Context
+	ds         robocache.Dataset
+	ep         int
+	cfg        Config
+	budgetLeft int64 // remaining bytes of the budget
+	streams    []source
+	clocks     [][]int64 // distinct clocks
+	plans      []cachedPlan
+	into       []byte // memory for the values of numeric streams; nil: they are allocated
 }
 
-// newAligner makes one with a budget of its own.
+// newAligner returns an aligner with its own budget.
 func newAligner(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) *aligner {
-	a := &aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
-	if a.left <= 0 {
-		a.left = defaultBudget
+	a := &aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, budgetLeft: cfg.Budget}
+	if a.budgetLeft <= 0 {
+		a.budgetLeft = defaultBudget
 	}
 	return a
 }
 
-// source is a stream to be aligned, with its choices made.
+// source is a stream to be aligned, with its resolved options.
 type source struct {
 	feature robocache.Feature
 	opt     Options
 	clock   int   // index into clocks
-	summed  []int // sum: the channels that are
+	summed  []int // sum: the channels that are summed
 }
 
-type cached struct {
+type cachedPlan struct {
 	clock int
 	opt   Options
 	plan  *kernel.Plan
 }
 
-func (a *aligner) run() (_ *Aligned, err error) {
+func (a *aligner) alignEpisode() (_ *Aligned, err error) {
 	info := a.ds.Info()
 	if a.ep < 0 || a.ep >= info.Episodes {
 		return nil, robocache.NotFound("align", robocache.Where{"position": a.ep}, "").
 			Expected("a position below "+strconv.Itoa(info.Episodes), strconv.Itoa(a.ep))
 	}
-	if err := a.cfg.validate(info); err != nil {
+	if err := a.cfg.validateNames(info); err != nil {
 		return nil, err
 	}
-	times, err := a.prepare()
+	times, err := a.prepareStreams()
 	if err != nil {
 		return nil, err
 	}
 	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
 	for i := range a.streams {
 		s := &a.streams[i]
-		p, err := a.plan(s, times)
+		p, err := a.planFor(s, times)
 		if err := robocache.At(err, robocache.Where{"stream": s.feature.Key}); err != nil {
 			return nil, err
 		}
-		r, err := a.stream(s, p)
+		r, err := a.makeStream(s, p)
 		if err := robocache.At(err, robocache.Where{"stream": s.feature.Key}); err != nil {
 			return nil, err
 		}
@@ -119,23 +119,25 @@ func (a *aligner) run() (_ *Aligned, err error) {
 	return out, nil
 }
 
-// prepare makes the choices for each stream, reads its timestamps, and gives the timeline.
-func (a *aligner) prepare() ([]int64, error) {
-	for _, f := range a.selected(a.ds.Info()) {
-		s, err := a.choose(f)
+// prepareStreams resolves the options of each stream, reads its timestamps, and returns the
+// timeline.
+func (a *aligner) prepareStreams() ([]int64, error) {
+	for _, f := range a.selectFeatures(a.ds.Info()) {
+		s, err := a.resolveOptions(f)
 		if err != nil {
 			return nil, err
 		}
-		if s.clock, err = a.clock(f.Key); err != nil {
+		if s.clock, err = a.clockIndex(f.Key); err != nil {
 			return nil, err
 		}
 		a.streams = append(a.streams, s)
 	}
-	return a.timeline()
+	return a.makeTimeline()
 }
 
-// selected lists the features to align. "task" is the text that every dataset has a row.
-func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
+// selectFeatures returns the features to align. "task" is the text that every row of every dataset
+// has.
+func (a *aligner) selectFeatures(info *robocache.Info) []robocache.Feature {
 	var out []robocache.Feature
 	if a.cfg.Keys == nil {
 		for _, f := range info.Features {
@@ -163,8 +165,9 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 	return out
 }
 
-// choose makes the choices for one stream and refuses those that its kind does not allow (A12).
-func (a *aligner) choose(f robocache.Feature) (source, error) {
+// resolveOptions resolves the options of one stream and rejects those that its kind does not allow
+// (align.A12).
+func (a *aligner) resolveOptions(f robocache.Feature) (source, error) {
 	k := f.Key
 	s := source{
 		feature: f,
@@ -182,7 +185,7 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		case f.Kind == robocache.KindNumeric:
 			what = "boolean"
 		}
-		return s, s.opt.fail(
+		return s, s.opt.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"a "+what+" stream has no values in between",
@@ -191,7 +194,7 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		)
 	}
 	if _, ok := a.cfg.DTypes[k]; ok && (f.Kind != robocache.KindNumeric || f.Ragged()) {
-		return s, s.opt.fail(
+		return s, s.opt.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"an output dtype is for numeric streams of one size",
@@ -200,7 +203,7 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		)
 	}
 	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
-		err := s.opt.fail(
+		err := s.opt.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"unsupported dtype: integers under mode "+s.opt.Mode.String(),
@@ -226,7 +229,7 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 			w = evenStep(a.cfg.Times)
 		}
 		if w == 0 {
-			err := s.opt.fail(
+			err := s.opt.streamError(
 				robocache.ErrMisuse,
 				nil,
 				"mean needs a window, and the targets have no period",
@@ -240,8 +243,8 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 	return s, nil
 }
 
-// evenStep is the period of evenly spaced times, to the nanosecond that their rounding leaves; 0 of
-// others.
+// evenStep returns the period of evenly spaced times, with a tolerance of 1 ns for their rounding.
+// For other times it returns 0.
 func evenStep(times []int64) int64 {
 	n := int64(len(times) - 1)
 	if n < 1 {
@@ -253,12 +256,12 @@ func evenStep(times []int64) int64 {
 			return 0
 		}
 	}
-	return max(step, 0) // decreasing targets have none
+	return max(step, 0) // decreasing targets have no period
 }
 
-// clock reads the timestamps of a stream, checks them once, and finds whether another stream has
-// the same.
-func (a *aligner) clock(key string) (int, error) {
+// clockIndex reads and checks the timestamps of a stream. It returns the index of its clock, which
+// may be shared with other streams.
+func (a *aligner) clockIndex(key string) (int, error) {
 	timestamps, err := a.cfg.Timestamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
 		return 0, robocache.At(err, robocache.Where{"stream": key})
@@ -285,7 +288,7 @@ func (a *aligner) clock(key string) (int, error) {
 	return len(a.clocks) - 1, nil
 }
 
-func (a *aligner) timeline() ([]int64, error) {
+func (a *aligner) makeTimeline() ([]int64, error) {
 	if a.cfg.Times != nil {
 		if err := a.reserve(int64(len(a.cfg.Times)) * 8); err != nil {
 			return nil, err
@@ -300,7 +303,7 @@ func (a *aligner) timeline() ([]int64, error) {
 			names, streams = append(names, s.feature.Key), append(streams, timestamps)
 		}
 	}
-	if len(streams) == 0 { // then they do
+	if len(streams) == 0 { // if no stream bounds the extent, all streams do
 		for _, s := range a.streams {
 			names, streams = append(names, s.feature.Key), append(streams, a.clocks[s.clock])
 		}
@@ -308,7 +311,7 @@ func (a *aligner) timeline() ([]int64, error) {
 	kind := a.cfg.Extent
 	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) &&
 		a.ds.Info().Feature(kind) != nil {
-		c, err := a.clock(kind)
+		c, err := a.clockIndex(kind)
 		if err != nil {
 			return nil, err
 		}
@@ -320,7 +323,7 @@ func (a *aligner) timeline() ([]int64, error) {
 	}
 	n := UniformCount(t0, t1, a.cfg.HZ)
 	if n > 1<<40 {
-		n = 1 << 40 // enough to exceed any budget, too little to overflow
+		n = 1 << 40 // more than any budget, but no overflow
 	}
 	if err := a.reserve(n * 8); err != nil {
 		return nil, err
@@ -330,12 +333,12 @@ func (a *aligner) timeline() ([]int64, error) {
 
 // reserve counts memory before it is allocated.
 func (a *aligner) reserve(n int64) error {
-	if n > a.left {
+	if n > a.budgetLeft {
 		return robocache.ResourceLimit("align", nil, "memory budget exceeded").
-			Expected(fmt.Sprintf("at most %d bytes more", a.left), strconv.FormatInt(n, 10)).
+			Expected(fmt.Sprintf("at most %d bytes more", a.budgetLeft), strconv.FormatInt(n, 10)).
 			WithHint("align fewer streams or a shorter span at a time, or raise memory_budget")
 	}
-	a.left -= n
+	a.budgetLeft -= n
 	return nil
 }
 
@@ -347,8 +350,9 @@ func planBytes(mode Mode) int64 {
 	return 18
 }
 
-// plan makes the plan of a stream, or finds that of another one on the same clock (A1).
-func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
+// planFor returns the plan of a stream. Streams on the same clock with the same options share it
+// (align.A1).
+func (a *aligner) planFor(s *source, times []int64) (_ *kernel.Plan, err error) {
 	key := s.opt
 	key.Stream = ""
 	for _, c := range a.plans {
@@ -363,12 +367,12 @@ func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.plans = append(a.plans, cached{s.clock, key, p})
+	a.plans = append(a.plans, cachedPlan{s.clock, key, p})
 	return p, nil
 }
 
-// stream makes the values that a plan asks for.
-func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
+// makeStream computes the values of a stream by its plan.
+func (a *aligner) makeStream(s *source, p *kernel.Plan) (_ *Stream, err error) {
 	f := &s.feature
 	out := &Stream{
 		Key:   f.Key,
@@ -381,39 +385,40 @@ func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
 	if err := a.reserve(int64(p.Len())); err != nil {
 		return nil, err
 	}
-	if p, err = a.masked(s, p); err != nil {
+	if p, err = a.maskPlan(s, p); err != nil {
 		return nil, err
 	}
 	out.Valid = slices.Clone(p.Valid)
 	switch {
 	case f.Ragged():
 	case f.Kind == robocache.KindNumeric:
-		if err := a.numeric(s, p, out); err != nil {
+		if err := a.resampleNumbers(s, p, out); err != nil {
 			return nil, err
 		}
 		return out, nil
 	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
-		if err := a.text(f.Key, p, out); err != nil {
+		if err := a.readText(f.Key, p, out); err != nil {
 			return nil, err
 		}
 		return out, nil
 	}
-	if err := a.frames(f, p, out); err != nil {
+	if err := a.readFrames(f, p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// raws is memory of the samples that a plan reads, used again where it is no larger than keptRaw.
-var raws = sync.Pool{New: func() any { return new([]byte) }}
+// rawPool holds memory for the samples that a plan reads. Memory larger than maxPooledBytes is not
+// kept.
+var rawPool = sync.Pool{New: func() any { return new([]byte) }}
 
-const keptRaw = 4 << 20
+const maxPooledBytes = 4 << 20
 
-func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
+func (a *aligner) readText(key string, p *kernel.Plan, out *Stream) error {
 	if err := a.reserve(int64(p.Len()) * 36); err != nil {
 		return err
 	}
-	rows, place := distinct(p, a.ep)
+	rows, place := distinctRows(p, a.ep)
 	texts, err := a.ds.Text(a.ctx, key, rows)
 	if err != nil {
 		return err
@@ -427,12 +432,12 @@ func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
 	return nil
 }
 
-// frames gives rows, not pixels. A row whose frame is missing from its video is not valid.
-func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
+// readFrames sets rows, not pixels. A row whose frame is missing from its video is not valid.
+func (a *aligner) readFrames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
 	if err := a.reserve(int64(p.Len()) * 84); err != nil {
 		return err
 	}
-	rows, place := distinct(p, a.ep)
+	rows, place := distinctRows(p, a.ep)
 	out.Rows = make([]int32, p.Len())
 	for i, k := range place {
 		out.Rows[i] = -1
@@ -441,7 +446,7 @@ func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) erro
 		}
 	}
 	if f.Kind != robocache.KindVideo {
-		return nil // of stills Valid states which are missing
+		return nil // the dataset's Valid capability reports missing stills
 	}
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {

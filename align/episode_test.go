@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// fake is one episode whose streams have clocks of their own. Numeric values are functions of time,
-// so that a test can say what an aligned row must be.
+// fake is one episode whose streams have their own clocks. Numeric values are functions of time, so
+// that a test can compute the expected aligned row.
 type fake struct {
 	info    robocache.Info
 	clocks  map[string][]int64
@@ -26,7 +26,12 @@ type fake struct {
 }
 
 func newFake() *fake {
-	hz := func(r int64, t0, t1 int64) []int64 { return Uniform(t0, t1, robocache.Rate{Num: r, Den: 1}) }
+	hz := func(r int64, t0, t1 int64) []int64 {
+		return Uniform(t0, t1, robocache.Rate{
+			Num: r,
+			Den: 1,
+		})
+	}
 	num := func(key string, d robocache.DType, shape ...int) robocache.Feature {
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape}
 	}
@@ -83,7 +88,8 @@ func (f *fake) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	return slices.Clone(f.clocks[""]), nil
 }
 
-// value of a channel at a time: exactly linear in time, so that linear alignment gives it back.
+// value returns the value of a channel at a time. It is exactly linear in time, so that linear
+// alignment reproduces it.
 func value(t int64, channel int) float64 { return float64(t)*1e-9*8 + float64(channel) }
 
 func (f *fake) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
@@ -157,8 +163,8 @@ func TestEpisode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The intersection is that of force: 0.1 … 0.9 s, its last timestamp being 100e6 + 266 periods
-	// of 333 Hz.
+	// The intersection is the extent of force: 0.1 … 0.9 s. Its last timestamp is 100e6 + 266
+	// periods of 333 Hz.
 	last := 100_000_000 + nanos(robocache.Rate{Num: 333, Den: 1}, 266)
 	if want := Uniform(100e6, last, robocache.Rate{Num: 50, Den: 1}); !slices.Equal(a.Times, want) {
 		t.Fatalf(
@@ -172,7 +178,15 @@ func TestEpisode(t *testing.T) {
 	for _, c := range []struct {
 		key  string
 		mode Mode
-	}{{"joints", Linear}, {"force", Linear}, {"gripper", Previous}, {"stage", Previous}, {"camera", Nearest}, {"words", Previous}, {"task", Previous}} {
+	}{
+		{"joints", Linear},
+		{"force", Linear},
+		{"gripper", Previous},
+		{"stage", Previous},
+		{"camera", Nearest},
+		{"words", Previous},
+		{"task", Previous},
+	} {
 		if s := a.Stream(
 			c.key,
 		); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) ||
@@ -180,17 +194,11 @@ func TestEpisode(t *testing.T) {
 			t.Errorf("%s: %+v", c.key, s)
 		}
 	}
-	j, f, st, cam, w := a.Stream(
-		"joints",
-	), a.Stream(
-		"force",
-	), a.Stream(
-		"stage",
-	), a.Stream(
-		"camera",
-	), a.Stream(
-		"words",
-	)
+	j := a.Stream("joints")
+	f := a.Stream("force")
+	st := a.Stream("stage")
+	cam := a.Stream("camera")
+	w := a.Stream("words")
 	rows, camera := ds.clocks[""], ds.clocks["camera"]
 	for i, at := range a.Times {
 		for c := range 2 {
@@ -232,19 +240,19 @@ func TestEpisode(t *testing.T) {
 
 func abs(x int64) int64 { return max(x, -x) }
 
-// TestPlansAreShared is A1: streams on one clock with the same choices run on one plan.
+// TestPlansAreShared covers align.A1: streams on one clock with the same options share one plan.
 func TestPlansAreShared(t *testing.T) {
 	ds := newFake()
 	a := aligner{
-		ctx:  context.Background(),
-		ds:   ds,
-		left: 1 << 20,
+		ctx:        context.Background(),
+		ds:         ds,
+		budgetLeft: 1 << 20,
 		cfg: mustConfig(
 			t,
 			`{"hz": 10, "keys": ["stage", "gripper", "words", "ticks", "camera"], "modes": {"ticks": "next"}}`,
 		),
 	}
-	if _, err := a.run(); err != nil {
+	if _, err := a.alignEpisode(); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.clocks) != 2 || len(a.plans) != 3 {
@@ -256,7 +264,7 @@ func TestPlansAreShared(t *testing.T) {
 	}
 }
 
-// TestEpisodeTimeline: extents, explicit times, offsets, and masks outside the data.
+// TestEpisodeTimeline checks extents, explicit times, offsets, and masks outside the data.
 func TestEpisodeTimeline(t *testing.T) {
 	ds := newFake()
 	ctx := context.Background()
@@ -292,7 +300,7 @@ func TestEpisodeTimeline(t *testing.T) {
 		}
 	}
 	j := a.Stream("joints").Data
-	// at 0.5 s it shows what it recorded at 0.25 s: 8·0.25
+	// at 0.5 s it shows the value recorded at 0.25 s: 8·0.25
 	if v := math.Float32frombits(binary.LittleEndian.Uint32(j)); v != 2 {
 		t.Errorf("offset: %v", v)
 	}
@@ -305,7 +313,7 @@ func TestEpisodeTimeline(t *testing.T) {
 			a.Stream("words").Text,
 		)
 	}
-	// Only the samples that are needed are read.
+	// Only the necessary samples are read.
 	ds.gathers = 0
 	span(`{"times_ns": [500000000, 520000000], "keys": ["joints"]}`)
 	if ds.gathers > 3 {
@@ -317,7 +325,7 @@ func TestEpisodeTimeline(t *testing.T) {
 		len(a.Streams[0].Data) != 4*len(a.Times) {
 		t.Errorf("integers into float32: %+v", a.Streams[0])
 	}
-	// All streams but the bookkeeping ones.
+	// All streams except the bookkeeping ones.
 	if a := span(`{"hz": 10}`); len(a.Streams) != 7 || a.Stream("index") != nil {
 		t.Errorf("%d streams", len(a.Streams))
 	}
@@ -352,32 +360,107 @@ func TestEpisodeErrors(t *testing.T) {
 		class  error
 		phrase string
 	}{
-		{`{"hz": 10, "keys": ["words"], "modes": {"words": "linear"}}`, 0, robocache.ErrMisuse, "text stream"},
-		{`{"hz": 10, "keys": ["gripper"], "modes": {"gripper": "linear"}}`, 0, robocache.ErrMisuse, "boolean stream"},
-		{`{"hz": 10, "keys": ["camera"], "modes": {"camera": "mean"}}`, 0, robocache.ErrMisuse, "video stream"},
-		{`{"hz": 10, "keys": ["stage"], "modes": {"stage": "linear"}}`, 0, robocache.ErrMisuse, "integers"},
-		{`{"hz": 10, "keys": ["words"], "dtypes": {"words": "float32"}}`, 0, robocache.ErrMisuse, "numeric"},
-		{`{"hz": 10, "keys": ["force"]}`, 0, robocache.ErrMalformed, "timestamps must not decrease"},
+		{
+			`{"hz": 10, "keys": ["words"], "modes": {"words": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"text stream",
+		},
+		{
+			`{"hz": 10, "keys": ["gripper"], "modes": {"gripper": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"boolean stream",
+		},
+		{
+			`{"hz": 10, "keys": ["camera"], "modes": {"camera": "mean"}}`,
+			0,
+			robocache.ErrMisuse,
+			"video stream",
+		},
+		{
+			`{"hz": 10, "keys": ["stage"], "modes": {"stage": "linear"}}`,
+			0,
+			robocache.ErrMisuse,
+			"integers",
+		},
+		{
+			`{"hz": 10, "keys": ["words"], "dtypes": {"words": "float32"}}`,
+			0,
+			robocache.ErrMisuse,
+			"numeric",
+		},
+		{
+			`{"hz": 10, "keys": ["force"]}`,
+			0,
+			robocache.ErrMalformed,
+			"timestamps must not decrease",
+		},
 		{`{"hz": 10, "keys": ["joint"]}`, 0, robocache.ErrMisuse, "did you mean joints"},
-		{`{"hz": 10, "keys": ["joints"], "max_gap": {"jonts": 1}}`, 0, robocache.ErrMisuse, "did you mean joints"},
-		{`{"hz": 10, "keys": ["joints"], "clock": {"joints": "log"}}`, 0, robocache.ErrUnsupported, "clock"},
+		{
+			`{"hz": 10, "keys": ["joints"], "max_gap": {"jonts": 1}}`,
+			0,
+			robocache.ErrMisuse,
+			"did you mean joints",
+		},
+		{
+			`{"hz": 10, "keys": ["joints"], "clock": {"joints": "log"}}`,
+			0,
+			robocache.ErrUnsupported,
+			"clock",
+		},
 		{`{"keys": ["joints"]}`, 0, robocache.ErrMisuse, "either hz or times"},
 		{`{"hz": 10, "times_ns": [1]}`, 0, robocache.ErrMisuse, "either hz or times"},
 		{`{"times_ns": [1], "extent": "union"}`, 0, robocache.ErrMisuse, "extent"},
-		{`{"hz": 10, "keys": ["joints"], "extent": "unoin"}`, 0, robocache.ErrMisuse, "unknown extent"},
+		{
+			`{"hz": 10, "keys": ["joints"], "extent": "unoin"}`,
+			0,
+			robocache.ErrMisuse,
+			"unknown extent",
+		},
 		{`{"hz": 10, "keys": ["joints"]}`, 1, robocache.ErrNotFound, "episode"},
-		{`{"hz": 10, "keys": ["joints"], "memory_budget": 100}`, 0, robocache.ErrResourceLimit, "budget"},
+		{
+			`{"hz": 10, "keys": ["joints"], "memory_budget": 100}`,
+			0,
+			robocache.ErrResourceLimit,
+			"budget",
+		},
 		{`{"hz": 1000000000, "keys": ["joints"]}`, 0, robocache.ErrResourceLimit, "budget"},
-		{`{"times_ns": [9000000000], "keys": ["joints"], "edge": "error"}`, 0, robocache.ErrMisuse, "outside the source range"},
-		{`{"times_ns": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`, 0, robocache.ErrMisuse, "window"},
-		{`{"times_ns": [1000000], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`, 0, robocache.ErrMalformed, "gap exceeds max_gap"},
+		{
+			`{"times_ns": [9000000000], "keys": ["joints"], "edge": "error"}`,
+			0,
+			robocache.ErrMisuse,
+			"outside the source range",
+		},
+		{
+			`{"times_ns": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`,
+			0,
+			robocache.ErrMisuse,
+			"window",
+		},
+		{
+			`{"times_ns": [1000000], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`,
+			0,
+			robocache.ErrMalformed,
+			"gap exceeds max_gap",
+		},
 	} {
 		_, err := Episode(context.Background(), ds, c.ep, mustConfig(t, c.config))
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.phrase) {
 			t.Errorf("%s: %v", c.config, err)
 		}
 	}
-	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times_ns": ["x"]}`, ""}, {`{"max_gap": 1e300}`, "seconds as a number"}, {`{"max_gap": 50000000}`, "as nanoseconds 50 ms"}, {`{"latency": {"a": "0.1"}}`, "with a unit"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
+	for _, c := range []struct{ text, hint string }{
+		{`{"hz": 10, "max_gpa": 1}`, "max_gap"},
+		{`{"edge": "clmap"}`, "clamp"},
+		{`{"modes": {"a": "lerp"}}`, "linear"},
+		{`{"times_ns": ["x"]}`, ""},
+		{`{"max_gap": 1e300}`, "seconds as a number"},
+		{`{"max_gap": 50000000}`, "as nanoseconds 50 ms"},
+		{`{"latency": {"a": "0.1"}}`, "with a unit"},
+		{`nonsense`, ""},
+		{`{"hz": 10}, "edge": "mask"}`, "after its object"},
+	} {
 		if _, err := ParseConfig(
 			[]byte(c.text),
 		); !errors.Is(err, robocache.ErrMisuse) ||
@@ -425,8 +508,8 @@ func TestConfigJSON(t *testing.T) {
 	}
 }
 
-// FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way
-// back.
+// FuzzParseConfig checks that any bytes give a configuration or Misuse, and that a configuration
+// survives a round trip.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"hz": 30, "edge": {"*": "mask"}, "max_gap": 0.1}`))
 	f.Add([]byte(`{"times_ns": [1, 2500000000, 3], "quats": {"q": [[0, 1, 2, 3]]}}`))
@@ -445,7 +528,7 @@ func FuzzParseConfig(f *testing.F) {
 		if _, err := ParseConfig(out); err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}
-		c.Budget = 1 << 20 // a grid of a megahertz is no error, but seconds of work
+		c.Budget = 1 << 20 // a grid of 1 MHz is legal, but takes seconds
 		_, _ = Episode(context.Background(), newFake(), 0, c)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// nanos is the time of row k after row 0 (A10). Rate.Nanos holds 128 bits for usual rates; beyond
-// that, big integers.
+// nanos returns the time of row k after row 0 (align.A10). Rate.Nanos computes usual rates in 128
+// bits; others need big integers.
 func nanos(r robocache.Rate, k int64) int64 {
 	if r.Num < 1<<61 && r.Den <= 1e9 && k < 1<<40 && k > -1<<40 {
 		return r.Nanos(k)
@@ -18,14 +18,14 @@ func nanos(r robocache.Rate, k int64) int64 {
 	x := new(big.Int).Mul(big.NewInt(2_000_000_000), big.NewInt(r.Den))
 	x.Mul(x, big.NewInt(k)).Add(x, big.NewInt(r.Num))
 	d := new(big.Int).Lsh(big.NewInt(r.Num), 1)
-	x.Div(x, d) // floor, because d > 0
+	x.Div(x, d) // rounds down, because d > 0
 	if !x.IsInt64() {
 		return math.MaxInt64
 	}
 	return x.Int64()
 }
 
-// UniformCount is the number of rows of Uniform, found without making them.
+// UniformCount returns the number of rows of Uniform without computing them.
 func UniformCount(t0, t1 int64, rate robocache.Rate) int64 {
 	if rate.Num <= 0 || rate.Den <= 0 || t1 < t0 {
 		return 0
@@ -43,8 +43,8 @@ func UniformCount(t0, t1 int64, rate robocache.Rate) int64 {
 	return x.Int64() + 1
 }
 
-// Uniform is the grid t0, t0 + 1/rate … up to and including t1. A zero rate or t1 < t0 gives none.
-// UniformCount says how long it will be; callers with times from outside check that first.
+// Uniform returns the grid t0, t0 + 1/rate … up to and including t1. A zero rate or t1 < t0 gives
+// none. Callers with times from outside must check UniformCount first.
 func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	n := UniformCount(t0, t1, rate)
 	out := make([]int64, n)
@@ -54,16 +54,16 @@ func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// OnGrid gives the grid times k/rate in place of timestamps that are those times through float32,
-// as LeRobot stores them; any other timestamps come back as they are. Without this, previous at hz
-// = rate would take the row before for every timestamp that float32 rounded up.
+// OnGrid replaces timestamps that are grid times k/rate rounded to float32, as LeRobot stores them,
+// by the exact grid times. Other timestamps are returned unchanged. Without this, mode previous at
+// hz = rate would choose the row before for every timestamp that float32 rounded up.
 func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	if rate.Num <= 0 || rate.Den <= 0 {
 		return timestamps
 	}
 	hz := rate.Float()
-	// Beyond this time half a step of float32 is a quarter of the period: such timestamps never
-	// were float32 seconds, they count from an epoch.
+	// Beyond this time, half a step of float32 is a quarter of the period. Such timestamps cannot
+	// come from float32 seconds; they count from an epoch.
 	if n := len(
 		timestamps,
 	); n > 0 &&
@@ -76,7 +76,7 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
 	for i, t := range timestamps {
 		d := t - nanos(rate, row(t))
-		// Half a step of float32, and the rounding to nanoseconds.
+		// Half a step of float32, plus the rounding to nanoseconds.
 		if limit := int64(
 			math.Abs(float64(t))*0x1p-24,
 		) + 1; d > limit || d < -limit ||
@@ -91,9 +91,9 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// Extent is the span of a timeline over several streams: "intersection", "union", or the name of
-// one of them. Streams without samples take no part in a union; they make an intersection empty (t1
-// < t0).
+// Extent returns the time span of a timeline over several streams. kind is "intersection", "union",
+// or the name of one of them. Streams without samples are ignored in a union. They make an
+// intersection empty (t1 < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {
 	named := slices.Index(names, kind)
 	switch {
@@ -115,7 +115,7 @@ func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err e
 	default:
 		return 0, 0, robocache.Misuse("align", nil, "unknown extent").
 			Expected("intersection, union or a stream's key", strconv.Quote(kind)).
-			WithHint("%s", nearest(kind, names))
+			WithHint("%s", nearestHint(kind, names))
 	}
 	t0, t1 = math.MaxInt64, math.MinInt64
 	for _, s := range streams {

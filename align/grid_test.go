@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestUniform is A10, against big.Rat rounding.
+// TestUniform covers align.A10 with rounding by big.Rat.
 func TestUniform(t *testing.T) {
 	rates := []robocache.Rate{
 		{Num: 30, Den: 1},
@@ -27,7 +27,12 @@ func TestUniform(t *testing.T) {
 			// floor(k·1e9·den/num + 1/2)
 			x := new(
 				big.Rat,
-			).SetFrac(new(big.Int).Mul(big.NewInt(k*1), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))), big.NewInt(r.Num))
+			).SetFrac(
+				new(
+					big.Int,
+				).Mul(big.NewInt(k*1), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))),
+				big.NewInt(r.Num),
+			)
 			x.Add(x, big.NewRat(1, 2))
 			want := new(big.Int).Div(x.Num(), x.Denom())
 			if !want.IsInt64() {
@@ -44,7 +49,7 @@ func TestUniform(t *testing.T) {
 		t0 := rng.Int64N(1e18) - 5e17
 		t1 := t0 + rng.Int64N(2e9) - 1000
 		if rng.IntN(2) == 0 {
-			// on the last row, or just short of it
+			// on the last row, or slightly before it
 			t1 = t0 + nanos(r, int64(rng.IntN(50))) - int64(rng.IntN(2))
 		}
 		g := Uniform(t0, t1, r)
@@ -64,7 +69,7 @@ func TestUniform(t *testing.T) {
 	if g := Uniform(0, 1e9, robocache.Rate{}); len(g) != 0 {
 		t.Errorf("a zero rate gave %d rows", len(g))
 	}
-	// An hour at odd rates ends without drift.
+	// An hour at an odd rate ends without drift.
 	if n := UniformCount(0, 3600e9, robocache.Rate{Num: 30000, Den: 1001}); n != 107893 {
 		t.Errorf("an hour at 29.97 Hz: %d rows", n)
 	}
@@ -110,10 +115,15 @@ func TestExtent(t *testing.T) {
 	}
 }
 
-// TestOnGrid is A13: at hz = rate every row finds itself, in every mode, although float32 moved
-// most timestamps.
+// TestOnGrid covers align.A13: at hz = rate every row is aligned to itself in every mode, although
+// float32 moved most timestamps.
 func TestOnGrid(t *testing.T) {
-	for _, r := range []robocache.Rate{{Num: 30, Den: 1}, {Num: 2997, Den: 100}, {Num: 50, Den: 1}, {Num: 15, Den: 1}} {
+	for _, r := range []robocache.Rate{
+		{Num: 30, Den: 1},
+		{Num: 2997, Den: 100},
+		{Num: 50, Den: 1},
+		{Num: 15, Den: 1},
+	} {
 		n := 20_000
 		timestamps := make([]int64, n)
 		moved := 0

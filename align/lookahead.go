@@ -27,7 +27,8 @@ func (c *Config) LookAhead(
 	periods := map[string]int64{}
 	for i := range info.Features {
 		f := &info.Features[i]
-		if f.Default || f.Latched || isLabel(f.Key) || keys != nil && !slices.Contains(keys, f.Key) ||
+		if f.Default || f.Latched || isLabel(f.Key) ||
+			keys != nil && !slices.Contains(keys, f.Key) ||
 			c.isRelative(f) ||
 			c.rowsPerTick(info, f) > 0 {
 			continue
@@ -68,8 +69,8 @@ func (c *Config) LookAhead(
 	}, nil
 }
 
-// isLabel reports whether a stream is an action or a reward by its name. The past actions that a
-// policy observes are not.
+// isLabel reports whether a stream is an action or a reward, by its name. Past actions that a
+// policy observes are not labels.
 func isLabel(key string) bool {
 	labels := []string{"action", "actions", "next", "reward", "rewards", "done", "dones", "success"}
 	parts := strings.Split(key, ".")
@@ -114,8 +115,8 @@ func (c *Config) rowsPerTick(info *robocache.Info, f *robocache.Feature) int {
 	return int(math.Round(ratio))
 }
 
-// reachPastTick returns how many nanoseconds past a tick the newest sample of f can lie; 0 is none,
-// or unknown. periods caches the periods of clocks.
+// reachPastTick returns how many nanoseconds past a tick the newest sample of f can lie. It returns
+// 0 if there is none or if this is unknown. periods caches the periods of clocks.
 func (c *Config) reachPastTick(
 	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
 ) (int64, error) {
@@ -141,8 +142,8 @@ func (c *Config) reachPastTick(
 	return period, nil
 }
 
-// samplePeriod returns the period of f in nanoseconds: of its stated rate, else the median step of
-// the first episode that has one; 0 if unknown.
+// samplePeriod returns the period of f in nanoseconds: from its stated rate, or else the median
+// step of the first episode that has one. It returns 0 if the period is unknown.
 func samplePeriod(
 	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
 ) (int64, error) {

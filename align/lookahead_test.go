@@ -24,7 +24,7 @@ func TestLookAhead(t *testing.T) {
 		})
 	}
 	deltas.info.Features[0].Relative = []int{0, 1}
-	recording := newFake() // joints 100 Hz, force 333 Hz, camera 30 Hz, each on its clock
+	recording := newFake() // joints 100 Hz, force 333 Hz, camera 30 Hz, each on its own clock
 	recording.info.Clock = "camera"
 	for _, key := range []string{"joints", "force"} {
 		recording.info.Feature(key).Clock = key
@@ -35,7 +35,12 @@ func TestLookAhead(t *testing.T) {
 		keys   []string
 		want   string // "" = no finding
 	}{
-		{rows, `{"hz": 50}`, nil, "observations at 50 Hz use samples from after the tick, at most 33.3 ms of joints, force, 16.7 ms of camera"},
+		{
+			rows,
+			`{"hz": 50}`,
+			nil,
+			"observations at 50 Hz use samples from after the tick, at most 33.3 ms of joints, force, 16.7 ms of camera",
+		},
 		{rows, `{"hz": 50}`, []string{"camera"}, "at most 16.7 ms of camera"},
 		{rows, `{"hz": 15}`, nil, ""}, // each tick is a row
 		{rows, `{"hz": 30}`, nil, ""},
@@ -43,15 +48,35 @@ func TestLookAhead(t *testing.T) {
 		{rows, `{"hz": 15, "modes": {"joints": "mean"}}`, nil, "at most 33.3 ms of joints"},
 		{rows, `{"hz": 50}`, []string{"action"}, ""}, // a label
 		{rows, `{"hz": 50}`, []string{}, ""},
-		{rows, `{"hz": 50, "modes": {"joints": "previous", "force": "previous", "camera": "previous"}}`, nil, ""},
+		{
+			rows,
+			`{"hz": 50, "modes": {"joints": "previous", "force": "previous", "camera": "previous"}}`,
+			nil,
+			"",
+		},
 		{deltas, `{"hz": 20}`, nil, "at most 33.3 ms of observation.last_action"},
 		{deltas, `{"hz": 20}`, []string{"odometry", "delta_action", "joint_actions"}, ""},
 		{deltas, `{"hz": 20, "modes": {"odometry": "linear"}}`, []string{"odometry"}, ""},
 		{deltas, `{"hz": 20, "modes": {"odometry": "sum"}}`, []string{"odometry"}, ""},
 		{deltas, `{"hz": 20, "relative": {"odometry": true}}`, []string{"odometry"}, ""},
-		{deltas, `{"hz": 20, "relative": {"odometry": false}}`, []string{"odometry"}, "at most 33.3 ms of odometry"},
-		{recording, `{"hz": 50}`, nil, "at most 16.7 ms of camera, 10.0 ms of joints, 3.0 ms of force"},
-		{recording, `{}`, []string{"force"}, "observations on another clock use samples from after the tick, at most 3.0 ms of force"},
+		{
+			deltas,
+			`{"hz": 20, "relative": {"odometry": false}}`,
+			[]string{"odometry"},
+			"at most 33.3 ms of odometry",
+		},
+		{
+			recording,
+			`{"hz": 50}`,
+			nil,
+			"at most 16.7 ms of camera, 10.0 ms of joints, 3.0 ms of force",
+		},
+		{
+			recording,
+			`{}`,
+			[]string{"force"},
+			"observations on another clock use samples from after the tick, at most 3.0 ms of force",
+		},
 	} {
 		cfg := mustConfig(t, c.config)
 		f, err := cfg.LookAhead(t.Context(), c.ds, c.keys)

@@ -7,10 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// numeric gathers the samples that the plan reads and resamples them.
-func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
+// resampleNumbers gathers the samples that the plan reads and resamples them.
+func (a *aligner) resampleNumbers(s *source, p *kernel.Plan, out *Stream) error {
 	f := &s.feature
-	lo, hi := reach(p)
+	lo, hi := sampleRange(p)
 	row := f.RowBytes()
 	if to, ok := a.cfg.DTypes[f.Key]; ok {
 		out.DType = to
@@ -19,13 +19,13 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
 		return err
 	}
-	held := raws.Get().(*[]byte)
-	defer raws.Put(held)
+	held := rawPool.Get().(*[]byte)
+	defer rawPool.Put(held)
 	raw := slices.Grow((*held)[:0], (hi-lo)*row)[:(hi-lo)*row]
-	if cap(raw) <= keptRaw {
+	if cap(raw) <= maxPooledBytes {
 		*held = raw
 	}
-	const step = 1 << 14 // rows named at a time: the list stays small beside the data
+	const step = 1 << 14 // number of rows per call, which keeps the list small
 	rows := make([]robocache.Row, min(step, hi-lo))
 	for at := lo; at < hi; at += step {
 		n := min(step, hi-at)
@@ -43,7 +43,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 	err := kernel.Resample(
 		kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()),
 		src,
-		rebase(p, lo, hi),
+		rebasePlan(p, lo, hi),
 		kernel.Options{
 			Rule: kernel.Rule{
 				Period:    a.cfg.Period[f.Key],
@@ -54,15 +54,15 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 			Valid: out.Valid,
 		},
 	)
-	a.left += int64(len(raw))
+	a.budgetLeft += int64(len(raw))
 	if err != nil {
 		return err
 	}
 	return nil
 }
 
-// reach is the half-open range of samples that a plan reads.
-func reach(p *kernel.Plan) (lo, hi int) {
+// sampleRange returns the half-open range of samples that a plan reads.
+func sampleRange(p *kernel.Plan) (lo, hi int) {
 	lo, hi = p.Sources, 0
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i]), int(p.Right[i])
@@ -85,8 +85,8 @@ func reach(p *kernel.Plan) (lo, hi int) {
 	return lo, hi
 }
 
-// rebase is the plan over the samples lo … hi-1 alone.
-func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
+// rebasePlan returns the plan for a source that has only the samples lo … hi-1.
+func rebasePlan(p *kernel.Plan, lo, hi int) *kernel.Plan {
 	q := *p
 	q.Sources = hi - lo
 	if lo == 0 {
@@ -103,9 +103,9 @@ func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
 	return &q
 }
 
-// distinct lists the samples that a copying plan takes, each run of equal ones once, and where each
-// row finds its own.
-func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
+// distinctRows returns the samples that a copying plan reads, without consecutive duplicates. place
+// is the index of each row's sample in rows, or -1.
+func distinctRows(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 	place = make([]int32, p.Len())
 	for i, k := range p.Kind {
 		if k == kernel.Zero {

@@ -5,10 +5,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Mode says how a value between two samples is made.
+// Mode states how a value between two samples is computed.
 type Mode = kernel.Mode
 
-// Edge says which value a row gets that lies outside the data or in a gap.
+// Edge states which value a row outside the data or inside a gap gets.
 type Edge = kernel.Edge
 
 const (
@@ -27,37 +27,37 @@ const (
 	EdgeError       = kernel.ErrorEdge
 )
 
-// maxTime bounds timestamps and targets, so that no difference of two overflows.
+// maxTime bounds timestamps and targets, so that the difference of two does not overflow.
 const maxTime = kernel.MaxTime
 
-// Options say how targets are found among timestamps.
+// Options states how targets are found among timestamps.
 type Options struct {
 	Mode   Mode
 	Edge   Edge
-	MaxGap int64 // ns; 0 = any gap is bridged
+	MaxGap int64 // ns; 0 = no limit
 	// Before and After are the window [t-Before, t+After) of mean; see HalfWindows. Under sum a row
 	// covers [t, t+After); 0 = up to the next target.
 	Before, After int64
-	// a value holds until the next, the first also before it: every target is valid
+	// a value holds until the next one, and the first also before it, so every target is valid
 	// (robocache.Feature.Latched)
 	Hold   bool
-	Stream string // for error messages
+	Stream string // in errors
 }
 
-// HalfWindows splits a target period into the two half windows of mean.
+// HalfWindows divides a target period into the two half windows of mean.
 func HalfWindows(period int64) (before, after int64) { return period / 2, period - period/2 }
 
-// NewPlan finds the source samples of each target (kernel.NewPlan); errors name the stream.
+// NewPlan finds the source samples of each target (kernel.NewPlan). Errors name the stream.
 func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	if opt.Mode == Sum && opt.After == 0 {
 		return opt.sumsBetween(src, targets)
 	}
-	rule := opt.rule(src)
+	rule := opt.kernelRule(src)
 	p, err := kernel.NewPlan(src, targets, rule)
 	if err != nil {
 		return nil, inStream(err, opt.Stream)
 	}
-	opt.hold(p)
+	opt.holdValues(p)
 	return p, nil
 }
 
@@ -71,7 +71,7 @@ func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 			lengths[i] = targets[to] - targets[from]
 		}
 		if lengths[i] <= 0 {
-			return nil, o.fail(
+			return nil, o.streamError(
 				robocache.ErrMisuse,
 				robocache.Where{"row": i},
 				"mode sum: a row covers the time up to the next one",
@@ -93,23 +93,24 @@ func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 	return p, o.FillSums(p, src, targets, lengths)
 }
 
-// FillSums is Fill under Sum. Row i covers the time from targets[i] up to lengths[i] later.
+// FillSums is Fill for the mode Sum. Row i covers the time from targets[i] to
+// targets[i]+lengths[i].
 func (o *Options) FillSums(p *kernel.Plan, src, targets, lengths []int64) error {
-	rule := o.rule(src)
+	rule := o.kernelRule(src)
 	return inStream(p.FillSums(src, targets, lengths, &rule), o.Stream)
 }
 
-// Fill is NewPlan in slices that are there, over timestamps that are proved (CheckTimestamps).
+// Fill is NewPlan in existing slices, for timestamps that were checked (CheckTimestamps).
 func (o *Options) Fill(p *kernel.Plan, src, targets []int64) error {
-	rule := o.rule(src)
+	rule := o.kernelRule(src)
 	if err := p.Fill(src, targets, &rule); err != nil {
 		return inStream(err, o.Stream)
 	}
-	o.hold(p)
+	o.holdValues(p)
 	return nil
 }
 
-func (o *Options) rule(src []int64) kernel.Rule {
+func (o *Options) kernelRule(src []int64) kernel.Rule {
 	if o.Hold && len(src) > 0 {
 		return kernel.Rule{Mode: Previous}
 	}
@@ -122,7 +123,7 @@ func (o *Options) rule(src []int64) kernel.Rule {
 	}
 }
 
-func (o *Options) hold(p *kernel.Plan) {
+func (o *Options) holdValues(p *kernel.Plan) {
 	if o.Hold && p.Sources > 0 {
 		for i := range p.Valid {
 			p.Valid[i] = 1
@@ -130,8 +131,8 @@ func (o *Options) hold(p *kernel.Plan) {
 	}
 }
 
-// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the
-// error names the stream and the first bad index.
+// CheckTimestamps rejects timestamps that decrease or are out of range. The error names the stream
+// and the first bad index.
 func CheckTimestamps(src []int64, stream string) error {
 	return inStream(kernel.CheckTimestamps(src), stream)
 }
@@ -143,7 +144,7 @@ func inStream(err error, stream string) error {
 	return robocache.At(err, robocache.Where{"stream": stream})
 }
 
-func (o Options) fail(class error, where robocache.Where, msg, want, got string) error {
+func (o Options) streamError(class error, where robocache.Where, msg, want, got string) error {
 	if where == nil {
 		where = robocache.Where{}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// slow is one row by the words of the contract: linear scans and big.Rat, nothing shared with the
-// plan's code.
+// slow computes one row directly from the contract, with linear scans and big.Rat. It shares no
+// code with the planner.
 type slow struct {
 	kind        kernel.Kind
 	left, right int
@@ -168,8 +168,8 @@ func compare(t *testing.T, s, targets []int64, o Options) {
 		case kernel.Window:
 			ok = ok && got.left == r.left && got.right == r.right
 		case kernel.Blend:
-			// The weight is two roundings to float64 and one division: within 2 ulp of the
-			// rational.
+			// The weight is two roundings to float64 and one division, so it is within 2 ulp of the
+			// rational number.
 			w, _ := r.weight.Float64()
 			ok = ok && got.left == r.left && got.right == r.right &&
 				math.Abs(p.Weight[i]-w) <= 4*math.Abs(w)*0x1p-53
@@ -190,19 +190,25 @@ func compare(t *testing.T, s, targets []int64, o Options) {
 	}
 }
 
-// TestPlanAgainstRationals is A2, A3, A4, A5, A7, A8 and A9: every mode and policy over small and
-// large timestamps, repeated ones included.
+// TestPlanAgainstRationals covers align.A2, align.A3, align.A4, align.A5, align.A7, align.A8 and
+// align.A9. It uses every mode and policy on small, large and repeated timestamps.
 func TestPlanAgainstRationals(t *testing.T) {
 	for seed := range uint64(4000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := rng.IntN(9)
-		base := []int64{0, -1_000, 1_760_000_000_000_000_000, maxTime - 200, -maxTime + 1}[rng.IntN(5)]
+		base := []int64{
+			0,
+			-1_000,
+			1_760_000_000_000_000_000,
+			maxTime - 200,
+			-maxTime + 1,
+		}[rng.IntN(5)]
 		step := []int64{2, 10}[rng.IntN(2)]
 		s := make([]int64, n)
 		at := base + int64(rng.IntN(10))
 		for i := range s {
 			s[i] = at
-			// 0 often: equal timestamps at the start, in the middle, at the end
+			// often 0: equal timestamps at the start, in the middle and at the end
 			at += rng.Int64N(step)
 		}
 		targets := make([]int64, 1+rng.IntN(12))
@@ -231,7 +237,7 @@ func TestPlanAgainstRationals(t *testing.T) {
 	}
 }
 
-// TestValidIgnoresPolicy is A3.
+// TestValidIgnoresPolicy covers align.A3.
 func TestValidIgnoresPolicy(t *testing.T) {
 	s := []int64{10, 20, 20, 30, 90, 100}
 	targets := []int64{0, 10, 15, 20, 60, 95, 100, 101}
@@ -256,7 +262,7 @@ func TestValidIgnoresPolicy(t *testing.T) {
 	}
 }
 
-// TestPlanErrors is A6.
+// TestPlanErrors covers align.A6.
 func TestPlanErrors(t *testing.T) {
 	ok := []int64{0, 1}
 	for _, c := range []struct {
@@ -267,12 +273,44 @@ func TestPlanErrors(t *testing.T) {
 		index        any
 		phrase       string
 	}{
-		{"decreasing", []int64{5, 7, 6}, nil, Options{}, robocache.ErrMalformed, 2, "timestamps must not decrease"},
+		{
+			"decreasing",
+			[]int64{5, 7, 6},
+			nil,
+			Options{},
+			robocache.ErrMalformed,
+			2,
+			"timestamps must not decrease",
+		},
 		{"far timestamp", []int64{5, maxTime}, nil, Options{}, robocache.ErrMalformed, 1, "±2^62"},
 		{"far target", ok, []int64{-maxTime}, Options{}, robocache.ErrMalformed, nil, "±2^62"},
-		{"outside", ok, []int64{2}, Options{Edge: EdgeError}, robocache.ErrMisuse, nil, "outside the source range"},
-		{"no samples", nil, []int64{2}, Options{Edge: EdgeError}, robocache.ErrMisuse, nil, "outside the source range"},
-		{"gap", []int64{0, 100}, []int64{50}, Options{Edge: EdgeError, MaxGap: 99}, robocache.ErrMalformed, nil, "gap exceeds max_gap"},
+		{
+			"outside",
+			ok,
+			[]int64{2},
+			Options{Edge: EdgeError},
+			robocache.ErrMisuse,
+			nil,
+			"outside the source range",
+		},
+		{
+			"no samples",
+			nil,
+			[]int64{2},
+			Options{Edge: EdgeError},
+			robocache.ErrMisuse,
+			nil,
+			"outside the source range",
+		},
+		{
+			"gap",
+			[]int64{0, 100},
+			[]int64{50},
+			Options{Edge: EdgeError, MaxGap: 99},
+			robocache.ErrMalformed,
+			nil,
+			"gap exceeds max_gap",
+		},
 		{"mean without window", ok, ok, Options{Mode: Mean}, robocache.ErrMisuse, nil, "window"},
 		{"negative gap", ok, ok, Options{MaxGap: -1}, robocache.ErrMisuse, nil, "max_gap"},
 		{"mode", ok, ok, Options{Mode: 99}, robocache.ErrMisuse, nil, "Invalid mode"},
@@ -305,7 +343,7 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
-// TestEpochStamps: one nanosecond counts at the Unix epoch.
+// TestEpochTimestamps checks that one nanosecond makes a difference at the Unix epoch.
 func TestEpochTimestamps(t *testing.T) {
 	const epoch = 1_760_000_000_000_000_000
 	s := []int64{epoch, epoch + 1, epoch + 3}
@@ -318,8 +356,8 @@ func TestEpochTimestamps(t *testing.T) {
 	}
 }
 
-// FuzzNewPlan: any timestamps and targets give a plan that agrees with the slow one, or an error;
-// never a panic.
+// FuzzNewPlan checks that any timestamps and targets give the same plan as the slow one, or an
+// error, and never a panic.
 func FuzzNewPlan(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 3, 9}, []byte{0, 1, 2, 255}, uint8(0), uint8(0), int64(3))
 	f.Fuzz(func(t *testing.T, src, targets []byte, mode, edge uint8, gap int64) {

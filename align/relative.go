@@ -9,10 +9,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// RelativeNotes returns a finding for each stream that is taken for relative without being named in
-// the configuration, for each action that may be relative and is not taken for it, and for each
-// relative stream whose totals are not kept because the configuration names another mode than sum.
-// It considers the streams that keys names, or all if keys is nil.
+// RelativeNotes returns findings about relative streams. It considers the streams that keys names,
+// or all if keys is nil. There is one finding for each of these:
+//
+//   - a stream that is taken to be relative although the configuration does not name it,
+//   - an action that may be relative but is not taken to be,
+//   - a relative stream whose totals are lost, because the configuration names a mode other than
+//     sum.
 func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []robocache.Finding) {
 	for i := range info.Features {
 		f := &info.Features[i]
@@ -68,7 +71,7 @@ func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
 	}
 }
 
-// isRelative reports whether some channels of a stream are relative, or summed in any case.
+// isRelative reports whether some channels of a stream are relative, or summed by configuration.
 func (c *Config) isRelative(f *robocache.Feature) bool {
 	if mode, _ := c.Mode(f); mode == Sum {
 		return true
@@ -101,15 +104,15 @@ func lostTotals(f *robocache.Feature, mode Mode) robocache.Finding {
 	}
 }
 
-// mayBeRelative reports whether a stream has the shape of a delta action and no names: six numbers
-// and a gripper.
+// mayBeRelative reports whether a stream has the shape of a delta action (six numbers and a
+// gripper) and no names.
 func mayBeRelative(f *robocache.Feature) bool {
 	last := f.Key[strings.LastIndexByte(f.Key, '.')+1:]
 	return f.Relative == nil && f.ChannelNames() == nil && f.Elements() == 7 &&
 		(last == "action" || last == "actions")
 }
 
-// channelRuns writes channels in ascending order as ranges: 0–5, 7.
+// channelRuns formats ascending channels as ranges: 0–5, 7.
 func channelRuns(channels []int) string {
 	var parts []string
 	for i := 0; i < len(channels); {

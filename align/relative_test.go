@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deltas is a dataset of one stream "action" of float32 rows on its own clock.
+// deltas is a dataset with one stream "action" of float32 rows on its own clock.
 type deltas struct {
 	robocache.Dataset
 	info   robocache.Info
@@ -79,7 +79,7 @@ func (d *deltas) Valid(_ context.Context, _ string, rows []robocache.Row, valid 
 	return nil
 }
 
-// slow is what row [from, to) holds of a channel.
+// slow returns the sum of a channel over the row [from, to).
 func (d *deltas) slow(c int, from, to int64) (sum float64) {
 	n := len(d.times)
 	for k, start := range d.times {
@@ -101,7 +101,7 @@ func (d *deltas) slow(c int, from, to int64) (sum float64) {
 	return sum
 }
 
-// jittered returns timestamps with steps from half to one and a half of a period.
+// jittered returns timestamps with steps between half and one and a half periods.
 func jittered(n int, period int64, r *rand.Rand) []int64 {
 	out := make([]int64, n)
 	for k := 1; k < n; k++ {
@@ -110,8 +110,9 @@ func jittered(n int, period int64, r *rand.Rand) []int64 {
 	return out
 }
 
-// TestSumOverRows (A20) compares Episode with a sum over all samples on jittered clocks: on grids,
-// at evenly spaced and at other times. View gives the same rows, in any order.
+// TestSumOverRows covers align.A20. It compares Episode with a sum over all samples on jittered
+// clocks: on grids, at evenly spaced and at other times. View must give the same rows, in any
+// order.
 func TestSumOverRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, hz := range []int64{1, 3, 10, 30, 200} {
@@ -199,7 +200,8 @@ func float32s(b []byte) []float32 {
 	return out
 }
 
-// TestSumMasked (A14, A20): a row that needs a sample without a value is zero and not valid.
+// TestSumMasked covers align.A14 and align.A20: a row that needs a sample without a value is zero
+// and invalid.
 func TestSumMasked(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	d := newDeltas([]int64{0, 1e8, 2e8, 3e8, 4e8}, 2, r)
@@ -214,7 +216,7 @@ func TestSumMasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := got.Stream("action")
-	// Row 3 is linear between samples 1 and 2, and so holds no value in its other channel.
+	// Row 3 is linear between samples 1 and 2 in its other channel, so it has no value there.
 	if want := []uint8{1, 1, 1, 0, 0, 0, 1, 1, 1}; !slices.Equal(x.Valid, want) {
 		t.Errorf("valid %v, want %v", x.Valid, want)
 	}
@@ -223,7 +225,7 @@ func TestSumMasked(t *testing.T) {
 	}
 }
 
-// TestRelativeChoices checks which mode a stream gets, and which notes say so.
+// TestRelativeChoices checks the mode of each stream and the findings about it.
 func TestRelativeChoices(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	yes, no := map[string]robocache.Relative{
@@ -240,25 +242,69 @@ func TestRelativeChoices(t *testing.T) {
 		summed []int
 		note   string
 	}{
-		{name: "nothing is known", mode: Linear, note: "action is interpolated as absolute: nothing says whether its 7 columns are relative"},
-		{name: "the user says it", cfg: Config{Relative: yes}, mode: Sum, summed: []int{0, 1, 2, 3, 4, 5}},
-		{name: "the user names the mode", cfg: Config{Modes: map[string]Mode{"action": Sum}}, mode: Sum, summed: []int{0, 1, 2, 3, 4, 5}},
-		{name: "the dataset says it", stated: []int{0, 2}, mode: Sum, summed: []int{0, 2}, note: "action is relative (as it says): columns 0, 2 of its rows are summed"},
-		{name: "the user overrides the dataset", stated: []int{0, 2}, cfg: Config{Relative: no}, mode: Linear},
 		{
-			name: "another mode overrides it", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}}, mode: Previous,
-			note: "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
+			name: "nothing is known",
+			mode: Linear,
+			note: "action is interpolated as absolute: nothing says whether its 7 columns are relative",
 		},
 		{
-			name: "a mode beside the user's word", cfg: Config{Modes: map[string]Mode{"action": Linear}, Relative: yes}, mode: Linear,
+			name:   "the user says it",
+			cfg:    Config{Relative: yes},
+			mode:   Sum,
+			summed: []int{0, 1, 2, 3, 4, 5},
+		},
+		{
+			name:   "the user names the mode",
+			cfg:    Config{Modes: map[string]Mode{"action": Sum}},
+			mode:   Sum,
+			summed: []int{0, 1, 2, 3, 4, 5},
+		},
+		{
+			name:   "the dataset says it",
+			stated: []int{0, 2},
+			mode:   Sum,
+			summed: []int{0, 2},
+			note:   "action is relative (as it says): columns 0, 2 of its rows are summed",
+		},
+		{
+			name:   "the user overrides the dataset",
+			stated: []int{0, 2},
+			cfg:    Config{Relative: no},
+			mode:   Linear,
+		},
+		{
+			name:   "another mode overrides it",
+			stated: []int{0, 2},
+			cfg:    Config{Modes: map[string]Mode{"action": Previous}},
+			mode:   Previous,
+			note:   "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
+		},
+		{
+			name: "a mode beside the user's word", cfg: Config{
+				Modes:    map[string]Mode{"action": Linear},
+				Relative: yes,
+			}, mode: Linear,
 			note: "mode linear does not sum its rows: totals will not be kept",
 		},
-		{name: "a mode of an absolute stream", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}, Relative: no}, mode: Previous},
 		{
-			name: "names say it", names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Sum, summed: []int{0, 1, 2},
-			note: "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
+			name:   "a mode of an absolute stream",
+			stated: []int{0, 2},
+			cfg:    Config{Modes: map[string]Mode{"action": Previous}, Relative: no},
+			mode:   Previous,
 		},
-		{name: "the dataset says that it is absolute", stated: []int{}, names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Linear},
+		{
+			name:   "names say it",
+			names:  `["dx","dy","dz","a","b","c","gripper"]`,
+			mode:   Sum,
+			summed: []int{0, 1, 2},
+			note:   "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
+		},
+		{
+			name:   "the dataset says that it is absolute",
+			stated: []int{},
+			names:  `["dx","dy","dz","a","b","c","gripper"]`,
+			mode:   Linear,
+		},
 	} {
 		d := newDeltas([]int64{0, 1e8, 2e8}, 7, r)
 		f := &d.info.Features[0]

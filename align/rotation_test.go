@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// spinning is a dataset whose "force" is a rotation vector that turns about one axis at 5 rad/s,
-// kept between -π and π, and a width behind it.
+// spinning is a dataset whose "force" is a rotation vector and a width. The vector turns about one
+// axis at 5 rad/s and is wrapped between -π and π.
 type spinning struct{ *fake }
 
 var spindle = [3]float64{0.48, -0.6, 0.64}
@@ -45,8 +45,8 @@ func (s *spinning) Gather(ctx context.Context, key string, rows []robocache.Row,
 	return nil
 }
 
-// A19, in Episode and in View: a stream that says where its rotations are is turned by default,
-// also where its vectors jump from π to -π.
+// TestRotations covers align.A19 in Episode and in View. A stream that names its rotations uses
+// slerp by default, also at jumps from π to -π.
 func TestRotations(t *testing.T) {
 	ds := newSpinning()
 	if m := DefaultMode(ds.info.Feature("force")); m != Slerp {
@@ -75,7 +75,7 @@ func TestRotations(t *testing.T) {
 	if turned, _ := worst(other); turned < 1 {
 		t.Errorf("linear is off by %g rad: the test has no jump", turned)
 	}
-	// What is named wins over what the feature says.
+	// Named rotations override those of the feature.
 	f := ds.info.Feature("force")
 	f.Rotations, f.Interpolation = nil, ""
 	if turned, _ := worst(cfg); turned < 1 {

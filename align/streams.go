@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// DefaultMode returns the mode of a stream for which none is chosen: sum if some of its channels
-// are relative (Feature.RelativeChannels), else what the feature says of itself
-// (Feature.Interpolation), else linear for floats; previous for integers, booleans, text, events
-// and ragged numbers; nearest for frames and point clouds.
+// DefaultMode returns the mode of a stream for which none is chosen. It is sum if some of its
+// channels are relative (Feature.RelativeChannels), or else the mode that the feature states
+// (Feature.Interpolation). Otherwise it is linear for floats; previous for integers, booleans,
+// text, events and ragged numbers; and nearest for frames and point clouds.
 func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if channels, _ := f.RelativeChannels(); len(channels) > 0 {
@@ -22,7 +22,7 @@ func DefaultMode(f *robocache.Feature) Mode {
 	if f.Interpolation != "" {
 		m, err := kernel.ParseMode(f.Interpolation)
 		if err == nil &&
-			(!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
+			(!m.Computes() || numeric && f.DType.Float() && (m != Slerp || hasRotations(f))) {
 			return m
 		}
 	}
@@ -37,16 +37,16 @@ func DefaultMode(f *robocache.Feature) Mode {
 	return Nearest
 }
 
-// rotates says whether slerp has something to turn in a row of the feature.
-func rotates(f *robocache.Feature) bool {
+// hasRotations reports whether slerp can rotate channels in a row of the feature.
+func hasRotations(f *robocache.Feature) bool {
 	if len(f.Rotations) > 0 {
 		return robocache.CheckRotations(f.Rotations, f.Elements()) == nil
 	}
 	return f.Elements()%4 == 0
 }
 
-// Mode returns the mode of a stream: the one that is named; sum if its relative channels are; slerp
-// if its rotations are; else DefaultMode. chosen reports whether one was named.
+// Mode returns the mode of a stream: the named one, sum if relative channels are named, slerp if
+// rotations are named, or else DefaultMode. chosen reports whether one of these was named.
 func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	if m, ok := c.Modes[f.Key]; ok {
 		return m, true
@@ -66,9 +66,9 @@ func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	return DefaultMode(f), false
 }
 
-// Summed returns the channels of a stream that mode sum adds up: those that the configuration
-// names, else the relative ones of the feature, else all but a gripper. The other channels are
-// linear.
+// Summed returns the channels of a stream that mode sum adds up. They are those that the
+// configuration names, or else the relative ones of the feature, or else all except a gripper. The
+// other channels are linear.
 func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	channels, _ = f.RelativeChannels()
 	if relative, stated := c.Relative[f.Key]; stated || len(channels) == 0 {
@@ -80,8 +80,9 @@ func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	return channels, f.CheckSummable(channels)
 }
 
-// Turned gives the channels that slerp turns as rotations in a form of their own: those that are
-// named, else those of the feature, which quaternions that are named (Quats) stand for.
+// Turned returns the channels that slerp handles as rotations in their own form. They are those
+// that the configuration names, or else those of the feature. Named quaternions (Quats) replace the
+// rotations of the feature.
 func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 	if r := c.Rotations[f.Key]; r != nil {
 		return r
@@ -92,14 +93,14 @@ func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 	return f.Rotations
 }
 
-// Shift is what is added to the timestamps of a stream: its offset, less its latency.
+// Shift returns what is added to the timestamps of a stream: its offset minus its latency.
 func (c *Config) Shift(key string) (int64, error) {
 	off, latency := int64(c.Offset[key]), int64(c.Latency[key])
 	for _, v := range []int64{off, latency} {
 		if v <= -maxTime/2 || v >= maxTime/2 {
 			return 0, Options{
 				Stream: key,
-			}.fail(
+			}.streamError(
 				robocache.ErrMisuse,
 				nil,
 				"offset or latency outside ±2^61 ns",
@@ -111,7 +112,7 @@ func (c *Config) Shift(key string) (int64, error) {
 	return off - latency, nil
 }
 
-// CheckShifts refuses offsets, latencies and drifts that no clock has.
+// CheckShifts rejects offsets, latencies and drifts that are out of range.
 func (c *Config) CheckShifts() (err error) {
 	for _, k := range append(keysOf(c.Offset), keysOf(c.Latency)...) {
 		if _, err := c.Shift(k); err != nil {
@@ -126,8 +127,8 @@ func (c *Config) CheckShifts() (err error) {
 	return nil
 }
 
-// Timestamps gives the timestamps of a stream as its clock and drift say, proved to ascend; offset
-// and latency (Shift) are still to be added.
+// Timestamps returns the timestamps of a stream by its clock, corrected by its drift and checked.
+// Offset and latency (Shift) are not applied.
 func (c *Config) Timestamps(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -144,14 +145,16 @@ func (c *Config) Timestamps(
 	}
 	if d := c.Drift[key]; !d.IsZero() {
 		timestamps = slices.Clone(timestamps)
-		// Before it is corrected a timestamp must be one: the differences of those beyond ±2^62
-		// overflow.
+		// Check the timestamps before the correction, because differences beyond ±2^62 overflow.
 		if err := CheckTimestamps(timestamps, key); err != nil {
 			return nil, err
 		}
 		d.Correct(timestamps)
 		if err := CheckTimestamps(timestamps, key); err != nil {
-			return nil, robocache.Misuse("align", robocache.Where{"episode": ds.Info().EpisodeIndex(ep), "stream": key}, "drift: its moment at lies too far from the stream's timestamps").
+			return nil, robocache.Misuse("align", robocache.Where{
+				"episode": ds.Info().EpisodeIndex(ep),
+				"stream":  key,
+			}, "drift: its moment at lies too far from the stream's timestamps").
 				Expected("a moment on the stream's own clock", strconv.FormatInt(d.At, 10)+" ns").
 				WithCause(err)
 		}
@@ -159,9 +162,9 @@ func (c *Config) Timestamps(
 	return timestamps, CheckTimestamps(timestamps, key)
 }
 
-// TimestampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its
-// clocks; "" is the first. They are as Times gives them, but for rounded grid times of formats that
-// keep float32 seconds (A13).
+// TimestampsOf returns the timestamps of a stream by one of its clocks. key "" is the episode's own
+// rows; clock "" is the first clock. The timestamps are those of Times, except for rounded grid
+// times of formats that store float32 seconds (align.A13).
 func TimestampsOf(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -197,7 +200,7 @@ func timestampsBy(
 	known := robocache.ClocksOf(ds, key)
 	switch {
 	case len(known) == 0:
-		return nil, o.fail(
+		return nil, o.streamError(
 			robocache.ErrUnsupported,
 			nil,
 			"this stream was timestamped by one clock",
@@ -205,7 +208,7 @@ func timestampsBy(
 			strconv.Quote(clock),
 		)
 	case !slices.Contains(known, clock):
-		return nil, o.fail(
+		return nil, o.streamError(
 			robocache.ErrMisuse,
 			nil,
 			"this stream has no such clock",
@@ -235,8 +238,8 @@ func timestampsBy(
 	return timestamps, nil
 }
 
-// Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was
-// published once, hold from then on: of a dataset with several clocks they bound nothing.
+// Bounds reports whether a stream bounds the extent of a timeline. A text, and a value that was
+// published once, hold from then on. In a dataset with several clocks they do not bound it.
 func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	if f.Clock == "" {
 		return true
@@ -247,8 +250,8 @@ func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	return len(timestamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 
-// Mask takes the targets out of a plan that read a sample without a value: they are zero and not
-// valid (A14). valid is by sample, those of the plan from base on. The plan is changed.
+// Mask removes targets from a plan that read a sample without a value. They become zero and invalid
+// (align.A14). valid is indexed by sample, starting at sample base. Mask changes the plan.
 func Mask(p *kernel.Plan, valid []uint8, base int) {
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i])-base, int(p.Right[i])-base
@@ -262,7 +265,7 @@ func Mask(p *kernel.Plan, valid []uint8, base int) {
 		case kernel.Copy:
 			lost = lost || valid[l] == 0
 		case kernel.Blend:
-			// A neighbour that counts for nothing takes no value away.
+			// A neighbor with weight 0 does not count.
 			lost = lost || valid[l] == 0 && p.Weight[i] != 1 || valid[r] == 0 && p.Weight[i] != 0
 		case kernel.Window:
 			lost = slices.Contains(valid[l:r], 0)
@@ -273,12 +276,12 @@ func Mask(p *kernel.Plan, valid []uint8, base int) {
 	}
 }
 
-// masked is the plan of a stream some of whose rows hold no value.
-func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
+// maskPlan returns the plan of a stream, masked if some of its rows have no value.
+func (a *aligner) maskPlan(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 	if !s.feature.Masked {
 		return p, nil
 	}
-	lo, hi := reach(p)
+	lo, hi := sampleRange(p)
 	if err := a.reserve(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
 		return nil, err
 	}
@@ -298,7 +301,7 @@ func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 	Mask(&q, valid, lo)
 	if s.opt.Edge == EdgeError {
 		if i := slices.Index(q.Valid, 0); i >= 0 {
-			return nil, s.opt.fail(
+			return nil, s.opt.streamError(
 				robocache.ErrMalformed,
 				robocache.Where{"index": i},
 				"a row without a value is read",

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clocked is a dataset whose streams have clocks of their own, some rows without a value, and
-// clocked timestamps a row.
+// clocked is a dataset whose streams have their own clocks, several timestamps per row, and rows
+// without a value.
 type clocked struct {
 	*fake
 	invalid map[string][]int
@@ -60,8 +60,8 @@ func (s *clocked) TimesBy(_ context.Context, _ int, key, clock string) ([]int64,
 	return s.by[key][clock], nil
 }
 
-// What a feature says of itself is the default; a choice of the user's wins; what its kind does not
-// allow is passed over.
+// TestDefaultMode checks that the mode of the feature is the default, that a chosen mode overrides
+// it, and that a mode which the kind does not allow is ignored.
 func TestDefaultMode(t *testing.T) {
 	num := func(d robocache.DType, n int, i string) *robocache.Feature {
 		return &robocache.Feature{
@@ -86,8 +86,23 @@ func TestDefaultMode(t *testing.T) {
 		{num(robocache.Int64, 1, "nearest"), Nearest},
 		{num(robocache.Int64, 1, "linear"), Previous},
 		{num(robocache.Float32, 1, "what"), Linear},
-		{&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{-1, 3}}, Previous},
-		{&robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Interpolation: "linear"}, Nearest},
+		{
+			&robocache.Feature{
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{-1, 3},
+			},
+			Previous,
+		},
+		{
+			&robocache.Feature{
+				Kind:          robocache.KindPointCloud,
+				DType:         robocache.Float32,
+				Shape:         []int{-1, 3},
+				Interpolation: "linear",
+			},
+			Nearest,
+		},
 		{&robocache.Feature{Kind: robocache.KindImage}, Nearest},
 		{&robocache.Feature{Kind: robocache.KindText}, Previous},
 		{&robocache.Feature{Kind: robocache.KindEvent, Interpolation: "next"}, Next},
@@ -98,7 +113,7 @@ func TestDefaultMode(t *testing.T) {
 	}
 }
 
-// A14.
+// TestRowsWithoutValue covers align.A14.
 func TestRowsWithoutValue(t *testing.T) {
 	s := newClocked()
 	f := s.info.Feature("joints") // 100 Hz from 0
@@ -140,7 +155,7 @@ func TestRowsWithoutValue(t *testing.T) {
 	}
 }
 
-// The choice of a clock, and errors that name it.
+// TestClockChoice checks the choice of a clock, and errors that name it.
 func TestClockChoice(t *testing.T) {
 	s := newClocked()
 	own := s.clocks["joints"]
@@ -175,17 +190,15 @@ func TestClockChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, y := math.Float32frombits(
-		binary.LittleEndian.Uint32(a),
-	), math.Float32frombits(
-		binary.LittleEndian.Uint32(b),
-	)
-	if d := float64(x - y); math.Abs(d-0.04) > 1e-5 { // value: 8 a second
+	x := math.Float32frombits(binary.LittleEndian.Uint32(a))
+	y := math.Float32frombits(binary.LittleEndian.Uint32(b))
+	if d := float64(x - y); math.Abs(d-0.04) > 1e-5 { // the value increases by 8 per second
 		t.Errorf("5 ms later the value is %v less", d)
 	}
 	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("timestamps that go backwards: %v", err)
-	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, `Options: {"clock": "publish"}`) {
+	} else if e := new(robocache.Error); !errors.As(err, &e) ||
+		!strings.Contains(e.Hint, `Options: {"clock": "publish"}`) {
 		t.Errorf("timestamps that go backwards do not say how rows come in their order: %q", e.Hint)
 	}
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
@@ -208,7 +221,8 @@ func TestClockChoice(t *testing.T) {
 	}
 }
 
-// Latency makes samples older: the value at t is the one timestamped latency later.
+// TestLatency checks that latency makes samples older: the value at t is the one with the timestamp
+// t + latency.
 func TestLatency(t *testing.T) {
 	s := newClocked()
 	at := func(c Config) float64 {
@@ -219,11 +233,9 @@ func TestLatency(t *testing.T) {
 		}
 		return math.Float64frombits(binary.LittleEndian.Uint64(got.Streams[0].Data))
 	}
-	plain, late, both := at(
-		Config{},
-	), at(
-		Config{Latency: map[string]Nanos{"force": 10e6}},
-	), at(
+	plain := at(Config{})
+	late := at(Config{Latency: map[string]Nanos{"force": 10e6}})
+	both := at(
 		Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}},
 	)
 	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {
@@ -231,8 +243,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// A18: a clock that runs 300 ppm fast, and 20 ms ahead at its first sample, gives the values of one
-// that does not, in Episode and in View.
+// TestDrift covers align.A18. A clock that runs 300 ppm fast and starts 20 ms early must give the
+// values of an exact clock, in Episode and in View.
 func TestDrift(t *testing.T) {
 	s := newClocked()
 	s.info.Clock = "rows"
@@ -280,7 +292,8 @@ func TestDrift(t *testing.T) {
 				before = max(before, math.Abs(x(wrong)-x(want)))
 			}
 		}
-		// 8 a second, timestamps rounded to the nanosecond; without drift the end is 0.24 ms off.
+		// 8 per second, with timestamps rounded to the nanosecond; without the correction the end
+		// is off by 0.24 ms.
 		if worst > 8*1.01e-9 || before < 8*0.2e-3 {
 			t.Errorf("%+v: off by %g, without drift by %g", d, worst, before)
 		}
@@ -331,7 +344,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// A15: a task that was published once does not end the timeline.
+// TestLatchedStreamsBoundNothing covers align.A15: a task that was published once does not end the
+// timeline.
 func TestLatchedStreamsBoundNothing(t *testing.T) {
 	s := newClocked()
 	s.clocks["words"] = []int64{300e6}
@@ -353,7 +367,8 @@ func TestLatchedStreamsBoundNothing(t *testing.T) {
 	}
 }
 
-// A13 holds for seconds of an episode, not for timestamps that count from an epoch: jitter stays.
+// TestOnGridLeavesEpochs covers align.A13: it applies to seconds of an episode, not to timestamps
+// that count from an epoch. Their jitter stays.
 func TestOnGridLeavesEpochs(t *testing.T) {
 	const epoch = 1_770_000_000_123_456_789
 	in := []int64{epoch, epoch + 34_000_000, epoch + 66_000_000, epoch + 101_000_000}
@@ -362,7 +377,8 @@ func TestOnGridLeavesEpochs(t *testing.T) {
 	}
 }
 
-// A17: a latched stream holds from the start to the end, and bounds nothing.
+// TestLatchedStreamsHold covers align.A17: a latched stream holds from start to end and bounds no
+// extent.
 func TestLatchedStreamsHold(t *testing.T) {
 	s := newClocked()
 	s.clocks["words"] = []int64{300e6, 500e6}
@@ -386,7 +402,8 @@ func TestLatchedStreamsHold(t *testing.T) {
 	}
 }
 
-// A moment of drift far from the timestamps is named, and not the timestamps that it makes.
+// TestDriftFarAway checks that the error names a drift moment far from the timestamps, and not the
+// corrected timestamps.
 func TestDriftFarAway(t *testing.T) {
 	cfg := Config{
 		Times: []int64{0},

@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// TestVectors plans every conformance case and compares the plan with the stored one; those that
-// fail must fail with the class and phrase that the case names, in planning or in resampling.
+// TestVectors plans every conformance case and compares the plan with the stored one. Cases with an
+// error must fail with its class and phrase, in planning or in resampling.
 func TestVectors(t *testing.T) {
 	cases, err := conform.Load()
 	if err != nil {
@@ -28,10 +28,13 @@ func TestVectors(t *testing.T) {
 		)
 		if c.Error != nil {
 			if err == nil {
-				continue // conform runs it: what fails is the values
+				continue // package conform runs this case, because the values cause the error
 			}
 			failed++
-			class := map[string]error{"misuse": robocache.ErrMisuse, "malformed": robocache.ErrMalformed}[c.Error.Class]
+			class := map[string]error{
+				"misuse":    robocache.ErrMisuse,
+				"malformed": robocache.ErrMalformed,
+			}[c.Error.Class]
 			if !errors.Is(err, class) || !strings.Contains(err.Error(), c.Error.Phrase) {
 				t.Errorf(
 					"%s: %s: %v, want %s: %s",

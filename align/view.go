@@ -16,28 +16,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ValidSuffix ends the key of the mask that View puts beside a stream: bool, one value a row.
+// ValidSuffix ends the key of the mask that View adds to a stream: bool, one value per row.
 const ValidSuffix = robocache.ValidSuffix
 
-// ViewOptions are the choices of View that Config does not have.
+// ViewOptions are the options of View that Config does not have.
 type ViewOptions struct {
-	// DropInvalid declares no masks: the caller leaves out all rows outside Complete.
+	// DropInvalid declares no masks. The caller must leave out all rows outside Complete.
 	DropInvalid bool
 	// Exact also reads the source to find masked rows, lost frames and quaternions without a
 	// direction, which timestamps do not show. If Exact is false, each stream that may have such
 	// rows gets a mask, and Complete ignores them.
 	Exact bool
-	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its
-	// max_gap where Config says none, but for latched streams, texts and events: they hold until
-	// the next.
+	// Rhythm uses the rhythm of each stream in each episode (robocache.LongestStep) as max_gap if
+	// Config does not set it. It does not apply to latched streams, texts and events, which hold
+	// until the next value.
 	Rhythm bool
 	// Ignore reports whether the caller writes nothing of a stream. Such a stream has no mask and
 	// no findings, and Complete does not depend on it. nil ignores no stream.
-	Ignore  func(f *robocache.Feature) bool
-	Own     bool // Close closes the source too
-	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
+	Ignore func(f *robocache.Feature) bool
+	Own    bool // Close also closes the source
+	// number of threads that read timestamps while the view is created; 0 = the number of CPUs
+	Threads int
 	// Episodes holds the positions of the episodes of a shard. All other episodes count as empty.
-	// Masks holds further streams that have a mask.
+	// Masks names further streams that have a mask.
 	Episodes []int
 	Masks    []string
 }
@@ -49,26 +50,27 @@ type Viewed struct {
 	opt     ViewOptions
 	info    robocache.Info
 	offered robocache.Capabilities
-	kept    []robocache.Feature // the source's, in the order of the streams
-	place   map[string]int      // key → its place in kept
-	masks   map[string]int      // "<key>.valid" → the place of key
+	kept    []robocache.Feature // features of the source, in the order of the streams
+	place   map[string]int      // index in kept of each key
+	masks   map[string]int      // index in kept of the stream of each mask "<key>.valid"
 	lengths []int
-	broken  []error // of the episodes that cannot be aligned
-	gaps    []gaps  // of the streams
-	// complete are the runs of rows at which every stream has a value, by episode.
+	broken  []error // error of each episode that cannot be aligned
+	gaps    []gaps  // of each stream
+	// complete holds, for each episode, the runs of rows at which every stream has a value.
 	complete [][]RowRange
 
 	layouts *lru.Cache[int, *layout]
 }
 
-// layout is what time decides about one episode: its rows, and where each stream's values come
-// from.
+// layout holds everything about one episode that depends on time: its rows, and the source of each
+// stream's values.
 type layout struct {
 	a     *aligner
 	times []int64
 	plans []*kernel.Plan
 	gaps  []gaps // of each stream
-	// of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
+	// plan of the pseudo-feature "task": previous on the episode's own clock, computed at the first
+	// call
 	task func() (*kernel.Plan, error)
 	size int64
 }
@@ -78,17 +80,18 @@ const layoutBudget = 64 << 20
 // RowRange is a half-open range of rows.
 type RowRange struct{ From, To int }
 
-// View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those
-// of Episode, made when they are asked for.
+// View returns a dataset whose streams all lie on the grid of cfg. Rows, values and masks are those
+// of Episode. They are computed when they are read.
 //
-// Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in
-// the source, under slerp) are joined by a bool feature "<key>.valid". Frames and ragged rows are
-// those of the row that the mode chooses. A row without a value is a missing frame, or a ragged row
-// without entries, unless the configuration names the edge policy clamp. An episode that cannot be
-// aligned has no rows and a finding. Reading it returns its error.
+// A stream that has rows without a value in some episode gets a bool feature "<key>.valid". A row
+// has no value if it lies beyond the data, in a gap, is masked in the source, or has no direction
+// under slerp. Frames and ragged rows are those of the row that the mode chooses. A row without a
+// value is a missing frame, or a ragged row without entries, unless the configuration names the
+// edge policy clamp. An episode that cannot be aligned has no rows and a finding. Reading it
+// returns its error.
 //
-// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays
-// the caller's to close, without ViewOptions.Own.
+// View reads all timestamps once, because Len and Info.Frames depend on them. The caller must close
+// the source, unless ViewOptions.Own is set.
 func View(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -96,18 +99,22 @@ func View(
 	opt ViewOptions,
 ) (_ *Viewed, err error) {
 	if cfg.Times != nil {
-		return nil, robocache.Misuse("align", nil, "a view of a dataset has a rate, not times of its own").
+		return nil, robocache.Misuse(
+			"align",
+			nil,
+			"a view of a dataset has a rate, not times of its own",
+		).
 			Expected("hz", "")
 	}
 	if slices.Contains(cfg.Keys, "task") {
-		// The task is there for every dataset; as a stream it would only take part in the extent.
+		// Every dataset has the task. As a stream it would only take part in the extent.
 		cfg.Keys = slices.DeleteFunc(
 			slices.Clone(cfg.Keys),
 			func(k string) bool { return k == "task" },
 		)
 	}
 	info := src.Info()
-	if err := cfg.validate(info); err != nil {
+	if err := cfg.validateNames(info); err != nil {
 		return nil, err
 	}
 	v := &Viewed{
@@ -120,23 +127,23 @@ func View(
 		layouts: lru.New[int, *layout](layoutBudget),
 	}
 	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
-	v.kept = probe.selected(info)
+	v.kept = probe.selectFeatures(info)
 	for _, f := range v.kept {
-		if _, err := probe.choose(f); err != nil {
+		if _, err := probe.resolveOptions(f); err != nil {
 			return nil, err
 		}
 	}
-	masked, err := v.scan(ctx)
+	masked, err := v.scanEpisodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v.describe(masked)
+	v.setSchema(masked)
 	v.setCapabilities()
 	return v, nil
 }
 
-// setCapabilities sets the capabilities: those of the source that do not depend on its rows and
-// clocks, and ragged rows of the grid. Masks are streams of their own, and no video file or
+// setCapabilities sets the capabilities. They are those of the source that do not depend on its
+// rows and clocks, and ragged rows of the grid. Masks are separate streams, and no video file or
 // recording has the rows of the grid.
 func (v *Viewed) setCapabilities() {
 	v.offered = *v.src.Capabilities()
@@ -149,25 +156,16 @@ func (v *Viewed) setCapabilities() {
 	}
 }
 
-// Capabilities returns those of the source that hold on the grid.
+// Capabilities returns the capabilities of the source that are valid on the grid.
 func (v *Viewed) Capabilities() *robocache.Capabilities { return &v.offered }
 
-// scan lays out every episode once, for its length and for which streams need a mask.
-func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
+// scanEpisodes lays out every episode once, to find its length and the streams that need a mask.
+func (v *Viewed) scanEpisodes(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
-	v.lengths, v.broken, v.gaps, masked = make(
-		[]int,
-		n,
-	), make(
-		[]error,
-		n,
-	), make(
-		[]gaps,
-		len(v.kept),
-	), make(
-		[]bool,
-		len(v.kept),
-	)
+	v.lengths = make([]int, n)
+	v.broken = make([]error, n)
+	v.gaps = make([]gaps, len(v.kept))
+	masked = make([]bool, len(v.kept))
 	v.complete = make([][]RowRange, n)
 	threads := v.opt.Threads
 	if threads <= 0 {
@@ -184,10 +182,10 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	}
 	for _, e := range episodes {
 		work.Go(func() error {
-			l, err := v.layout(ctx, e)
+			l, err := v.layoutOf(ctx, e)
 			isFatal := errors.Is(err, robocache.ErrTemporary) ||
 				errors.Is(err, robocache.ErrInternal)
-			if isFatal || ctx.Err() != nil { // no fault of the episode
+			if isFatal || ctx.Err() != nil { // the episode is not the cause
 				return err
 			} else if err != nil {
 				v.broken[e] = err
@@ -197,11 +195,11 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 			all := slices.Repeat([]uint8{1}, len(l.times))
 			lacking := make([]bool, len(l.plans))
 			for i := range l.plans {
-				valid, err := v.validity(ctx, l, i)
+				valid, err := v.rowValidity(ctx, l, i)
 				if err = cmp.Or(err, ctx.Err()); err != nil {
 					return err
 				}
-				if v.ignores(i) {
+				if v.isIgnored(i) {
 					continue
 				}
 				lacking[i] = slices.Contains(valid, 0)
@@ -214,7 +212,7 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 			defer mu.Unlock()
 			for i := range l.plans {
 				masked[i] = masked[i] || lacking[i]
-				v.gaps[i].add(&l.gaps[i])
+				v.gaps[i].addCounts(&l.gaps[i])
 			}
 			return nil
 		})
@@ -225,9 +223,9 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	return masked, nil
 }
 
-// validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact
-// asks.
-func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error) {
+// rowValidity returns which rows of an episode have a value of a stream. ViewOptions.Exact selects
+// whether it reads the source.
+func (v *Viewed) rowValidity(ctx context.Context, l *layout, i int) ([]uint8, error) {
 	p, source := l.plans[i], &l.a.streams[i]
 	if !v.opt.Exact || len(l.times) == 0 {
 		return p.Valid, nil
@@ -239,13 +237,13 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error
 		switch {
 		case f.Kind == robocache.KindVideo,
 			source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
-			stream, err := a.stream(source, p)
+			stream, err := a.makeStream(source, p)
 			if err != nil {
 				return err
 			}
 			valid = stream.Valid
 		case f.Masked:
-			masked, err := a.masked(source, p)
+			masked, err := a.maskPlan(source, p)
 			if err != nil {
 				return err
 			}
@@ -260,8 +258,8 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error
 	return valid, nil
 }
 
-// ignores reports whether the caller writes nothing of stream i.
-func (v *Viewed) ignores(i int) bool { return v.opt.Ignore != nil && v.opt.Ignore(&v.kept[i]) }
+// isIgnored reports whether the caller writes nothing of stream i.
+func (v *Viewed) isIgnored(i int) bool { return v.opt.Ignore != nil && v.opt.Ignore(&v.kept[i]) }
 
 // spansOf returns the runs of rows that are marked, in order.
 func spansOf(marked []uint8) (out []RowRange) {
@@ -278,7 +276,7 @@ func spansOf(marked []uint8) (out []RowRange) {
 	return out
 }
 
-// Complete returns the runs of rows of an episode at which every stream holds a value, in order.
+// Complete returns the runs of rows of an episode at which every stream has a value, in order.
 func (v *Viewed) Complete(e int) []RowRange {
 	if e < 0 || e >= len(v.complete) {
 		return nil
@@ -286,8 +284,8 @@ func (v *Viewed) Complete(e int) []RowRange {
 	return v.complete[e]
 }
 
-// describe makes the schema.
-func (v *Viewed) describe(masked []bool) {
+// setSchema sets the schema.
+func (v *Viewed) setSchema(masked []bool) {
 	v.info.FPS, v.info.Clock, v.info.Frames = v.cfg.HZ, "", 0
 	v.info.Findings = slices.Clone(v.info.Findings)
 	v.info.Features = nil
@@ -309,9 +307,9 @@ func (v *Viewed) describe(masked []bool) {
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	for i, f := range v.kept {
 		v.place[f.Key] = i
-		s, _ := probe.choose(f)
+		s, _ := probe.resolveOptions(f)
 		masked[i] = masked[i] ||
-			!v.opt.Exact && !v.ignores(i) && (f.Masked || s.opt.Mode == Slerp) ||
+			!v.opt.Exact && !v.isIgnored(i) && (f.Masked || s.opt.Mode == Slerp) ||
 			slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
@@ -329,7 +327,7 @@ func (v *Viewed) describe(masked []bool) {
 		return
 	}
 	for i, f := range v.kept {
-		// A stream of that name is the source's own, and stays.
+		// If the source has a stream of that name, it is kept.
 		if key := f.Key + ValidSuffix; masked[i] && v.src.Info().Feature(key) == nil {
 			v.masks[key] = i
 			v.info.Features = append(
@@ -346,71 +344,66 @@ func (v *Viewed) describe(masked []bool) {
 	}
 }
 
-// layout finds or makes what time decides about an episode.
-func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
+// layoutOf returns the layout of an episode, from the cache if possible.
+func (v *Viewed) layoutOf(ctx context.Context, e int) (*layout, error) {
 	if e < 0 || e >= v.info.Episodes {
 		return nil, robocache.Misuse("align", robocache.Where{"position": e}, "").
 			Expected("a position below "+strconv.Itoa(v.info.Episodes), strconv.Itoa(e))
 	}
 	l, err := v.layouts.Get(ctx, e, func() (*layout, int64, error) {
-		l, err := v.lay(ctx, e)
+		l, err := v.makeLayout(ctx, e)
 		if err != nil {
 			return nil, 0, err
 		}
-		return l, min(l.size, layoutBudget), nil // the newest is kept whatever it takes
+		return l, min(l.size, layoutBudget), nil // the newest layout is always kept
 	})
 	return l, robocache.At(err, robocache.Where{"episode": v.info.EpisodeIndex(e)})
 }
 
-func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
+func (v *Viewed) makeLayout(ctx context.Context, e int) (_ *layout, err error) {
 	defer crash.Recover("align", &err)
 	a := newAligner(ctx, v.src, e, v.cfg)
-	times, err := a.prepare()
+	times, err := a.prepareStreams()
 	if err != nil {
 		return nil, err
 	}
 	l := &layout{a: a, times: times}
 	for i := range a.streams {
 		s := &a.streams[i]
-		if v.byRhythm(s) {
+		if v.usesRhythm(s) {
 			s.opt.MaxGap = robocache.LongestStep(a.clocks[s.clock])
 		}
-		p, err := a.plan(s, times)
+		p, err := a.planFor(s, times)
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
 		}
-		l.plans, l.gaps = append(
-			l.plans,
-			p,
-		), append(
-			l.gaps,
-			gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p),
-		)
+		l.plans = append(l.plans, p)
+		l.gaps = append(l.gaps, countGaps(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
-	own, err := a.clock("task")
+	own, err := a.clockIndex("task")
 	if err != nil {
 		return nil, err
 	}
 	l.task = sync.OnceValues(func() (*kernel.Plan, error) {
-		return a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
+		return a.planFor(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
 	})
 	seen := map[*kernel.Plan]bool{}
 	for _, p := range l.plans {
 		seen[p] = true
 	}
-	l.size = int64(len(l.times))*(8+planBytes(Previous)) + 4096 // of the task
+	l.size = int64(len(l.times))*(8+planBytes(Previous)) + 4096 // plan of the task
 	for p := range seen {
 		l.size += int64(len(l.times)) * planBytes(p.Mode)
 	}
 	for _, c := range a.clocks {
 		l.size += int64(len(c)) * 8
 	}
-	a.plans = nil // found through l.plans
+	a.plans = nil // the plans are found through l.plans
 	return l, nil
 }
 
-// choose is a plan of some rows of another (A2: no row looks at its neighbours).
-func choose(p *kernel.Plan, rows []int) *kernel.Plan {
+// selectRows returns the plan of some rows of another plan (align.A2: rows are independent).
+func selectRows(p *kernel.Plan, rows []int) *kernel.Plan {
 	q := &kernel.Plan{
 		Mode:    p.Mode,
 		Sources: p.Sources,
@@ -422,18 +415,19 @@ func choose(p *kernel.Plan, rows []int) *kernel.Plan {
 		Valid:   make([]uint8, len(rows)),
 	}
 	for i, r := range rows {
-		q.Kind[i], q.Left[i], q.Right[i], q.Weight[i], q.Valid[i] = p.Kind[r], p.Left[r], p.Right[r], p.Weight[r], p.Valid[r]
+		q.Kind[i], q.Left[i], q.Right[i] = p.Kind[r], p.Left[r], p.Right[r]
+		q.Weight[i], q.Valid[i] = p.Weight[r], p.Valid[r]
 	}
 	return q
 }
 
-// Unwrap gives the dataset under the view (robocache.As).
+// Unwrap returns the dataset under the view (robocache.As).
 func (v *Viewed) Unwrap() robocache.Dataset { return v.src }
 
-// Info is the source's, with the schema of the view.
+// Info returns the info of the source with the schema of the view.
 func (v *Viewed) Info() *robocache.Info { return &v.info }
 
-// Len is the number of grid rows of an episode; 0 where it cannot be aligned.
+// Len returns the number of grid rows of an episode, or 0 if it cannot be aligned.
 func (v *Viewed) Len(e int) int {
 	if e < 0 || e >= len(v.lengths) {
 		return 0
@@ -441,7 +435,7 @@ func (v *Viewed) Len(e int) int {
 	return v.lengths[e]
 }
 
-// Episode is the source's, with the length of the view.
+// Episode returns the episode of the source with the length of the view.
 func (v *Viewed) Episode(ctx context.Context, e int) (robocache.Episode, error) {
 	if e >= 0 && e < len(v.broken) && v.broken[e] != nil {
 		return robocache.Episode{}, v.broken[e]
@@ -451,32 +445,32 @@ func (v *Viewed) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 	return ep, err
 }
 
-// Origin is the source's.
+// Origin returns the origin of the source.
 func (v *Viewed) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
 	return robocache.OriginOf(ctx, v.src, e)
 }
 
-// Times is the grid, whatever the stream.
+// Times returns the grid, which is the same for all streams.
 func (v *Viewed) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	if _, mask := v.masks[key]; key != "" && v.info.Feature(key) == nil && !mask {
-		return nil, v.unknown(key)
+		return nil, v.unknownStream(key)
 	}
-	l, err := v.layout(ctx, e)
+	l, err := v.layoutOf(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Clone(l.times), nil
 }
 
-func (v *Viewed) unknown(key string) error {
+func (v *Viewed) unknownStream(key string) error {
 	return robocache.NotFound("align", robocache.Where{"stream": key}, "no such stream").
-		WithHint("%s", nearest(key, featureKeys(&v.info)))
+		WithHint("%s", nearestHint(key, featureKeys(&v.info)))
 }
 
-// Stats are none: those of the source are not those of the view's rows.
+// Stats returns nil, because the statistics of the source are not those of the view's rows.
 func (v *Viewed) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
-// Close ends the view. The source stays open.
+// Close closes the view. The source is closed too if ViewOptions.Own is set.
 func (v *Viewed) Close() error {
 	if v.opt.Own {
 		return v.src.Close()

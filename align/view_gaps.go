@@ -9,20 +9,20 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// gaps is what a view masks of a stream, over its episodes.
+// gaps counts the rows of a stream that a view masks, over its episodes.
 type gaps struct {
-	least, most int64 // max_gap, ns; 0 = none
-	count       int64 // steps that are longer
-	within      int64 // rows without a value in them
-	outside     int64 // rows without a value before the first sample or after the last
+	least, most int64 // smallest and largest max_gap, in ns; 0 = none
+	count       int64 // number of steps that are longer than max_gap
+	within      int64 // rows inside gaps, which have no value
+	outside     int64 // rows before the first sample or after the last, which have no value
 	rows        int64
 	shown       int64 // rows with a value
 	repeated    int64 // rows among shown that repeat the sample of the previous row
-	samples     int64 // within the time of the rows
+	samples     int64 // samples between the first and the last row
 }
 
-// gapsOf looks at one episode.
-func gapsOf(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
+// countGaps counts the gaps of one episode.
+func countGaps(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 	g := gaps{least: limit, most: limit, rows: int64(len(times))}
 	for i, t := range times {
 		switch {
@@ -56,7 +56,7 @@ func gapsOf(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 	return g
 }
 
-func (g *gaps) add(of *gaps) {
+func (g *gaps) addCounts(of *gaps) {
 	switch {
 	case of.most == 0:
 	case g.most == 0:
@@ -64,29 +64,35 @@ func (g *gaps) add(of *gaps) {
 	default:
 		g.least, g.most = min(g.least, of.least), max(g.most, of.most)
 	}
-	g.count, g.within, g.outside, g.rows = g.count+of.count, g.within+of.within, g.outside+of.outside, g.rows+of.rows
+	g.count, g.within = g.count+of.count, g.within+of.within
+	g.outside, g.rows = g.outside+of.outside, g.rows+of.rows
 	g.shown, g.repeated, g.samples = g.shown+of.shown, g.repeated+of.repeated, g.samples+of.samples
 }
 
-// byRhythm says that a stream's own rhythm is its max_gap.
-func (v *Viewed) byRhythm(s *source) bool {
+// usesRhythm reports whether the max_gap of a stream is its own rhythm.
+func (v *Viewed) usesRhythm(s *source) bool {
 	kind := s.feature.Kind
 	return v.opt.Rhythm && !s.opt.Hold && kind != robocache.KindText &&
 		kind != robocache.KindEvent &&
 		!v.cfg.MaxGap.Says(s.feature.Key)
 }
 
-// findGaps says what counts as a gap where nobody said it, and of each stream how many rows hold no
-// value.
+// findGaps adds findings: the max_gap of streams for which none was chosen, and the number of rows
+// without a value in each stream.
 func (v *Viewed) findGaps() {
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	var rule []string
 	for i := range v.kept {
-		if s, _ := probe.choose(v.kept[i]); v.byRhythm(&s) && v.gaps[i].most > 0 && !v.ignores(i) {
-			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limit())
+		if s, _ := probe.resolveOptions(
+			v.kept[i],
+		); v.usesRhythm(&s) && v.gaps[i].most > 0 &&
+			!v.isIgnored(i) {
+			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limitText())
 		}
 	}
-	add := func(severity robocache.Severity, code string, where robocache.Where, count int64, message, hint string) {
+	add := func(
+		severity robocache.Severity, code string, where robocache.Where, count int64, message, hint string,
+	) {
 		v.info.Findings = append(
 			v.info.Findings,
 			robocache.Finding{
@@ -117,7 +123,7 @@ func (v *Viewed) findGaps() {
 		)
 	}
 	for i := range v.kept {
-		if v.ignores(i) {
+		if v.isIgnored(i) {
 			continue
 		}
 		g, f := &v.gaps[i], &v.kept[i]
@@ -127,7 +133,7 @@ func (v *Viewed) findGaps() {
 			"drop_invalid",
 			true,
 		) + " of convert to leave these rows out and split the episode there."
-		if framed(f) {
+		if isFramed(f) {
 			done += ", and their frames are black"
 		}
 		if v.opt.DropInvalid {
@@ -144,7 +150,7 @@ func (v *Viewed) findGaps() {
 					g.within,
 					g.rows,
 					g.count,
-					g.limit(),
+					g.limitText(),
 					done,
 				),
 				hint,
@@ -169,21 +175,21 @@ func (v *Viewed) findGaps() {
 	}
 }
 
-// framed reports whether a stream shows frames or point clouds, which are never interpolated.
-func framed(f *robocache.Feature) bool {
+// isFramed reports whether a stream has frames or point clouds, which are never interpolated.
+func isFramed(f *robocache.Feature) bool {
 	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage ||
 		f.Kind == robocache.KindPointCloud
 }
 
-// findRepeated reports a stream of frames of which a tenth of the rows or more repeat the frame of
-// the row before. It is a warning if the stream has too few frames for the grid, and a note if only
-// their phase or jitter is to blame.
+// findRepeated adds a finding about a stream of frames if at least a tenth of the rows repeat the
+// frame of the previous row. It is a warning if the stream has too few frames for the grid, and a
+// note if the cause is only phase or jitter.
 func (v *Viewed) findRepeated(
 	f *robocache.Feature,
 	g *gaps,
 	add func(robocache.Severity, string, robocache.Where, int64, string, string),
 ) {
-	if !framed(f) || f.Latched || g.shown == 0 || 10*g.repeated < g.shown {
+	if !isFramed(f) || f.Latched || g.shown == 0 || 10*g.repeated < g.shown {
 		return
 	}
 	severity, hint := robocache.SeverityInfo, ""
@@ -200,7 +206,8 @@ func (v *Viewed) findRepeated(
 		robocache.Where{"stream": f.Key},
 		g.repeated,
 		fmt.Sprintf(
-			"%d of %d rows (%.0f %%) repeat the frame of the row before: the stream has about %.3g frames/s, the grid %s rows/s",
+			"%d of %d rows (%.0f %%) repeat the frame of the row before: "+
+				"the stream has about %.3g frames/s, the grid %s rows/s",
 			g.repeated,
 			g.shown,
 			100*float64(g.repeated)/float64(g.shown),
@@ -211,8 +218,8 @@ func (v *Viewed) findRepeated(
 	)
 }
 
-// limit writes max_gap.
-func (g *gaps) limit() string {
+// limitText formats max_gap.
+func (g *gaps) limitText() string {
 	ms := func(ns int64) string { return fmt.Sprintf("%.4g", float64(ns)/1e6) }
 	if g.least == g.most {
 		return ms(g.most) + " ms"

@@ -8,20 +8,20 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// apart is how far rows may lie from each other to be made together: what lies between them is read
-// for nothing.
-const apart = 16
+// maxRowDistance is the maximal distance of two rows that are computed together. The samples
+// between them are read without being used.
+const maxRowDistance = 16
 
-// runs cuts rows, in the order asked, into runs of one episode that lie near each other, and gives
-// each the plan of its rows.
-func (v *Viewed) runs(
+// eachRun cuts rows, in the given order, into runs that are near each other in one episode. It
+// calls fn with the plan of each run.
+func (v *Viewed) eachRun(
 	ctx context.Context,
 	rows []robocache.Row,
 	plan func(*layout) (*kernel.Plan, error),
 	fn func(at int, l *layout, p *kernel.Plan) error,
 ) error {
 	for at := 0; at < len(rows); {
-		l, err := v.layout(ctx, rows[at].Episode)
+		l, err := v.layoutOf(ctx, rows[at].Episode)
 		if err != nil {
 			return err
 		}
@@ -30,10 +30,13 @@ func (v *Viewed) runs(
 		for ; end < len(rows) && rows[end].Episode == rows[at].Episode; end++ {
 			i := rows[end].Index
 			if i < 0 || i >= len(l.times) {
-				return robocache.Misuse("align", robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode), "row": i}, "").
+				return robocache.Misuse("align", robocache.Where{
+					"episode": v.info.EpisodeIndex(rows[at].Episode),
+					"row":     i,
+				}, "").
 					Expected("a row below "+strconv.Itoa(len(l.times)), strconv.Itoa(i))
 			}
-			if n := len(part); n > 0 && (i < part[n-1] || i > part[n-1]+apart) {
+			if n := len(part); n > 0 && (i < part[n-1] || i > part[n-1]+maxRowDistance) {
 				break
 			}
 			part = append(part, i)
@@ -47,7 +50,7 @@ func (v *Viewed) runs(
 			whole = whole && i == k
 		}
 		if !whole {
-			p = choose(p, part)
+			p = selectRows(p, part)
 		}
 		if err := fn(at, l, p); err != nil {
 			return robocache.At(
@@ -60,9 +63,9 @@ func (v *Viewed) runs(
 	return nil
 }
 
-// made runs a stream of the view over rows; values of numbers go into dst, rows of so many bytes,
-// where it is not nil.
-func (v *Viewed) made(
+// makeRows computes rows of stream i of the view. If dst is not nil, numbers are written to it,
+// with size bytes per row.
+func (v *Viewed) makeRows(
 	ctx context.Context,
 	i int,
 	rows []robocache.Row,
@@ -70,7 +73,7 @@ func (v *Viewed) made(
 	size int,
 	fn func(at int, s *Stream) error,
 ) error {
-	err := v.runs(
+	err := v.eachRun(
 		ctx,
 		rows,
 		func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil },
@@ -79,7 +82,7 @@ func (v *Viewed) made(
 			if dst != nil {
 				a.into = dst[at*size:][:p.Len()*size]
 			}
-			s, err := a.stream(&l.a.streams[i], p)
+			s, err := a.makeStream(&l.a.streams[i], p)
 			if err != nil {
 				return err
 			}
@@ -89,34 +92,37 @@ func (v *Viewed) made(
 	return robocache.At(err, robocache.Where{"stream": v.kept[i].Key})
 }
 
-// Gather gives aligned rows of a numeric stream, or of a mask.
+// Gather returns aligned rows of a numeric stream or of a mask.
 func (v *Viewed) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
 	i, mask := v.masks[key]
 	if !mask {
 		var ok bool
 		if i, ok = v.place[key]; !ok {
-			return v.unknown(key)
+			return v.unknownStream(key)
 		}
 	}
 	size := v.info.Feature(key).RowBytes()
 	if size == 0 || len(dst) != len(rows)*size {
 		return robocache.Misuse("align", robocache.Where{"stream": key}, "").
-			Expected(strconv.Itoa(len(rows)*size)+" bytes of a numeric stream", strconv.Itoa(len(dst)))
+			Expected(
+				strconv.Itoa(len(rows)*size)+" bytes of a numeric stream",
+				strconv.Itoa(len(dst)),
+			)
 	}
 	if !mask {
-		return v.made(ctx, i, rows, dst, size, func(int, *Stream) error { return nil })
+		return v.makeRows(ctx, i, rows, dst, size, func(int, *Stream) error { return nil })
 	}
-	return v.made(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
+	return v.makeRows(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
 		copy(dst[at:], s.Valid)
 		return nil
 	})
 }
 
-// Text gives aligned rows of a text or event stream, and of the task.
+// Text returns aligned rows of a text or event stream, or of the task.
 func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	if i, ok := v.place[key]; ok {
-		return out, v.made(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
+		return out, v.makeRows(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
 			if s.Text == nil && len(rows) > 0 {
 				return robocache.Misuse("align", nil, "").Expected("a text stream", string(s.Kind))
 			}
@@ -125,15 +131,15 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 		})
 	}
 	if key != "task" {
-		return nil, v.unknown(key)
+		return nil, v.unknownStream(key)
 	}
-	return out, v.runs(
+	return out, v.eachRun(
 		ctx,
 		rows,
 		func(l *layout) (*kernel.Plan, error) { return l.task() },
 		func(at int, l *layout, p *kernel.Plan) (err error) {
 			var s Stream
-			if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
+			if err := newAligner(ctx, v.src, l.a.ep, v.cfg).readText("task", p, &s); err != nil {
 				return err
 			}
 			copy(out[at:], s.Text)
@@ -142,14 +148,15 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	)
 }
 
-// shown gives the source's rows that stand at rows of the view; index -1 = none.
-func (v *Viewed) shown(
+// sourceRows returns the rows of the source that the rows of the view show. place is the index of
+// each row in asked, or -1.
+func (v *Viewed) sourceRows(
 	ctx context.Context,
 	i int,
 	rows []robocache.Row,
 ) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
-	err = v.runs(
+	err = v.eachRun(
 		ctx,
 		rows,
 		func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil },
@@ -159,10 +166,10 @@ func (v *Viewed) shown(
 				v.src,
 				l.a.ep,
 				v.cfg,
-			).masked(&l.a.streams[i], p); err != nil {
+			).maskPlan(&l.a.streams[i], p); err != nil {
 				return err
 			}
-			picked, where := distinct(p, l.a.ep)
+			picked, where := distinctRows(p, l.a.ep)
 			clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
 			for k, w := range where {
 				place[at+k] = -1
@@ -177,7 +184,7 @@ func (v *Viewed) shown(
 	return asked, place, err
 }
 
-// Frames says where the frames of rows lie: those of the rows that the mode chose.
+// Frames locates the frames of rows, which are those of the rows that the mode chose.
 func (v *Viewed) Frames(
 	ctx context.Context,
 	key string,
@@ -186,9 +193,9 @@ func (v *Viewed) Frames(
 ) error {
 	i, ok := v.place[key]
 	if !ok {
-		return v.unknown(key)
+		return v.unknownStream(key)
 	}
-	asked, place, err := v.shown(ctx, i, rows)
+	asked, place, err := v.sourceRows(ctx, i, rows)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"stream": key})
 	}
@@ -205,7 +212,7 @@ func (v *Viewed) Frames(
 	return nil
 }
 
-// GatherRagged gives the entries of the rows that the mode chose.
+// GatherRagged returns the entries of the rows that the mode chose.
 func (v *Viewed) GatherRagged(
 	ctx context.Context,
 	key string,
@@ -213,9 +220,9 @@ func (v *Viewed) GatherRagged(
 ) ([]byte, []int, error) {
 	i, ok := v.place[key]
 	if !ok {
-		return nil, nil, v.unknown(key)
+		return nil, nil, v.unknownStream(key)
 	}
-	asked, place, err := v.shown(ctx, i, rows)
+	asked, place, err := v.sourceRows(ctx, i, rows)
 	if err != nil {
 		return nil, nil, robocache.At(err, robocache.Where{"stream": key})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// several is fakes as the episodes of one dataset, each with clocks of its own, and a ragged
-// stream.
+// several combines fakes as the episodes of one dataset, each with its own clocks, and adds a
+// ragged stream.
 type several struct {
 	*fake
 	eps []*fake
@@ -124,8 +124,8 @@ var viewed = []string{
 	`{"hz": 20, "keys": ["force", "camera", "points", "hits"], "modes": {"points": "previous"}, "extent": "union", "edge": "mask"}`,
 }
 
-// TestViewIsEpisode holds View to Episode: all rows, some rows in any order, masks, texts and rows
-// of frames.
+// TestViewIsEpisode compares View with Episode: all rows, some rows in any order, masks, texts and
+// rows of frames.
 func TestViewIsEpisode(t *testing.T) {
 	ctx := t.Context()
 	for seed := range uint64(6) {
@@ -254,8 +254,8 @@ func sameStream(t *testing.T, v *Viewed, ds *several, s *Stream, rows []robocach
 	}
 }
 
-// TestViewComplete: Complete lists the runs of rows at which every stream holds a value, and with
-// DropInvalid no masks are declared.
+// TestViewComplete checks that Complete lists the runs of rows at which every stream has a value,
+// and that DropInvalid declares no masks.
 func TestViewComplete(t *testing.T) {
 	ctx := t.Context()
 	ds, cfg := newSeveral(3, 2), mustConfig(t, viewed[1])
@@ -297,8 +297,8 @@ func TestViewComplete(t *testing.T) {
 	}
 }
 
-// TestViewBroken: an episode that cannot be aligned is a finding and an error of its own; the rest
-// is there.
+// TestViewBroken checks that an episode that cannot be aligned gives a finding and its own error,
+// and that the other episodes work.
 func TestViewBroken(t *testing.T) {
 	ds := newSeveral(1, 3)
 	c := ds.eps[1].clocks["force"]
@@ -327,7 +327,13 @@ func TestViewBroken(t *testing.T) {
 	for _, bad := range []struct {
 		key string
 		row robocache.Row
-	}{{"joints", robocache.Row{Episode: 1}}, {"joints", robocache.Row{Episode: 9}}, {"joints", robocache.Row{Index: 1 << 20}}, {"joint", robocache.Row{}}, {"words", robocache.Row{}}} {
+	}{
+		{"joints", robocache.Row{Episode: 1}},
+		{"joints", robocache.Row{Episode: 9}},
+		{"joints", robocache.Row{Index: 1 << 20}},
+		{"joint", robocache.Row{}},
+		{"words", robocache.Row{}},
+	} {
 		if err := v.Gather(
 			t.Context(),
 			bad.key,
@@ -352,14 +358,15 @@ func TestViewBroken(t *testing.T) {
 	}
 }
 
-// TestViewForgets: layouts stay inside their budget, and rows are the same after.
+// TestViewForgets checks that layouts stay inside their budget, and that rows are the same after
+// eviction.
 func TestViewForgets(t *testing.T) {
 	ds := newSeveral(5, 3)
 	v, err := View(t.Context(), ds, mustConfig(t, `{"hz": 50}`), ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.layouts.Limit(1 << 14) // of one or two
+	v.layouts.Limit(1 << 14) // space for one or two
 	for _, e := range []int{0, 1, 2, 0, 1} {
 		dst := make([]byte, 8)
 		if err := v.Gather(

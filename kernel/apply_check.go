@@ -9,14 +9,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no
-// memory. That plan rows lie inside the source is the back end's to prove.
+// Check rejects shapes, types and strides that do not fit, and results that share memory with an
+// input. It reads no memory. Each back end itself must check that plan rows lie inside the source.
 func (op *ApplyOp) Check() (err error) {
 	const name = "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		if err := p.check(name); err != nil {
-			return robocache.At(err, p.where(i))
+		if err := p.checkPart(name); err != nil {
+			return robocache.At(err, p.errorPlace(i))
 		}
 	}
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
@@ -25,16 +25,16 @@ func (op *ApplyOp) Check() (err error) {
 	return checkTensors(op)
 }
 
-func (op *ApplyOp) name() string { return "apply" }
+func (op *ApplyOp) opName() string { return "apply" }
 
-func (p *Part) where(i int) robocache.Where {
+func (p *Part) errorPlace(i int) robocache.Where {
 	if p.Name != "" {
 		return robocache.Where{"stream": p.Name}
 	}
 	return robocache.Where{"stream": i}
 }
 
-func (p *Part) check(op string) error {
+func (p *Part) checkPart(op string) error {
 	if err := p.Src.Check(op, "data"); err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func (p *Part) check(op string) error {
 		return err
 	}
 	if len(p.Src.Shape) != 2 {
-		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
+		return misuseError(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
 	}
 	rows, cols := p.Src.Shape[0], p.Src.Shape[1]
-	if rows > math.MaxInt32 { // plans count in int32
-		return tooMany(op, rows)
+	if rows > math.MaxInt32 { // plans store sample numbers as int32
+		return tooManySamples(op, rows)
 	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
@@ -54,9 +54,14 @@ func (p *Part) check(op string) error {
 			name string
 			*Tensor
 			dtype robocache.DType
-		}{{"kind", p.Kind, robocache.Uint8}, {"left", p.Left, robocache.Int32}, {"right", p.Right, robocache.Int32}, {"weight", p.Weight, robocache.Float64}} {
+		}{
+			{"kind", p.Kind, robocache.Uint8},
+			{"left", p.Left, robocache.Int32},
+			{"right", p.Right, robocache.Int32},
+			{"weight", p.Weight, robocache.Float64},
+		} {
 			if t.Tensor == nil {
-				return misuse(
+				return misuseError(
 					op,
 					"length mismatch",
 					"a plan with kind, left, right and weight",
@@ -67,7 +72,7 @@ func (p *Part) check(op string) error {
 				return err
 			}
 			if t.DType != t.dtype {
-				return misuse(
+				return misuseError(
 					op,
 					"unsupported dtype of "+t.name,
 					t.dtype.String(),
@@ -75,7 +80,7 @@ func (p *Part) check(op string) error {
 				)
 			}
 			if !slices.Equal(t.Shape, []int{rows}) {
-				return misuse(
+				return misuseError(
 					op,
 					"length mismatch",
 					fmt.Sprintf("%s [%d]", t.name, rows),
@@ -84,7 +89,12 @@ func (p *Part) check(op string) error {
 			}
 		}
 	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
-		return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind")
+		return misuseError(
+			op,
+			"length mismatch",
+			"a plan with kind, left, right and weight",
+			"no kind",
+		)
 	}
 	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
 		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
@@ -93,13 +103,13 @@ func (p *Part) check(op string) error {
 		return err
 	}
 	if p.Rule.Mode == ModeSum {
-		return notSummed(op)
+		return sumUnsupported(op)
 	}
 	if p.Rule.Mode > Mean {
-		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
+		return misuseError(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
 	}
 	if p.Rule.Continuous {
-		return misuse(
+		return misuseError(
 			op,
 			"continuous signs need the whole stream",
 			"FuseOp",
@@ -109,7 +119,7 @@ func (p *Part) check(op string) error {
 	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
 		return err
 	}
-	if err := p.Epilogue.check(op, cols); err != nil {
+	if err := p.Epilogue.checkEpilogue(op, cols); err != nil {
 		return err
 	}
 	a := p.Epilogue.Augment
@@ -123,10 +133,10 @@ func (p *Part) check(op string) error {
 	return p.Epilogue.checkSamples(op, n)
 }
 
-// checkValues checks what of the rule concerns values.
+// checkValues rejects a Rule whose values part does not fit the columns and types.
 func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) (err error) {
 	bad := func(msg, want string) error {
-		return misuse(op, msg, want, from.String()+" → "+to.String())
+		return misuseError(op, msg, want, from.String()+" → "+to.String())
 	}
 	switch {
 	case r.Mode.Computes() && from == robocache.Bool:
@@ -136,18 +146,23 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 			"unsupported dtype: integers under mode "+r.Mode.String(),
 			"a floating-point output dtype, or previous, next or nearest",
 		)
-	case e.computes() && !to.Float():
+	case e.changesValues() && !to.Float():
 		return bad("unsupported dtype: a normalised result", "a floating-point output dtype")
 	case from != to && to == robocache.Bool, from != to && !from.Float() && !to.Float():
 		return bad("Stream dtypes must match", "equal types, or a floating-point one")
 	}
 	switch r.Mode {
 	case Angle:
-		if p := r.period(); !(p > 0) || !finite(p) {
-			return misuse(op, "invalid period", "a finite number > 0", fmt.Sprint(r.Period))
+		if p := r.anglePeriod(); !(p > 0) || !isFinite(p) {
+			return misuseError(op, "invalid period", "a finite number > 0", fmt.Sprint(r.Period))
 		}
-		if lo := r.low(); !finite(lo) {
-			return misuse(op, "invalid lower end of the period", "a finite number", fmt.Sprint(lo))
+		if lo := r.angleLow(); !isFinite(lo) {
+			return misuseError(
+				op,
+				"invalid lower end of the period",
+				"a finite number",
+				fmt.Sprint(lo),
+			)
 		}
 	case ModeSum:
 		return r.checkSummed(op, cols)
@@ -163,20 +178,26 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 	return nil
 }
 
-// checkGroups checks the channels of quaternions and other rotations.
+// checkGroups rejects channel numbers of quaternions and other rotations that do not fit cols
+// columns.
 func (r *Rule) checkGroups(op string, cols int) error {
 	if r.Rotations != nil {
 		if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
 			return err
 		}
 		if r.Continuous {
-			return misuse(op, "continuous signs", "quaternions alone", "rotations of other forms")
+			return misuseError(
+				op,
+				"continuous signs",
+				"quaternions alone",
+				"rotations of other forms",
+			)
 		}
 		for _, q := range r.Quats {
 			for _, c := range q {
 				for _, rot := range r.Rotations {
 					if c >= rot.At && c < rot.At+rot.Width() {
-						return misuse(
+						return misuseError(
 							op,
 							"quaternion channel named twice",
 							"each channel once",
@@ -192,7 +213,7 @@ func (r *Rule) checkGroups(op string, cols int) error {
 			return nil
 		}
 		if cols%4 != 0 {
-			return misuse(
+			return misuseError(
 				op,
 				"quaternions must have shape (…, 4)",
 				"a multiple of 4 channels, or channel groups",
@@ -204,7 +225,7 @@ func (r *Rule) checkGroups(op string, cols int) error {
 	for i, q := range r.Quats {
 		for j, c := range q {
 			if c < 0 || c >= cols {
-				return misuse(
+				return misuseError(
 					op,
 					"quaternion channel outside the data",
 					"0 … "+strconv.Itoa(cols-1),
@@ -213,7 +234,7 @@ func (r *Rule) checkGroups(op string, cols int) error {
 			}
 			for k := range 4*i + j {
 				if r.Quats[k/4][k%4] == c {
-					return misuse(
+					return misuseError(
 						op,
 						"quaternion channel named twice",
 						"each channel once",

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// What no memory can hold is refused before memory is looked at, or asked for.
+// TestHostileTensors checks that impossible sizes are rejected before memory is read or allocated.
 func TestHostileTensors(t *testing.T) {
 	f32 := func(data int, shape, stride []int) Tensor {
 		return Tensor{
@@ -37,20 +37,84 @@ func TestHostileTensors(t *testing.T) {
 		err  error
 		want string
 	}{
-		"base beyond memory": {CheckHost(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}), "strides reach beyond any memory"},
-		"rows beyond int32":  {(&ApplyOp{Parts: []Part{{Src: f32(4, []int{many, 1}, []int{0, 0}), Out: Tensor{DType: robocache.Float32, Shape: []int{many, 1}}}}}).Check(), "too many"},
+		"base beyond memory": {
+			CheckHost(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}),
+			"strides reach beyond any memory",
+		},
+		"rows beyond int32": {
+			(&ApplyOp{
+				Parts: []Part{
+					{
+						Src: f32(4, []int{many, 1}, []int{0, 0}),
+						Out: Tensor{DType: robocache.Float32, Shape: []int{many, 1}},
+					},
+				},
+			}).Check(),
+			"too many",
+		},
 		"ragged rows": {(Reference{}).Run(&FuseOp{
-			Series:  []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
+			Series: []Series{
+				{
+					Values:  f32(4, []int{1 << 40, 1}, []int{0, 0}),
+					Times:   i64([]int{1 << 40}, []int{0}, 5),
+					Offsets: &offsets,
+				},
+			},
 			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil),
 		}), "too many samples"},
 		"scratch's strides": {(&VoxelOp{
-			Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{DType: robocache.Int32, Shape: []int{2, 2, 2}, Data: make([]byte, 32)},
+			Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{
+				DType: robocache.Int32,
+				Shape: []int{2, 2, 2},
+				Data:  make([]byte, 32),
+			},
 			Scratch: &Tensor{DType: robocache.Uint8, Shape: []int{2}, Stride: []int{}},
 		}).Check(), "length mismatch"},
-		"voxels on points":        {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 2}, Mode: Occupancy, Out: onPoints}).Check(), "out aliases points"},
-		"points on depth":         {(&DepthOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Out: Tensor{DType: robocache.Float32, Shape: []int{2, 2, 3}, Data: depth.Data}}).Check(), "out aliases depth"},
-		"weight on value":         {(&TSDFOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 1, Value: cells, Weight: cells}).Check(), "out aliases weight"},
-		"planes beyond counting":  {(&ApplyOp{Parts: []Part{{Src: f32(32, []int{1, 8}, nil), Out: f32(32, []int{1, 8}, nil), Epilogue: Epilogue{Norm: NewMeanStd(make([]float64, 4), make([]float64, 4)), Plane: 1 << 62}}}}).Check(), "length mismatch"},
+		"voxels on points": {
+			(&VoxelOp{
+				Points: points,
+				Size:   [3]float32{1, 1, 1},
+				Grid:   [3]int{1, 1, 2},
+				Mode:   Occupancy,
+				Out:    onPoints,
+			}).Check(),
+			"out aliases points",
+		},
+		"points on depth": {
+			(&DepthOp{
+				Depth:  depth,
+				Camera: [4]float32{1, 1, 0, 0},
+				Out:    Tensor{DType: robocache.Float32, Shape: []int{2, 2, 3}, Data: depth.Data},
+			}).Check(),
+			"out aliases depth",
+		},
+		"weight on value": {
+			(&TSDFOp{
+				Depth:     depth,
+				Camera:    [4]float32{1, 1, 0, 0},
+				Size:      [3]float32{1, 1, 1},
+				Truncate:  1,
+				MaxWeight: 1,
+				Value:     cells,
+				Weight:    cells,
+			}).Check(),
+			"out aliases weight",
+		},
+		"planes beyond counting": {
+			(&ApplyOp{
+				Parts: []Part{
+					{
+						Src: f32(32, []int{1, 8}, nil),
+						Out: f32(32, []int{1, 8}, nil),
+						Epilogue: Epilogue{
+							Norm:  NewMeanStd(make([]float64, 4), make([]float64, 4)),
+							Plane: 1 << 62,
+						},
+					},
+				},
+			}).Check(),
+			"length mismatch",
+		},
 		"columns beyond counting": {wideStreams(8).Check(), "more elements than can be counted"},
 	} {
 		var e *robocache.Error
@@ -60,8 +124,8 @@ func TestHostileTensors(t *testing.T) {
 	}
 }
 
-// wideStreams have no sample, and so many columns that their number is 1 again, once it has run
-// over.
+// wideStreams returns streams without samples. They have so many columns that the column count
+// overflows to 1.
 func wideStreams(n int) *FuseOp {
 	times := Tensor{DType: robocache.Int64, Shape: []int{0}}
 	op := &FuseOp{
@@ -89,7 +153,8 @@ func wideStreams(n int) *FuseOp {
 	return op
 }
 
-// A fuse is checked at each call: what is right costs no memory that grows with the streams.
+// TestCheckOfStreamsAllocates checks that the memory allocated by Check does not grow with the
+// number of streams.
 func TestCheckOfStreamsAllocates(t *testing.T) {
 	form := func(shape ...int) Tensor { return Tensor{DType: robocache.Float32, Shape: shape} }
 	allocations := func(streams int) float64 {

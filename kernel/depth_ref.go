@@ -9,11 +9,11 @@ import (
 
 const unproject = "depth_to_points"
 
-// checkCamera proves fx, fy, cx, cy and a scale.
+// checkCamera rejects camera parameters (fx, fy, cx, cy) and a scale that cannot be used.
 func checkCamera(op string, camera [4]float32, scale float32) error {
 	for i, x := range camera {
 		if x-x != 0 || i < 2 && x == 0 {
-			return misuse(
+			return misuseError(
 				op,
 				"camera is not finite",
 				"fx, fy ≠ 0, cx, cy, all finite",
@@ -22,7 +22,7 @@ func checkCamera(op string, camera [4]float32, scale float32) error {
 		}
 	}
 	if scale-scale != 0 || scale < 0 {
-		return misuse(
+		return misuseError(
 			op,
 			"depth scale must be positive",
 			"a finite number > 0, or 0 for 0.001 (integers) and 1 (floats)",
@@ -35,23 +35,26 @@ func checkCamera(op string, camera [4]float32, scale float32) error {
 func checkPose(op, name string, pose *[12]float32) error {
 	for i, x := range pose {
 		if x-x != 0 {
-			return robocache.Misuse(op, robocache.Where{"tensor": name, "index": i}, "%s is not finite", name).
+			return robocache.Misuse(op, robocache.Where{
+				"tensor": name,
+				"index":  i,
+			}, "%s is not finite", name).
 				Expected("twelve finite numbers", fmt.Sprint(x))
 		}
 	}
 	return nil
 }
 
-// checkDepth proves a depth image's type and layout.
+// checkDepth rejects a depth image of a wrong type or layout.
 func checkDepth(op string, t *Tensor) error {
 	if !t.DType.Float() && t.DType != robocache.Uint16 {
 		return robocache.Misuse(op, robocache.Where{"tensor": "depth"}, "unsupported dtype").
-			Expected("uint16, "+join(floatTypes), t.DType.String())
+			Expected("uint16, "+joinTypes(floatTypes), t.DType.String())
 	}
 	return t.Check(op, "depth")
 }
 
-// depthScale is the scale that 0 stands for.
+// depthScale returns scale, or the default for the tensor's type if scale is 0.
 func depthScale(t *Tensor, scale float32) float32 {
 	switch {
 	case scale != 0:
@@ -62,15 +65,15 @@ func depthScale(t *Tensor, scale float32) float32 {
 	return 1
 }
 
-// DepthScale is Scale, or what 0 stands for.
+// DepthScale returns Scale, or the default that 0 selects.
 func (op *DepthOp) DepthScale() float32 { return depthScale(&op.Depth, op.Scale) }
 
-// Check proves everything that can be seen without looking at values or memory; the three back ends
-// begin with it.
+// Check rejects everything that can be detected without reading values or memory. All three back
+// ends call it first.
 func (op *DepthOp) Check() (err error) {
 	d := &op.Depth
 	if len(d.Shape) != 2 && len(d.Shape) != 3 {
-		return misuse(
+		return misuseError(
 			unproject,
 			"depth must have shape [H, W] or [B, H, W]",
 			"[H, W] or [B, H, W]",
@@ -107,23 +110,28 @@ func (op *DepthOp) Check() (err error) {
 	return checkTensors(op)
 }
 
-func (op *DepthOp) name() string { return unproject }
+func (op *DepthOp) opName() string { return unproject }
 
-func (op *DepthOp) named() []named {
-	return []named{input("depth", &op.Depth), result("out", &op.Out), result("valid", op.Valid)}
+func (op *DepthOp) namedTensors() []namedTensor {
+	return []namedTensor{
+		inputTensor("depth", &op.Depth),
+		resultTensor("out", &op.Out),
+		resultTensor("valid", op.Valid),
+	}
 }
 
-// Rows is how many rows of pixels the batch has; 0 where they have none.
+// Rows returns the number of pixel rows in the batch, and the number of pixels in each. It returns
+// n = 0 if a row has no pixels.
 func (op *DepthOp) Rows() (n, pixels int) {
 	pixels = op.Depth.Shape[len(op.Depth.Shape)-1]
 	return op.Depth.Len() / max(pixels, 1), pixels
 }
 
-// Row makes the points of a row of pixels, on the host.
+// Row computes the points of one pixel row, on the host.
 func (op *DepthOp) Row(row int) {
 	rank := len(op.Depth.Shape)
 	h, w := op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]
-	start := func(t *Tensor) int { // the byte of the row's first element
+	start := func(t *Tensor) int { // byte offset of the row's first element
 		o := t.Base + row%h*t.Step(rank-2)
 		if rank == 3 {
 			o += row / h * t.Step(0)
@@ -148,8 +156,8 @@ func (op *DepthOp) Row(row int) {
 	}
 }
 
-// Pixel is the point of a pixel z metres away. The conversions keep a product from being fused into
-// a sum.
+// Pixel returns the point of a pixel at depth z, in meters. The float32 conversions prevent the
+// compiler from fusing a product into a sum.
 func (op *DepthOp) Pixel(z float32, u, v int) (p [3]float32, ok bool) {
 	if z == 0 || z-z != 0 {
 		nan := float32(math.NaN())
@@ -163,7 +171,7 @@ func (op *DepthOp) Pixel(z float32, u, v int) (p [3]float32, ok bool) {
 	return transform(op.Pose, x, y, z), true
 }
 
-// transform is a 3×4 matrix on a point, row by row.
+// transform multiplies a 3×4 matrix, stored row by row, with a point.
 func transform(m *[12]float32, x, y, z float32) (p [3]float32) {
 	for r := range p {
 		p[r] = FMA32(m[4*r+2], z, FMA32(m[4*r+1], y, FMA32(m[4*r], x, m[4*r+3])))

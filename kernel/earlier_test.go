@@ -37,13 +37,13 @@ func ramp(dt robocache.DType, shape ...int) Tensor {
 		ColStride: 1,
 	}
 	for i := range t.Len() {
-		m.store32([]float32{float32(i%251) / 4}, 0, i, new(Counts))
+		m.storeRow32([]float32{float32(i%251) / 4}, 0, i, new(Counts))
 	}
 	t.Data = m.Data
 	return t
 }
 
-// fused runs one stream into a dense result of its values' type.
+// fused runs one stream into a dense result with the type of its values.
 func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid []byte) {
 	t.Helper()
 	o := zeros(values.DType, values.Shape[0], targets.Shape[len(targets.Shape)-1], values.Shape[2])
@@ -60,12 +60,12 @@ func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid [
 	return o.Data, v.Data
 }
 
-// TestEarlier holds what the earlier RoboCache got wrong in resample and fuse.
+// TestEarlier checks cases of resample and fuse that the earlier RoboCache computed wrongly.
 func TestEarlier(t *testing.T) {
 	const B, S, T, D = 32, 5, 7, 6
 	timestamps, aims := int64Tensor(0, 10, 20, 30, 40), int64Tensor(-5, 0, 5, 17, 33, 40, 50)
 	data := ramp(robocache.Float32, B, S, D)
-	// linspace(...).expand(B, -1) is times of one row, for every entry.
+	// linspace(...).expand(B, -1): all entries share one row of times.
 	expanded, aimed := timestamps, aims
 	expanded.Shape, expanded.Stride = []int{B, S}, []int{0, 1}
 	aimed.Shape, aimed.Stride = []int{B, T}, []int{0, 1}
@@ -93,7 +93,7 @@ func TestEarlier(t *testing.T) {
 	if want, _ = fused(t, dense, timestamps, aims, Rule{}); !bytes.Equal(got, want) {
 		t.Error("every second channel differs from contiguous data")
 	}
-	// x(t) = t on [0, 1], asked at 2 and -1, alone and with another stream.
+	// x(t) = t on [0, 1], evaluated at 2 and -1, alone and with another stream.
 	line := floats([]int{1, 2, 1}, 0, 1)
 	got, valid := fused(t, line, float64Tensor(0, 1), float64Tensor(2, -1), Rule{})
 	if x, y := read(got, 0), read(got, 1); x != 1 || y != 0 || valid[0] != 0 || valid[1] != 0 {
@@ -107,7 +107,7 @@ func TestEarlier(t *testing.T) {
 		read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}
-	// Timestamps that float32 cannot tell from each other.
+	// Timestamps that float32 cannot distinguish.
 	const e = 1_760_000_000_000_000_000
 	got, _ = fused(
 		t,
@@ -119,7 +119,7 @@ func TestEarlier(t *testing.T) {
 	if read(got, 0) != 1 || read(got, 1) != 2 || read(got, 2) != 3 {
 		t.Errorf("epoch timestamps: %v", got)
 	}
-	// More targets than a grid's second axis has places.
+	// More targets than the second axis of a CUDA grid allows.
 	many := make([]int64, 70_000)
 	for i := range many {
 		many[i] = int64(i)
@@ -136,8 +136,8 @@ func TestEarlier(t *testing.T) {
 			t.Errorf("target %d of 70,000: %v", i, read(got, i))
 		}
 	}
-	// bfloat16 in, bfloat16 out; no samples: rows that are not valid; float16 and float64 are
-	// themselves.
+	// bfloat16 in, bfloat16 out. Without samples, rows are invalid. float16 and float64 keep their
+	// type.
 	for _, dt := range []robocache.DType{robocache.BFloat16, robocache.Float16, robocache.Float64} {
 		values := ramp(dt, 1, 3, 2)
 		got, valid := fused(t, values, int64Tensor(0, 1, 2), int64Tensor(0, 1, 2), Rule{})
@@ -165,7 +165,8 @@ func read(
 	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 }
 
-// TestBeyondInt32: 2^32 elements are a legal op, and memory of a device is none of the host's.
+// TestBeyondInt32 checks that 2^32 elements are legal, and that device memory is not read as host
+// memory.
 func TestBeyondInt32(t *testing.T) {
 	values := floats([]int{1, 2, 1}, 3, 5)
 	values.Shape, values.Stride = []int{1 << 20, 2, 1 << 12}, []int{0, 1, 0}
@@ -181,7 +182,7 @@ func TestBeyondInt32(t *testing.T) {
 	if err := op.Check(); err != nil {
 		t.Error(err)
 	}
-	// The device's memory is not the host's to read.
+	// The host must not read the device's memory.
 	if err := (Reference{}).Run(
 		op,
 	); !errors.Is(err, robocache.ErrMisuse) ||
@@ -195,8 +196,8 @@ func TestBeyondInt32(t *testing.T) {
 	}
 }
 
-// TestAliases: a result that shares memory with any other tensor of the call is refused; neighbours
-// in one buffer are not.
+// TestAliases checks that a result may not share memory with another tensor of the call.
+// Neighboring columns of one buffer are legal.
 func TestAliases(t *testing.T) {
 	buf := make([]byte, 4*1000)
 	at := func(base int, shape, stride []int) Tensor {
@@ -210,11 +211,36 @@ func TestAliases(t *testing.T) {
 		{"apart", at(0, []int{1, 3, 2}, nil), at(100, []int{1, 3, 2}, nil), true},
 		{"the same", at(0, []int{1, 3, 2}, nil), at(0, []int{1, 3, 2}, nil), false},
 		{"one element", at(0, []int{1, 3, 2}, nil), at(5, []int{1, 3, 2}, nil), false},
-		{"columns side by side", at(0, []int{1, 3, 2}, []int{30, 10, 1}), at(2, []int{1, 3, 2}, []int{30, 10, 1}), true},
-		{"columns that meet", at(0, []int{1, 3, 3}, []int{30, 10, 1}), at(2, []int{1, 3, 3}, []int{30, 10, 1}), false},
-		{"every second element", at(0, []int{1, 3, 2}, []int{30, 10, 2}), at(1, []int{1, 3, 2}, []int{30, 10, 2}), true},
-		{"backwards", at(40, []int{1, 3, 2}, []int{0, -10, 1}), at(22, []int{1, 3, 2}, []int{30, 10, 1}), true},
-		{"rows between rows", at(0, []int{2, 3, 4}, []int{100, 20, 1}), at(10, []int{2, 3, 4}, []int{100, 20, 1}), true},
+		{
+			"columns side by side",
+			at(0, []int{1, 3, 2}, []int{30, 10, 1}),
+			at(2, []int{1, 3, 2}, []int{30, 10, 1}),
+			true,
+		},
+		{
+			"columns that meet",
+			at(0, []int{1, 3, 3}, []int{30, 10, 1}),
+			at(2, []int{1, 3, 3}, []int{30, 10, 1}),
+			false,
+		},
+		{
+			"every second element",
+			at(0, []int{1, 3, 2}, []int{30, 10, 2}),
+			at(1, []int{1, 3, 2}, []int{30, 10, 2}),
+			true,
+		},
+		{
+			"backwards",
+			at(40, []int{1, 3, 2}, []int{0, -10, 1}),
+			at(22, []int{1, 3, 2}, []int{30, 10, 1}),
+			true,
+		},
+		{
+			"rows between rows",
+			at(0, []int{2, 3, 4}, []int{100, 20, 1}),
+			at(10, []int{2, 3, 4}, []int{100, 20, 1}),
+			true,
+		},
 	} {
 		op := &FuseOp{
 			Series:  []Series{{Values: c.values, Times: int64Tensor(0, 1, 2)}},
@@ -227,7 +253,7 @@ func TestAliases(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// The other tensors too, and on a device by address.
+	// The same for the other tensors, and for device addresses.
 	times := int64Tensor(0, 1, 2)
 	out := Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Data: times.Data}
 	op := &FuseOp{
@@ -268,23 +294,12 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestNothingWrittenOnError is K19: an error in the last entry of the last stream leaves every
-// result as it was.
+// TestNothingWrittenOnError covers kernel.K19: an error in the last entry of the last stream leaves
+// every result unchanged.
 func TestNothingWrittenOnError(t *testing.T) {
-	out, valid, counts := zeros(
-		robocache.Float32,
-		2,
-		1,
-		2,
-	), zeros(
-		robocache.Uint8,
-		2,
-		1,
-		2,
-	), zeros(
-		robocache.Int64,
-		2,
-	)
+	out := zeros(robocache.Float32, 2, 1, 2)
+	valid := zeros(robocache.Uint8, 2, 1, 2)
+	counts := zeros(robocache.Int64, 2)
 	for _, x := range []*Tensor{out, valid, counts} {
 		for i := range x.Data {
 			x.Data[i] = 0x5A

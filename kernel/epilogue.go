@@ -9,34 +9,46 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// computes says whether the epilogue changes values: then no row is moved bit by bit.
-func (e *Epilogue) computes() bool {
+// changesValues reports whether the epilogue changes values. If it does, rows cannot be copied bit
+// by bit.
+func (e *Epilogue) changesValues() bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-func (e *Epilogue) check(op string, cols int) (err error) {
+func (e *Epilogue) checkEpilogue(op string, cols int) (err error) {
 	if e.Plane < 0 {
-		return misuse(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
+		return misuseError(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
 	}
 	if e.Norm != nil {
-		if err := e.Norm.check(op, cols, max(e.Plane, 1)); err != nil {
+		if err := e.Norm.checkChannels(op, cols, max(e.Plane, 1)); err != nil {
 			return err
 		}
 	}
 	if c := e.Clip; c != nil && !(c[0] <= c[1]) {
-		return misuse(op, "invalid clip", "a lower and an upper end", fmt.Sprint(c[0], ", ", c[1]))
+		return misuseError(
+			op,
+			"invalid clip",
+			"a lower and an upper end",
+			fmt.Sprint(c[0], ", ", c[1]),
+		)
 	}
 	a := e.Augment
 	if a == nil {
 		return nil
 	}
 	switch {
-	case !(a.Noise >= 0) || !finite(float64(a.Noise)):
-		return misuse(op, "invalid noise", "a finite standard deviation ≥ 0", fmt.Sprint(a.Noise))
+	case !(a.Noise >= 0) || !isFinite(float64(a.Noise)):
+		return misuseError(
+			op,
+			"invalid noise",
+			"a finite standard deviation ≥ 0",
+			fmt.Sprint(a.Noise),
+		)
 	case !(a.Dropout >= 0 && a.Dropout <= 1):
-		return misuse(op, "invalid dropout", "a probability", fmt.Sprint(a.Dropout))
-	case !(a.ScaleLo <= a.ScaleHi) || !finite(float64(a.ScaleLo)) || !finite(float64(a.ScaleHi)):
-		return misuse(
+		return misuseError(op, "invalid dropout", "a probability", fmt.Sprint(a.Dropout))
+	case !(a.ScaleLo <= a.ScaleHi) || !isFinite(float64(a.ScaleLo)) ||
+		!isFinite(float64(a.ScaleHi)):
+		return misuseError(
 			op,
 			"invalid scale",
 			"a finite lower and upper end",
@@ -46,7 +58,7 @@ func (e *Epilogue) check(op string, cols int) (err error) {
 	return nil
 }
 
-// checkSamples checks Augment.Samples, which is one number an entry.
+// checkSamples rejects Augment.Samples unless they hold one number per entry.
 func (e *Epilogue) checkSamples(op string, batch int) error {
 	a := e.Augment
 	if a == nil || a.Samples == nil {
@@ -56,7 +68,7 @@ func (e *Epilogue) checkSamples(op string, batch int) error {
 		return err
 	}
 	if a.Samples.DType != robocache.Int64 {
-		return misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String())
+		return misuseError(op, "unsupported dtype of samples", "int64", a.Samples.DType.String())
 	}
 	if !slices.Equal(a.Samples.Shape, []int{batch}) {
 		return batchError(op, "batch of the samples", batch, a.Samples.Len())
@@ -64,16 +76,16 @@ func (e *Epilogue) checkSamples(op string, batch int) error {
 	return nil
 }
 
-// epilogue runs on one row at a time.
-type epilogue struct {
+// rowEpilogue applies an Epilogue to one row at a time.
+type rowEpilogue struct {
 	Epilogue
-	samples []int64 // of the entries that the rows belong to, in turn; empty = one entry, sample 0
-	rows    int     // of an entry
+	samples []int64 // sample of each entry; empty = one entry, which is sample 0
+	rows    int     // rows per entry
 	key     [2]uint32
 	normals [tile]float32
 }
 
-func (e *epilogue) start(from *Epilogue, samples []int64, rows int) {
+func (e *rowEpilogue) startRows(from *Epilogue, samples []int64, rows int) {
 	e.Epilogue, e.samples, e.rows = *from, samples, rows
 	if len(samples) > 0 {
 		e.rows = rows / len(samples)
@@ -83,9 +95,14 @@ func (e *epilogue) start(from *Epilogue, samples []int64, rows int) {
 	}
 }
 
-// finish changes columns col … of a row, in the type that they are computed in; at most tile of
-// them.
-func finish[T float32 | float64](e *epilogue, x []T, row, col int, fma func(a, b, c T) T) {
+// applyEpilogue changes the columns of a row that start at col, in the computing type. x must not
+// be longer than tile.
+func applyEpilogue[T float32 | float64](
+	e *rowEpilogue,
+	x []T,
+	row, col int,
+	fma func(a, b, c T) T,
+) {
 	if e.Unit {
 		for i := range x {
 			x[i] /= 255

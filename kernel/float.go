@@ -2,29 +2,31 @@ package kernel
 
 import "math"
 
-// FMA32 is w·d + v rounded once to float32.
+// FMA32 returns w·d + v, rounded once to float32.
 //
-// w·d is exact in float64 (24 + 24 bits), so only the sum is rounded before the conversion. That
-// double rounding does harm only where the float64 sum lies exactly half way between two float32
-// values, or where float32 is subnormal and half way lies elsewhere; there the sum is first rounded
-// to odd by TwoSum's error term. A fused sum changes nothing, because the product is exact: the
-// bits do not depend on GOAMD64.
+// The product w·d is exact in float64 (24 + 24 bits), so only the sum is rounded before the
+// conversion. This double rounding is wrong in two cases only: if the float64 sum lies exactly half
+// way between two float32 values, or if the float32 result is subnormal. In these cases the error
+// term of TwoSum is used to round the sum to odd first.
+//
+// A fused multiply-add in float64 gives the same sum, because the product is exact. The bits
+// therefore do not depend on GOAMD64.
 func FMA32(w, d, v float32) float32 {
 	s := float64(w)*float64(d) + float64(v)
-	if settled(s) {
+	if roundsOnce(s) {
 		return float32(s)
 	}
 	return fma32Odd(w, d, v)
 }
 
-// settled says that a float64 sum of an exact product and a float32 converts to what one rounding
-// gives.
-func settled(s float64) bool {
+// roundsOnce reports whether converting s to float32 gives the result of a single rounding. s is
+// the float64 sum of an exact product and a float32.
+func roundsOnce(s float64) bool {
 	b := math.Float64bits(s)
 	return b&(1<<29-1) != 1<<28 && b&(0x7ff<<52) >= (1023-126)<<52
 }
 
-// fma32Odd rounds the sum to odd in float64 before the conversion.
+// fma32Odd computes FMA32 by rounding the float64 sum to odd before the conversion.
 func fma32Odd(w, d, v32 float32) float32 {
 	p, v := float64(w)*float64(d), float64(v32)
 	s := p + v
@@ -38,8 +40,8 @@ func fma32Odd(w, d, v32 float32) float32 {
 	}
 	b := math.Float64bits(s)
 	if b&1 == 0 {
-		// The exact sum lies on e's side of s; the odd neighbour on that side keeps that knowledge
-		// through the conversion.
+		// The exact sum is not s: it lies on the side of s given by the sign of e. The odd neighbor
+		// on that side makes the conversion round correctly.
 		if (e > 0) == (s > 0) {
 			b++
 		} else {
@@ -49,8 +51,8 @@ func fma32Odd(w, d, v32 float32) float32 {
 	return float32(math.Float64frombits(b))
 }
 
-// roundOdd32 converts to float32, rounding inexact values to the neighbour with an odd significand.
-// Rounding the result to a type of at most 22 significant bits is then the same as rounding x once.
+// roundOdd32 converts to float32. Inexact values become the neighbor with an odd significand.
+// Rounding the result to a type of at most 22 significant bits then equals rounding x once.
 func roundOdd32(x float64) float32 {
 	f := float32(x)
 	if float64(f) == x || math.IsNaN(x) {
@@ -67,7 +69,7 @@ func roundOdd32(x float64) float32 {
 	return math.Float32frombits(b)
 }
 
-// Float16to32 gives the value of a half-precision number.
+// Float16to32 returns the value of a half-precision number.
 func Float16to32(h uint16) float32 {
 	sign := uint32(h>>15) << 31
 	e, m := uint32(h>>10&31), uint32(h&0x3ff)
@@ -77,12 +79,13 @@ func Float16to32(h uint16) float32 {
 	case e != 0:
 		return math.Float32frombits(sign | (e+112)<<23 | m<<13)
 	}
-	// Subnormal: m·2^-24, exact in float32.
+	// A subnormal is m·2^-24, which is exact in float32.
 	f := float32(m) * 0x1p-24
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// Float32to16 rounds to half precision, nearest even; beyond 65504 to infinity.
+// Float32to16 rounds to half precision, ties to even. Values that round beyond 65504 become
+// infinite.
 func Float32to16(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b >> 16 & 0x8000)
@@ -90,22 +93,22 @@ func Float32to16(f float32) uint16 {
 	switch {
 	case b > 0x7f800000:
 		return sign | 0x7e00 | uint16(b>>13&0x3ff)
-	case b >= 0x477ff000: // 65520: half way to the next power, which is infinity
+	case b >= 0x477ff000: // 65520 is half way to the next power of two, which is infinity
 		return sign | 0x7c00
-	case b >= 0x38800000: // 2^-14: normal
+	case b >= 0x38800000: // at least 2^-14: normal
 		return sign | uint16((b+0xfff+(b>>13&1)-(112<<23))>>13)
 	}
-	// Subnormal: adding 1/2 puts the unit 2^-24 at float32's last place, so that the addition
-	// rounds.
+	// Subnormal: adding 1/2 aligns the unit 2^-24 with the last bit of float32, so that the
+	// addition does the rounding.
 	s := math.Float32frombits(b) + 0.5
 	return sign | uint16(math.Float32bits(s)-0x3f000000)
 }
 
-// BFloat16to32 gives the value of a bfloat16 number.
+// BFloat16to32 returns the value of a bfloat16 number.
 func BFloat16to32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// Float32toB16 rounds to bfloat16, nearest even. NaN is tested first: the rounding would carry some
-// into infinity.
+// Float32toB16 rounds to bfloat16, ties to even. It tests for NaN first, because rounding would
+// turn some NaNs into infinity.
 func Float32toB16(f float32) uint16 {
 	b := math.Float32bits(f)
 	if b&0x7fffffff > 0x7f800000 {

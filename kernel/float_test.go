@@ -21,7 +21,7 @@ func hex32(t *testing.T, s string, width int) (uint64, bool) {
 	return u, false
 }
 
-// TestScalarVectors is K3 and K11 on the stored vectors.
+// TestScalarVectors covers kernel.K3 and kernel.K11 with the stored vectors.
 func TestScalarVectors(t *testing.T) {
 	b, err := Vectors.ReadFile("testdata/vectors/scalar.json")
 	if err != nil {
@@ -71,8 +71,8 @@ func TestScalarVectors(t *testing.T) {
 	}
 }
 
-// TestFMA32AgainstBig is K3: sums near half a step and near the subnormals, where two roundings
-// differ from one.
+// TestFMA32AgainstBig covers kernel.K3. It uses sums near half a unit in the last place and near
+// the subnormals, where rounding twice differs from rounding once.
 func TestFMA32AgainstBig(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	n := 300_000
@@ -83,18 +83,19 @@ func TestFMA32AgainstBig(t *testing.T) {
 	for range n {
 		var w, d, v float32
 		switch rng.IntN(4) {
-		case 0: // product about half a step of the sum
-			// (1 + k·2^-23)·(1 - k·2^-23)·2^-24 falls short of half a step by k²·2^-70, which
-			// float64 cannot hold.
+		case 0: // product near half a unit in the last place of the sum
+			// (1 + k·2^-23)·(1 - k·2^-23)·2^-24 is k²·2^-70 smaller than half a unit, which float64
+			// cannot represent.
 			k := rng.Uint32N(256)
 			w = math.Float32frombits(0x33800000 + k)
 			d = math.Float32frombits(0x3f800000 - 2*k)
 			v = math.Float32frombits(0x3f800000 | rng.Uint32()&0x7fffff | rng.Uint32()&(1<<31))
-		case 1: // results around the smallest numbers
+		case 1: // results near the smallest numbers
 			w = math.Float32frombits(0x1f800000 + rng.Uint32()&0x1ffffff)
 			d = math.Float32frombits(0x1f800000 + rng.Uint32()&0x1ffffff)
 			v = math.Float32frombits(rng.Uint32() & 0x80ffffff)
-		case 2: // the same half step among the subnormals, where half way lies elsewhere in float64
+		// the same half unit for subnormals, where the half-way point is elsewhere in float64
+		case 2:
 			k := rng.Uint32N(256)
 			w = math.Float32frombits((127-75)<<23 + k)
 			d = math.Float32frombits((127-75)<<23 - 2*k)
@@ -116,7 +117,7 @@ func TestFMA32AgainstBig(t *testing.T) {
 		x.Mul(x, new(big.Float).SetFloat64(float64(d)))
 		x.Add(x, new(big.Float).SetFloat64(float64(v)))
 		if x.Sign() == 0 {
-			continue // the sign of an exact zero is in scalar.json
+			continue // scalar.json covers the sign of an exact zero
 		}
 		want, _ := x.Float32()
 		if math.Float32bits(want) != math.Float32bits(float32(float64(w)*float64(d)+float64(v))) {
@@ -138,8 +139,8 @@ func TestFMA32AgainstBig(t *testing.T) {
 	}
 }
 
-// TestHalfRoundTrip is K11: every half and bfloat16 number survives the way through float32 and
-// float64.
+// TestHalfRoundTrip covers kernel.K11: every half and bfloat16 number is unchanged by a conversion
+// to float32 or float64 and back.
 func TestHalfRoundTrip(t *testing.T) {
 	for h := range 1 << 16 {
 		if f := Float16to32(uint16(h)); f == f {

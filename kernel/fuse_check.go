@@ -9,43 +9,45 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves shapes, types, strides, and that nothing is written where it is read. Every back end
-// calls it first; it looks at no memory. What depends on values is the back end's: the order and
-// range of times, lengths, offsets, and targets outside under ErrorEdge.
+// Check rejects shapes, types and strides that do not fit, and results that share memory with an
+// input. Every back end calls it first. It reads no memory. Each back end checks what depends on
+// values: the order and range of times, lengths, offsets, and targets outside the data under
+// ErrorEdge.
 func (op *FuseOp) Check() (err error) {
-	name := op.name()
+	name := op.opName()
 	if len(op.Series) == 0 {
-		return misuse(name, "no stream", "at least one", "none")
+		return misuseError(name, "no stream", "at least one", "none")
 	}
 	batch, cols := -1, 0
 	for i := range op.Series {
 		s := &op.Series[i]
 		err := func() error {
-			if err := s.check(name, op.Clock, &batch); err != nil {
+			if err := s.checkSeries(name, op.Clock, &batch); err != nil {
 				return err
 			}
 			if err := s.Rule.checkValues(
 				name,
-				s.cols(),
+				s.columnCount(),
 				s.Values.DType,
 				op.Out.DType,
 				&s.Epilogue,
 			); err != nil {
 				return err
 			}
-			if err := s.Epilogue.check(name, s.cols()); err != nil {
+			if err := s.Epilogue.checkEpilogue(name, s.columnCount()); err != nil {
 				return err
 			}
 			return s.Epilogue.checkSamples(name, batch)
 		}()
-		if err != nil { // where makes a map: of an error alone
-			return robocache.At(err, s.where(i, len(op.Series)))
+		if err != nil { // errorPlace allocates a map, so it is called only for an error
+			return robocache.At(err, s.errorPlace(i, len(op.Series)))
 		}
-		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
+		// possible if there are no rows, because then any number of columns is legal
+		if cols > math.MaxInt-s.columnCount() {
 			return robocache.ResourceLimit(name, nil, "more elements than can be counted").
 				Expected("at most 2^63 columns", "more")
 		}
-		cols += s.cols()
+		cols += s.columnCount()
 	}
 	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
 	if err != nil {
@@ -71,33 +73,33 @@ func (op *FuseOp) Check() (err error) {
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
 		return err
 	}
-	if err := op.Clock.check(name, op.Epsilon); err != nil {
+	if err := op.Clock.checkClock(name, op.Epsilon); err != nil {
 		return err
 	}
 	return checkTensors(op)
 }
 
-// name is the operation as errors call it.
-func (op *FuseOp) name() string {
+// opName returns the name of the operation in errors.
+func (op *FuseOp) opName() string {
 	if len(op.Series) == 1 {
 		return "resample"
 	}
 	return "fuse"
 }
 
-// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no
-// memory.
+// Check rejects shapes, types and strides that do not fit, and results that share memory with an
+// input. It reads no memory.
 func (op *FuseGradOp) Check() (err error) {
-	name := op.name()
+	name := op.opName()
 	s := &op.Series
 	batch := -1
-	if err := s.check(name, op.Clock, &batch); err != nil {
-		return robocache.At(err, s.where(0, 1))
+	if err := s.checkSeries(name, op.Clock, &batch); err != nil {
+		return robocache.At(err, s.errorPlace(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
 		return robocache.At(
 			robocache.Unsupported(name, nil, "%s", msg).Expected(want, got),
-			s.where(0, 1),
+			s.errorPlace(0, 1),
 		)
 	}
 	switch {
@@ -113,7 +115,7 @@ func (op *FuseGradOp) Check() (err error) {
 			"a floating-point type",
 			s.Values.DType.String(),
 		)
-	case s.Epilogue.computes():
+	case s.Epilogue.changesValues():
 		return unsupported("no gradient through an epilogue", "none", "one")
 	}
 	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
@@ -124,7 +126,7 @@ func (op *FuseGradOp) Check() (err error) {
 		name string
 		*Tensor
 		want []int
-	}{{"out", &op.Out, []int{batch, rows, s.cols()}}, {"grad", &op.Grad, s.Values.Shape}} {
+	}{{"out", &op.Out, []int{batch, rows, s.columnCount()}}, {"grad", &op.Grad, s.Values.Shape}} {
 		if err := t.Check(name, t.name); err != nil {
 			return err
 		}
@@ -132,7 +134,7 @@ func (op *FuseGradOp) Check() (err error) {
 			return shapeError(name, t.name, t.want, t.Shape)
 		}
 		if !t.DType.Float() {
-			return misuse(
+			return misuseError(
 				name,
 				"unsupported dtype of "+t.name,
 				"a floating-point type",
@@ -140,15 +142,15 @@ func (op *FuseGradOp) Check() (err error) {
 			)
 		}
 	}
-	if err := op.Clock.check(name, op.Epsilon); err != nil {
+	if err := op.Clock.checkClock(name, op.Epsilon); err != nil {
 		return err
 	}
 	return checkTensors(op)
 }
 
-func (op *FuseGradOp) name() string { return "fuse_grad" }
+func (op *FuseGradOp) opName() string { return "fuse_grad" }
 
-func (s *Series) where(i, n int) robocache.Where {
+func (s *Series) errorPlace(i, n int) robocache.Where {
 	switch {
 	case s.Name != "":
 		return robocache.Where{"stream": s.Name}
@@ -158,12 +160,12 @@ func (s *Series) where(i, n int) robocache.Where {
 	return nil
 }
 
-// cols is D.
-func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
+// columnCount returns D, the number of columns.
+func (s *Series) columnCount() int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
-// check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it),
-// and is every other's too.
-func (s *Series) check(op string, clock Clock, batch *int) error {
+// checkSeries rejects shapes and types of a stream that do not fit. *batch is -1 before the first
+// stream, which sets it; all other streams must have the same batch size.
+func (s *Series) checkSeries(op string, clock Clock, batch *int) error {
 	for _, t := range []struct {
 		name string
 		*Tensor
@@ -177,13 +179,13 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 	}
 	values, times := s.Values.Shape, s.Times.Shape
 	if s.Lengths != nil && s.Offsets != nil {
-		return misuse(op, "lengths and offsets", "one of them: padded or ragged", "both")
+		return misuseError(op, "lengths and offsets", "one of them: padded or ragged", "both")
 	}
 	n, rows := 0, 0
 	switch {
 	case s.Offsets != nil:
 		if len(values) != 2 || len(times) != 1 {
-			return misuse(
+			return misuseError(
 				op,
 				"ragged values must have shape [sum of S, D], and times [sum of S]",
 				"2 and 1 extents",
@@ -192,7 +194,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		}
 		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 ||
 			s.Offsets.Shape[0] < 1 {
-			return misuse(
+			return misuseError(
 				op,
 				"offsets must have shape [B+1]",
 				"int64 [B+1]",
@@ -201,7 +203,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		}
 		n, rows = s.Offsets.Shape[0]-1, values[0]
 	case len(values) != 3:
-		return misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
+		return misuseError(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
 	default:
 		n, rows = values[0], values[1]
 	}
@@ -212,10 +214,10 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return batchError(op, "batch of the values", *batch, n)
 	}
 	if rows > math.MaxInt32 && s.Offsets == nil {
-		return tooMany(op, rows)
+		return tooManySamples(op, rows)
 	}
 	if len(times) != 1 && len(times) != 2 {
-		return misuse(
+		return misuseError(
 			op,
 			"times must have shape [S] or [B, S]",
 			"1 or 2 extents",
@@ -226,7 +228,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return batchError(op, "batch of the timestamps", *batch, times[0])
 	}
 	if got := times[len(times)-1]; got != rows {
-		return misuse(
+		return misuseError(
 			op,
 			"Source length mismatch (length of data and of its timestamps)",
 			strconv.Itoa(rows)+" timestamps",
@@ -241,7 +243,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
 			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
 		}
-		return misuse(
+		return misuseError(
 			op,
 			"lengths must have shape [B]",
 			fmt.Sprintf("int64 [%d]", *batch),
@@ -249,13 +251,13 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		)
 	}
 	if s.Rule.Mode == ModeSum {
-		return notSummed(op)
+		return sumUnsupported(op)
 	}
 	if err := s.Rule.checkTime(); err != nil {
 		return err
 	}
 	if clock == AsGiven && s.Rule.Mode == Mean {
-		return misuse(
+		return misuseError(
 			op,
 			"Invalid mode: mean has no meaning for times as given",
 			"another mode, or times in ns",
@@ -265,7 +267,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 	return nil
 }
 
-func tooMany(op string, rows int) error {
+func tooManySamples(op string, rows int) error {
 	return robocache.ResourceLimit(op, nil, "too many samples").
 		Expected("at most 2^31-1", strconv.Itoa(rows))
 }
@@ -273,7 +275,8 @@ func tooMany(op string, rows int) error {
 func batchError(op, what string, want, got int) error {
 	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
 		Expected(strconv.Itoa(want), strconv.Itoa(got)).
-		WithHint("times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand")
+		WithHint("times [S] and targets [T] are shared by the batch; " +
+			"any other batch size mismatch is yours to expand")
 }
 
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
@@ -283,14 +286,14 @@ func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 		d == robocache.Int64 && clock == Nanoseconds:
 		return nil
 	case clock == AsGiven:
-		return misuse(
+		return misuseError(
 			op,
 			"unsupported dtype of "+name,
 			"float64 or float32 seconds for times as given",
 			d.String(),
 		)
 	}
-	return misuse(
+	return misuseError(
 		op,
 		"unsupported dtype of "+name,
 		"int64 ns, or float64 or float32 seconds",
@@ -303,7 +306,7 @@ func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err e
 		return rows, err
 	}
 	if len(t.Shape) != 1 && len(t.Shape) != 2 {
-		return rows, misuse(
+		return rows, misuseError(
 			op,
 			"targets must have shape [T] or [B, T]",
 			"1 or 2 extents",
@@ -327,7 +330,7 @@ func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) e
 		return err
 	}
 	if t.DType != d {
-		return misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String())
+		return misuseError(op, "unsupported dtype of "+name, d.String(), t.DType.String())
 	}
 	if !slices.Equal(t.Shape, want) {
 		return shapeError(op, name, want, t.Shape)
@@ -335,12 +338,17 @@ func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) e
 	return nil
 }
 
-func (c Clock) check(op string, epsilon float64) error {
+func (c Clock) checkClock(op string, epsilon float64) error {
 	if c > AsGiven {
-		return misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))
+		return misuseError(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))
 	}
 	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
-		return misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon))
+		return misuseError(
+			op,
+			"invalid epsilon",
+			"a finite number of seconds ≥ 0",
+			fmt.Sprint(epsilon),
+		)
 	}
 	return nil
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// FuzzFuse holds linear resampling of float32 to rationals: the value within the contract's bound,
-// the validity exactly; and to what must hold whatever the numbers are: each target row stands
-// alone, an entry is the same alone as in a batch, and timestamps out of order are refused.
+// FuzzFuse compares linear resampling of float32 with exact rational arithmetic. The value must be
+// within the contract's bound, and the validity must be equal. It also checks properties that hold
+// for any numbers: target rows are independent, an entry gives the same result alone and in a
+// batch, and unordered timestamps are rejected.
 func FuzzFuse(f *testing.F) {
 	f.Add(
 		[]byte{3, 10, 0, 20},
@@ -39,7 +40,7 @@ func FuzzFuse(f *testing.F) {
 		const D = 2
 		timestamps, now, ordered := make([]int64, len(gaps)), base, true
 		for i, g := range gaps {
-			if g == 255 { // back in time
+			if g == 255 { // the timestamp decreases
 				now -= 3
 				ordered = ordered && i == 0
 			} else {
@@ -62,17 +63,8 @@ func FuzzFuse(f *testing.F) {
 			}
 		}
 		rule := Rule{Edge: Edge(edge % 3), MaxGap: int64(gap)}
-		out, valid := zeros(
-			robocache.Float32,
-			1,
-			len(aims),
-			D,
-		), zeros(
-			robocache.Uint8,
-			1,
-			len(aims),
-			1,
-		)
+		out := zeros(robocache.Float32, 1, len(aims), D)
+		valid := zeros(robocache.Uint8, 1, len(aims), 1)
 		err := Reference{}.Run(
 			&FuseOp{
 				Series:  []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}},
@@ -165,14 +157,14 @@ func FuzzFuse(f *testing.F) {
 	})
 }
 
-// within is the bound of the linear mode: 2^-21 of the larger sample, in rationals.
+// within checks the bound of the linear mode, 2^-21 of the larger sample, in rational arithmetic.
 func within(t *testing.T, got, v0, v1 float32, num, den int64) {
 	t.Helper()
 	a, b := float64(v0), float64(v1)
-	if !finite(a) || !finite(b) || !finite(float64(v1-v0)) {
+	if !isFinite(a) || !isFinite(b) || !isFinite(float64(v1-v0)) {
 		return // v1-v0 may overflow
 	}
-	if !finite(float64(got)) {
+	if !isFinite(float64(got)) {
 		t.Fatalf("%v of %v and %v", got, v0, v1)
 	}
 	x, y := new(big.Rat).SetFloat64(a), new(big.Rat).SetFloat64(b)

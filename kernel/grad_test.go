@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestGradientIsAdjoint: Fuse is linear in the values, so that <g, Fuse(v)> = <FuseGrad(g), v> for
-// any g and v, whatever the times, policy and kind of batch. In float64.
+// TestGradientIsAdjoint checks <g, Fuse(v)> = <FuseGrad(g), v> in float64, for any g, v, times,
+// policy and kind of batch. The equation holds because Fuse is linear in the values.
 func TestGradientIsAdjoint(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 17))
@@ -34,30 +34,13 @@ func TestGradientIsAdjoint(t *testing.T) {
 		}
 		times, aims := int64Tensor(timestamps...), int64Tensor(targets...)
 		times.Shape, aims.Shape = []int{B, S}, []int{B, T}
-		values, out, g, grad := zeros(
-			robocache.Float64,
-			B,
-			S,
-			D,
-		), zeros(
-			robocache.Float64,
-			B,
-			T,
-			D,
-		), zeros(
-			robocache.Float64,
-			B,
-			T,
-			D,
-		), zeros(
-			robocache.Float64,
-			B,
-			S,
-			D,
-		)
+		values := zeros(robocache.Float64, B, S, D)
+		out := zeros(robocache.Float64, B, T, D)
+		g := zeros(robocache.Float64, B, T, D)
+		grad := zeros(robocache.Float64, B, S, D)
 		fill(values)
 		fill(g)
-		fill(grad) // what lies there is written over
+		fill(grad) // garbage, which must be overwritten
 		s := Series{
 			Values: *values,
 			Times:  times,

@@ -11,64 +11,68 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ImageAugment is a seeded augmentation of colour images (K22): what may be drawn for the images of
-// one sample and camera. Nil ranges draw nothing.
+// ImageAugment is a seeded augmentation of color images (kernel.K22). It states which changes may
+// be drawn for the images of one sample and camera. A nil range draws nothing.
 type ImageAugment struct {
-	Seed, Epoch   uint64
-	Camera        uint32      // whose draws are its own; those of flips are the sample's
-	Height, Width int         // of the crop; 0: as the image
-	Pad           int         // pixels by which the edges are repeated on each side before the crop
+	Seed, Epoch uint64
+	// each camera has its own draws; the draw of a flip is shared by all cameras of a sample
+	Camera        uint32
+	Height, Width int         // size of the crop; 0: the size of the image
+	Pad           int         // number of pixels by which each edge is repeated before the crop
 	Brightness    *[2]float64 // factors, 0 to 4
 	Contrast      *[2]float64
 	Saturation    *[2]float64
-	Hue           *[2]float64 // turns of the colour circle, -0.5 to 0.5
+	Hue           *[2]float64 // fraction of a turn of the color circle, -0.5 to 0.5
 	Flip          float64     // probability
-	Noise         float64     // standard deviation, as a part of full scale
+	Noise         float64     // standard deviation, as a fraction of full scale
 }
 
-// ImageDraw is what was drawn for one image. A row of ImagePart.Draws has its words in this order.
+// ImageDraw holds the values that were drawn for one image. A row of ImagePart.Draws stores its
+// words in this order.
 type ImageDraw struct {
-	Y, X     int32    // the crop's first pixel in the image; outside of it the edge is repeated
-	Flip     int32    // 1: columns in reverse order
-	Blank    int32    // 1: there is no image, the result is zeros
-	Matrix   [9]int32 // of red, green and blue, 12 bits behind the point
-	Offset   int32    // of each, 12 bits behind the point
-	Noise    int32    // of one step of the sum of four bytes, 16 bits behind the point
+	// first pixel of the crop in the image; the edges are repeated outside the image
+	Y, X   int32
+	Flip   int32    // 1: columns are in reverse order
+	Blank  int32    // 1: there is no image, and the result is zeros
+	Matrix [9]int32 // for red, green and blue, with 12 fractional bits
+	Offset int32    // added to each channel, with 12 fractional bits
+	// standard deviation for one step of the sum of four bytes, with 16 fractional bits
+	Noise    int32
 	Key      [2]uint32
 	Sample   [2]uint32
-	Row      int32 // 3 × the image's place in its window
-	Coloured int32 // 1: Matrix and Offset are not those of no change
+	Row      int32 // 3 × the position of the image in its window
+	Coloured int32 // 1: Matrix and Offset change the image
 	_        [3]int32
 }
 
-// ImageDrawWords is how many int32 an ImageDraw is.
+// ImageDrawWords is the number of int32 words in an ImageDraw.
 const ImageDrawWords = int(unsafe.Sizeof(ImageDraw{}) / 4)
 
 const (
-	drawImage           uint32 = 3 << 30 // purpose of the draws of an image's geometry and colour
+	drawImage           uint32 = 3 << 30 // purpose of draws for the geometry and color of an image
 	colourOne                  = 1 << 12
 	maxFactor                  = 4
 	luma0, luma1, luma2        = 0.299, 0.587, 0.114
 )
 
-// hueTurn is the part of the turn of hues that goes with the sine: that of the chroma plane of
-// NTSC's YIQ, to three places, its rows' sums 0.
+// hueTurn is the part of a hue rotation that is multiplied by the sine. It rotates the chroma plane
+// of NTSC's YIQ, rounded to three decimals, and each row sums to 0.
 var hueTurn = [3][3]float64{{-0.168, -0.329, 0.497}, {0.328, -0.035, -0.293}, {-1.25, 1.046, 0.204}}
 
-// Key is the Philox key of a camera's draws; of flips that of camera 0.
-func (a *ImageAugment) key(camera uint32) [2]uint32 {
+// drawKey returns the Philox key for the draws of a camera. Flips use camera 0.
+func (a *ImageAugment) drawKey(camera uint32) [2]uint32 {
 	k := Augment{Seed: a.Seed, Epoch: a.Epoch, Op: camera}
 	return k.Key()
 }
 
-// Flips says whether the images of a sample are flipped: all of its cameras, and what goes with
-// them.
+// Flips reports whether the images of a sample are flipped. The result is the same for all its
+// cameras and for numbers that are mirrored with them.
 func (a *ImageAugment) Flips(sample int64) bool {
 	return a.Flip > 0 &&
-		uniform(draw(a.key(0), uint64(sample), drawImage, 0, 0)[0]) < float32(a.Flip)
+		uniformFloat(drawWords(a.drawKey(0), uint64(sample), drawImage, 0, 0)[0]) < float32(a.Flip)
 }
 
-// Size is that of the result of images of a size.
+// Size returns the size of the result for images of the given size.
 func (a *ImageAugment) Size(height, width int) (h, w int) {
 	if a.Height == 0 {
 		return height, width
@@ -76,15 +80,15 @@ func (a *ImageAugment) Size(height, width int) (h, w int) {
 	return a.Height, a.Width
 }
 
-// Check refuses what cannot be drawn for images of a size.
+// Check rejects settings that cannot be applied to images of the given size.
 func (a *ImageAugment) Check(height, width int) error {
 	const op = "augment"
 	h, w := a.Size(height, width)
 	if a.Pad < 0 || a.Pad > 1<<15 {
-		return misuse(op, "random_crop: pad", "0 to 32768 pixels", fmt.Sprint(a.Pad))
+		return misuseError(op, "random_crop: pad", "0 to 32768 pixels", fmt.Sprint(a.Pad))
 	}
 	if h < 1 || w < 1 || h > height+2*a.Pad || w > width+2*a.Pad {
-		return misuse(
+		return misuseError(
 			op,
 			"random_crop: size",
 			fmt.Sprintf(
@@ -99,9 +103,14 @@ func (a *ImageAugment) Check(height, width int) error {
 		name   string
 		v      *[2]float64
 		lo, hi float64
-	}{{"brightness", a.Brightness, 0, maxFactor}, {"contrast", a.Contrast, 0, maxFactor}, {"saturation", a.Saturation, 0, maxFactor}, {"hue", a.Hue, -0.5, 0.5}} {
+	}{
+		{"brightness", a.Brightness, 0, maxFactor},
+		{"contrast", a.Contrast, 0, maxFactor},
+		{"saturation", a.Saturation, 0, maxFactor},
+		{"hue", a.Hue, -0.5, 0.5},
+	} {
 		if r.v != nil && !(r.lo <= r.v[0] && r.v[0] <= r.v[1] && r.v[1] <= r.hi) {
-			return misuse(
+			return misuseError(
 				op,
 				"color_jitter: "+r.name,
 				fmt.Sprintf("a range inside %v to %v", r.lo, r.hi),
@@ -110,10 +119,10 @@ func (a *ImageAugment) Check(height, width int) error {
 		}
 	}
 	if !(a.Flip >= 0 && a.Flip <= 1) {
-		return misuse(op, "hflip: p", "a probability", fmt.Sprint(a.Flip))
+		return misuseError(op, "hflip: p", "a probability", fmt.Sprint(a.Flip))
 	}
 	if !(a.Noise >= 0 && a.Noise <= 1) {
-		return misuse(
+		return misuseError(
 			op,
 			"noise: std of images",
 			"0 to 1, a part of full scale",
@@ -123,10 +132,10 @@ func (a *ImageAugment) Check(height, width int) error {
 	return nil
 }
 
-// Draw draws for the images of a sample (K22). step is the image's place in its window: noise alone
-// depends on it.
+// Draw returns the random draw for an image of a sample (kernel.K22). step is the position of the
+// image in its window; only noise depends on it.
 func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
-	key := a.key(a.Camera)
+	key := a.drawKey(a.Camera)
 	h, w := a.Size(height, width)
 	d := ImageDraw{
 		Key:    key,
@@ -139,37 +148,38 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 		},
 		Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845))),
 	}
-	x, y := draw(key, uint64(sample), drawImage, 0, 0), [4]uint32{}
+	x, y := drawWords(key, uint64(sample), drawImage, 0, 0), [4]uint32{}
 	d.Y = int32(uint64(x[0])*uint64(height+2*a.Pad-h+1)>>32) - int32(a.Pad)
 	d.X = int32(uint64(x[1])*uint64(width+2*a.Pad-w+1)>>32) - int32(a.Pad)
 	if a.Flips(sample) {
 		d.Flip = 1
 	}
 	if a.Saturation != nil || a.Hue != nil {
-		y = draw(key, uint64(sample), drawImage, 0, 4)
+		y = drawWords(key, uint64(sample), drawImage, 0, 4)
 	}
 	if a.Brightness != nil || a.Contrast != nil || a.Saturation != nil || a.Hue != nil {
-		d.colour(
-			between(a.Brightness, 1, x[2]),
-			between(a.Contrast, 1, x[3]),
-			between(a.Saturation, 1, y[0]),
-			between(a.Hue, 0, y[1]),
+		d.setColour(
+			drawBetween(a.Brightness, 1, x[2]),
+			drawBetween(a.Contrast, 1, x[3]),
+			drawBetween(a.Saturation, 1, y[0]),
+			drawBetween(a.Hue, 0, y[1]),
 		)
 	}
 	return d
 }
 
-// between is a draw of a range; none where there is no range.
-func between(r *[2]float64, none float64, word uint32) float64 {
+// drawBetween returns a random number in the range r, or none if r is nil.
+func drawBetween(r *[2]float64, none float64, word uint32) float64 {
 	if r == nil {
 		return none
 	}
-	return r[0] + float64(float64(r[1]-r[0])*float64(uniform(word)))
+	return r[0] + float64(float64(r[1]-r[0])*float64(uniformFloat(word)))
 }
 
-// colour makes one matrix of brightness, contrast about mid-grey, saturation and hue, in this
-// order. Products are rounded each: no machine fuses them.
-func (d *ImageDraw) colour(brightness, contrast, saturation, hue float64) {
+// setColour sets the matrix and offset that combine brightness, contrast about mid-gray, saturation
+// and hue, in this order. Each product is rounded explicitly, so that no compiler fuses it into a
+// sum.
+func (d *ImageDraw) setColour(brightness, contrast, saturation, hue float64) {
 	sin, cos := math.Sincos(2 * math.Pi * hue)
 	luma := [3]float64{luma0, luma1, luma2}
 	for i := range 3 {
@@ -187,22 +197,22 @@ func (d *ImageDraw) colour(brightness, contrast, saturation, hue float64) {
 	d.Coloured = 1
 }
 
-// ImageOp augments images by what was drawn for them (K23).
+// ImageOp augments images by the values drawn for them (kernel.K23).
 type ImageOp struct{ Parts []ImagePart }
 
-// ImagePart is the images of one camera. All tensors lie in C order without gaps.
+// ImagePart is the images of one camera. All tensors are in C order without gaps.
 type ImagePart struct {
 	Name  string    // for errors
 	Src   Tensor    // uint8 [N, 3, H, W]
-	Draws Tensor    // int32 [N, ImageDrawWords]: ImageDraw
+	Draws Tensor    // int32 [N, ImageDrawWords]: one ImageDraw per image
 	Out   Tensor    // uint8 or float32 [N, 3, h, w]
-	Table []float32 // 3 × 256: what a byte of each channel becomes; with a float32 Out
+	Table []float32 // 3 × 256: float32 value of each byte, per channel; used with a float32 Out
 }
 
-// Tensors are the op's: see Op.
-func (op *ImageOp) Tensors() []*Tensor { return tensors(op.named()) }
+// Tensors implements Op.
+func (op *ImageOp) Tensors() []*Tensor { return presentTensors(op.namedTensors()) }
 
-// Check proves everything that can be seen without looking at memory.
+// Check rejects everything that can be detected without reading memory.
 func (op *ImageOp) Check() error {
 	const name = "augment"
 	for i := range op.Parts {
@@ -212,20 +222,25 @@ func (op *ImageOp) Check() error {
 		switch {
 		case p.Src.DType != robocache.Uint8 || len(s) != 4 || s[1] != 3:
 			return where(
-				misuse(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
+				misuseError(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
 			)
-		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 || o[1] != 3 || o[0] != s[0]:
+		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 ||
+			o[1] != 3 ||
+			o[0] != s[0]:
 			return where(
-				misuse(
+				misuseError(
 					name,
 					"result",
 					fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", s[0]),
 					fmt.Sprint(p.Out.DType, " ", o),
 				),
 			)
-		case p.Draws.DType != robocache.Int32 || !slices.Equal(p.Draws.Shape, []int{s[0], ImageDrawWords}):
+		case p.Draws.DType != robocache.Int32 || !slices.Equal(p.Draws.Shape, []int{
+			s[0],
+			ImageDrawWords,
+		}):
 			return where(
-				misuse(
+				misuseError(
 					name,
 					"draws",
 					fmt.Sprintf("int32 [%d, %d]", s[0], ImageDrawWords),
@@ -234,7 +249,7 @@ func (op *ImageOp) Check() error {
 			)
 		case (p.Table != nil) != (p.Out.DType == robocache.Float32):
 			return where(
-				misuse(
+				misuseError(
 					name,
 					"table",
 					"one for a float32 result, none for uint8",
@@ -242,12 +257,17 @@ func (op *ImageOp) Check() error {
 				),
 			)
 		case p.Table != nil && len(p.Table) != 768:
-			return where(misuse(name, "table", "3 × 256 numbers", fmt.Sprint(len(p.Table))))
+			return where(misuseError(name, "table", "3 × 256 numbers", fmt.Sprint(len(p.Table))))
 		case s[0] > 0 && p.Out.Len() > 0 && (s[2] == 0 || s[3] == 0):
-			return where(misuse(name, "images", "at least one pixel", fmt.Sprint(s)))
+			return where(misuseError(name, "images", "at least one pixel", fmt.Sprint(s)))
 		case max(s[2], s[3]) > 1<<20 || max(o[2], o[3]) > 1<<20:
 			return where(
-				misuse(name, "images", "at most 2^20 rows and columns", fmt.Sprint(s, " to ", o)),
+				misuseError(
+					name,
+					"images",
+					"at most 2^20 rows and columns",
+					fmt.Sprint(s, " to ", o),
+				),
 			)
 		}
 		for k, t := range []*Tensor{&p.Src, &p.Draws, &p.Out} {
@@ -255,29 +275,31 @@ func (op *ImageOp) Check() error {
 				return where(err)
 			}
 			if t.Base != 0 || !t.Contiguous() {
-				return where(misuse(name, "strides", "C order without gaps", fmt.Sprint(t.Stride)))
+				return where(
+					misuseError(name, "strides", "C order without gaps", fmt.Sprint(t.Stride)),
+				)
 			}
 		}
 	}
 	return checkTensors(op)
 }
 
-func (op *ImageOp) name() string { return "augment" }
+func (op *ImageOp) opName() string { return "augment" }
 
-func (op *ImageOp) named() (out []named) {
+func (op *ImageOp) namedTensors() (out []namedTensor) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		out = append(
 			out,
-			input("images", &p.Src),
-			input("draws", &p.Draws),
-			result("result", &p.Out),
+			inputTensor("images", &p.Src),
+			inputTensor("draws", &p.Draws),
+			resultTensor("result", &p.Out),
 		)
 	}
 	return out
 }
 
-// Rows is how many images there are.
+// Rows returns the number of images, and the pixel count of the largest result.
 func (op *ImageOp) Rows() (n, pixels int) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
@@ -286,7 +308,7 @@ func (op *ImageOp) Rows() (n, pixels int) {
 	return n, pixels
 }
 
-// Row makes one image, on the host.
+// Row augments one image, on the host.
 func (op *ImageOp) Row(n int) {
 	p := &op.Parts[0]
 	for i := 1; n >= p.Src.Shape[0]; i++ {
@@ -304,7 +326,7 @@ func (op *ImageOp) Row(n int) {
 	)
 }
 
-// Append stores a draw as ImagePart.Draws holds it.
+// Append appends the words of d to b, as ImagePart.Draws stores them.
 func (d *ImageDraw) Append(b []byte) []byte {
 	for _, v := range (*[ImageDrawWords]uint32)(unsafe.Pointer(d)) {
 		b = binary.LittleEndian.AppendUint32(b, v)
@@ -312,7 +334,7 @@ func (d *ImageDraw) Append(b []byte) []byte {
 	return b
 }
 
-// ParseImageDraw reads what Append stored.
+// ParseImageDraw reads a draw that Append stored.
 func ParseImageDraw(b []byte) (d ImageDraw) {
 	w := (*[ImageDrawWords]uint32)(unsafe.Pointer(&d))
 	for i := range w {
@@ -321,24 +343,24 @@ func ParseImageDraw(b []byte) (d ImageDraw) {
 	return d
 }
 
-// imageRows is the room of one row of an image, used again.
+// imageRows is reusable scratch memory for one row of an image.
 type imageRows struct {
 	pixels [3][]byte
 	noise  []int32
 }
 
-var imageRoom = sync.Pool{New: func() any { return new(imageRows) }}
+var imageRowPool = sync.Pool{New: func() any { return new(imageRows) }}
 
-// AugmentImage makes one image [3, h, w] of one [3, H, W] by what was drawn (K23). size is H, W, h,
-// w; with a table of 768 the result is float32, in the host's order, which is little-endian.
+// AugmentImage computes one image [3, h, w] from one image [3, H, W] by the draw d (kernel.K23).
+// size is H, W, h, w. With a table of 768 numbers, the result is float32 in little-endian order.
 func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 	if d.Blank != 0 {
 		clear(dst)
 		return
 	}
 	H, W, h, w := size[0], size[1], size[2], size[3]
-	room := imageRoom.Get().(*imageRows)
-	defer imageRoom.Put(room)
+	room := imageRowPool.Get().(*imageRows)
+	defer imageRowPool.Put(room)
 	for c := range room.pixels {
 		room.pixels[c] = slices.Grow(room.pixels[c][:0], w)[:w]
 	}
@@ -346,7 +368,7 @@ func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 	for y := range h {
 		sy := min(max(int(d.Y)+y, 0), H-1)
 		for c := range 3 {
-			takeRow(room.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
+			cropRow(room.pixels[c], src[(c*H+sy)*W:][:W], int(d.X), d.Flip != 0)
 		}
 		if d.Noise != 0 {
 			for c := range 3 {
@@ -371,9 +393,9 @@ func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 	}
 }
 
-// takeRow is a row of the crop: columns from x0 on, the edges repeated, in reverse order where it
-// is flipped.
-func takeRow(dst, src []byte, x0 int, flip bool) {
+// cropRow copies a row of the crop: the columns from x0 on, with repeated edges, in reverse order
+// if flip is set.
+func cropRow(dst, src []byte, x0 int, flip bool) {
 	w, W := len(dst), len(src)
 	from, to := min(max(-x0, 0), w), max(min(W-x0, w), 0)
 	for i := range dst[:from] {
@@ -390,8 +412,8 @@ func takeRow(dst, src []byte, x0 int, flip bool) {
 	}
 }
 
-// noiseRow is the noise of a row of a channel, 12 bits behind the point: what Philox gives, two
-// counters at a time, so that one's products do not wait for the other's.
+// noiseRow computes the noise of a row of a channel, with 12 fractional bits, from Philox. It
+// computes two counters at a time, so that their multiplications can overlap.
 func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 	row := (uint32(d.Row)+uint32(channel))*uint32(h) + uint32(y)
 	for x := 0; x < len(out); x += 8 {
@@ -406,21 +428,21 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 			k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
 		}
 		eight := [8]int32{
-			d.bell(a0),
-			d.bell(a1),
-			d.bell(a2),
-			d.bell(a3),
-			d.bell(b0),
-			d.bell(b1),
-			d.bell(b2),
-			d.bell(b3),
+			d.bellNoise(a0),
+			d.bellNoise(a1),
+			d.bellNoise(a2),
+			d.bellNoise(a3),
+			d.bellNoise(b0),
+			d.bellNoise(b1),
+			d.bellNoise(b2),
+			d.bellNoise(b3),
 		}
 		copy(out[x:], eight[:])
 	}
 }
 
-// bell is the noise of a word: the sum of its bytes about its mean.
-func (d *ImageDraw) bell(v uint32) int32 {
+// bellNoise returns the noise of a word: the scaled sum of its bytes, minus the mean.
+func (d *ImageDraw) bellNoise(v uint32) int32 {
 	v = v&0x00ff00ff + v>>8&0x00ff00ff
 	return (int32(v&0xffff+v>>16) - 510) * d.Noise >> 4
 }
@@ -432,9 +454,9 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 	if d.Noise == 0 {
 		for x := range r {
 			R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
-			r[x] = clip8((m[0]*R + m[1]*G + m[2]*B + offset) >> 12)
-			g[x] = clip8((m[3]*R + m[4]*G + m[5]*B + offset) >> 12)
-			b[x] = clip8((m[6]*R + m[7]*G + m[8]*B + offset) >> 12)
+			r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset) >> 12)
+			g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset) >> 12)
+			b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset) >> 12)
 		}
 		return
 	}
@@ -442,10 +464,10 @@ func (d *ImageDraw) colourRow(room *imageRows) {
 	nr, ng, nb := room.noise[:n], room.noise[n:2*n], room.noise[2*n:3*n]
 	for x := range r {
 		R, G, B := int32(r[x]), int32(g[x]), int32(b[x])
-		r[x] = clip8((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> 12)
-		g[x] = clip8((m[3]*R + m[4]*G + m[5]*B + offset + ng[x]) >> 12)
-		b[x] = clip8((m[6]*R + m[7]*G + m[8]*B + offset + nb[x]) >> 12)
+		r[x] = clipByte((m[0]*R + m[1]*G + m[2]*B + offset + nr[x]) >> 12)
+		g[x] = clipByte((m[3]*R + m[4]*G + m[5]*B + offset + ng[x]) >> 12)
+		b[x] = clipByte((m[6]*R + m[7]*G + m[8]*B + offset + nb[x]) >> 12)
 	}
 }
 
-func clip8(v int32) byte { return byte(min(max(v, 0), 255)) }
+func clipByte(v int32) byte { return byte(min(max(v, 0), 255)) }

@@ -7,44 +7,44 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Matrix is a view of rows × columns in memory, little-endian, any strides (K8). Batches are one
-// Matrix an entry.
+// Matrix is a view of rows × columns in memory, little-endian, with any strides (kernel.K8). A
+// batch has one Matrix per entry.
 type Matrix struct {
 	Data       []byte
 	DType      robocache.DType
 	Rows, Cols int
-	RowStride  int // in elements; 0 and negative ones are legal in sources
+	RowStride  int // in elements; 0 and negative strides are legal in sources
 	ColStride  int
 	Base       int // element offset of [0, 0]
 }
 
-// Dense is the view of rows × cols elements in C order from the start of data.
+// Dense returns the view of rows × cols elements in C order from the start of data.
 func Dense(data []byte, dtype robocache.DType, rows, cols int) Matrix {
 	return Matrix{Data: data, DType: dtype, Rows: rows, Cols: cols, RowStride: cols, ColStride: 1}
 }
 
-// Columns is the view of columns from … from+n-1.
+// Columns returns the view of columns from … from+n-1.
 func (m Matrix) Columns(from, n int) Matrix {
 	m.Base += from * m.ColStride
 	m.Cols = n
 	return m
 }
 
-// span is the range of element offsets that the view can reach, hi exclusive; ok is false where it
-// overflows.
-func (m *Matrix) span() (lo, hi int, ok bool) {
+// elementRange returns the range of element offsets in the view, hi exclusive. ok is false if the
+// range overflows.
+func (m *Matrix) elementRange() (lo, hi int, ok bool) {
 	lo, hi = m.Base, m.Base
-	if lo < 0 || hi > 1<<60 { // the first element is one of them
+	if lo < 0 || hi > 1<<60 { // Base is the offset of the first element
 		return 0, 0, false
 	}
-	if !widen(&lo, &hi, m.Rows, m.RowStride) || !widen(&lo, &hi, m.Cols, m.ColStride) {
+	if !widenRange(&lo, &hi, m.Rows, m.RowStride) || !widenRange(&lo, &hi, m.Cols, m.ColStride) {
 		return 0, 0, false
 	}
 	return lo, hi + 1, true
 }
 
-// check proves that every element lies inside the data.
-func (m *Matrix) check(op, name string) error {
+// checkInside rejects a view with elements outside the data.
+func (m *Matrix) checkInside(op, name string) error {
 	size := m.DType.Size()
 	if size == 0 {
 		return robocache.Unsupported(op, robocache.Where{"tensor": name}, "unsupported dtype").
@@ -57,28 +57,35 @@ func (m *Matrix) check(op, name string) error {
 	if m.Rows == 0 || m.Cols == 0 {
 		return nil
 	}
-	lo, hi, ok := m.span()
+	lo, hi, ok := m.elementRange()
 	if !ok || lo < 0 || hi > len(m.Data)/size {
 		return robocache.Misuse(op, robocache.Where{"tensor": name}, "length mismatch").
-			Expected(fmt.Sprintf("%d × %d elements with strides %d, %d from %d inside the memory", m.Rows, m.Cols, m.RowStride, m.ColStride, m.Base), fmt.Sprintf("%d elements", len(m.Data)/size))
+			Expected(
+				fmt.Sprintf(
+					"%d × %d elements with strides %d, %d from %d inside the memory",
+					m.Rows,
+					m.Cols,
+					m.RowStride,
+					m.ColStride,
+					m.Base,
+				),
+				fmt.Sprintf("%d elements", len(m.Data)/size),
+			)
 	}
 	return nil
 }
 
-// overlaps says whether the two views may share a byte. Views of one buffer with equal row strides
-// and disjoint columns do not.
-func (m *Matrix) overlaps(o *Matrix) bool {
+// overlapsWith reports whether the two views may share a byte. Views of one buffer with equal row
+// strides and disjoint columns do not overlap.
+func (m *Matrix) overlapsWith(o *Matrix) bool {
 	if m.Rows == 0 || m.Cols == 0 || o.Rows == 0 || o.Cols == 0 {
 		return false
 	}
 	sm, so := m.DType.Size(), o.DType.Size()
-	ml, mh, _ := m.span()
-	ol, oh, _ := o.span()
-	mp, op := uintptr(
-		unsafe.Pointer(unsafe.SliceData(m.Data)),
-	), uintptr(
-		unsafe.Pointer(unsafe.SliceData(o.Data)),
-	)
+	ml, mh, _ := m.elementRange()
+	ol, oh, _ := o.elementRange()
+	mp := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
+	op := uintptr(unsafe.Pointer(unsafe.SliceData(o.Data)))
 	m0, m1, o0, o1 := mp+uintptr(ml*sm), mp+uintptr(mh*sm), op+uintptr(ol*so), op+uintptr(oh*so)
 	if m1 <= o0 || o1 <= m0 {
 		return false
@@ -97,9 +104,9 @@ func (m *Matrix) overlaps(o *Matrix) bool {
 	return ahead < mw || ahead+ow > pitch
 }
 
-// distinct says whether no two elements of the view share memory, by the sufficient rule that one
-// stride steps over the whole other extent.
-func (m *Matrix) distinct() bool {
+// hasDistinctElements reports whether no two elements of the view share memory. The test is
+// sufficient, not necessary: one stride must be larger than the extent of the other axis.
+func (m *Matrix) hasDistinctElements() bool {
 	r, c := max(m.RowStride, -m.RowStride), max(m.ColStride, -m.ColStride)
 	switch {
 	case m.Rows == 0 || m.Cols == 0, m.Rows == 1 && m.Cols == 1:
@@ -112,7 +119,7 @@ func (m *Matrix) distinct() bool {
 	return c > 0 && r >= (m.Cols-1)*c+1 || r > 0 && c >= (m.Rows-1)*r+1
 }
 
-// at is the byte offset of an element.
-func (m *Matrix) at(row, col int) int {
+// byteOffset returns the byte offset of an element.
+func (m *Matrix) byteOffset(row, col int) int {
 	return (m.Base + row*m.RowStride + col*m.ColStride) * m.DType.Size()
 }

@@ -1,6 +1,6 @@
 package kernel
 
-// Mode says how a value between two samples is made.
+// Mode states how a value between two samples is computed.
 type Mode uint8
 
 const (
@@ -11,53 +11,55 @@ const (
 	Slerp
 	Angle
 	Mean
-	ModeSum // the changes over a row's time, added up (K24); of plans and Resample alone
+	// the changes during a row's interval are summed (kernel.K24); only plans and Resample support
+	// it
+	ModeSum
 )
 
-var modeNames = names{
+var modeNames = enumNames{
 	"align",
 	"mode",
 	[]string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"},
 }
 
-func (m Mode) String() string { return modeNames.of(uint8(m)) }
+func (m Mode) String() string { return modeNames.nameOf(uint8(m)) }
 
-// Computes says whether the mode makes values that no sample has.
+// Computes reports whether the mode computes new values, instead of copying samples.
 func (m Mode) Computes() bool { return m == Linear || m >= Slerp }
 
-// ParseMode finds a mode by its name.
-func ParseMode(name string) (Mode, error) { return parse[Mode](&modeNames, name) }
+// ParseMode returns the mode with the given name.
+func ParseMode(name string) (Mode, error) { return parseName[Mode](&modeNames, name) }
 
-// MarshalText makes Mode a string in JSON.
+// MarshalText returns the name of the mode.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads the name of a mode.
+// UnmarshalText sets m to the mode with the given name.
 func (m *Mode) UnmarshalText(b []byte) (err error) {
 	*m, err = ParseMode(string(b))
 	return err
 }
 
-// Edge says which value a row gets that lies outside the data or in a gap. It never changes the
+// Edge states which value a row outside the data or inside a gap gets. It never changes the
 // validity.
 type Edge uint8
 
 const (
-	Clamp Edge = iota // the edge sample; in a gap what the mode gives
+	Clamp Edge = iota // the sample at the edge; in a gap, the value of the mode
 	Mask              // zero bits
-	// linear and angle: the line through the two nearest distinct timestamps; else hold
+	// linear and angle: the line through the two nearest distinct timestamps; other modes: as Clamp
 	Extrapolate
-	ErrorEdge // no output
+	ErrorEdge // an error, and no output
 )
 
-var edgeNames = names{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
+var edgeNames = enumNames{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}
 
-func (e Edge) String() string { return edgeNames.of(uint8(e)) }
+func (e Edge) String() string { return edgeNames.nameOf(uint8(e)) }
 
-// MarshalText makes Edge a string in JSON.
+// MarshalText returns the name of the edge policy.
 func (e Edge) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// UnmarshalText reads the name of an edge policy.
+// UnmarshalText sets e to the edge policy with the given name.
 func (e *Edge) UnmarshalText(b []byte) (err error) {
-	*e, err = parse[Edge](&edgeNames, string(b))
+	*e, err = parseName[Edge](&edgeNames, string(b))
 	return err
 }

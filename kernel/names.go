@@ -8,34 +8,34 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// names are the texts of an enumeration, by number.
-type names struct {
+// enumNames holds the names of an enumeration, indexed by number.
+type enumNames struct {
 	op, what string
 	list     []string
 }
 
-// of is the name of a number.
-func (n *names) of(i uint8) string {
+// nameOf returns the name of number i.
+func (n *enumNames) nameOf(i uint8) string {
 	if int(i) < len(n.list) {
 		return n.list[i]
 	}
 	return n.what + "(" + strconv.Itoa(int(i)) + ")"
 }
 
-// text is all of them, for errors.
-func (n *names) text() string {
+// listAll returns all names, for errors.
+func (n *enumNames) listAll() string {
 	last := len(n.list) - 1
 	return strings.Join(n.list[:last], ", ") + " or " + n.list[last]
 }
 
-// before lists the names before a number, for errors.
-func (n *names) before(i Mode) string { return strings.Join(n.list[:i], ", ") }
+// listBefore returns the names before mode i, for errors.
+func (n *enumNames) listBefore(i Mode) string { return strings.Join(n.list[:i], ", ") }
 
-// parse finds a number by its name.
-func parse[T ~uint8](n *names, name string) (T, error) {
+// parseName returns the number with the given name.
+func parseName[T ~uint8](n *enumNames, name string) (T, error) {
 	if i := slices.Index(n.list, name); i >= 0 {
 		return T(i), nil
 	}
 	return 0, robocache.Misuse(n.op, nil, "Invalid %s", n.what).
-		Expected(n.text(), strconv.Quote(name))
+		Expected(n.listAll(), strconv.Quote(name))
 }

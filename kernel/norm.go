@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// NormKind says which normalisation a Norm is.
+// NormKind is the formula of a Norm.
 type NormKind uint8
 
 const (
@@ -12,14 +12,15 @@ const (
 	MinMax                  // 2(x - A) / B - 1, not clipped
 )
 
-// Norm is a normalisation before the only rounding (K10). A and B have one entry a channel; B = 0
-// marks a constant channel, whose result is 0.
+// Norm is a normalization before the only rounding (kernel.K10). A and B have one entry per
+// channel. B = 0 marks a constant channel, whose result is 0.
 type Norm struct {
 	Kind NormKind
 	A, B []float32
 }
 
-// NewMeanStd makes (x-mean)/(std+1e-8). The denominators are float32 sums, as the field's are.
+// NewMeanStd returns the Norm (x-mean)/(std+1e-8). The denominators are float32 sums, as in other
+// robot-learning libraries.
 func NewMeanStd(mean, std []float64) *Norm {
 	n := &Norm{Kind: MeanStd, A: make([]float32, len(mean)), B: make([]float32, len(std))}
 	for i, m := range mean {
@@ -33,7 +34,7 @@ func NewMeanStd(mean, std []float64) *Norm {
 	return n
 }
 
-// NewMinMax makes 2(x-lo)/(hi-lo)-1.
+// NewMinMax returns the Norm 2(x-lo)/(hi-lo)-1.
 func NewMinMax(lo, hi []float64) *Norm {
 	n := &Norm{Kind: MinMax, A: make([]float32, len(lo)), B: make([]float32, len(hi))}
 	for i, l := range lo {
@@ -45,10 +46,10 @@ func NewMinMax(lo, hi []float64) *Norm {
 	return n
 }
 
-func (n *Norm) check(op string, cols, plane int) error {
+func (n *Norm) checkChannels(op string, cols, plane int) error {
 	if len(n.A) != len(n.B) ||
 		cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
-		return misuse(
+		return misuseError(
 			op,
 			"length mismatch",
 			"statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats",
@@ -56,12 +57,17 @@ func (n *Norm) check(op string, cols, plane int) error {
 		)
 	}
 	if n.Kind > MinMax {
-		return misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind)))
+		return misuseError(
+			op,
+			"unknown normalisation",
+			"MeanStd or MinMax",
+			strconv.Itoa(int(n.Kind)),
+		)
 	}
 	return nil
 }
 
-// normOne normalises one value, in the type that it is computed in.
+// normOne normalizes one value in the computing type.
 func normOne[T float32 | float64](n *Norm, x T, channel int) T {
 	a, b := T(n.A[channel]), T(n.B[channel])
 	switch {

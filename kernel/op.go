@@ -8,26 +8,26 @@ import (
 
 // Op is an operation: FuseOp, FuseGradOp, ApplyOp, ImageOp, VoxelOp, DepthOp or TSDFOp.
 type Op interface {
-	// Check proves everything that can be seen without looking at values or memory (K18). Every
-	// back end begins with it.
+	// Check rejects everything that can be detected without reading values or memory (kernel.K18).
+	// Every back end calls it first.
 	Check() error
-	// Tensors are the op's tensors that are there, in the order in which a prepared launch takes
-	// their addresses.
+	// Tensors returns the tensors of the operation that are not nil. Their order is that of the
+	// addresses in a prepared launch.
 	Tensors() []*Tensor
 
-	name() string // as errors call it
-	named() []named
+	opName() string // the operation's name in errors
+	namedTensors() []namedTensor
 }
 
-// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host
-// begin with.
+// CheckHost calls Check and rejects tensors that are not in host memory. Back ends of the host call
+// it first.
 func CheckHost(op Op) (err error) {
 	if err := op.Check(); err != nil {
 		return err
 	}
-	for _, n := range op.named() {
+	for _, n := range op.namedTensors() {
 		if n.tensor != nil {
-			if err := n.tensor.CheckHost(op.name(), n.name); err != nil {
+			if err := n.tensor.CheckHost(op.opName(), n.name); err != nil {
 				return err
 			}
 		}
@@ -35,18 +35,19 @@ func CheckHost(op Op) (err error) {
 	return nil
 }
 
-// named is a tensor of an op, nil where the op has none, and its name in errors.
-type named struct {
+// namedTensor is a tensor of an operation with its name in errors. tensor is nil if the operation
+// has no such tensor.
+type namedTensor struct {
 	name    string
 	tensor  *Tensor
 	written bool
 }
 
-func input(name string, t *Tensor) named  { return named{name, t, false} }
-func result(name string, t *Tensor) named { return named{name, t, true} }
+func inputTensor(name string, t *Tensor) namedTensor  { return namedTensor{name, t, false} }
+func resultTensor(name string, t *Tensor) namedTensor { return namedTensor{name, t, true} }
 
-// tensors are those that are there.
-func tensors(all []named) []*Tensor {
+// presentTensors returns the tensors that are not nil.
+func presentTensors(all []namedTensor) []*Tensor {
 	out := make([]*Tensor, 0, len(all))
 	for _, n := range all {
 		if n.tensor != nil {
@@ -56,22 +57,25 @@ func tensors(all []named) []*Tensor {
 	return out
 }
 
-// Results are the tensors that an op writes.
+// Results returns the tensors that an operation writes.
 func Results(op Op) []*Tensor {
-	return tensors(slices.DeleteFunc(op.named(), func(n named) bool { return !n.written }))
+	return presentTensors(
+		slices.DeleteFunc(op.namedTensors(), func(n namedTensor) bool { return !n.written }),
+	)
 }
 
-// checkTensors proves that the tensors are all the host's or all a device's, and that what is
-// written has a place of its own for each element, and shares none with any other tensor of the op.
+// checkTensors rejects tensors of which some are on the host and others on a device. It also
+// rejects a written tensor whose elements share memory with each other or with another tensor of
+// the operation.
 func checkTensors(op Op) error {
-	all, host, device := op.named(), false, false
+	all, host, device := op.namedTensors(), false, false
 	for _, n := range all {
 		host = host || n.tensor != nil && n.tensor.Data != nil
 		device = device || n.tensor != nil && n.tensor.Addr != 0
 	}
 	if host && device {
-		return misuse(
-			op.name(),
+		return misuseError(
+			op.opName(),
 			"must be on the same device",
 			"all tensors in host memory, or all on the device",
 			"some here, some there",
@@ -81,12 +85,17 @@ func checkTensors(op Op) error {
 		if !w.written || w.tensor == nil {
 			continue
 		}
-		if err := w.tensor.CheckResult(op.name(), w.name); err != nil {
+		if err := w.tensor.CheckResult(op.opName(), w.name); err != nil {
 			return err
 		}
 		for _, n := range all {
 			if n.tensor != nil && n.tensor != w.tensor && w.tensor.Overlaps(n.tensor) {
-				return robocache.Misuse(op.name(), robocache.Where{"tensor": w.name}, "out aliases %s", n.name).
+				return robocache.Misuse(
+					op.opName(),
+					robocache.Where{"tensor": w.name},
+					"out aliases %s",
+					n.name,
+				).
 					Expected("memory of its own", "shared memory")
 			}
 		}

@@ -2,8 +2,8 @@ package kernel
 
 import "math"
 
-// Philox is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3;
-// SC 2011).
+// Philox computes one block of Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers:
+// as easy as 1, 2, 3; SC 2011).
 func Philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
 		a, b := uint64(counter[0])*0xD2511F53, uint64(counter[2])*0xCD9E8D57
@@ -19,15 +19,15 @@ func Philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	return counter
 }
 
-// What a counter is for: the top two bits of its first word (K16).
+// The purpose of a draw is in the top two bits of the first counter word (kernel.K16).
 const (
 	drawNoise uint32 = iota << 30
 	drawDropout
 	drawScale
 )
 
-// Key is the Philox key of every draw of the augmentation: seed, epoch and op, mixed once on the
-// host.
+// Key returns the Philox key of all draws of the augmentation. It mixes seed, epoch and op once, on
+// the host.
 func (a *Augment) Key() [2]uint32 {
 	x := Philox(
 		[4]uint32{uint32(a.Epoch), uint32(a.Epoch >> 32), a.Op, 0},
@@ -36,45 +36,47 @@ func (a *Augment) Key() [2]uint32 {
 	return [2]uint32{x[0], x[1]}
 }
 
-// draw is the block of four words for a purpose, a column and a row of a sample.
-func draw(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]uint32 {
+// drawWords returns the four random words for a purpose, and a column and row of a sample.
+func drawWords(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]uint32 {
 	return Philox(
 		[4]uint32{purpose | uint32(col>>2), uint32(row), uint32(sample), uint32(sample >> 32)},
 		key,
 	)
 }
 
-// uniform is 24 bits in [0, 1): exact in float32.
-func uniform(x uint32) float32 { return float32(x>>8) * 0x1p-24 }
+// uniformFloat returns 24 of the bits as a number in [0, 1), which is exact in float32.
+func uniformFloat(x uint32) float32 { return float32(x>>8) * 0x1p-24 }
 
-// Gauss makes two standard normal numbers of two words, by Box and Muller in float64, each rounded
-// once. Other back ends may be 2 ulp away.
+// Gauss returns two standard normal numbers computed from two words. It uses the Box-Muller
+// transform in float64 and rounds each number once. Other back ends may differ by 2 ulp.
 func Gauss(x, y uint32) (float32, float32) {
-	r := math.Sqrt(-2 * math.Log(float64(x>>8+1)*0x1p-24)) // of (0, 1]
-	sin, cos := math.Sincos(2 * math.Pi * float64(uniform(y)))
+	r := math.Sqrt(-2 * math.Log(float64(x>>8+1)*0x1p-24)) // in (0, 1]
+	sin, cos := math.Sincos(2 * math.Pi * float64(uniformFloat(y)))
 	return float32(r * cos), float32(r * sin)
 }
 
-// Scale is the factor of a sample; 1 where the augmentation has none.
+// Scale returns the scale factor of a sample. It is 1 if the augmentation does not scale.
 func (a *Augment) Scale(key [2]uint32, sample int64) float32 {
 	if a.ScaleLo == 0 && a.ScaleHi == 0 {
 		return 1
 	}
-	u := uniform(draw(key, uint64(sample), drawScale, 0, 0)[0])
+	u := uniformFloat(drawWords(key, uint64(sample), drawScale, 0, 0)[0])
 	return a.ScaleLo + float32(float32(a.ScaleHi-a.ScaleLo)*u)
 }
 
-// Drops says whether a row of a sample becomes zeros.
+// Drops reports whether a row of a sample becomes zeros.
 func (a *Augment) Drops(key [2]uint32, sample int64, row int) bool {
-	return a.Dropout > 0 && uniform(draw(key, uint64(sample), drawDropout, row, 0)[0]) < a.Dropout
+	return a.Dropout > 0 &&
+		uniformFloat(drawWords(key, uint64(sample), drawDropout, row, 0)[0]) < a.Dropout
 }
 
-// Normals fills g with the standard normal numbers of columns col … of a row of a sample.
+// Normals fills g with the standard normal numbers for the columns from col on of a row of a
+// sample.
 func (a *Augment) Normals(g []float32, key [2]uint32, sample int64, row, col int) {
 	var four [4]float32
 	for i := range g {
 		if c := col + i; i == 0 || c&3 == 0 {
-			x := draw(key, uint64(sample), drawNoise, row, c)
+			x := drawWords(key, uint64(sample), drawNoise, row, c)
 			four[0], four[1] = Gauss(x[0], x[1])
 			four[2], four[3] = Gauss(x[2], x[3])
 		}

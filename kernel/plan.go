@@ -6,42 +6,48 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Kind says how one row of a plan is made.
+// Kind states how one row of a plan is computed.
 type Kind uint8
 
 const (
-	Zero   Kind = iota // zero bits: nothing to take, or policy mask
+	Zero   Kind = iota // zero bits: no sample, or edge policy mask
 	Copy               // the bits of sample Left
 	Blend              // between samples Left and Right, at Weight
 	Window             // the mean of samples Left … Right-1
 )
 
-// Plan is what time decides about each target row (K1). The slices have one entry a target; they
-// are not to be changed once the plan is in use, and may then be read by many goroutines.
+// Plan holds everything about each target row that depends on time (kernel.K1). The slices have one
+// entry per target. Once a plan is in use its slices must not change; it is then safe for
+// concurrent use.
 type Plan struct {
 	Mode        Mode
 	Sources     int // number of source timestamps
 	Kind        []Kind
 	Left, Right []int32
-	// (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates
+	// (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] if the policy extrapolates
 	Weight []float64
-	Valid  []uint8 // 1: inside the data and no gap
-	Sums   *Sums   // under Sum only
+	Valid  []uint8 // 1: inside the data and not in a gap
+	Sums   *Sums   // ModeSum only
 }
 
-// Len is the number of target rows.
+// Len returns the number of target rows.
 func (p *Plan) Len() int { return len(p.Kind) }
 
-// check proves that every row of the plan reads inside the sources: a plan may come from outside
+// checkRows rejects a plan with a row that reads outside the sources. A plan can come from outside
 // the module.
-func (p *Plan) check() error {
+func (p *Plan) checkRows() error {
 	n := len(p.Kind)
 	if len(p.Left) != n || len(p.Right) != n || len(p.Weight) != n || len(p.Valid) != n {
-		return misuse("plan", "length mismatch", "arrays of "+strconv.Itoa(n)+" rows", "others")
+		return misuseError(
+			"plan",
+			"length mismatch",
+			"arrays of "+strconv.Itoa(n)+" rows",
+			"others",
+		)
 	}
 	if s := p.Sums; (s != nil) != (p.Mode == ModeSum) ||
 		s != nil && (len(s.From) != n || len(s.To) != n || len(s.Head) != n || len(s.Tail) != n) {
-		return misuse(
+		return misuseError(
 			"plan",
 			"length mismatch",
 			"sums of "+strconv.Itoa(n)+" rows under sum, else none",
@@ -66,13 +72,20 @@ func (p *Plan) check() error {
 			ok = p.Sums.checkRow(i, p.Sources)
 		}
 		if !ok {
-			return robocache.Misuse("resample", robocache.Where{"row": i}, "plan row outside the source range").
-				Expected("samples below "+strconv.Itoa(p.Sources), strconv.Itoa(l)+", "+strconv.Itoa(r))
+			return robocache.Misuse(
+				"resample",
+				robocache.Where{"row": i},
+				"plan row outside the source range",
+			).
+				Expected(
+					"samples below "+strconv.Itoa(p.Sources),
+					strconv.Itoa(l)+", "+strconv.Itoa(r),
+				)
 		}
 	}
 	return nil
 }
 
-func misuse(op, msg, want, got string) error {
+func misuseError(op, msg, want, got string) error {
 	return robocache.Misuse(op, nil, "%s", msg).Expected(want, got)
 }

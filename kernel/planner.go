@@ -8,10 +8,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxTime bounds timestamps and targets in ns, so that no difference of two overflows (K13).
+// MaxTime bounds timestamps and targets in ns, so that the difference of two does not overflow
+// (kernel.K13).
 const MaxTime = 1 << 62
 
-// NewPlan finds the source samples of each target. src must not decrease; targets may come in any
+// NewPlan finds the source samples of each target. src must not decrease; targets may be in any
 // order.
 func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	if err := CheckTimestamps(src); err != nil {
@@ -27,21 +28,21 @@ func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	return p, p.Fill(src, targets, &rule)
 }
 
-// Fill decides every row of p as NewPlan does, in slices that are there: for back ends that find
-// most rows themselves. src is proved already.
+// Fill decides every row of p as NewPlan does, in its existing slices. Back ends that find most
+// rows themselves use it. Caller must have checked src.
 func (p *Plan) Fill(src, targets []int64, rule *Rule) error {
-	p.start(rule.Mode)
-	return fill(p, src, targets, rule, rule.MaxGap, 0, false)
+	p.resetRows(rule.Mode)
+	return fillRows(p, src, targets, rule, rule.MaxGap, 0, false)
 }
 
-// FillAsGiven is Fill under the clock AsGiven.
+// FillAsGiven is Fill for the clock AsGiven.
 func (p *Plan) FillAsGiven(src, targets []float64, rule *Rule, epsilon float64) error {
-	p.start(rule.Mode)
-	return fill(p, src, targets, rule, float64(rule.MaxGap)/1e9, epsilon, rule.Mode.Computes())
+	p.resetRows(rule.Mode)
+	return fillRows(p, src, targets, rule, float64(rule.MaxGap)/1e9, epsilon, rule.Mode.Computes())
 }
 
-// start makes the rows those of a new plan.
-func (p *Plan) start(mode Mode) {
+// resetRows clears all rows.
+func (p *Plan) resetRows(mode Mode) {
 	p.Mode = mode
 	clear(p.Kind)
 	clear(p.Left)
@@ -61,9 +62,9 @@ func makePlan(mode Mode, n int) *Plan {
 	}
 }
 
-// fill decides every row. Under leftOpen an exact hit belongs to the interval that ends there
-// (K14).
-func fill[T timestamp](
+// fillRows decides every row. With leftOpen, a target at a timestamp belongs to the interval that
+// ends there (kernel.K14).
+func fillRows[T timestamp](
 	p *Plan,
 	src, targets []T,
 	rule *Rule,
@@ -72,23 +73,30 @@ func fill[T timestamp](
 	leftOpen bool,
 ) error {
 	p.Sources = len(src)
-	f := finder[T]{src: src, rule: rule, maxGap: gap, epsilon: epsilon, leftOpen: leftOpen, p: p}
-	f.first, f.last = ends(src)
+	f := rowFinder[T]{
+		src:      src,
+		rule:     rule,
+		maxGap:   gap,
+		epsilon:  epsilon,
+		leftOpen: leftOpen,
+		plan:     p,
+	}
+	f.first, f.last = edgeSegments(src)
 	ub := 0
 	for i, t := range targets {
 		if err := checkTarget(t, i); err != nil {
 			return err
 		}
 		ub = upperFrom(src, ub, t)
-		if err := f.row(i, t, ub); err != nil {
+		if err := f.decideRow(i, t, ub); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the
-// error names the first bad index.
+// CheckTimestamps rejects timestamps that decrease or are out of range. The error names the first
+// bad index.
 func CheckTimestamps[T timestamp](src []T) error {
 	if len(src) > math.MaxInt32 {
 		return planError(
@@ -141,7 +149,8 @@ func checkTarget[T timestamp](t T, i int) error {
 	)
 }
 
-// inRange: ns lie inside ±2^62; seconds under AsGiven are finite, and far inside float64's range.
+// inRange reports whether t is a legal time. Nanoseconds must lie inside ±2^62. The same bound
+// makes seconds under AsGiven finite and far from the limits of float64.
 func inRange[T timestamp](t T) bool { return t > -MaxTime && t < MaxTime }
 
 func notFinite(key string, i int, what string, t float64) error {
@@ -154,7 +163,7 @@ func notFinite(key string, i int, what string, t float64) error {
 	)
 }
 
-// checkTime checks what of the rule concerns time.
+// checkTime rejects a Rule whose time part is invalid.
 func (r *Rule) checkTime() error {
 	switch {
 	case r.Mode > ModeSum:
@@ -183,7 +192,9 @@ func (r *Rule) checkTime() error {
 			"after > 0",
 			strconv.FormatInt(r.After, 10),
 		)
-	case r.Mode == Mean && (r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime || r.Before == 0 && r.After == 0):
+	case r.Mode == Mean &&
+		(r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime ||
+			r.Before == 0 && r.After == 0):
 		return planError(
 			robocache.ErrMisuse,
 			nil,
@@ -195,7 +206,7 @@ func (r *Rule) checkTime() error {
 	return nil
 }
 
-// planError has the op of package align, where plans have always been made for people.
+// planError returns an error of the operation "align", the name that users know for planning.
 func planError(class error, where robocache.Where, msg, want, got string) error {
 	if want == "" && got != "" {
 		msg, got = msg+": "+got, ""

@@ -7,39 +7,39 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Reference runs the operations in plain Go on one thread, entry by entry and row by row: what they
-// mean, not how fast they can be. All tensors lie in host memory.
+// Reference runs operations in plain Go on one thread, entry by entry and row by row. It defines
+// their results and is not optimized. All tensors must be in host memory.
 type Reference struct{}
 
-// Repeats says that each run of an op does the same things in the same order: package conform runs
-// a case once.
+// Repeats marks that each run of an operation does the same things in the same order. Package
+// conform then runs each case once.
 func (Reference) Repeats() {}
 
-// Backend runs operations on tensors of the host: Reference, package cpu, and a device's that moves
-// them there and back.
+// Backend runs operations on tensors in host memory. It is implemented by Reference, by package
+// cpu, and by a wrapper of a device that copies tensors there and back.
 type Backend interface{ Run(op Op) error }
 
-// Rowwise is an op whose rows are made one by one, in any order, on the host.
+// Rowwise is an operation whose rows are computed one by one, in any order, on the host.
 type Rowwise interface {
 	Op
-	Rows() (n, pixels int) // and about how many pixels each has
+	Rows() (n, pixels int) // number of rows, and the approximate number of pixels in each
 	Row(i int)
 }
 
-// Run runs an op.
+// Run runs an operation.
 func (Reference) Run(op Op) error {
 	if err := CheckHost(op); err != nil {
 		return err
 	}
 	switch op := op.(type) {
 	case *FuseOp:
-		return op.reference()
+		return op.runReference()
 	case *FuseGradOp:
-		return op.reference()
+		return op.runReference()
 	case *ApplyOp:
-		return op.reference()
+		return op.runReference()
 	case *VoxelOp:
-		return op.reference()
+		return op.runReference()
 	case Rowwise:
 		n, _ := op.Rows()
 		for i := range n {
@@ -51,13 +51,14 @@ func (Reference) Run(op Op) error {
 
 func (t *Tensor) addInt64(n int64, index ...int) {
 	if t != nil {
-		at := t.Data[t.at(index...):]
+		at := t.Data[t.byteOffset(index...):]
 		le.PutUint64(at, le.Uint64(at)+uint64(n))
 	}
 }
 
-// matrix is rows from … from+n-1 of the last two axes, at the index of the others.
-func (t *Tensor) matrix(from, n int, index ...int) Matrix {
+// matrixView returns the rows from … from+n-1 of the last two axes, at the given index of the other
+// axes.
+func (t *Tensor) matrixView(from, n int, index ...int) Matrix {
 	axis := len(t.Shape) - 2
 	base := t.Base + from*t.Step(axis)
 	for a, i := range index {
@@ -74,15 +75,20 @@ func (t *Tensor) matrix(from, n int, index ...int) Matrix {
 	}
 }
 
-// times are one entry's timestamps or targets: in ns, or as given.
-type times struct {
+// timeValues holds the timestamps or targets of one entry. ns is set under Nanoseconds, seconds
+// under AsGiven.
+type timeValues struct {
 	ns      []int64
 	seconds []float64
 }
 
-// read takes n times from an index on. Seconds become rint(t·1e9) ns under Nanoseconds; what that
-// makes of NaN, Inf and times beyond ±2^62 ns is for the check of timestamps to say.
-func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out times, err error) {
+// readTimes reads n times from index from. Under Nanoseconds, seconds become rint(t·1e9) ns. NaN
+// and Inf are errors. The later check of timestamps rejects times beyond ±2^62 ns.
+func (t *Tensor) readTimes(
+	clock Clock,
+	from, n, entry int,
+	key, what string,
+) (out timeValues, err error) {
 	if clock == AsGiven {
 		out.seconds = make([]float64, n)
 	} else {
@@ -95,12 +101,12 @@ func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out ti
 		}
 		switch {
 		case t.DType == robocache.Int64:
-			out.ns[i] = int64(le.Uint64(t.Data[t.at(index...):]))
+			out.ns[i] = int64(le.Uint64(t.Data[t.byteOffset(index...):]))
 		case clock == AsGiven:
-			out.seconds[i] = t.float64At(t.at(index...))
+			out.seconds[i] = t.float64At(t.byteOffset(index...))
 		default:
-			s := t.float64At(t.at(index...))
-			if !finite(s) {
+			s := t.float64At(t.byteOffset(index...))
+			if !isFinite(s) {
 				return out, notFinite(key, i, what, s)
 			}
 			out.ns[i] = FromSeconds(s)
@@ -109,12 +115,12 @@ func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out ti
 	return out, nil
 }
 
-// FromSeconds is rint(s·1e9); beyond ±2^62 it is ±2^62, which no check lets pass.
+// FromSeconds returns rint(s·1e9). Beyond ±2^62 it returns ±2^62, which every check rejects.
 func FromSeconds(s float64) int64 {
 	return int64(max(-MaxTime, min(MaxTime, math.RoundToEven(s*1e9))))
 }
 
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func shapeError(op, name string, want, got []int) error {
 	return robocache.Misuse(op, robocache.Where{"tensor": name}, "out has wrong shape").

@@ -9,41 +9,41 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// reference resamples every stream of every entry into its columns. All times are proved before
-// anything is written.
-func (op *FuseOp) reference() error {
+// runReference resamples every stream of every entry into its columns. It checks all times before
+// it writes anything.
+func (op *FuseOp) runReference() error {
 	for _, write := range []bool{false, true} {
 		for b := range op.Out.Shape[0] {
 			col := 0
 			for i := range op.Series {
 				s := &op.Series[i]
-				if err := op.entry(s, b, i, col, write); err != nil {
-					return failed(err, op.name(), s.where(i, len(op.Series)), b)
+				if err := op.runEntry(s, b, i, col, write); err != nil {
+					return entryError(err, op.opName(), s.errorPlace(i, len(op.Series)), b)
 				}
-				col += s.cols()
+				col += s.columnCount()
 			}
 		}
 	}
 	return nil
 }
 
-// failed says which op, stream and entry an error of planning is of.
-func failed(err error, op string, stream robocache.Where, entry int) error {
+// entryError adds the operation, stream and entry to an error of planning.
+func entryError(err error, op string, stream robocache.Where, entry int) error {
 	err = robocache.At(robocache.At(err, stream), robocache.Where{"batch": entry})
 	var e *robocache.Error
-	if errors.As(err, &e) { // At has made a copy
+	if errors.As(err, &e) { // At has copied the error, so it may be changed
 		e.Op = op
 	}
 	return err
 }
 
-// entry plans one stream of one entry, and makes its rows.
-func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
-	p, from, err := s.plan(&op.Targets, b, op.Clock, op.Epsilon)
+// runEntry plans one stream of one entry. If write is set, it also computes the rows.
+func (op *FuseOp) runEntry(s *Series, b, i, col int, write bool) error {
+	p, from, err := s.planEntry(&op.Targets, b, op.Clock, op.Epsilon)
 	if err != nil || !write {
 		return err
 	}
-	src := s.values(b, from, p.Sources)
+	src := s.entryValues(b, from, p.Sources)
 	if s.Rule.Mode == Slerp && s.Rule.Continuous {
 		signed := Dense(
 			make([]byte, src.Rows*src.Cols*src.DType.Size()),
@@ -63,8 +63,8 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 		sample = a.Samples.int64At(b)
 	}
 	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid}
-	if err := counted(
-		op.Out.matrix(0, rows, b).Columns(col, s.cols()),
+	if err := resampleCounted(
+		op.Out.matrixView(0, rows, b).Columns(col, s.columnCount()),
 		src,
 		p,
 		opt,
@@ -74,13 +74,13 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 		return err
 	}
 	for row, v := range valid {
-		op.Valid.Data[op.Valid.at(b, row, i)] = v
+		op.Valid.Data[op.Valid.byteOffset(b, row, i)] = v
 	}
 	return nil
 }
 
-// counted is Resample, whose counts are added to an op's.
-func counted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
+// resampleCounted calls Resample and adds its counts to a tensor of the operation.
+func resampleCounted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
 	var counts Counts
 	opt.Counts = &counts
 	err := Resample(dst, src, p, opt)
@@ -89,15 +89,16 @@ func counted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
 	return err
 }
 
-// values are the rows of an entry.
-func (s *Series) values(b, from, n int) Matrix {
+// entryValues returns the n rows of an entry.
+func (s *Series) entryValues(b, from, n int) Matrix {
 	if s.Offsets != nil {
-		return s.Values.matrix(from, n)
+		return s.Values.matrixView(from, n)
 	}
-	return s.Values.matrix(from, n, b)
+	return s.Values.matrixView(from, n, b)
 }
 
-// Rows says which rows of a stream are entry b's: from … from+n-1. It proves lengths and offsets.
+// Rows returns the rows of a stream that belong to entry b: from … from+n-1. It rejects invalid
+// lengths and offsets.
 func (s *Series) Rows(b int) (from, n int, err error) {
 	rows := s.Values.Shape[len(s.Values.Shape)-2]
 	switch {
@@ -117,23 +118,27 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 		return 0, 0, lengthError("offsets", fmt.Sprintf("%d … %d", first, rows), end)
 	}
 	if end-first > math.MaxInt32 {
-		return 0, 0, tooMany("resample", int(end-first))
+		return 0, 0, tooManySamples("resample", int(end-first))
 	}
 	return int(first), int(end - first), nil
 }
 
 func lengthError(name, want string, got int64) error {
-	return robocache.Malformed("resample", robocache.Where{"tensor": name}, "Source length mismatch (length outside the data)").
+	return robocache.Malformed(
+		"resample",
+		robocache.Where{"tensor": name},
+		"Source length mismatch (length outside the data)",
+	).
 		Expected(want, strconv.FormatInt(got, 10))
 }
 
-// Plan is the plan of entry b for targets in host memory, under the clock Nanoseconds, and the
-// entry's first row in Values.
+// Plan returns the plan of entry b for targets in host memory, under the clock Nanoseconds. first
+// is the entry's first row in Values.
 func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
-	return s.plan(targets, b, Nanoseconds, 0)
+	return s.planEntry(targets, b, Nanoseconds, 0)
 }
 
-func (s *Series) plan(
+func (s *Series) planEntry(
 	targets *Tensor,
 	b int,
 	clock Clock,
@@ -143,11 +148,18 @@ func (s *Series) plan(
 	if err != nil {
 		return p, from, err
 	}
-	src, err := s.Times.read(clock, from, n, b, "index", "timestamp")
+	src, err := s.Times.readTimes(clock, from, n, b, "index", "timestamp")
 	if err != nil {
 		return p, from, err
 	}
-	to, err := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
+	to, err := targets.readTimes(
+		clock,
+		0,
+		targets.Shape[len(targets.Shape)-1],
+		b,
+		"row",
+		"target time",
+	)
 	if err != nil {
 		return p, from, err
 	}

@@ -2,40 +2,40 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// reference is the backward of one stream (K17). The rows come in target order, so each sample's
-// sum does.
-func (op *FuseGradOp) reference() error {
+// runReference computes the backward pass of one stream (kernel.K17). It handles rows in target
+// order, so the sum of each sample is in target order too.
+func (op *FuseGradOp) runReference() error {
 	for _, write := range []bool{false, true} {
 		if write {
-			op.clear()
+			op.clearGrad()
 		}
 		for b := range op.Out.Shape[0] {
-			p, from, err := op.Series.plan(&op.Targets, b, op.Clock, op.Epsilon)
+			p, from, err := op.Series.planEntry(&op.Targets, b, op.Clock, op.Epsilon)
 			if err != nil {
-				return failed(err, "fuse_grad", op.Series.where(0, 1), b)
+				return entryError(err, "fuse_grad", op.Series.errorPlace(0, 1), b)
 			}
 			if !write {
 				continue
 			}
 			s := Series{Values: op.Grad, Offsets: op.Series.Offsets}
-			out, grad := op.Out.matrix(0, op.Out.Shape[1], b), s.values(b, from, p.Sources)
+			out, grad := op.Out.matrixView(0, op.Out.Shape[1], b), s.entryValues(b, from, p.Sources)
 			if op.Series.Values.DType == robocache.Float64 {
-				sums(
+				accumulateGrad(
 					p,
 					&grad,
 					&out,
-					(*Matrix).load64,
-					(*Matrix).store64,
+					(*Matrix).loadRow64,
+					(*Matrix).storeRow64,
 					fma64,
 					func(w float64) float64 { return w },
 				)
 			} else {
-				sums(
+				accumulateGrad(
 					p,
 					&grad,
 					&out,
-					(*Matrix).load32,
-					(*Matrix).store32,
+					(*Matrix).loadRow32,
+					(*Matrix).storeRow32,
 					FMA32,
 					func(w float64) float32 { return float32(w) },
 				)
@@ -45,24 +45,24 @@ func (op *FuseGradOp) reference() error {
 	return nil
 }
 
-// clear fills Grad with zeros: rows beyond a length, and between the entries, are read by no
-// target.
-func (op *FuseGradOp) clear() {
+// clearGrad fills Grad with zeros. No target reads the rows beyond a length and between entries.
+func (op *FuseGradOp) clearGrad() {
 	g := op.Grad
 	entries := 1
 	if len(g.Shape) == 3 {
 		entries = g.Shape[0]
 	}
 	for b := range entries {
-		m := g.matrix(0, g.Shape[len(g.Shape)-2], []int{b}[:len(g.Shape)-2]...)
+		m := g.matrixView(0, g.Shape[len(g.Shape)-2], []int{b}[:len(g.Shape)-2]...)
 		for i := range m.Rows {
-			m.zero(i)
+			m.zeroRow(i)
 		}
 	}
 }
 
-// sums adds the gradient of each row to those of the samples that it was made of.
-func sums[T float32 | float64](
+// accumulateGrad adds the gradient of each row to the gradients of the samples that it was computed
+// from.
+func accumulateGrad[T float32 | float64](
 	p *Plan,
 	grad, out *Matrix,
 	load func(*Matrix, []T, int, int),
@@ -71,7 +71,7 @@ func sums[T float32 | float64](
 	narrow func(float64) T,
 ) {
 	if len(p.Kind) == 0 && p.Sources == 0 {
-		return // rows of any length
+		return // the number of columns may then be huge
 	}
 	cols := grad.Cols
 	total, g := make([]T, p.Sources*cols), make([]T, cols)
@@ -82,7 +82,7 @@ func sums[T float32 | float64](
 		load(out, g, i, 0)
 		left, right, w := int(p.Left[i]), int(p.Right[i]), narrow(p.Weight[i])
 		if k == Blend && w == 0 {
-			k = Copy // the row is the left sample's bits
+			k = Copy // the row has the bits of the left sample
 		}
 		for c, v := range g {
 			l := &total[left*cols+c]

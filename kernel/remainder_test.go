@@ -6,12 +6,22 @@ import (
 	"testing"
 )
 
-// TestRemainder: the way by a subtraction is IEEE's remainder to the bit, at multiples and halves
-// of the period too, and one step beside them.
+// TestRemainder checks that remainder equals IEEE's remainder to the bit, including multiples and
+// halves of the period and their neighbors.
 func TestRemainder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
 	for range 200000 {
-		p := []float64{2 * math.Pi, 1, 360, math.Pi, 0.1, 1e-310, 5e-324, 1e308, r.ExpFloat64()}[r.IntN(9)]
+		p := []float64{
+			2 * math.Pi,
+			1,
+			360,
+			math.Pi,
+			0.1,
+			1e-310,
+			5e-324,
+			1e308,
+			r.ExpFloat64(),
+		}[r.IntN(9)]
 		x := p * 4 * (r.Float64() - 0.5)
 		switch r.IntN(4) {
 		case 0:

@@ -44,7 +44,7 @@ func back32(b []byte) (v []float32) {
 	return v
 }
 
-// plan of one blend row a row, at the weights given, between samples 0 and 1.
+// blends returns a plan whose rows are blends of samples 0 and 1 at the given weights.
 func blends(mode kernel.Mode, w ...float64) *kernel.Plan {
 	p := &kernel.Plan{Mode: mode, Sources: 2}
 	for _, x := range w {
@@ -55,8 +55,8 @@ func blends(mode kernel.Mode, w ...float64) *kernel.Plan {
 	return p
 }
 
-// TestLayouts is K8: random layouts of source and result, every type, give the elements that dense
-// ones give, and nothing outside the result's view is written.
+// TestLayouts covers kernel.K8. Random layouts of source and result, for every type, must give the
+// same elements as dense layouts. Nothing outside the result's view may be written.
 func TestLayouts(t *testing.T) {
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -65,11 +65,22 @@ func TestLayouts(t *testing.T) {
 		S, D, T := 1+rng.IntN(5), 1+rng.IntN(70), rng.IntN(8)
 		mode := kernel.Previous
 		if dt.Float() {
-			mode = []kernel.Mode{kernel.Linear, kernel.Previous, kernel.Mean, kernel.Angle}[rng.IntN(4)]
+			mode = []kernel.Mode{
+				kernel.Linear,
+				kernel.Previous,
+				kernel.Mean,
+				kernel.Angle,
+			}[rng.IntN(4)]
 		}
 		p := &kernel.Plan{Mode: mode, Sources: S}
 		for range T {
-			k := []kernel.Kind{kernel.Zero, kernel.Copy, kernel.Copy, kernel.Blend, kernel.Window}[rng.IntN(5)]
+			k := []kernel.Kind{
+				kernel.Zero,
+				kernel.Copy,
+				kernel.Copy,
+				kernel.Blend,
+				kernel.Window,
+			}[rng.IntN(5)]
 			l, r := rng.IntN(S), rng.IntN(S)
 			if k == kernel.Blend && (mode == kernel.Previous || mode == kernel.Mean) ||
 				k == kernel.Window && mode != kernel.Mean {
@@ -78,23 +89,16 @@ func TestLayouts(t *testing.T) {
 			if k == kernel.Window {
 				l, r = min(l, r), max(l, r)+1
 			}
-			p.Kind, p.Left, p.Right = append(
-				p.Kind,
-				k,
-			), append(
-				p.Left,
-				int32(l),
-			), append(
-				p.Right,
-				int32(r),
-			)
+			p.Kind = append(p.Kind, k)
+			p.Left = append(p.Left, int32(l))
+			p.Right = append(p.Right, int32(r))
 			p.Weight, p.Valid = append(p.Weight, rng.Float64()), append(p.Valid, uint8(rng.IntN(2)))
 		}
-		// A random view of rows × cols, over memory of its own.
+		// A random view of rows × cols over its own memory.
 		view := func(rows, cols int, free bool) kernel.Matrix {
 			m := kernel.Matrix{DType: dt, Rows: rows, Cols: cols, ColStride: 1 + rng.IntN(3)}
 			m.RowStride = m.ColStride*cols + rng.IntN(4)
-			if rng.IntN(3) == 0 { // columns far apart
+			if rng.IntN(3) == 0 { // a large distance between columns
 				m.RowStride = 1 + rng.IntN(2)
 				m.ColStride = m.RowStride*rows + rng.IntN(3)
 			}
@@ -170,7 +174,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestTypes is K7.
+// TestTypes covers kernel.K7.
 func TestTypes(t *testing.T) {
 	for _, from := range everyType {
 		for _, to := range everyType {
@@ -214,7 +218,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestMisuse: wrong calls fail with a phrase, none of them panics.
+// TestMisuse checks that wrong calls return an error with the expected text and never panic.
 func TestMisuse(t *testing.T) {
 	src := kernel.Dense(f32(1, 2, 3, 4), robocache.Float32, 2, 2)
 	out := func() kernel.Matrix { return kernel.Dense(make([]byte, 8), robocache.Float32, 1, 2) }
@@ -224,31 +228,204 @@ func TestMisuse(t *testing.T) {
 		plan         *kernel.Plan
 		opt          kernel.Options
 	}{
-		{"rows", "out has wrong shape", out(), src, blends(kernel.Linear, .5, .5), kernel.Options{}},
-		{"columns", "out has wrong shape", out(), kernel.Dense(f32(1, 2), robocache.Float32, 2, 1), blends(kernel.Linear, .5), kernel.Options{}},
-		{"sources", "length mismatch", out(), kernel.Dense(f32(1, 2), robocache.Float32, 1, 2), blends(kernel.Linear, .5), kernel.Options{}},
-		{"valid", "valid", out(), src, blends(kernel.Linear, .5), kernel.Options{Valid: make([]uint8, 3)}},
-		{"aliased", "aliases", src.Columns(0, 2), src, &kernel.Plan{Mode: kernel.Linear, Sources: 2, Kind: make([]kernel.Kind, 2), Left: make([]int32, 2), Right: make([]int32, 2), Weight: make([]float64, 2), Valid: make([]uint8, 2)}, kernel.Options{}},
-		{"overlapping out", "overlaps itself", kernel.Matrix{Data: make([]byte, 8), DType: robocache.Float32, Rows: 1, Cols: 2}, src, blends(kernel.Linear, .5), kernel.Options{}},
-		{"short", "length mismatch", out(), kernel.Matrix{Data: make([]byte, 15), DType: robocache.Float32, Rows: 2, Cols: 2, RowStride: 2, ColStride: 1}, blends(kernel.Linear, .5), kernel.Options{}},
-		{"stride overflow", "length mismatch", out(), kernel.Matrix{Data: make([]byte, 16), DType: robocache.Float32, Rows: 2, Cols: 2, RowStride: math.MaxInt, ColStride: math.MaxInt}, blends(kernel.Linear, .5), kernel.Options{}},
-		{"before the memory", "length mismatch", out(), kernel.Matrix{Data: make([]byte, 16), DType: robocache.Float32, Rows: 2, Cols: 2, RowStride: -2, ColStride: 1}, blends(kernel.Linear, .5), kernel.Options{}},
-		{"negative extent", "negative extent", out(), kernel.Matrix{DType: robocache.Float32, Rows: -1, Cols: 2}, blends(kernel.Linear, .5), kernel.Options{}},
+		{
+			"rows",
+			"out has wrong shape",
+			out(),
+			src,
+			blends(kernel.Linear, .5, .5),
+			kernel.Options{},
+		},
+		{
+			"columns",
+			"out has wrong shape",
+			out(),
+			kernel.Dense(f32(1, 2), robocache.Float32, 2, 1),
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"sources",
+			"length mismatch",
+			out(),
+			kernel.Dense(f32(1, 2), robocache.Float32, 1, 2),
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"valid",
+			"valid",
+			out(),
+			src,
+			blends(kernel.Linear, .5),
+			kernel.Options{Valid: make([]uint8, 3)},
+		},
+		{
+			"aliased",
+			"aliases",
+			src.Columns(0, 2),
+			src,
+			&kernel.Plan{
+				Mode:    kernel.Linear,
+				Sources: 2,
+				Kind:    make([]kernel.Kind, 2),
+				Left:    make([]int32, 2),
+				Right:   make([]int32, 2),
+				Weight:  make([]float64, 2),
+				Valid:   make([]uint8, 2),
+			},
+			kernel.Options{},
+		},
+		{
+			"overlapping out",
+			"overlaps itself",
+			kernel.Matrix{Data: make([]byte, 8), DType: robocache.Float32, Rows: 1, Cols: 2},
+			src,
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"short",
+			"length mismatch",
+			out(),
+			kernel.Matrix{
+				Data:      make([]byte, 15),
+				DType:     robocache.Float32,
+				Rows:      2,
+				Cols:      2,
+				RowStride: 2,
+				ColStride: 1,
+			},
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"stride overflow",
+			"length mismatch",
+			out(),
+			kernel.Matrix{
+				Data:      make([]byte, 16),
+				DType:     robocache.Float32,
+				Rows:      2,
+				Cols:      2,
+				RowStride: math.MaxInt,
+				ColStride: math.MaxInt,
+			},
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"before the memory",
+			"length mismatch",
+			out(),
+			kernel.Matrix{
+				Data:      make([]byte, 16),
+				DType:     robocache.Float32,
+				Rows:      2,
+				Cols:      2,
+				RowStride: -2,
+				ColStride: 1,
+			},
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
+		{
+			"negative extent",
+			"negative extent",
+			out(),
+			kernel.Matrix{DType: robocache.Float32, Rows: -1, Cols: 2},
+			blends(kernel.Linear, .5),
+			kernel.Options{},
+		},
 		{"quaternions", "must have shape", out(), src, blends(kernel.Slerp, .5), kernel.Options{}},
-		{"quaternion channel", "outside the data", out(), src, blends(kernel.Slerp, .5), kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{0, 1, 2, 3}}}}},
-		{"period", "period", out(), src, blends(kernel.Angle, .5), kernel.Options{Rule: kernel.Rule{Period: -1}}},
-		{"norm", "statistics", out(), src, blends(kernel.Linear, .5), kernel.Options{Epilogue: kernel.Epilogue{Norm: kernel.NewMeanStd([]float64{1, 2, 3}, []float64{1, 2, 3})}}},
-		{"plan row", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Copy}, Left: []int32{2}, Right: []int32{0}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
-		{"plan window", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Window}, Left: []int32{1}, Right: []int32{1}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
-		{"plan kind", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{9}, Left: []int32{0}, Right: []int32{0}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
-		{"plan arrays", "length mismatch", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{0}}, kernel.Options{}},
+		{
+			"quaternion channel",
+			"outside the data",
+			out(),
+			src,
+			blends(kernel.Slerp, .5),
+			kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{0, 1, 2, 3}}}},
+		},
+		{
+			"period",
+			"period",
+			out(),
+			src,
+			blends(kernel.Angle, .5),
+			kernel.Options{Rule: kernel.Rule{Period: -1}},
+		},
+		{
+			"norm",
+			"statistics",
+			out(),
+			src,
+			blends(kernel.Linear, .5),
+			kernel.Options{
+				Epilogue: kernel.Epilogue{
+					Norm: kernel.NewMeanStd([]float64{1, 2, 3}, []float64{1, 2, 3}),
+				},
+			},
+		},
+		{
+			"plan row",
+			"plan row",
+			out(),
+			src,
+			&kernel.Plan{
+				Sources: 2,
+				Kind:    []kernel.Kind{kernel.Copy},
+				Left:    []int32{2},
+				Right:   []int32{0},
+				Weight:  []float64{0},
+				Valid:   []uint8{0},
+			},
+			kernel.Options{},
+		},
+		{
+			"plan window",
+			"plan row",
+			out(),
+			src,
+			&kernel.Plan{
+				Sources: 2,
+				Kind:    []kernel.Kind{kernel.Window},
+				Left:    []int32{1},
+				Right:   []int32{1},
+				Weight:  []float64{0},
+				Valid:   []uint8{0},
+			},
+			kernel.Options{},
+		},
+		{
+			"plan kind",
+			"plan row",
+			out(),
+			src,
+			&kernel.Plan{
+				Sources: 2,
+				Kind:    []kernel.Kind{9},
+				Left:    []int32{0},
+				Right:   []int32{0},
+				Weight:  []float64{0},
+				Valid:   []uint8{0},
+			},
+			kernel.Options{},
+		},
+		{
+			"plan arrays",
+			"length mismatch",
+			out(),
+			src,
+			&kernel.Plan{Sources: 2, Kind: []kernel.Kind{0}},
+			kernel.Options{},
+		},
 	} {
 		err := kernel.Resample(c.dst, c.src, c.plan, c.opt)
 		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), c.phrase) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// Neighbouring columns of one buffer are not aliases.
+	// Neighboring columns of one buffer are not aliases.
 	buf := make([]byte, 4*2*5)
 	whole := kernel.Dense(buf, robocache.Float32, 2, 5)
 	if err := kernel.Resample(
@@ -269,8 +446,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestWeightZero is K2: at weight 0 the stored bits come back, where arithmetic would make NaN of
-// Inf and +0 of -0.
+// TestWeightZero covers kernel.K2. At weight 0 the stored bits are returned; arithmetic would give
+// NaN for Inf and +0 for -0.
 func TestWeightZero(t *testing.T) {
 	inf, zero := float32(math.Inf(1)), float32(math.Copysign(0, -1))
 	src := kernel.Dense(f32(1, zero, zero, inf, inf, 5, 2, 1), robocache.Float32, 2, 4)
@@ -288,7 +465,7 @@ func TestWeightZero(t *testing.T) {
 			t.Errorf("%v: %v, want %v", m, back32(out), back32(src.Data[:16]))
 		}
 	}
-	// A weight that float32 rounds to 0 is 0 for float32 data.
+	// A weight that rounds to 0 in float32 is 0 for float32 data.
 	out := make([]byte, 16)
 	if err := kernel.Resample(
 		kernel.Dense(out, robocache.Float32, 1, 4),
@@ -301,8 +478,8 @@ func TestWeightZero(t *testing.T) {
 	}
 }
 
-// TestOneRounding is K5 and K11: float64 goes to the small types in one step; through float32 a tie
-// would be seen where there is none.
+// TestOneRounding covers kernel.K5 and kernel.K11: float64 is rounded to the small types in one
+// step. Rounding through float32 would create ties that do not exist.
 func TestOneRounding(t *testing.T) {
 	var b []byte
 	for _, x := range []float64{1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, 0, 0} {
@@ -330,7 +507,7 @@ func TestOneRounding(t *testing.T) {
 	}
 }
 
-// TestNorm is K10, and K9: zero rows stay zero bits.
+// TestNorm covers kernel.K10, and kernel.K9 (zero rows stay zero bits).
 func TestNorm(t *testing.T) {
 	src := kernel.Dense(f32(1, 5, 7, 3, 5, float32(math.NaN())), robocache.Float32, 2, 3)
 	p := blends(kernel.Linear, 0.5, 0.5)
@@ -350,7 +527,7 @@ func TestNorm(t *testing.T) {
 		}
 		return back32(out)
 	}
-	// Variables, so that the compiler does not fold in exact arithmetic.
+	// These are variables, because the compiler computes constants exactly.
 	m, s, eps := float32(0.3), float32(0.7), float32(1e-8)
 	if got := run(
 		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0}),
@@ -358,7 +535,7 @@ func TestNorm(t *testing.T) {
 		got[4] != 0 {
 		t.Errorf("mean/std: %v", got)
 	}
-	s = 3e-8 // so small that the 1e-8 beside it counts
+	s = 3e-8 // small enough that adding 1e-8 makes a difference
 	if got := run(
 		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0}),
 	); got[0] != (2-m)/(s+eps) {
@@ -394,7 +571,7 @@ func TestNorm(t *testing.T) {
 	}
 }
 
-// TestCasts is K11: saturation, NaN and their counts.
+// TestCasts covers kernel.K11: saturation, NaN and their counts.
 func TestCasts(t *testing.T) {
 	inf := float32(math.Inf(1))
 	src := kernel.Dense(
@@ -441,7 +618,7 @@ func TestCasts(t *testing.T) {
 				t.Errorf("%v column %d: %x, want %d", c.dt, i, got, w)
 			}
 		}
-		// -1.9 truncates to -1, which an unsigned type does not hold: saturated, and counted.
+		// -1.9 truncates to -1. An unsigned type saturates it and counts an overflow.
 		if n.Overflow != c.over || n.NaN != c.nan {
 			t.Errorf("%v: counted %+v, want %d, %d", c.dt, n, c.over, c.nan)
 		}
@@ -459,7 +636,8 @@ func TestCasts(t *testing.T) {
 	}
 }
 
-// TestQuats is K6: named groups, the rest linear; sign="continuous" keeps neighbours on one side.
+// TestQuats covers kernel.K6 with named groups and other, linear channels. It also covers
+// sign="continuous".
 func TestQuats(t *testing.T) {
 	h := float32(math.Sqrt(0.5))
 	src := kernel.Dense(f32(10, 0, 0, 0, 1, 0, 0, 20, 0, h, h, 0, 0, 1), robocache.Float32, 2, 7)
@@ -473,7 +651,7 @@ func TestQuats(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := back32(out)
-	// Quaternions (0,0,0,1) and (0,h,h,0) are 90° apart: their middle is (0, 1/2, 1/2, h).
+	// Quaternions (0,0,0,1) and (0,h,h,0) are 90° apart; half way between them is (0, 1/2, 1/2, h).
 	want := []float32{15, 0, 0.5, 0.5, h, 0, 0.5}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-7 {
@@ -501,7 +679,7 @@ func TestQuats(t *testing.T) {
 	}
 }
 
-// TestNoAllocation is K12.
+// TestNoAllocation covers kernel.K12.
 func TestNoAllocation(t *testing.T) {
 	for m := kernel.Linear; m <= kernel.Mean; m++ {
 		p := blends(m, .5, .25)
@@ -540,7 +718,16 @@ func BenchmarkResample(b *testing.B) {
 		dt   robocache.DType
 		mode kernel.Mode
 		d    int
-	}{{"linear", robocache.Float32, kernel.Linear, 32}, {"linear", robocache.Float32, kernel.Linear, 7}, {"linear", robocache.BFloat16, kernel.Linear, 32}, {"linear", robocache.Float16, kernel.Linear, 32}, {"linear", robocache.Float64, kernel.Linear, 32}, {"previous", robocache.Float32, kernel.Previous, 32}, {"slerp", robocache.Float32, kernel.Slerp, 32}, {"angle", robocache.Float32, kernel.Angle, 32}} {
+	}{
+		{"linear", robocache.Float32, kernel.Linear, 32},
+		{"linear", robocache.Float32, kernel.Linear, 7},
+		{"linear", robocache.BFloat16, kernel.Linear, 32},
+		{"linear", robocache.Float16, kernel.Linear, 32},
+		{"linear", robocache.Float64, kernel.Linear, 32},
+		{"previous", robocache.Float32, kernel.Previous, 32},
+		{"slerp", robocache.Float32, kernel.Slerp, 32},
+		{"angle", robocache.Float32, kernel.Angle, 32},
+	} {
 		data := make([]byte, S*c.d*c.dt.Size())
 		for i := 0; i+8 <= len(data); i += 8 {
 			binary.LittleEndian.PutUint64(data[i:], rng.Uint64()&0x3fff3fff3fff3fff)
@@ -551,16 +738,9 @@ func BenchmarkResample(b *testing.B) {
 			if !c.mode.Computes() {
 				k = kernel.Copy
 			}
-			p.Kind, p.Left, p.Right = append(
-				p.Kind,
-				k,
-			), append(
-				p.Left,
-				int32(2*i),
-			), append(
-				p.Right,
-				int32(2*i+1),
-			)
+			p.Kind = append(p.Kind, k)
+			p.Left = append(p.Left, int32(2*i))
+			p.Right = append(p.Right, int32(2*i+1))
 			p.Weight, p.Valid = append(p.Weight, rng.Float64()), append(p.Valid, 1)
 		}
 		out := make([]byte, T*c.d*c.dt.Size())

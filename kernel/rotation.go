@@ -6,22 +6,21 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// rotation blends the channels of one rotation that is written in another form than a quaternion
-// (K21).
-func (r *run) rotation(i, a, b int, w float64, rot robocache.Rotation) {
+// blendRotation blends the channels of one rotation in any form (kernel.K21).
+func (r *resampleRun) blendRotation(i, a, b int, w float64, rot robocache.Rotation) {
 	if rot.Form == robocache.FormQuat {
-		r.quat(i, a, b, w, [4]int{rot.At, rot.At + 1, rot.At + 2, rot.At + 3})
+		r.blendQuat(i, a, b, w, [4]int{rot.At, rot.At + 1, rot.At + 2, rot.At + 3})
 		return
 	}
 	var v0, v1 [3]float64
-	r.src.load64(v0[:], a, rot.At)
-	r.src.load64(v1[:], b, rot.At)
+	r.src.loadRow64(v0[:], a, rot.At)
+	r.src.loadRow64(v1[:], b, rot.At)
 	var v [3]float64
 	var ok bool
 	if rot.Form == robocache.FormRotVec {
 		v, ok = blendVector(v0, v1, w)
 	} else {
-		v, ok = eulerOf(rot.Form).blend(v0, v1, w)
+		v, ok = eulerOf(rot.Form).blendAngles(v0, v1, w)
 	}
 	if !ok {
 		v = [3]float64{math.NaN(), math.NaN(), math.NaN()}
@@ -31,15 +30,15 @@ func (r *run) rotation(i, a, b int, w float64, rot robocache.Rotation) {
 	}
 	for j, x := range v {
 		r.a64[0] = x
-		r.finish64(r.a64[:1], i, rot.At+j)
+		r.finishRow64(r.a64[:1], i, rot.At+j)
 	}
 }
 
-// blendVector: a rotation is written by all the vectors along its axis that are 2π apart. The one
-// nearest to the straight line between the samples goes on where they left off, above π too: where
-// both are of one branch the result is, and it meets each at its end.
+// blendVector blends two rotation vectors. A rotation has many vectors, along one axis and 2π
+// apart. blendVector returns the one nearest to the straight line between the samples. The result
+// therefore continues their branch, above π too, if both samples are in one branch.
 func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
-	q, ok := slerp(vectorQuat(v0), vectorQuat(v1), w)
+	q, ok := slerpQuats(vectorQuat(v0), vectorQuat(v1), w)
 	if !ok {
 		return v, false
 	}
@@ -51,7 +50,8 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 		q = [4]float64{-q[0], -q[1], -q[2], -q[3]}
 	}
 	s := math.Sqrt(float64(q[0]*q[0]) + float64(q[1]*q[1]) + float64(q[2]*q[2]))
-	if s < 1e-12 { // no rotation has every axis: the line's, at the next multiple of 2π
+	// the identity has every axis: use the line's axis and the nearest multiple of 2π
+	if s < 1e-12 {
 		n := math.Sqrt(
 			float64(line[0]*line[0]) + float64(line[1]*line[1]) + float64(line[2]*line[2]),
 		)
@@ -76,75 +76,77 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 	return v, true
 }
 
-// vectorQuat is the quaternion x, y, z, w of a rotation vector.
+// vectorQuat returns the quaternion x, y, z, w of a rotation vector.
 func vectorQuat(v [3]float64) [4]float64 {
 	n := math.Sqrt(float64(v[0]*v[0]) + float64(v[1]*v[1]) + float64(v[2]*v[2]))
-	k := 0.5 - float64(n*n)/48 // sin(n/2)/n
+	k := 0.5 - float64(n*n)/48 // Taylor series of sin(n/2)/n
 	if n > 1e-4 {
 		k = math.Sin(n/2) / n
 	}
 	return [4]float64{k * v[0], k * v[1], k * v[2], math.Cos(n / 2)}
 }
 
-// euler is an order of axes.
-type euler struct {
-	axes   [3]int // of the equivalent turns about fixed axes, first to last
-	moving bool   // the angles are written in the other order
+// eulerOrder is the axis order of Euler angles.
+type eulerOrder struct {
+	axes   [3]int // axes of the equivalent turns about fixed axes, first to last
+	moving bool   // turns about moving axes; the angles are then stored in reverse order
 }
 
-func eulerOf(form string) euler {
-	e := euler{moving: form[0] < 'a'}
+func eulerOf(form string) eulerOrder {
+	e := eulerOrder{moving: form[0] < 'a'}
 	for j := range e.axes {
 		e.axes[j] = int(form[j]|0x20) - 'x'
 	}
-	if e.moving { // turns about moving axes are those about fixed ones, in reverse
+	if e.moving { // turns about moving axes equal turns about fixed axes in reverse order
 		e.axes[0], e.axes[2] = e.axes[2], e.axes[0]
 	}
 	return e
 }
 
-func (e euler) turned(v [3]float64) [3]float64 {
+func (e eulerOrder) fixedOrder(v [3]float64) [3]float64 {
 	if e.moving {
 		v[0], v[2] = v[2], v[0]
 	}
 	return v
 }
 
-func (e euler) blend(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
-	v0, v1 = e.turned(v0), e.turned(v1)
-	q, ok := slerp(e.quat(v0), e.quat(v1), w)
+func (e eulerOrder) blendAngles(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
+	v0, v1 = e.fixedOrder(v0), e.fixedOrder(v1)
+	q, ok := slerpQuats(e.toQuat(v0), e.toQuat(v1), w)
 	if !ok {
 		return v, false
 	}
-	var near, line [3]float64 // between the samples: each angle the short way, and as it is written
+	// the angles at w between the samples: near turns each angle the short way, line uses the
+	// written values
+	var near, line [3]float64
 	for j := range near {
 		d := v1[j] - v0[j]
 		line[j] = v0[j] + float64(w*d)
-		near[j] = v0[j] + float64(w*turn(d))
+		near[j] = v0[j] + float64(w*wrapAngle(d))
 	}
-	v = e.angles(q, near)
+	v = e.nearestAngles(q, near)
 	for j := range v {
-		v[j] = line[j] + turn(v[j]-line[j])
+		v[j] = line[j] + wrapAngle(v[j]-line[j])
 	}
-	return e.turned(v), true
+	return e.fixedOrder(v), true
 }
 
-// turn is an angle's part between -π and π.
-func turn(x float64) float64 { return math.Remainder(x, 2*math.Pi) }
+// wrapAngle returns the angle between -π and π that differs from x by full turns.
+func wrapAngle(x float64) float64 { return math.Remainder(x, 2*math.Pi) }
 
-func (e euler) quat(v [3]float64) [4]float64 {
+func (e eulerOrder) toQuat(v [3]float64) [4]float64 {
 	q := [4]float64{3: 1}
 	for j, a := range e.axes {
 		s, c := math.Sincos(v[j] / 2)
 		r := [4]float64{3: c}
 		r[a] = s
-		q = after(r, q)
+		q = composeQuats(r, q)
 	}
 	return q
 }
 
-// after is the turn q, then p.
-func after(p, q [4]float64) [4]float64 {
+// composeQuats returns the rotation that turns by q, then by p.
+func composeQuats(p, q [4]float64) [4]float64 {
 	return [4]float64{
 		float64(p[3]*q[0]) + float64(p[0]*q[3]) + float64(p[1]*q[2]) - float64(p[2]*q[1]),
 		float64(p[3]*q[1]) - float64(p[0]*q[2]) + float64(p[1]*q[3]) + float64(p[2]*q[0]),
@@ -153,10 +155,10 @@ func after(p, q [4]float64) [4]float64 {
 	}
 }
 
-// angles are the Euler angles of a rotation that lie nearest to near, by the half sum and half
-// difference of the outer ones (Bernardes and Viollet, PLoS ONE 17(11), 2022). Where the middle
-// angle leaves only one of the two defined, the other is near's.
-func (e euler) angles(q [4]float64, near [3]float64) [3]float64 {
+// nearestAngles returns the Euler angles of a rotation that are nearest to near. It uses the half
+// sum and half difference of the outer angles (Bernardes and Viollet, PLoS ONE 17(11), 2022). If
+// the middle angle leaves only one of the two defined, the other is chosen by near.
+func (e eulerOrder) nearestAngles(q [4]float64, near [3]float64) [3]float64 {
 	i, j, k := e.axes[0], e.axes[1], e.axes[2]
 	proper := i == k
 	if proper {
@@ -164,7 +166,7 @@ func (e euler) angles(q [4]float64, near [3]float64) [3]float64 {
 	}
 	sign := float64((i - j) * (j - k) * (k - i) / 2)
 	a, b, c, d := q[3], q[i], q[j], q[k]*sign
-	bent := 0.0 // what the middle angle is counted from
+	bent := 0.0 // offset of the middle angle
 	if !proper {
 		a, b, c, d = q[3]-q[j], q[i]+float64(q[k]*sign), q[j]+q[3], float64(q[k]*sign)-q[i]
 		bent = math.Pi / 2
@@ -176,22 +178,22 @@ func (e euler) angles(q [4]float64, near [3]float64) [3]float64 {
 	var v [3]float64
 	switch {
 	case mid < eps:
-		off := turn(near[0]+near[2]-sum) / 2
+		off := wrapAngle(near[0]+near[2]-sum) / 2
 		v = [3]float64{near[0] - off, mid, near[2] - off}
 	case math.Pi-mid < eps:
-		off := turn(near[2]-near[0]-diff) / 2
+		off := wrapAngle(near[2]-near[0]-diff) / 2
 		v = [3]float64{near[0] + off, mid, near[2] - off}
 	default:
 		v = [3]float64{(sum - diff) / 2, mid, (sum + diff) / 2}
 	}
-	// The same rotation, written the other way round.
+	// o is the other set of angles for the same rotation.
 	o := [3]float64{v[0] + math.Pi, -v[1], v[2] + math.Pi}
 	var dv, do float64
 	for x := range v {
 		if x == 1 {
 			v[1], o[1] = v[1]-bent, o[1]-bent
 		}
-		p, r := turn(v[x]-near[x]), turn(o[x]-near[x])
+		p, r := wrapAngle(v[x]-near[x]), wrapAngle(o[x]-near[x])
 		dv, do = dv+float64(p*p), do+float64(r*r)
 	}
 	if do < dv {

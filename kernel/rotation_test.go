@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-type turn struct {
+type turnCase struct {
 	Form   string
 	V0, V1 [3]float64
 	W      float64
@@ -19,7 +19,7 @@ type turn struct {
 	Own    *[3]float64
 }
 
-func turns(t *testing.T) (out []turn) {
+func turns(t *testing.T) (out []turnCase) {
 	t.Helper()
 	b, err := os.ReadFile("testdata/rotations.json")
 	if err != nil {
@@ -53,9 +53,9 @@ func about(axis int, a float64) [9]float64 {
 	return [9]float64{c, -s, 0, s, c, 0, 0, 0, 1}
 }
 
-// matrix is a rotation by the definition of its form, without quaternions.
+// matrix returns the rotation matrix by the definition of the form, without quaternions.
 func matrix(form string, v [3]float64) (m [9]float64) {
-	if form == robocache.FormRotVec { // Rodrigues
+	if form == robocache.FormRotVec { // Rodrigues' formula
 		n := math.Sqrt(v[0]*v[0] + v[1]*v[1] + v[2]*v[2])
 		one := [9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
 		if n == 0 {
@@ -111,15 +111,15 @@ func blended(t *testing.T, form string, v0, v1 [3]float64, w float64) (v [3]floa
 	return [3]float64{at(1), at(2), at(3)}
 }
 
-// TestRotationsAgainstScipy: K21, each result as a matrix, and in scipy's own words where scipy
-// writes the samples as they were given.
+// TestRotationsAgainstScipy covers kernel.K21. It compares each result as a matrix. If scipy writes
+// the samples as they were given, it also compares the numbers.
 func TestRotationsAgainstScipy(t *testing.T) {
 	all, own, through := turns(t), 0, 0
 	for i, c := range all {
 		v := blended(t, c.Form, c.V0, c.V1, c.W)
 		m := matrix(c.Form, v)
-		// the result, where the samples need not be
-		into := locked(turn{Form: c.Form, V0: v, V1: v})
+		// true if the result is near gimbal lock; the samples need not be
+		into := locked(turnCase{Form: c.Form, V0: v, V1: v})
 		if into && !locked(c) {
 			through++
 		}
@@ -144,8 +144,9 @@ func TestRotationsAgainstScipy(t *testing.T) {
 	}
 }
 
-// locked: near a gimbal's lock angles are exact to the square root of the last bit.
-func locked(c turn) bool {
+// locked reports whether a case is near gimbal lock, where angles are exact only to the square root
+// of the machine precision.
+func locked(c turnCase) bool {
 	if c.Form == robocache.FormRotVec {
 		return false
 	}
@@ -158,7 +159,8 @@ func locked(c turn) bool {
 	return f(c.V0) < 1e-3 || f(c.V1) < 1e-3
 }
 
-// TestRotationsGoOn: a result lies in the branch of the samples, and meets each at its end.
+// TestRotationsGoOn checks that a result lies in the branch of the samples and equals each sample
+// at its end.
 func TestRotationsGoOn(t *testing.T) {
 	for _, c := range turns(t) {
 		reach := 0.0
@@ -166,7 +168,7 @@ func TestRotationsGoOn(t *testing.T) {
 			reach = max(reach, math.Abs(c.V1[k]-c.V0[k]))
 		}
 		if reach > 0.6 || locked(c) {
-			continue // another branch, or another way round
+			continue // another branch, or the other representation of the same rotation
 		}
 		for _, w := range []float64{1e-9, 0.125, 0.5, 0.75, 1 - 1e-9} {
 			v := blended(t, c.Form, c.V0, c.V1, w)
@@ -184,7 +186,16 @@ func TestRotationsGoOn(t *testing.T) {
 
 func TestRotationsRefused(t *testing.T) {
 	for name, list := range map[string][]robocache.Rotation{
-		"form": {{At: 0, Form: "xxy"}}, "case": {{At: 0, Form: "xYz"}}, "outside": {{At: 3, Form: "rotvec"}}, "quat outside": {{At: 2, Form: "quat"}}, "below": {{At: -1, Form: "xyz"}},
+		"form": {{
+			At:   0,
+			Form: "xxy",
+		}}, "case": {{
+			At:   0,
+			Form: "xYz",
+		}}, "outside": {{
+			At:   3,
+			Form: "rotvec",
+		}}, "quat outside": {{At: 2, Form: "quat"}}, "below": {{At: -1, Form: "xyz"}},
 		"twice": {{At: 0, Form: "rotvec"}, {At: 2, Form: "xyz"}},
 	} {
 		src := kernel.Dense(make([]byte, 2*5*8), robocache.Float64, 2, 5)
@@ -198,7 +209,7 @@ func TestRotationsRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	// NaN: no value, and the row says so.
+	// NaN gives no value, and the row is marked as invalid.
 	src := make([]byte, 2*3*8)
 	binary.LittleEndian.PutUint64(src, math.Float64bits(math.NaN()))
 	out, valid := make([]byte, 3*8), []uint8{1}
@@ -226,19 +237,44 @@ func TestRotationsRefused(t *testing.T) {
 	}
 }
 
-// TestEulerStays: across ±π each angle goes the short way, and under a lock the angles that are
-// free stay with the samples'.
+// TestEulerStays checks that each angle takes the short way across ±π. At gimbal lock, the
+// undefined angle must stay near the samples' angles.
 func TestEulerStays(t *testing.T) {
 	for _, c := range []struct {
 		form         string
-		v0, v1, want [3]float64 // want: up to turns
+		v0, v1, want [3]float64 // want is compared modulo full turns
 	}{
-		{"xyz", [3]float64{3.1, 0.02, 3.1}, [3]float64{-3.1, 0.02, -3.1}, [3]float64{math.Pi, 0.02, math.Pi}},
-		{"XYZ", [3]float64{3.1, 0.02, 3.1}, [3]float64{-3.1, 0.02, -3.1}, [3]float64{math.Pi, 0.02, math.Pi}},
-		{"xyz", [3]float64{1.3, math.Pi / 2, 0.2}, [3]float64{1.3, math.Pi / 2, 0.4}, [3]float64{1.3, math.Pi / 2, 0.3}},
-		{"ZYX", [3]float64{1.3, -math.Pi / 2, 0.2}, [3]float64{1.3, -math.Pi / 2, 0.4}, [3]float64{1.3, -math.Pi / 2, 0.3}},
+		{
+			"xyz",
+			[3]float64{3.1, 0.02, 3.1},
+			[3]float64{-3.1, 0.02, -3.1},
+			[3]float64{math.Pi, 0.02, math.Pi},
+		},
+		{
+			"XYZ",
+			[3]float64{3.1, 0.02, 3.1},
+			[3]float64{-3.1, 0.02, -3.1},
+			[3]float64{math.Pi, 0.02, math.Pi},
+		},
+		{
+			"xyz",
+			[3]float64{1.3, math.Pi / 2, 0.2},
+			[3]float64{1.3, math.Pi / 2, 0.4},
+			[3]float64{1.3, math.Pi / 2, 0.3},
+		},
+		{
+			"ZYX",
+			[3]float64{1.3, -math.Pi / 2, 0.2},
+			[3]float64{1.3, -math.Pi / 2, 0.4},
+			[3]float64{1.3, -math.Pi / 2, 0.3},
+		},
 		{"zxz", [3]float64{1.3, 0, 0.2}, [3]float64{1.3, 0, 0.4}, [3]float64{1.3, 0, 0.3}},
-		{"zxz", [3]float64{1.3, math.Pi, 0.2}, [3]float64{1.3, math.Pi, 0.4}, [3]float64{1.3, math.Pi, 0.3}},
+		{
+			"zxz",
+			[3]float64{1.3, math.Pi, 0.2},
+			[3]float64{1.3, math.Pi, 0.4},
+			[3]float64{1.3, math.Pi, 0.3},
+		},
 	} {
 		v := blended(t, c.form, c.v0, c.v1, 0.5)
 		for k := range v {

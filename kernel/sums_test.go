@@ -43,24 +43,16 @@ func summed(
 		t.Fatal(err)
 	}
 	b := make([]byte, 8*len(targets))
-	to, from := kernel.Dense(
-		b,
-		robocache.Float64,
-		len(targets),
-		1,
-	), kernel.Dense(
-		floats(values...),
-		robocache.Float64,
-		len(src),
-		1,
-	)
+	to := kernel.Dense(b, robocache.Float64, len(targets), 1)
+	from := kernel.Dense(floats(values...), robocache.Float64, len(src), 1)
 	if err := kernel.Resample(to, from, p, kernel.Options{Rule: rule}); err != nil {
 		t.Fatal(err)
 	}
 	return readFloats(b), p.Valid
 }
 
-// slowSum adds up what each sample gives to [from, to): the share of its time there.
+// slowSum adds, for each sample, its value times the fraction of the sample that lies in [from,
+// to).
 func slowSum(src []int64, values []float64, from, to int64) (sum float64) {
 	for k, start := range src {
 		end := start
@@ -81,8 +73,8 @@ func slowSum(src []int64, values []float64, from, to int64) (sum float64) {
 	return sum
 }
 
-// TestSumMatchesTheDefinition compares K24 with a sum over all samples, on clocks with jitter and
-// equal timestamps and on rows of any length in any order.
+// TestSumMatchesTheDefinition compares kernel.K24 with a sum over all samples. The clocks have
+// jitter and equal timestamps; the rows have any length and any order.
 func TestSumMatchesTheDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -123,7 +115,8 @@ func TestSumMatchesTheDefinition(t *testing.T) {
 	}
 }
 
-// TestSumKeepsTheTotal adds up all rows of timelines at many rates over one stream.
+// TestSumKeepsTheTotal checks that all rows of a timeline add up to the stream's total, at many
+// rates.
 func TestSumKeepsTheTotal(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, sourceRate := range []int64{3, 5, 10, 15, 30, 50} {
@@ -165,8 +158,8 @@ func TestSumKeepsTheTotal(t *testing.T) {
 	}
 }
 
-// TestSumAtEdgesAndGaps checks what rows hold that the samples do not cover, and which rows are
-// valid.
+// TestSumAtEdgesAndGaps checks the values and the validity of rows that the samples do not fully
+// cover.
 func TestSumAtEdgesAndGaps(t *testing.T) {
 	src, values := []int64{100, 200, 300, 700, 800}, []float64{1, 2, 4, 8, 16}
 	for _, c := range []struct {
@@ -265,7 +258,7 @@ func TestSumOfSomeChannels(t *testing.T) {
 	}
 }
 
-// TestSumIsNoOp checks that operations on tensors refuse the mode.
+// TestSumIsNoOp checks that operations on tensors reject the mode.
 func TestSumIsNoOp(t *testing.T) {
 	rule := kernel.Rule{Mode: kernel.ModeSum, After: 1}
 	tensor := func(shape ...int) kernel.Tensor {

@@ -2,18 +2,18 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// Tensor is a strided view of memory, on the host (Data) or on a device (Addr). Nothing is copied
-// to make it contiguous (K8).
+// Tensor is a strided view of memory, on the host (Data) or on a device (Addr). Operations do not
+// copy a tensor to make it contiguous (kernel.K8).
 type Tensor struct {
 	DType  robocache.DType
 	Shape  []int
 	Stride []int   // in elements: 0 (expanded), gaps, negative; nil = C order
 	Data   []byte  // host memory, little-endian
-	Base   int     // element of Data that [0, …, 0] is
-	Addr   uintptr // device memory: where [0, …, 0] lies; Data is nil
+	Base   int     // element offset of [0, …, 0] in Data
+	Addr   uintptr // address of [0, …, 0] in device memory; then Data is nil
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t *Tensor) Len() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -22,7 +22,7 @@ func (t *Tensor) Len() int {
 	return n
 }
 
-// Step is the stride of an axis, in elements.
+// Step returns the stride of an axis, in elements.
 func (t *Tensor) Step(axis int) int {
 	if t.Stride != nil {
 		return t.Stride[axis]
@@ -34,8 +34,8 @@ func (t *Tensor) Step(axis int) int {
 	return n
 }
 
-// Contiguous says whether the tensor lies in C order without gaps; axes of one element have no
-// step.
+// Contiguous reports whether the tensor is in C order without gaps. The stride of an axis with one
+// element is ignored.
 func (t *Tensor) Contiguous() bool {
 	n := 1
 	for a := len(t.Shape) - 1; a >= 0; a-- {

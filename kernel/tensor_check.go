@@ -12,8 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves the layout: a type of fixed size, extents from 0, a stride an axis, and a reach that
-// can be counted in bytes. It looks at no memory, so that it holds for a device's tensors too.
+// Check rejects a layout that is invalid: a type of variable size, a negative extent, a missing
+// stride, or a size beyond what an int can count in bytes. It reads no memory and works for tensors
+// of a device too.
 func (t *Tensor) Check(op, name string) error {
 	bad := func(class error, msg, want, got string) error {
 		return robocache.NewError(class, op, robocache.Where{"tensor": name}, "%s", msg).
@@ -58,7 +59,7 @@ func (t *Tensor) Check(op, name string) error {
 		}
 		count = l
 	}
-	lo, hi, ok := t.span()
+	lo, hi, ok := t.elementRange()
 	if !ok || hi > math.MaxInt/size || lo < math.MinInt/size {
 		return bad(
 			robocache.ErrMisuse,
@@ -70,15 +71,15 @@ func (t *Tensor) Check(op, name string) error {
 	return nil
 }
 
-// CheckResult is Check for a tensor that is written: each element must have a place of its own. The
-// rule is sufficient: taken from the smallest stride on, each stride steps over all that lies below
-// it.
+// CheckResult is Check for a tensor that is written: no two elements may share memory. The test is
+// sufficient, not necessary. With axes sorted by stride, each stride must be larger than the extent
+// of all smaller axes.
 func (t *Tensor) CheckResult(op, name string) error {
 	if err := t.Check(op, name); err != nil {
 		return err
 	}
 	type axis struct{ stride, extent int }
-	var few [4]axis // ops have no more: nothing is allocated
+	var few [4]axis // operations have at most 4 axes, so nothing is allocated
 	axes := few[:0]
 	for i, d := range t.Shape {
 		if d == 0 {
@@ -101,7 +102,7 @@ func (t *Tensor) CheckResult(op, name string) error {
 	return nil
 }
 
-// CheckHost proves that every element lies in Data. Check comes first.
+// CheckHost rejects a tensor with elements outside Data. Caller must have called Check.
 func (t *Tensor) CheckHost(op, name string) error {
 	if t.Len() == 0 {
 		return nil
@@ -110,17 +111,25 @@ func (t *Tensor) CheckHost(op, name string) error {
 		return robocache.Misuse(op, robocache.Where{"tensor": name}, "must be on the same device").
 			Expected("host memory", "a device's")
 	}
-	lo, hi, _ := t.span()
+	lo, hi, _ := t.elementRange()
 	if have := len(t.Data) / t.DType.Size(); lo < 0 || hi > have {
 		return robocache.Misuse(op, robocache.Where{"tensor": name}, "length mismatch").
-			Expected(fmt.Sprintf("%v elements with strides %v from %d inside the memory", t.Shape, t.Stride, t.Base), strconv.Itoa(have)+" elements")
+			Expected(
+				fmt.Sprintf(
+					"%v elements with strides %v from %d inside the memory",
+					t.Shape,
+					t.Stride,
+					t.Base,
+				),
+				strconv.Itoa(have)+" elements",
+			)
 	}
 	return nil
 }
 
-// span is the range of element offsets that the view reaches, hi exclusive; ok is false where it
-// cannot be counted.
-func (t *Tensor) span() (lo, hi int, ok bool) {
+// elementRange returns the range of element offsets in the view, hi exclusive. ok is false if the
+// range overflows.
+func (t *Tensor) elementRange() (lo, hi int, ok bool) {
 	lo, hi = t.Base, t.Base
 	if lo < -1<<61 || hi > 1<<61 {
 		return 0, 0, false
@@ -129,15 +138,15 @@ func (t *Tensor) span() (lo, hi int, ok bool) {
 		if d == 0 {
 			return t.Base, t.Base, true
 		}
-		if !widen(&lo, &hi, d, t.Step(i)) {
+		if !widenRange(&lo, &hi, d, t.Step(i)) {
 			return 0, 0, false
 		}
 	}
 	return lo, hi + 1, true
 }
 
-// widen extends a range of offsets by an axis; it is false where they cannot be counted.
-func widen(lo, hi *int, extent, stride int) bool {
+// widenRange extends a range of offsets by an axis. It returns false if the range overflows.
+func widenRange(lo, hi *int, extent, stride int) bool {
 	h, l := bits.Mul64(uint64(extent-1), uint64(max(stride, -stride)))
 	switch {
 	case extent == 1:
@@ -152,28 +161,28 @@ func widen(lo, hi *int, extent, stride int) bool {
 	return *lo >= -1<<61 && *hi <= 1<<61
 }
 
-// start is the address of [0, …, 0], on whichever side it lies.
-func (t *Tensor) start() uintptr {
+// baseAddress returns the address of [0, …, 0], in host or device memory.
+func (t *Tensor) baseAddress() uintptr {
 	if t.Addr != 0 {
 		return t.Addr
 	}
 	return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) + uintptr(t.Base*t.DType.Size())
 }
 
-// Overlaps says whether the two views may share a byte. Columns of one buffer that lie side by side
-// do not.
+// Overlaps reports whether the two views may share a byte. Disjoint columns of one buffer do not
+// overlap.
 func (t *Tensor) Overlaps(o *Tensor) bool {
 	if t.Len() == 0 || o.Len() == 0 || t.Data == nil && t.Addr == 0 ||
 		o.Data == nil && o.Addr == 0 {
 		return false
 	}
-	t0, t1 := t.bytes()
-	o0, o1 := o.bytes()
+	t0, t1 := t.addressRange()
+	o0, o1 := o.addressRange()
 	if t1 <= o0 || o1 <= t0 {
 		return false
 	}
-	// Seen modulo a pitch that is a stride of one of them, each view is an interval as wide as the
-	// axes that are no multiples of the pitch.
+	// Take addresses modulo a pitch, which is a stride of one of the views. Each view is then an
+	// interval, as wide as its axes that are not multiples of the pitch.
 	for _, v := range [2]*Tensor{t, o} {
 		for i, d := range v.Shape {
 			s := v.Step(i) * v.DType.Size()
@@ -181,8 +190,8 @@ func (t *Tensor) Overlaps(o *Tensor) bool {
 			if d == 1 || pitch == 0 {
 				continue
 			}
-			tf, tw := t.modulo(pitch)
-			of, ow := o.modulo(pitch)
+			tf, tw := t.pitchInterval(pitch)
+			of, ow := o.pitchInterval(pitch)
 			if tw >= pitch || ow >= pitch {
 				continue
 			}
@@ -194,16 +203,17 @@ func (t *Tensor) Overlaps(o *Tensor) bool {
 	return true
 }
 
-// bytes is the range of addresses that the view reaches.
-func (t *Tensor) bytes() (from, to uintptr) {
-	lo, hi, _ := t.span()
-	size, at := t.DType.Size(), t.start()
+// addressRange returns the range of addresses in the view.
+func (t *Tensor) addressRange() (from, to uintptr) {
+	lo, hi, _ := t.elementRange()
+	size, at := t.DType.Size(), t.baseAddress()
 	return at + uintptr((lo-t.Base)*size), at + uintptr((hi-t.Base)*size)
 }
 
-// modulo is the view's first byte modulo the pitch, and the width of one period of it.
-func (t *Tensor) modulo(pitch uintptr) (first, width uintptr) {
-	at, size := t.start(), t.DType.Size()
+// pitchInterval returns the view's first byte modulo the pitch, and the width of one period of the
+// view.
+func (t *Tensor) pitchInterval(pitch uintptr) (first, width uintptr) {
+	at, size := t.baseAddress(), t.DType.Size()
 	width = uintptr(size)
 	for i, d := range t.Shape {
 		s := t.Step(i) * size
@@ -219,8 +229,8 @@ func (t *Tensor) modulo(pitch uintptr) (first, width uintptr) {
 	return at % pitch, width
 }
 
-// checkForm proves type and shape of a tensor. A want of nil is any shape of that rank's extents;
-// name is what errors call it.
+// checkForm rejects a tensor whose type is not in types or whose shape is not want. name is the
+// tensor's name in errors.
 func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType) error {
 	where := robocache.Where{"tensor": name}
 	known := false
@@ -229,7 +239,7 @@ func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType)
 	}
 	if !known {
 		return robocache.Misuse(op, where, "unsupported dtype").
-			Expected(join(types), t.DType.String())
+			Expected(joinTypes(types), t.DType.String())
 	}
 	same := len(t.Shape) == len(want)
 	for i := 0; same && i < len(want); i++ {
@@ -242,7 +252,7 @@ func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType)
 	return nil
 }
 
-func join(types []robocache.DType) string {
+func joinTypes(types []robocache.DType) string {
 	s := ""
 	for i, d := range types {
 		switch {

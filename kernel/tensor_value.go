@@ -6,8 +6,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// at is the byte offset in Data of the element with these indices; missing trailing ones are 0.
-func (t *Tensor) at(index ...int) int {
+// byteOffset returns the byte offset in Data of the element with the given indices. Missing
+// trailing indices are 0.
+func (t *Tensor) byteOffset(index ...int) int {
 	o := t.Base
 	for a, i := range index {
 		o += i * t.Step(a)
@@ -15,14 +16,14 @@ func (t *Tensor) at(index ...int) int {
 	return o * t.DType.Size()
 }
 
-// int64At reads an int64 tensor of one axis.
-func (t *Tensor) int64At(i int) int64 { return int64(le.Uint64(t.Data[t.at(i):])) }
+// int64At returns element i of an int64 tensor with one axis.
+func (t *Tensor) int64At(i int) int64 { return int64(le.Uint64(t.Data[t.byteOffset(i):])) }
 
-// Float reads a floating-point element, or an unsigned integer of 16 bits.
-func (t *Tensor) Float(index ...int) float64 { return t.float64At(t.at(index...)) }
+// Float returns a floating-point element, or an unsigned integer of 16 bits.
+func (t *Tensor) Float(index ...int) float64 { return t.float64At(t.byteOffset(index...)) }
 
-// float64At reads a floating-point element, or an unsigned integer of 16 bits, at a byte offset; it
-// is exact.
+// float64At returns the floating-point element, or unsigned integer of 16 bits, at a byte offset.
+// The conversion is exact.
 func (t *Tensor) float64At(o int) float64 {
 	switch d := t.Data[o:]; t.DType {
 	case robocache.Float64:
@@ -37,9 +38,9 @@ func (t *Tensor) float64At(o int) float64 {
 	return float64(math.Float32frombits(le.Uint32(t.Data[o:])))
 }
 
-// put writes a whole number or a float as the tensor's type, at a byte offset: what results of
-// voxels are made of.
-func (t *Tensor) put(o int, x float64) {
+// putNumber writes a whole number or a float in the tensor's type at a byte offset. The results of
+// voxel operations consist of such numbers.
+func (t *Tensor) putNumber(o int, x float64) {
 	switch d := t.Data[o:]; t.DType {
 	case robocache.Float32:
 		le.PutUint32(d, math.Float32bits(float32(x)))
@@ -52,7 +53,7 @@ func (t *Tensor) put(o int, x float64) {
 	}
 }
 
-// Elements visits the elements in C order: the byte of Data, and the index.
+// Elements calls f for each element in C order, with its byte offset in Data and its index.
 func (t *Tensor) Elements(f func(o int, index []int) error) error {
 	index := make([]int, len(t.Shape))
 	for range t.Len() {

@@ -7,27 +7,27 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// tile is how many columns are taken through one step at a time: one dispatch on the type for each
-// tile, none an element.
+// tile is the number of columns that one step handles at a time. The switch on the type then runs
+// once per tile, not per element.
 const tile = 64
 
-// Counts of the casts that changed more than a rounding (K11).
+// Counts holds the number of casts that changed a value by more than rounding (kernel.K11).
 type Counts struct {
-	Overflow int64 // finite values that became infinite or were saturated
-	NaN      int64 // NaN that became the integer 0
+	Overflow int64 // finite values that became infinite or saturated
+	NaN      int64 // NaN values that became the integer 0
 }
 
 var le = binary.LittleEndian
 
-// load32 reads columns col … as float32, for types whose computing type is float32. Wide integers
-// are rounded once.
-func (m *Matrix) load32(dst []float32, row, col int) { load(m, dst, row, col) }
+// loadRow32 reads the columns from col on as float32, for types whose computing type is float32.
+// Wide integers are rounded once.
+func (m *Matrix) loadRow32(dst []float32, row, col int) { loadColumns(m, dst, row, col) }
 
-// load64 reads columns col … as float64.
-func (m *Matrix) load64(dst []float64, row, col int) { load(m, dst, row, col) }
+// loadRow64 reads the columns from col on as float64.
+func (m *Matrix) loadRow64(dst []float64, row, col int) { loadColumns(m, dst, row, col) }
 
-func load[T float32 | float64](m *Matrix, dst []T, row, col int) {
-	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
+func loadColumns[T float32 | float64](m *Matrix, dst []T, row, col int) {
+	d, o, step := m.Data, m.byteOffset(row, col), m.ColStride*m.DType.Size()
 	switch m.DType {
 	case robocache.Float32:
 		for i := range dst {
@@ -59,16 +59,16 @@ func load[T float32 | float64](m *Matrix, dst []T, row, col int) {
 			dst[i] = T(le.Uint64(d[o:]))
 			o += step
 		}
-	default: // at most 32 bits: exact in float64
+	default: // types of at most 32 bits: exact in float64
 		for i := range dst {
-			dst[i] = T(m.small(o))
+			dst[i] = T(m.smallInteger(o))
 			o += step
 		}
 	}
 }
 
-// small reads an integer of at most 32 bits or a bool at byte o.
-func (m *Matrix) small(o int) float64 {
+// smallInteger returns the integer of at most 32 bits, or the bool, at byte offset o.
+func (m *Matrix) smallInteger(o int) float64 {
 	d := m.Data
 	switch m.DType {
 	case robocache.Int8:
@@ -90,9 +90,9 @@ func (m *Matrix) small(o int) float64 {
 	return float64(d[o])
 }
 
-// store32 writes float32 values, rounding once to the view's type.
-func (m *Matrix) store32(src []float32, row, col int, c *Counts) {
-	d, o, step := m.Data, m.at(row, col), m.ColStride*m.DType.Size()
+// storeRow32 writes float32 values, rounding once to the view's type.
+func (m *Matrix) storeRow32(src []float32, row, col int, c *Counts) {
+	d, o, step := m.Data, m.byteOffset(row, col), m.ColStride*m.DType.Size()
 	switch m.DType {
 	case robocache.Float32:
 		for _, x := range src {
@@ -119,23 +119,24 @@ func (m *Matrix) store32(src []float32, row, col int, c *Counts) {
 		}
 	default:
 		for _, x := range src {
-			m.put64(o, float64(x), c)
+			m.putRounded(o, float64(x), c)
 			o += step
 		}
 	}
 }
 
-// store64 writes float64 values, rounding once to the view's type.
-func (m *Matrix) store64(src []float64, row, col int, c *Counts) {
-	o, step := m.at(row, col), m.ColStride*m.DType.Size()
+// storeRow64 writes float64 values, rounding once to the view's type.
+func (m *Matrix) storeRow64(src []float64, row, col int, c *Counts) {
+	o, step := m.byteOffset(row, col), m.ColStride*m.DType.Size()
 	for _, x := range src {
-		m.put64(o, x, c)
+		m.putRounded(o, x, c)
 		o += step
 	}
 }
 
-// limits of the integer types as float64: values in [lo, hi) truncate into the type.
-var limits = [robocache.JSON + 1][2]float64{
+// integerLimits are the limits of the integer types as float64: values in [lo, hi) truncate into
+// the type.
+var integerLimits = [robocache.JSON + 1][2]float64{
 	robocache.Int8: {
 		-1 << 7,
 		1 << 7,
@@ -152,7 +153,7 @@ var limits = [robocache.JSON + 1][2]float64{
 	robocache.Uint64: {0, 1 << 64},
 }
 
-func (m *Matrix) put64(o int, x float64, c *Counts) {
+func (m *Matrix) putRounded(o int, x float64, c *Counts) {
 	d := m.Data
 	switch m.DType {
 	case robocache.Float64:
@@ -177,8 +178,8 @@ func (m *Matrix) put64(o int, x float64, c *Counts) {
 		le.PutUint16(d[o:], h)
 		return
 	}
-	l := limits[m.DType]
-	var u uint64 // two's complement, cut to the type's width below
+	l := integerLimits[m.DType]
+	var u uint64 // two's complement, truncated to the width of the type below
 	x = math.Trunc(x)
 	switch {
 	case math.IsNaN(x):
@@ -212,10 +213,10 @@ func (m *Matrix) put64(o int, x float64, c *Counts) {
 	}
 }
 
-// move copies the bits of a row between views of one type (K4).
-func move(dst, src *Matrix, to, from int) {
+// moveRow copies the bits of a row between views of one type (kernel.K4).
+func moveRow(dst, src *Matrix, to, from int) {
 	size := dst.DType.Size()
-	do, so := dst.at(to, 0), src.at(from, 0)
+	do, so := dst.byteOffset(to, 0), src.byteOffset(from, 0)
 	if dst.ColStride == 1 && src.ColStride == 1 {
 		copy(dst.Data[do:do+dst.Cols*size], src.Data[so:so+dst.Cols*size])
 		return
@@ -228,10 +229,10 @@ func move(dst, src *Matrix, to, from int) {
 	}
 }
 
-// zero fills a row with zero bits (K9).
-func (m *Matrix) zero(row int) {
+// zeroRow fills a row with zero bits (kernel.K9).
+func (m *Matrix) zeroRow(row int) {
 	size := m.DType.Size()
-	o, step := m.at(row, 0), m.ColStride*size
+	o, step := m.byteOffset(row, 0), m.ColStride*size
 	for range m.Cols {
 		clear(m.Data[o : o+size])
 		o += step

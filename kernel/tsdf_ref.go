@@ -9,14 +9,14 @@ import (
 
 const integrate = "tsdf_integrate"
 
-// DepthScale is Scale, or what 0 stands for.
+// DepthScale returns Scale, or the default that 0 selects.
 func (op *TSDFOp) DepthScale() float32 { return depthScale(&op.Depth, op.Scale) }
 
-// Check proves everything that can be seen without looking at values or memory; the three back ends
-// begin with it.
+// Check rejects everything that can be detected without reading values or memory. All three back
+// ends call it first.
 func (op *TSDFOp) Check() (err error) {
 	if len(op.Depth.Shape) != 2 {
-		return misuse(
+		return misuseError(
 			integrate,
 			"depth must have shape [H, W]",
 			"[H, W]",
@@ -33,7 +33,7 @@ func (op *TSDFOp) Check() (err error) {
 		return err
 	}
 	if len(op.Value.Shape) != 3 {
-		return misuse(
+		return misuseError(
 			integrate,
 			"Invalid grid dimensions: value must have shape [X, Y, Z]",
 			"[X, Y, Z]",
@@ -48,7 +48,7 @@ func (op *TSDFOp) Check() (err error) {
 		x    float32
 	}{{"truncation", op.Truncate}, {"maximal weight", op.MaxWeight}} {
 		if !(n.x > 0) || math.IsInf(float64(n.x), 0) {
-			return misuse(
+			return misuseError(
 				integrate,
 				n.name+" must be positive",
 				"a finite number > 0",
@@ -56,7 +56,7 @@ func (op *TSDFOp) Check() (err error) {
 			)
 		}
 	}
-	for _, n := range op.named()[1:] {
+	for _, n := range op.namedTensors()[1:] {
 		if err := checkForm(
 			integrate,
 			n.name,
@@ -70,44 +70,37 @@ func (op *TSDFOp) Check() (err error) {
 	return checkTensors(op)
 }
 
-func (op *TSDFOp) name() string { return integrate }
+func (op *TSDFOp) opName() string { return integrate }
 
-func (op *TSDFOp) named() []named {
-	return []named{
-		input("depth", &op.Depth),
-		result("value", &op.Value),
-		result("weight", &op.Weight),
+func (op *TSDFOp) namedTensors() []namedTensor {
+	return []namedTensor{
+		inputTensor("depth", &op.Depth),
+		resultTensor("value", &op.Value),
+		resultTensor("weight", &op.Weight),
 	}
 }
 
-// Rows is how many columns of voxels there are.
+// Rows returns the number of voxel columns, and the number of voxels in each.
 func (op *TSDFOp) Rows() (n, pixels int) {
 	return op.Value.Shape[0] * op.Value.Shape[1], op.Value.Shape[2]
 }
 
-// Row updates the voxels of one pair of outer indices, on the host. The conversions keep products
-// from being fused into sums.
+// Row updates the voxels of one pair of outer indices, on the host. The float32 conversions prevent
+// the compiler from fusing products into sums.
 func (op *TSDFOp) Row(column int) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	ix, iy := column/op.Value.Shape[1], column%op.Value.Shape[1]
 	m, scale, size := &op.View, op.DepthScale(), op.Depth.DType.Size()
 	fx, fy, ox, oy := op.Camera[0], op.Camera[1], op.Camera[2], op.Camera[3]
-	cx, cy := FMA32(
-		float32(ix)+0.5,
-		op.Size[0],
-		op.Min[0],
-	), FMA32(
-		float32(iy)+0.5,
-		op.Size[1],
-		op.Min[1],
-	)
-	var part [3]float32 // what cx and cy make of a point in the camera
+	cx := FMA32(float32(ix)+0.5, op.Size[0], op.Min[0])
+	cy := FMA32(float32(iy)+0.5, op.Size[1], op.Min[1])
+	var part [3]float32 // contribution of cx and cy to a point in camera coordinates
 	for r := range part {
 		part[r] = FMA32(m[4*r+1], cy, FMA32(m[4*r], cx, m[4*r+3]))
 	}
 	rowStep, colStep := op.Depth.Step(0), op.Depth.Step(1)
-	value, valueStep := op.Value.at(ix, iy), 4*op.Value.Step(2)
-	weight, weightStep := op.Weight.at(ix, iy), 4*op.Weight.Step(2)
+	value, valueStep := op.Value.byteOffset(ix, iy), 4*op.Value.Step(2)
+	weight, weightStep := op.Weight.byteOffset(ix, iy), 4*op.Weight.Step(2)
 	for iz := range op.Value.Shape[2] {
 		cz := FMA32(float32(iz)+0.5, op.Size[2], op.Min[2])
 		z := FMA32(m[10], cz, part[2])
@@ -117,12 +110,11 @@ func (op *TSDFOp) Row(column int) {
 		x, y := FMA32(m[2], cz, part[0]), FMA32(m[6], cz, part[1])
 		u := float32(float32(float32(fx*x)/z)+ox) + 0.5
 		v := float32(float32(float32(fy*y)/z)+oy) + 0.5
-		// The floor of u lies in 0 … w-1 where u itself lies in [0, w), and truncation is the floor
-		// there.
+		// If u lies in [0, w), its floor lies in 0 … w-1 and equals its truncation.
 		if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
 			continue
 		}
-		// rounded before sdf: no fused product
+		// rounded before it is used in sdf, so that no product is fused
 		depth := float32(
 			float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale,
 		)

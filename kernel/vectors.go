@@ -2,8 +2,8 @@ package kernel
 
 import "embed"
 
-// Vectors are the conformance vectors, below testdata/vectors. Package conform reads and runs them;
-// a binary that does not refer to them does not carry them.
+// Vectors holds the conformance vectors below testdata/vectors. Package conform reads and runs
+// them. A binary that does not refer to Vectors does not contain them.
 //
 //go:generate python3 testdata/generate.py
 //go:generate python3 testdata/generate_voxels.py

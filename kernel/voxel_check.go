@@ -18,31 +18,36 @@ var floatTypes = []robocache.DType{
 	robocache.Float64,
 }
 
-// VoxelLayout is what a VoxelOp's inputs and options say about its result, before there is one.
+// VoxelLayout describes the result of a VoxelOp, computed from its inputs and options alone.
 type VoxelLayout struct {
 	Batched  bool  // the result has the axis B
-	Batch    int   // entries; 1 where not Batched
-	Rows     int   // points an entry; ragged: of all entries
+	Batch    int   // number of entries; 1 if not Batched
+	Rows     int   // points per entry; ragged: points of all entries
 	Features int   // F; 0 under Occupancy and Count
-	Cells    int64 // of one entry's grid
-	Total    int64 // of the batch: every flat index is below
-	Shape    []int // of a dense result
+	Cells    int64 // number of cells in one entry's grid
+	Total    int64 // number of cells in the batch; every flat index is below it
+	Shape    []int // of a dense result; nil if sparse
 	DType    robocache.DType
-	Bytes    int64 // of a dense result
+	Bytes    int64 // of a dense result; 0 if sparse
 }
 
-// Layout looks at the inputs and options, and not at the results: a caller asks it for the shape
-// and the bytes before it allocates. A dense result beyond Budget, or beyond what int64 counts, is
-// the error "memory budget".
+// Layout computes the layout of the result from inputs and options, without the result tensors. A
+// caller uses it to get the shape and size before allocating. If a dense result exceeds Budget or
+// an int64, Layout returns the error "memory budget exceeded".
 func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 	if op.Mode > FirstPoint {
-		return nil, misuse(voxelize, "Invalid mode", voxelNames.text(), strconv.Itoa(int(op.Mode)))
+		return nil, misuseError(
+			voxelize,
+			"Invalid mode",
+			voxelNames.listAll(),
+			strconv.Itoa(int(op.Mode)),
+		)
 	}
 	if op.Outside > FailOutside {
-		return nil, misuse(
+		return nil, misuseError(
 			voxelize,
 			"Invalid outside",
-			outsideNames.text(),
+			outsideNames.listAll(),
 			strconv.Itoa(int(op.Outside)),
 		)
 	}
@@ -56,7 +61,7 @@ func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 	if err := checkGrid(voxelize, op.Min, op.Size, op.Grid[:]); err != nil {
 		return nil, err
 	}
-	return l, op.size(l)
+	return l, op.measureResult(l)
 }
 
 func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
@@ -67,11 +72,11 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 		if op.Offsets != nil {
 			want = "[sum of N, 3] beside offsets"
 		}
-		return misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
+		return misuseError(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
 	}
 	if !p.DType.Float() {
 		return robocache.Misuse(voxelize, robocache.Where{"tensor": "points"}, "unsupported dtype").
-			Expected(join(floatTypes), p.DType.String())
+			Expected(joinTypes(floatTypes), p.DType.String())
 	}
 	if err := p.Check(voxelize, "points"); err != nil {
 		return err
@@ -81,10 +86,10 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 	case op.Offsets != nil:
 		o := op.Offsets
 		if op.Lengths != nil {
-			return misuse(voxelize, "lengths beside offsets", "one of them", "both")
+			return misuseError(voxelize, "lengths beside offsets", "one of them", "both")
 		}
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
-			return misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
+			return misuseError(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
 		}
 		l.Batched, l.Batch = true, o.Shape[0]-1
 		if err := checkIndex("offsets", o, l.Batch+1); err != nil {
@@ -97,7 +102,7 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 			return nil
 		}
 		if len(op.Lengths.Shape) == 1 && op.Lengths.Shape[0] != l.Batch {
-			return misuse(
+			return misuseError(
 				voxelize,
 				"Batch size mismatch (batch size mismatch of points and lengths)",
 				strconv.Itoa(l.Batch),
@@ -109,7 +114,12 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 		}
 		return nil
 	case op.Lengths != nil:
-		return misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape))
+		return misuseError(
+			voxelize,
+			"lengths without a batch",
+			"points [B, N, 3]",
+			fmt.Sprint(p.Shape),
+		)
 	}
 	return nil
 }
@@ -127,7 +137,7 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	f, p := op.Features, &op.Points
 	if f == nil {
-		return misuse(
+		return misuseError(
 			voxelize,
 			"features required for mean/max modes",
 			"features under mode "+op.Mode.String(),
@@ -136,7 +146,7 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	lead := len(p.Shape) - 1
 	if len(f.Shape) != lead+1 {
-		return misuse(
+		return misuseError(
 			voxelize,
 			"features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F",
 			strconv.Itoa(lead+1)+" axes",
@@ -146,14 +156,14 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	for i, d := range p.Shape[:lead] {
 		if f.Shape[i] != d {
 			if i == 0 && lead == 2 {
-				return misuse(
+				return misuseError(
 					voxelize,
 					"Batch size mismatch (batch size mismatch of points and features)",
 					strconv.Itoa(d),
 					strconv.Itoa(f.Shape[i]),
 				)
 			}
-			return misuse(
+			return misuseError(
 				voxelize,
 				"length mismatch of points and features",
 				strconv.Itoa(d),
@@ -163,17 +173,25 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	l.Features = f.Shape[lead]
 	if !f.DType.Float() {
-		return robocache.Misuse(voxelize, robocache.Where{"tensor": "features"}, "unsupported dtype").
-			Expected(join(floatTypes), f.DType.String())
+		return robocache.Misuse(
+			voxelize,
+			robocache.Where{"tensor": "features"},
+			"unsupported dtype",
+		).
+			Expected(joinTypes(floatTypes), f.DType.String())
 	}
 	return f.Check(voxelize, "features")
 }
 
-// checkGrid proves a voxel size, an origin and a grid.
+// checkGrid rejects an invalid voxel size, origin or grid.
 func checkGrid(op string, lo, size [3]float32, grid []int) error {
 	for a, s := range size {
 		if !(s > 0) || math.IsInf(float64(s), 0) {
-			return robocache.Misuse(op, robocache.Where{"axis": a}, "voxel_size must be positive: a voxel size must be positive and finite").
+			return robocache.Misuse(
+				op,
+				robocache.Where{"axis": a},
+				"voxel_size must be positive: a voxel size must be positive and finite",
+			).
 				Expected("a finite number > 0", fmt.Sprint(s))
 		}
 	}
@@ -193,8 +211,8 @@ func checkGrid(op string, lo, size [3]float32, grid []int) error {
 	return nil
 }
 
-// size counts the cells and what a dense result of them takes.
-func (op *VoxelOp) size(l *VoxelLayout) error {
+// measureResult computes the number of cells, and the type, shape and size of a dense result.
+func (op *VoxelOp) measureResult(l *VoxelLayout) error {
 	l.DType = robocache.Float32
 	switch {
 	case op.Mode == Occupancy:
@@ -211,15 +229,15 @@ func (op *VoxelOp) size(l *VoxelLayout) error {
 	}
 	over := func() error {
 		return robocache.ResourceLimit(voxelize, nil, "memory budget exceeded").
-			Expected(fmt.Sprintf("at most %d bytes", budget), op.wanted(l)).
+			Expected(fmt.Sprintf("at most %d bytes", budget), op.describeGrid(l)).
 			WithHint("a smaller grid, larger voxels, or the sparse layout")
 	}
 	var ok bool
-	l.Cells, ok = product(int64(op.Grid[0]), int64(op.Grid[1]), int64(op.Grid[2]))
+	l.Cells, ok = multiplyCounts(int64(op.Grid[0]), int64(op.Grid[1]), int64(op.Grid[2]))
 	if !ok {
 		return over()
 	}
-	if l.Total, ok = product(l.Cells, int64(l.Batch)); !ok {
+	if l.Total, ok = multiplyCounts(l.Cells, int64(l.Batch)); !ok {
 		return over()
 	}
 	if op.Coords != nil {
@@ -238,7 +256,7 @@ func (op *VoxelOp) size(l *VoxelLayout) error {
 			l.Shape = append(l.Shape, l.Features)
 			wide = int64(l.Features)
 		}
-		if l.Bytes, ok = product(l.Total, wide, int64(l.DType.Size())); !ok {
+		if l.Bytes, ok = multiplyCounts(l.Total, wide, int64(l.DType.Size())); !ok {
 			return over()
 		}
 	}
@@ -248,7 +266,7 @@ func (op *VoxelOp) size(l *VoxelLayout) error {
 	return nil
 }
 
-func (op *VoxelOp) wanted(l *VoxelLayout) string {
+func (op *VoxelOp) describeGrid(l *VoxelLayout) string {
 	s := fmt.Sprintf("a grid of %d × %d × %d", op.Grid[0], op.Grid[1], op.Grid[2])
 	if l.Batched {
 		s = strconv.Itoa(l.Batch) + " times " + s
@@ -259,8 +277,8 @@ func (op *VoxelOp) wanted(l *VoxelLayout) string {
 	return s
 }
 
-// product multiplies numbers from 0; ok is false where the result is no int64.
-func product(xs ...int64) (p int64, ok bool) {
+// multiplyCounts multiplies numbers ≥ 0. ok is false if the result overflows an int64.
+func multiplyCounts(xs ...int64) (p int64, ok bool) {
 	p = 1
 	for _, x := range xs {
 		h, lo := bits.Mul64(uint64(p), uint64(x))
@@ -272,8 +290,8 @@ func product(xs ...int64) (p int64, ok bool) {
 	return p, true
 }
 
-// Check proves everything that can be seen without looking at values or memory; the three back ends
-// begin with it.
+// Check rejects everything that can be detected without reading values or memory. All three back
+// ends call it first.
 func (op *VoxelOp) Check() (err error) {
 	l, err := op.Layout()
 	if err != nil {
@@ -281,7 +299,7 @@ func (op *VoxelOp) Check() (err error) {
 	}
 	sparse := op.Coords != nil
 	if op.Bits && (op.Mode != Occupancy || sparse) {
-		return misuse(
+		return misuseError(
 			voxelize,
 			"bits hold dense occupancy only",
 			"mode occupancy with a dense result",
@@ -290,9 +308,9 @@ func (op *VoxelOp) Check() (err error) {
 	}
 	switch {
 	case sparse && op.Out != nil, !sparse && op.Out == nil:
-		return misuse(voxelize, "one result", "out, or coords", "both or neither")
+		return misuseError(voxelize, "one result", "out, or coords", "both or neither")
 	case !sparse && (op.Rows != nil || op.Counts != nil || op.Found != nil):
-		return misuse(
+		return misuseError(
 			voxelize,
 			"rows, counts and found belong to the sparse layout",
 			"coords beside them",
@@ -318,8 +336,9 @@ func (op *VoxelOp) Check() (err error) {
 		}
 	}
 	if op.Scratch != nil &&
-		(op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
-		return misuse(
+		(op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 ||
+			op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
+		return misuseError(
 			voxelize,
 			"scratch has wrong shape",
 			"uint8, one axis without gaps",
@@ -348,11 +367,11 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	c := op.Coords
 	if len(c.Shape) != 2 || c.Shape[1] != 4 {
-		return misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape))
+		return misuseError(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape))
 	}
 	capacity := c.Shape[0]
 	if l.Batch > math.MaxInt32 {
-		return misuse(
+		return misuseError(
 			voxelize,
 			"coords are int32: batch too large",
 			"at most 2147483647 entries",
@@ -361,18 +380,18 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	}
 	switch {
 	case op.Found == nil:
-		return misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none")
+		return misuseError(voxelize, "the sparse layout needs found", "int64 [1]", "none")
 	case op.Mode.Featured() && op.Rows == nil:
-		return misuse(
+		return misuseError(
 			voxelize,
 			"the sparse layout needs rows under mode "+op.Mode.String(),
 			"float32 [capacity, F]",
 			"none",
 		)
 	case !op.Mode.Featured() && op.Rows != nil:
-		return misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
+		return misuseError(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
 	case op.Mode == Count && op.Counts == nil:
-		return misuse(
+		return misuseError(
 			voxelize,
 			"the sparse layout needs counts under mode count",
 			"int32 [capacity]",
@@ -400,49 +419,58 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	return nil
 }
 
-func (op *VoxelOp) name() string { return voxelize }
+func (op *VoxelOp) opName() string { return voxelize }
 
-func (op *VoxelOp) named() []named {
-	all := []named{
-		input(
+func (op *VoxelOp) namedTensors() []namedTensor {
+	all := []namedTensor{
+		inputTensor(
 			"points",
 			&op.Points,
 		),
-		input("lengths", op.Lengths),
-		input("offsets", op.Offsets),
-		result("out", op.Out),
-		result("coords", op.Coords),
-		result(
+		inputTensor("lengths", op.Lengths),
+		inputTensor("offsets", op.Offsets),
+		resultTensor("out", op.Out),
+		resultTensor("coords", op.Coords),
+		resultTensor(
 			"rows",
 			op.Rows,
 		),
-		result("counts", op.Counts),
-		result("found", op.Found),
-		result("stats", op.Stats),
-		input("scratch", op.Scratch),
+		resultTensor("counts", op.Counts),
+		resultTensor("found", op.Found),
+		resultTensor("stats", op.Stats),
+		inputTensor("scratch", op.Scratch),
 	}
 	if op.Mode.Featured() {
-		all = append(all, input("features", op.Features))
+		all = append(all, inputTensor("features", op.Features))
 	}
 	return all
 }
 
-// Entry is the range of rows of Points and Features that batch entry b has, on the host; where
-// points are [B,N,3], rows of that entry.
+// Entry returns the range of rows of Points and Features that belong to batch entry b, on the host.
+// If Points is [B,N,3], the rows are counted within the entry.
 func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	rows := op.Points.Shape[len(op.Points.Shape)-2]
 	switch {
 	case op.Offsets != nil:
 		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
 		if from < 0 || to < from || to > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{"tensor": "offsets", "index": b}, "length mismatch").
-				Expected(fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows), fmt.Sprintf("%d, %d", from, to))
+			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
+				"tensor": "offsets",
+				"index":  b,
+			}, "length mismatch").
+				Expected(
+					fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows),
+					fmt.Sprintf("%d, %d", from, to),
+				)
 		}
 		return int(from), int(to), nil
 	case op.Lengths != nil:
 		n := op.Lengths.int64At(b)
 		if n < 0 || n > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{"tensor": "lengths", "index": b}, "length mismatch").
+			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
+				"tensor": "lengths",
+				"index":  b,
+			}, "length mismatch").
 				Expected(fmt.Sprintf("0 … %d points", rows), strconv.FormatInt(n, 10))
 		}
 		return 0, int(n), nil
@@ -450,7 +478,7 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	return 0, rows, nil
 }
 
-// OutsideError is what FailOutside gives: entry b's row i lies outside, at p.
+// OutsideError returns the error of FailOutside: row i of entry b lies outside the grid, at p.
 func (op *VoxelOp) OutsideError(b, i int, p [3]float32) error {
 	where := robocache.Where{"tensor": "points", "row": i}
 	if len(op.Points.Shape) == 3 || op.Offsets != nil {
@@ -458,5 +486,8 @@ func (op *VoxelOp) OutsideError(b, i int, p [3]float32) error {
 	}
 	return robocache.Misuse(voxelize, where, "point outside the grid").
 		Expected(fmt.Sprintf("%v + [0, %v) voxels of %v", op.Min, op.Grid, op.Size), fmt.Sprint(p)).
-		WithHint("%s leaves such points out, \"clip\" moves them into the nearest cell", robocache.Option("outside", "drop"))
+		WithHint(
+			"%s leaves such points out, \"clip\" moves them into the nearest cell",
+			robocache.Option("outside", "drop"),
+		)
 }

@@ -1,29 +1,29 @@
 package kernel
 
 var (
-	voxelNames = names{
+	voxelNames = enumNames{
 		voxelize,
 		"mode",
 		[]string{"occupancy", "count", "sum", "mean", "max", "min", "first"},
 	}
-	outsideNames = names{voxelize, "outside", []string{"drop", "clip", "error"}}
+	outsideNames = enumNames{voxelize, "outside", []string{"drop", "clip", "error"}}
 )
 
-func (m VoxelMode) String() string { return voxelNames.of(uint8(m)) }
+func (m VoxelMode) String() string { return voxelNames.nameOf(uint8(m)) }
 
-// Featured says whether the mode reads features.
+// Featured reports whether the mode reads features.
 func (m VoxelMode) Featured() bool { return m >= Sum }
 
-// UnmarshalText reads the name of a mode.
+// UnmarshalText sets m to the mode with the given name.
 func (m *VoxelMode) UnmarshalText(b []byte) (err error) {
-	*m, err = parse[VoxelMode](&voxelNames, string(b))
+	*m, err = parseName[VoxelMode](&voxelNames, string(b))
 	return err
 }
 
-func (o Outside) String() string { return outsideNames.of(uint8(o)) }
+func (o Outside) String() string { return outsideNames.nameOf(uint8(o)) }
 
-// UnmarshalText reads the name of a policy.
+// UnmarshalText sets o to the policy with the given name.
 func (o *Outside) UnmarshalText(b []byte) (err error) {
-	*o, err = parse[Outside](&outsideNames, string(b))
+	*o, err = parseName[Outside](&outsideNames, string(b))
 	return err
 }

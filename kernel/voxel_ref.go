@@ -12,10 +12,10 @@ type voxelPoint struct {
 	entry, row int
 }
 
-// reference sorts the points by cell, stably, and reduces one cell after the other: the dense and
-// the sparse layout differ only in where the result of a cell goes.
-func (op *VoxelOp) reference() (err error) {
-	points, stats, err := op.collect()
+// runReference sorts the points by cell with a stable sort, then reduces one cell after the other.
+// The dense and the sparse layout differ only in where a cell's result is written.
+func (op *VoxelOp) runReference() (err error) {
+	points, stats, err := op.collectPoints()
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (op *VoxelOp) reference() (err error) {
 			empty = float64(op.Fill)
 		}
 		if err := op.Out.Elements(func(o int, _ []int) error {
-			op.Out.put(o, empty)
+			op.Out.putNumber(o, empty)
 			return nil
 		}); err != nil {
 			return err
@@ -39,32 +39,33 @@ func (op *VoxelOp) reference() (err error) {
 			n++
 		}
 		if op.Out != nil {
-			op.dense(points[:n])
+			op.writeDense(points[:n])
 		} else if found < op.Coords.Shape[0] {
-			op.sparse(found, points[:n])
+			op.writeSparse(found, points[:n])
 		}
 		points = points[n:]
 		found++
 	}
 	if op.Found != nil {
-		op.Found.put(op.Found.at(0), float64(found))
+		op.Found.putNumber(op.Found.byteOffset(0), float64(found))
 	}
 	if op.Stats != nil {
 		for i, n := range stats {
-			op.Stats.put(op.Stats.at(i), float64(n))
+			op.Stats.putNumber(op.Stats.byteOffset(i), float64(n))
 		}
 	}
 	return nil
 }
 
-// collect finds the cell of every point, in order, and counts those inside, outside and not finite.
-func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
+// collectPoints finds the cell of every point, in order. It counts the points inside, outside and
+// not finite.
+func (op *VoxelOp) collectPoints() (points []voxelPoint, stats [3]int, err error) {
 	cells := int64(op.Grid[0]) * int64(op.Grid[1]) * int64(op.Grid[2])
 	l, err := op.Layout()
 	if err != nil {
 		return points, stats, err
 	}
-	for b := range l.Batch { // all are proved before the first is read
+	for b := range l.Batch { // check all entries before the first point is read
 		_, _, err := op.Entry(b)
 		if err != nil {
 			return points, stats, err
@@ -73,7 +74,7 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 	for b := range l.Batch {
 		from, to, _ := op.Entry(b)
 		for row := from; row < to; row++ {
-			p := op.point(b, row)
+			p := op.readPoint(b, row)
 			cell, place := op.Place(p)
 			stats[place]++
 			switch {
@@ -82,38 +83,30 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 			case place == Beyond && op.Outside == FailOutside:
 				return points, stats, op.OutsideError(b, row, p)
 			}
-			points = append(
-				points,
-				voxelPoint{
-					int64(
-						b,
-					)*cells + (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
-						op.Grid[2],
-					) + int64(
-						cell[2],
-					),
-					b,
-					row,
-				},
+			flat := (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
+				op.Grid[2],
+			) + int64(
+				cell[2],
 			)
+			points = append(points, voxelPoint{int64(b)*cells + flat, b, row})
 		}
 	}
 	return points, stats, nil
 }
 
-// point reads a row of Points as float32.
-func (op *VoxelOp) point(b, row int) (p [3]float32) {
+// readPoint returns a row of Points as float32.
+func (op *VoxelOp) readPoint(b, row int) (p [3]float32) {
 	for a := range p {
 		if len(op.Points.Shape) == 3 {
-			p[a] = float32(op.Points.float64At(op.Points.at(b, row, a)))
+			p[a] = float32(op.Points.float64At(op.Points.byteOffset(b, row, a)))
 		} else {
-			p[a] = float32(op.Points.float64At(op.Points.at(row, a)))
+			p[a] = float32(op.Points.float64At(op.Points.byteOffset(row, a)))
 		}
 	}
 	return p
 }
 
-// Place says where a point lies; it is the point's index in Stats.
+// Place states where a point lies. Its value is the index in Stats.
 type Place uint8
 
 const (
@@ -122,7 +115,7 @@ const (
 	NotFinite
 )
 
-// Place finds the cell of a point. Of a point beyond the grid it is the nearest one.
+// Place returns the cell of a point. For a point outside the grid it returns the nearest cell.
 func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 	for a, x := range p {
 		if x-x != 0 {
@@ -143,11 +136,11 @@ func (op *VoxelOp) Place(p [3]float32) (cell [3]int, place Place) {
 	return cell, place
 }
 
-// dense writes one cell of the dense layout.
-func (op *VoxelOp) dense(points []voxelPoint) {
+// writeDense writes one cell of the dense layout.
+func (op *VoxelOp) writeDense(points []voxelPoint) {
 	out, flat := op.Out, points[0].flat
 	if op.Bits {
-		out.Data[out.at(int(flat/8))] |= 1 << (flat % 8)
+		out.Data[out.byteOffset(int(flat/8))] |= 1 << (flat % 8)
 		return
 	}
 	b, x, y, z := op.unflatten(flat)
@@ -157,32 +150,32 @@ func (op *VoxelOp) dense(points []voxelPoint) {
 	}
 	switch op.Mode {
 	case Occupancy:
-		out.put(out.at(index...), 1)
+		out.putNumber(out.byteOffset(index...), 1)
 	case Count:
-		out.put(out.at(index...), float64(len(points)))
+		out.putNumber(out.byteOffset(index...), float64(len(points)))
 	default:
 		index = append(index, 0)
 		for c := range out.Shape[len(out.Shape)-1] {
 			index[len(index)-1] = c
-			out.put(out.at(index...), op.reduce(points, c))
+			out.putNumber(out.byteOffset(index...), op.reduceChannel(points, c))
 		}
 	}
 }
 
-// sparse writes one row of the sparse layout.
-func (op *VoxelOp) sparse(i int, points []voxelPoint) {
+// writeSparse writes one row of the sparse layout.
+func (op *VoxelOp) writeSparse(i int, points []voxelPoint) {
 	b, x, y, z := op.unflatten(points[0].flat)
 	for j, v := range [4]int{b, x, y, z} {
-		op.Coords.put(op.Coords.at(i, j), float64(v))
+		op.Coords.putNumber(op.Coords.byteOffset(i, j), float64(v))
 	}
 	if op.Counts != nil {
-		op.Counts.put(op.Counts.at(i), float64(len(points)))
+		op.Counts.putNumber(op.Counts.byteOffset(i), float64(len(points)))
 	}
 	if op.Rows == nil {
 		return
 	}
 	for c := range op.Rows.Shape[1] {
-		op.Rows.put(op.Rows.at(i, c), op.reduce(points, c))
+		op.Rows.putNumber(op.Rows.byteOffset(i, c), op.reduceChannel(points, c))
 	}
 }
 
@@ -194,14 +187,14 @@ func (op *VoxelOp) unflatten(flat int64) (b, x, y, z int) {
 	return b, x, y, z
 }
 
-// reduce makes channel c of a cell from its points, which are in order; the result is rounded where
-// it is stored.
-func (op *VoxelOp) reduce(points []voxelPoint, c int) float64 {
+// reduceChannel computes channel c of a cell from its points, which are in order. The result is
+// rounded when it is stored.
+func (op *VoxelOp) reduceChannel(points []voxelPoint, c int) float64 {
 	at := func(p voxelPoint) float64 {
 		if len(op.Features.Shape) == 3 {
-			return op.Features.float64At(op.Features.at(p.entry, p.row, c))
+			return op.Features.float64At(op.Features.byteOffset(p.entry, p.row, c))
 		}
-		return op.Features.float64At(op.Features.at(p.row, c))
+		return op.Features.float64At(op.Features.byteOffset(p.row, c))
 	}
 	switch op.Mode {
 	case FirstPoint:
@@ -234,8 +227,7 @@ func (op *VoxelOp) reduce(points []voxelPoint, c int) float64 {
 	return sum
 }
 
-// Order turns the bits of a float that is no NaN into an integer that sorts as the float does, with
-// -0 < +0.
+// Order returns an integer that sorts as the float x does, with -0 < +0. x must not be NaN.
 func Order(x float32) uint32 {
 	b := math.Float32bits(x)
 	return b ^ (uint32(int32(b)>>31) | 1<<31)

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// floats is a host tensor of float32.
+// floats returns a host tensor of float32.
 func floats(shape []int, x ...float32) Tensor {
 	t := Tensor{DType: robocache.Float32, Shape: shape, Data: make([]byte, 4*len(x))}
 	for i, v := range x {
@@ -19,7 +19,7 @@ func floats(shape []int, x ...float32) Tensor {
 	return t
 }
 
-// zeros is a host tensor in C order.
+// zeros returns a host tensor in C order.
 func zeros(dt robocache.DType, shape ...int) *Tensor {
 	t := &Tensor{DType: dt, Shape: shape}
 	t.Data = make([]byte, t.Len()*dt.Size())
@@ -41,7 +41,7 @@ func grid(points Tensor, mode VoxelMode, g ...int) *VoxelOp {
 	return op
 }
 
-// TestEarlierVoxels is what the earlier RoboCache got wrong.
+// TestEarlierVoxels checks cases that the earlier RoboCache computed wrongly.
 func TestEarlierVoxels(t *testing.T) {
 	for _, c := range []struct {
 		grid []int
@@ -108,7 +108,7 @@ func TestEarlierVoxels(t *testing.T) {
 	}
 }
 
-// TestVoxelPhrases are the phrases of errors that callers look for.
+// TestVoxelPhrases checks the texts of errors that callers look for.
 func TestVoxelPhrases(t *testing.T) {
 	good := func() *VoxelOp { return grid(floats([]int{1, 3}, 0, 0, 0), Count, 2, 3, 4) }
 	if err := good().Check(); err != nil {
@@ -122,24 +122,76 @@ func TestVoxelPhrases(t *testing.T) {
 	}{
 		{"voxel_size must be positive", robocache.ErrMisuse, func(op *VoxelOp) { op.Size[1] = 0 }},
 		{"voxel_size must be positive", robocache.ErrMisuse, func(op *VoxelOp) { op.Size[1] = -1 }},
-		{"voxel_size must be positive", robocache.ErrMisuse, func(op *VoxelOp) { op.Size[1] = nan }},
-		{"voxel size must be positive", robocache.ErrMisuse, func(op *VoxelOp) { op.Size[1] = float32(math.Inf(1)) }},
+		{
+			"voxel_size must be positive",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Size[1] = nan },
+		},
+		{
+			"voxel size must be positive",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Size[1] = float32(math.Inf(1)) },
+		},
 		{"not finite", robocache.ErrMisuse, func(op *VoxelOp) { op.Min[0] = nan }},
 		{"Invalid grid dimensions", robocache.ErrMisuse, func(op *VoxelOp) { op.Grid[2] = 0 }},
 		{"Invalid grid dimensions", robocache.ErrMisuse, func(op *VoxelOp) { op.Grid[0] = -5 }},
-		{"points must have shape", robocache.ErrMisuse, func(op *VoxelOp) { op.Points.Shape = []int{3} }},
-		{"points must have shape", robocache.ErrMisuse, func(op *VoxelOp) { op.Points.Shape = []int{1, 2} }},
-		{"features required for mean/max modes", robocache.ErrMisuse, func(op *VoxelOp) { op.Mode = Average }},
+		{
+			"points must have shape",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Points.Shape = []int{3} },
+		},
+		{
+			"points must have shape",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Points.Shape = []int{1, 2} },
+		},
+		{
+			"features required for mean/max modes",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Mode = Average },
+		},
 		{"features required", robocache.ErrMisuse, func(op *VoxelOp) { op.Mode = FirstPoint }},
 		{"Invalid mode", robocache.ErrMisuse, func(op *VoxelOp) { op.Mode = 77 }},
-		{"unsupported dtype", robocache.ErrMisuse, func(op *VoxelOp) { op.Points.DType = robocache.Int32 }},
-		{"unsupported dtype", robocache.ErrMisuse, func(op *VoxelOp) { op.Out.DType = robocache.Float32 }},
-		{"out has wrong shape", robocache.ErrMisuse, func(op *VoxelOp) { op.Out = zeros(robocache.Int32, 2, 3, 5) }},
-		{"out overlaps itself", robocache.ErrMisuse, func(op *VoxelOp) { op.Out.Stride = []int{0, 4, 1} }},
-		{"memory budget", robocache.ErrResourceLimit, func(op *VoxelOp) { op.Grid = [3]int{1 << 22, 1 << 22, 1 << 22} }},
-		{"memory budget", robocache.ErrResourceLimit, func(op *VoxelOp) { op.Grid = [3]int{1 << 21, 1 << 21, 1 << 20} }},
-		{"memory budget", robocache.ErrResourceLimit, func(op *VoxelOp) { op.Budget = 2*3*4*4 - 1 }},
-		{"must be on the same device", robocache.ErrMisuse, func(op *VoxelOp) { op.Out.Addr = 4096 }},
+		{
+			"unsupported dtype",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Points.DType = robocache.Int32 },
+		},
+		{
+			"unsupported dtype",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Out.DType = robocache.Float32 },
+		},
+		{
+			"out has wrong shape",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Out = zeros(robocache.Int32, 2, 3, 5) },
+		},
+		{
+			"out overlaps itself",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Out.Stride = []int{0, 4, 1} },
+		},
+		{
+			"memory budget",
+			robocache.ErrResourceLimit,
+			func(op *VoxelOp) { op.Grid = [3]int{1 << 22, 1 << 22, 1 << 22} },
+		},
+		{
+			"memory budget",
+			robocache.ErrResourceLimit,
+			func(op *VoxelOp) { op.Grid = [3]int{1 << 21, 1 << 21, 1 << 20} },
+		},
+		{
+			"memory budget",
+			robocache.ErrResourceLimit,
+			func(op *VoxelOp) { op.Budget = 2*3*4*4 - 1 },
+		},
+		{
+			"must be on the same device",
+			robocache.ErrMisuse,
+			func(op *VoxelOp) { op.Out.Addr = 4096 },
+		},
 		{"Batch size mismatch", robocache.ErrMisuse, func(op *VoxelOp) {
 			op.Points.Shape, op.Lengths = []int{1, 1, 3}, zeros(robocache.Int64, 2)
 		}},

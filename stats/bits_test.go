@@ -13,10 +13,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// S8: the numbers are the same bits in every build; this one was taken without fused multiply-add.
+// TestBits covers stats.S8: the bits are the same in every build. The expected bits were computed
+// without fused multiply-add.
 func TestBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	// Few rows, often: in a long sum the last bit of a product is seldom seen.
+	// Few rows, many times, because the last bit of a product rarely changes a long sum.
 	var all []*robocache.FeatureStats
 	for range 300 {
 		var raw []byte
@@ -52,7 +53,8 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// S7: rows of many elements are not held beyond the budget, and their quantiles stay exact.
+// TestWideRows covers stats.S7: rows of many elements are not held beyond the budget, and their
+// quantiles stay exact.
 func TestWideRows(t *testing.T) {
 	const rows, elements, budget = 400, 4096, 1 << 20
 	var held uint64

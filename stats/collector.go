@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Collector keeps the rows of numeric features as they pass by, until the statistics of all of them
-// are asked for. Up to its budget they lie in memory; above it, in an unnamed temporary file.
+// Collector stores rows of numeric features until their statistics are computed. Up to its budget
+// they are in memory, beyond it in an unnamed temporary file.
 type Collector struct {
 	budget int64
 	held   int64
@@ -27,18 +27,19 @@ type spool struct {
 	shape []int
 	mem   [][]byte // blocks of whole rows
 	file  *os.File
-	size  int64 // bytes in file
+	size  int64 // number of bytes in file
 }
 
-// NewCollector makes a collector that holds up to budget bytes in memory.
+// NewCollector returns a collector that holds up to budget bytes in memory.
 func NewCollector(budget int64) *Collector {
 	return &Collector{budget: budget, feats: map[string]*spool{}}
 }
 
-// memBlock is a block of rows in memory: to hold all in one would copy them as they grow.
+// memBlock is the size of a block of rows in memory. One single block would be copied whenever it
+// grows.
 const memBlock = 1 << 20
 
-// Add takes rows of a feature.
+// Add appends rows of a feature.
 func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []byte) (err error) {
 	s := c.feats[key]
 	if s == nil {
@@ -56,7 +57,7 @@ func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []by
 		return nil
 	}
 	for _, key := range c.order {
-		if err := c.feats[key].spill(); err != nil {
+		if err := c.feats[key].spillToFile(); err != nil {
 			return err
 		}
 	}
@@ -64,13 +65,13 @@ func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []by
 	return nil
 }
 
-func (s *spool) spill() error {
+func (s *spool) spillToFile() error {
 	if s.file == nil {
 		f, err := os.CreateTemp("", "robocache-stats-*")
 		if err != nil {
 			return robocache.At(err, robocache.Where{"file": os.TempDir()})
 		}
-		// Unnamed from here on: nothing is left behind by a kill.
+		// The file has no name from here on, so nothing remains if the process is killed.
 		if err := os.Remove(f.Name()); err != nil {
 			f.Close()
 			return robocache.At(err, robocache.Where{"file": f.Name()})
@@ -87,7 +88,7 @@ func (s *spool) spill() error {
 	return nil
 }
 
-func (s *spool) bytes() int64 {
+func (s *spool) sizeBytes() int64 {
 	n := s.size
 	for _, b := range s.mem {
 		n += int64(len(b))
@@ -95,7 +96,7 @@ func (s *spool) bytes() int64 {
 	return n
 }
 
-func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) {
+func (s *spool) eachBlock(ctx context.Context, yield func([]byte) error) (err error) {
 	row := s.dtype.Size()
 	for _, d := range s.shape {
 		row *= d
@@ -124,8 +125,8 @@ func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) 
 	return nil
 }
 
-// Stats computes the statistics of everything added, features side by side. nonFinite says, by
-// feature, how many values took no part.
+// Stats computes the statistics of all added rows, features in parallel. nonFinite holds, for each
+// feature, the number of values that were left out.
 func (c *Collector) Stats(
 	ctx context.Context,
 ) (out robocache.Stats, nonFinite map[string]int64, err error) {
@@ -138,12 +139,12 @@ func (c *Collector) Stats(
 		s := c.feats[key]
 		g.Go(func() (err error) {
 			defer crash.Recover("statistics", &err)
-			fs, left, err := numeric(
+			fs, left, err := numericSized(
 				ctx,
 				s.dtype,
 				s.shape,
-				s.rows,
-				s.bytes(),
+				s.eachBlock,
+				s.sizeBytes(),
 				max(c.budget/int64(workers), 1<<20),
 			)
 			if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
@@ -163,12 +164,12 @@ func (c *Collector) Stats(
 	return out, nonFinite, nil
 }
 
-// Parts sorts everything added, feature by feature.
+// Parts sorts all added rows, feature by feature.
 func (c *Collector) Parts(ctx context.Context, to *Sorter) (_ map[string][]Part, err error) {
 	out := map[string][]Part{}
 	for _, key := range c.order {
 		s := c.feats[key]
-		parts, err := to.Parts(ctx, s.dtype, s.shape, s.rows, s.bytes(), c.budget)
+		parts, err := to.Parts(ctx, s.dtype, s.shape, s.eachBlock, s.sizeBytes(), c.budget)
 		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
 			return nil, err
 		}
@@ -177,7 +178,7 @@ func (c *Collector) Parts(ctx context.Context, to *Sorter) (_ map[string][]Part,
 	return out, nil
 }
 
-// Close forgets the rows.
+// Close discards the rows.
 func (c *Collector) Close() {
 	for _, s := range c.feats {
 		if s.file != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// FramePolicy says which images are looked at.
+// FramePolicy states which images are counted.
 type FramePolicy string
 
 const (
-	SampledFrames FramePolicy = "sampled" // SampleFrames of each episode: the reference's choice
+	SampledFrames FramePolicy = "sampled" // SampleFrames of each episode, as lerobot does
 	AllFrames     FramePolicy = "all"
 	NoFrames      FramePolicy = "none"
 )
 
-// Choose gives the rows of an episode of n rows whose images are looked at.
+// Choose returns the rows whose images are counted, for an episode of n rows.
 func (p FramePolicy) Choose(n int) []int {
 	switch {
 	case n <= 0 || p == NoFrames:
@@ -36,27 +36,27 @@ func (p FramePolicy) Choose(n int) []int {
 	return SampleFrames(n)
 }
 
-// Options are the choices of Compute. The zero value is good.
+// Options are the options of Compute. The zero value is a good default.
 type Options struct {
 	Keys     []string // nil = every feature that can have statistics
 	Episodes []int    // positions; nil = all
 	Frames   FramePolicy
 	Budget   int64 // bytes for columns and counts; 0 = 256 MiB
 	Threads  int   // decoders at once; 0 = the number of CPUs
-	// SkipBad leaves out of a stream's statistics the episodes in which it cannot be read, with a
-	// finding, instead of failing.
+	// SkipBad leaves episodes out of a stream's statistics if the stream cannot be read there. It
+	// adds a finding instead of failing.
 	SkipBad bool
-	// OnFinding hears of values left out and of features without statistics.
+	// OnFinding is called for values that are left out and for features without statistics.
 	OnFinding func(robocache.Finding)
-	// Progress hears of features done.
+	// Progress is called after each feature.
 	Progress func(done, total int)
-	// Read hears of bytes of values, as they pass; of more than there are where quantiles need
-	// another pass.
+	// Read is called with the number of bytes of values that were read. The total exceeds the size
+	// of the data if quantiles need another pass.
 	Read func(bytes int64)
 }
 
-// Compute counts a dataset of any format. Text has no statistics; images have none where no decoder
-// is there, with a finding.
+// Compute computes the statistics of a dataset of any format. Text has no statistics. Images have
+// none if there is no decoder; then there is a finding.
 func Compute(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -76,7 +76,11 @@ func Compute(
 	}
 	for _, e := range opt.Episodes {
 		if n := ds.Info().Episodes; e < 0 || e >= n {
-			return nil, robocache.Misuse("statistics", robocache.Where{"position": e}, "no such episode").
+			return nil, robocache.Misuse(
+				"statistics",
+				robocache.Where{"position": e},
+				"no such episode",
+			).
 				Expected("0 to "+strconv.Itoa(n-1), strconv.Itoa(e))
 		}
 	}
@@ -98,7 +102,11 @@ func Compute(
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
 		if ds.Info().Feature(k) == nil {
-			return nil, robocache.Misuse("statistics", robocache.Where{"stream": k}, "the dataset has no stream of that key").
+			return nil, robocache.Misuse(
+				"statistics",
+				robocache.Where{"stream": k},
+				"the dataset has no stream of that key",
+			).
 				WithHint("%s", robocache.Nearest(k, ds.Info().Keys()))
 		}
 	}
@@ -109,11 +117,11 @@ func Compute(
 		}
 	}
 	for i, f := range features {
-		fs, err := one(ctx, ds, f, opt.Episodes, &opt, find)
+		fs, err := computeStream(ctx, ds, f, opt.Episodes, &opt, find)
 		if opt.SkipBad && robocache.Bad(err) {
 			var good []int
 			for _, e := range opt.Episodes {
-				if _, err := one(
+				if _, err := computeStream(
 					ctx,
 					ds,
 					f,
@@ -137,7 +145,7 @@ func Compute(
 				}
 			}
 			if len(good) > 0 {
-				fs, err = one(ctx, ds, f, good, &opt, find)
+				fs, err = computeStream(ctx, ds, f, good, &opt, find)
 			}
 		}
 		if err := robocache.At(err, robocache.Where{"stream": f.Key}); err != nil {
@@ -153,8 +161,9 @@ func Compute(
 	return out, nil
 }
 
-// one counts a stream of some episodes; nil where it has no statistics.
-func one(
+// computeStream computes the statistics of a stream over some episodes. It returns nil if the
+// stream has none.
+func computeStream(
 	ctx context.Context,
 	ds robocache.Dataset,
 	f *robocache.Feature,
@@ -214,7 +223,8 @@ func one(
 							Severity: robocache.SeverityInfo,
 							Code:     "no-image-statistics",
 							Where:    robocache.Where{"stream": f.Key},
-							Message:  "no statistics of this camera: its rows have no images, or depth in floats, of which none are counted",
+							Message: "no statistics of this camera: its rows have no images, " +
+								"or depth in floats, of which none are counted",
 						},
 					)
 				}
@@ -236,7 +246,7 @@ func one(
 	return nil, nil
 }
 
-// Look counts images of a dataset. Close ends its decoders.
+// Look counts images of a dataset. The caller must call Close, which ends its decoders.
 type Look struct {
 	ds      robocache.Dataset
 	lib     *video.Library
@@ -245,7 +255,7 @@ type Look struct {
 	threads int
 }
 
-// NewLook makes a counter of images over a dataset.
+// NewLook returns a counter of images of a dataset.
 func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
 	return &Look{
 		ds:      ds,
@@ -276,8 +286,8 @@ func (l *Look) Episodes(
 	return all, nil
 }
 
-// Episode counts the images of one episode that the policy chooses. Rows without an image take no
-// part.
+// Episode counts the images of one episode that the policy chooses. Rows without an image are
+// ignored.
 func (l *Look) Episode(
 	ctx context.Context,
 	f *robocache.Feature,
@@ -292,7 +302,7 @@ func (l *Look) Episode(
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
 	all := l.policy.Images(f)
-	const block = 256 // rows: still images come with their bytes
+	const block = 256 // rows per block, because still images are held with their bytes
 	for len(rows) > 0 {
 		part := rows[:min(block, len(rows))]
 		if f.Kind == robocache.KindVideo {
@@ -303,29 +313,29 @@ func (l *Look) Episode(
 		if err := l.ds.Frames(ctx, f.Key, part, refs); err != nil {
 			return nil, err
 		}
-		if err := l.count(ctx, f, refs, part, all); err != nil {
+		if err := l.countImages(ctx, f, refs, part, all); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// Frames counts the frames that refs name.
+// Frames counts the frames at refs.
 func (l *Look) Frames(
 	ctx context.Context,
 	f *robocache.Feature,
 	refs []robocache.FrameRef,
 ) (_ *Pixels, err error) {
 	all := l.policy.Images(f)
-	if err := l.count(ctx, f, refs, make([]robocache.Row, len(refs)), all); err != nil {
+	if err := l.countImages(ctx, f, refs, make([]robocache.Row, len(refs)), all); err != nil {
 		return nil, err
 	}
 	return all, nil
 }
 
-// count counts images, on several decoders: each has counters of its own, which are added in the
-// end.
-func (l *Look) count(
+// countImages counts images with several decoders. Each decoder has its own counters, which are
+// added at the end.
+func (l *Look) countImages(
 	ctx context.Context,
 	f *robocache.Feature,
 	refs []robocache.FrameRef,
@@ -333,7 +343,7 @@ func (l *Look) count(
 	all *Pixels,
 ) error {
 	spec := &video.Spec{Pixel: video.RGB8}
-	if all.deep() {
+	if all.isDepth() {
 		spec.Pixel = video.Gray16
 	}
 	idle := make(chan *Pixels, l.threads)
@@ -362,7 +372,7 @@ func (l *Look) count(
 				return err
 			}
 			width, _ := pic.Size()
-			if own.deep() {
+			if own.isDepth() {
 				own.Add16(own.buf, width)
 			} else {
 				own.Add8(own.buf, width)

@@ -37,8 +37,8 @@ func open(t *testing.T, name string) (robocache.Dataset, string, string) {
 	return ds, path, filepath.Join(dir, ".venv", "bin", "python")
 }
 
-// What NumPy says of every row of the Parquet files, and of the images that SampleFrames names,
-// decoded by PyAV.
+// numpyScript computes the expected statistics with NumPy, from every row of the Parquet files and
+// from the images of SampleFrames, decoded by PyAV.
 const numpyScript = `
 import sys, json, glob
 import numpy as np, pyarrow.parquet as pq
@@ -78,9 +78,14 @@ if len(sys.argv) > 2:
 print(json.dumps(out))
 `
 
-// S1, S2, S4 on a real dataset: rows through Gather, images through the decoder.
+// TestComputeAgainstNumPy covers stats.S1, stats.S2 and stats.S4 on a real dataset: rows through
+// Gather, images through the decoder.
 func TestComputeAgainstNumPy(t *testing.T) {
-	for name, camera := range map[string]string{"g1_v21": "", "gr00t_picknplace_v20": "observation.images.ego_view", "g1_v30_drift": ""} {
+	for name, camera := range map[string]string{
+		"g1_v21":               "",
+		"gr00t_picknplace_v20": "observation.images.ego_view",
+		"g1_v30_drift":         "",
+	} {
 		t.Run(name, func(t *testing.T) {
 			ds, path, py := open(t, name)
 			if _, err := os.Stat(py); err != nil {
@@ -99,7 +104,7 @@ func TestComputeAgainstNumPy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if camera != "" {
-				// One episode: NumPy takes a minute for the quantiles of all pixels.
+				// Only one episode, because NumPy takes a minute for the quantiles of all pixels.
 				look, err := stats.Compute(
 					t.Context(),
 					ds,
@@ -158,7 +163,8 @@ func TestComputeAgainstNumPy(t *testing.T) {
 	}
 }
 
-// S7: over the budget the rows are read again, and the numbers stay.
+// TestComputeBudget covers stats.S7: beyond the budget the rows are read again, and the results
+// stay the same.
 func TestComputeBudget(t *testing.T) {
 	ds, _, _ := open(t, "g1_v21")
 	a, err := stats.Compute(t.Context(), ds, stats.Options{Frames: stats.NoFrames})
@@ -176,7 +182,7 @@ func TestComputeBudget(t *testing.T) {
 	}
 }
 
-// TestComputeNoSuchEpisode: an episode that is not there is refused; zeros would be taken for
+// TestComputeNoSuchEpisode checks that a missing episode is rejected, because zeros would look like
 // statistics.
 func TestComputeNoSuchEpisode(t *testing.T) {
 	ds, _, _ := open(t, "g1_v21")

@@ -3,20 +3,30 @@
 //
 // # Contract
 //
-//	S1  Moments are float64 throughout, by blocks and Chan's merge: a column of mean 1000 and deviation 0.0093 keeps its
-//	    deviation (the float32 E[x²]−E[x]² of the field gives 0.354).
-//	S2  Quantiles are exact: what numpy.quantile(values as float64, q, method="linear") gives, whatever the number of rows.
-//	    Above the byte budget the column is read again, once per 11 bits of its key, instead of being held or sketched.
-//	S3  A feature of more than one axis is reduced over all but its last; Count is the number of rows.
-//	    A stream on a clock of its own counts its own rows; a row without a value takes no part; of a ragged stream, a point cloud,
-//	    entries are counted in place of rows.
-//	S4  Images: one entry a channel, scaled to [0,1]; depth in its stored unit. The frames used are those of SampleFrames
-//	    (clamp(n^0.75, 100, 10000) a row range, evenly spaced, both ends included), and of frames whose longer side has 300 pixels or more
-//	    every k-th pixel of every k-th line, k = longer side / 150: lerobot's rule. Or all frames, and then every pixel counts.
-//	S5  Values that are not finite take no part; how many there were is reported as a finding.
-//	S6  Moments and Pixels merge: any split of the rows gives the same counts, extremes and quantiles, and the same mean and
-//	    deviation to rounding. Quantiles of a set are never made out of those of its episodes: parts (Sorter) keep their values in ascending
-//	    order, and Whole reads of them what lies near a quantile.
-//	S7  Memory is bounded by Options.Budget and a fixed part, not by the number of rows.
-//	S8  The numbers are the same bits in every build: no sum is fused with a product.
+//	stats.S1  Moments are float64 throughout, computed in blocks that Chan's method merges. A column
+//	          with mean 1000 and deviation 0.0093 keeps its deviation; a float32 E[x²]−E[x]² gives
+//	          0.354.
+//	stats.S2  Quantiles are exact for any number of rows: the result of
+//	          numpy.quantile(values as float64, q, method="linear"). Above the byte budget, the
+//	          column is not held or sketched. It is read again, once per 11 bits of its key.
+//	stats.S3  A feature with more than one axis is reduced over all axes except its last. Count is
+//	          the number of rows. A stream on its own clock counts its own rows. A row without a
+//	          value is left out. For a ragged stream or a point cloud, entries are counted instead
+//	          of rows.
+//	stats.S4  Images have one entry per channel, scaled to [0,1]. Depth stays in its stored unit.
+//	          By default the frames are those of SampleFrames: clamp(n^0.75, 100, 10000) of each
+//	          range of rows, evenly spaced, with both ends. If the longer side of a frame has at
+//	          least 300 pixels, every k-th pixel of every k-th line is counted, with
+//	          k = longer side / 150. This is lerobot's rule. If all frames are chosen, every pixel
+//	          counts.
+//	stats.S5  Values that are not finite are left out. A finding reports their number.
+//	stats.S6  Moments and Pixels can be merged. For any division of the rows, counts, extremes and
+//	          quantiles are the same, and mean and deviation are the same up to rounding. Quantiles
+//	          of a set are never computed from those of its episodes. Parts (Sorter) keep their
+//	          values in ascending order, and Whole reads the values near a quantile.
+//	stats.S7  Memory is bounded by Options.Budget plus a constant, for any number of rows.
+//	stats.S8  The results have the same bits in every build: no product is fused into a sum.
+//
+// Intuitively, numbers are counted as they are read, and exact quantiles cost a few more passes
+// instead of memory.
 package stats

@@ -11,11 +11,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Names are the statistics in the order in which they are written.
+// Names are the names of the statistics, in the order in which they are written.
 var Names = []string{"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
 
-// Vector gives one statistic of a feature by its stored name; nil where there is none. The count is
-// not among them.
+// Vector returns one statistic of a feature by its stored name, or nil if there is none. It does
+// not return the count.
 func Vector(fs *robocache.FeatureStats, name string) []float64 {
 	switch name {
 	case "min":
@@ -30,15 +30,15 @@ func Vector(fs *robocache.FeatureStats, name string) []float64 {
 	return fs.Quantiles[name]
 }
 
-// Marshal writes statistics in the shape of lerobot's meta/stats.json: features and statistics in a
-// fixed order, so that equal statistics are equal bytes.
-func Marshal(s robocache.Stats) ([]byte, error) { return marshal(s, false) }
+// Marshal writes statistics in the form of lerobot's meta/stats.json. Features and statistics have
+// a fixed order, so that equal statistics give equal bytes.
+func Marshal(s robocache.Stats) ([]byte, error) { return marshalStats(s, false) }
 
-// Told is Marshal for people and other programs: a number that is not finite is null, and what is
-// nil is left out.
-func Told(s robocache.Stats) ([]byte, error) { return marshal(s, true) }
+// Told is Marshal for people and other programs: numbers that are not finite become null, and nil
+// features are left out.
+func Told(s robocache.Stats) ([]byte, error) { return marshalStats(s, true) }
 
-func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
+func marshalStats(s robocache.Stats, lenient bool) ([]byte, error) {
 	var features []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {
 		if s[key] == nil && lenient {
@@ -52,11 +52,14 @@ func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
 				if vec == nil {
 					continue
 				}
-				v = nest(vec, s[key].Shape, lenient)
+				v = nestVector(vec, s[key].Shape, lenient)
 			}
 			text, err := json.Marshal(v)
 			if err != nil {
-				return nil, robocache.Malformed("write statistics", robocache.Where{"stream": key, "column": n}, "").
+				return nil, robocache.Malformed("write statistics", robocache.Where{
+					"stream": key,
+					"column": n,
+				}, "").
 					WithCause(err)
 			}
 			lines = append(
@@ -81,8 +84,8 @@ func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
 	return []byte("{" + strings.Join(features, ",") + "\n}\n"), nil
 }
 
-// number is written as Python does, 1.0 rather than 1: a reader that takes types from the text
-// would get integers.
+// number is written as Python does, 1.0 instead of 1, because a reader that infers types from the
+// text would get integers.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -93,8 +96,8 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return b, err
 }
 
-// nest gives a flat vector its axes: (3,1,1) is [[[r]],[[g]],[[b]]].
-func nest(v []float64, shape []int, lenient bool) []any {
+// nestVector gives a flat vector its axes: (3,1,1) becomes [[[r]],[[g]],[[b]]].
+func nestVector(v []float64, shape []int, lenient bool) []any {
 	out := make([]any, len(v))
 	for i := range v {
 		if finite := v[i]-v[i] == 0; finite || !lenient {
@@ -106,7 +109,7 @@ func nest(v []float64, shape []int, lenient bool) []any {
 	}
 	step := len(v) / shape[0]
 	for i := range shape[0] {
-		out[i] = nest(v[i*step:(i+1)*step], shape[1:], lenient)
+		out[i] = nestVector(v[i*step:(i+1)*step], shape[1:], lenient)
 	}
 	return out[:shape[0]]
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Moments holds count, extremes, mean and squared deviation of the columns of a matrix. The zero
-// value is not usable; see NewMoments.
+// Moments holds count, extremes, mean and squared deviation of the columns of a matrix. Use
+// NewMoments to create one; the zero value is not usable.
 type Moments struct {
 	N         []int64
 	Min, Max  []float64
-	NonFinite int64 // values left out (S5)
-	// first value of each column: what is summed is the distance from it, which cancels nothing
+	NonFinite int64 // number of values that are left out (stats.S5)
+	// first value of each column. Sums are of distances from it, so that they do not cancel.
 	base     []float64
 	mean, m2 []float64 // of the distances
 }
 
-// NewMoments makes an empty accumulator of width columns.
+// NewMoments returns an empty accumulator for width columns.
 func NewMoments(width int) *Moments {
 	v := columnsOf(5, width)
 	m := &Moments{N: make([]int64, width), Min: v[0], Max: v[1], base: v[2], mean: v[3], m2: v[4]}
@@ -27,8 +27,8 @@ func NewMoments(width int) *Moments {
 	return m
 }
 
-// columnsOf cuts lists of width numbers each out of one piece of memory: an episode has many
-// columns of few values.
+// columnsOf returns n lists of width numbers each, in one allocation. An episode has many columns
+// of few values.
 func columnsOf(n, width int) [][]float64 {
 	all, out := make([]float64, n*width), make([][]float64, n)
 	for i := range out {
@@ -37,17 +37,16 @@ func columnsOf(n, width int) [][]float64 {
 	return out
 }
 
-// Add takes rows of values, row after row. Products are converted before they are added, here and
-// wherever numbers are summed: the conversion forbids a fused multiply-add, which some builds have
-// and others have not.
+// Add adds values, row after row. Here and in all other sums, products are converted before they
+// are added. The conversion prevents a fused multiply-add, which only some builds have.
 func (m *Moments) Add(values []float64) {
 	for c, w := 0, len(m.N); c < w && c < len(values); c++ {
-		m.column(c, values[c:], w)
+		m.addColumn(c, values[c:], w)
 	}
 }
 
-// column adds every w-th value to column c.
-func (m *Moments) column(c int, values []float64, w int) {
+// addColumn adds every w-th value to column c.
+func (m *Moments) addColumn(c int, values []float64, w int) {
 	var n int64
 	var sum float64
 	lo, hi, base := m.Min[c], m.Max[c], m.base[c]
@@ -83,12 +82,12 @@ func (m *Moments) column(c int, values []float64, w int) {
 			rest += d
 		}
 	}
-	// The rounding of mean is taken back to second order.
+	// Correct the rounding of mean to second order.
 	m2 -= float64(rest * rest / float64(n))
-	m.merge(c, n, mean+rest/float64(n), m2)
+	m.mergeColumn(c, n, mean+rest/float64(n), m2)
 }
 
-// Merge adds what o has seen.
+// Merge adds the values that o has counted.
 func (m *Moments) Merge(o *Moments) {
 	m.NonFinite += o.NonFinite
 	for c := range m.N {
@@ -97,12 +96,12 @@ func (m *Moments) Merge(o *Moments) {
 			if m.N[c] == 0 {
 				m.base[c] = o.base[c]
 			}
-			m.merge(c, o.N[c], o.base[c]-m.base[c]+o.mean[c], o.m2[c])
+			m.mergeColumn(c, o.N[c], o.base[c]-m.base[c]+o.mean[c], o.m2[c])
 		}
 	}
 }
 
-func (m *Moments) merge(c int, n int64, mean, m2 float64) {
+func (m *Moments) mergeColumn(c int, n int64, mean, m2 float64) {
 	if m.N[c] == 0 {
 		m.N[c], m.mean[c], m.m2[c] = n, mean, m2
 		return
@@ -114,10 +113,10 @@ func (m *Moments) merge(c int, n int64, mean, m2 float64) {
 	m.m2[c] += m2 + float64(d*d*(na*nb/(na+nb)))
 }
 
-// Mean is the mean of a column; 0 where it has no values.
+// Mean returns the mean of a column, or 0 if it has no values.
 func (m *Moments) Mean(c int) float64 { return m.base[c] + m.mean[c] }
 
-// Std is the population standard deviation of a column (numpy's ddof=0).
+// Std returns the population standard deviation of a column (numpy's ddof=0).
 func (m *Moments) Std(c int) float64 {
 	if m.N[c] == 0 {
 		return 0
@@ -125,7 +124,7 @@ func (m *Moments) Std(c int) float64 {
 	return math.Sqrt(max(0, m.m2[c]) / float64(m.N[c]))
 }
 
-// MomentsOf makes Moments of what statistics say of fs.Count rows.
+// MomentsOf returns the Moments of statistics of fs.Count rows.
 func MomentsOf(fs *robocache.FeatureStats) *Moments {
 	m := NewMoments(len(fs.Mean))
 	copy(m.base, fs.Mean)
@@ -141,7 +140,7 @@ func MomentsOf(fs *robocache.FeatureStats) *Moments {
 	return m
 }
 
-// Stats are the statistics without quantiles, of rows of one axis.
+// Stats returns the statistics without quantiles, for rows of one axis.
 func (m *Moments) Stats() *robocache.FeatureStats {
 	fs := &robocache.FeatureStats{Min: m.Min, Max: m.Max, Shape: []int{len(m.N)}}
 	for c, n := range m.N {

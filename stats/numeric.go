@@ -10,13 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// heldBytes is what columns may take in memory in any case: above it, and above the budget, they
-// are searched by their keys' digits instead.
+// heldBytes is the size that columns may always have in memory. Above it, and above the budget,
+// quantiles are searched by the digits of keys.
 var heldBytes int64 = 1 << 20
 
-// Numeric computes the statistics of rows of a numeric feature of the given shape. rows is read
-// once, and again only for the quantiles of more values than the budget holds. left is the number
-// of values that are not finite (S5).
+// Numeric computes the statistics of rows of a numeric feature with the given shape. It reads rows
+// once. It reads them again for quantiles, but only if the values exceed the budget. left is the
+// number of values that are not finite (stats.S5).
 func Numeric(
 	ctx context.Context,
 	dtype robocache.DType,
@@ -24,10 +24,10 @@ func Numeric(
 	rows Blocks,
 	budget int64,
 ) (fs *robocache.FeatureStats, left int64, err error) {
-	return numeric(ctx, dtype, shape, rows, 0, budget)
+	return numericSized(ctx, dtype, shape, rows, 0, budget)
 }
 
-// NumericBytes is Numeric of rows that lie in memory.
+// NumericBytes is Numeric for rows in memory.
 func NumericBytes(
 	ctx context.Context,
 	dtype robocache.DType,
@@ -35,7 +35,7 @@ func NumericBytes(
 	raw []byte,
 	budget int64,
 ) (fs *robocache.FeatureStats, left int64, err error) {
-	return numeric(
+	return numericSized(
 		ctx,
 		dtype,
 		shape,
@@ -45,8 +45,8 @@ func NumericBytes(
 	)
 }
 
-// numeric is Numeric of rows of so many bytes in all; 0 = nobody knows.
-func numeric(
+// numericSized is Numeric with the total size of the rows in bytes; 0 = unknown.
+func numericSized(
 	ctx context.Context,
 	dtype robocache.DType,
 	shape []int,
@@ -71,21 +71,21 @@ func numeric(
 		return nil, 0, robocache.Unsupported("statistics", nil, "a shape without elements")
 	}
 	m := NewMoments(width)
-	t := tools.Get().(*tool)
-	defer t.back()
+	t := counterPool.Get().(*counter)
+	defer t.returnToPool()
 	var count, held int64
-	hold := true // all finite values, while they fit
+	hold := true // keep all finite values while they fit
 	if n := int(bytes) / size; 8*int64(n) <= max(budget, heldBytes) {
-		t.room(width, n/width)
+		t.prepareColumns(width, n/width)
 	} else {
-		t.room(width, 0)
+		t.prepareColumns(width, 0)
 	}
 	err = rows(ctx, func(raw []byte) error {
 		if len(raw)%(elements*size) != 0 {
 			return robocache.Misuse("statistics", nil, "a block is not a whole number of rows")
 		}
 		count += int64(len(raw) / (elements * size))
-		return each(raw, width*size, func(part []byte) error {
+		return eachPart(raw, width*size, func(part []byte) error {
 			n := len(part) / size / width
 			if held += 8 * int64(n*width); hold && held > max(budget, heldBytes) {
 				hold = false
@@ -93,8 +93,8 @@ func numeric(
 			}
 			for c := range width {
 				old := len(t.columns[c])
-				t.columns[c] = t.finite(slices.Grow(t.columns[c], n), dtype, part, c, width)
-				m.column(c, t.columns[c][old:], 1)
+				t.columns[c] = t.appendFinite(slices.Grow(t.columns[c], n), dtype, part, c, width)
+				m.addColumn(c, t.columns[c][old:], 1)
 				m.NonFinite += int64(n - len(t.columns[c]) + old)
 				if !hold {
 					t.columns[c] = t.columns[c][:0]
@@ -113,15 +113,15 @@ func numeric(
 			q[c] = t.pick.quantiles(column, m.Min[c], m.Max[c])
 		}
 	} else {
-		if q, err = refine(ctx, dtype, m, rows, budget); err != nil {
+		if q, err = refineQuantiles(ctx, dtype, m, rows, budget); err != nil {
 			return nil, 0, err
 		}
 	}
-	return settled(m, count, q), m.NonFinite, nil
+	return combineStats(m, count, q), m.NonFinite, nil
 }
 
-// settled puts the statistics of count rows together.
-func settled(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
+// combineStats returns the statistics of count rows.
+func combineStats(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
 	width := len(q)
 	lists := columnsOf(len(Quantiles)+2, width)
 	fs := &robocache.FeatureStats{
@@ -134,34 +134,39 @@ func settled(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
 	for i, name := range Quantiles {
 		v := lists[2+i]
 		for c := range v {
-			// -0 is 0: which of equal values stands at a rank is nobody's choice
-			v[c] = finite(q[c][i]) + 0
+			// -0 becomes 0, because the order of equal values is not defined
+			v[c] = clampFinite(q[c][i]) + 0
 		}
 		fs.Quantiles[name.Name] = v
 	}
 	for c := range width {
-		if m.N[c] == 0 { // nothing finite: zeros rather than infinities, which JSON cannot hold
+		if m.N[c] == 0 { // no finite values: use zeros, because JSON has no infinities
 			m.Min[c], m.Max[c] = 0, 0
 		}
 		m.Min[c], m.Max[c] = m.Min[c]+0, m.Max[c]+0
-		fs.Mean[c], fs.Std[c] = finite(m.Mean(c)), finite(m.Std(c))
+		fs.Mean[c], fs.Std[c] = clampFinite(m.Mean(c)), clampFinite(m.Std(c))
 	}
 	fs.Min, fs.Max = m.Min, m.Max
 	return fs
 }
 
-// tool is the memory that counting takes, used again: an episode has many columns of few values.
-type tool struct {
+// counter is reusable memory for counting. An episode has many columns of few values.
+type counter struct {
 	all     []float64
 	columns [][]float64
 	block   []float64
 	pick    picker
 }
 
-// finite appends the values of column c that are numbers. Columns of one part are asked for from
-// the first on.
-func (t *tool) finite(to []float64, dtype robocache.DType, part []byte, c, width int) []float64 {
-	// nearly all there is: without the pass over all columns counting takes 0.7 of the time
+// appendFinite appends the finite values of column c. For one part, it must be called for column 0
+// first.
+func (t *counter) appendFinite(
+	to []float64,
+	dtype robocache.DType,
+	part []byte,
+	c, width int,
+) []float64 {
+	// the most common type; without the pass over all columns, counting takes 0.7 of the time
 	if dtype == robocache.Float32 {
 		for i := 4 * c; i < len(part); i += 4 * width {
 			if v := float64(math.Float32frombits(binary.LittleEndian.Uint32(part[i:]))); v-v == 0 {
@@ -181,8 +186,9 @@ func (t *tool) finite(to []float64, dtype robocache.DType, part []byte, c, width
 	return to
 }
 
-// each gives rows in parts of a few thousand: the passes over one stay inside the cache.
-func each(raw []byte, row int, yield func(part []byte) error) error {
+// eachPart calls yield for parts of a few thousand values, so that the passes over a part stay in
+// the cache.
+func eachPart(raw []byte, row int, yield func(part []byte) error) error {
 	step := max(1, 32768/row) * row
 	for len(raw) > 0 {
 		part := raw[:min(step, len(raw))]
@@ -194,13 +200,13 @@ func each(raw []byte, row int, yield func(part []byte) error) error {
 	return nil
 }
 
-var tools = sync.Pool{New: func() any { return new(tool) }}
+var counterPool = sync.Pool{New: func() any { return new(counter) }}
 
-// toolBytes is how large a memory may be to be kept.
-const toolBytes = 4 << 20
+// maxPooledBytes is the maximal size of memory that is kept in the pool.
+const maxPooledBytes = 4 << 20
 
-// room makes columns of so many values each.
-func (t *tool) room(width, n int) {
+// prepareColumns prepares columns with space for n values each.
+func (t *counter) prepareColumns(width, n int) {
 	if cap(t.all) < width*n {
 		t.all = make([]float64, width*n)
 	}
@@ -210,18 +216,19 @@ func (t *tool) room(width, n int) {
 	}
 }
 
-func (t *tool) back() {
-	clear(t.columns) // those that grew
-	if 8*cap(t.all) > toolBytes {
+func (t *counter) returnToPool() {
+	clear(t.columns) // drop the columns that were reallocated
+	if 8*cap(t.all) > maxPooledBytes {
 		t.all = nil
 	}
-	if t.pick.bytes() <= toolBytes {
-		tools.Put(t)
+	if t.pick.heldBytes() <= maxPooledBytes {
+		counterPool.Put(t)
 	}
 }
 
-// finite keeps what overflowed (values near 1e308) a number: JSON has no infinity.
-func finite(v float64) float64 {
+// clampFinite replaces an overflow (values near 1e308) by the largest number, because JSON has no
+// infinity.
+func clampFinite(v float64) float64 {
 	if math.IsNaN(v) {
 		return math.MaxFloat64
 	}

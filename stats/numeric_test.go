@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// python finds the interpreter that has NumPy, or skips with the reason.
+// python returns the interpreter that has NumPy, or skips with the reason.
 func python(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -120,21 +120,28 @@ func pieces(raw []byte, row int) Blocks {
 	}
 }
 
-// nothingHeld makes a budget of 1 byte mean what it says.
+// nothingHeld sets heldBytes to 0, so that a budget of 1 byte has an effect.
 func nothingHeld(t *testing.T) {
 	was := heldBytes
 	heldBytes = 0
 	t.Cleanup(func() { heldBytes = was })
 }
 
-// S2: quantiles of values in memory are those of the sorted values, however these lie.
+// TestHeldQuantiles covers stats.S2: quantiles of values in memory equal those of the sorted
+// values, for any distribution.
 func TestHeldQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	var pick picker
 	for name, draw := range map[string]func(i int) float64{
-		"normal": func(int) float64 { return rng.NormFloat64() }, "few": func(int) float64 { return float64(rng.IntN(3)) }, "wide": func(int) float64 { return math.Exp(40 * rng.NormFloat64()) },
-		"one apart": func(i int) float64 { return float64(i/700) * 1e300 }, "huge": func(i int) float64 { return math.MaxFloat64 * float64(1-2*(i%2)) }, "denormal": func(int) float64 { return 5e-324 * float64(rng.IntN(9)) },
-		"near": func(int) float64 { return 1e9 + float64(rng.IntN(5))*1e-7 }, "rising": func(i int) float64 { return float64(i) }, "equal": func(int) float64 { return -3 },
+		"normal":    func(int) float64 { return rng.NormFloat64() },
+		"few":       func(int) float64 { return float64(rng.IntN(3)) },
+		"wide":      func(int) float64 { return math.Exp(40 * rng.NormFloat64()) },
+		"one apart": func(i int) float64 { return float64(i/700) * 1e300 },
+		"huge":      func(i int) float64 { return math.MaxFloat64 * float64(1-2*(i%2)) },
+		"denormal":  func(int) float64 { return 5e-324 * float64(rng.IntN(9)) },
+		"near":      func(int) float64 { return 1e9 + float64(rng.IntN(5))*1e-7 },
+		"rising":    func(i int) float64 { return float64(i) },
+		"equal":     func(int) float64 { return -3 },
 	} {
 		for _, n := range []int{1, 2, sortedWhole, sortedWhole + 1, 701, 40000} {
 			v := make([]float64, n)
@@ -142,7 +149,7 @@ func TestHeldQuantiles(t *testing.T) {
 				v[i] = draw(i)
 			}
 			sorted := slices.Sorted(slices.Values(v))
-			want := wanted(int64(n), func(r int64) float64 { return sorted[r] })
+			want := quantilesAt(int64(n), func(r int64) float64 { return sorted[r] })
 			if got := pick.quantiles(v, sorted[0], sorted[n-1]); !slices.Equal(got, want) {
 				t.Errorf("%s, %d: %v, sorted %v", name, n, got, want)
 			}
@@ -150,10 +157,17 @@ func TestHeldQuantiles(t *testing.T) {
 	}
 }
 
-// S4: of a large image every k-th pixel both ways, as lerobot's auto_downsample_height_width takes
-// them, unless all frames are looked at.
+// TestStride covers stats.S4: every k-th pixel of a large image is counted in both directions, as
+// lerobot's auto_downsample_height_width does, unless all frames are counted.
 func TestStride(t *testing.T) {
-	for _, c := range []struct{ w, h, k int }{{299, 200, 1}, {300, 20, 2}, {640, 480, 4}, {480, 640, 4}, {1280, 720, 8}, {449, 449, 2}} {
+	for _, c := range []struct{ w, h, k int }{
+		{299, 200, 1},
+		{300, 20, 2},
+		{640, 480, 4},
+		{480, 640, 4},
+		{1280, 720, 8},
+		{449, 449, 2},
+	} {
 		pic, want, all := make([]byte, c.w*c.h*3), NewPixels(3), NewPixels(3)
 		for i := range pic {
 			pic[i] = byte(i * i >> 7)
@@ -178,19 +192,39 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// S1, S2: moments and quantiles against NumPy, by sorting and by searching, in every type, at every
-// kind of length.
+// TestAgainstNumPy covers stats.S1 and stats.S2: moments and quantiles equal NumPy's, by sorting
+// and by searching, for every type and kind of length.
 func TestAgainstNumPy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	enc := map[robocache.DType]func(b []byte, v float64) []byte{
-		robocache.Float64: func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint64(b, math.Float64bits(v)) },
+		robocache.Float64: func(
+			b []byte, v float64,
+		) []byte {
+			return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		},
 		robocache.Float32: func(b []byte, v float64) []byte {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 		},
-		robocache.Int64:  func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(int64(v*1e6))) },
-		robocache.Int16:  func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(int16(v*100))) },
-		robocache.Uint8:  func(b []byte, v float64) []byte { return append(b, uint8(int(v*30)&255)) },
-		robocache.Uint32: func(b []byte, v float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(int64(v*1e6))) },
+		robocache.Int64: func(
+			b []byte, v float64,
+		) []byte {
+			return binary.LittleEndian.AppendUint64(b, uint64(int64(v*1e6)))
+		},
+		robocache.Int16: func(
+			b []byte, v float64,
+		) []byte {
+			return binary.LittleEndian.AppendUint16(b, uint16(int16(v*100)))
+		},
+		robocache.Uint8: func(
+			b []byte, v float64,
+		) []byte {
+			return append(b, uint8(int(v*30)&255))
+		},
+		robocache.Uint32: func(
+			b []byte, v float64,
+		) []byte {
+			return binary.LittleEndian.AppendUint32(b, uint32(int64(v*1e6)))
+		},
 	}
 	nothingHeld(t)
 	t.Log("rows: 1, 3, 101, 16387 (ROBOCACHE_EXHAUSTIVE=1: 2, 5000, 40000 too)")
@@ -228,10 +262,15 @@ func TestAgainstNumPy(t *testing.T) {
 	}
 }
 
-// S1: the field's float32 E[x²]−E[x]² gives 0.354 here, or 0.
+// TestCancellation covers stats.S1: a float32 E[x²]−E[x]² gives 0.354 here, or 0.
 func TestCancellation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, c := range []struct{ offset, std float64 }{{1000, 0.0093}, {100, 0.0101}, {1e9, 1e-3}, {-4e7, 2}} {
+	for _, c := range []struct{ offset, std float64 }{
+		{1000, 0.0093},
+		{100, 0.0101},
+		{1e9, 1e-3},
+		{-4e7, 2},
+	} {
 		var raw []byte
 		for range 30000 {
 			raw = binary.LittleEndian.AppendUint64(
@@ -251,7 +290,7 @@ func TestCancellation(t *testing.T) {
 	}
 }
 
-// S3: (2,3) is reduced to 3 numbers; the count is rows.
+// TestLastAxis covers stats.S3: (2,3) is reduced to 3 numbers, and the count is the number of rows.
 func TestLastAxis(t *testing.T) {
 	var raw []byte
 	for i := range 12 {
@@ -266,7 +305,8 @@ func TestLastAxis(t *testing.T) {
 	}
 }
 
-// S5: what is not finite is left out and counted, by both ways to the quantiles.
+// TestNonFinite covers stats.S5: values that are not finite are left out and counted, by both
+// methods for quantiles.
 func TestNonFinite(t *testing.T) {
 	nothingHeld(t)
 	for _, budget := range []int64{1, 1 << 20} {
@@ -294,7 +334,7 @@ func TestNonFinite(t *testing.T) {
 	}
 }
 
-// S6: any split merges to the same numbers.
+// TestMerge covers stats.S6: any split merges to the same numbers.
 func TestMerge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	values := make([]float64, 3000)
@@ -327,7 +367,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// S7: a collector over its budget gives what one within it gives.
+// TestCollectorSpills covers stats.S7: a collector beyond its budget gives the same result as one
+// within it.
 func TestCollectorSpills(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	var raw []byte
@@ -369,8 +410,8 @@ func TestCollectorSpills(t *testing.T) {
 	}
 }
 
-// S4: pixels against NumPy on the scaled values, and the frames chosen against the reference's
-// rule.
+// TestPixels covers stats.S4: pixels equal NumPy's result for the scaled values, and the chosen
+// frames follow lerobot's rule.
 func TestPixels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	p := NewPixels(3)
@@ -441,7 +482,8 @@ func BenchmarkNumeric(b *testing.B) {
 	}
 }
 
-// Values at the end of the range overflow the sums, but not the file.
+// TestHugeValues checks values near the limit of the range, which overflow the sums but must not
+// appear as infinity in the file.
 func TestHugeValues(t *testing.T) {
 	var raw []byte
 	for i := range 10 {
@@ -459,7 +501,7 @@ func TestHugeValues(t *testing.T) {
 	}
 }
 
-// BenchmarkEpisodes counts columns of a robot that moves: an episode alone, and a set of many.
+// BenchmarkEpisodes measures columns of a moving robot: one episode, and a set of many.
 func BenchmarkEpisodes(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const width = 26

@@ -15,20 +15,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Part is what is known of some rows of a numeric feature, so that parts give the statistics of all
-// rows: moments, and the values in ascending order. Every so many of them stands in Marks, all of
-// them in a file where those are not all.
+// Part summarizes some rows of a numeric feature, so that the statistics of all rows can be
+// computed from parts. It has moments, and the values in ascending order. Marks holds every few
+// values. If that is not all of them, a file holds all.
 type Part struct {
 	DType     robocache.DType `json:"dtype"`
 	Rows      int64           `json:"rows"`
 	NonFinite int64           `json:"non_finite,omitempty"`
 	Columns   []PartColumn    `json:"columns"`
 
-	Less float64     `json:"-"` // is taken from every value
-	File *SortedFile `json:"-"` // that of the Sorter
+	Less float64     `json:"-"` // subtracted from every value
+	File *SortedFile `json:"-"` // the file of the Sorter
 }
 
-// SortedFile is the file of some parts, which is opened where it is needed.
+// SortedFile is the file of some parts. It is opened when it is first read.
 type SortedFile struct {
 	Open func() (robocache.Ranged, error)
 	once sync.Once
@@ -36,20 +36,20 @@ type SortedFile struct {
 	err  error
 }
 
-// Close closes the file, where it was opened.
+// Close closes the file if it was opened.
 func (f *SortedFile) Close() {
 	if f.once.Do(func() {}); f.file != nil {
 		f.file.Close()
 	}
 }
 
-func (f *SortedFile) read(ctx context.Context, off, n int64) ([]byte, error) {
+func (f *SortedFile) readRange(ctx context.Context, off, n int64) ([]byte, error) {
 	f.once.Do(func() { f.file, f.err = f.Open() })
 	if err := f.err; err != nil {
 		return nil, err
 	}
 	if off < 0 || n < 0 || n > f.file.Size()-off {
-		return nil, errOther
+		return nil, errCorruptPart
 	}
 	b := make([]byte, n)
 	if err := f.file.ReadAt(ctx, b, off); err != nil {
@@ -58,15 +58,15 @@ func (f *SortedFile) read(ctx context.Context, off, n int64) ([]byte, error) {
 	return b, nil
 }
 
-var errOther = robocache.Malformed(
+var errCorruptPart = robocache.Malformed(
 	"statistics",
 	nil,
 	"a part of a column does not hold what it says",
 )
 
-// Least is the least value of a column; 0 where it has none.
+// Least returns the smallest value of a column, or 0 if it has none.
 func (p *Part) Least(c int) (float64, error) {
-	if r, err := p.open(c); err != nil {
+	if r, err := p.openColumn(c); err != nil {
 		return 0, err
 	} else if r.N > 0 {
 		return r.marks[0], nil
@@ -74,34 +74,34 @@ func (p *Part) Least(c int) (float64, error) {
 	return 0, nil
 }
 
-// PartColumn is a column of a part. Its entries are its values, or where that is shorter the
-// different ones, each with how often it occurs.
+// PartColumn is a column of a part. Its entries are its values. If it is shorter, they are the
+// distinct values with their counts instead.
 type PartColumn struct {
-	N       int64   `json:"n"` // finite values
+	N       int64   `json:"n"` // number of finite values
 	Base    float64 `json:"base"`
-	Mean    float64 `json:"mean"` // of the distances from Base
+	Mean    float64 `json:"mean"` // mean of the distances from Base
 	M2      float64 `json:"m2"`
 	Entries int64   `json:"entries"`
-	// entries 0, s, 2s … and the last, s = ceil(Entries/256); with counts: value, values below it,
-	// values up to it
+	// entries 0, s, 2s … and the last, with s = ceil(Entries/256). With counts, each mark is the
+	// value, the number of values below it, and the number of values up to it.
 	Marks []byte `json:"marks,omitempty"`
-	At    int64  `json:"at,omitempty"` // of the entries in the file, where s > 1
+	At    int64  `json:"at,omitempty"` // offset of the entries in the file, if s > 1
 }
 
 const partMarks = 256
 
-func step(entries int64) int64 { return max(1, (entries+partMarks-1)/partMarks) }
+func markStep(entries int64) int64 { return max(1, (entries+partMarks-1)/partMarks) }
 
-// Sorter makes parts. Create is asked for their file once there is something to write.
+// Sorter creates parts. Create is called for their file when there is something to write.
 type Sorter struct {
 	Create  func() (io.Writer, error)
 	out     io.Writer
 	at      int64
-	columns [][]uint64 // memory of keys, used again
+	columns [][]uint64 // reusable memory for keys
 }
 
-// Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more
-// than budget.
+// Parts sorts rows of a feature. bytes is their approximate size. It returns one part, or several
+// if the rows exceed budget.
 func (s *Sorter) Parts(
 	ctx context.Context,
 	dtype robocache.DType,
@@ -120,11 +120,11 @@ func (s *Sorter) Parts(
 	for len(s.columns) < width {
 		s.columns = append(s.columns, nil)
 	}
-	columns := s.columns[:width] // keys
+	columns := s.columns[:width] // keys of the values
 	var m *Moments
 	var count, held int64
-	t := tools.Get().(*tool)
-	defer t.back()
+	t := counterPool.Get().(*counter)
+	defer t.returnToPool()
 	var values []float64
 	begin := func() {
 		m, count, held = NewMoments(width), 0, 0
@@ -137,7 +137,7 @@ func (s *Sorter) Parts(
 	}
 	begin()
 	end := func() error {
-		partValue, err := s.part(dtype, count, m, columns)
+		partValue, err := s.finishPart(dtype, count, m, columns)
 		if err != nil {
 			return err
 		}
@@ -153,13 +153,13 @@ func (s *Sorter) Parts(
 		}
 		count += int64(len(raw) / (elements * size))
 		held += 8 * int64(len(raw)/size)
-		return each(raw, width*size, func(part []byte) error {
+		return eachPart(raw, width*size, func(part []byte) error {
 			for c := range width {
-				values = t.finite(values[:0], dtype, part, c, width)
+				values = t.appendFinite(values[:0], dtype, part, c, width)
 				for _, v := range values {
-					columns[c] = append(columns[c], key(v+0)) // -0 is 0
+					columns[c] = append(columns[c], orderKey(v+0)) // -0 becomes 0
 				}
-				m.column(c, values, 1)
+				m.addColumn(c, values, 1)
 				m.NonFinite += int64(len(part)/size/width - len(values))
 			}
 			return ctx.Err()
@@ -175,8 +175,8 @@ func (s *Sorter) Parts(
 	return parts, nil
 }
 
-// part ends a part: its columns are sorted side by side, and written one after the other.
-func (s *Sorter) part(
+// finishPart finishes a part: it sorts its columns in parallel, and writes them one after another.
+func (s *Sorter) finishPart(
 	dtype robocache.DType,
 	rows int64,
 	m *Moments,
@@ -204,14 +204,14 @@ func (s *Sorter) part(
 					M2:      m.m2[c],
 					Entries: m.N[c],
 				}
-				files[c] = p.Columns[c].entries(dtype, columns[c])
+				files[c] = p.Columns[c].encodeEntries(dtype, columns[c])
 			}
 			return nil
 		})
 	}
 	_ = g.Wait()
 	for c, file := range files {
-		if p.Columns[c].At = s.at; step(p.Columns[c].Entries) > 1 {
+		if p.Columns[c].At = s.at; markStep(p.Columns[c].Entries) > 1 {
 			if s.out == nil {
 				var err error
 				if s.out, err = s.Create(); err != nil {
@@ -228,8 +228,8 @@ func (s *Sorter) part(
 	return p, nil
 }
 
-// entries makes the column's marks of sorted keys, and the text of all its entries.
-func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byte) {
+// encodeEntries sets the marks of a column from sorted keys, and returns the encoded entries.
+func (col *PartColumn) encodeEntries(dtype robocache.DType, keys []uint64) (file []byte) {
 	le, size := binary.LittleEndian, int64(valueSize(dtype))
 	different := int64(0)
 	for i, k := range keys {
@@ -242,7 +242,7 @@ func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byt
 		col.Entries, size = different, 16
 	}
 	file = make([]byte, 0, size*col.Entries)
-	every := step(col.Entries)
+	every := markStep(col.Entries)
 	for i, e := 0, int64(0); i < len(keys); e++ {
 		n := 1
 		for counted && i+n < len(keys) && keys[i+n] == keys[i] {
@@ -253,7 +253,7 @@ func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byt
 			file,
 			dtype,
 			counted,
-			ofKey(keys[i]),
+			keyValue(keys[i]),
 		); e%every == 0 ||
 			e == col.Entries-1 {
 			if col.Marks = append(col.Marks, file[at:]...); counted {
@@ -268,7 +268,8 @@ func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byt
 	return file
 }
 
-// valueSize is that of a value in a file: types of up to 24 bits and of float32's are exact in one.
+// valueSize returns the size of a value in a file. float32 represents types of up to 16 bits and
+// float32 exactly.
 func valueSize(d robocache.DType) int {
 	if d.Size() <= 2 || d == robocache.Float32 {
 		return 4
@@ -283,8 +284,7 @@ func appendValue(b []byte, d robocache.DType, counted bool, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 }
 
-// sortKeys sorts by digits of 11 bits, from the lowest on; digits that are the same in all keys are
-// passed over.
+// sortKeys sorts by digits of 11 bits, lowest first. It skips digits that are equal in all keys.
 func sortKeys(keys, scratch []uint64) {
 	if slices.IsSorted(keys) {
 		return
@@ -321,107 +321,91 @@ func sortKeys(keys, scratch []uint64) {
 	}
 }
 
-// run is a column of a part, as Whole sees it.
-type run struct {
+// partRun is a column of a part, as Whole reads it.
+type partRun struct {
 	*PartColumn
 	p              *Part
 	counted        bool
 	marks          []float64
-	below, through []int64 // of each mark: values before it, and up to its last
+	below, through []int64 // of each mark: number of values before it, and up to its last
 }
 
-// open reads the marks, which may be a stranger's.
-func (p *Part) open(c int) (r run, err error) {
-	r = run{PartColumn: &p.Columns[c], p: p}
+// openColumn decodes and checks the marks of a column, which can come from an untrusted file.
+func (p *Part) openColumn(c int) (r partRun, err error) {
+	r = partRun{PartColumn: &p.Columns[c], p: p}
 	r.counted = r.Entries < r.N
-	size, want := valueSize(p.DType), (r.Entries-1)/step(r.Entries)+1
+	size, want := valueSize(p.DType), (r.Entries-1)/markStep(r.Entries)+1
 	if r.counted {
 		size = 24
 	}
-	if (r.Entries-1)%step(r.Entries) != 0 {
+	if (r.Entries-1)%markStep(r.Entries) != 0 {
 		want++
 	}
 	bad := r.N < 0 || r.N > 1<<48 || r.Entries < 0 || r.Entries > r.N ||
 		r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
 	if !bad && r.N > 0 {
 		le, last := binary.LittleEndian, int64(0)
-		r.marks, r.below, r.through = make(
-			[]float64,
-			0,
-			want,
-		), make(
-			[]int64,
-			0,
-			want,
-		), make(
-			[]int64,
-			0,
-			want,
-		)
+		r.marks = make([]float64, 0, want)
+		r.below = make([]int64, 0, want)
+		r.through = make([]int64, 0, want)
 		for b, j := r.Marks, int64(0); len(b) > 0; b, j = b[size:], j+1 {
-			v, below := p.value(b, r.counted), min(j*step(r.Entries), r.N-1)
+			v, below := p.decodeValue(b, r.counted), min(j*markStep(r.Entries), r.N-1)
 			through := below + 1
 			if r.counted {
 				below, through = int64(le.Uint64(b[8:])), int64(le.Uint64(b[16:]))
 			}
 			bad = bad || below < last || through <= below || through > r.N || v-v != 0 ||
 				j > 0 && v < r.marks[j-1]
-			r.marks, r.below, r.through, last = append(
-				r.marks,
-				v,
-			), append(
-				r.below,
-				below,
-			), append(
-				r.through,
-				through,
-			), through
+			r.marks = append(r.marks, v)
+			r.below = append(r.below, below)
+			r.through = append(r.through, through)
+			last = through
 		}
 	}
 	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N ||
-		step(r.Entries) > 1 && p.File == nil {
-		return r, errOther
+		markStep(r.Entries) > 1 && p.File == nil {
+		return r, errCorruptPart
 	}
 	return r, nil
 }
 
-func (p *Part) value(b []byte, counted bool) float64 {
+func (p *Part) decodeValue(b []byte, counted bool) float64 {
 	if !counted && valueSize(p.DType) == 4 {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) - p.Less
 	}
 	return math.Float64frombits(binary.LittleEndian.Uint64(b)) - p.Less
 }
 
-func (r *run) entrySize() int {
+func (r *partRun) entrySize() int {
 	if r.counted {
 		return 16
 	}
 	return valueSize(r.p.DType)
 }
 
-// most is the largest number of values that can be less than x.
-func (r *run) most(x float64) int64 {
+// maxBelow returns the largest number of values that can be less than x.
+func (r *partRun) maxBelow(x float64) int64 {
 	if j := sort.SearchFloat64s(r.marks, x); j < len(r.marks) {
 		return r.below[j]
 	}
 	return r.N
 }
 
-// least is the smallest number of values that can be at most x.
-func (r *run) least(x float64) int64 {
-	if j := r.above(x); j > 0 {
+// minUpTo returns the smallest number of values that can be at most x.
+func (r *partRun) minUpTo(x float64) int64 {
+	if j := r.firstMarkAbove(x); j > 0 {
 		return r.through[j-1]
 	}
 	return 0
 }
 
-func (r *run) above(x float64) int {
+func (r *partRun) firstMarkAbove(x float64) int {
 	return sort.Search(len(r.marks), func(j int) bool { return r.marks[j] > x })
 }
 
-// between gives the entries that can lie in [a, b], with how often they occur, and how many values
-// are before them.
-func (r *run) between(
+// eachBetween calls yield for the entries that can lie in [a, b], with their counts. before is the
+// number of values before them.
+func (r *partRun) eachBetween(
 	ctx context.Context,
 	a, b float64,
 	yield func(v float64, n int64),
@@ -429,8 +413,8 @@ func (r *run) between(
 	if r.N == 0 {
 		return 0, nil
 	}
-	every := step(r.Entries)
-	j, k := sort.SearchFloat64s(r.marks, a), r.above(b)
+	every := markStep(r.Entries)
+	j, k := sort.SearchFloat64s(r.marks, a), r.firstMarkAbove(b)
 	from, to := int64(0), r.Entries
 	if j > 0 {
 		from, before = min(int64(j-1)*every, r.Entries-1)+1, r.through[j-1]
@@ -448,7 +432,7 @@ func (r *run) between(
 	if from >= to {
 		return before, nil
 	}
-	buf, err := r.p.File.read(ctx, r.At+from*size, (to-from)*size)
+	buf, err := r.p.File.readRange(ctx, r.At+from*size, (to-from)*size)
 	if err != nil {
 		return before, err
 	}
@@ -457,7 +441,7 @@ func (r *run) between(
 		if r.counted {
 			n = int64(binary.LittleEndian.Uint64(buf[8:]))
 		}
-		yield(r.p.value(buf, r.counted), n)
+		yield(r.p.decodeValue(buf, r.counted), n)
 	}
 	return before, nil
 }

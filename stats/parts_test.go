@@ -33,24 +33,37 @@ func sortedFile(b []byte) *SortedFile {
 	return &SortedFile{Open: func() (robocache.Ranged, error) { return inMemory(b), nil }}
 }
 
-// S6: however rows are cut into parts, through JSON and files, the statistics are those of all of
-// them.
+// TestPartsAreTheWhole covers stats.S6: for any division into parts, through JSON and files, the
+// statistics are those of all rows.
 func TestPartsAreTheWhole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	le := binary.LittleEndian
 	kinds := map[string]func(i int) float64{
-		"normal":     func(int) float64 { return rng.NormFloat64() },
-		"few":        func(int) float64 { return float64(rng.IntN(3)) },
-		"counting":   func(i int) float64 { return float64(i) },
-		"stepwise":   func(i int) float64 { return float64(i / 100) },
-		"narrow":     func(int) float64 { return 1000 + 0.009*rng.NormFloat64() },
-		"constant":   func(int) float64 { return -2.5 },
-		"odd":        func(i int) float64 { return []float64{math.NaN(), math.Inf(1), 0, math.Copysign(0, -1), -7}[i%5] },
+		"normal":   func(int) float64 { return rng.NormFloat64() },
+		"few":      func(int) float64 { return float64(rng.IntN(3)) },
+		"counting": func(i int) float64 { return float64(i) },
+		"stepwise": func(i int) float64 { return float64(i / 100) },
+		"narrow":   func(int) float64 { return 1000 + 0.009*rng.NormFloat64() },
+		"constant": func(int) float64 { return -2.5 },
+		"odd": func(i int) float64 {
+			return []float64{
+				math.NaN(),
+				math.Inf(1),
+				0,
+				math.Copysign(0, -1),
+				-7,
+			}[i%5]
+		},
 		"nothing":    func(int) float64 { return math.NaN() },
 		"many equal": func(int) float64 { return math.Round(rng.NormFloat64() * 300) },
 	}
 	for name, of := range kinds {
-		for _, dtype := range []robocache.DType{robocache.Float32, robocache.Float64, robocache.Int64, robocache.Uint8} {
+		for _, dtype := range []robocache.DType{
+			robocache.Float32,
+			robocache.Float64,
+			robocache.Int64,
+			robocache.Uint8,
+		} {
 			for _, rows := range []int{1, 7, 300, 20_000} {
 				if v := of(
 					0,
@@ -131,7 +144,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A part from a stranger is refused, or gives some statistics: it ends the program in no case.
+// FuzzPart checks that an untrusted part is rejected or gives some statistics, and never crashes.
 func FuzzPart(f *testing.F) {
 	var file bytes.Buffer
 	s := Sorter{Create: func() (io.Writer, error) { return &file, nil }}

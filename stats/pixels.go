@@ -8,18 +8,18 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Pixels counts the levels of images, channel by channel: exact moments and quantiles of any number
-// of frames in a fixed space.
+// Pixels counts the levels of images, channel by channel. It computes exact moments and quantiles
+// of any number of frames in constant space.
 type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
-	hist   [][]int64 // channel, level
+	hist   [][]int64 // per channel and level
 	code   *robocache.Depth
-	thin   bool // of large images every so many pixels are counted (S4)
+	thin   bool // count only every few pixels of large images (stats.S4)
 	buf    []byte
 }
 
-// NewPixels counts 8-bit images of the given channels, in [0,1].
+// NewPixels returns a counter for 8-bit images with the given number of channels, in [0,1].
 func NewPixels(channels int) *Pixels {
 	p := &Pixels{value: make([]float64, 256), hist: make([][]int64, channels)}
 	for v := range p.value {
@@ -31,21 +31,21 @@ func NewPixels(channels int) *Pixels {
 	return p
 }
 
-// NewDepth counts 16-bit depth images. With a code, levels are the 12-bit codes of a depth video
-// and the statistics are those of the depth, in the code's unit; without one they are those of the
-// levels themselves.
+// NewDepth returns a counter for 16-bit depth images. With a code, levels are the 12-bit codes of a
+// depth video, and the statistics are those of the depth, in the code's unit. Without one, they are
+// those of the levels.
 func NewDepth(code *robocache.Depth) *Pixels {
 	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}, code: code}
 	for v := range p.value {
 		p.value[v] = float64(v)
 		if code != nil {
-			p.value[v] = depthOf(code, min(v, 4095))
+			p.value[v] = depthOfCode(code, min(v, 4095))
 		}
 	}
 	return p
 }
 
-func depthOf(c *robocache.Depth, q int) float64 {
+func depthOfCode(c *robocache.Depth, q int) float64 {
 	n := float64(q) / 4095
 	d := c.Min + float64(n*(c.Max-c.Min))
 	if c.Log {
@@ -58,7 +58,7 @@ func depthOf(c *robocache.Depth, q int) float64 {
 	return d
 }
 
-// Empty makes a counter of the same kind that has counted nothing.
+// Empty returns an empty counter of the same kind.
 func (p *Pixels) Empty() *Pixels {
 	o := &Pixels{value: p.value, code: p.code, thin: p.thin, hist: make([][]int64, len(p.hist))}
 	for c := range o.hist {
@@ -67,12 +67,12 @@ func (p *Pixels) Empty() *Pixels {
 	return o
 }
 
-// Channels is the number of channels counted.
+// Channels returns the number of channels.
 func (p *Pixels) Channels() int { return len(p.hist) }
 
-// stride is lerobot's rule for large images: every so many pixels, both ways, that about 150 are
-// left of the longer side.
-func (p *Pixels) stride(width, height int) int {
+// pixelStride returns the step between counted pixels, in both directions. It follows lerobot's
+// rule for large images: about 150 pixels of the longer side are counted.
+func (p *Pixels) pixelStride(width, height int) int {
 	const target, threshold = 150, 300
 	if longer := max(width, height); p.thin && longer >= threshold {
 		return longer / target
@@ -88,7 +88,7 @@ func (p *Pixels) Add8(hwc []byte, width int) {
 	if line == 0 {
 		return
 	}
-	step := p.stride(width, len(hwc)/line)
+	step := p.pixelStride(width, len(hwc)/line)
 	for ; len(hwc) >= line; hwc = hwc[min(step*line, len(hwc)):] {
 		row := hwc[:line]
 		if n != 3 {
@@ -115,7 +115,7 @@ func (p *Pixels) Add16(le []byte, width int) {
 	if line == 0 {
 		return
 	}
-	step := p.stride(width, len(le)/line)
+	step := p.pixelStride(width, len(le)/line)
 	for ; len(le) >= line; le = le[min(step*line, len(le)):] {
 		for i := 0; i+1 < line; i += 2 * step {
 			p.hist[0][binary.LittleEndian.Uint16(le[i:])]++
@@ -123,7 +123,7 @@ func (p *Pixels) Add16(le []byte, width int) {
 	}
 }
 
-// Merge adds what o has counted; both must count the same kind of image.
+// Merge adds the counts of o, which must be of the same kind.
 func (p *Pixels) Merge(o *Pixels) {
 	p.Frames += o.Frames
 	for c := range p.hist {
@@ -133,7 +133,7 @@ func (p *Pixels) Merge(o *Pixels) {
 	}
 }
 
-// Stats gives the statistics in shape (channels,1,1); nil where nothing was counted.
+// Stats returns the statistics in shape (channels,1,1), or nil if nothing was counted.
 func (p *Pixels) Stats() *robocache.FeatureStats {
 	if p == nil || p.Frames == 0 {
 		return nil
@@ -177,15 +177,15 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 	return fs
 }
 
-// pixelsJSON is a Pixels as text: of each channel the levels that occur, each with its count.
+// pixelsJSON is the JSON form of Pixels: for each channel, the levels that occur with their counts.
 type pixelsJSON struct {
 	Frames int64            `json:"frames"`
 	Levels [][]int64        `json:"levels"`
-	Wide   bool             `json:"wide,omitempty"` // of 16 bits
+	Wide   bool             `json:"wide,omitempty"` // 16 bits
 	Depth  *robocache.Depth `json:"depth,omitempty"`
 }
 
-// MarshalJSON keeps what was counted.
+// MarshalJSON encodes the counts.
 func (p *Pixels) MarshalJSON() ([]byte, error) {
 	o := pixelsJSON{Frames: p.Frames, Wide: len(p.value) > 256, Depth: p.code}
 	for _, h := range p.hist {
@@ -200,8 +200,8 @@ func (p *Pixels) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind; one that is none yet
-// becomes of that kind.
+// UnmarshalJSON adds encoded counts to a counter of the same kind. A zero counter gets the kind of
+// the encoded one.
 func (p *Pixels) UnmarshalJSON(b []byte) error {
 	var o pixelsJSON
 	if err := json.Unmarshal(b, &o); err != nil {
@@ -228,15 +228,15 @@ func (p *Pixels) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// SampleFrames chooses the rows of an episode whose images are looked at: clamp(n^0.75, 100, 10000)
-// of them, evenly spaced, first and last included.
+// SampleFrames returns the rows of an episode whose images are counted: clamp(n^0.75, 100, 10000)
+// rows, evenly spaced, with the first and the last.
 func SampleFrames(n int) []int {
 	lo := min(n, 100)
 	k := max(lo, min(int(math.Pow(float64(n), 0.75)), 10000))
 	out := make([]int, k)
 	for i := range out {
 		if k > 1 {
-			// numpy.round(numpy.linspace(0, n-1, k)): step times i, half to even.
+			// numpy.round(numpy.linspace(0, n-1, k)): step times i, half to even
 			out[i] = int(math.RoundToEven(float64(n-1) / float64(k-1) * float64(i)))
 		}
 	}

@@ -9,26 +9,26 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Quantile is one of the quantiles that the field stores.
+// Quantile is one of the quantiles that datasets store.
 type Quantile struct {
 	Name string
 	Q    float64
 }
 
-// Quantiles are lerobot's, ascending.
+// Quantiles are those of lerobot, ascending.
 var Quantiles = []Quantile{{"q01", 0.01}, {"q10", 0.1}, {"q50", 0.5}, {"q90", 0.9}, {"q99", 0.99}}
 
-// rank is the place of a quantile among n sorted values: between v[lo] and v[hi], by numpy's
-// "linear".
-func rank(q float64, n int64) (lo, hi int64, t float64) {
-	at := float64(float64(n-1) * q) // rounded before it is subtracted from
+// quantileRank returns the position of a quantile among n sorted values, between v[lo] and v[hi],
+// by numpy's method "linear".
+func quantileRank(q float64, n int64) (lo, hi int64, t float64) {
+	at := float64(float64(n-1) * q) // rounded before the subtraction
 	lo = int64(math.Floor(at))
 	return lo, min(lo+1, n-1), at - math.Floor(at)
 }
 
-// lerp is numpy's _lerp, whose two halves meet so that the result never leaves [a,b]. The
-// conversions forbid fused multiply-add.
-func lerp(a, b, t float64) float64 {
+// lerpNumpy computes numpy's _lerp. Its two halves meet so that the result never leaves [a,b]. The
+// conversions prevent a fused multiply-add.
+func lerpNumpy(a, b, t float64) float64 {
 	d := b - a
 	if t >= 0.5 {
 		return b - float64(d*(1-t))
@@ -36,32 +36,32 @@ func lerp(a, b, t float64) float64 {
 	return a + float64(d*t)
 }
 
-// Few values are sorted; of more, only those that lie near a wanted rank.
+// Up to sortedWhole values are sorted. Of more values, only those near a wanted rank are sorted.
 const (
 	sortedWhole = 48
 	mostBuckets = 1 << 12
 )
 
-// picker takes quantiles of values in memory; its memory is used again.
+// picker computes quantiles of values in memory. Its memory is reused.
 type picker struct {
 	counts []int32
-	slot   []uint8  // of near, from 1; 0 = of no interest
-	near   [10]part // the buckets of two ranks a quantile
-	ranks  []int64  // those wanted of n values
+	slot   []uint8          // index in near plus 1; 0 = not needed
+	near   [10]bucketValues // buckets of the two ranks of each quantile
+	ranks  []int64          // wanted ranks among n values
 	n      int
 }
 
-// bytes is how much memory it keeps.
-func (p *picker) bytes() (n int) {
+// heldBytes returns the size of the memory that the picker keeps.
+func (p *picker) heldBytes() (n int) {
 	for i := range p.near {
 		n += 8 * cap(p.near[i].values)
 	}
 	return n + 4*cap(p.counts) + cap(p.slot)
 }
 
-// quantiles takes the quantiles of finite values, which it may reorder. A first pass counts how
-// many lie in each of equal parts of [lo,hi], a second one gathers the parts that hold a wanted
-// rank: the order of the rest does not matter.
+// quantiles returns the quantiles of finite values, which it may reorder. A first pass counts the
+// values in each of several equal parts of [lo,hi]. A second pass gathers the parts that contain a
+// wanted rank. The order of other values does not matter.
 func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 	n := len(v)
 	buckets := 64
@@ -71,11 +71,12 @@ func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 	scale := float64(buckets) / (hi - lo)
 	if n <= sortedWhole || !(hi > lo) || math.IsInf(hi-lo, 0) || math.IsInf(scale, 0) {
 		slices.Sort(v)
-		return wanted(int64(n), func(r int64) float64 { return v[r] })
+		return quantilesAt(int64(n), func(r int64) float64 { return v[r] })
 	}
-	// The product grows with the value, so that no bucket holds a value above one of the next.
+	// The product is monotonic in the value, so no bucket has a value above one of the next.
 	in := func(x float64) int { return min(int(float64((x-lo)*scale)), buckets-1) }
-	p.counts, p.slot = slices.Grow(p.counts[:0], buckets)[:buckets], slices.Grow(p.slot[:0], buckets)[:buckets]
+	p.counts = slices.Grow(p.counts[:0], buckets)[:buckets]
+	p.slot = slices.Grow(p.slot[:0], buckets)[:buckets]
 	counts, slot, near := p.counts, p.slot, 0
 	clear(counts)
 	clear(slot)
@@ -92,7 +93,7 @@ func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 			b++
 		}
 		if slot[b] == 0 {
-			p.near[near] = part{first: first, values: p.near[near].values[:0]}
+			p.near[near] = bucketValues{first: first, values: p.near[near].values[:0]}
 			near++
 			slot[b] = uint8(near)
 		}
@@ -105,52 +106,52 @@ func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 	for i := range near {
 		slices.Sort(p.near[i].values)
 	}
-	return wanted(int64(n), func(r int64) float64 {
+	return quantilesAt(int64(n), func(r int64) float64 {
 		for i := range near {
 			if at := r - p.near[i].first; at >= 0 && at < int64(len(p.near[i].values)) {
 				return p.near[i].values[at]
 			}
 		}
-		return 0 // every wanted rank lies in one
+		return 0 // unreachable: every wanted rank is in one of the buckets
 	})
 }
 
-// part is the values of a bucket; first is the rank of the least.
-type part struct {
+// bucketValues is the values of a bucket. first is the rank of the smallest.
+type bucketValues struct {
 	first  int64
 	values []float64
 }
 
-// wantedRanks are those that the quantiles of n values lie between, ascending.
+// wantedRanks returns the ranks between which the quantiles of n values lie, ascending.
 func wantedRanks(n int64) (out []int64) {
 	for _, q := range Quantiles {
-		lo, hi, _ := rank(q.Q, n)
+		lo, hi, _ := quantileRank(q.Q, n)
 		out = append(out, lo, hi)
 	}
 	slices.Sort(out)
 	return out
 }
 
-// wanted makes the quantiles of n values out of those at the wanted ranks.
-func wanted(n int64, at func(r int64) float64) []float64 {
+// quantilesAt returns the quantiles of n values. at returns the value at a wanted rank.
+func quantilesAt(n int64, at func(r int64) float64) []float64 {
 	out := make([]float64, len(Quantiles))
 	if n == 0 {
 		return out
 	}
 	for i, q := range Quantiles {
-		lo, hi, t := rank(q.Q, n)
-		out[i] = lerp(at(lo), at(hi), t)
+		lo, hi, t := quantileRank(q.Q, n)
+		out[i] = lerpNumpy(at(lo), at(hi), t)
 	}
 	return out
 }
 
-// countedQuantiles takes the quantiles of values given as ascending value → how often.
+// countedQuantiles returns the quantiles of ascending values with counts.
 func countedQuantiles(value func(i int) float64, count []int64) []float64 {
 	var n int64
 	for _, c := range count {
 		n += c
 	}
-	return wanted(n, func(r int64) float64 {
+	return quantilesAt(n, func(r int64) float64 {
 		for i, c := range count {
 			if r < c {
 				return value(i)
@@ -161,41 +162,41 @@ func countedQuantiles(value func(i int) float64, count []int64) []float64 {
 	})
 }
 
-const digitBits = 11 // one reading of the column settles so many bits of the key
+const digitBits = 11 // number of bits of the key that one pass over the column determines
 
-// search narrows the keys of the wanted ranks of one column, digit by digit.
-type search struct {
+// keySearch finds the keys of the wanted ranks of one column, digit by digit.
+type keySearch struct {
 	want  []target
-	least uint64    // key of the least value: what is searched is the distance from it
-	pre   []uint64  // prefixes of those wanted
-	hists [][]int64 // of each: counts of the next digit
+	least uint64    // key of the smallest value; the search uses distances from it
+	pre   []uint64  // prefixes of the wanted keys
+	hists [][]int64 // for each prefix: counts of the next digit
 }
 
 type target struct {
 	rank   int64  // of the value
-	inside int64  // rank among the values that share prefix
-	prefix uint64 // the digits settled so far
+	inside int64  // rank among the values with the same prefix
+	prefix uint64 // the digits found so far
 }
 
-func newSearch(n int64) *search {
-	s := &search{}
+func newSearch(n int64) *keySearch {
+	s := &keySearch{}
 	for _, r := range slices.Compact(wantedRanks(n)) {
 		s.want = append(s.want, target{rank: r, inside: r})
 	}
 	return s
 }
 
-func (s *search) begin(digit int) {
+func (s *keySearch) beginDigit(digit int) {
 	s.pre, s.hists = s.pre[:0], s.hists[:0]
-	for _, t := range s.want { // ascending, and so are their prefixes
+	for _, t := range s.want { // sorted, and so are their prefixes
 		if n := len(s.pre); n == 0 || s.pre[n-1] != t.prefix {
 			s.pre, s.hists = append(s.pre, t.prefix), append(s.hists, make([]int64, 1<<digit))
 		}
 	}
 }
 
-// count counts a key's next digit, where the digits before it are wanted.
-func (s *search) count(k uint64, digit int) {
+// countKey counts the next digit of a key if the digits before it are wanted.
+func (s *keySearch) countKey(k uint64, digit int) {
 	high := k >> digit
 	for i, pre := range s.pre {
 		if pre == high {
@@ -205,7 +206,7 @@ func (s *search) count(k uint64, digit int) {
 	}
 }
 
-func (s *search) end(digit int) {
+func (s *keySearch) endDigit(digit int) {
 	for i := range s.want {
 		t := &s.want[i]
 		for d, c := range s.hists[slices.Index(s.pre, t.prefix)] {
@@ -218,7 +219,7 @@ func (s *search) end(digit int) {
 	}
 }
 
-func (s *search) key(r int64) uint64 {
+func (s *keySearch) keyAtRank(r int64) uint64 {
 	for _, t := range s.want {
 		if t.rank == r {
 			return t.prefix
@@ -227,24 +228,24 @@ func (s *search) key(r int64) uint64 {
 	return 0
 }
 
-// Blocks gives the rows of a column group, as little-endian bytes, in blocks; it can be run again
-// and gives the same rows.
+// Blocks calls yield with the rows of a column group, as little-endian bytes, in blocks. It can be
+// called again and then gives the same rows.
 type Blocks func(ctx context.Context, yield func(raw []byte) error) error
 
-// key orders numbers as unsigned integers: a float's bits do, once the sign bit is set on positive
-// ones and all bits are turned on negative ones.
-func key(v float64) uint64 {
+// orderKey returns an integer with the same order as the number v. It sets the sign bit of positive
+// numbers and inverts all bits of negative numbers.
+func orderKey(v float64) uint64 {
 	b := math.Float64bits(v)
 	return b ^ (uint64(int64(b)>>63) | 1<<63)
 }
 
-// ofKey is the number of a key.
-func ofKey(k uint64) float64 { return math.Float64frombits(k ^ (uint64(int64(^k)>>63) | 1<<63)) }
+// keyValue returns the number of a key.
+func keyValue(k uint64) float64 { return math.Float64frombits(k ^ (uint64(int64(^k)>>63) | 1<<63)) }
 
-// refine finds the exact quantiles of every column by reading the rows several times: of the keys,
-// the digits in which those of m's least and greatest value differ. Columns are taken in groups
-// that keep the counts inside budget.
-func refine(
+// refineQuantiles computes the exact quantiles of every column by reading the rows several times.
+// Each pass determines one digit of the keys, from the first digit in which the keys of m's
+// smallest and largest value differ. Columns are handled in groups whose counts fit the budget.
+func refineQuantiles(
 	ctx context.Context,
 	dtype robocache.DType,
 	m *Moments,
@@ -254,21 +255,21 @@ func refine(
 	width := len(m.N)
 	perColumn := int64(2*len(Quantiles)) * (8 << digitBits)
 	group := int(max(1, min(int64(width), budget/perColumn)))
-	lowest := 0 // bits of a key that are the same in all
+	lowest := 0 // number of low bits that are equal in all keys
 	if dtype == robocache.Float16 || dtype == robocache.BFloat16 || dtype == robocache.Float32 {
 		lowest = 52 - 23
 	}
 	out := make([][]float64, width)
 	var block []float64
 	for first := 0; first < width; first += group {
-		searches := make([]*search, min(group, width-first))
+		searches := make([]*keySearch, min(group, width-first))
 		most := 0
 		for c := range searches {
 			c0 := first + c
 			s := newSearch(max(1, m.N[c0]))
 			if m.N[c0] > 0 {
-				s.least = key(m.Min[c0]) >> lowest
-				most = max(most, bits.Len64(key(m.Max[c0])>>lowest-s.least))
+				s.least = orderKey(m.Min[c0]) >> lowest
+				most = max(most, bits.Len64(orderKey(m.Max[c0])>>lowest-s.least))
 			}
 			searches[c] = s
 		}
@@ -276,15 +277,15 @@ func refine(
 			digit := min(digitBits, most-done)
 			shift := most - done - digit
 			for _, s := range searches {
-				s.begin(digit)
+				s.beginDigit(digit)
 			}
 			err := rows(ctx, func(raw []byte) error {
-				return each(raw, width*dtype.Size(), func(part []byte) error {
+				return eachPart(raw, width*dtype.Size(), func(part []byte) error {
 					block = robocache.Float64s(block[:0], dtype, part)
 					for at := first; at < len(block); at += width {
 						for c, s := range searches {
 							if v := block[at+c]; v-v == 0 {
-								s.count((key(v)>>lowest-s.least)>>shift, digit)
+								s.countKey((orderKey(v)>>lowest-s.least)>>shift, digit)
 							}
 						}
 					}
@@ -295,17 +296,17 @@ func refine(
 				return nil, err
 			}
 			for _, s := range searches {
-				s.end(digit)
+				s.endDigit(digit)
 			}
 			done += digit
 		}
 		for c, s := range searches {
-			out[first+c] = wanted(m.N[first+c], func(r int64) float64 {
-				k := (s.key(r) + s.least) << lowest
-				if k>>63 == 0 { // negative: the lowest bits are turned, too
+			out[first+c] = quantilesAt(m.N[first+c], func(r int64) float64 {
+				k := (s.keyAtRank(r) + s.least) << lowest
+				if k>>63 == 0 { // negative: the lowest bits are inverted too
 					k |= 1<<lowest - 1
 				}
-				return ofKey(k)
+				return keyValue(k)
 			})
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
+// rowsIn returns the number of rows of a stream in an episode, on the stream's own clock if it has
+// one.
 func rowsIn(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -23,8 +24,8 @@ func rowsIn(
 	return n, nil
 }
 
-// Rows computes the statistics of a stream of numbers in some episodes. left is the number of
-// values that are not finite (S5).
+// Rows computes the statistics of a numeric stream over some episodes. left is the number of values
+// that are not finite (stats.S5).
 func Rows(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -39,8 +40,8 @@ func Rows(
 	return Numeric(ctx, f.DType, shape, blocks, budget)
 }
 
-// Values gives the values of a stream of numbers in some episodes as Numeric takes them, and the
-// shape of a row there.
+// Values returns the values of a numeric stream over some episodes in the form that Numeric needs,
+// with the shape of a row.
 func Values(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -50,8 +51,9 @@ func Values(
 	return blocksOf(ctx, ds, f, episodes, 0)
 }
 
-// blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and
-// gives the shape of those. What fits the budget is held: the quantiles read it again.
+// blocksOf returns a stream in blocks of whole rows, and the shape of a row. A ragged stream is
+// read in blocks of whole entries. Values that fit the budget are held, because quantiles may read
+// them again.
 func blocksOf(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -77,24 +79,24 @@ func blocksOf(
 		}
 		r.counts = append(r.counts, n)
 	}
-	return r.blocks, shape, nil
+	return r.eachBlock, shape, nil
 }
 
-// reader gives the rows of one stream, one block after the other.
+// reader reads the rows of one stream, block by block.
 type reader struct {
 	ds       robocache.Dataset
 	f        *robocache.Feature
 	episodes []int
-	counts   []int // rows of each
+	counts   []int // rows in each episode
 	budget   int64
 	size     int // bytes of a row
-	block    int // rows read at once
+	block    int // rows per read
 	buf      []byte
 	held     []byte
-	whole    bool // held is all there is
+	whole    bool // held contains all values
 }
 
-func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err error) {
+func (r *reader) eachBlock(ctx context.Context, yield func([]byte) error) (err error) {
 	if r.whole {
 		return yield(r.held)
 	}
@@ -105,7 +107,7 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err erro
 		if len(rows) == 0 {
 			return nil
 		}
-		raw, err := r.read(ctx, rows)
+		raw, err := r.readRows(ctx, rows)
 		if err != nil {
 			return err
 		}
@@ -134,14 +136,14 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err erro
 	return nil
 }
 
-// read gives the values of rows; those that hold none are left out.
-func (r *reader) read(ctx context.Context, rows []robocache.Row) ([]byte, error) {
+// readRows returns the values of rows. Rows without a value are left out.
+func (r *reader) readRows(ctx context.Context, rows []robocache.Row) ([]byte, error) {
 	if r.f.Ragged() {
 		data, _, err := robocache.GatherRagged(ctx, r.ds, r.f.Key, rows)
 		if err != nil {
 			return nil, err
 		}
-		return data, nil // a row without value has no entries
+		return data, nil // a row without a value has no entries
 	}
 	raw := r.buf[:len(rows)*r.size]
 	if err := r.ds.Gather(ctx, r.f.Key, rows, raw); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Streams on clocks of their own count their own rows, and of a cloud all points count (S3).
+// TestStreamsOnTheirOwnClocks covers stats.S3: streams on their own clocks count their own rows,
+// and a point cloud counts its points.
 func TestStreamsOnTheirOwnClocks(t *testing.T) {
 	ds, err := synth.New(
 		synth.Options{

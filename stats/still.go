@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Still decodes the still image of a row into buf, grown as needed.
+// Still decodes the still image of a row into buf, which grows if necessary.
 func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) (_ []byte, err error) {
 	info, err := video.ImageSize(ref)
 	if err != nil {
@@ -21,8 +21,8 @@ func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) (_ []byte, err
 	return buf, video.DecodeImage(ref, spec, buf)
 }
 
-// AddStill counts the still image of a row: RGB whatever its colours, as the reference does, or
-// 16-bit depth. ErrUnsupported for depth in float32, whose levels cannot be counted.
+// AddStill counts the still image of a row: as RGB for any colors, like lerobot, or as 16-bit
+// depth. Depth in float32 is ErrUnsupported, because its levels cannot be counted.
 func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 	spec := &video.Spec{Pixel: video.RGB8}
 	info, err := video.ImageSize(ref)
@@ -36,7 +36,7 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 			"depth images in float32 have no statistics",
 		)
 	}
-	if p.deep() {
+	if p.isDepth() {
 		spec.Pixel = video.Gray16
 	}
 	pic, err := Still(ref, spec, p.buf)
@@ -44,7 +44,7 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 		return err
 	}
 	p.buf = pic
-	if p.deep() {
+	if p.isDepth() {
 		p.Add16(pic, info.Width)
 	} else {
 		p.Add8(pic, info.Width)
@@ -52,10 +52,10 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 	return nil
 }
 
-func (p *Pixels) deep() bool { return len(p.value) > 256 }
+func (p *Pixels) isDepth() bool { return len(p.value) > 256 }
 
-// Images makes the counter that fits the images of a feature: of every pixel where all frames are
-// looked at, else of every few of large images.
+// Images returns the counter for the images of a feature. It counts every pixel if all frames are
+// counted, and otherwise only some pixels of large images.
 func (p FramePolicy) Images(f *robocache.Feature) *Pixels {
 	out := NewPixels(3)
 	switch {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding
-// (S6). left is the number of values that are not finite. Of files it reads what lies near the
-// quantiles.
+// Whole computes the statistics of all parts together. They equal those of Numeric, with mean and
+// deviation equal up to rounding (stats.S6). left is the number of values that are not finite. Of
+// files, it reads only the entries near the quantiles.
 func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left int64, err error) {
 	defer crash.Recover("statistics", &err)
 	m := NewMoments(len(parts[0].Columns))
@@ -28,9 +28,9 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 	g.SetLimit(16)
 	for c := range q {
 		g.Go(crash.Func("statistics", func() error {
-			var runs []run
+			var runs []partRun
 			for i := range parts {
-				r, err := parts[i].open(c)
+				r, err := parts[i].openColumn(c)
 				if err != nil {
 					return err
 				}
@@ -38,17 +38,12 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 					continue
 				}
 				runs = append(runs, r)
-				m.Min[c], m.Max[c] = min(
-					m.Min[c],
-					r.marks[0],
-				), max(
-					m.Max[c],
-					r.marks[len(r.marks)-1],
-				)
+				m.Min[c] = min(m.Min[c], r.marks[0])
+				m.Max[c] = max(m.Max[c], r.marks[len(r.marks)-1])
 				if m.N[c] == 0 {
 					m.base[c] = r.Base - parts[i].Less
 				}
-				m.merge(c, r.N, r.Base-parts[i].Less-m.base[c]+r.Mean, r.M2)
+				m.mergeColumn(c, r.N, r.Base-parts[i].Less-m.base[c]+r.Mean, r.M2)
 			}
 			var err error
 			if q[c], err = wholeQuantiles(ctx, runs, m.N[c], m.Min[c], m.Max[c]); err != nil {
@@ -60,12 +55,17 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 	if err := g.Wait(); err != nil {
 		return fs, left, err
 	}
-	return settled(m, count, q), m.NonFinite, nil
+	return combineStats(m, count, q), m.NonFinite, nil
 }
 
-func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([]float64, error) {
+func wholeQuantiles(
+	ctx context.Context,
+	runs []partRun,
+	n int64,
+	lo, hi float64,
+) ([]float64, error) {
 	out := make([]float64, len(Quantiles))
-	sum := func(of func(r *run) (int64, error)) (s int64, err error) {
+	sum := func(of func(r *partRun) (int64, error)) (s int64, err error) {
 		for i := range runs {
 			ofValue, err := of(&runs[i])
 			if err != nil {
@@ -75,14 +75,14 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		}
 		return s, nil
 	}
-	// search gives the least key from that of lo on for which is holds; end where it holds for none
-	// before.
+	// search returns the number with the smallest key, at or above the key of lo, for which is
+	// returns true. It returns the number of end if is returns false for all keys before end.
 	search := func(end uint64, is func(x float64) (bool, error)) (float64, error) {
-		k := key(lo)
+		k := orderKey(lo)
 		for k < end {
 			{
 				mid := k + (end-k)/2
-				isValue, err := is(ofKey(mid))
+				isValue, err := is(keyValue(mid))
 				if err != nil {
 					return 0, err
 				}
@@ -93,18 +93,18 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 				}
 			}
 		}
-		return ofKey(k), nil
+		return keyValue(k), nil
 	}
 	var near []uint64          // keys of the entries in [a, b], ascending
-	more := map[uint64]int64{} // how often they occur beside once each
-	var before int64           // values below
+	more := map[uint64]int64{} // counts of these entries, minus one
+	var before int64           // number of values below
 	look := func(a, b float64) error {
 		near = near[:0]
 		clear(more)
 		var err error
-		if before, err = sum(func(r *run) (int64, error) {
-			return r.between(ctx, a, b, func(v float64, n int64) {
-				k := key(v)
+		if before, err = sum(func(r *partRun) (int64, error) {
+			return r.eachBetween(ctx, a, b, func(v float64, n int64) {
+				k := orderKey(v)
 				if near = append(near, k); n > 1 {
 					more[k] += n - 1
 				}
@@ -115,9 +115,9 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		sortKeys(near, make([]uint64, len(near)))
 		return nil
 	}
-	here := !slices.ContainsFunc(runs, func(r run) bool { return step(r.Entries) > 1 })
+	here := !slices.ContainsFunc(runs, func(r partRun) bool { return markStep(r.Entries) > 1 })
 	if here {
-		sumValue, err := sum(func(r *run) (int64, error) { return r.Entries, nil })
+		sumValue, err := sum(func(r *partRun) (int64, error) { return r.Entries, nil })
 		if err != nil {
 			return nil, err
 		}
@@ -130,12 +130,12 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		if n == 0 {
 			break
 		}
-		first, second, t := rank(q.Q, n)
+		first, second, t := quantileRank(q.Q, n)
 		if !here {
-			// Between a and b lie the values of both ranks: at most first values are below a, and
-			// more than second up to b.
-			a, err := search(key(hi)+1, func(x float64) (bool, error) {
-				sumValue, err := sum(func(r *run) (int64, error) { return r.most(x), nil })
+			// The values of both ranks lie between a and b: at most `first` values are below a, and
+			// more than `second` values are at most b.
+			a, err := search(orderKey(hi)+1, func(x float64) (bool, error) {
+				sumValue, err := sum(func(r *partRun) (int64, error) { return r.maxBelow(x), nil })
 				if err != nil {
 					return false, err
 				}
@@ -144,8 +144,8 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 			if err != nil {
 				return nil, err
 			}
-			b, err := search(key(hi), func(x float64) (bool, error) {
-				sumValue, err := sum(func(r *run) (int64, error) { return r.least(x), nil })
+			b, err := search(orderKey(hi), func(x float64) (bool, error) {
+				sumValue, err := sum(func(r *partRun) (int64, error) { return r.minUpTo(x), nil })
 				if err != nil {
 					return false, err
 				}
@@ -154,7 +154,7 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 			if err != nil {
 				return nil, err
 			}
-			if err := look(ofKey(key(a)-1), b); err != nil {
+			if err := look(keyValue(orderKey(a)-1), b); err != nil {
 				return nil, err
 			}
 		}
@@ -165,10 +165,10 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 					rank -= more[k]
 				}
 				if rank < 0 {
-					return ofKey(k), nil
+					return keyValue(k), nil
 				}
 			}
-			return 0, errOther
+			return 0, errCorruptPart
 		}
 		entry, err := at(first)
 		if err != nil {
@@ -178,7 +178,7 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		if err != nil {
 			return nil, err
 		}
-		out[i] = lerp(entry, entryValue, t)
+		out[i] = lerpNumpy(entry, entryValue, t)
 	}
 	return out, nil
 }

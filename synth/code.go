@@ -1,8 +1,8 @@
 package synth
 
-// The bar code of an image: squares of black and white in rows across the bottom edge, most
-// significant bit first. 16 bits episode, 20 bits row, 8 bits check. Squares of 6 pixels and more
-// outlive the lossy coding of small images.
+// An image has a bar code along its bottom edge: rows of black and white squares, most significant
+// bit first. It has 16 bits for the episode, 20 bits for the row, and 8 check bits. Squares of at
+// least 6 pixels survive lossy coding of small images.
 const (
 	codeEpisodeBits = 16
 	codeRowBits     = 20
@@ -12,7 +12,7 @@ const (
 	codeWhite       = 232
 )
 
-// codeLayout gives the side of a square, squares a row, and rows.
+// codeLayout returns the side of a square, the squares per row, and the number of rows.
 func codeLayout(width, height int) (side, columns, rows int) {
 	side = max(6, height/48)
 	columns = width / side
@@ -24,8 +24,8 @@ func codeWord(episode, row int) uint64 {
 	return w<<codeCheckBits | uint64(check8(w))
 }
 
-// check8 is CRC-8 (polynomial 0x07) over the word's bytes, begun at 0x5a so that an all-black or
-// all-white strip is no code.
+// check8 returns the CRC-8 (polynomial 0x07) of the word's bytes. It starts at 0x5a, so that an
+// all-black or all-white strip is not a valid code.
 func check8(w uint64) byte {
 	c := byte(0x5a)
 	for i := 56; i >= 0; i -= 8 {
@@ -41,7 +41,7 @@ func check8(w uint64) byte {
 	return c
 }
 
-// drawCode puts the bar code into an RGB image.
+// drawCode draws the bar code into an RGB image.
 func drawCode(rgb []byte, width, height, episode, row int) {
 	side, columns, rows := codeLayout(width, height)
 	word := codeWord(episode, row)
@@ -60,8 +60,8 @@ func drawCode(rgb []byte, width, height, episode, row int) {
 	}
 }
 
-// ReadCode finds the episode and the row that an RGB image (8 bits, channels last, of the size it
-// was made in) shows; ok is false where the check fails.
+// ReadCode returns the episode and row in the bar code of an RGB image (8 bits, channels last,
+// original size). ok is false if the check fails.
 func ReadCode(rgb []byte, width, height int) (episode, row int, ok bool) {
 	side, columns, rows := codeLayout(width, height)
 	if width < 64 || height < 64 || len(rgb) < width*height*3 || rows*side > height {
@@ -71,7 +71,7 @@ func ReadCode(rgb []byte, width, height int) (episode, row int, ok bool) {
 	for i := range codeBits {
 		x0, y0 := i%columns*side, height-(rows-i/columns)*side
 		sum, n := 0, 0
-		// The middle of the square: its edges bleed.
+		// Only the middle of the square, because its edges are blurred.
 		for y := y0 + side/3; y < y0+side-side/3; y++ {
 			for x := x0 + side/3; x < x0+side-side/3; x++ {
 				p := (y*width + x) * 3

@@ -10,23 +10,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Dataset is a synthetic dataset that is made while it is read: what writers, views and loaders are
-// tested with.
+// Dataset is a synthetic dataset that is generated when it is read. Writers, views and loaders are
+// tested with it.
 //
-// Its rows are those of camera 0 (of observation.state where there is none). Without rates beside
-// the camera's, jitter, gaps and the like, every stream lies on them; else each other stream has a
-// clock of its own, named by its key.
+// Its rows are those of camera 0, or of observation.state if there is no camera. By default, every
+// stream has these rows. With other rates, jitter, gaps or similar options, each other stream has
+// its own clock, named by its key.
 type Dataset struct {
-	o       Options
+	options Options
 	fps     robocache.Rate
 	info    robocache.Info
 	offered robocache.Capabilities
 	streams map[string]*stream
 	lengths []int
 	tasks   []int
-	// NewRows: of the streams beside the rows; nil = they have clocks of their own
-	width  map[string]int
-	preset *preset // in place of the planar arm
+	// NewRows: samples per row of the faster streams; nil = they have their own clocks
+	rowWidth map[string]int
+	preset   *preset // replaces the planar arm
 
 	mu     sync.Mutex
 	kept   map[int]*recording
@@ -35,40 +35,40 @@ type Dataset struct {
 	easels sync.Pool // *easel
 }
 
-// easel holds a canvas a camera.
+// easel holds one canvas per camera.
 type easel struct{ canvases []*canvas }
 
-// stream is a feature and how its rows are made.
+// stream is a feature, and how its rows are generated.
 type stream struct {
 	feature robocache.Feature
-	// of its clock (streams, cameraStream + camera); 0 = the rows'
+	// number of its clock (streams, or cameraStream + camera); 0 = the clock of the rows
 	number  int
-	rate    robocache.Rate                              // of its clock
-	camera  int                                         // images: which
-	numeric func(s *state, add func(values ...float64)) // nil: a column of the rows
+	rate    robocache.Rate                              // rate of its clock
+	camera  int                                         // images: number of the camera
+	numeric func(s *state, add func(values ...float64)) // nil: a stored column of the rows
 }
 
 // recording is an episode in memory.
 type recording struct {
 	*episode
 	once    sync.Once
-	err     error // of making it
+	err     error // error of generating it
 	mu      sync.Mutex
 	clocked map[string]*clocked
 }
 
-// clocked is when a stream's samples were taken, and their timestamps.
+// clocked holds the times of a stream's samples, and their timestamps.
 type clocked struct{ taken, timestamps []int64 }
 
 const keptRecordings = 8
 
-// New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG
-// images, all on one grid.
+// New returns a dataset with the given options. The zero value is 4 episodes of 2 s, with two
+// cameras of PNG images, all on one grid.
 func New(opt Options) (*Dataset, error) { return newDataset(opt, false) }
 
-// NewRows makes a dataset of the rows that Write writes, for formats that keep one clock: streams
-// beside the rows are columns of each row's native samples, with their recorded timestamps. Times
-// gives those of the rows. ErrMisuse where the options ask for what rows cannot hold.
+// NewRows returns a dataset of the rows that Write writes, for formats with one clock. Faster
+// streams are columns with each row's native samples and their recorded timestamps. Times returns
+// the times of the rows. If the options need what rows cannot hold, the error is ErrMisuse.
 func NewRows(opt Options) (*Dataset, error) { return newDataset(opt, true) }
 
 func newDataset(opt Options, rows bool) (*Dataset, error) {
@@ -80,21 +80,21 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 		opt.Codec = "png"
 	case "png", "jpeg", "raw":
 	default:
-		return nil, misuse("codec", "png, jpeg or raw", strconv.Quote(opt.Codec))
+		return nil, misuseError("codec", "png, jpeg or raw", strconv.Quote(opt.Codec))
 	}
 	if rows {
-		if err := opt.fitsRows(); err != nil {
+		if err := opt.checkFitsRows(); err != nil {
 			return nil, err
 		}
 	}
-	o, fps, err := opt.completed()
+	o, fps, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := o.room(); err != nil {
+	if err := o.checkCodeFits(); err != nil {
 		return nil, err
 	}
-	d := &Dataset{o: o, fps: fps, streams: map[string]*stream{}, kept: map[int]*recording{}}
+	d := &Dataset{options: o, fps: fps, streams: map[string]*stream{}, kept: map[int]*recording{}}
 	d.offered = robocache.Capabilities{GatherRagged: d.GatherRagged}
 	d.info = robocache.Info{
 		URI:      fmt.Sprintf("synth:%d", o.Seed),
@@ -108,25 +108,19 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(i), Text: text})
 	}
 	if rows {
-		if d.width, d.info.Findings, err = o.widths(fps); err != nil {
+		if d.rowWidth, d.info.Findings, err = o.rowWidths(fps); err != nil {
 			return nil, err
 		}
 	}
-	if err := d.describe(); err != nil {
+	if err := d.setSchema(); err != nil {
 		return nil, err
 	}
 	for e := range o.Episodes {
-		n := len(o.rows(e, fps))
-		text, _ := o.task(e)
-		d.lengths, d.tasks, d.info.Frames = append(
-			d.lengths,
-			n,
-		), append(
-			d.tasks,
-			text,
-		), d.info.Frames+int64(
-			n,
-		)
+		n := len(o.rowTimes(e, fps))
+		text, _ := o.taskOf(e)
+		d.lengths = append(d.lengths, n)
+		d.tasks = append(d.tasks, text)
+		d.info.Frames = d.info.Frames + int64(n)
 	}
 	d.easels.New = func() any {
 		x := &easel{}
@@ -138,15 +132,15 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 	return d, nil
 }
 
-// native says that streams have clocks of their own.
-func (o *Options) native() bool {
-	return len(o.Rates) > 1 || o.recorded() || o.Late > 0 || o.Offset > 0 || o.Skew > 0 ||
+// hasOwnClocks reports whether streams have their own clocks.
+func (o *Options) hasOwnClocks() bool {
+	return len(o.Rates) > 1 || o.isDistorted() || o.Late > 0 || o.Offset > 0 || o.Skew > 0 ||
 		o.Dropout > 0
 }
 
-// describe makes the schema.
-func (d *Dataset) describe() error {
-	o := &d.o
+// setSchema sets the schema.
+func (d *Dataset) setSchema() error {
+	o := &d.options
 	add := func(s stream) {
 		if s.rate.Zero() {
 			s.rate = d.fps
@@ -161,11 +155,11 @@ func (d *Dataset) describe() error {
 	numeric := func(key string, t robocache.DType, shape ...int) robocache.Feature {
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: t, Shape: shape}
 	}
-	if d.width != nil {
-		for _, f := range o.features(d.width, d.fps) {
+	if d.rowWidth != nil {
+		for _, f := range o.rowFeatures(d.rowWidth, d.fps) {
 			s := stream{feature: f}
 			if f.Kind == robocache.KindImage {
-				for camera(s.camera) != f.Key {
+				for cameraKey(s.camera) != f.Key {
 					s.camera++
 				}
 			}
@@ -175,17 +169,17 @@ func (d *Dataset) describe() error {
 	}
 	for i := range o.Cameras {
 		f := robocache.Feature{
-			Key:      camera(i),
+			Key:      cameraKey(i),
 			Kind:     robocache.KindImage,
 			DType:    robocache.Uint8,
 			Shape:    []int{o.Height, o.Width, 3},
-			Names:    names("height", "width", "channels"),
+			Names:    jsonNames("height", "width", "channels"),
 			Height:   o.Height,
 			Width:    o.Width,
 			Channels: 3,
 		}
 		s := stream{feature: f, camera: i}
-		if i > 0 && o.native() {
+		if i > 0 && o.hasOwnClocks() {
 			s.number = cameraStream + i
 		}
 		add(s)
@@ -198,7 +192,7 @@ func (d *Dataset) describe() error {
 					Kind:     robocache.KindImage,
 					DType:    robocache.Uint16,
 					Shape:    []int{o.Height, o.Width, 1},
-					Names:    names("height", "width", "channels"),
+					Names:    jsonNames("height", "width", "channels"),
 					Height:   o.Height,
 					Width:    o.Width,
 					Channels: 1,
@@ -207,11 +201,11 @@ func (d *Dataset) describe() error {
 			},
 		)
 	}
-	rows := Options{} // the features of the rows alone
-	for _, f := range rows.features(nil, d.fps) {
+	rows := Options{} // only the features of the rows
+	for _, f := range rows.rowFeatures(nil, d.fps) {
 		add(stream{feature: f})
 	}
-	for _, name := range o.others() {
+	for _, name := range o.otherStreams() {
 		rate, err := rateOf(o.Rates[name])
 		if err != nil {
 			return err
@@ -219,7 +213,7 @@ func (d *Dataset) describe() error {
 		switch name {
 		case "cloud":
 			f := numeric("observation.points", robocache.Float32, -1, 4)
-			f.Kind, f.Names = robocache.KindPointCloud, names("x", "y", "z", "intensity")
+			f.Kind, f.Names = robocache.KindPointCloud, jsonNames("x", "y", "z", "intensity")
 			add(stream{feature: f, number: streams[name], rate: rate})
 		case "text":
 			f := numeric("observation.phase", robocache.String, 1)
@@ -237,25 +231,25 @@ func (d *Dataset) describe() error {
 			)
 		}
 	}
-	if o.native() {
+	if o.hasOwnClocks() {
 		d.info.Clock = "observation.state"
 		if o.Cameras > 0 {
-			d.info.Clock = camera(0)
+			d.info.Clock = cameraKey(0)
 		}
 	}
 	return nil
 }
 
-// Options are those of the dataset, settled.
-func (d *Dataset) Options() Options { return d.o }
+// Options returns the options of the dataset, with defaults filled in.
+func (d *Dataset) Options() Options { return d.options }
 
 // Capabilities returns the capability of ragged rows.
 func (d *Dataset) Capabilities() *robocache.Capabilities { return &d.offered }
 
-// Info describes the dataset.
+// Info returns the description of the dataset.
 func (d *Dataset) Info() *robocache.Info { return &d.info }
 
-// Len is the number of rows.
+// Len returns the number of rows of an episode.
 func (d *Dataset) Len(e int) int {
 	if e < 0 || e >= len(d.lengths) {
 		return 0
@@ -263,28 +257,28 @@ func (d *Dataset) Len(e int) int {
 	return d.lengths[e]
 }
 
-// Episode is what is known of an episode.
+// Episode returns the description of an episode.
 func (d *Dataset) Episode(_ context.Context, e int) (robocache.Episode, error) {
-	if err := d.check(e); err != nil {
+	if err := d.checkEpisode(e); err != nil {
 		return robocache.Episode{}, err
 	}
 	return robocache.Episode{
 		Position: e,
 		Index:    int64(e),
 		Length:   d.lengths[e],
-		Tasks:    []string{d.o.Tasks[d.tasks[e]]},
+		Tasks:    []string{d.options.Tasks[d.tasks[e]]},
 	}, nil
 }
 
-func (d *Dataset) check(e int) error {
-	if e < 0 || e >= d.o.Episodes {
+func (d *Dataset) checkEpisode(e int) error {
+	if e < 0 || e >= d.options.Episodes {
 		return robocache.Misuse("synth", robocache.Where{"episode": e}, "").
-			Expected(fmt.Sprintf("an episode from 0 to %d", d.o.Episodes-1), strconv.Itoa(e))
+			Expected(fmt.Sprintf("an episode from 0 to %d", d.options.Episodes-1), strconv.Itoa(e))
 	}
 	return nil
 }
 
-func (d *Dataset) find(key string) (*stream, error) {
+func (d *Dataset) streamOf(key string) (*stream, error) {
 	s := d.streams[key]
 	if s == nil {
 		return nil, robocache.NotFound("synth", robocache.Where{"stream": key}, "no such stream")
@@ -292,9 +286,9 @@ func (d *Dataset) find(key string) (*stream, error) {
 	return s, nil
 }
 
-// recording finds or makes an episode.
-func (d *Dataset) recording(e int) (*recording, error) {
-	if err := d.check(e); err != nil {
+// recordingOf returns an episode. It generates the episode if it is not in memory.
+func (d *Dataset) recordingOf(e int) (*recording, error) {
+	if err := d.checkEpisode(e); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -310,16 +304,16 @@ func (d *Dataset) recording(e int) (*recording, error) {
 	d.mu.Unlock()
 	r.once.Do(func() {
 		if d.preset != nil {
-			d.record(r, e)
+			d.recordPreset(r, e)
 			return
 		}
-		r.episode, r.err = d.o.episode(e, d.fps, d.width)
+		r.episode, r.err = d.options.makeEpisode(e, d.fps, d.rowWidth)
 	})
 	return r, r.err
 }
 
-// clock gives a stream's times in an episode.
-func (d *Dataset) clock(r *recording, e int, s *stream) *clocked {
+// clockOf returns the times of a stream in an episode.
+func (d *Dataset) clockOf(r *recording, e int, s *stream) *clocked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clocked[s.feature.Clock]
@@ -329,51 +323,51 @@ func (d *Dataset) clock(r *recording, e int, s *stream) *clocked {
 			c.taken, c.timestamps = r.timestamps, r.timestamps
 		} else {
 			var taken []int64
-			if s.number > cameraStream { // a camera loses the frames that the rows lose
+			if s.number > cameraStream { // a camera loses the same frames as the rows
 				taken = r.shots[s.camera]
 			} else {
-				taken = d.o.nativeClock(e, s.number, s.rate)
+				taken = d.options.nativeClock(e, s.number, s.rate)
 			}
-			t := d.o.bend(e, s.number, s.rate)
-			c.taken, c.timestamps = t.stamped(taken)
+			t := d.options.truthOf(e, s.number, s.rate)
+			c.taken, c.timestamps = t.stampSamples(taken)
 		}
 		r.clocked[s.feature.Clock] = c
 	}
 	return c
 }
 
-// Truth says how the clock of a stream was bent in an episode.
+// Truth returns how the clock of a stream is distorted in an episode.
 func (d *Dataset) Truth(e int, key string) (Truth, error) {
-	s, err := d.find(key)
+	s, err := d.streamOf(key)
 	if err == nil {
-		err = d.check(e)
+		err = d.checkEpisode(e)
 	}
 	if err != nil || s.number == 0 {
 		return Truth{Rate: d.fps}, err
 	}
-	return d.o.bend(e, s.number, s.rate), nil
+	return d.options.truthOf(e, s.number, s.rate), nil
 }
 
-// Times gives the timestamps of a stream.
+// Times returns the timestamps of a stream.
 func (d *Dataset) Times(_ context.Context, e int, key string) ([]int64, error) {
 	s := &stream{}
 	if key != "" {
 		var err error
-		if s, err = d.find(key); err != nil {
+		if s, err = d.streamOf(key); err != nil {
 			return nil, err
 		}
 	}
-	if d.preset != nil && d.preset.times != nil { // without the values
-		return d.preset.times(&d.o, e), d.check(e)
+	if d.preset != nil && d.preset.times != nil { // does not generate the values
+		return d.preset.times(&d.options, e), d.checkEpisode(e)
 	}
-	r, err := d.recording(e)
+	r, err := d.recordingOf(e)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(d.clock(r, e, s).timestamps), nil
+	return slices.Clone(d.clockOf(r, e, s).timestamps), nil
 }
 
-// Stats are none.
+// Stats returns nil.
 func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Close does nothing.

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// each calls fn with the recording and the clock of every row, in the order asked.
-func (d *Dataset) each(
+// eachRow calls fn with the recording and clock of every row, in the given order.
+func (d *Dataset) eachRow(
 	rows []robocache.Row,
 	s *stream,
 	fn func(i int, r *recording, c *clocked) error,
@@ -27,13 +27,17 @@ func (d *Dataset) each(
 	for i, row := range rows {
 		if row.Episode != last {
 			var err error
-			if rec, err = d.recording(row.Episode); err != nil {
+			if rec, err = d.recordingOf(row.Episode); err != nil {
 				return err
 			}
-			c, last = d.clock(rec, row.Episode, s), row.Episode
+			c, last = d.clockOf(rec, row.Episode, s), row.Episode
 		}
 		if row.Index < 0 || row.Index >= len(c.taken) {
-			return robocache.Misuse("synth", robocache.Where{"stream": s.feature.Key, "episode": row.Episode, "row": row.Index}, "").
+			return robocache.Misuse("synth", robocache.Where{
+				"stream":  s.feature.Key,
+				"episode": row.Episode,
+				"row":     row.Index,
+			}, "").
 				Expected(fmt.Sprintf("a row below %d", len(c.taken)), strconv.Itoa(row.Index))
 		}
 		if err := fn(i, rec, c); err != nil {
@@ -50,7 +54,7 @@ func wrongKind(s *stream, want string) error {
 
 // Gather copies rows of a numeric stream.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
-	s, err := d.find(key)
+	s, err := d.streamOf(key)
 	if err != nil {
 		return err
 	}
@@ -62,13 +66,13 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return robocache.Misuse("synth", robocache.Where{"stream": key}, "").
 			Expected(fmt.Sprintf("%d bytes", len(rows)*size), strconv.Itoa(len(dst)))
 	}
-	return d.each(rows, s, func(i int, r *recording, c *clocked) error {
+	return d.eachRow(rows, s, func(i int, r *recording, c *clocked) error {
 		out, index := dst[i*size:(i+1)*size], rows[i].Index
 		if s.numeric == nil {
 			copy(out, r.columns[key][index*size:])
 			return nil
 		}
-		now := at(r.world, c.taken[index])
+		now := worldAt(r.world, c.taken[index])
 		s.numeric(&now, func(values ...float64) {
 			for k, v := range values {
 				binary.LittleEndian.PutUint32(out[4*k:], math.Float32bits(float32(v)))
@@ -78,34 +82,34 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	})
 }
 
-// Text gives the task of rows, or what the arm is about.
+// Text returns the tasks of rows, or the current activity of the arm.
 func (d *Dataset) Text(_ context.Context, key string, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	if key == "task" {
 		for i, row := range rows {
-			if err := d.check(row.Episode); err != nil {
+			if err := d.checkEpisode(row.Episode); err != nil {
 				return nil, err
 			}
-			out[i] = d.o.Tasks[d.tasks[row.Episode]]
+			out[i] = d.options.Tasks[d.tasks[row.Episode]]
 		}
 		return out, nil
 	}
-	s, err := d.find(key)
+	s, err := d.streamOf(key)
 	if err == nil && s.feature.Kind != robocache.KindText {
 		err = wrongKind(s, "a text stream")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return out, d.each(rows, s, func(i int, r *recording, c *clocked) error {
-		now := at(r.world, c.taken[rows[i].Index])
-		out[i] = now.phase()
+	return out, d.eachRow(rows, s, func(i int, r *recording, c *clocked) error {
+		now := worldAt(r.world, c.taken[rows[i].Index])
+		out[i] = now.phaseText()
 		return nil
 	})
 }
 
-// phase says in words what the arm does.
-func (s *state) phase() string {
+// phaseText describes what the arm does.
+func (s *state) phaseText() string {
 	far := max(math.Abs(s.goal[0]-s.q[0]), math.Abs(s.goal[1]-s.q[1]))
 	switch {
 	case far < near:
@@ -116,28 +120,28 @@ func (s *state) phase() string {
 	return "go to the " + colours[s.task].name + " disc"
 }
 
-// GatherRagged makes point clouds: the arm, the discs and the table, in metres.
+// GatherRagged generates point clouds of the arm, the discs and the table, in meters.
 func (d *Dataset) GatherRagged(
 	_ context.Context,
 	key string,
 	rows []robocache.Row,
 ) (data []byte, counts []int, err error) {
-	s, err := d.find(key)
+	s, err := d.streamOf(key)
 	if err == nil && !s.feature.Ragged() {
 		err = wrongKind(s, "a ragged stream")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	err = d.each(rows, s, func(i int, r *recording, c *clocked) error {
-		now := at(r.world, c.taken[rows[i].Index])
-		rng := d.o.rng(rows[i].Episode, drawPoints)
-		// The index goes into the seed, so that a cloud does not depend on those before it.
+	err = d.eachRow(rows, s, func(i int, r *recording, c *clocked) error {
+		now := worldAt(r.world, c.taken[rows[i].Index])
+		rng := d.options.newRand(rows[i].Episode, drawPoints)
+		// The index is part of the seed, so that a cloud does not depend on earlier ones.
 		rng = rand.New(rand.NewPCG(rng.Uint64(), uint64(rows[i].Index)))
-		n := d.o.Points/2 + rng.IntN(d.o.Points-d.o.Points/2) + 1
+		n := d.options.Points/2 + rng.IntN(d.options.Points-d.options.Points/2) + 1
 		counts = append(counts, n)
 		for range n {
-			for _, v := range now.point(rng) {
+			for _, v := range now.scanPoint(rng) {
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))
 			}
 		}
@@ -146,12 +150,12 @@ func (d *Dataset) GatherRagged(
 	return data, counts, err
 }
 
-// point is one return of a scanner: x, y, z, intensity.
-func (s *state) point(rng *rand.Rand) [4]float64 {
+// scanPoint returns one point of a scanner: x, y, z, intensity.
+func (s *state) scanPoint(rng *rand.Rand) [4]float64 {
 	u, v := rng.Float64(), float64(2*math.Pi*rng.Float64())
 	switch k := rng.IntN(8); {
 	case k < 2: // a link
-		elbow, tip := arm(s.q)
+		elbow, tip := armPoints(s.q)
 		from, to := [2]float64{}, elbow
 		if k == 1 {
 			from, to = elbow, tip
@@ -182,7 +186,7 @@ func (d *Dataset) Frames(
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	s, err := d.find(key)
+	s, err := d.streamOf(key)
 	if err == nil && s.feature.Kind != robocache.KindImage {
 		err = wrongKind(s, "images")
 	}
@@ -191,29 +195,29 @@ func (d *Dataset) Frames(
 	}
 	e := d.easels.Get().(*easel)
 	defer d.easels.Put(e)
-	return d.each(rows, s, func(i int, r *recording, c *clocked) error {
+	return d.eachRow(rows, s, func(i int, r *recording, c *clocked) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		taken := c.taken
-		if s.number == 0 { // also of a camera that takes its frames beside the rows' time
+		if s.number == 0 { // also for a camera whose images are not taken at the times of the rows
 			taken = r.shots[s.camera]
 		}
-		now := at(r.world, taken[rows[i].Index])
+		now := worldAt(r.world, taken[rows[i].Index])
 		can := e.canvases[s.camera]
 		can.paint(&now, rows[i].Episode, rows[i].Index)
 		var err error
 		if s.feature.DType == robocache.Uint16 {
-			out[i], err = d.o.depth(can)
+			out[i], err = d.options.depthImage(can)
 		} else {
-			out[i], err = d.o.frame(can)
+			out[i], err = d.options.encodeFrame(can)
 		}
 		return err
 	})
 }
 
-// image is what is on the canvas, in the dataset's coding.
-func (o *Options) frame(c *canvas) (robocache.FrameRef, error) {
+// encodeFrame returns the image on the canvas in the dataset's coding.
+func (o *Options) encodeFrame(c *canvas) (robocache.FrameRef, error) {
 	switch o.Codec {
 	case "raw":
 		return robocache.FrameRef{
@@ -227,18 +231,18 @@ func (o *Options) frame(c *canvas) (robocache.FrameRef, error) {
 		}, nil
 	case "jpeg":
 		var b bytes.Buffer
-		// Opaque images are the same in both kinds of image; the encoder is fast on this one alone.
+		// An opaque image is the same in both image types, but the encoder is fast only for RGBA.
 		m := image.RGBA(*nrgba(c.rgb, c.width, c.height))
 		err := jpeg.Encode(&b, &m, &jpeg.Options{Quality: 90})
 		return robocache.FrameRef{Encoded: b.Bytes()}, err
 	}
-	b, err := stillOf(c.rgb, c.width, c.height)
+	b, err := encodePNG(c.rgb, c.width, c.height)
 	return robocache.FrameRef{Encoded: b}, err
 }
 
-// depth is the distance of what is on the canvas, in mm: a tilted table, and what stands on it 400
-// mm nearer.
-func (o *Options) depth(c *canvas) (robocache.FrameRef, error) {
+// depthImage returns the distances of what is on the canvas, in mm: a tilted table, and objects
+// that are 400 mm nearer.
+func (o *Options) depthImage(c *canvas) (robocache.FrameRef, error) {
 	m := image.NewGray16(image.Rect(0, 0, c.width, c.height))
 	for y := range c.height {
 		for x := range c.width {

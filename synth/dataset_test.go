@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// bent has every stream on a clock of its own.
+// bent are options in which every stream has its own clock.
 var bent = Options{
 	Episodes: 3,
 	Seconds:  1.5,
@@ -40,7 +40,7 @@ func made(t *testing.T, opt Options) *Dataset {
 	return d
 }
 
-// all reads everything of an episode's stream.
+// all reads everything of a stream in an episode.
 func all(
 	t *testing.T,
 	d robocache.Dataset,
@@ -84,8 +84,8 @@ func all(
 	return times, text
 }
 
-// TestDatasetSameRows is S7: the same options give the same rows, in whatever order and from
-// however many goroutines they are asked for.
+// TestDatasetSameRows covers synth.S7: the same options give the same rows, in any order and from
+// any number of goroutines.
 func TestDatasetSameRows(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		opt := bent
@@ -122,8 +122,8 @@ func TestDatasetSameRows(t *testing.T) {
 	}
 }
 
-// TestDatasetIsWrite: without clocks of their own, the rows are those that Write puts into LeRobot,
-// images included.
+// TestDatasetIsWrite checks that rows without own clocks are those that Write stores in LeRobot,
+// including images.
 func TestDatasetIsWrite(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 1, Seed: 5, Spread: 0.3}
 	_, _, disk := inMemory(t, opt)
@@ -145,8 +145,8 @@ func TestDatasetIsWrite(t *testing.T) {
 	}
 }
 
-// TestClocks is S8: rates, lengths, gaps, late starts, drop-outs, offsets and skew are those of
-// Truth, and timestamps increase.
+// TestClocks covers synth.S8: rates, lengths, gaps, delayed starts, silent intervals, offsets and
+// skew are those of Truth, and timestamps increase.
 func TestClocks(t *testing.T) {
 	d := made(t, bent)
 	lengths := map[int]bool{}
@@ -203,8 +203,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestDatasetCodes is S3 for images that are made while they are read: of each camera, on its own
-// rows.
+// TestDatasetCodes covers synth.S3 for images that are generated when they are read: for each
+// camera, on its own rows.
 func TestDatasetCodes(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		opt := bent
@@ -212,7 +212,7 @@ func TestDatasetCodes(t *testing.T) {
 		d := made(t, opt)
 		o := d.Options()
 		for c := range o.Cameras {
-			_, refs := all(t, d, 1, d.Info().Feature(camera(c)))
+			_, refs := all(t, d, 1, d.Info().Feature(cameraKey(c)))
 			for i, r := range refs.([]robocache.FrameRef) {
 				rgb := make([]byte, o.Width*o.Height*3)
 				if r.Raw != nil {
@@ -235,7 +235,8 @@ func TestDatasetCodes(t *testing.T) {
 	}
 }
 
-// TestManyTrajectories: 5,000 trajectories of varying length open at once and are read one by one.
+// TestManyTrajectories checks that 5,000 trajectories of varying length open quickly and can be
+// read one by one.
 func TestManyTrajectories(t *testing.T) {
 	d := made(
 		t,
@@ -270,13 +271,24 @@ func TestManyTrajectories(t *testing.T) {
 }
 
 func TestDatasetErrors(t *testing.T) {
-	for name, o := range map[string]Options{"codec": {Codec: "av1"}, "rate": {Rates: map[string]float64{"sonar": 1}}, "spread": {Spread: 1}, "late": {Late: -1}, "skew": {Skew: math.NaN()}, "points": {Points: -1}} {
+	for name, o := range map[string]Options{
+		"codec":  {Codec: "av1"},
+		"rate":   {Rates: map[string]float64{"sonar": 1}},
+		"spread": {Spread: 1},
+		"late":   {Late: -1},
+		"skew":   {Skew: math.NaN()},
+		"points": {Points: -1},
+	} {
 		if _, err := New(o); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What LeRobot's rows cannot hold.
-	for name, o := range map[string]Options{"late": {Late: 1}, "cloud": {Rates: map[string]float64{"cloud": 10}}, "depth": {Depth: true}} {
+	// Options that LeRobot's rows cannot hold.
+	for name, o := range map[string]Options{
+		"late":  {Late: 1},
+		"cloud": {Rates: map[string]float64{"cloud": 10}},
+		"depth": {Depth: true},
+	} {
 		if _, err := Write(t.Context(), "mem://never", o); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -288,7 +300,7 @@ func TestDatasetErrors(t *testing.T) {
 		"episode": d.Gather(ctx, "action", []robocache.Row{{Episode: 9}}, make([]byte, 8)),
 		"row":     d.Gather(ctx, "action", []robocache.Row{{Index: 1 << 20}}, make([]byte, 8)),
 		"size":    d.Gather(ctx, "action", one, make([]byte, 7)),
-		"kind":    d.Gather(ctx, camera(0), one, nil),
+		"kind":    d.Gather(ctx, cameraKey(0), one, nil),
 		"frames":  d.Frames(ctx, "action", one, make([]robocache.FrameRef, 1)),
 	} {
 		if !errors.Is(err, robocache.ErrMisuse) {

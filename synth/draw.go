@@ -2,15 +2,14 @@ package synth
 
 import "math"
 
-// canvas draws the world as one camera sees it. Camera n looks from a side of its own: turned and
-// zoomed.
+// canvas draws the world as one camera sees it. Each camera has its own angle and zoom.
 type canvas struct {
 	width, height int
 	background    []byte
 	rgb           []byte
-	turn          [2]float64 // cosine and sine
-	scale         float64    // pixels a metre
-	cx, cy        float64    // where the arm's base is
+	turn          [2]float64 // cosine and sine of the angle
+	scale         float64    // pixels per meter
+	cx, cy        float64    // position of the arm's base
 }
 
 func newCanvas(camera, width, height int) *canvas {
@@ -39,39 +38,39 @@ func newCanvas(camera, width, height int) *canvas {
 	return c
 }
 
-// pixel is where a point of the world is seen.
-func (c *canvas) pixel(p [2]float64) (x, y float64) {
+// projectPoint returns where a point of the world appears in the image.
+func (c *canvas) projectPoint(p [2]float64) (x, y float64) {
 	rx := float64(c.turn[0]*p[0]) - float64(c.turn[1]*p[1])
 	ry := float64(c.turn[1]*p[0]) + float64(c.turn[0]*p[1])
 	return c.cx + float64(rx*c.scale), c.cy - float64(ry*c.scale)
 }
 
-// paint draws one image; it is valid until the next.
+// paint draws one image, which is valid until the next call.
 func (c *canvas) paint(s *state, episode, row int) []byte {
 	copy(c.rgb, c.background)
 	for i, d := range s.discs {
-		x, y := c.pixel(d)
+		x, y := c.projectPoint(d)
 		if i == s.task {
-			// A ring marks the goal: a policy without language can learn it too.
-			c.stroke(x, y, x, y, 1.45*discRadius*c.scale, [3]float64{240, 240, 240})
+			// A ring marks the goal, so that a policy without language can learn it too.
+			c.drawStroke(x, y, x, y, 1.45*discRadius*c.scale, [3]float64{240, 240, 240})
 		}
-		c.stroke(x, y, x, y, discRadius*c.scale, colours[i].rgb)
+		c.drawStroke(x, y, x, y, discRadius*c.scale, colours[i].rgb)
 	}
-	elbow, tip := arm(s.q)
-	bx, by := c.pixel([2]float64{})
-	ex, ey := c.pixel(elbow)
-	tx, ty := c.pixel(tip)
-	c.stroke(bx, by, ex, ey, 0.08*c.scale, [3]float64{150, 156, 170})
-	c.stroke(ex, ey, tx, ty, 0.06*c.scale, [3]float64{190, 196, 208})
-	c.stroke(ex, ey, ex, ey, 0.09*c.scale, [3]float64{236, 196, 64})
-	c.stroke(tx, ty, tx, ty, 0.08*c.scale, [3]float64{250, 250, 250})
+	elbow, tip := armPoints(s.q)
+	bx, by := c.projectPoint([2]float64{})
+	ex, ey := c.projectPoint(elbow)
+	tx, ty := c.projectPoint(tip)
+	c.drawStroke(bx, by, ex, ey, 0.08*c.scale, [3]float64{150, 156, 170})
+	c.drawStroke(ex, ey, tx, ty, 0.06*c.scale, [3]float64{190, 196, 208})
+	c.drawStroke(ex, ey, ex, ey, 0.09*c.scale, [3]float64{236, 196, 64})
+	c.drawStroke(tx, ty, tx, ty, 0.08*c.scale, [3]float64{250, 250, 250})
 	drawCode(c.rgb, c.width, c.height, episode, row)
 	return c.rgb
 }
 
-// stroke draws a line with round ends (a disc where they coincide), its border softened over one
-// pixel.
-func (c *canvas) stroke(x0, y0, x1, y1, radius float64, colour [3]float64) {
+// drawStroke draws a line with round ends, or a disc if the ends coincide. Its border is blended
+// over one pixel.
+func (c *canvas) drawStroke(x0, y0, x1, y1, radius float64, colour [3]float64) {
 	left, right := max(0, int(min(x0, x1)-radius-1)), min(c.width-1, int(max(x0, x1)+radius+2))
 	top, bottom := max(0, int(min(y0, y1)-radius-1)), min(c.height-1, int(max(y0, y1)+radius+2))
 	dx, dy := x1-x0, y1-y0

@@ -11,60 +11,61 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Options choose a dataset. Zero values are the defaults, which make a small set with video.
+// Options describe a dataset. Zero values are the defaults, which give a small set with video.
 type Options struct {
-	Episodes int     `json:"episodes"` // 4
-	Seconds  float64 `json:"seconds"`  // of each episode; 2
-	// Rates in Hz: "camera" (30; the rows), "joints" and "force", which are left out where not
-	// asked for, and may be faster than the rows. New also makes point clouds ("cloud") and a text
-	// stream ("text").
+	Episodes int     `json:"episodes"` // default 4
+	Seconds  float64 `json:"seconds"`  // of each episode; default 2
+	// Rates in Hz. "camera" is the rate of the rows (default 30). "joints" and "force" exist only
+	// if they are given, and may be faster than the rows. New also supports point clouds ("cloud")
+	// and a text stream ("text").
 	Rates   map[string]float64 `json:"rates"`
-	Cameras int                `json:"cameras"` // 2; -1 = none
-	Width   int                `json:"width"`   // 128
-	Height  int                `json:"height"`  // 96
+	Cameras int                `json:"cameras"` // default 2; -1 = none
+	Width   int                `json:"width"`   // default 128
+	Height  int                `json:"height"`  // default 96
 	// Jitter is the largest deviation of a recorded timestamp from its grid.
 	Jitter time.Duration `json:"jitter"`
-	// Gaps is the share of samples that the recorder lost, in bursts of about a quarter of a
+	// Gaps is the share of samples that the recorder loses, in bursts of about a quarter of a
 	// second.
 	Gaps float64 `json:"gaps"`
 	Seed uint64  `json:"seed"`
-	// Spread makes episodes of different lengths: Seconds × (1 ± Spread).
+	// Spread varies the length of episodes: Seconds × (1 ± Spread).
 	Spread float64 `json:"spread"`
 
-	// The rest up to Depth is for New alone: a dataset whose streams have clocks of their own.
-	Late time.Duration `json:"late"` // each stream but the rows begins up to this late
-	// the timestamps of each stream but the rows are off by up to this, the same in all episodes
+	// The options from here to Depth are for New only: a dataset whose streams have their own
+	// clocks.
+	Late time.Duration `json:"late"` // maximal delay of the start of each stream except the rows
+	// maximal offset of the timestamps of each stream except the rows; the same in all episodes
 	Offset time.Duration `json:"offset"`
-	// the clock of each stream but the rows runs fast or slow by up to this many parts in a million
+	// maximal rate error of the clock of each stream except the rows, in parts per million
 	Skew float64 `json:"skew"`
-	// each stream but the rows is silent once an episode for this long
+	// length of a silent interval in each stream except the rows, once per episode
 	Dropout time.Duration `json:"dropout"`
-	// largest number of points of a cloud (rate "cloud"); 512
+	// maximal number of points in a cloud (rate "cloud"); default 512
 	Points int  `json:"points"`
-	Depth  bool `json:"depth"` // a depth image beside each of camera 0, in mm
+	Depth  bool `json:"depth"` // adds a depth image to each image of camera 0, in mm
 
-	// Preset names a dataset of numbers in place of the planar arm (Presets); Episodes, Seed and
-	// Cap are its options alone.
+	// Preset names a dataset of numbers that replaces the planar arm (Presets). Only Episodes, Seed
+	// and Cap apply to it.
 	Preset string `json:"preset,omitempty"`
-	// preset heterogeneous: most rows of a trajectory, which are then spread over its time
+	// preset heterogeneous: maximal rows of a trajectory, which are then spread over its time
 	Cap int `json:"cap,omitempty"`
 
-	// Codec of the cameras, of Write where the format has video: "av1", "h264", "hevc", or "png"
-	// for still images. "" = av1, or h264 where the encoder for it is missing (Report.Findings says
-	// so). Of New, and of formats that keep images: "png" (default), "jpeg" or "raw".
+	// Codec of the cameras. For Write and formats with video: "av1", "h264", "hevc", or "png" for
+	// still images. "" = av1, or h264 if its encoder is missing (Report.Findings then has a
+	// finding). For New and formats with images: "png" (default), "jpeg" or "raw".
 	Codec string `json:"codec"`
-	// Format that Write writes; "" = robocache.DefaultFormat.
+	// Format is the format that Write writes; "" = robocache.DefaultFormat.
 	Format string `json:"format,omitempty"`
 	GOP    int    `json:"gop"` // 0 = the codec's default in LeRobot: 2
-	// Tasks are the texts; task i is about the disc of colour i modulo the number of colours.
-	// Empty: "reach the red disc" …
+	// Tasks are the texts. Task i is about the disc of color i modulo the number of colors. Empty:
+	// "reach the red disc" …
 	Tasks []string `json:"tasks"`
-	Robot string   `json:"robot_type"` // "planar_arm"
-	// Progress counts rows, as that of robocache.WriteOptions does.
+	Robot string   `json:"robot_type"` // default "planar_arm"
+	// Progress counts rows, like Progress of robocache.WriteOptions.
 	Progress func(robocache.Progress) `json:"-"`
 }
 
-// Report says what was written.
+// Report describes what was written.
 type Report struct {
 	URI      string   `json:"uri"`
 	Episodes int      `json:"num_episodes"`
@@ -75,14 +76,18 @@ type Report struct {
 	Tasks    []string `json:"tasks"`
 	Seed     uint64   `json:"seed"`
 	Dropped  []string `json:"dropped_features"`
-	// Findings are what the writer noticed, a codec that was replaced among them.
+	// Findings are those of the writer, for example a replaced codec.
 	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
 var colours = [...]struct {
 	name string
 	rgb  [3]float64
-}{{"red", [3]float64{214, 48, 40}}, {"green", [3]float64{40, 168, 72}}, {"blue", [3]float64{52, 88, 220}}}
+}{
+	{"red", [3]float64{214, 48, 40}},
+	{"green", [3]float64{40, 168, 72}},
+	{"blue", [3]float64{52, 88, 220}},
+}
 
 const (
 	maxEpisodes = 1 << codeEpisodeBits
@@ -90,15 +95,15 @@ const (
 	maxRate     = 100_000
 )
 
-// ParseRates reads "camera=30,joints=100,force=333", or "30..333": the rows at the first rate, the
-// force sensor at the last, joints between (their geometric mean, in whole Hz).
+// ParseRates reads "camera=30,joints=100,force=333", or "30..333". A range sets the rows to the
+// first rate, the force sensor to the last, and the joints to their geometric mean in whole Hz.
 func ParseRates(text string) (map[string]float64, error) {
 	out := map[string]float64{}
 	if lo, hi, ok := strings.Cut(text, ".."); ok {
 		a, err1 := strconv.ParseFloat(strings.TrimSpace(lo), 64)
 		b, err2 := strconv.ParseFloat(strings.TrimSpace(hi), 64)
 		if err1 != nil || err2 != nil || !(a > 0 && a <= b && b <= maxRate) {
-			return nil, misuse(
+			return nil, misuseError(
 				"rates",
 				fmt.Sprintf("a range such as 30..333, at most %d Hz", maxRate),
 				strconv.Quote(text),
@@ -117,33 +122,33 @@ func ParseRates(text string) (map[string]float64, error) {
 		k, v, ok := strings.Cut(part, "=")
 		hz, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
 		if !ok || err != nil {
-			return nil, misuse("rates", "name=Hz, separated by commas", strconv.Quote(part))
+			return nil, misuseError("rates", "name=Hz, separated by commas", strconv.Quote(part))
 		}
 		out[strings.TrimSpace(k)] = hz
 	}
 	return out, nil
 }
 
-func misuse(what, want, got string) error {
+func misuseError(what, want, got string) error {
 	return robocache.Misuse("synth", nil, "%s", what).Expected(want, got)
 }
 
-// fitsRows refuses what the rows of one clock cannot hold.
-func (o Options) fitsRows() error {
+// checkFitsRows rejects options that rows with one clock cannot hold.
+func (o Options) checkFitsRows() error {
 	for _, k := range []string{"cloud", "text"} {
 		if _, ok := o.Rates[k]; ok {
-			return misuse("rates: "+k, "camera, joints or force for rows of one clock", k)
+			return misuseError("rates: "+k, "camera, joints or force for rows of one clock", k)
 		}
 	}
 	if o.Preset != "" {
-		return misuse(
+		return misuseError(
 			"preset "+o.Preset,
 			"a format that keeps clocks, or one grid",
 			"rows of one clock",
 		)
 	}
 	if o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth {
-		return misuse(
+		return misuseError(
 			"late, offset, skew, dropout and depth",
 			"a dataset with clocks of its own (New)",
 			"rows of one clock",
@@ -152,8 +157,8 @@ func (o Options) fitsRows() error {
 	return nil
 }
 
-// completed fills in the defaults and refuses what cannot be made at all.
-func (o Options) completed() (Options, robocache.Rate, error) {
+// withDefaults fills in the defaults and rejects options that are impossible.
+func (o Options) withDefaults() (Options, robocache.Rate, error) {
 	def := func(p *int, v int) {
 		if *p == 0 {
 			*p = v
@@ -173,14 +178,14 @@ func (o Options) completed() (Options, robocache.Rate, error) {
 	rates := map[string]float64{"camera": 30}
 	for k, v := range o.Rates {
 		if k != "camera" && streams[k] == 0 {
-			return o, robocache.Rate{}, misuse(
+			return o, robocache.Rate{}, misuseError(
 				"rates",
 				"camera, joints, force, cloud or text",
 				strconv.Quote(k),
 			)
 		}
 		if !(v > 0 && v <= maxRate) {
-			return o, robocache.Rate{}, misuse(
+			return o, robocache.Rate{}, misuseError(
 				"rates: "+k,
 				fmt.Sprintf("above 0, at most %d Hz", maxRate),
 				fmt.Sprint(v),
@@ -200,39 +205,42 @@ func (o Options) completed() (Options, robocache.Rate, error) {
 	}
 	switch {
 	case o.Episodes < 1 || o.Episodes > maxEpisodes:
-		err = misuse("episodes", fmt.Sprintf("1 to %d", maxEpisodes), strconv.Itoa(o.Episodes))
+		err = misuseError("episodes", fmt.Sprintf("1 to %d", maxEpisodes), strconv.Itoa(o.Episodes))
 	case !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) || o.Seconds*rates["camera"] > maxRows:
-		err = misuse(
+		err = misuseError(
 			"seconds",
 			fmt.Sprintf("above 0, at most %d rows an episode", maxRows),
 			fmt.Sprint(o.Seconds),
 		)
 	case o.Cameras < -1 || o.Cameras > 16:
-		err = misuse("cameras", "1 to 16, or -1 for none", strconv.Itoa(o.Cameras))
+		err = misuseError("cameras", "1 to 16, or -1 for none", strconv.Itoa(o.Cameras))
 	case o.Jitter < 0 || o.Jitter > time.Second:
-		err = misuse("jitter", "0 to 1s", o.Jitter.String())
+		err = misuseError("jitter", "0 to 1s", o.Jitter.String())
 	case !(o.Gaps >= 0 && o.Gaps <= 0.9):
-		err = misuse("gaps", "a share from 0 to 0.9", fmt.Sprint(o.Gaps))
+		err = misuseError("gaps", "a share from 0 to 0.9", fmt.Sprint(o.Gaps))
 	case !(o.Spread >= 0 && o.Spread <= 0.9) || o.Seconds*(1+o.Spread)*rates["camera"] > maxRows:
-		err = misuse("spread", "a share from 0 to 0.9", fmt.Sprint(o.Spread))
-	case o.Late < 0 || o.Offset < 0 || o.Dropout < 0 || o.Late > time.Hour || o.Offset > time.Hour || o.Dropout > time.Hour:
-		err = misuse(
+		err = misuseError("spread", "a share from 0 to 0.9", fmt.Sprint(o.Spread))
+	case o.Late < 0 || o.Offset < 0 || o.Dropout < 0 || o.Late > time.Hour ||
+		o.Offset > time.Hour ||
+		o.Dropout > time.Hour:
+		err = misuseError(
 			"late, offset and dropout",
 			"0 to 1h",
 			fmt.Sprint(o.Late, " ", o.Offset, " ", o.Dropout),
 		)
 	case !(o.Skew >= 0 && o.Skew <= 1e4):
-		err = misuse("skew", "0 to 10000 parts in a million", fmt.Sprint(o.Skew))
+		err = misuseError("skew", "0 to 10000 parts in a million", fmt.Sprint(o.Skew))
 	case o.Points < 0 || o.Points > 1<<20:
-		err = misuse("points", "1 to 1048576", strconv.Itoa(o.Points))
-	case o.Width%2 != 0 || o.Height%2 != 0 || o.Width > 8192 || o.Height > 8192 || o.Width < 64 || o.Height < 64:
-		err = misuse(
+		err = misuseError("points", "1 to 1048576", strconv.Itoa(o.Points))
+	case o.Width%2 != 0 || o.Height%2 != 0 || o.Width > 8192 || o.Height > 8192 || o.Width < 64 ||
+		o.Height < 64:
+		err = misuseError(
 			"size of the images",
 			"even numbers from 64 to 8192",
 			fmt.Sprintf("%d x %d", o.Width, o.Height),
 		)
 	case o.GOP < 0:
-		err = misuse("gop", "1 or more, 0 for the default", strconv.Itoa(o.GOP))
+		err = misuseError("gop", "1 or more, 0 for the default", strconv.Itoa(o.GOP))
 	}
 	if o.Cameras == -1 {
 		o.Cameras = 0
@@ -240,13 +248,13 @@ func (o Options) completed() (Options, robocache.Rate, error) {
 	return o, fps, err
 }
 
-// rateOf is the rational of a rate in Hz: as its shortest decimal form reads.
+// rateOf returns a rate in Hz as a fraction, from its shortest decimal form.
 func rateOf(hz float64) (robocache.Rate, error) {
 	return robocache.RateOf(strconv.FormatFloat(hz, 'f', -1, 64))
 }
 
-// others lists the streams beside the rows, in a fixed order.
-func (o *Options) others() []string {
+// otherStreams returns the streams other than the rows, in a fixed order.
+func (o *Options) otherStreams() []string {
 	var out []string
 	for k := range o.Rates {
 		if k != "camera" {

@@ -14,19 +14,19 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// preset is a dataset of streams of numbers, what training is measured with. The streams'
-// timestamps and values follow from seed and episode.
+// preset is a dataset of numeric streams, for measuring training. Timestamps and values depend only
+// on seed and episode.
 type preset struct {
 	episodes int
-	hz       float64 // of the rows; 0 = each trajectory has a rate of its own
+	hz       float64 // rate of the rows; 0 = each trajectory has its own rate
 	task     string
 	streams  []presetStream
 	length   func(o *Options, e int) int
-	times    func(o *Options, e int) []int64 // of streams on the rows' clock
+	times    func(o *Options, e int) []int64 // for streams on the clock of the rows
 	make     func(o *Options, e int, put func(key string, times []int64, values []float64))
 }
 
-// presetStream is one of them; hz 0 = on the rows' clock.
+// presetStream is one of its streams; hz 0 = the clock of the rows.
 type presetStream struct {
 	key string
 	d   int
@@ -46,7 +46,7 @@ var presets = map[string]preset{
 		streams:  []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}},
 		length:   robotRows,
 		times:    robotTimestamps,
-		make:     robot,
+		make:     makeRobot,
 	},
 	"rtx": {
 		episodes: 1000,
@@ -54,34 +54,34 @@ var presets = map[string]preset{
 		task:     "follow what is seen",
 		streams:  []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
 		length:   func(*Options, int) int { return rtxSeconds * 10 },
-		make:     rtx,
+		make:     makeRTX,
 	},
 }
 
-// Presets lists what Options.Preset may be.
+// Presets returns the legal values of Options.Preset.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// GridHZ is the rate that formats of one clock get a preset at.
+// GridHZ is the rate at which formats with one clock store a preset.
 const GridHZ = "50"
 
-// newPreset makes a dataset of a preset.
+// newPreset returns a dataset of a preset.
 func newPreset(o Options) (*Dataset, error) {
 	p, ok := presets[o.Preset]
 	if !ok {
-		return nil, misuse("preset", strings.Join(Presets(), " or "), strconv.Quote(o.Preset))
+		return nil, misuseError("preset", strings.Join(Presets(), " or "), strconv.Quote(o.Preset))
 	}
 	if o.Episodes == 0 {
 		o.Episodes = p.episodes
 	}
 	if o.Episodes < 0 || o.Episodes > maxEpisodes*16 {
-		return nil, misuse(
+		return nil, misuseError(
 			"episodes",
 			fmt.Sprintf("1 to %d", maxEpisodes*16),
 			strconv.Itoa(o.Episodes),
 		)
 	}
 	if o.Cap < 0 || o.Cap == 1 || o.Cap > 0 && p.hz > 0 {
-		return nil, misuse(
+		return nil, misuseError(
 			"cap",
 			"2 or more rows, of the heterogeneous preset",
 			strconv.Itoa(o.Cap),
@@ -89,7 +89,7 @@ func newPreset(o Options) (*Dataset, error) {
 	}
 	o.Robot, o.Tasks = "synthetic", []string{p.task}
 	d := &Dataset{
-		o:       o,
+		options: o,
 		preset:  &p,
 		streams: map[string]*stream{},
 		kept:    map[int]*recording{},
@@ -130,10 +130,10 @@ func newPreset(o Options) (*Dataset, error) {
 	return d, nil
 }
 
-// record makes an episode of a preset.
-func (d *Dataset) record(r *recording, e int) {
+// recordPreset generates an episode of a preset.
+func (d *Dataset) recordPreset(r *recording, e int) {
 	r.episode = &episode{columns: map[string][]byte{}}
-	d.preset.make(&d.o, e, func(key string, times []int64, values []float64) {
+	d.preset.make(&d.options, e, func(key string, times []int64, values []float64) {
 		b := make([]byte, 0, 4*len(values))
 		for _, v := range values {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
@@ -146,11 +146,11 @@ func (d *Dataset) record(r *recording, e int) {
 // robotHZ are the rates of the heterogeneous robots: robot i mod 5.
 var robotHZ = []int64{30, 50, 100, 125, 333}
 
-// robotTimes are 1 to 4 s at the robot's rate; where Cap bounds their number, as many over the same
-// time.
+// robotTimes returns the rate, end and row count of a trajectory: 1 to 4 s at the robot's rate. If
+// Cap limits the number of rows, they are spread over the same time and end is set.
 func robotTimes(o *Options, e int) (robocache.Rate, int64, int) {
 	rate := robocache.Rate{Num: robotHZ[e%len(robotHZ)], Den: 1}
-	seconds := 1 + float64(3*o.rng(e, drawLength).Float64())
+	seconds := 1 + float64(3*o.newRand(e, drawLength).Float64())
 	n, end := int(seconds*rate.Float()), int64(0)
 	if o.Cap > 0 && n > o.Cap {
 		n, end = o.Cap, int64(math.Round(seconds*1e9))
@@ -174,28 +174,28 @@ func robotTimestamps(o *Options, e int) []int64 {
 	return times
 }
 
-// robots is memory of their values, used again: what they are put into copies them.
-var robots = sync.Pool{New: func() any { return new([]float64) }}
+// robotPool holds memory for the values, which put copies.
+var robotPool = sync.Pool{New: func() any { return new([]float64) }}
 
-// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it
-// changes.
-func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
+// makeRobot moves each of 7 joints by the sum of two sines. The state is this sum with noise, and
+// its derivative.
+func makeRobot(o *Options, e int, put func(key string, times []int64, values []float64)) {
 	times := robotTimestamps(o, e)
 	n := len(times)
-	rng := o.rng(e, drawWorld)
+	rng := o.newRand(e, drawWorld)
 	var waves [7][2]wave
 	for j := range waves {
 		waves[j] = [2]wave{newWave(rng, 0.3, 1, 0.3, 0.8), newWave(rng, 1, 2, 0.1, 0.3)}
 	}
-	held := robots.Get().(*[]float64)
-	defer robots.Put(held)
+	held := robotPool.Get().(*[]float64)
+	defer robotPool.Put(held)
 	*held = slices.Grow((*held)[:0], 21*n)
 	action, state := (*held)[:0:7*n], (*held)[7*n:21*n]
-	noise := o.rng(e, drawState)
+	noise := o.newRand(e, drawState)
 	for k, t := range times {
 		for j, w := range waves {
-			x0, v0 := w[0].at(t)
-			x1, v1 := w[1].at(t)
+			x0, v0 := w[0].valueAt(t)
+			x1, v1 := w[1].valueAt(t)
 			action = append(action, x0+x1)
 			state[14*k+j], state[14*k+7+j] = x0+x1+float64(0.01*noise.NormFloat64()), v0+v1
 		}
@@ -204,7 +204,7 @@ func robot(o *Options, e int, put func(key string, times []int64, values []float
 	put(actionKey, times, action)
 }
 
-// wave is a sine: its frequency in rad/s, amplitude and phase.
+// wave is a sine with frequency in rad/s, amplitude and phase.
 type wave struct{ w, a, phase float64 }
 
 func newWave(rng *rand.Rand, f0, f1, a0, a1 float64) wave {
@@ -212,21 +212,21 @@ func newWave(rng *rand.Rand, f0, f1, a0, a1 float64) wave {
 	return wave{2 * math.Pi * between(f0, f1), between(a0, a1), between(0, 2*math.Pi)}
 }
 
-// at is the value and its derivative.
-func (w *wave) at(t int64) (x, v float64) {
+// valueAt returns the value and its derivative.
+func (w *wave) valueAt(t int64) (x, v float64) {
 	s, c := math.Sincos(float64(w.w*float64(t)*1e-9) + w.phase)
 	return float64(w.a * s), float64(float64(w.a*w.w) * c)
 }
 
 const (
 	rtxSeconds = 5
-	rtxSeen    = 8 // values of vision that matter; the others are noise
+	rtxSeen    = 8 // number of vision values that matter; the others are noise
 )
 
-// rtx has three streams at rates of their own. Its actions are tanh of a fixed map of what is felt
-// and of the first values that are seen.
-func rtx(o *Options, e int, put func(key string, times []int64, values []float64)) {
-	rng := o.rng(e, drawWorld)
+// makeRTX generates three streams, each with its own rate. The action is tanh of a fixed linear map
+// of the state and of the first vision values.
+func makeRTX(o *Options, e int, put func(key string, times []int64, values []float64)) {
+	rng := o.newRand(e, drawWorld)
 	var waves [14 + rtxSeen]wave
 	for i := range waves {
 		waves[i] = newWave(rng, 0.2, 1.5, 0.3, 1)
@@ -238,40 +238,31 @@ func rtx(o *Options, e int, put func(key string, times []int64, values []float64
 		return times
 	}
 	seen, felt, acted := grid(30), grid(100), grid(10)
-	noise := o.rng(e, drawState)
-	vision, state, action := make(
-		[]float64,
-		0,
-		512*len(seen),
-	), make(
-		[]float64,
-		0,
-		14*len(felt),
-	), make(
-		[]float64,
-		7*len(acted),
-	)
+	noise := o.newRand(e, drawState)
+	vision := make([]float64, 0, 512*len(seen))
+	state := make([]float64, 0, 14*len(felt))
+	action := make([]float64, 7*len(acted))
 	for _, t := range seen {
 		for i := range 512 {
 			x := noise.NormFloat64()
 			if i < rtxSeen {
-				x, _ = waves[14+i].at(t)
+				x, _ = waves[14+i].valueAt(t)
 			}
 			vision = append(vision, x)
 		}
 	}
 	for _, t := range felt {
 		for i := range 14 {
-			x, _ := waves[i].at(t)
+			x, _ := waves[i].valueAt(t)
 			state = append(state, x)
 		}
 	}
-	weights := rand.New(rand.NewPCG(0, 0)) // of no seed: the same map in every set
+	weights := rand.New(rand.NewPCG(0, 0)) // a fixed seed, so that the map is the same in every set
 	for i := range waves {
 		for j := range 7 {
 			weight := float64(0.5 * weights.NormFloat64())
 			for k, t := range acted {
-				x, _ := waves[i].at(t)
+				x, _ := waves[i].valueAt(t)
 				action[7*k+j] += float64(weight * x)
 			}
 		}

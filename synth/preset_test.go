@@ -11,9 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestHeterogeneous: 5,000 trajectories, robot i mod 5 at a rate of its own for 1 to 4 s,
-// timestamps per trajectory; what is felt is the action with a little noise, and how fast it
-// changes.
+// TestHeterogeneous checks 5,000 trajectories with their own timestamps: robot i mod 5, each at its
+// own rate, for 1 to 4 s. The state is the action with a little noise, and its derivative.
 func TestHeterogeneous(t *testing.T) {
 	d := made(t, Options{Preset: "heterogeneous"})
 	if i := d.Info(); i.Episodes != 5000 || i.Frames < 1_500_000 || i.Frames > 1_700_000 ||
@@ -62,7 +61,7 @@ func TestHeterogeneous(t *testing.T) {
 	}
 }
 
-// TestPresetsMove: trajectories differ from each other; each joint of the heterogeneous set has two
+// TestPresetsMove checks that trajectories differ. Each joint of the heterogeneous set has two
 // sines, the slower one larger.
 func TestPresetsMove(t *testing.T) {
 	for preset, key := range map[string]string{"heterogeneous": actionKey, "rtx": stateKey} {
@@ -72,8 +71,8 @@ func TestPresetsMove(t *testing.T) {
 			t.Errorf("%s: two trajectories are one", preset)
 		}
 	}
-	// What one sine (of any amplitude, phase and frequency of either kind) leaves of a joint is the
-	// other one: at least a tenth.
+	// After removing one sine of any amplitude, phase and frequency, at least a tenth of the
+	// joint's movement remains, because there is a second sine.
 	d := made(t, Options{Preset: "heterogeneous", Episodes: 25})
 	left := 1.0
 	for _, e := range []int{4, 9, 14, 19, 24} { // at 333 Hz
@@ -97,15 +96,11 @@ func TestPresetsMove(t *testing.T) {
 	}
 }
 
-// TestCap: at most so many rows, over the same time: 333 Hz becomes 50 to 199.
+// TestCap checks that Cap limits the number of rows over the same time: 333 Hz becomes 50 to 199
+// Hz.
 func TestCap(t *testing.T) {
-	d, free := made(
-		t,
-		Options{Preset: "heterogeneous", Cap: 200},
-	), made(
-		t,
-		Options{Preset: "heterogeneous"},
-	)
+	d := made(t, Options{Preset: "heterogeneous", Cap: 200})
+	free := made(t, Options{Preset: "heterogeneous"})
 	if mean := float64(d.Info().Frames) / 5000; mean < 150 || mean > 160 {
 		t.Errorf("trajectories of %v rows", mean)
 	}
@@ -123,8 +118,8 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// TestRTX: three streams at rates of their own; the action is one map of what is felt and of 8
-// values that are seen, in every set: a loss can fall.
+// TestRTX checks three streams, each with its own rate. The action is the same map of the state and
+// 8 vision values in every set, so that a loss can decrease.
 func TestRTX(t *testing.T) {
 	for _, seed := range []uint64{0, 9} {
 		d := made(t, Options{Preset: "rtx", Episodes: 3, Seed: seed})
@@ -173,20 +168,13 @@ func TestRTX(t *testing.T) {
 	}
 }
 
-// TestPresetSame: the same seed gives the same samples, another one others; what a preset has no
-// use for is refused.
+// TestPresetSame checks that the same seed gives the same samples and another seed others. Options
+// that a preset does not use are rejected.
 func TestPresetSame(t *testing.T) {
 	for _, name := range Presets() {
-		a, b, c := made(
-			t,
-			Options{Preset: name, Episodes: 12},
-		), made(
-			t,
-			Options{Preset: name, Episodes: 12},
-		), made(
-			t,
-			Options{Preset: name, Episodes: 12, Seed: 1},
-		)
+		a := made(t, Options{Preset: name, Episodes: 12})
+		b := made(t, Options{Preset: name, Episodes: 12})
+		c := made(t, Options{Preset: name, Episodes: 12, Seed: 1})
 		for e := 11; e >= 0; e-- {
 			for _, key := range a.Info().Keys() {
 				_, x := all(t, a, e, a.Info().Feature(key))
@@ -198,7 +186,12 @@ func TestPresetSame(t *testing.T) {
 			}
 		}
 	}
-	for _, opt := range []Options{{Preset: "none"}, {Preset: "rtx", Cap: 20}, {Preset: "heterogeneous", Cap: 1}, {Preset: "rtx", Episodes: -1}} {
+	for _, opt := range []Options{
+		{Preset: "none"},
+		{Preset: "rtx", Cap: 20},
+		{Preset: "heterogeneous", Cap: 1},
+		{Preset: "rtx", Episodes: -1},
+	} {
 		if _, err := New(opt); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v: %v", opt, err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// scheme begins the URI of a dataset that is made while it is read:
-// synth://heterogeneous?episodes=1000000&cap=120&seed=1, of a preset and its options.
+// scheme is the start of the URI of a generated dataset, with a preset and its options:
+// synth://heterogeneous?episodes=1000000&cap=120&seed=1.
 const scheme = "synth://"
 
 func init() {
@@ -20,7 +20,9 @@ func init() {
 		Detect: func(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error) {
 			return strings.HasPrefix(uri, scheme), nil
 		},
-		Open: func(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dataset, error) {
+		Open: func(
+			_ context.Context, uri string, _ robocache.OpenOptions,
+		) (robocache.Dataset, error) {
 			d, err := openURI(uri)
 			if err != nil {
 				return nil, err
@@ -35,14 +37,14 @@ func openURI(uri string) (*Dataset, error) {
 	name, query, _ := strings.Cut(strings.TrimPrefix(uri, scheme), "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, misuse("URI", scheme+"PRESET?episodes=N&seed=N&cap=N", strconv.Quote(uri))
+		return nil, misuseError("URI", scheme+"PRESET?episodes=N&seed=N&cap=N", strconv.Quote(uri))
 	}
 	o := Options{Preset: name}
 	for key, list := range values {
 		n, err := strconv.ParseUint(list[len(list)-1], 10, 40)
 		switch {
 		case err != nil:
-			return nil, misuse("URI: "+key, "a number", strconv.Quote(list[len(list)-1]))
+			return nil, misuseError("URI: "+key, "a number", strconv.Quote(list[len(list)-1]))
 		case key == "episodes":
 			o.Episodes = int(n)
 		case key == "cap":
@@ -50,7 +52,7 @@ func openURI(uri string) (*Dataset, error) {
 		case key == "seed":
 			o.Seed = n
 		default:
-			return nil, misuse("URI", "episodes, cap or seed", strconv.Quote(key))
+			return nil, misuseError("URI", "episodes, cap or seed", strconv.Quote(key))
 		}
 	}
 	return newPreset(o)

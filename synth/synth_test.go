@@ -22,7 +22,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// inMemory makes a dataset with still images in memory: quick, and without an encoder.
+// inMemory writes a dataset with still images in memory, which is fast and needs no encoder.
 func inMemory(t *testing.T, opt Options) (*storetest.Mem, *Report, robocache.Dataset) {
 	t.Helper()
 	m := storetest.NewMem(strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(rand.Uint64()))
@@ -87,7 +87,7 @@ func f64s(b []byte) (v []float64) {
 	return v
 }
 
-// TestSameSeedSameBytes is S1.
+// TestSameSeedSameBytes covers synth.S1.
 func TestSameSeedSameBytes(t *testing.T) {
 	opt := Options{
 		Episodes: 3,
@@ -117,7 +117,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// TestFlawless is S4: without jitter and gaps rows lie on the grid, and opening notices nothing.
+// TestFlawless covers synth.S4: without jitter and gaps, rows lie on the grid, and opening reports
+// no finding.
 func TestFlawless(t *testing.T) {
 	_, r, ds := inMemory(t, Options{Seconds: 1.5})
 	info := ds.Info()
@@ -140,22 +141,18 @@ func TestFlawless(t *testing.T) {
 	}
 }
 
-// TestLearnable is S2: the action follows from the state and from the place of the task's disc,
-// which is not in the state.
+// TestLearnable covers synth.S2: the action follows from the state and from the position of the
+// task's disc, which is not in the state.
 func TestLearnable(t *testing.T) {
 	_, _, ds := inMemory(t, Options{Episodes: 6, Seconds: 3, Cameras: -1})
 	for e := range 6 {
-		state, action, reward := f32s(
-			gather(t, ds, e, "observation.state"),
-		), f32s(
-			gather(t, ds, e, "action"),
-		), f32s(
-			gather(t, ds, e, "next.reward"),
-		)
+		state := f32s(gather(t, ds, e, "observation.state"))
+		action := f32s(gather(t, ds, e, "action"))
+		reward := f32s(gather(t, ds, e, "next.reward"))
 		n, best := len(reward), float32(-9)
 		for i := range n {
-			// The controller saturates; elsewhere it tells where the goal is, and that does not
-			// move between two rows unless it was reached.
+			// The controller saturates. Elsewhere its output shows where the goal is, and the goal
+			// does not move between two rows unless it was reached.
 			for j := range 2 {
 				if a := action[2*i+j]; a > fastest || a < -fastest {
 					t.Fatalf("episode %d row %d: action %v", e, i, a)
@@ -179,35 +176,31 @@ func TestLearnable(t *testing.T) {
 		t.Errorf("command %v", c)
 	}
 	for _, p := range [][2]float64{{1, 1}, {-0.5, 0.9}, {0.2, 1.7}} {
-		if _, tip := arm(reach(p)); math.Hypot(tip[0]-p[0], tip[1]-p[1]) > 1e-9 {
+		if _, tip := armPoints(anglesFor(p)); math.Hypot(tip[0]-p[0], tip[1]-p[1]) > 1e-9 {
 			t.Errorf("reach %v ends at %v", p, tip)
 		}
 	}
 }
 
-// TestActionFollows is S2, to the bit: the stored action is the controller's answer to the stored
-// state and to the place of the task's disc.
+// TestActionFollows covers synth.S2 to the bit: the stored action is the controller's output for
+// the stored state and the position of the task's disc.
 func TestActionFollows(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 4, Cameras: 1, Seed: 9, Jitter: 2 * time.Millisecond}
 	_, _, ds := inMemory(t, opt)
-	o, _, err := opt.completed()
+	o, _, err := opt.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for e := range o.Episodes {
-		_, colour := o.task(e)
-		world := simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))
-		state, action, timestamps := f32s(
-			gather(t, ds, e, "observation.state"),
-		), f32s(
-			gather(t, ds, e, "action"),
-		), f64s(
-			gather(t, ds, e, "observation.state.recorded"),
-		)
+		_, colour := o.taskOf(e)
+		world := simulate(o.newRand(e, drawWorld), colour, o.endOf(e)+int64(o.Jitter))
+		state := f32s(gather(t, ds, e, "observation.state"))
+		action := f32s(gather(t, ds, e, "action"))
+		timestamps := f64s(gather(t, ds, e, "observation.state.recorded"))
 		places := map[[2]float64]bool{}
 		for i, sec := range timestamps {
-			w := at(world, int64(math.Round(sec*1e9)))
-			goal := reach(w.discs[colour])
+			w := worldAt(world, int64(math.Round(sec*1e9)))
+			goal := anglesFor(w.discs[colour])
 			places[w.discs[colour]] = true
 			for j := range 2 {
 				want := max(-fastest, min(fastest, gain*(goal[j]-float64(state[4*i+j]))))
@@ -222,8 +215,8 @@ func TestActionFollows(t *testing.T) {
 	}
 }
 
-// TestAligned gives a dataset to align: at the rows' own rate every row is itself, through
-// LeRobot's float32 timestamps.
+// TestAligned aligns a dataset at the rate of its rows: every row must be itself, through LeRobot's
+// float32 timestamps.
 func TestAligned(t *testing.T) {
 	_, _, ds := inMemory(t, Options{Episodes: 1, Seconds: 3, Cameras: 1})
 	a, err := align.Episode(
@@ -232,7 +225,7 @@ func TestAligned(t *testing.T) {
 		0,
 		align.Config{
 			HZ:   robocache.Rate{Num: 30, Den: 1},
-			Keys: []string{"observation.state", "next.done", camera(0), "task"},
+			Keys: []string{"observation.state", "next.done", cameraKey(0), "task"},
 		},
 	)
 	if err != nil {
@@ -247,13 +240,13 @@ func TestAligned(t *testing.T) {
 		}
 	}
 	for i := range a.Times {
-		if a.Stream(camera(0)).Rows[i] != int32(i) ||
+		if a.Stream(cameraKey(0)).Rows[i] != int32(i) ||
 			!strings.HasPrefix(a.Stream("task").Text[i], "reach the") ||
 			bytes.IndexByte(a.Stream("task").Valid, 0) >= 0 {
 			t.Fatalf(
 				"row %d: image %d, %q",
 				i,
-				a.Stream(camera(0)).Rows[i],
+				a.Stream(cameraKey(0)).Rows[i],
 				a.Stream("task").Text[i],
 			)
 		}
@@ -269,13 +262,32 @@ func TestAligned(t *testing.T) {
 	}
 }
 
-// TestFasterStreams is the storage of native samples, and S5: all rows in sequence are the stream
-// itself.
+// TestFasterStreams covers the storage of native samples and synth.S5: all rows in sequence are the
+// stream itself.
 func TestFasterStreams(t *testing.T) {
 	for _, opt := range []Options{
-		{Episodes: 2, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333}},
-		{Episodes: 6, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333, "camera": 29.97}, Jitter: 3 * time.Millisecond, Gaps: 0.1, Seed: 3},
-		{Episodes: 1, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 10}, Jitter: time.Millisecond},
+		{
+			Episodes: 2,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 100, "force": 333},
+		},
+		{
+			Episodes: 6,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 100, "force": 333, "camera": 29.97},
+			Jitter:   3 * time.Millisecond,
+			Gaps:     0.1,
+			Seed:     3,
+		},
+		{
+			Episodes: 1,
+			Seconds:  2,
+			Cameras:  1,
+			Rates:    map[string]float64{"joints": 10},
+			Jitter:   time.Millisecond,
+		},
 	} {
 		_, r, ds := inMemory(t, opt)
 		flawless := opt.Jitter == 0
@@ -287,16 +299,9 @@ func TestFasterStreams(t *testing.T) {
 			d := natives[name].d
 			k := ds.Info().Feature(key).Shape[0]
 			for e := range opt.Episodes {
-				values, timestamps, counts := f32s(
-					gather(t, ds, e, key),
-				), f64s(
-					gather(t, ds, e, key+".recorded"),
-				), gather(
-					t,
-					ds,
-					e,
-					key+".count",
-				)
+				values := f32s(gather(t, ds, e, key))
+				timestamps := f64s(gather(t, ds, e, key+".recorded"))
+				counts := gather(t, ds, e, key+".count")
 				if len(timestamps) != ds.Len(e)*k || len(values) != len(timestamps)*d {
 					t.Fatalf("%s: %d timestamps, %d values", key, len(timestamps), len(values))
 				}
@@ -364,7 +369,7 @@ func TestFasterStreams(t *testing.T) {
 	}
 }
 
-// TestCode is S3 on the images as drawn.
+// TestCode covers synth.S3 on the images as drawn.
 func TestCode(t *testing.T) {
 	ctx := context.Background()
 	_, _, ds := inMemory(t, Options{Episodes: 2, Seconds: 0.5, Cameras: 3})
@@ -375,7 +380,7 @@ func TestCode(t *testing.T) {
 			for i := range rows {
 				rows[i] = robocache.Row{Episode: e, Index: i}
 			}
-			if err := ds.Frames(ctx, camera(c), rows, refs); err != nil {
+			if err := ds.Frames(ctx, cameraKey(c), rows, refs); err != nil {
 				t.Fatal(err)
 			}
 			for i, r := range refs {
@@ -390,11 +395,23 @@ func TestCode(t *testing.T) {
 			}
 		}
 	}
-	// Every size that is accepted has room; noise and edges of the range.
+	// Every legal size has space for the code; noise and limits of the range.
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, size := range [][2]int{{64, 64}, {128, 96}, {66, 200}, {640, 480}, {1920, 1080}, {128, 128}} {
+	for _, size := range [][2]int{
+		{64, 64},
+		{128, 96},
+		{66, 200},
+		{640, 480},
+		{1920, 1080},
+		{128, 128},
+	} {
 		rgb := make([]byte, size[0]*size[1]*3)
-		for _, code := range [][2]int{{0, 0}, {maxEpisodes - 1, maxRows - 1}, {1, 2}, {rng.IntN(maxEpisodes), rng.IntN(maxRows)}} {
+		for _, code := range [][2]int{
+			{0, 0},
+			{maxEpisodes - 1, maxRows - 1},
+			{1, 2},
+			{rng.IntN(maxEpisodes), rng.IntN(maxRows)},
+		} {
 			for i := range rgb {
 				rgb[i] = byte(rng.Uint32())
 			}
@@ -431,18 +448,18 @@ func flat(m image.Image) (rgb []byte, w, h int) {
 	return rgb, w, h
 }
 
-// TestImagesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and
-// cameras differ.
+// TestImagesShowTheWorld checks that the disc of the task is at the state's goal and has its color,
+// and that cameras differ.
 func TestImagesShowTheWorld(t *testing.T) {
-	o, _, err := Options{Seed: 5}.completed()
+	o, _, err := Options{Seed: 5}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for e := range 3 {
-		_, colour := o.task(e)
-		world := simulate(o.rng(e, drawWorld), colour, 1e9)
-		s := at(world, 5e8)
-		if _, tip := arm(
+		_, colour := o.taskOf(e)
+		world := simulate(o.newRand(e, drawWorld), colour, 1e9)
+		s := worldAt(world, 5e8)
+		if _, tip := armPoints(
 			s.goal,
 		); math.Hypot(
 			tip[0]-s.discs[colour][0],
@@ -453,11 +470,11 @@ func TestImagesShowTheWorld(t *testing.T) {
 		var before []byte
 		for c := range 2 {
 			cv := newCanvas(c, 640, 480)
-			// Without the arm in front of it.
+			// Without the arm in front of the disc.
 			s.q = [2]float64{-1.5, 0}
 			rgb := cv.paint(&s, e, 0)
 			for i, d := range s.discs {
-				x, y := cv.pixel(d)
+				x, y := cv.projectPoint(d)
 				p := (int(y)*640 + int(x)) * 3
 				for k := range 3 {
 					if math.Abs(float64(rgb[p+k])-colours[i].rgb[k]) > 1 {
@@ -477,8 +494,22 @@ func TestImagesShowTheWorld(t *testing.T) {
 func TestOptionErrors(t *testing.T) {
 	ctx := context.Background()
 	for name, o := range map[string]Options{
-		"episodes": {Episodes: -1}, "seconds": {Seconds: -1}, "forever": {Seconds: math.Inf(1)}, "nan": {Seconds: math.NaN()}, "cameras": {Cameras: 99}, "jitter": {Jitter: -1}, "gaps": {Gaps: 1},
-		"codec": {Codec: "gif"}, "odd": {Width: 127}, "small": {Width: 32, Height: 32}, "rate": {Rates: map[string]float64{"camera": 0}}, "name": {Rates: map[string]float64{"lidar": 10}}, "fast": {Rates: map[string]float64{"force": 1e9}}, "gop": {GOP: -1},
+		"episodes": {Episodes: -1},
+		"seconds":  {Seconds: -1},
+		"forever":  {Seconds: math.Inf(1)},
+		"nan":      {Seconds: math.NaN()},
+		"cameras":  {Cameras: 99},
+		"jitter":   {Jitter: -1},
+		"gaps":     {Gaps: 1},
+		"codec":    {Codec: "gif"}, "odd": {Width: 127},
+		"small": {
+			Width:  32,
+			Height: 32,
+		},
+		"rate":    {Rates: map[string]float64{"camera": 0}},
+		"name":    {Rates: map[string]float64{"lidar": 10}},
+		"fast":    {Rates: map[string]float64{"force": 1e9}},
+		"gop":     {GOP: -1},
 		"no room": {Width: 64, Height: 64, Codec: "png", Cameras: 1, Episodes: 70000},
 	} {
 		if _, err := Write(ctx, "mem://never", o); !errors.Is(err, robocache.ErrMisuse) {
@@ -513,14 +544,14 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	// There is one already.
+	// A dataset exists already.
 	m, _, _ := inMemory(t, Options{Episodes: 1, Seconds: 0.1})
 	if _, err := Write(ctx, m.URI(), Options{Codec: "png"}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a second dataset: %v", err)
 	}
 }
 
-// TestCancelled is S6.
+// TestCancelled covers synth.S6.
 func TestCancelled(t *testing.T) {
 	m := storetest.NewMem("synth-cancelled")
 	ctx, cancel := context.WithCancel(context.Background())

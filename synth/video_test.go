@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// onDisk makes a dataset with video, or skips where no encoder is installed.
+// onDisk writes a dataset with video, or skips if no encoder is installed.
 func onDisk(t *testing.T, opt Options) (string, robocache.Dataset) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "set")
@@ -30,11 +30,24 @@ func onDisk(t *testing.T, opt Options) (string, robocache.Dataset) {
 	return dir, ds
 }
 
-// decodeAll is every image of a video file, by the ffmpeg program: a judge that shares nothing with
+// decodeAll decodes every image of a video file with the ffmpeg program, which shares no code with
 // our reader.
 func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	t.Helper()
-	out, err := exec.Command("ffmpeg", "-v", "error", "-i", file, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-").
+	out, err := exec.Command(
+		"ffmpeg",
+		"-v",
+		"error",
+		"-i",
+		file,
+		"-fps_mode",
+		"passthrough",
+		"-f",
+		"rawvideo",
+		"-pix_fmt",
+		"rgb24",
+		"-",
+	).
 		Output()
 	if err != nil {
 		t.Skip("ffmpeg cannot decode: ", err)
@@ -46,16 +59,20 @@ func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	return frames
 }
 
-// TestCodeSurvivesCoding is S3: after lossy coding, each row's image (file and ordinal, as our
-// reader names it) shows the row's code.
+// TestCodeSurvivesCoding covers synth.S3: after lossy coding, each row's image (file and ordinal,
+// as our reader names it) shows the row's code.
 func TestCodeSurvivesCoding(t *testing.T) {
-	for _, opt := range []Options{{}, {Codec: "h264", Episodes: 2, Width: 96, Height: 64, Cameras: 1}, {Codec: "hevc", Episodes: 1, Seconds: 0.5, Cameras: 1, Width: 320, Height: 240}} {
+	for _, opt := range []Options{
+		{},
+		{Codec: "h264", Episodes: 2, Width: 96, Height: 64, Cameras: 1},
+		{Codec: "hevc", Episodes: 1, Seconds: 0.5, Cameras: 1, Width: 320, Height: 240},
+	} {
 		t.Run(opt.Codec, func(t *testing.T) {
 			dir, ds := onDisk(t, opt)
 			if f := ds.Info().Findings; len(f) != 0 {
 				t.Errorf("findings: %v", f)
 			}
-			o, _, err := opt.completed()
+			o, _, err := opt.withDefaults()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +84,12 @@ func TestCodeSurvivesCoding(t *testing.T) {
 						rows[i] = robocache.Row{Episode: e, Index: i}
 					}
 					refs := make([]robocache.FrameRef, len(rows))
-					if err := ds.Frames(context.Background(), camera(c), rows, refs); err != nil {
+					if err := ds.Frames(
+						context.Background(),
+						cameraKey(c),
+						rows,
+						refs,
+					); err != nil {
 						t.Fatal(err)
 					}
 					for i, r := range refs {
@@ -104,7 +126,7 @@ func TestCodeSurvivesCoding(t *testing.T) {
 	}
 }
 
-// TestVideoSameBytes is S1 with video: the encoder is deterministic too.
+// TestVideoSameBytes covers synth.S1 with video: the encoder is deterministic too.
 func TestVideoSameBytes(t *testing.T) {
 	opt := Options{Episodes: 2, Seconds: 0.5, Cameras: 1, Seed: 3}
 	a, _ := onDisk(t, opt)
@@ -126,8 +148,8 @@ func TestVideoSameBytes(t *testing.T) {
 	}
 }
 
-// TestLeRobotReadsIt gives the dataset to the reference implementation and reads the bar codes of
-// what it returns.
+// TestLeRobotReadsIt opens the dataset with LeRobot and reads the bar codes of the images that it
+// returns.
 func TestLeRobotReadsIt(t *testing.T) {
 	t.Parallel() // it waits for Python most of the time
 	python := interpreter()
@@ -156,7 +178,7 @@ func TestLeRobotReadsIt(t *testing.T) {
 	}
 }
 
-// interpreter finds .venv by walking up to the module's root.
+// interpreter returns the .venv of the module's root.
 func interpreter() string {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// Lengths in metres, angles in radians. Explicit conversions keep products from being fused into
-// sums: the bytes must not depend on GOAMD64 (S1).
+// Lengths are in meters, angles in radians. Explicit conversions prevent products from being fused
+// into sums, because the bytes must not depend on GOAMD64 (synth.S1).
 const (
 	link       = 1.0
-	gain       = 4.0  // of the controller, 1/s
-	fastest    = 2.5  // rad/s
-	near       = 0.05 // rad: the goal is reached …
-	rest       = 200  // … and held for so many steps
+	gain       = 4.0  // gain of the controller, in 1/s
+	fastest    = 2.5  // in rad/s
+	near       = 0.05 // in rad: the goal is reached
+	rest       = 200  // number of steps for which the arm stays at the goal
 	step       = 1_000_000
 	discRadius = 0.17
 )
@@ -21,16 +21,16 @@ const (
 type state struct {
 	q, v  [2]float64            // joint angles and their speeds
 	goal  [2]float64            // joint angles that reach the disc of the task
-	discs [discCount][2]float64 // where the discs are
-	wave  float64               // of the force sensor's ripple
-	task  int                   // which disc is the goal
+	discs [discCount][2]float64 // positions of the discs
+	wave  float64               // ripple of the force sensor
+	task  int                   // number of the disc that is the goal
 }
 
 // discCount is the number of discs, one of each colour.
 const discCount = len(colours)
 
-// command is the joint speeds that the controller asks for: the action. It depends on state and
-// goal alone (S2).
+// command returns the joint speeds that the controller requests, which are the action. They depend
+// only on state and goal (synth.S2).
 func (s *state) command() [2]float64 {
 	var c [2]float64
 	for j := range c {
@@ -39,9 +39,9 @@ func (s *state) command() [2]float64 {
 	return c
 }
 
-// force is what a sensor in the wrist feels: the pull towards the goal, and a ripple at 40 Hz that
-// slow rows alias.
-func (s *state) force() [3]float64 {
+// wristForce returns what a sensor in the wrist measures: the pull towards the goal, and a ripple
+// at 40 Hz that slow rows alias.
+func (s *state) wristForce() [3]float64 {
 	c := s.command()
 	return [3]float64{
 		float64(0.8*c[0]) + float64(0.3*s.wave),
@@ -50,8 +50,8 @@ func (s *state) force() [3]float64 {
 	}
 }
 
-// elbow and tip of the arm.
-func arm(q [2]float64) (elbow, tip [2]float64) {
+// armPoints returns the positions of the arm's elbow and tip.
+func armPoints(q [2]float64) (elbow, tip [2]float64) {
 	elbow = [2]float64{float64(link * math.Cos(q[0])), float64(link * math.Sin(q[0]))}
 	tip = [2]float64{
 		elbow[0] + float64(link*math.Cos(q[0]+q[1])),
@@ -60,18 +60,18 @@ func arm(q [2]float64) (elbow, tip [2]float64) {
 	return elbow, tip
 }
 
-// reach is the joint angles, elbow bent to the left, that bring the tip to p.
-func reach(p [2]float64) [2]float64 {
+// anglesFor returns the joint angles, with the elbow bent to the left, that bring the tip to p.
+func anglesFor(p [2]float64) [2]float64 {
 	r2 := float64(p[0]*p[0]) + float64(p[1]*p[1])
 	q2 := math.Acos(max(-1, min(1, (r2-2)/2)))
 	return [2]float64{math.Atan2(p[1], p[0]) - math.Atan2(math.Sin(q2), 1+math.Cos(q2)), q2}
 }
 
-// simulate gives the world of one episode, in steps of 1 ms, to the end and one step beyond.
+// simulate returns the world of one episode in steps of 1 ms, until one step beyond the end.
 func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 	s := state{task: colour}
 	place := func(i int) {
-		// Apart from each other, so that no disc hides another.
+		// Keep a distance, so that no disc hides another.
 		for range 100 {
 			r, a := 0.75+float64(1.05*rng.Float64()), math.Pi*(0.12+float64(0.76*rng.Float64()))
 			p := [2]float64{float64(r * math.Cos(a)), float64(r * math.Sin(a))}
@@ -94,20 +94,20 @@ func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 	}
 	s.q = [2]float64{math.Pi * (0.1 + float64(0.5*rng.Float64())), 0.4 + float64(1.6*rng.Float64())}
 	phase := 2 * math.Pi * rng.Float64()
-	// A slow disturbance, unknown to the controller, so that states off the straight way occur.
+	// A slow disturbance that the controller does not know adds states away from the direct path.
 	push := [2]float64{0.5 * rng.Float64(), 0.5 * rng.Float64()}
 	turn := [2]float64{1 + float64(3*rng.Float64()), 1 + float64(3*rng.Float64())}
 	n := int(nanos/step) + 2
 	out := make([]state, n)
 	held := 0
-	s.goal = reach(s.discs[colour])
+	s.goal = anglesFor(s.discs[colour])
 	for i := range out {
 		t := float64(i) * 1e-3
 		if math.Abs(s.goal[0]-s.q[0]) < near && math.Abs(s.goal[1]-s.q[1]) < near {
 			if held++; held > rest {
 				held = 0
 				place(colour)
-				s.goal = reach(s.discs[colour])
+				s.goal = anglesFor(s.discs[colour])
 			}
 		}
 		s.wave = math.Sin(float64(2*math.Pi*40*t) + phase)
@@ -124,9 +124,9 @@ func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 	return out
 }
 
-// at is the world at a time: what moves is interpolated between steps, what jumps is that of the
-// step before.
-func at(world []state, t int64) state {
+// worldAt returns the world at a time. Continuous values are interpolated between steps; others are
+// those of the step before.
+func worldAt(world []state, t int64) state {
 	t = max(t, 0)
 	i := min(int(t/step), len(world)-2)
 	s, n := world[i], &world[i+1]

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Write makes a dataset at dst, where there is none yet, in Options.Format.
+// Write writes a new dataset at dst, in Options.Format.
 func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	if opt.Format == "" {
 		opt.Format = robocache.DefaultFormat()
@@ -29,7 +29,7 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	}
 	ds, options, err := For(opt, f, false)
 	if err == nil && !f.KeepsClocks(options) {
-		err = opt.fitsRows()
+		err = opt.checkFitsRows()
 	}
 	if err != nil {
 		return nil, err
@@ -49,13 +49,12 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	return ds.Report(dst, r), nil
 }
 
-// For makes the dataset that is to be written in a format, and the choices of its writer. A format
-// of one clock gets the samples as they are in rows, unless they come onto a grid first, or rows
-// cannot hold them.
+// For returns the dataset to write in a format, and the options of its writer. A format with one
+// clock gets samples in rows, unless grid is set or rows cannot hold them.
 func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]string, error) {
 	options := map[string]string{}
 	if _, ok := f.WriteOptions["recorded_timestamps"]; ok && !grid && !opt.needsClocks() {
-		options["recorded_timestamps"] = "false" // rows hold them in columns of their own
+		options["recorded_timestamps"] = "false" // rows store the timestamps in separate columns
 	}
 	if _, ok := f.WriteOptions["video_codec"]; ok {
 		switch opt.Codec {
@@ -63,7 +62,7 @@ func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]strin
 			options["codec"] = opt.Codec
 			fallthrough
 		case "":
-			opt.Codec = "raw" // the images are made as pixels, and encoded by the writer
+			opt.Codec = "raw" // images are generated as pixels, and the writer encodes them
 			options["gop"] = strconv.Itoa(opt.GOP)
 		case "png", "jpeg":
 			options["images"] = "images"
@@ -80,10 +79,10 @@ func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]strin
 	return ds, options, err
 }
 
-// needsClocks says that a dataset of the options has what rows of one clock cannot hold.
-func (o *Options) needsClocks() bool { return o.fitsRows() != nil }
+// needsClocks reports whether the options need more than rows with one clock can hold.
+func (o *Options) needsClocks() bool { return o.checkFitsRows() != nil }
 
-// Report says what was written of the dataset.
+// Report returns the description of what was written.
 func (d *Dataset) Report(dst string, r *robocache.WriteReport) *Report {
 	return &Report{
 		URI:      dst,
@@ -92,17 +91,17 @@ func (d *Dataset) Report(dst string, r *robocache.WriteReport) *Report {
 		Bytes:    r.Bytes,
 		FPS:      d.fps.Float(),
 		Keys:     d.info.Keys(),
-		Tasks:    d.o.Tasks,
-		Seed:     d.o.Seed,
+		Tasks:    d.options.Tasks,
+		Seed:     d.options.Seed,
 		Dropped:  r.Dropped,
 		Findings: r.Findings,
 	}
 }
 
-// room says that the images can hold their bar code.
-func (o *Options) room() error {
+// checkCodeFits rejects images that are too small for their bar code.
+func (o *Options) checkCodeFits() error {
 	if side, columns, rows := codeLayout(o.Width, o.Height); rows*side*2 > o.Height || columns < 1 {
-		return misuse(
+		return misuseError(
 			"the images have no room for their bar code",
 			"a wider or higher image",
 			strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height),
@@ -111,8 +110,8 @@ func (o *Options) room() error {
 	return nil
 }
 
-// stillOf is an RGB image as PNG.
-func stillOf(rgb []byte, width, height int) ([]byte, error) {
+// encodePNG returns an RGB image as PNG.
+func encodePNG(rgb []byte, width, height int) ([]byte, error) {
 	var b bytes.Buffer
 	if err := png.Encode(&b, nrgba(rgb, width, height)); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// A library calls back into Go, and Go from there into a library.
+// TestCallback checks that a C library can call a Go function, which calls a C library again.
 func TestCallback(t *testing.T) {
 	libc, err := Dlopen("libc.so.6")
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Driver is the CUDA driver's library, open: the one door to it. It is never closed, because a
+// Driver is the open library of the CUDA driver. All users share it. It is never closed, because a
 // framework in the process may use it too.
 type Driver struct {
 	library uintptr
-	version int32 // 12080 = CUDA 12.8; 0 = it does not say
+	version int32 // 12080 = CUDA 12.8; 0 = unknown
 	nameOf  uintptr
 }
 
 var libraries = []string{"libcuda.so.1", "libcuda.so"}
 
-// Load opens the driver's library and starts it, once.
+// Load opens the driver's library and initializes it, once.
 var Load = sync.OnceValues(func() (*Driver, error) { return loadFrom(libraries) })
 
 func loadFrom(names []string) (*Driver, error) {
@@ -33,7 +33,7 @@ func loadFrom(names []string) (*Driver, error) {
 	if err != nil {
 		return nil, robocache.Unsupported("CUDA", nil, "there is no CUDA driver: %s", err.Error())
 	}
-	// The driver says its version before cuInit, so that the error of what is missing can name it.
+	// The version is read before cuInit, so that an error about a missing function can name it.
 	if p, err := Dlsym(d.library, "cuDriverGetVersion"); err == nil {
 		v := new(int32)
 		if Call(p, uintptr(unsafe.Pointer(v))) == 0 {
@@ -48,12 +48,12 @@ func loadFrom(names []string) (*Driver, error) {
 		return nil, err
 	}
 	if code := Call(start, 0); code != 0 {
-		return nil, d.noStart(code)
+		return nil, d.startError(code)
 	}
 	return d, nil
 }
 
-func (d *Driver) noStart(code int32) error {
+func (d *Driver) startError(code int32) error {
 	e := robocache.Unsupported("CUDA", nil, "the CUDA driver could not start: %s", d.Name(code))
 	if code == noDevice {
 		e.Msg = "the CUDA driver finds no device"
@@ -61,8 +61,8 @@ func (d *Driver) noStart(code int32) error {
 	return e
 }
 
-// Symbol finds a function of the driver. One that is missing means a driver older than the caller
-// needs: the error names both.
+// Symbol returns the address of a driver function. If the function is missing, the driver is older
+// than required; the error names the function and the version.
 func (d *Driver) Symbol(name string) (uintptr, error) {
 	p, err := Dlsym(d.library, name)
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *Driver) Symbol(name string) (uintptr, error) {
 	return p, nil
 }
 
-// Version is the CUDA version that the driver serves, as text.
+// Version describes the CUDA version of the driver, for errors.
 func (d *Driver) Version() string {
 	if d.version == 0 {
 		return "one that does not say its version"
@@ -81,47 +81,49 @@ func (d *Driver) Version() string {
 	return "one for CUDA " + VersionText(d.CUDA())
 }
 
-// VersionText writes a CUDA version as people do: 12080 is 12.8.
+// VersionText formats a CUDA version in the usual form: 12080 is 12.8.
 func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// CUDA is the CUDA version that the driver serves: 12080 is 12.8, 0 unknown.
+// CUDA returns the CUDA version of the driver: 12080 is 12.8, and 0 is unknown.
 func (d *Driver) CUDA() int { return int(d.version) }
 
-// Lost says whether a result means that the device is lost to this process: each later call there
-// fails too.
+// Lost reports whether a result means that the device is lost to this process. All later calls then
+// fail too.
 func Lost(code int32) bool {
 	switch code {
 	case 46, // CUDA_ERROR_DEVICE_UNAVAILABLE
-		214, 220, 226, // of memory (ECC), NVLink, contained
-		// illegal address, launch timeout, the context is destroyed, an assertion
+		214, 220, 226, // memory (ECC), NVLink, contained error
+		// illegal address, launch timeout, destroyed context, assertion
 		700, 702, 709, 710,
-		// stack, instruction, misaligned address, address space, program counter, launch
+		// stack, instruction, misaligned address, address space, program counter, launch failure
 		714, 715, 716, 717, 718, 719:
 		return true
 	}
 	return false
 }
 
-// LostHint says what helps then.
-const LostHint = "the device is lost to this process: a kernel before, of any library, broke its context, or the device failed. Start the process anew (a Loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
+// LostHint is the hint of an error for which Lost is true.
+const LostHint = "Restart the process; a Loader continues from its state_dict. " +
+	"The device is lost to this process: an earlier kernel of any library broke its context, " +
+	"or the device failed. Find such a kernel with compute-sanitizer."
 
-// Name is the driver's name for a result.
+// Name returns the driver's name for a result.
 func (d *Driver) Name(code int32) string {
 	p := new(unsafe.Pointer)
 	if d.nameOf == 0 || Call(d.nameOf, uintptr(code), uintptr(unsafe.Pointer(p))) != 0 ||
 		*p == nil {
 		return fmt.Sprintf("CUDA error %d", code)
 	}
-	return text(*p)
+	return cString(*p)
 }
 
-// load binds what page-locked memory takes.
-func load() (*driver, error) {
+// loadDriver binds the functions for page-locked memory.
+func loadDriver() (*memoryDriver, error) {
 	lib, err := Load()
 	if err != nil {
-		return nil, pageLocked(err)
+		return nil, pageLockedError(err)
 	}
-	d := &driver{name: lib.Name}
+	d := &memoryDriver{name: lib.Name}
 	for _, f := range []struct {
 		name string
 		to   any
@@ -138,15 +140,15 @@ func load() (*driver, error) {
 	} {
 		p, err := lib.Symbol(f.name)
 		if err != nil {
-			return nil, pageLocked(err)
+			return nil, pageLockedError(err)
 		}
 		Bind(f.to, p)
 	}
 	return d, nil
 }
 
-// pageLocked says what an error of the driver means to who wanted page-locked memory.
-func pageLocked(err error) error {
+// pageLockedError changes an error of the driver into an error about page-locked memory.
+func pageLockedError(err error) error {
 	var e *robocache.Error
 	if !errors.As(err, &e) {
 		return err
@@ -156,8 +158,8 @@ func pageLocked(err error) error {
 	return &c
 }
 
-// text reads a C string.
-func text(p unsafe.Pointer) string {
+// cString returns the text of a C string, at most 256 bytes.
+func cString(p unsafe.Pointer) string {
 	n := 0
 	for n < 256 && *(*byte)(unsafe.Add(p, n)) != 0 {
 		n++

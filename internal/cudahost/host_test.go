@@ -10,21 +10,21 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// fake is a driver of two devices that notes what it is asked.
+// fake is a driver of two devices that records its calls.
 type fake struct {
 	mu               sync.Mutex
 	devices          int32
-	active           int32 // the device that has a context; -1 none
+	active           int32 // the device with a context; -1: none
 	retained, pushed int
 	live             map[unsafe.Pointer][]byte
 	fail             map[string]int32
 	lastDevice       int32
 }
 
-func (f *fake) driver() *driver {
+func (f *fake) driver() *memoryDriver {
 	code := func(op string) int32 { return f.fail[op] }
 	locked := func(g func() int32) int32 { f.mu.Lock(); defer f.mu.Unlock(); return g() }
-	return &driver{
+	return &memoryDriver{
 		deviceCount: func(n *int32) int32 { *n = f.devices; return code("count") },
 		deviceGet:   func(d *int32, i int32) int32 { *d = i + 10; return code("get") },
 		primaryState: func(d int32, _ *uint32, active *int32) int32 {
@@ -85,7 +85,7 @@ func newFake() *fake {
 
 func TestAllocations(t *testing.T) {
 	f := newFake()
-	h, err := open(f.driver(), 1)
+	h, err := openHost(f.driver(), 1)
 	if err != nil || f.lastDevice != 1 {
 		t.Fatal(err, f.lastDevice)
 	}
@@ -106,7 +106,7 @@ func TestAllocations(t *testing.T) {
 	if len(f.live) != 0 || f.pushed != 0 {
 		t.Errorf("%d live, %d contexts pushed", len(f.live), f.pushed)
 	}
-	// The context outlives Close while memory is in use.
+	// The context stays until memory in use is freed.
 	m, err := h.Alloc(8)
 	if err != nil {
 		t.Fatal(err)
@@ -129,26 +129,30 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// H5: the device that a framework uses already.
+// TestDeviceInUse covers cudahost.H5: the device that a framework already uses.
 func TestDeviceInUse(t *testing.T) {
 	for active, want := range map[int32]int32{-1: 0, 0: 0, 1: 1} {
 		f := newFake()
 		f.active = active
-		if _, err := open(f.driver(), -1); err != nil || f.lastDevice != want {
+		if _, err := openHost(f.driver(), -1); err != nil || f.lastDevice != want {
 			t.Errorf("active %d: %v, device %d", active, err, f.lastDevice)
 		}
 	}
-	if _, err := open(newFake().driver(), 2); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := openHost(newFake().driver(), 2); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
 
-// H2
+// TestFailures covers cudahost.H2.
 func TestFailures(t *testing.T) {
-	for op, class := range map[string]error{"count": robocache.ErrUnsupported, "get": robocache.ErrUnsupported, "retain": robocache.ErrUnsupported} {
+	for op, class := range map[string]error{
+		"count":  robocache.ErrUnsupported,
+		"get":    robocache.ErrUnsupported,
+		"retain": robocache.ErrUnsupported,
+	} {
 		f := newFake()
 		f.fail[op] = 35
-		if _, err := open(
+		if _, err := openHost(
 			f.driver(),
 			0,
 		); !errors.Is(err, class) ||
@@ -158,7 +162,7 @@ func TestFailures(t *testing.T) {
 	}
 	f := newFake()
 	f.devices = 0
-	if _, err := open(
+	if _, err := openHost(
 		f.driver(),
 		-1,
 	); !errors.Is(err, robocache.ErrUnsupported) ||
@@ -166,7 +170,7 @@ func TestFailures(t *testing.T) {
 		t.Error(err)
 	}
 	f = newFake()
-	h, err := open(f.driver(), 0)
+	h, err := openHost(f.driver(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +191,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// H2: this machine, whatever it is.
+// TestThisMachine covers cudahost.H2 on this machine, with or without a driver.
 func TestThisMachine(t *testing.T) {
 	h, err := Open(-1)
 	if err != nil {

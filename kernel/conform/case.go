@@ -10,13 +10,13 @@ import (
 
 // Case is one vector of a plan.
 type Case struct {
-	named
-	options
+	caseName
+	ruleOptions
 	File    string          `json:"-"`
 	Times   integers        `json:"times"`
 	Targets integers        `json:"targets"`
-	Stored  *plan           `json:"plan"`
-	Data    matrix          `json:"data"`
+	Stored  *storedPlan     `json:"plan"`
+	Data    sourceMatrix    `json:"data"`
 	Out     robocache.DType `json:"out"`
 	Want    []string        `json:"want"`
 	Valid   []int           `json:"valid"`
@@ -24,8 +24,8 @@ type Case struct {
 	Error   *ExpectedError  `json:"error"`
 }
 
-// plan is a case's plan as stored.
-type plan struct {
+// storedPlan is the plan of a case as it is stored.
+type storedPlan struct {
 	Kind   []kernel.Kind `json:"kind"`
 	Left   []int32       `json:"left"`
 	Right  []int32       `json:"right"`
@@ -33,13 +33,13 @@ type plan struct {
 	Valid  []int         `json:"valid"`
 }
 
-// matrix is a case's source and its layout.
-type matrix struct {
+// sourceMatrix is the source of a case with its layout.
+type sourceMatrix struct {
 	tensor
 	cols int
 }
 
-func (m *matrix) UnmarshalJSON(b []byte) error {
+func (m *sourceMatrix) UnmarshalJSON(b []byte) error {
 	var l struct {
 		Rows      int `json:"rows"`
 		Cols      int `json:"cols"`
@@ -51,10 +51,10 @@ func (m *matrix) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Load reads every file of plans.
+// Load reads all files of plans.
 func Load() (all []Case, _ error) {
-	for _, file := range files(".") {
-		cases, err := load[Case](file)
+	for _, file := range listFiles(".") {
+		cases, err := loadCases[Case](file)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func Load() (all []Case, _ error) {
 	return all, nil
 }
 
-// Plan is the stored plan.
+// Plan returns the stored plan.
 func (c *Case) Plan() *kernel.Plan {
 	p := &kernel.Plan{
 		Mode:    c.Mode,
@@ -81,9 +81,10 @@ func (c *Case) Plan() *kernel.Plan {
 	return p
 }
 
-// run gives the case to the back end: as a batch of one entry with times, then by its stored plan.
-func (c *Case) run(b kernel.Backend) (err error) {
-	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
+// runCase runs the case on the back end: as a batch of one entry with times, then by its stored
+// plan.
+func (c *Case) runCase(b kernel.Backend) (err error) {
+	src, rule := kernel.Tensor(c.Data.tensor), c.kernelRule()
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
 	op := &kernel.FuseOp{
@@ -95,58 +96,50 @@ func (c *Case) run(b kernel.Backend) (err error) {
 		Out:      *Filled(c.Out, 1, len(c.Targets), c.Data.cols),
 		Valid:    Filled(robocache.Uint8, 1, len(c.Targets), 1),
 	}
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if !runs {
 		return nil
 	}
-	if err := c.check(&op.Out, op.Valid); err != nil {
+	if err := c.checkResult(&op.Out, op.Valid); err != nil {
 		return err
 	}
 	part := Planned(c.Plan())
 	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
 	planned := &kernel.ApplyOp{Parts: []kernel.Part{part}}
 	defer robocache.LocateIn(&err, "by", "the plan")
-	if _, err := c.Error.runs(b, planned); err != nil {
+	if _, err := c.Error.runExpecting(b, planned); err != nil {
 		return err
 	}
-	return c.check(&planned.Parts[0].Out, part.Valid)
+	return c.checkResult(&planned.Parts[0].Out, part.Valid)
 }
 
-// check compares a result with what the case wants.
-func (c *Case) check(out, valid *kernel.Tensor) error {
-	if err := expect(
+// checkResult compares a result with the expected result of the case.
+func (c *Case) checkResult(out, valid *kernel.Tensor) error {
+	if err := expectElements(
 		"out",
 		out,
 		c.Want,
-		func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP },
+		func(_ []int, want, got uint64) bool {
+			return c.ULP != 0 &&
+				stepsApart(want, got, c.Out) <= c.ULP
+		},
 	); err != nil {
 		return err
 	}
-	return expect("valid", valid, words(c.Valid, 2), nil)
+	return expectElements("valid", valid, hexWords(c.Valid, 2), nil)
 }
 
-// Planned is a part with a plan's arrays as tensors.
+// Planned returns a part with the plan's arrays as tensors.
 func Planned(p *kernel.Plan) kernel.Part {
 	n := p.Len()
-	kind, left, right, weight, valid := Filled(
-		robocache.Uint8,
-		n,
-	), Filled(
-		robocache.Int32,
-		n,
-	), Filled(
-		robocache.Int32,
-		n,
-	), Filled(
-		robocache.Float64,
-		n,
-	), Filled(
-		robocache.Uint8,
-		n,
-	)
+	kind := Filled(robocache.Uint8, n)
+	left := Filled(robocache.Int32, n)
+	right := Filled(robocache.Int32, n)
+	weight := Filled(robocache.Float64, n)
+	valid := Filled(robocache.Uint8, n)
 	for i := range n {
 		kind.Data[i], valid.Data[i] = byte(p.Kind[i]), p.Valid[i]
 		Put(left, 4*i, 0, uint64(p.Left[i]))

@@ -25,7 +25,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// wrong is one step off in the first element of each float32 result.
+// wrong changes the lowest bit of the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
 func (w wrong) Run(op kernel.Op) error {
@@ -36,21 +36,26 @@ func (w wrong) Run(op kernel.Op) error {
 	return err
 }
 
-// TestCanFail shows that a wrong back end is seen.
+// TestCanFail checks that a wrong back end is detected.
 func TestCanFail(t *testing.T) {
 	if _, failures := Run(wrong{}); len(failures) < 100 {
 		t.Errorf("one wrong bit in each result was seen %d times", len(failures))
 	}
 }
 
-// TestFresh runs the generator again and compares: the committed files are what it makes.
+// TestFresh checks that the committed files equal the generator's output.
 func TestFresh(t *testing.T) {
 	python := filepath.Join("..", "..", ".venv", "bin", "python")
 	if exec.Command(python, "-c", "import mpmath").Run() != nil {
 		t.Skip("no .venv with mpmath in the repository: the vectors are not made again")
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(python, filepath.Join("..", "testdata", "generate.py"), dir, "--quick").
+	if out, err := exec.Command(
+		python,
+		filepath.Join("..", "testdata", "generate.py"),
+		dir,
+		"--quick",
+	).
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

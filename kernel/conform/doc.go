@@ -1,3 +1,4 @@
-// Package conform runs the conformance vectors of kernel on any back end: the pure-Go reference,
-// SIMD, CUDA. testdata/generate.py writes the vectors by logic of its own and says what is in them.
+// Package conform runs the conformance vectors of package kernel on any back end: the pure-Go
+// reference, SIMD, or CUDA. testdata/generate.py computes the vectors independently of the Go code
+// and documents them.
 package conform

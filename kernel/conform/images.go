@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// imageCase is one vector of augmented images; generate_images.py says what the fields are.
+// imageCase is one vector of augmented images. generate_images.py documents the fields.
 type imageCase struct {
 	Name       string      `json:"name"`
 	Seed       uint64      `json:"seed,string"`
@@ -33,10 +33,10 @@ type imageCase struct {
 	Draw       []uint32    `json:"draw"`
 }
 
-// RunImages gives every vector of images to the back end, alone and all in one call, as bytes and
-// as floats; and compares the draws, which hosts alone make.
+// RunImages runs every vector of images on the back end, alone and all in one call, as bytes and as
+// floats. It also compares the draws, which only hosts compute.
 func RunImages(b kernel.Backend) (ran int, failures []error) {
-	cases, err := load[imageCase]("images/images.json")
+	cases, err := loadCases[imageCase]("images/images.json")
 	if err != nil {
 		return 0, []error{err}
 	}
@@ -48,7 +48,7 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 	var wants [][]byte
 	for i := range cases {
 		c := &cases[i]
-		part, want, err := c.part()
+		part, want, err := c.imagePart()
 		if err == nil {
 			all.Parts, wants = append(all.Parts, part), append(wants, want)
 			floats := part
@@ -57,7 +57,7 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 				Shape: part.Out.Shape,
 				Data:  bytes.Repeat([]byte{Poison}, 4*len(want)),
 			}
-			all.Parts, wants = append(all.Parts, floats), append(wants, tabled(want, table))
+			all.Parts, wants = append(all.Parts, floats), append(wants, applyTable(want, table))
 			err = b.Run(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
 		if err == nil && !bytes.Equal(part.Out.Data, want) {
@@ -81,8 +81,8 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 	return ran, failures
 }
 
-// tabled is what a table makes of bytes [3, h, w].
-func tabled(b []byte, table []float32) []byte {
+// applyTable returns the float32 values that the table gives for bytes [3, h, w].
+func applyTable(b []byte, table []float32) []byte {
 	out := make([]byte, 0, 4*len(b))
 	for i, v := range b {
 		out = le.AppendUint32(out, math.Float32bits(table[256*(i/(len(b)/3))+int(v)]))
@@ -90,7 +90,7 @@ func tabled(b []byte, table []float32) []byte {
 	return out
 }
 
-func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
+func (c *imageCase) imagePart() (p kernel.ImagePart, want []byte, err error) {
 	a := kernel.ImageAugment{
 		Seed:       c.Seed,
 		Epoch:      c.Epoch,

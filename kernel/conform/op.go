@@ -8,17 +8,17 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// opCase is a vector of a whole Fuse or FuseGrad; vectorgen/ops.py says what the fields are.
+// opCase is a vector of a whole FuseOp or FuseGradOp. vectorgen/ops.py documents the fields.
 type opCase struct {
-	named
+	caseName
 	Op       string         `json:"op"`
 	Series   []opSeries     `json:"series"`
 	Targets  tensor         `json:"targets"`
 	Clock    string         `json:"clock"`
 	Epsilon  bits64         `json:"epsilon"`
 	Gradient tensor         `json:"gradient"`
-	Out      *array         `json:"out"`
-	ValidOut *array         `json:"valid_out"`
+	Out      *tensorLayout  `json:"out"`
+	ValidOut *tensorLayout  `json:"valid_out"`
 	Want     []string       `json:"want"`
 	Valid    []int          `json:"valid"`
 	Counts   []int64        `json:"counts"`
@@ -27,7 +27,7 @@ type opCase struct {
 }
 
 type opSeries struct {
-	options
+	ruleOptions
 	Name       string      `json:"name"`
 	Values     tensor      `json:"values"`
 	Times      tensor      `json:"times"`
@@ -58,11 +58,11 @@ type opEpilogue struct {
 	} `json:"augment"`
 }
 
-func (c *opCase) run(b kernel.Backend) error {
-	run := map[string]func(b kernel.Backend) error{"fuse": c.fuse, "fuse_grad": c.grad}[c.Op]
+func (c *opCase) runCase(b kernel.Backend) error {
+	run := map[string]func(b kernel.Backend) error{"fuse": c.runFuse, "fuse_grad": c.runGrad}[c.Op]
 	err := run(b)
-	if c.Error == nil && c.continuous() && errors.Is(err, robocache.ErrUnsupported) {
-		return nil // K20 leaves it to the back end
+	if c.Error == nil && c.hasContinuous() && errors.Is(err, robocache.ErrUnsupported) {
+		return nil // kernel.K20 allows a back end to return Unsupported
 	}
 	if err != nil {
 		return err
@@ -70,18 +70,18 @@ func (c *opCase) run(b kernel.Backend) error {
 	return nil
 }
 
-func (c *opCase) continuous() bool {
+func (c *opCase) hasContinuous() bool {
 	return slices.ContainsFunc(c.Series, func(s opSeries) bool { return s.Continuous })
 }
 
-func (s *opSeries) series() kernel.Series {
+func (s *opSeries) kernelSeries() kernel.Series {
 	out := kernel.Series{
 		Name:    s.Name,
 		Values:  kernel.Tensor(s.Values),
 		Times:   kernel.Tensor(s.Times),
-		Lengths: s.Lengths.index(),
-		Offsets: s.Offsets.index(),
-		Rule:    s.rule(),
+		Lengths: s.Lengths.indexTensor(),
+		Offsets: s.Offsets.indexTensor(),
+		Rule:    s.kernelRule(),
 	}
 	out.Rule.Quats, out.Rule.Continuous = s.Quats, s.Continuous
 	e := s.Epilogue
@@ -91,9 +91,12 @@ func (s *opSeries) series() kernel.Series {
 	out.Epilogue = kernel.Epilogue{Unit: e.Unit, Plane: e.Plane}
 	if n := e.Norm; n != nil {
 		out.Epilogue.Norm = &kernel.Norm{
-			Kind: map[string]kernel.NormKind{"mean_std": kernel.MeanStd, "min_max": kernel.MinMax}[n.Kind],
-			A:    n.A,
-			B:    n.B,
+			Kind: map[string]kernel.NormKind{
+				"mean_std": kernel.MeanStd,
+				"min_max":  kernel.MinMax,
+			}[n.Kind],
+			A: n.A,
+			B: n.B,
 		}
 	}
 	if e.Clip != nil {
@@ -104,7 +107,7 @@ func (s *opSeries) series() kernel.Series {
 			Seed:    a.Seed,
 			Epoch:   a.Epoch,
 			Op:      a.Op,
-			Samples: a.Samples.index(),
+			Samples: a.Samples.indexTensor(),
 			Noise:   float32(a.Noise),
 			Dropout: float32(a.Dropout),
 			ScaleLo: a.Scale[0],
@@ -120,44 +123,44 @@ var clocks = map[string]kernel.Clock{
 	"as_given": kernel.AsGiven,
 }
 
-func (c *opCase) fuse(b kernel.Backend) error {
+func (c *opCase) runFuse(b kernel.Backend) error {
 	op := &kernel.FuseOp{
 		Targets:  kernel.Tensor(c.Targets),
-		Out:      *blank(c.Out),
+		Out:      *blankTensor(c.Out),
 		Clock:    clocks[c.Clock],
 		Epsilon:  float64(c.Epsilon),
 		Validate: true,
 		Counts:   Int64s(7, 1<<40),
 	}
 	for i := range c.Series {
-		op.Series = append(op.Series, c.Series[i].series())
+		op.Series = append(op.Series, c.Series[i].kernelSeries())
 	}
 	if c.ValidOut != nil {
-		op.Valid = blank(c.ValidOut)
+		op.Valid = blankTensor(c.ValidOut)
 	} else if len(op.Out.Shape) == 3 {
 		op.Valid = Filled(robocache.Uint8, op.Out.Shape[0], op.Out.Shape[1], len(op.Series))
 	}
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if !runs {
 		return nil
 	}
-	if err := c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40); err != nil {
+	if err := c.compareResults(&op.Out, op.Valid, op.Counts, 7, 1<<40); err != nil {
 		return err
 	}
-	if op.Clock == kernel.Nanoseconds && !c.continuous() {
-		if err := c.apply(b, op); err != nil {
+	if op.Clock == kernel.Nanoseconds && !c.hasContinuous() {
+		if err := c.runApply(b, op); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// apply makes the same result by Apply: a part for every entry and stream, with the reference's
-// plans, all into the op's tensors.
-func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
+// runApply computes the same result with an ApplyOp. It has a part for every entry and stream, with
+// the reference's plan. All parts write to the tensors of op.
+func (c *opCase) runApply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 	defer robocache.LocateIn(&err, "by", "plans")
 	Fill(&op.Out)
 	Fill(op.Valid)
@@ -172,12 +175,12 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 			}
 			p := Planned(plan)
 			p.Rule, p.Epilogue = s.Rule, s.Epilogue
-			p.Src = view(&s.Values, e, first, plan.Sources)
-			p.Out = view(&op.Out, e, 0, plan.Len())
+			p.Src = entryView(&s.Values, e, first, plan.Sources)
+			p.Out = entryView(&op.Out, e, 0, plan.Len())
 			p.Out.Base += col * p.Out.Stride[1]
 			p.Out.Shape[1] = p.Src.Shape[1]
-			// The part's own validity goes into the op's.
-			v := view(op.Valid, e, 0, plan.Len())
+			// The validity of the part is written to the tensor of op.
+			v := entryView(op.Valid, e, 0, plan.Len())
 			v.Base += i * v.Stride[1]
 			v.Shape, v.Stride = v.Shape[:1], v.Stride[:1]
 			if err := v.Elements(func(o int, index []int) error {
@@ -203,11 +206,11 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 	if err := b.Run(a); err != nil {
 		return err
 	}
-	return c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
+	return c.compareResults(&op.Out, op.Valid, a.Counts, 0, 0)
 }
 
-// view is rows first … first+n-1 of an entry: the last two axes.
-func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
+// entryView returns the rows first … first+n-1 of an entry, as a view of the last two axes.
+func entryView(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	v := *t
 	axis := len(t.Shape) - 2
 	v.Shape, v.Stride = []int{n, t.Shape[axis+1]}, []int{t.Step(axis), t.Step(axis + 1)}
@@ -218,43 +221,43 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	return v
 }
 
-func (c *opCase) grad(b kernel.Backend) error {
+func (c *opCase) runGrad(b kernel.Backend) error {
 	op := &kernel.FuseGradOp{
 		Targets: kernel.Tensor(c.Targets),
 		Out:     kernel.Tensor(c.Gradient),
-		Grad:    *blank(c.Out),
+		Grad:    *blankTensor(c.Out),
 		Clock:   clocks[c.Clock],
 		Epsilon: float64(c.Epsilon),
-		Series:  c.Series[0].series(),
+		Series:  c.Series[0].kernelSeries(),
 	}
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if runs {
-		if err := c.compare(&op.Grad, nil, nil, 0, 0); err != nil {
+		if err := c.compareResults(&op.Grad, nil, nil, 0, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compare looks at the results: out to the bit, or within the slack of its column; counts begin at
-// what was counted before.
-func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
-	if err := expect("out", out, c.Want, func(index []int, want, got uint64) bool {
+// compareResults compares the results with the case. out must be equal to the bit, or within the
+// slack of its column. overflow and nan are the initial values of the counts.
+func (c *opCase) compareResults(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
+	if err := expectElements("out", out, c.Want, func(index []int, want, got uint64) bool {
 		return c.Slack != nil && Near(want, got, out.DType, float64(c.Slack[index[len(index)-1]]))
 	}); err != nil {
 		return err
 	}
-	if err := expect("valid", valid, words(c.Valid, 2), nil); err != nil {
+	if err := expectElements("valid", valid, hexWords(c.Valid, 2), nil); err != nil {
 		return err
 	}
 	if c.Counts != nil {
-		if err := expect(
+		if err := expectElements(
 			"counts",
 			counts,
-			words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16),
+			hexWords([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16),
 			nil,
 		); err != nil {
 			return err

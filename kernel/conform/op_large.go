@@ -8,10 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// largeCase is a generated Fuse and the SHA-256 of its result; vectorgen/large_ops.py says how it
-// is made.
+// largeCase is a generated FuseOp and the SHA-256 of its result. vectorgen/large_ops.py documents
+// how it is generated.
 type largeCase struct {
-	named
+	caseName
 	Batch    int  `json:"batch"`
 	Targets  int  `json:"targets"`
 	Shuffled bool `json:"shuffled"`
@@ -27,10 +27,10 @@ type largeCase struct {
 	SHA256 string          `json:"sha256"`
 }
 
-// hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is
-// made.
-type hour struct {
-	named
+// hourCase is one hour of a stream on a grid, resampled to another grid. vectorgen/more.py
+// documents how it is generated.
+type hourCase struct {
+	caseName
 	Rate       int64       `json:"rate"`
 	TargetRate int64       `json:"target_rate"`
 	Seconds    int64       `json:"seconds"`
@@ -41,7 +41,7 @@ type hour struct {
 	SHA256     string      `json:"sha256"`
 }
 
-func (c *hour) run(b kernel.Backend) error {
+func (c *hourCase) runCase(b kernel.Backend) error {
 	grid := func(rate int64) []int64 {
 		out := make([]int64, rate*c.Seconds+1)
 		for k := range out {
@@ -60,17 +60,8 @@ func (c *hour) run(b kernel.Backend) error {
 	}); err != nil {
 		return err
 	}
-	out, valid := Filled(
-		robocache.Float32,
-		1,
-		len(to),
-		c.Cols,
-	), Filled(
-		robocache.Uint8,
-		1,
-		len(to),
-		1,
-	)
+	out := Filled(robocache.Float32, 1, len(to), c.Cols)
+	valid := Filled(robocache.Uint8, 1, len(to), 1)
 	if err := b.Run(
 		&kernel.FuseOp{
 			Series: []kernel.Series{
@@ -84,10 +75,10 @@ func (c *hour) run(b kernel.Backend) error {
 	); err != nil {
 		return err
 	}
-	return digest(c.SHA256, out.Data, valid.Data)
+	return checkDigest(c.SHA256, out.Data, valid.Data)
 }
 
-func (c *largeCase) run(b kernel.Backend) error {
+func (c *largeCase) runCase(b kernel.Backend) error {
 	state := c.Seed
 	op := &kernel.FuseOp{Validate: true}
 	most, cols := 0, 0
@@ -130,14 +121,8 @@ func (c *largeCase) run(b kernel.Backend) error {
 		if s.Ragged {
 			series.Offsets = Int64s(offsets...)
 		} else {
-			series.Values.Shape, series.Times.Shape = []int{
-				c.Batch,
-				s.Rows,
-				s.Cols,
-			}, []int{
-				c.Batch,
-				s.Rows,
-			}
+			series.Values.Shape = []int{c.Batch, s.Rows, s.Cols}
+			series.Times.Shape = []int{c.Batch, s.Rows}
 		}
 		op.Series = append(op.Series, series)
 	}
@@ -155,5 +140,5 @@ func (c *largeCase) run(b kernel.Backend) error {
 	if err := b.Run(op); err != nil {
 		return err
 	}
-	return digest(c.SHA256, op.Out.Data, op.Valid.Data)
+	return checkDigest(c.SHA256, op.Out.Data, op.Valid.Data)
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// array is a tensor's layout in a vector, and its memory.
-type array struct {
+// tensorLayout is the layout of a tensor in a vector, and its memory.
+type tensorLayout struct {
 	DType  robocache.DType `json:"dtype"`
 	Shape  []int           `json:"shape"`
 	Stride []int           `json:"stride"`
 	Base   int             `json:"base"`
-	// bytes before the memory, so that elements are not aligned
+	// number of bytes before the memory, which makes the elements unaligned
 	Skip   int      `json:"skip"`
 	Memory []string `json:"memory"`
 }
 
-// What vectors are made of: numbers by their hexadecimal bits, whole numbers as decimal texts,
-// tensors.
+// These types read the values in vectors: numbers by their bits in hexadecimal, integers as decimal
+// texts, and tensors.
 type (
 	bits32   float32
 	bits64   float64
@@ -65,8 +65,8 @@ func (x *integers) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// index is a tensor of the numbers; nil where there are none.
-func (x integers) index() *kernel.Tensor {
+// indexTensor returns a tensor of the integers, or nil if x is nil.
+func (x integers) indexTensor() *kernel.Tensor {
 	if x == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (x integers) index() *kernel.Tensor {
 }
 
 func (t *tensor) UnmarshalJSON(b []byte) error {
-	var a array
+	var a tensorLayout
 	err := json.Unmarshal(b, &a)
 	data := make([]byte, a.Skip, a.Skip+8*len(a.Memory))
 	for i := 0; i < len(a.Memory) && err == nil; i++ {
@@ -87,8 +87,8 @@ func (t *tensor) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// options are what vectors say of a rule.
-type options struct {
+// ruleOptions are the fields of a vector that define a Rule.
+type ruleOptions struct {
 	Mode   kernel.Mode `json:"mode"`
 	Edge   kernel.Edge `json:"edge"`
 	MaxGap int64       `json:"max_gap,string"`
@@ -98,7 +98,7 @@ type options struct {
 	Lo     *bits64     `json:"lo"`
 }
 
-func (o *options) rule() kernel.Rule {
+func (o *ruleOptions) kernelRule() kernel.Rule {
 	return kernel.Rule{
 		Mode:   o.Mode,
 		Edge:   o.Edge,

@@ -12,51 +12,51 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Run gives every vector to the back end; a plan's by its times through a FuseOp, and as it is
-// stored through an ApplyOp. It returns how many ran, and the failures.
+// Run runs every vector on the back end. It runs vectors of plans twice: by their times in a
+// FuseOp, and by the stored plan in an ApplyOp. Run returns the number of cases and the failures.
 func Run(b kernel.Backend) (ran int, failures []error) {
-	s := suite{b: b}
-	for _, file := range files(".") {
-		each[Case](&s, file)
+	s := suite{backend: b}
+	for _, file := range listFiles(".") {
+		runFile[Case](&s, file)
 	}
-	for _, file := range files("ops") {
-		each[opCase](&s, file)
+	for _, file := range listFiles("ops") {
+		runFile[opCase](&s, file)
 	}
-	each[largeCase](&s, "ops/large.json")
-	each[hour](&s, "large.json")
+	runFile[largeCase](&s, "ops/large.json")
+	runFile[hourCase](&s, "large.json")
 	voxels, wrong := RunVoxels(b)
 	images, wrongImages := RunImages(b)
 	return s.ran + voxels + images, slices.Concat(s.failures, wrong, wrongImages)
 }
 
-// suite counts vectors.
+// suite counts the cases and collects the failures.
 type suite struct {
-	b        kernel.Backend
+	backend  kernel.Backend
 	ran      int
 	failures []error
 }
 
-// named is what every vector has; it fails into the guard of each.
-type named struct {
+// caseName is the name field of every vector.
+type caseName struct {
 	Name string `json:"name"`
 }
 
-func (n *named) title() string { return n.Name }
+func (n *caseName) title() string { return n.Name }
 
-// each runs the vectors of a file.
-func each[C any, V interface {
+// runFile runs the vectors of a file.
+func runFile[C any, V interface {
 	*C
 	title() string
-	run(b kernel.Backend) error
+	runCase(b kernel.Backend) error
 }](s *suite, file string) {
-	cases, err := load[C](file)
+	cases, err := loadCases[C](file)
 	if err != nil {
 		s.failures = append(s.failures, err)
 	}
 	for i := range cases {
 		s.ran++
 		if err := func() error {
-			return V(&cases[i]).run(s.b)
+			return V(&cases[i]).runCase(s.backend)
 		}(); err != nil {
 			s.failures = append(
 				s.failures,
@@ -66,7 +66,7 @@ func each[C any, V interface {
 	}
 }
 
-func load[C any](file string) ([]C, error) {
+func loadCases[C any](file string) ([]C, error) {
 	raw, err := kernel.Vectors.ReadFile(path.Join("testdata/vectors", file))
 	var f struct{ Cases []C }
 	if err == nil {
@@ -78,9 +78,9 @@ func load[C any](file string) ([]C, error) {
 	return f.Cases, nil
 }
 
-// files are those of a folder of vectors; scalar.json and large.json have contents of their own and
-// are left out.
-func files(folder string) (names []string) {
+// listFiles returns the files in a folder of vectors, except scalar.json and large.json, which have
+// other fields.
+func listFiles(folder string) (names []string) {
 	entries, _ := kernel.Vectors.ReadDir(path.Join("testdata/vectors", folder))
 	for _, e := range entries {
 		if !e.IsDir() && e.Name() != "scalar.json" && e.Name() != "large.json" {
@@ -90,7 +90,7 @@ func files(folder string) (names []string) {
 	return names
 }
 
-// ExpectedError is what a case fails with.
+// ExpectedError is the error that a case expects.
 type ExpectedError struct {
 	Class  string `json:"class"`
 	Phrase string `json:"phrase"`
@@ -105,16 +105,16 @@ var classes = map[string]error{
 	robocache.ErrResourceLimit.Error(): robocache.ErrResourceLimit,
 }
 
-// runs gives an op to the back end and compares its error. It says whether there are results to
-// compare; the inputs are as they were then.
-func (e *ExpectedError) runs(b kernel.Backend, op kernel.Op) (bool, error) {
-	before := inputs(op)
+// runExpecting runs an operation on the back end and compares its error. It reports whether there
+// are results to compare. If the operation succeeds, its inputs must be unchanged.
+func (e *ExpectedError) runExpecting(b kernel.Backend, op kernel.Op) (bool, error) {
+	before := inputBytes(op)
 	err := b.Run(op)
 	if e == nil {
 		if err != nil {
 			return false, err
 		}
-		if inputs(op) != before {
+		if inputBytes(op) != before {
 			return false, errors.New("an input was written to")
 		}
 		return true, nil
@@ -129,8 +129,8 @@ func (e *ExpectedError) runs(b kernel.Backend, op kernel.Op) (bool, error) {
 	return false, nil
 }
 
-// inputs is the memory of what an op reads alone.
-func inputs(op kernel.Op) string {
+// inputBytes returns the memory of all tensors that an operation only reads.
+func inputBytes(op kernel.Op) string {
 	var s []byte
 	results := kernel.Results(op)
 	for _, t := range op.Tensors() {

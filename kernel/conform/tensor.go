@@ -14,17 +14,18 @@ import (
 
 var le = binary.LittleEndian
 
-// Poison is what lies in memory that a back end has to fill, and beside it.
+// Poison is the value of every byte that a back end must overwrite, and of the bytes next to the
+// result.
 const Poison = 0xA5
 
-// Filled is a tensor in C order that holds poison.
+// Filled returns a tensor in C order whose bytes are Poison.
 func Filled(d robocache.DType, shape ...int) *kernel.Tensor {
-	return blank(&array{DType: d, Shape: shape})
+	return blankTensor(&tensorLayout{DType: d, Shape: shape})
 }
 
-// blank is a tensor of a layout that holds poison; one too large for any memory has none: an error
-// is expected of it.
-func blank(a *array) *kernel.Tensor {
+// blankTensor returns a tensor with the given layout whose bytes are Poison. A tensor that is too
+// large for memory has no data; its case expects an error.
+func blankTensor(a *tensorLayout) *kernel.Tensor {
 	t := &kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base}
 	size := 1 + a.Base
 	for i, d := range a.Shape {
@@ -42,14 +43,14 @@ func blank(a *array) *kernel.Tensor {
 	return t
 }
 
-// Fill covers a tensor's memory with poison.
+// Fill sets all bytes of a tensor's memory to Poison.
 func Fill(t *kernel.Tensor) {
 	for i := range t.Data {
 		t.Data[i] = Poison
 	}
 }
 
-// Int64s is a tensor of numbers.
+// Int64s returns a tensor of the numbers.
 func Int64s(v ...int64) *kernel.Tensor {
 	t := &kernel.Tensor{DType: robocache.Int64, Shape: []int{len(v)}}
 	for _, x := range v {
@@ -58,7 +59,8 @@ func Int64s(v ...int64) *kernel.Tensor {
 	return t
 }
 
-// Put writes x, or for integers some bits, at a byte of the tensor's memory.
+// Put writes a number at byte offset o of the tensor's memory. Floating-point types store x;
+// integer types store bits.
 func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	d := t.Data[o:]
 	switch t.DType {
@@ -79,7 +81,7 @@ func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	}
 }
 
-// Word is the bits of an element.
+// Word returns the bits of an element.
 func Word(b []byte) (u uint64) {
 	for i := len(b) - 1; i >= 0; i-- {
 		u = u<<8 | uint64(b[i])
@@ -87,8 +89,8 @@ func Word(b []byte) (u uint64) {
 	return u
 }
 
-// Near says whether two elements are the same bits, both NaN, or by no more than the slack and one
-// step of the type apart.
+// Near reports whether two elements are equal: the same bits, both NaN, or apart by at most slack
+// or one step of the type.
 func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	if a == b || IsNaN(a, dt) && IsNaN(b, dt) {
 		return true
@@ -96,10 +98,10 @@ func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	if slack == 0 || !dt.Float() || IsNaN(a, dt) || IsNaN(b, dt) {
 		return false
 	}
-	return math.Abs(decode(a, dt)-decode(b, dt)) <= slack || apart(a, b, dt) <= 1
+	return math.Abs(decodeFloat(a, dt)-decodeFloat(b, dt)) <= slack || stepsApart(a, b, dt) <= 1
 }
 
-func decode(u uint64, dt robocache.DType) float64 {
+func decodeFloat(u uint64, dt robocache.DType) float64 {
 	switch dt {
 	case robocache.Float64:
 		return math.Float64frombits(u)
@@ -111,22 +113,24 @@ func decode(u uint64, dt robocache.DType) float64 {
 	return float64(math.Float32frombits(uint32(u)))
 }
 
-// IsNaN says whether an element's bits are those of a NaN.
-func IsNaN(u uint64, dt robocache.DType) bool { return dt.Float() && math.IsNaN(decode(u, dt)) }
+// IsNaN reports whether the bits of an element are a NaN.
+func IsNaN(
+	u uint64,
+	dt robocache.DType,
+) bool {
+	return dt.Float() && math.IsNaN(decodeFloat(u, dt))
+}
 
-// apart is the distance in steps of the type; float64 results (the computing type itself) are
-// compared as float32 steps. Near zero a type has steps that the computation in float64 does not
-// resolve.
-func apart(a, b uint64, dt robocache.DType) int64 {
+// stepsApart returns the distance in steps of the type. Float64 results are compared in float32
+// steps, because float64 is the computing type. Differences near zero that the float64 computation
+// does not resolve count as 0.
+func stepsApart(a, b uint64, dt robocache.DType) int64 {
 	if dt == robocache.Float64 {
-		a, b = uint64(
-			math.Float32bits(float32(decode(a, dt))),
-		), uint64(
-			math.Float32bits(float32(decode(b, dt))),
-		)
+		a = uint64(math.Float32bits(float32(decodeFloat(a, dt))))
+		b = uint64(math.Float32bits(float32(decodeFloat(b, dt))))
 		dt = robocache.Float32
 	}
-	if dt == robocache.Float32 && math.Abs(decode(a, dt)-decode(b, dt)) < 0x1p-40 {
+	if dt == robocache.Float32 && math.Abs(decodeFloat(a, dt)-decodeFloat(b, dt)) < 0x1p-40 {
 		return 0
 	}
 	width := 8 * dt.Size()
@@ -140,10 +144,10 @@ func apart(a, b uint64, dt robocache.DType) int64 {
 	return max(d, -d)
 }
 
-// expect compares a result with hex bits in C order, and proves that nothing beside it was written.
-// near, where it is given, says which other bits will do. Without a tensor there is nothing to
-// compare.
-func expect(
+// expectElements compares a result with hexadecimal bits in C order, and checks that no other byte
+// of its memory was written. If near is not nil, it reports whether other bits are accepted too. If
+// t is nil, there is nothing to compare.
+func expectElements(
 	name string,
 	t *kernel.Tensor,
 	want []string,
@@ -180,8 +184,8 @@ func expect(
 	return nil
 }
 
-// words writes numbers as expect wants them.
-func words[T int | int32 | int64](x []T, digits int) []string {
+// hexWords formats numbers for expectElements.
+func hexWords[T int | int32 | int64](x []T, digits int) []string {
 	out := make([]string, len(x))
 	for i, v := range x {
 		out[i] = fmt.Sprintf("%0*x", digits, uint64(v)&(1<<(4*digits-1)<<1-1))
@@ -189,8 +193,8 @@ func words[T int | int32 | int64](x []T, digits int) []string {
 	return out
 }
 
-// digest compares the SHA-256 of results.
-func digest(want string, parts ...[]byte) error {
+// checkDigest compares the SHA-256 of results.
+func checkDigest(want string, parts ...[]byte) error {
 	if got := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(parts...))); got != want {
 		return fmt.Errorf("SHA-256 %s, want %s", got, want)
 	}

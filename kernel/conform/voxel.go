@@ -7,10 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// spaceCase is one vector of voxels, depth images or TSDF; generate_voxels.py says what the fields
-// are.
+// spaceCase is one vector of voxels, depth images or TSDF. generate_voxels.py documents the fields.
 type spaceCase struct {
-	named
+	caseName
 	Op       string           `json:"op"`
 	Points   tensor           `json:"points"`
 	Features *tensor          `json:"features"`
@@ -48,31 +47,35 @@ type spaceCase struct {
 	Error     *ExpectedError `json:"error"`
 }
 
-// RunVoxels gives every vector of voxels, depth images and TSDF to the back end. It returns how
-// many ran, and the failures.
+// RunVoxels runs every vector of voxels, depth images and TSDF on the back end. It returns the
+// number of cases and the failures.
 func RunVoxels(b kernel.Backend) (ran int, failures []error) {
-	s := suite{b: b}
-	for _, file := range files("voxels") {
-		each[spaceCase](&s, file)
+	s := suite{backend: b}
+	for _, file := range listFiles("voxels") {
+		runFile[spaceCase](&s, file)
 	}
-	each[largeVoxels](&s, "voxels/large.json")
+	runFile[largeVoxels](&s, "voxels/large.json")
 	return s.ran, s.failures
 }
 
-func (c *spaceCase) run(b kernel.Backend) error {
-	return map[string]func(b kernel.Backend) error{"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](
+func (c *spaceCase) runCase(b kernel.Backend) error {
+	return map[string]func(b kernel.Backend) error{
+		"voxelize":  c.runVoxelize,
+		"unproject": c.runUnproject,
+		"integrate": c.runIntegrate,
+	}[c.Op](
 		b,
 	)
 }
 
-func (c *spaceCase) voxelize(b kernel.Backend) error {
+func (c *spaceCase) runVoxelize(b kernel.Backend) error {
 	op := &kernel.VoxelOp{
 		Points: kernel.Tensor(
 			c.Points,
 		),
 		Features: (*kernel.Tensor)(c.Features),
-		Lengths:  c.Lengths.index(),
-		Offsets:  c.Offsets.index(),
+		Lengths:  c.Lengths.indexTensor(),
+		Offsets:  c.Offsets.indexTensor(),
 		Min:      [3]float32(c.Min),
 		Size:     [3]float32(c.Size),
 		Grid:     c.Grid,
@@ -98,44 +101,46 @@ func (c *spaceCase) voxelize(b kernel.Backend) error {
 		if err != nil {
 			l = &kernel.VoxelLayout{Shape: []int{0}}
 		}
-		op.Out = blank(&array{DType: dt, Shape: l.Shape, Stride: c.Stride, Base: c.Base})
+		op.Out = blankTensor(
+			&tensorLayout{DType: dt, Shape: l.Shape, Stride: c.Stride, Base: c.Base},
+		)
 	}
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if !runs {
 		return nil
 	}
-	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
+	if err := expectElements("stats", op.Stats, hexWords(c.Stats, 16), nil); err != nil {
 		return err
 	}
-	if err := expect("out", op.Out, c.Want, nil); err != nil {
+	if err := expectElements("out", op.Out, c.Want, nil); err != nil {
 		return err
 	}
 	if op.Out != nil {
 		return nil
 	}
-	// What is beyond those found is not written: expect sees that of a shorter view.
+	// Rows beyond those found must not be written. With shorter views, expectElements checks this.
 	n := min(int(c.Found), *c.Capacity)
 	for _, t := range []*kernel.Tensor{op.Coords, op.Counts, op.Rows} {
 		if t != nil {
 			t.Shape[0] = n
 		}
 	}
-	if err := expect("found", op.Found, words([]int64{c.Found}, 16), nil); err != nil {
+	if err := expectElements("found", op.Found, hexWords([]int64{c.Found}, 16), nil); err != nil {
 		return err
 	}
-	if err := expect("coords", op.Coords, words(c.Coords, 8), nil); err != nil {
+	if err := expectElements("coords", op.Coords, hexWords(c.Coords, 8), nil); err != nil {
 		return err
 	}
-	if err := expect("counts", op.Counts, words(c.Counts, 8), nil); err != nil {
+	if err := expectElements("counts", op.Counts, hexWords(c.Counts, 8), nil); err != nil {
 		return err
 	}
-	return expect("rows", op.Rows, c.Rows, nil)
+	return expectElements("rows", op.Rows, c.Rows, nil)
 }
 
-func (c *spaceCase) unproject(b kernel.Backend) error {
+func (c *spaceCase) runUnproject(b kernel.Backend) error {
 	op := &kernel.DepthOp{
 		Depth:  kernel.Tensor(c.Depth),
 		Camera: [4]float32(c.Camera),
@@ -144,24 +149,29 @@ func (c *spaceCase) unproject(b kernel.Backend) error {
 	if c.Pose != nil {
 		op.Pose = (*[12]float32)(c.Pose)
 	}
-	op.Out = *blank(&array{DType: robocache.Float32, Shape: append(slices.Clone(op.Depth.Shape), 3), Stride: c.Stride, Base: c.Base})
+	op.Out = *blankTensor(&tensorLayout{
+		DType:  robocache.Float32,
+		Shape:  append(slices.Clone(op.Depth.Shape), 3),
+		Stride: c.Stride,
+		Base:   c.Base,
+	})
 	op.Valid = Filled(robocache.Uint8, op.Depth.Shape...)
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if runs {
-		if err := expect("out", &op.Out, c.Want, nil); err != nil {
+		if err := expectElements("out", &op.Out, c.Want, nil); err != nil {
 			return err
 		}
-		if err := expect("valid", op.Valid, words(c.Valid, 2), nil); err != nil {
+		if err := expectElements("valid", op.Valid, hexWords(c.Valid, 2), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *spaceCase) integrate(b kernel.Backend) error {
+func (c *spaceCase) runIntegrate(b kernel.Backend) error {
 	op := &kernel.TSDFOp{
 		Depth: kernel.Tensor(
 			c.Depth,
@@ -178,15 +188,15 @@ func (c *spaceCase) integrate(b kernel.Backend) error {
 		Value:     kernel.Tensor(c.Value),
 		Weight:    kernel.Tensor(c.Weight),
 	}
-	runs, err := c.Error.runs(b, op)
+	runs, err := c.Error.runExpecting(b, op)
 	if err != nil {
 		return err
 	}
 	if runs {
-		if err := expect("value", &op.Value, c.Want, nil); err != nil {
+		if err := expectElements("value", &op.Value, c.Want, nil); err != nil {
 			return err
 		}
-		if err := expect("weight", &op.Weight, c.WantW, nil); err != nil {
+		if err := expectElements("weight", &op.Weight, c.WantW, nil); err != nil {
 			return err
 		}
 	}

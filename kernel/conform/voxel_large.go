@@ -7,10 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// largeVoxels is a generated cloud and the SHA-256 of its voxels; generate_voxels.py says how it is
-// made.
+// largeVoxels is a generated point cloud and the SHA-256 of its voxels. generate_voxels.py
+// documents how it is generated.
 type largeVoxels struct {
-	named
+	caseName
 	Seed     uint64           `json:"seed,string"`
 	Points   int              `json:"points"`
 	Batch    int              `json:"batch"`
@@ -26,7 +26,7 @@ type largeVoxels struct {
 	SHA256   string           `json:"sha256"`
 }
 
-// splitmix is the generator of the large vectors.
+// splitmix is the random number generator of the large vectors (SplitMix64).
 func splitmix(state *uint64) uint64 {
 	*state += 0x9E3779B97F4A7C15
 	z := *state
@@ -35,9 +35,10 @@ func splitmix(state *uint64) uint64 {
 	return z ^ z>>31
 }
 
-// op lays the case out, with blank results.
-func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
-	seed, op := c.Seed, &kernel.VoxelOp{
+// newOp returns the operation of the case, with blank results.
+func (c *largeVoxels) newOp() (*kernel.VoxelOp, error) {
+	seed := c.Seed
+	op := &kernel.VoxelOp{
 		Grid:  c.Grid,
 		Size:  [3]float32(c.Size),
 		Mode:  c.Mode,
@@ -76,17 +77,9 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 		}
 	}
 	if c.Layout == "sparse" {
-		op.Coords, op.Counts, op.Found = Filled(
-			robocache.Int32,
-			c.Found,
-			4,
-		), Filled(
-			robocache.Int32,
-			c.Found,
-		), Filled(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = Filled(robocache.Int32, c.Found, 4)
+		op.Counts = Filled(robocache.Int32, c.Found)
+		op.Found = Filled(robocache.Int64, 1)
 		if op.Mode.Featured() {
 			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}
@@ -100,45 +93,49 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 	return op, nil
 }
 
-// run runs the case, averages five times: additions in another order would differ from run to run.
-func (c *largeVoxels) run(b kernel.Backend) error {
-	if err := c.once(b); err != nil {
+// runCase runs the case. It runs averages five times, because additions in another order would give
+// different results from run to run.
+func (c *largeVoxels) runCase(b kernel.Backend) error {
+	if err := c.runOnce(b); err != nil {
 		return err
 	}
 	if _, same := b.(interface{ Repeats() }); same || c.Mode != kernel.Average {
 		return nil
 	}
 	for range 4 {
-		if err := c.once(b); err != nil {
+		if err := c.runOnce(b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *largeVoxels) once(b kernel.Backend) error {
-	op, err := c.op()
+func (c *largeVoxels) runOnce(b kernel.Backend) error {
+	op, err := c.newOp()
 	if err != nil {
 		return err
 	}
 	if err := b.Run(op); err != nil {
 		return err
 	}
-	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
+	if err := expectElements("stats", op.Stats, hexWords(c.Stats, 16), nil); err != nil {
 		return err
 	}
 	if op.Out != nil {
-		if err := digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()]); err != nil {
+		if err := checkDigest(
+			c.SHA256,
+			op.Out.Data[:op.Out.Len()*op.Out.DType.Size()],
+		); err != nil {
 			return err
 		}
 		return nil
 	}
-	if err := expect("found", op.Found, words([]int{c.Found}, 16), nil); err != nil {
+	if err := expectElements("found", op.Found, hexWords([]int{c.Found}, 16), nil); err != nil {
 		return err
 	}
 	parts := [][]byte{op.Coords.Data[:16*c.Found], op.Counts.Data[:4*c.Found]}
 	if op.Rows != nil {
 		parts = append(parts, op.Rows.Data[:4*c.Found*c.Features])
 	}
-	return digest(c.SHA256, parts...)
+	return checkDigest(c.SHA256, parts...)
 }

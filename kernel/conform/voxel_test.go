@@ -45,7 +45,7 @@ func (w wrongSpace) Run(op kernel.Op) error {
 	return err
 }
 
-// TestVoxelsCanFail shows that a wrong back end is seen.
+// TestVoxelsCanFail checks that a wrong back end is detected.
 func TestVoxelsCanFail(t *testing.T) {
 	ran, failures := RunVoxels(wrongSpace{})
 	if len(failures) < ran*3/4 {
@@ -53,7 +53,7 @@ func TestVoxelsCanFail(t *testing.T) {
 	}
 }
 
-// TestVoxelsFresh runs the generators again and compares: the committed files are what they make.
+// TestVoxelsFresh checks that the committed files equal the generators' output.
 func TestVoxelsFresh(t *testing.T) {
 	python := filepath.Join("..", "..", ".venv", "bin", "python")
 	if exec.Command(python, "-c", "import mpmath, numpy").Run() != nil {

@@ -7,50 +7,51 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// apply makes the rows of each part by its plan.
-func (b *Backend) apply(op *kernel.ApplyOp) error {
-	c := applies.Get().(*apply)
+// runApply computes the rows of each part by its plan.
+func (b *Backend) runApply(op *kernel.ApplyOp) error {
+	c := applyPool.Get().(*applyRun)
 	defer c.release()
-	c.start(op, b.threads)
-	if !c.group.run(c, len(c.pieces), worth(b.threads, c.bytes)) {
-		return kernel.Reference{}.Run(op) // which says what is wrong, and where
+	c.prepareParts(op, b.threads)
+	if !c.group.runTask(c, len(c.pieces), worthThreads(b.threads, c.bytes)) {
+		return kernel.Reference{}.Run(op) // the reference returns the error with its place
 	}
-	c.group.tell(op.Counts)
+	c.group.addCounts(op.Counts)
 	return nil
 }
 
-// pieceBytes is what one unit of an Apply reads and writes at least, where there is so much.
+// pieceBytes is the smallest number of bytes that one piece of an ApplyOp reads and writes, unless
+// the part is smaller.
 const pieceBytes = 512 << 10
 
-// apply is one Apply while it runs.
-type apply struct {
+// applyRun is the state of one ApplyOp while it runs.
+type applyRun struct {
 	op      *kernel.ApplyOp
 	streams []stream
-	pieces  []piece
+	pieces  []partPiece
 	bytes   int
 	group   workerGroup
 }
 
-// piece is a block of one part.
-type piece struct{ part, from, to, left, right int }
+// partPiece is a block of rows and columns of one part.
+type partPiece struct{ part, from, to, left, right int }
 
-var applies = sync.Pool{New: func() any { return new(apply) }}
+var applyPool = sync.Pool{New: func() any { return new(applyRun) }}
 
-func (c *apply) release() {
+func (c *applyRun) release() {
 	for i := range c.streams {
-		c.streams[i].forget()
+		c.streams[i].forgetCaller()
 	}
 	c.op = nil
-	applies.Put(c)
+	applyPool.Put(c)
 }
 
-func (c *apply) start(op *kernel.ApplyOp, threads int) {
+func (c *applyRun) prepareParts(op *kernel.ApplyOp, threads int) {
 	c.op, c.bytes, c.pieces = op, 0, c.pieces[:0]
-	c.streams = resize(c.streams, len(op.Parts))
+	c.streams = resizeSlice(c.streams, len(op.Parts))
 	for i := range op.Parts {
 		p, s := &op.Parts[i], &c.streams[i]
 		rows, cols := p.Out.Shape[0], p.Out.Shape[1]
-		s.start(
+		s.chooseKernel(
 			&p.Rule,
 			&p.Epilogue,
 			viewOf(&p.Out),
@@ -62,12 +63,13 @@ func (c *apply) start(op *kernel.ApplyOp, threads int) {
 		)
 		row := cols * (p.Out.DType.Size() + p.Src.DType.Size())
 		c.bytes += rows * row
-		c.split(i, rows, cols, row, threads)
+		c.splitPart(i, rows, cols, row, threads)
 	}
 }
 
-// split cuts a part into pieces: by rows, and where those are few and long (images) by columns.
-func (c *apply) split(part, rows, cols, row, threads int) {
+// splitPart cuts a part into pieces. It cuts by rows, and also by columns if the rows are few and
+// long (images).
+func (c *applyRun) splitPart(part, rows, cols, row, threads int) {
 	s := &c.streams[part]
 	if rows == 0 || cols == 0 && c.op.Parts[part].Kind == nil {
 		return
@@ -76,24 +78,28 @@ func (c *apply) split(part, rows, cols, row, threads int) {
 	height, width := rows, cols
 	if threads > 1 && s.epilogue.Augment == nil {
 		height = max(1, (rows+most-1)/most)
-		// A row whose validity is asked for, or that slerp may leave to the reference, is one
-		// thread's.
-		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 &&
-			s.least == 0 &&
+		// A row must stay on one thread if its validity is requested or if slerp may leave it to
+		// the reference.
+		if wide := most / rows; wide > 1 && s.kernel != nil && !s.referenceOnly &&
+			s.infinityBits == 0 &&
+			s.minRows == 0 &&
 			c.op.Parts[part].Valid == nil {
 			width = max(blockCols, (cols/wide+blockCols-1)/blockCols*blockCols)
 		}
 	}
 	for r := 0; r < rows; r += height {
 		for l := 0; l < cols || l == 0; l += max(width, 1) {
-			c.pieces = append(c.pieces, piece{part, r, min(rows, r+height), l, min(cols, l+width)})
+			c.pieces = append(
+				c.pieces,
+				partPiece{part, r, min(rows, r+height), l, min(cols, l+width)},
+			)
 		}
 	}
 }
 
-func (c *apply) begin(*worker) {}
+func (c *applyRun) beginWorker(*worker) {}
 
-func (c *apply) unit(w *worker, u int) bool {
+func (c *applyRun) runUnit(w *worker, u int) bool {
 	k := &c.pieces[u]
 	p, s := &c.op.Parts[k.part], &c.streams[k.part]
 	size := rowsPerPlan
@@ -108,16 +114,16 @@ func (c *apply) unit(w *worker, u int) bool {
 	}
 	for r := k.from; r < k.to; r += size {
 		n := min(size, k.to-r)
-		usable, ok := w.load(p, s, r, n)
+		usable, ok := w.loadPlan(p, s, r, n)
 		if !ok {
 			return false
 		}
 		at := region{row: r, sources: p.Src.Shape[0], left: k.left, right: k.right}
 		var valid []uint8
 		if usable {
-			valid, ok = w.rows(s, at, samples)
+			valid, ok = w.makeRows(s, at, samples)
 		} else if k.left == 0 {
-			valid, ok = w.reference(s, at, samples) // all columns
+			valid, ok = w.referenceRows(s, at, samples) // this piece computes all columns
 		}
 		if !ok {
 			return false
@@ -131,22 +137,22 @@ func (c *apply) unit(w *worker, u int) bool {
 	return true
 }
 
-// load puts the part's plan of rows r … r+n-1 into the worker's. It proves them, and says whether
-// the part's kernel makes all of them.
-func (w *worker) load(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
+// loadPlan copies rows r … r+n-1 of the part's plan into the worker's plan and checks them. usable
+// reports whether the part's kernel can compute all of them.
+func (w *worker) loadPlan(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
 	w.resizePlan(n)
 	p := &w.plan
 	p.Mode, p.Sources = part.Rule.Mode, part.Src.Shape[0]
-	w.plain = true
+	w.allPlain = true
 	if part.Valid == nil {
-		setAll(p.Valid, ones)
+		setAll(p.Valid, validOnes)
 	} else {
 		for i := range n {
 			p.Valid[i] = part.Valid.Data[part.Valid.Base+(r+i)*part.Valid.Step(0)]
 		}
 	}
 	if part.Kind == nil {
-		setAll(p.Kind, copies)
+		setAll(p.Kind, copyKinds)
 		clear(p.Weight)
 		for i := range n {
 			p.Left[i], p.Right[i] = int32(r+i), int32(r+i)
@@ -165,7 +171,7 @@ func (w *worker) load(part *kernel.Part, s *stream, r, n int) (usable, ok bool) 
 		ki, li, ri, wi = ki+ks, li+ls, ri+rs, wi+ws
 		switch k {
 		case kernel.Zero:
-			w.plain = false
+			w.allPlain = false
 			a, b, x = 0, 0, 0
 		case kernel.Copy:
 			if uint32(a) >= sources {
@@ -176,7 +182,7 @@ func (w *worker) load(part *kernel.Part, s *stream, r, n int) (usable, ok bool) 
 			if uint32(a) >= sources || uint32(b) >= sources {
 				return false, false
 			}
-			if s.moves {
+			if s.copiesBytes {
 				usable = false
 			}
 		case kernel.Window:

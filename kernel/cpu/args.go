@@ -2,29 +2,30 @@ package cpu
 
 import "unsafe"
 
-// rowArgs is what a kernel over rows takes. gen/lerp.go knows the layout.
+// rowArgs holds the arguments of a kernel that computes rows. gen/lerp.go has the offsets of the
+// fields.
 //
-// Row i of the result is made of rows left[i] and right[i] of the source, at weight[i]; where the
-// weight is 0 in the type of computing, of the left row alone. Columns lie side by side; rows have
-// any distance.
+// Row i of the result is computed from rows left[i] and right[i] of the source, at weight[i]. If
+// the weight is 0 in the computing type, only the left row is used. Columns must be adjacent; rows
+// may have any distance.
 type rowArgs struct {
 	dst, src         unsafe.Pointer
-	dstStep, srcStep int // bytes from row to row
+	dstStep, srcStep int // bytes between rows
 	left, right      *int32
 	weight           *float64
 	rows, cols       int
-	a, b             *float32 // a normalisation's two numbers for each column
+	a, b             *float32 // the two numbers of a normalization for each column
 	scale, off       float32  // ((x-a)·scale)/b - off
-	lo, hi           float32  // the ends that it is clipped to
-	// out: the greatest magnitude that a 16-bit result had, in eight lanes
+	lo, hi           float32  // bounds of the clip
+	// output: the largest magnitude of the 16-bit results, in eight lanes
 	limits [8]uint16
-	// streaming: how many rows before their turn sources are asked for; 0 = left to the processor
+	// streaming: number of rows between a prefetch and its use; 0 = only the processor prefetches
 	ahead int
-	valid *uint8 // slerp: 0 is written for rows that are not valid
+	valid *uint8 // slerp: 0 is written for rows that are invalid
 }
 
-// peak is the greatest of the limits.
-func (a *rowArgs) peak() uint16 {
+// maxLimit returns the largest of the limits.
+func (a *rowArgs) maxLimit() uint16 {
 	m := a.limits[0]
 	for _, v := range a.limits[1:] {
 		m = max(m, v)
@@ -32,7 +33,7 @@ func (a *rowArgs) peak() uint16 {
 	return m
 }
 
-// searchArgs is what bracket takes. gen/plan.go knows the layout.
+// searchArgs holds the arguments of bracket. gen/plan.go has the offsets of the fields.
 type searchArgs struct {
 	timestamps  *int64
 	last        int // index of the last timestamp; at least 3
@@ -41,16 +42,16 @@ type searchArgs struct {
 	left, right *int32
 	weight      *float64
 	maxGap      int64   // at most maxSpan
-	start       int64   // a timestamp that guesses begin at
-	first       float64 // its index
-	rate        float64 // samples a nanosecond
+	start       int64   // the timestamp from which guesses are computed
+	first       float64 // index of start
+	rate        float64 // samples per nanosecond
 }
 
-// form is a choice among the kernels of one pair of types.
-type form int
+// kernelForm selects among the kernels for one pair of types.
+type kernelForm int
 
 const (
-	plain form = iota
+	plain kernelForm = iota
 	norm
 	unitNorm
 	forms

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestArm64 runs what has instructions of its own on arm64 there, by qemu: the vectors, the kernels
-// at the ends of memory, shuffled bytes. The whole suite is a matter of releases: make test-arm64.
+// TestArm64 runs the parts with arm64 instructions under qemu: the vectors, the kernels at the ends
+// of memory, and shuffled bytes. make test-arm64 runs the whole suite before a release.
 func TestArm64(t *testing.T) {
 	qemu, err := exec.LookPath("qemu-aarch64-static")
 	if err != nil || testing.Short() {

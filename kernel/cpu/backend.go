@@ -6,13 +6,14 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Backend runs the operations on the processor's cores. It may be used by many goroutines at once;
-// each call uses up to Threads of them.
+// Backend runs operations on the cores of the processor. It is safe for concurrent use; each call
+// uses up to Threads cores.
 type Backend struct {
 	threads int
 }
 
-// New makes a back end of so many threads; 0 = GOMAXPROCS at the time of the call.
+// New returns a back end that uses the given number of threads. 0 means the value of GOMAXPROCS at
+// the time of the call.
 func New(threads int) *Backend {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -20,35 +21,40 @@ func New(threads int) *Backend {
 	return &Backend{threads: threads}
 }
 
-// pixels is the least number of pixels or voxels that a thread is worth. Tests change it.
-var pixels = 4096
+// minPixels is the smallest number of pixels or voxels for which a thread is started. Tests change
+// it.
+var minPixels = 4096
 
-// Run runs an op. After an error its results may hold anything (C6).
+// Run runs an operation. After an error its results are undefined (cpu.C6).
 func (b *Backend) Run(op kernel.Op) error {
 	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
 	switch op := op.(type) {
 	case *kernel.FuseOp:
-		return b.fuse(op)
+		return b.runFuse(op)
 	case *kernel.FuseGradOp:
-		return b.grad(op)
+		return b.runGrad(op)
 	case *kernel.ApplyOp:
-		return b.apply(op)
+		return b.runApply(op)
 	case *kernel.VoxelOp:
-		return b.voxelize(op)
+		return b.runVoxelize(op)
 	case kernel.Rowwise:
 		n, wide := op.Rows()
-		spread(max(1, min(b.threads, n*wide/pixels, n)), n, func() func(int) { return op.Row })
+		spreadIndices(
+			max(1, min(b.threads, n*wide/minPixels, n)),
+			n,
+			func() func(int) { return op.Row },
+		)
 	}
 	return nil
 }
 
-// Threads is how many cores a call uses at most.
+// Threads returns the maximal number of cores that a call uses.
 func (b *Backend) Threads() int { return b.threads }
 
-// Instructions says what the back end computes with on this processor: what self-tests and
-// benchmarks print.
+// Instructions returns the names of the vector instructions that the back end uses on this
+// processor. Self-tests and benchmarks print them.
 func (b *Backend) Instructions() string {
 	if instructions != "" {
 		return instructions

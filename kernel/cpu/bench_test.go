@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// shape is a workload of bench ops and of the sweep: B entries of S samples and D columns, brought
-// to T rows.
+// shape is a workload of bench ops and of the sweep: B entries of S samples and D columns,
+// resampled to T rows.
 type shape struct {
 	b, s, t, d int
 	dtype      robocache.DType
@@ -38,13 +38,14 @@ func (s shape) String() string {
 	return fmt.Sprintf("%d×%d→%d×%d %v %v", s.b, s.s, s.t, s.d, s.dtype, s.mode)
 }
 
-// touched is what the work reads and writes at least: at most two source rows a target row.
+// touched returns the smallest number of bytes that the work must read and write: at most two
+// source rows per target row.
 func (s shape) touched() int {
 	return s.b * ((min(s.s, 2*s.t)+s.t)*s.d*s.dtype.Size() + 8*(s.s+s.t))
 }
 
-// op has timestamps at 100 Hz that are late by up to a fifth of a period, and targets at an even
-// rate.
+// op returns an operation with timestamps at 100 Hz that are late by up to a fifth of a period, and
+// with targets at an even rate.
 func (s shape) op() *kernel.FuseOp {
 	r := dice{rand.New(rand.NewPCG(1, 1))}
 	dense := func(d robocache.DType, shape ...int) kernel.Tensor {
@@ -76,8 +77,8 @@ func (s shape) op() *kernel.FuseOp {
 	return op
 }
 
-// BenchmarkFuse has beside each workload a memcpy that touches as many bytes, half of them read and
-// half written: the floor.
+// BenchmarkFuse compares each workload with a memcpy of the same number of bytes, half of them read
+// and half written. This is the lower bound.
 func BenchmarkFuse(b *testing.B) {
 	for _, s := range shapes {
 		op := s.op()

@@ -23,8 +23,8 @@ func TestConform(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated is C8: beyond what the checks allocate, and what sync.Pool loses to a
-// collection meanwhile.
+// TestNothingIsAllocated covers cpu.C8. It excludes what the checks allocate and what sync.Pool
+// loses to a garbage collection.
 func TestNothingIsAllocated(t *testing.T) {
 	if raced {
 		t.Skip("sync.Pool forgets at random under the race detector")
@@ -51,8 +51,11 @@ func TestNothingIsAllocated(t *testing.T) {
 		},
 	}}
 	for name, f := range map[string][2]func() error{
-		"fuse":  {func() error { return kernel.CheckHost(op) }, func() error { return k.Run(op) }},
-		"apply": {func() error { return kernel.CheckHost(apply) }, func() error { return k.Run(apply) }},
+		"fuse": {func() error { return kernel.CheckHost(op) }, func() error { return k.Run(op) }},
+		"apply": {
+			func() error { return kernel.CheckHost(apply) },
+			func() error { return k.Run(apply) },
+		},
 	} {
 		var n [2]float64
 		for i := range f {

@@ -7,40 +7,41 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// fast says whether the vector kernels run here. One question for all of them: no processor has
-// some of these and not the others.
-var fast = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && cpu.X86.HasOSXSAVE
+// hasVectors reports whether the vector kernels can run. One flag is enough, because no processor
+// has only some of these features.
+var hasVectors = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && cpu.X86.HasOSXSAVE
 
-// instructions is what rows are blended with; "" is plain Go.
+// instructions names the instructions that blend rows; "" means plain Go.
 var instructions = ""
 
 func init() {
-	if fast {
+	if hasVectors {
 		instructions = "AVX2, FMA, F16C"
 	}
 }
 
-// isSorted says whether the timestamps do not decrease.
+// isSorted reports whether the timestamps do not decrease.
 func isSorted(s []int64) bool {
-	if !fast || len(s) < 2 {
+	if !hasVectors || len(s) < 2 {
 		return sortedGo(s)
 	}
 	return sorted(&s[0], len(s))
 }
 
-// find is bracket, in the best form.
-func find(a *searchArgs) int {
+// findIntervals runs bracket if possible, and bracketGo for the remaining rows.
+func findIntervals(a *searchArgs) int {
 	n := 0
-	if fast {
+	if hasVectors {
 		n = bracket(a)
 	}
 	return bracketGo(a, n)
 }
 
-// streamKernel is the kernel whose results go round the caches.
+// streamKernel returns the kernel whose stores bypass the caches. It returns nil if there is none
+// for the types.
 func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	switch {
-	case !fast || src != dst:
+	case !hasVectors || src != dst:
 	case src == robocache.Float32:
 		return lerpF32F32Stream
 	case src == robocache.Float16:
@@ -51,10 +52,10 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	return nil
 }
 
-// flatten is flattenGo, in the best form.
-func flatten(out []int64, p []float32, g *lattice) int {
+// flattenPoints runs flattenRows if possible, and flattenGo for the remaining points.
+func flattenPoints(out []int64, p []float32, g *lattice) int {
 	n := 0
-	if fast {
+	if hasVectors {
 		n = len(out) &^ 7
 	}
 	inside := 0

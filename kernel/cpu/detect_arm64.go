@@ -2,5 +2,5 @@
 
 package cpu
 
-// instructions is what rows are blended with: every arm64 has them.
+// instructions names the instructions that blend rows. Every arm64 processor has NEON.
 const instructions = "NEON"

@@ -1,21 +1,33 @@
-// Package cpu is the back end for the processor's cores: AVX2 where the processor has it; on arm64
-// NEON for rows that are blended (slerp too), normalised and cast, and plain Go for the search for
-// timestamps and voxels; plain Go elsewhere.
+// Package cpu is the back end for the cores of the processor. It uses AVX2 on amd64 processors that
+// have it. On arm64 it uses NEON to blend (slerp too), normalize and cast rows, and plain Go for
+// voxels and the search for timestamps. Everywhere else it uses plain Go.
 //
 // # Contract
 //
-//	C1  Equal to kernel.Reference to the bit, on any processor, with any number of threads; slerp to the float32 step of its contract. Errors are the reference's, word for word.
-//	C2  What has no kernel (columns with gaps, integers that are computed with, mean, angle, augmentation) is made by kernel.Resample, tile by tile, on the same threads.
-//	C3  A plan is made once for streams on one clock, and once a worker where all entries share their timestamps and targets.
-//	C4  Kernels read and write nothing outside the rows they are given; prefetches may name any address.
-//	C5  Work of less than 64 KB stays on the caller's thread. Other threads live as long as the call.
-//	C6  After an error the outputs may hold anything, except under ErrorEdge: there all rows are planned before any is written.
-//	C7  Rows of results too large for the caches (streamBytes) are stored round them, where rows lie at multiples of 32 bytes.
-//	C8  Scratch is kept from call to call: on one thread a call allocates no more than the checks of package kernel do.
-//	C9  A panic on any thread is the caller's, when all threads are done.
+//	cpu.C1  Results equal kernel.Reference to the bit, on any processor and with any number of
+//	        threads. Slerp has the float32 step that its contract allows. Errors have the same text
+//	        as the reference's errors.
+//	cpu.C2  Work without a kernel is done by kernel.Resample, tile by tile, on the same threads.
+//	        This concerns columns with gaps, integers that are computed with, mean, angle and
+//	        augmentation.
+//	cpu.C3  Streams with one clock share one plan. If all entries share their timestamps and
+//	        targets, each worker computes the plan once.
+//	cpu.C4  Kernels read and write nothing outside the rows that they get. Prefetches may use any
+//	        address.
+//	cpu.C5  Work of less than 64 KB stays on the caller's thread. Other threads end with the call.
+//	cpu.C6  After an error the outputs are undefined, except under ErrorEdge: then all rows are
+//	        planned before any row is written.
+//	cpu.C7  If a result is too large for the caches (streamBytes) and its rows start at multiples
+//	        of 32 bytes, its rows are stored around the caches.
+//	cpu.C8  Scratch memory is reused from call to call. On one thread, a call allocates no more than
+//	        the checks of package kernel do.
+//	cpu.C9  A panic on any thread is raised in the caller after all threads have ended.
 //
-// The assembly is written by gen, a module of its own; a test compares it with what gen writes. The
-// build tag purego leaves it out.
+// Intuitively, a call is cut into units of rows. Each worker takes the next unit when it is free,
+// plans its rows in its own memory, and runs the kernel for the types.
+//
+// Package gen, a separate module, writes the assembly; a test compares the assembly with gen's
+// output. The build tag purego excludes the assembly.
 //
 //go:generate go -C gen run .
 package cpu

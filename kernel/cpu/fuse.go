@@ -7,78 +7,81 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// fuse resamples every stream of every entry into its columns.
-func (b *Backend) fuse(op *kernel.FuseOp) error {
-	c := calls.Get().(*call)
+// runFuse resamples every stream of every entry into its columns.
+func (b *Backend) runFuse(op *kernel.FuseOp) error {
+	c := fusePool.Get().(*fuseRun)
 	defer c.release()
-	c.start(op)
+	c.prepareStreams(op)
 	if c.batch == 0 || c.rows == 0 {
-		return kernel.Reference{}.Run(op) // nothing to fill, yet the times are to be proved
+		return kernel.Reference{}.Run(op) // there are no rows, but the times must still be checked
 	}
 	for i := range op.Series {
-		// A row outside is no error of the data: the output stays as it was.
+		// Under ErrorEdge a target outside the data must leave the output unchanged, so all rows
+		// are planned first.
 		if op.Series[i].Rule.Edge == kernel.ErrorEdge {
-			c.dry = true
+			c.planOnly = true
 		}
 	}
 	ok := true
-	if c.dry {
-		ok = c.run(b.threads)
-		c.dry = false
+	if c.planOnly {
+		ok = c.runParts(b.threads)
+		c.planOnly = false
 	}
-	if !ok || !c.run(b.threads) {
-		return kernel.Reference{}.Run(op) // which says what is wrong, and where
+	if !ok || !c.runParts(b.threads) {
+		return kernel.Reference{}.Run(op) // the reference returns the error with its place
 	}
-	c.group.tell(op.Counts)
+	c.group.addCounts(op.Counts)
 	return nil
 }
 
-// rowsPerPlan is how many rows are planned before they are made: their plan stays in the first
-// cache.
+// rowsPerPlan is the number of rows that are planned before they are computed. A plan of this size
+// stays in the first-level cache.
 const rowsPerPlan = 512
 
-// call is one Fuse while it runs. It is kept and used again, so that a call allocates nothing once
-// its size has been seen.
-type call struct {
+// fuseRun is the state of one FuseOp while it runs. It is pooled, so that a call allocates nothing
+// if an earlier call had the same size.
+type fuseRun struct {
 	op          *kernel.FuseOp
 	batch, rows int
 	targets     clockView
 	streams     []stream
-	clocks      []clock
-	whole       bool // an entry's rows are made in one piece: augmentation counts them
-	dry         bool // plans are made and proved, rows are not
-	bytes       int  // that are read and written
+	clocks      []sharedClock
+	// each entry must be computed in one piece, because augmentation counts its rows
+	wholeEntries bool
+	planOnly     bool // only compute and check the plans, without computing rows
+	bytes        int  // number of bytes read and written
 
-	parts int // pieces of an entry's rows
-	group workerGroup
+	partsPerEntry int // number of pieces into which each entry's rows are cut
+	group         workerGroup
 }
 
-// clock is what streams of the same timestamps and the same rule of time share: one plan.
-type clock struct {
-	series *kernel.Series
-	times  clockView
-	shared bool // by all entries
-	users  []int
+// sharedClock is a group of streams with the same timestamps and the same time rule. They share one
+// plan.
+type sharedClock struct {
+	series  *kernel.Series
+	times   clockView
+	shared  bool // all entries have the same timestamps and targets
+	streams []int
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+var fusePool = sync.Pool{New: func() any { return new(fuseRun) }}
 
-func (c *call) release() {
+func (c *fuseRun) release() {
 	for i := range c.streams {
-		c.streams[i].forget()
+		c.streams[i].forgetCaller()
 	}
 	for i := range c.clocks {
 		c.clocks[i].series, c.clocks[i].times = nil, clockView{}
 	}
 	c.op, c.targets = nil, clockView{}
-	calls.Put(c)
+	fusePool.Put(c)
 }
 
-func (c *call) start(op *kernel.FuseOp) {
+func (c *fuseRun) prepareStreams(op *kernel.FuseOp) {
 	c.op, c.batch, c.rows = op, op.Out.Shape[0], op.Out.Shape[1]
-	c.whole, c.dry = false, false
+	c.wholeEntries, c.planOnly = false, false
 	c.targets = clockOf(&op.Targets, op.Clock)
-	c.streams = resize(c.streams, len(op.Series))
+	c.streams = resizeSlice(c.streams, len(op.Series))
 	c.clocks = c.clocks[:0]
 	size := op.Out.DType.Size()
 	c.bytes = op.Out.Len() * size
@@ -89,10 +92,10 @@ func (c *call) start(op *kernel.FuseOp) {
 		d := s.Values.Shape[len(s.Values.Shape)-1]
 		rows := s.Values.Len() / max(d, 1)
 		c.bytes += min(rows, 2*c.batch*c.rows)*d*s.Values.DType.Size() + 8*s.Times.Len()
-		c.whole = c.whole || s.Epilogue.Augment != nil
+		c.wholeEntries = c.wholeEntries || s.Epilogue.Augment != nil
 		dst := viewOf(&op.Out)
 		dst.base += col * dst.step
-		c.streams[i].start(
+		c.streams[i].chooseKernel(
 			&s.Rule,
 			&s.Epilogue,
 			dst,
@@ -102,23 +105,23 @@ func (c *call) start(op *kernel.FuseOp) {
 			streaming,
 			c.batch == 0 || c.rows == 0,
 		)
-		c.clock(s, i)
+		c.addClock(s, i)
 		col += d
 	}
 }
 
-// clock finds the clock of a stream among those of the streams before it.
-func (c *call) clock(s *kernel.Series, i int) {
+// addClock adds stream i to the group of earlier streams with the same clock, or to a new group.
+func (c *fuseRun) addClock(s *kernel.Series, i int) {
 	for k := range c.clocks {
 		if o := &c.clocks[k]; sameClock(o.series, s) {
-			o.users = append(o.users, i)
+			o.streams = append(o.streams, i)
 			return
 		}
 	}
 	n := len(c.clocks)
-	c.clocks = resize(c.clocks, n+1)
+	c.clocks = resizeSlice(c.clocks, n+1)
 	o := &c.clocks[n]
-	o.series, o.users = s, append(o.users[:0], i)
+	o.series, o.streams = s, append(o.streams[:0], i)
 	o.times = clockOf(&s.Times, c.op.Clock)
 	o.shared = s.Lengths == nil && s.Offsets == nil && o.times.batch == 0 && c.targets.batch == 0
 }
@@ -147,43 +150,43 @@ func sameTensor(a, b *kernel.Tensor) bool {
 	return true
 }
 
-// run makes all rows. It is false where something is wrong with the times.
-func (c *call) run(threads int) bool {
-	threads = worth(threads, c.bytes)
-	c.parts = 1
-	if c.batch < 2*threads && !c.whole && threads > 1 {
-		c.parts = max(1, min((2*threads+c.batch-1)/c.batch, c.rows/16))
+// runParts computes all rows. It returns false if the times are invalid.
+func (c *fuseRun) runParts(threads int) bool {
+	threads = worthThreads(threads, c.bytes)
+	c.partsPerEntry = 1
+	if c.batch < 2*threads && !c.wholeEntries && threads > 1 {
+		c.partsPerEntry = max(1, min((2*threads+c.batch-1)/c.batch, c.rows/16))
 	}
-	return c.group.run(c, c.batch*c.parts, threads)
+	return c.group.runTask(c, c.batch*c.partsPerEntry, threads)
 }
 
-// begin forgets what the worker knows of another call.
-func (c *call) begin(w *worker) {
+// beginWorker discards what the worker prepared for another call.
+func (c *fuseRun) beginWorker(w *worker) {
 	w.entry = -1
-	w.clocks = resize(w.clocks, len(c.clocks))
+	w.clocks = resizeSlice(w.clocks, len(c.clocks))
 	for i := range w.clocks {
 		w.clocks[i].entry = -1
 		w.clocks[i].planned = [2]int{-1}
 	}
 }
 
-// unit makes a part of the rows of one entry. Neighbouring entries come one after another: a plan
-// that they share is made once a worker.
-func (c *call) unit(w *worker, u int) bool {
+// runUnit computes a part of the rows of one entry. Neighboring units belong to neighboring
+// entries, so that a worker computes a plan that they share only once.
+func (c *fuseRun) runUnit(w *worker, u int) bool {
 	part, b := u/c.batch, u%c.batch
-	return w.entryRows(c, b, part*c.rows/c.parts, (part+1)*c.rows/c.parts)
+	return w.entryRows(c, b, part*c.rows/c.partsPerEntry, (part+1)*c.rows/c.partsPerEntry)
 }
 
-// resize is s with n entries; those that were there before keep their slices.
-func resize[T any](s []T, n int) []T {
+// resizeSlice returns s with n elements. Existing elements keep their slices.
+func resizeSlice[T any](s []T, n int) []T {
 	for cap(s) < n {
 		s = append(s[:cap(s)], *new(T))
 	}
 	return s[:n]
 }
 
-// maxSpan is the longest interval whose length, and so every distance in it, is exact in the vector
-// kernels' way to float64.
+// maxSpan is the longest interval for which the vector kernels convert every distance to float64
+// exactly.
 const maxSpan = 1<<52 - 1
 
 func gapLimit(rule *kernel.Rule) int64 {

@@ -7,17 +7,20 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// aloneBytes is the work that one thread has done before another has woken up.
+// aloneBytes is the amount of work that one thread finishes in the time that another needs to wake
+// up.
 const aloneBytes = 64 << 10
 
-// task is work that falls into units, which any worker may do in any order.
+// task is work that consists of units. Workers may run the units in any order.
 type task interface {
-	begin(w *worker)
-	// false: something is wrong with what the caller gave, and the rest need not be done
-	unit(w *worker, u int) bool
+	beginWorker(w *worker)
+	// runUnit runs one unit. It returns false if the input is invalid; the other units are then
+	// skipped.
+	runUnit(w *worker, u int) bool
 }
 
-// workerGroup does a task on the caller's thread, and on as many others as are worth waking.
+// workerGroup runs a task on the caller's thread, and on other threads if the amount of work
+// justifies them.
 type workerGroup struct {
 	units  int64
 	next   atomic.Int64
@@ -26,32 +29,33 @@ type workerGroup struct {
 	counts kernel.Counts
 }
 
-func (c *workerGroup) run(t task, units, threads int) bool {
+func (c *workerGroup) runTask(t task, units, threads int) bool {
 	c.units = int64(units)
 	c.next.Store(0)
 	c.failed.Store(false)
 	c.counts = kernel.Counts{}
 	if threads = min(threads, units); threads > 1 {
-		each(threads, func(int) { c.work(t) })
+		runThreads(threads, func(int) { c.runUnits(t) })
 	} else {
-		c.work(t) // without an allocation
+		c.runUnits(t) // this branch does not allocate
 	}
 	return !c.failed.Load()
 }
 
-// worth is how many threads so many bytes are worth.
-func worth(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
+// worthThreads returns the number of threads that an amount of work in bytes justifies, at most
+// threads.
+func worthThreads(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
 
-func (c *workerGroup) work(t task) {
-	w := workers.Get().(*worker)
+func (c *workerGroup) runUnits(t task) {
+	w := workerPool.Get().(*worker)
 	w.counts = kernel.Counts{}
-	t.begin(w)
+	t.beginWorker(w)
 	for !c.failed.Load() {
 		u := c.next.Add(1) - 1
 		if u >= c.units {
 			break
 		}
-		if !t.unit(w, int(u)) {
+		if !t.runUnit(w, int(u)) {
 			c.failed.Store(true)
 		}
 	}
@@ -64,8 +68,8 @@ func (c *workerGroup) work(t task) {
 	w.release()
 }
 
-// tell adds what was counted to an op's counts.
-func (c *workerGroup) tell(t *kernel.Tensor) {
+// addCounts adds the counts of all workers to t, an operation's counts.
+func (c *workerGroup) addCounts(t *kernel.Tensor) {
 	if t == nil {
 		return
 	}
@@ -75,9 +79,10 @@ func (c *workerGroup) tell(t *kernel.Tensor) {
 	}
 }
 
-// each runs f for every thread and waits; f has the thread's number. A panic on any of them is the
-// caller's, which can recover from it: elsewhere it would end the process.
-func each(threads int, f func(t int)) {
+// runThreads calls f once per thread, with the thread's number, and waits for all of them. A panic
+// in any thread is raised again in the caller, so that the caller can recover from it. Otherwise it
+// would end the process.
+func runThreads(threads int, f func(t int)) {
 	var wg sync.WaitGroup
 	var panicked atomic.Pointer[any]
 	one := func(t int) {
@@ -98,12 +103,13 @@ func each(threads int, f func(t int)) {
 	}
 }
 
-// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is
-// called once a thread.
-func spread(threads, n int, begin func() func(i int)) {
+// spreadIndices calls functions for 0 … n-1 on several threads. Each thread takes the next few
+// neighboring numbers when it is free. begin is called once per thread and returns the thread's
+// function.
+func spreadIndices(threads, n int, begin func() func(i int)) {
 	step := max(1, n/(8*threads))
 	var next atomic.Int64
-	each(threads, func(int) {
+	runThreads(threads, func(int) {
 		f := begin()
 		for {
 			from := int(next.Add(int64(step))) - step

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Wide rows are shared out by columns only where no column decides about the row.
+// TestWideRowsKeepTheirValidity checks that wide rows are split by columns only if no column
+// changes the row's validity.
 func TestWideRowsKeepTheirValidity(t *testing.T) {
 	const rows, cols = 5, 1 << 17
 	part := func() *kernel.ApplyOp {
@@ -17,24 +18,13 @@ func TestWideRowsKeepTheirValidity(t *testing.T) {
 		for i := range 2 * rows * cols {
 			le.PutUint32(src[4*i:], math.Float32bits(float32(i%7)+1))
 		}
-		// a quaternion of row 2's left sample, beyond the first block
+		// a quaternion of the left sample of row 2, beyond the first block
 		clear(src[4*(4*cols+cols/2):][:16])
-		kinds, left, right, weight, valid := make(
-			[]byte,
-			rows,
-		), make(
-			[]byte,
-			4*rows,
-		), make(
-			[]byte,
-			4*rows,
-		), make(
-			[]byte,
-			8*rows,
-		), bytes.Repeat(
-			[]byte{1},
-			rows,
-		)
+		kinds := make([]byte, rows)
+		left := make([]byte, 4*rows)
+		right := make([]byte, 4*rows)
+		weight := make([]byte, 8*rows)
+		valid := bytes.Repeat([]byte{1}, rows)
 		for i := range rows {
 			kinds[i] = byte(kernel.Blend)
 			le.PutUint32(left[4*i:], uint32(2*i))
@@ -83,11 +73,21 @@ func TestWideRowsKeepTheirValidity(t *testing.T) {
 	}
 }
 
-// Rows that no memory holds cost none: extents of 0 beside huge ones are legal.
+// TestNothingOfGreatWidth checks that huge rows cost no memory if another extent is 0.
 func TestNothingOfGreatWidth(t *testing.T) {
 	const huge = 1 << 50
-	f32 := func(shape ...int) kernel.Tensor { return kernel.Tensor{DType: robocache.Float32, Shape: shape} }
-	i64 := func(shape ...int) kernel.Tensor { return kernel.Tensor{DType: robocache.Int64, Shape: shape} }
+	f32 := func(shape ...int) kernel.Tensor {
+		return kernel.Tensor{
+			DType: robocache.Float32,
+			Shape: shape,
+		}
+	}
+	i64 := func(shape ...int) kernel.Tensor {
+		return kernel.Tensor{
+			DType: robocache.Int64,
+			Shape: shape,
+		}
+	}
 	found := i64(1)
 	found.Data = make([]byte, 8)
 	i32 := kernel.Tensor{DType: robocache.Int32, Shape: []int{0, 4}}
@@ -103,16 +103,40 @@ func TestNothingOfGreatWidth(t *testing.T) {
 	norm := kernel.NewMeanStd(make([]float64, 4096), make([]float64, 4096))
 	for name, run := range map[string]func(b *Backend) error{
 		"voxelize": func(b *Backend) error {
-			return b.Run(&kernel.VoxelOp{Points: one, Features: &wide, Mode: kernel.Average, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Coords: &i32, Rows: &none, Found: &found})
+			return b.Run(&kernel.VoxelOp{
+				Points:   one,
+				Features: &wide,
+				Mode:     kernel.Average,
+				Size:     [3]float32{1, 1, 1},
+				Grid:     [3]int{2, 2, 2},
+				Coords:   &i32,
+				Rows:     &none,
+				Found:    &found,
+			})
 		},
 		"fuse_grad": func(b *Backend) error {
-			return b.Run(&kernel.FuseGradOp{Series: kernel.Series{Values: f32(1, 0, huge), Times: i64(0)}, Targets: i64(0), Out: f32(1, 0, huge), Grad: f32(1, 0, huge)})
+			return b.Run(&kernel.FuseGradOp{
+				Series:  kernel.Series{Values: f32(1, 0, huge), Times: i64(0)},
+				Targets: i64(0),
+				Out:     f32(1, 0, huge),
+				Grad:    f32(1, 0, huge),
+			})
 		},
 		"fuse": func(b *Backend) error {
-			return b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: f32(1, 0, huge), Times: i64(0), Epilogue: kernel.Epilogue{Norm: norm}}}, Targets: i64(0), Out: f32(1, 0, huge)})
+			return b.Run(&kernel.FuseOp{
+				Series: []kernel.Series{
+					{Values: f32(1, 0, huge), Times: i64(0), Epilogue: kernel.Epilogue{Norm: norm}},
+				},
+				Targets: i64(0),
+				Out:     f32(1, 0, huge),
+			})
 		},
 		"apply": func(b *Backend) error {
-			return b.Run(&kernel.ApplyOp{Parts: []kernel.Part{{Src: f32(0, huge), Out: f32(0, huge), Epilogue: kernel.Epilogue{Norm: norm}}}})
+			return b.Run(&kernel.ApplyOp{
+				Parts: []kernel.Part{
+					{Src: f32(0, huge), Out: f32(0, huge), Epilogue: kernel.Epilogue{Norm: norm}},
+				},
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +147,8 @@ func TestNothingOfGreatWidth(t *testing.T) {
 	}
 }
 
-// An expanded image has more pixels than any memory: what is not looked at costs nothing.
+// TestExpandedImage checks an expanded image with more pixels than any memory holds. Pixels that
+// are not read must cost nothing.
 func TestExpandedImage(t *testing.T) {
 	op := func() *kernel.TSDFOp {
 		x := &kernel.TSDFOp{
@@ -178,15 +203,16 @@ func TestExpandedImage(t *testing.T) {
 // broken panics on every thread.
 type broken struct{}
 
-func (broken) begin(*worker) {}
+func (broken) beginWorker(*worker) {}
 
-func (broken) unit(*worker, int) bool { panic("broken") }
+func (broken) runUnit(*worker, int) bool { panic("broken") }
 
-// A panic on any thread is the caller's, when no other works any more (C9).
+// TestPanicsAreTheCallers covers cpu.C9: a panic on any thread reaches the caller after all other
+// threads have ended.
 func TestPanicsAreTheCallers(t *testing.T) {
 	for name, run := range map[string]func(){
-		"worker group": func() { new(workerGroup).run(broken{}, 100, 4) },
-		"each":         func() { each(4, func(int) { panic("broken") }) },
+		"worker group": func() { new(workerGroup).runTask(broken{}, 100, 4) },
+		"each":         func() { runThreads(4, func(int) { panic("broken") }) },
 	} {
 		func() {
 			defer func() {

@@ -25,7 +25,16 @@ func BenchmarkAugmentImage(b *testing.B) {
 		a    kernel.ImageAugment
 	}{
 		{"crop", kernel.ImageAugment{Height: h, Width: w, Flip: 0.5}},
-		{"jitter", kernel.ImageAugment{Height: h, Width: w, Flip: 0.5, Brightness: &[2]float64{0.8, 1.2}, Hue: &[2]float64{-0.05, 0.05}}},
+		{
+			"jitter",
+			kernel.ImageAugment{
+				Height:     h,
+				Width:      w,
+				Flip:       0.5,
+				Brightness: &[2]float64{0.8, 1.2},
+				Hue:        &[2]float64{-0.05, 0.05},
+			},
+		},
 		{"noise", kernel.ImageAugment{Height: h, Width: w, Noise: 0.02}},
 	} {
 		b.Run(x.name, func(b *testing.B) {

@@ -154,23 +154,26 @@ func lerpU8B16UnitNorm(a *rowArgs)
 //go:noescape
 func lerpB16B16Stream(a *rowArgs)
 
-// slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,
-// and 2 for a row that is left to the reference; limits is not 0 where it wrote any.
+// slerpF32 blends at least four rows of quaternions. Weight 0 copies the left row.
+// If a norm is zero or not finite, the row becomes NaN and 0 is written to valid.
+// If a row is left to the reference, 2 is written to valid.
+// limits becomes nonzero if valid was written.
 //
 //go:noescape
 func slerpF32(a *rowArgs)
 
-// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time, and returns how many it did. It needs four timestamps or more.
+// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time.
+// It returns the number of rows. It needs at least four timestamps.
 //
 //go:noescape
 func bracket(a *searchArgs) int
 
-// sorted says whether n numbers do not decrease.
+// sorted reports whether n numbers do not decrease.
 //
 //go:noescape
 func sorted(p *int64, n int) bool
 
-// flattenRows is flattenGo for n points, a multiple of 8. It returns how many are inside.
+// flattenRows is flattenGo for n points, a multiple of 8. It returns the number of points inside.
 //
 //go:noescape
 func flattenRows(out *int64, p *float32, n int, grid *lattice) int

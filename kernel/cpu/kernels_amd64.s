@@ -2755,7 +2755,7 @@ end:
 // func lerpF32F32Stream(a *rowArgs)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·lerpF32F32Stream(SB), NOSPLIT, $0-8
-	// Stores go round the caches, and rows to come are asked for.
+	// Stores bypass the caches, and later rows are prefetched.
 	MOVQ a+0(FP), AX
 	MOVQ 64(AX), DX
 	MOVQ (AX), DI
@@ -6358,7 +6358,7 @@ end:
 // func lerpF16F16Stream(a *rowArgs)
 // Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
 TEXT ·lerpF16F16Stream(SB), NOSPLIT, $0-8
-	// Stores go round the caches, and rows to come are asked for.
+	// Stores bypass the caches, and later rows are prefetched.
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
 	MOVQ         (AX), DI
@@ -11385,7 +11385,7 @@ end:
 // func lerpB16B16Stream(a *rowArgs)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·lerpB16B16Stream(SB), NOSPLIT, $0-8
-	// Stores go round the caches, and rows to come are asked for.
+	// Stores bypass the caches, and later rows are prefetched.
 	MOVQ         a+0(FP), AX
 	MOVQ         64(AX), DX
 	MOVQ         (AX), DI

@@ -139,7 +139,7 @@ func lerpU8B16Norm(a *rowArgs)
 //go:noescape
 func lerpU8B16UnitNorm(a *rowArgs)
 
-// slerpF32 is that of amd64, to the bit, of two rows or more.
+// slerpF32 blends at least two rows of quaternions, with the same bits as on amd64.
 //
 //go:noescape
 func slerpF32(a *rowArgs)

@@ -4,8 +4,8 @@ package cpu
 
 import "github.com/goatnote-inc/robocache"
 
-// lerps are the kernels that blend, by the types of source and result.
-var lerps = map[[2]robocache.DType][forms]func(*rowArgs){
+// lerpKernels are the kernels that blend rows, by the types of source and result.
+var lerpKernels = map[[2]robocache.DType][forms]func(*rowArgs){
 	{robocache.Float32, robocache.Float32}:   {lerpF32F32, lerpF32F32Norm},
 	{robocache.Float16, robocache.Float32}:   {lerpF16F32, lerpF16F32Norm},
 	{robocache.BFloat16, robocache.Float32}:  {lerpB16F32, lerpB16F32Norm},
@@ -22,14 +22,14 @@ var lerps = map[[2]robocache.DType][forms]func(*rowArgs){
 	{robocache.Float64, robocache.Float32}:   {lerpWide[float32]},
 }
 
-func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) {
+func lerpKernel(src, dst robocache.DType, f kernelForm) func(*rowArgs) {
 	if instructions == "" {
 		return nil
 	}
-	return lerps[[2]robocache.DType{src, dst}][f]
+	return lerpKernels[[2]robocache.DType{src, dst}][f]
 }
 
-// slerpKernel is the kernel of float32 quaternions.
+// slerpKernel returns the kernel for float32 quaternions, or nil if there is none.
 func slerpKernel() func(*rowArgs) {
 	if instructions == "" {
 		return nil

@@ -18,12 +18,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestLayout: the generator counts fields in eights.
+// TestLayout checks that the offsets of the generator match the fields of the struct.
 func TestLayout(t *testing.T) {
 	var a rowArgs
 	for name, at := range map[string][2]uintptr{
-		"cols": {unsafe.Offsetof(a.cols), 64}, "a": {unsafe.Offsetof(a.a), 72}, "scale": {unsafe.Offsetof(a.scale), 88}, "lo": {unsafe.Offsetof(a.lo), 96},
-		"limits": {unsafe.Offsetof(a.limits), 104}, "ahead": {unsafe.Offsetof(a.ahead), 120}, "valid": {unsafe.Offsetof(a.valid), 128},
+		"cols": {
+			unsafe.Offsetof(a.cols),
+			64,
+		}, "a": {
+			unsafe.Offsetof(a.a),
+			72,
+		}, "scale": {unsafe.Offsetof(a.scale), 88}, "lo": {unsafe.Offsetof(a.lo), 96},
+		"limits": {
+			unsafe.Offsetof(a.limits),
+			104,
+		}, "ahead": {unsafe.Offsetof(a.ahead), 120}, "valid": {unsafe.Offsetof(a.valid), 128},
 	} {
 		if at[0] != at[1] {
 			t.Errorf("%s at %d, want %d", name, at[0], at[1])
@@ -35,7 +44,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// guarded is memory that ends where nothing may be read.
+// guarded returns memory that is followed by a page that may not be read.
 func guarded(t testing.TB, n int) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -61,8 +70,8 @@ func guarded(t testing.TB, n int) []byte {
 	return m[room-n : room : room]
 }
 
-// TestRowsEndWhereTheyEnd runs every kernel on rows that end at a page that may not be touched, and
-// looks for bytes changed before the result's rows and between them.
+// TestRowsEndWhereTheyEnd runs every kernel on rows that end at a page that may not be read. It
+// also checks the bytes before the result's rows and between them.
 func TestRowsEndWhereTheyEnd(t *testing.T) {
 	if instructions == "" {
 		t.Skip("this processor has no AVX2, FMA and F16C")
@@ -80,25 +89,9 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 			dst[i] = 0xa5
 		}
 		ab := slices.Repeat([]float32{2}, cols)
-		left, right, weight := []int32{
-			0,
-			3,
-			1,
-			2,
-			3,
-		}, []int32{
-			3,
-			3,
-			2,
-			3,
-			0,
-		}, []float64{
-			0.5,
-			0,
-			0.25,
-			1,
-			0,
-		}
+		left := []int32{0, 3, 1, 2, 3}
+		right := []int32{3, 3, 2, 3, 0}
+		weight := []float64{0.5, 0, 0.25, 1, 0}
 		valid := make([]uint8, rows)
 		a := rowArgs{
 			dst: unsafe.Pointer(
@@ -130,7 +123,7 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 		}
 	}
 	for cols := 1; cols <= 70; cols++ {
-		for types, kernels := range lerps {
+		for types, kernels := range lerpKernels {
 			for f, k := range kernels {
 				if k != nil {
 					try(fmt.Sprint(types, " form ", f), k, types[0].Size(), types[1].Size(), cols)
@@ -143,8 +136,12 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 		}
 	}
 	for cols := 32; cols <= 320; cols += 32 {
-		// Streams need aligned rows: no gap.
-		for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16} {
+		// Streaming stores need aligned rows, without a gap.
+		for _, d := range []robocache.DType{
+			robocache.Float32,
+			robocache.Float16,
+			robocache.BFloat16,
+		} {
 			size := d.Size()
 			src, dst := guarded(t, 4*cols*size), guarded(t, 4*cols*size)
 			left, weight := []int32{0, 1, 2, 3}, []float64{0.5, 0, 0.5, 0.5}
@@ -167,7 +164,7 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
-// FuzzLerp compares the float32 kernel with the reference's fused multiply-add, bit for bit, on any
+// FuzzLerp compares the float32 kernel with the reference's fused multiply-add, bit by bit, on any
 // bits.
 func FuzzLerp(f *testing.F) {
 	f.Add(uint32(0x3f800001), uint32(0x40000000), 0.1, uint64(1))
@@ -219,8 +216,8 @@ func FuzzLerp(f *testing.F) {
 	})
 }
 
-// TestSlerpBits: quaternions are the same bits on every machine that has the kernel, with what is
-// not valid and what is left to the reference.
+// TestSlerpBits checks that quaternions have the same bits on every machine with the kernel. It
+// includes rows that are invalid and rows that are left to the reference.
 func TestSlerpBits(t *testing.T) {
 	k := slerpKernel()
 	if k == nil {
@@ -240,28 +237,19 @@ func TestSlerpBits(t *testing.T) {
 				clear(v)
 			case 1:
 				v[r.IntN(4)] = float32(math.Inf(1))
-			case 2, 3, 4: // next to the sample before, or to its opposite
+			case 2, 3, 4: // near the previous sample, or near its negative
 				for j := range v {
 					v[j] = -src[p+j] + float32(r.NormFloat64()*math.Pow(10, -float64(r.IntN(9))))
 				}
-			case 5: // at a right angle: the sign is the reference's to decide
+			case 5: // at a right angle: the reference must decide the sign
 				v[0], v[1], v[2], v[3] = -src[p+1], src[p], -src[p+3], src[p+2]
 			}
 		}
 	}
-	left, right, weight, valid := make(
-		[]int32,
-		rows,
-	), make(
-		[]int32,
-		rows,
-	), make(
-		[]float64,
-		rows,
-	), slices.Repeat(
-		[]uint8{1},
-		rows,
-	)
+	left := make([]int32, rows)
+	right := make([]int32, rows)
+	weight := make([]float64, rows)
+	valid := slices.Repeat([]uint8{1}, rows)
 	for i := range rows {
 		left[i] = int32(r.IntN(sources - 1))
 		right[i] = left[i] + 1

@@ -8,32 +8,21 @@ import (
 
 func (w *worker) resizePlan(n int) {
 	p := &w.plan
-	p.Kind, p.Left, p.Right, p.Weight, p.Valid = resize(
-		p.Kind,
-		n,
-	), resize(
-		p.Left,
-		n,
-	), resize(
-		p.Right,
-		n,
-	), resize(
-		p.Weight,
-		n,
-	), resize(
-		p.Valid,
-		n,
-	)
+	p.Kind = resizeSlice(p.Kind, n)
+	p.Left = resizeSlice(p.Left, n)
+	p.Right = resizeSlice(p.Right, n)
+	p.Weight = resizeSlice(p.Weight, n)
+	p.Valid = resizeSlice(p.Valid, n)
 }
 
-// What a row that bracket found begins as.
+// These are the initial values of rows that bracket finds.
 var (
-	blends = kernelKinds(kernel.Blend)
-	copies = kernelKinds(kernel.Copy)
-	ones   = bytes.Repeat([]byte{1}, rowsPerPlan)
+	blendKinds = repeatKind(kernel.Blend)
+	copyKinds  = repeatKind(kernel.Copy)
+	validOnes  = bytes.Repeat([]byte{1}, rowsPerPlan)
 )
 
-func kernelKinds(k kernel.Kind) []kernel.Kind {
+func repeatKind(k kernel.Kind) []kernel.Kind {
 	s := make([]kernel.Kind, rowsPerPlan)
 	for i := range s {
 		s[i] = k
@@ -41,17 +30,17 @@ func kernelKinds(k kernel.Kind) []kernel.Kind {
 	return s
 }
 
-// setAll fills dst from a slice of equal values: a move of bytes, where a loop stores one at a
-// time.
+// setAll fills dst by copying a slice of equal values. This is faster than a loop that stores one
+// value at a time.
 func setAll[T any](dst, from []T) {
 	for len(dst) > 0 {
 		dst = dst[copy(dst, from):]
 	}
 }
 
-// fill plans targets t … t+n-1. The search finds the rows inside the data; all others are the
-// reference's to decide.
-func (w *worker) fill(
+// planRows plans targets t … t+n-1. The search finds the rows inside the data; the reference
+// decides the others.
+func (w *worker) planRows(
 	rule *kernel.Rule,
 	src, to *timestamps,
 	t, n int,
@@ -64,15 +53,15 @@ func (w *worker) fill(
 		if p.FillAsGiven(src.seconds, to.seconds[t:t+n], rule, epsilon) != nil {
 			return false
 		}
-		w.look(0, n, true)
+		w.notePlain(0, n, true)
 		return true
 	}
 	p.Mode, p.Sources = rule.Mode, len(src.ns)
-	w.plain = true
+	w.allPlain = true
 	targets := to.ns[t : t+n]
 	s := src.ns
 	if len(s) < 4 || s[0] == s[len(s)-1] || rule.Mode == kernel.Mean {
-		return w.slow(rule, s, targets, 0, n)
+		return w.planSlow(rule, s, targets, 0, n)
 	}
 	a := &w.search
 	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
@@ -85,14 +74,15 @@ func (w *worker) fill(
 	}
 	chunk := 4
 	for i := 0; i < n; {
-		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
-		k := find(a)
-		w.found(rule, s, targets, i, i+k)
+		a.targets, a.rows = &targets[i], n-i
+		a.left, a.right, a.weight = &p.Left[i], &p.Right[i], &p.Weight[i]
+		k := findIntervals(a)
+		w.finishFound(rule, s, targets, i, i+k)
 		i += k
 		if i == n {
 			break
 		}
-		if o := w.outside(rule, s, targets, i); o > 0 {
+		if o := w.planOutside(rule, s, targets, i); o > 0 {
 			i += o
 			continue
 		}
@@ -102,12 +92,12 @@ func (w *worker) fill(
 			chunk *= 2
 		}
 		end := min(i+chunk, n)
-		if !w.slow(rule, s, targets, i, end) {
+		if !w.planSlow(rule, s, targets, i, end) {
 			return false
 		}
 		i = end
-		// Guesses go on from where the last row was found: after a gap in the timestamps they are
-		// all off by as much.
+		// Guesses start again at the last row. After a gap in the timestamps, all guesses would
+		// have the same error otherwise.
 		l := int(p.Left[end-1])
 		a.start, a.first = s[l], float64(l)
 		if k < 16 {
@@ -122,9 +112,9 @@ func (w *worker) fill(
 	return true
 }
 
-// outside does rows from i on that lie before the first timestamp, or not before the last; it
-// returns how many. Lines through the edge samples, and errors, are the reference's.
-func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
+// planOutside plans rows from i on that lie before the first timestamp or at or after the last one.
+// It returns the number of rows. The reference plans extrapolation and errors.
+func (w *worker) planOutside(rule *kernel.Rule, s, targets []int64, i int) int {
 	if rule.Edge > kernel.Mask {
 		return 0
 	}
@@ -146,15 +136,15 @@ func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
 			k, valid = kernel.Copy, 1
 		}
 		if k == kernel.Zero {
-			edge, w.plain = 0, false
+			edge, w.allPlain = 0, false
 		}
 		p.Kind[i], p.Left[i], p.Right[i], p.Weight[i], p.Valid[i] = k, edge, edge, 0, valid
 	}
 	return i - from
 }
 
-// slow has the reference decide rows from … to-1.
-func (w *worker) slow(rule *kernel.Rule, s, targets []int64, from, to int) bool {
+// planSlow plans rows from … to-1 with the reference.
+func (w *worker) planSlow(rule *kernel.Rule, s, targets []int64, from, to int) bool {
 	p := &w.plan
 	part := kernel.Plan{
 		Kind:   p.Kind[from:to],
@@ -166,32 +156,33 @@ func (w *worker) slow(rule *kernel.Rule, s, targets []int64, from, to int) bool 
 	if part.Fill(s, targets[from:to], rule) != nil {
 		return false
 	}
-	w.look(from, to, from == 0)
+	w.notePlain(from, to, from == 0)
 	return true
 }
 
-// look notes rows that are not made by the kernels.
-func (w *worker) look(from, to int, first bool) {
+// notePlain updates allPlain for rows from … to-1. If first is set, these are the first rows of the
+// plan.
+func (w *worker) notePlain(from, to int, first bool) {
 	if first {
-		w.plain = true
+		w.allPlain = true
 	}
 	for _, k := range w.plan.Kind[from:to] {
 		if k == kernel.Zero || k == kernel.Window {
-			w.plain = false
+			w.allPlain = false
 		}
 	}
 }
 
-// found finishes the rows that bracket has found: between two samples or on one, in no gap.
-func (w *worker) found(rule *kernel.Rule, s, targets []int64, from, to int) {
+// finishFound completes rows that bracket found: between two samples or on one, and not in a gap.
+func (w *worker) finishFound(rule *kernel.Rule, s, targets []int64, from, to int) {
 	p := &w.plan
-	setAll(p.Valid[from:to], ones)
+	setAll(p.Valid[from:to], validOnes)
 	left, right, weight := p.Left[from:to], p.Right[from:to], p.Weight[from:to]
 	switch rule.Mode {
 	case kernel.Previous, kernel.Next, kernel.Nearest:
-		setAll(p.Kind[from:to], copies)
+		setAll(p.Kind[from:to], copyKinds)
 	default:
-		setAll(p.Kind[from:to], blends)
+		setAll(p.Kind[from:to], blendKinds)
 		return
 	}
 	switch rule.Mode {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// moveRows copies rows; cols counts bytes.
+// moveRows copies rows. Here cols counts bytes.
 func moveRows(a *rowArgs) {
 	for i, k := range unsafe.Slice(a.left, a.rows) {
 		copy(
@@ -15,18 +15,11 @@ func moveRows(a *rowArgs) {
 	}
 }
 
-// lerpWide blends rows of float64, and rounds once.
+// lerpWide blends rows of float64 and rounds once.
 func lerpWide[T float32 | float64](a *rowArgs) {
-	left, right, weight := unsafe.Slice(
-		a.left,
-		a.rows,
-	), unsafe.Slice(
-		a.right,
-		a.rows,
-	), unsafe.Slice(
-		a.weight,
-		a.rows,
-	)
+	left := unsafe.Slice(a.left, a.rows)
+	right := unsafe.Slice(a.right, a.rows)
+	weight := unsafe.Slice(a.weight, a.rows)
 	for i, w := range weight {
 		dst := unsafe.Slice((*T)(unsafe.Add(a.dst, i*a.dstStep)), a.cols)
 		x := unsafe.Slice((*float64)(unsafe.Add(a.src, int(left[i])*a.srcStep)), a.cols)
@@ -53,21 +46,19 @@ func sortedGo(s []int64) bool {
 	return true
 }
 
-// bracketGo is bracket in plain Go, one row at a time from row n on. Steps are numbers that are
-// added, not branches: which way they go nobody can predict.
+// bracketGo is bracket in plain Go, one row at a time, starting at row n. It adds up and down
+// instead of branching, because the processor cannot predict the branches.
 func bracketGo(a *searchArgs, n int) int {
-	at := func(k int) *[2]int64 { return (*[2]int64)(unsafe.Add(unsafe.Pointer(a.timestamps), 8*k)) }
+	at := func(k int) *[2]int64 {
+		return (*[2]int64)(unsafe.Add(
+			unsafe.Pointer(a.timestamps),
+			8*k,
+		))
+	}
 	targets := unsafe.Slice(a.targets, a.rows)
-	left, right, weight := unsafe.Slice(
-		a.left,
-		a.rows,
-	), unsafe.Slice(
-		a.right,
-		a.rows,
-	), unsafe.Slice(
-		a.weight,
-		a.rows,
-	)
+	left := unsafe.Slice(a.left, a.rows)
+	right := unsafe.Slice(a.right, a.rows)
+	weight := unsafe.Slice(a.weight, a.rows)
 	for ; n < len(targets); n++ {
 		t := targets[n]
 		g := math.FMA(float64(t-a.start), a.rate, a.first)

@@ -2,5 +2,6 @@
 
 package cpu
 
-// raced: the detector makes sync.Pool forget at random.
+// raced reports whether the race detector is on. The detector makes sync.Pool drop objects at
+// random.
 const raced = true

@@ -11,54 +11,63 @@ import (
 
 var le = binary.LittleEndian
 
-// streamBytes is the size of a result that leaves the second cache before anyone reads it: its rows
-// are stored round the caches. Tests lower it.
+// streamBytes is the result size from which rows are stored around the caches: such a result would
+// leave the second-level cache before it is read. Tests lower it.
 var streamBytes = 4 << 20
 
-// rowsAhead is how many rows before their turn long source rows are asked for.
+// rowsAhead is the number of rows between the prefetch of a long source row and its use.
 const rowsAhead = 8
 
-// stream is one series of a Fuse, or one part of an Apply, with what its rows are made by.
+// stream is one series of a FuseOp or one part of an ApplyOp, with the kernel that computes its
+// rows.
 type stream struct {
 	rule     *kernel.Rule
 	epilogue *kernel.Epilogue
 	cols     int
-	dst, src view
-	// rows that are copied, and blended where the mode is linear; nil = kernel.Resample makes them
-	kernel   func(*rowArgs)
-	moves    bool // the kernel counts bytes
-	least    int  // rows that the kernel needs; slerp's also writes the validity
-	general  bool // blended rows and windows are for kernel.Resample
-	args     rowArgs
-	table    table
-	infinity uint16 // bits of a 16-bit infinity, where results are counted
+	dst, src tensorView
+	// computes rows that are copied, and blended rows if the mode is linear; nil = kernel.Resample
+	// computes all rows
+	kernel      func(*rowArgs)
+	copiesBytes bool // the kernel copies bytes and does not blend
+	// number of rows that the kernel needs; > 0 for slerp only, which also writes the validity
+	minRows       int
+	referenceOnly bool // kernel.Resample computes all rows, because the mode has no kernel
+	args          rowArgs
+	table         normTable
+	infinityBits  uint16 // bits of a 16-bit infinity if overflows are counted, else 0
 }
 
-// view is a tensor of rows by addresses.
-type view struct {
+// tensorView gives the memory address of each row of a tensor.
+type tensorView struct {
 	data             []byte
 	dtype            robocache.DType
-	base             int // elements
-	batch, row, step int // strides in elements
+	base             int // in elements
+	batch, row, step int // strides, in elements
 }
 
-func viewOf(t *kernel.Tensor) view {
+func viewOf(t *kernel.Tensor) tensorView {
 	n := len(t.Shape)
-	v := view{data: t.Data, dtype: t.DType, base: t.Base, row: t.Step(n - 2), step: t.Step(n - 1)}
+	v := tensorView{
+		data:  t.Data,
+		dtype: t.DType,
+		base:  t.Base,
+		row:   t.Step(n - 2),
+		step:  t.Step(n - 1),
+	}
 	if n == 3 {
 		v.batch = t.Step(0)
 	}
 	return v
 }
 
-func (v *view) at(b, row int) unsafe.Pointer {
+func (v *tensorView) rowPointer(b, row int) unsafe.Pointer {
 	return unsafe.Add(
 		unsafe.Pointer(unsafe.SliceData(v.data)),
 		(v.base+b*v.batch+row*v.row)*v.dtype.Size(),
 	)
 }
 
-func (v *view) matrix(b, row, rows, cols int) kernel.Matrix {
+func (v *tensorView) matrixView(b, row, rows, cols int) kernel.Matrix {
 	return kernel.Matrix{
 		Data:      v.data,
 		DType:     v.dtype,
@@ -70,19 +79,19 @@ func (v *view) matrix(b, row, rows, cols int) kernel.Matrix {
 	}
 }
 
-// start chooses what makes the rows; dst and src are the tensors' views. Of an empty result nothing
-// is made, whose rows may be of any length.
-func (s *stream) start(
+// chooseKernel chooses the kernel that computes the rows. dst and src are the views of the tensors.
+// An empty result gets no kernel, because its rows may have any length.
+func (s *stream) chooseKernel(
 	rule *kernel.Rule,
 	e *kernel.Epilogue,
-	dst, src view,
+	dst, src tensorView,
 	cols int,
 	counted, streaming, empty bool,
 ) {
-	s.forget()
+	s.forgetCaller()
 	s.rule, s.epilogue, s.cols, s.dst, s.src = rule, e, cols, dst, src
 	from, to := src.dtype, dst.dtype
-	// The kernels need columns side by side.
+	// The kernels need adjacent columns.
 	if empty || cols > 1 && (src.step != 1 || dst.step != 1) || e.Augment != nil {
 		return
 	}
@@ -91,7 +100,7 @@ func (s *stream) start(
 	f := formOf(e, from)
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
-		s.kernel, s.moves = moveRows, true
+		s.kernel, s.copiesBytes = moveRows, true
 	case f < 0 || counted && from == robocache.Float64 && to != from:
 		return
 	default:
@@ -103,25 +112,25 @@ func (s *stream) start(
 		from == robocache.Float32 &&
 		to == from &&
 		k != nil {
-		s.kernel, s.moves, s.least = k, false, 4
+		s.kernel, s.copiesBytes, s.minRows = k, false, 4
 		return
 	}
-	s.general = rule.Mode.Computes() && rule.Mode != kernel.Linear
+	s.referenceOnly = rule.Mode.Computes() && rule.Mode != kernel.Linear
 	if s.kernel == nil {
 		return
 	}
 	if counted && to == robocache.Float16 {
-		s.infinity = 0x7c00
+		s.infinityBits = 0x7c00
 	} else if counted && to == robocache.BFloat16 {
-		s.infinity = 0x7f80
+		s.infinityBits = 0x7f80
 	}
 	if f != plain {
-		s.normalise(e)
+		s.setNormalization(e)
 		return
 	}
 	k := streamKernel(from, to)
 	if streaming && rule.Mode == kernel.Linear && k != nil &&
-		(uintptr(dst.at(0, 0))|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
+		(uintptr(dst.rowPointer(0, 0))|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
 		s.kernel = k
 		if cols*from.Size() >= 512 {
 			a.ahead = rowsAhead
@@ -129,8 +138,8 @@ func (s *stream) start(
 	}
 }
 
-// formOf is the form of kernel that an epilogue needs; below 0 where there is none.
-func formOf(e *kernel.Epilogue, from robocache.DType) form {
+// formOf returns the kernel form that an epilogue needs, or -1 if there is none.
+func formOf(e *kernel.Epilogue, from robocache.DType) kernelForm {
 	switch {
 	case !e.Unit && e.Norm == nil && e.Clip == nil:
 		return plain
@@ -144,7 +153,7 @@ func formOf(e *kernel.Epilogue, from robocache.DType) form {
 	return -1
 }
 
-func (s *stream) normalise(e *kernel.Epilogue) {
+func (s *stream) setNormalization(e *kernel.Epilogue) {
 	a := &s.args
 	a.scale, a.lo, a.hi = 1, float32(math.Inf(-1)), float32(math.Inf(1))
 	if e.Norm != nil && e.Norm.Kind == kernel.MinMax {
@@ -153,8 +162,8 @@ func (s *stream) normalise(e *kernel.Epilogue) {
 	if e.Clip != nil {
 		a.lo, a.hi = e.Clip[0], e.Clip[1]
 	}
-	s.table.start(e, s.cols)
+	s.table.fillTable(e, s.cols)
 }
 
-// forget lets go of the caller's memory and keeps the room of the table.
-func (s *stream) forget() { *s = stream{table: table{a: s.table.a, b: s.table.b}} }
+// forgetCaller drops the references to the caller's memory and keeps the memory of the table.
+func (s *stream) forgetCaller() { *s = stream{table: normTable{a: s.table.a, b: s.table.b}} }

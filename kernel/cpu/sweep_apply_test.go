@@ -64,7 +64,7 @@ func TestGradIsTheReference(t *testing.T) {
 	t.Logf("%d of %d were errors", failed, n)
 }
 
-// part is a part of an Apply with a random plan, or none.
+// part returns a part of an ApplyOp with a random plan, or without one.
 func (r dice) part() kernel.Part {
 	d, sources, rows := dims[r.IntN(len(dims))], r.IntN(20), r.IntN(40)
 	if r.IntN(20) == 0 {
@@ -103,23 +103,10 @@ func (r dice) part() kernel.Part {
 	if !plan {
 		return p
 	}
-	kind, left, right, weight := r.layout(
-		robocache.Uint8,
-		true,
-		rows,
-	), r.layout(
-		robocache.Int32,
-		false,
-		rows,
-	), r.layout(
-		robocache.Int32,
-		false,
-		rows,
-	), r.layout(
-		robocache.Float64,
-		false,
-		rows,
-	)
+	kind := r.layout(robocache.Uint8, true, rows)
+	left := r.layout(robocache.Int32, false, rows)
+	right := r.layout(robocache.Int32, false, rows)
+	weight := r.layout(robocache.Float64, false, rows)
 	clear(kind.Data)
 	for i := range rows {
 		k, a, b, w := kernel.Kind(r.IntN(4)), r.IntN(sources+1), r.IntN(sources+1), r.Float64()

@@ -14,13 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// dice makes random operations. Everything that it draws is legal but for a few timestamps out of
+// dice draws random operations. All of them are legal, except that a few timestamps are not in
 // order.
 type dice struct{ *rand.Rand }
 
 func (r dice) oneOf(d ...robocache.DType) robocache.DType { return d[r.IntN(len(d))] }
 
-// layout gives a tensor of this shape room of its own, in C order, with gaps, turned round, or
+// layout gives a tensor of this shape its own memory: in C order, with gaps, with reversed axes, or
 // expanded.
 func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
@@ -56,7 +56,7 @@ func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor
 	t.Base += pad
 	t.Data = make([]byte, (reach+pad)*d.Size()+r.IntN(8))
 	if source && r.IntN(6) == 0 {
-		// An address that is no multiple of the type's size.
+		// The address is not a multiple of the type's size.
 		t.Data = make([]byte, len(t.Data)+1)[1:]
 	}
 	return t
@@ -107,7 +107,7 @@ func (r dice) values(t *kernel.Tensor) {
 	}
 }
 
-// floats are normal numbers throughout.
+// floats fills a tensor with normal numbers.
 func (r dice) floats(t *kernel.Tensor) {
 	for o := 0; o+t.DType.Size() <= len(t.Data); o += t.DType.Size() {
 		putFloat(t.Data[o:], t.DType, r.NormFloat64())
@@ -127,7 +127,7 @@ func putFloat(b []byte, d robocache.DType, x float64) {
 	}
 }
 
-// timestamps writes n times in order from index on.
+// timestamps writes n ordered times, starting at an index.
 func (r dice) timestamps(t *kernel.Tensor, at func(i int) int, n int) {
 	now := int64(r.IntN(1000))
 	if r.IntN(3) == 0 {
@@ -173,7 +173,7 @@ func readTime(t *kernel.Tensor, o int) int64 {
 	if t.DType == robocache.Int64 {
 		return int64(le.Uint64(d))
 	}
-	return int64(number(d, t.DType, 0) * 1e9)
+	return int64(readNumber(d, t.DType, 0) * 1e9)
 }
 
 func (r dice) rule(cols int) kernel.Rule {
@@ -257,7 +257,7 @@ func (r dice) epilogue(cols int, out robocache.DType) (e kernel.Epilogue) {
 
 var dims = []int{1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 16, 31, 32, 33, 40, 64, 100, 128, 130, 160}
 
-// fuse is a random operation. Series of one clock appear too.
+// fuse returns a random operation. Some have several series of one clock.
 func (r dice) fuse() *kernel.FuseOp {
 	batch, rows := r.IntN(6), r.IntN(80)
 	if r.IntN(8) == 0 {
@@ -323,31 +323,12 @@ func (r dice) fuse() *kernel.FuseOp {
 				)
 			}
 		case 1: // shared
-			s.Values, s.Times = r.layout(
-				from,
-				true,
-				batch,
-				samples,
-				d,
-			), r.layout(
-				timeType,
-				false,
-				samples,
-			)
+			s.Values = r.layout(from, true, batch, samples, d)
+			s.Times = r.layout(timeType, false, samples)
 			r.timestamps(&s.Times, func(i int) int { return i * s.Times.Stride[0] }, samples)
 		default:
-			s.Values, s.Times = r.layout(
-				from,
-				true,
-				batch,
-				samples,
-				d,
-			), r.layout(
-				timeType,
-				false,
-				batch,
-				samples,
-			)
+			s.Values = r.layout(from, true, batch, samples, d)
+			s.Times = r.layout(timeType, false, batch, samples)
 			if r.IntN(6) == 0 {
 				s.Times.Base, s.Times.Stride = 0, []int{0, 1}
 			}
@@ -372,7 +353,7 @@ func (r dice) fuse() *kernel.FuseOp {
 		}
 		if i > 0 && r.IntN(3) == 0 && op.Series[0].Offsets == nil &&
 			op.Series[0].Values.Shape[1] > 0 {
-			// On the clock of the first.
+			// This series has the clock of the first.
 			o := op.Series[0]
 			s.Times, s.Lengths, s.Offsets = o.Times, o.Lengths, nil
 			s.Values = r.layout(from, true, batch, o.Values.Shape[1], d)
@@ -414,8 +395,8 @@ func (r dice) fuse() *kernel.FuseOp {
 	return op
 }
 
-// targets lie among the timestamps of the first series: on them, between them, and outside; in
-// order or not.
+// targets writes times near the timestamps of the first series: on them, between them, and outside.
+// They may be unordered.
 func (r dice) targets(op *kernel.FuseOp, b, at, rows int) {
 	t := &op.Targets
 	step := t.Stride[len(t.Stride)-1]
@@ -449,7 +430,7 @@ func (r dice) targets(op *kernel.FuseOp, b, at, rows int) {
 	}
 }
 
-// sameBits compares results; any NaN is any other.
+// sameBits compares results. All NaN are equal.
 func sameBits(a, b []byte, d robocache.DType) error {
 	if bytes.Equal(a, b) {
 		return nil
@@ -464,8 +445,8 @@ func sameBits(a, b []byte, d robocache.DType) error {
 	return nil
 }
 
-// near allows slerp what its contract does: a float32 step, and what float64 does not resolve near
-// zero.
+// near compares results with the tolerance of slerp: a float32 step, and what float64 does not
+// resolve near zero.
 func near(a, b []byte, d robocache.DType) error {
 	n := d.Size()
 	for o := 0; o+n <= len(a); o += n {
@@ -494,7 +475,7 @@ func float(b []byte, d robocache.DType) float64 {
 
 func isNaN(b []byte, d robocache.DType) bool { x := float(b, d); return x != x }
 
-// twin is a tensor of the same layout with memory of its own.
+// twin returns a tensor of the same layout with its own memory.
 func twin(t *kernel.Tensor) *kernel.Tensor {
 	if t == nil {
 		return nil

@@ -2,24 +2,25 @@ package cpu
 
 import "github.com/goatnote-inc/robocache/kernel"
 
-// blockCols is how many columns of a wide row are made at a time: their numbers stay in the first
-// cache.
+// blockCols is the number of columns of a wide row that are computed at a time. Their table entries
+// stay in the first-level cache.
 const blockCols = 2048
 
-// table holds a normalisation's two numbers for each column: x/255 is ((x-0)·1)/255 - 0, and where
-// there is nothing to do it is (x-0)/1.
-type table struct {
+// normTable holds the two numbers of a normalization for each column. x/255 is ((x-0)·1)/255 - 0;
+// the identity is (x-0)/1.
+type normTable struct {
 	a, b  []float32
-	size  int  // columns of a block; 0 = no table
+	size  int  // number of columns of a block; 0 = no table
 	whole bool // the table is as long as a row
-	// columns that share an entry, where blocks end with them; 0 = all blocks have the same table
+	// number of columns that share an entry, if blocks end where an entry ends; 0 = all blocks use
+	// the same table
 	plane    int
 	channels int
 }
 
-// block is how many of the next n columns from c on go together, and where their numbers begin; -1
-// = there are none.
-func (t *table) block(c, n int) (cols, entry int) {
+// columnBlock returns how many of the n columns from c on form one block, and the index of their
+// first table entry. The index is -1 if there is no table.
+func (t *normTable) columnBlock(c, n int) (cols, entry int) {
 	switch {
 	case t.size == 0:
 		return n, -1
@@ -31,7 +32,7 @@ func (t *table) block(c, n int) (cols, entry int) {
 	return min(n, t.size, t.plane-c%t.plane), c / t.plane % t.channels * t.size
 }
 
-func (t *table) start(e *kernel.Epilogue, cols int) {
+func (t *normTable) fillTable(e *kernel.Epilogue, cols int) {
 	plane, channels := max(e.Plane, 1), 1
 	if e.Norm != nil {
 		channels = max(len(e.Norm.A), 1)
@@ -40,7 +41,7 @@ func (t *table) start(e *kernel.Epilogue, cols int) {
 	if e.Norm == nil {
 		period = 1
 	}
-	*t = table{a: t.a, b: t.b}
+	*t = normTable{a: t.a, b: t.b}
 	switch {
 	case cols <= blockCols:
 		t.size, t.whole = cols, true
@@ -55,7 +56,7 @@ func (t *table) start(e *kernel.Epilogue, cols int) {
 	if t.plane > 0 {
 		n *= channels
 	}
-	t.a, t.b = resize(t.a, n), resize(t.b, n)
+	t.a, t.b = resizeSlice(t.a, n), resizeSlice(t.b, n)
 	for i := range n {
 		k := i / plane % channels
 		if t.plane > 0 {

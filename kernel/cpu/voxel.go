@@ -9,108 +9,110 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// little says that memory holds numbers as tensors do; elsewhere the reference runs.
-var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+// littleEndian reports whether memory has the byte order of tensors. If not, the reference runs.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought
-// into the order of the cells bucket by bucket, so that each bucket is worked on by one thread in
-// its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
-// needs no order: it goes straight into the result.
-func (b *Backend) voxelize(given *kernel.VoxelOp) error {
+// runVoxelize sorts points into cells. Each point becomes a key (flat index, row). The keys are
+// sorted by cell, bucket by bucket. One thread handles each bucket in its cache, and float64 sums
+// stay in the order of the points. A count or an occupancy on one thread needs no order, so it is
+// written directly into the result.
+func (b *Backend) runVoxelize(given *kernel.VoxelOp) error {
 	op, finish := plainResults(given)
 	l, err := op.Layout()
 	if err != nil {
 		return err
 	}
-	v := &voxels{op: op, l: l, cells: l.Cells}
-	if err := v.chunk(b.threads); err != nil {
+	v := &voxelRun{op: op, layout: l, cells: l.Cells}
+	if err := v.splitPoints(b.threads); err != nil {
 		return err
 	}
-	if !little || bits.Len64(uint64(l.Total))+v.rowBits > 64 {
+	if !littleEndian || bits.Len64(uint64(l.Total))+v.rowBits > 64 {
 		return kernel.Reference{}.Run(given)
 	}
-	v.source.open(&op.Points)
-	v.reducer.open(op, l, v.rowBits)
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	v.s = s
-	if v.direct() {
-		v.straight()
+	v.source.openPoints(&op.Points)
+	v.reducer.openFeatures(op, l, v.rowBits)
+	s := scratchPool.Get().(*voxelScratch)
+	defer scratchPool.Put(s)
+	v.scratch = s
+	if v.canCountDirectly() {
+		v.countDirectly()
 	} else {
-		if err := v.produce(); err != nil {
+		if err := v.makeKeys(); err != nil {
 			return err
 		}
-		v.scatter()
+		v.scatterKeys()
 		if op.Coords != nil {
-			v.sparse()
+			v.writeSparse()
 		} else {
-			v.dense()
+			v.writeDense()
 		}
 	}
-	v.finish()
+	v.writeTotals()
 	if err := finish(v.found); err != nil {
 		return err
 	}
 	return nil
 }
 
-// voxels is one call.
-type voxels struct {
+// voxelRun is the state of one VoxelOp while it runs.
+type voxelRun struct {
 	op      *kernel.VoxelOp
-	l       *kernel.VoxelLayout
-	cells   int64 // of one entry
+	layout  *kernel.VoxelLayout
+	cells   int64 // number of cells of one entry
 	threads int
-	points  int // in all
-	work    [][]chunk
-	rowBits int // a key is flat<<rowBits | row; rows of all entries are numbered as one
-	source  source
+	points  int // total number of points
+	work    [][]rowChunk
+	rowBits int // a key is flat<<rowBits | row, where rows are numbered through all entries
+	source  pointSource
 	reducer reducer
-	s       *scratch
+	scratch *voxelScratch
 	stats   [3]int64
-	keys    []uint64 // sorted by bucket
-	spare   []uint64 // as many: a bucket's keys may be sorted through the same places of it
-	shift   int      // a key's bucket is key >> (shift + rowBits)
+	keys    []uint64 // keys, sorted by bucket
+	// as long as keys: scratch memory for sorting a bucket's keys, at the same indices
+	spare   []uint64
+	shift   int // a key's bucket is key >> (shift + rowBits)
 	buckets int
-	first   []int // where each bucket's keys begin; one more than there are buckets
+	first   []int // index of the first key of each bucket, and the number of keys at the end
 	found   int64
 }
 
-// chunk is a run of rows of one entry.
-type chunk struct {
+// rowChunk is a range of rows of one entry.
+type rowChunk struct {
 	entry, from, to int
-	keys            int // where its keys may begin
+	keys            int // first index of its keys
 }
 
-// row numbers the points of all entries.
-func (v *voxels) row(entry, row int) int {
+// pointNumber returns the number of a point among the points of all entries.
+func (v *voxelRun) pointNumber(entry, row int) int {
 	if len(v.op.Points.Shape) == 3 {
-		row += entry * v.l.Rows
+		row += entry * v.layout.Rows
 	}
 	return row
 }
 
-// block is how many points are taken through one step at a time.
-const block = 512
+// blockPoints is the number of points that one step handles at a time.
+const blockPoints = 512
 
-// apiece is the least number of points that a thread is worth. Tests change it.
-var apiece = 8192
+// minPointsPerThread is the smallest number of points for which a thread is started. Tests change
+// it.
+var minPointsPerThread = 8192
 
-// chunk spreads the points over the threads, in order.
-func (v *voxels) chunk(threads int) error {
-	var all []chunk
-	for b := range v.l.Batch {
+// splitPoints distributes the points over the threads, in order.
+func (v *voxelRun) splitPoints(threads int) error {
+	var all []rowChunk
+	for b := range v.layout.Batch {
 		from, to, err := v.op.Entry(b)
 		if err != nil {
 			return err
 		}
 		if to > from {
-			all = append(all, chunk{b, from, to, v.points})
+			all = append(all, rowChunk{b, from, to, v.points})
 			v.points += to - from
 		}
-		v.rowBits = max(v.rowBits, bits.Len(uint(max(v.row(b, to)-1, 0))))
+		v.rowBits = max(v.rowBits, bits.Len(uint(max(v.pointNumber(b, to)-1, 0))))
 	}
-	v.threads = max(1, min(threads, v.points/apiece))
-	v.work = make([][]chunk, v.threads)
+	v.threads = max(1, min(threads, v.points/minPointsPerThread))
+	v.work = make([][]rowChunk, v.threads)
 	share := (v.points + v.threads - 1) / max(v.threads, 1)
 	t, room := 0, share
 	for _, c := range all {
@@ -122,7 +124,7 @@ func (v *voxels) chunk(threads int) error {
 			if t+1 < v.threads {
 				n = min(n, room)
 			}
-			v.work[t] = append(v.work[t], chunk{c.entry, c.from, c.from + n, c.keys})
+			v.work[t] = append(v.work[t], rowChunk{c.entry, c.from, c.from + n, c.keys})
 			c.from += n
 			c.keys += n
 			room -= n
@@ -131,43 +133,43 @@ func (v *voxels) chunk(threads int) error {
 	return nil
 }
 
-// scratch is memory that calls hand on to each other.
-type scratch struct {
+// voxelScratch is memory that calls reuse.
+type voxelScratch struct {
 	a, b  []uint64
 	hist  []int
 	first []int
 	count []int
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratchPool = sync.Pool{New: func() any { return new(voxelScratch) }}
 
-// grow gives a slice of n elements whose values do not matter.
-func grow[T any](s *[]T, n int) []T {
+// growScratch returns a slice of n elements with undefined values.
+func growScratch[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
 		*s = make([]T, n+n/8)
 	}
 	return (*s)[:n]
 }
 
-// finish writes what is known at the end.
-func (v *voxels) finish() {
+// writeTotals writes the results that are known only at the end.
+func (v *voxelRun) writeTotals() {
 	if t := v.op.Found; t != nil {
-		put64(t, 0, v.found)
+		putInt64(t, 0, v.found)
 	}
 	if t := v.op.Stats; t != nil {
 		for i, n := range v.stats {
-			put64(t, i, n)
+			putInt64(t, i, n)
 		}
 	}
 }
 
-func put64(t *kernel.Tensor, i int, n int64) {
+func putInt64(t *kernel.Tensor, i int, n int64) {
 	binary.LittleEndian.PutUint64(t.Data[8*(t.Base+i*t.Step(0)):], uint64(n))
 }
 
-// sortKeys sorts keys, which are all different, by their bits below top and from bit on; what is
-// equal there is in order already. It uses as much of tmp.
-func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << widest]uint32) {
+// sortKeys sorts distinct keys by their bits from bit to top-1. Keys that are equal in these bits
+// must already be in order. It uses tmp as scratch memory, which must be as long as keys.
+func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << maxDigitBits]uint32) {
 	n := len(keys)
 	if n < 2 {
 		return
@@ -184,17 +186,17 @@ func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << widest]uint32) {
 		return
 	}
 	width := top - bit
-	if n < 64 && width > widest {
+	if n < 64 && width > maxDigitBits {
 		slices.Sort(keys)
 		return
 	}
-	// Digits no wider than what the number of keys pays for.
-	most := min(widest, bits.Len(uint(n))+1)
+	// A digit is no wider than the number of keys justifies.
+	most := min(maxDigitBits, bits.Len(uint(n))+1)
 	passes := (width + most - 1) / most
 	src, dst := keys, tmp[:n]
 	for p := range passes {
 		lo, hi := bit+width*p/passes, bit+width*(p+1)/passes
-		digit(dst, src, lo, hi-lo, at)
+		radixPass(dst, src, lo, hi-lo, at)
 		src, dst = dst, src
 	}
 	if passes&1 == 1 {
@@ -202,22 +204,22 @@ func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << widest]uint32) {
 	}
 }
 
-// widest is the most bits of a digit.
-const widest = 11
+// maxDigitBits is the maximal number of bits in a digit.
+const maxDigitBits = 11
 
-// digit is one stable pass of a radix sort.
-func digit(dst, src []uint64, lo, width int, at *[1 << widest]uint32) {
+// radixPass runs one stable pass of a radix sort.
+func radixPass(dst, src []uint64, lo, width int, at *[1 << maxDigitBits]uint32) {
 	mask := uint64(1)<<width - 1
 	clear(at[:mask+1])
 	for _, k := range src {
-		at[(k>>(lo&63))&mask&(1<<widest-1)]++
+		at[(k>>(lo&63))&mask&(1<<maxDigitBits-1)]++
 	}
 	sum := uint32(0)
 	for i := range at[:mask+1] {
 		at[i], sum = sum, sum+at[i]
 	}
 	for _, k := range src {
-		d := (k >> (lo & 63)) & mask & (1<<widest - 1)
+		d := (k >> (lo & 63)) & mask & (1<<maxDigitBits - 1)
 		dst[at[d]] = k
 		at[d]++
 	}

@@ -45,17 +45,9 @@ func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.Vox
 		return t
 	}
 	if sparse {
-		op.Coords, op.Counts, op.Found = tensor(
-			robocache.Int32,
-			n,
-			4,
-		), tensor(
-			robocache.Int32,
-			n,
-		), tensor(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = tensor(robocache.Int32, n, 4)
+		op.Counts = tensor(robocache.Int32, n)
+		op.Found = tensor(robocache.Int64, 1)
 		if mode.Featured() {
 			op.Rows = tensor(robocache.Float32, n, width)
 		}

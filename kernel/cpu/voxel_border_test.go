@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// No byte behind a dense result is written, whatever the width of its rows and the number of its
-// cells.
+// TestVoxelsStayInTheirMemory checks that no byte after a dense result is written, for any row
+// width and number of cells.
 func TestVoxelsStayInTheirMemory(t *testing.T) {
 	const guard = 64
 	for width := 1; width <= 9; width++ {

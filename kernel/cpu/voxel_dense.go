@@ -8,23 +8,23 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// direct says whether points can go straight into the result: whole numbers that need no order, on
-// one thread.
-func (v *voxels) direct() bool {
+// canCountDirectly reports whether points can be counted directly in the result. The results must
+// be whole numbers that do not depend on an order, and there must be one thread.
+func (v *voxelRun) canCountDirectly() bool {
 	op := v.op
 	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() &&
 		op.Outside != kernel.FailOutside &&
-		(!op.Bits || v.l.Batch == 1)
+		(!op.Bits || v.layout.Batch == 1)
 }
 
-// memory is a result's, in C order.
-func memory(t *kernel.Tensor) []byte {
+// resultBytes returns the memory of a result, which must be in C order.
+func resultBytes(t *kernel.Tensor) []byte {
 	size := t.DType.Size()
 	return t.Data[t.Base*size : (t.Base+t.Len())*size]
 }
 
-// plainResults is the op with results in C order at multiples of their elements, and what brings
-// those to where they belong: most lie so already.
+// plainResults returns the operation with results in C order at aligned addresses. finish copies
+// them to the original results. Most results need no copy.
 func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64) error) {
 	p, finish := *op, func(int64) error {
 		return nil
@@ -60,27 +60,27 @@ func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int6
 	return &p, finish
 }
 
-// one is what a cell that is occupied holds.
-func one(dt robocache.DType) uint32 {
+// occupiedValue returns the bits of an occupied cell.
+func occupiedValue(dt robocache.DType) uint32 {
 	if dt == robocache.Float32 {
 		return math.Float32bits(1)
 	}
 	return 1
 }
 
-// straight counts on one thread.
-func (v *voxels) straight() {
-	out := memory(v.op.Out)
+// countDirectly counts points on one thread.
+func (v *voxelRun) countDirectly() {
+	out := resultBytes(v.op.Out)
 	if !v.op.Zeroed {
 		clear(out)
 	}
-	size := v.cells * int64(v.op.Out.DType.Size()) // of an entry
+	size := v.cells * int64(v.op.Out.DType.Size()) // bytes of one entry
 	if v.op.Bits {
 		size = int64(len(out))
 	}
-	// FailOutside does not come here: there is no error.
-	_ = v.visit(v.work[0], &v.stats, func(c chunk, _ int, flat []int64) {
-		v.mark(
+	// There is no error, because canCountDirectly excludes FailOutside.
+	_ = v.visitBlocks(v.work[0], &v.stats, func(c rowChunk, _ int, flat []int64) {
+		v.markCells(
 			unsafe.Slice((*uint64)(unsafe.Pointer(&flat[0])), len(flat)),
 			0,
 			0,
@@ -89,22 +89,22 @@ func (v *voxels) straight() {
 	})
 }
 
-// dense makes the result from keys in the order of their buckets.
-func (v *voxels) dense() {
+// writeDense computes the result from keys sorted by bucket.
+func (v *voxelRun) writeDense() {
 	if v.op.Out.Len() == 0 {
 		return
 	}
-	out := memory(v.op.Out)
-	v.share(func(r *reducer, d int) {
-		from, to := int64(d)<<v.shift, min(int64(d+1)<<v.shift, v.l.Total)
+	out := resultBytes(v.op.Out)
+	v.spreadBuckets(func(r *reducer, d int) {
+		from, to := int64(d)<<v.shift, min(int64(d+1)<<v.shift, v.layout.Total)
 		if from >= to {
 			return
 		}
 		if v.op.Mode.Featured() {
-			v.features(r, d, from, to, elements[float32](out))
+			v.featureRows(r, d, from, to, castSlice[float32](out))
 			return
 		}
-		part := out[from/8 : (to+7)/8] // of bits
+		part := out[from/8 : (to+7)/8] // bytes, under Bits
 		if !v.op.Bits {
 			size := int64(v.op.Out.DType.Size())
 			part = out[from*size : to*size]
@@ -112,26 +112,26 @@ func (v *voxels) dense() {
 		if !v.op.Zeroed {
 			clear(part)
 		}
-		v.mark(v.keys[v.first[d]:v.first[d+1]], v.rowBits, uint64(from), part)
+		v.markCells(v.keys[v.first[d]:v.first[d+1]], v.rowBits, uint64(from), part)
 	})
 }
 
-// share gives buckets to threads, each with a reducer of its own.
-func (v *voxels) share(f func(r *reducer, d int)) {
-	spread(v.threads, v.buckets, func() func(int) {
+// spreadBuckets calls f for each bucket, on several threads. Each thread has its own reducer.
+func (v *voxelRun) spreadBuckets(f func(r *reducer, d int)) {
+	spreadIndices(v.threads, v.buckets, func() func(int) {
 		r := v.reducer.clone()
 		return func(d int) { f(r, d) }
 	})
 }
 
-// mark counts or occupies the cells of keys, of which the first is out's; a key beyond them is
-// none.
-func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
+// markCells counts or occupies the cells of keys. out starts at cell first; keys outside out are
+// ignored.
+func (v *voxelRun) markCells(keys []uint64, shift int, first uint64, out []byte) {
 	op, words := v.op, []uint32(nil)
 	if op.Out.DType.Size() == 4 {
-		words = elements[uint32](out)
+		words = castSlice[uint32](out)
 	}
-	switch full := one(op.Out.DType); {
+	switch full := occupiedValue(op.Out.DType); {
 	case op.Bits:
 		for _, k := range keys {
 			if i := k>>(shift&63) - first; i>>3 < uint64(len(out)) {
@@ -139,7 +139,8 @@ func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 			}
 		}
 	case op.Mode == kernel.Count && shift == 0 && first == 0:
-		// points far apart: what stands between two cache misses is time
+		// This loop is kept minimal: random points cause a cache miss each, and extra work between
+		// the misses costs time.
 		for _, i := range keys {
 			if i < uint64(len(words)) {
 				words[i]++
@@ -172,27 +173,27 @@ func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 	}
 }
 
-// features makes rows of the cells from … to-1, the empty ones among them.
-func (v *voxels) features(r *reducer, d int, from, to int64, out []float32) {
-	width := int64(v.l.Features)
+// featureRows computes the rows of cells from … to-1, including the empty ones.
+func (v *voxelRun) featureRows(r *reducer, d int, from, to int64, out []float32) {
+	width := int64(v.layout.Features)
 	at := from
-	for keys := r.begin(v.sorted(r, d)); len(keys) > 0; keys = r.begin(keys) {
+	for keys := r.gatherCells(v.sortBucket(r, d)); len(keys) > 0; keys = r.gatherCells(keys) {
 		for len(keys) > 0 && r.left > 0 {
 			flat := int64(keys[0] >> v.rowBits)
-			n := run(keys, v.rowBits)
+			n := countSameCell(keys, v.rowBits)
 			if flat > at {
-				v.empty(out[at*width : flat*width])
+				v.fillEmpty(out[at*width : flat*width])
 			}
-			r.reduce(out[flat*width:(flat+1)*width], keys[:n])
+			r.reduceCell(out[flat*width:(flat+1)*width], keys[:n])
 			keys = keys[n:]
 			at = flat + 1
 		}
 	}
-	v.empty(out[at*width : to*width])
+	v.fillEmpty(out[at*width : to*width])
 }
 
-// run is how many keys from the first on are of one cell.
-func run(keys []uint64, rowBits int) int {
+// countSameCell returns how many keys at the beginning belong to one cell.
+func countSameCell(keys []uint64, rowBits int) int {
 	flat := keys[0] >> rowBits
 	n := 1
 	for n < len(keys) && keys[n]>>rowBits == flat {
@@ -201,8 +202,8 @@ func run(keys []uint64, rowBits int) int {
 	return n
 }
 
-// empty fills the rows of empty cells.
-func (v *voxels) empty(out []float32) {
+// fillEmpty fills the rows of empty cells.
+func (v *voxelRun) fillEmpty(out []float32) {
 	switch {
 	case v.op.Mode >= kernel.Maximum && math.Float32bits(v.op.Fill) != 0:
 		fill := v.op.Fill

@@ -11,11 +11,11 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Points, features and results of voxels end at pages that may not be touched: nothing beyond a row
-// is read or written (C4).
+// TestVoxelsEndWhereTheyEnd covers cpu.C4: points, features and results end at pages that may not
+// be touched, and nothing beyond a row is read or written.
 func TestVoxelsEndWhereTheyEnd(t *testing.T) {
-	defer func(n int) { apiece = n }(apiece)
-	apiece = 64
+	defer func(n int) { minPointsPerThread = n }(minPointsPerThread)
+	minPointsPerThread = 64
 	for width := 1; width <= 17; width++ {
 		for _, n := range []int{1, 2, 3, 7, 8, 9, 600} {
 			points, features := guarded(t, 12*n), guarded(t, 4*n*width)
@@ -27,7 +27,12 @@ func TestVoxelsEndWhereTheyEnd(t *testing.T) {
 					storeFloat(features[4*(i*width+c):], float32(i%17))
 				}
 			}
-			for _, mode := range []kernel.VoxelMode{kernel.Sum, kernel.Average, kernel.Maximum, kernel.FirstPoint} {
+			for _, mode := range []kernel.VoxelMode{
+				kernel.Sum,
+				kernel.Average,
+				kernel.Maximum,
+				kernel.FirstPoint,
+			} {
 				for _, sparse := range []bool{false, true} {
 					for _, threads := range []int{1, 3} {
 						op := func(memory func(n int) []byte) (*kernel.VoxelOp, []byte) {

@@ -9,20 +9,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// source reads points, in float32.
-type source struct {
-	view
-	f32 []float32 // the same memory, where a point is three neighbours of this type
+// pointSource reads points as float32.
+type pointSource struct {
+	tensorView
+	// the same memory, if the three coordinates of a point are adjacent float32 values; else nil
+	f32 []float32
 }
 
-func (s *source) open(t *kernel.Tensor) {
-	if s.view = viewOf(t); s.dtype == robocache.Float32 && s.step == 1 {
-		s.f32 = elements[float32](t.Data)
+func (s *pointSource) openPoints(t *kernel.Tensor) {
+	if s.tensorView = viewOf(t); s.dtype == robocache.Float32 && s.step == 1 {
+		s.f32 = castSlice[float32](t.Data)
 	}
 }
 
-// elements is memory as numbers of a type; nil where it is not aligned to them.
-func elements[T float32 | float64 | uint32 | int32 | uint64 | uint16](b []byte) []T {
+// castSlice returns memory as numbers of type T, or nil if it is not aligned.
+func castSlice[T float32 | float64 | uint32 | int32 | uint64 | uint16](b []byte) []T {
 	var zero T
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if uintptr(p)%unsafe.Alignof(zero) != 0 {
@@ -31,9 +32,9 @@ func elements[T float32 | float64 | uint32 | int32 | uint64 | uint16](b []byte) 
 	return unsafe.Slice((*T)(p), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// load gives n points from a row on as x, y, z, x, y, z …: of the memory itself where it lies so,
-// else in buf.
-func (s *source) load(buf *[3 * block]float32, entry, row, n int) []float32 {
+// loadPoints returns n points, starting at a row, as x, y, z, x, y, z …. The result aliases the
+// tensor if its memory has this layout. Otherwise it aliases buf.
+func (s *pointSource) loadPoints(buf *[3 * blockPoints]float32, entry, row, n int) []float32 {
 	at := s.base + entry*s.batch + row*s.row
 	if s.f32 != nil {
 		if s.row == 3 {
@@ -48,15 +49,15 @@ func (s *source) load(buf *[3 * block]float32, entry, row, n int) []float32 {
 	}
 	for i := range n {
 		for c := range 3 {
-			buf[3*i+c] = float32(number(s.data, s.dtype, at+c*s.step))
+			buf[3*i+c] = float32(readNumber(s.data, s.dtype, at+c*s.step))
 		}
 		at += s.row
 	}
 	return buf[:3*n]
 }
 
-// number reads element i of memory.
-func number(d []byte, dt robocache.DType, i int) float64 {
+// readNumber returns element i of memory.
+func readNumber(d []byte, dt robocache.DType, i int) float64 {
 	switch dt {
 	case robocache.Float64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(d[8*i:]))
@@ -68,22 +69,21 @@ func number(d []byte, dt robocache.DType, i int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(d[4*i:])))
 }
 
-// lattice is the grid as the vector kernel takes it.
+// lattice is the grid in the layout that the vector kernel needs.
 type lattice struct {
-	min, size, grid [3]float32 // per axis
+	min, size, grid [3]float32 // for each axis
 	gy, gz          int32
 }
 
-// flattenGo finds the flat index of each point inside, within its entry; -1 for all others. It
-// returns how many are inside. The grid has less than 2^31 cells.
+// flattenGo computes the flat index of each point within its entry, or -1 if the point is outside.
+// It returns the number of points inside. The grid must have less than 2^31 cells.
 func flattenGo(out []int64, p []float32, g *lattice) int {
 	inside := 0
 	for i := range out {
 		x, y, z := p[3*i], p[3*i+1], p[3*i+2]
 		qx, qy, qz := (x-g.min[0])/g.size[0], (y-g.min[1])/g.size[1], (z-g.min[2])/g.size[2]
 		f := int32(-1)
-		// A quotient's floor lies in 0 … G-1 where the quotient itself lies in [0, G), and
-		// truncation is the floor there.
+		// If a quotient lies in [0, G), its floor lies in 0 … G-1 and equals its truncation.
 		if qx >= 0 && qx < g.grid[0] && qy >= 0 && qy < g.grid[1] && qz >= 0 && qz < g.grid[2] {
 			f = (int32(qx)*g.gy+int32(qy))*g.gz + int32(qz)
 			inside++
@@ -93,16 +93,16 @@ func flattenGo(out []int64, p []float32, g *lattice) int {
 	return inside
 }
 
-// visit calls f with the flat indices of one block after the other of the thread's points: within
-// their entry, -1 for points that are dropped. It counts, and stops at the first point that is an
-// error.
-func (v *voxels) visit(
-	chunks []chunk,
+// visitBlocks calls f for each block of the thread's points, with their flat indices. The index is
+// counted within the entry; it is -1 for a dropped point. visitBlocks updates stats and stops at
+// the first point that is an error.
+func (v *voxelRun) visitBlocks(
+	chunks []rowChunk,
 	stats *[3]int64,
-	f func(c chunk, row int, flat []int64),
+	f func(c rowChunk, row int, flat []int64),
 ) error {
-	var buf [3 * block]float32
-	var flat [block]int64
+	var buf [3 * blockPoints]float32
+	var flat [blockPoints]int64
 	op := v.op
 	g := lattice{min: op.Min, size: op.Size, gy: int32(op.Grid[1]), gz: int32(op.Grid[2])}
 	for a, n := range op.Grid {
@@ -110,12 +110,12 @@ func (v *voxels) visit(
 	}
 	small := v.cells < math.MaxInt32
 	for _, c := range chunks {
-		for row := c.from; row < c.to; row += block {
-			n := min(block, c.to-row)
-			p := v.source.load(&buf, c.entry, row, n)
+		for row := c.from; row < c.to; row += blockPoints {
+			n := min(blockPoints, c.to-row)
+			p := v.source.loadPoints(&buf, c.entry, row, n)
 			inside := 0
 			if small {
-				inside = flatten(flat[:n], p, &g)
+				inside = flattenPoints(flat[:n], p, &g)
 				stats[kernel.Inside] += int64(inside)
 			}
 			for i := 0; i < n && inside < n; i++ {
@@ -133,11 +133,8 @@ func (v *voxels) visit(
 				case place == kernel.Beyond && op.Outside == kernel.FailOutside:
 					return op.OutsideError(c.entry, row+i, point)
 				}
-				flat[i] = (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
-					op.Grid[2],
-				) + int64(
-					cell[2],
-				)
+				line := int64(cell[0])*int64(op.Grid[1]) + int64(cell[1])
+				flat[i] = line*int64(op.Grid[2]) + int64(cell[2])
 			}
 			f(c, row, flat[:n])
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestRealClouds counts frames of KITTI and nuScenes at 1 m and compares the cells and their counts
-// with the oracle's, which another reader made in float64 from an origin at 0. Where float32
-// carries no point over a border when the origin is subtracted, all must be equal.
+// TestRealClouds counts points of KITTI and nuScenes frames at 1 m. It compares the cells and
+// counts with an oracle, computed by another reader in float64 from an origin at 0. If float32
+// moves no point over a border when the origin is subtracted, all must be equal.
 func TestRealClouds(t *testing.T) {
 	dir := realdata.Path(t, "pointclouds")
 	raw, err := os.ReadFile(filepath.Join(dir, "oracle", "points.json"))
@@ -85,17 +85,9 @@ func TestRealClouds(t *testing.T) {
 			}
 		}
 		room := v.Occupied + carried
-		op.Coords, op.Counts, op.Found = blankTensor(
-			robocache.Int32,
-			room,
-			4,
-		), blankTensor(
-			robocache.Int32,
-			room,
-		), blankTensor(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = blankTensor(robocache.Int32, room, 4)
+		op.Counts = blankTensor(robocache.Int32, room)
+		op.Found = blankTensor(robocache.Int64, 1)
 		op.Rows, op.Stats = blankTensor(robocache.Float32, room, 1), blankTensor(robocache.Int64, 3)
 		if err := New(2).Run(op); err != nil {
 			t.Fatal(err)
@@ -154,7 +146,7 @@ func blankTensor(dt robocache.DType, shape ...int) *kernel.Tensor {
 	return t
 }
 
-// FuzzVoxelize holds points, features and options of any bits against the reference.
+// FuzzVoxelize compares points, features and options with any bits with the reference.
 func FuzzVoxelize(f *testing.F) {
 	f.Add(
 		[]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
@@ -192,17 +184,9 @@ func FuzzVoxelize(f *testing.F) {
 			}
 			op.Stats = blankTensor(robocache.Int64, 3)
 			if bits>>41&1 == 1 {
-				op.Coords, op.Counts, op.Found = blankTensor(
-					robocache.Int32,
-					n,
-					4,
-				), blankTensor(
-					robocache.Int32,
-					n,
-				), blankTensor(
-					robocache.Int64,
-					1,
-				)
+				op.Coords = blankTensor(robocache.Int32, n, 4)
+				op.Counts = blankTensor(robocache.Int32, n)
+				op.Found = blankTensor(robocache.Int64, 1)
 				if op.Mode.Featured() {
 					op.Rows = blankTensor(robocache.Float32, n, w)
 				}
@@ -228,11 +212,8 @@ func FuzzVoxelize(f *testing.F) {
 				if x.Data[o] == y.Data[o] {
 					continue
 				}
-				p, q := math.Float32frombits(
-					binary.LittleEndian.Uint32(x.Data[o&^3:]),
-				), math.Float32frombits(
-					binary.LittleEndian.Uint32(y.Data[o&^3:]),
-				)
+				p := math.Float32frombits(binary.LittleEndian.Uint32(x.Data[o&^3:]))
+				q := math.Float32frombits(binary.LittleEndian.Uint32(y.Data[o&^3:]))
 				if x.DType != robocache.Float32 || p == p || q == q {
 					t.Fatalf(
 						"%v %v: byte %d: %x, want %x",

@@ -8,63 +8,64 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// reducer makes a cell's row of the features of its points. Each thread has its own.
+// reducer computes a cell's row from the features of its points. Each thread has its own reducer.
 //
-// Rows of features lie anywhere, so that each costs the time of a cache miss. They are first
-// gathered, many keys at a time and without a branch between them, which lets the processor wait
-// for many misses at once; then cells are made of rows that lie side by side.
+// Rows of features are in random order, so reading each one costs a cache miss. The reducer first
+// gathers the rows of many keys, without a branch between them. The processor can then wait for
+// many misses at the same time. Afterwards it computes the cells from adjacent rows.
 type reducer struct {
-	mode     kernel.VoxelMode
-	width    int       // F
-	view               // of the features
-	rows     int       // of an entry; 0: the rows are numbered through
-	f32      []float32 // the same memory, where a row is neighbours of this type
-	mask     uint64    // of a key's row
+	mode       kernel.VoxelMode
+	width      int // number of features (F)
+	tensorView     // view of the features
+	rows       int // rows per entry; 0: rows are numbered through all entries
+	// the same memory, if the features of a row are adjacent float32 values; else nil
+	f32      []float32
+	mask     uint64 // bits of the row in a key
 	rowBits  int
-	digits   *[1 << widest]uint32
-	gathered []float32 // rows of the keys since begin
-	next     int       // where among them the next cell's begin
-	most     int       // keys that are gathered at a time
-	starts   []uint32  // of the cells of a bucket
-	left     int       // keys that begin has taken and reduce has not
-	long     bool      // they are one cell's and not gathered
+	digits   *[1 << maxDigitBits]uint32
+	gathered []float32 // rows of the keys gathered by the last gatherCells
+	next     int       // index in gathered where the next cell starts
+	maxKeys  int       // maximal number of keys gathered at a time
+	starts   []uint32  // starts of the cells of a bucket
+	left     int       // number of gathered keys that are not reduced yet
+	long     bool      // the keys belong to one cell and are not gathered
 }
 
-// gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them:
-// rows should stay in a near cache. Wider rows are read where they are.
+// maxGatheredKeys and maxGatheredNumbers limit the rows that are gathered at a time, so that they
+// stay in a near cache. Wider rows are read in place.
 const (
-	gatherable = 512
-	gatherRoom = 1 << 18
+	maxGatheredKeys    = 512
+	maxGatheredNumbers = 1 << 18
 )
 
-// open takes the op's features.
-func (r *reducer) open(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
+// openFeatures prepares the reducer for the features of op.
+func (r *reducer) openFeatures(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
 	r.mode, r.width, r.rowBits, r.mask = op.Mode, l.Features, rowBits, 1<<rowBits-1
 	if !op.Mode.Featured() {
 		return
 	}
 	t := op.Features
-	if r.view = viewOf(t); len(t.Shape) == 3 && r.batch != r.row*l.Rows {
+	if r.tensorView = viewOf(t); len(t.Shape) == 3 && r.batch != r.row*l.Rows {
 		r.rows = l.Rows
 	}
 	if t.DType == robocache.Float32 && (r.step == 1 || r.width == 1) {
-		r.f32 = elements[float32](t.Data)
+		r.f32 = castSlice[float32](t.Data)
 	}
 }
 
-// clone is a reducer with memory of its own.
+// clone returns a copy of the reducer with its own memory.
 func (r *reducer) clone() *reducer {
 	c := *r
-	c.digits = new([1 << widest]uint32)
-	c.most = min(gatherable, gatherRoom/max(c.width, 1))
+	c.digits = new([1 << maxDigitBits]uint32)
+	c.maxKeys = min(maxGatheredKeys, maxGatheredNumbers/max(c.width, 1))
 	if c.width > 0 {
-		c.gathered = make([]float32, c.most*c.width)
+		c.gathered = make([]float32, c.maxKeys*c.width)
 	}
 	return &c
 }
 
-// element is where the row of a key begins.
-func (r *reducer) element(key uint64) int {
+// rowElement returns the index of the first element of a key's row.
+func (r *reducer) rowElement(key uint64) int {
 	i := int(key & r.mask)
 	if r.rows == 0 {
 		return r.base + i*r.row
@@ -72,41 +73,42 @@ func (r *reducer) element(key uint64) int {
 	return r.base + i/r.rows*r.batch + i%r.rows*r.row
 }
 
-// begin gathers what is next of the keys, up to the end of a cell. It gives the keys back.
-func (r *reducer) begin(keys []uint64) []uint64 {
-	r.left, r.long = len(keys), r.dtype == robocache.Float64 // which are few, and not rounded first
+// gatherCells gathers the rows of the next keys, up to the end of a cell. It returns keys.
+func (r *reducer) gatherCells(keys []uint64) []uint64 {
+	// float64 features are rare, and they are not rounded before they are summed
+	r.left, r.long = len(keys), r.dtype == robocache.Float64
 	if r.width == 0 || len(keys) == 0 || r.long {
 		return keys
 	}
-	if r.left > r.most {
-		r.left = r.most
+	if r.left > r.maxKeys {
+		r.left = r.maxKeys
 		for r.left > 0 && keys[r.left]>>r.rowBits == keys[r.left-1]>>r.rowBits {
 			r.left--
 		}
 		if r.left == 0 {
-			r.left, r.long = run(keys, r.rowBits), true
+			r.left, r.long = countSameCell(keys, r.rowBits), true
 			return keys
 		}
 	}
 	r.next = 0
-	r.gather(keys[:r.left])
+	r.gatherRows(keys[:r.left])
 	return keys
 }
 
-// four and eight are so many float32, as what the compiler moves through registers; arrays it moves
-// by a call.
+// fourFloats and eightFloats hold 4 and 8 float32 values. The compiler copies these structs through
+// registers; arrays it copies by a call.
 type (
-	four  struct{ a, b uint64 }
-	eight struct{ a, b, c, d uint64 }
+	fourFloats  struct{ a, b uint64 }
+	eightFloats struct{ a, b, c, d uint64 }
 )
 
-func (r *reducer) gather(keys []uint64) {
+func (r *reducer) gatherRows(keys []uint64) {
 	w := r.width
 	if r.f32 == nil {
 		for i, k := range keys {
-			at := r.element(k)
+			at := r.rowElement(k)
 			for j := range w {
-				r.gathered[i*w+j] = float32(number(r.data, r.dtype, at+j*r.step))
+				r.gathered[i*w+j] = float32(readNumber(r.data, r.dtype, at+j*r.step))
 			}
 		}
 		return
@@ -116,26 +118,27 @@ func (r *reducer) gather(keys []uint64) {
 	case w == 4 && r.rows == 0:
 		for _, k := range keys {
 			at := r.base + int(k&r.mask)*r.row
-			*(*four)(unsafe.Pointer(unsafe.SliceData(dst[:4]))) = *(*four)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+4])))
+			*(*fourFloats)(unsafe.Pointer(unsafe.SliceData(dst[:4]))) = *(*fourFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+4])))
 			dst = dst[4:]
 		}
 	case w == 8 && r.rows == 0:
 		for _, k := range keys {
 			at := r.base + int(k&r.mask)*r.row
-			*(*eight)(unsafe.Pointer(unsafe.SliceData(dst[:8]))) = *(*eight)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+8])))
+			*(*eightFloats)(unsafe.Pointer(unsafe.SliceData(dst[:8]))) = *(*eightFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+8])))
 			dst = dst[8:]
 		}
 	default:
 		for _, k := range keys {
-			at := r.element(k)
+			at := r.rowElement(k)
 			copy(dst[:w], r.f32[at:at+w])
 			dst = dst[w:]
 		}
 	}
 }
 
-// reduce fills dst from the points of one cell, which are the next of those that begin took.
-func (r *reducer) reduce(dst []float32, keys []uint64) {
+// reduceCell computes dst from the points of one cell. keys must be the next of the keys that
+// gatherCells gathered.
+func (r *reducer) reduceCell(dst []float32, keys []uint64) {
 	n := len(keys)
 	r.left -= n
 	switch {
@@ -151,18 +154,18 @@ func (r *reducer) reduce(dst []float32, keys []uint64) {
 	case r.mode == kernel.FirstPoint:
 		copy(dst, rows)
 	case r.mode == kernel.Maximum, r.mode == kernel.Minimum:
-		r.extremes(dst, rows)
+		r.extremeRows(dst, rows)
 	case n == 1:
 		for c, x := range rows {
-			dst[c] = x + 0 // a sum begins at +0: -0 becomes +0
+			dst[c] = x + 0 // a sum starts at +0, so -0 becomes +0
 		}
 	default:
-		r.sum(dst, rows, n)
+		r.sumRows(dst, rows, n)
 	}
 }
 
-// sum adds in float64, four channels at a time.
-func (r *reducer) sum(dst, rows []float32, n int) {
+// sumRows adds in float64, four channels at a time.
+func (r *reducer) sumRows(dst, rows []float32, n int) {
 	by, w := 1.0, r.width
 	if r.mode == kernel.Average {
 		by = float64(n)
@@ -189,21 +192,21 @@ func (r *reducer) sum(dst, rows []float32, n int) {
 	}
 }
 
-// ordered turns the bits of a float that is no NaN into an integer that sorts as the float does,
-// with -0 < +0; it is its own inverse.
-func ordered(b uint32) int32 {
+// orderBits converts the bits of a float that is not NaN to an integer that sorts as the float
+// does, with -0 < +0. It is its own inverse.
+func orderBits(b uint32) int32 {
 	k := int32(b)
 	return k ^ (k>>31)&math.MaxInt32
 }
 
 var (
-	lowest  = ordered(math.Float32bits(float32(math.Inf(-1))))
-	highest = ordered(math.Float32bits(float32(math.Inf(1))))
+	lowest  = orderBits(math.Float32bits(float32(math.Inf(-1))))
+	highest = orderBits(math.Float32bits(float32(math.Inf(1))))
 )
 
-// extreme takes one number more into a maximum or a minimum.
-func (r *reducer) extreme(m int32, x float32) int32 {
-	switch o := ordered(math.Float32bits(x)); {
+// foldExtreme includes x in the maximum or minimum m.
+func (r *reducer) foldExtreme(m int32, x float32) int32 {
+	switch o := orderBits(math.Float32bits(x)); {
 	case x != x:
 		return m
 	case r.mode == kernel.Maximum:
@@ -213,42 +216,42 @@ func (r *reducer) extreme(m int32, x float32) int32 {
 	}
 }
 
-// none is the maximum or minimum of nothing.
-func (r *reducer) none() int32 {
+// emptyExtreme returns the maximum or minimum of no numbers.
+func (r *reducer) emptyExtreme() int32 {
 	if r.mode == kernel.Maximum {
 		return lowest
 	}
 	return highest
 }
 
-func (r *reducer) extremes(dst, rows []float32) {
+func (r *reducer) extremeRows(dst, rows []float32) {
 	for j := range dst {
-		m := r.none()
+		m := r.emptyExtreme()
 		for i := j; i < len(rows); i += r.width {
-			m = r.extreme(m, rows[i])
+			m = r.foldExtreme(m, rows[i])
 		}
-		dst[j] = unordered(m)
+		dst[j] = unorderBits(m)
 	}
 }
 
-func unordered(m int32) float32 { return math.Float32frombits(uint32(ordered(uint32(m)))) }
+func unorderBits(m int32) float32 { return math.Float32frombits(uint32(orderBits(uint32(m)))) }
 
-// columns is reduce by number i of the points, and channel j.
-func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
+// reduceColumns computes dst from n points. at returns channel j of point i.
+func (r *reducer) reduceColumns(dst []float32, n int, at func(i, j int) float64) {
 	for j := range dst {
-		s, m := 0.0, r.none()
+		s, m := 0.0, r.emptyExtreme()
 		for i := range n {
 			x := at(i, j)
 			s += x
 			if r.mode >= kernel.Maximum {
-				m = r.extreme(m, float32(x))
+				m = r.foldExtreme(m, float32(x))
 			}
 		}
 		switch r.mode {
 		case kernel.FirstPoint:
 			dst[j] = float32(at(0, j))
 		case kernel.Maximum, kernel.Minimum:
-			dst[j] = unordered(m)
+			dst[j] = unorderBits(m)
 		case kernel.Average:
 			dst[j] = float32(s / float64(n))
 		default:
@@ -257,12 +260,18 @@ func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
 	}
 }
 
-// longCell is reduce for a cell of more points than are gathered: their rows come in order, which
-// needs no help.
+// longCell computes a cell with more points than can be gathered. Its rows are read in ascending
+// order, so the processor prefetches them.
 func (r *reducer) longCell(dst []float32, keys []uint64) {
-	r.columns(
+	r.reduceColumns(
 		dst,
 		len(keys),
-		func(i, j int) float64 { return number(r.data, r.dtype, r.element(keys[i])+j*r.step) },
+		func(i, j int) float64 {
+			return readNumber(
+				r.data,
+				r.dtype,
+				r.rowElement(keys[i])+j*r.step,
+			)
+		},
 	)
 }

@@ -7,42 +7,42 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// sparse lists the occupied cells. Over several threads, buckets are sorted and their cells counted
-// first, so that each knows where its rows begin.
-func (v *voxels) sparse() {
-	rows := lists{op: v.op, capacity: v.op.Coords.Shape[0], rowBits: v.rowBits}
-	rows.open()
+// writeSparse lists the occupied cells. With several threads, all buckets are first sorted and
+// their cells counted, so that each bucket's first row is known.
+func (v *voxelRun) writeSparse() {
+	rows := sparseResult{op: v.op, capacity: v.op.Coords.Shape[0], rowBits: v.rowBits}
+	rows.openResults()
 	if v.threads == 1 {
 		r := v.reducer.clone()
 		found := 0
 		for d := range v.buckets {
-			found += rows.write(r, found, v.sorted(r, d))
+			found += rows.writeBucket(r, found, v.sortBucket(r, d))
 		}
 		v.found = int64(found)
 		return
 	}
 	before := make([]int, v.buckets+1)
-	v.share(func(r *reducer, d int) {
-		before[d+1] = len(r.split(v.sorted(r, d))) - 1
+	v.spreadBuckets(func(r *reducer, d int) {
+		before[d+1] = len(r.cellStarts(v.sortBucket(r, d))) - 1
 	})
 	for d := range v.buckets {
 		before[d+1] += before[d]
 	}
 	v.found = int64(before[v.buckets])
-	v.share(func(r *reducer, d int) {
-		rows.write(r, before[d], v.keys[v.first[d]:v.first[d+1]])
+	v.spreadBuckets(func(r *reducer, d int) {
+		rows.writeBucket(r, before[d], v.keys[v.first[d]:v.first[d+1]])
 	})
 }
 
-// split says where each cell's keys begin, and at last where they end.
-func (r *reducer) split(keys []uint64) []uint32 {
-	starts := grow(&r.starts, len(keys)+1)
+// cellStarts returns the index of each cell's first key, and the number of keys at the end.
+func (r *reducer) cellStarts(keys []uint64) []uint32 {
+	starts := growScratch(&r.starts, len(keys)+1)
 	r.starts = starts
 	m, last, rowBits := 0, ^uint64(0), r.rowBits
 	for i, k := range keys {
 		f := k >> (rowBits & 63)
-		// Written each time and kept where a cell begins: a branch would be guessed wrong too
-		// often.
+		// starts[m] is written for every key and kept if a cell starts there. A branch would often
+		// be predicted wrongly.
 		starts[m] = uint32(i)
 		if f != last {
 			m++
@@ -53,74 +53,75 @@ func (r *reducer) split(keys []uint64) []uint32 {
 	return starts[:m+1]
 }
 
-// lists are the results of the sparse layout.
-type lists struct {
+// sparseResult is the result of the sparse layout.
+type sparseResult struct {
 	op         *kernel.VoxelOp
 	capacity   int
 	rowBits    int
 	gx, gy, gz divisor
-	coords     []uint64 // pairs as one number
-	counts     []uint32 // or nil
+	coords     []uint64 // two int32 values in each number
+	counts     []uint32 // nil if not requested
 	rows       []float32
 }
 
-func (l *lists) open() {
-	l.gx, l.gy, l.gz = divide(l.op.Grid[0]), divide(l.op.Grid[1]), divide(l.op.Grid[2])
-	l.coords = elements[uint64](memory(l.op.Coords))
+func (l *sparseResult) openResults() {
+	l.gx, l.gy, l.gz = newDivisor(l.op.Grid[0]), newDivisor(l.op.Grid[1]), newDivisor(l.op.Grid[2])
+	l.coords = castSlice[uint64](resultBytes(l.op.Coords))
 	if l.op.Counts != nil {
-		l.counts = elements[uint32](memory(l.op.Counts))
+		l.counts = castSlice[uint32](resultBytes(l.op.Counts))
 	}
 	if l.op.Rows != nil {
-		l.rows = elements[float32](memory(l.op.Rows))
+		l.rows = castSlice[float32](resultBytes(l.op.Rows))
 	}
 }
 
-// write makes the rows of one bucket, from row at on, and says how many cells it has.
-func (l *lists) write(r *reducer, at int, keys []uint64) int {
-	starts := r.split(keys)
+// writeBucket writes the rows of one bucket, starting at row at. It returns the number of cells in
+// the bucket.
+func (l *sparseResult) writeBucket(r *reducer, at int, keys []uint64) int {
+	starts := r.cellStarts(keys)
 	found := len(starts) - 1
 	n := min(found, l.capacity-at)
 	if n <= 0 {
 		return found
 	}
 	starts = starts[:n+1]
-	l.cells(l.coords[2*at:2*(at+n)], keys, starts[:n])
+	l.writeCoords(l.coords[2*at:2*(at+n)], keys, starts[:n])
 	if l.counts != nil {
 		for i, s := range starts[:n] {
 			l.counts[at+i] = starts[i+1] - s
 		}
 	}
 	if l.op.Rows != nil && r.width > 0 {
-		l.features(r, at, keys, starts)
+		l.featureRows(r, at, keys, starts)
 	}
 	return found
 }
 
-// features makes rows from row at on.
-func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
+// featureRows computes the features of rows from row at on.
+func (l *sparseResult) featureRows(r *reducer, at int, keys []uint64, starts []uint32) {
 	n, w := len(starts)-1, r.width
 	out := l.rows[at*w : (at+n)*w]
 	r.left = 0
 	for i := range n {
 		if r.left == 0 {
-			r.begin(keys[starts[i]:])
+			r.gatherCells(keys[starts[i]:])
 		}
-		r.reduce(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
+		r.reduceCell(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
 	}
 }
 
-// cells writes coordinates. The next cell lies mostly in the same line of the grid, where z alone
-// is another.
-func (l *lists) cells(out []uint64, keys []uint64, starts []uint32) {
+// writeCoords writes coordinates. The next cell is usually in the same grid line; then only z
+// differs.
+func (l *sparseResult) writeCoords(out []uint64, keys []uint64, starts []uint32) {
 	var bx, yz uint64
 	flat, y, rowBits := uint64(0), uint64(0), l.rowBits
-	z := l.gz.d // as if a line had ended
+	z := l.gz.d // as if a line has just ended
 	for _, s := range starts {
 		f := keys[s] >> (rowBits & 63)
 		z += f - flat
 		flat = f
 		if z >= l.gz.d {
-			bx, yz = l.cell(f)
+			bx, yz = l.cellCoords(f)
 			z = yz >> 32
 			y = yz & math.MaxUint32
 		}
@@ -130,12 +131,12 @@ func (l *lists) cells(out []uint64, keys []uint64, starts []uint32) {
 	}
 }
 
-// cell takes a flat index apart: entry and x, y and z.
-func (l *lists) cell(flat uint64) (bx, yz uint64) {
+// cellCoords splits a flat index into entry, x, y and z.
+func (l *sparseResult) cellCoords(flat uint64) (bx, yz uint64) {
 	if flat < 1<<32 {
-		z := l.gz.by(flat)
-		y := l.gy.by(z)
-		x := l.gx.by(y)
+		z := l.gz.quotient(flat)
+		y := l.gy.quotient(z)
+		x := l.gx.quotient(y)
 		return x | (y-x*l.gx.d)<<32, z - y*l.gy.d | (flat-z*l.gz.d)<<32
 	}
 	z := flat / l.gz.d
@@ -144,14 +145,14 @@ func (l *lists) cell(flat uint64) (bx, yz uint64) {
 	return x | (y-x*l.gx.d)<<32, z - y*l.gy.d | (flat-z*l.gz.d)<<32
 }
 
-// divisor divides numbers below 2^32 by a product: the high half of n·(2^64/d + 1) is n/d where
-// both have 32 bits (Lemire, Kaser, Kurz 2019).
+// divisor divides numbers below 2^32 by a multiplication. If n and d have 32 bits, the high half of
+// n·(2^64/d + 1) is n/d (Lemire, Kaser, Kurz 2019).
 type divisor struct{ d, m uint64 }
 
-func divide(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
+func newDivisor(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
 
-func (d divisor) by(n uint64) uint64 {
-	if d.m == 0 { // by 1
+func (d divisor) quotient(n uint64) uint64 {
+	if d.m == 0 { // d is 1
 		return n
 	}
 	q, _ := bits.Mul64(d.m, n)

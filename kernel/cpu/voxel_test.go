@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// each thread count, with as few points a thread as can be: so that small ops are spread too.
+// TestVoxelVectors uses each thread count with the smallest number of points per thread, so that
+// small operations run on several threads too.
 func TestVoxelVectors(t *testing.T) {
 	for _, threads := range []int{1, 2, 5} {
 		ran, failures := conform.RunVoxels(small{New(threads)})
@@ -25,12 +26,12 @@ func TestVoxelVectors(t *testing.T) {
 	}
 }
 
-// small spreads ops of any size over threads.
+// small runs operations of any size on several threads.
 type small struct{ *Backend }
 
 func (s small) Run(op kernel.Op) error {
-	defer func(n, m int) { apiece, pixels = n, m }(apiece, pixels)
-	apiece, pixels = 3, 1
+	defer func(n, m int) { minPointsPerThread, minPixels = n, m }(minPointsPerThread, minPixels)
+	minPointsPerThread, minPixels = 3, 1
 	return s.Backend.Run(op)
 }
 

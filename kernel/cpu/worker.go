@@ -8,66 +8,66 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// worker is what one thread works in: scratch that is kept from call to call.
+// worker is the scratch memory of one thread. It is reused by later calls.
 type worker struct {
-	plan    kernel.Plan
-	plain   bool // every row of the plan is copied or blended
-	search  searchArgs
-	args    rowArgs
-	counts  kernel.Counts
-	samples [1]int64
-	clocks  []prepared
-	targets timestamps
-	entry   int // that targets are of; -1 = none
-	valid   []uint8
-	// Of continuous signs: an entry's rows, and the stream that reads them.
+	plan     kernel.Plan
+	allPlain bool // every row of the plan is copied or blended
+	search   searchArgs
+	args     rowArgs
+	counts   kernel.Counts
+	samples  [1]int64
+	clocks   []entryClock
+	targets  timestamps
+	entry    int // the entry of targets; -1 = none
+	valid    []uint8
+	// For continuous signs: the signed rows of an entry, and a stream that reads them.
 	turned       []byte
 	turnedStream stream
 }
 
-// prepared is what is known of a clock's entry.
-type prepared struct {
+// entryClock holds the timestamps of one entry of a clock.
+type entryClock struct {
 	timestamps timestamps
 	entry      int // -1 = none
 	from       int // first row of the values
-	// The plan at hand, where it is shared: its first row, and how many.
+	// The plan in the worker, if it is shared: first row and number of rows.
 	planned [2]int
 }
 
-// timestamps are times in ns, or as given.
+// timestamps are times in ns, or in seconds under AsGiven.
 type timestamps struct {
-	ns, room     []int64
-	seconds, own []float64
+	ns, nsBuffer           []int64
+	seconds, secondsBuffer []float64
 }
 
-var workers = sync.Pool{New: func() any { return new(worker) }}
+var workerPool = sync.Pool{New: func() any { return new(worker) }}
 
-// release forgets the caller's memory.
+// release drops the references to the caller's memory and returns the worker to the pool.
 func (w *worker) release() {
 	w.targets.ns, w.targets.seconds = nil, nil
 	for i := range w.clocks {
 		w.clocks[i].timestamps.ns, w.clocks[i].timestamps.seconds = nil, nil
 	}
 	w.search, w.args, w.turnedStream = searchArgs{}, rowArgs{}, stream{}
-	workers.Put(w)
+	workerPool.Put(w)
 }
 
-// entryRows makes rows from … to-1 of entry b. It is false where something is wrong with the times.
-func (w *worker) entryRows(c *call, b, from, to int) bool {
+// entryRows computes rows from … to-1 of entry b. It returns false if the times are invalid.
+func (w *worker) entryRows(c *fuseRun, b, from, to int) bool {
 	if w.entry != b && !(w.entry >= 0 && c.targets.batch == 0) {
-		if !w.targets.read(&c.targets, 0, c.rows, b) {
+		if !w.targets.readTimes(&c.targets, 0, c.rows, b) {
 			return false
 		}
 		w.entry = b
 	}
 	size := rowsPerPlan
-	if c.whole {
+	if c.wholeEntries {
 		size = c.rows
 	}
 	for t := from; t < to; t += size {
 		n := min(size, to-t)
 		for k := range c.clocks {
-			if !w.clock(c, k, b, t, n) {
+			if !w.planClock(c, k, b, t, n) {
 				return false
 			}
 		}
@@ -75,24 +75,34 @@ func (w *worker) entryRows(c *call, b, from, to int) bool {
 	return true
 }
 
-// clock plans rows t … t+n-1 of one entry for one clock, and makes them for its streams.
-func (w *worker) clock(c *call, k, b, t, n int) bool {
+// planClock plans rows t … t+n-1 of one entry for one clock and computes them for the clock's
+// streams.
+func (w *worker) planClock(c *fuseRun, k, b, t, n int) bool {
 	clock, p := &c.clocks[k], &w.clocks[k]
-	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepare(clock, b) {
+	if p.entry != b && !(p.entry >= 0 && clock.shared) && !p.prepareEntry(clock, b) {
 		return false
 	}
-	// A plan is at hand where all entries share it, and no other clock has used the room since.
+	// The worker's plan can be reused if all entries share it and no other clock has overwritten
+	// it.
 	if key := [2]int{t, n}; !clock.shared || len(c.clocks) > 1 || p.planned != key {
 		p.planned = key
 		w.resizePlan(n)
-		if !w.fill(&clock.series.Rule, &p.timestamps, &w.targets, t, n, c.op.Clock, c.op.Epsilon) {
+		if !w.planRows(
+			&clock.series.Rule,
+			&p.timestamps,
+			&w.targets,
+			t,
+			n,
+			c.op.Clock,
+			c.op.Epsilon,
+		) {
 			return false
 		}
 	}
-	if c.dry {
+	if c.planOnly {
 		return true
 	}
-	for _, i := range clock.users {
+	for _, i := range clock.streams {
 		s := &c.streams[i]
 		at := region{
 			b:       b,
@@ -106,11 +116,11 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 			at.batch = 0
 		}
 		if s.rule.Continuous && s.rule.Mode == kernel.Slerp {
-			if s = w.continuous(s, &at); s == nil {
+			if s = w.continuousStream(s, &at); s == nil {
 				return false
 			}
 		}
-		valid, ok := w.rows(s, at, w.sample(s, b))
+		valid, ok := w.makeRows(s, at, w.sampleNumbers(s, b))
 		if !ok {
 			return false
 		}
@@ -125,28 +135,28 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	return true
 }
 
-// continuous is the stream with the entry's quaternions turned to one side (K20), in the worker's
-// room.
-func (w *worker) continuous(s *stream, at *region) *stream {
+// continuousStream returns the stream with continuous signs of the entry's quaternions
+// (kernel.K20). The result is in the worker's memory.
+func (w *worker) continuousStream(s *stream, at *region) *stream {
 	size := s.src.dtype.Size()
-	w.turned = resize(w.turned, at.sources*s.cols*size)
+	w.turned = resizeSlice(w.turned, at.sources*s.cols*size)
 	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)
 	if kernel.ContinuousSigns(
 		signed,
-		s.src.matrix(at.batch, at.from, at.sources, s.cols),
+		s.src.matrixView(at.batch, at.from, at.sources, s.cols),
 		s.rule.Quats,
 	) != nil {
 		return nil
 	}
 	w.turnedStream = *s
-	w.turnedStream.src = view{data: w.turned, dtype: s.src.dtype, row: s.cols, step: 1}
+	w.turnedStream.src = tensorView{data: w.turned, dtype: s.src.dtype, row: s.cols, step: 1}
 	w.turnedStream.args.srcStep = s.cols * size
 	at.batch, at.from = 0, 0
 	return &w.turnedStream
 }
 
-// sample is the number that an entry's augmentation is keyed by.
-func (w *worker) sample(s *stream, b int) []int64 {
+// sampleNumbers returns the sample number that the augmentation of an entry uses.
+func (w *worker) sampleNumbers(s *stream, b int) []int64 {
 	a := s.epilogue.Augment
 	if a == nil {
 		return nil
@@ -158,24 +168,24 @@ func (w *worker) sample(s *stream, b int) []int64 {
 	return w.samples[:]
 }
 
-// prepare finds and proves the timestamps of an entry.
-func (p *prepared) prepare(clock *clock, b int) bool {
+// prepareEntry finds and checks the timestamps of an entry.
+func (p *entryClock) prepareEntry(clock *sharedClock, b int) bool {
 	from, n, err := clock.series.Rows(b)
 	if err != nil {
 		return false
 	}
 	p.entry, p.from = b, from
-	if !p.timestamps.read(&clock.times, from, n, b) {
+	if !p.timestamps.readTimes(&clock.times, from, n, b) {
 		return false
 	}
-	return p.timestamps.proved()
+	return p.timestamps.areValid()
 }
 
 func (s *timestamps) len() int { return len(s.ns) + len(s.seconds) }
 
-// proved says that the timestamps do not decrease and are in range. Of those in order the first and
-// the last say it for all.
-func (s *timestamps) proved() bool {
+// areValid reports whether the timestamps do not decrease and are in range. If they are sorted,
+// only the first and the last must be compared with the range.
+func (s *timestamps) areValid() bool {
 	if v := s.ns; len(v) > 0 {
 		return isSorted(v) && inRange(v[0]) && inRange(v[len(v)-1])
 	}
@@ -188,16 +198,16 @@ func (s *timestamps) proved() bool {
 	return true
 }
 
-// clockView is a tensor of times by addresses.
+// clockView gives the memory address of each time in a tensor.
 type clockView struct {
-	view
+	tensorView
 	asGiven bool
 }
 
 func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	axis := len(t.Shape) - 1
 	v := clockView{
-		view{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis)},
+		tensorView{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis)},
 		clock == kernel.AsGiven,
 	}
 	if axis == 1 {
@@ -206,8 +216,8 @@ func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	return v
 }
 
-// read takes n times from an index on. int64 ns that lie side by side are used where they are.
-func (s *timestamps) read(v *clockView, from, n, entry int) bool {
+// readTimes reads n times from index from. It uses adjacent int64 values in place.
+func (s *timestamps) readTimes(v *clockView, from, n, entry int) bool {
 	at, d := v.base+entry*v.batch+from*v.step, v.data
 	s.ns, s.seconds = nil, nil
 	if n == 0 {
@@ -218,27 +228,27 @@ func (s *timestamps) read(v *clockView, from, n, entry int) bool {
 			s.ns = unsafe.Slice((*int64)(p), n)
 			return true
 		}
-		s.room = resize(s.room, n)
-		s.ns = s.room
+		s.nsBuffer = resizeSlice(s.nsBuffer, n)
+		s.ns = s.nsBuffer
 		for i := range n {
 			s.ns[i] = int64(le.Uint64(d[(at+i*v.step)*8:]))
 		}
 		return true
 	}
 	if v.asGiven {
-		s.own = resize(s.own, n)
-		s.seconds = s.own
+		s.secondsBuffer = resizeSlice(s.secondsBuffer, n)
+		s.seconds = s.secondsBuffer
 		for i := range n {
-			s.seconds[i] = number(d, v.dtype, at+i*v.step)
+			s.seconds[i] = readNumber(d, v.dtype, at+i*v.step)
 		}
 		return true
 	}
-	s.room = resize(s.room, n)
-	s.ns = s.room
+	s.nsBuffer = resizeSlice(s.nsBuffer, n)
+	s.ns = s.nsBuffer
 	for i := range n {
-		x := number(d, v.dtype, at+i*v.step)
+		x := readNumber(d, v.dtype, at+i*v.step)
 		if x-x != 0 {
-			return false // not finite
+			return false // NaN or infinite
 		}
 		s.ns[i] = kernel.FromSeconds(x)
 	}

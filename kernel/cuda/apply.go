@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// applyPart is Part of src/apply.cuh.
+// applyPart mirrors Part of src/apply.cuh.
 type applyPart struct {
 	src, out, kind, left, right, weight, valid, samples uintptr
 	work                                                int64
@@ -22,46 +22,46 @@ type applyPart struct {
 	_                                                   [3]uint8
 }
 
-// maxParts is how many parts one launch takes.
+// maxParts is the maximal number of parts in one launch.
 const maxParts = 30
 
-// applyParams is Apply of src/apply.cuh.
+// applyParams mirrors Apply of src/apply.cuh.
 type applyParams struct {
 	counts, table uintptr
 	work          int64
 	parts         int32
-	_             int32 // the kernel's own
+	_             int32 // used by the kernel only
 	s             [maxParts]applyPart
 }
 
-// applyThreads is the block of both kernels.
+// applyThreads is the block size of both kernels.
 const applyThreads = 256
 
-// prepareApply makes rows of several tensors by plans that are there, or casts and normalises them,
-// in one launch; in two where some parts need the general kernel and some do not.
+// prepareApply prepares rows of several tensors that are computed by existing plans, or cast and
+// normalized. It needs one launch, or two if some parts need the general kernel and others do not.
 func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
-	l := newLaunch(d.on, "apply", op)
+	l := newLaunch(d.launcher, "apply", op)
 	var parts [2][]preparedPart // fast, general
-	var t table
+	var t paramTable
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		if p.Out.Len() == 0 {
 			continue
 		}
 		if p.Out.Shape[0] > math.MaxInt32/2 || p.Out.Shape[1] > math.MaxInt32/2 {
-			return nil, tooLarge(
+			return nil, tooLargeError(
 				"apply",
 				"elements of an axis",
 				max(p.Out.Shape[0], p.Out.Shape[1]),
 			)
 		}
-		if err := hostForms("apply", i, &p.Rule); err != nil {
+		if err := checkForms("apply", i, &p.Rule); err != nil {
 			return nil, err
 		}
 		x, general := preparePart(p, &t)
 		parts[general] = append(parts[general], x)
 	}
-	addr, err := l.table(t.b)
+	addr, err := l.uploadTable(t.b)
 	if err != nil {
 		return nil, err
 	}
@@ -73,36 +73,34 @@ func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 	return l, nil
 }
 
-// preparedPart is a part before it has a place in a call.
+// preparedPart is a part that is not yet in the parameters of a call.
 type preparedPart struct {
 	applyPart
 	of     *kernel.Part
-	widest uint8 // vector, where addresses allow it
+	widest uint8 // vector width if the addresses allow it
 }
 
-// preparePart describes a part, and says whether the general kernel has to make it (1).
-func preparePart(p *kernel.Part, t *table) (x preparedPart, general int) {
+// preparePart describes a part. general is 1 if the part needs the general kernel, else 0.
+func preparePart(p *kernel.Part, t *paramTable) (x preparedPart, general int) {
 	from, to, cols := p.Src.DType, p.Out.DType, p.Out.Shape[1]
 	x.of = p
-	x.rows, x.sources, x.columns = int32(
-		p.Out.Shape[0],
-	), int32(
-		min(p.Src.Shape[0], math.MaxInt32),
-	), int32(
-		cols,
-	)
+	x.rows = int32(p.Out.Shape[0])
+	x.sources = int32(min(p.Src.Shape[0], math.MaxInt32))
+	x.columns = int32(cols)
 	x.srcRow, x.outRow = bytesStep(&p.Src, 0), bytesStep(&p.Out, 0)
 	x.dtype, x.outType, x.mode = uint8(from), uint8(to), uint8(p.Rule.Mode)
 	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) &&
-		small(x.srcRow) &&
-		small(x.outRow)
-	_, mapped := fast(&p.Rule, &p.Epilogue, from, to)
-	// Rows are moved where nothing is computed: without a plan, or by one that only takes samples.
-	moved := from == to && !rare(&p.Epilogue) &&
-		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous || p.Rule.Mode == kernel.Next)
+		fitsInt32(x.srcRow) &&
+		fitsInt32(x.outRow)
+	_, mapped := fastKernels(&p.Rule, &p.Epilogue, from, to)
+	// Rows are moved if nothing is computed: without a plan, or with a plan that only copies
+	// samples.
+	moved := from == to && !hasEpilogue(&p.Epilogue) &&
+		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous ||
+			p.Rule.Mode == kernel.Next)
 	general = int(flag(!dense || !moved && !mapped))
 	x.extra, x.widest = -1, 1
-	if general == 1 || p.Kind != nil || rare(&p.Epilogue) {
+	if general == 1 || p.Kind != nil || hasEpilogue(&p.Epilogue) {
 		x.extra = partExtra(p, t)
 	}
 	if general == 1 {
@@ -123,22 +121,28 @@ func preparePart(p *kernel.Part, t *table) (x preparedPart, general int) {
 	return x, general
 }
 
-func samplesOf(e *kernel.Epilogue) *kernel.Tensor {
+func sampleTensor(e *kernel.Epilogue) *kernel.Tensor {
 	if e.Augment == nil {
 		return nil
 	}
 	return e.Augment.Samples
 }
 
-// partExtra is the part's Extra.
-func partExtra(p *kernel.Part, t *table) int32 {
-	at := t.extra(&p.Rule, &p.Epilogue, int(bytesStep(&p.Src, 1)))
+// partExtra appends the Extra of a part to the table and returns its offset.
+func partExtra(p *kernel.Part, t *paramTable) int32 {
+	at := t.appendExtra(&p.Rule, &p.Epilogue, int(bytesStep(&p.Src, 1)))
 	x := (*fuseExtra)(unsafe.Pointer(&t.b[at]))
 	x.outColumn = bytesStep(&p.Out, 1)
-	if s := samplesOf(&p.Epilogue); s != nil && s.Len() > 0 {
+	if s := sampleTensor(&p.Epilogue); s != nil && s.Len() > 0 {
 		x.per = int32(p.Out.Shape[0] / s.Len())
 	}
-	for tensor, to := range map[*kernel.Tensor]*int64{p.Kind: &x.kindRow, p.Left: &x.leftRow, p.Right: &x.rightRow, p.Weight: &x.weightRow, p.Valid: &x.validRow} {
+	for tensor, to := range map[*kernel.Tensor]*int64{
+		p.Kind:   &x.kindRow,
+		p.Left:   &x.leftRow,
+		p.Right:  &x.rightRow,
+		p.Weight: &x.weightRow,
+		p.Valid:  &x.validRow,
+	} {
 		if tensor != nil {
 			*to = bytesStep(tensor, 0)
 		}
@@ -146,9 +150,9 @@ func partExtra(p *kernel.Part, t *table) int32 {
 	return at
 }
 
-// size chooses the tiles of a part, by a vector of columns a thread and a few rows: it gives the
-// blocks.
-func (x *applyPart) size(general bool, vector uint8) int64 {
+// chooseTiles chooses the tiles of a part, for a vector of columns and a few rows per thread. It
+// returns the number of blocks.
+func (x *applyPart) chooseTiles(general bool, vector uint8) int64 {
 	if general {
 		x.tile, x.chunks = min(x.rows, 32), 1
 		for x.tile > 1 && int64(x.columns)*int64(x.tile) > 1<<16 {
@@ -166,17 +170,17 @@ func (x *applyPart) size(general bool, vector uint8) int64 {
 	return ceilDiv(int64(x.rows), int64(x.tile)) * int64(x.chunks)
 }
 
-// needs is what vectors of a part ask of its addresses.
-func (x *preparedPart) needs(l *Launch) [2]need {
+// alignments returns the alignments that vectors of a part need from its addresses.
+func (x *preparedPart) alignments(l *Launch) [2]alignment {
 	in, out := uintptr(x.widest), uintptr(x.widest)
 	if x.moved == 0 {
 		in, out = in*uintptr(x.of.Src.DType.Size()), out*uintptr(x.of.Out.DType.Size())
 	}
-	return [2]need{{l.number[&x.of.Src], in}, {l.number[&x.of.Out], out}}
+	return [2]alignment{{l.number[&x.of.Src], in}, {l.number[&x.of.Out], out}}
 }
 
-// addApply adds the launch of the fast or of the general parts. In each run those whose addresses
-// do not allow vectors are made by single columns.
+// addApply adds the launch of the fast or of the general parts. In each run, parts whose addresses
+// do not allow vectors are computed column by column.
 func addApply(l *Launch, op *kernel.ApplyOp, parts []preparedPart, general bool, table uintptr) {
 	p := &applyParams{table: table, parts: int32(len(parts))}
 	k := call{
@@ -190,12 +194,12 @@ func addApply(l *Launch, op *kernel.ApplyOp, parts []preparedPart, general bool,
 	if general {
 		k.kernel, bytes = "apply_any", wideRowBytes
 	}
-	n := l.add(k)
+	n := l.addCall(k)
 	l.bind(n, &p.counts, op.Counts)
-	needs := make([][2]need, len(parts))
+	needs := make([][2]alignment, len(parts))
 	for i := range parts {
 		x, of := &p.s[i], parts[i].of
-		*x, needs[i] = parts[i].applyPart, parts[i].needs(l)
+		*x, needs[i] = parts[i].applyPart, parts[i].alignments(l)
 		l.bind(n, &x.src, &of.Src)
 		l.bind(n, &x.out, &of.Out)
 		l.bind(n, &x.kind, of.Kind)
@@ -203,19 +207,19 @@ func addApply(l *Launch, op *kernel.ApplyOp, parts []preparedPart, general bool,
 		l.bind(n, &x.right, of.Right)
 		l.bind(n, &x.weight, of.Weight)
 		l.bind(n, &x.valid, of.Valid)
-		l.bind(n, &x.samples, samplesOf(&of.Epilogue))
+		l.bind(n, &x.samples, sampleTensor(&of.Epilogue))
 	}
 	l.adjust = append(l.adjust, func(addrs []uintptr) {
 		k := &l.calls[n]
 		p.work, k.shared = 0, 0
 		for i := range needs {
 			vector := parts[i].widest
-			if !needs[i][0].met(addrs) || !needs[i][1].met(addrs) {
+			if !needs[i][0].isMet(addrs) || !needs[i][1].isMet(addrs) {
 				vector = 1
 			}
 			x := &p.s[i]
 			x.work = p.work
-			p.work += x.size(general, vector)
+			p.work += x.chooseTiles(general, vector)
 			k.shared = max(k.shared, uint32(bytes*int(x.tile)))
 		}
 		k.grid = uint32(min(p.work, 1<<30))

@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// What a launch costs the host, by each way to the driver. Queues are kept short: a full one would
-// be measured instead.
+// BenchmarkLaunch measures the time of a launch on the host, for each driver function. Queues are
+// kept short, because a full queue would be measured instead.
 func BenchmarkLaunch(b *testing.B) {
 	d := device(b)
 	s := stream(b, d)
@@ -44,7 +44,7 @@ func BenchmarkLaunch(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
-	// With the context current already, as on a framework's thread.
+	// With the context already current, as on a framework's thread.
 	g := d.gpu
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -76,7 +76,9 @@ func BenchmarkLaunch(b *testing.B) {
 		"cuLaunchKernelEx, Call",
 		func() { cudahost.Call(g.launchEx, ptr(config), f.handle, ptr(params), 0) },
 	)
-	var launch func(f uintptr, gx, gy, gz, bx, by, bz, sh uint32, stream uintptr, params unsafe.Pointer, extra uintptr) int32
+	var launch func(
+		f uintptr, gx, gy, gz, bx, by, bz, sh uint32, stream uintptr, params unsafe.Pointer, extra uintptr,
+	) int32
 	purego.RegisterFunc(&launch, g.f.LaunchKernel)
 	each(
 		"cuLaunchKernel, RegisterFunc",
@@ -90,8 +92,8 @@ func BenchmarkLaunch(b *testing.B) {
 	runtime.KeepAlive(k.params)
 }
 
-// What a node of a graph costs the device: empty kernels one after the other, and with programmatic
-// launches.
+// TestGraphNodes measures the time of a graph node on the device: empty kernels in sequence, and
+// with programmatic launches.
 func TestGraphNodes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -103,7 +105,15 @@ func TestGraphNodes(t *testing.T) {
 		early  bool
 		n      int64
 		grid   uint32
-	}{{"probe_empty", false, 32, 1}, {"probe_early", false, 32, 1}, {"probe_early", true, 32, 1}, {"probe_early", false, 128 * 132, 132}, {"probe_early", true, 128 * 132, 132}, {"probe_early", false, 1 << 20, 8192}, {"probe_early", true, 1 << 20, 8192}} {
+	}{
+		{"probe_empty", false, 32, 1},
+		{"probe_early", false, 32, 1},
+		{"probe_early", true, 32, 1},
+		{"probe_early", false, 128 * 132, 132},
+		{"probe_early", true, 128 * 132, 132},
+		{"probe_early", false, 1 << 20, 8192},
+		{"probe_early", true, 1 << 20, 8192},
+	} {
 		l, err := probe(d, c.kernel, probeParams{n: c.n, add: 1}, 128, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +135,8 @@ func TestGraphNodes(t *testing.T) {
 	}
 }
 
-// What memory gives: copies on the device, to it, from it, and both ways.
+// TestCopyRates measures memory rates: copies on the device, to it, from it, and in both
+// directions.
 func TestCopyRates(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints rates: -v")

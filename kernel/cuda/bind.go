@@ -9,12 +9,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// driver is the functions of the driver that are used here, by address. All are looked for at once:
-// one that is missing is told before anything is begun.
+// driver holds the addresses of the driver functions that this package uses. All are looked up at
+// once, so that a missing one is reported before any work starts.
 type driver struct {
 	lib *cudahost.Driver
 	f   functions
-	// launchEx is nil in drivers before CUDA 11.8: launches go without attributes then.
+	// launchEx is 0 in drivers before CUDA 11.8. Launches then have no attributes.
 	launchEx uintptr
 }
 
@@ -31,7 +31,7 @@ type functions struct {
 	EventCreate, EventRecord, EventQuery, EventSynchronize, EventElapsedTime, EventDestroy_v2  uintptr
 }
 
-var load = sync.OnceValues(func() (*driver, error) {
+var loadDriver = sync.OnceValues(func() (*driver, error) {
 	lib, err := cudahost.Load()
 	if err != nil {
 		return nil, err
@@ -51,10 +51,10 @@ var load = sync.OnceValues(func() (*driver, error) {
 	return d, nil
 })
 
-func (d *driver) count() (int, error) {
+func (d *driver) countDevices() (int, error) {
 	n := new(int32)
 	if code := cudahost.Call(d.f.DeviceGetCount, ptr(n)); code != 0 {
-		return 0, d.fail("count the devices", code)
+		return 0, d.driverError("count the devices", code)
 	}
 	if *n == 0 {
 		return 0, robocache.Unsupported("CUDA", nil, "the CUDA driver finds no device")
@@ -62,9 +62,9 @@ func (d *driver) count() (int, error) {
 	return int(*n), nil
 }
 
-// ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie
-// on the goroutine's stack, which a call on its way to the driver may grow, and so move: the driver
-// then writes where nobody looks any more.
+// ptr returns the address of p for the driver and forces p onto the heap. Without this, p could be
+// on the goroutine's stack. The stack can move before the driver is called, and the driver would
+// then write to the old address.
 func ptr[T any](p *T) uintptr {
 	if sink != nil {
 		sink = unsafe.Pointer(p)
@@ -72,10 +72,10 @@ func ptr[T any](p *T) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-// sink stays nil, which the compiler does not know.
+// sink is always nil, but the compiler cannot know this.
 var sink unsafe.Pointer
 
-// Results that mean something to the caller.
+// Results that are mapped to error classes or checked.
 const (
 	invalidValue     = 1
 	outOfMemory      = 2
@@ -92,8 +92,9 @@ const (
 	captureForbids   = 900
 )
 
-// fail makes an error of a result of the driver. What: "allocate 5 bytes".
-func (d *driver) fail(what string, code int32) error {
+// driverError returns the error for a result of the driver. what completes "could not", for example
+// "allocate 5 bytes".
+func (d *driver) driverError(what string, code int32) error {
 	e := robocache.Unsupported(
 		"CUDA",
 		nil,
@@ -105,12 +106,13 @@ func (d *driver) fail(what string, code int32) error {
 	case invalidValue, invalidContext, invalidHandle, captureForbids:
 		e.Class = robocache.ErrMisuse
 	case outOfMemory:
-		e.Class, e.Hint = robocache.ErrResourceLimit, "the device's memory is in use: smaller batches, or torch.cuda.empty_cache()"
+		e.Class = robocache.ErrResourceLimit
+		e.Hint = "the device's memory is in use: smaller batches, or torch.cuda.empty_cache()"
 	case invalidImage, noBinary, invalidPTX, noCompiler, ptxVersion:
 		e.Msg += " (driver too old: it is " + d.lib.Version() + ")"
 		e.Hint = "a newer NVIDIA driver"
 	}
-	if cudahost.Lost(code) { // no fault of the data: nothing is skipped for it
+	if cudahost.Lost(code) { // the data is not the cause, so no episode is skipped
 		e.Class, e.Hint = robocache.ErrTemporary, cudahost.LostHint
 	}
 	return e

@@ -17,7 +17,7 @@ func deep(n int) byte {
 	return room[n%len(room)]
 }
 
-// TestAddressesStay: what the driver writes to does not move with a stack.
+// TestAddressesStay checks that memory which the driver writes to does not move with a stack.
 func TestAddressesStay(t *testing.T) {
 	moved := make(chan bool)
 	go func() { // a new goroutine has a small stack

@@ -9,13 +9,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// shuffled is the simulator: its seed alone gives the order of threads, the same one in each
+// shuffled is the simulator. Its order of threads depends only on its seed and is the same in each
 // launch.
 type shuffled struct{ *Hosted }
 
 func (shuffled) Repeats() {}
 
-// The same kernels and the same host code, on the host.
+// TestConformOnSimulator runs the same kernels and the same host code on the host.
 func TestConformOnSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles all kernels for the host, and runs all vectors: minutes")
@@ -26,11 +26,11 @@ func TestConformOnSimulator(t *testing.T) {
 	}
 	d := simulator(t, sim.Options{Seed: 1}, names...)
 	suite(t, shuffled{&Hosted{d: d}}, 200, 60)
-	t.Run("checked", func(t *testing.T) { // ten times slower: random ops only
+	t.Run("checked", func(t *testing.T) { // ten times slower, so only random operations
 		d := simulator(t, sim.Options{Seed: 2, Checked: true}, names...)
-		// each tensor ends where its page does, but for an element: what lies between elements is
+		// each tensor ends one element before the end of a page; addresses between elements are
 		// unsupported
-		d.on.(*simulated).align = 8
+		d.launcher.(*simulated).align = 8
 		sweeps(t, &Hosted{d: d}, 60, 20)
 	})
 }

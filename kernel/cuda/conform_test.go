@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// suite runs everything that conform has on a back end: random ops beside the reference, and all
-// vectors.
+// suite runs all tests of package conform on a back end: random operations compared with the
+// reference, and all vectors.
 func suite(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	sweeps(t, b, fuses, voxels)
@@ -20,7 +20,7 @@ func suite(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	report(t, "vectors", ran, failures)
 }
 
-// sweeps runs random ops beside the reference.
+// sweeps compares random operations with the reference.
 func sweeps(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	ran, failures := sweep.Ops(kernel.Reference{}, b, 1, fuses)
@@ -28,7 +28,11 @@ func sweeps(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	if ran < fuses/2 {
 		t.Errorf("of %d ops %d were supported", fuses, ran)
 	}
-	for what, f := range map[string]func(a, b kernel.Backend, seed uint64, n int) error{"voxels": sweep.Voxels, "depth": sweep.Depth, "tsdf": sweep.TSDF} {
+	for what, f := range map[string]func(a, b kernel.Backend, seed uint64, n int) error{
+		"voxels": sweep.Voxels,
+		"depth":  sweep.Depth,
+		"tsdf":   sweep.TSDF,
+	} {
 		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {
 			t.Errorf("sweep of %s: %v", what, err)
 		}
@@ -53,11 +57,13 @@ func report(t *testing.T, what string, ran int, failures []error) {
 func TestConformOnGPU(t *testing.T) {
 	d := device(t)
 	n := 3000
-	if s, err := strconv.Atoi(os.Getenv("ROBOCACHE_SWEEP")); err == nil { // fewer under a sanitizer
+	// use fewer under a sanitizer
+	if s, err := strconv.Atoi(os.Getenv("ROBOCACHE_SWEEP")); err == nil {
 		n = s
 	}
 	suite(t, &Hosted{d: d, stream: stream(t, d)}, n, n/3)
-	t.Run("graphs", func(t *testing.T) { // what is captured is not proved: no vectors of errors
+	// captured operations are not checked, so vectors of errors are left out
+	t.Run("graphs", func(t *testing.T) {
 		ran, failures := sweep.Ops(
 			kernel.Reference{},
 			graphed{&Hosted{d: d, stream: stream(t, d)}},

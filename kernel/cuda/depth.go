@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// depthParams is Depth of src/depth.cu.
+// depthParams mirrors Depth of src/depth.cu.
 type depthParams struct {
 	depth, out, valid                                                       uintptr
 	depthEntry, depthRow, depthColumn, outEntry, outRow, outColumn, outAxis int64
@@ -20,7 +20,7 @@ type depthParams struct {
 	_                                                                       [5]uint8
 }
 
-// planeStrides are a tensor's strides over [(B,) H, W]; without B the first is 0.
+// planeStrides returns a tensor's strides over [(B,) H, W]. Without the axis B, the first is 0.
 func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 	if rank == 3 {
 		entry = int64(t.Step(0))
@@ -45,7 +45,7 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 		flat:      flag(op.Out.Contiguous()),
 	}
 	if most := max(op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]); most > math.MaxUint32 {
-		return nil, extentTooLarge("depth_to_points", most)
+		return nil, extentError("depth_to_points", most)
 	}
 	p.depthEntry, p.depthRow, p.depthColumn = planeStrides(&op.Depth, rank)
 	p.outEntry, p.outRow, p.outColumn = planeStrides(&op.Out, rank)
@@ -59,16 +59,22 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	const block, each = 256, 4
 	blocks := ceilDiv(p.pixels, block*each)
 	if blocks > math.MaxInt32 {
-		return nil, extentTooLarge("depth_to_points", int(p.pixels))
+		return nil, extentError("depth_to_points", int(p.pixels))
 	}
-	l := newLaunch(d.on, "depth_to_points", op)
-	n := l.add(
+	l := newLaunch(d.launcher, "depth_to_points", op)
+	n := l.addCall(
 		call{
 			kernel: "depth_points",
 			grid:   uint32(blocks),
 			block:  block,
 			params: paramsOf(p),
-			args:   func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) },
+			args: func() string {
+				return fmt.Sprintf(
+					"depth %s %v",
+					op.Depth.DType,
+					op.Depth.Shape,
+				)
+			},
 		},
 	)
 	l.bind(n, &p.depth, &op.Depth)
@@ -77,7 +83,7 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	return l, nil
 }
 
-func extentTooLarge(op string, got int) error {
+func extentError(op string, got int) error {
 	return robocache.Unsupported(op, nil, "kernel/cuda: an extent is too large").
 		Expected("", fmt.Sprint(got))
 }

@@ -8,11 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Device runs operations. One value stands for a device in the whole process; calls may come from
-// many goroutines.
+// Device runs operations. There is one value per device in the process. Safe for concurrent use.
 type Device struct {
-	on  launcher
-	gpu *gpu // nil: the simulator
+	launcher launcher
+	gpu      *gpu // nil: the simulator
 }
 
 var devices struct {
@@ -20,10 +19,10 @@ var devices struct {
 	open map[int]*Device
 }
 
-// Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the
-// device's primary context, the one that frameworks use too, and keeps it for the life of the
-// process. Without a driver, a device or an image for the chip the error is Unsupported and says
-// which.
+// Open returns the device with the driver's number, which depends on CUDA_VISIBLE_DEVICES. It
+// retains the device's primary context, which frameworks use too, for the life of the process. If
+// there is no driver, no device or no image for the chip, it returns an Unsupported error with the
+// reason.
 func Open(number int) (_ *Device, err error) {
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
@@ -34,7 +33,7 @@ func Open(number int) (_ *Device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{on: g, gpu: g}
+	d := &Device{launcher: g, gpu: g}
 	if devices.open == nil {
 		devices.open = map[int]*Device{}
 	}
@@ -42,17 +41,17 @@ func Open(number int) (_ *Device, err error) {
 	return d, nil
 }
 
-// Count is the number of devices; 0 and the reason where there is none.
+// Count returns the number of devices, or 0 and the reason if there is none.
 func Count() (_ int, err error) {
-	d, err := load()
+	d, err := loadDriver()
 	if err != nil {
 		return 0, err
 	}
-	return d.count()
+	return d.countDevices()
 }
 
-// Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp
-// brings scratch memory: see VoxelScratch.
+// Prepare prepares an operation for later runs. A run can use any addresses of tensors with the
+// same layout. A VoxelOp needs scratch memory: see VoxelScratch.
 func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 	if err := op.Check(); err != nil {
 		return nil, err
@@ -91,12 +90,13 @@ func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 		return nil, robocache.Unsupported("op", nil, "no CUDA kernel for %T", op).
 			WithHint("Pass %s, or tensors of the host", robocache.Option("backend", "pytorch"))
 	}
-	return l.prepared()
+	return l.finishPrepare()
 }
 
-// Run prepares an operation and launches it on a stream: a CUstream of the device's primary
-// context, 0 (legacy), 1 (legacy) or 2 (per thread). It proves that the tensors lie on the device,
-// and returns when all is launched. Who calls often keeps a Launch.
+// Run prepares an operation and launches it on a stream. The stream is a CUstream of the device's
+// primary context, 0 (legacy), 1 (legacy) or 2 (per thread). Run checks that the tensors are on the
+// device, and returns when everything is launched. Callers that run an operation often should keep
+// a Launch.
 func (d *Device) Run(op kernel.Op, stream uintptr) error {
 	l, err := d.Prepare(op)
 	if err != nil {
@@ -109,10 +109,14 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 			continue
 		}
 		if t.Addr == 0 {
-			return robocache.Misuse(l.op, robocache.Where{"tensor": i}, "must be on the same device").
+			return robocache.Misuse(
+				l.op,
+				robocache.Where{"tensor": i},
+				"must be on the same device",
+			).
 				Expected("a device address", "host memory")
 		}
-		if err := d.on.owns(t.Addr); err != nil {
+		if err := d.launcher.checkOwner(t.Addr); err != nil {
 			return robocache.At(err, robocache.Where{"op": l.op, "tensor": i})
 		}
 		addrs[i] = t.Addr
@@ -120,18 +124,18 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 	return l.Run(addrs, stream)
 }
 
-// Call calls a function of one of the driver's libraries, which makes its result a CUresult, with
-// the device's context current. What: "make a decoder".
+// Call calls a function of one of the driver's libraries with the device's context current. The
+// function must return a CUresult. what completes "could not", for example "make a decoder".
 //
 //go:uintptrescapes
 func (d *Device) Call(what string, fn uintptr, args ...uintptr) error {
-	return d.gpu.do(what, fn, args...)
+	return d.gpu.callDriver(what, fn, args...)
 }
 
-// Within runs f with the device's context current, on one thread: calls in f find it there, which
-// takes a third of the time that making it current for each does.
+// Within runs f on one thread with the device's context current. A call in f takes a third of its
+// usual time, because it does not have to make the context current.
 func (d *Device) Within(f func()) {
-	pushed, _ := d.gpu.enter() // what fails, fails in f too
+	pushed, _ := d.gpu.enter() // an error here makes the calls in f fail too
 	defer d.gpu.leave(pushed)
 	f()
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/build"
 )
 
-// ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder by the libnvrtc of this machine,
-// instead of taking the images: kernels are tried on a GPU machine so. It is a means of the tests;
-// the product does not compile. ROBOCACHE_CUDA_OPTIONS: one more option for the compiler.
+// ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder with the libnvrtc of this machine,
+// instead of using the images. This is for developing kernels on a GPU machine. Only tests support
+// it; the product does not compile. ROBOCACHE_CUDA_OPTIONS adds one option for the compiler.
 func init() {
 	dir := os.Getenv("ROBOCACHE_CUDA_SRC")
 	if dir == "" {
 		return
 	}
-	override = func(source string, c chip) ([]byte, error) {
+	imageOverride = func(source string, c chip) ([]byte, error) {
 		compiler, err := build.FindCompiler(
 			"libnvrtc.so.13",
 			"libnvrtc.so.12",
@@ -40,11 +40,11 @@ func init() {
 }
 
 func TestOverride(t *testing.T) {
-	if override == nil {
+	if imageOverride == nil {
 		t.Skip("ROBOCACHE_CUDA_SRC is not set")
 	}
 	d := device(t)
-	b, err := override("probe", d.on.sm())
+	b, err := imageOverride("probe", d.launcher.chipInfo())
 	fmt.Println(len(b), "bytes of machine code from", os.Getenv("ROBOCACHE_CUDA_SRC"))
 	if err != nil {
 		t.Fatal(err)

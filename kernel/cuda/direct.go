@@ -10,9 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs of src/direct.cuh: same order, same sizes (direct_test.go).
+// The structs mirror those of src/direct.cuh: same order, same sizes (direct_test.go).
 
-// directStream is DirectStream.
+// directStream mirrors DirectStream.
 type directStream struct {
 	streamHead
 	entry, row, timesEntry, timesRow           int64
@@ -22,10 +22,10 @@ type directStream struct {
 	_                                          [3]uint8
 }
 
-// divisor is Divisor.
+// divisor mirrors Divisor.
 type divisor struct{ m, shift uint32 }
 
-// directParams is Direct.
+// directParams mirrors Direct.
 type directParams struct {
 	fuseHead
 	total, vectors, rows              uint32
@@ -41,26 +41,26 @@ type directParams struct {
 
 const directStreams = 4 // DIRECT_STREAMS
 
-// directLimit is how many vectors the direct kernels still make faster than the others (H200, µs
-// against those: 470,000 of 8 bytes 6.1 and 8.7, 520,000 of 16 bytes 6.4 and 8.4, 1,900,000 of 8
-// bytes 20.5 and 13.4). Above, planning a tile once for all its columns pays; for single columns
-// sooner. Tests set it.
+// directLimit is the number of vectors up to which the direct kernels are faster. Above it,
+// planning a tile once for all its columns is faster. For single columns the limit is two thirds of
+// it. Measured on an H200, direct and others in µs: 470,000 vectors of 8 bytes 6.1 and 8.7, 520,000
+// of 16 bytes 6.4 and 8.4, 1,900,000 of 8 bytes 20.5 and 13.4. Tests change it.
 var directLimit int64 = 600_000
 
-// directVectors is how few vectors a row of one stream has where planning it once for all of them
-// does not pay at any size (H200, 16,384 entries 100→50 of 1, 2 and 4 vectors: 16, 28 and 52 µs,
-// the others' best 53, 55 and 63; of 8: 98 and 97).
+// directVectors is the number of vectors in a row of one stream up to which the direct kernels are
+// faster at any size. Measured on an H200 with 16,384 entries 100→50: rows of 1, 2 and 4 vectors
+// take 16, 28 and 52 µs, and with the others 53, 55 and 63 µs. Rows of 8 vectors take 98 and 97 µs.
 const directVectors = 4
 
-// divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m
-// exceeds n·2^(31+s)/d by less than 2^(31+s)/d, so that the quotient is exact.
-func divide(d uint32) divisor {
+// newDivisor returns the divisor of numbers below 2^31. With 2^(s-1) < d ≤ 2^s and m =
+// ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than 2^(31+s)/d. The quotient is therefore exact.
+func newDivisor(d uint32) divisor {
 	s := uint32(bits.Len32(d - 1))
 	return divisor{uint32((1<<(31+uint64(s)) + uint64(d) - 1) / uint64(d)), 31 + s}
 }
 
-// direct says whether the direct kernels can make the group's rows, and are the faster ones.
-func (g *fuseGroup) direct() bool {
+// useDirect reports whether the direct kernels can compute the group's rows and are faster.
+func (g *fuseGroup) useDirect() bool {
 	f, op := g.f, g.f.op
 	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds ||
 		op.Counts != nil ||
@@ -70,7 +70,7 @@ func (g *fuseGroup) direct() bool {
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		d := s.Values.DType
-		if columns(s) == 0 || s.Times.DType != robocache.Int64 ||
+		if columnCount(s) == 0 || s.Times.DType != robocache.Int64 ||
 			s.Rule.Edge == kernel.Extrapolate ||
 			d != op.Series[g.from].Values.DType ||
 			d == robocache.Uint8 {
@@ -94,17 +94,18 @@ func (g *fuseGroup) direct() bool {
 	return few || lines <= limit && lines*vectors <= limit
 }
 
-// launchDirect adds the group's calls: of vectors, and of single columns where addresses do not
-// allow these.
+// launchDirect adds the group's calls: one for vectors, and one for single columns if the addresses
+// do not allow vectors.
 func (g *fuseGroup) launchDirect(p fuseParams) {
 	g.wide = g.addDirect(p, g.vector)
 	if g.vector > 1 {
 		g.narrow = g.addDirect(p, 1)
 	}
-	g.ask()
+	g.recordAlignments()
 }
 
-// addDirect adds the call of vectors of so many columns; it gives its number.
+// addDirect adds the call for vectors of the given number of columns. It returns the number of the
+// call.
 func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	f := g.f
 	p := &directParams{
@@ -123,7 +124,7 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 		outType:      params.outType,
 	}
 	p.total = uint32(params.batch) * p.rows * p.vectors
-	p.byVectors, p.byRows = divide(p.vectors), divide(p.rows)
+	p.byVectors, p.byRows = newDivisor(p.vectors), newDivisor(p.rows)
 	at := int32(0)
 	for i := range int(params.streams) {
 		x := &params.s[i]
@@ -145,7 +146,8 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 		at += x.columns / int32(vector)
 		if x.extra >= 0 {
 			e := (*fuseExtra)(unsafe.Pointer(&f.table.b[x.extra]))
-			p.s[i].a, p.s[i].b, p.s[i].entries, p.s[i].plane, p.s[i].norm = e.a, e.b, e.entries, e.plane, e.norm
+			y := &p.s[i]
+			y.a, y.b, y.entries, y.plane, y.norm = e.a, e.b, e.entries, e.plane, e.norm
 		}
 	}
 	block, early := directShape(p.total)
@@ -165,14 +167,15 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 			g.cols,
 		)
 	}
-	n := f.l.add(k)
-	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
+	n := f.l.addCall(k)
+	g.bindAddresses(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
 	return n
 }
 
-// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of
-// 50 launches): few small blocks wait beside those before them at no cost, more of them take their
-// room, and where not all fit at once those that wait are the next.
+// directShape chooses the number of threads in a block, and whether a launch may start early.
+// Measured on an H200 with graphs of 50 launches: a few small blocks can wait next to the running
+// ones at no cost. More of them occupy space that the running launch needs. If not all blocks fit
+// at once, the waiting ones are the next to run.
 func directShape(total uint32) (block uint32, early bool) {
 	if total > 1<<17 {
 		return 256, true
@@ -184,7 +187,11 @@ func directShape(total uint32) (block uint32, early bool) {
 }
 
 func (g *fuseGroup) directKernel(vector int) string {
-	name := map[robocache.DType]string{robocache.Float32: "f32", robocache.BFloat16: "bf16", robocache.Float16: "f16"}[g.f.op.Series[g.from].Values.DType]
+	name := map[robocache.DType]string{
+		robocache.Float32:  "f32",
+		robocache.BFloat16: "bf16",
+		robocache.Float16:  "f16",
+	}[g.f.op.Series[g.from].Values.DType]
 	name = fmt.Sprintf("direct_%s_%d", name, vector)
 	if g.to-g.from > 1 {
 		name += "_many"

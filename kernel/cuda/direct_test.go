@@ -22,13 +22,31 @@ func limitDirect(t testing.TB, n int64) {
 	t.Cleanup(func() { directLimit = was })
 }
 
-// The structs of src/direct.cuh and their mirrors.
+// TestDirectLayout compares the structs of src/direct.cuh with their mirrors.
 func TestDirectLayout(t *testing.T) {
 	var s directStream
 	var p directParams
 	for what, is := range map[string][2]uintptr{
-		"DirectStream": {unsafe.Sizeof(s), 120}, "DirectStream.n": {unsafe.Offsetof(s.n), 80}, "DirectStream.type": {unsafe.Offsetof(s.dtype), 104}, "DirectStream.norm": {unsafe.Offsetof(s.norm), 108},
-		"Direct": {unsafe.Sizeof(p), 616}, "Direct.total": {unsafe.Offsetof(p.total), 40}, "Direct.targets_entry": {unsafe.Offsetof(p.targetsEntry), 72}, "Direct.first": {unsafe.Offsetof(p.first), 128}, "Direct.s": {unsafe.Offsetof(p.s), 136},
+		"DirectStream": {
+			unsafe.Sizeof(s),
+			120,
+		}, "DirectStream.n": {
+			unsafe.Offsetof(s.n),
+			80,
+		}, "DirectStream.type": {
+			unsafe.Offsetof(s.dtype),
+			104,
+		}, "DirectStream.norm": {unsafe.Offsetof(s.norm), 108},
+		"Direct": {
+			unsafe.Sizeof(p),
+			616,
+		}, "Direct.total": {
+			unsafe.Offsetof(p.total),
+			40,
+		}, "Direct.targets_entry": {
+			unsafe.Offsetof(p.targetsEntry),
+			72,
+		}, "Direct.first": {unsafe.Offsetof(p.first), 128}, "Direct.s": {unsafe.Offsetof(p.s), 136},
 	} {
 		if is[0] != is[1] {
 			t.Errorf("%s: %d, not %d", what, is[0], is[1])
@@ -43,8 +61,16 @@ func TestDivisor(t *testing.T) {
 		if i > 100_000 {
 			d = r.Uint32()>>(1+r.Uint32N(31)) | 1
 		}
-		v := divide(d)
-		for _, n := range []uint32{n, n / d * d, n/d*d - 1, math.MaxInt32, math.MaxInt32 / d * d, math.MaxInt32/d*d - 1, 0} {
+		v := newDivisor(d)
+		for _, n := range []uint32{
+			n,
+			n / d * d,
+			n/d*d - 1,
+			math.MaxInt32,
+			math.MaxInt32 / d * d,
+			math.MaxInt32/d*d - 1,
+			0,
+		} {
 			if n > math.MaxInt32 {
 				continue
 			}
@@ -55,8 +81,8 @@ func TestDivisor(t *testing.T) {
 	}
 }
 
-// What weight in src/direct.cuh rests on: of integers up to 2^24, division in float32 is division
-// in float64, rounded.
+// TestWeightInFloat32 checks the assumption of weight in src/direct.cuh: for integers up to 2^24,
+// division in float32 equals the rounded division in float64.
 func TestWeightInFloat32(t *testing.T) {
 	check := func(a, b int64) {
 		if float32(a)/float32(b) != float32(float64(a)/float64(b)) {
@@ -72,7 +98,7 @@ func TestWeightInFloat32(t *testing.T) {
 	for range 5_000_000 {
 		b := r.Int64N(1<<24) + 1
 		check(r.Int64N(b), b)
-		// Quotients beside the middle of two float32: a/b just off (2m+1)/2^25.
+		// Quotients near the middle of two float32: a/b slightly off (2m+1)/2^25.
 		m := r.Int64N(1 << 24)
 		near := (2*m + 1) * b >> 25
 		for a := max(0, near-1); a <= min(b, near+1); a++ {
@@ -81,7 +107,7 @@ func TestWeightInFloat32(t *testing.T) {
 	}
 }
 
-// directCase makes an op that the direct kernels can make, the same for the same seed.
+// directCase returns an operation for the direct kernels. The same seed gives the same operation.
 func directCase(seed uint64) *kernel.FuseOp {
 	r := rand.New(rand.NewPCG(seed, 0xd1))
 	pick := func(n ...int) int { return n[r.IntN(len(n))] }
@@ -132,18 +158,18 @@ func directCase(seed uint64) *kernel.FuseOp {
 		t, way := base, r.IntN(5)
 		for i := range out {
 			switch way {
-			case 0: // even
+			case 0: // even spacing
 			case 1: // jitter
 				t += r.Int64N(period)
 			case 2: // runs of equal timestamps
 				if r.IntN(3) != 0 {
 					t -= period
 				}
-			case 3: // seldom a gap that takes nearly all of the time
+			case 3: // rarely a gap that takes nearly all of the time
 				if r.IntN(n) == 0 {
 					t += period * int64(n) * 5
 				}
-			case 4: // bunched
+			case 4: // bunched at the start
 				t += period * int64(i) * int64(i) / 4
 			}
 			t += period
@@ -159,7 +185,13 @@ func directCase(seed uint64) *kernel.FuseOp {
 		x := kernel.Series{
 			Name: fmt.Sprint("s", s),
 			Rule: kernel.Rule{
-				Mode: []kernel.Mode{kernel.Linear, kernel.Linear, kernel.Nearest, kernel.Previous, kernel.Next}[r.IntN(5)],
+				Mode: []kernel.Mode{
+					kernel.Linear,
+					kernel.Linear,
+					kernel.Nearest,
+					kernel.Previous,
+					kernel.Next,
+				}[r.IntN(5)],
 				Edge: kernel.Edge(r.IntN(2)),
 			},
 		}
@@ -179,12 +211,8 @@ func directCase(seed uint64) *kernel.FuseOp {
 			o := kernel.Tensor{DType: robocache.Int64, Shape: []int{b + 1}, Data: times(offsets)}
 			x.Offsets = &o
 		case 1: // shared timestamps
-			x.Values, x.Times = tensor(
-				from,
-				b,
-				n,
-				d,
-			), kernel.Tensor{
+			x.Values = tensor(from, b, n, d)
+			x.Times = kernel.Tensor{
 				DType: robocache.Int64,
 				Shape: []int{n},
 				Data:  times(timestamps(n)),
@@ -212,13 +240,8 @@ func directCase(seed uint64) *kernel.FuseOp {
 		if mapped && r.IntN(3) != 0 {
 			norm := &kernel.Norm{Kind: kernel.NormKind(r.IntN(2))}
 			for range d {
-				norm.A, norm.B = append(
-					norm.A,
-					float32(r.NormFloat64()),
-				), append(
-					norm.B,
-					float32(r.IntN(4))*float32(r.Float64()),
-				)
+				norm.A = append(norm.A, float32(r.NormFloat64()))
+				norm.B = append(norm.B, float32(r.IntN(4))*float32(r.Float64()))
 			}
 			x.Epilogue.Norm = norm
 		}
@@ -229,7 +252,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 	var targets []int64
 	for range rows {
 		switch s := &op.Series[r.IntN(streams)]; {
-		case r.IntN(3) == 0 && len(s.Times.Data) > 0: // a timestamp, or beside it
+		case r.IntN(3) == 0 && len(s.Times.Data) > 0: // a timestamp, or a time near one
 			i := r.IntN(len(s.Times.Data) / 8)
 			targets = append(
 				targets,
@@ -258,7 +281,7 @@ func directCase(seed uint64) *kernel.FuseOp {
 	return op
 }
 
-// directSweep compares ops of the direct kernels with the reference.
+// directSweep compares operations of the direct kernels with the reference.
 func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 	t.Helper()
 	direct, bad := 0, 0
@@ -310,7 +333,7 @@ func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 	}
 }
 
-// sameFloats: the same bits, or both NaN.
+// sameFloats reports whether the bits are equal, or both values are NaN.
 func sameFloats(a, b []byte, dt robocache.DType) bool {
 	n := dt.Size()
 	for i := 0; i < len(a); i += n {
@@ -339,7 +362,7 @@ func sameFloats(a, b []byte, dt robocache.DType) bool {
 
 func TestDirectOnSimulator(t *testing.T) {
 	limitDirect(t, math.MaxInt64)
-	for seed := range uint64(3) { // each another order of the threads
+	for seed := range uint64(3) { // each with another order of threads
 		directSweep(
 			t,
 			&Hosted{d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")},
@@ -349,7 +372,7 @@ func TestDirectOnSimulator(t *testing.T) {
 	}
 	if !testing.Short() {
 		d := simulator(t, sim.Options{Seed: 9, Checked: true}, "direct", "any")
-		d.on.(*simulated).align = 1 // each tensor ends where its page does
+		d.launcher.(*simulated).align = 1 // each tensor ends at the end of a page
 		directSweep(t, &Hosted{d: d}, 50_000, 80)
 	}
 }
@@ -362,7 +385,8 @@ func TestDirectOnGPU(t *testing.T) {
 	suite(t, h, 1000, 10)
 }
 
-// What goes direct is small, and what the kernels can.
+// TestDirectChoice checks that the direct kernels are used for operations that are small and
+// supported.
 func TestDirectChoice(t *testing.T) {
 	d := simulator(t, sim.Options{Seed: 1}, "direct", "any", "fuse")
 	kernelOf := func(change func(op *kernel.FuseOp), b int) string {
@@ -378,13 +402,28 @@ func TestDirectChoice(t *testing.T) {
 	}
 	for want, got := range map[string]string{
 		"direct_bf16_8": kernelOf(nil, 256),
-		// few vectors a row of one stream: at any size
-		"direct_bf16_8  ":      kernelOf(nil, 1<<14) + "  ",
-		"fuse_8":               kernelOf(func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 }, 1<<12),
-		"fuse_any":             kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 }, 4),
-		"fuse_8 ":              kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate }, 4) + " ",
-		"direct_bf16_8 ":       kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Nearest }, 4) + " ",
-		"direct_bf16_4_scaled": kernelOf(func(op *kernel.FuseOp) { op.Out.DType = robocache.Float32 }, 4),
+		// few vectors in a row of one stream: at any size
+		"direct_bf16_8  ": kernelOf(nil, 1<<14) + "  ",
+		"fuse_8": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 },
+			1<<12,
+		),
+		"fuse_any": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 },
+			4,
+		),
+		"fuse_8 ": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate },
+			4,
+		) + " ",
+		"direct_bf16_8 ": kernelOf(
+			func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Nearest },
+			4,
+		) + " ",
+		"direct_bf16_4_scaled": kernelOf(
+			func(op *kernel.FuseOp) { op.Out.DType = robocache.Float32 },
+			4,
+		),
 	} {
 		if got != want {
 			t.Errorf("%s, not %s", got, want)

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// What the direct kernels take and what the others, in a graph of 50 launches: the figures that
-// directLimit and directShape are chosen by.
+// TestDirectTimes prints the times of the direct kernels and of the others, in a graph of 50
+// launches. directLimit and directShape are based on these numbers.
 func TestDirectTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -78,7 +78,7 @@ func TestDirectTimes(t *testing.T) {
 			}
 			line := fmt.Sprintf("%-24s %-6s", c.name, way)
 			for _, limit := range []int64{0, math.MaxInt32} {
-				if limit == 0 && override != nil { // the others' sources take long to compile
+				if limit == 0 && imageOverride != nil { // the other sources take long to compile
 					continue
 				}
 				was := directLimit
@@ -114,7 +114,7 @@ func TestDirectTimes(t *testing.T) {
 	}
 }
 
-// directInputs fills the op's tensors on the device.
+// directInputs fills the operation's tensors on the device.
 func directInputs(t *testing.T, d *Device, op *kernel.FuseOp, jitter bool) []uintptr {
 	var addrs []uintptr
 	var err error
@@ -155,7 +155,8 @@ func directInputs(t *testing.T, d *Device, op *kernel.FuseOp, jitter bool) []uin
 	return addrs
 }
 
-// graphTime is the median µs of one of 50 launches in a graph; block 0: as prepared.
+// graphTime returns the median time in µs of one of 50 launches in a graph. block 0 keeps the
+// prepared block size.
 func graphTime(
 	t *testing.T,
 	d *Device,

@@ -16,10 +16,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// fake is a driver that notes what it is asked to load, and answers as it is told.
+// fake is a driver that records what it must load and returns configured results.
 type fake struct {
 	g      *gpu
-	result map[string]int32 // by "ELF" and "PTX" for images, by function else
+	result map[string]int32 // keyed by "ELF" and "PTX" for images, and by function otherwise
 	log    []string
 }
 
@@ -57,7 +57,9 @@ func newFake(major, minor int) *fake {
 		func(h uintptr, what, v int32) uintptr { return answer(fmt.Sprint("shared ", v)) },
 	)
 	fn.LaunchKernel = purego.NewCallback(
-		func(h uintptr, gx, gy, gz, bx, by, bz, shared uint32, stream uintptr, params *unsafe.Pointer, extra uintptr) uintptr {
+		func(
+			h uintptr, gx, gy, gz, bx, by, bz, shared uint32, stream uintptr, params *unsafe.Pointer, extra uintptr,
+		) uintptr {
 			return answer(
 				fmt.Sprint(
 					"launch ",
@@ -83,12 +85,12 @@ func newFake(major, minor int) *fake {
 	return f
 }
 
-// G1, G2: the image that fits, then PTX; what fails is told by image, and as a driver that is too
-// old where it is one.
+// TestModules covers cuda.G1 and cuda.G2: first the image that fits, then PTX. The error names the
+// image, and a driver that is too old.
 func TestModules(t *testing.T) {
 	f := newFake(9, 0)
 	k := &call{kernel: "probe_add", grid: 3, block: 64, params: []byte{8}}
-	if err := f.g.prepare(
+	if err := f.g.prepareKernel(
 		k,
 	); err != nil ||
 		!slices.Equal(f.log, []string{"ELF", "function", "attribute", "attribute", "shared 900"}) {
@@ -98,7 +100,7 @@ func TestModules(t *testing.T) {
 		t.Errorf("%+v", fn)
 	}
 	f.log = nil
-	if err := f.g.prepare(
+	if err := f.g.prepareKernel(
 		&call{kernel: "probe_early"},
 	); err != nil ||
 		slices.Contains(f.log, "ELF") {
@@ -106,7 +108,7 @@ func TestModules(t *testing.T) {
 	}
 	// A driver before CUDA 11.8 launches without attributes.
 	f.log = nil
-	if err := f.g.launch(
+	if err := f.g.launchCall(
 		k,
 		5,
 	); err != nil ||
@@ -114,43 +116,45 @@ func TestModules(t *testing.T) {
 		t.Error(err, f.log)
 	}
 	f.result["launch 11 3 1 1 64 1 1 0 5 8 0"] = 700 // CUDA_ERROR_ILLEGAL_ADDRESS
-	if err := f.g.launch(
+	if err := f.g.launchCall(
 		k,
 		5,
-	); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "probe_add<<<3, 64, 0>>>") ||
-		!strings.Contains(err.Error(), "process anew") {
+	); !errors.Is(err, robocache.ErrTemporary) ||
+		!strings.Contains(err.Error(), "probe_add<<<3, 64, 0>>>") ||
+		!strings.Contains(err.Error(), "Restart the process") {
 		t.Error(err)
 	}
-	// A chip that came later: PTX, whose kernels do not wait for the launch before them, so that
-	// they must not begin early.
+	// A later chip uses PTX. Its kernels do not wait for the previous launch, so they must not
+	// start early.
 	f = newFake(12, 0)
 	k = &call{kernel: "probe_early"}
-	if err := f.g.prepare(k); err != nil || f.log[0] != "PTX" || k.device.(*function).early {
+	if err := f.g.prepareKernel(k); err != nil || f.log[0] != "PTX" || k.device.(*function).early {
 		t.Error(err, f.log)
 	}
-	// sm_90 code that the driver does not know, PTX that it does not know either.
+	// The driver supports neither sm_90 code nor the version of the PTX.
 	f = newFake(9, 0)
 	f.result["ELF"], f.result["PTX"] = noBinary, ptxVersion
-	err := f.g.prepare(&call{kernel: "probe_add"})
+	err := f.g.prepareKernel(&call{kernel: "probe_add"})
 	if !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "driver too old") ||
 		!strings.Contains(err.Error(), "compute_80") ||
 		!slices.Equal(f.log, []string{"ELF", "PTX"}) {
 		t.Error(err, f.log)
 	}
-	if again := f.g.prepare(&call{kernel: "probe_empty"}); again == nil || len(f.log) != 2 {
+	if again := f.g.prepareKernel(&call{kernel: "probe_empty"}); again == nil || len(f.log) != 2 {
 		t.Error("tried again:", again, f.log)
 	}
 	f = newFake(7, 5)
-	if err := f.g.prepare(
+	if err := f.g.prepareKernel(
 		&call{kernel: "probe_add"},
-	); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "no image for the chip") ||
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "no image for the chip") ||
 		!strings.Contains(err.Error(), "sm_75") {
 		t.Error(err)
 	}
-	// G8
+	// cuda.G8
 	f.result["alloc"] = outOfMemory
-	if _, err := f.g.alloc(
+	if _, err := f.g.allocMemory(
 		100,
 	); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(

@@ -11,7 +11,7 @@ import (
 // framesOfLaunch is kFrames of src/frames.cu.
 const framesOfLaunch = 32
 
-// frameParams is Frames there.
+// frameParams mirrors Frames of src/frames.cu.
 type frameParams struct {
 	planes, outs                          [framesOfLaunch]uintptr
 	chroma                                int64
@@ -24,7 +24,7 @@ type frameParams struct {
 	tile, lumaRows, chromaRows, _         int32
 }
 
-// FrameForm is how frames become RGB: video.Formula.
+// FrameForm states how frames are converted to RGB, as video.Formula.
 type FrameForm struct {
 	Width, Height int
 	Scaled        bool
@@ -34,53 +34,54 @@ type FrameForm struct {
 	Weight        [4][]int16
 }
 
-// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as pairs.
-// They are read by words of four bytes, each of which holds a byte of them. Where frames are
-// scaled, rows lie a multiple of four bytes apart.
+// FramePlanes locates the planes of a frame on the device. The format is 4:2:0 with 8 bits and
+// interleaved chroma. The planes are read in words of four bytes, each of which contains at least
+// one byte of the plane. If frames are scaled, the distance between rows must be a multiple of four
+// bytes.
 type FramePlanes struct {
 	Luma, Chroma       uintptr
-	LumaRow, ChromaRow int // bytes from row to row
+	LumaRow, ChromaRow int // bytes between rows
 }
 
-// Frames makes RGB of frames of one form. It keeps the form's tables for as long as it lives; runs
-// may come from many goroutines.
+// Frames converts frames of one form to RGB. It keeps the tables of the form while it lives. Safe
+// for concurrent use.
 type Frames struct {
 	on     launcher
 	call   call
 	params frameParams
 }
 
-// PrepareFrames makes the kernel of a form ready.
+// PrepareFrames loads the kernel for a form.
 func (d *Device) PrepareFrames(f *FrameForm) (_ *Frames, err error) {
 	x := &Frames{
-		on:     d.on,
+		on:     d.launcher,
 		params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers},
 	}
 	pairs := int64(f.Width+1) / 2 * int64(f.Height)
 	if f.Width < 1 || f.Height < 1 || pairs > math.MaxInt32-256 || f.Scaled && f.Width%2 != 0 {
-		return nil, unsuitable(f)
+		return nil, unsuitableError(f)
 	}
 	x.call = call{kernel: "frame_rgb", block: 256, grid: uint32(ceilDiv(pairs, 256))}
 	if f.Scaled {
-		if err := x.scale(d, f); err != nil {
+		if err := x.prepareScaling(d, f); err != nil {
 			return nil, err
 		}
 	}
-	if err := d.on.prepare(&x.call); err != nil {
+	if err := d.launcher.prepareKernel(&x.call); err != nil {
 		return nil, err
 	}
 	return x, nil
 }
 
-// Of frame_scaled: columns of a tile of the result, its rows at most, and the shared memory for it.
+// For frame_scaled: columns and maximal rows of a tile of the result, and its shared memory.
 const (
 	frameTile    = 32
 	frameRows    = 16
 	frameScratch = 40 << 10
 )
 
-// scale brings the filters to the device, and cuts the result into tiles.
-func (x *Frames) scale(d *Device, f *FrameForm) error {
+// prepareScaling copies the filters to the device and divides the result into tiles.
+func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 	var tables []byte
 	var at [8]int
 	var first [4][]int32
@@ -94,15 +95,20 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 				}
 			}
 			if from < 0 || i > 0 && from < position[i-1] {
-				return unsuitable(f)
+				return unsuitableError(f)
 			}
 		}
 		if k < 2 {
-			if position, weight, taps = fours(position, weight, taps, p.limit[k]); position == nil {
-				return unsuitable(f)
+			if position, weight, taps = padToFours(
+				position,
+				weight,
+				taps,
+				p.limit[k],
+			); position == nil {
+				return unsuitableError(f)
 			}
 		} else {
-			position, weight, taps = pairs(position, weight, taps)
+			position, weight, taps = padToPairs(position, weight, taps)
 		}
 		first[k] = position
 		p.taps[k], at[k] = int32(taps), len(tables)
@@ -121,10 +127,10 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 		tables = append(tables, make([]byte, -len(tables)&3)...)
 	}
 	for p.tile = frameRows; ; p.tile /= 2 {
-		if p.tile == 0 { // scaled down as nobody does
-			return unsuitable(f)
+		if p.tile == 0 { // the scale factor is too small
+			return unsuitableError(f)
 		}
-		rows := func(k int) (most int32) { // of a plane, for a tile
+		rows := func(k int) (most int32) { // maximal number of source rows of plane k for a tile
 			for y := 0; y < f.Height; y += int(p.tile) {
 				most = max(most, first[k][min(y+int(p.tile), f.Height)-1]+p.taps[k]-first[k][y])
 			}
@@ -137,10 +143,11 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 			break
 		}
 	}
-	x.call.kernel, x.call.grid = "frame_scaled", uint32(
-		ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)),
+	x.call.kernel = "frame_scaled"
+	x.call.grid = uint32(
+		ceilDiv(int64(f.Width), frameTile) * ceilDiv(int64(f.Height), int64(p.tile)),
 	)
-	base, err := d.on.upload(tables)
+	base, err := d.launcher.uploadBytes(tables)
 	if err != nil {
 		return err
 	}
@@ -150,9 +157,9 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 	return nil
 }
 
-// fours makes filters of a multiple of four taps, all before limit; nil where there are fewer
-// samples than taps.
-func fours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
+// padToFours changes filters to a multiple of four taps, all before limit. It returns nil if there
+// are fewer samples than taps.
+func padToFours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
 	n := (taps + 3) &^ 3
 	if int(limit) < n {
 		return nil, nil, 0
@@ -169,8 +176,8 @@ func fours(position []int32, weight []int16, taps int, limit int32) ([]int32, []
 	return to, out, n
 }
 
-// pairs makes filters of an even number of taps that begin at even samples.
-func pairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
+// padToPairs changes filters to an even number of taps that start at even samples.
+func padToPairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 	n := (taps + 2) &^ 1
 	to, out := make([]int32, len(position)), make([]int16, len(position)*n)
 	for i, first := range position {
@@ -180,34 +187,34 @@ func pairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 	return to, out, n
 }
 
-func unsuitable(f *FrameForm) error {
+func unsuitableError(f *FrameForm) error {
 	return robocache.Unsupported("CUDA", nil, "frames of this size").
 		Expected("", fmt.Sprintf("%d×%d", f.Width, f.Height))
 }
 
-// Run makes frames whose planes lie alike, packed or as planes, on a stream.
+// Run converts frames on a stream. All frames must have the same plane layout. planes selects a
+// planar result; otherwise the result is packed.
 func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uintptr) error {
 	if len(from) == 0 {
 		return nil
 	}
 	p := x.params
 	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
-		return robocache.Unsupported("CUDA", nil, "rows of frames that are to be scaled are not a multiple of 4 bytes apart").
+		return robocache.Unsupported(
+			"CUDA",
+			nil,
+			"rows of frames that are to be scaled are not a multiple of 4 bytes apart",
+		).
 			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
-	p.lumaRow, p.chromaRow, p.chroma, p.blocks = int32(
-		from[0].LumaRow,
-	), int32(
-		from[0].ChromaRow,
-	), int64(
-		from[0].Chroma-from[0].Luma,
-	), int32(
-		x.call.grid,
-	)
+	p.lumaRow = int32(from[0].LumaRow)
+	p.chromaRow = int32(from[0].ChromaRow)
+	p.chroma = int64(from[0].Chroma - from[0].Luma)
+	p.blocks = int32(x.call.grid)
 	for len(from) > 0 {
 		n := min(len(from), framesOfLaunch)
 		for i := range n {
@@ -216,7 +223,7 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 		k := x.call
 		k.grid *= uint32(n)
 		k.params = paramsOf(&p)
-		if err := x.on.launch(&k, stream); err != nil {
+		if err := x.on.launchCall(&k, stream); err != nil {
 			return err
 		}
 		from, out = from[n:], out[n:]

@@ -11,7 +11,7 @@ import (
 func TestFramesOnSimulator(t *testing.T) {
 	d := simulator(t, sim.Options{Seed: 3, Checked: true}, "frames")
 	checkFrames(t, d, append(frameShapes[1:3:3], frameShapes[6]), 1)
-	d.on.(*simulated).before = true
+	d.launcher.(*simulated).before = true
 	d = simulator(t, sim.Options{Seed: 3}, "frames")
 	checkFrames(t, d, frameShapes, 2)
 }

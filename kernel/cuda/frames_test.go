@@ -11,7 +11,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// frameShapes are sizes as decoded and of the result, which the host's own code makes.
+// frameShapes are sizes as decoded and of the result. The host's own code computes the expected
+// result.
 var frameShapes = [][4]int{
 	{640, 480, 0, 0},
 	{322, 242, 0, 0},
@@ -26,8 +27,8 @@ var frameShapes = [][4]int{
 	{1280, 720, 224, 224},
 }
 
-// Frames come out of the kernel as the host makes them, to the bit: one and many, packed and as
-// planes, each matrix and range.
+// checkFrames checks that the kernel's frames equal those of the host to the bit: one and many,
+// packed and planar, for each matrix and range.
 func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 	t.Helper()
 	rng, ran := rand.New(rand.NewPCG(seed, 1)), 0
@@ -68,7 +69,7 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			t.Cleanup(func() { d.Free(a) })
 			return a
 		}
-		// Two frames that differ, in turn: planes, and the pairs of chroma behind the luma.
+		// Two different frames in turn: the luma plane, followed by the interleaved chroma.
 		var from [2]FramePlanes
 		var want [2][]byte
 		for k := range from {
@@ -108,7 +109,7 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			}
 		}
 		for _, n := range []int{1, 3, framesOfLaunch + 1} {
-			if n > 3 && i > 0 { // more than a launch has
+			if n > 3 && i > 0 { // more than one launch can hold
 				continue
 			}
 			got := bytes.Repeat([]byte{0x5a}, len(want[0]))
@@ -152,7 +153,7 @@ func TestFramesOnGPU(t *testing.T) {
 	}
 }
 
-// Rows of any size and place are copied, and nothing beside them.
+// checkRows checks that rows of any size and place are copied, and nothing next to them.
 func checkRows(t *testing.T, d *Device) {
 	t.Helper()
 	x, err := d.PrepareRows()
@@ -171,9 +172,30 @@ func checkRows(t *testing.T, d *Device) {
 		{5, 3, plain(5000)},
 		{2, 1, plain(100_000)},
 		{4, 0, Rows{}},
-		{3, 0, Rows{{Bytes: 64, Rows: 6, From: 80, To: 64}, {Bytes: 64, Rows: 3, From: 80, To: 64, FromAt: 7 * 80, ToAt: 6 * 64}}},
-		{40, 0, Rows{{Bytes: 321, Rows: 5, From: 512, To: 384}, {Bytes: 322, Rows: 3, From: 512, To: 448, FromAt: 8 * 512, ToAt: 5 * 384}}},
-		{2, 6, Rows{{Bytes: 50, Rows: 40, From: 64, To: 64}, {Bytes: 50, Rows: 20, From: 64, To: 64, FromAt: 41 * 64, ToAt: 40 * 64}}},
+		{
+			3,
+			0,
+			Rows{
+				{Bytes: 64, Rows: 6, From: 80, To: 64},
+				{Bytes: 64, Rows: 3, From: 80, To: 64, FromAt: 7 * 80, ToAt: 6 * 64},
+			},
+		},
+		{
+			40,
+			0,
+			Rows{
+				{Bytes: 321, Rows: 5, From: 512, To: 384},
+				{Bytes: 322, Rows: 3, From: 512, To: 448, FromAt: 8 * 512, ToAt: 5 * 384},
+			},
+		},
+		{
+			2,
+			6,
+			Rows{
+				{Bytes: 50, Rows: 40, From: 64, To: 64},
+				{Bytes: 50, Rows: 20, From: 64, To: 64, FromAt: 41 * 64, ToAt: 40 * 64},
+			},
+		},
 		{2, 0, Rows{1: {Bytes: 33, Rows: 7, From: 48, To: 34, FromAt: 5, ToAt: 3}}},
 	} {
 		size := 0
@@ -229,8 +251,8 @@ func checkRows(t *testing.T, d *Device) {
 
 func TestRowsOnGPU(t *testing.T) { checkRows(t, device(t)) }
 
-// What frames take on a device alone, one a launch and many: the work that is taken from a
-// trainer's kernels.
+// TestFrameTimes prints the time of frames on an idle device, for one and many per launch. This is
+// time that a trainer's kernels lose.
 func TestFrameTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")

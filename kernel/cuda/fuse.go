@@ -8,41 +8,41 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// prepareFuse resamples any number of streams into neighbouring columns, in one launch. With
-// Validate, or the policy error, it waits for a check of times before anything is written.
+// prepareFuse prepares the resampling of any number of streams into neighboring columns, in one
+// launch. With Validate or ErrorEdge, a run waits for a check of times before it writes anything.
 func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
 	name := "fuse"
 	if len(op.Series) == 1 {
 		name = "resample"
 	}
-	f := fuser{
-		on:    d.on,
+	f := fuseBuilder{
+		on:    d.launcher,
 		op:    op,
-		l:     newLaunch(d.on, name, op),
+		l:     newLaunch(d.launcher, name, op),
 		batch: op.Out.Shape[0],
 		rows:  op.Out.Shape[1],
 		cols:  op.Out.Shape[2],
 	}
-	if err := f.calls(); err != nil {
+	if err := f.addCalls(); err != nil {
 		return nil, err
 	}
 	return f.l, nil
 }
 
-// fuser makes the calls of a FuseOp.
-type fuser struct {
+// fuseBuilder builds the calls of a FuseOp.
+type fuseBuilder struct {
 	on                launcher
 	op                *kernel.FuseOp
 	l                 *Launch
 	batch, rows, cols int
-	table             table
+	table             paramTable
 }
 
-// columns is a stream's D.
-func columns(s *kernel.Series) int { return s.Values.Shape[len(s.Values.Shape)-1] }
+// columnCount returns D, the number of columns of a stream.
+func columnCount(s *kernel.Series) int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
-// calls makes one launch for each 32 streams, after the check of values.
-func (f *fuser) calls() error {
+// addCalls adds one launch for every 32 streams, after the check of values.
+func (f *fuseBuilder) addCalls() error {
 	checks := f.op.Validate
 	for i := range f.op.Series {
 		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
@@ -51,96 +51,84 @@ func (f *fuser) calls() error {
 		return nil
 	}
 	if f.rows > math.MaxInt32/2 {
-		return tooLarge(f.l.op, "target rows", f.rows)
+		return tooLargeError(f.l.op, "target rows", f.rows)
 	}
 	var groups []*fuseGroup
 	col := 0
 	for from := 0; from < len(f.op.Series); from += maxStreams {
 		g := &fuseGroup{f: f, from: from, to: min(from+maxStreams, len(f.op.Series)), col: col}
-		if err := g.describe(); err != nil {
+		if err := g.describeGroup(); err != nil {
 			return err
 		}
 		groups = append(groups, g)
 		col += g.cols
 	}
-	addr, err := f.l.table(f.table.b)
+	addr, err := f.l.uploadTable(f.table.b)
 	if err != nil {
 		return err
 	}
 	if checks {
-		f.l.before = f.check
+		f.l.before = f.checkValues
 	}
 	if f.rows == 0 {
 		f.l.calls = []call{}
 		return nil
 	}
 	for _, g := range groups {
-		g.launch(addr)
+		g.launchGroup(addr)
 		if g.vector > 1 {
-			f.l.adjust = append(f.l.adjust, g.choose)
+			f.l.adjust = append(f.l.adjust, g.chooseCall)
 		}
 	}
 	return nil
 }
 
-func tooLarge(op, what string, n int) error {
+func tooLargeError(op, what string, n int) error {
 	return robocache.ResourceLimit(op, nil, "too many %s", what).
 		Expected("at most 2^30", fmt.Sprint(n))
 }
 
-// fuseGroup is up to 32 neighbouring streams, which one launch makes.
+// fuseGroup is up to 32 neighboring streams, which one launch computes.
 type fuseGroup struct {
-	f             *fuser
+	f             *fuseBuilder
 	from, to, col int
 	cols          int
 	kind          fuseKind
-	vector        int // columns a thread, of the fast kernels; 1 also otherwise
+	vector        int // columns per thread in the fast kernels; else 1
 	p             fuseParams
-	wide, narrow  int // calls: of vectors, of single columns
+	wide, narrow  int // numbers of the calls for vectors and for single columns
 	grids         [2]uint32
-	needs         []need
+	alignments    []alignment
 }
 
-// need is an alignment that vectors ask of an address.
-type need struct {
+// alignment is the alignment that vectors need from an address.
+type alignment struct {
 	tensor int
 	bytes  uintptr
 }
 
-func (n need) met(addrs []uintptr) bool { return addrs[n.tensor]%n.bytes == 0 }
+func (n alignment) isMet(addrs []uintptr) bool { return addrs[n.tensor]%n.bytes == 0 }
 
 type fuseKind uint8
 
 const (
-	fuseAny    fuseKind = iota // everything
-	fuseMapped                 // an epilogue, or another type
+	fuseAny    fuseKind = iota // supports everything
+	fuseMapped                 // supports an epilogue or another type
 	fuseLean
 )
 
-// describe fills the parameters that do not depend on the kernel, and chooses it.
-func (g *fuseGroup) describe() error {
+// describeGroup fills the parameters that do not depend on the kernel, and chooses the kernel.
+func (g *fuseGroup) describeGroup() error {
 	f, op := g.f, g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
-	p.batch, p.rows, p.streams, p.first = int64(
-		f.batch,
-	), int32(
-		f.rows,
-	), int32(
-		g.to-g.from,
-	), int32(
-		g.from,
-	)
-	p.outEntry, p.outRow, p.outColumn = bytesStep(
-		&op.Out,
-		0,
-	), bytesStep(
-		&op.Out,
-		1,
-	), bytesStep(
-		&op.Out,
-		2,
-	)
+	p.batch = int64(f.batch)
+	p.rows = int32(f.rows)
+	p.streams = int32(g.to - g.from)
+	p.first = int32(g.from)
+	p.outEntry = bytesStep(&op.Out, 0)
+	p.outRow = bytesStep(&op.Out, 1)
+	p.outColumn = bytesStep(&op.Out, 2)
 	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
 	p.timeType = uint8(op.Targets.DType)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
@@ -148,22 +136,17 @@ func (g *fuseGroup) describe() error {
 		p.validEntry, p.validRow, p.validStream = bytesStep(v, 0), bytesStep(v, 1), bytesStep(v, 2)
 	}
 	lean, mapped := op.Counts == nil, true
-	dense := (op.Out.Step(2) == 1 || f.cols <= 1) && small(p.outRow)
+	dense := (op.Out.Step(2) == 1 || f.cols <= 1) && fitsInt32(p.outRow)
 	for i := g.from; i < g.to; i++ {
 		s, x := &op.Series[i], &p.s[i-g.from]
-		d := columns(s)
+		d := columnCount(s)
 		if d > math.MaxInt32/2 {
-			return tooLarge(f.l.op, "channels", d)
+			return tooLargeError(f.l.op, "channels", d)
 		}
 		axis := len(s.Values.Shape) - 2
-		x.columns, x.n, x.row = int32(
-			d,
-		), int32(
-			min(s.Values.Shape[axis], math.MaxInt32),
-		), bytesStep(
-			&s.Values,
-			axis,
-		)
+		x.columns = int32(d)
+		x.n = int32(min(s.Values.Shape[axis], math.MaxInt32))
+		x.row = bytesStep(&s.Values, axis)
 		x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
 		if axis == 1 {
 			x.entry = bytesStep(&s.Values, 0)
@@ -191,23 +174,24 @@ func (g *fuseGroup) describe() error {
 			s.Times.DType == robocache.Int64 {
 			x.flags |= streamBrief
 		}
-		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(
-			s.Rule.Mode,
-		), uint8(
-			s.Rule.Edge,
-		), uint8(
-			s.Values.DType,
-		)
+		x.maxGap = s.Rule.MaxGap
+		x.mode = uint8(s.Rule.Mode)
+		x.edge = uint8(s.Rule.Edge)
+		x.dtype = uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i}, "continuous signs are not made on a GPU").
+			return robocache.Unsupported(
+				f.l.op,
+				robocache.Where{"stream": i},
+				"continuous signs are not made on a GPU",
+			).
 				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
 		}
-		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
+		if err := checkForms(f.l.op, i, &s.Rule); err != nil {
 			return err
 		}
-		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
-		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
+		a, b := fastKernels(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
+		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && fitsInt32(x.row)
 		lean, mapped = lean && a && ok, mapped && b && ok
 		g.cols += d
 	}
@@ -220,8 +204,8 @@ func (g *fuseGroup) describe() error {
 	for i := g.from; i < g.to; i++ {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		x.extra = -1
-		if g.kind == fuseAny || g.kind == fuseMapped && rare(&s.Epilogue) {
-			x.extra = f.table.extra(
+		if g.kind == fuseAny || g.kind == fuseMapped && hasEpilogue(&s.Epilogue) {
+			x.extra = f.table.appendExtra(
 				&s.Rule,
 				&s.Epilogue,
 				int(bytesStep(&s.Values, len(s.Values.Shape)-1)),
@@ -230,17 +214,17 @@ func (g *fuseGroup) describe() error {
 	}
 	g.vector = 1
 	if g.kind != fuseAny {
-		g.width(size)
+		g.chooseVector(size)
 	}
 	return nil
 }
 
-// bytesStep is a stride in bytes.
+// bytesStep returns a stride in bytes.
 func bytesStep(t *kernel.Tensor, axis int) int64 {
 	return int64(t.Step(axis)) * int64(t.DType.Size())
 }
 
-// timeSteps are the strides of times [S] or [B, S], in bytes.
+// timeSteps returns the strides of times [S] or [B, S], in bytes.
 func timeSteps(t *kernel.Tensor) (entry, row int64) {
 	axis := len(t.Shape) - 1
 	if axis == 1 {
@@ -249,13 +233,13 @@ func timeSteps(t *kernel.Tensor) (entry, row int64) {
 	return entry, bytesStep(t, axis)
 }
 
-// small says that the fast kernels can count in 32 bits with such a step.
-func small(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
+// fitsInt32 reports whether the fast kernels can compute offsets with this stride in 32 bits.
+func fitsInt32(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
-// width chooses how many neighbouring columns a thread makes at once: as many as each stream's
-// extent and strides allow, at most 16 bytes of the larger side. What addresses allow is seen in
-// each run.
-func (g *fuseGroup) width(size int) {
+// chooseVector chooses how many neighboring columns a thread computes at once. This is limited by
+// the extent and strides of each stream, and by 16 bytes of the larger side. The alignment of
+// addresses is checked in each run.
+func (g *fuseGroup) chooseVector(size int) {
 	p := &g.p
 	widest := 4
 	if g.kind == fuseLean && size == 2 {
@@ -280,11 +264,11 @@ func (g *fuseGroup) width(size int) {
 	}
 }
 
-// launch adds the group's calls.
-func (g *fuseGroup) launch(table uintptr) {
+// launchGroup adds the group's calls.
+func (g *fuseGroup) launchGroup(table uintptr) {
 	p := g.p
 	p.table = table
-	if g.direct() {
+	if g.useDirect() {
 		g.launchDirect(p)
 		return
 	}
@@ -292,35 +276,38 @@ func (g *fuseGroup) launch(table uintptr) {
 	if g.kind == fuseMapped {
 		mapped = "_mapped"
 	}
-	how := g.way(&p)
+	how := g.chooseWay(&p)
 	switch {
 	case g.kind == fuseAny:
-		g.wide = g.add(p, 1, "fuse_any", fuseTiles)
+		g.wide = g.addTiled(p, 1, "fuse_any", fuseTiles)
 		return
 	case how == fuseRows:
-		g.wide = g.add(p, 1, "fuse_small_rows"+mapped, how)
+		g.wide = g.addTiled(p, 1, "fuse_small_rows"+mapped, how)
 		return
 	case how == fuseWhole:
 		g.vector = 4
-		g.wide = g.add(p, 4, "fuse_4_staged", how)
+		g.wide = g.addTiled(p, 4, "fuse_4_staged", how)
 	default:
-		g.wide = g.add(p, g.vector, fmt.Sprintf("fuse_%d%s", g.vector, mapped), how)
+		g.wide = g.addTiled(p, g.vector, fmt.Sprintf("fuse_%d%s", g.vector, mapped), how)
 	}
 	if g.vector > 1 {
-		g.narrow = g.add(p, 1, "fuse_1"+mapped, fuseTiles)
+		g.narrow = g.addTiled(p, 1, "fuse_1"+mapped, fuseTiles)
 	}
-	g.ask()
+	g.recordAlignments()
 }
 
-// ask notes what the call of vectors asks of addresses.
-func (g *fuseGroup) ask() {
+// recordAlignments records the alignments that the call for vectors needs.
+func (g *fuseGroup) recordAlignments() {
 	if g.vector == 1 {
 		return
 	}
 	l := g.f.l
 	g.grids = [2]uint32{l.calls[g.wide].grid, l.calls[g.narrow].grid}
 	ask := func(t *kernel.Tensor) {
-		g.needs = append(g.needs, need{l.number[t], uintptr(g.vector * t.DType.Size())})
+		g.alignments = append(
+			g.alignments,
+			alignment{l.number[t], uintptr(g.vector * t.DType.Size())},
+		)
 	}
 	ask(&g.f.op.Out)
 	for i := g.from; i < g.to; i++ {
@@ -328,8 +315,8 @@ func (g *fuseGroup) ask() {
 	}
 }
 
-// add adds one call, of a kernel that takes p by tiles; it gives the call's number.
-func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay) int {
+// addTiled adds one call of a kernel that takes fuseParams. It returns the number of the call.
+func (g *fuseGroup) addTiled(params fuseParams, vector int, name string, how fuseWay) int {
 	f := g.f
 	p := &params
 	vectors := 0
@@ -339,11 +326,12 @@ func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay)
 	}
 	p.vectors = int32(vectors)
 	k := call{kernel: name, params: paramsOf(p), early: true}
-	k.block, k.grid, k.shared = g.shape(p, vector, how)
-	if how == fuseTiles && p.long() && int64(k.grid) <= 2*int64(f.on.sm().processors) {
-		// Blocks that begin early take the room in which the last ones of the launch before would
-		// have gone side by side (H200, 64×4096→1024×128 bf16: 17.1 and 12.4 µs, 32×4096 f32 16.3
-		// and 11.6; of short streams early blocks are the faster ones).
+	k.block, k.grid, k.shared = g.chooseShape(p, vector, how)
+	if how == fuseTiles && p.hasLongStream() &&
+		int64(k.grid) <= 2*int64(f.on.chipInfo().processors) {
+		// Blocks that start early occupy space that the last blocks of the previous launch need.
+		// Measured on an H200, early and not early: 64×4096→1024×128 bf16 17.1 and 12.4 µs, 32×4096
+		// f32 16.3 and 11.6 µs. For short streams, starting early is faster.
 		k.early = false
 	}
 	k.args = func() string {
@@ -356,16 +344,16 @@ func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay)
 			p.tile,
 		)
 	}
-	n := f.l.add(k)
-	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
+	n := f.l.addCall(k)
+	g.bindAddresses(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
 	for i := range int(p.streams) {
-		f.l.bind(n, &p.s[i].samples, samplesOf(&f.op.Series[g.from+i].Epilogue))
+		f.l.bind(n, &p.s[i].samples, sampleTensor(&f.op.Series[g.from+i].Epilogue))
 	}
 	return n
 }
 
-// bind has the addresses of the group go into a call.
-func (g *fuseGroup) bind(n int, h *fuseHead, stream func(i int) *streamHead) {
+// bindAddresses binds the addresses of the group to the parameters of a call.
+func (g *fuseGroup) bindAddresses(n int, h *fuseHead, stream func(i int) *streamHead) {
 	l, op := g.f.l, g.f.op
 	l.bind(n, &h.targets, &op.Targets)
 	l.bind(n, &h.out, &op.Out)
@@ -380,11 +368,12 @@ func (g *fuseGroup) bind(n int, h *fuseHead, stream func(i int) *streamHead) {
 	}
 }
 
-// choose takes the call of vectors where all addresses allow, else that of single columns.
-func (g *fuseGroup) choose(addrs []uintptr) {
+// chooseCall enables the call for vectors if all addresses are aligned. Otherwise it enables the
+// call for single columns.
+func (g *fuseGroup) chooseCall(addrs []uintptr) {
 	calls, grids := g.f.l.calls, g.grids
-	for _, n := range g.needs {
-		if !n.met(addrs) {
+	for _, n := range g.alignments {
+		if !n.isMet(addrs) {
 			calls[g.wide].grid, calls[g.narrow].grid = 0, grids[1]
 			return
 		}
@@ -392,11 +381,15 @@ func (g *fuseGroup) choose(addrs []uintptr) {
 	calls[g.wide].grid, calls[g.narrow].grid = grids[0], 0
 }
 
-// hostForms refuses rotations that no kernel of the device writes.
-func hostForms(op string, stream int, rule *kernel.Rule) error {
+// checkForms rejects rotations in forms that no GPU kernel supports.
+func checkForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
 		return nil
 	}
-	return robocache.Unsupported(op, robocache.Where{"stream": stream}, "rotations in other forms than quaternions are not made on a GPU").
+	return robocache.Unsupported(
+		op,
+		robocache.Where{"stream": stream},
+		"rotations in other forms than quaternions are not made on a GPU",
+	).
 		WithHint("the CPU")
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// check proves times, lengths and offsets before a FuseOp, and under the policy error that every
-// target lies inside the data: it brings them to the host, where the reference looks at the op
-// without its values.
-func (f *fuser) check(addrs []uintptr, stream uintptr) error {
+// checkValues checks times, lengths and offsets before a FuseOp runs, and under ErrorEdge also that
+// every target lies inside the data. It copies them to the host, where the reference runs the
+// operation without its values.
+func (f *fuseBuilder) checkValues(addrs []uintptr, stream uintptr) error {
 	from := &fetcher{l: f.l, addrs: addrs, stream: stream}
 	host := kernel.FuseOp{
 		Series: slices.Clone(
@@ -18,7 +18,7 @@ func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 		),
 		Clock:   f.op.Clock,
 		Epsilon: f.op.Epsilon,
-		Targets: *from.tensor(&f.op.Targets),
+		Targets: *from.fetchTensor(&f.op.Targets),
 		Out:     kernel.Tensor{DType: f.op.Out.DType, Shape: []int{f.batch, f.rows, 0}},
 	}
 	for i := range host.Series {
@@ -26,11 +26,9 @@ func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 		shape := slices.Clone(s.Values.Shape)
 		shape[len(shape)-1] = 0
 		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: shape}
-		s.Times, s.Lengths, s.Offsets = *from.tensor(&f.op.Series[i].Times), from.tensor(
-			s.Lengths,
-		), from.tensor(
-			s.Offsets,
-		)
+		s.Times = *from.fetchTensor(&f.op.Series[i].Times)
+		s.Lengths = from.fetchTensor(s.Lengths)
+		s.Offsets = from.fetchTensor(s.Offsets)
 		s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
 	}
 	if from.err != nil {
@@ -39,7 +37,7 @@ func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 	return kernel.Reference{}.Run(&host)
 }
 
-// fetcher copies what a run is given to the host, once the stream has come so far.
+// fetcher copies tensors of a run to the host, after the stream has finished.
 type fetcher struct {
 	l      *Launch
 	addrs  []uintptr
@@ -48,8 +46,9 @@ type fetcher struct {
 	err    error
 }
 
-// tensor is a copy of one of the op's tensors, with its strides; nil of nil.
-func (f *fetcher) tensor(t *kernel.Tensor) *kernel.Tensor {
+// fetchTensor returns a copy of one of the operation's tensors with its strides, or nil if t is
+// nil.
+func (f *fetcher) fetchTensor(t *kernel.Tensor) *kernel.Tensor {
 	if t == nil {
 		return nil
 	}
@@ -57,10 +56,14 @@ func (f *fetcher) tensor(t *kernel.Tensor) *kernel.Tensor {
 	for i := range stride {
 		stride[i] = t.Step(i)
 	}
-	return f.strided(t.DType, t.Shape, stride, f.addrs[f.l.number[t]])
+	return f.fetchStrided(t.DType, t.Shape, stride, f.addrs[f.l.number[t]])
 }
 
-func (f *fetcher) strided(d robocache.DType, shape, stride []int, addr uintptr) *kernel.Tensor {
+func (f *fetcher) fetchStrided(
+	d robocache.DType,
+	shape, stride []int,
+	addr uintptr,
+) *kernel.Tensor {
 	t := &kernel.Tensor{DType: d, Shape: shape, Stride: stride}
 	lo, hi := 0, 1
 	for i, n := range shape {
@@ -70,15 +73,15 @@ func (f *fetcher) strided(d robocache.DType, shape, stride []int, addr uintptr) 
 		lo, hi = lo+min(0, (n-1)*stride[i]), hi+max(0, (n-1)*stride[i])
 	}
 	t.Base, t.Data = -lo, make([]byte, (hi-lo)*d.Size())
-	f.read(t.Data, addr-uintptr(t.Base*d.Size()))
+	f.fetchBytes(t.Data, addr-uintptr(t.Base*d.Size()))
 	return t
 }
 
-func (f *fetcher) read(b []byte, from uintptr) {
+func (f *fetcher) fetchBytes(b []byte, from uintptr) {
 	if f.err == nil && !f.waited {
-		f.err, f.waited = f.l.on.wait(f.stream), true
+		f.err, f.waited = f.l.launcher.waitStream(f.stream), true
 	}
 	if f.err == nil {
-		f.err = f.l.on.copyOut(b, from, f.stream)
+		f.err = f.l.launcher.copyOut(b, from, f.stream)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// The structs of src/fuse.cuh: same order, same sizes (fuse_params_test.go).
+// The structs mirror those of src/fuse.cuh: same order, same sizes (fuse_params_test.go).
 
-// fuseExtra is Extra.
+// fuseExtra mirrors Extra.
 type fuseExtra struct {
 	a, b, entries, plane                  int32
 	norm, unit, clip, augment             uint8
@@ -29,20 +29,21 @@ type fuseExtra struct {
 }
 
 const (
-	streamLengths = 1 << iota // StreamFlags
+	streamLengths = 1 << iota // StreamFlags of src/fuse.cuh
 	streamOffsets
 	streamTimesF64
 	streamTimesF32
 	streamBrief
 )
 
-// fuseHead and streamHead are what Fuse and Direct, Stream and DirectStream begin with: addresses.
+// fuseHead and streamHead are the addresses at the start of Fuse and Direct, and of Stream and
+// DirectStream.
 type (
 	fuseHead   struct{ targets, out, valid, counts, table uintptr }
 	streamHead struct{ values, times, rows uintptr }
 )
 
-// fuseStream is Stream.
+// fuseStream mirrors Stream.
 type fuseStream struct {
 	streamHead
 	samples                                 uintptr
@@ -53,10 +54,10 @@ type fuseStream struct {
 	staged                                  int32
 }
 
-// maxStreams is how many streams one launch takes.
+// maxStreams is the maximal number of streams in one launch.
 const maxStreams = 32
 
-// fuseParams is Fuse.
+// fuseParams mirrors Fuse.
 type fuseParams struct {
 	fuseHead
 	batch, targetsEntry, targetsRow   int64
@@ -74,18 +75,18 @@ type fuseParams struct {
 	s                                 [maxStreams]fuseStream
 }
 
-// table is what of an operation is too large or too rare for parameters: Extras, statistics,
-// channels of quaternions.
-type table struct{ b []byte }
+// paramTable holds the data of an operation that is too large or too rare for parameters: Extras,
+// statistics, and channels of quaternions.
+type paramTable struct{ b []byte }
 
-func (t *table) pad(n int) {
+func (t *paramTable) padTo(n int) {
 	for len(t.b)%n != 0 {
 		t.b = append(t.b, 0)
 	}
 }
 
-func (t *table) floats(v []float32) int32 {
-	t.pad(16)
+func (t *paramTable) appendFloats(v []float32) int32 {
+	t.padTo(16)
 	at := len(t.b)
 	for _, x := range v {
 		t.b = binary.LittleEndian.AppendUint32(t.b, math.Float32bits(x))
@@ -93,9 +94,9 @@ func (t *table) floats(v []float32) int32 {
 	return int32(at)
 }
 
-// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the
-// offset in the table.
-func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
+// appendExtra appends the rare settings of a stream. column is the stride of its values in bytes.
+// It returns the offset in the table.
+func (t *paramTable) appendExtra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 	x := fuseExtra{
 		plane:     int32(max(e.Plane, 1)),
 		entries:   1,
@@ -118,7 +119,7 @@ func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 	if n := e.Norm; n != nil {
 		x.norm = 1 + uint8(n.Kind)
 		x.entries = int32(max(len(n.A), 1))
-		x.a, x.b = t.floats(n.A), t.floats(n.B)
+		x.a, x.b = t.appendFloats(n.A), t.appendFloats(n.B)
 		x.tame = 1
 		for _, b := range n.B {
 			if m := math.Abs(float64(b)); m != 0 && !(m >= 0x1p-60 && m <= 0x1p60) {
@@ -130,7 +131,8 @@ func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 		x.clip, x.clipLo, x.clipHi = 1, e.Clip[0], e.Clip[1]
 	}
 	if a := e.Augment; a != nil {
-		x.augment, x.noise, x.dropout, x.scaleLo, x.scaleHi = 1, a.Noise, a.Dropout, a.ScaleLo, a.ScaleHi
+		x.augment, x.noise, x.dropout = 1, a.Noise, a.Dropout
+		x.scaleLo, x.scaleHi = a.ScaleLo, a.ScaleHi
 		key := a.Key()
 		x.key0, x.key1 = key[0], key[1]
 		if a.Samples != nil {
@@ -138,7 +140,7 @@ func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 		}
 	}
 	if rule.Quats != nil {
-		t.pad(16)
+		t.padTo(16)
 		x.quats, x.quatCount = int32(len(t.b)), int32(len(rule.Quats))
 		for _, q := range rule.Quats {
 			for _, c := range q {
@@ -146,27 +148,31 @@ func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 			}
 		}
 	}
-	t.pad(16)
+	t.padTo(16)
 	at := len(t.b)
 	t.b = append(t.b, paramsOf(&x)...)
 	return int32(at)
 }
 
-// rare says that an epilogue is there.
-func rare(e *kernel.Epilogue) bool {
+// hasEpilogue reports whether the epilogue changes values.
+func hasEpilogue(e *kernel.Epilogue) bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-// fast says what of a stream the fast kernels can do: lean takes equal types and no epilogue,
-// mapped an epilogue and casts.
-func fast(rule *kernel.Rule, e *kernel.Epilogue, from, to robocache.DType) (lean, mapped bool) {
+// fastKernels reports which fast kernels support a stream. lean needs equal types and no epilogue;
+// mapped supports an epilogue and casts.
+func fastKernels(
+	rule *kernel.Rule,
+	e *kernel.Epilogue,
+	from, to robocache.DType,
+) (lean, mapped bool) {
 	if rule.Mode > kernel.Next || e.Augment != nil {
 		return false, false
 	}
 	half := func(d robocache.DType) bool {
 		return d == robocache.Float32 || d == robocache.Float16 || d == robocache.BFloat16
 	}
-	lean = from == to && half(from) && !rare(e)
+	lean = from == to && half(from) && !hasEpilogue(e)
 	mapped = half(to) && (half(from) || from == robocache.Uint8)
 	return lean, mapped
 }

@@ -7,36 +7,42 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// fuseWay is how the fast kernels take entries.
+// fuseWay states how the fast kernels read entries.
 type fuseWay uint8
 
 const (
-	fuseTiles fuseWay = iota // a tile of rows of one, from memory
-	fuseWhole                // whole, in shared memory; a thread has columns
-	// whole, and a thread makes small rows, which go out through shared memory
+	fuseTiles fuseWay = iota // tiles of rows of one entry, directly from memory
+	fuseWhole                // whole entries in shared memory; each thread computes columns
+	// whole entries in shared memory; each thread computes small rows, which are written through
+	// shared memory
 	fuseRows
 )
 
-// unroll is how many rows a thread of the fast kernels has in flight (UNROLL of src/lanes.cuh).
+// unroll is the number of rows that a thread of the fast kernels has in flight (UNROLL of
+// src/lanes.cuh).
 const unroll = 4
 
-// fuseChoice stands for the way that would be chosen: "direct", "tiles" or "whole". Tests set it,
-// to time one way beside another.
+// fuseChoice overrides the chosen way: "direct", "tiles" or "whole". Tests set it to compare the
+// times of the ways.
 var fuseChoice string
 
 const (
-	rowBytes     = 16 // Row
-	wideRowBytes = 24 // WideRow
-	spanBytes    = 16 // Span
+	rowBytes     = 16 // size of Row
+	wideRowBytes = 24 // size of WideRow
+	spanBytes    = 16 // size of Span
 )
 
-// shape chooses threads, tiles and shared memory of a call, and puts into p what the kernel wants
-// to know of them.
-func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, shared uint32) {
+// chooseShape chooses threads, tiles and shared memory of a call, and sets the fields of p that
+// depend on them.
+func (g *fuseGroup) chooseShape(
+	p *fuseParams,
+	vector int,
+	how fuseWay,
+) (block, grid, shared uint32) {
 	if how != fuseTiles {
 		return g.stagedShape(p, vector, how)
 	}
-	c := g.f.on.sm()
+	c := g.f.on.chipInfo()
 	threads, tile := 128, int(p.rows)
 	streams := int(p.streams)
 	if g.kind == fuseAny {
@@ -52,14 +58,15 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		// each thread makes a few rows
 		threads = min(threadsFor(vectors), max(128, (int(p.rows)*vectors/unroll+31)&^31))
 		if g.kind == fuseMapped && p.batch > int64(4*c.processors) {
-			// they hold many registers: small blocks fill a multiprocessor better (fuse of three
-			// streams, B 4096: 211 µs, 320 threads 251)
+			// these kernels use many registers, so small blocks fill a multiprocessor better (fuse
+			// of three streams, B 4096: 211 µs, with 320 threads 251 µs)
 			threads = min(threads, 160)
 		}
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
-		for tile > 2 && p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		for tile > 2 &&
+			p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -74,28 +81,29 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 	}
 	at = align16(at)
 	p.pivots = int32(at)
-	at += 8 * g.pivots(p, g.kind == fuseAny, tile)
+	at += 8 * g.choosePivots(p, g.kind == fuseAny, tile)
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
 }
 
-// tileRows is how many target rows a block is best given, by sweeps on an H200: few entries' rows
-// whole, else as many as keep each thread busy for two rounds, or more where a tile needs a sample
-// of all timestamps.
+// tileRows returns the best number of target rows for a block, by measurements on an H200. Entries
+// with few rows are not divided. Otherwise each thread gets two rounds of work, or more if a tile
+// needs samples of all timestamps.
 func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
 	}
-	if p.long() {
+	if p.hasLongStream() {
 		return max(256, 2*unroll*lanes)
 	}
 	return max(2*unroll*lanes, 32)
 }
 
-// manyTimestamps is from where on a tile takes only some of the timestamps into shared memory.
+// manyTimestamps is the number of timestamps above which a tile copies only some of them to shared
+// memory.
 const manyTimestamps = 1024
 
-// long says that a stream has so many.
-func (p *fuseParams) long() bool {
+// hasLongStream reports whether a stream has more than manyTimestamps.
+func (p *fuseParams) hasLongStream() bool {
 	for i := range int(p.streams) {
 		if p.s[i].n > manyTimestamps {
 			return true
@@ -106,24 +114,26 @@ func (p *fuseParams) long() bool {
 
 func align16(n int) int { return (n + 15) &^ 15 }
 
-// stagedShape is shape for the kernels that take entries whole: a grid of as many blocks as the
-// chip holds at once.
+// stagedShape is shape for the kernels that read whole entries. The grid has as many blocks as the
+// chip can run at once.
 func (g *fuseGroup) stagedShape(
 	p *fuseParams,
 	vector int,
 	how fuseWay,
 ) (block, grid, shared uint32) {
-	c := g.f.on.sm()
-	g.layout(p, how, g.buffers(p, how))
+	c := g.f.on.chipInfo()
+	g.layoutShared(p, how, g.bufferCount(p, how))
 	threads := 320
 	if how == fuseRows {
-		// A thread a row; more of them, should there be fewer entries than the chip has room for.
+		// One thread per row. There are more threads if the chip has space for more entries than
+		// there are.
 		threads = min(max(64, (int(p.rows*p.streams)+31)&^31), 256)
 		if p.batch <= int64(2*c.processors) {
 			threads = min(max(64, (int(p.rows*p.streams)+31)&^31), 512)
 		}
 	} else if n := int(p.vectors); n > 0 {
-		// As many threads with columns on a multiprocessor as registers and shared memory allow.
+		// Choose the block size that gives the most threads with columns on a multiprocessor,
+		// within the limits of registers and shared memory.
 		most := 0
 		for t := 160; t <= 512; t += 32 {
 			if used := t / n * n * stagedBlocks(c, stagedBytes(p), t); used > most {
@@ -133,23 +143,18 @@ func (g *fuseGroup) stagedShape(
 	}
 	bytes := stagedBytes(p)
 	p.work = p.batch
-	return uint32(
-			threads,
-		), uint32(
-			min(p.batch, int64(max(stagedBlocks(c, bytes, threads), 1)*c.processors)),
-		), uint32(
-			bytes,
-		)
+	blocks := int64(max(stagedBlocks(c, bytes, threads), 1) * c.processors)
+	return uint32(threads), uint32(min(p.batch, blocks)), uint32(bytes)
 }
 
-// stagedBlocks is how many blocks of a staged kernel a multiprocessor holds.
+// stagedBlocks returns how many blocks of a staged kernel fit on a multiprocessor.
 func stagedBlocks(c chip, bytes, threads int) int {
 	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 }
 
-// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result;
-// one or two buffers of targets, timestamps and values.
-func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
+// layoutShared assigns the shared memory of a staged kernel. First comes the plan with a row of
+// zeros, or the result. Then come one or two buffers of targets, timestamps and values.
+func (g *fuseGroup) layoutShared(p *fuseParams, how fuseWay, buffers int) {
 	at := 16 + 2*spanBytes*int(p.streams)
 	if how == fuseWhole {
 		p.plan = int32(at)
@@ -181,14 +186,14 @@ func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 	p.bufferBytes, p.buffers = int32(align16(at)), int32(buffers)
 }
 
-// stagedBytes is the shared memory of a block.
+// stagedBytes returns the shared memory of a block.
 func stagedBytes(p *fuseParams) int { return int(p.buffer + p.buffers*p.bufferBytes) }
 
-// way says how entries are best taken: tile by tile, or whole through shared memory. Whole, all
-// samples are read, also those that no row wants; in return they are on their way long before they
-// are wanted, and no sample is fetched twice.
-func (g *fuseGroup) way(p *fuseParams) fuseWay {
-	c := g.f.on.sm()
+// chooseWay chooses how entries are read: tile by tile, or whole through shared memory. Whole
+// entries include samples that no row needs. In return, all samples are loaded long before they are
+// used, and none is loaded twice.
+func (g *fuseGroup) chooseWay(p *fuseParams) fuseWay {
+	c := g.f.on.chipInfo()
 	op := g.f.op
 	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 ||
 		op.Targets.DType == robocache.Float32 ||
@@ -215,7 +220,9 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	case in > 4*out:
 	case g.vector == 1 && packed && p.outRow <= 256*int64(p.streams):
 		how = fuseRows
-	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
+	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out &&
+		p.batch >= int64(4*c.processors) &&
+		g.cols/4 <= 512:
 		how = fuseWhole
 	}
 	switch fuseChoice {
@@ -233,21 +240,21 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 		return how
 	}
 	q := *p
-	g.layout(&q, how, 1)
+	g.layoutShared(&q, how, 1)
 	if stagedBytes(&q) > c.shared/2 {
 		return fuseTiles
 	}
 	return how
 }
 
-// buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way
-// then is on its way earlier.
-func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
+// bufferCount returns two if several blocks with two buffers fit on a multiprocessor, else one.
+// With two buffers, loads start earlier.
+func (g *fuseGroup) bufferCount(p *fuseParams, how fuseWay) int {
 	q := *p
-	g.layout(&q, how, 2)
-	room := g.f.on.sm().shared / 3
+	g.layoutShared(&q, how, 2)
+	room := g.f.on.chipInfo().shared / 3
 	if how == fuseWhole {
-		room = g.f.on.sm().shared / 2
+		room = g.f.on.chipInfo().shared / 2
 	}
 	if stagedBytes(&q) > room {
 		return 1
@@ -255,10 +262,10 @@ func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
 	return 2
 }
 
-// pivots decides how many timestamps of each stream lie in shared memory: all where a tile needs a
-// good part of them, else enough that what is left of a search is a few steps in one or two cache
-// lines. It gives how many there are in all; alone: one stream at a time.
-func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
+// choosePivots chooses how many timestamps of each stream are kept in shared memory. If a tile
+// needs many of them, all are kept. Otherwise enough are kept that the rest of a search takes a few
+// steps in one or two cache lines. It returns the total number. alone means one stream at a time.
+func (g *fuseGroup) choosePivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
 	budget := 24 << 10 / 8
 	if !alone {
@@ -285,8 +292,8 @@ func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	return total
 }
 
-// threadsFor is a block's size: a multiple of 32, not far from 256, that rows of so many vectors
-// leave few threads of idle.
+// threadsFor returns a block size for rows with the given number of vectors. It is a multiple of 32
+// near 256 that leaves few threads idle.
 func threadsFor(vectors int) int {
 	best, most := 256, 0.0
 	for n := 128; n <= 320; n += 32 {

@@ -10,16 +10,49 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// The structs of src/fuse.cuh and their mirrors.
+// TestFuseLayout compares the structs of src/fuse.cuh with their mirrors.
 func TestFuseLayout(t *testing.T) {
 	var x fuseExtra
 	var s fuseStream
 	var p fuseParams
 	for what, is := range map[string][2]uintptr{
-		"Extra": {unsafe.Sizeof(x), 168}, "Extra.key0": {unsafe.Offsetof(x.key0), 44}, "Extra.column": {unsafe.Offsetof(x.column), 72}, "Extra.samples": {unsafe.Offsetof(x.samples), 120},
-		"Stream": {unsafe.Sizeof(s), 120}, "Stream.n": {unsafe.Offsetof(s.n), 88}, "Stream.staged": {unsafe.Offsetof(s.staged), 116},
-		"Fuse": {unsafe.Sizeof(p), 4040}, "Fuse.work": {unsafe.Offsetof(p.work), 120}, "Fuse.timeType": {unsafe.Offsetof(p.timeType), 192}, "Fuse.s": {unsafe.Offsetof(p.s), 200},
-		"Part": {unsafe.Sizeof(applyPart{}), 128}, "Apply": {unsafe.Sizeof(applyParams{}), 3872}, "Apply.s": {unsafe.Offsetof(applyParams{}.s), 32}, "Grad": {unsafe.Sizeof(gradParams{}), 208},
+		"Extra": {
+			unsafe.Sizeof(x),
+			168,
+		}, "Extra.key0": {
+			unsafe.Offsetof(x.key0),
+			44,
+		}, "Extra.column": {
+			unsafe.Offsetof(x.column),
+			72,
+		}, "Extra.samples": {unsafe.Offsetof(x.samples), 120},
+		"Stream": {
+			unsafe.Sizeof(s),
+			120,
+		}, "Stream.n": {
+			unsafe.Offsetof(s.n),
+			88,
+		}, "Stream.staged": {unsafe.Offsetof(s.staged), 116},
+		"Fuse": {
+			unsafe.Sizeof(p),
+			4040,
+		}, "Fuse.work": {
+			unsafe.Offsetof(p.work),
+			120,
+		}, "Fuse.timeType": {
+			unsafe.Offsetof(p.timeType),
+			192,
+		}, "Fuse.s": {unsafe.Offsetof(p.s), 200},
+		"Part": {
+			unsafe.Sizeof(applyPart{}),
+			128,
+		}, "Apply": {
+			unsafe.Sizeof(applyParams{}),
+			3872,
+		}, "Apply.s": {
+			unsafe.Offsetof(applyParams{}.s),
+			32,
+		}, "Grad": {unsafe.Sizeof(gradParams{}), 208},
 	} {
 		if is[0] != is[1] {
 			t.Errorf("%s: %d, not %d", what, is[0], is[1])

@@ -11,11 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// times is the flag of tests that print what ways take: they are for people who choose them.
+// times enables tests that print the times of different kernels. Developers use them to choose
+// kernels.
 var times = stdflag.Bool("times", false, "measure the ways to launch a kernel")
 
-// What each way takes, in graphs of 50 launches: the figures that way and directLimit are chosen
-// by. -times asks for it, -times -run TestFuseTimes/fuse3 for the shapes whose name has that in it.
+// TestFuseTimes prints the time of each way, in graphs of 50 launches. chooseWay and directLimit
+// are based on these numbers. It needs -times; -times -run TestFuseTimes/fuse3 selects shapes by
+// name.
 func TestFuseTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -111,7 +113,7 @@ func TestFuseTimes(t *testing.T) {
 							l.calls[i].early = early
 						}
 					})
-					// it needs a thread a vector
+					// it needs a thread per vector
 					if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 {
 						continue
 					}

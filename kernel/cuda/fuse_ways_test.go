@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// wayCase is a FuseOp that one of the fast kernels takes.
+// wayCase is a FuseOp for one of the fast kernels.
 type wayCase struct {
 	batch, rows int
 	streams     [][2]int // S, D
@@ -27,7 +27,7 @@ type wayCase struct {
 	edge        kernel.Edge
 	gap         int64
 	mode        kernel.Mode
-	kernel      string // that is to take it
+	kernel      string // expected kernel
 }
 
 func (c wayCase) op(seed uint64) *kernel.FuseOp {
@@ -246,7 +246,7 @@ var wayCases = []wayCase{
 	},
 }
 
-// Each fast kernel gives the reference's bits.
+// ways checks that each fast kernel gives the bits of the reference.
 func ways(t *testing.T, h *Hosted) {
 	limitDirect(t, 0)
 	for i, c := range wayCases {

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// gpu is a device of the driver: the launcher that is real.
+// gpu is a device of the driver. It implements launcher.
 type gpu struct {
 	*driver
 	number  int
@@ -20,26 +20,26 @@ type gpu struct {
 	name    string
 	chip    chip
 
-	mu      sync.Mutex // of modules
+	mu      sync.Mutex // guards modules
 	modules map[string]*module
 }
 
 // Attributes of devices (CUdevice_attribute).
 const (
-	attrProcessors    = 16
-	attrL2            = 38
-	attrThreads       = 39
-	attrMajor         = 75
-	attrMinor         = 76
-	attrSharedPerBlok = 97 // that a block may opt into
+	attrProcessors     = 16
+	attrL2             = 38
+	attrThreads        = 39
+	attrMajor          = 75
+	attrMinor          = 76
+	attrSharedPerBlock = 97 // maximum that a block may opt into
 )
 
 func openGPU(number int) (*gpu, error) {
-	d, err := load()
+	d, err := loadDriver()
 	if err != nil {
 		return nil, err
 	}
-	n, err := d.count()
+	n, err := d.countDevices()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func openGPU(number int) (*gpu, error) {
 	g := &gpu{driver: d, number: number, modules: map[string]*module{}}
 	handle, name, context := new(int32), new([256]byte), new(uintptr)
 	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(number)); code != 0 {
-		return nil, g.fail("find the device", code)
+		return nil, g.driverError("find the device", code)
 	}
 	g.handle = *handle
 	if code := cudahost.Call(
@@ -61,7 +61,14 @@ func openGPU(number int) (*gpu, error) {
 	); code == 0 {
 		g.name, _, _ = strings.Cut(string(name[:]), "\x00")
 	}
-	for attr, to := range map[int]*int{attrProcessors: &g.chip.processors, attrL2: &g.chip.l2, attrThreads: &g.chip.threads, attrMajor: &g.chip.major, attrMinor: &g.chip.minor, attrSharedPerBlok: &g.chip.shared} {
+	for attr, to := range map[int]*int{
+		attrProcessors:     &g.chip.processors,
+		attrL2:             &g.chip.l2,
+		attrThreads:        &g.chip.threads,
+		attrMajor:          &g.chip.major,
+		attrMinor:          &g.chip.minor,
+		attrSharedPerBlock: &g.chip.shared,
+	} {
 		v := new(int32)
 		if code := cudahost.Call(
 			d.f.DeviceGetAttribute,
@@ -69,12 +76,16 @@ func openGPU(number int) (*gpu, error) {
 			uintptr(attr),
 			uintptr(g.handle),
 		); code != 0 {
-			return nil, g.fail(fmt.Sprintf("tell attribute %d", attr), code)
+			return nil, g.driverError(fmt.Sprintf("tell attribute %d", attr), code)
 		}
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		return nil, robocache.Unsupported("CUDA", robocache.Where{"device": number}, "no image for the chip").
+		return nil, robocache.Unsupported(
+			"CUDA",
+			robocache.Where{"device": number},
+			"no image for the chip",
+		).
 			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
 	if code := cudahost.Call(
@@ -82,41 +93,41 @@ func openGPU(number int) (*gpu, error) {
 		ptr(context),
 		uintptr(g.handle),
 	); code != 0 {
-		return nil, g.fail("make a context", code)
+		return nil, g.driverError("make a context", code)
 	}
 	g.context = *context
 	return g, nil
 }
 
-// fail adds the device to an error of the driver.
-func (g *gpu) fail(what string, code int32) error {
-	return robocache.At(g.driver.fail(what, code), robocache.Where{"device": g.number})
+// driverError adds the device to an error of the driver.
+func (g *gpu) driverError(what string, code int32) error {
+	return robocache.At(g.driver.driverError(what, code), robocache.Where{"device": g.number})
 }
 
-// enter makes the device's context current on this thread, which the goroutine keeps until leave.
-// Where a framework's thread calls, its context is there already: the primary one.
+// enter makes the device's context current on this thread and locks the goroutine to the thread.
+// The caller must call leave. On a framework's thread the primary context is already current.
 func (g *gpu) enter() (pushed bool, code int32) {
 	runtime.LockOSThread()
 	s := scratch.Get().(*scratchWords)
 	defer scratch.Put(s)
-	if code = s.call(g.f.CtxGetCurrent, ptr(&s.word)); code != 0 || s.word == g.context {
+	if code = s.callDriver(g.f.CtxGetCurrent, ptr(&s.word)); code != 0 || s.word == g.context {
 		return false, code
 	}
-	code = s.call(g.f.CtxPushCurrent_v2, g.context)
+	code = s.callDriver(g.f.CtxPushCurrent_v2, g.context)
 	return code == 0, code
 }
 
 func (g *gpu) leave(pushed bool) {
 	if pushed {
 		s := scratch.Get().(*scratchWords)
-		s.call(g.f.CtxPopCurrent_v2, ptr(&s.word))
+		s.callDriver(g.f.CtxPopCurrent_v2, ptr(&s.word))
 		scratch.Put(s)
 	}
 	runtime.UnlockOSThread()
 }
 
-// within runs f with the context current.
-func (g *gpu) within(f func() int32) int32 {
+// withContext runs f with the context current.
+func (g *gpu) withContext(f func() int32) int32 {
 	pushed, code := g.enter()
 	if code == 0 {
 		code = f()
@@ -125,17 +136,19 @@ func (g *gpu) within(f func() int32) int32 {
 	return code
 }
 
-// do calls a function of the driver with the context current. What: "allocate 5 bytes".
+// callDriver calls a function of the driver with the context current. what completes "could not",
+// for example "allocate 5 bytes".
 //
 //go:uintptrescapes
-func (g *gpu) do(what string, f uintptr, args ...uintptr) error {
-	if code := g.within(func() int32 { return cudahost.Call(f, args...) }); code != 0 {
-		return g.fail(what, code)
+func (g *gpu) callDriver(what string, f uintptr, args ...uintptr) error {
+	if code := g.withContext(func() int32 { return cudahost.Call(f, args...) }); code != 0 {
+		return g.driverError(what, code)
 	}
 	return nil
 }
 
-// scratchWords is memory that the driver reads and writes, kept so that a launch does not allocate.
+// scratchWords is pooled memory that the driver reads and writes, so that a launch does not
+// allocate.
 type scratchWords struct {
 	args   [16]uintptr
 	word   uintptr
@@ -146,12 +159,12 @@ type scratchWords struct {
 
 var scratch = sync.Pool{New: func() any { return new(scratchWords) }}
 
-// call is cudahost.Call without an allocation for the arguments.
-func (s *scratchWords) call(f uintptr, args ...uintptr) int32 {
+// callDriver is cudahost.Call without an allocation for the arguments.
+func (s *scratchWords) callDriver(f uintptr, args ...uintptr) int32 {
 	return cudahost.Call(f, s.args[:copy(s.args[:], args)]...)
 }
 
-// launchConfig is CUlaunchConfig.
+// launchConfig mirrors CUlaunchConfig.
 type launchConfig struct {
 	gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32
 	stream                                              uintptr
@@ -159,7 +172,7 @@ type launchConfig struct {
 	count                                               uint32
 }
 
-// launchAttribute is CUlaunchAttribute.
+// launchAttribute mirrors CUlaunchAttribute.
 type launchAttribute struct {
 	id    uint32
 	_     uint32
@@ -168,33 +181,33 @@ type launchAttribute struct {
 
 const attrEarly = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
-// launch puts a kernel on a stream.
-func (g *gpu) launch(k *call, stream uintptr) error {
+// launchCall launches a kernel on a stream.
+func (g *gpu) launchCall(k *call, stream uintptr) error {
 	f, _ := k.device.(*function)
 	if f == nil {
-		if err := g.prepare(k); err != nil {
+		if err := g.prepareKernel(k); err != nil {
 			return err
 		}
 		f = k.device.(*function)
 	}
 	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared ||
 		k.grid > 1<<31-1 {
-		return g.refused(k, f)
+		return g.limitError(k, f)
 	}
 	s := scratch.Get().(*scratchWords)
 	s.param = unsafe.Pointer(unsafe.SliceData(k.params))
-	code := g.put(s, k, f, stream)
+	code := g.launchKernel(s, k, f, stream)
 	runtime.KeepAlive(k.params)
 	s.param, s.launch.attrs = nil, nil
 	scratch.Put(s)
 	if code != 0 {
-		return g.fail("launch "+k.String(), code)
+		return g.driverError("launch "+k.String(), code)
 	}
 	return nil
 }
 
-// put is the launch itself.
-func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
+// launchKernel calls the driver's launch function.
+func (g *gpu) launchKernel(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	if g.launchEx != 0 {
 		s.launch = launchConfig{
 			gridX:  k.grid,
@@ -213,9 +226,9 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	}
 	pushed, code := g.enter()
 	if code == 0 && g.launchEx != 0 {
-		code = s.call(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
+		code = s.callDriver(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
 	} else if code == 0 {
-		code = s.call(
+		code = s.callDriver(
 			g.f.LaunchKernel,
 			f.handle,
 			uintptr(k.grid),
@@ -234,25 +247,37 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	return code
 }
 
-// refused tells what of a launch is outside the kernel's limits, before the driver says "invalid
-// argument".
-func (g *gpu) refused(k *call, f *function) error {
-	return robocache.Unsupported("CUDA", robocache.Where{"device": g.number}, "launch %s", k.String()).
-		Expected(fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid))
+// limitError returns the error of a launch that exceeds the kernel's limits. The driver's own error
+// would be "invalid argument".
+func (g *gpu) limitError(k *call, f *function) error {
+	return robocache.Unsupported(
+		"CUDA",
+		robocache.Where{"device": g.number},
+		"launch %s",
+		k.String(),
+	).
+		Expected(
+			fmt.Sprintf(
+				"1 to %d threads, at most %d bytes of shared memory, a grid below 2^31",
+				f.maxThreads,
+				f.maxShared,
+			),
+			fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid),
+		)
 }
 
-func (g *gpu) sm() chip { return g.chip }
+func (g *gpu) chipInfo() chip { return g.chip }
 
-func (g *gpu) wait(stream uintptr) error {
-	return g.do("finish a stream", g.f.StreamSynchronize, stream)
+func (g *gpu) waitStream(stream uintptr) error {
+	return g.callDriver("finish a stream", g.f.StreamSynchronize, stream)
 }
 
-func (g *gpu) capturing(stream uintptr) bool {
+func (g *gpu) isCapturing(stream uintptr) bool {
 	pushed, code := g.enter()
 	s := scratch.Get().(*scratchWords)
 	s.word = 0
 	if code == 0 {
-		code = s.call(g.f.StreamIsCapturing, stream, ptr(&s.word))
+		code = s.callDriver(g.f.StreamIsCapturing, stream, ptr(&s.word))
 	}
 	is := code == 0 && uint32(s.word) != 0
 	scratch.Put(s)

@@ -11,11 +11,11 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// More than 2^31 elements, in and out: rows at the start, around 2^31 and at the end are those of
-// the reference.
+// TestFuseManyElements uses more than 2^31 elements, in and out. Rows at the start, around 2^31 and
+// at the end must equal the reference.
 func TestFuseManyElements(t *testing.T) {
 	d := device(t)
-	const b, s, cols = 1<<16 + 1, 64, 513 // 2,150,... million elements
+	const b, s, cols = 1<<16 + 1, 64, 513 // 2,150 million elements
 	const size = b * s * cols * 2
 	if free, _, err := d.Memory(); err != nil || free < 3*size {
 		t.Skip("needs 13 GiB of the device: ", free, err)
@@ -35,7 +35,8 @@ func TestFuseManyElements(t *testing.T) {
 		Out: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{b, s, cols}},
 	}
 	l := prepareFuse(t, d, op)
-	// A pattern that no entry shares with its neighbours: 64 MiB and a bit, doubled on the device.
+	// The pattern differs between neighboring entries: slightly more than 64 MiB, doubled on the
+	// device.
 	pattern := make([]byte, 64<<20+cols*2)
 	x := uint32(7)
 	for i := 0; i+1 < len(pattern); i += 2 {
@@ -61,7 +62,14 @@ func TestFuseManyElements(t *testing.T) {
 		t.Fatal(err)
 	}
 	const entry = s * cols * 2
-	for _, i := range []int{0, 1, 1<<31/(s*cols) - 1, 1 << 31 / (s * cols), 1<<31/(s*cols) + 1, b - 1} {
+	for _, i := range []int{
+		0,
+		1,
+		1<<31/(s*cols) - 1,
+		1 << 31 / (s * cols),
+		1<<31/(s*cols) + 1,
+		b - 1,
+	} {
 		one := *op
 		one.Series = []kernel.Series{
 			{
@@ -91,16 +99,27 @@ func TestFuseManyElements(t *testing.T) {
 	}
 }
 
-// Extents of 0, and one beyond what grid.y ends at.
+// TestFuseExtents uses extents of 0, and one beyond the limit of grid.y.
 func TestFuseExtents(t *testing.T) {
 	d := device(t)
 	h := &Hosted{d: d, stream: stream(t, d)}
-	for _, c := range [][4]int{{0, 100, 50, 32}, {4, 0, 50, 32}, {4, 100, 0, 32}, {4, 100, 50, 0}, {1, 1, 1, 1}, {2, 300, 70_000, 3}, {70_000, 3, 2, 1}} {
+	for _, c := range [][4]int{
+		{0, 100, 50, 32},
+		{4, 0, 50, 32},
+		{4, 100, 0, 32},
+		{4, 100, 50, 0},
+		{1, 1, 1, 1},
+		{2, 300, 70_000, 3},
+		{70_000, 3, 2, 1},
+	} {
 		b, s, n, cols := c[0], c[1], c[2], c[3]
 		make := func() *kernel.FuseOp {
 			tensor := func(dt robocache.DType, shape ...int) kernel.Tensor {
 				t := kernel.Tensor{DType: dt, Shape: shape}
-				t.Data = bytes.Repeat([]byte{1, 2, 3, 0x40}, t.Len()*dt.Size()/4+1)[:t.Len()*dt.Size()]
+				t.Data = bytes.Repeat(
+					[]byte{1, 2, 3, 0x40},
+					t.Len()*dt.Size()/4+1,
+				)[:t.Len()*dt.Size()]
 				return t
 			}
 			op := &kernel.FuseOp{
@@ -145,7 +164,8 @@ func TestFuseExtents(t *testing.T) {
 	}
 }
 
-// G4: a captured fuse computes with what its tensors hold at the replay.
+// TestFuseReplay covers cuda.G4: a captured fuse uses the contents that its tensors have at the
+// replay.
 func TestFuseReplay(t *testing.T) {
 	d := device(t)
 	const b = 64

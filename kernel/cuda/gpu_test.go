@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// device is the first GPU. Where there is none the test is skipped, with the reason;
-// ROBOCACHE_NEED_GPU=1 makes that a failure.
+// device returns the first GPU. If there is none, the test is skipped with the reason, or fails if
+// ROBOCACHE_NEED_GPU=1.
 func device(t testing.TB) *Device {
 	t.Helper()
 	d, err := Open(0)
@@ -29,7 +29,7 @@ func device(t testing.TB) *Device {
 	return d
 }
 
-// words are n words of device memory, all 0, until the end of the test.
+// words returns n words of device memory, all 0, which are freed at the end of the test.
 func words(t testing.TB, d *Device, n int) uintptr {
 	t.Helper()
 	a, err := d.Alloc(n * 4)
@@ -43,7 +43,7 @@ func words(t testing.TB, d *Device, n int) uintptr {
 	return a
 }
 
-// pageLocked is memory of the host that copies do not wait for, until the end of the test.
+// pageLocked returns page-locked host memory, which is freed at the end of the test.
 func pageLocked(t testing.TB, n int) []byte {
 	t.Helper()
 	h, err := cudahost.Open(0)
@@ -79,7 +79,8 @@ func stream(t testing.TB, d *Device) uintptr {
 	return s
 }
 
-// G1: without a GPU the error says what is missing; with one it is told.
+// TestOpen covers cuda.G1: without a GPU, the error names what is missing. With a GPU, the test
+// logs it.
 func TestOpen(t *testing.T) {
 	d, err := Open(0)
 	if err != nil {
@@ -101,7 +102,7 @@ func TestOpen(t *testing.T) {
 		d.Driver(),
 		free>>20,
 		total>>20,
-		d.on.sm(),
+		d.launcher.chipInfo(),
 	)
 	if same, err := Open(0); err != nil || same != d {
 		t.Error("another value for the same device")
@@ -137,8 +138,8 @@ func TestLaunchOnGPU(t *testing.T) {
 			t.Errorf("n %d: %d … %d, not 140", n, word(t, d, a, 0), word(t, d, a, n-1))
 		}
 	}
-	// All shared memory that a block may have.
-	size := uint32(d.on.sm().shared)
+	// All shared memory that a block can have.
+	size := uint32(d.launcher.chipInfo().shared)
 	l, err := probe(d, "probe_shared", probeParams{n: int64(size / 4), add: 40}, 64, size)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestLaunchOnGPU(t *testing.T) {
 	}
 }
 
-// More than 2^31 elements.
+// TestManyElements uses more than 2^31 elements.
 func TestManyElements(t *testing.T) {
 	d := device(t)
 	const n = 1<<31 + 8
@@ -175,8 +176,8 @@ func TestManyElements(t *testing.T) {
 	}
 }
 
-// G4: a graph is captured, and replayed with what the memory holds by then; the legacy stream and
-// the thread's own pass through.
+// TestGraph covers cuda.G4: a graph is captured and replayed with the contents that the memory has
+// then. It also covers the legacy stream and the per-thread stream.
 func TestGraph(t *testing.T) {
 	d := device(t)
 	const n = 5000
@@ -201,7 +202,7 @@ func TestGraph(t *testing.T) {
 				return err
 			}
 		}
-		if !d.on.capturing(s) {
+		if !d.launcher.isCapturing(s) {
 			t.Error("a capture is not seen")
 		}
 		return nil
@@ -210,7 +211,7 @@ func TestGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Free()
-	// What prepares an op in the middle of a capture of a framework: modules, tables.
+	// An operation is prepared during a framework's capture, with modules and tables.
 	h, err := d.Capture(s, func() error {
 		d.gpu.mu.Lock()
 		clear(d.gpu.modules)
@@ -219,7 +220,7 @@ func TestGraph(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := m.table(make([]byte, 100)); err != nil {
+		if _, err := m.uploadTable(make([]byte, 100)); err != nil {
 			return err
 		}
 		return m.Run([]uintptr{a}, s)
@@ -228,7 +229,7 @@ func TestGraph(t *testing.T) {
 		t.Fatal("preparing while a graph is captured: ", err)
 	}
 	h.Free()
-	if d.on.capturing(s) || word(t, d, a, 5) != 0 {
+	if d.launcher.isCapturing(s) || word(t, d, a, 5) != 0 {
 		t.Error("the capture ran")
 	}
 	for i := range 3 {
@@ -248,7 +249,7 @@ func TestGraph(t *testing.T) {
 	if got := word(t, d, a, 0); got != 65 {
 		t.Error(got)
 	}
-	// A check that waits is not captured, and the capture is not broken by its refusal.
+	// A check that waits cannot be captured, and its error does not break the capture.
 	l.after = func([]uintptr, uintptr) error { return nil }
 	_, err = d.Capture(s, func() error { return l.Run([]uintptr{a}, s) })
 	if !errors.Is(err, robocache.ErrMisuse) {
@@ -259,7 +260,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// G6: the call that fails says so, by kernel and arguments, and the next is not touched.
+// TestErrorsOfLaunches covers cuda.G6: the failing call returns the error with kernel and
+// arguments, and the next call is not affected.
 func TestErrorsOfLaunches(t *testing.T) {
 	d := device(t)
 	a := words(t, d, 64)
@@ -291,10 +293,15 @@ func TestErrorsOfLaunches(t *testing.T) {
 	if got := word(t, d, a, 63); got != 3 {
 		t.Error(got)
 	}
-	if _, err := d.on.(*gpu).function("probe_missing"); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := d.launcher.(*gpu).kernelFunction(
+		"probe_missing",
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Error(err)
 	}
-	// G8
+	// cuda.G8
 	free, total, _ := d.Memory()
 	if _, err := d.Alloc(
 		int(total) + 1<<30,
@@ -307,8 +314,8 @@ func TestErrorsOfLaunches(t *testing.T) {
 	}
 }
 
-// G3: many goroutines and threads, none with the device's context; and one with another context
-// current, which is there again afterwards.
+// TestContexts covers cuda.G3. It uses many goroutines and threads without a current context, and
+// one with another context, which must be restored.
 func TestContexts(t *testing.T) {
 	d := device(t)
 	g := d.gpu
@@ -348,7 +355,7 @@ func TestContexts(t *testing.T) {
 		if err != nil || *now != o.gpu.context || word(t, d, a, 0) != 1601 {
 			t.Error("with another device current:", err)
 		}
-		// The stream of one device with the kernel of another is an error of this call.
+		// A stream of one device with a kernel of another is an error of this call.
 		m, err := probe(o, "probe_add", probeParams{n: 1, add: 1}, 32, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -360,19 +367,19 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// G8: whose memory an address is, told before the launch.
+// TestOwns covers cuda.G8: memory of another device is rejected before the launch.
 func TestOwns(t *testing.T) {
 	d := device(t)
 	locked := pageLocked(t, 64)
 	plain := make([]byte, 64)
 	a := words(t, d, 100)
 	for _, ok := range []uintptr{a, a + 396, uintptr(unsafe.Pointer(&locked[5]))} {
-		if err := d.on.owns(ok); err != nil {
+		if err := d.launcher.checkOwner(ok); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, bad := range []uintptr{uintptr(unsafe.Pointer(&plain[0])), 12} {
-		if err := d.on.owns(
+		if err := d.launcher.checkOwner(
 			bad,
 		); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "must be on the same device") {
@@ -391,7 +398,7 @@ func TestOwns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.on.owns(
+		if err := d.launcher.checkOwner(
 			words(t, o, 1),
 		); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "memory of device 1") {
@@ -400,7 +407,7 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// G5
+// TestRunDoesNotAllocateOnGPU covers cuda.G5.
 func TestRunDoesNotAllocateOnGPU(t *testing.T) {
 	d := device(t)
 	a := words(t, d, 1)
@@ -421,7 +428,7 @@ func TestRunDoesNotAllocateOnGPU(t *testing.T) {
 	}
 }
 
-// Copies, page-locked memory.
+// TestMemory checks copies and page-locked memory.
 func TestMemory(t *testing.T) {
 	d := device(t)
 	s := stream(t, d)
@@ -443,7 +450,14 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// copyThere copies within the device, on a stream, by the driver's own way.
+// copyThere copies within the device on a stream, with the driver's function.
 func (d *Device) copyThere(to, from uintptr, n int, stream uintptr) error {
-	return d.gpu.do("copy on the device", d.gpu.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream)
+	return d.gpu.callDriver(
+		"copy on the device",
+		d.gpu.f.MemcpyDtoDAsync_v2,
+		to,
+		from,
+		uintptr(n),
+		stream,
+	)
 }

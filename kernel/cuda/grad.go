@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// gradParams is Grad of src/grad.cu.
+// gradParams mirrors Grad of src/grad.cu.
 type gradParams struct {
 	times, rows, targets, out, grad                      uintptr
 	batch, work, raggedRows                              int64
@@ -28,11 +28,11 @@ const (
 	gradOwned   = 1024 // kPiece * kOwned
 )
 
-// prepareFuseGrad is the backward of one stream; each sample's gradient is summed in target order,
-// so that the bits are the same in each run.
+// prepareFuseGrad prepares the backward pass of one stream. The gradient of each sample is summed
+// in target order, so that the bits are the same in each run.
 func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	s := &op.Series
-	l := newLaunch(d.on, "fuse_grad", op)
+	l := newLaunch(d.launcher, "fuse_grad", op)
 	if op.Grad.Len() == 0 {
 		return l, nil
 	}
@@ -43,7 +43,7 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	}
 	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
 	if max(rows, op.Out.Shape[1], op.Out.Shape[2]) > math.MaxInt32/2 {
-		return nil, tooLarge(
+		return nil, tooLargeError(
 			"fuse_grad",
 			"elements of an axis",
 			max(rows, op.Out.Shape[1], op.Out.Shape[2]),
@@ -52,16 +52,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	p.n, p.raggedRows = int32(rows), int64(rows)
 	p.timesEntry, p.timesRow = timeSteps(&s.Times)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
-	p.outEntry, p.outRow, p.outColumn = bytesStep(
-		&op.Out,
-		0,
-	), bytesStep(
-		&op.Out,
-		1,
-	), bytesStep(
-		&op.Out,
-		2,
-	)
+	p.outEntry = bytesStep(&op.Out, 0)
+	p.outRow = bytesStep(&op.Out, 1)
+	p.outColumn = bytesStep(&op.Out, 2)
 	axis := len(op.Grad.Shape) - 2
 	p.gradRow, p.gradColumn = bytesStep(&op.Grad, axis), bytesStep(&op.Grad, axis+1)
 	if axis == 1 {
@@ -69,13 +62,9 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	}
 	p.maxGap, p.epsilon, p.clock = s.Rule.MaxGap, op.Epsilon, uint8(op.Clock)
 	p.mode, p.edge = uint8(s.Rule.Mode), uint8(s.Rule.Edge)
-	p.dtype, p.outType, p.gradType = uint8(
-		s.Values.DType,
-	), uint8(
-		op.Out.DType,
-	), uint8(
-		op.Grad.DType,
-	)
+	p.dtype = uint8(s.Values.DType)
+	p.outType = uint8(op.Out.DType)
+	p.gradType = uint8(op.Grad.DType)
 	p.timeType, p.targetType = uint8(s.Times.DType), uint8(op.Targets.DType)
 	p.chunk = min(p.columns, gradThreads)
 	p.chunks = int32(ceilDiv(int64(p.columns), int64(p.chunk)))
@@ -94,7 +83,7 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 		p.flags |= streamOffsets
 		p.work = int64(p.groups) * int64(p.chunks)
 	}
-	n := l.add(
+	n := l.addCall(
 		call{
 			kernel: "fuse_grad",
 			grid:   uint32(min(p.work, 1<<30)),

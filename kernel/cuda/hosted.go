@@ -9,44 +9,45 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Hosted runs operations on tensors in host memory: what they lie in is copied to the device with
-// its strides and bases, and what the device made of it back, also the memory around a tensor. It
-// serves tests and self-tests, which compare a device with other back ends; who wants speed keeps
-// its tensors on the device.
+// Hosted runs operations on tensors in host memory. It copies their memory to the device, keeping
+// strides and bases. Afterwards it copies all of it back, including the memory around a tensor.
+// Tests and self-tests use it to compare a device with other back ends. For speed, keep tensors on
+// the device.
 type Hosted struct {
 	d      *Device
 	stream uintptr
 }
 
-// Hosted gives the operations on host memory, which wait for their end. One at a time may run.
+// Hosted returns a back end for host memory. Its runs wait until the device is finished. Not safe
+// for concurrent use.
 func (d *Device) Hosted(stream uintptr) *Hosted { return &Hosted{d: d, stream: stream} }
 
-// region is memory of the host that some tensors lie in, and where it stands on the device.
+// region is host memory that contains some tensors, and its address on the device.
 type region struct {
 	data []byte
 	addr uintptr
 }
 
-func (r *region) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(r.data))) }
-func (r *region) end() uintptr   { return r.start() + uintptr(len(r.data)) }
+func (r *region) startAddress() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(r.data))) }
+func (r *region) endAddress() uintptr   { return r.startAddress() + uintptr(len(r.data)) }
 
-// regions joins what overlaps: an output may be columns of a larger tensor, and two of them columns
-// of the same one.
-func regions(tensors []*kernel.Tensor) []*region {
+// mergeRegions merges overlapping memory of tensors: an output may be columns of a larger tensor,
+// and two outputs may be columns of the same tensor.
+func mergeRegions(tensors []*kernel.Tensor) []*region {
 	var all []*region
 	for _, t := range tensors {
 		if len(t.Data) > 0 {
 			all = append(all, &region{data: t.Data})
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].start() < all[j].start() })
+	sort.Slice(all, func(i, j int) bool { return all[i].startAddress() < all[j].startAddress() })
 	var out []*region
 	for _, r := range all {
-		if n := len(out); n > 0 && r.start() < out[n-1].end() {
+		if n := len(out); n > 0 && r.startAddress() < out[n-1].endAddress() {
 			last := out[n-1]
 			last.data = unsafe.Slice(
 				unsafe.SliceData(last.data),
-				max(last.end(), r.end())-last.start(),
+				max(last.endAddress(), r.endAddress())-last.startAddress(),
 			)
 			continue
 		}
@@ -55,9 +56,9 @@ func regions(tensors []*kernel.Tensor) []*region {
 	return out
 }
 
-// run gives the tensors addresses, runs, and puts them back as they were.
-func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
-	list := regions(tensors)
+// runOnDevice sets the tensors' device addresses, calls f, and restores the tensors.
+func (h *Hosted) runOnDevice(tensors []*kernel.Tensor, f func() error) (err error) {
+	list := mergeRegions(tensors)
 	defer func() {
 		for _, r := range list {
 			h.d.Free(r.addr)
@@ -77,8 +78,8 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 		if len(t.Data) > 0 {
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
 			for _, r := range list {
-				if at >= r.start() && at < r.end() {
-					t.Addr = r.addr + (at - r.start()) + uintptr(t.Base*t.DType.Size())
+				if at >= r.startAddress() && at < r.endAddress() {
+					t.Addr = r.addr + (at - r.startAddress()) + uintptr(t.Base*t.DType.Size())
 				}
 			}
 		}
@@ -99,14 +100,15 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 	return err
 }
 
-// Run runs an op on the device. Of a backward the times are proved first, as the host does: a
-// device trusts that the forward did. Voxels get the scratch memory that they want.
+// Run runs an operation on the device. It checks the times of a FuseGradOp first, as a host back
+// end does; a device relies on the check of the forward pass. A VoxelOp gets the scratch memory
+// that it needs.
 func (h *Hosted) Run(op kernel.Op) error {
-	return h.with(op, func() error { return h.d.Run(op, h.stream) })
+	return h.runWith(op, func() error { return h.d.Run(op, h.stream) })
 }
 
-// with lets f run the op.
-func (h *Hosted) with(op kernel.Op, f func() error) (err error) {
+// runWith prepares the operation and calls f to run it.
+func (h *Hosted) runWith(op kernel.Op, f func() error) (err error) {
 	if err := kernel.CheckHost(op); err != nil {
 		return err
 	}
@@ -145,5 +147,5 @@ func (h *Hosted) with(op kernel.Op, f func() error) (err error) {
 			defer func() { op.Scratch = nil }()
 		}
 	}
-	return h.run(op.Tensors(), f)
+	return h.runOnDevice(op.Tensors(), f)
 }

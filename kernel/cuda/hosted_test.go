@@ -8,11 +8,11 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestRegions: tensors in the same memory share it on the device too.
+// TestRegions checks that tensors in the same memory share it on the device too.
 func TestRegions(t *testing.T) {
 	one, other := make([]byte, 100), make([]byte, 50)
 	at := func(b []byte) *kernel.Tensor { return &kernel.Tensor{DType: robocache.Uint8, Data: b} }
-	list := regions(
+	list := mergeRegions(
 		[]*kernel.Tensor{at(one[10:60]), at(other), at(nil), at(one[40:100]), at(one[20:30])},
 	)
 	if len(list) != 2 {
@@ -24,8 +24,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// graphed runs each op as a graph that was captured, but for those that wait for a check, and
-// without checks of the order of times.
+// graphed runs each operation as a captured graph. It excludes operations that wait for a check,
+// and disables the check of the order of times.
 type graphed struct{ *Hosted }
 
 func (g graphed) Run(op kernel.Op) error {
@@ -43,7 +43,7 @@ func (g graphed) Run(op kernel.Op) error {
 			return g.Hosted.Run(op)
 		}
 	}
-	return g.with(op, func() error {
+	return g.runWith(op, func() error {
 		graph, err := g.d.Capture(g.stream, func() error { return g.d.Run(op, g.stream) })
 		if err != nil {
 			return err

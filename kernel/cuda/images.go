@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// imagePart is ImagePart of src/images.cu.
+// imagePart mirrors ImagePart of src/images.cu.
 type imagePart struct {
 	src, draws, out, table               uintptr
 	work, bytes                          int64
@@ -16,10 +16,10 @@ type imagePart struct {
 	quads, tiles                         int32
 }
 
-// maxImageParts is how many cameras one launch takes.
+// maxImageParts is the maximal number of cameras in one launch.
 const maxImageParts = 50
 
-// imageParams is Images of src/images.cu.
+// imageParams mirrors Images of src/images.cu.
 type imageParams struct {
 	work     int64
 	parts, _ int32
@@ -29,16 +29,16 @@ type imageParams struct {
 // imageQuads is kQuads of src/images.cu.
 const imageQuads = 1024
 
-// prepareImages augments images by what was drawn for them, all cameras in one launch.
+// prepareImages prepares the augmentation of images by their draws. One launch handles all cameras.
 func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
-	l := newLaunch(d.on, "augment", op)
+	l := newLaunch(d.launcher, "augment", op)
 	var tables []byte
 	for i := range op.Parts {
 		for _, v := range op.Parts[i].Table {
 			tables = binary.LittleEndian.AppendUint32(tables, math.Float32bits(v))
 		}
 	}
-	table, err := l.table(tables)
+	table, err := l.uploadTable(tables)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 			continue
 		}
 		if o[2]*((o[3]+3)/4) > math.MaxInt32-imageQuads {
-			return nil, tooLarge("augment", "pixels of an image", o[2]*o[3])
+			return nil, tooLargeError("augment", "pixels of an image", o[2]*o[3])
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
@@ -69,7 +69,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 				params: paramsOf(p),
 			}
 			k.args = func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }
-			n = l.add(k)
+			n = l.addCall(k)
 		}
 		x := &p.s[p.parts]
 		*x = imagePart{

@@ -23,8 +23,8 @@ func TestImagesOnGPU(t *testing.T) {
 	}
 }
 
-// What augmentation costs beside a copy of the same bytes: what is read of the images (the crop),
-// and what is written.
+// TestImageTimes compares the time of an augmentation with a copy of the same number of bytes: the
+// bytes read from the images (the crop) and the bytes written.
 func TestImageTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -103,7 +103,13 @@ func TestImageTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var addrs []uintptr
-		for _, n := range []int{p.Src.Len(), len(draws), written, (read + written) / 2, (read + written) / 2} {
+		for _, n := range []int{
+			p.Src.Len(),
+			len(draws),
+			written,
+			(read + written) / 2,
+			(read + written) / 2,
+		} {
 			a, err := d.Alloc(n)
 			if err != nil {
 				t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// A Launch puts addresses in place, runs its calls in order, and can be run again with others.
+// TestLaunch checks that a Launch writes addresses, runs its calls in order, and can run again with
+// other addresses.
 func TestLaunch(t *testing.T) {
 	d := simulator(t, sim.Options{Seed: 1, Checked: true}, "probe")
 	const n = 1000
@@ -31,7 +32,7 @@ func TestLaunch(t *testing.T) {
 	p, q := probeParams{n: n, add: 3}, probeParams{n: n, add: 4}
 	l := &Launch{
 		op:       "test",
-		on:       d.on,
+		launcher: d.launcher,
 		sizes:    []uintptr{4, 4},
 		bindings: []binding{{call: 0, tensor: 0}, {call: 1, tensor: 1}, {call: 2, tensor: 1}},
 	}
@@ -48,7 +49,7 @@ func TestLaunch(t *testing.T) {
 		adjusted++
 		q.add = uint32(adjusted)
 	})
-	l, err := l.prepared()
+	l, err := l.finishPrepare()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +81,11 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// G4: a check that waits is not captured. G6: an error says what was launched.
+// TestLaunchErrors covers cuda.G4 (a check that waits is not captured) and cuda.G6 (an error names
+// the launch).
 func TestLaunchErrors(t *testing.T) {
 	d := simulator(t, sim.Options{}, "probe")
-	s := d.on.(*simulated)
+	s := d.launcher.(*simulated)
 	a, err := d.Alloc(40)
 	if err != nil {
 		t.Fatal(err)
@@ -121,8 +123,12 @@ func TestLaunchErrors(t *testing.T) {
 		p probeParams
 		_ [maxParams]byte
 	}
-	l = &Launch{op: "test", on: d.on, calls: []call{{kernel: "probe_add", params: paramsOf(&big)}}}
-	if _, err := l.prepared(); !errors.Is(err, robocache.ErrUnsupported) ||
+	l = &Launch{
+		op:       "test",
+		launcher: d.launcher,
+		calls:    []call{{kernel: "probe_add", params: paramsOf(&big)}},
+	}
+	if _, err := l.finishPrepare(); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "4096") {
 		t.Error(err)
 	}
@@ -132,17 +138,17 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
-// Tables live as long as the Launch.
+// TestTables checks that tables live as long as the Launch.
 func TestTables(t *testing.T) {
 	d := simulator(t, sim.Options{Checked: true}, "probe")
-	l := &Launch{op: "test", on: d.on}
+	l := &Launch{op: "test", launcher: d.launcher}
 	p := probeParams{n: 2, add: 5}
 	l.calls = []call{{kernel: "probe_add", grid: 1, block: 32, params: paramsOf(&p)}}
 	var err error
-	if p.out, err = l.table([]byte{1, 0, 0, 0, 2, 0, 0, 0}); err != nil {
+	if p.out, err = l.uploadTable([]byte{1, 0, 0, 0, 2, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = l.prepared(); err != nil {
+	if l, err = l.finishPrepare(); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 8)
@@ -153,15 +159,16 @@ func TestTables(t *testing.T) {
 		b[4] != 7 {
 		t.Error(err, b)
 	}
-	// What a graph captured is replayed after the Launch is gone.
-	d.on.(*simulated).capture = true
+	// A captured launch is replayed after the Launch is collected.
+	d.launcher.(*simulated).capture = true
 	if err := l.Run(nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	d.on.(*simulated).capture = false
+	d.launcher.(*simulated).capture = false
 	l.Close()
 	l.Close()
-	if err := d.CopyOut(b, p.out); err != nil || b[0] != 11 { // freed memory would be a fault
+	// access to freed memory would be a fault
+	if err := d.CopyOut(b, p.out); err != nil || b[0] != 11 {
 		t.Error(err, b)
 	}
 	if err := l.Run(nil, 0); !errors.Is(err, robocache.ErrMisuse) {
@@ -169,11 +176,11 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// G5, above the driver.
+// TestRunDoesNotAllocate covers cuda.G5, above the driver.
 func TestRunDoesNotAllocate(t *testing.T) {
 	l := &Launch{
 		op:       "test",
-		on:       nowhere{},
+		launcher: nowhere{},
 		sizes:    []uintptr{4},
 		bindings: []binding{{at: 0}},
 		calls:    []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}},
@@ -190,4 +197,4 @@ func TestRunDoesNotAllocate(t *testing.T) {
 
 type nowhere struct{ launcher }
 
-func (nowhere) launch(*call, uintptr) error { return nil }
+func (nowhere) launchCall(*call, uintptr) error { return nil }

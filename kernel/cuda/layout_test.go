@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// The driver's structs, as cuda.h has them.
+// TestLayout compares the mirrors of the driver's structs with cuda.h.
 func TestLayout(t *testing.T) {
 	var c launchConfig
 	var a launchAttribute
@@ -26,16 +26,21 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// probeParams is ProbeParams of src/probe.cu.
+// probeParams mirrors ProbeParams of src/probe.cu.
 type probeParams struct {
 	out    uintptr
 	n      int64
-	add, _ uint32 // and rounds of arithmetic
+	add, _ uint32 // add, and the number of rounds of arithmetic
 }
 
-// probe prepares a launch of a kernel of src/probe.cu over n words.
+// probe prepares a launch of a kernel of src/probe.cu for n words.
 func probe(d *Device, kernel string, p probeParams, block, shared uint32) (*Launch, error) {
-	l := &Launch{op: kernel, on: d.on, sizes: []uintptr{4}, bindings: []binding{{at: 0}}}
+	l := &Launch{
+		op:       kernel,
+		launcher: d.launcher,
+		sizes:    []uintptr{4},
+		bindings: []binding{{at: 0}},
+	}
 	l.calls = []call{
 		{
 			kernel: kernel,
@@ -45,5 +50,5 @@ func probe(d *Device, kernel string, p probeParams, block, shared uint32) (*Laun
 			params: paramsOf(&p),
 		},
 	}
-	return l.prepared()
+	return l.finishPrepare()
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
-// Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there
-// before. More than is free is a ResourceLimit that says how much there is, before the driver is
-// asked.
+// Alloc returns n bytes of device memory with undefined contents, at least 256-byte aligned. If n
+// exceeds the free memory, it returns a ResourceLimit error with the free size.
 func (d *Device) Alloc(n int) (uintptr, error) {
 	if n < 0 {
 		return 0, robocache.Misuse("CUDA", nil, "size").Expected("0 or more", fmt.Sprint(n))
@@ -20,46 +19,46 @@ func (d *Device) Alloc(n int) (uintptr, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	return d.on.alloc(n)
+	return d.launcher.allocMemory(n)
 }
 
-// Free gives memory of Alloc back, once nothing on the device uses it: it waits for that.
+// Free frees memory of Alloc. It waits until nothing on the device uses the memory.
 func (d *Device) Free(addr uintptr) {
 	if addr != 0 {
-		d.on.free(addr)
+		d.launcher.freeMemory(addr)
 	}
 }
 
-// CopyIn copies to the device, after what the legacy stream has, and waits.
+// CopyIn copies to the device in the order of the legacy stream, and waits.
 func (d *Device) CopyIn(to uintptr, b []byte) error {
-	return d.waited(d.CopyInAsync(to, b, 0))
+	return d.waitAfter(d.CopyInAsync(to, b, 0))
 }
 
-// waited waits for the legacy stream, which something was put on.
-func (d *Device) waited(err error) error {
+// waitAfter waits for the legacy stream, unless err is not nil.
+func (d *Device) waitAfter(err error) error {
 	if err != nil {
 		return err
 	}
-	return d.on.wait(0)
+	return d.launcher.waitStream(0)
 }
 
-// CopyOut copies from the device, after what the legacy stream has, and waits.
+// CopyOut copies from the device in the order of the legacy stream, and waits.
 func (d *Device) CopyOut(b []byte, from uintptr) error {
-	return d.waited(d.CopyOutAsync(b, from, 0))
+	return d.waitAfter(d.CopyOutAsync(b, from, 0))
 }
 
-// Clear sets device memory to zero, after what the legacy stream has, and waits.
+// Clear fills device memory with zeros in the order of the legacy stream, and waits.
 func (d *Device) Clear(addr uintptr, n int) error {
-	return d.waited(d.ClearAsync(addr, n, 0))
+	return d.waitAfter(d.ClearAsync(addr, n, 0))
 }
 
-// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked
-// (cudahost.Host), and b must stay as it is until the stream has come past it.
+// CopyInAsync copies from the host on a stream. The copy overlaps with other work if b is
+// page-locked (cudahost.Host). b must not change until the copy is done.
 func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
 	if len(b) == 0 {
 		return nil
 	}
-	return d.on.copyIn(to, b, stream)
+	return d.launcher.copyIn(to, b, stream)
 }
 
 // CopyOutAsync copies to the host on a stream; see CopyInAsync.
@@ -67,29 +66,29 @@ func (d *Device) CopyOutAsync(b []byte, from uintptr, stream uintptr) error {
 	if len(b) == 0 {
 		return nil
 	}
-	return d.on.copyOut(b, from, stream)
+	return d.launcher.copyOut(b, from, stream)
 }
 
-// ClearAsync sets device memory to zero, on a stream.
+// ClearAsync fills device memory with zeros, on a stream.
 func (d *Device) ClearAsync(addr uintptr, n int, stream uintptr) error {
 	if n == 0 {
 		return nil
 	}
-	return d.on.clear(addr, n, stream)
+	return d.launcher.clearMemory(addr, n, stream)
 }
 
-// Wait returns when all that was put on the stream is done, with its error.
-func (d *Device) Wait(stream uintptr) error { return d.on.wait(stream) }
+// Wait blocks until all work on the stream is done, and returns its error.
+func (d *Device) Wait(stream uintptr) error { return d.launcher.waitStream(stream) }
 
-// Memory is how many bytes of the device are free, and how many it has.
+// Memory returns the free and the total memory of the device, in bytes.
 func (d *Device) Memory() (free, total int64, err error) {
 	if d.gpu == nil {
 		return 1 << 40, 1 << 40, nil
 	}
-	return d.gpu.memory()
+	return d.gpu.memoryInfo()
 }
 
-// Name is what the driver calls the device, and its compute capability.
+// Name returns the driver's name of the device and its compute capability.
 func (d *Device) Name() string {
 	if d.gpu == nil {
 		return "simulator"
@@ -97,10 +96,10 @@ func (d *Device) Name() string {
 	return d.gpu.name + " (" + d.gpu.chip.String() + ")"
 }
 
-// Image is which of the compiled kernels fit the device best: sm_90, or compute_80 where the driver
-// compiles PTX; "" without any.
+// Image returns the name of the compiled kernels that fit the device best: for example sm_90, or
+// compute_80 if the driver compiles PTX. It returns "" if there are none.
 func (d *Device) Image() string {
-	c := d.on.sm()
+	c := d.launcher.chipInfo()
 	list, err := images.For("probe", c.major, c.minor)
 	if err != nil || len(list) == 0 {
 		return ""
@@ -108,7 +107,7 @@ func (d *Device) Image() string {
 	return list[0].Name()
 }
 
-// Driver is the CUDA version of the driver: 13000 is 13.0.
+// Driver returns the CUDA version of the driver: 13000 is 13.0.
 func (d *Device) Driver() int {
 	if d.gpu == nil {
 		return 0
@@ -116,16 +115,15 @@ func (d *Device) Driver() int {
 	return d.gpu.lib.CUDA()
 }
 
-func (g *gpu) memory() (free, total int64, err error) {
+func (g *gpu) memoryInfo() (free, total int64, err error) {
 	words := new([2]uintptr)
-	err = g.do("tell its memory", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
+	err = g.callDriver("tell its memory", g.f.MemGetInfo_v2, ptr(&words[0]), ptr(&words[1]))
 	return int64(words[0]), int64(words[1]), err
 }
 
-// alloc takes whole words: atomics have no smaller ones, and that of the last byte of a bit field
-// must not lie outside (the driver gives multiples of 512 anyway, but compute-sanitizer goes by
-// what was asked).
-func (g *gpu) alloc(n int) (uintptr, error) {
+// allocMemory rounds up to whole words. Atomics on the last byte of a bit field need a whole word.
+// The driver allocates multiples of 512 anyway, but compute-sanitizer checks the requested size.
+func (g *gpu) allocMemory(n int) (uintptr, error) {
 	p := new(uintptr)
 	code := g.relaxed(
 		func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n+3)&^3) },
@@ -133,10 +131,14 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 	if code == 0 {
 		return *p, nil
 	}
-	err := g.fail("allocate", code)
+	err := g.driverError("allocate", code)
 	if code == outOfMemory {
-		free, total, _ := g.memory()
-		return 0, robocache.ResourceLimit("CUDA", robocache.Where{"device": g.number}, "memory budget").
+		free, total, _ := g.memoryInfo()
+		return 0, robocache.ResourceLimit(
+			"CUDA",
+			robocache.Where{"device": g.number},
+			"memory budget",
+		).
 			Expected(fmt.Sprintf("at most %d bytes free of %d", free, total), fmt.Sprint(n)).
 			WithHint("smaller batches, or torch.cuda.empty_cache()")
 	}
@@ -145,19 +147,19 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 
 // Attributes of addresses (CUpointer_attribute).
 const (
-	attrMemory  = 2 // 1 = page-locked memory of the host, which every device reaches
+	attrMemory  = 2 // 1 = page-locked host memory, which every device can access
 	attrOrdinal = 9
 )
 
-// owns asks the driver whose memory an address is: a kernel that touches another's would break the
-// context.
-func (g *gpu) owns(addr uintptr) error {
+// checkOwner checks with the driver that an address is memory of this device. A kernel that
+// accesses other memory would break the context.
+func (g *gpu) checkOwner(addr uintptr) error {
 	s := scratch.Get().(*scratchWords)
 	defer scratch.Put(s)
 	ask := func(attr uintptr) (int, int32) {
 		s.word = 0
-		code := g.within(
-			func() int32 { return s.call(g.f.PointerGetAttribute, ptr(&s.word), attr, addr) },
+		code := g.withContext(
+			func() int32 { return s.callDriver(g.f.PointerGetAttribute, ptr(&s.word), attr, addr) },
 		)
 		return int(int32(s.word)), code
 	}
@@ -170,7 +172,7 @@ func (g *gpu) owns(addr uintptr) error {
 	case code == invalidValue:
 		return e
 	case code != 0:
-		return g.fail("tell whose memory an address is", code)
+		return g.driverError("tell whose memory an address is", code)
 	case number != g.number:
 		e.Got = fmt.Sprintf("memory of device %d", number)
 		return e
@@ -178,14 +180,14 @@ func (g *gpu) owns(addr uintptr) error {
 	return nil
 }
 
-func (g *gpu) free(addr uintptr) {
+func (g *gpu) freeMemory(addr uintptr) {
 	_ = g.relaxed(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
 }
 
-// relaxed runs f where a graph may be being captured on this thread, which forbids what f does
-// although it is no part of the graph.
+// relaxed runs f with relaxed capture mode. If a graph is being captured on this thread, f may
+// otherwise be forbidden, although it is not part of the graph.
 func (g *gpu) relaxed(f func() int32) int32 {
-	return g.within(func() int32 {
+	return g.withContext(func() int32 {
 		mode := new(int32)
 		*mode = captureRelaxed
 		if code := cudahost.Call(g.f.ThreadExchangeStreamCaptureMode, ptr(mode)); code != 0 {
@@ -197,10 +199,10 @@ func (g *gpu) relaxed(f func() int32) int32 {
 	})
 }
 
-// upload copies on a stream of its own: the legacy one may not be touched while another is
-// captured.
-func (g *gpu) upload(b []byte) (uintptr, error) {
-	addr, err := g.alloc(len(b))
+// uploadBytes copies on its own stream, because the legacy stream must not be used while another
+// one is captured.
+func (g *gpu) uploadBytes(b []byte) (uintptr, error) {
+	addr, err := g.allocMemory(len(b))
 	if err != nil {
 		return 0, err
 	}
@@ -224,18 +226,18 @@ func (g *gpu) upload(b []byte) (uintptr, error) {
 	})
 	runtime.KeepAlive(b)
 	if code != 0 {
-		g.free(addr)
-		return 0, g.fail(fmt.Sprintf("copy a table of %d bytes", len(b)), code)
+		g.freeMemory(addr)
+		return 0, g.driverError(fmt.Sprintf("copy a table of %d bytes", len(b)), code)
 	}
 	return addr, nil
 }
 
-func (g *gpu) clear(addr uintptr, n int, stream uintptr) error {
-	return g.do("clear memory", g.f.MemsetD8Async, addr, 0, uintptr(n), stream)
+func (g *gpu) clearMemory(addr uintptr, n int, stream uintptr) error {
+	return g.callDriver("clear memory", g.f.MemsetD8Async, addr, 0, uintptr(n), stream)
 }
 
 func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
-	return g.do(
+	return g.callDriver(
 		"copy to the device",
 		g.f.MemcpyHtoDAsync_v2,
 		to,
@@ -246,7 +248,7 @@ func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
 }
 
 func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
-	return g.do(
+	return g.callDriver(
 		"copy from the device",
 		g.f.MemcpyDtoHAsync_v2,
 		uintptr(unsafe.Pointer(unsafe.SliceData(b))),

@@ -13,16 +13,16 @@ import (
 // module is the kernels of one source file, loaded into a device.
 type module struct {
 	handle    uintptr
-	early     bool // machine code for sm_90 or later: its kernels wait by griddepcontrol
+	early     bool // machine code for sm_90 or later, whose kernels wait with griddepcontrol
 	functions map[string]*function
 	err       error
 }
 
-// function is a kernel, ready to be launched.
+// function is a kernel that is ready to be launched.
 type function struct {
 	handle     uintptr
 	maxThreads int
-	maxShared  int // dynamic
+	maxShared  int // dynamic, in bytes
 	early      bool
 }
 
@@ -33,16 +33,16 @@ const (
 	attrFuncMaxShared = 8 // dynamic, bytes
 )
 
-// override stands for the images while kernels are tried on a machine with NVRTC: tests set it
-// (devsrc_test.go). It gives nil for a source that it does not have.
-var override func(source string, c chip) ([]byte, error)
+// imageOverride replaces the images while kernels are developed on a machine with NVRTC. Tests set
+// it (devsrc_test.go). It returns nil for a source that it does not replace.
+var imageOverride func(source string, c chip) ([]byte, error)
 
-// prepare loads the kernel's module when it is first wanted, and finds the kernel.
-func (g *gpu) prepare(k *call) error {
+// prepareKernel finds the kernel. It loads the kernel's module at the first use.
+func (g *gpu) prepareKernel(k *call) error {
 	if k.device != nil {
 		return nil
 	}
-	f, err := g.function(k.kernel)
+	f, err := g.kernelFunction(k.kernel)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (g *gpu) prepare(k *call) error {
 	return nil
 }
 
-func (g *gpu) function(name string) (*function, error) {
+func (g *gpu) kernelFunction(name string) (*function, error) {
 	source := images.Source(name)
 	if source == "" {
 		return nil, robocache.Unsupported("CUDA", nil, "no image has kernel %s", name).
@@ -69,7 +69,7 @@ func (g *gpu) function(name string) (*function, error) {
 	if f := m.functions[name]; f != nil {
 		return f, nil
 	}
-	f, err := g.find(m, name)
+	f, err := g.findFunction(m, name)
 	if err == nil {
 		m.functions[name] = f
 	}
@@ -80,8 +80,8 @@ func (g *gpu) function(name string) (*function, error) {
 func (g *gpu) loadModule(source string) *module {
 	m := &module{functions: map[string]*function{}}
 	list, err := images.For(source, g.chip.major, g.chip.minor)
-	if override != nil {
-		b, e := override(source, g.chip)
+	if imageOverride != nil {
+		b, e := imageOverride(source, g.chip)
 		if b != nil || e != nil {
 			list, err = []images.Image{{Arch: g.chip.major*10 + g.chip.minor, Code: b}}, e
 		}
@@ -89,7 +89,10 @@ func (g *gpu) loadModule(source string) *module {
 	if err != nil {
 		return &module{err: robocache.At(err, robocache.Where{"device": g.number})}
 	}
-	m.err = robocache.Unsupported("CUDA", robocache.Where{"device": g.number, "source": source}, "no image for the chip").
+	m.err = robocache.Unsupported("CUDA", robocache.Where{
+		"device": g.number,
+		"source": source,
+	}, "no image for the chip").
 		Expected("one of the images", g.name+", "+g.chip.String())
 	for _, image := range list {
 		handle := new(uintptr)
@@ -109,7 +112,7 @@ func (g *gpu) loadModule(source string) *module {
 			return m
 		}
 		m.err = robocache.At(
-			g.fail("load the image "+image.Name(), code),
+			g.driverError("load the image "+image.Name(), code),
 			robocache.Where{"source": source},
 		)
 		if errors.Is(m.err, robocache.ErrResourceLimit) {
@@ -119,12 +122,12 @@ func (g *gpu) loadModule(source string) *module {
 	return m
 }
 
-func (g *gpu) find(m *module, name string) (*function, error) {
+func (g *gpu) findFunction(m *module, name string) (*function, error) {
 	b := append([]byte(name), 0)
 	handle, v := new(uintptr), new(int32)
 	f := &function{early: m.early}
 	what, code := "find kernel "+name, int32(0)
-	code = g.within(func() int32 {
+	code = g.withContext(func() int32 {
 		if code := cudahost.Call(
 			g.f.ModuleGetFunction,
 			ptr(handle),
@@ -162,7 +165,7 @@ func (g *gpu) find(m *module, name string) (*function, error) {
 	})
 	runtime.KeepAlive(b)
 	if code != 0 {
-		return nil, g.fail(what, code)
+		return nil, g.driverError(what, code)
 	}
 	return f, nil
 }

@@ -10,7 +10,7 @@ import (
 // copiesOfLaunch is kCopies of src/frames.cu.
 const copiesOfLaunch = 128
 
-// rowsParams is Copies there.
+// rowsParams mirrors Copies of src/frames.cu.
 type rowsParams struct {
 	from, to  [copiesOfLaunch]uintptr
 	areas     [2]rowsArea
@@ -19,33 +19,33 @@ type rowsParams struct {
 
 type rowsArea struct {
 	bytes, from, to, fromAt, toAt int64
-	rows, row                     int32 // row: threads of one
+	rows, row                     int32 // row: number of threads for one row
 }
 
-// Rows is a form of copies: rows of up to two areas. A copy of n bytes is one row of n.
+// Rows is a form of copies: rows of up to two areas. A copy of n bytes is one row of n bytes.
 type Rows [2]Area
 
-// Area is rows of so many bytes. Behind where a copy begins they begin FromAt and ToAt bytes; they
-// follow each other at From and To bytes.
+// Area is a block of rows with Bytes bytes each. Its first row starts FromAt and ToAt bytes after
+// the start of the copy. From and To are the distances between rows, in bytes.
 type Area struct{ Bytes, Rows, From, To, FromAt, ToAt int }
 
-// RowCopies copies rows within a device's memory, many copies at once: each alone is a call of the
-// driver, and calls wait for one another.
+// RowCopies copies rows within the memory of a device, many copies at once. A separate driver call
+// for each copy would be slower, because the calls are serialized.
 type RowCopies struct {
 	on   launcher
 	call call
 }
 
-// PrepareRows makes the kernel ready.
+// PrepareRows loads the kernel.
 func (d *Device) PrepareRows() (_ *RowCopies, err error) {
-	x := &RowCopies{on: d.on, call: call{kernel: "copy_rows", block: 256}}
-	if err := d.on.prepare(&x.call); err != nil {
+	x := &RowCopies{on: d.launcher, call: call{kernel: "copy_rows", block: 256}}
+	if err := d.launcher.prepareKernel(&x.call); err != nil {
 		return nil, err
 	}
 	return x, nil
 }
 
-// Run copies on a stream. What is written must not overlap.
+// Run copies on a stream. Destinations must not overlap.
 func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 	p := rowsParams{}
 	items := int64(0)
@@ -74,7 +74,7 @@ func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 		copy(p.to[:n], to)
 		k := x.call
 		k.grid, k.params = uint32(n)*uint32(blocks), paramsOf(&p)
-		if err := x.on.launch(&k, stream); err != nil {
+		if err := x.on.launchCall(&k, stream); err != nil {
 			return err
 		}
 		to, from = to[n:], from[n:]

@@ -10,17 +10,17 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// simulated is the launcher of tests: kernels run on the host.
+// simulated is the launcher of tests. It runs kernels on the host.
 type simulated struct {
 	m       *sim.Machine
 	chip    chip
-	capture bool // what capturing answers
-	before  bool // memory starts at the page that cannot be touched, instead of ending there
+	capture bool // result of isCapturing
+	before  bool // memory starts, instead of ends, at the page that cannot be touched
 	align   int
 }
 
-// simulator gives a device that runs the kernels of some sources of src ("fuse" is fuse.cu) on the
-// host. Without g++ the test is skipped.
+// simulator returns a device that runs the kernels of some sources of src on the host ("fuse" is
+// fuse.cu). Without g++ the test is skipped.
 func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 	t.Helper()
 	m, err := sim.New("src", sources, o)
@@ -30,9 +30,9 @@ func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An H200, with fewer multiprocessors: a grid that fills it is small.
+	// An H200 with fewer multiprocessors, so that a small grid fills it.
 	return &Device{
-		on: &simulated{
+		launcher: &simulated{
 			m: m,
 			chip: chip{
 				processors: 4,
@@ -47,11 +47,11 @@ func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 	}
 }
 
-func (s *simulated) launch(k *call, _ uintptr) error {
+func (s *simulated) launchCall(k *call, _ uintptr) error {
 	return s.m.Launch(k.kernel, k.grid, k.block, k.shared, k.params)
 }
 
-func (s *simulated) prepare(k *call) error {
+func (s *simulated) prepareKernel(k *call) error {
 	if !s.m.Has(k.kernel) {
 		return &robocache.Error{
 			Class: robocache.ErrUnsupported,
@@ -62,16 +62,16 @@ func (s *simulated) prepare(k *call) error {
 	return nil
 }
 
-func (s *simulated) wait(uintptr) error     { return nil }
-func (s *simulated) capturing(uintptr) bool { return s.capture }
-func (s *simulated) sm() chip               { return s.chip }
-func (s *simulated) free(addr uintptr)      { s.m.Free(addr) }
-func (s *simulated) alloc(n int) (uintptr, error) {
+func (s *simulated) waitStream(uintptr) error { return nil }
+func (s *simulated) isCapturing(uintptr) bool { return s.capture }
+func (s *simulated) chipInfo() chip           { return s.chip }
+func (s *simulated) freeMemory(addr uintptr)  { s.m.Free(addr) }
+func (s *simulated) allocMemory(n int) (uintptr, error) {
 	addr, _, err := s.m.Alloc(n, s.align, s.before)
 	return addr, err
 }
 
-func (s *simulated) owns(addr uintptr) error {
+func (s *simulated) checkOwner(addr uintptr) error {
 	if s.m.Owns(addr) {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (s *simulated) owns(addr uintptr) error {
 	}
 }
 
-func (s *simulated) upload(b []byte) (uintptr, error) {
+func (s *simulated) uploadBytes(b []byte) (uintptr, error) {
 	addr, to, err := s.m.Alloc(len(b), 16, false)
 	copy(to, b)
 	return addr, err
@@ -91,7 +91,7 @@ func (s *simulated) upload(b []byte) (uintptr, error) {
 func (s *simulated) newStream() (uintptr, error) { return 1, nil }
 func (s *simulated) freeStream(uintptr)          {}
 
-func (s *simulated) clear(addr uintptr, n int, _ uintptr) error {
+func (s *simulated) clearMemory(addr uintptr, n int, _ uintptr) error {
 	clear(s.m.Bytes(addr, n))
 	return nil
 }

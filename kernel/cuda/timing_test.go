@@ -2,16 +2,16 @@ package cuda
 
 import "sort"
 
-// Timing is how long a call takes in a graph, in microseconds.
+// Timing is the time of a call in a graph, in microseconds.
 type Timing struct {
 	Median, Best float64
 	Calls        int // in one graph
 	Rounds       int
 }
 
-// Time captures f called `calls` times, with i = 0, 1, 2 …, and replays the graph `rounds` times:
-// microseconds a call. Rotating buffers by i through more than four times the L2 cache gives a cold
-// figure, the same buffers a hot one.
+// Time captures f called `calls` times, with i = 0, 1, 2 …, and replays the graph `rounds` times.
+// It returns microseconds per call. If buffers rotate by i through more than four times the L2
+// cache, the result is a cold time. With the same buffers it is a hot time.
 func (d *Device) Time(calls, rounds int, f func(i int, stream uintptr) error) (Timing, error) {
 	stream, err := d.NewStream()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// trajectories is the resample of the bars: 100 → 50 rows of 32 bfloat16, timestamps of each
-// trajectory its own.
+// trajectories returns the resample operation of the performance goals: 100 → 50 rows of 32
+// bfloat16, with different timestamps for each trajectory.
 func trajectories(b int) *kernel.FuseOp {
 	bf, ns := robocache.BFloat16, robocache.Int64
 	return &kernel.FuseOp{
@@ -30,7 +30,7 @@ func trajectories(b int) *kernel.FuseOp {
 	}
 }
 
-// fill makes trajectories that differ, in memory of the host.
+// fillTrajectories fills host memory with different trajectories.
 func fillTrajectories(values, times []byte, b int) {
 	x := uint32(1)
 	for i := range b * 100 * 32 {
@@ -64,7 +64,7 @@ func prepareFuse(t *testing.T, d *Device, op *kernel.FuseOp) *Launch {
 	return l
 }
 
-// compareTrajectories looks at some of n against the reference.
+// compareTrajectories compares some of n trajectories with the reference.
 func compareTrajectories(values, times, out []byte, n int) error {
 	for _, i := range []int{0, 1, n / 3, n - 1} {
 		op := trajectories(1)

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// tsdfParams is TSDF of src/tsdf.cu.
+// tsdfParams mirrors TSDF of src/tsdf.cu.
 type tsdfParams struct {
 	depth, value, weight                                                     uintptr
 	depthRow, depthColumn, valueX, valueY, valueZ, weightX, weightY, weightZ int64
@@ -25,7 +25,7 @@ type tsdfParams struct {
 func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if max(h, w) > math.MaxUint32 {
-		return nil, extentTooLarge("tsdf_integrate", max(h, w))
+		return nil, extentError("tsdf_integrate", max(h, w))
 	}
 	p := &tsdfParams{
 		voxels: int64(
@@ -54,13 +54,13 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	const block = 256
 	blocks := ceilDiv(p.voxels, block)
 	if blocks > math.MaxInt32 {
-		return nil, extentTooLarge("tsdf_integrate", int(p.voxels))
+		return nil, extentError("tsdf_integrate", int(p.voxels))
 	}
 	if h == 0 || w == 0 {
-		blocks = 0 // no voxel is seen
+		blocks = 0 // no voxel is visible
 	}
-	l := newLaunch(d.on, "tsdf_integrate", op)
-	n := l.add(
+	l := newLaunch(d.launcher, "tsdf_integrate", op)
+	n := l.addCall(
 		call{
 			kernel: "tsdf_integrate",
 			grid:   uint32(blocks),

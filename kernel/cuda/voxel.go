@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// VoxelScratch is how many bytes of device memory the op needs as its Scratch. What they hold means
-// nothing, before and after.
+// VoxelScratch returns the number of bytes of device memory that op needs as its Scratch. Their
+// contents are undefined before and after a run.
 func (d *Device) VoxelScratch(op *kernel.VoxelOp) (_ int, err error) {
 	if err := op.Check(); err != nil {
 		return 0, err
@@ -22,10 +22,10 @@ func (d *Device) VoxelScratch(op *kernel.VoxelOp) (_ int, err error) {
 	return p.bytes, nil
 }
 
-// prepareVoxelize makes a launch that is deterministic, and equal to the reference to the bit, also
-// where op.Fast allows otherwise: the ordered sums are faster than float atomics. FailOutside waits
-// for the device, and so does Validate, which proves lengths and offsets: otherwise values out of
-// range are taken for the nearest that is in it.
+// prepareVoxelize prepares a launch that is deterministic and equal to the reference to the bit. It
+// ignores op.Fast, because the ordered sums are faster than float atomics. FailOutside and Validate
+// wait for the device. Validate checks lengths and offsets; without it, each value is limited to
+// the nearest legal one.
 func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 	plan, err := d.planVoxels(op)
 	if err != nil {
@@ -36,17 +36,21 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		if have != nil {
 			got = strconv.Itoa(have.Shape[0])
 		}
-		return nil, robocache.Misuse("voxelize", robocache.Where{"tensor": "scratch"}, "scratch has wrong shape").
+		return nil, robocache.Misuse(
+			"voxelize",
+			robocache.Where{"tensor": "scratch"},
+			"scratch has wrong shape",
+		).
 			Expected(fmt.Sprintf("at least %d bytes", plan.bytes), got).
 			WithHint("VoxelScratch says how many")
 	}
-	l := newLaunch(d.on, "voxelize", op)
+	l := newLaunch(d.launcher, "voxelize", op)
 	var all []*voxelParams
 	for _, step := range plan.steps {
 		p := new(voxelParams)
 		*p = plan.params
 		all = append(all, p)
-		n := l.add(
+		n := l.addCall(
 			call{
 				kernel: step.kernel,
 				grid:   step.grid,
@@ -92,17 +96,17 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 	if plan.params.batch > 0 &&
 		(op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
 		l.after = func(addrs []uintptr, stream uintptr) error {
-			return lookAtVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
+			return checkVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
 		}
 	}
 	return l, nil
 }
 
-// lookAtVoxels looks at values after a run: lengths and offsets (Validate), and the first point
+// checkVoxels checks values after a run: lengths and offsets (Validate), and the first point
 // outside (FailOutside).
-func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
+func checkVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	host := *op
-	host.Lengths, host.Offsets = f.tensor(op.Lengths), f.tensor(op.Offsets)
+	host.Lengths, host.Offsets = f.fetchTensor(op.Lengths), f.fetchTensor(op.Offsets)
 	if f.err != nil {
 		return f.err
 	}
@@ -113,15 +117,15 @@ func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	if err != nil || op.Outside != kernel.FailOutside {
 		return err
 	}
-	var first [8]byte // of Head
-	f.read(first[:], scratch)
+	var first [8]byte // first field of Head
+	f.fetchBytes(first[:], scratch)
 	row, b := int(int64(binary.LittleEndian.Uint64(first[:]))), 0
 	if f.err != nil || row == -1 {
 		return f.err
 	}
 	switch {
 	case host.Offsets != nil:
-		for b = range l.Batch { // the entry that the row lies in
+		for b = range l.Batch { // find the entry that contains the row
 			if _, to, _ := host.Entry(b); row < to {
 				break
 			}
@@ -129,12 +133,12 @@ func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	case l.Batched:
 		b, row = row/l.Rows, row%l.Rows
 	}
-	// The point alone, as if it were all that there is.
+	// Read the point as a tensor of one point.
 	at, rank := row*op.Points.Step(len(op.Points.Shape)-2), len(op.Points.Shape)
 	if rank == 3 {
 		at += b * op.Points.Step(0)
 	}
-	t := f.strided(
+	t := f.fetchStrided(
 		op.Points.DType,
 		[]int{3},
 		[]int{op.Points.Step(rank - 1)},

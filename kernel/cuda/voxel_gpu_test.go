@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Times of voxels on a GPU, in graphs, as the plans have them. -times asks for it.
+// TestVoxelTimes prints times of voxel operations on a GPU, in graphs, as the plans choose them. It
+// needs -times.
 func TestVoxelTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -25,7 +26,7 @@ func TestVoxelTimes(t *testing.T) {
 		grid    int
 		columns int
 		sparse  bool
-		spread  float64 // part of the grid that points lie in
+		spread  float64 // fraction of the grid that contains points
 	}{
 		{"as bench", kernel.Count, 1, 500000, 128, 0, false, 1},
 		{"as bench", kernel.Count, 1, 5000000, 128, 0, false, 1},
@@ -106,17 +107,9 @@ func TestVoxelTimes(t *testing.T) {
 		}
 		if c.sparse {
 			n := c.batch * c.points
-			co, cn, fo := place(
-				robocache.Int32,
-				n,
-				4,
-			), place(
-				robocache.Int32,
-				n,
-			), place(
-				robocache.Int64,
-				1,
-			)
+			co := place(robocache.Int32, n, 4)
+			cn := place(robocache.Int32, n)
+			fo := place(robocache.Int64, 1)
 			op.Coords, op.Counts, op.Found = &co, &cn, &fo
 			if c.columns > 0 {
 				ro := place(robocache.Float32, n, c.columns)

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// voxelParams is Voxel of src/voxel.cuh.
+// voxelParams mirrors Voxel of src/voxel.cuh.
 type voxelParams struct {
 	points, features, index                                                          uintptr
 	out, coords, rows, counts, found, stats, scratch                                 uintptr
@@ -38,13 +38,13 @@ const (
 	offsetEntries
 )
 
-// kinds of src/voxel_rows.cu: what a point takes in shared memory or in the arena.
+// Bytes per point in shared memory or in the arena, for the kinds of src/voxel_rows.cu.
 const (
 	voxelOrdered = 4
 	voxelListed  = 24
 )
 
-// voxelHead is the bytes of Head of src/voxel.cuh, rounded up.
+// voxelHead is the size of Head of src/voxel.cuh in bytes, rounded up.
 const voxelHead = 64
 
 func flag(b bool) uint8 {
@@ -54,8 +54,8 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// layoutOf fills in all that an op's tensors say.
-func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+// setLayout sets all fields that depend on the operation's tensors.
+func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	*p = voxelParams{
 		lo:      op.Min,
 		size:    op.Size,
@@ -100,12 +100,13 @@ func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 		p.statsStep = step(op.Stats, 0)
 	}
 	if op.Coords != nil {
-		p.sparseOf(op)
+		p.setSparse(op)
 	} else {
-		p.denseOf(op, l)
+		p.setDense(op, l)
 	}
-	p.quickOf(op, l)
-	// Four columns at once: they have to be neighbours, and every row has to begin where four do.
+	p.setQuick(op, l)
+	// Four columns are read at once if they are adjacent and every row starts at a multiple of
+	// four.
 	bytes := p.featureRow * int64(op.Points.DType.Size())
 	if op.Mode.Featured() {
 		bytes = p.featureRow * int64(op.Features.DType.Size())
@@ -117,8 +118,8 @@ func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.wide = flag(!narrow && (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0 && p.wide != 0)
 }
 
-// quickOf makes ready for quick_cell of src/voxel.cuh, whose error it knows.
-func (p *voxelParams) quickOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+// setQuick sets the fields of quick_cell of src/voxel.cuh. They depend on its error bound.
+func (p *voxelParams) setQuick(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	row, axis := p.pointRow*4, p.pointAxis*4
 	ok := op.Points.DType == robocache.Float32 && int64(int32(row)) == row &&
 		int64(int32(axis)) == axis &&
@@ -134,7 +135,7 @@ func (p *voxelParams) quickOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.rowBytes, p.axisBytes = int32(row), int32(axis)
 }
 
-func (p *voxelParams) sparseOf(op *kernel.VoxelOp) {
+func (p *voxelParams) setSparse(op *kernel.VoxelOp) {
 	p.capacity = int64(op.Coords.Shape[0])
 	p.coordsRow, p.coordsColumn = int64(op.Coords.Step(0)), int64(op.Coords.Step(1))
 	p.outType = uint8(robocache.Float32)
@@ -147,7 +148,7 @@ func (p *voxelParams) sparseOf(op *kernel.VoxelOp) {
 	}
 }
 
-func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
+func (p *voxelParams) setDense(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	o := op.Out
 	p.outType = uint8(o.DType)
 	if op.Bits {
@@ -158,20 +159,17 @@ func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	if l.Batched {
 		p.outEntry, first = int64(o.Step(0)), 1
 	}
-	p.outX, p.outY, p.outZ, p.outColumn = int64(
-		o.Step(first),
-	), int64(
-		o.Step(first+1),
-	), int64(
-		o.Step(first+2),
-	), 1
+	p.outX = int64(o.Step(first))
+	p.outY = int64(o.Step(first + 1))
+	p.outZ = int64(o.Step(first + 2))
+	p.outColumn = 1
 	pitch := int64(1)
 	if op.Mode.Featured() {
 		p.outColumn = int64(o.Step(first + 3))
 		pitch = int64(p.columns)
 	}
-	// Neighbouring cells lie a fixed step apart, in C order: an index is enough. Axes of one
-	// element have no step.
+	// If neighboring cells are a fixed distance apart, in C order, an index is enough. The stride
+	// of an axis with one element is ignored.
 	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
 	run := p.outZ
 	if op.Grid[2] == 1 {
@@ -184,6 +182,6 @@ func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	p.wide = flag(regular && p.outColumn == 1 && (run|p.outEntry)%4 == 0)
 	p.flat = flag(regular && run == pitch && (pitch == 1 || p.outColumn == 1))
 	if regular {
-		p.outZ = run // where an axis has one element, its step means nothing
+		p.outZ = run // if an axis has one element, its stride is undefined
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// The kernels prove the sizes of their structs too.
+// TestVoxelLayout checks the size of the struct. The kernels check it too.
 func TestVoxelLayout(t *testing.T) {
 	var v voxelParams
 	for what, is := range map[string][2]uintptr{

@@ -9,34 +9,36 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// voxelPlan is which kernels make an op, how its grid and points are cut, and where things lie in
-// scratch.
+// voxelPlan states which kernels compute an operation, how its grid and points are divided, and the
+// layout of scratch.
 type voxelPlan struct {
 	params voxelParams
 	steps  []voxelStep
-	bytes  int // of scratch
+	bytes  int // size of scratch
 }
 
 type voxelStep struct {
 	kernel              string
 	grid, block, shared uint32
 	early               bool
-	blank               bool // it is given scratch alone
+	blank               bool // the kernel gets only scratch
 }
 
-// voxelAlign is how scratch is aligned, and the areas in it.
+// voxelAlign is the alignment of scratch and of the areas in it.
 const voxelAlign = 256
 
-// Sizes that the kernels are written for; the others were chosen on an H200 (docs/PERFORMANCE.md).
+// Sizes that the kernels are written for. The other sizes were chosen by measurements on an H200
+// (docs/PERFORMANCE.md).
 const (
-	cellShift  = 11   // a bucket whose cells are counted one by one has 2^11 of them with features,
-	countShift = 13   // 2^13 without,
-	maxBuckets = 2048 // and an entry's grid this many buckets: more do not fit a tile's table
+	cellShift  = 11 // a bucket whose cells are counted has 2^11 cells with features,
+	countShift = 13 // and 2^13 without features
+	// maximal number of buckets in an entry's grid, limited by the table of a tile
+	maxBuckets = 2048
 )
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// log2Ceil is the smallest n with 2^n ≥ x.
+// log2Ceil returns the smallest n with 2^n ≥ x.
 func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
 
 func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
@@ -46,12 +48,12 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	}
 	plan := &voxelPlan{}
 	p := &plan.params
-	p.layoutOf(op, l)
+	p.setLayout(op, l)
 	points := int64(l.Rows)
 	if p.entries != offsetEntries {
 		points *= int64(l.Batch)
 	}
-	chip := d.on.sm()
+	chip := d.launcher.chipInfo()
 	clear := voxelStep{kernel: "voxel_clear", grid: uint32(chip.processors * 4), block: 512}
 	switch {
 	case l.Batch == 0:
@@ -59,9 +61,9 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		plan.steps = []voxelStep{clear}
 		plan.bytes = voxelHead + voxelAlign
 		return plan, nil
-	case !op.Mode.Featured() && p.sparse == 0 && !plan.countable(points):
+	case !op.Mode.Featured() && p.sparse == 0 && !plan.countsInBuckets(points):
 		p.tile = 10
-		plan.cut(points)
+		plan.cutTiles(points)
 		hit := voxelStep{kernel: "voxel_hit", grid: p.tiles, block: 256, early: true}
 		plan.steps = []voxelStep{clear, hit}
 		plan.bytes = voxelHead + voxelAlign
@@ -73,12 +75,12 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 				voxelStep{kernel: "voxel_bits", grid: clear.grid, block: clear.block},
 			)
 		}
-		if err := plan.limits(points); err != nil {
+		if err := plan.checkLimits(points); err != nil {
 			return nil, err
 		}
 		return plan, nil
 	}
-	plan.bucketed(op, points, chip)
+	plan.planBuckets(op, points, chip)
 	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
 		plan.steps = append([]voxelStep{clear}, plan.steps...)
 	} else if op.Outside == kernel.FailOutside {
@@ -86,24 +88,24 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 			[]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}},
 			plan.steps...)
 	}
-	if err := plan.limits(points); err != nil {
+	if err := plan.checkLimits(points); err != nil {
 		return nil, err
 	}
 	return plan, nil
 }
 
-// countable says whether counts go by buckets in shared memory: atomics in global memory are for
-// grids that have too many cells.
-func (v *voxelPlan) countable(points int64) bool {
+// countsInBuckets reports whether points are counted by buckets in shared memory. Grids with too
+// many cells use atomics in global memory.
+func (v *voxelPlan) countsInBuckets(points int64) bool {
 	p := &v.params
 	if p.cells > maxBuckets/2<<countShift {
 		return false
 	}
-	return p.bit == 0 || p.batch == 1 || p.cells%8 == 0 // a byte of bits lies in one bucket
+	return p.bit == 0 || p.batch == 1 || p.cells%8 == 0 // each byte of bits must be in one bucket
 }
 
-// cut counts the tiles of 2^tile points.
-func (v *voxelPlan) cut(points int64) {
+// cutTiles computes the number of tiles of 2^tile points.
+func (v *voxelPlan) cutTiles(points int64) {
 	p := &v.params
 	tiles := points>>p.tile + p.batch
 	if p.entries != offsetEntries {
@@ -114,8 +116,8 @@ func (v *voxelPlan) cut(points int64) {
 	p.tiles = uint32(min(tiles, math.MaxUint32))
 }
 
-// bucketed plans the two kernels of src/voxel.cuh: tiles, then buckets.
-func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
+// planBuckets plans the two kernels of src/voxel.cuh: first tiles, then buckets.
+func (v *voxelPlan) planBuckets(op *kernel.VoxelOp, points int64, chip chip) {
 	p := &v.params
 	counts := !op.Mode.Featured() && p.sparse == 0
 	rounds, threads := 4, 1024
@@ -123,19 +125,19 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 		rounds, threads = 16, 512
 	}
 	if counts {
-		threads /= 2 // runs are long, so tiles may be small
+		threads /= 2 // there are long runs, so tiles can be small
 	}
 	for rounds == 4 && threads > 128 && max(p.rowsIn, 1) <= int64(rounds*threads/2) {
 		threads /= 2 // small entries
 	}
 	p.tile = uint32(bits.Len(uint(rounds*threads)) - 1)
-	v.cut(points)
+	v.cutTiles(points)
 
 	shift, widest := log2Ceil(ceilDiv(p.cells, 1024)), cellShift
 	if counts {
 		shift, widest = log2Ceil(ceilDiv(p.cells, 256)), countShift
 	}
-	few := p.sparse != 0 && p.rowsIn < p.cells/64 // so few points are rather sorted than counted
+	few := p.sparse != 0 && p.rowsIn < p.cells/64 // few points are sorted, not counted
 	switch {
 	case few || shift > widest && p.cells>>widest > maxBuckets:
 		shift = max(
@@ -146,12 +148,13 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 		shift = widest // as many cells as can be counted
 	default:
 		for shift < widest && p.batch<<max(log2Ceil(p.cells)-shift, 0) > 1<<12 {
-			shift++ // many entries: no more blocks than fill the chip a few times
+			// with many entries, limit the number of blocks to a few times the capacity of the chip
+			shift++
 		}
 	}
 	if !counts && shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2 &&
 		points>>11 > p.batch*p.cells>>shift {
-		shift-- // many points a bucket: more blocks beside each other
+		shift-- // with many points per bucket, use more blocks
 	}
 	if counts {
 		shift = max(shift, 3) // whole bytes of bits
@@ -164,7 +167,7 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	if p.huge != 0 {
 		p.quick = 0
 	}
-	v.areas(points)
+	v.assignAreas(points)
 
 	tile := voxelStep{
 		kernel: fmt.Sprintf("voxel_tile_%d", rounds),
@@ -192,7 +195,7 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 		if p.list == 0 {
 			cells = max(1<<shift, 8)
 		}
-		each := int64(2 * voxelOrdered) // what a bucket has on average, twice
+		each := int64(2 * voxelOrdered) // twice the average of a bucket
 		if p.list != 0 {
 			each = voxelListed * 3 / 2
 		}
@@ -205,8 +208,8 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	v.steps = []voxelStep{tile, second}
 }
 
-// areas lays scratch out.
-func (v *voxelPlan) areas(points int64) {
+// assignAreas assigns the areas of scratch.
+func (v *voxelPlan) assignAreas(points int64) {
 	p := &v.params
 	at := int64(voxelHead)
 	area := func(bytes int64) int64 {
@@ -227,8 +230,8 @@ func (v *voxelPlan) areas(points int64) {
 	v.bytes = int(at + voxelAlign)
 }
 
-// limits proves what the kernels' own numbers have to hold.
-func (v *voxelPlan) limits(points int64) error {
+// checkLimits rejects sizes that the kernels' integer types cannot hold.
+func (v *voxelPlan) checkLimits(points int64) error {
 	p := &v.params
 	tooMany := func(what string, got, most int64) error {
 		return robocache.Unsupported("voxelize", nil, "kernel/cuda: too many %s", what).

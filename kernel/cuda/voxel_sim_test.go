@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// Cells with many points take other ways: sorted by the block, added up by it; grids too large to
-// count cell by cell have lists.
+// TestCrowdedCells checks cells with many points, which the block sorts and adds up together. Grids
+// that are too large to count cell by cell use lists.
 func TestCrowdedCells(t *testing.T) {
 	d := simulator(
 		t,
@@ -44,23 +44,8 @@ func TestCrowdedCells(t *testing.T) {
 		{kernel.Sum, [3]int{70, 300, 256}, 4, robocache.Float32, false, 300},
 		{kernel.Count, [3]int{300, 300, 300}, 0, 0, false, 300},
 	} {
-		x, y := crowded(
-			uint64(i),
-			c.mode,
-			c.grid,
-			c.columns,
-			c.dtype,
-			c.sparse,
-			c.points,
-		), crowded(
-			uint64(i),
-			c.mode,
-			c.grid,
-			c.columns,
-			c.dtype,
-			c.sparse,
-			c.points,
-		)
+		x := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
+		y := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
 		if err := (kernel.Reference{}).Run(x); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +61,8 @@ func TestCrowdedCells(t *testing.T) {
 	}
 }
 
-// crowded is a cloud of which half lies in one cell, a tenth in another, the rest anywhere.
+// crowded returns a cloud with half of its points in one cell and a tenth in another. The others
+// are random.
 func crowded(
 	seed uint64,
 	mode kernel.VoxelMode,
@@ -123,21 +109,10 @@ func crowded(
 	}
 	op.Stats = blank(robocache.Int64, 3)
 	if sparse {
-		op.Coords, op.Rows, op.Counts, op.Found = blank(
-			robocache.Int32,
-			n,
-			4,
-		), blank(
-			robocache.Float32,
-			n,
-			columns,
-		), blank(
-			robocache.Int32,
-			n,
-		), blank(
-			robocache.Int64,
-			1,
-		)
+		op.Coords = blank(robocache.Int32, n, 4)
+		op.Rows = blank(robocache.Float32, n, columns)
+		op.Counts = blank(robocache.Int32, n)
+		op.Found = blank(robocache.Int64, 1)
 		return op
 	}
 	l, err := op.Layout()

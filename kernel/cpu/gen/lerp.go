@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// kind is a type of elements that are computed in float32.
+// kind is an element type whose computing type is float32.
 type kind struct {
 	name string
 	size int
@@ -21,13 +21,13 @@ var (
 	u8   = kind{"U8", 1}
 )
 
-// epilogue says what a kernel does before the rounding.
+// epilogue states what a kernel does before the rounding.
 type epilogue int
 
 const (
 	plain    epilogue = iota
 	norm              // ((x - a)·scale)/b - off, clipped
-	unitNorm          // x/255 first
+	unitNorm          // x/255, then norm
 )
 
 var suffix = map[epilogue]string{norm: "Norm", unitNorm: "UnitNorm"}
@@ -47,20 +47,20 @@ const (
 	offB
 	offScale // four float32: scale, off, lo, hi
 	offLo
-	offLimits // greatest magnitude of 16-bit results, 8 lanes; 16 bytes
+	offLimits // largest magnitude of 16-bit results: 8 lanes, 16 bytes
 	_
 	offAhead
 	offValid
 )
 
-// How far ahead lines are asked for, in bytes, and from how many columns on all of them are.
+// Distances of prefetches in bytes, and the number of columns from which every line is prefetched.
 const (
 	sourceAhead = 16384
 	resultAhead = 4096
 	longCols    = 128
 )
 
-// rows is the generator of one kernel over rows.
+// rows generates one kernel that computes rows.
 type rows struct {
 	src, dst         kind
 	epi              epilogue
@@ -75,20 +75,21 @@ type rows struct {
 	magnitude, most  reg.VecVirtual
 	most2            reg.VecVirtual
 	by255            reg.VecVirtual
-	stream           bool // stores go round the caches: rows begin and end at multiples of 32 bytes
-	q0, q1           reg.GPVirtual
-	left, right      reg.GPVirtual // nil = they are read from the arguments a row
-	base, step0      reg.GPVirtual
+	// stores bypass the caches; rows must start and end at multiples of 32 bytes
+	stream      bool
+	q0, q1      reg.GPVirtual
+	left, right reg.GPVirtual // nil = loaded from the arguments for each row
+	base, step0 reg.GPVirtual
 }
 
-func mem(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
+func memOperand(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
-func at(base, index reg.Register, scale, disp int) Mem {
+func indexedOperand(base, index reg.Register, scale, disp int) Mem {
 	return Mem{Base: base, Index: index, Scale: uint8(scale), Disp: disp}
 }
 
-// lerp writes the kernel that blends rows: weight 0 takes the left row alone.
-func lerp(src, dst kind, epi epilogue, stream bool) {
+// writeLerp writes a kernel that blends rows. Weight 0 copies the left row.
+func writeLerp(src, dst kind, epi epilogue, stream bool) {
 	name := "lerp" + src.name + dst.name + suffix[epi]
 	if stream {
 		name += "Stream"
@@ -97,76 +98,66 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s blends rows of %s into %s.", name, src.name, dst.name))
 	if stream {
-		Comment("Stores go round the caches, and rows to come are asked for.")
+		Comment("Stores bypass the caches, and later rows are prefetched.")
 	}
 	k := &rows{src: src, dst: dst, epi: epi, stream: stream}
 	k.args = Load(Param("a"), GP64())
-	k.row, k.cols, k.i, k.t, k.out, k.p0, k.p1 = GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	k.row, k.cols, k.i, k.t = GP64(), GP64(), GP64(), GP64()
+	k.out, k.p0, k.p1 = GP64(), GP64(), GP64()
 	k.w = YMM()
-	MOVQ(mem(k.args, offCols), k.cols)
-	MOVQ(mem(k.args, offDst), k.out)
+	MOVQ(memOperand(k.args, offCols), k.cols)
+	MOVQ(memOperand(k.args, offDst), k.out)
 	XORQ(k.row, k.row)
-	k.constants()
+	k.loadConstants()
 	weight := k.t
 	if epi == plain && !stream {
-		// Registers are enough for all that a row needs.
-		k.left, k.right, k.base, k.step0, weight = field(
-			k.args,
-			offLeft,
-		), field(
-			k.args,
-			offRight,
-		), field(
-			k.args,
-			offSrc,
-		), field(
-			k.args,
-			offSrcStep,
-		), field(
-			k.args,
-			offWeight,
-		)
+		// There are enough registers for everything that a row needs.
+		k.left = loadField(k.args, offLeft)
+		k.right = loadField(k.args, offRight)
+		k.base = loadField(k.args, offSrc)
+		k.step0 = loadField(k.args, offSrcStep)
+		weight = loadField(k.args, offWeight)
 	}
 
 	Label("row")
-	CMPQ(k.row, mem(k.args, offRows))
+	CMPQ(k.row, memOperand(k.args, offRows))
 	JGE(LabelRef("end"))
-	k.source(offLeft, k.p0)
-	k.fetch()
+	k.rowAddress(offLeft, k.p0)
+	k.prefetchLines()
 	if k.left == nil {
-		MOVQ(mem(k.args, offWeight), weight)
+		MOVQ(memOperand(k.args, offWeight), weight)
 	}
 	VXORPS(k.w.AsX(), k.w.AsX(), k.w.AsX())
-	VCVTSD2SS(at(weight, k.row, 8, 0), k.w.AsX(), k.w.AsX())
+	VCVTSD2SS(indexedOperand(weight, k.row, 8, 0), k.w.AsX(), k.w.AsX())
 	VMOVD(k.w.AsX(), k.t.As32())
 	ADDL(k.t.As32(), k.t.As32())
 	JZ(LabelRef("left"))
-	k.source(offRight, k.p1)
+	k.rowAddress(offRight, k.p1)
 	VBROADCASTSS(k.w.AsX(), k.w)
 	if stream {
-		MOVQ(mem(k.args, offAhead), k.t)
+		MOVQ(memOperand(k.args, offAhead), k.t)
 		TESTQ(k.t, k.t)
 		JZ(LabelRef("near"))
-		k.ahead()
-		k.columns("far", true)
+		k.prefetchAddresses()
+		k.writeColumns("far", true)
 		k.q0, k.q1 = nil, nil
 		Label("near")
 	}
-	k.columns("blend", true)
+	k.writeColumns("blend", true)
 	Label("left")
-	k.columns("left", false)
+	k.writeColumns("left", false)
 	Label("next")
-	ADDQ(mem(k.args, offDstStep), k.out)
+	ADDQ(memOperand(k.args, offDstStep), k.out)
 	INCQ(k.row)
 	JMP(LabelRef("row"))
 	Label("end")
 	if dst == f16 || dst == bf16 {
-		if k.wide16() {
+		if k.blends16() {
 			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
 			VEXTRACTI128(U8(1), k.most2, k.most2.AsX())
 			VPMAXUW(k.most2.AsX(), k.most.AsX(), k.most.AsX())
 		}
-		VMOVDQU(k.most.AsX(), mem(k.args, offLimits))
+		VMOVDQU(k.most.AsX(), memOperand(k.args, offLimits))
 	}
 	if stream {
 		SFENCE()
@@ -175,48 +166,49 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	RET()
 }
 
-// ahead finds the rows that the row so many after this one is made of; near the end, the last one.
-func (k *rows) ahead() {
+// prefetchAddresses computes the source addresses of the row that is k.t rows ahead, or of the last
+// row near the end.
+func (k *rows) prefetchAddresses() {
 	index, last := GP64(), GP64()
 	k.q0, k.q1 = GP64(), GP64()
-	LEAQ(at(k.row, k.t, 1, 0), index)
-	MOVQ(mem(k.args, offRows), last)
+	LEAQ(indexedOperand(k.row, k.t, 1, 0), index)
+	MOVQ(memOperand(k.args, offRows), last)
 	DECQ(last)
 	CMPQ(index, last)
 	CMOVQGT(last, index)
 	for i, q := range []reg.GPVirtual{k.q0, k.q1} {
-		MOVQ(mem(k.args, offLeft+8*i), k.t)
-		MOVLQSX(at(k.t, index, 4, 0), q)
-		IMULQ(mem(k.args, offSrcStep), q)
-		ADDQ(mem(k.args, offSrc), q)
+		MOVQ(memOperand(k.args, offLeft+8*i), k.t)
+		MOVLQSX(indexedOperand(k.t, index, 4, 0), q)
+		IMULQ(memOperand(k.args, offSrcStep), q)
+		ADDQ(memOperand(k.args, offSrc), q)
 	}
 }
 
-// fetch asks for a line of the source and one of the result that are due some rows later: the
-// processor's own look-ahead stops at pages, and needs a hint a row to keep up with rows that are
-// read with little work in between. Nothing faults where they lie beyond the memory.
-func (k *rows) fetch() {
-	PREFETCHT1(mem(k.p0, sourceAhead))
-	PREFETCHT1(mem(k.out, resultAhead))
+// prefetchLines prefetches one line of the source and one of the result, which are used some rows
+// later. The processor's own prefetcher stops at page borders and needs one hint per row. Addresses
+// beyond the memory do not fault.
+func (k *rows) prefetchLines() {
+	PREFETCHT1(memOperand(k.p0, sourceAhead))
+	PREFETCHT1(memOperand(k.out, resultAhead))
 }
 
-// source puts the address of a row that an index names into p.
-func (k *rows) source(field int, p reg.GPVirtual) {
-	index, step, base := k.t, Op(mem(k.args, offSrcStep)), Op(mem(k.args, offSrc))
+// rowAddress loads the address of a source row into p. field is the argument with the row's index.
+func (k *rows) rowAddress(field int, p reg.GPVirtual) {
+	index, step, base := k.t, Op(memOperand(k.args, offSrcStep)), Op(memOperand(k.args, offSrc))
 	switch {
 	case k.left == nil:
-		MOVQ(mem(k.args, field), k.t)
+		MOVQ(memOperand(k.args, field), k.t)
 	case field == offLeft:
 		index, step, base = k.left, k.step0, k.base
 	default:
 		index, step, base = k.right, k.step0, k.base
 	}
-	MOVLQSX(at(index, k.row, 4, 0), p)
+	MOVLQSX(indexedOperand(index, k.row, 4, 0), p)
 	IMULQ(step, p)
 	ADDQ(base, p)
 }
 
-func (k *rows) broadcast(bits uint32) reg.VecVirtual {
+func (k *rows) broadcastBits(bits uint32) reg.VecVirtual {
 	y := YMM()
 	MOVL(U32(bits), k.t.As32())
 	VMOVD(k.t.As32(), y.AsX())
@@ -224,59 +216,61 @@ func (k *rows) broadcast(bits uint32) reg.VecVirtual {
 	return y
 }
 
-func (k *rows) constants() {
+func (k *rows) loadConstants() {
 	if k.epi != plain {
-		k.a, k.b = field(k.args, offA), field(k.args, offB)
+		k.a, k.b = loadField(k.args, offA), loadField(k.args, offB)
 		k.scale, k.off, k.lo, k.hi, k.zero = YMM(), YMM(), YMM(), YMM(), YMM()
 		for i, y := range []reg.VecVirtual{k.scale, k.off, k.lo, k.hi} {
-			VBROADCASTSS(mem(k.args, offScale+4*i), y)
+			VBROADCASTSS(memOperand(k.args, offScale+4*i), y)
 		}
 		VXORPS(k.zero, k.zero, k.zero)
 	}
 	if k.epi == unitNorm {
-		k.by255 = k.broadcast(0x437f0000)
+		k.by255 = k.broadcastBits(0x437f0000)
 	}
 	switch k.dst {
 	case bf16:
-		k.bias, k.one, k.quiet = k.broadcast(0x7fff), k.broadcast(1), k.broadcast(0x7fc0)
+		k.bias = k.broadcastBits(0x7fff)
+		k.one = k.broadcastBits(1)
+		k.quiet = k.broadcastBits(0x7fc0)
 		fallthrough
 	case f16:
-		k.magnitude, k.most = k.broadcast(0x7fff7fff), YMM()
+		k.magnitude, k.most = k.broadcastBits(0x7fff7fff), YMM()
 		VPXOR(k.most, k.most, k.most)
 	}
-	if k.wide16() {
+	if k.blends16() {
 		k.zero, k.most2 = YMM(), YMM()
 		VPXOR(k.zero, k.zero, k.zero)
 		VPXOR(k.most2, k.most2, k.most2)
 	}
 }
 
-// columns goes along one row: eight columns at a time, the last eight overlapping the ones before,
-// so that nothing beyond the row is touched.
-func (k *rows) columns(name string, blend bool) {
+// writeColumns writes the loops over one row. They handle eight columns at a time. The last eight
+// overlap the previous ones, so that nothing beyond the row is touched.
+func (k *rows) writeColumns(name string, blend bool) {
 	l := func(s string) string { return name + s }
-	// steps makes n columns at a time, while there are as many, then goes on at then.
+	// steps handles n columns at a time while that many are left. Then it jumps to the label then.
 	steps := func(label, then string, n int, body func()) {
 		Label(l(label))
-		LEAQ(mem(k.i, n), k.t)
+		LEAQ(memOperand(k.i, n), k.t)
 		CMPQ(k.t, k.cols)
 		JG(LabelRef(l(then)))
 		body()
 		MOVQ(k.t, k.i)
 		JMP(LabelRef(l(label)))
 	}
-	// ask asks for so many columns' lines; into the second cache: fetches into the first share its
-	// few buffers with the loads.
+	// ask prefetches the lines of the next 32 columns. It uses the second-level cache, because
+	// prefetches into the first level share its few buffers with the loads.
 	ask := func(p reg.Register, size, ahead int) {
 		for line := 0; line < 32*size; line += 64 {
-			PREFETCHT1(at(p, k.i, size, line+ahead))
+			PREFETCHT1(indexedOperand(p, k.i, size, line+ahead))
 		}
 	}
 	XORQ(k.i, k.i)
 	CMPQ(k.cols, U8(8))
 	JL(LabelRef(l("Small")))
 	if blend && k.q0 == nil && k.epi == plain {
-		// Long rows: every line is asked for, of the source and of the result.
+		// In long rows, every line of the source and of the result is prefetched.
 		CMPQ(k.cols, U32(longCols))
 		JL(LabelRef(l("Four")))
 		steps("Long", "One", 32, func() {
@@ -284,64 +278,65 @@ func (k *rows) columns(name string, blend bool) {
 			if !k.stream {
 				ask(k.out, k.dst.size, resultAhead)
 			}
-			k.four(blend)
+			k.step32(blend)
 		})
 	}
 	steps("Four", "One", 32, func() {
 		for line := 0; k.q0 != nil && line < 32*k.src.size; line += 64 {
-			PREFETCHT1(at(k.q0, k.i, k.src.size, line))
-			PREFETCHT1(at(k.q1, k.i, k.src.size, line))
+			PREFETCHT1(indexedOperand(k.q0, k.i, k.src.size, line))
+			PREFETCHT1(indexedOperand(k.q1, k.i, k.src.size, line))
 		}
-		k.four(blend)
+		k.step32(blend)
 	})
-	steps("One", "Rest", 8, func() { k.step(8, 0, blend) })
+	steps("One", "Rest", 8, func() { k.stepColumns(8, 0, blend) })
 	Label(l("Rest"))
 	CMPQ(k.i, k.cols)
 	JE(LabelRef("next"))
-	LEAQ(mem(k.cols, -8), k.i)
-	k.step(8, 0, blend)
+	LEAQ(memOperand(k.cols, -8), k.i)
+	k.stepColumns(8, 0, blend)
 	JMP(LabelRef("next"))
 	Label(l("Small"))
 	CMPQ(k.cols, U8(4))
 	JL(LabelRef(l("Tiny")))
-	k.step(4, 0, blend)
-	LEAQ(mem(k.cols, -4), k.i)
-	k.step(4, 0, blend)
+	k.stepColumns(4, 0, blend)
+	LEAQ(memOperand(k.cols, -4), k.i)
+	k.stepColumns(4, 0, blend)
 	JMP(LabelRef("next"))
 	Label(l("Tiny"))
 	CMPQ(k.i, k.cols)
 	JGE(LabelRef("next"))
-	k.step(1, 0, blend)
+	k.stepColumns(1, 0, blend)
 	INCQ(k.i)
 	JMP(LabelRef(l("Tiny")))
 }
 
-// four makes 32 columns.
-func (k *rows) four(blend bool) {
-	if blend && k.wide16() {
-		k.step16(0)
-		k.step16(16)
+// step32 handles 32 columns.
+func (k *rows) step32(blend bool) {
+	if blend && k.blends16() {
+		k.stepBFloat16(0)
+		k.stepBFloat16(16)
 		return
 	}
 	for j := range 4 {
-		k.step(8, 8*j, blend)
+		k.stepColumns(8, 8*j, blend)
 	}
 }
 
-// wide16 says whether sixteen columns go together: halves that keep their place when the even and
-// the odd groups of four are taken apart and packed again.
-func (k *rows) wide16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
+// blends16 reports whether 16 columns are handled together. The even and odd groups of four are
+// then unpacked into two registers; packing them restores their order.
+func (k *rows) blends16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
 
-// step16 blends sixteen columns of bfloat16. Interleaved with zeros, its bits are those of float32.
-func (k *rows) step16(first int) {
-	m := func(p reg.Register) Mem { return at(p, k.i, 2, 2*first) }
+// stepBFloat16 blends 16 columns of bfloat16. Interleaved with zeros, their bits are those of
+// float32.
+func (k *rows) stepBFloat16(first int) {
+	m := func(p reg.Register) Mem { return indexedOperand(p, k.i, 2, 2*first) }
 	left, right := YMM(), YMM()
 	VMOVDQU(m(k.p0), left)
 	VMOVDQU(m(k.p1), right)
 	blend := func(v0, d reg.VecVirtual) {
 		VSUBPS(v0, d, d)
 		VFMADD213PS(v0, k.w, d)
-		k.round(8, d, v0)
+		k.roundBFloat16(8, d, v0)
 	}
 	v, d := YMM(), YMM()
 	VPUNPCKLWD(left, k.zero, v)
@@ -360,40 +355,40 @@ func (k *rows) step16(first int) {
 	}
 }
 
-// round makes bfloat16 of float32, in the low halves. NaN is looked for first: the rounding would
-// carry some into infinity.
-func (k *rows) round(n int, y, u reg.VecVirtual) {
-	r, nan := width(y, n), YMM()
-	VCMPPS(U8(3), r, r, width(nan, n))
-	VPSRLD(U8(16), r, width(u, n))
-	VPAND(width(k.one, n), width(u, n), width(u, n))
-	VPADDD(width(k.bias, n), width(u, n), width(u, n))
-	VPADDD(width(u, n), r, r)
+// roundBFloat16 rounds float32 to bfloat16, in the low halves. It tests for NaN first, because
+// rounding would turn some NaNs into infinity.
+func (k *rows) roundBFloat16(n int, y, u reg.VecVirtual) {
+	r, nan := registerPart(y, n), YMM()
+	VCMPPS(U8(3), r, r, registerPart(nan, n))
+	VPSRLD(U8(16), r, registerPart(u, n))
+	VPAND(registerPart(k.one, n), registerPart(u, n), registerPart(u, n))
+	VPADDD(registerPart(k.bias, n), registerPart(u, n), registerPart(u, n))
+	VPADDD(registerPart(u, n), r, r)
 	VPSRLD(U8(16), r, r)
-	VBLENDVPS(width(nan, n), width(k.quiet, n), r, r)
+	VBLENDVPS(registerPart(nan, n), registerPart(k.quiet, n), r, r)
 }
 
-// width is the part of a register that n float32 take.
-func width(v reg.VecVirtual, n int) reg.Register {
+// registerPart returns the part of a register that n float32 need.
+func registerPart(v reg.VecVirtual, n int) reg.Register {
 	if n == 8 {
 		return v
 	}
 	return v.AsX()
 }
 
-// step makes n columns from column i+first on.
-func (k *rows) step(n, first int, blend bool) {
+// stepColumns handles n columns from column i+first on.
+func (k *rows) stepColumns(n, first int, blend bool) {
 	if !blend && k.src == k.dst && k.epi == plain {
-		k.bits(n, first)
+		k.copyBits(n, first)
 		return
 	}
-	v := k.load(n, k.p0, first)
+	v := k.loadFloats(n, k.p0, first)
 	if blend {
-		d := k.load(n, k.p1, first)
-		VSUBPS(width(v, n), width(d, n), width(d, n))
-		VFMADD213PS(width(v, n), width(k.w, n), width(d, n))
+		d := k.loadFloats(n, k.p1, first)
+		VSUBPS(registerPart(v, n), registerPart(d, n), registerPart(d, n))
+		VFMADD213PS(registerPart(v, n), registerPart(k.w, n), registerPart(d, n))
 		v = d
 	}
-	k.finish(n, v, first)
-	k.store(n, v, first)
+	k.writeEpilogue(n, v, first)
+	k.storeColumns(n, v, first)
 }

@@ -16,87 +16,76 @@ const (
 	seekRight
 	seekWeight
 	seekMaxGap
-	seekStart // timestamp of the sample that guesses begin at
-	seekFirst // its index, float64
-	seekRate  // samples a nanosecond
+	seekStart // timestamp of the sample from which guesses are computed
+	seekFirst // index of that sample, as float64
+	seekRate  // samples per nanosecond
 )
 
-// plan writes the search for the interval that holds each target: a guess from a rate, one step
-// either way, and a proof. The first row that the proof fails for, or whose gap is too long, is
-// left to Go, and so are the three beside it: four rows go together.
-func plan() {
+// writeBracket writes the search for the interval that contains each target. It guesses an index
+// from a rate, moves by at most one step, and verifies the result. It handles four rows together.
+// If the check of a row fails, or its gap is too long, these four rows and all later ones are left
+// to Go.
+func writeBracket() {
 	TEXT("bracket", NOSPLIT, "func(a *uint16) int")
 	Pragma("noescape")
 	Doc(
-		"bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time, and returns how many it did. It needs four timestamps or more.",
+		"bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time.",
+		"It returns the number of rows. It needs at least four timestamps.",
 	)
 	a := Load(Param("a"), GP64())
 	row := GP64()
 	XORQ(row, row)
-	rows, timestamps, targets, left, right, weight := field(
-		a,
-		seekRows,
-	), field(
-		a,
-		seekTimestamps,
-	), field(
-		a,
-		seekTargets,
-	), field(
-		a,
-		seekLeft,
-	), field(
-		a,
-		seekRight,
-	), field(
-		a,
-		seekWeight,
-	)
+	rows := loadField(a, seekRows)
+	timestamps := loadField(a, seekTimestamps)
+	targets := loadField(a, seekTargets)
+	left := loadField(a, seekLeft)
+	right := loadField(a, seekRight)
+	weight := loadField(a, seekWeight)
 	first, rate := YMM(), YMM()
-	VBROADCASTSD(mem(a, seekFirst), first)
-	VBROADCASTSD(mem(a, seekRate), rate)
+	VBROADCASTSD(memOperand(a, seekFirst), first)
+	VBROADCASTSD(memOperand(a, seekRate), rate)
 	u, v, x := GP64(), GP64(), GP64()
 	start, gap, most, magic := YMM(), YMM(), XMM(), YMM()
-	VPBROADCASTQ(mem(a, seekStart), start)
-	VPBROADCASTQ(mem(a, seekMaxGap), gap)
-	MOVQ(mem(a, seekLast), u)
+	VPBROADCASTQ(memOperand(a, seekStart), start)
+	VPBROADCASTQ(memOperand(a, seekMaxGap), gap)
+	MOVQ(memOperand(a, seekLast), u)
 	SUBQ(U8(2), u)
 	VMOVD(u.As32(), most)
 	VPBROADCASTD(most, most)
-	// 1.5·2^52: with an integer of less than 2^51, of either sign, added to its bits, it is a
-	// float64 that much greater
+	// 1.5·2^52: adding an integer of less than 2^51, of either sign, to its bits gives the float64
+	// that is greater by this integer
 	MOVQ(U64(0x4338000000000000), u)
 	VMOVQ(u, magic.AsX())
 	VPBROADCASTQ(magic.AsX(), magic)
 	ones := YMM()
 	VPCMPEQD(ones, ones, ones) // -1 in each lane
 
-	// neighbours loads s[k] and s[k+1] of four rows: lo and hi.
+	// neighbours loads s[k] and s[k+1] of four rows into lo and hi.
 	neighbours := func(k [4]reg.GPVirtual) (lo, hi reg.VecVirtual) {
 		p, q := YMM(), YMM()
-		VMOVDQU(at(timestamps, k[0], 8, 0), p.AsX())
-		VMOVDQU(at(timestamps, k[1], 8, 0), q.AsX())
-		VINSERTI128(U8(1), at(timestamps, k[2], 8, 0), p, p)
-		VINSERTI128(U8(1), at(timestamps, k[3], 8, 0), q, q)
+		VMOVDQU(indexedOperand(timestamps, k[0], 8, 0), p.AsX())
+		VMOVDQU(indexedOperand(timestamps, k[1], 8, 0), q.AsX())
+		VINSERTI128(U8(1), indexedOperand(timestamps, k[2], 8, 0), p, p)
+		VINSERTI128(U8(1), indexedOperand(timestamps, k[3], 8, 0), q, q)
 		lo, hi = YMM(), YMM()
 		VPUNPCKLQDQ(q, p, lo)
 		VPUNPCKHQDQ(q, p, hi)
 		return lo, hi
 	}
 	Label("four")
-	LEAQ(mem(row, 4), x)
+	LEAQ(memOperand(row, 4), x)
 	CMPQ(x, rows)
 	JG(LabelRef("end"))
 	t, d := YMM(), YMM()
-	VMOVDQU(at(targets, row, 8, 0), t)
+	VMOVDQU(indexedOperand(targets, row, 8, 0), t)
 	VPSUBQ(start, t, d)
 	VPADDQ(magic, d, d)
 	VSUBPD(magic, d, d)
 	VFMADD213PD(first, rate, d)
 	k32 := XMM()
 	VCVTTPD2DQY(d, k32)
-	// One step from here must stay inside: 1 … last-2. What is no number, or too large, is far
-	// below.
+	// The guess is limited to 1 … last-2, because one step from it must stay inside. NaN and
+	// numbers that are too large convert to the smallest int32.
 	low := XMM()
 	VPABSD(ones.AsX(), low)
 	VPMAXSD(low, k32, k32)
@@ -125,7 +114,7 @@ func plan() {
 	VPEXTRQ(U8(1), top, k[3])
 	VSHUFPS(U8(0x88), top, kk.AsX(), k32)
 	lo, hi = neighbours(k)
-	// 0 ≤ t-s[k] < s[k+1]-s[k] ≤ the longest gap
+	// 0 ≤ t-s[k] < s[k+1]-s[k] ≤ maxGap
 	VPSUBQ(lo, t, t)
 	VPSUBQ(lo, hi, hi)
 	inside, bad := YMM(), YMM()
@@ -136,16 +125,16 @@ func plan() {
 	VMOVMSKPD(inside, u.As32())
 	CMPL(u.As32(), U8(15))
 	JNE(LabelRef("end"))
-	// Both are below 2^52: with the bits of 2^52 above them they are float64 2^52 + x.
-	VPOR(four(0x1p52), t, t)
-	VPOR(four(0x1p52), hi, hi)
-	VSUBPD(four(0x1p52), t, t)
-	VSUBPD(four(0x1p52), hi, hi)
+	// Both numbers are below 2^52. Or-ing the bits of 2^52 gives the float64 2^52 + x.
+	VPOR(fourLanes(0x1p52), t, t)
+	VPOR(fourLanes(0x1p52), hi, hi)
+	VSUBPD(fourLanes(0x1p52), t, t)
+	VSUBPD(fourLanes(0x1p52), hi, hi)
 	VDIVPD(hi, t, t)
-	VMOVUPD(t, at(weight, row, 8, 0))
-	VMOVDQU(k32, at(left, row, 4, 0))
+	VMOVUPD(t, indexedOperand(weight, row, 8, 0))
+	VMOVDQU(k32, indexedOperand(left, row, 4, 0))
 	VPSUBD(ones.AsX(), k32, k32)
-	VMOVDQU(k32, at(right, row, 4, 0))
+	VMOVDQU(k32, indexedOperand(right, row, 4, 0))
 	ADDQ(U8(4), row)
 	JMP(LabelRef("four"))
 	Label("end")
@@ -154,11 +143,11 @@ func plan() {
 	RET()
 }
 
-// sorted writes the proof of order.
-func sorted() {
+// writeSorted writes the check that numbers do not decrease.
+func writeSorted() {
 	TEXT("sorted", NOSPLIT, "func(p *int64, n int) bool")
 	Pragma("noescape")
-	Doc("sorted says whether n numbers do not decrease.")
+	Doc("sorted reports whether n numbers do not decrease.")
 	p := Load(Param("p"), GP64())
 	n := Load(Param("n"), GP64())
 	bad := YMM()
@@ -168,8 +157,8 @@ func sorted() {
 	JL(LabelRef("scalar"))
 	for j := range 2 {
 		u, v := YMM(), YMM()
-		VMOVDQU(mem(p, 32*j), u)
-		VMOVDQU(mem(p, 32*j+8), v)
+		VMOVDQU(memOperand(p, 32*j), u)
+		VMOVDQU(memOperand(p, 32*j+8), v)
 		VPCMPGTQ(v, u, u) // u > v
 		VPOR(u, bad, bad)
 	}
@@ -180,8 +169,8 @@ func sorted() {
 	Label("scalar")
 	CMPQ(n, U8(2))
 	JL(LabelRef("end"))
-	MOVQ(mem(p, 0), t)
-	CMPQ(t, mem(p, 8))
+	MOVQ(memOperand(p, 0), t)
+	CMPQ(t, memOperand(p, 8))
 	JG(LabelRef("no"))
 	ADDQ(U8(8), p)
 	DECQ(n)

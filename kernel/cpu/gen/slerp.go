@@ -9,8 +9,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Minimax polynomials, the highest power first: sin(√v)/√v for v in [0, π²/4] to 2e-17, and
-// acos(1-y)²/y for y in [0, 1] to 2e-15.
+// Minimax polynomials, with the highest power first: sin(√v)/√v for v in [0, π²/4] with error
+// 2e-17, and acos(1-y)²/y for y in [0, 1] with error 2e-15.
 var (
 	sinPoly = []float64{
 		0x1.883810fd15ca6p-49,
@@ -46,8 +46,8 @@ var (
 
 var constants = map[uint64]Mem{}
 
-// four is a constant in each of four lanes.
-func four(x float64) Mem {
+// fourLanes returns a constant that is repeated in four lanes.
+func fourLanes(x float64) Mem {
 	b := math.Float64bits(x)
 	if m, ok := constants[b]; ok {
 		return m
@@ -60,17 +60,17 @@ func four(x float64) Mem {
 	return m
 }
 
-// poly is the polynomial's value at z.
-func poly(coefficients []float64, z reg.VecVirtual) reg.VecVirtual {
+// evalPoly returns the value of a polynomial at z.
+func evalPoly(coefficients []float64, z reg.VecVirtual) reg.VecVirtual {
 	y := YMM()
-	VMOVUPD(four(coefficients[0]), y)
+	VMOVUPD(fourLanes(coefficients[0]), y)
 	for _, c := range coefficients[1:] {
-		VFMADD213PD(four(c), z, y)
+		VFMADD213PD(fourLanes(c), z, y)
 	}
 	return y
 }
 
-// polyHalves is poly with the even and the odd powers apart: half as long a chain.
+// polyHalves is evalPoly with separate even and odd powers, which halves the dependency chain.
 func polyHalves(coefficients []float64, y reg.VecVirtual) reg.VecVirtual {
 	z := YMM()
 	VMULPD(y, y, z)
@@ -79,12 +79,12 @@ func polyHalves(coefficients []float64, y reg.VecVirtual) reg.VecVirtual {
 		k := (len(coefficients) - 1 - i) % 2
 		part[k] = append(part[k], c)
 	}
-	even, odd := poly(part[0], z), poly(part[1], z)
+	even, odd := evalPoly(part[0], z), evalPoly(part[1], z)
 	VFMADD231PD(odd, y, even)
 	return even
 }
 
-func transpose(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
+func transposeLanes(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
 	var t [4]reg.VecVirtual
 	for i := range t {
 		t[i] = YMM()
@@ -103,9 +103,9 @@ func transpose(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
 	return c
 }
 
-// sum is the sum of the squares of what each makes, in the order of the components; products are
-// rounded.
-func sum(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
+// sumComponents adds four numbers, in the order of the components. each computes number j into y,
+// and rounds it.
+func sumComponents(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
 	s := YMM()
 	each(0, s)
 	for j := 1; j < 4; j++ {
@@ -116,19 +116,23 @@ func sum(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
 	return s
 }
 
-// slerp writes the kernel of four rows at a time.
+// writeSlerp writes the kernel for quaternions, with four rows at a time.
 //
-// With u = th², sin(w·th)/sin th = w·S(w²u)/S(u), where S(v) = sin(√v)/√v, and u = acos²(d) is
-// smooth down to d = 1: no angle is needed, no branch near 0, and no root but those of the norms,
-// which are divided out with the weights. What cancels in the sum has to cancel as it does in the
-// reference, so products are not fused. Where d is next to 0 the reference's last bit decides which
-// way round q1 goes: those rows are left to it.
-func slerp() {
+// With u = th², sin(w·th)/sin th = w·S(w²u)/S(u), where S(v) = sin(√v)/√v. u = acos²(d) is smooth
+// down to d = 1. The kernel therefore needs no angle and no branch near 0. Its only roots are those
+// of the norms, which are divided out together with the weights.
+//
+// Products are not fused: terms of the sum must cancel exactly as in the reference. If d is close
+// to 0, the last bit of the reference decides the sign of q1, so such rows are left to the
+// reference.
+func writeSlerp() {
 	TEXT("slerpF32", NOSPLIT, "func(a *byte)")
 	Pragma("noescape")
 	Doc(
-		"slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,",
-		"and 2 for a row that is left to the reference; limits is not 0 where it wrote any.",
+		"slerpF32 blends at least four rows of quaternions. Weight 0 copies the left row.",
+		"If a norm is zero or not finite, the row becomes NaN and 0 is written to valid.",
+		"If a row is left to the reference, 2 is written to valid.",
+		"limits becomes nonzero if valid was written.",
 	)
 	a := Load(Param("a"), GP64())
 	row, i, t, p, out, mask := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
@@ -138,60 +142,60 @@ func slerp() {
 	Label("rows")
 	XORQ(i, i)
 	MOVQ(row, out)
-	IMULQ(mem(a, offDstStep), out)
-	ADDQ(mem(a, offDst), out)
+	IMULQ(memOperand(a, offDstStep), out)
+	ADDQ(memOperand(a, offDst), out)
 
 	Label("quat")
 	source := func(field, lane int) {
-		MOVQ(mem(a, field), t)
-		MOVLQSX(at(t, row, 4, 4*lane), p)
-		IMULQ(mem(a, offSrcStep), p)
-		ADDQ(mem(a, offSrc), p)
+		MOVQ(memOperand(a, field), t)
+		MOVLQSX(indexedOperand(t, row, 4, 4*lane), p)
+		IMULQ(memOperand(a, offSrcStep), p)
+		ADDQ(memOperand(a, offSrc), p)
 	}
 	load := func(field int) [4]reg.VecVirtual {
 		var r [4]reg.VecVirtual
 		for lane := range r {
 			r[lane] = YMM()
 			source(field, lane)
-			VCVTPS2PD(at(p, i, 4, 0), r[lane])
+			VCVTPS2PD(indexedOperand(p, i, 4, 0), r[lane])
 		}
-		return transpose(r)
+		return transposeLanes(r)
 	}
 	q0, q1 := load(offLeft), load(offRight)
 	square := func(q [4]reg.VecVirtual) reg.VecVirtual {
-		return sum(func(j int, y reg.VecVirtual) { VMULPD(q[j], q[j], y) })
+		return sumComponents(func(j int, y reg.VecVirtual) { VMULPD(q[j], q[j], y) })
 	}
 	n0, n1 := square(q0), square(q1)
-	dot := sum(func(j int, y reg.VecVirtual) { VMULPD(q1[j], q0[j], y) })
+	dot := sumComponents(func(j int, y reg.VecVirtual) { VMULPD(q1[j], q0[j], y) })
 	ok, finite := YMM(), YMM()
 	VXORPD(ok, ok, ok)
 	VCMPPD(U8(0x11), n0, ok, finite) // 0 < n
 	VCMPPD(U8(0x11), n1, ok, ok)
 	VANDPD(finite, ok, ok)
-	VCMPPD(U8(0x11), four(math.Inf(1)), n0, finite)
+	VCMPPD(U8(0x11), fourLanes(math.Inf(1)), n0, finite)
 	VANDPD(finite, ok, ok)
-	VCMPPD(U8(0x11), four(math.Inf(1)), n1, finite)
+	VCMPPD(U8(0x11), fourLanes(math.Inf(1)), n1, finite)
 	VANDPD(finite, ok, ok)
 	VMOVMSKPD(ok, mask.As32())
-	// g = 1/(n0·n1), which makes 1/n0 of n1 and the other way round.
+	// g = 1/(n0·n1), so n1·g is 1/n0 and n0·g is 1/n1.
 	VSQRTPD(n0, n0)
 	VSQRTPD(n1, n1)
 	g := ok
 	VMULPD(n1, n0, g)
 	one := YMM()
-	VMOVUPD(four(1), one)
+	VMOVUPD(fourLanes(1), one)
 	VDIVPD(g, one, g)
 	r0, r1 := n1, n0
 	VMULPD(g, r0, r0)
 	VMULPD(g, r1, r1)
 	VMULPD(g, dot, dot)
-	// 1/n1 takes the sign of d.
+	// 1/n1 gets the sign of d.
 	sign := finite
-	VANDPD(four(math.Copysign(0, -1)), dot, sign)
+	VANDPD(fourLanes(math.Copysign(0, -1)), dot, sign)
 	VXORPD(sign, r1, r1)
 	VXORPD(sign, dot, dot)
 	near := sign
-	VCMPPD(U8(0x11), four(0x1p-44), dot, near)
+	VCMPPD(U8(0x11), fourLanes(0x1p-44), dot, near)
 	again := GP32()
 	VMOVMSKPD(near, again)
 	y := dot
@@ -199,20 +203,20 @@ func slerp() {
 	u := polyHalves(acosPoly, y)
 	VMULPD(y, u, u)
 	w1, w0 := YMM(), one
-	MOVQ(mem(a, offWeight), t)
-	VMOVUPD(at(t, row, 8, 0), w1)
+	MOVQ(memOperand(a, offWeight), t)
+	VMOVUPD(indexedOperand(t, row, 8, 0), w1)
 	VSUBPD(w1, w0, w0)
 	weight := func(w, r reg.VecVirtual) {
 		v := YMM()
 		VMULPD(w, w, v)
 		VMULPD(u, v, v)
 		VMULPD(w, r, r)
-		VMULPD(poly(sinPoly, v), r, r)
+		VMULPD(evalPoly(sinPoly, v), r, r)
 	}
 	weight(w0, r0)
 	weight(w1, r1)
-	s := poly(sinPoly, u)
-	VMOVUPD(four(1), w0)
+	s := evalPoly(sinPoly, u)
+	VMOVUPD(fourLanes(1), w0)
 	VDIVPD(s, w0, s)
 	VMULPD(s, r0, r0)
 	VMULPD(s, r1, r1)
@@ -221,20 +225,21 @@ func slerp() {
 		VMULPD(r1, q1[j], q1[j])
 		VADDPD(q1[j], q0[j], q0[j])
 	}
-	r := transpose(q0)
+	r := transposeLanes(q0)
 	MOVQ(out, p)
 	for lane := range r {
 		VCVTPD2PSY(r[lane], r[lane].AsX())
-		VMOVUPS(r[lane].AsX(), at(p, i, 4, 0))
+		VMOVUPS(r[lane].AsX(), indexedOperand(p, i, 4, 0))
 		if lane < 3 {
-			ADDQ(mem(a, offDstStep), p)
+			ADDQ(memOperand(a, offDstStep), p)
 		}
 	}
-	// Rows that hit a sample are its bits. mask: valid; again: left to the reference.
+	// Rows that hit a sample keep its bits. mask: rows that are valid; again: rows left to the
+	// reference.
 	exact, zero := GP32(), YMM()
 	VXORPD(zero, zero, zero)
-	MOVQ(mem(a, offWeight), t)
-	VCMPPD(U8(0), at(t, row, 8, 0), zero, zero)
+	MOVQ(memOperand(a, offWeight), t)
+	VCMPPD(U8(0), indexedOperand(t, row, 8, 0), zero, zero)
 	VMOVMSKPD(zero, exact)
 	ORL(exact, mask.As32())
 	ANDL(mask.As32(), again)
@@ -250,33 +255,33 @@ func slerp() {
 		TESTL(U32(1<<lane), exact)
 		JZ(LabelRef(check))
 		source(offLeft, lane)
-		VMOVUPS(at(p, i, 4, 0), bits)
-		VMOVUPS(bits, at(to, i, 4, 0))
+		VMOVUPS(indexedOperand(p, i, 4, 0), bits)
+		VMOVUPS(bits, indexedOperand(to, i, 4, 0))
 		JMP(LabelRef(label))
 		Label(check)
 		TESTL(U32(1<<lane), mask.As32())
 		JZ(LabelRef(label))
 		ORL(mask.As32(), seen)
-		MOVQ(mem(a, offValid), t)
+		MOVQ(memOperand(a, offValid), t)
 		MOVL(again, p.As32())
 		SHRL(U8(lane), p.As32())
 		ANDL(U8(1), p.As32())
 		ADDL(p.As32(), p.As32())
-		// 2 stays: the reference decides the validity of the whole row.
-		CMPB(at(t, row, 1, lane), U8(2))
+		// Keep a 2: the reference decides the validity of the whole row.
+		CMPB(indexedOperand(t, row, 1, lane), U8(2))
 		JEQ(LabelRef(label))
-		MOVB(p.As8(), at(t, row, 1, lane))
+		MOVB(p.As8(), indexedOperand(t, row, 1, lane))
 		Label(label)
 		if lane < 3 {
-			ADDQ(mem(a, offDstStep), to)
+			ADDQ(memOperand(a, offDstStep), to)
 		}
 	}
 	Label("valid")
 	ADDQ(U8(4), i)
-	CMPQ(i, mem(a, offCols))
+	CMPQ(i, memOperand(a, offCols))
 	JLT(LabelRef("quat"))
-	// The last four rows overlap those before them.
-	MOVQ(mem(a, offRows), t)
+	// The last four rows overlap the previous ones.
+	MOVQ(memOperand(a, offRows), t)
 	SUBQ(U8(4), t)
 	CMPQ(row, t)
 	JGE(LabelRef("end"))
@@ -285,7 +290,7 @@ func slerp() {
 	CMOVQGT(t, row)
 	JMP(LabelRef("rows"))
 	Label("end")
-	MOVQ(seen.As64(), mem(a, offLimits))
+	MOVQ(seen.As64(), memOperand(a, offLimits))
 	VZEROUPPER()
 	RET()
 }

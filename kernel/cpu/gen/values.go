@@ -6,52 +6,59 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// raw reads n elements as they are, or through wide; one by one through a register.
-func (k *rows) raw(n int, m Mem, y reg.VecVirtual, one func(from, to Op), wide func(ops ...Op)) {
+// loadRaw reads n elements without conversion, or through wide. A single element is read through a
+// general register.
+func (k *rows) loadRaw(
+	n int,
+	m Mem,
+	y reg.VecVirtual,
+	one func(from, to Op),
+	wide func(ops ...Op),
+) {
 	if n > 1 {
-		wide(m, width(y, n))
+		wide(m, registerPart(y, n))
 		return
 	}
 	one(m, k.t.As32())
 	VMOVD(k.t.As32(), y.AsX())
 }
 
-// load reads n columns as float32; without a blend into the same type, as bits.
-func (k *rows) load(n int, p reg.Register, first int) reg.VecVirtual {
+// loadFloats reads n columns as float32. A copy between equal types reads them as bits.
+func (k *rows) loadFloats(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
-	m, r := at(p, k.i, k.src.size, first*k.src.size), width(y, n)
+	m, r := indexedOperand(p, k.i, k.src.size, first*k.src.size), registerPart(y, n)
 	switch {
 	case k.src == f32 && n == 1:
 		VMOVSS(m, y.AsX())
 	case k.src == f32:
 		VMOVUPS(m, r)
 	case k.src == f16:
-		k.raw(n, m, y, MOVWLZX, VCVTPH2PS)
+		k.loadRaw(n, m, y, MOVWLZX, VCVTPH2PS)
 		if n == 1 {
 			VCVTPH2PS(y.AsX(), y.AsX())
 		}
 	case k.src == bf16:
-		k.raw(n, m, y, MOVWLZX, VPMOVZXWD)
+		k.loadRaw(n, m, y, MOVWLZX, VPMOVZXWD)
 		VPSLLD(U8(16), r, r)
 	default:
-		k.raw(n, m, y, MOVBLZX, VPMOVZXBD)
+		k.loadRaw(n, m, y, MOVBLZX, VPMOVZXBD)
 		VCVTDQ2PS(r, r)
 	}
 	return y
 }
 
-// finish is the epilogue.
-func (k *rows) finish(n int, y reg.VecVirtual, first int) {
+// writeEpilogue writes the epilogue.
+func (k *rows) writeEpilogue(n int, y reg.VecVirtual, first int) {
 	if k.epi == plain {
 		return
 	}
-	r := width(y, n)
+	r := registerPart(y, n)
 	if k.epi == unitNorm {
-		VDIVPS(width(k.by255, n), r, r)
+		VDIVPS(registerPart(k.by255, n), r, r)
 	}
 	v := YMM()
-	a, b := at(k.a, k.i, 4, 4*first), at(k.b, k.i, 4, 4*first)
-	bv := width(v, n)
+	a, b := indexedOperand(k.a, k.i, 4, 4*first), indexedOperand(k.b, k.i, 4, 4*first)
+	bv := registerPart(v, n)
 	if n == 1 {
 		VMOVSS(a, v.AsX())
 		VSUBPS(bv, r, r)
@@ -60,19 +67,19 @@ func (k *rows) finish(n int, y reg.VecVirtual, first int) {
 		VSUBPS(a, r, r)
 		VMOVUPS(b, bv)
 	}
-	VMULPS(width(k.scale, n), r, r)
+	VMULPS(registerPart(k.scale, n), r, r)
 	VDIVPS(bv, r, r)
-	VSUBPS(width(k.off, n), r, r)
-	VCMPPS(U8(4), width(k.zero, n), bv, bv) // b ≠ 0: a constant channel gives 0
+	VSUBPS(registerPart(k.off, n), r, r)
+	VCMPPS(U8(4), registerPart(k.zero, n), bv, bv) // b ≠ 0: a constant channel becomes 0
 	VANDPS(bv, r, r)
-	// The value is the second operand, which is the result where it is NaN, and where both are
-	// zeros.
-	VMAXPS(r, width(k.lo, n), r)
-	VMINPS(r, width(k.hi, n), r)
+	// VMAXPS and VMINPS return the second operand if it is NaN, or if both are zeros. The value
+	// must be the second operand, so that NaN stays NaN.
+	VMAXPS(r, registerPart(k.lo, n), r)
+	VMINPS(r, registerPart(k.hi, n), r)
 }
 
-func (k *rows) store(n int, y reg.VecVirtual, first int) {
-	r, m := width(y, n), at(k.out, k.i, 4, 4*first)
+func (k *rows) storeColumns(n int, y reg.VecVirtual, first int) {
+	r, m := registerPart(y, n), indexedOperand(k.out, k.i, 4, 4*first)
 	switch {
 	case k.dst == f32 && n == 1:
 		VMOVSS(y.AsX(), m)
@@ -87,7 +94,7 @@ func (k *rows) store(n int, y reg.VecVirtual, first int) {
 		VCVTPS2PH(U8(0), r, y.AsX())
 	default:
 		u := YMM()
-		k.round(n, y, u)
+		k.roundBFloat16(n, y, u)
 		if n == 8 {
 			VEXTRACTI128(U8(1), y, u.AsX())
 		} else {
@@ -102,7 +109,7 @@ func (k *rows) store(n int, y reg.VecVirtual, first int) {
 }
 
 func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
-	m := at(k.out, k.i, 2, 2*first)
+	m := indexedOperand(k.out, k.i, 2, 2*first)
 	switch {
 	case n == 8 && k.stream:
 		VMOVNTDQ(y.AsX(), m)
@@ -115,10 +122,10 @@ func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
 	}
 }
 
-// bits copies n columns as they are.
-func (k *rows) bits(n, first int) {
+// copyBits copies n columns without conversion.
+func (k *rows) copyBits(n, first int) {
 	if k.src == f32 {
-		k.store(n, k.load(n, k.p0, first), first)
+		k.storeColumns(n, k.loadFloats(n, k.p0, first), first)
 		return
 	}
 	y := YMM()
@@ -126,6 +133,6 @@ func (k *rows) bits(n, first int) {
 	if n == 8 {
 		wide = func(ops ...Op) { VMOVDQU(ops[0], y.AsX()) }
 	}
-	k.raw(n, at(k.p0, k.i, k.src.size, first*k.src.size), y, MOVWLZX, wide)
+	k.loadRaw(n, indexedOperand(k.p0, k.i, k.src.size, first*k.src.size), y, MOVWLZX, wide)
 	k.storeHalf(n, y, first)
 }

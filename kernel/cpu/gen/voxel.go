@@ -6,50 +6,43 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Comparisons of VCMPPS: not ≥ and not <, true for NaN.
+// Predicates of VCMPPS: not ≥, and not <. Both are true for NaN.
 const (
 	notAtLeast = 0x19
 	notBelow   = 0x15
 )
 
-// flatten writes flattenGo for eight points at a time.
-func flatten() {
+// writeFlatten writes flattenGo for eight points at a time.
+func writeFlatten() {
 	TEXT("flattenRows", NOSPLIT, "func(out *int64, p *float32, n int, grid *uint64) int")
 	Pragma("noescape")
-	Doc("flattenRows is flattenGo for n points, a multiple of 8. It returns how many are inside.")
-	out, p, n, g := Load(
-		Param("out"),
-		GP64(),
-	), Load(
-		Param("p"),
-		GP64(),
-	), Load(
-		Param("n"),
-		GP64(),
-	), Load(
-		Param("grid"),
-		GP64(),
+	Doc(
+		"flattenRows is flattenGo for n points, a multiple of 8. It returns the number of points inside.",
 	)
+	out := Load(Param("out"), GP64())
+	p := Load(Param("p"), GP64())
+	n := Load(Param("n"), GP64())
+	g := Load(Param("grid"), GP64())
 	var lo, size [3]reg.VecVirtual
 	for a := range 3 {
 		lo[a], size[a] = YMM(), YMM()
-		VBROADCASTSS(mem(g, 4*a), lo[a])
-		VBROADCASTSS(mem(g, 12+4*a), size[a])
+		VBROADCASTSS(memOperand(g, 4*a), lo[a])
+		VBROADCASTSS(memOperand(g, 12+4*a), size[a])
 	}
 	inside := GP64()
 	XORQ(inside, inside)
 	mask := GP32()
 
 	Label("eight")
-	// Eight points are three vectors; their halves are loaded crosswise, so that shuffles within
-	// halves take them apart.
+	// Eight points fill three vectors. Their halves are loaded crosswise, so that shuffles within
+	// halves can separate the coordinates.
 	m03, m14, m25 := YMM(), YMM(), YMM()
-	VMOVUPS(mem(p, 0), m03.AsX())
-	VINSERTF128(Imm(1), mem(p, 48), m03, m03)
-	VMOVUPS(mem(p, 16), m14.AsX())
-	VINSERTF128(Imm(1), mem(p, 64), m14, m14)
-	VMOVUPS(mem(p, 32), m25.AsX())
-	VINSERTF128(Imm(1), mem(p, 80), m25, m25)
+	VMOVUPS(memOperand(p, 0), m03.AsX())
+	VINSERTF128(Imm(1), memOperand(p, 48), m03, m03)
+	VMOVUPS(memOperand(p, 16), m14.AsX())
+	VINSERTF128(Imm(1), memOperand(p, 64), m14, m14)
+	VMOVUPS(memOperand(p, 32), m25.AsX())
+	VINSERTF128(Imm(1), memOperand(p, 80), m25, m25)
 	xy, yz := YMM(), YMM()
 	VSHUFPS(Imm(2<<6|1<<4|3<<2|2), m25, m14, xy)
 	VSHUFPS(Imm(1<<6|0<<4|2<<2|1), m14, m03, yz)
@@ -68,27 +61,27 @@ func flatten() {
 			VCMPPS(Imm(notAtLeast), zero, q, t)
 			VORPS(t, bad, bad)
 		}
-		VBROADCASTSS(mem(g, 24+4*a), t)
+		VBROADCASTSS(memOperand(g, 24+4*a), t)
 		VCMPPS(Imm(notBelow), t, q, t)
 		VORPS(t, bad, bad)
 		VCVTTPS2DQ(q, q)
 	}
-	VPBROADCASTD(mem(g, 36), t)
+	VPBROADCASTD(memOperand(g, 36), t)
 	VPMULLD(t, x, x)
 	VPADDD(y, x, x)
-	VPBROADCASTD(mem(g, 40), t)
+	VPBROADCASTD(memOperand(g, 40), t)
 	VPMULLD(t, x, x)
 	VPADDD(z, x, x)
-	VPOR(bad, x, x) // all bits: -1
+	VPOR(bad, x, x) // set all bits, which is -1
 	VMOVMSKPS(bad, mask)
 	XORL(U32(0xff), mask)
 	POPCNTL(mask, mask)
 	ADDQ(mask.As64(), inside)
 	VPMOVSXDQ(x.AsX(), t)
-	VMOVDQU(t, mem(out, 0))
+	VMOVDQU(t, memOperand(out, 0))
 	VEXTRACTI128(Imm(1), x, x.AsX())
 	VPMOVSXDQ(x.AsX(), t)
-	VMOVDQU(t, mem(out, 32))
+	VMOVDQU(t, memOperand(out, 32))
 	ADDQ(U32(96), p)
 	ADDQ(U32(64), out)
 	SUBQ(U32(8), n)
@@ -98,9 +91,9 @@ func flatten() {
 	RET()
 }
 
-// field loads the field of the arguments at offset.
-func field(a reg.Register, offset int) reg.GPVirtual {
+// loadField loads the argument field at offset.
+func loadField(a reg.Register, offset int) reg.GPVirtual {
 	r := GP64()
-	MOVQ(mem(a, offset), r)
+	MOVQ(memOperand(a, offset), r)
 	return r
 }

@@ -1,6 +1,7 @@
-// Package images holds the compiled kernels: for each source file of kernel/cuda/src machine code
-// for sm_80, 86, 89, 90 and 100, and PTX for whatever comes after. scripts/cuda-images.sh makes
-// them; a test compares the hash of the sources with the one that stands beside the images.
+// Package images contains the compiled kernels. For each source file of kernel/cuda/src it has
+// machine code for sm_80, 86, 89, 90 and 100, and PTX for later architectures.
+// scripts/cuda-images.sh compiles them. A test compares the hash of the sources with the hash
+// stored with the images.
 package images
 
 import (
@@ -19,10 +20,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Manifest says what the images of a source file are made of, and where they stand.
+// Manifest describes the images of a source file.
 type Manifest struct {
-	Source string `json:"source"` // fuse: src/fuse.cu
-	// SHA-256 of what the compiler read; see Hash in kernel/cuda/tests/build
+	Source string `json:"source"` // for example fuse for src/fuse.cu
+	// SHA-256 of the compiler's input; see Hash in kernel/cuda/tests/build
 	Hash    string   `json:"hash"`
 	NVRTC   string   `json:"nvrtc"`
 	Options []string `json:"options"`
@@ -32,19 +33,19 @@ type Manifest struct {
 
 // Entry is one image of a Manifest.
 type Entry struct {
-	Arch int  `json:"arch"` // 90: sm_90
+	Arch int  `json:"arch"` // for example 90 for sm_90
 	PTX  bool `json:"ptx,omitempty"`
-	Size int  `json:"size"` // bytes, in the order of the entries
+	Size int  `json:"size"` // in bytes; the images are stored in the order of the entries
 }
 
-// Image is what a device loads.
+// Image is code that a device can load.
 type Image struct {
 	Arch int
 	PTX  bool
 	Code []byte // PTX ends with a zero byte
 }
 
-// Name is how a compiler calls the target.
+// Name returns the compiler's name of the target.
 func (i Image) Name() string {
 	if i.PTX {
 		return fmt.Sprintf("compute_%d", i.Arch)
@@ -68,7 +69,7 @@ var manifests = sync.OnceValue(func() map[string]*Manifest {
 			err = json.Unmarshal(b, m)
 		}
 		if err != nil {
-			// the test of the package reads them all
+			// a test of this package reads all manifests, so this cannot happen
 			panic("images: " + n.Name() + ": " + err.Error())
 		}
 		out[m.Source] = m
@@ -86,7 +87,7 @@ var sources = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// Manifests are all manifests, by source.
+// Manifests returns all manifests, sorted by source.
 func Manifests() []*Manifest {
 	return slices.SortedFunc(
 		maps.Values(manifests()),
@@ -94,10 +95,10 @@ func Manifests() []*Manifest {
 	)
 }
 
-// Source is the source file that has a kernel; "" if none has.
+// Source returns the source file that contains a kernel, or "" if there is none.
 func Source(kernel string) string { return sources()[kernel] }
 
-// All unpacks the images of a source.
+// All unpacks and returns the images of a source.
 func All(source string) ([]Image, error) {
 	m := manifests()[source]
 	if m == nil {
@@ -123,8 +124,8 @@ func All(source string) ([]Image, error) {
 	return out, nil
 }
 
-// For gives the images of a source that a chip can run, the best first: machine code of its own
-// generation and at most its own revision, the latest first, then PTX.
+// For returns the images of a source that a chip can run, best first. Machine code comes first: it
+// must be of the chip's generation and at most its revision, latest revision first. PTX follows.
 func For(source string, major, minor int) ([]Image, error) {
 	all, err := All(source)
 	if err != nil {

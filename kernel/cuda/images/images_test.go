@@ -17,7 +17,7 @@ var (
 	force  = flag.Bool("f", false, "with -update: also what has not changed")
 )
 
-// With -update the images are made: scripts/cuda-images.sh.
+// TestUpdate writes the images if -update is given: scripts/cuda-images.sh.
 func TestUpdate(t *testing.T) {
 	if !*update {
 		t.Skip("-update is not given")
@@ -31,7 +31,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// G2: the images are those of the sources.
+// TestImagesAreOfTheSources covers cuda.G2: the images belong to the sources.
 func TestImagesAreOfTheSources(t *testing.T) {
 	names, err := build.Names("../src")
 	if err != nil || len(names) == 0 {
@@ -78,7 +78,7 @@ func TestImagesAreOfTheSources(t *testing.T) {
 	}
 }
 
-// G2: the same source gives the same bytes, where the compiler is.
+// TestRebuild covers cuda.G2: the same source gives the same bytes, if the compiler is available.
 func TestRebuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles every source")
@@ -104,7 +104,7 @@ func TestRebuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range m.Images {
-			if e.Arch != 90 || e.PTX { // half a minute a source for all of them
+			if e.Arch != 90 || e.PTX { // compiling all targets takes half a minute per source
 				continue
 			}
 			b, err := s.Compile(c, e)
@@ -122,7 +122,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// What a chip is given, the best first.
+// TestFor checks the images that a chip gets, best first.
 func TestFor(t *testing.T) {
 	for _, c := range []struct {
 		major, minor int

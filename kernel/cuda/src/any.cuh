@@ -1,8 +1,9 @@
-// Rows of any kind: every mode, type, stride and epilogue, one column (one quaternion) a thread.
+// General rows: every mode, type, stride and epilogue. Each thread computes one column or one
+// quaternion.
 #pragma once
 #include "fuse.cuh"
 
-// ---- Philox4x32-10 (kernel K16) ----
+// ---- Philox4x32-10 (kernel.K16) ----
 
 struct Four {
   u32 x[4];
@@ -14,7 +15,8 @@ DEVICE Four philox(u32 k0, u32 k1, u32 purpose, i32 row, i32 column, u64 sample)
   u32 c0 = purpose | (u32)column >> 2, c1 = (u32)row, c2 = (u32)sample, c3 = (u32)(sample >> 32);
 #pragma unroll 1
   for (i32 round = 0; round < 10; round++) {
-    u32 a_high = __umulhi(c0, 0xD2511F53u), a_low = c0 * 0xD2511F53u, b_high = __umulhi(c2, 0xCD9E8D57u), b_low = c2 * 0xCD9E8D57u;
+    u32 a_high = __umulhi(c0, 0xD2511F53u), a_low = c0 * 0xD2511F53u,
+        b_high = __umulhi(c2, 0xCD9E8D57u), b_low = c2 * 0xCD9E8D57u;
     c0 = b_high ^ c1 ^ k0;
     c1 = b_low;
     c2 = a_high ^ c3 ^ k1;
@@ -25,24 +27,27 @@ DEVICE Four philox(u32 k0, u32 k1, u32 purpose, i32 row, i32 column, u64 sample)
   return Four{{c0, c1, c2, c3}};
 }
 
-// uniform is 24 bits in [0, 1): exact in float32.
+// uniform returns 24 bits in [0, 1), which is exact in float32.
 DEVICE float uniform(u32 x) { return __fmul_rn(__uint2float_rn(x >> 8), 5.9604644775390625e-8f); }
 
 COLD float normal(const Extra &e, i32 row, i32 column, u64 sample) {
   Four d = philox(e.key0, e.key1, kDrawNoise, row, column, sample);
   u32 x = d.x[column & 2], y = d.x[(column & 2) + 1];
-  double r = __dsqrt_rn(__dmul_rn(-2.0, log(__dmul_rn((double)((x >> 8) + 1), 5.9604644775390625e-8))));
+  double r =
+      __dsqrt_rn(__dmul_rn(-2.0, log(__dmul_rn((double)((x >> 8) + 1), 5.9604644775390625e-8))));
   double angle = __dmul_rn(6.283185307179586477, (double)uniform(y));
   return __double2float_rn(__dmul_rn(r, (column & 1) ? sin(angle) : cos(angle)));
 }
 
 DEVICE bool drops(const Extra &e, i32 row, u64 sample) {
-  return e.augment && e.dropout > 0 && uniform(philox(e.key0, e.key1, kDrawDropout, row, 0, sample).x[0]) < e.dropout;
+  return e.augment && e.dropout > 0 &&
+         uniform(philox(e.key0, e.key1, kDrawDropout, row, 0, sample).x[0]) < e.dropout;
 }
 
 DEVICE float scale_of(const Extra &e, u64 sample) {
   if (!e.augment || (e.scale_lo == 0 && e.scale_hi == 0)) return 1;
-  return __fadd_rn(e.scale_lo, __fmul_rn(__fsub_rn(e.scale_hi, e.scale_lo), uniform(philox(e.key0, e.key1, kDrawScale, 0, 0, sample).x[0])));
+  return __fadd_rn(e.scale_lo, __fmul_rn(__fsub_rn(e.scale_hi, e.scale_lo),
+                                   uniform(philox(e.key0, e.key1, kDrawScale, 0, 0, sample).x[0])));
 }
 
 // ---- arithmetic in either type ----
@@ -62,18 +67,19 @@ DEVICE void load_value(const char *p, u8 t, double &x) { x = load_double(p, t); 
 DEVICE void store_value(char *p, u8 t, float x, Casts &c) { store_float(p, t, x, c); }
 DEVICE void store_value(char *p, u8 t, double x, Casts &c) { store_double(p, t, x, c); }
 
-// Cell is where an element goes, and what its epilogue needs to know.
+// Cell locates an element of the result and holds what its epilogue needs.
 struct Cell {
   char *to;
   u8 type;
-  i32 column, row; // row: of the sample
+  i32 column, row; // row: within the sample
   u64 sample;
   float scale;
   bool drop;
 };
 
-// finish_value is what happens before the only rounding, and the rounding.
-template <class T> DEVICE void finish_value(const char *table, const Extra &e, const Cell &cell, T x, Casts &casts) {
+// finish_value applies the epilogue, rounds once and stores the value.
+template <class T>
+DEVICE void finish_value(const char *table, const Extra &e, const Cell &cell, T x, Casts &casts) {
   if (e.unit) x = quotient(x, (T)255);
   if (e.norm) {
     i32 k = cell.column / e.plane % e.entries;
@@ -97,26 +103,30 @@ template <class T> DEVICE void finish_value(const char *table, const Extra &e, c
   store_value(cell.to, cell.type, x, casts);
 }
 
-// Values is a stream's side of the element.
+// Values locates the source of an element.
 struct Values {
   const char *from;
-  i64 row, column; // bytes
+  i64 row, column; // strides in bytes
   u8 type, mode;
-  bool bits, wide; // rows are moved; float64 computes
+  bool bits, wide; // rows are copied bit by bit; the computing type is float64
 };
 
-template <class T> DEVICE T value_at(const Values &v, i32 row, i32 column) {
+template <class T>
+DEVICE T value_at(const Values &v, i32 row, i32 column) {
   T x;
   load_value(v.from + row * v.row + column * v.column, v.type, x);
   return x;
 }
 
-template <class T> DEVICE void blend_value(const char *table, const Extra &e, const Values &v, const WideRow &row, const Cell &cell, Casts &casts) {
+template <class T>
+DEVICE void blend_value(const char *table, const Extra &e, const Values &v, const WideRow &row,
+    const Cell &cell, Casts &casts) {
   T a = value_at<T>(v, row.left, cell.column);
   if (row.kind == kBlend) {
-    T w = (T)row.w; // float32: rounded
-    // fma(0, Inf-a, a) would be NaN. The other modes look at the weight before its rounding.
-    if (!(row.w == 0 || (v.mode == kLinear && w == 0))) a = fused(w, sub(value_at<T>(v, row.right, cell.column), a), a);
+    T w = (T)row.w; // rounded for float32
+    // fma(0, Inf-a, a) would be NaN. The other modes test the weight before it is rounded.
+    if (!(row.w == 0 || (v.mode == kLinear && w == 0)))
+      a = fused(w, sub(value_at<T>(v, row.right, cell.column), a), a);
   }
   finish_value<T>(table, e, cell, a, casts);
 }
@@ -127,7 +137,8 @@ DEVICE double length_of(const double *q) {
   return __dsqrt_rn(s);
 }
 
-// slerp is kernel's (wide.go), within 1 ulp of float32: sine and arc tangent are not exactly rounded anywhere.
+// slerp is the slerp of package kernel (wide.go), within 1 ulp of float32. Sine and arc tangent are
+// not exactly rounded on any platform.
 COLD bool slerp(const double *p0, const double *p1, double w, double *q) {
   double n0 = length_of(p0), n1 = length_of(p1), q0[4], q1[4], dot = 0;
   if (!(n0 > 0 && n1 > 0) || !is_finite(n0) || !is_finite(n1)) {
@@ -157,7 +168,7 @@ COLD bool slerp(const double *p0, const double *p1, double w, double *q) {
   return true;
 }
 
-// in_quat says whether a column belongs to a quaternion.
+// in_quat reports whether a column belongs to a quaternion.
 DEVICE bool in_quat(const i32 *quats, i32 count, i32 column) {
 #pragma unroll 1
   for (i32 i = 0; i < 4 * count; i++)
@@ -165,21 +176,25 @@ DEVICE bool in_quat(const i32 *quats, i32 count, i32 column) {
   return false;
 }
 
-// Out is the side of the result: where a row's first column lies.
+// Out locates the result: the first column of a row.
 struct Out {
   char *row;
-  i64 column; // bytes
+  i64 column; // stride in bytes
   u8 type;
 };
 
-// make_unit makes what unit u of a row stands for: a column, or with quaternions first these, then the columns. False: the values are not
-// valid (kernel K6).
-DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const WideRow &row, const Out &out, Cell cell, i32 u, Casts &casts) {
+// make_unit computes unit u of a row. Units are columns; with quaternions, the quaternions come
+// first, then the columns. It returns false if the values are invalid (kernel.K6).
+DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const WideRow &row,
+    const Out &out, Cell cell, i32 u, Casts &casts) {
   i32 size = size_of(out.type);
-  bool quats = v.mode == kSlerp && row.kind == kBlend && row.w != 0, whole = v.mode == kSlerp && e.quat_count < 0; // whole: every four columns
+  // whole: every four columns are a quaternion
+  bool quats = v.mode == kSlerp && row.kind == kBlend && row.w != 0,
+       whole = v.mode == kSlerp && e.quat_count < 0;
   i32 count = v.mode == kSlerp ? max(e.quat_count, 0) : 0;
   const i32 *list = (const i32 *)(table + e.quats);
-  if (whole ? quats && (u & 3) != 0 : u < count && !quats) return true; // made by the thread of the first; copied one by one
+  // the thread of the first column computes the quaternion; copies are done column by column
+  if (whole ? quats && (u & 3) != 0 : u < count && !quats) return true;
   if (quats && (whole || u < count)) {
     double p0[4], p1[4], q[4];
     i32 column[4];
@@ -202,7 +217,10 @@ DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const 
   cell.to = out.row + u * out.column;
   if (row.kind == kZero) {
     store_bits(cell.to, size, 0);
-  } else if (v.bits && (row.kind == kCopy || (row.kind == kBlend && (row.w == 0 || (v.mode == kLinear && !v.wide && __double2float_rn(row.w) == 0))))) {
+  } else if (v.bits &&
+             (row.kind == kCopy ||
+                 (row.kind == kBlend && (row.w == 0 || (v.mode == kLinear && !v.wide &&
+                                                           __double2float_rn(row.w) == 0))))) {
     store_bits(cell.to, size, load_bits(v.from + row.left * v.row + u * v.column, size));
   } else if (row.kind == kWindow) {
     double sum = value_at<double>(v, row.left, u);
@@ -222,25 +240,30 @@ DEVICE bool make_unit(const char *table, const Extra &e, const Values &v, const 
   return true;
 }
 
-// Made is where a row goes, and what its augmentation is keyed by.
+// Made locates a row of the result and holds the key of its augmentation.
 struct Made {
   Out out;
-  u8 *valid; // or null
-  i32 row;   // of the sample
+  u8 *valid; // may be null
+  i32 row;   // row within the sample
   u64 sample;
   float scale;
 };
 
-// make_rows makes the rows of a plan; at says where row r goes. With quaternions a row has a unit for each before those of its columns.
-template <class At> DEVICE void make_rows(const char *table, const Extra &e, const Values &v, const WideRow *plan, i32 n, i32 columns, Casts &casts, At at) {
-  i32 units = columns + (v.mode == kSlerp ? max(e.quat_count, 0) : 0), threads = blockDim.x, lanes = max(1, threads / max(units, 1));
+// make_rows computes the rows of a plan. at locates row r. With quaternions, a row has a unit for
+// each quaternion before the units of its columns.
+template <class At>
+DEVICE void make_rows(const char *table, const Extra &e, const Values &v, const WideRow *plan,
+    i32 n, i32 columns, Casts &casts, At at) {
+  i32 units = columns + (v.mode == kSlerp ? max(e.quat_count, 0) : 0), threads = blockDim.x,
+      lanes = max(1, threads / max(units, 1));
   if ((i32)threadIdx.x >= lanes * units && units < threads) return;
   i32 lane = units >= threads ? 0 : (i32)threadIdx.x / units;
 #pragma unroll 1
   for (i32 r = lane; r < n; r += lanes) {
     WideRow row = plan[r];
     Made m = at(r);
-    Cell cell = {nullptr, m.out.type, 0, m.row, m.sample, m.scale, row.kind != kZero && drops(e, m.row, m.sample)};
+    Cell cell = {nullptr, m.out.type, 0, m.row, m.sample, m.scale,
+        row.kind != kZero && drops(e, m.row, m.sample)};
 #pragma unroll 1
     for (i32 u = (i32)threadIdx.x - lane * units; u < units; u += threads)
       if (!make_unit(table, e, v, row, m.out, cell, u, casts) && m.valid != nullptr) *m.valid = 0;

@@ -1,8 +1,9 @@
-// ApplyOp where all parts have rows without gaps between columns: rows moved, cast, normalised, blended.
+// ApplyOp for parts with adjacent columns: rows are moved, cast, normalized or blended.
 #include "apply.cuh"
 
-// move_rows moves BYTES of each row a thread.
-template <int BYTES> DEVICE void move_rows(const Lane &l, bool planned, i32 from) {
+// move_rows moves rows. Each thread moves BYTES bytes of a row.
+template <int BYTES>
+DEVICE void move_rows(const Lane &l, bool planned, i32 from) {
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
     Words<BYTES> a[UNROLL];
@@ -23,14 +24,16 @@ template <int BYTES> DEVICE void move_rows(const Lane &l, bool planned, i32 from
   }
 }
 
-// cast_rows makes row i of row i.
-template <u8 T, int E> DEVICE void cast_rows(const Lane &l, i32 from, const Finish<E> &f, bool counts, u32 &overflow) {
+// cast_rows computes row i from row i.
+template <u8 T, int E>
+DEVICE void cast_rows(const Lane &l, i32 from, const Finish<E> &f, bool counts, u32 &overflow) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
     Words<size> a[UNROLL];
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) a[u] = load_once<size>(l.from + (i64)(from + min(r + u * l.step, l.n - 1)) * l.row);
+    for (int u = 0; u < UNROLL; u++)
+      a[u] = load_once<size>(l.from + (i64)(from + min(r + u * l.step, l.n - 1)) * l.row);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
@@ -44,7 +47,9 @@ template <u8 T, int E> DEVICE void cast_rows(const Lane &l, i32 from, const Fini
   }
 }
 
-template <int E> DEVICE void apply_rows(const Apply &p, const Part &x, const Lane &l, i32 from, i32 column, u32 &overflow) {
+template <int E>
+DEVICE void apply_rows(
+    const Apply &p, const Part &x, const Lane &l, i32 from, i32 column, u32 &overflow) {
   Finish<E> f;
   set_finish<E>(f, p.table, x.extra, column, x.out_type);
   bool counts = p.counts != nullptr;
@@ -65,16 +70,21 @@ extern "C" __global__ void apply(const __grid_constant__ Apply p) {
   for (i64 work = blockIdx.x; work < p.work; work += gridDim.x) {
     const Part &x = p.s[part_of(p, work)];
     i64 q = work - x.work;
-    i32 chunk = (i32)(q % x.chunks), from = (i32)(q / x.chunks) * x.tile, n = min(x.tile, x.rows - from);
-    i32 lanes = (i32)blockDim.x / x.chunk, lane = (i32)threadIdx.x / x.chunk, v = chunk * x.chunk + (i32)threadIdx.x - lane * x.chunk;
+    i32 chunk = (i32)(q % x.chunks), from = (i32)(q / x.chunks) * x.tile,
+        n = min(x.tile, x.rows - from);
+    i32 lanes = (i32)blockDim.x / x.chunk, lane = (i32)threadIdx.x / x.chunk,
+        v = chunk * x.chunk + (i32)threadIdx.x - lane * x.chunk;
     if (x.kind != nullptr) {
 #pragma unroll 1
-      for (i32 i = threadIdx.x; i < n; i += blockDim.x) set_row(plan[i], brief_of(load_plan(p, x, from + i)));
+      for (i32 i = threadIdx.x; i < n; i += blockDim.x)
+        set_row(plan[i], brief_of(load_plan(p, x, from + i)));
       __syncthreads();
     }
     if (lane < lanes && v < x.vectors) {
-      i32 size = x.moved ? 1 : size_of(x.type), out_size = x.moved ? 1 : size_of(x.out_type), c = v * x.vector;
-      Lane l = {x.src + (i64)c * size, x.out + from * x.out_row + (i64)c * out_size, (i32)x.src_row, (i32)x.out_row, plan, 1, n, lane, lanes};
+      i32 size = x.moved ? 1 : size_of(x.type), out_size = x.moved ? 1 : size_of(x.out_type),
+          c = v * x.vector;
+      Lane l = {x.src + (i64)c * size, x.out + from * x.out_row + (i64)c * out_size, (i32)x.src_row,
+          (i32)x.out_row, plan, 1, n, lane, lanes};
       bool planned = x.kind != nullptr;
       if (x.sources == 0 && planned) {
         zero_rows(l, x.vector * out_size);

@@ -1,5 +1,5 @@
-// What all kernels share: types, conversions that agree with the reference to the bit, memory of any width, asynchronous
-// copies. No CUDA header is used.
+// Definitions for all kernels: types, conversions that equal the reference to the bit, memory
+// accesses of any width, and asynchronous copies. No CUDA header is used.
 #pragma once
 
 typedef signed char i8;
@@ -12,15 +12,34 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 // The numbers of robocache.DType.
-enum DType : u8 { kBool = 1, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64 };
+enum DType : u8 {
+  kBool = 1,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64
+};
 
 #define DEVICE static __device__ __forceinline__
 
-// COLD is for what is large and seldom runs: one copy an image.
+// COLD marks large functions that run rarely. Each image has one copy of them.
 #define COLD static __device__ __noinline__
 
 DEVICE i32 size_of(u8 t) {
-  return t >= kF16 ? (t == kF64 ? 8 : t == kF32 ? 4 : 2) : t >= kU8 ? 1 << (t - kU8) : t >= kI8 ? 1 << (t - kI8) : 1;
+  return t >= kF16  ? (t == kF64      ? 8
+                          : t == kF32 ? 4
+                                      : 2)
+         : t >= kU8 ? 1 << (t - kU8)
+         : t >= kI8 ? 1 << (t - kI8)
+                    : 1;
 }
 
 DEVICE u32 bits(float x) { return __float_as_uint(x); }
@@ -34,12 +53,13 @@ DEVICE float bf16_float(u16 h) { return real((u32)h << 16); }
 DEVICE float bf16_low(u32 pair) { return real(pair << 16); }
 DEVICE float bf16_high(u32 pair) { return real(pair & 0xffff0000u); }
 
-// Words is BYTES bytes as registers: 16, 8, 4, 2 or 1 of them move at once.
-template <int BYTES> struct Words {
+// Words is BYTES bytes in registers. 16, 8, 4, 2 or 1 bytes move at once.
+template <int BYTES>
+struct Words {
   u32 w[BYTES < 4 ? 1 : BYTES / 4];
 };
 
-// What is PTX lies in ptx.cuh; the simulator has plain twins of it.
+// ptx.cuh contains everything that needs PTX. The simulator has an equivalent in plain C++.
 #ifdef ROBOCACHE_SIM
 #include SIM_PTX
 #else
@@ -49,8 +69,8 @@ template <int BYTES> struct Words {
 DEVICE float f16_low(u32 pair) { return f16_float((u16)pair); }
 DEVICE float f16_high(u32 pair) { return f16_float((u16)(pair >> 16)); }
 
-// odd_float rounds to float32, inexact values to the neighbour with an odd significand: rounding the result to a
-// narrower type is then the same as rounding x once.
+// odd_float rounds to float32. Inexact values become the neighbor with an odd significand. Rounding
+// the result to a narrower type then equals rounding x once.
 DEVICE float odd_float(double x) {
   float f = __double2float_rz(x);
   return (double)f == x || x != x ? f : real(bits(f) | 1);
@@ -58,38 +78,39 @@ DEVICE float odd_float(double x) {
 
 // ---- any type ----
 
-// load_float reads what computes in float32; wide integers are rounded once.
+// load_float reads a value whose computing type is float32. Wide integers are rounded once.
 DEVICE float load_float(const char *p, u8 t) {
   switch (t) {
-  case kF32: return *(const float *)p;
-  case kF16: return f16_float(*(const u16 *)p);
-  case kBF16: return bf16_float(*(const u16 *)p);
-  case kF64: return __double2float_rn(*(const double *)p);
-  case kBool: return *(const u8 *)p ? 1.0f : 0.0f;
-  case kU8: return (float)*(const u8 *)p;
-  case kI8: return (float)*(const i8 *)p;
-  case kI16: return (float)*(const i16 *)p;
-  case kU16: return (float)*(const u16 *)p;
-  case kI32: return __int2float_rn(*(const i32 *)p);
-  case kU32: return __uint2float_rn(*(const u32 *)p);
-  case kI64: return __ll2float_rn(*(const i64 *)p);
-  case kU64: return __ull2float_rn(*(const u64 *)p);
+    case kF32: return *(const float *)p;
+    case kF16: return f16_float(*(const u16 *)p);
+    case kBF16: return bf16_float(*(const u16 *)p);
+    case kF64: return __double2float_rn(*(const double *)p);
+    case kBool: return *(const u8 *)p ? 1.0f : 0.0f;
+    case kU8: return (float)*(const u8 *)p;
+    case kI8: return (float)*(const i8 *)p;
+    case kI16: return (float)*(const i16 *)p;
+    case kU16: return (float)*(const u16 *)p;
+    case kI32: return __int2float_rn(*(const i32 *)p);
+    case kU32: return __uint2float_rn(*(const u32 *)p);
+    case kI64: return __ll2float_rn(*(const i64 *)p);
+    case kU64: return __ull2float_rn(*(const u64 *)p);
   }
   return 0;
 }
 
 DEVICE double load_double(const char *p, u8 t) {
   switch (t) {
-  case kF64: return *(const double *)p;
-  case kI32: return (double)*(const i32 *)p;
-  case kU32: return (double)*(const u32 *)p;
-  case kI64: return __ll2double_rn(*(const i64 *)p);
-  case kU64: return __ull2double_rn(*(const u64 *)p);
+    case kF64: return *(const double *)p;
+    case kI32: return (double)*(const i32 *)p;
+    case kU32: return (double)*(const u32 *)p;
+    case kI64: return __ll2double_rn(*(const i64 *)p);
+    case kU64: return __ull2double_rn(*(const u64 *)p);
   }
   return (double)load_float(p, t);
 }
 
-// Casts that changed more than a rounding (kernel K11); one of these lives in a thread and is added up at its end.
+// Casts counts casts that changed a value by more than rounding (kernel.K11). Each thread has its
+// own counts, which are added at its end.
 struct Casts {
   u32 overflow, nan;
 };
@@ -133,7 +154,8 @@ DEVICE void store_double(char *p, u8 t, double x, Casts &c) {
   bool is_signed = t >= kI8 && t <= kI64;
   i32 size = size_of(t), width = 8 * size;
   u64 v;
-  double hi = real((u64)(1023 + width - (is_signed ? 1 : 0)) << 52), lo = is_signed ? -hi : 0; // powers of two
+  double hi = real((u64)(1023 + width - (is_signed ? 1 : 0)) << 52),
+         lo = is_signed ? -hi : 0; // powers of two
   x = trunc(x);
   if (x != x) {
     c.nan++;
@@ -162,23 +184,27 @@ DEVICE void store_float(char *p, u8 t, float x, Casts &c) {
   }
 }
 
-// stage copies n bytes from global to shared memory by all threads: 16 at a time where both ends allow, never outside
-// [from, from+n). shared must be 16-aligned plus (from & 15): staged_offset. The caller waits and passes a barrier.
+// stage copies n bytes from global to shared memory with all threads, 16 bytes at a time if both
+// ends allow it. It never reads outside [from, from+n). shared must be 16-aligned plus
+// staged_offset (from & 15). The caller must wait and pass a barrier.
 DEVICE i32 staged_offset(const void *from) { return (i32)((u64)from & 15); }
 DEVICE void stage(char *shared, const char *from, i32 n, i32 thread, i32 threads) {
   i32 head = min(n, (16 - staged_offset(from)) & 15);
   i32 body = (n - head) & ~15;
-  for (i32 i = thread * 16; i < body; i += threads * 16) copy_async<16>(shared + head + i, from + head + i);
+  for (i32 i = thread * 16; i < body; i += threads * 16)
+    copy_async<16>(shared + head + i, from + head + i);
   if (thread < head) shared[thread] = from[thread];
   i32 tail = head + body + thread;
   if (tail < n) shared[tail] = from[tail];
 }
 
-// unstage is the way back: result = staged_offset(to) beyond a 16-aligned place of shared memory.
+// unstage copies from shared to global memory. result must be staged_offset(to) beyond a 16-aligned
+// address.
 DEVICE void unstage(char *to, const char *result, i32 n, i32 thread, i32 threads) {
   i32 head = min(n, (16 - staged_offset(to)) & 15);
   i32 body = (n - head) & ~15;
-  for (i32 i = thread * 16; i < body; i += threads * 16) store_once<16>(to + head + i, load_shared<16>(result + head + i));
+  for (i32 i = thread * 16; i < body; i += threads * 16)
+    store_once<16>(to + head + i, load_shared<16>(result + head + i));
   if (thread < head) to[thread] = result[thread];
   i32 tail = head + body + thread;
   if (tail < n) to[tail] = result[tail];
@@ -186,7 +212,7 @@ DEVICE void unstage(char *to, const char *result, i32 n, i32 thread, i32 threads
 
 // ---- times ----
 
-// Seconds become nanoseconds by rint(t·1e9).
+// Seconds are converted to nanoseconds by rint(t·1e9).
 DEVICE i64 seconds_ns(double t) { return __double2ll_rn(__dmul_rn(t, 1e9)); }
 
 DEVICE i64 load_ns(const char *p, u8 t) {
@@ -195,7 +221,7 @@ DEVICE i64 load_ns(const char *p, u8 t) {
   return seconds_ns((double)*(const float *)p);
 }
 
-// add_counts adds what the threads of a warp counted; all of them come here.
+// add_counts adds the counts of all threads in a warp. All of them must call it.
 DEVICE void add_counts(u64 *counts, const Casts &c) {
   u32 a = __reduce_add_sync(0xffffffffu, c.overflow), b = __reduce_add_sync(0xffffffffu, c.nan);
   if ((threadIdx.x & 31) == 0) {

@@ -1,4 +1,4 @@
-// Depth images to points: kernel.DepthOp.
+// Converts depth images to points: kernel.DepthOp.
 #include "camera.cuh"
 
 struct Depth {
@@ -7,7 +7,7 @@ struct Depth {
   i64 depth_entry, depth_row, depth_column; // strides, in elements
   i64 out_entry, out_row, out_column, out_axis;
   i64 valid_entry, valid_row, valid_column;
-  i64 pixels; // of the batch
+  i64 pixels; // in the batch
   u32 height, width;
   float fx, fy, cx, cy, scale;
   float pose[12];
@@ -15,7 +15,8 @@ struct Depth {
 };
 static_assert(sizeof(Depth) == 200, "depthParams of Go has the same layout");
 
-// Four neighbouring pixels a thread: twelve floats, which leave as three stores of 16 bytes where the memory allows.
+// Each thread computes four adjacent pixels. These are twelve floats, which are written with three
+// stores of 16 bytes if the memory allows it.
 extern "C" __global__ void depth_points(const __grid_constant__ Depth p) {
   i64 first = 4 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
   wait_for_previous_grid();
@@ -36,11 +37,16 @@ extern "C" __global__ void depth_points(const __grid_constant__ Depth p) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     if (first + i < p.pixels) {
-      float z = __fmul_rn(depth_at(p.depth + (entry * p.depth_entry + v * p.depth_row + u * p.depth_column) * size, p.type), p.scale);
+      float z = __fmul_rn(
+          depth_at(p.depth + (entry * p.depth_entry + v * p.depth_row + u * p.depth_column) * size,
+              p.type),
+          p.scale);
       bool ok = z != 0.0f && is_finite(z);
-      float x = __fdiv_rn(__fmul_rn(__fsub_rn((float)u, p.cx), z), p.fx), y = __fdiv_rn(__fmul_rn(__fsub_rn((float)v, p.cy), z), p.fy);
+      float x = __fdiv_rn(__fmul_rn(__fsub_rn((float)u, p.cx), z), p.fx),
+            y = __fdiv_rn(__fmul_rn(__fsub_rn((float)v, p.cy), z), p.fy);
       if (p.posed) {
-        float a = row_of(p.pose, x, y, z), b = row_of(p.pose + 4, x, y, z), c = row_of(p.pose + 8, x, y, z);
+        float a = row_of(p.pose, x, y, z), b = row_of(p.pose + 4, x, y, z),
+              c = row_of(p.pose + 8, x, y, z);
         x = a, y = b, z = c;
       }
       float none = real(0x7fc00000u);
@@ -61,7 +67,9 @@ extern "C" __global__ void depth_points(const __grid_constant__ Depth p) {
   char *out = p.out + first * 12;
   if (first + 4 <= p.pixels && ((u64)p.out & 15) == 0) {
 #pragma unroll
-    for (int j = 0; j < 3; j++) store_once<16>(out + 16 * j, {bits(o[4 * j]), bits(o[4 * j + 1]), bits(o[4 * j + 2]), bits(o[4 * j + 3])});
+    for (int j = 0; j < 3; j++)
+      store_once<16>(out + 16 * j,
+          {bits(o[4 * j]), bits(o[4 * j + 1]), bits(o[4 * j + 2]), bits(o[4 * j + 3])});
   } else {
 #pragma unroll
     for (int j = 0; j < 12; j++)

@@ -1,11 +1,13 @@
-// The kernels of small FuseOps (direct.cuh). Names: type, columns a thread, "many" with more streams than one, "scaled" with a normalisation or
-// another type out.
+// The kernels for small FuseOps (direct.cuh). A name has the type and the columns per thread,
+// "many" for more than one stream, and "scaled" for a normalization or another output type.
 #include "direct.cuh"
 
-#define KERNEL(name, T, E, MANY, SCALED) \
-  extern "C" __global__ void name(const __grid_constant__ Direct p) { direct<T, E, MANY, SCALED>(p); }
-#define ROWS(type, T, E)                                  \
-  KERNEL(direct_##type##_##E, T, E, false, false)         \
+#define KERNEL(name, T, E, MANY, SCALED)                              \
+  extern "C" __global__ void name(const __grid_constant__ Direct p) { \
+    direct<T, E, MANY, SCALED>(p);                                    \
+  }
+#define ROWS(type, T, E)                          \
+  KERNEL(direct_##type##_##E, T, E, false, false) \
   KERNEL(direct_##type##_##E##_many, T, E, true, false)
 #define SCALED(type, T, E)                                \
   KERNEL(direct_##type##_##E##_scaled, T, E, false, true) \

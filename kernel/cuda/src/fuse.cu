@@ -1,9 +1,11 @@
-// The fast kernels of FuseOp: rows without gaps between columns, linear or moved. Names: columns a thread, "staged" where entries go through
-// shared memory whole, "mapped" with an epilogue or another type out.
+// The fast kernels of FuseOp: adjacent columns, linear or copied. A name has the columns per
+// thread, "staged" if whole entries pass through shared memory, and "mapped" for an epilogue or
+// another output type.
 #include "staged.cuh"
 
-// Place is what a thread has to do in a tile: known before the wait for the grid before.
-template <int E> struct Place {
+// Place is the work of a thread in a tile. It is computed before the wait for the previous grid.
+template <int E>
+struct Place {
   i64 entry;
   i32 chunk, from, n, s, column;
   bool there;
@@ -11,7 +13,8 @@ template <int E> struct Place {
   Ahead ahead;
 };
 
-template <int E> DEVICE Place<E> place_of(const Fuse &p, i64 work, i32 lane, i32 lanes, i32 column) {
+template <int E>
+DEVICE Place<E> place_of(const Fuse &p, i64 work, i32 lane, i32 lanes, i32 column) {
   Place<E> w;
   i64 q = p.chunks == 1 ? work : work / p.chunks;
   w.chunk = (i32)(work - q * p.chunks);
@@ -24,17 +27,21 @@ template <int E> DEVICE Place<E> place_of(const Fuse &p, i64 work, i32 lane, i32
   while (w.s + 1 < p.streams && v >= p.s[w.s + 1].vector) w.s++;
   w.column = (v - p.s[w.s].vector) * E;
   w.there = lane < lanes && v < p.vectors;
-  w.to = p.out + w.entry * p.out_entry + w.from * p.out_row + p.s[w.s].out + w.column * size_of(p.out_type);
+  w.to = p.out + w.entry * p.out_entry + w.from * p.out_row + p.s[w.s].out +
+         w.column * size_of(p.out_type);
   w.ahead = look_ahead(p, 0, p.streams, w.entry, w.from, w.n);
   return w;
 }
 
-// A block has a tile of target rows of one entry, and p.chunk vectors of columns, at most one a thread.
-template <int E, bool MAP> DEVICE void fuse_tiles(const Fuse &p) {
+// Each block has a tile of target rows of one entry and p.chunk vectors of columns, at most one per
+// thread.
+template <int E, bool MAP>
+DEVICE void fuse_tiles(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
   u32 overflow = 0;
-  i32 lanes = (i32)blockDim.x / p.chunk, lane = (i32)threadIdx.x / p.chunk, column = (i32)threadIdx.x - lane * p.chunk;
+  i32 lanes = (i32)blockDim.x / p.chunk, lane = (i32)threadIdx.x / p.chunk,
+      column = (i32)threadIdx.x - lane * p.chunk;
   Place<E> w = place_of<E>(p, blockIdx.x, lane, lanes, column);
   known(w.to);
   known(w.ahead.target);
@@ -43,12 +50,13 @@ template <int E, bool MAP> DEVICE void fuse_tiles(const Fuse &p) {
   wait_for_previous_grid();
 #pragma unroll 1
   for (i64 work = blockIdx.x;;) {
-    plan_tile<false>(p, shared, 0, p.streams, w.entry, w.from, w.n, p.valid != nullptr && w.chunk == 0, w.ahead);
+    plan_tile<false>(
+        p, shared, 0, p.streams, w.entry, w.from, w.n, p.valid != nullptr && w.chunk == 0, w.ahead);
     if (w.there) {
       const Stream &x = p.s[w.s];
       Span rows = span(p, shared, 0, w.s);
-      Lane l = {values_of(x, rows, w.entry) + w.column * size_of(x.type), w.to, (i32)x.row, (i32)p.out_row,
-                (const Row *)(shared + p.plan) + w.s, p.streams, w.n, lane, lanes};
+      Lane l = {values_of(x, rows, w.entry) + w.column * size_of(x.type), w.to, (i32)x.row,
+          (i32)p.out_row, (const Row *)(shared + p.plan) + w.s, p.streams, w.n, lane, lanes};
       if (rows.n == 0) {
         zero_rows(l, E * size_of(p.out_type));
       } else if constexpr (MAP) {

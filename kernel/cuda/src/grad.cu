@@ -1,6 +1,8 @@
-// FuseGradOp: a thread owns one sample's column, or a few, and adds up the gradients of the target rows that read it, in their order. The rows
-// come by pieces into shared memory; for each sample of the block the first and the last row that reads it are known, so that ascending targets
-// cost each sample its own rows alone. No atomics on values: equal bits in each run (kernel K17).
+// FuseGradOp. Each thread owns one column of a sample, or a few, and adds the gradients of the
+// target rows that read it, in their order. Target rows are loaded into shared memory in pieces.
+// The first and last row that reads each sample of the block are known, so with ascending targets
+// each sample visits only its own rows. There are no atomics on values, so each run gives the same
+// bits (kernel.K17).
 #include "any.cuh"
 
 struct Grad {
@@ -15,8 +17,8 @@ struct Grad {
   i64 max_gap;
   double epsilon;
   i32 n, targets_n, columns;
-  i32 samples, groups; // samples of a block; blocks of an entry
-  i32 chunk, chunks;   // columns of a block
+  i32 samples, groups; // samples of a block; blocks per entry
+  i32 chunk, chunks;   // columns of a block; chunks per row
   u8 type, out_type, grad_type, time_type, target_type, clock, mode, edge;
   u8 flags, pad[3];
 };
@@ -26,36 +28,47 @@ struct __align__(16) GradRow {
   double w;
 };
 
-const i32 kPiece = 256; // target rows at a time; threads of a block
-const i32 kOwned = 4;   // elements that a thread owns
+const i32 kPiece = 256; // target rows per piece, and threads of a block
+const i32 kOwned = 4;   // elements per thread
 
-template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 entry, i32 first, i32 count, i32 column0, i32 columns, GradRow *rows, i32 *lo, i32 *hi) {
+template <class T>
+DEVICE void gather_rows(const Grad &p, const Span &v, i64 entry, i32 first, i32 count, i32 column0,
+    i32 columns, GradRow *rows, i32 *lo, i32 *hi) {
   i32 thread = threadIdx.x;
   T total[kOwned];
 #pragma unroll
   for (int i = 0; i < kOwned; i++) total[i] = 0;
-  const char *times = p.times + ((p.flags & kOffsets) ? v.first * p.times_row : entry * p.times_entry);
-  // Timestamps in shared memory are not worth a copy: few rows of a piece are this block's.
+  const char *times =
+      p.times + ((p.flags & kOffsets) ? v.first * p.times_row : entry * p.times_entry);
+  // Timestamps are not copied to shared memory, because this block needs only few rows of a piece.
   Timestamps timestamps = {nullptr, times, p.times_row, v.n, 0, p.time_type, p.clock};
   Way way = {p.mode, p.edge, p.max_gap, 0, 0, p.epsilon};
   bool ends = first == 0 || first + count >= v.n;
-  i64 from = first > 0 ? load_time(times + (i64)(first - 1) * p.times_row, p.time_type, p.clock) : 0;
-  i64 to = first + count < v.n ? load_time(times + (i64)(first + count) * p.times_row, p.time_type, p.clock) : 0;
+  i64 from =
+      first > 0 ? load_time(times + (i64)(first - 1) * p.times_row, p.time_type, p.clock) : 0;
+  i64 to = first + count < v.n
+               ? load_time(times + (i64)(first + count) * p.times_row, p.time_type, p.clock)
+               : 0;
 #pragma unroll 1
   for (i32 piece = 0; piece < p.targets_n; piece += kPiece) {
     i32 r = piece + thread;
     bool mine = false;
     Found f = {};
     if (r < p.targets_n) {
-      i64 t = load_time(p.targets + entry * p.targets_entry + (i64)r * p.targets_row, p.target_type, p.clock);
-      // Rows that read a sample of first … first+count-1 lie between their neighbours, or outside all timestamps. Extrapolation reads two distinct
-      // timestamps at an end, as far inside as timestamps are equal.
-      mine = p.edge == kExtrapolate || ((first == 0 || t >= from) && (first + count >= v.n || t <= to));
+      i64 t = load_time(
+          p.targets + entry * p.targets_entry + (i64)r * p.targets_row, p.target_type, p.clock);
+      // Rows that read a sample of first … first+count-1 lie between the neighbors of these
+      // samples, or outside all timestamps. Extrapolation reads the two distinct timestamps nearest
+      // to an end, which may be far inside if timestamps are equal.
+      mine = p.edge == kExtrapolate ||
+             ((first == 0 || t >= from) && (first + count >= v.n || t <= to));
       if (mine) {
         f = find_row<false>(timestamps, way, t);
-        if (f.kind == kBlend && (p.type == kF64 ? f.w == 0 : __double2float_rn(f.w) == 0)) found_copy(f, f.left);
+        if (f.kind == kBlend && (p.type == kF64 ? f.w == 0 : __double2float_rn(f.w) == 0))
+          found_copy(f, f.left);
         i32 l = f.left - first, k = f.right - first;
-        mine = f.kind != kZero && ((l >= 0 && l < count) || (f.kind == kBlend && k >= 0 && k < count));
+        mine =
+            f.kind != kZero && ((l >= 0 && l < count) || (f.kind == kBlend && k >= 0 && k < count));
       }
     }
     if (!__syncthreads_or(mine)) continue;
@@ -89,7 +102,8 @@ template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 ent
         GradRow row = rows[j];
         if (row.left != k && row.right != k) continue;
         T g, w = (T)row.w;
-        load_value(p.out + entry * p.out_entry + (i64)(piece + j) * p.out_row + c * p.out_column, p.out_type, g);
+        load_value(p.out + entry * p.out_entry + (i64)(piece + j) * p.out_row + c * p.out_column,
+            p.out_type, g);
         if (row.right < 0) {
           total[i] = add(total[i], g);
           continue;
@@ -105,7 +119,10 @@ template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 ent
 #pragma unroll
   for (int i = 0; i < kOwned; i++) {
     i32 at = thread + i * kPiece, s = at / columns;
-    if (s < count) store_value(grad + (i64)(first + s) * p.grad_row + (column0 + at - s * columns) * p.grad_column, p.grad_type, total[i], casts);
+    if (s < count)
+      store_value(
+          grad + (i64)(first + s) * p.grad_row + (column0 + at - s * columns) * p.grad_column,
+          p.grad_type, total[i], casts);
   }
 }
 
@@ -113,7 +130,8 @@ template <class T> DEVICE void gather_rows(const Grad &p, const Span &v, i64 ent
 DEVICE void clear_rows(const Grad &p, char *grad, i64 first, i64 count, i32 column0, i32 columns) {
 #pragma unroll 1
   for (i64 i = threadIdx.x; i < count * columns; i += blockDim.x)
-    store_bits(grad + (first + i / columns) * p.grad_row + (column0 + i % columns) * p.grad_column, size_of(p.grad_type), 0);
+    store_bits(grad + (first + i / columns) * p.grad_row + (column0 + i % columns) * p.grad_column,
+        size_of(p.grad_type), 0);
 }
 
 extern "C" __global__ void fuse_grad(const __grid_constant__ Grad p) {
@@ -124,11 +142,14 @@ extern "C" __global__ void fuse_grad(const __grid_constant__ Grad p) {
 #pragma unroll 1
   for (i64 work = blockIdx.x; work < p.work; work += gridDim.x) {
     i64 q = work / p.chunks;
-    i32 chunk = (i32)(work - q * p.chunks), column0 = chunk * p.chunk, columns = min(p.chunk, p.columns - column0);
+    i32 chunk = (i32)(work - q * p.chunks), column0 = chunk * p.chunk,
+        columns = min(p.chunk, p.columns - column0);
     if (p.flags & kOffsets) {
-      // Rows of a ragged tensor, of as many entries as they are of. What lies before the first and after the last is nobody's.
+      // Rows of a ragged tensor, which may belong to several entries. Rows before the first entry
+      // and after the last belong to none.
       i64 from = q * p.samples, to = min(from + p.samples, p.ragged_rows);
-      i64 begin = max(0ll, *(const i64 *)p.rows), end = min(*(const i64 *)(p.rows + p.batch * p.rows_step), p.ragged_rows);
+      i64 begin = max(0ll, *(const i64 *)p.rows),
+          end = min(*(const i64 *)(p.rows + p.batch * p.rows_step), p.ragged_rows);
       clear_rows(p, p.grad, from, min(begin, to) - from, column0, columns);
       clear_rows(p, p.grad, max(from, end), to - max(from, end), column0, columns);
       i64 b = 0, above = p.batch;
@@ -140,13 +161,18 @@ extern "C" __global__ void fuse_grad(const __grid_constant__ Grad p) {
       }
 #pragma unroll 1
       for (; b < p.batch; b++) {
-        i64 first = max(0ll, *(const i64 *)(p.rows + b * p.rows_step)), next = min(*(const i64 *)(p.rows + (b + 1) * p.rows_step), p.ragged_rows);
+        i64 first = max(0ll, *(const i64 *)(p.rows + b * p.rows_step)),
+            next = min(*(const i64 *)(p.rows + (b + 1) * p.rows_step), p.ragged_rows);
         if (first >= to) break;
         Span v = {first, (i32)max(0ll, next - first), 1};
         i64 lower = max(from, first), upper = min(to, next);
         if (lower >= upper) continue;
-        if (p.type == kF64) gather_rows<double>(p, v, b, (i32)(lower - first), (i32)(upper - lower), column0, columns, rows, lo, hi);
-        else gather_rows<float>(p, v, b, (i32)(lower - first), (i32)(upper - lower), column0, columns, rows, lo, hi);
+        if (p.type == kF64)
+          gather_rows<double>(
+              p, v, b, (i32)(lower - first), (i32)(upper - lower), column0, columns, rows, lo, hi);
+        else
+          gather_rows<float>(
+              p, v, b, (i32)(lower - first), (i32)(upper - lower), column0, columns, rows, lo, hi);
         __syncthreads();
       }
       continue;
@@ -154,11 +180,13 @@ extern "C" __global__ void fuse_grad(const __grid_constant__ Grad p) {
     i64 entry = q / p.groups;
     i32 first = (i32)(q - entry * p.groups) * p.samples;
     Span v = {0, p.n, 1};
-    if (p.flags & kLengths) v.n = (i32)min(max(*(const i64 *)(p.rows + entry * p.rows_step), 0ll), (i64)p.n);
+    if (p.flags & kLengths)
+      v.n = (i32)min(max(*(const i64 *)(p.rows + entry * p.rows_step), 0ll), (i64)p.n);
     i32 count = min(p.samples, p.n - first), used = max(0, min(count, v.n - first));
     clear_rows(p, p.grad + entry * p.grad_entry, first + used, count - used, column0, columns);
     if (used > 0) {
-      if (p.type == kF64) gather_rows<double>(p, v, entry, first, used, column0, columns, rows, lo, hi);
+      if (p.type == kF64)
+        gather_rows<double>(p, v, entry, first, used, column0, columns, rows, lo, hi);
       else gather_rows<float>(p, v, entry, first, used, column0, columns, rows, lo, hi);
     }
     __syncthreads();

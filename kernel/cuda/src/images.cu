@@ -1,8 +1,8 @@
-// Images augmented by what was drawn for them: kernel.ImageOp. Crop, flip, colour, noise and the table of floats in one pass, four neighbouring
-// pixels of all channels a thread.
+// Augments images by the values drawn for them: kernel.ImageOp. Crop, flip, color, noise and the
+// float table are done in one pass. Each thread computes four adjacent pixels of all channels.
 #include "any.cuh"
 
-// ImageDraw is kernel.ImageDraw.
+// ImageDraw mirrors kernel.ImageDraw.
 struct ImageDraw {
   i32 y, x, flip, blank;
   i32 matrix[9], offset, noise;
@@ -15,11 +15,11 @@ struct ImagePart {
   const u8 *src;
   const ImageDraw *draws;
   char *out;
-  const float *table; // 3 × 256; null: bytes
-  i64 work;           // the first block of the part
-  i64 bytes;          // of src
+  const float *table; // 3 × 256; null: the result is bytes
+  i64 work;           // first block of the part
+  i64 bytes;          // size of src
   i32 from_height, from_width, height, width;
-  i32 quads, tiles; // four pixels, of a row; blocks, of an image
+  i32 quads, tiles; // groups of four pixels in a row; blocks per image
 };
 static_assert(sizeof(ImagePart) == 72, "imagePart of Go has the same layout");
 
@@ -29,22 +29,24 @@ struct Images {
   ImagePart s[50];
 };
 
-const i32 kQuads = 1024; // of a block; Go counts with it
+const i32 kQuads = 1024; // per block; Go uses the same number
 
-// four reads neighbouring bytes at any address: two words where memory holds both.
+// four reads four adjacent bytes at any address. It reads two words if both are inside the memory.
 DEVICE u32 four(const u8 *p, const u8 *first, const u8 *end) {
   u32 shift = (u32)((u64)p & 3);
   const u8 *word = p - shift;
   if (shift == 0) return load_once<4>((const char *)p).w[0];
   if (word >= first && word + 8 <= end) {
-    u64 low = load_once<4>((const char *)word).w[0], high = load_once<4>((const char *)word + 4).w[0];
+    u64 low = load_once<4>((const char *)word).w[0],
+        high = load_once<4>((const char *)word + 4).w[0];
     return (u32)((high << 32 | low) >> (8 * shift));
   }
   return p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24;
 }
 
 // store_quad writes up to four pixels of one channel.
-DEVICE void store_quad(const ImagePart &t, const float *table, i64 at, i32 n, bool whole, const i32 *v) {
+DEVICE void store_quad(
+    const ImagePart &t, const float *table, i64 at, i32 n, bool whole, const i32 *v) {
   if (t.table == nullptr) {
     if (whole) {
       store_once<4>(t.out + at, Words<4>{{(u32)(v[0] | v[1] << 8 | v[2] << 16 | v[3] << 24)}});
@@ -52,13 +54,15 @@ DEVICE void store_quad(const ImagePart &t, const float *table, i64 at, i32 n, bo
       for (i32 i = 0; i < n; i++) t.out[at + i] = (char)v[i];
     }
   } else if (whole) {
-    store_once<16>(t.out + 4 * at, Words<16>{{bits(table[v[0]]), bits(table[v[1]]), bits(table[v[2]]), bits(table[v[3]])}});
+    store_once<16>(t.out + 4 * at,
+        Words<16>{{bits(table[v[0]]), bits(table[v[1]]), bits(table[v[2]]), bits(table[v[3]])}});
   } else {
     for (i32 i = 0; i < n; i++) ((float *)t.out)[at + i] = table[v[i]];
   }
 }
 
-DEVICE void augment_quad(const ImagePart &t, const float *table, const ImageDraw &d, i64 image, i32 item, bool aligned) {
+DEVICE void augment_quad(
+    const ImagePart &t, const float *table, const ImageDraw &d, i64 image, i32 item, bool aligned) {
   i32 y = item / t.quads, x = 4 * (item % t.quads), n = min(t.width - x, 4);
   i64 plane = (i64)t.height * t.width, at = 3 * image * plane + (i64)y * t.width + x;
   bool whole = aligned && n == 4;
@@ -71,7 +75,7 @@ DEVICE void augment_quad(const ImagePart &t, const float *table, const ImageDraw
     return;
   }
   i32 row = min(max(d.y + y, 0), t.from_height - 1);
-  // Of a flipped image the columns go down: first is the lowest of the four.
+  // The columns of a flipped image descend; first is the lowest of the four.
   i32 first = d.x + (d.flip ? t.width - x - 4 : x);
   const u8 *src = t.src + (3 * image * t.from_height + row) * t.from_width;
   i64 from_plane = (i64)t.from_height * t.from_width;
@@ -92,11 +96,14 @@ DEVICE void augment_quad(const ImagePart &t, const float *table, const ImageDraw
     if (d.noise) {
 #pragma unroll
       for (i32 c = 0; c < 3; c++) {
-        Four w = philox(d.key[0], d.key[1], 0, (i32)((u32)(d.row + c) * (u32)t.height + (u32)y), x, (u64)d.sample[1] << 32 | d.sample[0]);
+        Four w = philox(d.key[0], d.key[1], 0, (i32)((u32)(d.row + c) * (u32)t.height + (u32)y), x,
+            (u64)d.sample[1] << 32 | d.sample[0]);
 #pragma unroll
         for (i32 i = 0; i < 4; i++) {
           u32 b = w.x[i];
-          noise[c][i] = ((i32)((b & 255) + (b >> 8 & 255) + (b >> 16 & 255) + (b >> 24)) - 510) * d.noise >> 4;
+          noise[c][i] =
+              ((i32)((b & 255) + (b >> 8 & 255) + (b >> 16 & 255) + (b >> 24)) - 510) * d.noise >>
+              4;
         }
       }
     }
@@ -104,7 +111,12 @@ DEVICE void augment_quad(const ImagePart &t, const float *table, const ImageDraw
     for (i32 i = 0; i < 4; i++) {
       i32 r = v[0][i], g = v[1][i], b = v[2][i];
 #pragma unroll
-      for (i32 c = 0; c < 3; c++) v[c][i] = min(max((d.matrix[3 * c] * r + d.matrix[3 * c + 1] * g + d.matrix[3 * c + 2] * b + d.offset + noise[c][i] + 2048) >> 12, 0), 255);
+      for (i32 c = 0; c < 3; c++)
+        v[c][i] = min(max((d.matrix[3 * c] * r + d.matrix[3 * c + 1] * g + d.matrix[3 * c + 2] * b +
+                              d.offset + noise[c][i] + 2048) >>
+                              12,
+                          0),
+            255);
     }
   }
 #pragma unroll
@@ -131,7 +143,8 @@ extern "C" __global__ void augment_images(const __grid_constant__ Images p) {
     ImageDraw d = t.draws[image];
     bool aligned = t.width % 4 == 0 && ((u64)t.out & (t.table != nullptr ? 15 : 3)) == 0;
 #pragma unroll 1
-    for (i32 item = from + (i32)threadIdx.x; item < end; item += blockDim.x) augment_quad(t, table, d, image, item, aligned);
-    __syncthreads(); // the next part's table
+    for (i32 item = from + (i32)threadIdx.x; item < end; item += blockDim.x)
+      augment_quad(t, table, d, image, item, aligned);
+    __syncthreads(); // before the table of the next part is loaded
   }
 }

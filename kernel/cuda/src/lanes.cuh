@@ -1,4 +1,5 @@
-// Rows by columns: a thread owns E neighbouring columns and goes down the rows of a tile, several rows in flight.
+// Rows by columns: each thread owns E adjacent columns and handles the rows of a tile, several at a
+// time.
 #pragma once
 #include "fuse.cuh"
 
@@ -8,59 +9,73 @@
 
 // ---- E values of one type as registers ----
 
-template <u8 T> struct Of;
-template <> struct Of<kF32> {
+template <u8 T>
+struct Of;
+template <>
+struct Of<kF32> {
   static const int size = 4;
-  template <int E> static __device__ __forceinline__ void open(const Words<E * 4> &r, float *x) {
+  template <int E>
+  static __device__ __forceinline__ void open(const Words<E * 4> &r, float *x) {
 #pragma unroll
     for (int i = 0; i < E; i++) x[i] = real(r.w[i]);
   }
-  template <int E> static __device__ __forceinline__ Words<E * 4> close(const float *x) {
+  template <int E>
+  static __device__ __forceinline__ Words<E * 4> close(const float *x) {
     Words<E * 4> r;
 #pragma unroll
     for (int i = 0; i < E; i++) r.w[i] = bits(x[i]);
     return r;
   }
 };
-#define HALF(T, type)                                                                      \
-  template <> struct Of<T> {                                                               \
-    static const int size = 2;                                                             \
-    template <int E> static __device__ __forceinline__ void open(const Words<E * 2> &r, float *x) { \
-      x[0] = type##_low(r.w[0]);                                                           \
-      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) x[i] = type##_low(r.w[i / 2]), x[i + 1] = type##_high(r.w[i / 2]); \
-    }                                                                                      \
-    template <int E> static __device__ __forceinline__ Words<E * 2> close(const float *x) { \
-      Words<E * 2> r;                                                                      \
-      if (E == 1) r.w[0] = float_##type(x[0]);                                             \
-      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) r.w[i / 2] = pack_##type(x[i], x[i + 1]); \
-      return r;                                                                            \
-    }                                                                                      \
+#define HALF(T, type)                                                                          \
+  template <>                                                                                  \
+  struct Of<T> {                                                                               \
+    static const int size = 2;                                                                 \
+    template <int E>                                                                           \
+    static __device__ __forceinline__ void open(const Words<E * 2> &r, float *x) {             \
+      x[0] = type##_low(r.w[0]);                                                               \
+      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) x[i] = type##_low(r.w[i / 2]),      \
+                                                           x[i + 1] = type##_high(r.w[i / 2]); \
+    }                                                                                          \
+    template <int E>                                                                           \
+    static __device__ __forceinline__ Words<E * 2> close(const float *x) {                     \
+      Words<E * 2> r;                                                                          \
+      if (E == 1) r.w[0] = float_##type(x[0]);                                                 \
+      _Pragma("unroll") for (int i = 0; i + 1 < E; i += 2) r.w[i / 2] =                        \
+          pack_##type(x[i], x[i + 1]);                                                         \
+      return r;                                                                                \
+    }                                                                                          \
   };
 HALF(kBF16, bf16)
 HALF(kF16, f16)
 
-template <> struct Of<kU8> {
+template <>
+struct Of<kU8> {
   static const int size = 1;
-  template <int E> static __device__ __forceinline__ void open(const Words<E> &r, float *x) {
+  template <int E>
+  static __device__ __forceinline__ void open(const Words<E> &r, float *x) {
 #pragma unroll
     for (int i = 0; i < E; i++) x[i] = (float)(r.w[i / 4] >> (8 * (i & 3)) & 0xff);
   }
 };
 
-// Lane is a thread's place in a tile: E neighbouring columns of one stream, every step-th row from first on.
+// Lane is the work of a thread in a tile: E adjacent columns of one stream, and every step-th row
+// from first on.
 struct Lane {
-  const char *from; // row 0; there is one
+  const char *from; // row 0, which must exist
   char *to;
-  i32 row, out_row; // bytes
+  i32 row, out_row; // strides in bytes
   const Row *plan;
-  i32 plan_step, n; // rows of plan a target row; target rows
+  i32 plan_step, n; // plan rows per target row; number of target rows
   i32 first, step;
 };
 
 // ---- the same type in and out ----
 
-// blend gives E values between two samples; weight 0 gives the first's bits (kernel K2).
-template <u8 T, int E> DEVICE void blend(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, float *x) {
+// blend computes E values between two samples. Weight 0 gives the bits of the first (kernel.K2).
+template <u8 T, int E>
+DEVICE void blend(
+    const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, float *x) {
   float y[E];
   Of<T>::template open<E>(a, x);
   Of<T>::template open<E>(b, y);
@@ -68,7 +83,9 @@ template <u8 T, int E> DEVICE void blend(const Words<E * Of<T>::size> &a, const 
   for (int i = 0; i < E; i++) x[i] = __fmaf_rn(w, __fsub_rn(y[i], x[i]), x[i]);
 }
 
-template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, u32 keep = ~0u) {
+template <u8 T, int E>
+DEVICE Words<E * Of<T>::size> lerp(
+    const Words<E * Of<T>::size> &a, const Words<E * Of<T>::size> &b, float w, u32 keep = ~0u) {
   float x[E];
   blend<T, E>(a, b, w, x);
   Words<E * Of<T>::size> r = Of<T>::template close<E>(x);
@@ -77,14 +94,17 @@ template <u8 T, int E> DEVICE Words<E * Of<T>::size> lerp(const Words<E * Of<T>:
   return r;
 }
 
-// Pairs are both samples of UNROLL rows, read before the first is used, and without a branch. Rows beyond the last are the last again.
-template <int BYTES> struct Pairs {
+// Pairs holds both samples of UNROLL rows. All are loaded before the first is used, without a
+// branch. Rows beyond the last repeat the last.
+template <int BYTES>
+struct Pairs {
   Words<BYTES> a[UNROLL], b[UNROLL];
   float w[UNROLL];
   u32 keep[UNROLL];
 };
 
-template <int BYTES> DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &p) {
+template <int BYTES>
+DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &p) {
   Row row[UNROLL];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) row[u] = l.plan[min(r + u * l.step, l.n - 1) * l.plan_step];
@@ -98,7 +118,8 @@ template <int BYTES> DEVICE void load_pairs(const Lane &l, i32 r, Pairs<BYTES> &
   }
 }
 
-template <u8 T, int E> DEVICE void lerp_rows(const Lane &l) {
+template <u8 T, int E>
+DEVICE void lerp_rows(const Lane &l) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
@@ -107,12 +128,13 @@ template <u8 T, int E> DEVICE void lerp_rows(const Lane &l) {
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       i32 at = r + u * l.step;
-      if (at < l.n) store_once<size>(l.to + (i64)at * l.out_row, lerp<T, E>(p.a[u], p.b[u], p.w[u], p.keep[u]));
+      if (at < l.n)
+        store_once<size>(l.to + (i64)at * l.out_row, lerp<T, E>(p.a[u], p.b[u], p.w[u], p.keep[u]));
     }
   }
 }
 
-// zero_rows is what streams without samples give.
+// zero_rows writes the rows of a stream without samples.
 DEVICE void zero_rows(const Lane &l, i32 bytes) {
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step)
@@ -121,15 +143,18 @@ DEVICE void zero_rows(const Lane &l, i32 bytes) {
 
 // ---- with an epilogue or another type out ----
 
-// Finish is what happens to the values of a thread's columns before the only rounding: x/255, normalise, clip (kernel K10).
-template <int E> struct Finish {
+// Finish is what happens to the values of a thread's columns before the only rounding: x/255,
+// normalize, clip (kernel.K10).
+template <int E>
+struct Finish {
   float a[E], b[E], y[E], lo, hi; // y: 1/b
-  u32 live[E];                    // all ones; 0: a constant channel, whose result is 0
+  u32 live[E];                    // all ones, or 0: a constant channel, whose result is 0
   u8 norm, unit, clip, type;
-  bool tame; // every b is 0, or far from the ends of the exponents
+  bool tame; // every b is 0 or far from the limits of the exponent
 };
 
-template <int E> DEVICE void set_finish(Finish<E> &f, const char *table, i32 extra, i32 column, u8 type) {
+template <int E>
+DEVICE void set_finish(Finish<E> &f, const char *table, i32 extra, i32 column, u8 type) {
   f.norm = f.unit = f.clip = 0;
   f.type = type;
   if (extra < 0) return;
@@ -144,7 +169,9 @@ template <int E> DEVICE void set_finish(Finish<E> &f, const char *table, i32 ext
   i32 plane = x->plane, entries = x->entries;
 #pragma unroll
   for (int i = 0; i < E; i++) {
-    i32 k = plane == 1 && column + i < entries ? column + i : (i32)((u32)(column + i) / (u32)plane % (u32)entries);
+    i32 k = plane == 1 && column + i < entries
+                ? column + i
+                : (i32)((u32)(column + i) / (u32)plane % (u32)entries);
     f.a[i] = a[k];
     f.b[i] = b[k];
     f.live[i] = f.b[i] == 0 ? 0u : ~0u;
@@ -154,25 +181,31 @@ template <int E> DEVICE void set_finish(Finish<E> &f, const char *table, i32 ext
   f.tame = x->tame;
 }
 
-// quotient_by is x / b, correctly rounded, by y = 1/b: with a quotient that is off by less than a unit, its exact remainder times y gives the
-// rounded one (Markstein). Neither may come near the ends of the exponents, and 0 would lose its sign.
+// quotient_by returns x / b, correctly rounded, from y = 1/b. A quotient with an error below one
+// unit is corrected by its exact remainder times y (Markstein). x and b must not be near the limits
+// of the exponent, and 0 would lose its sign.
 DEVICE float quotient_by(float x, float b, float y) {
   float q = __fmul_rn(x, y);
   q = __fmaf_rn(__fmaf_rn(-q, b, x), y, q);
   return __fmaf_rn(__fmaf_rn(-q, b, x), y, q);
 }
-DEVICE bool is_tame(float x) { return fabsf(x) >= 8.6736174e-19f && fabsf(x) <= 1.1529215e18f; } // 2^-60 … 2^60
+DEVICE bool is_tame(float x) {
+  return fabsf(x) >= 8.6736174e-19f && fabsf(x) <= 1.1529215e18f;
+} // 2^-60 … 2^60
 
 COLD float divide(float x, float b) { return __fdiv_rn(x, b); }
 
-// What there is to do, as far as the inner loop wants to know it: PLAIN is (x-a)/b alone, with tame denominators.
-template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void finish_row(const Finish<E> &f, float *x) {
+// finish_row applies the epilogue. PLAIN means only (x-a)/b, with tame denominators.
+template <u8 T, int E, bool PLAIN, u8 OUT>
+DEVICE void finish_row(const Finish<E> &f, float *x) {
   if (!PLAIN && f.unit) {
 #pragma unroll
-    for (int i = 0; i < E; i++) x[i] = T == kU8 ? quotient_by(x[i], 255.0f, 1.0f / 255.0f) : divide(x[i], 255.0f);
+    for (int i = 0; i < E; i++)
+      x[i] = T == kU8 ? quotient_by(x[i], 255.0f, 1.0f / 255.0f) : divide(x[i], 255.0f);
   }
   if (PLAIN && OUT == kBF16) {
-    // x·(1/b) is off by at most two units of float32. Rounded to bfloat16, that shows only next to the middle of two of its numbers.
+    // x·(1/b) has an error of at most two units of float32. After rounding to bfloat16 the error is
+    // visible only near the middle of two bfloat16 numbers.
     bool clear = true;
     float q[E];
 #pragma unroll
@@ -202,7 +235,8 @@ template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void finish_row(const Finish<E
     for (int i = 0; i < E; i++) q[i] = quotient_by(x[i], f.b[i], f.y[i]);
     if (!tame) {
 #pragma unroll
-      for (int i = 0; i < E; i++) q[i] = x[i] == 0 && f.tame ? __fmul_rn(x[i], f.y[i]) : divide(x[i], f.b[i]);
+      for (int i = 0; i < E; i++)
+        q[i] = x[i] == 0 && f.tame ? __fmul_rn(x[i], f.y[i]) : divide(x[i], f.b[i]);
     }
 #pragma unroll
     for (int i = 0; i < E; i++) {
@@ -217,7 +251,8 @@ template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void finish_row(const Finish<E
   }
 }
 
-template <int E> DEVICE void store_row(char *to, u8 type, const float *x, u32 keep) {
+template <int E>
+DEVICE void store_row(char *to, u8 type, const float *x, u32 keep) {
   if (type == kF32) {
     Words<E * 4> r = Of<kF32>::close<E>(x);
 #pragma unroll
@@ -231,18 +266,22 @@ template <int E> DEVICE void store_row(char *to, u8 type, const float *x, u32 ke
   store_once<E * 2>(to, r);
 }
 
-// count_row counts finite values that the type of the result has no room for.
-template <int E> DEVICE u32 count_row(u8 type, const float *x) {
+// count_row counts finite values that overflow the type of the result.
+template <int E>
+DEVICE u32 count_row(u8 type, const float *x) {
   u32 n = 0;
 #pragma unroll
   for (int i = 0; i < E; i++) {
     u32 magnitude = bits(x[i]) & 0x7fffffffu;
-    n += magnitude < 0x7f800000u && magnitude >= (type == kF16 ? 0x477ff000u : type == kBF16 ? 0x7f7f8000u : 0x7f800000u);
+    n += magnitude < 0x7f800000u && magnitude >= (type == kF16       ? 0x477ff000u
+                                                     : type == kBF16 ? 0x7f7f8000u
+                                                                     : 0x7f800000u);
   }
   return n;
 }
 
-template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E, bool PLAIN, u8 OUT>
+DEVICE void map_rows(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (i32 r = l.first; r < l.n; r += l.step * UNROLL) {
@@ -264,21 +303,24 @@ template <u8 T, int E, bool PLAIN, u8 OUT> DEVICE void map_rows(const Lane &l, c
   }
 }
 
-template <u8 T, int E> DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
+template <u8 T, int E>
+DEVICE void map_type(const Lane &l, const Finish<E> &f, bool counts, u32 &overflow) {
   bool plain = T != kU8 && f.norm == 1 && f.tame && !f.unit && !f.clip && !counts;
   if (plain && f.type == kBF16) map_rows<T, E, true, kBF16>(l, f, counts, overflow);
   else if (plain) map_rows<T, E, true, kF32>(l, f, counts, overflow);
   else map_rows<T, E, false, kF32>(l, f, counts, overflow);
 }
 
-template <int E> DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {
+template <int E>
+DEVICE void map_lane(const Lane &l, u8 type, const Finish<E> &f, bool counts, u32 &overflow) {
   if (type == kF32) map_type<kF32, E>(l, f, counts, overflow);
   else if (type == kBF16) map_type<kBF16, E>(l, f, counts, overflow);
   else if (type == kF16) map_type<kF16, E>(l, f, counts, overflow);
   else map_type<kU8, E>(l, f, counts, overflow);
 }
 
-template <int E> DEVICE void lerp_lane(const Lane &l, u8 type) {
+template <int E>
+DEVICE void lerp_lane(const Lane &l, u8 type) {
   if (type == kBF16) lerp_rows<kBF16, E>(l);
   else if (type == kF16) lerp_rows<kF16, E>(l);
   else if constexpr (E <= 4) lerp_rows<kF32, E>(l);

@@ -1,4 +1,4 @@
-// From time to weights: the planner of package kernel (finder.go), one target row a thread.
+// From times to weights: the planner of package kernel (finder.go), with one thread per target row.
 #pragma once
 #include "common.cuh"
 
@@ -10,7 +10,8 @@ enum Clock : u8 { kNanoseconds, kAsGiven };
 
 const i64 kMaxTime = 1ll << 62;
 
-// Times are compared as integers. Under AsGiven the integer is the float64's bits, bent into the order of the numbers.
+// Times are compared as integers. Under AsGiven, the integer is made from the bits of the float64
+// and has the same order.
 DEVICE i64 time_key(double t) {
   i64 b = __double_as_longlong(t + 0.0); // -0 is 0
   return b ^ (i64)((u64)(b >> 63) >> 1);
@@ -19,27 +20,34 @@ DEVICE double time_of(i64 key) { return __longlong_as_double(key ^ (i64)((u64)(k
 
 DEVICE i64 load_time(const char *p, u8 type, u8 clock) {
   if (clock == kNanoseconds) return load_ns(p, type);
-  return time_key(type == kF64 ? *(const double *)p : type == kF32 ? (double)*(const float *)p : __ll2double_rn(*(const i64 *)p));
+  return time_key(type == kF64   ? *(const double *)p
+                  : type == kF32 ? (double)*(const float *)p
+                                 : __ll2double_rn(*(const i64 *)p));
 }
 
-// Timestamps are the timestamps of one entry: every step-th of them in shared memory, the last of each step. step 1: all; 0: none.
+// Timestamps is the timestamps of one entry. Every step-th of them is in shared memory, the last
+// one of each step. step 1: all; 0: none.
 struct Timestamps {
   const i64 *pivot;
   const char *times;
-  i64 stride; // bytes
+  i64 stride; // in bytes
   i32 n, step;
   u8 type, clock;
 };
 
-DEVICE i64 timestamp(const Timestamps &s, i32 i) { return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock); }
+DEVICE i64 timestamp(const Timestamps &s, i32 i) {
+  return s.step == 1 ? s.pivot[i] : load_time(s.times + i * s.stride, s.type, s.clock);
+}
 
-// not_after4 is not_after where all timestamps are in shared memory: three of them at a time, because a search waits for each answer.
+// not_after4 is not_after for timestamps that are all in shared memory. It compares three at a
+// time, because each step of a search waits for the previous one.
 DEVICE i32 not_after4(const i64 *timestamps, i32 n, i64 t) {
   i32 lo = 0;
 #pragma unroll 1
   while (n >= 4) {
     i32 d = n >> 2;
-    i32 passed = (i32)(timestamps[lo + d - 1] <= t) + (i32)(timestamps[lo + 2 * d - 1] <= t) + (i32)(timestamps[lo + 3 * d - 1] <= t);
+    i32 passed = (i32)(timestamps[lo + d - 1] <= t) + (i32)(timestamps[lo + 2 * d - 1] <= t) +
+                 (i32)(timestamps[lo + 3 * d - 1] <= t);
     lo += passed * d;
     n = passed == 3 ? n - 3 * d : d - 1;
   }
@@ -50,7 +58,7 @@ DEVICE i32 not_after4(const i64 *timestamps, i32 n, i64 t) {
   return lo + more;
 }
 
-// not_after is the number of timestamps ≤ t.
+// not_after returns the number of timestamps ≤ t.
 DEVICE i32 not_after(const Timestamps &s, i64 t) {
   i32 lo = 0, hi = s.n;
   if (s.step != 0) {
@@ -68,10 +76,10 @@ DEVICE i32 not_after(const Timestamps &s, i64 t) {
   return lo;
 }
 
-// count_to is not_after out of line.
+// count_to is not_after as a separate function.
 COLD i32 count_to(const Timestamps &s, i64 t) { return not_after(s, t); }
 
-// before is the number of timestamps < t.
+// before returns the number of timestamps < t.
 DEVICE i32 before(const Timestamps &s, i64 t) { return count_to(s, t - 1); }
 
 // Found is one row of a plan.
@@ -81,11 +89,11 @@ struct Found {
   u8 kind, valid;
 };
 
-// Way is what of a stream's rule the planner needs.
+// Way is the part of a stream's rule that the planner needs.
 struct Way {
   u8 mode, edge;
   i64 max_gap, before, after; // ns
-  double epsilon;             // s
+  double epsilon;             // in seconds
 };
 
 DEVICE void found_copy(Found &f, i32 k) {
@@ -103,7 +111,9 @@ DEVICE void found_blend(Found &f, const Timestamps &s, const Way &way, i64 t, i3
   f.right = b;
   i64 sa = timestamp(s, a), sb = timestamp(s, b);
   if (s.clock == kNanoseconds) f.w = __ddiv_rn(__ll2double_rn(t - sa), __ll2double_rn(sb - sa));
-  else f.w = __ddiv_rn(__dsub_rn(time_of(t), time_of(sa)), __dadd_rn(__dsub_rn(time_of(sb), time_of(sa)), way.epsilon));
+  else
+    f.w = __ddiv_rn(__dsub_rn(time_of(t), time_of(sa)),
+        __dadd_rn(__dsub_rn(time_of(sb), time_of(sa)), way.epsilon));
 }
 
 DEVICE bool too_long(const Timestamps &s, const Way &way, i64 from, i64 to) {
@@ -112,13 +122,14 @@ DEVICE bool too_long(const Timestamps &s, const Way &way, i64 from, i64 to) {
   return __dsub_rn(time_of(to), time_of(from)) > __ddiv_rn(__ll2double_rn(way.max_gap), 1e9);
 }
 
-// found_gap settles the validity of a row inside the data, and its value where the gap from … to is too long.
+// found_gap sets the validity of a row inside the data, and its value if the gap from … to is too
+// long.
 DEVICE void found_gap(Found &f, const Timestamps &s, const Way &way, i64 from, i64 to) {
   if (!too_long(s, way, from, to)) f.valid = 1;
   else if (way.edge == kMask) found_zero(f);
 }
 
-// nearer says whether b is strictly nearer to t than a is.
+// nearer reports whether b is strictly nearer to t than a is.
 DEVICE bool nearer(const Timestamps &s, i64 a, i64 t, i64 b) {
   if (s.clock == kNanoseconds) return t - a > b - t;
   return __dsub_rn(time_of(t), time_of(a)) > __dsub_rn(time_of(b), time_of(t));
@@ -141,9 +152,11 @@ COLD void found_outside(Found &f, const Timestamps &s, const Way &way, i64 t, bo
   }
 }
 
-// found_mean takes the window around t, which lies inside the data; k is the last timestamp ≤ t. ns only.
+// found_mean uses the window around t, which lies inside the data. k is the last timestamp ≤ t. It
+// supports ns only.
 COLD void found_mean(Found &f, const Timestamps &s, const Way &way, i64 t, i32 k) {
-  i64 from = max(t - way.before, timestamp(s, 0)), to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
+  i64 from = max(t - way.before, timestamp(s, 0)),
+      to = t + min(way.after, kMaxTime - 1 - max(t, 0ll));
   i32 lo = before(s, from), hi = before(s, to);
   i64 at = timestamp(s, k);
   if (lo < hi) {
@@ -158,11 +171,13 @@ COLD void found_mean(Found &f, const Timestamps &s, const Way &way, i64 t, i32 k
   if (way.edge == kMask) found_zero(f);
 }
 
-// find_row decides the row at time t. ALL: also what the fast kernels have no use for.
-template <bool ALL> DEVICE Found find_row(const Timestamps &s, const Way &way, i64 t) {
+// find_row decides the row at time t. With ALL it also supports modes that the fast kernels do not
+// need.
+template <bool ALL>
+DEVICE Found find_row(const Timestamps &s, const Way &way, i64 t) {
   Found f = {};
   i32 k = count_to(s, t) - 1;
-  if (k < 0) { // no timestamps at all, too
+  if (k < 0) { // also if there are no timestamps
     found_outside(f, s, way, t, true);
     return f;
   }
@@ -177,7 +192,7 @@ template <bool ALL> DEVICE Found find_row(const Timestamps &s, const Way &way, i
   }
   if (t == a) {
     bool open = s.clock == kAsGiven && (way.mode == kLinear || way.mode >= kSlerp);
-    if (open) k = before(s, t) - 1; // the interval that ends at t
+    if (open) k = before(s, t) - 1; // use the interval that ends at t
     if (!open || k < 0) {
       found_copy(f, max(k, 0));
       f.valid = 1;
@@ -197,22 +212,24 @@ template <bool ALL> DEVICE Found find_row(const Timestamps &s, const Way &way, i
   return f;
 }
 
-// weight is part / whole in float64, rounded to float32. Of integers that float32 holds, its own division gives the same bits: float64 has more
-// than twice as many, so that rounding twice is rounding once.
+// weight returns part / whole in float64, rounded to float32. For integers that float32 represents
+// exactly, float32 division gives the same bits: float64 has more than twice as many bits, so
+// rounding twice equals rounding once.
 DEVICE float weight(i64 part, i64 whole) {
   if (whole <= 1 << 24) return __fdiv_rn(__int2float_rn((i32)part), __int2float_rn((i32)whole));
   return __double2float_rn(__ddiv_rn(__ll2double_rn(part), __ll2double_rn(whole)));
 }
 
-// Brief is a row of a plan without what only rare modes need.
+// Brief is a row of a plan without the fields that only rare modes need.
 struct Brief {
   i32 left, right;
   float w;
   bool zero, valid;
 };
 
-// find_brief is find_row for what is nearly always asked: linear, ns as int64, the policy clamp or mask. Timestamps are nearly evenly spaced nearly
-// always: where they would be so exactly is looked first.
+// find_brief is find_row for the most common case: linear, int64 ns, and policy clamp or mask.
+// Timestamps are usually almost evenly spaced, so it first looks where an evenly spaced one would
+// be.
 DEVICE Brief find_brief(const Timestamps &s, i64 max_gap, bool mask, i64 t) {
   Brief f = {0, 0, 0, true, false};
   if (s.n == 0) return f;
@@ -221,9 +238,10 @@ DEVICE Brief find_brief(const Timestamps &s, i64 max_gap, bool mask, i64 t) {
   if (s.step == 1) {
     const i64 *v = s.pivot;
     i64 begin = v[0], end = v[last];
-    k = __float2int_rz(__fmul_rn(about(__ll2float_rn(t - begin), __ll2float_rn(end - begin)), (float)last));
+    k = __float2int_rz(
+        __fmul_rn(about(__ll2float_rn(t - begin), __ll2float_rn(end - begin)), (float)last));
     k = min(max(k, 0), max(last - 1, 0));
-    if (t >= end) k = last; // of equal timestamps the last
+    if (t >= end) k = last; // of equal timestamps, use the last
     a = v[k];
     b = v[min(k + 1, last)];
     if (t >= begin && t < end && (t < a || t >= b)) {

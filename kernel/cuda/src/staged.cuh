@@ -1,19 +1,32 @@
-// Entries that fit into shared memory whole: a block takes one after the other, and while it makes the rows of one, the copy engine brings
-// targets, timestamps and values of the next. Where the chip has none, the block copies itself, and waits.
+// Kernels for entries that fit into shared memory as a whole. A block handles one entry after
+// another. While it computes the rows of one, the copy engine loads targets, timestamps and values
+// of the next. If the chip has no copy engine, the block copies the data itself and waits.
 #pragma once
 #include "lanes.cuh"
 
-// Shared memory: two words that count, two times the spans, the plan or the result, then two buffers.
+// Shared memory contains two counter words, two arrays of spans, the plan or the result, then two
+// buffers.
 DEVICE u64 *word_of(char *shared, i32 i) { return (u64 *)shared + i; }
-DEVICE char *spans_of(const Fuse &p, char *shared, i32 i) { return shared + 16 + i * p.streams * (i32)sizeof(Span); }
-DEVICE char *buffer_of(const Fuse &p, char *shared, i32 i) { return shared + p.buffer + i * p.buffer_bytes; }
+DEVICE char *spans_of(const Fuse &p, char *shared, i32 i) {
+  return shared + 16 + i * p.streams * (i32)sizeof(Span);
+}
+DEVICE char *buffer_of(const Fuse &p, char *shared, i32 i) {
+  return shared + p.buffer + i * p.buffer_bytes;
+}
 
-// Where in a buffer things lie: as far from a multiple of 16 as in memory.
-DEVICE char *targets_in(const Fuse &p, char *buffer, i64 entry) { return buffer + staged_offset(p.targets + entry * p.targets_entry); }
-DEVICE char *timestamps_in(const Fuse &p, const Stream &x, char *buffer, const char *times) { return buffer + p.pivots + x.pivots * 8 + staged_offset(times); }
-DEVICE char *values_in(const Stream &x, char *buffer, const char *values) { return buffer + x.staged + staged_offset(values); }
+// Addresses in a buffer keep the offset from a multiple of 16 that they have in memory.
+DEVICE char *targets_in(const Fuse &p, char *buffer, i64 entry) {
+  return buffer + staged_offset(p.targets + entry * p.targets_entry);
+}
+DEVICE char *timestamps_in(const Fuse &p, const Stream &x, char *buffer, const char *times) {
+  return buffer + p.pivots + x.pivots * 8 + staged_offset(times);
+}
+DEVICE char *values_in(const Stream &x, char *buffer, const char *values) {
+  return buffer + x.staged + staged_offset(values);
+}
 
-// ends copies what of a range lies outside whole blocks of 16 bytes, by one warp; it gives the size of these blocks.
+// ends copies the parts of a range that are outside whole blocks of 16 bytes, with one warp. It
+// returns the size of the whole blocks.
 DEVICE u32 ends(char *to, const char *from, i32 n, i32 lane) {
   i32 head = min(n, (16 - staged_offset(from)) & 15), body = (n - head) & ~15;
   if (lane < head) to[lane] = from[lane];
@@ -25,7 +38,8 @@ DEVICE void bulk_body(char *to, const char *from, i32 n, u64 *word) {
   if (body > 0) bulk_copy(to + head, from + head, (u32)body, word);
 }
 
-// bring starts the copies of an entry into a buffer. With the copy engine it is for the first warp alone.
+// bring starts the copies of an entry into a buffer. With the copy engine, only the first warp
+// calls it.
 DEVICE void bring(const Fuse &p, char *shared, i32 into, i64 entry) {
   i32 thread = threadIdx.x, streams = p.streams;
   Span *spans = (Span *)spans_of(p, shared, into);
@@ -72,7 +86,7 @@ DEVICE void bring(const Fuse &p, char *shared, i32 into, i64 entry) {
   }
 }
 
-// in_ns turns staged seconds into nanoseconds, in place.
+// in_ns converts staged seconds to nanoseconds, in place.
 DEVICE void in_ns(i64 *at, i32 n) {
 #pragma unroll 1
   for (i32 i = threadIdx.x; i < n; i += blockDim.x) at[i] = seconds_ns(__longlong_as_double(at[i]));
@@ -85,8 +99,9 @@ struct Entry {
   const char *spans;
 };
 
-// send starts the way of the results of an entry to memory, all of them one range; the caller has passed a barrier since they were written, and
-// each thread has said bulk_written before that.
+// send starts writing the results of an entry, which are one range, to memory. The caller must have
+// passed a barrier after the results were written. Before the barrier, each thread must have called
+// bulk_written.
 DEVICE void send(char *to, const char *result, i32 n) {
   if (!kBulk) {
     unstage(to, result, n, threadIdx.x, blockDim.x);
@@ -98,9 +113,11 @@ DEVICE void send(char *to, const char *result, i32 n) {
   if (head + body + thread < n) to[head + body + thread] = result[head + body + thread];
 }
 
-// for_entries calls make for one entry after the other. With SEND make passes a barrier before it writes results, which are on their way from the
-// entry before, and leaves them to send. A single buffer is refilled as soon as make has done with it.
-template <bool SEND, class Make> DEVICE void for_entries(const Fuse &p, char *shared, const Make &make) {
+// for_entries calls make for one entry after another. With SEND, make passes a barrier before it
+// writes results, because those of the previous entry may still be sent, and send writes them. A
+// single buffer is refilled as soon as make is finished with it.
+template <bool SEND, class Make>
+DEVICE void for_entries(const Fuse &p, char *shared, const Make &make) {
   i64 entry = blockIdx.x;
   bool first_warp = threadIdx.x < 32, two = p.buffers == 2;
   if (kBulk && threadIdx.x == 0) {
@@ -163,32 +180,36 @@ DEVICE Brief find_staged(const Fuse &p, const Entry &e, i32 s, i32 r) {
   const Stream &x = p.s[s];
   Span v = span(p, e.spans, 0, s);
   i64 t = ((const i64 *)targets_in(p, e.buffer, e.number))[r];
-  return find_at(p, s, v, (const i64 *)timestamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
+  return find_at(
+      p, s, v, (const i64 *)timestamps_in(p, x, e.buffer, times_of(x, v, e.number)), e.number, t);
 }
 
 // ---- columns of E values ----
 
-// NearRow is a row of a plan: where its samples lie in shared memory. A row of zeros is one of the row of zeros that lies there for it.
+// NearRow is a row of a plan: offsets of its samples in shared memory. For a row of zeros they
+// point to a stored row of zeros.
 struct __align__(16) NearRow {
-  i32 a, b; // bytes from the start of shared memory
+  i32 a, b; // in bytes from the start of shared memory
   float w;
   u32 pad;
 };
 
-// NearLane is a thread's place: E columns of one stream, every step-th row from first on.
+// NearLane is the work of a thread: E columns of one stream, and every step-th row from first on.
 struct NearLane {
   const char *from;
-  char *to; // of the first row's result
+  char *to; // result of the first row
   const NearRow *plan;
   i32 plan_step, out_step, n;
 };
 
-template <u8 T, int E> struct NearPair {
+template <u8 T, int E>
+struct NearPair {
   Words<E * Of<T>::size> a, b;
   float w;
 };
 
-template <u8 T, int E> DEVICE NearPair<T, E> load_near_pair(const NearLane &l, const NearRow &row) {
+template <u8 T, int E>
+DEVICE NearPair<T, E> load_near_pair(const NearLane &l, const NearRow &row) {
   NearPair<T, E> p;
   p.a = load_shared<E * Of<T>::size>(l.from + row.a);
   p.b = load_shared<E * Of<T>::size>(l.from + row.b);
@@ -196,8 +217,9 @@ template <u8 T, int E> DEVICE NearPair<T, E> load_near_pair(const NearLane &l, c
   return p;
 }
 
-// near_lerp goes down the rows, UNROLL of them in flight.
-template <u8 T, int E> DEVICE void near_lerp(NearLane l) {
+// near_lerp computes the rows, UNROLL of them at a time.
+template <u8 T, int E>
+DEVICE void near_lerp(NearLane l) {
   const int size = E * Of<T>::size;
 #pragma unroll 1
   for (; l.n >= UNROLL; l.n -= UNROLL) {
@@ -223,24 +245,28 @@ template <u8 T, int E> DEVICE void near_lerp(NearLane l) {
   }
 }
 
-template <int E> DEVICE void fuse_staged(const Fuse &p) {
+template <int E>
+DEVICE void fuse_staged(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
   NearRow *plan = (NearRow *)(shared + p.plan);
-  i32 lanes = (i32)blockDim.x / p.vectors, lane = (i32)threadIdx.x / p.vectors, s = 0, streams = p.streams;
+  i32 lanes = (i32)blockDim.x / p.vectors, lane = (i32)threadIdx.x / p.vectors, s = 0,
+      streams = p.streams;
   i32 column = (i32)threadIdx.x - lane * p.vectors;
 #pragma unroll 1
   while (s + 1 < streams && column >= p.s[s + 1].vector) s++;
   const Stream &x = p.s[s];
   column = (column - x.vector) * E;
-  for (i32 i = threadIdx.x * 16; i < p.zero_bytes; i += blockDim.x * 16) store_shared<16>(shared + p.zeros + i, Words<16>{});
+  for (i32 i = threadIdx.x * 16; i < p.zero_bytes; i += blockDim.x * 16)
+    store_shared<16>(shared + p.zeros + i, Words<16>{});
   for_entries<false>(p, shared, [&](const Entry &e) {
 #pragma unroll 1
     for (i32 i = threadIdx.x; i < p.rows * streams; i += blockDim.x) {
       i32 r = i / streams, k = i - r * streams;
       const Stream &y = p.s[k];
       Brief found = find_staged(p, e, k, r);
-      i32 values = (i32)(values_in(y, e.buffer, values_of(y, span(p, e.spans, 0, k), e.number)) - shared);
+      i32 values =
+          (i32)(values_in(y, e.buffer, values_of(y, span(p, e.spans, 0, k), e.number)) - shared);
       NearRow row;
       row.a = found.zero ? p.zeros : values + found.left * (i32)y.row;
       row.b = found.zero ? p.zeros : values + found.right * (i32)y.row;
@@ -253,7 +279,8 @@ template <int E> DEVICE void fuse_staged(const Fuse &p) {
     if (lane >= lanes) return;
     NearLane l;
     l.from = shared + column * size_of(x.type);
-    l.to = p.out + e.number * p.out_entry + x.out + column * size_of(x.type) + (i64)lane * p.out_row;
+    l.to =
+        p.out + e.number * p.out_entry + x.out + column * size_of(x.type) + (i64)lane * p.out_row;
     l.plan = plan + lane * streams + s;
     l.plan_step = lanes * streams;
     l.out_step = lanes * (i32)p.out_row;
@@ -264,10 +291,13 @@ template <int E> DEVICE void fuse_staged(const Fuse &p) {
   });
 }
 
-// ---- small rows: a thread makes a whole row, into shared memory, from where the result goes out in whole words ----
+// ---- small rows: a thread computes a whole row in shared memory, which is written out in whole
+// words ----
 
-// Needs results whose rows, and entries, follow each other without gaps.
-template <u8 T, bool MAP> DEVICE void small_row(char *to, const char *a, const char *b, float w, i32 columns, const char *table, i32 extra, u8 type, bool counts, u32 &overflow) {
+// The rows and entries of the result must be adjacent.
+template <u8 T, bool MAP>
+DEVICE void small_row(char *to, const char *a, const char *b, float w, i32 columns,
+    const char *table, i32 extra, u8 type, bool counts, u32 &overflow) {
   const int size = Of<T>::size;
 #pragma unroll 4
   for (i32 c = 0; c < columns; c++) {
@@ -282,20 +312,23 @@ template <u8 T, bool MAP> DEVICE void small_row(char *to, const char *a, const c
       finish_row<T, 1, false, kF32>(f, &v);
       if (counts) overflow += count_row<1>(type, &v);
       if (type == kF32) store_shared<4>(to + c * 4, Of<kF32>::close<1>(&v));
-      else store_shared<2>(to + c * 2, type == kBF16 ? Of<kBF16>::close<1>(&v) : Of<kF16>::close<1>(&v));
+      else
+        store_shared<2>(
+            to + c * 2, type == kBF16 ? Of<kBF16>::close<1>(&v) : Of<kF16>::close<1>(&v));
     } else {
       store_shared<size>(to + c * size, lerp<T, 1>(x, y, w));
     }
   }
 }
 
-template <bool MAP> DEVICE void fuse_small(const Fuse &p) {
+template <bool MAP>
+DEVICE void fuse_small(const Fuse &p) {
   extern __shared__ __align__(16) char shared[];
   let_next_grid_start();
   u32 overflow = 0;
   for_entries<true>(p, shared, [&](const Entry &e) {
     char *out = p.out + e.number * p.out_entry, *result = shared + p.result + staged_offset(out);
-    if (kBulk) __syncthreads(); // thread 0 has seen the results before leave
+    if (kBulk) __syncthreads(); // thread 0 has waited for the results before
 #pragma unroll 1
     for (i32 i = threadIdx.x; i < p.rows * p.streams; i += blockDim.x) {
       i32 s = p.streams == 1 ? 0 : i / p.rows, r = i - s * p.rows;
@@ -312,10 +345,17 @@ template <bool MAP> DEVICE void fuse_small(const Fuse &p) {
       const char *values = values_in(x, e.buffer, values_of(x, span(p, e.spans, 0, s), e.number));
       const char *a = values + f.left * (i32)x.row, *b = values + f.right * (i32)x.row;
       bool counts = p.counts != nullptr;
-      if (x.type == kF32) small_row<kF32, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
-      else if (x.type == kBF16) small_row<kBF16, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
-      else if (x.type == kF16) small_row<kF16, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
-      else if constexpr (MAP) small_row<kU8, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
+      if (x.type == kF32)
+        small_row<kF32, MAP>(
+            to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
+      else if (x.type == kBF16)
+        small_row<kBF16, MAP>(
+            to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
+      else if (x.type == kF16)
+        small_row<kF16, MAP>(
+            to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
+      else if constexpr (MAP)
+        small_row<kU8, MAP>(to, a, b, w, x.columns, p.table, x.extra, p.out_type, counts, overflow);
     }
   });
   if (MAP && p.counts != nullptr) add_counts(p.counts, Casts{overflow, 0});

@@ -1,4 +1,5 @@
-// One depth image into a truncated signed distance field: kernel.TSDFOp. One thread a voxel; no two write the same place.
+// Integrates one depth image into a truncated signed distance field: kernel.TSDFOp. Each thread
+// updates one voxel, so no two write the same memory.
 #include "camera.cuh"
 
 struct TSDF {
@@ -38,8 +39,11 @@ extern "C" __global__ void tsdf_integrate(const __grid_constant__ TSDF p) {
   float v = __fadd_rn(__fdiv_rn(__fmul_rn(p.fy, row_of(p.view + 4, cx, cy, cz)), z), p.cy);
   u = floorf(__fadd_rn(u, 0.5f)), v = floorf(__fadd_rn(v, 0.5f));
   if (!(u >= 0.0f && u < (float)p.width && v >= 0.0f && v < (float)p.height)) return;
-  u32 column = min((u32)u, p.width - 1), row = min((u32)v, p.height - 1); // a width beyond 2^24 may have been rounded up
-  float depth = __fmul_rn(depth_at(p.depth + (row * p.depth_row + column * p.depth_column) * size_of(p.type), p.type), p.scale);
+  // a width above 2^24 may have been rounded up
+  u32 column = min((u32)u, p.width - 1), row = min((u32)v, p.height - 1);
+  float depth = __fmul_rn(
+      depth_at(p.depth + (row * p.depth_row + column * p.depth_column) * size_of(p.type), p.type),
+      p.scale);
   if (!(depth > 0.0f) || !is_finite(depth)) return;
   float sdf = __fsub_rn(depth, z);
   if (sdf < -p.truncate) return;

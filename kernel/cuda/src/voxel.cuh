@@ -1,9 +1,10 @@
-// What the kernels of VoxelOp share: their parameters, cells of points, tiles of points.
+// Definitions that the kernels of VoxelOp share: parameters, cells of points, tiles of points.
 //
-// A dense entry's points are cut into tiles of 2^tile points. voxel_tile sorts each tile by bucket (2^shift neighbouring cells of an entry's grid) and
-// leaves it in scratch beside a table of where each bucket begins; a block of the second kernel then owns one bucket: it gathers
-// the bucket's run of each tile, sorts and reduces it in shared memory and writes its cells once, empty ones too. No atomic
-// goes to global memory, and nothing is cleared first.
+// The points of an entry are divided into tiles of 2^tile points. voxel_tile sorts each tile by
+// bucket (2^shift adjacent cells of an entry's grid). It writes the tile to scratch, with a table
+// of the start of each bucket. Then each block of the second kernel owns one bucket. It gathers the
+// bucket's run of each tile, sorts and reduces it in shared memory, and writes each of its cells
+// once, including empty ones. Results need no atomics in global memory and are not cleared first.
 #pragma once
 #include "common.cuh"
 
@@ -15,30 +16,30 @@ enum Entries : u8 { kEqual, kLengths, kOffsets };
 struct Voxel {
   const char *points, *features, *index; // index: lengths or offsets
   char *out, *coords, *rows, *counts, *found, *stats, *scratch;
-  i64 words, table, places, state, arena;        // where they begin in scratch
-  i64 point_entry, point_row, point_axis;         // strides, in elements
+  i64 words, table, places, state, arena; // offsets in scratch
+  i64 point_entry, point_row, point_axis; // strides, in elements
   i64 feature_entry, feature_row, feature_column;
   i64 index_step;
   i64 out_entry, out_x, out_y, out_z, out_column;
   i64 coords_row, coords_column, rows_row, rows_column, counts_step, stats_step;
   i64 capacity;
-  i64 rows_in; // points of an entry; ragged: of all
-  i64 cells;   // of an entry's grid
+  i64 rows_in; // points per entry; ragged: points of all entries
+  i64 cells;   // in an entry's grid
   i64 batch;
   float lo[3], size[3], fill;
   float inverse[3], sure; // see quick_cell
   u32 grid[3];
   u32 columns; // features
   u32 tiles, entry_tiles, tile;
-  u32 buckets, shift, pitch; // buckets of an entry, cells a bucket, u16 a row of the table
-  i32 row_bytes, axis_bytes; // quick: the strides of points
-  u32 feature_bytes;         // wide: the stride of rows of features
+  u32 buckets, shift, pitch; // buckets per entry, cells per bucket (log2), u16 per row of the table
+  i32 row_bytes, axis_bytes; // quick: strides of points
+  u32 feature_bytes;         // wide: stride between rows of features
   u32 room;                  // bytes of shared memory for the points of a bucket
   u8 point_type, feature_type, out_type, mode, outside, entries, bit, flat, sparse, wide;
-  u8 list;   // a bucket has too many cells to count each: its points are sorted
-  u8 huge;   // and words have no room for the cell, which is found again
-  u8 log;    // 2^log neighbouring threads share a bucket's run of a tile
-  u8 quick;  // points are float32 with small strides, and cells are found by quick_cell
+  u8 list;  // a bucket has too many cells to count them, so its points are sorted
+  u8 huge;  // list, and words have no space for the cell, which is computed again
+  u8 log;   // 2^log adjacent threads share a bucket's run of a tile
+  u8 quick; // points are float32 with small strides; quick_cell computes their cells
   u8 pad[2];
 };
 
@@ -46,8 +47,8 @@ static_assert(sizeof(Voxel) == 416, "voxelParams of Go has the same layout");
 
 // The head of scratch.
 struct Head {
-  u64 first_outside; // point, in the order of all; ~0 = none
-  u64 cursor;        // of the arena, in points
+  u64 first_outside; // number of the point in the order of all points; ~0 = none
+  u64 cursor;        // next free point of the arena
   u32 ticket, pad;
 };
 
@@ -62,7 +63,7 @@ struct Cell {
   Place place;
 };
 
-// load_real is load_float of the floating-point types.
+// load_real is load_float for floating-point types.
 DEVICE float load_real(const char *p, u8 t) {
   if (t == kF32) return *(const float *)p;
   if (t == kF64) return __double2float_rn(*(const double *)p);
@@ -73,7 +74,8 @@ DEVICE float point_at(const Voxel &p, const char *row, u32 axis) {
   return load_real(row + axis * p.point_axis * size_of(p.point_type), p.point_type);
 }
 
-// IEEE division and comparison as floats: a reciprocal or an early conversion moves points between cells.
+// The division is IEEE and the comparison is on floats. A reciprocal or an early conversion would
+// move points between cells.
 DEVICE Cell cell_of(const Voxel &p, float x, float y, float z) {
   Cell c;
   c.place = kInside;
@@ -92,9 +94,13 @@ DEVICE Cell cell_of(const Voxel &p, float x, float y, float z) {
   return c;
 }
 
-DEVICE bool kept(const Voxel &p, Place place) { return place == kInside || (place == kBeyond && p.outside == kClip); }
+DEVICE bool kept(const Voxel &p, Place place) {
+  return place == kInside || (place == kBeyond && p.outside == kClip);
+}
 
-DEVICE u64 flat_of(const Voxel &p, const Cell &c) { return ((u64)c.x * p.grid[1] + c.y) * p.grid[2] + c.z; }
+DEVICE u64 flat_of(const Voxel &p, const Cell &c) {
+  return ((u64)c.x * p.grid[1] + c.y) * p.grid[2] + c.z;
+}
 
 struct At {
   u32 x, y, z;
@@ -119,7 +125,8 @@ DEVICE i64 out_offset(const Voxel &p, i64 entry, u64 cell) {
 DEVICE i64 clamped(i64 x, i64 hi) { return x < 0 ? 0 : x > hi ? hi : x; }
 DEVICE i64 index_at(const Voxel &p, i64 i) { return ((const i64 *)p.index)[i * p.index_step]; }
 
-// The rows of an entry: where they begin among all (ragged), and how many they are. Values that make no sense read nothing.
+// Span is the rows of an entry: the first row among all rows (ragged), and their number. Invalid
+// values give no rows.
 struct Span {
   i64 first, count;
 };
@@ -127,19 +134,20 @@ struct Span {
 DEVICE Span span_of(const Voxel &p, i64 entry) {
   if (p.entries == kEqual) return {0, p.rows_in};
   if (p.entries == kLengths) return {0, clamped(index_at(p, entry), p.rows_in)};
-  i64 from = clamped(index_at(p, entry), p.rows_in), to = clamped(index_at(p, entry + 1), p.rows_in);
+  i64 from = clamped(index_at(p, entry), p.rows_in),
+      to = clamped(index_at(p, entry + 1), p.rows_in);
   return {from, to > from ? to - from : 0};
 }
 
-// A tile lies in one entry. Ragged entries have their tiles from floor(first / 2^tile) + entry on: those ranges never meet,
-// whatever the entries' lengths are, so that no one has to add them up first.
+// A tile belongs to one entry. The tiles of a ragged entry start at floor(first / 2^tile) + entry.
+// These ranges never overlap, whatever the lengths are, so no sum over entries is needed.
 DEVICE i64 first_tile(const Voxel &p, i64 entry, const Span &s) {
   return p.entries == kOffsets ? (s.first >> p.tile) + entry : entry * p.entry_tiles;
 }
 
 DEVICE i64 entry_of(const Voxel &p, i64 tile) {
   if (p.entries != kOffsets) return p.batch > 1 && p.entry_tiles ? (u32)tile / p.entry_tiles : 0;
-  i64 lo = 0, hi = p.batch - 1; // the last entry that begins at or before the tile
+  i64 lo = 0, hi = p.batch - 1; // the last entry that starts at or before the tile
   while (lo < hi) {
     i64 mid = (lo + hi + 1) >> 1;
     if ((clamped(index_at(p, mid), p.rows_in) >> p.tile) + mid <= tile) lo = mid;
@@ -161,7 +169,8 @@ DEVICE u32 warp_scan(u32 v) { // inclusive
   return v;
 }
 
-// block_scan is the sum of the threads before this one; total is that of all. partial: 33 words of shared memory.
+// block_scan returns the sum over the threads before this one; total is the sum over all. partial
+// must be 33 words of shared memory.
 DEVICE u32 block_scan(u32 v, u32 *partial, u32 &total) {
   u32 in = warp_scan(v), warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   __syncthreads();
@@ -177,7 +186,7 @@ DEVICE u32 block_scan(u32 v, u32 *partial, u32 &total) {
   return partial[warp] + in - v;
 }
 
-// block_scan2 is block_scan of a number, and of a word beside it: v becomes the sum of the words before.
+// block_scan2 is block_scan of a number and of a word: v becomes the sum of the words before.
 DEVICE u32 block_scan2(u32 x, u64 &v, u32 &total, u64 &all, u32 *partial, u64 *words) {
   u32 in = x, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   u64 own = v;
@@ -202,15 +211,15 @@ DEVICE u32 block_scan2(u32 x, u64 &v, u32 &total, u64 &all, u32 *partial, u64 *w
 
 // ---- buckets ----
 
-// The tiles of an entry, and the bucket's run in each.
+// Bucket is the tiles of an entry, with the bucket's run in each tile.
 struct Bucket {
   i64 entry;
   u32 number;
   i64 first_tile;
   u32 tiles;
-  u32 cells; // that it has; not of a list
+  u32 cells; // number of cells; not for a list
   Span span;
-  const u16 *table; // of first_tile, at the bucket
+  const u16 *table; // row of first_tile, at the bucket
   const u32 *words; // of first_tile
 };
 
@@ -230,24 +239,29 @@ DEVICE Bucket bucket_of(const Voxel &p, u32 i) {
   return b;
 }
 
-// point_of is a point's number among those of the entry. Offsets that decrease make tiles of two entries one: nothing is read beyond.
+// point_of returns the number of a point within its entry. Decreasing offsets make two entries
+// share a tile, so the number is limited to the entry.
 DEVICE u32 point_of(const Voxel &p, const Bucket &b, u32 word, u32 tile) {
   return min((tile << p.tile) + (word & ((1u << p.tile) - 1)), (u32)b.span.count - 1);
 }
 
-// flat_cell finds the cell of one of the bucket's points again.
+// flat_cell computes the cell of one of the bucket's points again.
 DEVICE u64 flat_cell(const Voxel &p, const Bucket &b, u32 point) {
-  const char *row = p.points + (b.entry * p.point_entry + (b.span.first + point) * p.point_row) * size_of(p.point_type);
+  const char *row = p.points + (b.entry * p.point_entry + (b.span.first + point) * p.point_row) *
+                                   size_of(p.point_type);
   return flat_of(p, cell_of(p, point_at(p, row, 0), point_at(p, row, 1), point_at(p, row, 2)));
 }
 
-// each_word gives every word of the bucket to f(word, tile), in any order: 2^log neighbouring threads share a run. Four words of a thread are on
-// their way at once.
-template <class F> DEVICE void each_word(const Voxel &p, const Bucket &b, u32 log, F f) {
-  u32 group = threadIdx.x >> log, groups = blockDim.x >> log, member = threadIdx.x & ((1u << log) - 1), step = 1u << log;
+// each_word calls f(word, tile) for every word of the bucket, in any order. 2^log adjacent threads
+// share a run. A thread loads four words at once.
+template <class F>
+DEVICE void each_word(const Voxel &p, const Bucket &b, u32 log, F f) {
+  u32 group = threadIdx.x >> log, groups = blockDim.x >> log,
+      member = threadIdx.x & ((1u << log) - 1), step = 1u << log;
   const u16 *row = b.table + (u64)group * p.pitch;
   const u32 *words = b.words + ((u64)group << p.tile);
-  for (u32 t = group; t < b.tiles; t += groups, row += groups * p.pitch, words += (u64)groups << p.tile)
+  for (u32 t = group; t < b.tiles;
+      t += groups, row += groups * p.pitch, words += (u64)groups << p.tile)
     for (u32 i = row[0] + member, end = row[1]; i < end; i += 4 * step) {
       u32 w[4];
 #pragma unroll
@@ -259,7 +273,7 @@ template <class F> DEVICE void each_word(const Voxel &p, const Bucket &b, u32 lo
     }
 }
 
-// Points inside, beyond and not finite, over all tiles; by one block.
+// Adds the numbers of points inside, outside and not finite over all tiles, in one block.
 DEVICE void add_places(const Voxel &p) {
   if (!p.stats) return;
   const u32 *places = (const u32 *)(p.scratch + p.places);
@@ -274,5 +288,5 @@ DEVICE void add_places(const Voxel &p) {
   if (threadIdx.x < 3) ((i64 *)p.stats)[threadIdx.x * p.stats_step] = (i64)sums[threadIdx.x];
 }
 
-// failed says that a point lies outside where that is an error: there is no result then.
+// failed reports whether a point lies outside and this is an error. Then there is no result.
 DEVICE bool failed(const Voxel &p) { return p.outside == kFail && head(p)->first_outside != ~0ull; }

@@ -1,24 +1,29 @@
-// The order of a bucket's points, by cell and number, and where its rows begin among those of all buckets. Included by voxel_rows.cu alone.
+// The order of a bucket's points, by cell and number, and the position of its rows among those of
+// all buckets. Only voxel_rows.cu includes this file.
 #pragma once
 #include "voxel_values.cuh"
 
 // ---- order ----
 
-// The points of a bucket: their cells, and their numbers among those of the entry.
+// List is the points of a bucket: their cells, and their numbers within the entry.
 struct List {
   u64 *cells;
   u32 *points;
 };
 
-// One pass of a stable radix sort, by four bits. Each warp has a run of neighbouring points; lane d keeps count of digit d.
-DEVICE void sort_pass(const List &from, const List &to, u32 n, u32 shift, bool by_point, u32 *counts, u32 *partial) {
+// sort_pass is one pass of a stable radix sort by four bits. Each warp handles a run of adjacent
+// points; lane d counts digit d.
+DEVICE void sort_pass(
+    const List &from, const List &to, u32 n, u32 shift, bool by_point, u32 *counts, u32 *partial) {
   u32 warps = blockDim.x >> 5, warp = threadIdx.x >> 5, l = lane();
-  u32 run = (n + 32 * warps - 1) / (32 * warps) * 32, lo = min(n, warp * run), hi = min(n, lo + run), mine = 0;
+  u32 run = (n + 32 * warps - 1) / (32 * warps) * 32, lo = min(n, warp * run),
+      hi = min(n, lo + run), mine = 0;
   for (int write = 0; write < 2; write++) {
     for (u32 i = lo; i < hi; i += 32) {
       bool there = i + l < hi;
       u64 key = there ? by_point ? from.points[i + l] : from.cells[i + l] : 0;
-      u32 digit = (u32)(key >> shift) & 15, all = __ballot_sync(0xffffffffu, there), same = all, counted = all;
+      u32 digit = (u32)(key >> shift) & 15, all = __ballot_sync(0xffffffffu, there), same = all,
+          counted = all;
 #pragma unroll
       for (int k = 0; k < 4; k++) {
         u32 m = __ballot_sync(0xffffffffu, digit >> k & 1);
@@ -38,7 +43,8 @@ DEVICE void sort_pass(const List &from, const List &to, u32 n, u32 shift, bool b
     __syncthreads();
     u32 total, carry = 0;
     for (u32 first = 0; first < 16 * warps; first += blockDim.x) {
-      u32 i = first + threadIdx.x, v = i < 16 * warps ? counts[i] : 0, at = carry + block_scan(v, partial, total);
+      u32 i = first + threadIdx.x, v = i < 16 * warps ? counts[i] : 0,
+          at = carry + block_scan(v, partial, total);
       if (i < 16 * warps) counts[i] = at;
       carry += total;
     }
@@ -48,8 +54,10 @@ DEVICE void sort_pass(const List &from, const List &to, u32 n, u32 shift, bool b
   __syncthreads();
 }
 
-// sorted_list gives the bucket's points by cell, and, if ordered, those of a cell in their order. a and c have room for all.
-DEVICE List sorted_list(const Voxel &p, const Bucket &b, List a, List c, u32 n, bool ordered, u32 *counts, u32 *partial) {
+// sorted_list returns the bucket's points by cell. If ordered, the points of a cell are in their
+// order. a and c must have space for all points.
+DEVICE List sorted_list(const Voxel &p, const Bucket &b, List a, List c, u32 n, bool ordered,
+    u32 *counts, u32 *partial) {
   u32 carry = 0, total;
   for (u32 first = 0; first < b.tiles; first += blockDim.x) {
     u32 t = first + threadIdx.x, i = 0, end = 0;
@@ -87,7 +95,7 @@ DEVICE List sorted_list(const Voxel &p, const Bucket &b, List a, List c, u32 n, 
   return a;
 }
 
-// sort_few puts the points of some cells into their order.
+// sort_few sorts the points of some cells by number.
 DEVICE void sort_few(u32 *order, const u32 *ends, const u16 *named, u32 rows) {
   for (u32 r = threadIdx.x; r < rows; r += blockDim.x) {
     u32 c = named[r], from = c ? ends[c - 1] : 0, to = ends[c];
@@ -101,8 +109,9 @@ DEVICE void sort_few(u32 *order, const u32 *ends, const u16 *named, u32 rows) {
 
 // ---- rows before ----
 
-// rows_before adds up the rows of all buckets before this one, which may still be at work: each tells its own number at once
-// and the sum up to itself as soon as it knows it. Buckets are begun in order (by ticket), so that none waits for one that cannot run.
+// rows_before returns the number of rows of all buckets before this one, which may still be
+// running. Each bucket publishes its own number at once, and the sum up to itself as soon as the
+// sum is known. Buckets start in order (by ticket), so none waits for one that cannot run.
 DEVICE i64 rows_before(const Voxel &p, u32 bucket, u32 rows, i64 *shared) {
   const u64 kOwn = 1ull << 62, kAll = 2ull << 62, kValue = kOwn - 1;
   u64 *state = (u64 *)(p.scratch + p.state);
@@ -113,8 +122,10 @@ DEVICE i64 rows_before(const Voxel &p, u32 bucket, u32 rows, i64 *shared) {
     while (last >= 0) {
       i64 i = last - lane();
       u64 v = i >= 0 ? atomicAdd(&state[i], 0ull) : kAll;
-      u32 known = __ballot_sync(0xffffffffu, v >> 62 != 0), full = __ballot_sync(0xffffffffu, v >> 62 == 2);
-      u32 needed = full ? (full & (0u - full)) * 2 - 1 : 0xffffffffu; // up to the nearest that knows the sum
+      u32 known = __ballot_sync(0xffffffffu, v >> 62 != 0),
+          full = __ballot_sync(0xffffffffu, v >> 62 == 2);
+      // up to the nearest bucket with a known sum
+      u32 needed = full ? (full & (0u - full)) * 2 - 1 : 0xffffffffu;
       if ((known & needed) != needed) continue;
       u64 part = needed >> lane() & 1 ? v & kValue : 0;
       for (u32 d = 16; d; d >>= 1) part += __shfl_xor_sync(0xffffffffu, part, d);

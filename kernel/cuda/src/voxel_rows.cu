@@ -1,27 +1,34 @@
-// Features of cells, dense and sparse, and the sparse layout of every mode: see voxel.cuh. A block owns one bucket.
+// Features of cells, dense and sparse, and the sparse layout of every mode: see voxel.cuh. Each
+// block owns one bucket.
 //
-// The points of a cell are brought into their order before they are added, in float64, so that the sum is the same in
-// every run and on every back end. Most cells hold a few points, which one thread sorts in place; where a cell holds many, the
-// whole bucket is sorted by a stable radix sort, whose time does not depend on how the points lie.
+// The points of a cell are sorted before they are added in float64. The sum is therefore the same
+// in every run and on every back end. Most cells have a few points, which one thread sorts in
+// place. If a cell has many, the whole bucket is sorted by a stable radix sort, whose time does not
+// depend on the distribution of the points.
 #include "voxel_order.cuh"
 
 // ---- a bucket ----
 
-// Whether four neighbouring columns can be moved at once.
+// is_wide reports whether four adjacent columns can be moved at once.
 DEVICE bool is_wide(const Voxel &p) {
   u64 in = 4 * size_of(p.feature_type) - 1;
   return p.wide && ((u64)p.features & in) == 0 && ((u64)(p.sparse ? p.rows : p.out) & 15) == 0;
 }
 
-// kind_of says how much work a row of k points is: rows of a kind stand together, the empty ones last.
+// kind_of returns the amount of work for a row of k points. Rows of one kind are adjacent; empty
+// rows are last.
 DEVICE u32 kind_of(u32 k) { return k <= 2 ? k - 1 : k <= 4 ? 2 : 3; }
 
-// count_cells makes of the counts of a bucket's cells where each cell's points begin (sorted already: end), and names the rows. Each thread has
-// kCells neighbouring cells. It says whether a cell has more points than one thread sorts.
-template <int OP> DEVICE bool count_cells(const Voxel &p, const Bucket &b, u32 *ends, u16 *named, Rows &r, u32 &n, u32 *partial, u64 *kinds) {
+// count_cells converts the point counts of a bucket's cells to the start of each cell's points (the
+// end if they are already sorted), and orders the rows. Each thread handles kCells adjacent cells.
+// It returns whether a cell has more points than one thread sorts.
+template <int OP>
+DEVICE bool count_cells(const Voxel &p, const Bucket &b, u32 *ends, u16 *named, Rows &r, u32 &n,
+    u32 *partial, u64 *kinds) {
   u32 mine = threadIdx.x * kCells, sum = 0, k[kCells];
-  bool some = mine < b.cells, many = false; // b.cells of the last bucket may be anything; those beyond count nothing
-  u64 kind = 0;                             // rows of each kind, 16 bits each
+  // b.cells of the last bucket can be any number; cells beyond it are not counted
+  bool some = mine < b.cells, many = false;
+  u64 kind = 0; // number of rows of each kind, 16 bits each
   if (some) {
     uint4 x = *(uint4 *)(ends + mine), y = *(uint4 *)(ends + mine + 4);
     k[0] = x.x, k[1] = x.y, k[2] = x.z, k[3] = x.w, k[4] = y.x, k[5] = y.y, k[6] = y.z, k[7] = y.w;
@@ -35,10 +42,13 @@ template <int OP> DEVICE bool count_cells(const Voxel &p, const Bucket &b, u32 *
   many = __syncthreads_or(many && OP != kExtreme && p.columns != 0);
   u64 all;
   u32 at = block_scan2(sum, kind, n, all, partial, kinds);
-  u32 k0 = (u32)all & 0xffff, k1 = k0 + ((u32)all >> 16), k2 = k1 + ((u32)(all >> 32) & 0xffff), k3 = k2 + (u32)(all >> 48);
+  u32 k0 = (u32)all & 0xffff, k1 = k0 + ((u32)all >> 16), k2 = k1 + ((u32)(all >> 32) & 0xffff),
+      k3 = k2 + (u32)(all >> 48);
   r.single = p.sparse ? 0 : k0, r.some = k3, r.count = p.sparse ? k3 : b.cells;
   if (some) {
-    u32 below = ((u32)kind & 0xffff) + ((u32)kind >> 16) + ((u32)(kind >> 32) & 0xffff) + (u32)(kind >> 48); // rows that are not empty
+    // number of rows that are not empty
+    u32 below =
+        ((u32)kind & 0xffff) + ((u32)kind >> 16) + ((u32)(kind >> 32) & 0xffff) + (u32)(kind >> 48);
     u32 empty = k3 + mine - below;
     kind += (u64)k0 << 16 | (u64)k1 << 32 | (u64)k2 << 48;
 #pragma unroll
@@ -60,11 +70,12 @@ template <int OP> DEVICE bool count_cells(const Voxel &p, const Bucket &b, u32 *
   return many;
 }
 
-template <int OP> DEVICE void reduce(const Voxel &p) {
+template <int OP>
+DEVICE void reduce(const Voxel &p) {
   extern __shared__ __align__(16) char shared[];
   __shared__ u32 partial[40], heavy[kHeavy];
   __shared__ u64 kinds[33];
-  __shared__ double values[kValues]; // and the counters of the radix sort
+  __shared__ double values[kValues]; // also used for the counters of the radix sort
   __shared__ i64 told;
   u32 t = threadIdx.x, threads = blockDim.x, cells = p.list ? 0 : max(1u << p.shift, kCells);
   u32 *ends = (u32 *)shared;
@@ -81,7 +92,7 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
   Bucket b = bucket_of(p, number);
   Rows r = {};
 
-  // How many points, and where each cell's begin.
+  // Count the points and find the start of each cell's points.
   u32 n = 0;
   bool many = p.list;
   if (p.list) {
@@ -103,7 +114,7 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
   }
   __syncthreads();
 
-  // The points by cell, and each cell's in their order.
+  // Sort the points by cell, and those of a cell by number.
   if ((u64)n * (many ? kListed : 4) > p.room) {
     if (t == 0) told = (i64)atomicAdd(&head(p)->cursor, (u64)n);
     __syncthreads();
@@ -113,7 +124,8 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
   if (many) {
     u64 *first = (u64 *)room;
     u32 *second = (u32 *)(first + 2 * (u64)n);
-    List l = sorted_list(p, b, {first, second}, {first + n, second + n}, n, OP != kExtreme && p.columns != 0, (u32 *)values, partial);
+    List l = sorted_list(p, b, {first, second}, {first + n, second + n}, n,
+        OP != kExtreme && p.columns != 0, (u32 *)values, partial);
     order = l.points, r.cells = l.cells;
     if (p.list) {
       ends = order == second ? second + n : second;
@@ -127,9 +139,12 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
       r.count = r.some = carry;
     }
   } else {
-    each_word(p, b, p.log, [&](u32 word, u32 tile) { order[atomicAdd(&ends[word >> p.tile], 1u)] = point_of(p, b, word, tile); });
+    each_word(p, b, p.log, [&](u32 word, u32 tile) {
+      order[atomicAdd(&ends[word >> p.tile], 1u)] = point_of(p, b, word, tile);
+    });
     __syncthreads();
-    if (OP != kExtreme && p.columns != 0) sort_few(order, ends, named + r.single, r.some - r.single);
+    if (OP != kExtreme && p.columns != 0)
+      sort_few(order, ends, named + r.single, r.some - r.single);
   }
   if (p.sparse) r.base = rows_before(p, number, r.count, &told);
   __syncthreads();
@@ -153,7 +168,15 @@ template <int OP> DEVICE void reduce(const Voxel &p) {
   if (number == 0) add_places(p);
 }
 
-// As many blocks a multiprocessor as registers allow without much spilling: their waits overlap.
-extern "C" __global__ void __launch_bounds__(256, 4) voxel_add(const __grid_constant__ Voxel p) { reduce<kAdd>(p); }
-extern "C" __global__ void __launch_bounds__(256, 5) voxel_extreme(const __grid_constant__ Voxel p) { reduce<kExtreme>(p); }
-extern "C" __global__ void __launch_bounds__(256, 5) voxel_pick(const __grid_constant__ Voxel p) { reduce<kPick>(p); }
+// The number of blocks per multiprocessor is limited by registers without much spilling. More
+// blocks hide more latency.
+extern "C" __global__ void __launch_bounds__(256, 4) voxel_add(const __grid_constant__ Voxel p) {
+  reduce<kAdd>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 5)
+    voxel_extreme(const __grid_constant__ Voxel p) {
+  reduce<kExtreme>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 5) voxel_pick(const __grid_constant__ Voxel p) {
+  reduce<kPick>(p);
+}

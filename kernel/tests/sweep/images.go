@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// Images gives n random ops to two back ends.
+// Images runs n random operations on two back ends and compares the results.
 func Images(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -11,11 +11,11 @@ import (
 
 func (r sweeper) chance(p float64) bool { return r.Float64() < p }
 
-// upTo is a number in 0 … n.
+// upTo returns a random number in 0 … n.
 func (r sweeper) upTo(n int) int { return r.IntN(n + 1) }
 
-// layout is a tensor of the shape with random strides: gaps, transposed, backwards, unaligned;
-// expanded where it is only read. Its memory is filled by the caller.
+// layout returns a tensor of the shape with random strides: with gaps, transposed, reversed or
+// unaligned. It can be expanded if it is only read. The caller fills its memory.
 func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
 	size, lo, hi := d.Size(), 0, 0
@@ -66,8 +66,8 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 	return t
 }
 
-// values fills a tensor's memory, gaps too, with numbers of a kind that the mode is made for, and
-// now and then with others.
+// values fills a tensor's memory, including gaps. Most numbers suit the mode; a few are special
+// values.
 func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 	size := t.DType.Size()
 	wild := r.chance(.1)
@@ -86,7 +86,7 @@ func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 	}
 }
 
-// times are the timestamps of some entries, ascending with equal ones among them, in ns.
+// times returns ascending timestamps of an entry, in ns, with some equal ones.
 func (r sweeper) times(n int, base int64, step int) []int64 {
 	out := make([]int64, n)
 	t := base + int64(r.IntN(step))
@@ -103,7 +103,8 @@ func (r sweeper) times(n int, base int64, step int) []int64 {
 	return out
 }
 
-// targets are times around some timestamps: hits, ties, inside and outside, mostly ascending.
+// targets returns times near the given timestamps: equal to one, half way between two, inside and
+// outside. They are usually ascending.
 func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int64 {
 	out := make([]int64, n)
 	first, last := base, base+int64(step)
@@ -128,8 +129,8 @@ func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int6
 	return out
 }
 
-// clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives
-// the time of an entry and place.
+// clocked writes times into a tensor of one or two axes, in ns or in seconds. at returns time i of
+// entry b.
 func (r sweeper) clocked(
 	d robocache.DType,
 	at func(b, i int) int64,
@@ -149,7 +150,7 @@ func (r sweeper) clocked(
 	return t, nil
 }
 
-// rule is a mode with a policy and options.
+// rule returns a random mode with a policy and options.
 func (r sweeper) rule(cols, step int) kernel.Rule {
 	u := kernel.Rule{
 		Mode: pick(
@@ -192,7 +193,7 @@ func (r sweeper) rule(cols, step int) kernel.Rule {
 	return u
 }
 
-// epilogue is one for cols columns of batch entries.
+// epilogue returns a random epilogue for cols columns of batch entries.
 func (r sweeper) epilogue(cols, batch int) (kernel.Epilogue, error) {
 	e := kernel.Epilogue{Unit: r.chance(.2)}
 	if r.chance(.6) {

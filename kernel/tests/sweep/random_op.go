@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// sizes are the extents of an op.
+// sizes are the extents of an operation.
 type sizes struct{ batch, rows, cols int }
 
 func (r sweeper) sizes() sizes {
@@ -45,13 +45,13 @@ func (r sweeper) sizes() sizes {
 	return n
 }
 
-// clock is how an op's times are written.
+// clock states how the times of an operation are written.
 type clock struct {
 	as         kernel.Clock
 	types      []robocache.DType
 	base       int64
 	step       int
-	timestamps []int64 // of an entry of the first stream: what targets lie around
+	timestamps []int64 // of one entry of the first stream; targets are chosen near them
 }
 
 func (r sweeper) clock() clock {
@@ -61,16 +61,9 @@ func (r sweeper) clock() clock {
 		step:  pick(r, 10, 1000, 20_000_000),
 	}
 	if r.chance(.3) {
-		c.types, c.base, c.step = []robocache.DType{
-			robocache.Float64,
-			robocache.Float32,
-			robocache.Float64,
-		}, pick[int64](
-			r,
-			0,
-			-3_000_000_000,
-			100_000_000_000,
-		), 20_000_000
+		c.types = []robocache.DType{robocache.Float64, robocache.Float32, robocache.Float64}
+		c.base = pick[int64](r, 0, -3_000_000_000, 100_000_000_000)
+		c.step = 20_000_000
 		if r.chance(.5) {
 			c.as = kernel.AsGiven
 		}
@@ -78,7 +71,8 @@ func (r sweeper) clock() clock {
 	return c
 }
 
-// series is a stream of the batch; outType decides whether its values may have any type.
+// series returns a random stream of the batch. out is the type of the result, which limits the type
+// of the values.
 func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.Series, error) {
 	n := r.upTo(30)
 	if r.chance(.1) {
@@ -300,17 +294,8 @@ func (r sweeper) apply() (*kernel.ApplyOp, error) {
 		if !planned {
 			src = rows
 		}
-		p.Src, p.Out = r.layout(
-			s.Values.DType,
-			true,
-			src,
-			n.cols,
-		), r.layout(
-			out,
-			false,
-			rows,
-			n.cols,
-		)
+		p.Src = r.layout(s.Values.DType, true, src, n.cols)
+		p.Out = r.layout(out, false, rows, n.cols)
 		r.values(&p.Src, p.Rule.Mode)
 		if planned {
 			r.plan(&p, rows, src)
@@ -333,7 +318,7 @@ func (r sweeper) apply() (*kernel.ApplyOp, error) {
 	return op, nil
 }
 
-// plan gives the part rows of any kind that its mode may have.
+// plan gives the part random rows, of all kinds that its mode allows.
 func (r sweeper) plan(p *kernel.Part, rows, src int) {
 	plan := &kernel.Plan{Mode: p.Rule.Mode, Sources: src}
 	for range rows {
@@ -350,16 +335,9 @@ func (r sweeper) plan(p *kernel.Part, rows, src int) {
 				weight = pick(r, 0, 1e-50, math.Nextafter(1, 0), 1.5, -.25)
 			}
 		}
-		plan.Kind, plan.Left, plan.Right = append(
-			plan.Kind,
-			kind,
-		), append(
-			plan.Left,
-			int32(left),
-		), append(
-			plan.Right,
-			int32(right),
-		)
+		plan.Kind = append(plan.Kind, kind)
+		plan.Left = append(plan.Left, int32(left))
+		plan.Right = append(plan.Right, int32(right))
 		plan.Weight, plan.Valid = append(plan.Weight, weight), append(plan.Valid, uint8(r.IntN(2)))
 	}
 	q := conform.Planned(plan)

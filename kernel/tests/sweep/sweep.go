@@ -1,5 +1,5 @@
-// Package sweep gives random operations to two back ends and compares what they make of them. Tests
-// alone use it.
+// Package sweep runs random operations on two back ends and compares the results. Only tests use
+// it.
 package sweep
 
 import (
@@ -14,15 +14,16 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// Ops gives n random operations to both back ends and compares their results bit by bit; slerp and
-// noise may differ by what the contract says. Operation i is that of seed+i alone: a failure names
-// the seed that makes it again, with n = 1. One that a back end says it does not support is left
-// out; ran counts the others.
+// Ops runs n random operations on both back ends and compares their results bit by bit. Slerp and
+// noise may differ by the tolerance of the contract. Operation i depends only on seed+i; a failure
+// names this seed, which repeats it with n = 1. ran does not count operations that a back end does
+// not support.
 func Ops(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, false)
 }
 
-// Bits is Ops for back ends that agree to the bit in slerp and noise too: those of one processor.
+// Bits is Ops for back ends whose slerp and noise must be equal to the bit too, because they run on
+// the same processor.
 func Bits(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, true)
 }
@@ -41,7 +42,7 @@ func sweep(a, b kernel.Backend, seed uint64, n int, bits bool) (ran int, failure
 }
 
 func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error) {
-	// The same seed makes the same op again: each back end has memory of its own.
+	// The same seed gives the same operation, so each back end gets its own memory.
 	kind := seed % 10
 	make := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
 	var x, y []result
@@ -117,15 +118,14 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 	return true, nil
 }
 
-// result is a tensor that an op writes, and how far two back ends may be apart in each of its
-// columns.
+// result is a tensor that an operation writes, with the tolerance of each column.
 type result struct {
 	name  string
 	t     *kernel.Tensor
 	apart []float64 // by column of the last axis; nil or 0 = equal bits
 }
 
-// compare looks at the elements, then at the memory between them, which nobody may have touched.
+// compare compares the elements, and then the memory between them, which must be unchanged.
 func (x *result) compare(y *result) error {
 	var err error
 	dt := x.t.DType
@@ -159,8 +159,8 @@ func (x *result) compare(y *result) error {
 	return err
 }
 
-// slack is how far two back ends may be apart: one float32 step of a quaternion, and 2^-20 of the
-// noise (K5, K16), after what the epilogue makes of them.
+// slack returns the tolerance between two back ends. It is one float32 step of a quaternion and
+// 2^-20 of the noise (kernel.K5, kernel.K16), scaled as the epilogue scales them.
 func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
 	s := 0.0
 	if r.Mode == kernel.Slerp {
@@ -179,7 +179,9 @@ func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
 		}
 		s += float64(a.Noise) * 0x1p-20
 	}
-	if s > 0 { // a step of the output type, where rounding takes them to different sides
+	// add a step of the output type, because rounding can move the two values to different
+	// neighbors
+	if s > 0 {
 		switch out {
 		case robocache.Float16:
 			s += 0x1p-10

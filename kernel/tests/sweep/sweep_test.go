@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestSweep: the ops of the sweep are right ones that run; the same one twice gives the same bits.
+// TestSweep checks that the operations of the sweep are legal, and that the same operation gives
+// the same bits twice.
 func TestSweep(t *testing.T) {
 	ran, failures := Bits(kernel.Reference{}, kernel.Reference{}, 0, 500)
 	if ran < 480 {
@@ -24,7 +25,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// wrong is one step off in the first element of each float32 result.
+// wrong changes the lowest bit of the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
 func (w wrong) Run(op kernel.Op) error {
@@ -58,7 +59,7 @@ func (w wrongSpace) Run(op kernel.Op) error {
 	return err
 }
 
-// TestSweeps shows that the sweeps run, and that most of what they make is no error.
+// TestSweeps checks that the sweeps run without a difference between the reference and itself.
 func TestSweeps(t *testing.T) {
 	if err := Voxels(kernel.Reference{}, kernel.Reference{}, 1, 300); err != nil {
 		t.Error(err)
@@ -71,7 +72,7 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// TestVoxelsCanFail shows that one wrong bit in each result is seen.
+// TestVoxelsCanFail checks that one wrong bit in each result is detected.
 func TestVoxelsCanFail(t *testing.T) {
 	if Voxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil ||
 		Depth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil ||

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// sweeper makes random ops: the same ones from the same seed, in memory of their own.
+// sweeper makes random operations. The same seed gives the same operation, in new memory.
 type sweeper struct{ *rand.Rand }
 
 func newSweeper(
@@ -24,10 +24,11 @@ func newSweeper(
 
 func pick[T any](r sweeper, of ...T) T { return of[r.IntN(len(of))] }
 
-// strides lays a shape out: axes in any order, gaps, negative ones; expanded ones (0) only where
-// the tensor is read. It returns the elements of memory too.
+// strides returns a random layout of a shape: axes in any order, with gaps, or with negative
+// strides. Axes can be expanded (stride 0) if the tensor is only read. elements is the number of
+// elements in memory.
 func (r sweeper) strides(shape []int, read bool) (stride []int, base, elements int) {
-	if r.IntN(2) == 0 { // C order is what most callers have
+	if r.IntN(2) == 0 { // most callers use C order
 		n := 1
 		for _, d := range shape {
 			n *= d
@@ -61,7 +62,7 @@ func (r sweeper) strides(shape []int, read bool) (stride []int, base, elements i
 	return stride, base, base + end + 1
 }
 
-// number writes a random element; small numbers among them, and what is special.
+// number writes a random element. Some are small or special.
 func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 	x := r.NormFloat64() * scale
 	switch r.IntN(40) {
@@ -95,7 +96,7 @@ func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 	}
 }
 
-// input is a tensor of random numbers in a random layout.
+// input returns a tensor of random numbers in a random layout.
 func (r sweeper) input(dt robocache.DType, scale float64, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: dt, Shape: shape}
 	var n int
@@ -107,7 +108,7 @@ func (r sweeper) input(dt robocache.DType, scale float64, shape ...int) kernel.T
 	return t
 }
 
-// result is a blank tensor in a random layout.
+// result returns a blank tensor in a random layout.
 func (r sweeper) result(dt robocache.DType, shape ...int) *kernel.Tensor {
 	t := &kernel.Tensor{DType: dt, Shape: shape}
 	var n int
@@ -128,7 +129,7 @@ var swept = []robocache.DType{
 	robocache.Float64,
 }
 
-// voxels makes one op.
+// voxels returns a random operation.
 func (r sweeper) voxels() *kernel.VoxelOp {
 	op := &kernel.VoxelOp{
 		Mode: kernel.VoxelMode(r.IntN(7)),
@@ -151,7 +152,7 @@ func (r sweeper) voxels() *kernel.VoxelOp {
 	}
 	scale := float64(op.Size[0]) * float64(op.Grid[0]) * pick(r, 0.2, 0.4, 1)
 	if op.Outside == kernel.FailOutside {
-		scale /= 20 // some without a point outside
+		scale /= 20 // so that some operations have no point outside
 	}
 	lead := []int{n}
 	f := pick(r, 1, 2, 3, 4, 7, 8, 8, 9, 16, 0)
@@ -222,8 +223,8 @@ func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 	return t
 }
 
-// Voxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies
-// beside them included. The error names the op that differs.
+// Voxels runs n random VoxelOps on two back ends. It compares all memory of the results, including
+// the bytes between the elements. The error names the operation that differs.
 func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).voxels(), newSweeper(seed, i).voxels()
@@ -250,7 +251,8 @@ func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	return nil
 }
 
-// sameErrors says whether results are to be compared; two errors have to be of one class and text.
+// sameErrors reports whether the results must be compared. Two errors must have the same class and
+// text.
 func sameErrors(a, b error) (compare bool, _ error) {
 	switch {
 	case a == nil && b == nil:
@@ -269,7 +271,7 @@ func sameTensors(a, b []*kernel.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// sameMemory compares all elements of two tensors' memory; NaN is NaN.
+// sameMemory compares all elements in the memory of two tensors. All NaN are equal.
 func sameMemory(i int, x, y *kernel.Tensor) error {
 	size := x.DType.Size()
 	for o := 0; o+size <= len(x.Data); o += size {
@@ -296,7 +298,7 @@ func sameMemory(i int, x, y *kernel.Tensor) error {
 	return nil
 }
 
-// pose is twelve numbers, some of them a rotation's.
+// pose returns twelve numbers, which are sometimes a rotation.
 func (r sweeper) pose() (m [12]float32) {
 	a := r.Float64() * 2 * math.Pi
 	m = [12]float32{
@@ -352,7 +354,7 @@ func (r sweeper) depth() *kernel.DepthOp {
 	return op
 }
 
-// Depth does for DepthOps what Voxels does.
+// Depth is Voxels for DepthOps.
 func Depth(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).depth(), newSweeper(seed, i).depth()
@@ -396,7 +398,7 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 		robocache.Float32,
 		2,
 		shape...)
-	// they are written: no axis may be expanded
+	// they are written, so no axis may be expanded
 	for _, t := range []*kernel.Tensor{&op.Value, &op.Weight} {
 		var n int
 		t.Stride, t.Base, n = r.strides(shape, false)
@@ -408,7 +410,7 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 	return op
 }
 
-// TSDF does for TSDFOps what Voxels does.
+// TSDF is Voxels for TSDFOps.
 func TSDF(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).tsdf(), newSweeper(seed, i).tsdf()

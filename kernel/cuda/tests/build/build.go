@@ -1,10 +1,11 @@
-// Package build makes the images of kernel/cuda/images/data from the sources of kernel/cuda/src: a
-// test of package images compares them, and with -update writes them (scripts/cuda-images.sh).
+// Package build compiles the images of kernel/cuda/images/data from the sources of kernel/cuda/src.
+// A test of package images compares them, and with -update writes them (scripts/cuda-images.sh).
 //
-// The options say what the bits of a result depend on. -fmad=false: a·b+c is never fused by the
-// compiler, so that a kernel computes what its source says, as the reference in Go, the simulator
-// and every architecture do; where the contract says fma, the source does too (__fmaf_rn). There is
-// no -use_fast_math: division and square root are IEEE, subnormal numbers are kept.
+// The options are those that the bits of a result depend on. With -fmad=false the compiler never
+// fuses a·b+c. A kernel therefore computes what its source says, as the reference in Go and the
+// simulator do, on every architecture. If the contract requires an fma, the source calls __fmaf_rn.
+// Because -use_fast_math is not set, division and square root are IEEE, and subnormal numbers are
+// kept.
 package build
 
 import (
@@ -26,10 +27,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
-// Options are the options of every image, but for the architecture.
+// Options are the options of every image, except the architecture.
 var Options = []string{"-std=c++17", "-fmad=false", "-default-device"}
 
-// Targets are the architectures: machine code first, PTX last.
+// Targets are the architectures, machine code first and PTX last.
 var Targets = []images.Entry{
 	{Arch: 80},
 	{Arch: 86},
@@ -41,14 +42,14 @@ var Targets = []images.Entry{
 
 // Source is a .cu file with the headers that it includes.
 type Source struct {
-	Name    string // fuse
+	Name    string // for example fuse
 	Text    string
-	Headers map[string]string // by the name that they are included by
+	Headers map[string]string // keyed by the name in the #include line
 }
 
 var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
 
-// Read reads a source file and, by its #include "…" lines, the headers beside it.
+// Read reads a source file and the headers that it includes with #include "…".
 func Read(dir, name string) (*Source, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name+".cu"))
 	if err != nil {
@@ -71,7 +72,7 @@ func Read(dir, name string) (*Source, error) {
 	return s, nil
 }
 
-// Names are the source files of a folder.
+// Names returns the names of the source files in a folder.
 func Names(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.cu"))
 	for i, f := range files {
@@ -81,7 +82,8 @@ func Names(dir string) ([]string, error) {
 	return files, err
 }
 
-// Hash is of all that the compiler reads: the options, the source and its headers by name.
+// Hash returns the SHA-256 of everything that the compiler reads: the options, the source and its
+// headers by name.
 func (s *Source) Hash() string {
 	h := sha256.New()
 	fmt.Fprintln(h, Options, Targets)
@@ -101,7 +103,7 @@ func (s *Source) Hash() string {
 
 var kernels = regexp.MustCompile(`(?m)^\s*\.visible \.entry (\w+)\(`)
 
-// Compile makes one image.
+// Compile compiles one image.
 func (s *Source) Compile(c *Compiler, target images.Entry, more ...string) ([]byte, error) {
 	arch := fmt.Sprintf("--gpu-architecture=sm_%d", target.Arch)
 	if target.PTX {
@@ -111,7 +113,7 @@ func (s *Source) Compile(c *Compiler, target images.Entry, more ...string) ([]by
 	return c.Compile(s.Name+".cu", s.Text, s.Headers, options, target.PTX)
 }
 
-// All makes the images of a source.
+// All compiles all images of a source.
 func (s *Source) All(c *Compiler) (*images.Manifest, []byte, error) {
 	version, err := c.Version()
 	if err != nil {
@@ -149,8 +151,8 @@ func (s *Source) All(c *Compiler) (*images.Manifest, []byte, error) {
 	return m, packed.Bytes(), err
 }
 
-// Update makes the images of a folder of sources that have changed, or all of them, and removes
-// those of sources that are gone.
+// Update compiles the images of changed sources in a folder, or of all sources, and deletes the
+// images of sources that no longer exist.
 func Update(src, out string, c *Compiler, all bool, say func(format string, args ...any)) error {
 	names, err := Names(src)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Compiler is an open libnvrtc: it compiles CUDA C where the library is. The product itself does
-// not need it.
+// Compiler is an open libnvrtc, which compiles CUDA C. The product itself does not need it.
 type Compiler struct{ library uintptr }
 
-// FindCompiler looks for libnvrtc in the places given: files, patterns, or names that the loader
-// knows. The first that opens is taken.
+// FindCompiler opens libnvrtc in the first place that has it. A place is a file, a pattern, or a
+// name that the loader resolves.
 func FindCompiler(places ...string) (*Compiler, error) {
 	var last error
 	for _, p := range places {
@@ -33,7 +32,7 @@ func FindCompiler(places ...string) (*Compiler, error) {
 	return nil, fmt.Errorf("no libnvrtc: %w", last)
 }
 
-func (c *Compiler) call(name string, args ...uintptr) error {
+func (c *Compiler) callNVRTC(name string, args ...uintptr) error {
 	f, err := purego.Dlsym(c.library, name)
 	if err != nil {
 		return err
@@ -44,26 +43,26 @@ func (c *Compiler) call(name string, args ...uintptr) error {
 	return nil
 }
 
-func text(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
+func cString(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
-// ptr is an address for NVRTC. Pinned, what it points to lies on the heap: a stack may move before
-// the library is called, which then writes into memory of others.
+// ptr returns an address for NVRTC. Pinning forces the value onto the heap. A value on the stack
+// could move before the library is called, and the library would write to the old address.
 func ptr[T any](pin *runtime.Pinner, p *T) uintptr {
 	pin.Pin(p)
 	return uintptr(unsafe.Pointer(p))
 }
 
-// Version is NVRTC's version.
+// Version returns the version of NVRTC.
 func (c *Compiler) Version() (string, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	v := new([2]int32)
-	err := c.call("nvrtcVersion", ptr(&pin, &v[0]), ptr(&pin, &v[1]))
+	err := c.callNVRTC("nvrtcVersion", ptr(&pin, &v[0]), ptr(&pin, &v[1]))
 	return fmt.Sprintf("%d.%d", v[0], v[1]), err
 }
 
-// Compile makes PTX for compute_N, machine code for sm_N: options say which. Headers are files that
-// the source includes, by name.
+// Compile compiles a source to PTX for compute_N, or to machine code for sm_N, depending on
+// options. headers are the files that the source includes, by name.
 func (c *Compiler) Compile(
 	name, source string,
 	headers map[string]string,
@@ -72,16 +71,16 @@ func (c *Compiler) Compile(
 ) ([]byte, error) {
 	var texts, names, opts []*byte
 	for n, h := range headers {
-		names, texts = append(names, text(n)), append(texts, text(h))
+		names, texts = append(names, cString(n)), append(texts, cString(h))
 	}
 	for _, o := range options {
-		opts = append(opts, text(o))
+		opts = append(opts, cString(o))
 	}
 	texts, names, opts = append(texts, nil), append(names, nil), append(opts, nil)
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	program, src, file := new(uintptr), text(source), text(name)
-	if err := c.call(
+	program, src, file := new(uintptr), cString(source), cString(name)
+	if err := c.callNVRTC(
 		"nvrtcCreateProgram",
 		ptr(&pin, program),
 		ptr(&pin, src),
@@ -92,28 +91,28 @@ func (c *Compiler) Compile(
 	); err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.call("nvrtcDestroyProgram", ptr(&pin, program)) }()
-	err := c.call("nvrtcCompileProgram", *program, uintptr(len(opts)-1), ptr(&pin, &opts[0]))
+	defer func() { _ = c.callNVRTC("nvrtcDestroyProgram", ptr(&pin, program)) }()
+	err := c.callNVRTC("nvrtcCompileProgram", *program, uintptr(len(opts)-1), ptr(&pin, &opts[0]))
 	runtime.KeepAlive([]any{texts, names, opts, src, file})
 	if err != nil {
-		log, _ := c.get(*program, "nvrtcGetProgramLog")
+		log, _ := c.readResult(*program, "nvrtcGetProgramLog")
 		return nil, fmt.Errorf("%s: %w\n%s", name, err, log)
 	}
 	if ptx {
-		return c.get(*program, "nvrtcGetPTX")
+		return c.readResult(*program, "nvrtcGetPTX")
 	}
-	return c.get(*program, "nvrtcGetCUBIN")
+	return c.readResult(*program, "nvrtcGetCUBIN")
 }
 
-func (c *Compiler) get(program uintptr, what string) ([]byte, error) {
+func (c *Compiler) readResult(program uintptr, what string) ([]byte, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	n := new(uintptr)
-	if err := c.call(what+"Size", program, ptr(&pin, n)); err != nil {
+	if err := c.callNVRTC(what+"Size", program, ptr(&pin, n)); err != nil {
 		return nil, err
 	}
 	b := make([]byte, *n+1)
-	if err := c.call(what, program, ptr(&pin, &b[0])); err != nil {
+	if err := c.callNVRTC(what, program, ptr(&pin, &b[0])); err != nil {
 		return nil, err
 	}
 	return b[:*n], nil

@@ -31,27 +31,27 @@ var scheduler string
 //go:embed host/ptx.h
 var twins string
 
-// Options of a Machine.
+// Options are the settings of a Machine.
 type Options struct {
-	Checked bool   // S5; some ten times slower
-	Seed    uint64 // S2
+	Checked bool   // sim.S5; about ten times slower
+	Seed    uint64 // sim.S2
 	Flags   []string
 }
 
-// Machine is compiled sources and the memory that their kernels work on.
+// Machine is a set of compiled sources and the memory of their kernels.
 type Machine struct {
 	options Options
-	kernels map[string]entry
+	kernels map[string]kernelEntry
 	libs    []library
 
 	mu      sync.Mutex
 	buffers map[uintptr]mapping
-	// blocks of the next launches are ordered by what the kernels do themselves: no races between
-	// blocks (S5)
+	// Ordered means that the kernels of the next launches order their blocks themselves, so races
+	// between blocks are not reported (sim.S5).
 	Ordered bool
 }
 
-type entry struct {
+type kernelEntry struct {
 	f   uintptr
 	lib library
 }
@@ -63,13 +63,14 @@ type mapping struct {
 	n     int
 }
 
-// one: the scheduler takes signals of the whole process while it runs.
-var one sync.Mutex
+// schedulerLock serializes launches, because the scheduler handles signals of the whole process
+// while it runs.
+var schedulerLock sync.Mutex
 
-// New compiles sources of a folder ("fuse" is fuse.cu), each once for as long as it stays the same.
-// Where g++ is missing, the error is Unsupported.
+// New compiles sources of a folder ("fuse" is fuse.cu). A source that did not change is compiled
+// only once. If g++ is missing, the error is Unsupported.
 func New(dir string, sources []string, o Options) (*Machine, error) {
-	m := &Machine{options: o, kernels: map[string]entry{}, buffers: map[uintptr]mapping{}}
+	m := &Machine{options: o, kernels: map[string]kernelEntry{}, buffers: map[uintptr]mapping{}}
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, robocache.Unsupported("simulator", nil, "needs g++").WithCause(err)
 	}
@@ -86,20 +87,23 @@ func New(dir string, sources []string, o Options) (*Machine, error) {
 		return nil, err
 	}
 	for i := range sources {
-		if err := m.load(files[i], kernels[i]); err != nil {
+		if err := m.loadObject(files[i], kernels[i]); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
-func (m *Machine) load(file string, kernels []string) error {
+func (m *Machine) loadObject(file string, kernels []string) error {
 	h, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return robocache.Unsupported("simulator", nil, "").WithCause(err)
 	}
 	var lib library
-	for name, to := range map[string]*uintptr{"sim_launch": &lib.launch, "sim_buffer": &lib.buffer} {
+	for name, to := range map[string]*uintptr{
+		"sim_launch": &lib.launch,
+		"sim_buffer": &lib.buffer,
+	} {
 		if *to, err = purego.Dlsym(h, name); err != nil {
 			return err
 		}
@@ -109,7 +113,7 @@ func (m *Machine) load(file string, kernels []string) error {
 		if err != nil {
 			return err
 		}
-		m.kernels[k] = entry{f, lib}
+		m.kernels[k] = kernelEntry{f, lib}
 	}
 	m.libs = append(m.libs, lib)
 	return nil
@@ -122,8 +126,8 @@ var (
 	entryPoint = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
 )
 
-// compile makes a shared object of a source, in a folder of the machine's temporary ones that is
-// kept from run to run.
+// compile compiles a source to a shared object. The object is kept in a temporary folder from run
+// to run.
 func compile(dir, source string, o Options) (file string, kernels []string, err error) {
 	cache := filepath.Join(os.TempDir(), fmt.Sprintf("robocache-sim-%d", os.Getuid()))
 	if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -134,7 +138,11 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		return "", nil, err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	for name, text := range map[string]string{"sim.h": header, "sim.cpp": scheduler, "ptx.h": twins} {
+	for name, text := range map[string]string{
+		"sim.h":   header,
+		"sim.cpp": scheduler,
+		"ptx.h":   twins,
+	} {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
 			return "", nil, err
 		}
@@ -144,7 +152,13 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		c := exec.Command("g++", args...)
 		c.Dir, c.Stdout, c.Stderr = work, &out, &complaint
 		if err := c.Run(); err != nil {
-			return nil, robocache.Malformed("simulator", robocache.Where{"source": source}, "g++ %s\n%s", strings.Join(args, " "), complaint.String()).
+			return nil, robocache.Malformed(
+				"simulator",
+				robocache.Where{"source": source},
+				"g++ %s\n%s",
+				strings.Join(args, " "),
+				complaint.String(),
+			).
 				WithCause(err)
 		}
 		return out.Bytes(), nil
@@ -190,7 +204,8 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		},
 		o.Flags...)
 	if runtime.GOARCH == "amd64" {
-		flags = append(flags, "-mfma", "-mf16c") // fma in one instruction, exact either way
+		// fma as one instruction; the result is exact with and without it
+		flags = append(flags, "-mfma", "-mf16c")
 	}
 	check := []string{}
 	if o.Checked {
@@ -220,7 +235,7 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		)...); err != nil {
 		return "", nil, err
 	}
-	// The scheduler is the same for all sources.
+	// All sources share one scheduler object.
 	hash.Reset()
 	fmt.Fprintln(hash, flags, scheduler, header)
 	object := filepath.Join(cache, "scheduler-"+hex.EncodeToString(hash.Sum(nil))[:24]+".o")
@@ -254,10 +269,10 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	return file, kernels, os.Rename(filepath.Join(work, "out.so"), file)
 }
 
-// Kernels says whether there is such a kernel.
+// Has reports whether the machine has a kernel.
 func (m *Machine) Has(kernel string) bool { _, ok := m.kernels[kernel]; return ok }
 
-// Launch runs a grid to its end.
+// Launch runs a grid until it is finished.
 func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byte) error {
 	k, ok := m.kernels[kernel]
 	if !ok {
@@ -270,15 +285,15 @@ func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byt
 	if m.Ordered {
 		flags |= 2
 	}
-	// The parameters are copied, as a launch does, with room for the alignment of the struct.
+	// The parameters are copied, as a launch does, with space for the alignment of the struct.
 	p := make([]uint64, len(params)/8+3)
 	at := unsafe.Pointer(&p[0])
 	if uintptr(at)%16 != 0 {
 		at = unsafe.Pointer(&p[1])
 	}
 	copy(unsafe.Slice((*byte)(at), len(params)), params)
-	one.Lock()
-	defer one.Unlock()
+	schedulerLock.Lock()
+	defer schedulerLock.Unlock()
 	text, _, _ := purego.SyscallN(
 		k.lib.launch,
 		k.f,
@@ -310,8 +325,8 @@ func goText(p uintptr) string {
 	return string(unsafe.Slice((*byte)(at), n))
 }
 
-// Alloc gives n bytes whose end is align-aligned and lies at a page that cannot be touched (before:
-// whose start does), and their address.
+// Alloc returns n bytes and their address. The memory ends, aligned to align, at a page that cannot
+// be touched. With before set, it starts at such a page.
 func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	const page = 4096
 	size := (n + align - 1) / align * align
@@ -341,7 +356,7 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	}
 	b := pages[at : at+n : at+n]
 	x := m.options.Seed*2862933555777941757 + 3037000493
-	for i := range min(n, 1<<20) { // garbage, but not for minutes
+	for i := range min(n, 1<<20) { // limited, because filling large memory takes minutes
 		x = x*6364136223846793005 + 1442695040888963407
 		b[i] = byte(x >> 56)
 	}
@@ -349,31 +364,31 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	m.mu.Lock()
 	m.buffers[addr] = mapping{pages, n}
 	m.mu.Unlock()
-	m.tell(addr, n)
+	m.registerBuffer(addr, n)
 	return addr, b, nil
 }
 
-func (m *Machine) tell(addr uintptr, n int) {
-	one.Lock()
-	defer one.Unlock()
+func (m *Machine) registerBuffer(addr uintptr, n int) {
+	schedulerLock.Lock()
+	defer schedulerLock.Unlock()
 	for _, l := range m.libs {
 		purego.SyscallN(l.buffer, addr, uintptr(n))
 	}
 }
 
-// Free takes memory of Alloc back: from then on it cannot be touched.
+// Free frees memory of Alloc, which cannot be touched afterwards.
 func (m *Machine) Free(addr uintptr) {
 	m.mu.Lock()
 	b, ok := m.buffers[addr]
 	delete(m.buffers, addr)
 	m.mu.Unlock()
 	if ok {
-		m.tell(addr, 0)
+		m.registerBuffer(addr, 0)
 		_ = syscall.Munmap(b.pages)
 	}
 }
 
-// Owns says whether an address lies in memory of Alloc.
+// Owns reports whether an address lies in memory of Alloc.
 func (m *Machine) Owns(addr uintptr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -385,7 +400,7 @@ func (m *Machine) Owns(addr uintptr) bool {
 	return false
 }
 
-// Bytes is memory of Alloc, seen by the host.
+// Bytes returns memory of Alloc as a slice.
 func (m *Machine) Bytes(addr uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }

@@ -39,7 +39,7 @@ type sum struct {
 	fault   uint32
 }
 
-// runSum adds n ones; the end of the input lies at a page's.
+// runSum adds n ones. The end of the input is the end of a page.
 func runSum(t *testing.T, o Options, n int, fault uint32, before bool) ([]float32, error) {
 	t.Helper()
 	m := demo(t, o)
@@ -68,7 +68,7 @@ func runSum(t *testing.T, o Options, n int, fault uint32, before bool) ([]float3
 	return got, nil
 }
 
-// S1, S3
+// TestSum covers sim.S1 and sim.S3.
 func TestSum(t *testing.T) {
 	for _, o := range []Options{{}, {Seed: 1}, {Seed: 2, Checked: true}} {
 		for _, n := range []int{1, 255, 256, 257, 5000} {
@@ -89,7 +89,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// S2, S4, S5: each mistake is found.
+// TestMistakes covers sim.S2, sim.S4 and sim.S5: each mistake is found.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		fault   uint32
@@ -107,7 +107,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("fault %d, checked %v: %v", c.fault, c.checked, err)
 		}
 	}
-	// Without checks a missing barrier shows as a result that a seed changes.
+	// Without checks, a seed changes the result if a barrier is missing.
 	right, err := runSum(t, Options{}, 300, 0, false)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestMistakes(t *testing.T) {
 	if !differ {
 		t.Error("five orders of threads do not show a missing barrier")
 	}
-	// The machine goes on after an error.
+	// The machine can be used after an error.
 	if got, err := runSum(
 		t,
 		Options{Seed: 3, Checked: true},
@@ -138,7 +138,7 @@ type warp struct {
 	fault   uint32
 }
 
-// S1
+// TestWarpOperations covers sim.S1.
 func TestWarpOperations(t *testing.T) {
 	for _, o := range []Options{{}, {Seed: 9}, {Seed: 4, Checked: true}} {
 		m := demo(t, o)
@@ -235,7 +235,7 @@ type race struct {
 	kind uint32
 }
 
-// S4, S5
+// TestRaces covers sim.S4 and sim.S5.
 func TestRaces(t *testing.T) {
 	m := demo(t, Options{Seed: 5, Checked: true})
 	for kind, want := range []string{"", "race", "", "another block writes", "race", "not aligned", "division by zero", "100 bytes of shared memory", "", "did not wait for", "not aligned"} {
@@ -251,7 +251,7 @@ func TestRaces(t *testing.T) {
 		}
 		m.Free(out)
 	}
-	// Writes of different values by blocks, where the kernel orders them itself.
+	// Blocks write different values, in an order that the kernel defines.
 	m.Ordered = true
 	out, _, _ := m.Alloc(4*4*64, 4, false)
 	defer m.Free(out)
@@ -264,7 +264,7 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// A source that does not compile says where.
+// TestNoSource checks that a compile error names its place.
 func TestNoSource(t *testing.T) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)

@@ -3,7 +3,8 @@ typedef unsigned int u32;
 
 struct Sum { const float *in; float *out; long long n; u32 fault; };
 
-// sum adds 256 values a block. Fault 1: a barrier is missing; 2: it reads beyond the end; 3: a divergent barrier; 4: shared memory that nobody wrote.
+// sum adds 256 values per block. Fault 1: missing barrier; 2: read beyond the end; 3: divergent
+// barrier; 4: read of shared memory that was never written.
 extern "C" __global__ void __launch_bounds__(256) sum(const __grid_constant__ Sum p) {
 	__shared__ float part[256];
 	long long i = (long long)blockIdx.x * 256 + threadIdx.x;
@@ -19,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256) sum(const __grid_constant__ Su
 
 struct Warp { u32 *out; const u32 *in; u32 fault; };
 
-// warp tries each warp operation; the test knows the answers.
+// warp runs each warp operation; the test knows the results.
 extern "C" __global__ void warp(const __grid_constant__ Warp p) {
 	extern __shared__ __align__(16) u32 words[];
 	u32 t = threadIdx.x, v = p.in[t], lane = t & 31, *o = p.out + t * 16;
@@ -48,9 +49,12 @@ extern "C" __global__ void warp(const __grid_constant__ Warp p) {
 
 struct Race { u32 *out; u32 kind; };
 
-// races are between blocks, and between threads on a buffer: 0 atomics, none; 1 plain additions; 2 the same value from all; 3 different values;
-// 4 another thread's word without a barrier; 5 an address that is not aligned; 6 a division by zero; 7 dynamic shared memory overrun;
-// 9 asynchronous copies that nobody waits for; 10 an address that is not aligned, in what stands for an instruction.
+// races has accesses of several blocks, and of several threads, to a buffer.
+//
+//  - 0: atomics, no race. 1: plain additions. 2: the same value from all. 3: different values.
+//  - 4: another thread's word without a barrier. 5: an unaligned address.
+//  - 6: a division by zero. 7: an overrun of dynamic shared memory.
+//  - 9: asynchronous copies without a wait. 10: an unaligned address in an emulated instruction.
 extern "C" __global__ void races(const __grid_constant__ Race p) {
 	extern __shared__ u32 words[];
 	u32 *o = p.out, t = threadIdx.x;
