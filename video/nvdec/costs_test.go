@@ -112,7 +112,9 @@ func TestCosts(t *testing.T) {
 							}
 							step(
 								"copy",
-								func() error { return b.driver.copyToHost(d.frame.hostBytes, addr, d.stream) },
+								func() error {
+									return b.driver.copyToHost(d.frame.hostBytes, addr, d.stream)
+								},
 							)
 							step(
 								"unmap",
@@ -126,7 +128,13 @@ func TestCosts(t *testing.T) {
 							step("keep", func() error { return d.frame.KeepPlanes(there) })
 							step(
 								"done",
-								func() error { return errors.Join(d.backend.queue.Flush(), d.unmapLaunched(), b.Wait()) },
+								func() error {
+									return errors.Join(
+										d.backend.queue.Flush(),
+										d.unmapLaunched(),
+										b.Wait(),
+									)
+								},
 							)
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
@@ -141,7 +149,14 @@ func TestCosts(t *testing.T) {
 							step("planes", func() error { return d.frame.CopyPlanes(planes) })
 							step(
 								"rgb",
-								func() error { return video.ConvertPlanes(info, planes, &video.Spec{ChannelsFirst: true}, rgb) },
+								func() error {
+									return video.ConvertPlanes(
+										info,
+										planes,
+										&video.Spec{ChannelsFirst: true},
+										rgb,
+									)
+								},
 							)
 							done++
 						}

@@ -358,15 +358,15 @@ func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	return &d.frame, d.frame.number, true, nil
 }
 
-// Give makes Receive return all pending frames.
-func (d *decoder) Give() { d.delivering = true }
+// DeliverPending makes Receive return all pending frames.
+func (d *decoder) DeliverPending() { d.delivering = true }
 
 // Drain has the effect of Give, because every packet has produced its frame.
 func (d *decoder) Drain() error {
 	if d.closed {
 		return closedError()
 	}
-	d.Give()
+	d.DeliverPending()
 	return nil
 }
 

@@ -44,7 +44,7 @@ func TestFrames(t *testing.T) {
 			f.runs = r.IntN(3)
 			asked := r.IntN(5) == 0
 			if asked {
-				d.Give()
+				d.DeliverPending()
 			}
 			got := 0
 			for ; ; got++ {

@@ -370,7 +370,7 @@ func open(t testing.TB, f *fake, e *video.SampleEntry) *decoder {
 
 // receive returns a frame without waiting for further packets.
 func receive(d *decoder) (video.Frame, int64, bool, error) {
-	d.Give()
+	d.DeliverPending()
 	return d.Receive()
 }
 

@@ -518,7 +518,10 @@ func TestStillsOnGPU(t *testing.T) {
 		if len(want) == p[0].Rows*p[0].RowBytes {
 			for y := range p[0].Rows {
 				for x := range p[0].RowBytes {
-					levels[max(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])-min(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])]++
+					levels[max(
+						planes[p[0].Offset+y*p[0].Stride+x],
+						want[y*p[0].RowBytes+x],
+					)-min(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])]++
 				}
 			}
 		}

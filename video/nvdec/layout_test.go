@@ -31,7 +31,11 @@ func TestLayout(t *testing.T) {
 		{"CUVIDDECODECREATEINFO.OutputFormat", unsafe.Offsetof(createInfo{}.output), 88},
 		{"CUVIDDECODECREATEINFO.DeinterlaceMode", unsafe.Offsetof(createInfo{}.deinterlace), 92},
 		{"CUVIDDECODECREATEINFO.ulTargetWidth", unsafe.Offsetof(createInfo{}.targetWidth), 96},
-		{"CUVIDDECODECREATEINFO.ulNumOutputSurfaces", unsafe.Offsetof(createInfo{}.outputSurfaces), 112},
+		{
+			"CUVIDDECODECREATEINFO.ulNumOutputSurfaces",
+			unsafe.Offsetof(createInfo{}.outputSurfaces),
+			112,
+		},
 		{"CUVIDDECODECREATEINFO.vidLock", unsafe.Offsetof(createInfo{}.lock), 120},
 		{"CUVIDDECODECREATEINFO.target_rect", unsafe.Offsetof(createInfo{}.target), 128},
 		{"CUVIDDECODECREATEINFO.enableHistogram", unsafe.Offsetof(createInfo{}.histogram), 136},
