@@ -192,9 +192,7 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 			WithHint("%s", hint)
 	}
 	if size == 0 {
-		if err := bad("the file is empty", ""); err != nil {
-			return box{}, err
-		}
+		return box{}, bad("the file is empty", "")
 	}
 	w := &readWindow{f: f}
 	head, err := w.readBytes(ctx, 0, int(min(size, 256)))
@@ -202,12 +200,10 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		return box{}, err
 	}
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		if err := bad(
+		return box{}, bad(
 			"the file is a git-LFS pointer, not a video (LFS pointer)",
 			"fetch the real bytes: git lfs pull",
-		); err != nil {
-			return box{}, err
-		}
+		)
 	}
 	if name := otherContainer(head); name != "" {
 		return box{}, robocache.Unsupported(
@@ -263,13 +259,10 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		}
 		pos += n
 	}
-	if err := bad(
+	return box{}, bad(
 		"no moov box: the file is truncated or was never finished",
 		"write it again; a recording that was killed has no index",
-	); err != nil {
-		return box{}, err
-	}
-	return box{}, nil
+	)
 }
 
 // topLevel lists the boxes that an ISO or QuickTime file may begin with.

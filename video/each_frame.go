@@ -79,17 +79,15 @@ func EachFrame(
 		at = at[n:]
 		if file == "" {
 			err := each.runParts(ctx, n, func(ctx context.Context, from, to int) error {
-				return func() error {
-					for k := from; k < to; k++ {
-						if err := ctx.Err(); err != nil {
-							return err
-						}
-						if err := fn(run[k:k+1], nil); err != nil {
-							return err
-						}
+				for k := from; k < to; k++ {
+					if err := ctx.Err(); err != nil {
+						return err
 					}
-					return nil
-				}()
+					if err := fn(run[k:k+1], nil); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 			if err != nil {
 				return err

@@ -116,15 +116,12 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		splitPixels(red, green, blue, r.Pix)
 		return nil
 	}
-	if err := deliverRGB(
+	return deliverRGB(
 		func(rgb []byte) error { packRaw(r, rgb); return nil },
 		spec,
 		info,
 		dst,
-	); err != nil {
-		return err
-	}
-	return nil
+	)
 }
 
 // packRaw writes raw pixels as R, G, B, row by row.

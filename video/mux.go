@@ -38,10 +38,7 @@ func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rat
 	if _, err := dst.Write(head); err != nil {
 		return err
 	}
-	if err := m.copyMedia(ctx, dst); err != nil {
-		return err
-	}
-	return nil
+	return m.copyMedia(ctx, dst)
 }
 
 const (

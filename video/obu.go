@@ -19,34 +19,26 @@ func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 	for len(b) > 0 {
 		head, n := 1, 0
 		if b[0]&0x80 != 0 || b[0]>>3&15 == 0 {
-			if err := bad(fmt.Sprintf("with the header %#02x", b[0])); err != nil {
-				return err
-			}
+			return bad(fmt.Sprintf("with the header %#02x", b[0]))
 		}
 		if b[0]&4 != 0 {
 			head++
 		}
 		if len(b) < head {
-			if err := bad("whose header is truncated"); err != nil {
-				return err
-			}
+			return bad("whose header is truncated")
 		}
 		if n = len(b) - head; b[0]&2 != 0 {
 			size, shift := 0, 0
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
-					if err := bad("whose size is cut short"); err != nil {
-						return err
-					}
+					return bad("whose size is truncated")
 				}
 				size |= int(b[head]&0x7f) << shift
 				more = b[head]&0x80 != 0
 				head++
 			}
 			if n = size; n > len(b)-head {
-				if err := bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head)); err != nil {
-					return err
-				}
+				return bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
 			}
 		}
 		if err := fn(b[0]>>3&15, b[:head+n], b[head:head+n]); err != nil {

@@ -279,8 +279,5 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	if err == nil {
 		deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
 	}
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
