@@ -6,63 +6,64 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Pixel says what a delivered frame is made of.
+// Pixel is the type of the pixels of a delivered frame.
 type Pixel uint8
 
 const (
 	RGB8       Pixel = iota // 3 × uint8
 	RGBFloat32              // 3 × float32 in [0,1]: uint8 / 255, a real division
-	Gray16                  // 1 × uint16: the luma plane as stored (depth codes)
-	DepthMM                 // 1 × float32, millimetres, by the stream's Depth code
-	DepthM                  // 1 × float32, metres; of video not rounded to millimetres
-	YUVPlanes               // the decoder's planes, tightly packed, as stored (for proofs)
+	Gray16                  // 1 × uint16: the stored luma plane (depth codes)
+	DepthMM                 // 1 × float32, millimeters, decoded with the stream's Depth code
+	DepthM                  // 1 × float32, meters; video is not rounded to millimeters
+	YUVPlanes               // the decoder's planes, tightly packed, as stored (for verification)
 )
 
-// Spec says what a frame delivered to a caller looks like.
+// Spec describes the frames that a caller receives.
 type Spec struct {
-	Width, Height int // 0 = as decoded; else scaled in the same pass
+	Width, Height int // 0: the decoded size; otherwise the frame is scaled
 	Pixel         Pixel
-	ChannelsFirst bool // CHW, else HWC
+	ChannelsFirst bool // channels first (CHW), otherwise channels last (HWC)
 	Depth         *robocache.Depth
 }
 
-// Frame is one decoded frame, valid during the call that hands it over.
+// Frame is one decoded frame. It is valid during the call that delivers it.
 type Frame interface {
 	Size() (width, height int)
-	PixelFormat() string // libavutil's name, e.g. "yuv420p"
-	// Bytes is the size that Convert needs for spec.
+	PixelFormat() string // returns libavutil's name, for example "yuv420p"
+	// Bytes returns the number of bytes that Convert writes for spec.
 	Bytes(spec *Spec) (int, error)
-	// Convert writes the frame into dst, which must have Bytes(spec) bytes.
+	// Convert writes the frame to dst, which must have Bytes(spec) bytes.
 	Convert(spec *Spec, dst []byte) error
 }
 
-// Decoder decodes the packets of one sample entry on one thread. One goroutine at a time.
+// Decoder decodes the packets of one sample entry. It must be used by one goroutine at a time.
 type Decoder interface {
-	// Send gives a packet in decode order; io.ErrShortBuffer-like refusals do not happen: Receive
-	// is called until empty after each Send.
+	// Send passes a packet to the decoder, in decode order. The caller calls Receive until it
+	// returns no frame before the next Send, so Send never refuses a packet for lack of space.
 	Send(packet []byte, pts int64) error
-	// Receive gives the next frame in presentation order, and the pts its packet was sent with; ok
-	// is false when more packets are needed.
+	// Receive returns the next frame in presentation order, and the pts that its packet was sent
+	// with. ok is false if the decoder needs more packets.
 	Receive() (pic Frame, pts int64, ok bool, err error)
-	// Drain says that no packet follows: Receive then gives what is still inside.
+	// Drain ends the packets. Receive then returns the frames that are still in the decoder.
 	Drain() error
-	// Flush forgets everything; the next packet must be a sync sample.
+	// Flush discards the decoder's state. The next packet must be a sync sample.
 	Flush()
-	// MemoryBytes estimates what the decoder holds.
+	// MemoryBytes returns an estimate of the decoder's memory.
 	MemoryBytes() int64
 	Close()
 }
 
-// Backend makes decoders. Exactly one is registered by importing video/ffmpeg in a build with cgo.
+// Backend creates decoders. Importing video/ffmpeg in a build with cgo registers one. Safe for
+// concurrent use.
 type Backend interface {
 	Name() string
 	Version() string
-	// Supports says why a codec cannot be decoded, or nil.
+	// Supports returns nil if the backend decodes codec, or an error with the reason.
 	Supports(codec Codec) error
 	NewDecoder(entry *SampleEntry) (Decoder, error)
 }
 
-// Codec is a video coding by its field name.
+// Codec is the name of a video coding format.
 type Codec string
 
 const (
@@ -72,20 +73,21 @@ const (
 	MPEG4 Codec = "mpeg4"
 	VP9   Codec = "vp9"
 	MJPEG Codec = "mjpeg"
-	PNG   Codec = "png" // named in errors, not decoded
+	PNG   Codec = "png" // appears in errors only; it is not decoded
 )
 
-// SampleEntry is one entry of stsd: what a decoder must know before the first packet.
+// SampleEntry is one entry of the stsd box: the information that a decoder needs before the first
+// packet.
 type SampleEntry struct {
 	FourCC        string
-	Codec         Codec // "" where the fourcc is not known
+	Codec         Codec // "" if the FourCC is unknown
 	Width, Height int
-	Extradata     []byte // avcC, hvcC, av1C whole; of esds the DecoderSpecificInfo
-	// colr nclx; 2 = unspecified
+	Extradata     []byte // the whole avcC, hvcC or av1C; of an esds the DecoderSpecificInfo
+	// from a colr box of type nclx; 2 = unspecified
 	Primaries, Transfer, Matrix int
 	FullRange                   bool
-	Rotation                    int // degrees clockwise by tkhd: 0, 90, 180, 270
+	Rotation                    int // degrees clockwise, from tkhd: 0, 90, 180 or 270
 }
 
-// Opener opens a file of the dataset by its path below the root.
+// Opener opens a file of the dataset. path is relative to the dataset's root.
 type Opener func(ctx context.Context, path string) (robocache.Ranged, error)

@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// How long a balance watches each way, and how long its answer stands: longer each time, as it says
-// the same.
+// Durations of the states of a balance. The hold time doubles from firstHold to lastHold as long as
+// the decision stays the same.
 const (
-	settling  = 1500 * time.Millisecond // decoders are made meanwhile
-	passing   = 100 * time.Millisecond  // what the way before had begun ends
-	watching  = 300 * time.Millisecond
-	firstHold = 2 * time.Second
-	lastHold  = 30 * time.Second
+	settleTime = 1500 * time.Millisecond // decoders are created during this time
+	drainTime  = 100 * time.Millisecond  // lets the work of the previous mode finish
+	watchTime  = 300 * time.Millisecond
+	firstHold  = 2 * time.Second
+	lastHold   = 30 * time.Second
 )
 
-// worthHelp is how many times more has to be delivered with the host's help: it costs cores that
-// the training may want.
+// worthHelp is the speedup that justifies the host's help. The help occupies cores that the
+// training process may need.
 const worthHelp = 1.05
 
-// balance says whether the host's cores decode what a busy device has not begun. It watches both
-// ways in turn and takes the faster; where neither is, for whoever takes the frames is slower, the
-// device alone. Frames are the same either way.
-type balance struct {
-	mu     sync.Mutex
-	state  uint8 // of states
-	until  time.Time
-	from   int64 // frames at the beginning of a watch
-	since  time.Time
-	helped float64 // frames a second
-	helps  bool
-	hold   time.Duration
+// helpBalance decides whether the host decodes groups that a busy device has not started. It
+// measures the frame rate with and without the host's help, and keeps the faster mode. Without a
+// clear gain (for example because the consumer is the bottleneck) the device decodes alone. The
+// frames are the same in both modes. Safe for concurrent use.
+type helpBalance struct {
+	mu           sync.Mutex
+	state        uint8 // one of the states below
+	stateEnd     time.Time
+	framesBefore int64 // frames delivered before this state began
+	stateStart   time.Time
+	helpedRate   float64 // frames per second with the host's help
+	helps        bool
+	hold         time.Duration
 }
 
-// States, in their order; after holding the watch with help comes again.
+// States, in order. After holding, the measurement starts again with the host's help.
 const (
 	beginning uint8 = iota
 	passingToHelp
@@ -43,38 +44,39 @@ const (
 	holding
 )
 
-// helping says whether the host helps.
-func (b *balance) helping() bool {
+// hostHelps reports whether the host should decode groups now.
+func (b *helpBalance) hostHelps() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state <= watchingHelp || b.state == holding && b.helps
 }
 
-// tick is told the time, and how many frames were delivered in all.
-func (b *balance) tick(now time.Time, frames int64) {
+// advance moves to the next state if the time of the current one is over. frames is the total
+// number of delivered frames.
+func (b *helpBalance) advance(now time.Time, frames int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.until.IsZero() {
-		b.until, b.hold = now.Add(settling), firstHold
+	if b.stateEnd.IsZero() {
+		b.stateEnd, b.hold = now.Add(settleTime), firstHold
 	}
-	if now.Before(b.until) {
+	if now.Before(b.stateEnd) {
 		return
 	}
-	rate := float64(frames-b.from) / now.Sub(b.since).Seconds()
-	next, d := b.state+1, watching
+	rate := float64(frames-b.framesBefore) / now.Sub(b.stateStart).Seconds()
+	next, d := b.state+1, watchTime
 	switch b.state {
 	case beginning, watchingHelp:
-		if d = passing; b.state == watchingHelp {
-			b.helped = rate
+		if d = drainTime; b.state == watchingHelp {
+			b.helpedRate = rate
 		}
 	case watchingAlone:
-		helps := b.helped > worthHelp*rate
+		helps := b.helpedRate > worthHelp*rate
 		if b.hold = min(2*b.hold, lastHold); helps != b.helps {
 			b.hold = firstHold
 		}
 		b.helps, d = helps, b.hold
 	case holding:
-		next, d = passingToHelp, passing
+		next, d = passingToHelp, drainTime
 	}
-	b.state, b.until, b.from, b.since = next, now.Add(d), frames, now
+	b.state, b.stateEnd, b.framesBefore, b.stateStart = next, now.Add(d), frames, now
 }

@@ -13,36 +13,36 @@ var be = binary.BigEndian
 
 const opIndex = "read mp4 index"
 
-// box is one box, with its payload where that is in memory. off is where its header stands in the
-// file.
+// box is one box of an mp4 file. data is the payload if it was read. off is the file offset of the
+// header.
 type box struct {
 	kind string
 	data []byte
 	off  int64
 }
 
-// present says whether the box was found at all.
-func (b box) present() bool { return b.kind != "" }
+// isPresent reports whether the box was found.
+func (b box) isPresent() bool { return b.kind != "" }
 
 func (b box) malformed(format string, args ...any) *robocache.Error {
-	return b.failed(robocache.ErrMalformed, format, args...)
+	return b.boxError(robocache.ErrMalformed, format, args...)
 }
 
 func (b box) tooLarge(format string, args ...any) *robocache.Error {
-	return b.failed(robocache.ErrResourceLimit, format, args...)
+	return b.boxError(robocache.ErrResourceLimit, format, args...)
 }
 
 func (b box) unsupported(hint, format string, args ...any) *robocache.Error {
-	e := b.failed(robocache.ErrUnsupported, format, args...)
+	e := b.boxError(robocache.ErrUnsupported, format, args...)
 	e.Hint = hint
 	return e
 }
 
-func (b box) failed(class error, format string, args ...any) *robocache.Error {
+func (b box) boxError(class error, format string, args ...any) *robocache.Error {
 	kind := b.kind
 	for _, c := range []byte(kind) {
 		if c < 0x20 || c > 0x7e {
-			kind = fmt.Sprintf("0x%x", b.kind) // fit for messages
+			kind = fmt.Sprintf("0x%x", b.kind) // make the kind printable
 			break
 		}
 	}
@@ -54,15 +54,16 @@ func (b box) failed(class error, format string, args ...any) *robocache.Error {
 		args...)
 }
 
-// parser reads boxes; it fails into the guard of ReadIndex.
-type parser struct {
+// boxParser reads boxes within limits.
+type boxParser struct {
 	lim      Limits
 	fileSize int64
 }
 
-// header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is
-// what there is from off on.
-func header(h []byte, off, left int64) (b box, head, size int64, err error) {
+// parseBoxHeader parses the header of the box at file offset off. h holds at least the first 8
+// bytes of the header; left is the number of bytes from off to the end. It returns the lengths of
+// the header and of the whole box.
+func parseBoxHeader(h []byte, off, left int64) (b box, head, size int64, err error) {
 	b, head, size = box{kind: string(h[4:8]), off: off}, 8, int64(be.Uint32(h))
 	switch {
 	case size == 0:
@@ -81,12 +82,12 @@ func header(h []byte, off, left int64) (b box, head, size int64, err error) {
 	return b, head, size, nil
 }
 
-// children calls fn for each box inside data, which begins at file offset base.
-// Fewer than 8 bytes at the end are QuickTime's terminator, or padding.
-func (p *parser) children(parent string, data []byte, base int64, fn func(box) error) error {
+// eachChild calls fn for each box in data, which begins at file offset base. Fewer than 8 bytes at
+// the end are accepted: they are QuickTime's terminator or padding.
+func (p *boxParser) eachChild(parent string, data []byte, base int64, fn func(box) error) error {
 	for pos := int64(0); int64(len(data))-pos >= 8; {
 		rest := data[pos:]
-		b, head, size, err := header(rest, base+pos, int64(len(rest)))
+		b, head, size, err := parseBoxHeader(rest, base+pos, int64(len(rest)))
 		if err != nil {
 			return err
 		}
@@ -102,24 +103,26 @@ func (p *parser) children(parent string, data []byte, base int64, fn func(box) e
 	return nil
 }
 
-// full splits a full box into its version and what follows the flags, at least so many bytes.
-func (p *parser) full(b box, least int) (version byte, rest []byte, err error) {
+// splitFullBox returns the version of a full box and the bytes after its flags, at least least
+// bytes.
+func (p *boxParser) splitFullBox(b box, least int) (version byte, rest []byte, err error) {
 	if len(b.data) < 4+least {
 		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+least)
 	}
 	return b.data[0], b.data[4:], nil
 }
 
-// table gives the entries of a full box that holds a count and count entries of width bytes.
-func (p *parser) table(b box, width int) (entries []byte, n int, err error) {
-	_, rest, err := p.full(b, 4)
+// splitTable returns the entries of a full box that contains a count and count entries of width
+// bytes.
+func (p *boxParser) splitTable(b box, width int) (entries []byte, n int, err error) {
+	_, rest, err := p.splitFullBox(b, 4)
 	if err != nil {
 		return entries, n, err
 	}
 	count := int64(be.Uint32(rest))
 	if count > int64(len(rest)-4)/int64(width) {
 		return entries, n, b.malformed(
-			"%d entries of %d bytes declared, %d bytes are there",
+			"%d entries of %d bytes are declared, but the box has %d bytes",
 			count,
 			width,
 			len(rest)-4,
@@ -128,25 +131,25 @@ func (p *parser) table(b box, width int) (entries []byte, n int, err error) {
 	return rest[4 : 4+int(count)*width], int(count), nil
 }
 
-// window reads a file in pieces that a box walk wants: small reads come from the last piece where
-// they can.
-type window struct {
+// readWindow reads a file for a walk over its boxes. A small read is served from the last piece if
+// possible.
+type readWindow struct {
 	f    robocache.Ranged
 	off  int64
 	data []byte
 }
 
-// headRead is the first and the usual piece: the moov of a short episode fits, so that one or two
-// reads make an index. What is left of a file behind its media is read whole up to tailRead: it is
-// the moov mostly.
+// headRead is the size of the first and of most reads. It covers the moov of a short episode, so
+// that one or two reads produce an index. If at most tailRead bytes follow the media, they are read
+// as a whole, because they are usually the moov.
 const (
 	headRead = 8 << 10
 	tailRead = 64 << 10
 )
 
-// at gives n bytes at off, reading more than asked when it must read. The slice is valid until the
-// next call.
-func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
+// readBytes returns n bytes at off. It may read more than n from the file. The returned slice is
+// valid until the next call.
+func (w *readWindow) readBytes(ctx context.Context, off int64, n int) ([]byte, error) {
 	if off >= w.off && off+int64(n) <= w.off+int64(len(w.data)) {
 		return w.data[off-w.off:][:n], nil
 	}
@@ -161,7 +164,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 			nil,
 			off,
 		}.malformed(
-			"%d bytes expected, %d are left: the file is cut",
+			"expected %d bytes, but %d are left: the file is truncated",
 			n,
 			max(size, 0),
 		)
@@ -178,10 +181,10 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 
 const (
 	remuxHint = "rewrite it without re-encoding: ffmpeg -i IN -c copy -movflags +faststart OUT.mp4"
-	maxBoxes  = 4096 // before the moov
+	maxBoxes  = 4096 // maximum number of boxes before the moov
 )
 
-// readMoov finds the moov box among the top-level boxes and reads it whole.
+// readMoov finds the moov box among the top-level boxes and reads it.
 func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) {
 	size := f.Size()
 	bad := func(msg, hint string) error {
@@ -189,30 +192,31 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 			WithHint("%s", hint)
 	}
 	if size == 0 {
-		if err := bad("the file is empty", ""); err != nil {
-			return box{}, err
-		}
+		return box{}, bad("the file is empty", "")
 	}
-	w := &window{f: f}
-	head, err := w.at(ctx, 0, int(min(size, 256)))
+	w := &readWindow{f: f}
+	head, err := w.readBytes(ctx, 0, int(min(size, 256)))
 	if err != nil {
 		return box{}, err
 	}
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		if err := bad(
+		return box{}, bad(
 			"the file is a git-LFS pointer, not a video (LFS pointer)",
 			"fetch the real bytes: git lfs pull",
-		); err != nil {
-			return box{}, err
-		}
+		)
 	}
 	if name := otherContainer(head); name != "" {
-		return box{}, robocache.Unsupported(opIndex, nil, "the file is %s, whatever its name says; mp4 is read", name).
+		return box{}, robocache.Unsupported(
+			opIndex,
+			nil,
+			"the file is %s, whatever its name says; mp4 is read",
+			name,
+		).
 			WithHint("%s", containerHint)
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {
-		h, err := w.at(ctx, pos, int(min(16, size-pos)))
+		h, err := w.readBytes(ctx, pos, int(min(16, size-pos)))
 		if err != nil {
 			return box{}, err
 		}
@@ -220,32 +224,33 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 			return box{}, box{
 				kind: kind,
 			}.malformed(
-				"this is no mp4: the first box is none that such a file begins with",
+				"this is not an mp4 file: no mp4 begins with this box",
 			)
 		}
-		b, headLen, n, err := header(h, pos, size-pos)
+		b, headLen, n, err := parseBoxHeader(h, pos, size-pos)
 		if err != nil {
 			return box{}, err
 		}
 		switch {
 		case b.kind == "moov" && n > size-pos:
 			return box{}, b.malformed(
-				"size %d ends after the file (%d bytes): the file is cut",
+				"size %d exceeds the file (%d bytes): the file is truncated",
 				n,
 				size,
 			)
 		case b.kind == "moov" && n > lim.MaxMoov:
 			return box{}, b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov)
 		case b.kind == "moov":
-			if b.data, err = w.at(ctx, pos+headLen, int(n-headLen)); err != nil {
+			if b.data, err = w.readBytes(ctx, pos+headLen, int(n-headLen)); err != nil {
 				return box{}, err
 			}
 			return b, nil
 		case b.kind == "moof":
-			return box{}, b.unsupported(remuxHint, "a movie fragment stands before the moov")
+			return box{}, b.unsupported(remuxHint, "a movie fragment precedes the moov")
 		case n > size-pos:
 			return box{}, b.malformed(
-				"size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished",
+				"size %d exceeds the file (%d bytes), and there is no moov before: "+
+					"the file is truncated or was never finished",
 				n,
 				size,
 			)
@@ -254,16 +259,13 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		}
 		pos += n
 	}
-	if err := bad(
-		"no moov box: the file is cut or was never finished",
+	return box{}, bad(
+		"no moov box: the file is truncated or was never finished",
 		"write it again; a recording that was killed has no index",
-	); err != nil {
-		return box{}, err
-	}
-	return box{}, nil
+	)
 }
 
-// topLevel lists what an ISO or QuickTime file may begin with.
+// topLevel lists the boxes that an ISO or QuickTime file may begin with.
 var topLevel = map[string]bool{
 	"ftyp": true,
 	"styp": true,

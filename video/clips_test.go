@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// framesByProbe gives the pts of every frame that ffprobe decodes, in presentation order.
+// framesByProbe returns the pts of every frame that ffprobe decodes, in presentation order.
 func framesByProbe(t testing.TB, path string) (pts []int64) {
 	t.Helper()
 	out := runTool(
@@ -42,13 +42,13 @@ func framesByProbe(t testing.TB, path string) (pts []int64) {
 	return pts
 }
 
-// TestClipsAgainstProbe makes clips of every kind that the field has, and compares frames and times
-// with ffprobe (V1).
+// TestClipsAgainstProbe creates clips of every common kind, and compares frames and times with
+// ffprobe (video.V1).
 func TestClipsAgainstProbe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: one goroutine, and programs that take the time")
 	}
-	t.Parallel() // programs do the work
+	t.Parallel() // most of the work is in other programs
 	tool(t, "ffmpeg")
 	tool(t, "ffprobe")
 	x264 := []string{"-c:v", "libx264", "-pix_fmt", "yuv420p"}
@@ -191,7 +191,7 @@ func TestClipsAgainstProbe(t *testing.T) {
 	for name, path := range clips {
 		want := framesByProbe(t, path)
 		for strings.HasPrefix(name, "av1") && len(want) > 0 && want[0] < 0 {
-			want = want[1:] // FFmpeg's libdav1d does not hand on that a packet is to be discarded
+			want = want[1:] // FFmpeg's libdav1d ignores the discard flag of a packet
 		}
 		ix := indexOf(t, path)
 		got := make([]int64, ix.NumFrames())
@@ -214,7 +214,7 @@ func TestClipsAgainstProbe(t *testing.T) {
 			name,
 			ix.NumFrames(),
 			hidden,
-			len(ix.sync),
+			len(ix.syncSamples),
 			ix.Entries()[0].Codec,
 		)
 	}
@@ -254,7 +254,7 @@ func TestFragmentedIsRefusedByName(t *testing.T) {
 	}
 }
 
-// TestRotationOfRealFile: ffmpeg 5.1 writes "rotate=90" as a matrix that it then shows by
+// TestRotationOfRealFile: ffmpeg 5.1 writes "rotate=90" as a matrix that it displays with
 // transpose=cclock, 270 degrees clockwise.
 func TestRotationOfRealFile(t *testing.T) {
 	path := clip(t, "up.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p")
@@ -278,7 +278,8 @@ func TestRotationOfRealFile(t *testing.T) {
 	}
 }
 
-// TestFewReads: the moov at the end costs three reads, in front one or two (V2).
+// TestFewReads: an index takes three reads if the moov is at the end, and one or two if it comes
+// first (video.V2).
 func TestFewReads(t *testing.T) {
 	for _, flags := range []string{"+faststart", "+use_metadata_tags"} {
 		path := clip(t, "reads.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", flags)

@@ -5,7 +5,8 @@ import "bytes"
 const containerHint = "Write it as mp4: ffmpeg -i FILE -c copy NEW.mp4; " +
 	"leave out -c copy if mp4 does not take its codec."
 
-// otherContainer names the kind of a file that is no mp4, by its first bytes; "" if they name none.
+// otherContainer returns the name of the container that the first bytes of a file belong to, or ""
+// if they match no known container.
 func otherContainer(head []byte) string {
 	for _, c := range []struct{ start, name string }{
 		{"OggS", "Ogg"},
@@ -23,7 +24,7 @@ func otherContainer(head []byte) string {
 			return c.name
 		}
 	}
-	// packet reports whether packets of size bytes begin at offset, as far as the head reaches.
+	// packet reports whether packets of size bytes begin at offset, as far as head reaches.
 	packet := func(offset, size int) bool {
 		return len(head) > offset+size && head[offset] == 0x47 && head[offset+size] == 0x47
 	}

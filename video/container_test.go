@@ -37,7 +37,13 @@ func TestOtherContainers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, head := range []string{"", "\x00", "\x00\x00\x00\x20ftypisom", "G", "\x00\x00\x00\x01mdat\x00\x00\x00\x00"} {
+	for _, head := range []string{
+		"",
+		"\x00",
+		"\x00\x00\x00\x20ftypisom",
+		"G",
+		"\x00\x00\x00\x01mdat\x00\x00\x00\x00",
+	} {
 		if name := otherContainer([]byte(head)); name != "" {
 			t.Errorf("%q is %s", head, name)
 		}

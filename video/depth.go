@@ -7,29 +7,29 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// DepthCodes says how depth becomes the 12-bit codes of a depth video, as lerobot's quantize_depth
-// does: of images of uint16 in millimetres, or of float32 in metres, as the code's unit says. What
-// lies outside of the code's bounds, and NaN, gets the nearest bound's code: 0 is the least depth,
-// and none.
+// DepthCodes converts depth to the 12-bit codes of a depth video, like lerobot's quantize_depth.
+// The input is uint16 in millimeters or float32 in meters, depending on the code's unit. Values
+// outside the range get the code of the nearest bound. NaN gets 0, the code of the minimum and of
+// missing depth. Safe for concurrent use.
 type DepthCodes struct {
-	code robocache.Depth
-	mm   []uint16 // by millimetre
+	code         robocache.Depth
+	byMillimeter []uint16 // code by millimeter; nil if the unit is meters
 }
 
-// NewDepthCodes prepares a code.
+// NewDepthCodes returns a converter for a code.
 func NewDepthCodes(d *robocache.Depth) *DepthCodes {
 	c := &DepthCodes{code: *d}
 	if d.Unit == "mm" {
-		c.mm = make([]uint16, 1<<16)
-		for i := range c.mm {
-			c.mm[i] = c.of(float64(i) / 1000)
+		c.byMillimeter = make([]uint16, 1<<16)
+		for i := range c.byMillimeter {
+			c.byMillimeter[i] = c.codeOf(float64(i) / 1000)
 		}
 	}
 	return c
 }
 
-// of is the code of a depth in metres.
-func (c *DepthCodes) of(metres float64) uint16 {
+// codeOf returns the code of a depth in meters.
+func (c *DepthCodes) codeOf(metres float64) uint16 {
 	at := func(v float64) float64 {
 		if c.code.Log {
 			return math.Log(v + c.code.Shift)
@@ -37,24 +37,27 @@ func (c *DepthCodes) of(metres float64) uint16 {
 		return v
 	}
 	q := math.RoundToEven((at(metres) - at(c.code.Min)) / (at(c.code.Max) - at(c.code.Min)) * 4095)
-	if !(q > 0) { // or NaN
+	if !(q > 0) { // also true for NaN
 		return 0
 	}
 	return uint16(min(q, 4095))
 }
 
-// Put puts the codes of an image behind dst, as little-endian uint16.
+// Put appends the codes of an image to dst, as little-endian uint16.
 func (c *DepthCodes) Put(dst, image []byte) []byte {
-	if c.mm != nil {
+	if c.byMillimeter != nil {
 		for i := 0; i+1 < len(image); i += 2 {
-			dst = binary.LittleEndian.AppendUint16(dst, c.mm[binary.LittleEndian.Uint16(image[i:])])
+			dst = binary.LittleEndian.AppendUint16(
+				dst,
+				c.byMillimeter[binary.LittleEndian.Uint16(image[i:])],
+			)
 		}
 		return dst
 	}
 	for i := 0; i+3 < len(image); i += 4 {
 		dst = binary.LittleEndian.AppendUint16(
 			dst,
-			c.of(float64(math.Float32frombits(binary.LittleEndian.Uint32(image[i:])))),
+			c.codeOf(float64(math.Float32frombits(binary.LittleEndian.Uint32(image[i:])))),
 		)
 	}
 	return dst

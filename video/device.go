@@ -6,68 +6,69 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// DeviceBackend is a Backend whose decoders run on the engines of a device.
+// DeviceBackend is a Backend whose decoders run on the video engines of a device.
 type DeviceBackend interface {
 	Backend
-	// Engines is how many of them decode a codec; 0 where none does.
+	// Engines returns the number of engines that decode a codec, or 0.
 	Engines(codec Codec) int
 }
 
-// DeviceMemory is a DeviceBackend's memory, as slices over addresses of the device: the host reads
-// and writes none of their bytes. What is done with it is done in the order of the calls, frames'
-// conversions among them, and is over after Wait.
+// DeviceMemory is the memory of a DeviceBackend. Slices of device memory wrap device addresses, so
+// the host must not read or write their bytes. All operations, including conversions of frames, run
+// in the order of the calls. They are complete after Wait. Safe for concurrent use.
 type DeviceMemory interface {
-	Number() int // the driver's, of the device
+	Number() int // returns the driver's number of the device
 	Alloc(n int) ([]byte, error)
 	Free(m []byte)
-	Upload(dst, src []byte) error // src, of the host, is the caller's again when it returns
-	// UploadPlanes copies kept planes of the host, 4:2:0 of 8 bits, into info's Bytes there, as
-	// DeviceFrame.KeepPlanes leaves them.
+	Upload(dst, src []byte) error // the caller may change src when Upload returns
+	// UploadPlanes copies planes of 8-bit 4:2:0 from the host to dst, which has info's Bytes. The
+	// result has the layout that DeviceFrame.KeepPlanes writes.
 	UploadPlanes(info PlaneInfo, dst, planes []byte) error
-	Copy(dst, src [][]byte) error // pieces of one size
+	Copy(dst, src [][]byte) error // all pieces must have the same size
 	Clear(dst []byte) error
-	// Converts says whether frames of that form become what spec says there, to the bit as on the
-	// host.
+	// Converts reports whether the device converts frames of this form to spec, bit-identical to
+	// the host.
 	Converts(info PlaneInfo, spec *Spec) bool
-	// ConvertKept is Convert of planes that DeviceFrames kept, all of one form.
+	// ConvertKept converts planes that DeviceFrame.KeepPlanes wrote. All planes must have the form
+	// info.
 	ConvertKept(info PlaneInfo, planes [][]byte, spec *Spec, dst [][]byte) error
 	Wait() error
 }
 
-// DeviceFrame is a Frame on a device.
+// DeviceFrame is a Frame in device memory.
 type DeviceFrame interface {
 	PlanarFrame
-	// ConvertThere writes the frame into memory of the device, where DeviceMemory.Converts.
+	// ConvertThere writes the frame to device memory. It fails if DeviceMemory.Converts is false.
 	ConvertThere(spec *Spec, dst []byte) error
-	// KeepPlanes writes its planes into memory of the device, of PlaneInfo's Bytes; luma, then
-	// pairs of chroma.
+	// KeepPlanes writes the planes to device memory of PlaneInfo's Bytes: luma, then interleaved
+	// chroma.
 	KeepPlanes(dst []byte) error
 }
 
-// Formula is how the host's own code makes 8-bit RGB of 4:2:0 planes, in integers: what a device
-// has to do to give the same. video/ffmpeg's planar.c and scale.c say what the numbers are;
-// kernel/cuda has the other reader of them.
+// Formula describes the integer arithmetic with which the host converts 4:2:0 planes to 8-bit RGB,
+// so that a device can produce identical bytes. video/ffmpeg's planar.c and scale.c define the
+// numbers. kernel/cuda also reads them.
 type Formula struct {
-	Width, Height int // of the result
+	Width, Height int // size of the result
 	Scaled        bool
 	Numbers       [10]int32
-	// Where it scales: filters across luma and chroma, down luma and chroma. Taps a result;
-	// Position of the first.
+	// If Scaled: the filters across luma, across chroma, down luma and down chroma. Taps is the
+	// number of taps per result, Position the first source sample of each result.
 	Taps     [4]int
 	Position [4][]int32
 	Weight   [4][]int16
 }
 
-// Formulas is a Backend that knows its own.
+// Formulas is implemented by a Backend that can describe its conversions.
 type Formulas interface {
 	Formula(info *PlaneInfo, width, height int) (Formula, bool)
 }
 
-// FormulaOf is the formula by which planes become what spec says; false where the host does it
-// otherwise.
-func FormulaOf(info PlaneInfo, spec *Spec) (Formula, bool) {
+// FormulaOf returns the formula that converts planes to spec. ok is false if the host does not use
+// a formula for this conversion.
+func FormulaOf(info PlaneInfo, spec *Spec) (formula Formula, ok bool) {
 	b, err := ActiveBackend()
-	own, ok := b.(Formulas)
+	owner, ok := b.(Formulas)
 	if err != nil || !ok || spec.Pixel != RGB8 || info.Rotation != 0 {
 		return Formula{}, false
 	}
@@ -75,7 +76,7 @@ func FormulaOf(info PlaneInfo, spec *Spec) (Formula, bool) {
 	if width == 0 {
 		width, height = int(info.Width), int(info.Height)
 	}
-	return own.Formula(&info, width, height)
+	return owner.Formula(&info, width, height)
 }
 
 var (
@@ -83,21 +84,25 @@ var (
 	openDevice func(device int) (DeviceBackend, error)
 )
 
-// RegisterDevice makes open what OpenDevice calls. A package calls it from init.
+// RegisterDevice sets the function that OpenDevice calls. It is called from init.
 func RegisterDevice(open func(device int) (DeviceBackend, error)) {
 	deviceMu.Lock()
 	defer deviceMu.Unlock()
 	openDevice = open
 }
 
-// OpenDevice gives the video engines of a GPU, by the driver's number of it, or says why there are
-// none.
+// OpenDevice returns the video engines of a GPU, identified by the driver's number, or an error
+// with the reason why there are none.
 func OpenDevice(device int) (DeviceBackend, error) {
 	deviceMu.Lock()
 	open := openDevice
 	deviceMu.Unlock()
 	if open == nil {
-		return nil, robocache.Unsupported(opDecode, nil, "no decoder for a GPU's engines is in this build").
+		return nil, robocache.Unsupported(
+			opDecode,
+			nil,
+			"this build has no decoder for the engines of a GPU",
+		).
 			WithHint("import robocache/video/nvdec")
 	}
 	return open(device)

@@ -8,21 +8,21 @@ import (
 	"sort"
 )
 
-// edit presents the media times [from, to) beginning at start on the presentation timeline; all in
-// track units.
+// edit presents the media times [from, to) at start on the presentation timeline. All are in track
+// units.
 type edit struct{ from, to, start int64 }
 
-// readEdits gives the edits that show something; none means that everything is shown.
-func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
+// readEdits returns the edits that present media. If there are none, all samples are presented.
+func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 	b := t.boxes["elst"]
-	if !b.present() {
+	if !b.isPresent() {
 		return nil, nil
 	}
 	width := 12
 	if len(b.data) > 0 && b.data[0] == 1 {
 		width = 20
 	}
-	d, n, err := p.table(b, width)
+	d, n, err := p.splitTable(b, width)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
 		if width == 20 {
 			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
 		}
-		length := rescale(duration, t.timescale, movieScale)
+		length := rescaleTime(duration, t.timescale, movieScale)
 		switch {
 		case media < -1 || media > 1<<61:
 			return nil, b.malformed("edit %d begins at media time %d", i, media)
@@ -57,20 +57,20 @@ func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
 		if media >= 0 {
 			to := media + length
 			if duration == 0 && n == 1 || movieScale == 0 {
-				to = math.MaxInt64 // a movie that was written before its length was known
+				to = math.MaxInt64 // the duration was not known when the movie was written
 			}
 			edits = append(edits, edit{media, to, start})
 		}
 		start += length
 	}
-	if len(edits) == 0 && n > 0 { // nothing but a delay
+	if len(edits) == 0 && n > 0 { // only an empty edit: a delay
 		edits = append(edits, edit{math.MinInt64, math.MaxInt64, start})
 	}
 	return edits, nil
 }
 
-// rescale is round(v·to/from), bounded by 2^61.
-func rescale(v uint64, to, from int64) int64 {
+// rescaleTime returns round(v·to/from), at most 2^61.
+func rescaleTime(v uint64, to, from int64) int64 {
 	if from <= 0 {
 		return 0
 	}
@@ -83,11 +83,11 @@ func rescale(v uint64, to, from int64) int64 {
 	return int64(min(q, 1<<61))
 }
 
-// present numbers the frames: which samples are shown, in what order, and when.
+// numberFrames determines which samples are presented, in which order and when.
 //
-// Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more
-// than slack follow each other.
-func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error {
+// Edit lengths are in movie units, which may be coarser than track units. Edits that overlap by at
+// most slack therefore count as consecutive.
+func (ix *Index) numberFrames(pts []int64, edits []edit, slack int64, elst box) error {
 	if len(edits) == 0 {
 		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
 	}
@@ -129,11 +129,10 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error
 			from, to, origin = at(e.from), max(at(e.from), at(e.to)), e.from
 		}
 		if gap < 0 && from < to {
-			// An edit that begins between two frames shows its first one at once, as the decoders
-			// of the field have it: by the letter of the standard it would come late by the rest of
-			// a frame that nobody shows.
+			// If an edit begins between two frames, its first frame is presented at once, as common
+			// decoders do. The standard would delay it by the rest of the hidden frame before it.
 			gap = 0
-			if elst.present() {
+			if elst.isPresent() {
 				gap = pts[byTime[from]] - max(e.from, 0)
 			}
 		}
@@ -142,9 +141,9 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error
 			shown = append(shown, pts[d]-origin+e.start-gap)
 		}
 	}
-	ix.order, ix.edits = packOrder(perm), len(edits)
+	ix.order, ix.editCount = packOrder(perm), len(edits)
 	if len(edits) > 1 {
-		ix.shown = packTicks(shown)
+		ix.shown = packTimes(shown)
 	} else if len(perm) > 0 {
 		ix.shift = shown[0] - pts[perm[0]]
 	}

@@ -4,63 +4,63 @@ import (
 	"fmt"
 )
 
-// Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B
-// form with their parameter sets before key frames,
-// AV1 as temporal units in the low-overhead format with the sequence header at key frames, VP9 as
-// they are. It is the inverse of Stream.
+// Elementary converts samples of a file to the packet form used outside of files. H.264 and HEVC
+// become Annex B, with the parameter sets before key frames. AV1 becomes temporal units in the
+// low-overhead format, with the sequence header at key frames. VP9 is unchanged. It is the inverse
+// of Stream.
 type Elementary struct {
-	codec  Codec
-	prefix int    // bytes of the length before a NAL unit
-	sets   []byte // parameter sets in Annex B form, or the sequence header
+	codec         Codec
+	lengthBytes   int    // bytes of the length before a NAL unit
+	parameterSets []byte // parameter sets in Annex B form, or the AV1 sequence header
 }
 
-// NewElementary reads a sample entry; ErrUnsupported where no such form of its codec is known.
+// NewElementary reads a sample entry. It returns ErrUnsupported if the codec has no packet form.
 func NewElementary(e *SampleEntry) (_ *Elementary, err error) {
 	x := &Elementary{codec: e.Codec}
-	c := cursor{b: e.Extradata}
+	c := byteCursor{b: e.Extradata}
 	switch e.Codec {
 	case VP9:
 	case AV1:
-		c.bytes(4)
-		if err := obus(c.b, func(kind byte, whole, payload []byte) error {
+		c.takeBytes(4)
+		if err := eachOBU(c.b, func(kind byte, whole, payload []byte) error {
 			if kind == obuSequence {
-				x.sets = sized(x.sets, whole, payload)
+				x.parameterSets = appendSizedOBU(x.parameterSets, whole, payload)
 			}
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 	case H264:
-		c.bytes(4)
-		x.prefix = c.u(1)&3 + 1
-		x.take(&c, c.u(1)&31)
-		x.take(&c, c.u(1))
+		c.takeBytes(4)
+		x.lengthBytes = c.takeNumber(1)&3 + 1
+		x.readSets(&c, c.takeNumber(1)&31)
+		x.readSets(&c, c.takeNumber(1))
 	case HEVC:
-		c.bytes(21)
-		x.prefix = c.u(1)&3 + 1
-		for range c.u(1) {
-			c.u(1)
-			x.take(&c, c.u(2))
+		c.takeBytes(21)
+		x.lengthBytes = c.takeNumber(1)&3 + 1
+		for range c.takeNumber(1) {
+			c.takeNumber(1)
+			x.readSets(&c, c.takeNumber(2))
 		}
 	default:
-		return nil, noPacket(
-			fmt.Sprintf("video of codec %q has no form for messages", string(e.Codec)),
-			"h264, hevc, av1 and vp9 have",
+		return nil, unsupportedPacket(
+			fmt.Sprintf("video of codec %q cannot be sent in messages", string(e.Codec)),
+			"use h264, hevc, av1 or vp9",
 		)
 	}
 	if c.bad {
-		return nil, badPacket("the codec configuration of the file ends early", "", "")
+		return nil, malformedPacket("the codec configuration of the file is truncated", "", "")
 	}
 	return x, nil
 }
 
-// cursor takes bytes off a slice. Beyond its end bad is set, and zeros follow.
-type cursor struct {
+// byteCursor reads bytes from a slice. Beyond the end it sets bad and returns zeros.
+type byteCursor struct {
 	b   []byte
 	bad bool
 }
 
-func (c *cursor) bytes(n int) []byte {
+func (c *byteCursor) takeBytes(n int) []byte {
 	if n > len(c.b) {
 		c.b, c.bad = nil, true
 		return nil
@@ -70,23 +70,25 @@ func (c *cursor) bytes(n int) []byte {
 	return p
 }
 
-// u is a number of n bytes.
-func (c *cursor) u(n int) (v int) {
-	for _, x := range c.bytes(n) {
+// takeNumber reads a big-endian number of n bytes.
+func (c *byteCursor) takeNumber(n int) (v int) {
+	for _, x := range c.takeBytes(n) {
 		v = v<<8 | int(x)
 	}
 	return v
 }
 
-// take reads n parameter sets, each behind its length of two bytes.
-func (x *Elementary) take(c *cursor, n int) {
+// readSets reads n parameter sets, each after its length of two bytes.
+func (x *Elementary) readSets(c *byteCursor, n int) {
 	for range n {
-		x.sets = append(append(x.sets, 0, 0, 0, 1), c.bytes(c.u(2))...)
+		x.parameterSets = append(
+			append(x.parameterSets, 0, 0, 0, 1),
+			c.takeBytes(c.takeNumber(2))...)
 	}
 }
 
-// sized appends an OBU with its size, which the last one of a sample need not say.
-func sized(dst, whole, payload []byte) []byte {
+// appendSizedOBU appends an OBU with its size field. The last OBU of a sample may lack it.
+func appendSizedOBU(dst, whole, payload []byte) []byte {
 	if whole[0]&2 != 0 {
 		return append(dst, whole...)
 	}
@@ -101,7 +103,8 @@ func sized(dst, whole, payload []byte) []byte {
 	return append(append(dst, byte(n)), payload...)
 }
 
-// Packet appends a sample of the file. A key frame comes with its parameter sets.
+// Packet appends the packet of a sample to dst. If key is set, the packet includes the parameter
+// sets.
 func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) {
 	switch x.codec {
 	case VP9:
@@ -109,18 +112,18 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 	case AV1:
 		dst = append(dst, obuDelimiter<<3|2, 0)
 		own := false
-		if err := obus(sample, func(kind byte, _, _ []byte) error {
+		if err := eachOBU(sample, func(kind byte, _, _ []byte) error {
 			own = own || kind == obuSequence
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 		if key && !own {
-			dst = append(dst, x.sets...)
+			dst = append(dst, x.parameterSets...)
 		}
-		if err := obus(sample, func(kind byte, whole, payload []byte) error {
+		if err := eachOBU(sample, func(kind byte, whole, payload []byte) error {
 			if kind != obuDelimiter {
-				dst = sized(dst, whole, payload)
+				dst = appendSizedOBU(dst, whole, payload)
 			}
 			return nil
 		}); err != nil {
@@ -128,19 +131,20 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 		}
 		return dst, nil
 	}
-	// Parameter sets stand before the first unit but a delimiter, unless the sample brings its own.
+	// The parameter sets go before the first unit that is not a delimiter, unless the sample has
+	// its own.
 	holds := key
 	if holds {
-		brings, err := x.brings(sample)
+		brings, err := x.hasOwnSets(sample)
 		if err != nil {
 			return nil, err
 		}
 		holds = !brings
 	}
 	missing := holds
-	if err := x.units(sample, func(nal []byte) {
-		if missing && !x.is(nal, 9, 35) {
-			dst, missing = append(dst, x.sets...), false
+	if err := x.eachUnit(sample, func(nal []byte) {
+		if missing && !x.isKind(nal, 9, 35) {
+			dst, missing = append(dst, x.parameterSets...), false
 		}
 		dst = append(append(dst, 0, 0, 0, 1), nal...)
 	}); err != nil {
@@ -149,30 +153,37 @@ func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) 
 	return dst, nil
 }
 
-// brings says that a sample holds a sequence parameter set.
-func (x *Elementary) brings(sample []byte) (own bool, err error) {
-	if err := x.units(sample, func(nal []byte) { own = own || x.is(nal, 7, 33) }); err != nil {
+// hasOwnSets reports whether a sample contains a sequence parameter set.
+func (x *Elementary) hasOwnSets(sample []byte) (own bool, err error) {
+	if err := x.eachUnit(
+		sample,
+		func(nal []byte) { own = own || x.isKind(nal, 7, 33) },
+	); err != nil {
 		return own, err
 	}
 	return own, nil
 }
 
-// is says that a NAL unit is of a kind, which H.264 and HEVC number apart.
-func (x *Elementary) is(nal []byte, h264, hevc byte) bool {
+// isKind reports whether a NAL unit has a type, given in the numbering of H.264 and of HEVC.
+func (x *Elementary) isKind(nal []byte, h264, hevc byte) bool {
 	if x.codec == H264 {
 		return nal[0]&31 == h264
 	}
 	return nal[0]>>1&63 == hevc
 }
 
-// units calls fn for each NAL unit of a sample.
-func (x *Elementary) units(sample []byte, fn func(nal []byte)) error {
-	c := cursor{b: sample}
+// eachUnit calls fn for each NAL unit of a sample.
+func (x *Elementary) eachUnit(sample []byte, fn func(nal []byte)) error {
+	c := byteCursor{b: sample}
 	for len(c.b) > 0 {
-		size := c.u(x.prefix)
-		nal := c.bytes(size)
+		size := c.takeNumber(x.lengthBytes)
+		nal := c.takeBytes(size)
 		if c.bad {
-			return bad(fmt.Sprintf("a NAL unit of %d bytes", size), "one inside its sample", "")
+			return malformedPacket(
+				fmt.Sprintf("a NAL unit of %d bytes", size),
+				"one inside its sample",
+				"",
+			)
 		}
 		if size > 0 {
 			fn(nal)

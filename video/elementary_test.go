@@ -11,8 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// six gives six packets of 64×64, each behind its length in the file, of which the first and the
-// fourth are key frames.
+// six returns six packets of 64×64 as samples of a file. The first and the fourth are key frames.
 func six(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
@@ -26,8 +25,8 @@ func six(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// V14, V15: packets of each codec make a virtual mp4, and the samples of the virtual mp4 make the
-// packets again.
+// video.V14, video.V15: packets of each codec form a virtual mp4, and its samples yield the packets
+// again.
 func TestElementary(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC, AV1, VP9} {
 		var packets [][]byte
@@ -96,8 +95,8 @@ func TestElementary(t *testing.T) {
 	}
 }
 
-// V15: a key frame whose sample has no parameter sets gets those of the file, behind a delimiter;
-// an OBU without its size gets it.
+// video.V15: a key frame without parameter sets gets those of the file, after a delimiter. An OBU
+// without a size field gets one.
 func TestElementaryHeads(t *testing.T) {
 	x, err := NewElementary(
 		&SampleEntry{
@@ -136,8 +135,16 @@ func TestElementaryHeads(t *testing.T) {
 		key    bool
 		want   string
 	}{
-		"key":       {append(bytes.Clone(aud), idr...), true, "\x00\x00\x00\x01\x09\x10" + sets + "\x00\x00\x00\x01\x65\x07"},
-		"its own":   {append(bytes.Clone(sps), idr...), true, "\x00\x00\x00\x01\x67\x09\x00\x00\x00\x01\x65\x07"},
+		"key": {
+			append(bytes.Clone(aud), idr...),
+			true,
+			"\x00\x00\x00\x01\x09\x10" + sets + "\x00\x00\x00\x01\x65\x07",
+		},
+		"its own": {
+			append(bytes.Clone(sps), idr...),
+			true,
+			"\x00\x00\x00\x01\x67\x09\x00\x00\x00\x01\x65\x07",
+		},
 		"no key":    {idr, false, "\x00\x00\x00\x01\x65\x07"},
 		"key alone": {idr, true, sets + "\x00\x00\x00\x01\x65\x07"},
 	} {
@@ -170,7 +177,12 @@ func TestElementaryHeads(t *testing.T) {
 		string(got) != "\x12\x00\x0a\x01\xaa\x32\x03\x05\x06\x07" {
 		t.Errorf("% x %v", got, err)
 	}
-	for codec, c := range map[Codec][]byte{H264: {1, 66, 0, 10, 0xff, 0xe1, 0, 9}, HEVC: make([]byte, 22), AV1: {1}, MPEG4: nil} {
+	for codec, c := range map[Codec][]byte{
+		H264:  {1, 66, 0, 10, 0xff, 0xe1, 0, 9},
+		HEVC:  make([]byte, 22),
+		AV1:   {1},
+		MPEG4: nil,
+	} {
 		if _, err := NewElementary(&SampleEntry{Codec: codec, Extradata: c}); err == nil {
 			t.Errorf("%s: no error", codec)
 		}

@@ -18,29 +18,30 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EncodeConfig says how frames are encoded. Zero values mean LeRobot's defaults.
+// EncodeConfig holds the options of an Encoder. Zero values select LeRobot's defaults.
 type EncodeConfig struct {
-	Codec         Codec // AV1 (default), H264, HEVC; with Gray12 always HEVC
+	Codec         Codec // AV1 (default), H264 or HEVC; with Gray12 always HEVC
 	Width, Height int
 	Rate          robocache.Rate
 	GOP           int // frames from one sync sample to the next; default 2
-	// default 30 (AV1), 23 (H.264), 28 (HEVC); without meaning for Gray12, which is lossless
+	// default 30 (AV1), 23 (H.264), 28 (HEVC); unused with Gray12, which is lossless
 	CRF int
-	// the encoder's own name or number; default "12" (AV1), the encoder's own for others
+	// a preset of the encoder; default "12" (AV1), otherwise the encoder's default
 	Preset string
 	Gray12 bool   // 12-bit depth codes, lossless; frames are little-endian uint16 ≤ 4095
-	FFmpeg string // the program; default: "ffmpeg" of the PATH
-	// the program gets the processor where nothing else wants it: a robot's loop comes first
+	FFmpeg string // path of the program; default "ffmpeg" from PATH
+	// run the program with low priority, because a robot's control loop is more important
 	Behind bool
 }
 
 const opEncode = "encode video"
 
-const encoderHint = "install an ffmpeg built with %s (Debian: apt-get install ffmpeg), or name one in EncodeConfig.FFmpeg"
+const encoderHint = "install an ffmpeg built with %s (Debian: apt-get install ffmpeg), " +
+	"or name one in EncodeConfig.FFmpeg"
 
-// encoders are ffmpeg's, with what they are asked for by default. Threads that change the bytes are
-// fixed: a machine with more cores must not write another file. The filter of H.264 takes out the
-// note of x264's version and options.
+// encoders lists ffmpeg's encoders and their default options. Threading options that change the
+// output are fixed, so that the file does not depend on the number of cores. The filter for H.264
+// removes x264's note with its version and options.
 var encoders = map[Codec]struct {
 	name   string
 	crf    int
@@ -58,7 +59,8 @@ var encoders = map[Codec]struct {
 		"libx265",
 		28,
 		"",
-		"-tag:v hvc1 -x265-params keyint=GOP:min-keyint=GOP:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error",
+		"-tag:v hvc1 -x265-params keyint=GOP:min-keyint=GOP:bframes=0:open-gop=0:" +
+			"scenecut=0:frame-threads=1:info=0:log-level=error",
 	},
 }
 
@@ -85,7 +87,7 @@ func (c EncodeConfig) withDefaults() EncodeConfig {
 	return c
 }
 
-// FrameBytes is the size of one frame given to Write.
+// FrameBytes returns the size of a frame that Write accepts.
 func (c EncodeConfig) FrameBytes() int {
 	if c.Gray12 {
 		return 2 * c.Width * c.Height
@@ -93,26 +95,28 @@ func (c EncodeConfig) FrameBytes() int {
 	return 3 * c.Width * c.Height
 }
 
-// Encoder writes frames into an mp4 through an ffmpeg found at run time. The same frames,
-// configuration and ffmpeg give the same bytes.
+// Encoder writes frames to an mp4 through an ffmpeg program found at run time. The same frames,
+// configuration and ffmpeg produce the same bytes.
 //
-// Colour goes to yuv420p by BT.601 in limited range, untagged: what a reader assumes where nothing
-// is said. Odd sizes go to yuv444p in H.264 and HEVC. GOPs are closed and frames are not reordered,
-// so that any run of GOPs can be joined (Concat).
+// Color is converted to yuv420p by BT.601 in limited range, and the file carries no color tags:
+// readers assume these values by default. Odd sizes become yuv444p in H.264 and HEVC. GOPs are
+// closed and frames are not reordered, so that any run of GOPs can be joined with Concat.
+//
+// An Encoder must be used by one goroutine at a time. The caller must call Close or Abort.
 type Encoder struct {
 	cfg    EncodeConfig
 	path   string
 	ctx    context.Context
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stderr tail
+	stderr outputTail
 	frames int
 	err    error
 	ended  bool
 }
 
-// NewEncoder starts an encoder that writes to path, which must not exist or be the caller's own
-// temporary file. ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
+// NewEncoder starts an encoder that writes to path. path must not exist, or must be the caller's
+// temporary file. It returns ErrUnsupported if there is no ffmpeg or it lacks the encoder.
 func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder, err error) {
 	cfg = cfg.withDefaults()
 	program, err := cfg.findEncoder(ctx)
@@ -123,19 +127,19 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	args, err := cfg.arguments(abs)
+	args, err := cfg.ffmpegArguments(abs)
 	if err != nil {
 		return nil, err
 	}
 	e := &Encoder{cfg: cfg, path: abs, ctx: ctx, cmd: exec.CommandContext(ctx, program, args...)}
-	e.stderr.full = func() { _ = e.cmd.Process.Kill() }
+	e.stderr.diskFull = func() { _ = e.cmd.Process.Kill() }
 	e.cmd.Stderr = &e.stderr
-	e.cmd.Env = append(os.Environ(), "SVT_LOG=1") // errors only
+	e.cmd.Env = append(os.Environ(), "SVT_LOG=1") // print errors only
 	e.cmd.WaitDelay = 5 * time.Second
 	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	if err := start(e.cmd, cfg.Behind); err != nil {
+	if err := startProgram(e.cmd, cfg.Behind); err != nil {
 		return nil, encodeError(
 			robocache.Classify(err),
 			robocache.Where{"program": program},
@@ -147,33 +151,33 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 	return e, nil
 }
 
-// check refuses what ffmpeg's encoder cannot do.
-func (c EncodeConfig) check() error {
+// checkSupported returns an error if ffmpeg's encoder cannot encode such frames.
+func (c EncodeConfig) checkSupported() error {
 	class, msg, hint := robocache.ErrMisuse, "", ""
 	switch {
 	case c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384:
-		msg = fmt.Sprintf("a frame of %d×%d", c.Width, c.Height)
+		msg = fmt.Sprintf("unsupported frame size %d×%d", c.Width, c.Height)
 	case c.Rate.Num <= 0 || c.Rate.Den <= 0:
-		msg = "no rate"
+		msg = "the frame rate is missing"
 	case encoders[c.Codec].name == "":
 		class, msg, hint = robocache.ErrUnsupported, "no encoder for "+strconv.Quote(
 			string(c.Codec),
-		), "av1, h264 or hevc"
+		), "use av1, h264 or hevc"
 	case c.Codec == AV1 && (c.Width < 64 || c.Height < 64 || c.Width%2+c.Height%2 > 0):
 		class, msg, hint = robocache.ErrUnsupported, fmt.Sprintf(
-			"libsvtav1 takes even sizes from 64 on, not %d×%d",
+			"libsvtav1 needs even sizes of at least 64, not %d×%d",
 			c.Width,
 			c.Height,
 		), "use h264"
 	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
-		msg = fmt.Sprintf("preset %q", c.Preset)
+		msg = fmt.Sprintf("unsupported preset %q", c.Preset)
 	default:
 		return nil
 	}
 	return encodeError(class, nil, msg, hint, nil)
 }
 
-func (c EncodeConfig) arguments(path string) ([]string, error) {
+func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	timescale, _, err := TrackTimescale(c.Rate)
 	if err != nil {
 		return nil, err
@@ -241,30 +245,43 @@ func (c EncodeConfig) arguments(path string) ([]string, error) {
 	), nil
 }
 
-// listingTime is what a program may take to list its encoders: a tenth of a second where nothing is
-// in its way, over 20 seconds on a machine that was busy with other work.
+// listingTime is the time limit for listing the encoders of a program. It takes 0.1 seconds
+// normally, and took over 20 seconds on a busy machine.
 var listingTime = 2 * time.Minute
 
-// listed remembers which encoders a program has.
-var listed sync.Map // path of the program → string, the list
+// listed caches the encoder lists of programs.
+var listed sync.Map // program path → encoder list (string)
 
-// findEncoder finds the program, and sees whether it has the encoder.
+// findEncoder returns the path of the program, or an error if it lacks the encoder.
 func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
-	if err := c.check(); err != nil {
+	if err := c.checkSupported(); err != nil {
 		return "", err
 	}
 	encoder := encoders[c.Codec].name
 	hint := fmt.Sprintf(encoderHint, encoder)
 	path, err := exec.LookPath(c.FFmpeg)
 	if err != nil {
-		return "", encodeError(robocache.ErrUnsupported, nil, "no ffmpeg to encode with", hint, err)
+		return "", encodeError(
+			robocache.ErrUnsupported,
+			nil,
+			"no ffmpeg program was found",
+			hint,
+			err,
+		)
 	}
 	where := robocache.Where{"program": path}
 	list, ok := listed.Load(path)
 	if !ok {
 		limit, cancel := context.WithTimeout(ctx, listingTime)
 		defer cancel()
-		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error", "-encoders").
+		out, err := exec.CommandContext(
+			limit,
+			path,
+			"-hide_banner",
+			"-loglevel",
+			"error",
+			"-encoders",
+		).
 			Output()
 		switch {
 		case err == nil:
@@ -302,13 +319,13 @@ func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
 	return path, nil
 }
 
-// CanEncode says why cfg cannot be encoded on this machine; nil where it can.
+// CanEncode returns nil if this machine can encode with cfg, or an error with the reason.
 func CanEncode(ctx context.Context, cfg EncodeConfig) error {
 	_, err := cfg.withDefaults().findEncoder(ctx)
 	return err
 }
 
-// Write encodes one frame: RGB rows of three bytes a pixel, or little-endian uint16 for Gray12. It
+// Write encodes one frame: RGB rows with 3 bytes per pixel, or little-endian uint16 for Gray12. It
 // blocks while the encoder is busy.
 func (e *Encoder) Write(pic []byte) error {
 	if e.err != nil {
@@ -319,17 +336,25 @@ func (e *Encoder) Write(pic []byte) error {
 	}
 	if len(pic) != e.cfg.FrameBytes() {
 		return robocache.Misuse(opEncode, robocache.Where{"index": e.frames}, "").
-			Expected(fmt.Sprintf("%d bytes for a frame of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), fmt.Sprint(len(pic)))
+			Expected(
+				fmt.Sprintf(
+					"%d bytes for a frame of %d×%d",
+					e.cfg.FrameBytes(),
+					e.cfg.Width,
+					e.cfg.Height,
+				),
+				fmt.Sprint(len(pic)),
+			)
 	}
 	if _, err := e.stdin.Write(pic); err != nil {
-		return e.fail(err)
+		return e.stopAndFail(err)
 	}
 	e.frames++
 	return nil
 }
 
-// Close ends the file, reads its index back, and compares: as many samples as frames, on the grid,
-// the first one a sync sample. Where anything failed, the file is removed.
+// Close finishes the file and verifies its index: as many samples as frames, at the expected times,
+// beginning with a sync sample. On error, the file is removed.
 func (e *Encoder) Close() error {
 	if e.ended {
 		return e.err
@@ -346,16 +371,16 @@ func (e *Encoder) Close() error {
 		return e.err
 	}
 	if err := e.stdin.Close(); err != nil {
-		return e.fail(err)
+		return e.stopAndFail(err)
 	}
 	e.ended = true
 	if err := e.cmd.Wait(); err != nil {
-		return e.failed(err)
+		return e.reportFailure(err)
 	}
-	if err := e.verify(); err != nil {
+	if err := e.verifyFile(); err != nil {
 		if strings.Contains(e.stderr.String(), noSpace) {
-			// some releases of ffmpeg end with success although the disk was full
-			return e.failed(err)
+			// some releases of ffmpeg exit with success although the disk was full
+			return e.reportFailure(err)
 		}
 		e.err = err
 		_ = os.Remove(e.path)
@@ -363,13 +388,13 @@ func (e *Encoder) Close() error {
 	return e.err
 }
 
-// noSpace is how ffmpeg tells of ENOSPC. With libsvtav1 some releases then wait for ever, and must
-// be ended.
+// noSpace is ffmpeg's message for ENOSPC. With libsvtav1 some releases then hang and must be killed
+// after fullDiskWait.
 const noSpace = "No space left"
 
 const fullDiskWait = 2 * time.Second
 
-// Failed is what ended the encoder before Close; nil while it takes frames.
+// Failed returns the error that ended the encoder before Close, or nil.
 func (e *Encoder) Failed() error {
 	if e.ended {
 		return e.err
@@ -377,7 +402,7 @@ func (e *Encoder) Failed() error {
 	return nil
 }
 
-// Abort kills the encoder and removes the file. After Close it does nothing.
+// Abort kills the encoder and removes the file. It does nothing after Close.
 func (e *Encoder) Abort() {
 	if e.ended {
 		return
@@ -389,17 +414,17 @@ func (e *Encoder) Abort() {
 	_ = os.Remove(e.path)
 }
 
-// fail ends the program after a failed write, and says what it said.
-func (e *Encoder) fail(cause error) error {
+// stopAndFail stops the program after a failed write and returns an error with its output.
+func (e *Encoder) stopAndFail(cause error) error {
 	e.ended = true
 	_ = e.stdin.Close()
 	if err := e.cmd.Wait(); err != nil {
 		cause = err
 	}
-	return e.failed(cause)
+	return e.reportFailure(cause)
 }
 
-func (e *Encoder) failed(cause error) error {
+func (e *Encoder) reportFailure(cause error) error {
 	_ = os.Remove(e.path)
 	if err := e.ctx.Err(); err != nil {
 		e.err = err
@@ -407,7 +432,12 @@ func (e *Encoder) failed(cause error) error {
 	}
 	class := robocache.ErrUnsupported
 	said := e.stderr.String()
-	for text, c := range map[string]error{noSpace: robocache.ErrResourceLimit, "Cannot allocate memory": robocache.ErrResourceLimit, "Permission denied": robocache.ErrMisuse, "No such file": robocache.ErrNotFound} {
+	for text, c := range map[string]error{
+		noSpace:                  robocache.ErrResourceLimit,
+		"Cannot allocate memory": robocache.ErrResourceLimit,
+		"Permission denied":      robocache.ErrMisuse,
+		"No such file":           robocache.ErrNotFound,
+	} {
 		if strings.Contains(said, text) {
 			class = c
 		}
@@ -422,7 +452,7 @@ func (e *Encoder) failed(cause error) error {
 	return e.err
 }
 
-func (e *Encoder) verify() (err error) {
+func (e *Encoder) verifyFile() (err error) {
 	defer robocache.LocateIn(&err, "file", e.path)
 	same := func(ok bool, want, got string) error {
 		if !ok {
@@ -478,28 +508,28 @@ func (e *Encoder) verify() (err error) {
 	return nil
 }
 
-// tail keeps the last bytes of what a program says.
-type tail struct {
-	mu   sync.Mutex
-	b    []byte
-	full func() // called once, when it tells of a full disk
+// outputTail keeps the last bytes of a program's output. Safe for concurrent use.
+type outputTail struct {
+	mu       sync.Mutex
+	b        []byte
+	diskFull func() // called once, if the output reports a full disk
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = append(t.b, p...)
 	if len(t.b) > 4096 {
 		t.b = append(t.b[:0], t.b[len(t.b)-2048:]...)
 	}
-	if t.full != nil && bytes.Contains(t.b, []byte(noSpace)) {
-		time.AfterFunc(fullDiskWait, t.full)
-		t.full = nil
+	if t.diskFull != nil && bytes.Contains(t.b, []byte(noSpace)) {
+		time.AfterFunc(fullDiskWait, t.diskFull)
+		t.diskFull = nil
 	}
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.ToValidUTF8(string(bytes.TrimSpace(t.b)), "?")

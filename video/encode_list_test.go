@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestListingTakesLong: a program that does not answer is a temporary error that names it; a caller
-// who leaves gets his own.
+// TestListingTakesLong: a program that does not answer is a temporary error that names it. A
+// canceled caller gets the error of its context.
 func TestListingTakesLong(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "ffmpeg")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
@@ -20,7 +20,13 @@ func TestListingTakesLong(t *testing.T) {
 	}
 	defer func(d time.Duration) { listingTime = d }(listingTime)
 	listingTime = 50 * time.Millisecond
-	if _, err := (EncodeConfig{Codec: AV1, Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}, FFmpeg: program}).findEncoder(
+	if _, err := (EncodeConfig{
+		Codec:  AV1,
+		Width:  64,
+		Height: 64,
+		Rate:   robocache.Rate{Num: 30, Den: 1},
+		FFmpeg: program,
+	}).findEncoder(
 		t.Context(),
 	); !errors.Is(
 		err,
@@ -32,7 +38,13 @@ func TestListingTakesLong(t *testing.T) {
 	listingTime = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (EncodeConfig{Codec: AV1, Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}, FFmpeg: program}).findEncoder(
+	if _, err := (EncodeConfig{
+		Codec:  AV1,
+		Width:  64,
+		Height: 64,
+		Rate:   robocache.Rate{Num: 30, Den: 1},
+		FFmpeg: program,
+	}).findEncoder(
 		ctx,
 	); !errors.Is(
 		err,

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts the program without the right to real-time priority: as root libsvtav1 gives its
-// threads the highest (SCHED_FIFO 99), which holds up all others of a busy machine, and for which
-// no nice value counts. behind: where nothing else wants the processor.
-func start(cmd *exec.Cmd, behind bool) error {
+// startProgram starts cmd without the right to real-time priority. As root, libsvtav1 would give
+// its threads the highest priority (SCHED_FIFO 99), which ignores nice values and blocks other
+// processes of a busy machine. If behind is set, the program gets a higher nice value.
+func startProgram(cmd *exec.Cmd, behind bool) error {
 	started := make(chan error)
 	go func() {
-		// and never unlocked: what is taken from this thread goes to the program, and ends with the
-		// goroutine
+		// The thread is never unlocked. It ends with the goroutine, because it has lost a
+		// capability that the program should not inherit.
 		runtime.LockOSThread()
 		dropNice()
-		// 20 - nice
+		// the system call returns 20 - nice
 		if kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && behind {
 			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(19, 20-kernel+10))
 		}
@@ -27,8 +27,8 @@ func start(cmd *exec.Cmd, behind bool) error {
 	return <-started
 }
 
-// dropNice takes CAP_SYS_NICE from the calling thread, and from what it starts. Who may not do that
-// does not have the right either.
+// dropNice removes CAP_SYS_NICE from the calling thread and from the programs that it starts.
+// Errors are ignored: a thread that may not do this does not have the capability either.
 func dropNice() {
 	_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_NICE, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// frame draws the k-th test frame as RGB.
+// pic draws test frame k as RGB.
 func pic(w, h, k int) []byte {
 	b := make([]byte, 3*w*h)
 	for y := range h {
@@ -31,7 +31,7 @@ func pic(w, h, k int) []byte {
 
 func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) {
 	t.Helper()
-	// a leading dash and a pattern are only a name
+	// the path has a leading dash and a pattern, which must be taken literally
 	path := filepath.Join(t.TempDir(), "-out %d.mp4")
 	e, err := NewEncoder(t.Context(), path, cfg)
 	if err != nil {
@@ -45,22 +45,47 @@ func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) 
 	return path, e.Close()
 }
 
-// TestEncode: every frame comes back, at its place, in its colours; the same input gives the same
-// bytes (V10).
+// TestEncode: every frame is decoded again at its time, with its colors. The same input produces
+// the same bytes (video.V10).
 func TestEncode(t *testing.T) {
-	t.Parallel() // programs do the work
+	t.Parallel() // most of the work is in other programs
 	tool(t, "ffmpeg")
 	for name, c := range map[string]struct {
 		cfg   EncodeConfig
 		codec Codec
-		most  float64 // mean difference, levels
+		most  float64 // maximum mean difference, in levels
 	}{
-		"av1":            {EncodeConfig{Width: 96, Height: 64}, AV1, 6},
-		"h264":           {EncodeConfig{Codec: H264, Width: 96, Height: 64, GOP: 8, CRF: 10}, H264, 4},
-		"h264 odd size":  {EncodeConfig{Codec: H264, Width: 37, Height: 21, CRF: 10, Preset: "veryfast"}, H264, 4},
-		"hevc":           {EncodeConfig{Codec: HEVC, Width: 96, Height: 64, GOP: 4, CRF: 10, Preset: "ultrafast"}, HEVC, 4},
-		"h264, 29.97 Hz": {EncodeConfig{Codec: H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 30000, Den: 1001}}, H264, 8},
-		"h264, 12.5 Hz":  {EncodeConfig{Codec: H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 25, Den: 2}}, H264, 8},
+		"av1": {EncodeConfig{Width: 96, Height: 64}, AV1, 6},
+		"h264": {
+			EncodeConfig{Codec: H264, Width: 96, Height: 64, GOP: 8, CRF: 10},
+			H264,
+			4,
+		},
+		"h264 odd size": {
+			EncodeConfig{Codec: H264, Width: 37, Height: 21, CRF: 10, Preset: "veryfast"},
+			H264,
+			4,
+		},
+		"hevc": {
+			EncodeConfig{Codec: HEVC, Width: 96, Height: 64, GOP: 4, CRF: 10, Preset: "ultrafast"},
+			HEVC,
+			4,
+		},
+		"h264, 29.97 Hz": {
+			EncodeConfig{
+				Codec:  H264,
+				Width:  96,
+				Height: 64,
+				Rate:   robocache.Rate{Num: 30000, Den: 1001},
+			},
+			H264,
+			8,
+		},
+		"h264, 12.5 Hz": {
+			EncodeConfig{Codec: H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 25, Den: 2}},
+			H264,
+			8,
+		},
 	} {
 		if testing.Short() && name != "h264" {
 			continue
@@ -133,7 +158,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestEncodeDepth: 12-bit codes come back to the bit.
+// TestEncodeDepth: 12-bit codes are unchanged after decoding.
 func TestEncodeDepth(t *testing.T) {
 	cfg := EncodeConfig{Width: 64, Height: 48, Rate: robocache.Rate{Num: 30, Den: 1}, Gray12: true}
 	if err := CanEncode(t.Context(), cfg); err != nil {
@@ -176,12 +201,21 @@ func TestEncodeRefusals(t *testing.T) {
 		cfg   EncodeConfig
 		class error
 	}{
-		"no ffmpeg":    {EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: "no-such-ffmpeg"}, robocache.ErrUnsupported},
-		"no codec":     {EncodeConfig{Codec: "theora", Width: 64, Height: 64, Rate: rate}, robocache.ErrUnsupported},
-		"small av1":    {EncodeConfig{Width: 32, Height: 32, Rate: rate}, robocache.ErrUnsupported},
-		"no rate":      {EncodeConfig{Width: 64, Height: 64}, robocache.ErrMisuse},
-		"no size":      {EncodeConfig{Rate: rate}, robocache.ErrMisuse},
-		"option smell": {EncodeConfig{Codec: H264, Width: 64, Height: 64, Rate: rate, Preset: "fast:x=1"}, robocache.ErrMisuse},
+		"no ffmpeg": {
+			EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: "no-such-ffmpeg"},
+			robocache.ErrUnsupported,
+		},
+		"no codec": {
+			EncodeConfig{Codec: "theora", Width: 64, Height: 64, Rate: rate},
+			robocache.ErrUnsupported,
+		},
+		"small av1": {EncodeConfig{Width: 32, Height: 32, Rate: rate}, robocache.ErrUnsupported},
+		"no rate":   {EncodeConfig{Width: 64, Height: 64}, robocache.ErrMisuse},
+		"no size":   {EncodeConfig{Rate: rate}, robocache.ErrMisuse},
+		"option smell": {
+			EncodeConfig{Codec: H264, Width: 64, Height: 64, Rate: rate, Preset: "fast:x=1"},
+			robocache.ErrMisuse,
+		},
 	} {
 		_, err := NewEncoder(t.Context(), filepath.Join(t.TempDir(), "x.mp4"), c.cfg)
 		var e *robocache.Error
@@ -207,8 +241,8 @@ func TestEncodeRefusals(t *testing.T) {
 	}
 }
 
-// TestEncodeLeavesNothing: cancelled, aborted, fed wrongly or writing into nowhere, no file stays
-// and no process.
+// TestEncodeLeavesNothing: no file and no process remains after a cancellation, an abort, a wrong
+// input or an unusable path.
 func TestEncodeLeavesNothing(t *testing.T) {
 	cfg := EncodeConfig{Codec: H264, Width: 64, Height: 48, Rate: robocache.Rate{Num: 30, Den: 1}}
 	if err := CanEncode(t.Context(), cfg); err != nil {
@@ -273,8 +307,8 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestEncoderIsNoRealTime: no thread of the encoder takes real-time priority, and behind means
-// nice. As root libsvtav1 asks for SCHED_FIFO.
+// TestEncoderIsNoRealTime: no thread of the encoder has real-time priority, and Behind sets a nice
+// value. As root, libsvtav1 requests SCHED_FIFO.
 func TestEncoderIsNoRealTime(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: real-time priority is not given")
@@ -288,7 +322,7 @@ func TestEncoderIsNoRealTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Abort()
-	for k := range 64 { // the pipe holds five: the encoder has begun
+	for k := range 64 { // the pipe holds five frames, so the encoder has started
 		if err := e.Write(pic(64, 64, k)); err != nil {
 			t.Fatal(err)
 		}

@@ -11,51 +11,49 @@ import (
 )
 
 const (
-	// fetchGap: so many bytes cost about what a request costs, on a loopback as CPU and at 5 ms as
-	// time of one connection.
+	// fetchGap is the number of extra bytes that cost about as much as another request. This was
+	// measured as CPU time on loopback, and as time of one connection at 5 ms latency.
 	fetchGap = 64 << 10
-	// fetchRequest bounds a joined read: beyond it several connections are faster than one.
+	// fetchRequest limits a joined read. Above this size several connections are faster than one.
 	fetchRequest = 4 << 20
-	// maxFetched bounds what one Fetch holds. What is over it is read when it is decoded.
+	// maxFetched limits the bytes of one Fetch. Packets beyond it are read when they are decoded.
 	maxFetched = 64 << 20
-	// fetchParallel bounds the reads in flight of one Fetch; the store bounds those of all.
+	// fetchParallel limits the concurrent reads of one Fetch. The store limits those of all.
 	fetchParallel = 32
 )
 
-// Fetched holds the packets of groups of one file, read before a decoder is taken: waiting for a
-// store then holds no decoder and no core. Any number of goroutines may decode from it, until
-// Release.
+// Fetched holds packets of groups of one file that were read before decoding. A wait for a store
+// then occupies no decoder and no core. Safe for concurrent decoding until Release.
 type Fetched struct {
 	index  *Index
-	pieces []piece // by offset
+	pieces []fetchedPiece // sorted by offset
 	bytes  int64
 
-	ranges          []Range // of the plan
+	ranges          []Range // the reads of the plan, before they were joined
 	reads, byteRead atomic.Int64
 }
 
-// piece is one read: its bytes, or why they are not there.
-type piece struct {
+// fetchedPiece is one read: its bytes, or its error.
+type fetchedPiece struct {
 	off  int64
 	data []byte
 	err  error
 }
 
-func (p *piece) end() int64 { return p.off + int64(len(p.data)) }
+func (p *fetchedPiece) endOffset() int64 { return p.off + int64(len(p.data)) }
 
-// Fetch reads the packets of groups: near ones together, several reads at once. It fails where ctx
-// ends, and only there: a read that fails is the error of the groups that need it, when they are
-// decoded, as it would be with Decode.
+// Fetch reads the packets of groups. It joins reads that are close together, and runs several
+// concurrently. It fails only if ctx is canceled. A failed read becomes the error of the groups
+// that need it when they are decoded, as if Decode had read it.
 //
-// It holds at most 64 MiB (FetchBytes says how much beforehand); of larger plans the rest is read
-// when it is decoded.
+// It holds at most 64 MiB (see FetchBytes). Packets of larger plans are read when they are decoded.
 func Fetch(ctx context.Context, f *File, groups []Group) (*Fetched, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b := &Fetched{index: f.Index}
-	b.plan(f, groups)
-	b.read(ctx, f)
+	b.planReads(f, groups)
+	b.readAll(ctx, f)
 	if err := ctx.Err(); err != nil {
 		b.Release()
 		return nil, err
@@ -63,8 +61,8 @@ func Fetch(ctx context.Context, f *File, groups []Group) (*Fetched, error) {
 	return b, nil
 }
 
-// FetchBytes is at least what Fetch reads for a group alone, and what a group adds to a Fetch of
-// several, gaps of up to 64 KiB aside.
+// FetchBytes returns an upper bound of the bytes that Fetch reads for a group, without gaps of up
+// to 64 KiB between joined reads.
 func FetchBytes(f *File, g Group) int64 {
 	var n int64
 	eachRead(f, g, func(r Range) bool {
@@ -74,15 +72,15 @@ func FetchBytes(f *File, g Group) int64 {
 	return n
 }
 
-// Bytes is the memory that it holds.
+// Bytes returns the memory that the packets occupy.
 func (b *Fetched) Bytes() int64 { return b.bytes }
 
-// Release gives the memory back. No decode may be under way, and none may follow.
+// Release frees the memory. It must not be called during a decode.
 func (b *Fetched) Release() { b.index, b.pieces, b.bytes = nil, nil, 0 }
 
-// eachRead gives the reads of a group as Decode makes them, until yield refuses one: runs of
-// packets that lie behind each other, then one by one those that push the last frames out of a
-// decoder that reorders. What Decode would refuse is not among them.
+// eachRead calls yield with the reads that Decode makes for a group, until yield returns false:
+// runs of adjacent packets, then single packets that push the last frames out of a decoder that
+// reorders. Packets that Decode rejects are left out.
 func eachRead(f *File, g Group, yield func(Range) bool) {
 	ix := f.Index
 	if len(g.Ordinals) == 0 || g.Start < 0 || g.End >= ix.NumSamples() || g.Start > g.End {
@@ -90,7 +88,7 @@ func eachRead(f *File, g Group, yield func(Range) bool) {
 	}
 	size := f.Ranged.Size()
 	give := func(d, last int) (to int, ok bool) {
-		to, r, fits := adjacent(ix, d, last)
+		to, r, fits := adjacentRead(ix, d, last)
 		if !fits || r.Off < 0 || r.Len > size || r.Off > size-r.Len {
 			return to, true
 		}
@@ -104,20 +102,23 @@ func eachRead(f *File, g Group, yield func(Range) bool) {
 		return
 	}
 	entry := ix.entryOf(g.Start)
-	for d, end := g.End+1, min(g.End+reorder(ix, g.Start, g.End), ix.NumSamples()-1); d <= end && ok && ix.entryOf(d) == entry; {
+	for d, end := g.End+1, min(
+		g.End+reorderDepth(ix, g.Start, g.End),
+		ix.NumSamples()-1,
+	); d <= end && ok && ix.entryOf(d) == entry; {
 		d, ok = give(d, d)
 	}
 }
 
-// adjacent is the read that begins with packet d: as many packets as lie behind each other in the
-// file, are needed, and fit a read. fits is false where the first alone is over the limit of a
-// packet.
-func adjacent(ix *Index, d, last int) (to int, r Range, fits bool) {
+// adjacentRead returns the read that begins with packet d. It covers the following packets up to
+// last while they are adjacent in the file and fit a read. fits is false if packet d exceeds the
+// maximum packet size.
+func adjacentRead(ix *Index, d, last int) (to int, r Range, fits bool) {
 	s := ix.Sample(d)
 	to, r = d+1, Range{s.Offset, int64(s.Size)}
 	for to <= last {
 		n := ix.Sample(to)
-		if n.Offset != r.end() || r.Len+int64(n.Size) > maxRead || n.Entry != s.Entry {
+		if n.Offset != r.endOffset() || r.Len+int64(n.Size) > maxRead || n.Entry != s.Entry {
 			break
 		}
 		r.Len += int64(n.Size)
@@ -126,8 +127,8 @@ func adjacent(ix *Index, d, last int) (to int, r Range, fits bool) {
 	return to, r, s.Size <= maxPacket
 }
 
-// plan finds the reads, and makes a piece of memory for each.
-func (b *Fetched) plan(f *File, groups []Group) {
+// planReads computes the reads and allocates their memory.
+func (b *Fetched) planReads(f *File, groups []Group) {
 	var total int64
 	b.ranges = make([]Range, 0, len(groups))
 	for _, g := range groups {
@@ -141,60 +142,62 @@ func (b *Fetched) plan(f *File, groups []Group) {
 		})
 	}
 	for _, r := range Coalesce(slices.Clone(b.ranges), fetchGap, fetchRequest) {
-		if b.bytes+r.Len > 2*maxFetched { // gaps
+		if b.bytes+r.Len > 2*maxFetched { // gaps can exceed the budget
 			break
 		}
 		b.bytes += r.Len
-		b.pieces = append(b.pieces, piece{off: r.Off, data: make([]byte, r.Len)})
+		b.pieces = append(b.pieces, fetchedPiece{off: r.Off, data: make([]byte, r.Len)})
 	}
 }
 
-// read fills the pieces. A read that failed and that served several is made again for each of them
-// alone: a group must come out as it would with other neighbours.
-func (b *Fetched) read(ctx context.Context, f *File) {
-	b.fill(ctx, f, b.pieces)
+// readAll reads all pieces. A failed read that covers several planned reads is repeated for each of
+// them. A group must have the same result with any neighbors.
+func (b *Fetched) readAll(ctx context.Context, f *File) {
+	b.readPieces(ctx, f, b.pieces)
 	n := len(b.pieces)
 	for i := range n {
 		if p := b.pieces[i]; p.err != nil && ctx.Err() == nil {
-			if parts := b.parts(p); len(parts) > 1 {
-				b.fill(ctx, f, parts)
+			if parts := b.splitPiece(p); len(parts) > 1 {
+				b.readPieces(ctx, f, parts)
 				b.pieces[i].data = nil
 				b.pieces = append(b.pieces, parts...)
 			}
 		}
 	}
 	if len(b.pieces) > n {
-		slices.SortFunc(b.pieces, func(x, y piece) int { return cmp.Compare(x.off, y.off) })
+		slices.SortFunc(b.pieces, func(x, y fetchedPiece) int { return cmp.Compare(x.off, y.off) })
 	}
 }
 
-// parts cuts a piece into the reads that it was joined of.
-func (b *Fetched) parts(p piece) []piece {
+// splitPiece returns the planned reads that a piece covers, as pieces.
+func (b *Fetched) splitPiece(p fetchedPiece) []fetchedPiece {
 	var own []Range
 	for _, r := range b.ranges {
-		if r.Len > 0 && r.Off >= p.off && r.end() <= p.end() {
+		if r.Len > 0 && r.Off >= p.off && r.endOffset() <= p.endOffset() {
 			own = append(own, r)
 		}
 	}
 	slices.SortFunc(
 		own,
-		func(x, y Range) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len)) },
+		func(x, y Range) int {
+			return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len))
+		},
 	)
 	own = slices.Compact(own)
-	parts := make([]piece, len(own))
+	parts := make([]fetchedPiece, len(own))
 	end := p.off
 	for i, r := range own {
-		parts[i] = piece{off: r.Off, data: p.data[r.Off-p.off:][:r.Len:r.Len]}
-		if r.Off < end { // groups share packets: two reads at once must not write to one place
+		parts[i] = fetchedPiece{off: r.Off, data: p.data[r.Off-p.off:][:r.Len:r.Len]}
+		if r.Off < end { // groups share packets: concurrent reads must not write to the same memory
 			parts[i].data = make([]byte, r.Len)
 		}
-		end = max(end, r.end())
+		end = max(end, r.endOffset())
 	}
 	return parts
 }
 
-// fill reads pieces, several at once.
-func (b *Fetched) fill(ctx context.Context, f *File, pieces []piece) {
+// readPieces reads pieces concurrently.
+func (b *Fetched) readPieces(ctx context.Context, f *File, pieces []fetchedPiece) {
 	var g errgroup.Group
 	g.SetLimit(fetchParallel)
 	for i := range pieces {
@@ -211,12 +214,12 @@ func (b *Fetched) fill(ctx context.Context, f *File, pieces []piece) {
 	_ = g.Wait()
 }
 
-// find is the piece that holds a whole range, nil where none does.
-func (b *Fetched) find(r Range) *piece {
+// findPiece returns the piece that covers a whole range, or nil.
+func (b *Fetched) findPiece(r Range) *fetchedPiece {
 	i := sort.Search(len(b.pieces), func(i int) bool { return b.pieces[i].off > r.Off })
 	for i--; i >= 0; i-- {
-		if p := &b.pieces[i]; len(p.data) > 0 { // one that was cut into its parts holds nothing
-			if r.end() <= p.end() {
+		if p := &b.pieces[i]; len(p.data) > 0 { // a piece that was split has no data
+			if r.endOffset() <= p.endOffset() {
 				return p
 			}
 			return nil
@@ -225,16 +228,17 @@ func (b *Fetched) find(r Range) *piece {
 	return nil
 }
 
-func (b *Fetched) holds(d int) bool {
+func (b *Fetched) holdsPacket(d int) bool {
 	s := b.index.Sample(d)
-	return b.find(Range{s.Offset, int64(s.Size)}) != nil
+	return b.findPiece(Range{s.Offset, int64(s.Size)}) != nil
 }
 
-// packets gives the packets from d on that one piece holds; ok is false where it must be read.
-func (b *Fetched) packets(d, last int) (to int, base int64, buf []byte, err error, ok bool) {
+// packetsFrom returns packets from d up to last that one piece covers. ok is false if packet d is
+// not covered and must be read.
+func (b *Fetched) packetsFrom(d, last int) (to int, base int64, buf []byte, err error, ok bool) {
 	ix := b.index
 	s := ix.Sample(d)
-	p := b.find(Range{s.Offset, int64(s.Size)})
+	p := b.findPiece(Range{s.Offset, int64(s.Size)})
 	if p == nil || s.Size == 0 {
 		return 0, 0, nil, nil, false
 	}
@@ -243,7 +247,7 @@ func (b *Fetched) packets(d, last int) (to int, base int64, buf []byte, err erro
 	}
 	for to = d + 1; to <= last; to++ {
 		n := ix.Sample(to)
-		if n.Offset < p.off || n.Offset+int64(n.Size) > p.end() || n.Entry != s.Entry {
+		if n.Offset < p.off || n.Offset+int64(n.Size) > p.endOffset() || n.Entry != s.Entry {
 			break
 		}
 	}

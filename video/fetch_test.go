@@ -15,8 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Coalesce covers every range, keeps the order, joins over small gaps alone, and stays within its
-// bound.
+// Coalesce covers every range, keeps the order, joins only over small gaps, and respects its limit.
 func TestCoalesce(t *testing.T) {
 	for _, c := range []struct{ in, want []Range }{
 		{nil, nil},
@@ -44,7 +43,7 @@ func TestCoalesce(t *testing.T) {
 			if r.Len > 0 &&
 				!slices.ContainsFunc(
 					got,
-					func(g Range) bool { return g.Off <= r.Off && r.end() <= g.end() },
+					func(g Range) bool { return g.Off <= r.Off && r.endOffset() <= g.endOffset() },
 				) {
 				t.Fatalf("%v: %v is in none of %v", in, r, got)
 			}
@@ -57,7 +56,7 @@ func TestCoalesce(t *testing.T) {
 	}
 }
 
-// patchy is a Ranged of which some bytes cannot be read.
+// patchy is a Ranged with unreadable bytes.
 type patchy struct {
 	robocache.Ranged
 	bad   []Range
@@ -70,29 +69,29 @@ func (c *patchy) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return err
 	}
 	for _, r := range c.bad {
-		if off < r.end() && r.Off < off+int64(len(p)) {
+		if off < r.endOffset() && r.Off < off+int64(len(p)) {
 			return &robocache.Error{Class: robocache.ErrTemporary, Msg: "bad bytes"}
 		}
 	}
 	return c.Ranged.ReadAt(ctx, p, off)
 }
 
-// outcome is what a group came to: its frames, and its error as text.
+// outcome returns the frames of a group and its error as text.
 func outcome(decode func(deliver func(int, Frame) error) error) string {
 	var got []int
 	err := decode(func(k int, _ Frame) error { got = append(got, k); return nil })
 	return fmt.Sprint(got, " ", err)
 }
 
-// longFile is a scripted file of n frames, a sync sample every gop; with lag, packets come in
-// another order than their frames.
+// longFile returns a scripted file of n frames with a sync sample every gop frames. With lag, the
+// decode order differs from the presentation order.
 func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	t.Helper()
 	withScripted(t, b)
 	fk := &fake{perChunk: 4}
 	for d := range n {
 		s := fakeSample{size: uint32(50 + d*7%90), delta: 512, sync: d%gop == 0}
-		if lag > 0 { // a GOP of I P b P b …: each P is shown after the b that follows it
+		if lag > 0 { // a GOP of I P b P b …: each P is presented after the b that follows it
 			switch i := d % gop; {
 			case i == 0:
 				s.shift = 512
@@ -119,11 +118,11 @@ func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	return f
 }
 
-// Parts of a failed read that share bytes are read at the same time: none may write where another
-// does.
+// Parts of a failed read that share bytes are read concurrently. They must not write to the same
+// memory.
 func TestPartsOwnTheirMemory(t *testing.T) {
 	b := &Fetched{ranges: []Range{{10, 30}, {0, 20}, {20, 40}, {60, 10}, {10, 30}}}
-	parts := b.parts(piece{data: make([]byte, 70)})
+	parts := b.splitPiece(fetchedPiece{data: make([]byte, 70)})
 	if len(parts) != 4 {
 		t.Fatalf("%d parts of 4 reads", len(parts))
 	}
@@ -146,9 +145,9 @@ func TestPartsOwnTheirMemory(t *testing.T) {
 	}
 }
 
-// The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand,
-// a group has the frames and the error that it has with Decode. Random files, faults, plans and
-// orders, on pools that live through all of them.
+// A group has the same frames and the same error with Fetch and with Decode alone, whatever was
+// fetched together, whatever fails, and wherever decoders continue. The test uses random files,
+// faults, plans and orders, on pools that are reused.
 func TestFetchedEqualsDecode(t *testing.T) {
 	runs := 400
 	if testing.Short() {
@@ -205,10 +204,14 @@ func TestFetchedEqualsDecode(t *testing.T) {
 				}
 				g := groups[i]
 				want := outcome(
-					func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, nil, []Group{g}, d) },
+					func(d func(int, Frame) error) error {
+						return plain.Decode(t.Context(), f, nil, []Group{g}, d)
+					},
 				)
 				got := outcome(
-					func(d func(int, Frame) error) error { return ahead.Decode(t.Context(), f, fetched, []Group{g}, d) },
+					func(d func(int, Frame) error) error {
+						return ahead.Decode(t.Context(), f, fetched, []Group{g}, d)
+					},
 				)
 				if got != want {
 					t.Fatalf("seed %d: group %+v: %s, Decode gives %s", seed, g, got, want)
@@ -226,7 +229,8 @@ func TestFetchedEqualsDecode(t *testing.T) {
 	}
 	if failed < runs/10 || shared < runs/10 || resumed < int64(runs)/10 {
 		t.Errorf(
-			"%d groups failed, %d fetches shared reads, %d groups went on where a decoder stood: the test tests little",
+			"%d groups failed, %d fetches shared reads, %d groups continued: "+
+				"too few for this test",
 			failed,
 			shared,
 			resumed,
@@ -234,8 +238,7 @@ func TestFetchedEqualsDecode(t *testing.T) {
 	}
 }
 
-// Waiting is over when decoding begins: nothing is read but what failed, also where frames are
-// pushed out by what follows.
+// Decoding after a Fetch reads nothing but failed packets, also if later packets push frames out.
 func TestFetchedReadsNothingMore(t *testing.T) {
 	b := &scripted{delay: 1}
 	f := longFile(t, b, 60, 6, 1)
@@ -271,8 +274,8 @@ func TestFetchedReadsNothingMore(t *testing.T) {
 	}
 }
 
-// A failed read that served several groups is made again for each alone: the sound ones come out,
-// the other has its own error.
+// A failed read of several groups is repeated for each group. Undamaged groups succeed, the others
+// have their own errors.
 func TestFetchIsolates(t *testing.T) {
 	b := &scripted{}
 	f := longFile(t, b, 30, 3, 0)
@@ -289,14 +292,18 @@ func TestFetchIsolates(t *testing.T) {
 		err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil })
 		if bad := g.Ordinals[0] == 10; bad != (err != nil) ||
 			bad &&
-				(!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "frame 10")) {
+				(!errors.Is(
+					err,
+					robocache.ErrTemporary,
+				) || !strings.Contains(err.Error(), "long.mp4") ||
+					!strings.Contains(err.Error(), "frame 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
 	}
 }
 
-// Misuse is said: another file's packets, released ones. The caller's own end comes back as it is,
-// and nothing is kept.
+// Packets of another file, and released packets, are reported as misuse. The caller's own
+// cancellation is returned unchanged, and nothing is kept.
 func TestFetchMisuse(t *testing.T) {
 	b := &scripted{}
 	f, other := longFile(t, b, 12, 3, 0), longFile(t, b, 12, 3, 0)
@@ -341,7 +348,7 @@ func TestFetchMisuse(t *testing.T) {
 	if _, err := Fetch(ctx, f, g); err != context.Canceled {
 		t.Error(err)
 	}
-	// Groups that are nonsense are left to the decode, which says so.
+	// Invalid groups are ignored by Fetch, because Decode reports them.
 	wild := []Group{
 		{Start: -1, End: 3, Ordinals: []int{1}},
 		{Start: 5, End: 99, Ordinals: []int{5}},
@@ -353,18 +360,22 @@ func TestFetchMisuse(t *testing.T) {
 	}
 	for _, w := range wild {
 		want := outcome(
-			func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, nil, []Group{w}, d) },
+			func(d func(int, Frame) error) error {
+				return p.Decode(t.Context(), f, nil, []Group{w}, d)
+			},
 		)
 		if got := outcome(
-			func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, fetched, []Group{w}, d) },
+			func(d func(int, Frame) error) error {
+				return p.Decode(t.Context(), f, fetched, []Group{w}, d)
+			},
 		); got != want {
 			t.Errorf("%+v: %s, want %s", w, got, want)
 		}
 	}
 }
 
-// What a table claims is not allocated, and what is too much for one Fetch is read when it is
-// decoded.
+// Sizes that only a table claims are not allocated. Packets beyond the limit of one Fetch are read
+// when they are decoded.
 func TestFetchBounds(t *testing.T) {
 	withScripted(t, &scripted{})
 	h := &huge{memory{data: (&fake{samples: constant(3, 4), fixed: maxPacket + 1}).header()}}
@@ -427,7 +438,7 @@ type zeros struct{ robocache.Ranged }
 
 func (zeros) ReadAt(context.Context, []byte, int64) error { return nil }
 
-// Many goroutines decode from one Fetched, and a Fetch allocates little.
+// Goroutines decode concurrently from one Fetched, and a Fetch allocates little.
 func TestFetchedTogether(t *testing.T) {
 	b := &scriptedMany{}
 	before := backend
@@ -482,7 +493,7 @@ func TestFetchedTogether(t *testing.T) {
 	}
 }
 
-// scriptedMany makes decoders of their own, for several goroutines.
+// scriptedMany creates independent decoders, for several goroutines.
 type scriptedMany struct{}
 
 func (scriptedMany) Name() string         { return "scripted" }
@@ -492,8 +503,7 @@ func (scriptedMany) NewDecoder(*SampleEntry) (Decoder, error) {
 	return &scriptedDecoder{b: &scripted{show: func(key int64) int64 { return key }}}, nil
 }
 
-// Wrap decorates the files opened from then on, and is asked with their path; Remote is what the
-// file says.
+// Wrap decorates files that are opened later, and receives their paths. Remote reflects the file.
 func TestWrapAndRemote(t *testing.T) {
 	s := &shelf{data: (&fake{samples: constant(20, 5)}).bytes()}
 	l := NewLibrary(s.Open, 0)

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// memory is a Ranged over bytes; it counts what was read.
+// memory is a Ranged over bytes. It counts reads.
 type memory struct {
 	data  []byte
 	reads atomic.Int64
@@ -34,7 +34,7 @@ func (m *memory) Size() int64     { return int64(len(m.data)) }
 func (m *memory) Version() string { return "1" }
 func (m *memory) Close() error    { return nil }
 
-// dataDir is the folder of the real test data.
+// dataDir returns the folder of the real test data.
 func dataDir(t testing.TB) string {
 	t.Helper()
 	return realdata.Dir(t)
@@ -58,7 +58,7 @@ func indexOf(t testing.TB, path string) *Index {
 	return ix
 }
 
-// tool finds a program, or skips the test.
+// tool returns the path of a program, or skips the test.
 func tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -68,7 +68,7 @@ func tool(t testing.TB, name string) string {
 	return path
 }
 
-// runTool runs a program and gives its standard output.
+// runTool runs a program and returns its standard output.
 func runTool(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
@@ -81,7 +81,7 @@ func runTool(t testing.TB, name string, args ...string) []byte {
 	return out
 }
 
-// clip makes a video with ffmpeg from 96×64 moving test frames and gives its path.
+// clip creates a video with ffmpeg from 96×64 moving test frames and returns its path.
 func clip(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -101,7 +101,7 @@ func clip(t testing.TB, name string, args ...string) string {
 	return path
 }
 
-// allocated is the number of bytes that the process ever allocated.
+// allocated returns the total number of bytes that the process has allocated.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -11,8 +11,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels
-// what is declared. One that is too large, and raw pixels that are not all there, are refused.
+// ImageSize describes the still image of a row: from the header of encoded bytes, or from the
+// declared form of raw pixels. It rejects an image that is too large, and raw pixels that are
+// incomplete.
 func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	if ref.Raw == nil {
 		if ref.Path != "" || ref.Missing {
@@ -30,13 +31,15 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	}
 	size := r.DType.Size()
 	switch {
-	case r.Channels == 1 && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16 || r.DType == robocache.Float32):
+	case r.Channels == 1 &&
+		(r.DType == robocache.Uint8 || r.DType == robocache.Uint16 || r.DType == robocache.Float32):
 		info.Channels, info.DType = 1, r.DType
-	case (r.Channels == 3 || r.Channels == 4) && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
+	case (r.Channels == 3 || r.Channels == 4) &&
+		(r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
 	default:
 		return info, stillError(
 			robocache.ErrUnsupported,
-			"raw images of %d channels of %s",
+			"raw images with %d channels of %s are not decoded",
 			r.Channels,
 			r.DType,
 		)
@@ -81,9 +84,9 @@ func strideOf(r *robocache.Raw) int {
 	return cmp.Or(r.Stride, r.Width*r.Channels*r.DType.Size())
 }
 
-// DecodeImage writes the still image of a row into dst, which must have StillBytes of its
-// ImageSize: DecodeStill for encoded bytes and raw pixels alike. Of 16-bit colour the high bytes
-// are taken.
+// DecodeImage writes the still image of a row to dst, which must have the StillBytes of its
+// ImageSize. It works like DecodeStill for encoded bytes and for raw pixels. Of 16-bit color it
+// uses the high bytes.
 func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 	info, err := ImageSize(ref)
 	if err != nil {
@@ -96,33 +99,29 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		return err
 	}
 	r := ref.Raw
-	if spec.Pixel.grey() {
+	if spec.Pixel.isGrey() {
 		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
 		return nil
 	}
-	w, h := spec.size(info)
+	w, h := spec.outputSize(info)
 	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height &&
 		r.Channels == 3 &&
 		r.DType == robocache.Uint8 &&
 		strideOf(r) == 3*w {
-		// What most robot data is, and most models want: from the file's pixels into the batch's
-		// planes, with nothing between.
+		// The most common case: pixels of the file go directly to the planes of the batch.
 		red, green, blue := dst[:n], dst[n:2*n], dst[2*n:3*n]
 		if r.BGR {
 			red, blue = blue, red
 		}
-		split(red, green, blue, r.Pix)
+		splitPixels(red, green, blue, r.Pix)
 		return nil
 	}
-	if err := deliverRGB(
+	return deliverRGB(
 		func(rgb []byte) error { packRaw(r, rgb); return nil },
 		spec,
 		info,
 		dst,
-	); err != nil {
-		return err
-	}
-	return nil
+	)
 }
 
 // packRaw writes raw pixels as R, G, B, row by row.
@@ -138,8 +137,9 @@ func packRaw(r *robocache.Raw, out []byte) {
 	packPixels(out, r.Pix, strideOf(r), r.Width, r.Height, r.Channels*size, red, green, blue)
 }
 
-// EncodeImage gives the still image of a row as the bytes of a file, without loss: encoded bytes as
-// they are, raw pixels as PNG, and those of float32 as TIFF. 16-bit colour keeps its high bytes.
+// EncodeImage returns the still image of a row as the bytes of a file, without loss. Encoded bytes
+// are returned unchanged. Raw pixels become PNG, or TIFF if they are float32. 16-bit color keeps
+// its high bytes only.
 func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	info, err := ImageSize(ref)
 	if err != nil || ref.Raw == nil {
@@ -178,13 +178,19 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
-		return nil, robocache.Malformed("encode still image", nil, "raw image of %d×%d pixels", r.Width, r.Height).
+		return nil, robocache.Malformed(
+			"encode still image",
+			nil,
+			"raw image of %d×%d pixels",
+			r.Width,
+			r.Height,
+		).
 			WithCause(err)
 	}
 	return out.Bytes(), nil
 }
 
-// floatTIFF is an uncompressed TIFF of one strip of 32-bit floats.
+// floatTIFF returns an uncompressed TIFF with one strip of 32-bit floats.
 func floatTIFF(r *robocache.Raw) []byte {
 	type entry struct {
 		tag, kind    uint16

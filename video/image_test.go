@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// rawOf makes a raw image with noise between its rows.
+// rawOf returns a raw image with noise in the padding between rows.
 func rawOf(dtype robocache.DType, h, w, channels, pad int, bgr bool) *robocache.Raw {
 	r := &robocache.Raw{Height: h, Width: w, Channels: channels, DType: dtype, BGR: bgr}
 	row := w * channels * dtype.Size()
@@ -37,7 +37,7 @@ func rawOf(dtype robocache.DType, h, w, channels, pad int, bgr bool) *robocache.
 	return r
 }
 
-// element gives a raw image's element as the contract of Raw states it.
+// element returns an element of a raw image, as the contract of Raw defines it.
 func element(r *robocache.Raw, y, x, c int) float64 {
 	size := r.DType.Size()
 	stride := r.Stride
@@ -130,7 +130,11 @@ func TestRawFrames(t *testing.T) {
 func TestRawDepth(t *testing.T) {
 	const h, w = 5, 9
 	for _, pad := range []int{0, 3} {
-		for _, dtype := range []robocache.DType{robocache.Uint8, robocache.Uint16, robocache.Float32} {
+		for _, dtype := range []robocache.DType{
+			robocache.Uint8,
+			robocache.Uint16,
+			robocache.Float32,
+		} {
 			ref := &robocache.FrameRef{Raw: rawOf(dtype, h, w, 1, pad, false)}
 			mm := make([]byte, 4*w*h)
 			if err := DecodeImage(ref, &Spec{Pixel: DepthMM}, mm); err != nil {
@@ -158,7 +162,7 @@ func TestRawDepth(t *testing.T) {
 				if got := math.Float32frombits(binary.LittleEndian.Uint32(mm[4*i:])); got != want {
 					t.Fatalf("%s pixel %d: %v mm, not %v", dtype, i, got, want)
 				}
-				// float metres stay what they are, to the bit
+				// float meters are returned unchanged
 				if want = float32(v); dtype != robocache.Float32 {
 					want /= 1000
 				}
@@ -166,7 +170,7 @@ func TestRawDepth(t *testing.T) {
 					t.Fatalf("%s pixel %d: %v m, not %v", dtype, i, got, want)
 				}
 			}
-			const small, narrow = 3, 4 // the nearest pixel
+			const small, narrow = 3, 4 // scaled to the nearest pixel
 			less := make([]byte, 4*small*narrow)
 			if err := DecodeImage(
 				ref,

@@ -9,41 +9,42 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Index is the sample table of one video track: immutable, safe for many goroutines.
+// Index is the sample table of one video track. It is immutable and safe for concurrent use.
 //
-// Two numberings: a decode index d counts stored samples in the order of the file's tables; a frame
-// number (ordinal) k counts presented frames in presentation order.
+// Samples have two numberings. A decode index d counts stored samples in the order of the file's
+// tables. A frame number (ordinal) k counts presented frames in presentation order.
 type Index struct {
-	timescale int64
-	n         int // samples
-	sizes     []uint32
-	fixedSize uint32 // where sizes is nil
-	low       []uint32
-	high      []uint16 // nil in files below 4 GiB
-	pts, dts  ticks    // media time, by decode index
-	sameTimes bool     // pts and dts are one
-	order     order
-	shift     int64 // presentation time − media time, where one edit (or none) shows the track
-	shown     ticks // presentation time by frame number, where several do
-	edits     int
-	sync      []uint32
-	allSync   bool
-	entryRuns []entryRun
-	entries   []SampleEntry
-	rawStsd   [][]byte
-	cutAt     int // first decode index that is not whole in the file; n where all are
-	whole     int
+	timescale   int64
+	samples     int // number of samples
+	sizes       []uint32
+	fixedSize   uint32 // size of all samples if sizes is nil
+	offsetLow   []uint32
+	offsetHigh  []uint16  // nil if the file is smaller than 4 GiB
+	pts, dts    timeTable // media times, by decode index
+	sameTimes   bool      // pts and dts are equal
+	order       frameOrder
+	shift       int64     // presentation time − media time, if at most one edit presents the track
+	shown       timeTable // presentation times by frame number, if several edits do
+	editCount   int
+	syncSamples []uint32
+	allSync     bool
+	entryRuns   []entryRun
+	entries     []SampleEntry
+	rawStsd     [][]byte
+	// first decode index that is not completely in the file; samples if there is none
+	firstCut int
+	whole    int
 }
 
-// Sample is one stored sample.
+// Sample describes one stored sample.
 type Sample struct {
 	Offset int64
 	Size   int
-	// PTS and DTS are media times in Timescale units, before the edit list: packets and frames are
+	// PTS and DTS are media times in Timescale units, before the edit list. Packets and frames are
 	// matched by them.
 	PTS, DTS int64
 	Sync     bool
-	Entry    int // into Entries
+	Entry    int // index into Entries
 }
 
 type entryRun struct {
@@ -61,10 +62,10 @@ func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (_ *Index, e
 	return parseMoov(moov, f.Size(), lim)
 }
 
-// NumFrames is the number of presented frames.
+// NumFrames returns the number of presented frames.
 func (ix *Index) NumFrames() int { return ix.order.n }
 
-// All lists the numbers of all frames.
+// All returns the numbers of all frames.
 func (ix *Index) All() []int {
 	all := make([]int, ix.NumFrames())
 	for k := range all {
@@ -73,31 +74,33 @@ func (ix *Index) All() []int {
 	return all
 }
 
-// NumSamples is the number of stored samples; more than NumFrames where an edit list hides some.
-func (ix *Index) NumSamples() int { return ix.n }
+// NumSamples returns the number of stored samples. It exceeds NumFrames if an edit list hides
+// samples.
+func (ix *Index) NumSamples() int { return ix.samples }
 
-// Whole is the number of leading frames whose bytes, and those of all samples stored before them,
-// are in the file: NumFrames, unless the file is cut and Limits.AllowTruncated was set.
+// Whole returns the number of leading frames that can be read: their bytes, and those of all
+// samples stored before them, are in the file. It is NumFrames, unless the file is truncated and
+// Limits.AllowTruncated was set.
 func (ix *Index) Whole() int { return ix.whole }
 
-// Timescale is the number of PTS units in a second.
+// Timescale returns the number of PTS units per second.
 func (ix *Index) Timescale() int64 { return ix.timescale }
 
-// Entries gives the sample entries. They belong to the index.
+// Entries returns the sample entries. The slice belongs to the index.
 func (ix *Index) Entries() []SampleEntry { return ix.entries }
 
-// Sample gives the stored sample with decode index d, 0 ≤ d < NumSamples.
+// Sample returns the stored sample with decode index d, 0 ≤ d < NumSamples.
 func (ix *Index) Sample(d int) Sample {
 	s := Sample{
-		Offset: int64(ix.low[d]),
+		Offset: int64(ix.offsetLow[d]),
 		Size:   int(ix.fixedSize),
-		PTS:    ix.pts.at(d),
-		DTS:    ix.dts.at(d),
+		PTS:    ix.pts.timeAt(d),
+		DTS:    ix.dts.timeAt(d),
 		Sync:   ix.isSync(d),
 		Entry:  ix.entryOf(d),
 	}
-	if ix.high != nil {
-		s.Offset |= int64(ix.high[d]) << 32
+	if ix.offsetHigh != nil {
+		s.Offset |= int64(ix.offsetHigh[d]) << 32
 	}
 	if ix.sizes != nil {
 		s.Size = int(ix.sizes[d])
@@ -109,7 +112,7 @@ func (ix *Index) isSync(d int) bool {
 	if ix.allSync {
 		return true
 	}
-	_, found := slices.BinarySearch(ix.sync, uint32(d))
+	_, found := slices.BinarySearch(ix.syncSamples, uint32(d))
 	return found
 }
 
@@ -124,19 +127,19 @@ func (ix *Index) entryOf(d int) int {
 	return int(ix.entryRuns[i-1].entry)
 }
 
-// DecodeIndex gives the decode index of a frame, 0 ≤ ordinal < NumFrames.
-func (ix *Index) DecodeIndex(ordinal int) int { return ix.order.at(ordinal) }
+// DecodeIndex returns the decode index of a frame, 0 ≤ ordinal < NumFrames.
+func (ix *Index) DecodeIndex(ordinal int) int { return ix.order.decodeIndex(ordinal) }
 
-// PTS gives the time of a frame on the presentation timeline, the edit list applied, in Timescale
+// PTS returns the time of a frame on the presentation timeline, after the edit list, in Timescale
 // units.
 func (ix *Index) PTS(ordinal int) int64 {
-	if ix.edits > 1 {
-		return ix.shown.at(ordinal)
+	if ix.editCount > 1 {
+		return ix.shown.timeAt(ordinal)
 	}
-	return ix.pts.at(ix.order.at(ordinal)) + ix.shift
+	return ix.pts.timeAt(ix.order.decodeIndex(ordinal)) + ix.shift
 }
 
-// TimeNS gives the time of a frame in nanoseconds, rounded to the nearest.
+// TimeNS returns the time of a frame in nanoseconds, rounded to the nearest.
 func (ix *Index) TimeNS(ordinal int) int64 {
 	t, s := ix.PTS(ordinal), ix.timescale
 	sec, frac := t/s, t%s
@@ -149,42 +152,39 @@ func (ix *Index) TimeNS(ordinal int) int64 {
 	return sec*1_000_000_000 + (frac*1_000_000_000+s/2)/s
 }
 
-// Governing gives the decode index of the sample that decoding must begin at to get a frame: the
-// last sync sample in decode order that is neither decoded nor presented after it. By decode order
-// alone, 61 of 120 frames of an open-GOP file come right. Where a file has none (it begins inside a
-// GOP), the nearest earlier sync sample, or 0.
+// Governing returns the decode index at which decoding must start to produce a frame: the last sync
+// sample in decode order that is neither decoded nor presented after the frame. A rule by decode
+// order alone gives only 61 of 120 frames of an open-GOP file correctly. If there is no such sync
+// sample, because the file begins inside a GOP, it returns the nearest earlier sync sample, or 0.
 func (ix *Index) Governing(ordinal int) int {
-	d := ix.order.at(ordinal)
+	d := ix.order.decodeIndex(ordinal)
 	if ix.allSync {
 		return d
 	}
-	t := ix.pts.at(d)
-	last := sort.Search(len(ix.sync), func(i int) bool { return int(ix.sync[i]) > d }) - 1
+	t := ix.pts.timeAt(d)
+	last := sort.Search(
+		len(ix.syncSamples),
+		func(i int) bool { return int(ix.syncSamples[i]) > d },
+	) - 1
 	for i := last; i >= 0; i-- {
-		if s := int(ix.sync[i]); ix.pts.at(s) <= t {
+		if s := int(ix.syncSamples[i]); ix.pts.timeAt(s) <= t {
 			return s
 		}
 	}
 	if last >= 0 {
-		return int(ix.sync[last])
+		return int(ix.syncSamples[last])
 	}
 	return 0
 }
 
-// MemoryBytes is what the index holds.
+// MemoryBytes returns the memory of the index.
 func (ix *Index) MemoryBytes() int64 {
-	n := int64(
-		400,
-	) + 4*int64(
-		len(ix.sizes)+len(ix.low)+len(ix.sync),
-	) + 2*int64(
-		len(ix.high),
-	) + 8*int64(
-		len(ix.entryRuns),
-	)
-	n += ix.pts.bytes() + ix.shown.bytes() + ix.order.bytes()
+	n := int64(400)
+	n += 4 * int64(len(ix.sizes)+len(ix.offsetLow)+len(ix.syncSamples))
+	n += 2*int64(len(ix.offsetHigh)) + 8*int64(len(ix.entryRuns))
+	n += ix.pts.memoryBytes() + ix.shown.memoryBytes() + ix.order.memoryBytes()
 	if !ix.sameTimes {
-		n += ix.dts.bytes()
+		n += ix.dts.memoryBytes()
 	}
 	for i := range ix.entries {
 		n += 128 + int64(len(ix.entries[i].Extradata)+len(ix.rawStsd[i]))
@@ -192,32 +192,32 @@ func (ix *Index) MemoryBytes() int64 {
 	return n
 }
 
-// ticks is a sequence of times, in the smallest of three forms: an arithmetic sequence, 32-bit
-// offsets, 64-bit.
-type ticks struct {
+// timeTable is a sequence of times in the smallest of three forms: an arithmetic sequence, 32-bit
+// offsets, or 64-bit values.
+type timeTable struct {
 	base, step int64
-	rel        []uint32
+	offsets    []uint32
 	wide       []int64
 }
 
-func (t *ticks) at(i int) int64 {
+func (t *timeTable) timeAt(i int) int64 {
 	switch {
-	case t.rel != nil:
-		return t.base + int64(t.rel[i])
+	case t.offsets != nil:
+		return t.base + int64(t.offsets[i])
 	case t.wide != nil:
 		return t.wide[i]
 	}
 	return t.base + int64(i)*t.step
 }
 
-func (t *ticks) bytes() int64 { return 4*int64(len(t.rel)) + 8*int64(len(t.wide)) }
+func (t *timeTable) memoryBytes() int64 { return 4*int64(len(t.offsets)) + 8*int64(len(t.wide)) }
 
-// packTicks takes over v.
-func packTicks(v []int64) ticks {
+// packTimes returns v in its smallest form. It takes ownership of v.
+func packTimes(v []int64) timeTable {
 	if len(v) == 0 {
-		return ticks{}
+		return timeTable{}
 	}
-	t, even := ticks{base: v[0]}, true
+	t, even := timeTable{base: v[0]}, true
 	if len(v) > 1 {
 		t.step = v[1] - v[0]
 	}
@@ -230,23 +230,23 @@ func packTicks(v []int64) ticks {
 	case even:
 		return t
 	case uint64(hi)-uint64(lo) > math.MaxUint32:
-		return ticks{wide: v}
+		return timeTable{wide: v}
 	}
-	t = ticks{base: lo, rel: make([]uint32, len(v))}
+	t = timeTable{base: lo, offsets: make([]uint32, len(v))}
 	for i, x := range v {
-		t.rel[i] = uint32(x - lo)
+		t.offsets[i] = uint32(x - lo)
 	}
 	return t
 }
 
-// order maps frame numbers to decode indexes as a start and small displacements.
-type order struct {
+// frameOrder maps frame numbers to decode indexes, as a start and small displacements.
+type frameOrder struct {
 	n, first int
-	near     []int16  // decode index = first + ordinal + near
-	far      []uint32 // decode index, where a displacement does not fit
+	near     []int16  // decode index = first + ordinal + displacement
+	far      []uint32 // decode indexes, if a displacement does not fit into 16 bits
 }
 
-func (o *order) at(k int) int {
+func (o *frameOrder) decodeIndex(k int) int {
 	switch {
 	case o.near != nil:
 		return o.first + k + int(o.near[k])
@@ -256,11 +256,11 @@ func (o *order) at(k int) int {
 	return o.first + k
 }
 
-func (o *order) bytes() int64 { return 2*int64(len(o.near)) + 4*int64(len(o.far)) }
+func (o *frameOrder) memoryBytes() int64 { return 2*int64(len(o.near)) + 4*int64(len(o.far)) }
 
-// packOrder takes over perm.
-func packOrder(perm []uint32) order {
-	o := order{n: len(perm)}
+// packOrder returns perm in its smallest form. It takes ownership of perm.
+func packOrder(perm []uint32) frameOrder {
+	o := frameOrder{n: len(perm)}
 	if len(perm) == 0 {
 		return o
 	}

@@ -24,7 +24,7 @@ type probeFile struct {
 	NumKeys  int     `json:"keyframes"`
 }
 
-// TestRealFiles compares every mp4 of the test data with what ffprobe said of it (V1, V2).
+// TestRealFiles compares every mp4 of the test data with ffprobe's output (video.V1, video.V2).
 func TestRealFiles(t *testing.T) {
 	root := dataDir(t)
 	seen := 0
@@ -172,7 +172,7 @@ func comparePTS(t *testing.T, ix *Index, path string) {
 	}
 }
 
-// TestDatasetOrdinals checks frames.json: the ordinal's time is the oracle's (V1).
+// TestDatasetOrdinals checks frames.json: the time of each ordinal equals the oracle's (video.V1).
 func TestDatasetOrdinals(t *testing.T) {
 	root := dataDir(t)
 	paths, _ := filepath.Glob(filepath.Join(root, "*", "oracle", "frames.json"))

@@ -21,7 +21,7 @@ func mustIndex(t testing.TB, f *fake) *Index {
 	return ix
 }
 
-// constant makes n samples of a constant rate, a sync sample every gop.
+// constant returns n samples of a constant rate, with a sync sample every gop samples.
 func constant(n, gop int) []fakeSample {
 	s := make([]fakeSample, n)
 	for i := range s {
@@ -30,7 +30,7 @@ func constant(n, gop int) []fakeSample {
 	return s
 }
 
-// openGOP is what x265 makes with g=2: pts 0(K) 1024(K) 512 2048(K) 1536 …
+// openGOP returns the samples that x265 writes with g=2: pts 0(K) 1024(K) 512 2048(K) 1536 …
 func openGOP(n int) []fakeSample {
 	s := make([]fakeSample, n)
 	for d := range s {
@@ -52,8 +52,8 @@ func openGOP(n int) []fakeSample {
 	return s
 }
 
-// TestEveryFormOfTable writes the same samples in every form that the standard has, and reads the
-// same index (V1).
+// TestEveryFormOfTable writes the same samples in every form of the standard, and reads equal
+// indexes (video.V1).
 func TestEveryFormOfTable(t *testing.T) {
 	base := fake{samples: openGOP(21), cttsV1: true}
 	want := mustIndex(t, &base)
@@ -70,7 +70,9 @@ func TestEveryFormOfTable(t *testing.T) {
 		"edit of everything":  {edits: []fakeEdit{{duration: 21 * 512}}},
 		"edit v1":             {edits: []fakeEdit{{duration: 21 * 512}}, elstV1: true},
 		"edit without length": {edits: []fakeEdit{{}}},
-		"audio track before":  {extra: func(b []byte) []byte { return append(b, otherTrack("soun")...) }},
+		"audio track before": {
+			extra: func(b []byte) []byte { return append(b, otherTrack("soun")...) },
+		},
 	} {
 		f.samples, f.cttsV1 = base.samples, name != "negative in ctts v0"
 		got := mustIndex(t, &f)
@@ -89,7 +91,7 @@ func TestEveryFormOfTable(t *testing.T) {
 	}
 }
 
-// otherTrack is a track that is no video, with tables that would mislead.
+// otherTrack returns a track that is not video, with misleading tables.
 func otherTrack(handler string) []byte {
 	f := fake{samples: constant(3, 1)}
 	moov := f.moov(0)
@@ -118,7 +120,7 @@ func TestGoverningInOpenGOP(t *testing.T) {
 	for k := range ix.NumFrames() {
 		got = append(got, ix.Governing(k))
 	}
-	// Frame 1 is stored behind the sync sample of frame 2, and needs frame 0 too.
+	// Frame 1 is stored after the sync sample of frame 2, and also depends on frame 0.
 	if want := []int{0, 0, 1, 1, 3, 3, 5, 5, 7}; !slices.Equal(got, want) {
 		t.Errorf("governing %v, want %v", got, want)
 	}
@@ -132,15 +134,86 @@ func TestEdits(t *testing.T) {
 		frames int
 		pts    []int64
 	}{
-		{"cut at the start", fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 7 * 512, media: 3 * 512}}}, 3, 7, []int64{0, 512}},
-		{"cut at the end", fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 4 * 512, media: 0}}}, 0, 4, []int64{0, 512}},
-		{"cut at both", fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 4 * 512, media: 1024}}}, 2, 4, []int64{0, 512}},
-		{"delay", fake{samples: constant(4, 5), edits: []fakeEdit{{duration: 1024, media: -1}, {duration: 2048, media: 0}}}, 0, 4, []int64{1024, 1536}},
-		{"delay alone", fake{samples: constant(4, 5), edits: []fakeEdit{{duration: 1024, media: -1}}}, 0, 4, []int64{1024}},
-		{"two that follow", fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 1024, media: 0}, {duration: 1024, media: 2048}}}, 0, 4, []int64{0, 512, 1024, 1536}},
-		{"two in other order", fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 1024, media: 2048}, {duration: 1024, media: 0}}}, 4, 4, []int64{0, 512, 1024, 1536}},
-		{"two that follow, lengths rounded up", fake{samples: constant(8, 4), movieScale: 100, edits: []fakeEdit{{duration: 7, media: 0}, {duration: 7, media: 1024}}}, 0, 5, []int64{0, 512, 1075, 1587}},
-		{"length in milliseconds, rounded down", fake{samples: constant(10, 5), movieScale: 1000, edits: []fakeEdit{{duration: 333, media: 0}}}, 0, 10, nil},
+		{
+			"cut at the start",
+			fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 7 * 512, media: 3 * 512}}},
+			3,
+			7,
+			[]int64{0, 512},
+		},
+		{
+			"cut at the end",
+			fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 4 * 512, media: 0}}},
+			0,
+			4,
+			[]int64{0, 512},
+		},
+		{
+			"cut at both",
+			fake{samples: constant(10, 5), edits: []fakeEdit{{duration: 4 * 512, media: 1024}}},
+			2,
+			4,
+			[]int64{0, 512},
+		},
+		{
+			"delay",
+			fake{
+				samples: constant(4, 5),
+				edits:   []fakeEdit{{duration: 1024, media: -1}, {duration: 2048, media: 0}},
+			},
+			0,
+			4,
+			[]int64{1024, 1536},
+		},
+		{
+			"delay alone",
+			fake{samples: constant(4, 5), edits: []fakeEdit{{duration: 1024, media: -1}}},
+			0,
+			4,
+			[]int64{1024},
+		},
+		{
+			"two that follow",
+			fake{
+				samples: constant(8, 4),
+				edits:   []fakeEdit{{duration: 1024, media: 0}, {duration: 1024, media: 2048}},
+			},
+			0,
+			4,
+			[]int64{0, 512, 1024, 1536},
+		},
+		{
+			"two in other order",
+			fake{
+				samples: constant(8, 4),
+				edits:   []fakeEdit{{duration: 1024, media: 2048}, {duration: 1024, media: 0}},
+			},
+			4,
+			4,
+			[]int64{0, 512, 1024, 1536},
+		},
+		{
+			"two that follow, lengths rounded up",
+			fake{
+				samples:    constant(8, 4),
+				movieScale: 100,
+				edits:      []fakeEdit{{duration: 7, media: 0}, {duration: 7, media: 1024}},
+			},
+			0,
+			5,
+			[]int64{0, 512, 1075, 1587},
+		},
+		{
+			"length in milliseconds, rounded down",
+			fake{
+				samples:    constant(10, 5),
+				movieScale: 1000,
+				edits:      []fakeEdit{{duration: 333, media: 0}},
+			},
+			0,
+			10,
+			nil,
+		},
 	} {
 		ix := mustIndex(t, &c.f)
 		if ix.NumFrames() != c.frames || ix.DecodeIndex(0) != c.first {
@@ -203,7 +276,7 @@ func TestSampleEntries(t *testing.T) {
 	if ix.Sample(2).Entry != 0 || ix.Sample(3).Entry != 1 {
 		t.Error("the entry does not change at sample 3")
 	}
-	// esds: long and short lengths, optional fields, and only the DecoderSpecificInfo is extradata.
+	// esds: long and short lengths, optional fields; the extradata is only the DecoderSpecificInfo.
 	esds := []byte{
 		0,
 		0,
@@ -270,7 +343,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRefusals: each has a class, a box and an offset, and none is a shorter list (V2, V6).
+// TestRefusals: each error has a class, a box and an offset, and no file yields a shorter list
+// (video.V2, video.V6).
 func TestRefusals(t *testing.T) {
 	lfs := []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
 	good := (&fake{samples: constant(10, 5)}).bytes()
@@ -295,10 +369,28 @@ func TestRefusals(t *testing.T) {
 		{"LFS pointer", lfs, robocache.ErrMalformed, "LFS pointer"},
 		{"text", []byte("hello world, this is no video"), robocache.ErrMalformed, "no mp4"},
 		{"media cut", good[:len(good)-10], robocache.ErrMalformed, "ends after the file"},
-		{"no moov", slices.Concat(rawBox("ftyp", []byte("isom")...), rawBox("mdat", 1, 2, 3)), robocache.ErrMalformed, "no moov"},
-		{"mdat beyond the end", slices.Concat(rawBox("ftyp", []byte("isom")...), []byte{0, 1, 0, 0, 'm', 'd', 'a', 't'}), robocache.ErrMalformed, "the file is cut"},
+		{
+			"no moov",
+			slices.Concat(rawBox("ftyp", []byte("isom")...), rawBox("mdat", 1, 2, 3)),
+			robocache.ErrMalformed,
+			"no moov",
+		},
+		{
+			"mdat beyond the end",
+			slices.Concat(
+				rawBox("ftyp", []byte("isom")...),
+				[]byte{0, 1, 0, 0, 'm', 'd', 'a', 't'},
+			),
+			robocache.ErrMalformed,
+			"the file is truncated",
+		},
 		{"fragmented", fragment, robocache.ErrUnsupported, "fragment"},
-		{"fragment first", slices.Concat(rawBox("ftyp", []byte("isom")...), rawBox("moof")), robocache.ErrUnsupported, "fragment"},
+		{
+			"fragment first",
+			slices.Concat(rawBox("ftyp", []byte("isom")...), rawBox("moof")),
+			robocache.ErrUnsupported,
+			"fragment",
+		},
 		{"2^32-1 sizes", patch("stsz", 8, 1<<32-1), robocache.ErrMalformed, "declared"},
 		{"2^32-1 fixed sizes", patch("stsz", 4, 1<<32-1), robocache.ErrMalformed, "do not fit"},
 		{"stts of too many", patch("stts", 8, 11), robocache.ErrMalformed, "more times"},
@@ -308,12 +400,46 @@ func TestRefusals(t *testing.T) {
 		{"sync twice", patch("stss", 12, 1), robocache.ErrMalformed, "sample 1 of 10"},
 		{"chunk beyond", patch("stco", 8, 1<<31), robocache.ErrMalformed, "ends after the file"},
 		{"sample of no bytes", patch("stsz", 12, 0), robocache.ErrMalformed, "no bytes"},
-		{"entry that is not there", patch("stsc", 16, 2), robocache.ErrMalformed, "sample entry 2 of 1"},
+		{
+			"entry that is not there",
+			patch("stsc", 16, 2),
+			robocache.ErrMalformed,
+			"sample entry 2 of 1",
+		},
 		{"timescale 0", patch("mdhd", 12, 0), robocache.ErrMalformed, "timescale"},
-		{"no video", []byte(strings.Replace(string(good), "vide", "soun", 1)), robocache.ErrMalformed, "no video track"},
-		{"mirrored", (&fake{samples: constant(2, 1), matrix: []uint32{0xffff0000, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30}}).bytes(), robocache.ErrUnsupported, "display matrix"},
-		{"repeating edits", (&fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 2048}, {duration: 2048, media: 1024}}}).bytes(), robocache.ErrUnsupported, "twice"},
-		{"slow motion", (&fake{samples: constant(8, 4), edits: []fakeEdit{{duration: 4096, rate: 1 << 15}}}).bytes(), robocache.ErrUnsupported, "rate 0.5"},
+		{
+			"no video",
+			[]byte(strings.Replace(string(good), "vide", "soun", 1)),
+			robocache.ErrMalformed,
+			"no video track",
+		},
+		{
+			"mirrored",
+			(&fake{
+				samples: constant(2, 1),
+				matrix:  []uint32{0xffff0000, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30},
+			}).bytes(),
+			robocache.ErrUnsupported,
+			"display matrix",
+		},
+		{
+			"repeating edits",
+			(&fake{
+				samples: constant(8, 4),
+				edits:   []fakeEdit{{duration: 2048}, {duration: 2048, media: 1024}},
+			}).bytes(),
+			robocache.ErrUnsupported,
+			"twice",
+		},
+		{
+			"slow motion",
+			(&fake{
+				samples: constant(8, 4),
+				edits:   []fakeEdit{{duration: 4096, rate: 1 << 15}},
+			}).bytes(),
+			robocache.ErrUnsupported,
+			"rate 0.5",
+		},
 	} {
 		ix, err := ReadIndex(t.Context(), &memory{data: c.data}, Limits{})
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.text) {
@@ -321,7 +447,12 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	big := (&fake{samples: constant(40, 5)}).bytes()
-	for _, lim := range []Limits{{MaxSamples: 39}, {MaxMoov: 100}, {MaxPixels: 64*48 - 1}, {MaxExtradata: 3}} {
+	for _, lim := range []Limits{
+		{MaxSamples: 39},
+		{MaxMoov: 100},
+		{MaxPixels: 64*48 - 1},
+		{MaxExtradata: 3},
+	} {
 		if _, err := ReadIndex(
 			t.Context(),
 			&memory{data: big},
@@ -335,7 +466,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTruncated: what is whole of a cut file is served, and ordinals keep their meaning (V6).
+// TestTruncated: the complete part of a truncated file can be read, and ordinals keep their meaning
+// (video.V6).
 func TestTruncated(t *testing.T) {
 	f := &fake{samples: openGOP(9), cttsV1: true}
 	data := f.bytes()
@@ -346,7 +478,7 @@ func TestTruncated(t *testing.T) {
 			if !errors.Is(err, robocache.ErrMalformed) {
 				t.Errorf("cut at %d: %v", cut, err)
 			}
-			break // the moov itself is cut
+			break // the moov itself is truncated
 		}
 		for k := range ix.NumFrames() {
 			if ix.DecodeIndex(k) != whole.DecodeIndex(k) || ix.PTS(k) != whole.PTS(k) {
@@ -363,8 +495,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestNoPanicAnywhere cuts a small file at every offset, and sets each byte of its header to other
-// values (bad-input.md, section 7).
+// TestNoPanicAnywhere truncates a small file at every offset, and sets each byte of its header to
+// other values (bad-input.md, section 7).
 func TestNoPanicAnywhere(t *testing.T) {
 	f := &fake{samples: openGOP(7), cttsV1: true, edits: []fakeEdit{{duration: 7 * 512}}}
 	for _, f.moovLast = range []bool{false, true} {
@@ -387,7 +519,7 @@ func TestNoPanicAnywhere(t *testing.T) {
 	}
 }
 
-// exercise calls everything an index offers, and checks that samples lie in the file.
+// exercise calls every method of an index, and checks that samples are inside the file.
 func exercise(t testing.TB, ix *Index, size int64) {
 	t.Helper()
 	all := make([]int, 0, ix.NumFrames())
@@ -407,7 +539,7 @@ func exercise(t testing.TB, ix *Index, size int64) {
 	ix.MemoryBytes()
 }
 
-// TestMemory holds the promise of V3, for the shapes that real files have.
+// TestMemory checks the memory of video.V3 for table shapes of real files.
 func TestMemory(t *testing.T) {
 	vfr := constant(3000, 30)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -417,7 +549,11 @@ func TestMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		s    []fakeSample
 		most float64
-	}{"constant rate": {constant(3000, 2), 10.3}, "open GOP": {openGOP(3001), 16.3}, "variable rate": {vfr, 12.5}} {
+	}{
+		"constant rate": {constant(3000, 2), 10.3},
+		"open GOP":      {openGOP(3001), 16.3},
+		"variable rate": {vfr, 12.5},
+	} {
 		ix := mustIndex(t, &fake{samples: c.s, cttsV1: true})
 		if per := float64(ix.MemoryBytes()-1000) / float64(ix.NumSamples()); per > c.most {
 			t.Errorf("%s: %.1f bytes a sample, want at most %.1f", name, per, c.most)
@@ -428,7 +564,12 @@ func TestMemory(t *testing.T) {
 func FuzzReadIndex(f *testing.F) {
 	for _, s := range []fake{
 		{samples: openGOP(5), cttsV1: true},
-		{samples: constant(6, 2), co64: true, edits: []fakeEdit{{duration: 512, media: -1}, {duration: 1024, media: 512}}, moovLast: true},
+		{
+			samples:  constant(6, 2),
+			co64:     true,
+			edits:    []fakeEdit{{duration: 512, media: -1}, {duration: 1024, media: 512}},
+			moovLast: true,
+		},
 		{samples: constant(4, 1), stz2: 4, noStss: true, lengths64: true},
 		{samples: constant(4, 1), fixed: 3, perChunk: 9},
 	} {

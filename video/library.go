@@ -8,82 +8,83 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// maxIdleOpen bounds the files that stay open with nobody using them: a dataset may have more files
-// than a process may open.
+// maxIdleOpen limits the idle files that stay open. A dataset may have more files than a process
+// may open.
 const maxIdleOpen = 64
 
-// defaultLibraryBudget holds the indexes of some four thousand episodes of five minutes.
+// defaultLibraryBudget fits the indexes of about 4,000 episodes of five minutes.
 const defaultLibraryBudget = 256 << 20
 
-// Library holds the open files and the indexes of one dataset: least recently used first out,
-// within a budget in bytes for the indexes and a bound on open files. Files in use are outside
-// both.
+// Library holds the open files and indexes of one dataset. A budget in bytes limits the indexes of
+// idle files, and maxIdleOpen the open ones. The least recently used files are evicted first. Files
+// in use do not count. Safe for concurrent use.
 type Library struct {
 	open   Opener
 	budget int64
 
-	mu     sync.Mutex
-	files  map[string]*File
-	recent *list.List // of *File with no user, most recent first
-	// of recent, the last whose file is open: those before it are open too, those behind it closed
-	oldest *list.Element
-	opened int   // how many are open
-	bytes  int64 // of the indexes of recent
-	closed bool
-	wrap   func(path string, r robocache.Ranged) robocache.Ranged
-	wraps  int // calls of Wrap
-	stats  LibraryStats
+	mu    sync.Mutex
+	files map[string]*File
+	idle  *list.List // idle *File values, most recently used first
+	// the last element of idle whose file is open; all before it are open, all after it are closed
+	oldestOpen *list.Element
+	openIdle   int   // number of idle files that are open
+	idleBytes  int64 // bytes of the indexes of idle files
+	closed     bool
+	wrap       func(path string, r robocache.Ranged) robocache.Ranged
+	wrapCalls  int // number of calls of Wrap
+	stats      LibraryStats
 }
 
-// LibraryStats counts what a library did, and what it holds.
+// LibraryStats reports the work and the contents of a library.
 type LibraryStats struct {
-	Files      int   // known, in use or idle
-	OpenFiles  int   // idle ones that are still open
-	IndexBytes int64 // of the idle ones
-	Hits       int64 // Acquire found the index
-	Reads      int64 // an index was read
+	Files      int   // known files, in use or idle
+	OpenFiles  int   // idle files that are open
+	IndexBytes int64 // index bytes of idle files
+	Hits       int64 // calls of Acquire that found the index
+	Reads      int64 // indexes that were read
 	Evicted    int64
 }
 
-// File is an open video file with its index. It is the holder's from Acquire to Release.
+// File is an open video file with its index. The caller of Acquire may use it until Release.
 type File struct {
 	Path   string
 	Index  *Index
 	Ranged robocache.Ranged
 
-	lib     *Library
-	refs    int
-	version string
-	wraps   int           // Library.wraps when it was opened
-	loading chan struct{} // closed when the load that is under way has ended
-	place   *list.Element // in Library.recent
+	lib         *Library
+	refs        int
+	version     string
+	wrapCalls   int           // Library.wrapCalls when the file was opened
+	loading     chan struct{} // closed when the current load ends; nil if there is none
+	idleElement *list.Element // element of Library.idle; nil if in use
 }
 
-// NewLibrary makes a library over the files that open gives. budget bounds the indexes of files
-// that nobody uses; 0 means 256 MiB.
+// NewLibrary returns a library of the files that open opens. budget limits the indexes of idle
+// files; 0 means 256 MiB. The caller must call Close.
 func NewLibrary(open Opener, budget int64) *Library {
 	orDefault(&budget, defaultLibraryBudget)
-	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New()}
+	return &Library{open: open, budget: budget, files: map[string]*File{}, idle: list.New()}
 }
 
-// Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it
-// away. It must keep Size and Version, and its Close must close what it wraps. The file's index is
-// read through it too. Idle files are opened anew when they are next asked for; those in use stay
-// as they are until their last holder lets go.
+// Wrap sets a decorator, for example a block cache, for all files that are opened from now on. nil
+// removes it. The decorator must keep Size and Version, and its Close must close the wrapped file.
+// The index is also read through it. Idle files are reopened at their next use. Files in use are
+// unchanged until their last Release.
 func (l *Library) Wrap(wrap func(path string, r robocache.Ranged) robocache.Ranged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrap = wrap
-	l.wraps++
+	l.wrapCalls++
 }
 
-// Remote says that reads of the file wait for a store, so that Fetch ahead of decoding pays.
+// Remote reports whether reads of the file wait for a remote store, so that Fetch before decoding
+// is worthwhile.
 func (f *File) Remote() bool {
 	return robocache.IsRemote(f.Ranged)
 }
 
-// Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share
-// one load.
+// Acquire returns the file at path, opened and indexed. Concurrent calls for one path share one
+// load. The caller must call Release.
 func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 	for {
 		l.mu.Lock()
@@ -105,14 +106,14 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			l.mu.Unlock()
 			select {
 			case <-wait:
-				continue // loaded, or failed under another's context: look again
+				continue // loaded, or failed because of another caller's context: check again
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
 		}
-		l.unlist(f)
-		if f.refs == 0 && f.wraps != l.wraps {
-			_ = f.close()
+		l.removeIdle(f)
+		if f.refs == 0 && f.wrapCalls != l.wrapCalls {
+			_ = f.closeRanged()
 		}
 		f.refs++
 		if f.Ranged != nil {
@@ -121,10 +122,10 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			return f, nil
 		}
 		f.loading = make(chan struct{})
-		wrap, wraps := l.wrap, l.wraps
+		wrap, wraps := l.wrap, l.wrapCalls
 		l.mu.Unlock()
 
-		r, ix, err := l.load(ctx, f, wrap)
+		r, ix, err := l.openIndexed(ctx, f, wrap)
 
 		l.mu.Lock()
 		close(f.loading)
@@ -144,14 +145,14 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 		} else {
 			l.stats.Reads++
 		}
-		f.Ranged, f.Index, f.version, f.wraps = r, ix, r.Version(), wraps
+		f.Ranged, f.Index, f.version, f.wrapCalls = r, ix, r.Version(), wraps
 		l.mu.Unlock()
 		return f, nil
 	}
 }
 
-// load opens the file, and reads its index unless the one it has is of the same version.
-func (l *Library) load(
+// openIndexed opens the file. It reads the index unless the known index has the same version.
+func (l *Library) openIndexed(
 	ctx context.Context,
 	f *File,
 	wrap func(path string, r robocache.Ranged) robocache.Ranged,
@@ -174,7 +175,7 @@ func (l *Library) load(
 	return r, ix, nil
 }
 
-// Release gives the file back. The file may be closed from then on.
+// Release ends the caller's use of the file. The file may then be closed.
 func (f *File) Release() {
 	l := f.lib
 	l.mu.Lock()
@@ -183,60 +184,60 @@ func (f *File) Release() {
 		return
 	}
 	if l.closed {
-		_ = f.close()
+		_ = f.closeRanged()
 		return
 	}
-	f.place = l.recent.PushFront(f)
-	l.bytes += f.Index.MemoryBytes()
-	l.opened++
-	if l.oldest == nil {
-		l.oldest = f.place
+	f.idleElement = l.idle.PushFront(f)
+	l.idleBytes += f.Index.MemoryBytes()
+	l.openIdle++
+	if l.oldestOpen == nil {
+		l.oldestOpen = f.idleElement
 	}
-	for l.opened > maxIdleOpen {
-		old := l.oldest.Value.(*File)
-		l.oldest, l.opened = l.oldest.Prev(), l.opened-1
-		_ = old.close()
+	for l.openIdle > maxIdleOpen {
+		old := l.oldestOpen.Value.(*File)
+		l.oldestOpen, l.openIdle = l.oldestOpen.Prev(), l.openIdle-1
+		_ = old.closeRanged()
 	}
-	l.shrink()
+	l.evictOverBudget()
 }
 
-// Limit lowers the budget.
+// Limit lowers the budget to at most budget bytes.
 func (l *Library) Limit(budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.budget = min(l.budget, budget)
-	l.shrink()
+	l.evictOverBudget()
 }
 
-// shrink forgets the least recently used files. l.mu is held.
-func (l *Library) shrink() {
-	for l.bytes > l.budget && l.recent.Len() > 0 {
-		old := l.recent.Back().Value.(*File)
-		l.unlist(old)
-		_ = old.close()
+// evictOverBudget evicts the least recently used files. Caller must hold l.mu.
+func (l *Library) evictOverBudget() {
+	for l.idleBytes > l.budget && l.idle.Len() > 0 {
+		old := l.idle.Back().Value.(*File)
+		l.removeIdle(old)
+		_ = old.closeRanged()
 		delete(l.files, old.Path)
 		l.stats.Evicted++
 	}
 }
 
-// unlist takes a file out of the idle ones.
-func (l *Library) unlist(f *File) {
-	if f.place == nil {
+// removeIdle removes a file from the idle list. Caller must hold l.mu.
+func (l *Library) removeIdle(f *File) {
+	if f.idleElement == nil {
 		return
 	}
-	if l.oldest == f.place {
-		l.oldest = f.place.Prev()
+	if l.oldestOpen == f.idleElement {
+		l.oldestOpen = f.idleElement.Prev()
 	}
 	if f.Ranged != nil {
-		l.opened--
+		l.openIdle--
 	}
-	l.recent.Remove(f.place)
-	f.place = nil
-	l.bytes -= f.Index.MemoryBytes()
+	l.idle.Remove(f.idleElement)
+	f.idleElement = nil
+	l.idleBytes -= f.Index.MemoryBytes()
 }
 
-// close closes an idle file; its index stays.
-func (f *File) close() error {
+// closeRanged closes an idle file. Its index stays.
+func (f *File) closeRanged() error {
 	if f.Ranged == nil {
 		return nil
 	}
@@ -245,30 +246,30 @@ func (f *File) close() error {
 	return err
 }
 
-// Stats says what the library did, and what it holds.
+// Stats returns the work and the contents of the library.
 func (l *Library) Stats() LibraryStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened, l.bytes
+	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.openIdle, l.idleBytes
 	return s
 }
 
-// Close closes the idle files, and each of the others when it is released.
+// Close closes the idle files. Each file in use is closed at its Release.
 func (l *Library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	var first error
-	for e := l.recent.Front(); e != nil; e = e.Next() {
+	for e := l.idle.Front(); e != nil; e = e.Next() {
 		f := e.Value.(*File)
-		f.place = nil
-		if err := f.close(); first == nil {
+		f.idleElement = nil
+		if err := f.closeRanged(); first == nil {
 			first = err
 		}
 	}
-	l.recent.Init()
-	l.oldest, l.opened, l.bytes = nil, 0, 0
+	l.idle.Init()
+	l.oldestOpen, l.openIdle, l.idleBytes = nil, 0, 0
 	l.files = map[string]*File{}
 	return first
 }

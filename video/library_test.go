@@ -64,8 +64,8 @@ func (f *shelved) Close() error {
 	return nil
 }
 
-// TestLibrary: budgets hold, files in use stay, bad ones harm nobody, a changed file is read again,
-// Close closes all (V7).
+// TestLibrary: budgets hold, files in use stay open, bad files do not affect others, a changed file
+// is read again, and Close closes all files (video.V7).
 func TestLibrary(t *testing.T) {
 	ctx := t.Context()
 	s := &shelf{data: (&fake{samples: constant(200, 5)}).bytes()}
@@ -94,7 +94,8 @@ func TestLibrary(t *testing.T) {
 	if st := l.Stats(); st.Evicted != 200 || st.Reads != 301 {
 		t.Errorf("%+v", st)
 	}
-	// Known index, closed file: it is opened again and not read again, unless it changed.
+	// A closed file with a known index is opened again. Its index is read again only if the file
+	// changed.
 	f, err := l.Acquire(ctx, "201.mp4")
 	if err != nil || l.Stats().Reads != 301 {
 		t.Errorf("%v %+v", err, l.Stats())
@@ -124,10 +125,11 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestLibraryTogether: many goroutines, few files: one load each, no file closed while it is used.
+// TestLibraryTogether: goroutines share a few files. Each file is loaded once at a time, and is
+// never closed while it is in use.
 func TestLibraryTogether(t *testing.T) {
 	s := &shelf{data: (&fake{samples: constant(50, 5)}).bytes()}
-	l := NewLibrary(s.Open, 1500) // two or three indexes
+	l := NewLibrary(s.Open, 1500) // fits two or three indexes
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -164,7 +166,7 @@ func TestLibraryTogether(t *testing.T) {
 	}
 }
 
-// TestLibraryShares: callers who ask at once share one load.
+// TestLibraryShares: concurrent callers share one load.
 func TestLibraryShares(t *testing.T) {
 	s := &shelf{data: (&fake{samples: constant(50, 5)}).bytes()}
 	gate := make(chan struct{})

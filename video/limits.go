@@ -1,13 +1,13 @@
 package video
 
-// Limits bound what an index may cost. A zero field means the default.
+// Limits bounds the resources of an index. A zero field selects the default.
 type Limits struct {
 	MaxMoov      int64 // bytes of the moov box; default 256 MiB
 	MaxSamples   int   // samples of the track; default 1<<24 (six days at 30 Hz)
 	MaxPixels    int64 // width × height; default 256 Mi
 	MaxExtradata int   // bytes of codec configuration; default 1 MiB
-	// AllowTruncated accepts a file that ends before its samples do: Index.Whole says how many
-	// frames are still there.
+	// AllowTruncated accepts a file that ends before its samples do. Index.Whole returns the number
+	// of frames that can be read.
 	AllowTruncated bool
 }
 
@@ -19,7 +19,7 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// orDefault sets what is not above 0.
+// orDefault sets *v to value if it is not positive.
 func orDefault[T int | int64](v *T, value T) {
 	if *v <= 0 {
 		*v = value

@@ -11,36 +11,34 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Part is a run of frames of one file: the frames From ≤ k < To.
+// Part is the run of frames From ≤ k < To of one file.
 type Part struct {
 	File     *File
 	From, To int
 }
 
-// Concat joins frames without re-encoding them: into dst goes an mp4 whose frame k is shown at
-// exactly k/rate, the moov first, the movie's timescale equal to the track's, and no edit list but
-// the one that cancels the delay of reordered frames.
+// Concat joins frames without re-encoding them. It writes an mp4 to dst whose frame k has the
+// presentation time k/rate. The moov comes first, and the movie has the timescale of the track. An
+// edit list is written only to cancel the delay of reordered frames.
 //
-// Each part must begin at a sync sample that nothing before it is needed for, end before the next
-// one's frames, and have the same sample entry (codec configuration, size, colour) byte for byte,
-// bit-rate notes aside. Else ErrUnsupported: the caller encodes, or begins another file. Nothing is
-// written before all parts were checked. The same parts give the same bytes.
+// Each part must begin at a sync sample that depends on no earlier sample. It must end before the
+// frames of the next part. All parts must have the same sample entry (codec configuration, size,
+// color) except for bit rates. Otherwise Concat returns ErrUnsupported: the caller can encode the
+// frames or begin another file. All parts are checked before anything is written. The same parts
+// produce the same bytes.
 func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) (err error) {
 	m, err := planJoin(ctx, parts, rate)
 	if err != nil {
 		return err
 	}
-	head, err := m.header()
+	head, err := m.fileHeader()
 	if err != nil {
 		return err
 	}
 	if _, err := dst.Write(head); err != nil {
 		return err
 	}
-	if err := m.copyMedia(ctx, dst); err != nil {
-		return err
-	}
-	return nil
+	return m.copyMedia(ctx, dst)
 }
 
 const (
@@ -48,29 +46,29 @@ const (
 	encodeHint = "encode the frames instead, or begin another file"
 )
 
-// join is what a Concat is going to write.
-type join struct {
-	parts     []span
-	entry     []byte // sample entry, with its header
-	se        *SampleEntry
-	timescale int64
-	delta     int64    // of a frame, in timescale units
-	sizes     []uint32 // by decode index of the output
-	ordinals  []uint32 // of the output, by decode index; nil where frames are not reordered
-	sync      []uint32 // decode indexes + 1
-	delay     int64    // frames by which presentation lags
-	media     int64    // bytes
+// joinPlan describes the file that Concat writes.
+type joinPlan struct {
+	parts       []sampleSpan
+	entryBytes  []byte // sample entry, including its header
+	sampleEntry *SampleEntry
+	timescale   int64
+	frameTicks  int64    // length of a frame in timescale units
+	sizes       []uint32 // by decode index of the output
+	ordinals    []uint32 // ordinals of the output by decode index; nil if frames are not reordered
+	sync        []uint32 // decode indexes + 1
+	delayFrames int64    // number of frames by which presentation lags behind decoding
+	mediaBytes  int64    // bytes of all samples
 }
 
-// span is a part's samples first..last in its file.
-type span struct {
+// sampleSpan is the run of samples first..last of a file.
+type sampleSpan struct {
 	file        *File
 	first, last int
 }
 
-// TrackTimescale is the timescale and the length of a frame that files of a rate are written with:
-// the rate's numerator, doubled until it is at least 10,000, as LeRobot's recorder has it (30 gives
-// 15360 and 512).
+// TrackTimescale returns the timescale and the frame length of files with a rate. The timescale is
+// the rate's numerator, doubled until it is at least 10,000, like in LeRobot's recorder (a rate of
+// 30 gives 15360 and 512).
 func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	if rate.Num <= 0 || rate.Den <= 0 || rate.Num > math.MaxUint32 || rate.Den > 1<<24 {
 		return 0, 0, robocache.Misuse(opConcat, nil, "").
@@ -80,16 +78,16 @@ func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	for timescale < 10_000 {
 		timescale, delta = 2*timescale, 2*delta
 	}
-	if delta > math.MaxInt32>>6 { // 64 frames of delay still fit into an offset of 32 bits
-		return 0, 0, robocache.Unsupported(opConcat, nil, "a rate as slow as %s", rate)
+	if delta > math.MaxInt32>>6 { // an offset of 32 bits must hold a delay of 64 frames
+		return 0, 0, robocache.Unsupported(opConcat, nil, "the rate %s is too low", rate)
 	}
 	return timescale, delta, nil
 }
 
-func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, error) {
-	m := &join{}
+func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan, error) {
+	m := &joinPlan{}
 	var err error
-	if m.timescale, m.delta, err = TrackTimescale(rate); err != nil {
+	if m.timescale, m.frameTicks, err = TrackTimescale(rate); err != nil {
 		return nil, err
 	}
 	total := 0
@@ -98,7 +96,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			return nil, robocache.Misuse(
 				opConcat,
 				robocache.Where{"part": i},
-				"frames %d to %d are no run of frames of the file",
+				"frames %d to %d are not in the file",
 				p.From,
 				p.To,
 			)
@@ -108,7 +106,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 				robocache.ErrMalformed,
 				i,
 				p,
-				"the file is cut: not all of the frames are there",
+				"the file is truncated: some of the frames are missing",
 				"",
 			)
 		}
@@ -133,7 +131,8 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 				robocache.ErrUnsupported,
 				i,
 				p,
-				"samples of other frames stand among those of the part (open GOP, or a cut by an edit list)",
+				"samples of other frames are between those of the part "+
+					"(open GOP, or a cut by an edit list)",
 				encodeHint,
 			)
 		}
@@ -147,11 +146,11 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			)
 		}
 		raw := ix.rawStsd[start.Entry]
-		if m.entry == nil {
-			m.entry, m.se = raw, &ix.entries[start.Entry]
+		if m.entryBytes == nil {
+			m.entryBytes, m.sampleEntry = raw, &ix.entries[start.Entry]
 		}
-		if !bytes.Equal(decisive(raw), decisive(m.entry)) ||
-			ix.entries[start.Entry].Rotation != m.se.Rotation ||
+		if !bytes.Equal(comparableEntry(raw), comparableEntry(m.entryBytes)) ||
+			ix.entries[start.Entry].Rotation != m.sampleEntry.Rotation ||
 			ix.entryOf(last) != start.Entry {
 			return nil, partError(
 				robocache.ErrUnsupported,
@@ -174,40 +173,41 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 			at := base + ix.DecodeIndex(k) - first
 			ordinals[at] = uint32(base + k - p.From)
 			reordered = reordered || at != base+k-p.From
-			m.delay = max(m.delay, int64(at)-int64(base+k-p.From))
+			m.delayFrames = max(m.delayFrames, int64(at)-int64(base+k-p.From))
 		}
 		for d := first; d <= last; d++ {
 			s := ix.Sample(d)
 			m.sizes[base+d-first] = uint32(s.Size)
-			m.media += int64(s.Size)
+			m.mediaBytes += int64(s.Size)
 			if s.Sync {
 				m.sync = append(m.sync, uint32(base+d-first+1))
 			}
 		}
-		m.parts = append(m.parts, span{p.File, first, last})
+		m.parts = append(m.parts, sampleSpan{p.File, first, last})
 	}
 	if reordered {
 		m.ordinals = ordinals
 	}
-	if m.delay > 64 {
+	if m.delayFrames > 64 {
 		return nil, robocache.Unsupported(
 			opConcat,
 			nil,
 			"frames are reordered by %d, limit 64",
-			m.delay,
+			m.delayFrames,
 		)
 	}
-	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.delta)); hi != 0 || lo > 1<<62 {
+	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.frameTicks)); hi != 0 || lo > 1<<62 {
 		return nil, robocache.ResourceLimit(opConcat, nil, "%d frames at %s", total, rate)
 	}
 	return m, nil
 }
 
-// squarePixels is a box that says what is meant without it.
+// squarePixels is a box that states the default, so it is ignored.
 var squarePixels = []byte("\x00\x00\x00\x10pasp\x00\x00\x00\x01\x00\x00\x00\x01")
 
-// decisive is what of a sample entry a decoder looks at: not the name of the compressor.
-func decisive(raw []byte) []byte {
+// comparableEntry returns the parts of a sample entry that matter to a decoder. It zeroes the name
+// of the compressor.
+func comparableEntry(raw []byte) []byte {
 	const compressor = 8 + 42
 	out := bytes.ReplaceAll(raw[4:], squarePixels, nil)
 	clear(out[compressor-4 : compressor+28])
@@ -215,13 +215,19 @@ func decisive(raw []byte) []byte {
 }
 
 func partError(class error, i int, p Part, msg, hint string) error {
-	return robocache.NewError(class, opConcat, robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}, "%s", msg).
+	return robocache.NewError(
+		class,
+		opConcat,
+		robocache.Where{"part": i, "file": p.File.Path, "frame": p.From},
+		"%s",
+		msg,
+	).
 		WithHint("%s", hint)
 }
 
-// checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points
-// and HEVC CRA frames count their order on from what came before, and in a joined file something
-// else came before.
+// checkClosed returns an error if the first frame after a joint does not reset the decoder. H.264
+// recovery points and HEVC CRA frames refer to the frame order before them, which differs in a
+// joined file.
 func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error) {
 	e := &f.Index.entries[s.Entry]
 	if !joint || e.Codec != H264 && e.Codec != HEVC {
@@ -229,7 +235,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	}
 	x, err := NewElementary(e)
 	if err != nil {
-		x = &Elementary{codec: e.Codec, prefix: 4}
+		x = &Elementary{codec: e.Codec, lengthBytes: 4}
 	}
 	buf := make([]byte, s.Size)
 	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
@@ -237,8 +243,8 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	}
 	resets := false
 	err = func() error {
-		return x.units(buf, func(nal []byte) {
-			kind := nal[0] >> 1 & 63 // of HEVC
+		return x.eachUnit(buf, func(nal []byte) {
+			kind := nal[0] >> 1 & 63 // NAL unit type of HEVC
 			resets = resets || e.Codec == H264 && nal[0]&31 == 5 ||
 				e.Codec == HEVC && kind >= 16 && kind <= 20
 		})
@@ -249,15 +255,19 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	if err != nil {
 		return err
 	}
-	return robocache.Unsupported(opConcat, nil, "the part begins at a frame that does not reset the decoder (no IDR)").
+	return robocache.Unsupported(
+		opConcat,
+		nil,
+		"the part begins at a frame that does not reset the decoder (not an IDR frame)",
+	).
 		WithHint("%s", encodeHint)
 }
 
-// copyRead is the largest piece that is read at once while samples lie one behind the other.
+// copyRead limits a read of adjacent samples.
 const copyRead = 1 << 20
 
-// copyMedia writes the samples of all parts, in decode order.
-func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
+// copyMedia writes the samples of all parts in decode order.
+func (m *joinPlan) copyMedia(ctx context.Context, dst io.Writer) error {
 	buf := make([]byte, copyRead)
 	for i, p := range m.parts {
 		ix := p.file.Index

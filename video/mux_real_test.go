@@ -11,13 +11,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every frame with
-// the oracle of its episode (V9).
+// TestConcatRealEpisodes joins the episodes of the real v2.x datasets, and compares every frame
+// with the oracle of its episode (video.V9).
 func TestConcatRealEpisodes(t *testing.T) {
-	t.Parallel() // programs do the work
+	t.Parallel() // most of the work is in other programs
 	tool(t, "ffmpeg")
 	root := dataDir(t)
-	for set, rate := range map[string]robocache.Rate{"g1_v21": {Num: 30, Den: 1}, "gr00t_picknplace_v20": {Num: 20, Den: 1}} {
+	for set, rate := range map[string]robocache.Rate{
+		"g1_v21":               {Num: 30, Den: 1},
+		"gr00t_picknplace_v20": {Num: 20, Den: 1},
+	} {
 		paths, _ := filepath.Glob(filepath.Join(root, set, "videos", "*", "*", "*.mp4"))
 		if len(paths) == 0 {
 			t.Logf("%s is not here", set)
@@ -93,7 +96,7 @@ func TestConcatRealEpisodes(t *testing.T) {
 	}
 }
 
-// digests gives the last column of a framemd5.
+// digests returns the last column of a framemd5.
 func digests(text string) (h []string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") {

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// hashes gives ffmpeg's digest of every decoded frame, in presentation order.
+// hashes returns ffmpeg's digest of every decoded frame, in presentation order.
 func hashes(t testing.TB, path string) []string {
 	t.Helper()
 	out := runTool(
@@ -46,17 +46,27 @@ func fileOf(t testing.TB, path string) *File {
 	return &File{Path: filepath.Base(path), Index: ix, Ranged: m}
 }
 
-// TestConcatKeepsFrames joins clips of each codec, and compares frames with the sources' and times
-// with the grid (V9).
+// TestConcatKeepsFrames joins clips of each codec. It compares frames with the sources, and times
+// with k/rate (video.V9).
 func TestConcatKeepsFrames(t *testing.T) {
-	t.Parallel() // programs do the work
+	t.Parallel() // most of the work is in other programs
 	tool(t, "ffmpeg")
 	for name, args := range map[string][]string{
 		"h264 with B-frames": {"-c:v", "libx264", "-pix_fmt", "yuv420p", "-bf", "3", "-g", "12"},
 		"mpeg4":              {"-c:v", "mpeg4", "-g", "12"},
-		"hevc open GOP":      {"-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error:pools=1:frame-threads=1"},
-		"hevc depth":         {"-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params", "log-level=error:pools=1:frame-threads=1:lossless=1"},
-		"av1":                {"-c:v", "libsvtav1", "-g", "2", "-crf", "30", "-preset", "12"},
+		"hevc open GOP": {
+			"-c:v",
+			"libx265",
+			"-g",
+			"8",
+			"-x265-params",
+			"log-level=error:pools=1:frame-threads=1",
+		},
+		"hevc depth": {
+			"-pix_fmt", "gray12le", "-c:v", "libx265", "-g", "2", "-x265-params",
+			"log-level=error:pools=1:frame-threads=1:lossless=1",
+		},
+		"av1": {"-c:v", "libsvtav1", "-g", "2", "-crf", "30", "-preset", "12"},
 	} {
 		if testing.Short() && name != "h264 with B-frames" {
 			continue
@@ -142,7 +152,12 @@ func TestConcatKeepsFrames(t *testing.T) {
 				path,
 			),
 		)
-		for _, s := range []string{"nb_frames=74", "avg_frame_rate=30/1", "start_pts=0", "duration=2.466667"} {
+		for _, s := range []string{
+			"nb_frames=74",
+			"avg_frame_rate=30/1",
+			"start_pts=0",
+			"duration=2.466667",
+		} {
 			if !strings.Contains(format, s) {
 				t.Errorf("%s: ffprobe does not say %s:\n%s", name, s, format)
 			}
@@ -150,9 +165,9 @@ func TestConcatKeepsFrames(t *testing.T) {
 	}
 }
 
-// TestConcatRuns cuts runs of whole GOPs out of a file, and refuses those that are not.
+// TestConcatRuns joins runs of whole GOPs of a file. Other runs are rejected.
 func TestConcatRuns(t *testing.T) {
-	t.Parallel() // programs do the work
+	t.Parallel() // most of the work is in other programs
 	tool(t, "ffmpeg")
 	path := clip(
 		t,
@@ -230,7 +245,7 @@ func TestConcatRuns(t *testing.T) {
 			"baseline",
 		),
 	)
-	var key int // a sync sample of the open-GOP file that is not the first
+	var key int // a sync sample of the open-GOP file that is not the first one
 	for k := 1; k < open.Index.NumFrames(); k++ {
 		if open.Index.Sample(open.Index.DecodeIndex(k)).Sync {
 			key = k
@@ -242,10 +257,13 @@ func TestConcatRuns(t *testing.T) {
 		parts []Part
 		class error
 	}{
-		"not at a sync sample":     {[]Part{{f, 5, 20}}, robocache.ErrUnsupported},
-		"before the GOP's end":     {[]Part{{f, 0, 5}}, robocache.ErrUnsupported},
-		"another sample entry":     {[]Part{{f, 0, 12}, {other, 0, 12}}, robocache.ErrUnsupported},
-		"CRA in the middle":        {[]Part{{open, 0, n}, {open, key, n}}, robocache.ErrUnsupported},
+		"not at a sync sample": {[]Part{{f, 5, 20}}, robocache.ErrUnsupported},
+		"before the GOP's end": {[]Part{{f, 0, 5}}, robocache.ErrUnsupported},
+		"another sample entry": {[]Part{{f, 0, 12}, {other, 0, 12}}, robocache.ErrUnsupported},
+		"CRA in the middle": {
+			[]Part{{open, 0, n}, {open, key, n}},
+			robocache.ErrUnsupported,
+		},
 		"nothing":                  {nil, robocache.ErrMisuse},
 		"ordinals beyond the file": {[]Part{{f, 0, 500}}, robocache.ErrMisuse},
 	} {
@@ -262,7 +280,7 @@ func TestConcatRuns(t *testing.T) {
 	}
 }
 
-// TestConcatTables joins random tables, and reads back each sample's bytes and order.
+// TestConcatTables joins random tables, and reads each sample's bytes and order again.
 func TestConcatTables(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -275,7 +293,7 @@ func TestConcatTables(t *testing.T) {
 				entries: [][]byte{entryBox("mp4v", 8, 8)},
 			}
 			fk.samples[0].shift = 0
-			// the first sample is the first frame; times have room for it
+			// the first sample is the first frame; times leave a margin for it
 			for d := range fk.samples {
 				if d > 0 {
 					fk.samples[d].shift += 100
@@ -331,9 +349,13 @@ func (f *failing) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return f.memory.ReadAt(ctx, p, off)
 }
 
-// TestConcatFaults lets each read fail once: the error comes through, typed and with its file.
+// TestConcatFaults fails each read once. The error is returned with its class and its file.
 func TestConcatFaults(t *testing.T) {
-	data := (&fake{samples: constant(40, 4), perChunk: 7, entries: [][]byte{entryBox("mp4v", 8, 8)}}).bytes()
+	data := (&fake{
+		samples:  constant(40, 4),
+		perChunk: 7,
+		entries:  [][]byte{entryBox("mp4v", 8, 8)},
+	}).bytes()
 	for n := 0; ; n++ {
 		f := &failing{memory: memory{data: data}, left: n}
 		ix, err := ReadIndex(t.Context(), f, Limits{})

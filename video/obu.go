@@ -2,7 +2,7 @@ package video
 
 import "fmt"
 
-// Kinds of OBU.
+// Types of OBU.
 const (
 	obuSequence  = 1
 	obuDelimiter = 2
@@ -10,43 +10,35 @@ const (
 	obuFrame     = 6
 )
 
-// obus calls fn for each OBU of a packet in the low-overhead format: its kind, itself whole, and
-// what it holds.
-func obus(b []byte, fn func(kind byte, whole, payload []byte) error) error {
+// eachOBU calls fn for each OBU of a packet in the low-overhead format: with its type, the whole
+// OBU, and its payload.
+func eachOBU(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 	bad := func(what string) error {
-		return bad("an OBU "+what, "the low-overhead bitstream format", "")
+		return malformedPacket("an OBU "+what, "the low-overhead bitstream format", "")
 	}
 	for len(b) > 0 {
 		head, n := 1, 0
 		if b[0]&0x80 != 0 || b[0]>>3&15 == 0 {
-			if err := bad(fmt.Sprintf("with the head %#02x", b[0])); err != nil {
-				return err
-			}
+			return bad(fmt.Sprintf("with the header %#02x", b[0]))
 		}
 		if b[0]&4 != 0 {
 			head++
 		}
 		if len(b) < head {
-			if err := bad("that ends in its head"); err != nil {
-				return err
-			}
+			return bad("whose header is truncated")
 		}
 		if n = len(b) - head; b[0]&2 != 0 {
 			size, shift := 0, 0
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
-					if err := bad("whose size is cut short"); err != nil {
-						return err
-					}
+					return bad("whose size is truncated")
 				}
 				size |= int(b[head]&0x7f) << shift
 				more = b[head]&0x80 != 0
 				head++
 			}
 			if n = size; n > len(b)-head {
-				if err := bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head)); err != nil {
-					return err
-				}
+				return bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
 			}
 		}
 		if err := fn(b[0]>>3&15, b[:head+n], b[head:head+n]); err != nil {
@@ -57,77 +49,77 @@ func obus(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 	return nil
 }
 
-// sequence is what a sequence header of AV1 says.
-type sequence struct {
-	obu           []byte // whole
+// sequenceHeader holds the fields of an AV1 sequence header.
+type sequenceHeader struct {
+	wholeOBU      []byte // the whole OBU
 	config        [2]byte
 	width, height int
-	reduced       bool // a reduced still image header: frames have no head of their own
+	isReduced     bool // reduced still picture header: frames have no header
 }
 
-// parseSequence reads a sequence header.
-func parseSequence(whole, payload []byte) (*sequence, error) {
-	r := nalBits{b: payload, plain: true}
-	s := &sequence{obu: append([]byte(nil), whole...)}
-	profile := r.u(3)
-	r.bit() // a still image
-	s.reduced = r.bit() == 1
+// parseSequence parses a sequence header.
+func parseSequence(whole, payload []byte) (*sequenceHeader, error) {
+	r := bitReader{b: payload, noEscapes: true}
+	s := &sequenceHeader{wholeOBU: append([]byte(nil), whole...)}
+	profile := r.readBits(3)
+	r.readBit() // still_picture
+	s.isReduced = r.readBit() == 1
 	var level, tier uint32
-	if s.reduced {
-		level = r.u(5)
+	if s.isReduced {
+		level = r.readBits(5)
 	} else {
 		level, tier = operatingPoints(&r)
 	}
-	wide, high := int(r.u(4))+1, int(r.u(4))+1
-	s.width, s.height = int(r.u(wide))+1, int(r.u(high))+1
-	if !s.reduced && r.bit() == 1 {
-		r.skip(7) // lengths of frame ids
+	wide, high := int(r.readBits(4))+1, int(r.readBits(4))+1
+	s.width, s.height = int(r.readBits(wide))+1, int(r.readBits(high))+1
+	if !s.isReduced && r.readBit() == 1 {
+		r.skipBits(7) // lengths of frame ids
 	}
-	r.skip(3)
-	if !s.reduced {
-		r.skip(4)
-		order := r.bit() == 1
+	r.skipBits(3)
+	if !s.isReduced {
+		r.skipBits(4)
+		order := r.readBit() == 1
 		if order {
-			r.skip(2)
+			r.skipBits(2)
 		}
 		screen := uint32(2)
-		if r.bit() == 0 {
-			screen = r.bit()
+		if r.readBit() == 0 {
+			screen = r.readBit()
 		}
-		if screen > 0 && r.bit() == 0 {
-			r.bit()
+		if screen > 0 && r.readBit() == 0 {
+			r.readBit()
 		}
 		if order {
-			r.skip(3)
+			r.skipBits(3)
 		}
 	}
-	r.skip(3)
-	deep := r.bit()
+	r.skipBits(3)
+	deep := r.readBit()
 	twelve, mono := uint32(0), uint32(0)
 	if profile == 2 && deep == 1 {
-		twelve = r.bit()
+		twelve = r.readBit()
 	}
 	if profile != 1 {
-		mono = r.bit()
+		mono = r.readBit()
 	}
 	primaries, transfer, matrix := uint32(2), uint32(2), uint32(2)
-	if r.bit() == 1 {
-		primaries, transfer, matrix = r.u(8), r.u(8), r.u(8)
+	if r.readBit() == 1 {
+		primaries, transfer, matrix = r.readBits(8), r.readBits(8), r.readBits(8)
 	}
 	subX, subY, place := uint32(1), uint32(1), uint32(0)
 	switch {
 	case mono == 1:
-		r.bit()
+		r.readBit()
 	case primaries == 1 && transfer == 13 && matrix == 0: // sRGB
 		subX, subY = 0, 0
 	default:
-		r.bit() // the range
+		r.readBit() // color_range
 		switch {
 		case profile == 1:
 			subX, subY = 0, 0
 		case profile == 2 && twelve == 1:
-			if subX = r.bit(); subX == 1 {
-				subY = r.bit()
+			if subX = r.readBit(); subX == 1 {
+				subY = r.readBit()
 			} else {
 				subY = 0
 			}
@@ -135,11 +127,11 @@ func parseSequence(whole, payload []byte) (*sequence, error) {
 			subY = 0
 		}
 		if subX == 1 && subY == 1 {
-			place = r.u(2)
+			place = r.readBits(2)
 		}
 	}
 	if r.bad || profile > 2 {
-		return nil, bad("a sequence header that ends early", "", "")
+		return nil, malformedPacket("a sequence header is truncated", "", "")
 	}
 	s.config = [2]byte{
 		byte(profile<<5 | level),
@@ -148,46 +140,46 @@ func parseSequence(whole, payload []byte) (*sequence, error) {
 	return s, nil
 }
 
-// operatingPoints passes over what a sequence header says of times, and gives level and tier of the
+// operatingPoints skips the timing fields of a sequence header. It returns level and tier of the
 // first operating point.
-func operatingPoints(r *nalBits) (level, tier uint32) {
+func operatingPoints(r *bitReader) (level, tier uint32) {
 	model, delay := false, 0
-	if r.bit() == 1 {
-		r.skip(64)
-		if r.bit() == 1 {
-			r.ue() // uvlc has the form of ue(v)
+	if r.readBit() == 1 {
+		r.skipBits(64)
+		if r.readBit() == 1 {
+			r.readUnsigned() // uvlc has the same form as ue(v)
 		}
-		if model = r.bit() == 1; model {
-			delay = int(r.u(5)) + 1
-			r.skip(42)
+		if model = r.readBit() == 1; model {
+			delay = int(r.readBits(5)) + 1
+			r.skipBits(42)
 		}
 	}
-	display := r.bit() == 1
-	for i := range r.u(5) + 1 {
-		r.skip(12)
-		l, t := r.u(5), uint32(0)
+	display := r.readBit() == 1
+	for i := range r.readBits(5) + 1 {
+		r.skipBits(12)
+		l, t := r.readBits(5), uint32(0)
 		if l > 7 {
-			t = r.bit()
+			t = r.readBit()
 		}
 		if i == 0 {
 			level, tier = l, t
 		}
-		if model && r.bit() == 1 {
-			r.skip(2*delay + 1)
+		if model && r.readBit() == 1 {
+			r.skipBits(2*delay + 1)
 		}
-		if display && r.bit() == 1 {
-			r.skip(4)
+		if display && r.readBit() == 1 {
+			r.skipBits(4)
 		}
 	}
 	return level, tier
 }
 
-// unitAV1 looks at a temporal unit.
-func (s *Stream) unitAV1(b []byte, p *packet) error {
+// inspectAV1 fills p from a temporal unit.
+func (s *Stream) inspectAV1(b []byte, p *packetInfo) error {
 	frames := 0
-	if err := obus(b, func(kind byte, whole, payload []byte) error {
+	if err := eachOBU(b, func(kind byte, whole, payload []byte) error {
 		if kind == obuDelimiter {
-			return nil // a file has none
+			return nil // samples of a file have none
 		}
 		p.size += len(whole)
 		switch kind {
@@ -196,104 +188,104 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 			if err != nil {
 				return err
 			}
-			p.own = true
+			p.hasOwnSets = true
 			if s.av1 == nil {
 				s.av1 = q
-			} else if string(s.av1.obu) != string(q.obu) {
-				s.changed = true
+			} else if string(s.av1.wholeOBU) != string(q.wholeOBU) {
+				s.setsChanged = true
 			}
-			crop, err := (&frameSet{width: q.width, height: q.height}).crop(s.lim.MaxPixels)
+			crop, err := (&sequenceSet{width: q.width, height: q.height}).applyCrop(s.lim.MaxPixels)
 			if err != nil {
 				return err
 			}
-			if err := s.sized(crop); err != nil {
+			if err := s.checkSize(crop); err != nil {
 				return err
 			}
 		case obuHeader, obuFrame:
 			if len(payload) == 0 {
-				return bad("a frame without a head", "", "")
+				return malformedPacket("a frame has no header", "", "")
 			}
 			frames++
 			switch h := payload[0]; {
-			case s.av1 != nil && s.av1.reduced:
-				p.images, p.key = p.images+1, true
-			case h&0x80 != 0: // shows a frame that was decoded before
-				p.images++
+			case s.av1 != nil && s.av1.isReduced:
+				p.shownFrames, p.isKey = p.shownFrames+1, true
+			case h&0x80 != 0: // displays a frame that was decoded before
+				p.shownFrames++
 			default:
 				if h&0x10 != 0 {
-					p.images++
+					p.shownFrames++
 				}
-				// Decoding begins at a key frame that is shown, the first of its unit.
-				p.key = p.key || frames == 1 && h&0x60 == 0 && h&0x10 != 0
+				// Decoding starts at a key frame that is shown and is the first of its unit.
+				p.isKey = p.isKey || frames == 1 && h&0x60 == 0 && h&0x10 != 0
 			}
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	if frames > 0 && p.images != 1 {
-		return refuse(
-			fmt.Sprintf("a message of AV1 that shows %d frames", p.images),
-			"one frame a message",
+	if frames > 0 && p.shownFrames != 1 {
+		return unsupportedPacket(
+			fmt.Sprintf("a message of AV1 shows %d frames", p.shownFrames),
+			"send one frame per message",
 		)
 	}
 	return nil
 }
 
-// unitVP9 looks at a frame or a superframe, of which the last frame is shown.
-func (s *Stream) unitVP9(b []byte, p *packet) error {
-	r := nalBits{b: b, plain: true}
-	marker, profile := r.u(2), r.bit()|r.bit()<<1
+// inspectVP9 fills p from a frame, or from a superframe whose last frame is shown.
+func (s *Stream) inspectVP9(b []byte, p *packetInfo) error {
+	r := bitReader{b: b, noEscapes: true}
+	marker, profile := r.readBits(2), r.readBit()|r.readBit()<<1
 	if profile == 3 {
-		r.bit()
+		r.readBit()
 	}
 	if marker != 2 || r.bad {
-		return bad("a frame of VP9 without its marker", "", "")
+		return malformedPacket("a frame of VP9 has no frame marker", "", "")
 	}
-	p.size, p.images = len(b), 1
-	if r.bit() == 1 {
-		return nil // shows a frame that was decoded before
+	p.size, p.shownFrames = len(b), 1
+	if r.readBit() == 1 {
+		return nil // displays a frame that was decoded before
 	}
-	key, shown := r.bit() == 0, r.bit() == 1
-	r.bit()
+	key, shown := r.readBit() == 0, r.readBit() == 1
+	r.readBit()
 	if super := b[len(b)-1]&0xe0 == 0xc0; !shown && !super {
-		return refuse("a message of VP9 that shows no frame", "one frame a message")
+		return unsupportedPacket("a message of VP9 shows no frame", "send one frame per message")
 	}
 	if !key {
 		return nil
 	}
-	if r.u(24) != 0x498342 {
-		return bad("a key frame of VP9 without its sync code", "", "")
+	if r.readBits(24) != 0x498342 {
+		return malformedPacket("a key frame of VP9 has no sync code", "", "")
 	}
 	deep := uint32(0)
 	if profile >= 2 {
-		deep = 1 + r.bit()
+		deep = 1 + r.readBit()
 	}
 	sub := uint32(1) // 4:2:0
-	if space := r.u(3); space != 7 {
-		r.bit()
+	if space := r.readBits(3); space != 7 {
+		r.readBit()
 		if profile&1 == 1 {
-			x, y := r.bit(), r.bit()
-			r.bit()
-			if sub = 3; x == 1 { // 4:4:4, else 4:2:2
+			x, y := r.readBit(), r.readBit()
+			r.readBit()
+			if sub = 3; x == 1 { // 4:4:4, otherwise 4:2:2
 				sub = 2 + y
 			}
 		}
 	} else {
 		sub = 3
 		if profile&1 == 1 {
-			r.bit()
+			r.readBit()
 		}
 	}
-	w, h := int(r.u(16))+1, int(r.u(16))+1
+	w, h := int(r.readBits(16))+1, int(r.readBits(16))+1
 	if r.bad {
-		return bad("a key frame of VP9 that ends in its head", "", "")
+		return malformedPacket("the header of a VP9 key frame is truncated", "", "")
 	}
-	p.key, p.own = shown, true
+	p.isKey, p.hasOwnSets = shown, true
 	s.vp9 = [2]byte{byte(profile), byte((8+2*deep)<<4 | sub<<1)}
-	crop, err := (&frameSet{width: w, height: h}).crop(s.lim.MaxPixels)
+	crop, err := (&sequenceSet{width: w, height: h}).applyCrop(s.lim.MaxPixels)
 	if err != nil {
 		return err
 	}
-	return s.sized(crop)
+	return s.checkSize(crop)
 }

@@ -14,11 +14,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestPlanGolden reads sample tables and requests as text, and compares the plans. In
-// testdata/plan/*.txt:
+// TestPlanGolden reads sample tables and requests as text, and compares the plans. The format of
+// testdata/plan/*.txt is:
 //
-//	samples        lines "pts [K] [eN]" in decode order: K is a sync sample, eN sample entry N
-//	plan: a b c    a request; the lines after it are the plan, one group each
+// samples        lines "pts [K] [eN]" in decode order: K is a sync sample, eN sample entry N
+// plan: a b c    a request; the lines after it are the plan, one group per line
 func TestPlanGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/plan/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -84,7 +84,7 @@ func numbers(t testing.TB, s string) (v []int) {
 	return v
 }
 
-// randomTable makes a table of sync samples and reordered frames, closed and open GOPs mixed.
+// randomTable returns a table with sync samples and reordered frames, in closed and open GOPs.
 func randomTable(r *rand.Rand) []fakeSample {
 	n := 1 + r.IntN(60)
 	reorder := 1 + r.IntN(5)
@@ -108,8 +108,8 @@ func randomTable(r *rand.Rand) []fakeSample {
 	return s
 }
 
-// TestPlanProperties checks V5 on random tables: every ordinal once, forward only, no packet twice,
-// enough packets, and the same plan for any order of the request.
+// TestPlanProperties checks video.V5 on random tables: every ordinal once, ascending, no packet
+// twice, enough packets, and the same plan for any order of the request.
 func TestPlanProperties(t *testing.T) {
 	var p Planner
 	for seed := range uint64(3000) {
@@ -179,7 +179,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// TestGoverningByDefinition compares with the definition, word for word (V4).
+// TestGoverningByDefinition compares Governing with a literal implementation of video.V4.
 func TestGoverningByDefinition(t *testing.T) {
 	for seed := range uint64(500) {
 		ix := mustIndex(
@@ -207,7 +207,7 @@ func TestGoverningByDefinition(t *testing.T) {
 	}
 }
 
-// TestPlanOutside: an ordinal that is not there gives a group of no packets, never another frame.
+// TestPlanOutside: an ordinal outside the file yields a group without packets, never another frame.
 func TestPlanOutside(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: constant(10, 5)})
 	got := Plan(ix, []int{12, 3, -1, 12})
@@ -220,7 +220,7 @@ func TestPlanOutside(t *testing.T) {
 	}
 }
 
-// TestPlannerDoesNotAllocate: a planner that has seen a batch of the size allocates nothing.
+// TestPlannerDoesNotAllocate: a planner does not allocate after a batch of the same size.
 func TestPlannerDoesNotAllocate(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: openGOP(2001), cttsV1: true})
 	batch := randomBatch(ix, 256)

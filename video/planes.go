@@ -11,58 +11,60 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// PlaneInfo says how stored planes are to be read. The zero value describes nothing.
+// PlaneInfo describes the layout and meaning of stored planes. The zero value is invalid.
 type PlaneInfo struct {
-	Width, Height int32 // as coded, before rotation
-	Format        uint8 // by PlaneFormat
-	Matrix        uint8 // the code of H.273
+	Width, Height int32 // coded size, before rotation
+	Format        uint8 // number of the pixel format, see PlaneFormat
+	Matrix        uint8 // matrix code of H.273
 	FullRange     bool
-	Rotation      int16 // degrees clockwise that the delivered frame is turned by: 0, 90, 180, 270
+	// degrees clockwise that the delivered frame is rotated by: 0, 90, 180 or 270
+	Rotation int16
 }
 
-// PlanarFrame is a Frame whose planes can be kept and converted later.
+// PlanarFrame is a Frame whose planes can be stored and converted later.
 type PlanarFrame interface {
 	Frame
-	// PlaneInfo says how the planes are kept; false where they cannot be, and the frame has to be
-	// decoded again.
-	PlaneInfo() (PlaneInfo, bool)
-	// CopyPlanes writes the planes into dst, which must have PlaneInfo's Bytes.
+	// PlaneInfo describes the planes. ok is false if they cannot be stored, so that the frame must
+	// be decoded again.
+	PlaneInfo() (info PlaneInfo, ok bool)
+	// CopyPlanes writes the planes to dst, which must have PlaneInfo's Bytes.
 	CopyPlanes(dst []byte) error
 }
 
-// PlaneConverter is a Backend that converts kept planes.
+// PlaneConverter is implemented by a Backend that converts stored planes.
 type PlaneConverter interface {
 	ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error
 }
 
-// PixelMover is a Backend that moves pixels faster than the language does.
+// PixelMover is implemented by a Backend that moves pixels faster than Go code does.
 type PixelMover interface {
 	CopyPixels(dst, src []byte)
-	SplitPixels(r, g, b, rgb []byte) // 3 × len(r) bytes of pixels → planes
+	SplitPixels(r, g, b, rgb []byte) // splits 3 × len(r) bytes of pixels into planes
 }
 
-func mover() PixelMover {
+func pixelMover() PixelMover {
 	backendMu.RLock()
 	defer backendMu.RUnlock()
 	m, _ := backend.(PixelMover)
 	return m
 }
 
-// CopyPixels copies src into dst, which is as long, or its beginning. Large copies go past the
-// processor's caches: right for a batch, which another reads, or this program much later.
+// CopyPixels copies src to the beginning of dst, which must be at least as long. Large copies
+// bypass the processor's caches. That suits a batch, which another process reads, or this process
+// much later.
 func CopyPixels(dst, src []byte) {
-	if m := mover(); m != nil && len(src) >= streamFrom && len(dst) >= len(src) {
+	if m := pixelMover(); m != nil && len(src) >= streamFrom && len(dst) >= len(src) {
 		m.CopyPixels(dst[:len(src)], src)
 		return
 	}
 	copy(dst, src)
 }
 
-// split takes packed pixels apart into planes.
-func split(r, g, b, rgb []byte) {
+// splitPixels splits packed pixels into planes.
+func splitPixels(r, g, b, rgb []byte) {
 	n := len(r)
 	g, b, rgb = g[:n], b[:n], rgb[:3*n]
-	if m := mover(); m != nil && n > 0 {
+	if m := pixelMover(); m != nil && n > 0 {
 		m.SplitPixels(r, g, b, rgb)
 		return
 	}
@@ -72,12 +74,12 @@ func split(r, g, b, rgb []byte) {
 	}
 }
 
-// streamFrom is the size from which on a copy past the caches is faster.
+// streamFrom is the size above which a copy that bypasses the caches is faster.
 const streamFrom = 128 << 10
 
-// ConvertPlanes writes into dst what Convert of the frame that the planes came from writes, to the
-// bit. dst must have info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the
-// same planes too.
+// ConvertPlanes converts stored planes to dst. The bytes are identical to those of Convert of the
+// original frame. dst must have info.Shape().Bytes(spec) bytes. Safe for concurrent use, also with
+// the same planes.
 func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err error) {
 	b, err := ActiveBackend()
 	if err != nil {
@@ -88,35 +90,35 @@ func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err e
 		return robocache.Unsupported(
 			opConvert,
 			nil,
-			"the decoders %s convert no kept planes",
+			"the decoders of %s cannot convert stored planes",
 			b.Name(),
 		)
 	}
-	if err := info.check(); err != nil {
+	if err := info.validatePlanes(); err != nil {
 		return err
 	}
 	if n := info.Bytes(); len(planes) != n {
-		return robocache.Malformed(opConvert, nil, "kept planes of another size").
+		return robocache.Malformed(opConvert, nil, "the stored planes have another size").
 			Expected(fmt.Sprintf("%d bytes", n), fmt.Sprint(len(planes)))
 	}
 	return c.ConvertPlanes(info, planes, spec, dst)
 }
 
-// planeFormat is a pixel format of plain planes, in libavutil's sense.
+// planeFormat is a planar pixel format of libavutil.
 type planeFormat struct {
 	name     string
 	planes   uint8
-	shiftX   uint8 // of the second and third plane
+	shiftX   uint8 // log2 of the subsampling of the second and third plane
 	shiftY   uint8
-	sample   uint8 // bytes
-	lumaBits uint8 // 0 where the first plane is no luma
+	sample   uint8 // bytes per sample
+	lumaBits uint8 // 0 if the first plane is not luma
 }
 
-// PlaneFormats is one more than the largest number of a format.
+// PlaneFormats is the number of formats, including the invalid format 0.
 const PlaneFormats = 36
 
-// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is
-// none.
+// planeFormats lists the formats that can be stored. The index is written to caches, so new formats
+// are appended. Format 0 is invalid.
 var planeFormats = func() (formats [PlaneFormats]planeFormat) {
 	shifts := map[string][2]uint8{
 		"420": {1, 1},
@@ -125,11 +127,13 @@ var planeFormats = func() (formats [PlaneFormats]planeFormat) {
 		"411": {2, 0},
 		"410": {2, 2},
 	}
-	form := regexp.MustCompile(`^([a-z]+?)(\d{3})?p?(\d*)(le)?$`) // of colour, chroma, p, bits
+	form := regexp.MustCompile(`^([a-z]+?)(\d{3})?p?(\d*)(le)?$`) // color model, chroma, p, bits
 	for i, name := range strings.Fields(`
 		yuv420p yuvj420p yuv422p yuvj422p yuv444p yuvj444p yuv440p yuvj440p yuv411p yuv410p
 		yuv420p9le yuv422p9le yuv444p9le
-		yuv420p10le yuv422p10le yuv444p10le yuv440p10le yuv420p12le yuv422p12le yuv444p12le yuv440p12le yuv420p14le yuv422p14le yuv444p14le
+		yuv420p10le yuv422p10le yuv444p10le yuv440p10le
+		yuv420p12le yuv422p12le yuv444p12le yuv440p12le
+		yuv420p14le yuv422p14le yuv444p14le
 		gray gray9le gray10le gray12le gray14le gray16le gbrp gbrp9le gbrp10le gbrp12le gbrp14le`) {
 		m := form.FindStringSubmatch(name)
 		bits, _ := strconv.Atoi(cmp.Or(m[3], "8"))
@@ -152,7 +156,7 @@ var planeFormats = func() (formats [PlaneFormats]planeFormat) {
 	return formats
 }()
 
-// PlaneFormatName gives libavutil's name of a format; "" where there is none of that number.
+// PlaneFormatName returns libavutil's name of a format, or "" if the number is unknown.
 func PlaneFormatName(format uint8) string {
 	if int(format) >= len(planeFormats) {
 		return ""
@@ -160,7 +164,8 @@ func PlaneFormatName(format uint8) string {
 	return planeFormats[format].name
 }
 
-// PlaneFormat is the number of a format, by libavutil's name; 0 where its planes are not kept.
+// PlaneFormat returns the number of a format by libavutil's name, or 0 if its planes cannot be
+// stored.
 func PlaneFormat(name string) uint8 {
 	for i := range planeFormats {
 		if planeFormats[i].name == name && name != "" {
@@ -170,29 +175,29 @@ func PlaneFormat(name string) uint8 {
 	return 0
 }
 
-func (i PlaneInfo) format() *planeFormat {
+func (i PlaneInfo) planeFormat() *planeFormat {
 	if int(i.Format) >= len(planeFormats) {
 		return &planeFormats[0]
 	}
 	return &planeFormats[i.Format]
 }
 
-// Plane is where one plane lies in kept planes.
+// Plane is the layout of one stored plane.
 type Plane struct {
-	Offset, Stride int // bytes; offsets are multiples of 64, strides of 16
-	RowBytes, Rows int // what is used of it
+	Offset, Stride int // in bytes; offsets are multiples of 64, strides of 16
+	RowBytes, Rows int // used bytes and rows
 }
 
-// The rows are padded so that vector code, which works in blocks of up to 16 bytes of a row, reads
-// nothing outside; the planes so that they begin at a cache line.
+// Rows are padded so that vector code, which processes blocks of up to 16 bytes of a row, reads
+// nothing outside. Planes are padded so that each begins at a cache line.
 const (
 	rowAlign   = 16
 	planeAlign = 64
 )
 
-// Planes gives the planes' places, and how many there are.
+// Planes returns the layouts of the planes and their number.
 func (i PlaneInfo) Planes() (planes [3]Plane, count int) {
-	f := i.format()
+	f := i.planeFormat()
 	offset := 0
 	for k := range int(f.planes) {
 		w, h := int(i.Width), int(i.Height)
@@ -207,7 +212,7 @@ func (i PlaneInfo) Planes() (planes [3]Plane, count int) {
 	return planes, int(f.planes)
 }
 
-// Bytes is the size of the kept planes: a multiple of 64.
+// Bytes returns the size of the stored planes, a multiple of 64.
 func (i PlaneInfo) Bytes() int {
 	planes, n := i.Planes()
 	if n == 0 {
@@ -217,7 +222,7 @@ func (i PlaneInfo) Bytes() int {
 	return last.Offset + (last.Stride*last.Rows+planeAlign-1)&^(planeAlign-1)
 }
 
-// Shape is that of the frame.
+// Shape returns the shape of the frame.
 func (i PlaneInfo) Shape() Shape {
 	s := Shape{Width: int(i.Width), Height: int(i.Height), Format: PlaneFormatName(i.Format)}
 	if i.Rotation%180 != 0 {
@@ -231,13 +236,13 @@ func (i PlaneInfo) Shape() Shape {
 	return s
 }
 
-// LumaBits is the depth of the first plane; 0 where it is no luma.
-func (i PlaneInfo) LumaBits() int { return int(i.format().lumaBits) }
+// LumaBits returns the bits per sample of the first plane, or 0 if it is not luma.
+func (i PlaneInfo) LumaBits() int { return int(i.planeFormat().lumaBits) }
 
-// planeInfoBytes is the length of a stored PlaneInfo.
+// planeInfoBytes is the length of an encoded PlaneInfo.
 const planeInfoBytes = 16
 
-// Append stores info behind b: 16 bytes.
+// Append appends the encoded info to b: 16 bytes.
 func (i PlaneInfo) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(
@@ -253,16 +258,14 @@ func (i PlaneInfo) Append(b []byte) []byte {
 	return append(le.AppendUint16(b, uint16(i.Rotation)), 0, 0)
 }
 
-// ParsePlaneInfo reads what Append stored.
+// ParsePlaneInfo parses the bytes that Append wrote.
 func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 	if len(b) != planeInfoBytes {
 		return PlaneInfo{}, robocache.Malformed("read plane info", nil, "").
 			Expected(fmt.Sprintf("%d bytes", planeInfoBytes), fmt.Sprint(len(b)))
 	}
 	i := PlaneInfo{
-		Width: int32(
-			binary.LittleEndian.Uint32(b),
-		),
+		Width:     int32(binary.LittleEndian.Uint32(b)),
 		Height:    int32(binary.LittleEndian.Uint32(b[4:])),
 		Format:    b[8],
 		Matrix:    b[9],
@@ -273,16 +276,16 @@ func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 		return PlaneInfo{}, robocache.Malformed(
 			"read plane info",
 			nil,
-			"bytes that must be zero are not",
+			"bytes that must be zero are not zero",
 		)
 	}
-	if err := i.check(); err != nil {
+	if err := i.validatePlanes(); err != nil {
 		return PlaneInfo{}, err
 	}
 	return i, nil
 }
 
-func (i PlaneInfo) check() error {
+func (i PlaneInfo) validatePlanes() error {
 	switch {
 	case i.Format == 0 || int(i.Format) >= len(planeFormats):
 	case i.Width <= 0 || i.Height <= 0 || int64(i.Width)*int64(i.Height) > MaxImagePixels:
@@ -291,5 +294,8 @@ func (i PlaneInfo) check() error {
 		return nil
 	}
 	return robocache.Malformed("read plane info", nil, "").
-		Expected("a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees", fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation))
+		Expected(
+			"a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees",
+			fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation),
+		)
 }

@@ -12,129 +12,137 @@ import (
 
 const opDecode = "decode video"
 
-// defaultPoolBudget holds about forty decoders of 640×480.
+// defaultPoolBudget fits about 40 decoders of 640×480.
 const defaultPoolBudget = 256 << 20
 
 const (
-	// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read
-	// whole.
+	// maxRead limits one read of adjacent packets. A larger single packet is read as a whole.
 	maxRead = 1 << 20
-	// maxPacket bounds a single one: a sample table may claim 4 GiB, and behind a URL the bytes
-	// cost their writer nothing.
+	// maxPacket limits a single packet. A sample table may claim 4 GiB at no cost to the writer of
+	// a remote file.
 	maxPacket = 256 << 20
 )
 
-// Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used
-// first out, within a budget in bytes. A decoder fits every file of the same sample entry, so
-// thousands of files of one encoder need as many decoders as there are callers.
+// Pool decodes groups of packets. It keeps idle decoders for later groups within a budget in bytes,
+// and evicts the least recently used first. A decoder fits every file with the same sample entry,
+// so thousands of files from one encoder need only one decoder per concurrent caller. Safe for
+// concurrent use.
 type Pool struct {
 	budget  int64
-	backend Backend // nil: the registered one
+	backend Backend // nil: the registered backend
 
-	mu     sync.Mutex
-	idle   []*worker // least recently used first
-	bytes  int64
-	closed bool
+	mu        sync.Mutex
+	idle      []*worker // least recently used first
+	idleBytes int64
+	closed    bool
 
 	packets, decoded, delivered, opened, evicted, bytesRead, bytesNeeded, reads, continued atomic.Int64
 }
 
-// PoolStats counts what a pool did, and what it holds.
+// PoolStats reports the work and the contents of a pool.
 type PoolStats struct {
-	Packets     int64 // sent to decoders
-	Decoded     int64 // frames that came out
-	Delivered   int64 // of them, wanted
-	Opened      int64 // decoders made
-	Evicted     int64 // idle decoders closed for the budget
-	Reads       int64 // of files: those of a Fetched count when the first of its groups is decoded
+	Packets     int64 // packets sent to decoders
+	Decoded     int64 // frames received from decoders
+	Delivered   int64 // frames delivered to callers
+	Opened      int64 // decoders created
+	Evicted     int64 // idle decoders closed because of the budget
+	Reads       int64 // reads of files; those of a Fetched count when its first group is decoded
 	BytesRead   int64
-	BytesNeeded int64 // the packets' own
-	Continued   int64 // groups that went on where a decoder stood
-	Idle        int   // decoders kept
+	BytesNeeded int64 // bytes of the packets that were sent
+	Continued   int64 // groups that continued from a decoder's position
+	Idle        int   // idle decoders
 	IdleBytes   int64
 }
 
-// Add adds what another pool did, and holds.
+// Add adds the numbers of another pool.
 func (s *PoolStats) Add(o PoolStats) {
-	s.Packets, s.Decoded, s.Delivered, s.Opened, s.Evicted = s.Packets+o.Packets, s.Decoded+o.Decoded, s.Delivered+o.Delivered, s.Opened+o.Opened, s.Evicted+o.Evicted
-	s.Reads, s.BytesRead, s.BytesNeeded, s.Continued = s.Reads+o.Reads, s.BytesRead+o.BytesRead, s.BytesNeeded+o.BytesNeeded, s.Continued+o.Continued
-	s.Idle, s.IdleBytes = s.Idle+o.Idle, s.IdleBytes+o.IdleBytes
+	s.Packets += o.Packets
+	s.Decoded += o.Decoded
+	s.Delivered += o.Delivered
+	s.Opened += o.Opened
+	s.Evicted += o.Evicted
+	s.Reads += o.Reads
+	s.BytesRead += o.BytesRead
+	s.BytesNeeded += o.BytesNeeded
+	s.Continued += o.Continued
+	s.Idle += o.Idle
+	s.IdleBytes += o.IdleBytes
 }
 
-// worker is a decoder with the buffers that its use needs. One goroutine at a time.
+// worker is a decoder and its buffers. It is used by one goroutine at a time.
 type worker struct {
-	dec   Decoder
-	skip  Skipper // dec, where it can pass over frames that nothing refers to
-	hold  Holder  // dec, where it holds frames
-	entry SampleEntry
-	bytes int64
+	decoder Decoder
+	skipper Skipper // the decoder, if it can skip frames that no other frame refers to
+	holder  Holder  // the decoder, if it holds frames
+	entry   SampleEntry
+	bytes   int64
 
-	read   []byte  // adjacent packets
-	wanted []int32 // ordinal+1 by decode index - first; 0 = not wanted
-	at     position
+	readBuffer []byte  // adjacent packets
+	wanted     []int32 // ordinal+1 by decode index − first; 0: not wanted
+	position   position
 
-	// The file and frame that it was last used for: a caller that comes back for the next frame
-	// reads in order.
-	index *Index
-	last  int
+	// The file and the frame of the last group. A caller that requests the next frame reads in
+	// order.
+	lastIndex *Index
+	lastFrame int
 }
 
-// position is where a decoder stands in a file. A group further on in the same chain of frames goes
-// on from there.
+// position is the place in a file where a decoder can continue, for a later group of the same chain
+// of frames.
 type position struct {
-	index   *Index // nil: nowhere
-	start   int    // first packet sent
-	next    int    // packet to be sent next
-	shown   int64  // largest pts that came out
-	skipped int    // last packet sent as not wanted, -1 none
-	drained bool   // no packet may follow before a flush; what is inside still comes out
+	index       *Index // nil: no position
+	start       int    // first packet that was sent
+	next        int    // next packet to send
+	lastShown   int64  // largest pts that was received
+	lastSkipped int    // last packet that was sent as unwanted; -1: none
+	drained     bool   // a flush must precede the next packet; frames can still be received
 }
 
-// Skipper is a Decoder that can save the work on frames that are not wanted and that nothing refers
-// to.
+// Skipper is a Decoder that can skip the decoding of unwanted frames that no other frame refers to.
 type Skipper interface {
 	Decoder
 	SendUnwanted(packet []byte, pts int64) error
 }
 
-// Reorderer is a Decoder that takes a hint: how many frames may precede one in decode order and
-// follow it in presentation. Streams that do not say it themselves come out in the wrong order
-// without.
+// Reorderer is a Decoder that accepts the reorder depth: how many frames may precede a frame in
+// decode order and follow it in presentation order. Some streams do not carry it, and their frames
+// would be delivered in the wrong order.
 type Reorderer interface {
 	Reorder(images int)
 }
 
-// Within is a Decoder whose calls cost less within one: a device's context is then made current
-// once.
+// Within is a Decoder whose calls are cheaper inside Within, because a device's context is made
+// current once.
 type Within interface {
 	Within(f func())
 }
 
-// Holder is a Decoder that holds frames until there are several, so that a device is waited for
-// once. Give makes it hand out those that it has.
+// Holder is a Decoder that holds frames until it has several, so that one wait for a device covers
+// all of them. DeliverPending makes Receive return the frames that it has.
 type Holder interface {
-	Give()
+	DeliverPending()
 }
 
-// NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
+// NewPool returns a pool that keeps at most budget bytes of idle decoders. 0 means 256 MiB. The
+// caller must call Close.
 func NewPool(budget int64) *Pool {
 	orDefault(&budget, defaultPoolBudget)
 	return &Pool{budget: budget}
 }
 
-// NewPoolOf makes a pool of another backend's decoders than the registered one's.
+// NewPoolOf returns a pool of decoders of b instead of the registered backend.
 func NewPoolOf(b Backend, budget int64) *Pool {
 	p := NewPool(budget)
 	p.backend = b
 	return p
 }
 
-// Decode sends the packets of groups, in order, and hands each wanted frame to deliver, in
-// presentation order within a group, on the caller's goroutine. The frame is valid during that
-// call. An error of deliver ends the decode and is returned as it is. Groups that follow each other
-// without a gap are one run of packets: nothing is drained or flushed between them, so that a whole
-// file costs what decoding in sequence costs. Packets are taken from b, which may be nil, as far as
-// it holds them, and read else: the same frames, and the same errors.
+// Decode decodes groups in order and calls deliver with each wanted frame, in presentation order
+// within a group, on the caller's goroutine. The frame is valid during that call. An error of
+// deliver ends the decode and is returned unchanged. Adjacent groups form one run of packets
+// without drain or flush, so a whole file costs as much as sequential decoding. Packets are taken
+// from b, which may be nil, as far as it holds them, and are read otherwise. The frames and errors
+// are the same.
 func (p *Pool) Decode(
 	ctx context.Context,
 	f *File,
@@ -147,7 +155,7 @@ func (p *Pool) Decode(
 			return robocache.Misuse(
 				opDecode,
 				robocache.Where{"file": f.Path},
-				"the packets were fetched of another file, or released",
+				"the fetched packets belong to another file, or were released",
 			)
 		}
 		p.reads.Add(b.reads.Swap(0))
@@ -155,15 +163,15 @@ func (p *Pool) Decode(
 	}
 	for len(groups) > 0 {
 		g, n := groups[0], 1
-		for n < len(groups) && joins(f.Index, g, groups[n]) {
+		for n < len(groups) && canJoin(f.Index, g, groups[n]) {
 			g.End = max(g.End, groups[n].End)
 			n++
 		}
-		g.Ordinals = slices.Clip(g.Ordinals) // what is behind them is the next group's
+		g.Ordinals = slices.Clip(g.Ordinals) // the next group's ordinals follow in the same array
 		for _, m := range groups[1:n] {
 			g.Ordinals = append(g.Ordinals, m.Ordinals...)
 		}
-		if err := p.decode(ctx, f, b, g, deliver); err != nil {
+		if err := p.decodeGroup(ctx, f, b, g, deliver); err != nil {
 			return err
 		}
 		groups = groups[n:]
@@ -171,7 +179,7 @@ func (p *Pool) Decode(
 	return nil
 }
 
-func (p *Pool) decode(
+func (p *Pool) decodeGroup(
 	ctx context.Context,
 	f *File,
 	b *Fetched,
@@ -185,44 +193,51 @@ func (p *Pool) decode(
 	if len(g.Ordinals) == 0 {
 		return nil
 	}
-	w, how, err := p.acquire(f, g)
+	w, how, err := p.acquireDecoder(f, g)
 	if err != nil {
-		return at(err, f, nil, g.Ordinals[0])
+		return locateError(err, f, nil, g.Ordinals[0])
 	}
 	if how == resumed {
 		p.continued.Add(1)
 	} else {
-		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
+		w.position = position{
+			index:       ix,
+			start:       g.Start,
+			next:        g.Start,
+			lastShown:   minInt64,
+			lastSkipped: -1,
+		}
 	}
-	r := job{
+	r := decodeJob{
 		pool:    p,
-		w:       w,
-		f:       f,
-		from:    b,
-		g:       g,
+		worker:  w,
+		file:    f,
+		fetched: b,
+		group:   g,
 		deliver: deliver,
 		inOrder: how != elsewhere,
 		resumed: how == resumed,
 	}
 	keep := false
-	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
-	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
-	if d, is := w.dec.(Within); is {
-		keep, err = r.within(ctx, d)
+	// also if deliver panics, because a decoder is C memory
+	defer func() { p.releaseDecoder(w, keep) }()
+	w.lastIndex, w.lastFrame = ix, g.Ordinals[len(g.Ordinals)-1]
+	if d, is := w.decoder.(Within); is {
+		keep, err = r.runWithin(ctx, d)
 	} else {
-		keep, err = r.decode(ctx)
+		keep, err = r.runGroup(ctx)
 	}
 	return err
 }
 
-// within is decode within one of the decoder's; a job of its own, so that others' stay on the
-// stack.
-func (r job) within(ctx context.Context, d Within) (keep bool, err error) {
-	d.Within(func() { keep, err = r.decode(ctx) })
+// runWithin calls runGroup inside the decoder's Within. The copy of the job keeps the jobs of other
+// decoders on the stack.
+func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err error) {
+	d.Within(func() { keep, err = r.runGroup(ctx) })
 	return keep, err
 }
 
-func joins(ix *Index, g, next Group) bool {
+func canJoin(ix *Index, g, next Group) bool {
 	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
 		next.Start < ix.NumSamples() &&
 		next.End < ix.NumSamples() &&
@@ -236,7 +251,7 @@ func checkGroup(f *File, g Group) error {
 			return robocache.NotFound(
 				opDecode,
 				robocache.Where{"file": f.Path, "frame": k},
-				"no such frame: the file presents %s",
+				"no such frame: the file has %s frames",
 				itoa(n),
 			)
 		}
@@ -258,23 +273,23 @@ func checkGroup(f *File, g Group) error {
 	return nil
 }
 
-// How a decoder that acquire gives stands to the group.
+// Relations between a decoder from acquireDecoder and the group.
 const (
-	elsewhere = iota // flushed
+	elsewhere = iota // the decoder was flushed
 	nearby           // flushed, but its last frame was shortly before: the caller reads in order
-	resumed          // stands where the group goes on
+	resumed          // the decoder's position is where the group continues
 )
 
 const (
-	// nearFrames is how far ahead a caller that reads in order may ask.
+	// nearFrames is the largest step between frames that counts as reading in order.
 	nearFrames = 8
-	// longGroup is the number of packets from which a place in a file is worth a decoder of its
-	// own, and keepPositions the number of such decoders.
+	// A group of more than longGroup packets gets a new decoder, so that other decoders keep their
+	// positions. There are at most keepPositions such decoders.
 	longGroup, keepPositions = 8, 12
 )
 
-// acquire takes an idle decoder of the group's sample entry, or makes one.
-func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
+// acquireDecoder returns an idle decoder for the group's sample entry, or a new one.
+func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) {
 	entry := &f.Index.Entries()[f.Index.Sample(g.Start).Entry]
 	p.mu.Lock()
 	if p.closed {
@@ -286,34 +301,35 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 		if !sameEntry(&c.entry, entry) {
 			continue
 		}
-		// Of equal ones the least recently used: those used last may stand where another caller
-		// goes on.
+		// Among equal decoders the least recently used is taken. Another caller may continue at the
+		// positions of the others.
 		if fitting++; found < 0 {
 			found = i
 		}
-		if c.index != f.Index {
+		if c.lastIndex != f.Index {
 			continue
 		}
-		if c.at.index != nil && c.at.serves(f.Index, g) {
+		if c.position.index != nil && c.position.canServe(f.Index, g) {
 			found, how = i, resumed
 			break
 		}
-		if ahead := g.Ordinals[0] - c.last; how == elsewhere && ahead > 0 && ahead <= nearFrames {
+		if ahead := g.Ordinals[0] - c.lastFrame; how == elsewhere && ahead > 0 &&
+			ahead <= nearFrames {
 			found, how = i, nearby
 		}
 	}
 	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions &&
-		p.idle[found].index != f.Index {
+		p.idle[found].lastIndex != f.Index {
 		found = -1
 	}
 	if found >= 0 {
 		w = p.idle[found]
 		p.idle = slices.Delete(p.idle, found, found+1)
-		p.bytes -= w.bytes
+		p.idleBytes -= w.bytes
 		p.mu.Unlock()
-		if how != resumed && w.at.index != nil {
-			w.dec.Flush()
-			w.at = position{}
+		if how != resumed && w.position.index != nil {
+			w.decoder.Flush()
+			w.position = position{}
 		}
 		return w, how, nil
 	}
@@ -334,7 +350,7 @@ func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	}
 	codec := entry.Codec
 	if codec == "" {
-		codec = Codec(entry.FourCC) // so that the error names it
+		codec = Codec(entry.FourCC) // for the error message
 	}
 	if err := b.Supports(codec); err != nil {
 		return nil, err
@@ -343,15 +359,15 @@ func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{dec: dec, entry: *entry}
-	w.skip, _ = dec.(Skipper)
-	w.hold, _ = dec.(Holder)
+	w := &worker{decoder: dec, entry: *entry}
+	w.skipper, _ = dec.(Skipper)
+	w.holder, _ = dec.(Holder)
 	return w, nil
 }
 
-// serves says whether a decoder that stands here has everything that g needs, and has not yet given
-// any of it away.
-func (at *position) serves(ix *Index, g Group) bool {
+// canServe reports whether a decoder at this position can deliver all frames of g: it has not
+// passed the group's start, and has not delivered or skipped any of its frames.
+func (at *position) canServe(ix *Index, g Group) bool {
 	if at.start > g.Start || g.Start > at.next || ix.entryOf(at.start) != ix.entryOf(g.Start) {
 		return false
 	}
@@ -363,7 +379,7 @@ func (at *position) serves(ix *Index, g Group) bool {
 			}
 			continue
 		}
-		if d <= at.skipped || ix.Sample(d).PTS <= at.shown {
+		if d <= at.lastSkipped || ix.Sample(d).PTS <= at.lastShown {
 			return false
 		}
 	}
@@ -371,56 +387,53 @@ func (at *position) serves(ix *Index, g Group) bool {
 }
 
 func sameEntry(a, b *SampleEntry) bool {
-	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width && a.Height == b.Height && a.Primaries == b.Primaries &&
-		a.Transfer == b.Transfer && a.Matrix == b.Matrix && a.FullRange == b.FullRange &&
+	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width &&
+		a.Height == b.Height && a.Primaries == b.Primaries &&
+		a.Transfer == b.Transfer && a.Matrix == b.Matrix &&
+		a.FullRange == b.FullRange &&
 		a.Rotation == b.Rotation &&
 		bytes.Equal(a.Extradata, b.Extradata)
 }
 
-// release takes a decoder back. One that failed is closed: what is inside it cannot be known.
-func (p *Pool) release(w *worker, keep bool) {
+// releaseDecoder makes a decoder idle. A failed decoder is closed, because its state is unknown.
+func (p *Pool) releaseDecoder(w *worker, keep bool) {
 	if !keep {
-		w.dec.Close()
+		w.decoder.Close()
 		return
 	}
-	if cap(w.read) > 2*maxRead {
-		w.read = nil
+	if cap(w.readBuffer) > 2*maxRead {
+		w.readBuffer = nil
 	}
-	if w.at.index == nil {
-		w.dec.Flush()
+	if w.position.index == nil {
+		w.decoder.Flush()
 	}
-	w.bytes = w.dec.MemoryBytes() + int64(
-		cap(w.read),
-	) + int64(
-		4*cap(w.wanted),
-	) + int64(
-		len(w.entry.Extradata),
-	)
+	w.bytes = w.decoder.MemoryBytes() +
+		int64(cap(w.readBuffer)+4*cap(w.wanted)+len(w.entry.Extradata))
 	p.mu.Lock()
 	if p.closed || w.bytes > p.budget {
 		p.mu.Unlock()
-		w.dec.Close()
+		w.decoder.Close()
 		return
 	}
 	p.idle = append(p.idle, w)
-	p.bytes += w.bytes
+	p.idleBytes += w.bytes
 	var out []*worker
-	for p.bytes > p.budget {
+	for p.idleBytes > p.budget {
 		out = append(out, p.idle[0])
-		p.bytes -= p.idle[0].bytes
+		p.idleBytes -= p.idle[0].bytes
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.mu.Unlock()
 	for _, o := range out {
-		o.dec.Close()
+		o.decoder.Close()
 		p.evicted.Add(1)
 	}
 }
 
-// Stats says what the pool did, and what it holds.
+// Stats returns the work and the contents of the pool.
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
-	idle, held := len(p.idle), p.bytes
+	idle, held := len(p.idle), p.idleBytes
 	p.mu.Unlock()
 	return PoolStats{
 		Packets:     p.packets.Load(),
@@ -437,21 +450,21 @@ func (p *Pool) Stats() PoolStats {
 	}
 }
 
-// Close closes the idle decoders, and each of the others when its work ends.
+// Close closes the idle decoders. Each decoder in use is closed when its group ends.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	idle := p.idle
-	p.idle, p.bytes, p.closed = nil, 0, true
+	p.idle, p.idleBytes, p.closed = nil, 0, true
 	p.mu.Unlock()
 	for _, w := range idle {
-		w.dec.Close()
+		w.decoder.Close()
 	}
 	return nil
 }
 
-// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what
-// it is; a store's time-out has a place.
-func at(err error, f *File, entry *SampleEntry, ordinal int) error {
+// locateError adds file, frame and codec to an error of a decoder or a read. The caller's own
+// cancellation is returned unchanged, in contrast to a time-out of a store.
+func locateError(err error, f *File, entry *SampleEntry, ordinal int) error {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return err
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// scripted is a backend whose frames are their packets' keys: they come out in the order of show,
-// delay packets late.
+// scripted is a backend whose frames are the keys of their packets. Frames are delivered in the
+// order of show, delay packets late.
 type scripted struct {
 	delay  int
-	hold   int // frames that a decoder holds
+	hold   int // number of frames that a decoder holds
 	show   func(key int64) int64
-	fail   func(key int64) error // of Send
-	lose   func(key int64) bool  // no frame for it
+	fail   func(key int64) error // called by Send
+	lose   func(key int64) bool  // reports whether a packet yields no frame
 	mu     sync.Mutex
 	opened []*scriptedDecoder
 }
@@ -48,14 +48,14 @@ func (b *scripted) NewDecoder(*SampleEntry) (Decoder, error) {
 	return d, nil
 }
 
-// holder gives frames when it has as many as its backend says, or Give was called.
+// holder delivers frames when it has as many as its backend says, or after DeliverPending.
 type holder struct {
 	*scriptedDecoder
 	giving bool
 }
 
-func (h *holder) Give()  { h.giving = true }
-func (h *holder) Flush() { h.giving = false; h.scriptedDecoder.Flush() }
+func (h *holder) DeliverPending() { h.giving = true }
+func (h *holder) Flush()          { h.giving = false; h.scriptedDecoder.Flush() }
 func (h *holder) Receive() (Frame, int64, bool, error) {
 	if h.giving = len(h.inside) > 0 && (h.giving || len(h.inside) >= h.b.hold); !h.giving {
 		return nil, 0, false, nil
@@ -96,8 +96,8 @@ func (d *scriptedDecoder) Flush()             { d.inside, d.draining = nil, fals
 func (d *scriptedDecoder) MemoryBytes() int64 { return 1000 }
 func (d *scriptedDecoder) Close()             { d.closed = true }
 
-// withScripted registers a backend for one test, on the file of six frames without reordering and a
-// sync sample every third.
+// withScripted registers a backend for one test. Its file has six frames without reordering, with a
+// sync sample every third frame.
 func withScripted(t *testing.T, b *scripted) *File {
 	t.Helper()
 	before := backend
@@ -148,7 +148,7 @@ func TestNoBackend(t *testing.T) {
 	}
 }
 
-// Groups that touch are one run of packets: no drain, no flush, each packet once.
+// Adjacent groups are one run of packets: no drain, no flush, each packet once.
 func TestGroupsThatTouch(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
@@ -166,14 +166,21 @@ func TestGroupsThatTouch(t *testing.T) {
 	}
 }
 
-// A decoder that holds frames is told when a group has no more packets: none beyond is sent,
-// nothing is drained, and who reads in order goes on.
+// A decoder that holds frames is notified after the last packet of a group. No further packet is
+// sent, nothing is drained, and a caller that reads in order can continue.
 func TestHolder(t *testing.T) {
 	for _, hold := range []int{1, 2, 4, 99} {
 		b := &scripted{hold: hold}
 		f := withScripted(t, b)
 		p := NewPool(0)
-		for _, c := range []struct{ want, sent []int }{{[]int{4}, []int{3, 4}}, {[]int{0}, []int{0}}, {[]int{1}, []int{1}}, {[]int{2, 3}, []int{2, 3}}, {[]int{0, 2, 4, 5}, []int{0, 1, 2, 3, 4, 5}}, {[]int{3}, []int{3}}} {
+		for _, c := range []struct{ want, sent []int }{
+			{[]int{4}, []int{3, 4}},
+			{[]int{0}, []int{0}},
+			{[]int{1}, []int{1}},
+			{[]int{2, 3}, []int{2, 3}},
+			{[]int{0, 2, 4, 5}, []int{0, 1, 2, 3, 4, 5}},
+			{[]int{3}, []int{3}},
+		} {
 			before := 0
 			if len(b.opened) > 0 {
 				before = len(b.opened[0].sent)
@@ -200,7 +207,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// A jump is drained once, flushed once, and starts at the governing sync sample.
+// A jump causes one drain and one flush, and starts at the governing sync sample.
 func TestJump(t *testing.T) {
 	b := &scripted{delay: 2}
 	f := withScripted(t, b)
@@ -214,13 +221,13 @@ func TestJump(t *testing.T) {
 	if !slices.Equal(d.sent, []int64{3, 4, 0, 1}) || d.flushes != 1 || d.drains != 2 {
 		t.Errorf("sent %v, %d flushes, %d drains", d.sent, d.flushes, d.drains)
 	}
-	// What a drain has inside is still to be had.
+	// Frames that are in a drained decoder can still be received.
 	if got, err := delivered(t, p, f, 0); err != nil || !slices.Equal(got, []int{0}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 }
 
-// A frame that has come out is not waited for: the decoder goes back at once.
+// A frame that was already delivered is decoded again from the sync sample at once.
 func TestSameFrameAgain(t *testing.T) {
 	b := &scripted{delay: 1}
 	f := withScripted(t, b)
@@ -235,7 +242,7 @@ func TestSameFrameAgain(t *testing.T) {
 	}
 }
 
-// A decoder that failed is closed, and not used again; the error names file, ordinal and codec.
+// A failed decoder is closed and not reused. The error names file, ordinal and codec.
 func TestFailedDecoderIsClosed(t *testing.T) {
 	bad := true
 	b := &scripted{}
@@ -268,7 +275,7 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 	}
 }
 
-// A packet without a frame is an error, never a neighbour's frame.
+// A packet without a frame is an error, never a neighbor's frame.
 func TestMissingFrame(t *testing.T) {
 	b := &scripted{lose: func(key int64) bool { return key == 4 }}
 	f := withScripted(t, b)
@@ -280,8 +287,8 @@ func TestMissingFrame(t *testing.T) {
 	}
 }
 
-// Where a decoder stands is a guess about what is inside: where it is wrong, the plan is run from
-// its start.
+// The contents of a decoder are only assumed. If the assumption is wrong, the plan is run from its
+// start.
 func TestNotInside(t *testing.T) {
 	b := &scripted{delay: 2}
 	f := withScripted(t, b)
@@ -289,14 +296,14 @@ func TestNotInside(t *testing.T) {
 	if _, err := delivered(t, p, f, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.opened[0].inside = nil // what it had is lost
+	b.opened[0].inside = nil // its frames are lost
 	if got, err := delivered(t, p, f, 1, 2); err != nil || !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// A packet after the group, sent only to push its frames out, may be damaged or unreadable: the
-// group comes out as it does alone (V11).
+// A packet after the group, which is sent only to push its frames out, may be damaged or
+// unreadable. The group has the same result as alone (video.V11).
 func TestDamagedNeighbour(t *testing.T) {
 	b := &scripted{delay: 1, fail: func(key int64) error {
 		if key == 2 {
@@ -347,7 +354,7 @@ func TestDamagedNeighbour(t *testing.T) {
 	}
 }
 
-// cutAt is a Ranged that serves nothing from end on.
+// cutAt is a Ranged that cannot be read from end on.
 type cutAt struct {
 	robocache.Ranged
 	end int64
@@ -364,7 +371,7 @@ func (c cutAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return c.Ranged.ReadAt(ctx, p, off)
 }
 
-// A store's time-out is not the caller's: it keeps its place. The caller's own comes back as it is.
+// The time-out of a store gets a location. The caller's own cancellation is returned unchanged.
 func TestTimeoutHasItsPlace(t *testing.T) {
 	f := withScripted(t, &scripted{})
 	f.Ranged = cutAt{f.Ranged, 0}
@@ -382,7 +389,7 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	}
 }
 
-// A decoder is not lost where the receiver of a frame panics.
+// A decoder is closed if deliver panics.
 func TestPanicClosesTheDecoder(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
@@ -406,12 +413,12 @@ func TestPanicClosesTheDecoder(t *testing.T) {
 	}
 }
 
-// huge is a Ranged that has the head of a file, and claims what follows.
+// huge is a Ranged that has only the head of a file and claims the rest.
 type huge struct{ memory }
 
 func (h *huge) Size() int64 { return 1 << 40 }
 
-// What a table claims is not allocated.
+// Sizes that only a table claims are not allocated.
 func TestPacketLimit(t *testing.T) {
 	withScripted(t, &scripted{})
 	h := &huge{memory{data: (&fake{samples: constant(3, 4), fixed: maxPacket + 1}).header()}}
@@ -429,7 +436,7 @@ func TestPacketLimit(t *testing.T) {
 	}
 }
 
-// The budget is in bytes; what is over it goes, least recently used first.
+// The budget counts bytes. The least recently used decoders above it are closed.
 func TestPoolBudget(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)

@@ -5,19 +5,21 @@ import (
 	"slices"
 )
 
-// Range is a piece of a file.
+// Range is a run of bytes in a file.
 type Range struct{ Off, Len int64 }
 
-func (r Range) end() int64 { return r.Off + r.Len }
+func (r Range) endOffset() int64 { return r.Off + r.Len }
 
-// Coalesce joins ranges: neighbours become one read where the bytes between them are at most gap,
-// and the read stays within most bytes. A range that is longer by itself stays whole. What it gives
-// is sorted, covers every range, and is in the memory of ranges; empty ranges go. Offsets and
-// lengths must not be negative, nor their sum overflow.
+// Coalesce merges ranges into reads. Neighbors become one read if at most gap bytes are between
+// them and the read stays within most bytes. A single longer range is not split. The result is
+// sorted and covers every range without the empty ones. It reuses the memory of ranges. Offsets and
+// lengths must not be negative, and their sums must not overflow.
 func Coalesce(ranges []Range, gap, most int64) []Range {
 	slices.SortFunc(
 		ranges,
-		func(a, b Range) int { return cmp.Or(cmp.Compare(a.Off, b.Off), cmp.Compare(b.Len, a.Len)) },
+		func(a, b Range) int {
+			return cmp.Or(cmp.Compare(a.Off, b.Off), cmp.Compare(b.Len, a.Len))
+		},
 	)
 	out := ranges[:0]
 	for _, r := range ranges {
@@ -26,11 +28,11 @@ func Coalesce(ranges []Range, gap, most int64) []Range {
 		}
 		if n := len(out); n > 0 {
 			last := &out[n-1]
-			end := r.end()
-			if end <= last.end() {
+			end := r.endOffset()
+			if end <= last.endOffset() {
 				continue
 			}
-			if r.Off-last.end() <= gap && end-last.Off <= most {
+			if r.Off-last.endOffset() <= gap && end-last.Off <= most {
 				last.Len = end - last.Off
 				continue
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// reordering is a scripted decoder that notes the hints it is given.
+// reordering is a scripted decoder that records its reorder hints.
 type reordering struct {
 	*scriptedDecoder
 	hints *[]int
@@ -23,8 +23,8 @@ func (b *reorderingBackend) NewDecoder(e *SampleEntry) (Decoder, error) {
 	return reordering{d.(*scriptedDecoder), &b.hints}, err
 }
 
-// A decoder is told how far frames are reordered, from the index: a stream need not say it, and
-// comes out wrong at its start where nobody does.
+// A decoder receives the reorder depth from the index. A stream may not carry it, and its first
+// frames would be out of order.
 func TestReorderHint(t *testing.T) {
 	for _, c := range []struct {
 		shifts []int32 // composition offsets in frames, in decode order

@@ -14,60 +14,64 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Split decodes on a device what comes out there as on the host, and on the host what does not, or
-// finds the device busy. The frames are the same wherever they are decoded, so that what is decoded
-// where may go by the clock.
+// Split decodes on a device or on the host. Frames are delivered from the device only if they are
+// bit-identical to the host's, so the choice may depend on the load.
 //
-// The first group of each stream (a sample entry; of VP9, whose packets say the colours, a file) is
-// decoded by both. Where planes, or what they mean, differ in a bit, or the device refuses, the
-// stream stays on the host, and Stats says why. A group that fails on the device is decoded again
-// on the host, unless what failed is no decoding: a store, or a device that is lost (ErrTemporary),
-// which has the frames' places too.
+// The first group of each stream is decoded by both and compared. A stream is a sample entry; for
+// VP9, whose packets carry the colors, it is a file. If planes or their description differ, or the
+// device refuses, the stream is decoded on the host, and Stats gives the reason. A group that fails
+// on the device is decoded again on the host. Exceptions are errors that are not about decoding:
+// errors of a store, and a lost device (ErrTemporary), whose memory also holds the destinations of
+// the frames.
+//
+// Safe for concurrent use. The caller must call Close.
 type Split struct {
 	host, device *Pool
 	backend      DeviceBackend
 	slots        chan struct{}
 	wait         bool
-	balance      balance // where it does not wait
+	balance      helpBalance // used if wait is false
 
 	mu      sync.Mutex
-	streams map[string]*stream
+	streams map[string]*streamState
 
-	fell, compared atomic.Int64
+	fallbacks, compared atomic.Int64
 }
 
-// stream is what is known of one.
-type stream struct {
-	path    string // of a file of it
+// streamState is the state of one stream.
+type streamState struct {
+	path    string // path of one of its files
 	codec   Codec
 	proving sync.Mutex
 
-	// guarded by Split.mu
-	state  proof
-	reason string
-	failed int // groups in a row
+	// Guarded by Split.mu.
+	state         proofState
+	reason        string
+	failuresInRow int // failed groups in a row
 }
 
-type proof uint8
+type proofState uint8
 
 const (
-	unproven proof = iota
-	same           // the device gives what the host does
-	other
+	unproven proofState = iota
+	proven              // the device's frames are identical to the host's
+	hostOnly
 )
 
 const (
-	// sessions is how many groups an engine has at once: while one is parsed, or its frames are
-	// copied, others are decoded.
+	// sessions is the number of concurrent groups per engine. While one is parsed, or its frames
+	// are copied, others are decoded.
 	sessions = 3
-	// failures in a row take a stream off the device.
-	failures = 3
-	// provenFrames bounds what of a group is compared.
+	// maxFailures is the number of failed groups in a row after which a stream is decoded on the
+	// host.
+	maxFailures = 3
+	// provenFrames limits the frames of a group that are compared.
 	provenFrames = 8
 )
 
-// NewSplit puts a device beside a pool of the host. budget bounds its idle decoders. wait: a group
-// waits for the device; else it is decoded on the host meanwhile, where that is faster (balance).
+// NewSplit returns a Split over a device and a pool of the host. budget limits the device's idle
+// decoders. If wait is set, groups wait for the device. Otherwise a group is decoded on the host
+// while the device is busy, if that is faster (see helpBalance).
 func NewSplit(host *Pool, b DeviceBackend, budget int64, wait bool) *Split {
 	return &Split{
 		host:    host,
@@ -75,28 +79,29 @@ func NewSplit(host *Pool, b DeviceBackend, budget int64, wait bool) *Split {
 		backend: b,
 		slots:   slotsOf(b),
 		wait:    wait,
-		streams: map[string]*stream{},
+		streams: map[string]*streamState{},
 	}
 }
 
-// slots are of a device, whoever uses it: one set for the process.
-var slots sync.Map
+// deviceSlots holds one set of slots per device. All users of the process share it.
+var deviceSlots sync.Map
 
 func slotsOf(b DeviceBackend) chan struct{} {
 	n := 1
 	for _, c := range []Codec{H264, HEVC, VP9, AV1} {
 		n = max(n, b.Engines(c))
 	}
-	c, _ := slots.LoadOrStore(b, make(chan struct{}, n*sessions))
+	c, _ := deviceSlots.LoadOrStore(b, make(chan struct{}, n*sessions))
 	return c.(chan struct{})
 }
 
-// Slots is how many groups the device decodes at once: callers beyond the host's own that keep it
-// busy.
+// Slots returns the number of groups that the device decodes at once. That many callers, beyond
+// those of the host, keep it busy.
 func (s *Split) Slots() int { return cap(s.slots) }
 
-// Decode is Pool.Decode on the device or the host. core takes a core of the host before it decodes,
-// and gives what hands it back. A frame may be delivered twice, where the device failed behind it.
+// Decode is like Pool.Decode, on the device or the host. core acquires a core of the host before
+// the host decodes, and returns the function that releases it. A frame may be delivered twice if
+// the device fails after it.
 func (s *Split) Decode(
 	ctx context.Context,
 	f *File,
@@ -108,7 +113,7 @@ func (s *Split) Decode(
 	if len(groups) == 0 {
 		return nil
 	}
-	// each stream has its own proof
+	// each stream is compared separately
 	if n := slices.IndexFunc(
 		groups,
 		func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) },
@@ -118,25 +123,25 @@ func (s *Split) Decode(
 		}
 		return s.Decode(ctx, f, b, groups[n:], core, deliver)
 	}
-	x := s.stream(f, groups[0])
+	x := s.streamOf(f, groups[0])
 	switch s.stateOf(x) {
-	case same:
-		if !s.take(ctx) {
+	case proven:
+		if !s.acquireSlot(ctx) {
 			break
 		}
 		err := func() error {
-			defer func() { <-s.slots }() // where deliver panics too
+			defer func() { <-s.slots }() // also if deliver panics
 			return s.device.Decode(ctx, f, b, groups, deliver)
 		}()
-		s.tick()
-		if s.noted(ctx, x, err) {
+		s.updateBalance()
+		if s.recordOutcome(ctx, x, err) {
 			return err
 		}
 	case unproven:
 		if x.proving.TryLock() {
 			err := func() error {
 				defer x.proving.Unlock()
-				return s.prove(ctx, x, f, b, groups[:1], core, deliver)
+				return s.proveStream(ctx, x, f, b, groups[:1], core, deliver)
 			}()
 			if err != nil || len(groups) == 1 {
 				return err
@@ -145,25 +150,26 @@ func (s *Split) Decode(
 		}
 	}
 	defer core()()
-	defer s.tick()
+	defer s.updateBalance()
 	return s.host.Decode(ctx, f, b, groups, deliver)
 }
 
-// tick tells the balance what was delivered.
-func (s *Split) tick() {
+// updateBalance passes the number of delivered frames to the balance.
+func (s *Split) updateBalance() {
 	if !s.wait {
-		s.balance.tick(time.Now(), s.device.Stats().Delivered+s.host.Stats().Delivered)
+		s.balance.advance(time.Now(), s.device.Stats().Delivered+s.host.Stats().Delivered)
 	}
 }
 
-// take takes a slot of the device, if it should be waited for, or one is free.
-func (s *Split) take(ctx context.Context) bool {
+// acquireSlot acquires a slot of the device, and waits for it if necessary. It returns false if the
+// host should decode the group, or if ctx is canceled.
+func (s *Split) acquireSlot(ctx context.Context) bool {
 	select {
 	case s.slots <- struct{}{}:
 		return true
 	default:
 	}
-	if !s.wait && s.balance.helping() {
+	if !s.wait && s.balance.hostHelps() {
 		return false
 	}
 	select {
@@ -174,8 +180,9 @@ func (s *Split) take(ctx context.Context) bool {
 	}
 }
 
-// noted keeps how a group went on the device, and says whether that is its end.
-func (s *Split) noted(ctx context.Context, x *stream, err error) bool {
+// recordOutcome records the result of a group on the device. It reports whether the result is
+// final; otherwise the host decodes the group.
+func (s *Split) recordOutcome(ctx context.Context, x *streamState, err error) bool {
 	if ctx.Err() != nil && err != nil || errors.Is(err, robocache.ErrTemporary) ||
 		errors.Is(err, robocache.ErrInternal) {
 		return true
@@ -183,30 +190,31 @@ func (s *Split) noted(ctx context.Context, x *stream, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		x.failed = 0
+		x.failuresInRow = 0
 		return true
 	}
-	s.fell.Add(1)
-	if x.failed++; x.failed >= failures || errors.Is(err, robocache.ErrUnsupported) {
-		x.state, x.reason = other, err.Error()
+	s.fallbacks.Add(1)
+	if x.failuresInRow++; x.failuresInRow >= maxFailures ||
+		errors.Is(err, robocache.ErrUnsupported) {
+		x.state, x.reason = hostOnly, err.Error()
 	}
 	return false
 }
 
-func (s *Split) stateOf(x *stream) proof {
+func (s *Split) stateOf(x *streamState) proofState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return x.state
 }
 
-func (s *Split) settle(x *stream, state proof, reason string) {
+func (s *Split) setState(x *streamState, state proofState, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.state, x.reason = state, reason
 }
 
-// stream finds what is known of the stream of a group.
-func (s *Split) stream(f *File, g Group) *stream {
+// streamOf returns the state of a group's stream.
+func (s *Split) streamOf(f *File, g Group) *streamState {
 	entry := SampleEntry{}
 	if i := entryOf(f, g); i >= 0 {
 		entry = f.Index.Entries()[i]
@@ -220,16 +228,16 @@ func (s *Split) stream(f *File, g Group) *stream {
 	defer s.mu.Unlock()
 	x := s.streams[key]
 	if x == nil {
-		x = &stream{path: f.Path, codec: entry.Codec}
+		x = &streamState{path: f.Path, codec: entry.Codec}
 		if err := s.backend.Supports(entry.Codec); err != nil {
-			x.state, x.reason = other, err.Error()
+			x.state, x.reason = hostOnly, err.Error()
 		}
 		s.streams[key] = x
 	}
 	return x
 }
 
-// entryOf is the number of a group's sample entry; -1 where the group lies outside of the file.
+// entryOf returns the number of a group's sample entry, or -1 if the group is outside the file.
 func entryOf(f *File, g Group) int {
 	if g.Start < 0 || g.Start >= f.Index.NumSamples() {
 		return -1
@@ -237,17 +245,17 @@ func entryOf(f *File, g Group) int {
 	return f.Index.entryOf(g.Start)
 }
 
-// prove decodes a group on the host, for the caller, and then on the device, to compare.
-func (s *Split) prove(
+// proveStream decodes a group on the host, for the caller, and then on the device, to compare.
+func (s *Split) proveStream(
 	ctx context.Context,
-	x *stream,
+	x *streamState,
 	f *File,
 	b *Fetched,
 	group []Group,
 	core func() func(),
 	deliver func(number int, pic Frame) error,
 ) error {
-	if s.stateOf(x) != unproven { // another was first
+	if s.stateOf(x) != unproven { // another caller was first
 		return s.Decode(ctx, f, b, group, core, deliver)
 	}
 	type kept struct {
@@ -284,7 +292,7 @@ func (s *Split) prove(
 		})
 	}()
 	if err != nil || len(seen) == 0 && failed == nil {
-		return err // nothing to compare with: the next group may have it
+		return err // nothing to compare; the next group may have frames
 	}
 	if failed == nil {
 		failed = s.device.Decode(ctx, f, b, group, func(number int, pic Frame) error {
@@ -299,9 +307,13 @@ func (s *Split) prove(
 			case err != nil:
 				return err
 			case got.info != want.info:
-				return differs(number, fmt.Sprintf("%+v", want.info), fmt.Sprintf("%+v", got.info))
+				return mismatchError(
+					number,
+					fmt.Sprintf("%+v", want.info),
+					fmt.Sprintf("%+v", got.info),
+				)
 			case !bytes.Equal(got.planes, want.planes):
-				return differs(number, "the planes of the CPU's decoder", "others")
+				return mismatchError(number, "the planes of the CPU decoder", "other planes")
 			}
 			return nil
 		})
@@ -309,52 +321,56 @@ func (s *Split) prove(
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(failed, robocache.ErrTemporary): // says nothing of the stream
+	case errors.Is(failed, robocache.ErrTemporary): // not an error of the stream
 		return failed
 	case failed != nil:
-		s.settle(x, other, failed.Error())
+		s.setState(x, hostOnly, failed.Error())
 	case len(seen) > 0:
-		s.settle(x, other, "the device gave fewer frames than the CPU's decoder")
+		s.setState(x, hostOnly, "the device returned fewer frames than the CPU decoder")
 	default:
-		s.settle(x, same, "")
+		s.setState(x, proven, "")
 	}
 	return nil
 }
 
-func differs(number int, want, got string) error {
-	return robocache.Unsupported(opDecode, robocache.Where{"frame": number}, "the device decodes this stream otherwise than the CPU").
+func mismatchError(number int, want, got string) error {
+	return robocache.Unsupported(
+		opDecode,
+		robocache.Where{"frame": number},
+		"the device's frames of this stream differ from the CPU's",
+	).
 		Expected(want, got)
 }
 
-// SplitStats says what was decoded where, and why not on the device.
+// SplitStats reports where frames were decoded, and why some streams are not decoded on the device.
 type SplitStats struct {
-	Device string `json:"device"`     // its name
-	GPU    int64  `json:"gpu_frames"` // delivered
-	CPU    int64  `json:"cpu_frames"` //
-	// groups that the device failed at, decoded on the CPU
+	Device string `json:"device"`     // name of the device
+	GPU    int64  `json:"gpu_frames"` // frames delivered by the device
+	CPU    int64  `json:"cpu_frames"` // frames delivered by the host
+	// groups that failed on the device and were decoded on the CPU
 	Failed int64         `json:"gpu_failed"`
-	OnCPU  []StreamOnCPU `json:"on_cpu,omitempty"` // streams that stay there
+	OnCPU  []StreamOnCPU `json:"on_cpu,omitempty"` // streams that are decoded on the CPU only
 }
 
 // StreamOnCPU is a stream that the device does not decode.
 type StreamOnCPU struct {
-	File   string `json:"file"` // one of the stream's
+	File   string `json:"file"` // one of the stream's files
 	Codec  Codec  `json:"codec"`
 	Reason string `json:"reason"`
 }
 
-// Stats says what was decoded where.
+// Stats returns where frames were decoded.
 func (s *Split) Stats() SplitStats {
 	r := SplitStats{
 		Device: s.backend.Version(),
 		GPU:    s.device.Stats().Delivered - s.compared.Load(),
 		CPU:    s.host.Stats().Delivered,
-		Failed: s.fell.Load(),
+		Failed: s.fallbacks.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.streams {
-		if x.state == other {
+		if x.state == hostOnly {
 			r.OnCPU = append(r.OnCPU, StreamOnCPU{x.path, x.codec, x.reason})
 		}
 	}
@@ -362,7 +378,7 @@ func (s *Split) Stats() SplitStats {
 	return r
 }
 
-// Device says what the device's decoders did.
+// Device returns the work of the device's decoders.
 func (s *Split) Device() PoolStats { return s.device.Stats() }
 
 // Close closes the device's decoders.

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// plain is a frame whose planes are all of one value.
+// plain is a frame whose samples all have one value.
 type plain byte
 
 func (p plain) Size() (width, height int)   { return 16, 16 }
@@ -25,7 +25,8 @@ func (p plain) CopyPlanes(dst []byte) error {
 	return nil
 }
 
-// plains is a backend of such frames: of their keys, or of 99 for sample entries of that width.
+// plains is a backend of plain frames. Their value is their key, or 99 for sample entries of wrong
+// width.
 type plains struct {
 	scripted
 	wrong int
@@ -50,8 +51,8 @@ func (d plainDecoder) Receive() (Frame, int64, bool, error) {
 	return plain(key), key, ok, err
 }
 
-// newProof gives a file whose second half has another sample entry, a host and a device that
-// decodes frames of that one wrong, and a core.
+// newProof returns a file whose second half has another sample entry, a host, a device that decodes
+// frames of that entry incorrectly, and a core.
 func newProof(t *testing.T) (s *Split, f *File, free chan struct{}) {
 	t.Helper()
 	inOrder := func(key int64) int64 { return key }
@@ -69,7 +70,9 @@ func newProof(t *testing.T) (s *Split, f *File, free chan struct{}) {
 		)
 	}
 	lib := NewLibrary(
-		func(context.Context, string) (robocache.Ranged, error) { return &memory{data: x.bytes()}, nil },
+		func(context.Context, string) (robocache.Ranged, error) {
+			return &memory{data: x.bytes()}, nil
+		},
 		0,
 	)
 	f, err := lib.Acquire(t.Context(), "a.mp4")
@@ -82,7 +85,8 @@ func newProof(t *testing.T) (s *Split, f *File, free chan struct{}) {
 	return s, f, free
 }
 
-// What a device decodes otherwise stays on the host, in whichever place of a file and of a call.
+// Frames that the device decodes differently are decoded on the host, at any position of a file or
+// call.
 func TestProofIsOfEachSampleEntry(t *testing.T) {
 	s, f, free := newProof(t)
 	core := func() func() { free <- struct{}{}; return func() { <-free } }
@@ -110,7 +114,8 @@ func TestProofIsOfEachSampleEntry(t *testing.T) {
 	}
 }
 
-// A panic of who takes the frames leaves no core taken, and no stream unproven for good.
+// A panic of the caller's deliver function releases the core, and the stream can still be compared
+// later.
 func TestPanicWhileProving(t *testing.T) {
 	s, f, free := newProof(t)
 	core := func() func() { free <- struct{}{}; return func() { <-free } }

@@ -20,29 +20,30 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// Still frames: PNG, JPEG and TIFF.
+// Still images: PNG, JPEG and TIFF.
 //
-// JPEG is decoded by libjpeg-turbo where it is linked (video/turbojpeg: equal to PIL to the bit),
-// else in Go: chroma is upsampled as libjpeg does it by default (a triangle filter), so that pixels
-// stay within a few levels; the inverse DCT is Go's own. EXIF orientation is not applied, as PIL
-// does not. Alpha is dropped, not blended, as PIL's convert("RGB") does.
+// JPEG is decoded by libjpeg-turbo if it is linked (video/turbojpeg), bit-identical to PIL.
+// Otherwise it is decoded in Go: chroma is upsampled like in libjpeg's default (a triangle filter),
+// so pixels differ by a few levels, because the inverse DCT is Go's. EXIF orientation is not
+// applied, and alpha is dropped without blending, like in PIL's convert("RGB").
 
 const opStill = "decode still image"
 
-// stillRatio bounds pixels by encoded bytes: deflate's 1032, eight 1-bit pixels a byte.
+// stillRatio limits the pixels per encoded byte: deflate's ratio of 1032, and eight 1-bit pixels
+// per byte.
 const stillRatio = 1032 * 8
 
-// StillInfo is what the header of a still image says.
+// StillInfo describes a still image, as read from its header.
 type StillInfo struct {
-	Format        string // "png", "jpeg", "tiff", "raw"
+	Format        string // "png", "jpeg", "tiff" or "raw"
 	Width, Height int
-	Channels      int // 3 for colour, 1 for grey; alpha is not counted
-	// Uint8, Uint16 or Float32: of an element as delivered without loss
+	Channels      int // 3 for color, 1 for grey; alpha does not count
+	// element type of a lossless delivery: Uint8, Uint16 or Float32
 	DType robocache.DType
 }
 
-// Own is how a frame is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as
-// 16-bit grey or depth.
+// Own returns the spec that delivers the image in its own form: color and 8-bit grey as RGB, one
+// channel of more bits as 16-bit grey or depth.
 func (i StillInfo) Own() *Spec {
 	switch {
 	case i.DType == robocache.Float32:
@@ -53,7 +54,7 @@ func (i StillInfo) Own() *Spec {
 	return &Spec{}
 }
 
-// StillSize reads the header of a still image, and refuses one that is too large.
+// StillSize parses the header of a still image. It rejects an image that is too large.
 func StillSize(encoded []byte) (StillInfo, error) {
 	info, err := stillHeader(encoded)
 	if err != nil {
@@ -120,28 +121,32 @@ func stillHeader(b []byte) (StillInfo, error) {
 		if err != nil {
 			return StillInfo{Format: "tiff"}, err
 		}
-		return t.info(), nil
+		return t.stillInfo(), nil
 	case bytes.HasPrefix(b, []byte("version https://git-lfs")):
-		return StillInfo{}, robocache.Malformed(opStill, nil, "a git-LFS pointer, not a frame (LFS pointer)").
-			WithHint("fetch the real bytes: git lfs pull")
+		return StillInfo{}, robocache.Malformed(
+			opStill,
+			nil,
+			"the data is a git-LFS pointer, not an image (LFS pointer)",
+		).
+			WithHint("fetch the file contents: git lfs pull")
 	case len(b) == 0:
-		return StillInfo{}, stillError(robocache.ErrMalformed, "no bytes")
+		return StillInfo{}, stillError(robocache.ErrMalformed, "the image has no bytes")
 	}
 	return StillInfo{}, stillError(
 		robocache.ErrUnsupported,
-		"neither PNG, JPEG nor TIFF (begins with %x)",
+		"the image is not PNG, JPEG or TIFF (it begins with %x)",
 		b[:min(len(b), 8)],
 	)
 }
 
-// jpegHeader finds the frame header, past what stands before it.
+// jpegHeader parses the frame header and skips the segments before it.
 func jpegHeader(b []byte) (w, h, components int, err error) {
 	for i := 2; i+4 <= len(b); {
 		if b[i] != 0xff {
 			break
 		}
 		marker := b[i+1]
-		if marker == 0xff { // fill
+		if marker == 0xff { // fill byte
 			i++
 			continue
 		}
@@ -160,13 +165,18 @@ func jpegHeader(b []byte) (w, h, components int, err error) {
 	return 0, 0, 0, stillError(robocache.ErrMalformed, "jpeg without a frame header")
 }
 
-// StillBytes is the size that DecodeStill needs for a frame and a spec.
+// StillBytes returns the number of bytes that DecodeStill writes for a frame and a spec.
 func StillBytes(info StillInfo, spec *Spec) (int, error) {
-	w, h := spec.size(info)
+	w, h := spec.outputSize(info)
 	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxImagePixels {
-		return 0, stillError(robocache.ErrResourceLimit, "a frame of %d×%d pixels is wanted", w, h)
+		return 0, stillError(
+			robocache.ErrResourceLimit,
+			"the requested frame of %d×%d pixels is too large",
+			w,
+			h,
+		)
 	}
-	if n := spec.Pixel.bytes(); n > 0 {
+	if n := spec.Pixel.bytesPerPixel(); n > 0 {
 		return w * h * n, nil
 	}
 	return 0, stillError(
@@ -176,11 +186,11 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	)
 }
 
-func (s *Spec) size(info StillInfo) (w, h int) {
+func (s *Spec) outputSize(info StillInfo) (w, h int) {
 	return cmp.Or(s.Width, info.Width), cmp.Or(s.Height, info.Height)
 }
 
-// checkDelivery says why a frame cannot be delivered into dst as spec asks.
+// checkDelivery returns an error if a frame cannot be delivered to dst in the form of spec.
 func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 	need, err := StillBytes(info, spec)
 	if err != nil {
@@ -190,27 +200,36 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 		return robocache.Misuse(opStill, nil, "").
 			Expected(fmt.Sprintf("%d bytes for the frame", need), fmt.Sprint(len(dst)))
 	}
-	grey := spec.Pixel.grey()
+	grey := spec.Pixel.isGrey()
 	switch {
 	case grey && info.Channels != 1:
-		return stillError(robocache.ErrUnsupported, "a colour frame as grey")
+		return stillError(robocache.ErrUnsupported, "a color image cannot be delivered as grey")
 	case !grey && info.DType != robocache.Uint8:
-		return robocache.Unsupported(opStill, nil, "a grey %s frame as RGB", info.DType).
-			WithHint("ask for it as 16-bit grey or as depth")
+		return robocache.Unsupported(
+			opStill,
+			nil,
+			"a grey %s image cannot be delivered as RGB",
+			info.DType,
+		).
+			WithHint("request it as 16-bit grey or as depth")
 	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
-		return robocache.Unsupported(opStill, nil, "a float frame as 16-bit grey").
-			WithHint("ask for it as depth")
+		return robocache.Unsupported(
+			opStill,
+			nil,
+			"a float image cannot be delivered as 16-bit grey",
+		).
+			WithHint("request it as depth")
 	}
 	return nil
 }
 
-// DecodeStill decodes a frame into dst, which must have StillBytes bytes.
+// DecodeStill decodes a still image to dst, which must have StillBytes bytes.
 //
-// Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the
-// nearest pixel, because the mean of two depths is neither. Gray16 wants a grey image and keeps its
-// numbers. DepthMM and DepthM take uint16 as millimetres and float32 as metres, unless
-// spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to
-// the bit. A 16-bit or float grey image is not made RGB.
+// If spec has another size, color is scaled bilinearly. 16-bit grey and depth use the nearest
+// pixel, because the mean of two depths is not a depth. Gray16 requires a grey image and keeps its
+// values. DepthMM and DepthM read uint16 as millimeters and float32 as meters, unless
+// spec.Depth.Unit is set. Values that are stored in the requested unit are returned unchanged. A
+// 16-bit or float grey image is not converted to RGB.
 func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
 	info, err := StillSize(encoded)
 	if err != nil {
@@ -219,7 +238,7 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
 	if err := checkDelivery(info, spec, dst); err != nil {
 		return err
 	}
-	if spec.Pixel.grey() {
+	if spec.Pixel.isGrey() {
 		if err := decodeGrey(encoded, info, spec, dst); err != nil {
 			return err
 		}
@@ -243,7 +262,7 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
 	return nil
 }
 
-// decodeImage decodes by image/png, image/jpeg or golang.org/x/image/tiff.
+// decodeImage decodes with image/png, image/jpeg or golang.org/x/image/tiff.
 func decodeImage(encoded []byte, info StillInfo) (image.Image, error) {
 	img, err := libraryImage(encoded, info.Format)
 	if err != nil {
@@ -268,10 +287,10 @@ func decodeImage(encoded []byte, info StillInfo) (image.Image, error) {
 	return img, nil
 }
 
-// libraryImage decodes an image. A panic inside the library is bad data and not an internal error:
-// golang.org/x/image/tiff has panicked on damaged files several times (TestTileTooBig and others in
-// its reader_test.go), and image/png and image/jpeg are held to the same rule. No code of RoboCache
-// runs inside the decoders.
+// libraryImage decodes an image. A panic in the library is reported as bad data, not as an internal
+// error: golang.org/x/image/tiff has panicked on damaged files several times (TestTileTooBig and
+// others in its reader_test.go). image/png and image/jpeg get the same treatment. The decoders run
+// no code of RoboCache.
 func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -284,7 +303,7 @@ func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 		return png.Decode(r)
 	case "jpeg":
 		if img, err = jpeg.Decode(r); errors.Is(err, io.ErrUnexpectedEOF) {
-			// libjpeg also reads whole data without its end marker.
+			// libjpeg also accepts complete data without an end marker.
 			img, err = jpeg.Decode(
 				io.MultiReader(bytes.NewReader(encoded), strings.NewReader("\xff\xd9")),
 			)
@@ -295,9 +314,9 @@ func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 	}
 }
 
-// deliverRGB brings a frame, that pack writes as R, G, B row by row, to what spec asks for.
+// deliverRGB converts a frame to the form of spec. pack writes the frame as R, G, B, row by row.
 func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) error {
-	w, h := spec.size(info)
+	w, h := spec.outputSize(info)
 	n := 3 * info.Width * info.Height
 	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && w == info.Width && h == info.Height
 	rgb := dst
@@ -318,7 +337,7 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 	case spec.Pixel == RGB8 && !spec.ChannelsFirst:
 		copy(dst, rgb)
 	case spec.Pixel == RGB8:
-		split(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
+		splitPixels(dst[:plane], dst[plane:2*plane], dst[2*plane:3*plane], rgb)
 	default:
 		for i := range plane {
 			for c := range 3 {
@@ -333,7 +352,7 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 	return nil
 }
 
-// unitBits holds the float32 bits of v/255, by a real division.
+// unitBits holds the float32 bits of v/255, computed by division.
 var unitBits = func() (t [256]uint32) {
 	for v := range t {
 		t[v] = math.Float32bits(float32(v) / 255)
@@ -365,7 +384,7 @@ func packRGB(img image.Image, out []byte) {
 		packYCbCr(m, out)
 	case *image.Gray:
 		packPixels(out, m.Pix, m.Stride, w, h, 1, 0, 0, 0)
-	case *image.RGBA: // from PNG and TIFF opaque
+	case *image.RGBA: // opaque PNG or TIFF
 		packPixels(out, m.Pix, m.Stride, w, h, 4, 0, 1, 2)
 	case *image.NRGBA:
 		packPixels(out, m.Pix, m.Stride, w, h, 4, 0, 1, 2)
@@ -379,7 +398,7 @@ func packRGB(img image.Image, out []byte) {
 			for x := range w {
 				p := out[3*(y*w+x):]
 				if palette != nil {
-					// its alpha dropped
+					// drops its alpha
 					c := color.NRGBAModel.Convert(palette.At(b.Min.X+x, b.Min.Y+y)).(color.NRGBA)
 					p[0], p[1], p[2] = c.R, c.G, c.B
 					continue

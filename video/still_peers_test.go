@@ -24,8 +24,8 @@ import (
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 
-// TestStillPeers prints MB/s of decoded bytes by CPU time, ours, the standard library's and
-// Python's in turn (ROBOCACHE_PEERS=1).
+// TestStillPeers prints MB/s of decoded bytes per CPU second for this package, the standard library
+// and Python (with ROBOCACHE_PEERS=1).
 func TestStillPeers(t *testing.T) {
 	if os.Getenv("ROBOCACHE_PEERS") == "" {
 		t.Skip("a measurement: ROBOCACHE_PEERS=1")
@@ -76,7 +76,9 @@ func TestStillPeers(t *testing.T) {
 	}
 	z.Close()
 	dst := make([]byte, len(rgb))
-	still := func(b []byte) func() error { return func() error { return DecodeStill(b, &Spec{}, dst) } }
+	still := func(b []byte) func() error {
+		return func() error { return DecodeStill(b, &Spec{}, dst) }
+	}
 	decoded := func(b []byte, format string) func() error {
 		return func() error {
 			img, err := decodeImage(b, StillInfo{Format: format, Width: w, Height: h})
@@ -94,7 +96,9 @@ func TestStillPeers(t *testing.T) {
 	}{
 		{"still.jpg", jpg.Bytes(), still(jpg.Bytes()), decoded(jpg.Bytes(), "jpeg")},
 		{"still.png", pngs.Bytes(), still(pngs.Bytes()), decoded(pngs.Bytes(), "png")},
-		{"chunk.zlib", packed.Bytes(), func() error { return inflate.Zlib(dst, packed.Bytes()) }, func() error {
+		{"chunk.zlib", packed.Bytes(), func() error {
+			return inflate.Zlib(dst, packed.Bytes())
+		}, func() error {
 			r, err := zlib.NewReader(bytes.NewReader(packed.Bytes()))
 			if err == nil {
 				_, err = io.ReadFull(r, dst)
@@ -124,7 +128,8 @@ func TestStillPeers(t *testing.T) {
 		mb := float64(len(rgb)) / 1e6
 		o, s, p := middle(ours), middle(std), middle(py)
 		t.Logf(
-			"%-10s ours %4.0f MB/s, standard library %4.0f (%.1f×), Python %4.0f (%.2f×)   libjpeg-turbo %v, libdeflate %v",
+			"%-10s ours %4.0f MB/s, standard library %4.0f (%.1f×), Python %4.0f (%.2f×)   "+
+				"libjpeg-turbo %v, libdeflate %v",
 			c.name,
 			mb/o,
 			mb/s,
@@ -139,7 +144,7 @@ func TestStillPeers(t *testing.T) {
 
 func middle(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
 
-// cpuOf is the CPU seconds that a call takes.
+// cpuOf returns the CPU seconds of a call.
 func cpuOf(t *testing.T, times int, f func() error) float64 {
 	used := func() float64 {
 		var u syscall.Rusage

@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 
-// TestStillsEqualPIL compares with what PIL decoded (testdata/still/make.py): to the bit, but for
-// the JPEG's inverse DCT.
+// TestStillsEqualPIL compares with images that PIL decoded (testdata/still/make.py). All are
+// bit-identical, except for JPEG's inverse DCT.
 func TestStillsEqualPIL(t *testing.T) {
 	paths, _ := filepath.Glob("testdata/still/*.raw")
 	if len(paths) < 20 {
@@ -43,7 +43,7 @@ func TestStillsEqualPIL(t *testing.T) {
 		case robocache.Uint16:
 			spec.Pixel = Gray16
 		case robocache.Float32:
-			// the numbers as they are
+			// the values are unchanged
 			spec.Pixel, spec.Depth = DepthMM, &robocache.Depth{Unit: "mm"}
 		}
 		n, err := StillBytes(info, spec)
@@ -137,7 +137,8 @@ func TestStillDelivery(t *testing.T) {
 	}
 }
 
-// TestStillBombs: sizes are refused by the header, before a pixel is allocated (V8).
+// TestStillBombs: an image is rejected by the size in its header, before its pixels are allocated
+// (video.V8).
 func TestStillBombs(t *testing.T) {
 	png, _ := os.ReadFile("testdata/still/rgb.png")
 	big := slices.Clone(png)
@@ -155,12 +156,16 @@ func TestStillBombs(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes", name, err, allocated()-before)
 		}
 	}
-	for name, b := range map[string][]byte{"empty": nil, "text": []byte("hello world"), "LFS": []byte("version https://git-lfs.github.com/spec/v1\n")} {
+	for name, b := range map[string][]byte{
+		"empty": nil,
+		"text":  []byte("hello world"),
+		"LFS":   []byte("version https://git-lfs.github.com/spec/v1\n"),
+	} {
 		if _, err := StillSize(b); err == nil {
 			t.Errorf("%s is a frame", name)
 		}
 	}
-	// Cut at every offset: an error or the frame, never a panic.
+	// Truncated at every offset: an error or the frame, never a panic.
 	for _, b := range [][]byte{png, jpg, tif} {
 		info, _ := StillSize(b)
 		spec := &Spec{}
@@ -176,7 +181,13 @@ func TestStillBombs(t *testing.T) {
 }
 
 func FuzzDecodeStill(f *testing.F) {
-	for _, name := range []string{"rgb.png", "420.jpg", "i16_strips.tif", "f32_lzw.tif", "palette.png"} {
+	for _, name := range []string{
+		"rgb.png",
+		"420.jpg",
+		"i16_strips.tif",
+		"f32_lzw.tif",
+		"palette.png",
+	} {
 		b, err := os.ReadFile("testdata/still/" + name)
 		if err != nil {
 			f.Fatal(err)

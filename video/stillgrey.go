@@ -7,11 +7,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deliverGrey brings a one-channel frame, little-endian rows of info.DType stride bytes apart, to
-// what spec asks for: Gray16, DepthMM or DepthM.
+// deliverGrey converts a one-channel image to Gray16, DepthMM or DepthM. raw holds little-endian
+// rows of info.DType, stride bytes apart.
 func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
-	w, h := spec.size(info)
+	w, h := spec.outputSize(info)
 	unit := "mm"
 	if info.DType == robocache.Float32 {
 		unit = "m"
@@ -20,7 +20,7 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 		unit = spec.Depth.Unit
 	}
 	up, down := spec.Pixel == DepthMM && unit == "m", spec.Pixel == DepthM && unit != "m"
-	size, out := info.DType.Size(), spec.Pixel.bytes()
+	size, out := info.DType.Size(), spec.Pixel.bytesPerPixel()
 	for y := range h {
 		row, to := raw[(2*y+1)*info.Height/(2*h)*stride:][:size*info.Width], dst[y*w*out:][:w*out]
 		if w != info.Width {
@@ -38,7 +38,7 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 				le.PutUint16(to[2*x:], uint16(v))
 			}
 		default:
-			// metres as millimetres are what is asked for most
+			// The most common case, meters as millimeters, is unrolled.
 			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] {
 				from, to := (*[16]byte)(row), (*[16]byte)(to)
 				le.PutUint32(
@@ -79,23 +79,19 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 	}
 }
 
-// bytes is what a pixel of a kind takes; 0 where that is not one number.
-func (p Pixel) bytes() int {
+// bytesPerPixel returns the bytes per pixel, or 0 if the kind has no fixed number.
+func (p Pixel) bytesPerPixel() int {
 	if sizes := [...]int{
 		RGB8:       3,
 		RGBFloat32: 12,
 		Gray16:     2,
 		DepthMM:    4,
 		DepthM:     4,
-	}; int(
-		p,
-	) < len(
-		sizes,
-	) {
+	}; int(p) < len(sizes) {
 		return sizes[p]
 	}
 	return 0
 }
 
-// grey are the kinds that are made of one channel.
-func (p Pixel) grey() bool { return p == Gray16 || p == DepthMM || p == DepthM }
+// isGrey reports whether the kind is produced from one channel.
+func (p Pixel) isGrey() bool { return p == Gray16 || p == DepthMM || p == DepthM }

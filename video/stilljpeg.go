@@ -2,7 +2,7 @@ package video
 
 import "image"
 
-// packYCbCr converts as libjpeg does by default: chroma by a triangle filter, BT.601 full range in
+// packYCbCr converts like libjpeg's default: chroma by a triangle filter, and BT.601 full range in
 // 16-bit fixed point.
 func packYCbCr(m *image.YCbCr, out []byte) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
@@ -15,14 +15,14 @@ func packYCbCr(m *image.YCbCr, out []byte) {
 			b, r := int32(cb[x])-128, int32(cr[x])-128
 			v := int32(l)
 			p := to[3*x : 3*x+3 : 3*x+3]
-			p[0] = clamp8(v + (91881*r+1<<15)>>16)
-			p[1] = clamp8(v + (-22554*b-46802*r+1<<15)>>16)
-			p[2] = clamp8(v + (116130*b+1<<15)>>16)
+			p[0] = clampToByte(v + (91881*r+1<<15)>>16)
+			p[1] = clampToByte(v + (-22554*b-46802*r+1<<15)>>16)
+			p[2] = clampToByte(v + (116130*b+1<<15)>>16)
 		}
 	}
 }
 
-func clamp8(v int32) byte {
+func clampToByte(v int32) byte {
 	if uint32(v) > 255 {
 		if v < 0 {
 			return 0
@@ -32,7 +32,7 @@ func clamp8(v int32) byte {
 	return byte(v)
 }
 
-// chromaRow gives one row of a chroma plane at full width.
+// chromaRow writes one row of a chroma plane at full width to to.
 func chromaRow(m *image.YCbCr, plane []byte, y int, to []byte) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	row := func(i, width int) []byte { return plane[i*m.CStride:][:width] }
@@ -62,7 +62,7 @@ func chromaRow(m *image.YCbCr, plane []byte, y int, to []byte) {
 			to[2*x], to[2*x+1] = byte((3*this+last+8)>>4), byte((3*this+next+7)>>4)
 			last, this = this, next
 		}
-	default: // forms that libjpeg repeats too, and rare ones
+	default: // other ratios: libjpeg repeats chroma for these too
 		for x := range w {
 			to[x] = plane[m.COffset(m.Rect.Min.X+x, m.Rect.Min.Y+y)]
 		}

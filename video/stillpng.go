@@ -8,31 +8,31 @@ import (
 	"github.com/goatnote-inc/robocache/internal/inflate"
 )
 
-// pngFile is a PNG that the fast path takes: whole, in order, not interlaced. What it does not take
-// goes to the standard library, which decides what is wrong with it.
+// pngFile is a PNG that the fast path can decode: complete, with chunks in order, not interlaced.
+// All other files go to the standard library, which also finds the error in damaged ones.
 type pngFile struct {
 	width, height int
 	depth, colour byte
-	palette       []byte // R, G, B a colour
-	packed        []byte // the zlib stream
+	palette       []byte // R, G, B per color
+	zlibStream    []byte // the compressed data
 	scratch       *pngScratch
 }
 
-// pngScratch is the memory of one frame.
+// pngScratch is the memory for one image.
 type pngScratch struct{ packed, rows []byte }
 
-// mostPNGScratch is the most memory that is kept for the next frame.
-const mostPNGScratch = 16 << 20
+// maxPNGScratch limits the memory that is kept for the next image.
+const maxPNGScratch = 16 << 20
 
 var pngScratches = sync.Pool{New: func() any { return new(pngScratch) }}
 
-// fastPNG is decodeImage and packRGB for common PNGs. done is false where the standard library has
-// to look.
+// fastPNG replaces decodeImage and packRGB for common PNGs. done is false if the standard library
+// must decode the file.
 func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
-		rows, ok := p.rows()
+		rows, ok := p.inflateRows()
 		if ok {
-			p.pack(rows, rgb)
+			p.packRows(rows, rgb)
 		}
 		return ok
 	})
@@ -44,7 +44,7 @@ func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 		if p.colour != 0 || p.depth < 8 {
 			return false
 		}
-		rows, ok := p.rows()
+		rows, ok := p.inflateRows()
 		if !ok {
 			return false
 		}
@@ -66,16 +66,16 @@ func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
 	s := pngScratches.Get().(*pngScratch)
 	defer func() {
-		if cap(s.rows)+cap(s.packed) <= mostPNGScratch {
+		if cap(s.rows)+cap(s.packed) <= maxPNGScratch {
 			pngScratches.Put(s)
 		}
 	}()
 	p := pngFile{width: info.Width, height: info.Height, scratch: s}
-	return p.parse(b) && use(&p)
+	return p.parseChunks(b) && use(&p)
 }
 
-// parse walks the chunks.
-func (p *pngFile) parse(b []byte) bool {
+// parseChunks reads the chunks. It returns false if the fast path cannot decode the file.
+func (p *pngFile) parseChunks(b []byte) bool {
 	s := p.scratch
 	s.packed = s.packed[:0]
 	parts, closed := 0, false
@@ -119,18 +119,18 @@ func (p *pngFile) parse(b []byte) bool {
 			}
 			switch parts++; parts {
 			case 1:
-				p.packed = data
+				p.zlibStream = data
 			case 2:
-				s.packed = append(s.packed, p.packed...)
+				s.packed = append(s.packed, p.zlibStream...)
 				fallthrough
 			default:
 				s.packed = append(s.packed, data...)
-				p.packed = s.packed
+				p.zlibStream = s.packed
 			}
 		case "IEND":
-			return n == 0 && parts > 0 && p.known()
+			return n == 0 && parts > 0 && p.isSupported()
 		default:
-			if kind[0]&0x20 == 0 { // critical, and not known here
+			if kind[0]&0x20 == 0 { // an unknown critical chunk
 				return false
 			}
 			closed = parts > 0
@@ -138,7 +138,7 @@ func (p *pngFile) parse(b []byte) bool {
 	}
 }
 
-// depths are the bits of a sample that go with a colour, each by its own bit.
+// depths holds the valid sample depths of each color type, as bit sets.
 var depths = [7]uint32{
 	0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
 	2: 1<<8 | 1<<16,
@@ -147,19 +147,20 @@ var depths = [7]uint32{
 	6: 1<<8 | 1<<16,
 }
 
-// known says whether depth and colour go together.
-func (p *pngFile) known() bool {
+// isSupported reports whether the depth is valid for the color type.
+func (p *pngFile) isSupported() bool {
 	return p.colour < 7 && depths[p.colour]>>p.depth&1 == 1 && (p.colour != 3 || p.palette != nil)
 }
 
-func (p *pngFile) samples() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
+func (p *pngFile) samplesPerPixel() int { return [7]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[p.colour] }
 
-// rows inflates and undoes the filters: p.height rows, each behind its filter's byte.
-func (p *pngFile) rows() ([]byte, bool) {
-	bits := p.samples() * int(p.depth)
+// inflateRows decompresses the image and reverses the filters. It returns height rows, each after
+// its filter byte.
+func (p *pngFile) inflateRows() ([]byte, bool) {
+	bits := p.samplesPerPixel() * int(p.depth)
 	row := 1 + (p.width*bits+7)/8
-	need := row * p.height // info's pixels were checked against the limits
-	if int64(need) > int64(len(p.packed))*1032+64 {
+	need := row * p.height // the number of pixels was checked against the limits
+	if int64(need) > int64(len(p.zlibStream))*1032+64 {
 		return nil, false
 	}
 	if cap(p.scratch.rows) < need {
@@ -169,15 +170,15 @@ func (p *pngFile) rows() ([]byte, bool) {
 	if n, read, err := inflate.Some(
 		inflate.ZlibStream,
 		out,
-		p.packed,
+		p.zlibStream,
 	); err != nil || n != need ||
-		read != len(p.packed) {
+		read != len(p.zlibStream) {
 		return nil, false
 	}
 	var above []byte
 	for y := range p.height {
 		line := out[y*row : (y+1)*row]
-		if !unfilter(line[0], line[1:], above, max(bits/8, 1)) {
+		if !unfilterRow(line[0], line[1:], above, max(bits/8, 1)) {
 			return nil, false
 		}
 		above = line[1:]
@@ -185,15 +186,15 @@ func (p *pngFile) rows() ([]byte, bool) {
 	return out, true
 }
 
-// pack writes the rows as R, G, B.
-func (p *pngFile) pack(rows, rgb []byte) {
+// packRows writes the rows as R, G, B.
+func (p *pngFile) packRows(rows, rgb []byte) {
 	row := len(rows) / p.height
 	if p.depth >= 8 && p.colour != 3 {
 		wide, green, blue := int(p.depth)/8, 0, 0
-		if p.samples() > 2 {
+		if p.samplesPerPixel() > 2 {
 			green, blue = wide, 2*wide
 		}
-		packPixels(rgb, rows[1:], row, p.width, p.height, p.samples()*wide, 0, green, blue)
+		packPixels(rgb, rows[1:], row, p.width, p.height, p.samplesPerPixel()*wide, 0, green, blue)
 		return
 	}
 	var table [256][3]byte
@@ -201,7 +202,7 @@ func (p *pngFile) pack(rows, rgb []byte) {
 		if at := 3 * v; p.colour == 0 {
 			g := byte(v * 255 / (1<<p.depth - 1))
 			table[v] = [3]byte{g, g, g}
-		} else if at+3 <= len(p.palette) { // a number beyond the palette is black, as PIL has it
+		} else if at+3 <= len(p.palette) { // an index beyond the palette is black, like in PIL
 			table[v] = [3]byte(p.palette[at:])
 		}
 	}
@@ -215,9 +216,9 @@ func (p *pngFile) pack(rows, rgb []byte) {
 	}
 }
 
-// unfilter undoes a PNG filter in place; above is nil for the first row. n is the bytes of a pixel,
-// at least 1.
-func unfilter(kind byte, line, above []byte, n int) bool {
+// unfilterRow reverses a PNG filter in place. above is nil for the first row. n is the bytes per
+// pixel, at least 1.
+func unfilterRow(kind byte, line, above []byte, n int) bool {
 	switch kind {
 	case 0:
 	case 1:
@@ -238,7 +239,7 @@ func unfilter(kind byte, line, above []byte, n int) bool {
 			line[i] += byte(sum / 2)
 		}
 	case 4:
-		if above == nil { // the predictor is what is left of it
+		if above == nil { // the predictor is the left pixel
 			unfilterSub(line, n)
 			break
 		}
@@ -272,7 +273,7 @@ func unfilterSub(line []byte, n int) {
 	}
 }
 
-// addBytes adds b to a, each byte by itself, eight at a time.
+// addBytes adds b to a bytewise, eight bytes at a time.
 func addBytes(a, b []byte) {
 	const low = 0x7f7f7f7f7f7f7f7f
 	le := binary.LittleEndian
@@ -289,13 +290,13 @@ func addBytes(a, b []byte) {
 
 func unfilterPaeth(line, above []byte, n int) {
 	above = above[:len(line)]
-	if n == 3 { // three chains at once
+	if n == 3 { // three independent chains
 		var a0, a1, a2, c0, c1, c2 int32
 		for len(line) >= 3 && len(above) >= 3 {
 			b0, b1, b2 := int32(above[0]), int32(above[1]), int32(above[2])
-			a0 = int32(byte(int32(line[0]) + paeth(a0, b0, c0)))
-			a1 = int32(byte(int32(line[1]) + paeth(a1, b1, c1)))
-			a2 = int32(byte(int32(line[2]) + paeth(a2, b2, c2)))
+			a0 = int32(byte(int32(line[0]) + paethPredictor(a0, b0, c0)))
+			a1 = int32(byte(int32(line[1]) + paethPredictor(a1, b1, c1)))
+			a2 = int32(byte(int32(line[2]) + paethPredictor(a2, b2, c2)))
 			line[0], line[1], line[2] = byte(a0), byte(a1), byte(a2)
 			c0, c1, c2 = b0, b1, b2
 			line, above = line[3:], above[3:]
@@ -306,18 +307,18 @@ func unfilterPaeth(line, above []byte, n int) {
 		var a, c int32
 		for i := k; i < len(line); i += n {
 			b := int32(above[i])
-			a = int32(byte(int32(line[i]) + paeth(a, b, c)))
+			a = int32(byte(int32(line[i]) + paethPredictor(a, b, c)))
 			line[i] = byte(a)
 			c = b
 		}
 	}
 }
 
-// paeth chooses among left, above and above left.
-func paeth(a, b, c int32) int32 {
+// paethPredictor returns left, above or above left, whichever is nearest to their prediction.
+func paethPredictor(a, b, c int32) int32 {
 	pa, pb := b-c, a-c
 	pc := pa + pb
-	pa, pb, pc = abs32(pa), abs32(pb), abs32(pc)
+	pa, pb, pc = absInt32(pa), absInt32(pb), absInt32(pc)
 	if pb < pa {
 		pa, a = pb, b
 	}
@@ -327,7 +328,7 @@ func paeth(a, b, c int32) int32 {
 	return a
 }
 
-func abs32(v int32) int32 {
+func absInt32(v int32) int32 {
 	s := v >> 31
 	return (v ^ s) - s
 }

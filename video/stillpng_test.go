@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// pngsOf makes PNGs of all colours and depths that the standard library writes, of smooth, noisy
-// and striped frames: all filters occur.
+// pngsOf returns PNGs of all colors and depths that the standard library writes, of smooth, noisy
+// and striped images, so that all filters occur.
 func pngsOf(t testing.TB, w, h int) map[string][]byte {
 	rng := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	at := image.Rect(0, 0, w, h)
@@ -51,13 +51,20 @@ func pngsOf(t testing.TB, w, h int) map[string][]byte {
 			return image.NewPaletted(at, p)
 		}
 	}
-	for name, opaque := range map[string]func() settable{"rgb": func() settable { return image.NewRGBA(at) }, "rgb64": func() settable { return image.NewRGBA64(at) }} {
+	for name, opaque := range map[string]func() settable{
+		"rgb":   func() settable { return image.NewRGBA(at) },
+		"rgb64": func() settable { return image.NewRGBA64(at) },
+	} {
 		gen[name] = opaque
 	}
 	out := map[string][]byte{}
 	for name, f := range gen {
 		for style := range 3 {
-			for _, level := range []png.CompressionLevel{png.DefaultCompression, png.BestSpeed, png.NoCompression} {
+			for _, level := range []png.CompressionLevel{
+				png.DefaultCompression,
+				png.BestSpeed,
+				png.NoCompression,
+			} {
 				m := f()
 				for y := range h {
 					for x := range w {
@@ -79,8 +86,8 @@ func pngsOf(t testing.TB, w, h int) map[string][]byte {
 	return out
 }
 
-// samePNG decodes by the fast path and by the standard library: what the fast path takes, it must
-// take as that does. whole is the frame before it was damaged, if it was.
+// samePNG decodes by the fast path and by the standard library. If the fast path accepts a file,
+// both must agree. whole is the image before it was damaged, or nil.
 func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	t.Helper()
 	info, err := StillSize(b)
@@ -96,13 +103,13 @@ func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	}
 	img, err := decodeImage(b, info)
 	if err != nil {
-		// libdeflate reads a block whose code of distances has unused room, which the standard
-		// library refuses. The check sum holds, so the frame must be the whole one.
+		// libdeflate accepts a block whose distance code is incomplete, but the standard library
+		// does not. The checksum matches, so the result must be the undamaged image.
 		if whole == nil {
 			t.Fatalf("%s: taken, but: %v", name, err)
 		}
 		if img, err = decodeImage(whole, info); err != nil {
-			return taken // a fuzzer's frame: nobody knows the whole one
+			return taken // a fuzzer's input: the undamaged image is unknown
 		}
 	}
 	want := make([]byte, len(got))
@@ -116,7 +123,7 @@ func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	for i := range info.Width * info.Height {
 		x, y := i%info.Width, i/info.Width
 		r, g, _, _ := img.At(x, y).RGBA()
-		if n, ok := img.(*image.NRGBA); ok { // grey with one transparent colour
+		if n, ok := img.(*image.NRGBA); ok { // grey with one transparent color
 			r = uint32(n.NRGBAAt(x, y).R) * 257
 			g = r
 		} else if n, ok := img.(*image.NRGBA64); ok {
@@ -154,8 +161,8 @@ func TestFastPNG(t *testing.T) {
 	}
 }
 
-// TestFastPNGDamaged: of damaged frames nothing is taken but what the standard library takes, or
-// the whole frame.
+// TestFastPNGDamaged: of damaged images the fast path accepts only those that the standard library
+// accepts, or it returns the undamaged image.
 func TestFastPNGDamaged(t *testing.T) {
 	for name, b := range pngsOf(t, 9, 7) {
 		for i := range b {
@@ -168,7 +175,7 @@ func TestFastPNGDamaged(t *testing.T) {
 	}
 }
 
-// sealed gives a PNG with right checksums of its chunks, as far as they can be walked.
+// sealed returns a PNG with correct checksums for all chunks that can be parsed.
 func sealed(b []byte) []byte {
 	b = bytes.Clone(b)
 	for at := 8; at+12 <= len(b); {
@@ -182,7 +189,7 @@ func sealed(b []byte) []byte {
 	return b
 }
 
-// TestUnfilter undoes each filter of each pixel size on random rows, beside the definition.
+// TestUnfilter compares each filter and pixel size on random rows with the definition.
 func TestUnfilter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for kind := byte(0); kind <= 4; kind++ {
@@ -218,7 +225,7 @@ func TestUnfilter(t *testing.T) {
 						}
 						coded[i] = raw[i] - byte(predict)
 					}
-					if !unfilter(kind, coded, above, n) || !bytes.Equal(coded, raw) {
+					if !unfilterRow(kind, coded, above, n) || !bytes.Equal(coded, raw) {
 						t.Fatalf(
 							"filter %d, %d bytes a pixel, row of %d, first %v",
 							kind,
@@ -231,7 +238,7 @@ func TestUnfilter(t *testing.T) {
 			}
 		}
 	}
-	if unfilter(5, make([]byte, 3), nil, 1) {
+	if unfilterRow(5, make([]byte, 3), nil, 1) {
 		t.Error("filter 5 passed")
 	}
 }
@@ -248,7 +255,7 @@ func FuzzFastPNG(f *testing.F) {
 	})
 }
 
-// BenchmarkPNG: MB/s of RGB, 640×480, as the standard library writes it.
+// BenchmarkPNG measures MB/s of RGB for 640×480 images that the standard library wrote.
 func BenchmarkPNG(b *testing.B) {
 	const w, h = 640, 480
 	m := image.NewRGBA(image.Rect(0, 0, w, h))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/tiff/lzw"
 )
 
-// tiffFile is the first directory of a TIFF, as far as grey images of 32-bit floats need it: they
-// carry depth, and the library reader has no floats.
+// tiffFile is the first directory of a TIFF, with the fields that grey images of 32-bit floats
+// need. Such images carry depth, and golang.org/x/image/tiff does not decode floats.
 type tiffFile struct {
 	data             []byte
 	order            binary.ByteOrder
@@ -26,7 +26,7 @@ type tiffFile struct {
 	photometric      int
 	predictor        int
 	float            bool
-	rows             int
+	rowsPerStrip     int
 	offsets, lengths []uint32
 	tiled            bool
 }
@@ -47,7 +47,7 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		t.order = binary.BigEndian
 	}
 	if len(b) < 8 {
-		return bad("cut short")
+		return bad("the header is truncated")
 	}
 	at := int64(t.order.Uint32(b[4:]))
 	if at+2 > int64(len(b)) {
@@ -55,7 +55,7 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	}
 	n := int64(t.order.Uint16(b[at:]))
 	if at+2+12*n > int64(len(b)) {
-		return bad("the directory of %d entries is cut", n)
+		return bad("the directory of %d entries is truncated", n)
 	}
 	var tiles, kind int
 	first := map[uint16]*int{
@@ -65,7 +65,7 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		259: &t.compression,
 		262: &t.photometric,
 		277: &t.samples,
-		278: &t.rows,
+		278: &t.rowsPerStrip,
 		317: &t.predictor,
 		322: &tiles,
 		339: &kind,
@@ -77,7 +77,7 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		if first[tag] == nil && lists[tag] == nil {
 			continue
 		}
-		v, err := t.values(e)
+		v, err := t.entryValues(e)
 		if err != nil {
 			return nil, err
 		}
@@ -98,8 +98,8 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	return t, nil
 }
 
-// values reads an entry's SHORT or LONG values.
-func (t *tiffFile) values(e []byte) ([]uint32, error) {
+// entryValues reads the SHORT or LONG values of an entry.
+func (t *tiffFile) entryValues(e []byte) ([]uint32, error) {
 	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
 	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
 	if width == 0 {
@@ -137,7 +137,7 @@ func (t *tiffFile) values(e []byte) ([]uint32, error) {
 	return v, nil
 }
 
-func (t *tiffFile) info() StillInfo {
+func (t *tiffFile) stillInfo() StillInfo {
 	info := StillInfo{
 		Format:   "tiff",
 		Width:    t.width,
@@ -157,8 +157,8 @@ func (t *tiffFile) info() StillInfo {
 	return info
 }
 
-// deep says why a grey frame of 16 or 32 bits is not read.
-func (t *tiffFile) deep() error {
+// checkDeepGrey returns an error if a grey image of 16 or 32 bits has an unsupported form.
+func (t *tiffFile) checkDeepGrey() error {
 	if t.samples != 1 || t.photometric != 1 || t.float && (t.tiled || t.predictor != 1) {
 		return stillError(
 			robocache.ErrUnsupported,
@@ -173,13 +173,13 @@ func (t *tiffFile) deep() error {
 	return nil
 }
 
-// floats decodes a one-channel frame of 32-bit floats into little-endian rows.
-func (t *tiffFile) floats() ([]byte, error) {
+// readFloats decodes a one-channel image of 32-bit floats into little-endian rows.
+func (t *tiffFile) readFloats() ([]byte, error) {
 	row := 4 * t.width
-	if t.rows <= 0 || t.rows > t.height {
-		t.rows = t.height
+	if t.rowsPerStrip <= 0 || t.rowsPerStrip > t.height {
+		t.rowsPerStrip = t.height
 	}
-	strips := (t.height + t.rows - 1) / t.rows
+	strips := (t.height + t.rowsPerStrip - 1) / t.rowsPerStrip
 	if len(t.offsets) != strips || len(t.lengths) != strips {
 		return nil, stillError(
 			robocache.ErrMalformed,
@@ -193,9 +193,9 @@ func (t *tiffFile) floats() ([]byte, error) {
 	for s := range strips {
 		off, n := int64(t.offsets[s]), int64(t.lengths[s])
 		if off+n > int64(len(t.data)) {
-			return nil, stillError(robocache.ErrMalformed, "tiff: strip %d ends after the file", s)
+			return nil, stillError(robocache.ErrMalformed, "tiff: strip %d exceeds the file", s)
 		}
-		to := out[s*t.rows*row : min((s+1)*t.rows, t.height)*row]
+		to := out[s*t.rowsPerStrip*row : min((s+1)*t.rowsPerStrip, t.height)*row]
 		packed := bytes.NewReader(t.data[off : off+n])
 		var r io.Reader
 		switch t.compression {
@@ -218,7 +218,8 @@ func (t *tiffFile) floats() ([]byte, error) {
 			)
 		}
 		if _, err := io.ReadFull(r, to); err != nil {
-			return nil, robocache.Malformed(opStill, nil, "tiff: strip %d is cut", s).WithCause(err)
+			return nil, robocache.Malformed(opStill, nil, "tiff: strip %d is truncated", s).
+				WithCause(err)
 		}
 	}
 	if t.order == binary.BigEndian {
@@ -229,7 +230,7 @@ func (t *tiffFile) floats() ([]byte, error) {
 	return out, nil
 }
 
-// decodeGrey delivers Gray16, DepthMM and DepthM.
+// decodeGrey decodes an image to Gray16, DepthMM or DepthM.
 func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	le := binary.LittleEndian
 	var t *tiffFile
@@ -237,7 +238,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	var err error
 	if info.Format == "tiff" && info.DType != robocache.Uint8 {
 		if t, err = tiffHeader(encoded); err == nil {
-			err = t.deep()
+			err = t.checkDeepGrey()
 		}
 		if err != nil {
 			return err
@@ -245,7 +246,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	}
 	switch {
 	case t != nil && t.float:
-		raw, err = t.floats()
+		raw, err = t.readFloats()
 	case info.Format == "jpeg" && turbojpeg.Native():
 		raw = make([]byte, info.Width*info.Height)
 		err = turbojpeg.Decode(raw, encoded, info.Width, info.Height, 1)
@@ -270,7 +271,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 		default:
 			return stillError(
 				robocache.ErrUnsupported,
-				"a grey %s with transparency as depth",
+				"a grey %s with transparency cannot be delivered as depth",
 				info.Format,
 			)
 		}
@@ -278,8 +279,5 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	if err == nil {
 		deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
 	}
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }

@@ -7,33 +7,35 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in
-// Annex B form, AV1 as temporal units in the low-overhead format, VP9 as frames or superframes),
-// and makes a VirtualMP4 of those that can be decoded: from a key frame on, until one is missing.
+// Stream collects the packets of a video that is received as messages, one frame per message. H.264
+// and HEVC are in Annex B form, AV1 as temporal units in the low-overhead format, VP9 as frames or
+// superframes. The frames that can be decoded form a VirtualMP4: from a key frame until a frame is
+// missing.
 //
-// Frames must come in the order in which they are shown: B frames, frames of two fields, several in
-// a packet or parts of one are ErrUnsupported; a packet that cannot be walked is ErrMalformed.
-// After Unsupported the stream is of no use.
+// Frames must be received in presentation order. B-frames, frames of two fields, and packets with
+// several frames or a part of one are ErrUnsupported. A packet that cannot be parsed is
+// ErrMalformed. After ErrUnsupported the stream must not be used.
 type Stream struct {
 	codec Codec
 	lim   Limits
 
-	sets    []parameterSet
-	spsOf   map[uint32]*frameSet
-	spsOfP  map[uint32]uint32 // H.264: frame parameter set → sequence parameter set
-	head    *frameSet         // of the first sequence parameter set
-	av1     *sequence         // AV1: the first sequence header
-	vp9     [2]byte           // VP9: profile, and depth with subsampling as vpcC has them
-	colour  *Colour
-	changed bool   // a parameter set came again with other content
-	bare    bool   // a key frame came without parameter sets
-	open    bool   // the last frame was one that can be decoded
-	frame   uint32 // H.264: frame_num of the last frame that others refer to
-	sizes   []uint32
-	sync    []uint32 // decode indexes + 1
-	media   int64
+	parameterSets     []parameterSet
+	sequenceSets      map[uint32]*sequenceSet
+	sequenceOfPicture map[uint32]uint32 // H.264: picture parameter set → sequence parameter set
+	firstSet          *sequenceSet      // the first sequence parameter set
+	av1               *sequenceHeader   // AV1: the first sequence header
+	// VP9: profile, and depth with subsampling in the form of vpcC
+	vp9           [2]byte
+	colour        *Colour
+	setsChanged   bool   // a parameter set was repeated with other content
+	hasBareKey    bool   // a key frame had no parameter sets
+	decodable     bool   // the last frame can be decoded
+	lastReference uint32 // H.264: frame_num of the last reference frame
+	sizes         []uint32
+	sync          []uint32 // decode indexes + 1
+	media         int64
 
-	early, cut int
+	framesBeforeKey, framesAfterLoss int
 }
 
 type parameterSet struct {
@@ -44,33 +46,34 @@ type parameterSet struct {
 
 const maxSets = 64
 
-// NewStream makes a stream; ErrUnsupported where packets of the codec are not read.
+// NewStream returns an empty stream. It returns ErrUnsupported if packets of the codec are not
+// supported.
 func NewStream(codec Codec, lim Limits) (*Stream, error) {
 	switch codec {
 	case H264, HEVC, AV1, VP9:
 	default:
-		return nil, noPacket(
-			fmt.Sprintf("video in messages of codec %q", string(codec)),
-			"h264, h265, av1 and vp9 are read",
+		return nil, unsupportedPacket(
+			fmt.Sprintf("packets of codec %q are not supported in messages", string(codec)),
+			"use h264, h265, av1 or vp9",
 		)
 	}
 	return &Stream{
-		codec:  codec,
-		lim:    lim.orDefaults(),
-		spsOf:  map[uint32]*frameSet{},
-		spsOfP: map[uint32]uint32{},
+		codec:             codec,
+		lim:               lim.orDefaults(),
+		sequenceSets:      map[uint32]*sequenceSet{},
+		sequenceOfPicture: map[uint32]uint32{},
 	}, nil
 }
 
-// Size is that of the frames; 0 before the first parameter sets.
+// Size returns the size of the frames, or 0 before the first parameter sets.
 func (s *Stream) Size() (width, height int) {
-	if s.head == nil {
+	if s.firstSet == nil {
 		return 0, 0
 	}
-	return s.head.width, s.head.height
+	return s.firstSet.width, s.firstSet.height
 }
 
-// Colour is what a file said of its colours beside the packets (colr nclx; 2 = unspecified).
+// Colour is the color description of a file outside its packets (colr nclx; 2 = unspecified).
 type Colour struct {
 	Primaries int  `json:"primaries"`
 	Transfer  int  `json:"transfer"`
@@ -78,130 +81,139 @@ type Colour struct {
 	FullRange bool `json:"full_range,omitempty"`
 }
 
-// SetColour says the colours of the VirtualMP4; nil: as the packets have it.
+// SetColour sets the colors of the VirtualMP4. nil uses those of the packets.
 func (s *Stream) SetColour(c *Colour) { s.colour = c }
 
-// Absent counts the frames that are in no VirtualMP4: those before the first key frame, and those
-// after a frame that is missing.
-func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
+// Absent returns the numbers of frames that are not in the VirtualMP4: early ones before the first
+// key frame, and cut ones after a missing frame.
+func (s *Stream) Absent() (early, cut int) { return s.framesBeforeKey, s.framesAfterLoss }
 
-// Lost says that a packet is missing here.
-func (s *Stream) Lost() { s.open = false }
+// Lost reports to the stream that a packet is missing here.
+func (s *Stream) Lost() { s.decodable = false }
 
-// ready says that there is a parameter set of each kind.
-func (s *Stream) ready() bool {
+// hasParameterSets reports whether there is a parameter set of each kind.
+func (s *Stream) hasParameterSets() bool {
 	if s.codec == AV1 || s.codec == VP9 {
-		return s.head != nil
+		return s.firstSet != nil
 	}
 	need := []byte{7, 8}
 	if s.codec == HEVC {
 		need = []byte{32, 33, 34}
 	}
 	for _, kind := range need {
-		if !slices.ContainsFunc(s.sets, func(p parameterSet) bool { return p.kind == kind }) {
+		if !slices.ContainsFunc(
+			s.parameterSets,
+			func(p parameterSet) bool { return p.kind == kind },
+		) {
 			return false
 		}
 	}
 	return true
 }
 
-// unit is what one NAL unit is.
-type unit struct {
-	set, slice, first, key, b, leading, refers bool
-	frame                                      uint32
+// nalInfo describes one NAL unit.
+type nalInfo struct {
+	isSet, isSlice, isFirst, isKey, isB, isLeading, isReference bool
+	frameNum                                                    uint32
 }
 
-// packet is what one message holds.
-type packet struct {
-	images, size     int
-	key, own, refers bool // own: it has the parameter sets with it
-	frame            uint32
+// packetInfo describes the content of one message.
+type packetInfo struct {
+	shownFrames, size              int
+	isKey, hasOwnSets, isReference bool // hasOwnSets: the packet contains its parameter sets
+	frameNum                       uint32
 }
 
-// unitNAL looks at a packet in Annex B form.
-func (s *Stream) unitNAL(b []byte, p *packet) error {
-	return nals(b, func(nal []byte) error {
+// inspectAnnexB fills p from a packet in Annex B form.
+func (s *Stream) inspectAnnexB(b []byte, p *packetInfo) error {
+	return eachNAL(b, func(nal []byte) error {
 		p.size += 4 + len(nal)
-		u, err := s.unit(nal)
+		u, err := s.inspectNAL(nal)
 		if err != nil {
 			return err
 		}
-		p.own = p.own || u.set
-		if !u.slice {
+		p.hasOwnSets = p.hasOwnSets || u.isSet
+		if !u.isSlice {
 			return nil
 		}
 		switch {
-		case u.b:
-			return refuse(
-				"video in messages with B frames: they are not shown in the order in which they come",
+		case u.isB:
+			return unsupportedPacket(
+				"the video in messages has B frames: they are not sent in presentation order",
 				"record without B-frames (x264: bframes=0, tune zerolatency)",
 			)
-		case u.leading:
-			return refuse(
-				"video in messages with open groups of frames",
+		case u.isLeading:
+			return unsupportedPacket(
+				"the video in messages has open groups of frames",
 				"record with closed groups of frames",
 			)
-		case u.first:
-			p.images++
-		case p.images == 0:
-			return refuse("a message with a part of a frame", "one frame a message")
+		case u.isFirst:
+			p.shownFrames++
+		case p.shownFrames == 0:
+			return unsupportedPacket(
+				"a message holds only a part of a frame",
+				"send one frame per message",
+			)
 		}
-		p.key, p.refers, p.frame = p.key || u.key, p.refers || u.refers, u.frame
+		p.isKey, p.isReference, p.frameNum = p.isKey ||
+			u.isKey, p.isReference ||
+			u.isReference, u.frameNum
 		return nil
 	})
 }
 
-// look says what a packet holds.
-func (s *Stream) look(data []byte) (p packet, err error) {
+// inspectPacket returns the description of a packet.
+func (s *Stream) inspectPacket(data []byte) (p packetInfo, err error) {
 	switch s.codec {
 	case AV1:
-		if err := s.unitAV1(data, &p); err != nil {
+		if err := s.inspectAV1(data, &p); err != nil {
 			return p, err
 		}
 	case VP9:
-		if err := s.unitVP9(data, &p); err != nil {
+		if err := s.inspectVP9(data, &p); err != nil {
 			return p, err
 		}
 	default:
-		if err := s.unitNAL(data, &p); err != nil {
+		if err := s.inspectAnnexB(data, &p); err != nil {
 			return p, err
 		}
 	}
-	if p.images > 1 {
-		return p, refuse(
-			"a message with several frames, or with a frame's two fields",
-			"one frame a message",
+	if p.shownFrames > 1 {
+		return p, unsupportedPacket(
+			"a message holds several frames, or the two fields of a frame",
+			"send one frame per message",
 		)
 	}
 	return p, nil
 }
 
-// Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has
-// none, or none that can be decoded.
+// Add adds the next packet. It returns the number of its frame in the VirtualMP4, or -1 if it has
+// none or cannot be decoded.
 func (s *Stream) Add(data []byte) (number int, err error) {
-	p, err := s.look(data)
+	p, err := s.inspectPacket(data)
 	if err != nil {
-		s.open = false
+		s.decodable = false
 		return -1, err
 	}
-	if p.images == 0 {
+	if p.shownFrames == 0 {
 		return -1, nil
 	}
-	if s.codec == H264 && s.open && !p.key && !s.head.gaps {
-		s.open = p.frame == s.frame || p.frame == (s.frame+1)&(1<<s.head.frameBits-1)
+	if s.codec == H264 && s.decodable && !p.isKey && !s.firstSet.gaps {
+		s.decodable = p.frameNum == s.lastReference ||
+			p.frameNum == (s.lastReference+1)&(1<<s.firstSet.frameBits-1)
 	}
 	switch {
-	case p.key && !s.ready():
-		s.early++
-		return -1, nil // without parameter sets nobody can decode it
-	case p.key:
-		s.open = true
-		s.bare = s.bare || !p.own
-	case !s.open && len(s.sizes) == 0:
-		s.early++
+	case p.isKey && !s.hasParameterSets():
+		s.framesBeforeKey++
+		return -1, nil // it cannot be decoded without parameter sets
+	case p.isKey:
+		s.decodable = true
+		s.hasBareKey = s.hasBareKey || !p.hasOwnSets
+	case !s.decodable && len(s.sizes) == 0:
+		s.framesBeforeKey++
 		return -1, nil
-	case !s.open:
-		s.cut++
+	case !s.decodable:
+		s.framesAfterLoss++
 		return -1, nil
 	}
 	if len(s.sizes) >= s.lim.MaxSamples {
@@ -216,28 +228,28 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 			maxPacket,
 		)
 	}
-	if p.refers {
-		s.frame = p.frame
+	if p.isReference {
+		s.lastReference = p.frameNum
 	}
 	s.sizes = append(s.sizes, uint32(p.size))
 	s.media += int64(p.size)
-	if p.key {
+	if p.isKey {
 		s.sync = append(s.sync, uint32(len(s.sizes)))
 	}
 	return len(s.sizes) - 1, nil
 }
 
-// unit looks at a NAL unit, and notes parameter sets.
-func (s *Stream) unit(nal []byte) (u unit, err error) {
+// inspectNAL describes a NAL unit, and keeps parameter sets.
+func (s *Stream) inspectNAL(nal []byte) (u nalInfo, err error) {
 	if s.codec == H264 {
 		switch kind := nal[0] & 31; kind {
 		case 7, 8:
-			u.set = true
-			if err := s.set(kind, nal, 1); err != nil {
+			u.isSet = true
+			if err := s.addParameterSet(kind, nal, 1); err != nil {
 				return u, err
 			}
 		case 1, 2, 5:
-			if err := s.slice264(nal, kind, &u); err != nil {
+			if err := s.inspectSlice264(nal, kind, &u); err != nil {
 				return u, err
 			}
 		}
@@ -249,52 +261,52 @@ func (s *Stream) unit(nal []byte) (u unit, err error) {
 	kind := nal[0] >> 1 & 63
 	switch {
 	case kind >= 32 && kind <= 34:
-		u.set = true
-		if err := s.set(kind, nal, 2); err != nil {
+		u.isSet = true
+		if err := s.addParameterSet(kind, nal, 2); err != nil {
 			return u, err
 		}
 	case kind <= 9, kind >= 16 && kind <= 21:
-		u.slice, u.first, u.refers = true, nal[2]&0x80 != 0, true
-		u.key = kind >= 16 && kind <= 21
-		u.leading = kind >= 6 && kind <= 9
-		u.b = s.head != nil && s.head.reorder > 0
+		u.isSlice, u.isFirst, u.isReference = true, nal[2]&0x80 != 0, true
+		u.isKey = kind >= 16 && kind <= 21
+		u.isLeading = kind >= 6 && kind <= 9
+		u.isB = s.firstSet != nil && s.firstSet.reorder > 0
 	}
 	return u, nil
 }
 
-func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
-	r := nalBits{b: nal[1:min(len(nal), 64)]}
-	u.slice, u.key, u.refers = true, kind == 5, nal[0]&0x60 != 0
-	u.first = r.ue() == 0
-	u.b = r.ue()%5 == 1
-	id := r.ue()
-	sps := s.spsOf[s.spsOfP[id]]
+func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
+	r := bitReader{b: nal[1:min(len(nal), 64)]}
+	u.isSlice, u.isKey, u.isReference = true, kind == 5, nal[0]&0x60 != 0
+	u.isFirst = r.readUnsigned() == 0
+	u.isB = r.readUnsigned()%5 == 1
+	id := r.readUnsigned()
+	sps := s.sequenceSets[s.sequenceOfPicture[id]]
 	if sps == nil {
-		sps = s.head
+		sps = s.firstSet
 	}
 	if sps == nil {
-		return nil // nothing can be said of it, and it will not be decoded
+		return nil // the unit cannot be parsed, and will not be decoded
 	}
 	if sps.planes {
-		r.u(2)
+		r.readBits(2)
 	}
-	u.frame = r.u(sps.frameBits)
-	if sps.fields && r.bit() == 1 {
-		return refuse("interlaced video in messages", "record whole frames")
+	u.frameNum = r.readBits(sps.frameBits)
+	if sps.fields && r.readBit() == 1 {
+		return unsupportedPacket("the video in messages is interlaced", "record whole frames")
 	}
 	if r.bad {
-		return bad("a slice ends in its head", "", "")
+		return malformedPacket("the header of a slice is truncated", "", "")
 	}
 	return nil
 }
 
-// set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video,
-// 33 sequence, 34 picture).
-func (s *Stream) set(kind byte, nal []byte, head int) error {
+// addParameterSet parses a parameter set after its header of head bytes. The kinds are 7 (sequence)
+// and 8 (picture) for H.264, and 32 (video), 33 (sequence) and 34 (picture) for HEVC.
+func (s *Stream) addParameterSet(kind byte, nal []byte, head int) error {
 	if len(nal) < 4 {
-		return shortSet()
+		return truncatedSet()
 	}
-	r := nalBits{b: nal[head:]}
+	r := bitReader{b: nal[head:]}
 	var id uint32
 	switch kind {
 	case 7, 33:
@@ -306,54 +318,54 @@ func (s *Stream) set(kind byte, nal []byte, head int) error {
 		if err != nil {
 			return err
 		}
-		if err := s.sized(p); err != nil {
+		if err := s.checkSize(p); err != nil {
 			return err
 		}
-		s.spsOf[p.id], id = p, p.id
+		s.sequenceSets[p.id], id = p, p.id
 	case 32:
-		id = r.u(4)
+		id = r.readBits(4)
 	case 8:
 		var sps uint32
-		if id, sps = r.ue(), r.ue(); r.bad || id > 255 || sps > 31 {
-			return shortSet()
+		if id, sps = r.readUnsigned(), r.readUnsigned(); r.bad || id > 255 || sps > 31 {
+			return truncatedSet()
 		}
-		s.spsOfP[id] = sps
+		s.sequenceOfPicture[id] = sps
 	case 34:
-		if id = r.ue(); r.bad || id > 63 {
-			return shortSet()
+		if id = r.readUnsigned(); r.bad || id > 63 {
+			return truncatedSet()
 		}
 	}
-	return s.note(kind, id, nal)
+	return s.keepParameterSet(kind, id, nal)
 }
 
-// sized notes the size of the frames: all of a stream have one.
-func (s *Stream) sized(p *frameSet) error {
-	if s.head == nil {
-		s.head = p
+// checkSize returns an error if the frame size differs from that of the first frames.
+func (s *Stream) checkSize(p *sequenceSet) error {
+	if s.firstSet == nil {
+		s.firstSet = p
 	}
-	if p.width != s.head.width || p.height != s.head.height {
-		return refuse(
+	if p.width != s.firstSet.width || p.height != s.firstSet.height {
+		return unsupportedPacket(
 			fmt.Sprintf(
-				"video in messages whose frames change their size, from %d×%d to %d×%d",
-				s.head.width,
-				s.head.height,
+				"the frames of the video in messages change their size from %d×%d to %d×%d",
+				s.firstSet.width,
+				s.firstSet.height,
 				p.width,
 				p.height,
 			),
-			"cut the recording there",
+			"split the recording there",
 		)
 	}
 	return nil
 }
 
-func (s *Stream) note(kind byte, id uint32, nal []byte) error {
-	for _, o := range s.sets {
+func (s *Stream) keepParameterSet(kind byte, id uint32, nal []byte) error {
+	for _, o := range s.parameterSets {
 		if o.kind == kind && o.id == id {
-			s.changed = s.changed || string(o.nal) != string(nal)
+			s.setsChanged = s.setsChanged || string(o.nal) != string(nal)
 			return nil
 		}
 	}
-	if len(s.sets) >= maxSets || len(nal) > 4096 {
+	if len(s.parameterSets) >= maxSets || len(nal) > 4096 {
 		return robocache.ResourceLimit(
 			opPackets,
 			nil,
@@ -363,8 +375,8 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 		)
 	}
 	if len(s.sizes) > 0 {
-		s.changed = true // one that the first frames did not have
+		s.setsChanged = true // the first frames did not have this set
 	}
-	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
+	s.parameterSets = append(s.parameterSets, parameterSet{kind, id, append([]byte(nil), nal...)})
 	return nil
 }

@@ -2,20 +2,20 @@ package video
 
 import "slices"
 
-// The sample entry of a VirtualMP4: what a decoder must know ahead of its packets.
+// The sample entry of a VirtualMP4: the information that a decoder needs before its packets.
 
-// entryKinds are the sample entry and the box of the codec's configuration in it. In hev1 parameter
-// sets may stand among the samples too.
+// entryKinds lists the sample entry of each codec and the box of its configuration. In hev1,
+// parameter sets may also be in the samples.
 var entryKinds = map[Codec]struct {
 	fourCC, box string
 	config      func(*Stream) []byte
 }{
-	H264: {"avc1", "avcC", (*Stream).config264},
-	HEVC: {"hev1", "hvcC", (*Stream).config265},
+	H264: {"avc1", "avcC", (*Stream).avcConfig},
+	HEVC: {"hev1", "hvcC", (*Stream).hevcConfig},
 	AV1: {"av01", "av1C", func(s *Stream) []byte {
-		return append([]byte{0x81, s.av1.config[0], s.av1.config[1], 0}, s.av1.obu...)
+		return append([]byte{0x81, s.av1.config[0], s.av1.config[1], 0}, s.av1.wholeOBU...)
 	}},
-	// The level is the one that holds anything, the colours are not said.
+	// The level 6.2 covers every stream, and the colors are unspecified.
 	VP9: {
 		"vp09",
 		"vpcC",
@@ -23,12 +23,12 @@ var entryKinds = map[Codec]struct {
 	},
 }
 
-func (s *Stream) entry() []byte {
+func (s *Stream) sampleEntry() []byte {
 	head := make([]byte, entryHead)
 	head[7] = 1
-	be.PutUint16(head[24:], uint16(s.head.width))
-	be.PutUint16(head[26:], uint16(s.head.height))
-	copy(head[28:], words(72<<16, 72<<16, 0, 1<<16))
+	be.PutUint16(head[24:], uint16(s.firstSet.width))
+	be.PutUint16(head[26:], uint16(s.firstSet.height))
+	copy(head[28:], bigEndianWords(72<<16, 72<<16, 0, 1<<16))
 	copy(head[74:], []byte{0, 24, 0xff, 0xff})
 	kind := entryKinds[s.codec]
 	var colr []byte
@@ -51,9 +51,9 @@ func (s *Stream) entry() []byte {
 	return boxOf(kind.fourCC, head, boxOf(kind.box, kind.config(s)), colr)
 }
 
-// list gives the parameter sets of a kind, each behind its length.
-func (s *Stream) list(kind byte) (b []byte, n int) {
-	for _, p := range s.sets {
+// joinSets returns the parameter sets of a kind, each after its length, and their number.
+func (s *Stream) joinSets(kind byte) (b []byte, n int) {
+	for _, p := range s.parameterSets {
 		if p.kind == kind {
 			b = append(be.AppendUint16(b, uint16(len(p.nal))), p.nal...)
 			n++
@@ -62,9 +62,9 @@ func (s *Stream) list(kind byte) (b []byte, n int) {
 	return b, n
 }
 
-func (s *Stream) config264() []byte {
-	sps, n := s.list(7)
-	pps, m := s.list(8)
+func (s *Stream) avcConfig() []byte {
+	sps, n := s.joinSets(7)
+	pps, m := s.joinSets(8)
 	first := sps[2:]
 	b := slices.Concat(
 		[]byte{1, first[1], first[2], first[3], 0xff, 0xe0 | byte(min(n, 31))},
@@ -76,17 +76,17 @@ func (s *Stream) config264() []byte {
 	case 100, 110, 122, 144:
 		b = append(
 			b,
-			0xfc|byte(s.head.chroma),
-			0xf8|byte(s.head.lumaBits),
-			0xf8|byte(s.head.chromaBits),
+			0xfc|byte(s.firstSet.chroma),
+			0xf8|byte(s.firstSet.lumaBits),
+			0xf8|byte(s.firstSet.chromaBits),
 			0,
 		)
 	}
 	return b
 }
 
-func (s *Stream) config265() []byte {
-	h := s.head
+func (s *Stream) hevcConfig() []byte {
+	h := s.firstSet
 	b := append([]byte{1}, h.profile[:]...)
 	b = append(
 		b,
@@ -102,7 +102,7 @@ func (s *Stream) config265() []byte {
 		3,
 	)
 	for _, kind := range []byte{32, 33, 34} {
-		list, n := s.list(kind)
+		list, n := s.joinSets(kind)
 		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)
 	}
 	return b

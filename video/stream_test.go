@@ -12,8 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the
-// seventh, are key frames.
+// small returns a stream of 48×34 in seven packets. The first, fourth and seventh are key frames.
 func small(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
@@ -35,7 +34,7 @@ func small(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// whole is a virtual mp4's file, of the packets that are its frames, read in pieces.
+// whole returns the file of a virtual mp4, read in pieces. packets are its frames.
 func whole(f *VirtualMP4, packets [][]byte, piece int) ([]byte, error) {
 	b := make([]byte, f.Size())
 	for at := 0; at < len(b); at += piece {
@@ -57,8 +56,8 @@ func whole(f *VirtualMP4, packets [][]byte, piece int) ([]byte, error) {
 	return b, nil
 }
 
-// V14: a virtual mp4 is an mp4 whose index names the packets, the key frames, the size; however it
-// is read, it is one file.
+// video.V14: a virtual mp4 is an mp4 whose index lists the packets, the key frames and the size.
+// Reads in pieces yield the same file.
 func TestFilmIndex(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC} {
 		packets := small(t, codec)
@@ -115,8 +114,8 @@ func TestFilmIndex(t *testing.T) {
 	}
 }
 
-// V14: parameter sets that change without being repeated, and sizes that change, are refused; bytes
-// that were lost are not made up for.
+// video.V14: a stream is rejected if parameter sets change without repetition, or if the size
+// changes. A missing frame is detected.
 func TestFilmParameterSets(t *testing.T) {
 	packets := small(t, H264)
 	add := func(packets ...[]byte) (*Stream, error) {
@@ -130,7 +129,7 @@ func TestFilmParameterSets(t *testing.T) {
 		return s, err
 	}
 	other := bytes.Clone(packets[3])
-	at := bytes.Index(other, []byte{0, 0, 1, 0x68}) // the frame parameter set
+	at := bytes.Index(other, []byte{0, 0, 1, 0x68}) // the picture parameter set
 	other[at+5] ^= 0x20
 	if _, err := add(packets[0], other); err != nil {
 		t.Error("each key frame has its own:", err)
@@ -154,8 +153,8 @@ func TestFilmParameterSets(t *testing.T) {
 	}
 }
 
-// FuzzStream: packets that may be anything take memory in proportion, give typed errors, and a
-// virtual mp4 that is a whole mp4.
+// FuzzStream: for arbitrary packets, memory is proportional, errors are typed, and the virtual mp4
+// is a complete mp4.
 func FuzzStream(f *testing.F) {
 	for _, codec := range []Codec{H264, HEVC} {
 		seed := []byte{0}
@@ -221,7 +220,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// TestNoStartCode: an error of a packet that is not in Annex B form shows how it begins.
+// TestNoStartCode: the error for a packet that is not in Annex B form shows its first bytes.
 func TestNoStartCode(t *testing.T) {
 	s, err := NewStream(H264, Limits{})
 	if err != nil {

@@ -1,19 +1,19 @@
 package video
 
-// stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which
-// differs between two files of one encoder and tells a decoder nothing.
-func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
-	_, rest, err := p.full(b, 4)
+// parseStsd reads the sample entries. raw holds the bytes of each entry without bit rates (btrt).
+// These differ between files of one encoder, and a decoder does not need them.
+func (p *boxParser) parseStsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
+	_, rest, err := p.splitFullBox(b, 4)
 	if err != nil {
 		return entries, raw, err
 	}
 	count := int(be.Uint32(rest))
-	if err := p.children("stsd", rest[4:], b.off+16, func(e box) error {
+	if err := p.eachChild("stsd", rest[4:], b.off+16, func(e box) error {
 		if len(entries) >= 256 {
 			return b.tooLarge("more than 256 sample entries")
 		}
 		if len(entries) < count {
-			entry, err := p.entry(e)
+			entry, err := p.parseEntry(e)
 			if err != nil {
 				return err
 			}
@@ -30,7 +30,7 @@ func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
 	}
 	if len(entries) == 0 || len(entries) != count {
 		return entries, raw, b.malformed(
-			"%d sample entries declared, %d are there",
+			"%d sample entries are declared, but the box has %d",
 			count,
 			len(entries),
 		)
@@ -38,10 +38,10 @@ func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
 	return entries, raw, nil
 }
 
-// entryHead is the fixed part of a visual sample entry, after the box header.
+// entryHead is the length of the fixed part of a visual sample entry after the box header.
 const entryHead = 78
 
-func (p *parser) entry(b box) (SampleEntry, error) {
+func (p *boxParser) parseEntry(b box) (SampleEntry, error) {
 	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
 		return SampleEntry{}, b.malformed(
@@ -58,13 +58,13 @@ func (p *parser) entry(b box) (SampleEntry, error) {
 			p.lim.MaxPixels,
 		)
 	}
-	if err := p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
+	if err := p.eachChild(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
 		var config []byte
 		switch c.kind {
 		case "avcC", "hvcC", "av1C":
 			config = c.data
 		case "esds":
-			codec, specific, err := p.esds(c)
+			codec, specific, err := p.parseEsds(c)
 			if err != nil {
 				return err
 			}
@@ -107,22 +107,18 @@ func parseColr(d []byte, e *SampleEntry) {
 	default:
 		return
 	}
-	e.Primaries, e.Transfer, e.Matrix = int(
-		be.Uint16(d[4:]),
-	), int(
-		be.Uint16(d[6:]),
-	), int(
-		be.Uint16(d[8:]),
-	)
+	e.Primaries = int(be.Uint16(d[4:]))
+	e.Transfer = int(be.Uint16(d[6:]))
+	e.Matrix = int(be.Uint16(d[8:]))
 }
 
-// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional
-// fields. Where it is cut short, what says so.
+// decoderConfig returns the decoder configuration of an esds, after the optional fields of the ES
+// descriptor. If the box is truncated, what names the truncated part.
 func decoderConfig(b box) (config []byte, what string) {
 	if len(b.data) < 4 {
 		return nil, "the box"
 	}
-	tag, body, _ := descriptor(b.data[4:])
+	tag, body, _ := splitDescriptor(b.data[4:])
 	if tag != 3 || len(body) < 3 {
 		return nil, "the ES descriptor"
 	}
@@ -140,14 +136,14 @@ func decoderConfig(b box) (config []byte, what string) {
 	if len(body) < skip {
 		return nil, "the ES descriptor"
 	}
-	tag, body, _ = descriptor(body[skip:])
+	tag, body, _ = splitDescriptor(body[skip:])
 	if tag != 4 || len(body) < 13 {
 		return nil, "the decoder configuration"
 	}
 	return body, ""
 }
 
-// objectTypes are the codecs by the first byte of a decoder configuration.
+// objectTypes maps the first byte of a decoder configuration to a codec.
 var objectTypes = map[byte]Codec{
 	0x20: MPEG4,
 	0x21: H264,
@@ -157,13 +153,15 @@ var objectTypes = map[byte]Codec{
 	0xb1: VP9,
 }
 
-// esds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
-func (p *parser) esds(b box) (Codec, []byte, error) {
+// parseEsds returns the codec and the DecoderSpecificInfo, the part of an esds that a decoder
+// needs.
+func (p *boxParser) parseEsds(b box) (Codec, []byte, error) {
 	config, what := decoderConfig(b)
 	if what != "" {
-		return "", nil, b.malformed("%s is cut short", what)
+		return "", nil, b.malformed("%s is truncated", what)
 	}
-	for tag, body, rest := descriptor(config[13:]); tag != 0; tag, body, rest = descriptor(rest) {
+	tag, body, rest := splitDescriptor(config[13:])
+	for ; tag != 0; tag, body, rest = splitDescriptor(rest) {
 		if tag == 5 {
 			return objectTypes[config[0]], body, nil
 		}
@@ -171,9 +169,9 @@ func (p *parser) esds(b box) (Codec, []byte, error) {
 	return objectTypes[config[0]], nil, nil // some writers leave the headers in the stream
 }
 
-// descriptor splits off one MPEG-4 descriptor; tag 0 where there is none, or where it is longer
-// than the bytes.
-func descriptor(d []byte) (tag byte, body, rest []byte) {
+// splitDescriptor splits off one MPEG-4 descriptor. tag is 0 if there is none, or if it exceeds the
+// bytes.
+func splitDescriptor(d []byte) (tag byte, body, rest []byte) {
 	if len(d) < 2 {
 		return 0, nil, nil
 	}
@@ -191,17 +189,17 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 	return tag, d[i : i+n], d[i+n:]
 }
 
-// canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set
-// to 0, "unknown"), with a plain 32-bit size.
-func (p *parser) canonicalEntry(b box) ([]byte, error) {
+// canonicalEntry returns the entry in the form that Concat writes: without bit rates (those of an
+// esds are set to 0, "unknown") and with a plain 32-bit size.
+func (p *boxParser) canonicalEntry(b box) ([]byte, error) {
 	parts := [][]byte{b.data[:entryHead]}
-	if err := p.children(b.kind, b.data[entryHead:], 0, func(c box) error {
+	if err := p.eachChild(b.kind, b.data[entryHead:], 0, func(c box) error {
 		if c.kind == "btrt" {
 			return nil
 		}
 		part := boxOf(c.kind, c.data)
 		if config, what := decoderConfig(box{data: part[8:]}); c.kind == "esds" && what == "" {
-			clear(config[2:13]) // in place: descriptors are views
+			clear(config[2:13]) // in place: descriptors alias the part
 		}
 		parts = append(parts, part)
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Nearest returns the number of the frame whose presentation time is nearest to some seconds: the
-// earlier of two. The index must have a frame.
+// Nearest returns the number of the frame whose presentation time is nearest to seconds. Of two
+// equally near frames it is the earlier. The index must have a frame.
 func (ix *Index) Nearest(seconds float64) int {
 	n := ix.NumFrames()
 	// the conversion prevents a fused multiply-subtract
@@ -21,7 +21,7 @@ func (ix *Index) Nearest(seconds float64) int {
 	return i
 }
 
-// Interval returns the median time between two frames in nanoseconds, 0 if there are fewer than
+// Interval returns the median time between two frames in nanoseconds, or 0 if there are fewer than
 // two.
 func (ix *Index) Interval() int64 {
 	times := make([]int64, ix.NumFrames())
@@ -31,7 +31,8 @@ func (ix *Index) Interval() int64 {
 	return MedianStep(times)
 }
 
-// MedianStep returns the median of the differences between neighbouring times, 0 if there are none.
+// MedianStep returns the median of the differences between neighboring times, or 0 if there are
+// none.
 func MedianStep(times []int64) int64 {
 	if len(times) < 2 {
 		return 0
@@ -44,10 +45,10 @@ func MedianStep(times []int64) int64 {
 	return steps[len(steps)/2]
 }
 
-// HalfFrame returns the largest distance between a frame and the time of its row: just below half
-// of the shorter of the frame interval and the row interval. Two rows then never share a frame, and
-// a row at a gap in the video gets none. The margin of a hundredth rejects frames half-way between
-// two rows. An interval of 0 or less is unknown and ignored.
+// HalfFrame returns the maximum distance between a frame and the time of its row. It is just below
+// half of the shorter of the frame interval and the row interval. Two rows then never share a
+// frame, and a row at a gap in the video gets none. The margin of 1 % rejects frames half-way
+// between two rows. An interval of 0 or less is unknown and ignored.
 func HalfFrame(frames, rows int64) int64 {
 	switch {
 	case frames <= 0:
@@ -68,7 +69,7 @@ func (ix *Index) FramesAt(times []int64, within int64) (frames []int32, row int)
 			return frames, k
 		}
 		i := ix.Nearest(float64(t) / 1e9)
-		if distance(ix.TimeNS(i), t) > uint64(within) {
+		if absDifference(ix.TimeNS(i), t) > uint64(within) {
 			return frames, k
 		}
 		frames = append(frames, int32(i))
@@ -111,16 +112,15 @@ func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, miss
 
 // NoFrameHint returns the hint of the error of an episode with a row that has no frame.
 func NoFrameHint() string {
-	return "skip the episode with " + robocache.SkipBadEpisodes() + ", or remove it with " + robocache.Command(
-		"edit delete",
-	)
+	return "skip the episode with " + robocache.SkipBadEpisodes() +
+		", or remove it with " + robocache.Command("edit delete")
 }
 
 // Seconds formats nanoseconds for a message.
 func Seconds(ns int64) string { return fmt.Sprintf("%.6g s", float64(ns)/1e9) }
 
-// distance returns |a − b|, also where the difference does not fit into int64.
-func distance(a, b int64) uint64 {
+// absDifference returns |a − b|, also if the difference does not fit into int64.
+func absDifference(a, b int64) uint64 {
 	if a < b {
 		a, b = b, a
 	}

@@ -4,44 +4,44 @@ import (
 	"cmp"
 )
 
-// track holds the boxes of one trak that matter here, by kind. Of repeated ones the first counts.
+// track holds the relevant boxes of one trak, by kind. Of repeated boxes the first one counts.
 type track struct {
 	box
 	handler   string
 	timescale int64
-	matrix    [4]int64 // a, b, c, d of tkhd, 16.16
+	matrix    [4]int64 // a, b, c and d of tkhd, in 16.16 fixed point
 	boxes     map[string]box
 }
 
-// upright is the display matrix that changes nothing.
+// upright is the display matrix without rotation.
 var upright = [4]int64{1 << 16, 0, 0, 1 << 16}
 
 // parseMoov finds the first video track and builds its index.
 func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
-	p := &parser{lim: lim, fileSize: fileSize}
+	p := &boxParser{lim: lim, fileSize: fileSize}
 	var movieScale int64
 	movie := upright
 	var video *track
-	if err := p.children("moov", moov.data, moov.off+8, func(b box) error {
+	if err := p.eachChild("moov", moov.data, moov.off+8, func(b box) error {
 		switch b.kind {
 		case "mvhd":
-			version, d, err := p.full(b, 96)
+			version, d, err := p.splitFullBox(b, 96)
 			if err != nil {
 				return err
 			}
-			at, matrix := 8, 32 // times 4 + 4, scale 4, duration 4, rate 4, volume 2, reserved 10
+			// after times 4 + 4, scale 4, duration 4, rate 4, volume 2, reserved 10
+			at, matrix := 8, 32
 			if version == 1 {
 				at, matrix = 16, 44
 			}
 			movieScale = int64(be.Uint32(d[at:]))
 			movie = matrixAt(d[matrix:])
 		case "mvex":
-			// The tables hold the first fragment or nothing: reading them alone would be a shorter
-			// list.
+			// The tables cover at most the first fragment, so an index would lack the other frames.
 			return b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes")
 		case "trak":
 			if video == nil {
-				if t, err := p.trak(b); err != nil {
+				if t, err := p.parseTrak(b); err != nil {
 					return err
 				} else if t.handler == "vide" {
 					video = t
@@ -57,7 +57,7 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	if video == nil {
 		return nil, moov.malformed("no video track")
 	}
-	ix, err := video.build(p, movieScale)
+	ix, err := video.buildIndex(p, movieScale)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 			video.off,
 		}.unsupported(
 			"re-encode it upright",
-			"the display matrix %v is no rotation by quarter turns",
+			"the display matrix %v is not a rotation by a multiple of 90 degrees",
 			video.matrix,
 		)
 	}
@@ -79,13 +79,13 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	return ix, nil
 }
 
-// matrixAt reads a display matrix, of which at least 20 bytes are there.
+// matrixAt reads a display matrix. d must have at least 20 bytes.
 func matrixAt(d []byte) [4]int64 {
 	i32 := func(i int) int64 { return int64(int32(be.Uint32(d[4*i:]))) }
 	return [4]int64{i32(0), i32(1), i32(3), i32(4)}
 }
 
-// turns are the display matrices, by their signs, that turn clockwise.
+// turns maps the signs of a display matrix to degrees clockwise.
 var turns = map[[4]int]int{
 	{1, 0, 0, 1}:   0,
 	{0, 1, -1, 0}:  90,
@@ -93,8 +93,8 @@ var turns = map[[4]int]int{
 	{0, -1, 1, 0}:  270,
 }
 
-// rotationOf gives the quarter turns, clockwise, that track and movie matrix together ask for.
-// Scaling is the display's business.
+// rotationOf returns the rotation of the track and movie matrix together, clockwise. ok is false if
+// it is not a multiple of 90 degrees. Scaling is ignored, because it concerns only the display.
 func rotationOf(track, movie [4]int64) (degrees int, ok bool) {
 	signs := func(m [4]int64) (s [4]int) {
 		if m == [4]int64{} {
@@ -106,37 +106,42 @@ func rotationOf(track, movie [4]int64) (degrees int, ok bool) {
 		return s
 	}
 	t, m := signs(track), signs(movie)
-	degrees, ok = turns[[4]int{t[0]*m[0] + t[1]*m[2], t[0]*m[1] + t[1]*m[3], t[2]*m[0] + t[3]*m[2], t[2]*m[1] + t[3]*m[3]}]
+	degrees, ok = turns[[4]int{
+		t[0]*m[0] + t[1]*m[2],
+		t[0]*m[1] + t[1]*m[3],
+		t[2]*m[0] + t[3]*m[2],
+		t[2]*m[1] + t[3]*m[3],
+	}]
 	return degrees, ok
 }
 
-// trak gathers the boxes of a track.
-func (p *parser) trak(trak box) (*track, error) {
+// parseTrak collects the boxes of a track.
+func (p *boxParser) parseTrak(trak box) (*track, error) {
 	t := &track{box: trak, matrix: upright, boxes: map[string]box{}}
 	var visit func(b box) error
 	visit = func(b box) error {
 		switch b.kind {
 		case "mdia", "minf", "stbl", "edts":
-			if err := p.children(b.kind, b.data, b.off+8, visit); err != nil {
+			if err := p.eachChild(b.kind, b.data, b.off+8, visit); err != nil {
 				return err
 			}
 		case "tkhd":
-			version, d, err := p.full(b, 80)
+			version, d, err := p.splitFullBox(b, 80)
 			if err != nil {
 				return err
 			}
-			// times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume, reserved 2
-			// each
+			// after times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume,
+			// reserved 2 each
 			at := 36
 			if version == 1 {
 				at = 48
-				if _, d, err = p.full(b, 84); err != nil {
+				if _, d, err = p.splitFullBox(b, 84); err != nil {
 					return err
 				}
 			}
 			t.matrix = matrixAt(d[at:])
 		case "mdhd":
-			version, d, err := p.full(b, 20)
+			version, d, err := p.splitFullBox(b, 20)
 			if err != nil {
 				return err
 			}
@@ -146,21 +151,21 @@ func (p *parser) trak(trak box) (*track, error) {
 			}
 			t.timescale = int64(be.Uint32(d[at:]))
 		case "hdlr":
-			_, d, err := p.full(b, 8)
+			_, d, err := p.splitFullBox(b, 8)
 			if err != nil {
 				return err
 			}
-			if t.handler == "" { // QuickTime has a second one, in minf, for the data handler
+			if t.handler == "" { // QuickTime has a second hdlr in minf, for the data handler
 				t.handler = string(d[4:8])
 			}
 		case "elst", "stsd", "stsz", "stz2", "stsc", "stco", "co64", "stts", "ctts", "stss":
-			if !t.boxes[b.kind].present() {
+			if !t.boxes[b.kind].isPresent() {
 				t.boxes[b.kind] = b
 			}
 		}
 		return nil
 	}
-	if err := p.children("trak", trak.data, trak.off+8, visit); err != nil {
+	if err := p.eachChild("trak", trak.data, trak.off+8, visit); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -33,12 +33,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-func init() { video.RegisterBackend(backend{}) }
+func init() { video.RegisterBackend(ffmpegBackend{}) }
 
-type backend struct{}
+type ffmpegBackend struct{}
 
-// names are libavcodec's. AV1 by name: its native decoder needs hardware, and would be found first.
-var names = map[video.Codec]string{
+// decoderNames maps codecs to libavcodec's decoders. AV1 needs libdav1d explicitly: libavcodec's
+// own decoder needs hardware, and would be found first.
+var decoderNames = map[video.Codec]string{
 	video.AV1:   "libdav1d",
 	video.H264:  "h264",
 	video.HEVC:  "hevc",
@@ -47,33 +48,45 @@ var names = map[video.Codec]string{
 	video.MJPEG: "mjpeg",
 }
 
-func (backend) Name() string { return "ffmpeg" }
+func (ffmpegBackend) Name() string { return "ffmpeg" }
 
-func (backend) Version() string { return C.GoString(C.rc_version()) }
+func (ffmpegBackend) Version() string { return C.GoString(C.rc_version()) }
 
-func (backend) Supports(codec video.Codec) error {
-	name, ok := names[codec]
+func (ffmpegBackend) Supports(codec video.Codec) error {
+	name, ok := decoderNames[codec]
 	if !ok {
-		return robocache.Unsupported("decode video", robocache.Where{"codec": string(codec)}, "no decoder for this codec").
+		return robocache.Unsupported(
+			"decode video",
+			robocache.Where{"codec": string(codec)},
+			"no decoder for this codec",
+		).
 			Expected("av1, h264, hevc, mpeg4, vp9 or mjpeg", fmt.Sprintf("%q", string(codec))).
-			WithHint("re-encode the video, for instance with 'ffmpeg -i in.mp4 -c:v libx264 out.mp4'")
+			WithHint(
+				"re-encode the video, for instance with 'ffmpeg -i in.mp4 -c:v libx264 out.mp4'",
+			)
 	}
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	if C.rc_has_decoder(c) == 0 {
-		return robocache.Unsupported("decode video", robocache.Where{"codec": string(codec)}, "this build's libavcodec has no %s", name).
+		return robocache.Unsupported(
+			"decode video",
+			robocache.Where{"codec": string(codec)},
+			"this build's libavcodec has no %s",
+			name,
+		).
 			WithHint("build with the libraries of 'make native'")
 	}
 	return nil
 }
 
-// maxPixels bounds a frame that a stream declares larger than its sample entry: room for streams
-// that change size, none for bombs.
+// maxPixels returns the maximum size of the frames of a stream. It may exceed the size in the
+// sample entry, for streams that change their size, but not by much, as protection against huge
+// frames.
 func maxPixels(e *video.SampleEntry) int64 {
 	return min(max(4*int64(e.Width)*int64(e.Height), 16<<20), 256<<20)
 }
 
-func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
+func (b ffmpegBackend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 	if err := b.Supports(e.Codec); err != nil {
 		return nil, err
 	}
@@ -89,7 +102,7 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 	}
 	cfg := (*C.rc_config)(C.calloc(1, C.sizeof_rc_config))
 	defer C.free(unsafe.Pointer(cfg))
-	cfg.codec = C.CString(names[e.Codec])
+	cfg.codec = C.CString(decoderNames[e.Codec])
 	defer C.free(unsafe.Pointer(cfg.codec))
 	if len(e.Extradata) > 0 {
 		p := C.CBytes(e.Extradata)
@@ -97,36 +110,32 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 		cfg.extradata, cfg.extradata_size = (*C.uint8_t)(p), C.int(len(e.Extradata))
 	}
 	cfg.width, cfg.height = C.int(e.Width), C.int(e.Height)
-	cfg.primaries, cfg.transfer, cfg.matrix = unspecified(
-		e.Primaries,
-	), unspecified(
-		e.Transfer,
-	), unspecified(
-		e.Matrix,
-	)
-	cfg.full_range, cfg.rotation = cbool(e.FullRange), C.int(e.Rotation)
+	cfg.primaries = orUnspecified(e.Primaries)
+	cfg.transfer = orUnspecified(e.Transfer)
+	cfg.matrix = orUnspecified(e.Matrix)
+	cfg.full_range, cfg.rotation = boolToC(e.FullRange), C.int(e.Rotation)
 	cfg.max_pixels = C.int64_t(maxPixels(e))
-	d := &decoder{codec: e.Codec, rotation: e.Rotation, skips: skips(e)}
-	if err := check("open the decoder", C.rc_open(cfg, &d.c)); err != nil {
+	d := &decoder{codec: e.Codec, rotation: e.Rotation, canSkip: canSkip(e)}
+	if err := checkResult("open the decoder", C.rc_open(cfg, &d.native)); err != nil {
 		return nil, err
 	}
-	d.pic.d = d
-	d.seen = C.rc_frame_of(d.c)
+	d.frame.decoder = d
+	d.received = C.rc_frame_of(d.native)
 	return d, nil
 }
 
-// unspecified maps a sample entry without colr, 0 in all three, to the code for "unspecified".
-// Matrix 0 is RGB, which no YUV stream has.
-func unspecified(v int) C.int {
+// orUnspecified returns v, or the code for "unspecified" if v is out of range or 0. A sample entry
+// without colr has 0 in all three fields. Matrix 0 is RGB, which no YUV stream has.
+func orUnspecified(v int) C.int {
 	if v <= 0 || v > 255 {
 		return 2
 	}
 	return C.int(v)
 }
 
-// skips says whether a packet that nothing refers to is known from itself. HEVC's non-reference
-// frames may be references of a higher temporal layer.
-func skips(e *video.SampleEntry) bool {
+// canSkip reports whether a packet itself shows that no other frame refers to its frame. In HEVC, a
+// non-reference frame may be a reference of a higher temporal layer.
+func canSkip(e *video.SampleEntry) bool {
 	switch e.Codec {
 	case video.H264, video.MPEG4:
 		return true
@@ -136,10 +145,10 @@ func skips(e *video.SampleEntry) bool {
 	return false
 }
 
-// check returns the error of a code of the shim, which may be one of libavcodec.
-func check(op string, code C.int) error { return errorOf(op, int(code)) }
+// checkResult converts a result code of the shim, which may be a code of libavcodec, to an error.
+func checkResult(op string, code C.int) error { return resultError(op, int(code)) }
 
-func errorOf(op string, code int) error {
+func resultError(op string, code int) error {
 	if code >= 0 {
 		return nil
 	}

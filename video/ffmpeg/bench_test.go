@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// cpuTime is the user and system time of the process.
+// cpuTime returns the user and system time of the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -22,7 +22,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchFile is ROBOCACHE_BENCH_VIDEO, else AV1 640×480 with a key frame every other frame:
+// benchFile returns ROBOCACHE_BENCH_VIDEO, or else AV1 640×480 with a key frame every two frames,
 // LeRobot's default.
 func benchFile(b *testing.B) *video.File {
 	path := os.Getenv("ROBOCACHE_BENCH_VIDEO")
@@ -43,7 +43,7 @@ func report(b *testing.B, cpu time.Duration, frames int) {
 	b.ReportMetric(float64(frames)/cpu.Seconds(), "frames/cpu-s")
 }
 
-// BenchmarkSequentialRGB decodes the whole file in order; one operation is one frame.
+// BenchmarkSequentialRGB decodes the whole file in order. One operation is one frame.
 func BenchmarkSequentialRGB(b *testing.B) {
 	f := benchFile(b)
 	p := newPool(b, 0)
@@ -63,7 +63,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 		done++
 		return pic.Convert(&spec, dst)
 	}
-	// Opening a decoder is no part of a frame.
+	// Opening a decoder does not count.
 	if err := p.Decode(context.Background(), f, nil, groups[:1], deliver); err != nil {
 		b.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func BenchmarkSequentialRGB(b *testing.B) {
 	report(b, cpuTime()-cpu, done)
 }
 
-// BenchmarkRandomFrame decodes single frames at random places.
+// BenchmarkRandomFrame decodes single frames in random order.
 func BenchmarkRandomFrame(b *testing.B) {
 	f := benchFile(b)
 	p := newPool(b, 0)

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// clip is a video that the ffmpeg CLI makes at test time.
+// clip is a video that the ffmpeg program creates at test time.
 type clip struct {
 	name, size, format string
 	args               string
@@ -112,7 +112,7 @@ var clips = []clip{
 	{"4:2:2, odd height", "98x67", "yuv422p", "-c:v libx264 -g 10"},
 }
 
-// exact says whether the peers' RGB is ours to the bit (F1).
+// exact reports whether the peers' RGB is bit-identical to ours (ffmpeg.F1).
 func (c clip) exact() bool { return !strings.HasPrefix(c.format, "gray") }
 
 func needFFmpeg(t testing.TB) {
@@ -134,14 +134,14 @@ func ffmpegCLI(t testing.TB, args ...string) []byte {
 	return out
 }
 
-// clipFrames is more than one GOP of every kind but the endless ones, and longer than any
-// look-ahead.
+// clipFrames exceeds the GOP of every clip with limited GOPs, and every look-ahead.
 const clipFrames = 72
 
-// exhaustive is for the nightly: every frame alone, every real file, and many plans.
+// exhaustive reports whether the nightly tests run: every frame alone, every real file, and many
+// plans.
 func exhaustive() bool { return os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" }
 
-// clipDir is where clips are made, for TestMain to remove.
+// clipDir is the folder of the clips. TestMain removes it.
 var clipDir struct {
 	sync.Mutex
 	path string
@@ -168,13 +168,13 @@ func newClipPath(number int) (string, error) {
 	return filepath.Join(clipDir.path, fmt.Sprintf("%d.mp4", number)), nil
 }
 
-// encoders is what the ffmpeg CLI says of its encoders.
+// encoders returns the encoder list of the ffmpeg program.
 var encoders = sync.OnceValue(func() string {
 	out, _ := exec.Command("ffmpeg", "-hide_banner", "-v", "error", "-encoders").Output()
 	return string(out)
 })
 
-// recipe makes one clip, and its hashes by the CLI, once a process.
+// recipe creates one clip and its hashes, once per process.
 type recipe struct {
 	clip, sums sync.Once
 	path       string
@@ -189,8 +189,8 @@ var recipes = func() map[string]*recipe {
 	return all
 }()
 
-// make encodes a moving test pattern with noise, so that no two frames are equal. A clip whose
-// encoder is missing skips its test.
+// make encodes a moving test pattern with noise, so that no two frames are equal. If the encoder is
+// missing, the test is skipped.
 func (c clip) make(t testing.TB) string {
 	t.Helper()
 	needFFmpeg(t)
@@ -227,13 +227,13 @@ func (c clip) make(t testing.TB) string {
 	return r.path
 }
 
-// hashes are those of the CLI for every frame of the clip.
+// hashes returns ffmpeg's hash of every frame of the clip.
 func (c clip) hashes(t testing.TB) []string {
 	t.Helper()
 	path, r := c.make(t), recipes[c.name]
 	r.sums.Do(func() {
 		if !alike && strings.Contains(c.args, "mpeg4") {
-			// the standard's averages, without the shortcut of x86-64 (F2)
+			// the averages of the standard, without the shortcut of x86-64 (ffmpeg.F2)
 			r.want = fileSums(t, path, "-cpuflags", "0")
 		} else {
 			r.want = fileSums(t, path)
@@ -270,7 +270,7 @@ func fileSums(t testing.TB, path string, flags ...string) []string {
 	)
 }
 
-// F2: every frame of every clip, in sequence, each alone, and by random plans.
+// ffmpeg.F2: every frame of every clip, in sequence, alone, and by random plans.
 func TestClips(t *testing.T) {
 	singles, plans := 12, 10
 	switch {
@@ -280,7 +280,8 @@ func TestClips(t *testing.T) {
 		singles, plans = 4, 3
 	}
 	t.Logf(
-		"each clip (of four one, where -short) in sequence, %d of %d frames alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)",
+		"each clip (with -short one of four) in sequence, %d of %d frames alone, "+
+			"%d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)",
 		singles,
 		clipFrames,
 		plans,
@@ -297,10 +298,10 @@ func TestClips(t *testing.T) {
 	}
 }
 
-// F1 on the clips: colour is equal to the bit with both peers; with more than 8 bits with
+// ffmpeg.F1 on the clips: color is bit-identical to both peers; with more than 8 bits to
 // torchcodec.
 func TestPeersOnClips(t *testing.T) {
-	t.Parallel() // two thirds of it are Python's imports
+	t.Parallel() // two thirds of the time are Python's imports
 	py := python(t)
 	if testing.Short() {
 		t.Skip("short")
@@ -335,7 +336,8 @@ func TestPeersOnClips(t *testing.T) {
 	}
 }
 
-// ffmpegCLIRotated is frame 2 of rot90.mp4 as the ffmpeg CLI shows it; nil where there is none.
+// ffmpegCLIRotated returns frame 2 of rot90.mp4 as the ffmpeg program shows it, or nil without the
+// program.
 func ffmpegCLIRotated(t *testing.T) []byte {
 	t.Helper()
 	needFFmpeg(t)
@@ -355,7 +357,7 @@ func ffmpegCLIRotated(t *testing.T) []byte {
 	)
 }
 
-// F2 on the committed odd cases.
+// ffmpeg.F2 on the files of testdata/odd.
 func TestOddFiles(t *testing.T) {
 	needFFmpeg(t)
 	if testing.Short() {

@@ -50,7 +50,7 @@ func openDisk(_ context.Context, path string) (robocache.Ranged, error) {
 	return diskFile{f, st.Size()}, nil
 }
 
-// root is the repository's root.
+// root returns the root of the repository.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -69,7 +69,7 @@ func root(t testing.TB) string {
 	}
 }
 
-// dataDir is the folder of the real test data.
+// dataDir returns the folder of the real test data.
 func dataDir(t testing.TB) string {
 	t.Helper()
 	return realdata.Dir(t)
@@ -102,7 +102,7 @@ func newPool(t testing.TB, budget int64) *video.Pool {
 	return p
 }
 
-// readMD5 gives the hashes of a framemd5 file, in presentation order.
+// readMD5 returns the hashes of a framemd5 file, in presentation order.
 func readMD5(t testing.TB, r io.Reader) []string {
 	t.Helper()
 	var sums []string
@@ -119,7 +119,7 @@ func readMD5(t testing.TB, r io.Reader) []string {
 	return sums
 }
 
-// frames decodes groups and gives the bytes of every frame by frame number, as spec says.
+// images decodes groups and returns the bytes of every frame by frame number, in the form of spec.
 func images(
 	t testing.TB,
 	p *video.Pool,
@@ -165,8 +165,8 @@ func upTo(n int) []int {
 	return all
 }
 
-// checkSums decodes a file in sequence, frame by frame, and by random sets, and compares the planes
-// with the hashes of ffmpeg.
+// checkSums decodes a file in sequence, frame by frame and by random sets, and compares the planes
+// with ffmpeg's hashes.
 func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 	t.Helper()
 	checkSets(
@@ -177,7 +177,7 @@ func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 	)
 }
 
-// randomSets are single frames, all n of them where there are as many, and small sets.
+// randomSets returns single frames, all n of them if singles allows, and small sets.
 func randomSets(n, singles, plans int) (sets [][]int) {
 	r := newRand(7)
 	for i := range singles {

@@ -15,13 +15,13 @@ import (
 
 func convert(t testing.TB, d *decoder, spec video.Spec) []byte {
 	t.Helper()
-	n, err := d.pic.Bytes(&spec)
+	n, err := d.frame.Bytes(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const guard = 64
 	buf := bytes.Repeat([]byte{0xA5}, n+2*guard)
-	if err := d.pic.Convert(&spec, buf[guard:guard+n:guard+n]); err != nil {
+	if err := d.frame.Convert(&spec, buf[guard:guard+n:guard+n]); err != nil {
 		t.Fatal(err)
 	}
 	for i := range guard {
@@ -32,8 +32,8 @@ func convert(t testing.TB, d *decoder, spec video.Spec) []byte {
 	return buf[guard : guard+n]
 }
 
-// alike says whether swscale itself gives the numbers of x86-64: elsewhere TestGolden proves the
-// kernel.
+// alike reports whether swscale has the numbers of x86-64 on this machine. On others TestGolden
+// checks the kernel.
 const alike = runtime.GOARCH == "amd64"
 
 func asksSwscale(t *testing.T) {
@@ -42,18 +42,21 @@ func asksSwscale(t *testing.T) {
 	}
 }
 
-// F1: the vector kernel gives swscale's bytes, for each matrix and range, at every kind of width.
+// ffmpeg.F1: the vector kernel gives swscale's bytes for each matrix and range, at every kind of
+// width.
 func TestKernelEqualsSwscale(t *testing.T) {
 	asksSwscale(t)
 	for _, matrix := range []int{1, 2, 4, 5, 6, 7, 9, 10} {
 		for _, full := range []bool{false, true} {
-			for i, size := range [][2]int{{640, 480}, {256, 64}, {84, 84}, {100, 50}, {150, 150}, {322, 240}, {33, 18}, {31, 16}, {32, 2}, {34, 4}, {2, 2}, {97, 30}, {101, 2}, {1280, 6}} {
+			for i, size := range [][2]int{
+				{640, 480}, {256, 64}, {84, 84}, {100, 50}, {150, 150}, {322, 240}, {33, 18}, {31, 16}, {32, 2}, {34, 4}, {2, 2}, {97, 30}, {101, 2}, {1280, 6},
+			} {
 				d := synthetic(size[0], size[1], "yuv420p", matrix, full, uint32(i*31+matrix))
 				for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
 					spec := video.Spec{Pixel: px, ChannelsFirst: true}
-					d.pic.swscale = false
+					d.frame.swscale = false
 					fast := convert(t, d, spec)
-					d.pic.swscale = true
+					d.frame.swscale = true
 					if !bytes.Equal(fast, convert(t, d, spec)) {
 						t.Errorf(
 							"matrix %d, full range %v, %v, pixel %d: not equal to swscale",
@@ -70,7 +73,7 @@ func TestKernelEqualsSwscale(t *testing.T) {
 	}
 }
 
-// Every corner of the arithmetic: all pairs of extreme luma and chroma appear in a frame of ramps.
+// The test covers all values: frames of ramps contain all pairs of extreme luma and chroma.
 func TestKernelAllValues(t *testing.T) {
 	asksSwscale(t)
 	for _, matrix := range []int{1, 5, 9} {
@@ -79,7 +82,7 @@ func TestKernelAllValues(t *testing.T) {
 				d := synthetic(1024, 1024, "yuv420p", matrix, full, seed+100)
 				spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 				fast := convert(t, d, spec)
-				d.pic.swscale = true
+				d.frame.swscale = true
 				if !bytes.Equal(fast, convert(t, d, spec)) {
 					t.Errorf("matrix %d, full %v, seed %d differ", matrix, full, seed)
 				}
@@ -105,18 +108,18 @@ var formats = []string{
 	"gbrp",
 }
 
-// The layouts are one frame: CHW is HWC transposed, floats are bytes / 255, and no byte is left
-// unwritten (F3).
+// All layouts contain the same frame: CHW is the transpose of HWC, floats are bytes / 255, and
+// every byte is written (ffmpeg.F3).
 func TestLayouts(t *testing.T) {
 	for _, format := range formats {
 		for _, size := range [][2]int{{84, 84}, {322, 18}, {33, 17}, {7, 5}, {64, 64}, {243, 192}} {
 			w, h := size[0], size[1]
 			d := synthetic(w, h, format, 5, false, 3)
-			if got := d.pic.PixelFormat(); got != format {
+			if got := d.frame.PixelFormat(); got != format {
 				t.Errorf("format %s, want %s", got, format)
 			}
 			hwc := convert(t, d, video.Spec{Pixel: video.RGB8})
-			d.pic.swscale = alike
+			d.frame.swscale = alike
 			chw := convert(t, d, video.Spec{Pixel: video.RGB8, ChannelsFirst: true})
 			fhwc := convert(t, d, video.Spec{Pixel: video.RGBFloat32})
 			fchw := convert(t, d, video.Spec{Pixel: video.RGBFloat32, ChannelsFirst: true})
@@ -138,7 +141,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// F8: turning by 90 degrees four times gives the frame back, and the corners go where they should.
+// ffmpeg.F8: four rotations by 90 degrees return the original frame, and corners move clockwise.
 func TestRotation(t *testing.T) {
 	for _, chw := range []bool{true, false} {
 		for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
@@ -156,7 +159,7 @@ func TestRotation(t *testing.T) {
 			for _, deg := range []int{90, 180, 270} {
 				d.rotation = deg
 				setRotation(d, deg)
-				w, h := d.pic.Size()
+				w, h := d.frame.Size()
 				if want := [2]int{
 					6,
 					4,
@@ -195,7 +198,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Depth codes are the plane's; what has none is refused by name.
+// Depth codes are those of the luma plane. A format without luma is rejected by name.
 func TestLuma(t *testing.T) {
 	d := synthetic(13, 7, "gray12le", 2, false, 4)
 	planes := convert(t, d, video.Spec{Pixel: video.YUVPlanes})
@@ -213,10 +216,10 @@ func TestLuma(t *testing.T) {
 	}
 	d.Close()
 	d = synthetic(13, 7, "gbrp", 2, false, 4)
-	if _, err := d.pic.Bytes(&video.Spec{Pixel: video.Gray16}); !isUnsupported(err) {
+	if _, err := d.frame.Bytes(&video.Spec{Pixel: video.Gray16}); !isUnsupported(err) {
 		t.Errorf("gbrp as codes: %v", err)
 	}
-	if _, err := d.pic.Bytes(
+	if _, err := d.frame.Bytes(
 		&video.Spec{Pixel: video.DepthMM, Width: 20, Height: 20},
 	); !isUnsupported(
 		err,
@@ -226,7 +229,7 @@ func TestLuma(t *testing.T) {
 	d.Close()
 }
 
-// Scaling goes through the same pass; its result depends on nothing but the frame.
+// A scaled frame depends only on the frame.
 func TestScaled(t *testing.T) {
 	for _, size := range [][2]int{{224, 224}, {84, 84}, {33, 21}, {640, 480}, {1, 1}} {
 		d := synthetic(320, 240, "yuv420p", 5, false, 4)
@@ -251,23 +254,34 @@ func TestScaled(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	d := synthetic(8, 8, "yuv420p", 5, false, 4)
-	for _, spec := range []video.Spec{{Width: -1, Height: 4}, {Width: 1 << 20, Height: 1 << 20}, {Pixel: 99}, {Pixel: video.DepthMM}, {Width: 5}} {
-		if _, err := d.pic.Bytes(&spec); err == nil {
+	for _, spec := range []video.Spec{
+		{Width: -1, Height: 4},
+		{Width: 1 << 20, Height: 1 << 20},
+		{Pixel: 99},
+		{Pixel: video.DepthMM},
+		{Width: 5},
+	} {
+		if _, err := d.frame.Bytes(&spec); err == nil {
 			t.Errorf("%+v accepted", spec)
 		}
 	}
-	if err := d.pic.Convert(&video.Spec{}, make([]byte, 3)); err == nil {
+	if err := d.frame.Convert(&video.Spec{}, make([]byte, 3)); err == nil {
 		t.Error("short destination accepted")
 	}
 	d.Close()
-	if err := d.pic.Convert(&video.Spec{Width: 8, Height: 8}, nil); err == nil {
+	if err := d.frame.Convert(&video.Spec{Width: 8, Height: 8}, nil); err == nil {
 		t.Error("closed decoder accepted")
 	}
 }
 
 func BenchmarkConvert(b *testing.B) {
 	for _, fast := range []bool{true, false} {
-		for _, spec := range []video.Spec{{Pixel: video.RGB8, ChannelsFirst: true}, {Pixel: video.RGB8}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224}} {
+		for _, spec := range []video.Spec{
+			{Pixel: video.RGB8, ChannelsFirst: true},
+			{Pixel: video.RGB8},
+			{Pixel: video.RGBFloat32, ChannelsFirst: true},
+			{Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224},
+		} {
 			b.Run(
 				fmt.Sprintf(
 					"fast=%v/pixel=%d/chw=%v/%d",
@@ -279,13 +293,13 @@ func BenchmarkConvert(b *testing.B) {
 				func(b *testing.B) {
 					d := synthetic(640, 480, "yuv420p", 5, false, 1)
 					defer d.Close()
-					d.pic.swscale = !fast
-					n, _ := d.pic.Bytes(&spec)
+					d.frame.swscale = !fast
+					n, _ := d.frame.Bytes(&spec)
 					dst := make([]byte, n)
 					b.ReportAllocs()
 					b.SetBytes(640 * 480)
 					for b.Loop() {
-						if err := d.pic.Convert(&spec, dst); err != nil {
+						if err := d.frame.Convert(&spec, dst); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -15,35 +15,35 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// decoder is one AVCodecContext on one thread.
+// decoder is one AVCodecContext. It is used by one thread at a time.
 type decoder struct {
-	c        *C.rc_decoder
-	seen     *C.rc_frame // what rc_receive gave last; C memory
+	native   *C.rc_decoder
+	received *C.rc_frame // the frame of the last rc_receive; C memory
 	codec    video.Codec
 	rotation int
-	skips    bool
-	pic      img
+	canSkip  bool
+	frame    decodedFrame
 }
 
-func (d *decoder) Send(packet []byte, pts int64) error { return d.send(packet, pts, 0) }
+func (d *decoder) Send(packet []byte, pts int64) error { return d.sendPacket(packet, pts, 0) }
 
-// SendUnwanted sends a packet whose frame is not wanted: where nothing can refer to it, its
-// decoding is saved.
+// SendUnwanted sends a packet whose frame the caller does not need. The decoder skips the frame if
+// no other frame can refer to it.
 func (d *decoder) SendUnwanted(packet []byte, pts int64) error {
-	return d.send(packet, pts, cbool(d.skips))
+	return d.sendPacket(packet, pts, boolToC(d.canSkip))
 }
 
-func (d *decoder) send(packet []byte, pts int64, skip C.int) error {
-	if d.c == nil {
-		return closed()
+func (d *decoder) sendPacket(packet []byte, pts int64, skip C.int) error {
+	if d.native == nil {
+		return closedError()
 	}
 	if len(packet) == 0 {
-		return check("send a packet", C.RC_ERR_SIZE)
+		return checkResult("send a packet", C.RC_ERR_SIZE)
 	}
-	return check(
+	return checkResult(
 		"send a packet",
 		C.rc_send(
-			d.c,
+			d.native,
 			(*C.uint8_t)(unsafe.SliceData(packet)),
 			C.int(min(len(packet), 1<<31-1)),
 			C.int64_t(pts),
@@ -53,52 +53,52 @@ func (d *decoder) send(packet []byte, pts int64, skip C.int) error {
 }
 
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
-	if d.c == nil {
-		return nil, 0, false, closed()
+	if d.native == nil {
+		return nil, 0, false, closedError()
 	}
-	code := C.rc_receive(d.c)
+	code := C.rc_receive(d.native)
 	if code != C.RC_FRAME {
-		return nil, 0, false, check("receive a frame", code)
+		return nil, 0, false, checkResult("receive a frame", code)
 	}
-	return &d.pic, int64(d.seen.pts), true, nil
+	return &d.frame, int64(d.received.pts), true, nil
 }
 
 func (d *decoder) Drain() error {
-	if d.c == nil {
-		return closed()
+	if d.native == nil {
+		return closedError()
 	}
-	return check("drain the decoder", C.rc_drain(d.c))
+	return checkResult("drain the decoder", C.rc_drain(d.native))
 }
 
 func (d *decoder) Flush() {
-	if d.c != nil {
-		C.rc_flush(d.c)
+	if d.native != nil {
+		C.rc_flush(d.native)
 	}
 }
 
-// Reorder tells H.264 how far frames are reordered: streams without that field in their headers
-// come out wrong at the start otherwise.
+// Reorder sets the reorder depth of an H.264 decoder. Without it, streams whose headers lack that
+// field deliver their first frames in the wrong order.
 func (d *decoder) Reorder(images int) {
-	if d.c != nil && d.codec == video.H264 {
-		C.rc_reorder(d.c, C.int(images))
+	if d.native != nil && d.codec == video.H264 {
+		C.rc_reorder(d.native, C.int(images))
 	}
 }
 
 func (d *decoder) MemoryBytes() int64 {
-	if d.c == nil {
+	if d.native == nil {
 		return 0
 	}
-	return int64(C.rc_memory(d.c))
+	return int64(C.rc_memory(d.native))
 }
 
 func (d *decoder) Close() {
-	if d.c != nil {
-		C.rc_close(d.c)
-		d.c, d.seen = nil, nil
+	if d.native != nil {
+		C.rc_close(d.native)
+		d.native, d.received = nil, nil
 		runtime.KeepAlive(d)
 	}
 }
 
-func closed() error {
+func closedError() error {
 	return robocache.Misuse("decode video", nil, "the decoder is closed")
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// depthTable gives millimetres by code, or metres. It takes lerobot's steps, each rounded to
-// float32 as torch does it, so that the numbers are the same: code · scale + offset, exp, − shift,
-// clamp; for millimetres then · 1000, round half to even, clamp to 16 bits.
+// depthTable returns the depth of each code in millimeters or meters. It repeats lerobot's steps
+// and rounds each one to float32 like torch: code · scale + offset, exp, − shift, clamp; for
+// millimeters also · 1000, round half to even, clamp to 16 bits.
 func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	bad := func(want string) error {
-		return robocache.Malformed("dequantise depth", nil, "").
+		return robocache.Malformed("dequantize depth", nil, "").
 			Expected(want, fmt.Sprintf("min %v, max %v, shift %v", d.Min, d.Max, d.Shift))
 	}
 	lo, hi := d.Min, d.Max
@@ -31,7 +31,7 @@ func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	scale, offset := float32((hi-lo)/4095), float32(lo)
 	t := new([4096]float32)
 	for q := range t {
-		// The conversions keep the compiler from fusing the two into one rounding.
+		// The conversions prevent a fused multiply-add, which would round only once.
 		v := float32(float32(float32(q)*scale) + offset)
 		if d.Log {
 			v = float32(float32(math.Exp(float64(v))) - float32(d.Shift))
@@ -47,12 +47,12 @@ func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	return t, nil
 }
 
-// tables are those of the depth codes in use: a dataset has one or a few.
-var tables depthTables
+// depthCache caches the tables of the depth codes in use. A dataset has one code, or a few.
+var depthCache depthTableCache
 
-type depthTables struct {
-	mu    sync.RWMutex
-	known map[depthKey]*[4096]float32
+type depthTableCache struct {
+	mu     sync.RWMutex
+	tables map[depthKey]*[4096]float32
 }
 
 type depthKey struct {
@@ -62,10 +62,10 @@ type depthKey struct {
 
 const maxTables = 64
 
-func (d *depthTables) get(code robocache.Depth, metres bool) (*[4096]float32, error) {
+func (d *depthTableCache) tableFor(code robocache.Depth, metres bool) (*[4096]float32, error) {
 	key := depthKey{code, metres}
 	d.mu.RLock()
-	t := d.known[key]
+	t := d.tables[key]
 	d.mu.RUnlock()
 	if t != nil {
 		return t, nil
@@ -76,9 +76,9 @@ func (d *depthTables) get(code robocache.Depth, metres bool) (*[4096]float32, er
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxTables {
-		d.known = make(map[depthKey]*[4096]float32)
+	if d.tables == nil || len(d.tables) >= maxTables {
+		d.tables = make(map[depthKey]*[4096]float32)
 	}
-	d.known[key] = t
+	d.tables[key] = t
 	return t, nil
 }

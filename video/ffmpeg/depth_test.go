@@ -27,8 +27,8 @@ var depthCodes = []robocache.Depth{
 	{Min: 0.25, Max: 2.5, Shift: 0, Log: true},
 }
 
-// F7: lerobot's own numbers, in both units. testdata/depth.golden holds what testdata/depth.py
-// prints with lerobot 0.6.1; -update asks it again.
+// ffmpeg.F7: lerobot's numbers in both units. testdata/depth.golden holds the output of
+// testdata/depth.py with lerobot 0.6.1; -update writes it again.
 func TestDepthEqualsLeRobot(t *testing.T) {
 	golden := filepath.Join("testdata", "depth.golden")
 	if *update || exhaustive() {
@@ -137,14 +137,18 @@ func TestDepthFrame(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []robocache.Depth{{Min: -4, Max: 10, Shift: 3.5, Log: true}, {Min: math.NaN(), Max: 1}, {Min: 0, Max: math.Inf(1)}} {
+	for _, bad := range []robocache.Depth{
+		{Min: -4, Max: 10, Shift: 3.5, Log: true},
+		{Min: math.NaN(), Max: 1},
+		{Min: 0, Max: math.Inf(1)},
+	} {
 		if _, err := depthTable(&bad, false); err == nil {
 			t.Errorf("%+v accepted", bad)
 		}
 	}
 }
 
-// The code that a writer makes comes back within its step.
+// The code that a writer stores is decoded within its step.
 func TestDepthRoundTrip(t *testing.T) {
 	for _, d := range depthCodes {
 		table, err := depthTable(&d, false)

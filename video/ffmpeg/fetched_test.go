@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames of packets that were fetched before are ffmpeg's, for every coding: in windows, in order,
-// backwards, groups in any order, with decoders that stand where another group ended.
+// Frames from fetched packets equal ffmpeg's, for every codec: in windows, in order, backwards,
+// with groups in any order, and with decoders that continue from another group.
 func TestFetchedFrames(t *testing.T) {
 	all := clips
 	if testing.Short() {

@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/golden.txt and testdata/depth.golden")
 
-// Golden hashes of the RGB of each odd case, and of frames of noise. They are those of x86-64 with
-// AVX2 and of swscale 5.1 to 8's arithmetic there, and arm64's; where swscale itself answers
-// otherwise on x86-64 (no SSSE3), the peers do too, and the test says so.
+// Golden hashes of the RGB of each odd file, and of frames of noise. They hold on x86-64 with AVX2,
+// for the arithmetic of swscale 5.1 to 8, and on arm64. If swscale gives other numbers on x86-64
+// (without SSSE3), the peers do too, and the test logs it.
 func TestGolden(t *testing.T) {
 	d := synthetic(64, 64, "yuv420p", 5, false, 1)
 	probe := convert(t, d, video.Spec{ChannelsFirst: true})
@@ -31,7 +31,8 @@ func TestGolden(t *testing.T) {
 	var got bytes.Buffer
 	fmt.Fprintf(
 		&got,
-		"# MD5 of all frames of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. Rewrite: go test ./video/ffmpeg -run Golden -update\n",
+		"# MD5 of all frames of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. "+
+			"Rewrite: go test ./video/ffmpeg -run Golden -update\n",
 	)
 	fmt.Fprintf(&got, "arithmetic %s\n", sum(probe))
 	for _, path := range paths {
@@ -54,7 +55,9 @@ func TestGolden(t *testing.T) {
 	)
 	for _, format := range formats {
 		own, scaled := md5.New(), md5.New()
-		for i, size := range [][2]int{{640, 480}, {322, 240}, {84, 84}, {33, 18}, {97, 61}, {7, 5}} {
+		for i, size := range [][2]int{
+			{640, 480}, {322, 240}, {84, 84}, {33, 18}, {97, 61}, {7, 5},
+		} {
 			d := synthetic(size[0], size[1], format, []int{1, 2, 5, 9}[i%4], i%3 == 2, uint32(i))
 			own.Write(convert(t, d, video.Spec{ChannelsFirst: true}))
 			for _, to := range [][2]int{{224, 224}, {96, 96}, {84, 120}, {53, 31}, {640, 480}} {
@@ -86,7 +89,8 @@ func TestGolden(t *testing.T) {
 	t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
 }
 
-// F8 on a file: a track turned by 90 degrees is delivered upright, with width and height exchanged.
+// ffmpeg.F8 on a file: a track rotated by 90 degrees is delivered upright, with width and height
+// exchanged.
 func TestRotatedTrack(t *testing.T) {
 	turned, plain := acquire(
 		t,
@@ -115,7 +119,7 @@ func TestRotatedTrack(t *testing.T) {
 			}
 		}
 	}
-	// As the ffmpeg CLI turns it.
+	// Compare with the ffmpeg program's rotation.
 	if needed := ffmpegCLIRotated(t); needed != nil && !bytes.Equal(needed, a) {
 		t.Error("ffmpeg turns the frame the other way")
 	}

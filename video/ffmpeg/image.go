@@ -13,67 +13,68 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// frame is the one that a decoder gave last.
-type img struct {
-	d *decoder
+// decodedFrame is the last frame of a decoder.
+type decodedFrame struct {
+	decoder *decoder
 
-	format  C.int // that name and kept were made for
-	name    string
-	kept    uint8 // the format's number in video.PlaneInfo; 0 where its planes are not kept
-	swscale bool  // never the vector kernel: for tests that compare
+	format C.int // the format that name and storedFormat belong to
+	name   string
+	// number of the format in video.PlaneInfo; 0 if its planes cannot be stored
+	storedFormat uint8
+	swscale      bool // disables the vector kernels, for tests that compare
 }
 
-func (p *img) Size() (width, height int) {
-	if p.d.rotation%180 != 0 {
-		return int(p.d.seen.height), int(p.d.seen.width)
+func (p *decodedFrame) Size() (width, height int) {
+	if p.decoder.rotation%180 != 0 {
+		return int(p.decoder.received.height), int(p.decoder.received.width)
 	}
-	return int(p.d.seen.width), int(p.d.seen.height)
+	return int(p.decoder.received.width), int(p.decoder.received.height)
 }
 
-func (p *img) PixelFormat() string {
-	if p.name == "" || p.format != p.d.seen.format {
-		p.name, p.format = C.GoString(p.d.seen.format_name), p.d.seen.format
-		p.kept = planeFormat(p.format)
+func (p *decodedFrame) PixelFormat() string {
+	if p.name == "" || p.format != p.decoder.received.format {
+		p.name, p.format = C.GoString(p.decoder.received.format_name), p.decoder.received.format
+		p.storedFormat = planeFormat(p.format)
 	}
 	return p.name
 }
 
-func (p *img) shape() video.Shape {
+func (p *decodedFrame) frameShape() video.Shape {
 	w, h := p.Size()
 	return video.Shape{
 		Width:       w,
 		Height:      h,
 		Format:      p.PixelFormat(),
-		LumaBits:    int(p.d.seen.luma_bits),
-		PlanesBytes: int(p.d.seen.planes_bytes),
+		LumaBits:    int(p.decoder.received.luma_bits),
+		PlanesBytes: int(p.decoder.received.planes_bytes),
 	}
 }
 
-func (p *img) Bytes(spec *video.Spec) (int, error) {
-	s := p.shape()
+func (p *decodedFrame) Bytes(spec *video.Spec) (int, error) {
+	s := p.frameShape()
 	return s.Bytes(spec)
 }
 
-func (p *img) Convert(spec *video.Spec, dst []byte) error {
-	if p.d.c == nil {
-		return closed()
+func (p *decodedFrame) Convert(spec *video.Spec, dst []byte) error {
+	if p.decoder.native == nil {
+		return closedError()
 	}
-	s := p.shape()
+	s := p.frameShape()
 	if err := s.Check(spec, dst); err != nil {
 		return err
 	}
 	to := (*C.uint8_t)(unsafe.SliceData(dst))
 	if spec.Pixel == video.YUVPlanes {
-		return check("copy planes", C.rc_planes(p.d.c, to, C.int(len(dst))))
+		return checkResult("copy planes", C.rc_planes(p.decoder.native, to, C.int(len(dst))))
 	}
-	o, err := outputOf(&s, spec, p.d.rotation)
+	o, err := conversionArgsOf(&s, spec, p.decoder.rotation)
 	if err != nil {
 		return err
 	}
-	return check(
+	return checkResult(
 		"convert a frame",
 		C.rc_convert(
-			p.d.c,
+			p.decoder.native,
 			nil,
 			nil,
 			nil,
@@ -81,36 +82,40 @@ func (p *img) Convert(spec *video.Spec, dst []byte) error {
 			o.height,
 			o.element,
 			o.chw,
-			cbool(!p.swscale),
+			boolToC(!p.swscale),
 			o.table,
 			to,
 		),
 	)
 }
 
-// output is what the shim is asked for.
-type output struct {
+// conversionArgs holds the arguments of a conversion by the shim.
+type conversionArgs struct {
 	width, height C.int // before rotation
 	element, chw  C.int
-	table         *C.float // of depth
+	table         *C.float // depth by code
 }
 
-func outputOf(s *video.Shape, spec *video.Spec, rotation int) (o output, err error) {
+func conversionArgsOf(
+	s *video.Shape,
+	spec *video.Spec,
+	rotation int,
+) (o conversionArgs, err error) {
 	switch spec.Pixel {
 	case video.DepthMM, video.DepthM:
-		t, err := tables.get(*spec.Depth, spec.Pixel == video.DepthM)
-		return output{element: C.RC_CODES, table: (*C.float)(unsafe.Pointer(t))}, err
+		t, err := depthCache.tableFor(*spec.Depth, spec.Pixel == video.DepthM)
+		return conversionArgs{element: C.RC_CODES, table: (*C.float)(unsafe.Pointer(t))}, err
 	case video.Gray16:
-		return output{element: C.RC_CODES}, nil
+		return conversionArgs{element: C.RC_CODES}, nil
 	}
 	w, h, err := s.Size(spec)
 	if rotation%180 != 0 {
 		w, h = h, w
 	}
-	return output{
+	return conversionArgs{
 		width:   C.int(w),
 		height:  C.int(h),
-		element: cbool(spec.Pixel == video.RGBFloat32),
-		chw:     cbool(spec.ChannelsFirst),
+		element: boolToC(spec.Pixel == video.RGBFloat32),
+		chw:     boolToC(spec.ChannelsFirst),
 	}, err
 }

@@ -15,7 +15,7 @@ func TestLackOfMemoryIsNotDamage(t *testing.T) {
 		syscall.ENOMEM: robocache.ErrResourceLimit,
 		syscall.EINVAL: robocache.ErrMalformed,
 	} {
-		if err := errorOf("receive a frame", -int(code)); !errors.Is(err, want) {
+		if err := resultError("receive a frame", -int(code)); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", code, err, want)
 		}
 	}

@@ -2,5 +2,5 @@
 
 package ffmpeg
 
-// Without cgo there is no libavcodec: nothing is registered, and video.ActiveBackend says what
-// helps.
+// Without cgo there is no libavcodec: nothing is registered, and video.ActiveBackend returns an
+// error with a hint.

@@ -12,15 +12,15 @@ import (
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// F2: the frames of real files, against ffmpeg's hashes.
+// ffmpeg.F2: the frames of real files, compared with ffmpeg's hashes.
 func TestOracle(t *testing.T) {
 	dir := dataDir(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*", "oracle", "*.framemd5"))
 	if err != nil || len(tables) == 0 {
 		t.Skipf("no oracle/*.framemd5 below %s", dir)
 	}
-	// Files of one set are of one encoder: the shortest is decoded in sequence, of the others
-	// frames here and there.
+	// Files of one dataset come from one encoder: the shortest is decoded in sequence, and single
+	// frames of the others.
 	shortest := map[string]string{}
 	size := map[string]int64{}
 	for _, table := range tables {
@@ -67,7 +67,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// mp4Of finds the video that a table was made from: its path with separators made _ or __.
+// mp4Of returns the video that a hash table belongs to. Its name is the path with _ or __ for
+// separators.
 func mp4Of(t *testing.T, set, name string) string {
 	t.Helper()
 	plain := func(s string) string {
@@ -98,8 +99,8 @@ func mp4Of(t *testing.T, set, name string) string {
 	return found
 }
 
-// matchesV21 takes camera and file for a name where the path has chunk and camera in the other
-// order.
+// matchesV21 reports whether a name has the camera and file of a path that has chunk and camera in
+// the other order.
 func matchesV21(rel, name string) bool {
 	camera := filepath.Base(filepath.Dir(rel))
 	file := strings.TrimSuffix(filepath.Base(rel), ".mp4")

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// python is the interpreter of the peers; the test is skipped where there is none.
+// python returns the interpreter of the peers. The test is skipped without one.
 func python(t testing.TB) string {
 	t.Helper()
 	py := os.Getenv("ROBOCACHE_PYTHON")
@@ -28,8 +28,8 @@ func python(t testing.TB) string {
 	return py
 }
 
-// peerCount is the number of frames of a file that are compared with the peers. Colour is the same
-// business in each of them.
+// peerCount returns the number of frames of a file that are compared with the peers. Color
+// conversion is the same in each frame.
 func peerCount(t testing.TB, usual int) int {
 	if exhaustive() {
 		return 1 << 30
@@ -38,8 +38,7 @@ func peerCount(t testing.TB, usual int) int {
 	return usual
 }
 
-// peerSums gives, for each file, the hashes of PyAV and of torchcodec by frame, for the first
-// count.
+// peerSums returns the hashes of PyAV and torchcodec for the first count frames of each file.
 func peerSums(t testing.TB, py string, count int, paths []string) map[string][2][]string {
 	t.Helper()
 	cmd := exec.Command(
@@ -79,8 +78,8 @@ func peerSums(t testing.TB, py string, count int, paths []string) map[string][2]
 
 var peerNames = [2]string{"PyAV", "torchcodec"}
 
-// comparePeers decodes a file to RGB, and compares with the peers; it says how many frames differ
-// from each.
+// comparePeers decodes a file to RGB and compares it with the peers. It returns the number of
+// different frames for each.
 func comparePeers(
 	t *testing.T,
 	path string,
@@ -110,9 +109,9 @@ func comparePeers(
 	return differ, have
 }
 
-// F1 on the real sets: equal to the bit with both peers.
+// ffmpeg.F1 on the real datasets: bit-identical to both peers.
 func TestPeersOnRealVideo(t *testing.T) {
-	t.Parallel() // two thirds of it are Python's imports
+	t.Parallel() // two thirds of the time are Python's imports
 	dir := dataDir(t)
 	py := python(t)
 	if testing.Short() {
@@ -121,7 +120,8 @@ func TestPeersOnRealVideo(t *testing.T) {
 	var paths []string
 	for _, pattern := range []string{"g1_*/videos/*/*/*.mp4", "gr00t_*/videos/*/*/*.mp4"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern))
-		smallest := map[string]string{} // one file a set: the others are of the same encoder
+		// one file per dataset: the others are from the same encoder
+		smallest := map[string]string{}
 		size := map[string]int64{}
 		for _, path := range found {
 			rel, _ := filepath.Rel(dir, path)

@@ -19,13 +19,14 @@ import (
 )
 
 var (
-	_ video.PlanarFrame    = (*img)(nil)
-	_ video.PlaneConverter = backend{}
-	_ video.PixelMover     = backend{}
-	_ video.Formulas       = backend{}
+	_ video.PlanarFrame    = (*decodedFrame)(nil)
+	_ video.PlaneConverter = ffmpegBackend{}
+	_ video.PixelMover     = ffmpegBackend{}
+	_ video.Formulas       = ffmpegBackend{}
 )
 
-// planeFormats gives libavutil's numbers of video's formats; -1 where this build has none.
+// planeFormats returns libavutil's number of each format of package video, or -1 if this build
+// lacks it.
 var planeFormats = sync.OnceValue(func() *[video.PlaneFormats]C.int {
 	ids := new([video.PlaneFormats]C.int)
 	for i := range ids {
@@ -39,7 +40,8 @@ var planeFormats = sync.OnceValue(func() *[video.PlaneFormats]C.int {
 	return ids
 })
 
-// planeFormat gives video's number of a format of libavutil; 0 where its planes are not kept.
+// planeFormat returns the number in package video of a format of libavutil, or 0 if its planes
+// cannot be stored.
 func planeFormat(format C.int) uint8 {
 	for i, id := range planeFormats() {
 		if id == format && id >= 0 {
@@ -49,36 +51,39 @@ func planeFormat(format C.int) uint8 {
 	return 0
 }
 
-func (p *img) PlaneInfo() (video.PlaneInfo, bool) {
-	p.PixelFormat() // finds kept
-	seen := p.d.seen
-	if p.kept == 0 || seen.matrix < 0 || seen.matrix > 255 {
+func (p *decodedFrame) PlaneInfo() (video.PlaneInfo, bool) {
+	p.PixelFormat() // sets storedFormat
+	seen := p.decoder.received
+	if p.storedFormat == 0 || seen.matrix < 0 || seen.matrix > 255 {
 		return video.PlaneInfo{}, false
 	}
-	// To halve the chroma of gbrp, swscale reads the byte behind a row of odd width: it is not part
-	// of the frame.
+	// To halve the chroma of gbrp, swscale reads the byte after a row of odd width, which is not
+	// part of the frame.
 	if p.name == "gbrp" && seen.width%2 != 0 {
 		return video.PlaneInfo{}, false
 	}
 	return video.PlaneInfo{
-		Width: int32(
-			seen.width,
-		),
+		Width:     int32(seen.width),
 		Height:    int32(seen.height),
-		Format:    p.kept,
+		Format:    p.storedFormat,
 		Matrix:    uint8(seen.matrix),
 		FullRange: seen.full_range != 0,
-		Rotation:  int16(p.d.rotation),
+		Rotation:  int16(p.decoder.rotation),
 	}, true
 }
 
-func (p *img) CopyPlanes(dst []byte) error {
-	if p.d.c == nil {
-		return closed()
+func (p *decodedFrame) CopyPlanes(dst []byte) error {
+	if p.decoder.native == nil {
+		return closedError()
 	}
 	info, ok := p.PlaneInfo()
 	if !ok {
-		return robocache.Unsupported("keep planes", nil, "planes of pixel format %s are not kept", p.PixelFormat()).
+		return robocache.Unsupported(
+			"keep planes",
+			nil,
+			"planes of pixel format %s cannot be stored",
+			p.PixelFormat(),
+		).
 			WithHint("decode the frame again")
 	}
 	if n := info.Bytes(); len(dst) != n {
@@ -86,40 +91,37 @@ func (p *img) CopyPlanes(dst []byte) error {
 			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
 	l := layoutOf(&info)
-	return check("keep planes", C.rc_keep(p.d.c, &l, (*C.uint8_t)(unsafe.SliceData(dst))))
+	return checkResult(
+		"keep planes",
+		C.rc_keep(p.decoder.native, &l, (*C.uint8_t)(unsafe.SliceData(dst))),
+	)
 }
 
-// layoutOf is info in the shim's words.
+// layoutOf converts info to the shim's structure.
 func layoutOf(info *video.PlaneInfo) C.rc_layout {
 	planes, n := info.Planes()
 	l := C.rc_layout{
-		width: C.int(
-			info.Width,
-		),
+		width:      C.int(info.Width),
 		height:     C.int(info.Height),
 		format:     planeFormats()[info.Format],
 		matrix:     C.int(info.Matrix),
 		rotation:   C.int(info.Rotation),
 		luma_bits:  C.int(info.LumaBits()),
 		count:      C.int(n),
-		full_range: cbool(info.FullRange),
+		full_range: boolToC(info.FullRange),
 	}
 	for k := range n {
-		l.stride[k], l.row_bytes[k], l.rows[k], l.offset[k] = C.int(
-			planes[k].Stride,
-		), C.int(
-			planes[k].RowBytes,
-		), C.int(
-			planes[k].Rows,
-		), C.int64_t(
-			planes[k].Offset,
-		)
+		l.stride[k] = C.int(planes[k].Stride)
+		l.row_bytes[k] = C.int(planes[k].RowBytes)
+		l.rows[k] = C.int(planes[k].Rows)
+		l.offset[k] = C.int64_t(planes[k].Offset)
 	}
 	return l
 }
 
-// ConvertPlanes is called by video.ConvertPlanes, which has checked info and the planes' length.
-func (backend) ConvertPlanes(
+// ConvertPlanes implements video.PlaneConverter. The caller has checked info and the length of
+// planes.
+func (ffmpegBackend) ConvertPlanes(
 	info video.PlaneInfo,
 	planes []byte,
 	spec *video.Spec,
@@ -140,43 +142,43 @@ func convertPlanes(
 		return err
 	}
 	if spec.Pixel == video.YUVPlanes {
-		pack(info, planes, dst)
+		packPlanes(info, planes, dst)
 		return nil
 	}
 	l := layoutOf(info)
 	if l.format < 0 {
-		return check("convert kept planes", C.RC_ERR_FORMAT)
+		return checkResult("convert kept planes", C.RC_ERR_FORMAT)
 	}
 	from, to := (*C.uint8_t)(unsafe.SliceData(planes)), (*C.uint8_t)(unsafe.SliceData(dst))
-	o, err := outputOf(&shape, spec, int(info.Rotation))
+	o, err := conversionArgsOf(&shape, spec, int(info.Rotation))
 	if err != nil {
 		return err
 	}
-	s, err := scratches.get(scratchKey{*info, int32(o.width), int32(o.height)})
+	s, err := scratches.acquireScratch(scratchKey{*info, int32(o.width), int32(o.height)})
 	if err != nil {
 		return err
 	}
-	defer scratches.put(s)
-	return check(
+	defer scratches.releaseScratch(s)
+	return checkResult(
 		"convert kept planes",
 		C.rc_convert(
 			nil,
 			&l,
 			from,
-			s.c,
+			s.native,
 			o.width,
 			o.height,
 			o.element,
 			o.chw,
-			cbool(fast),
+			boolToC(fast),
 			o.table,
 			to,
 		),
 	)
 }
 
-// Formula is called by video.FormulaOf.
-func (backend) Formula(info *video.PlaneInfo, width, height int) (f video.Formula, ok bool) {
+// Formula implements video.Formulas.
+func (ffmpegBackend) Formula(info *video.PlaneInfo, width, height int) (f video.Formula, ok bool) {
 	l := layoutOf(info)
 	c := (*C.rc_formula)(C.calloc(1, C.sizeof_rc_formula))
 	defer C.free(unsafe.Pointer(c))
@@ -199,16 +201,16 @@ func (backend) Formula(info *video.PlaneInfo, width, height int) (f video.Formul
 	return f, true
 }
 
-// cbool is a truth in the shim's words.
-func cbool(b bool) C.int {
+// boolToC returns 1 for true and 0 for false.
+func boolToC(b bool) C.int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// CopyPixels is called by video.CopyPixels with slices of one length.
-func (backend) CopyPixels(dst, src []byte) {
+// CopyPixels implements video.PixelMover. Both slices have the same length.
+func (ffmpegBackend) CopyPixels(dst, src []byte) {
 	C.rc_copy(
 		(*C.uint8_t)(unsafe.SliceData(dst)),
 		(*C.uint8_t)(unsafe.SliceData(src)),
@@ -216,14 +218,14 @@ func (backend) CopyPixels(dst, src []byte) {
 	)
 }
 
-// SplitPixels is called by the video package, with slices that fit.
-func (backend) SplitPixels(r, g, b, rgb []byte) {
+// SplitPixels implements video.PixelMover. The slices have matching lengths.
+func (ffmpegBackend) SplitPixels(r, g, b, rgb []byte) {
 	p := func(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 	C.rc_split(p(rgb), C.size_t(len(r)), p(r), p(g), p(b))
 }
 
-// pack gives the planes without what pads them.
-func pack(info *video.PlaneInfo, planes, dst []byte) {
+// packPlanes copies the planes to dst without their padding.
+func packPlanes(info *video.PlaneInfo, planes, dst []byte) {
 	layout, n := info.Planes()
 	for _, p := range layout[:n] {
 		for y := range p.Rows {
@@ -232,21 +234,21 @@ func pack(info *video.PlaneInfo, planes, dst []byte) {
 	}
 }
 
-// scratch is the room of one conversion: a context of swscale and rows. It is taken by one
-// goroutine.
+// scratch is the memory of one conversion: a context of swscale and rows. It is used by one
+// goroutine at a time.
 type scratch struct {
-	c   *C.rc_scratch
-	key scratchKey
+	native *C.rc_scratch
+	key    scratchKey
 }
 
-// scratchKey is what a context of swscale is made for.
+// scratchKey identifies the conversions that a context of swscale supports.
 type scratchKey struct {
 	info          video.PlaneInfo
-	width, height int32 // of the result
+	width, height int32 // size of the result
 }
 
-// scratches are those that nobody uses, the last used at the end: at most maxIdle, of at most
-// maxIdleBytes. (A context is not counted: a few hundred kB.)
+// scratches holds the idle scratches, in the order of their last use: at most maxIdle, with at most
+// maxIdleBytes. The size of a context (a few hundred kB) is not counted.
 var scratches scratchPool
 
 type scratchPool struct {
@@ -260,19 +262,19 @@ const (
 	maxIdleBytes = 64 << 20
 )
 
-func (p *scratchPool) get(key scratchKey) (*scratch, error) {
+func (p *scratchPool) acquireScratch(key scratchKey) (*scratch, error) {
 	p.mu.Lock()
-	at := len(p.idle) - 1 // the last used first: its rows are in the caches
+	at := len(p.idle) - 1 // the last used one first, because its rows are in the caches
 	for at >= 0 && p.idle[at].key != key {
 		at--
 	}
 	if at < 0 && len(p.idle) >= maxIdle/2 {
-		at = 0 // the one that rested longest takes another shape
+		at = 0 // the least recently used one is set up for another shape
 	}
 	if at >= 0 {
 		s := p.idle[at]
 		p.idle = slices.Delete(p.idle, at, at+1)
-		p.bytes -= int64(C.rc_scratch_memory(s.c))
+		p.bytes -= int64(C.rc_scratch_memory(s.native))
 		p.mu.Unlock()
 		s.key = key
 		return s, nil
@@ -280,23 +282,23 @@ func (p *scratchPool) get(key scratchKey) (*scratch, error) {
 	p.mu.Unlock()
 	c := C.rc_scratch_new()
 	if c == nil {
-		return nil, check("convert kept planes", C.RC_ERR_MEMORY)
+		return nil, checkResult("convert kept planes", C.RC_ERR_MEMORY)
 	}
-	return &scratch{c: c, key: key}, nil
+	return &scratch{native: c, key: key}, nil
 }
 
-func (p *scratchPool) put(s *scratch) {
+func (p *scratchPool) releaseScratch(s *scratch) {
 	var out []*scratch
 	p.mu.Lock()
 	p.idle = append(p.idle, s)
-	p.bytes += int64(C.rc_scratch_memory(s.c))
+	p.bytes += int64(C.rc_scratch_memory(s.native))
 	for len(p.idle) > maxIdle || p.bytes > maxIdleBytes {
 		out = append(out, p.idle[0])
-		p.bytes -= int64(C.rc_scratch_memory(p.idle[0].c))
+		p.bytes -= int64(C.rc_scratch_memory(p.idle[0].native))
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
 	p.mu.Unlock()
 	for _, s := range out {
-		C.rc_scratch_free(s.c)
+		C.rc_scratch_free(s.native)
 	}
 }

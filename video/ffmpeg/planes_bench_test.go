@@ -15,14 +15,19 @@ import (
 )
 
 func BenchmarkConvertPlanes(b *testing.B) {
-	for _, spec := range []video.Spec{{Pixel: video.RGB8, ChannelsFirst: true}, {Pixel: video.RGB8}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224}} {
+	for _, spec := range []video.Spec{
+		{Pixel: video.RGB8, ChannelsFirst: true},
+		{Pixel: video.RGB8},
+		{Pixel: video.RGBFloat32, ChannelsFirst: true},
+		{Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224},
+	} {
 		b.Run(
 			fmt.Sprintf("pixel=%d/chw=%v/%d", spec.Pixel, spec.ChannelsFirst, spec.Width),
 			func(b *testing.B) {
 				d := synthetic(640, 480, "yuv420p", 5, false, 1)
 				defer d.Close()
-				info, planes := keep(b, &d.pic)
-				n, _ := d.pic.Bytes(&spec)
+				info, planes := keep(b, &d.frame)
+				n, _ := d.frame.Bytes(&spec)
 				dst := make([]byte, n)
 				b.ReportAllocs()
 				b.SetBytes(int64(n))
@@ -36,7 +41,7 @@ func BenchmarkConvertPlanes(b *testing.B) {
 	}
 }
 
-// mapped gives memory as the loader's buffers are: whole huge pages, touched.
+// mapped returns memory like the loader's buffers: whole huge pages that were touched.
 func mapped(b *testing.B, n int) []byte {
 	m, err := syscall.Mmap(
 		-1,
@@ -56,8 +61,7 @@ func mapped(b *testing.B, n int) []byte {
 	return m
 }
 
-// threadTime is the processor time of this thread, in nanoseconds' resolution, which getrusage has
-// not.
+// threadTime returns the CPU time of this thread in nanoseconds. getrusage is less precise.
 func threadTime() time.Duration {
 	var t syscall.Timespec
 	// CLOCK_THREAD_CPUTIME_ID
@@ -72,9 +76,10 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkCold measures a frame of an epoch from a cache: sources and batches lie in memory, not
-// in the processor's caches. Eight batches of 32 frames take turns, and so do the ways, frame by
-// frame of a batch; one operation is one batch by every way. Medians of processor time.
+// BenchmarkCold measures frames of an epoch from a cache: sources and batches are in memory, but
+// not in the processor's caches. Eight batches of 32 frames take turns, and for each frame of a
+// batch all methods take turns. One operation is one batch by every method. It reports medians of
+// CPU time.
 func BenchmarkCold(b *testing.B) {
 	for _, size := range [][2]int{{640, 480}, {224, 224}, {100, 84}} {
 		w, h := size[0], size[1]
@@ -83,7 +88,7 @@ func BenchmarkCold(b *testing.B) {
 			defer runtime.UnlockOSThread()
 			d := synthetic(w, h, "yuv420p", 5, false, 1)
 			defer d.Close()
-			info, planes := keep(b, &d.pic)
+			info, planes := keep(b, &d.frame)
 			const per, batches = 32, 8
 			rgb := 3 * w * h
 			sources := max(128, 128<<20/rgb)
@@ -110,7 +115,9 @@ func BenchmarkCold(b *testing.B) {
 				{"copy", func(to, at int) { copy(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:]) }},
 				{
 					"CopyPixels",
-					func(to, at int) { video.CopyPixels(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:(at+1)*rgb]) },
+					func(to, at int) {
+						video.CopyPixels(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:(at+1)*rgb])
+					},
 				},
 				{"chw", func(to, at int) {
 					check(
@@ -144,7 +151,9 @@ func BenchmarkCold(b *testing.B) {
 				}},
 				{
 					"CopyPlanes",
-					func(to, at int) { check(d.pic.CopyPlanes(kept[at*len(planes) : (at+1)*len(planes)])) },
+					func(to, at int) {
+						check(d.frame.CopyPlanes(kept[at*len(planes) : (at+1)*len(planes)]))
+					},
 				},
 			}
 			times := make([][]time.Duration, len(ways))
@@ -172,16 +181,16 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
-// BenchmarkDepthPlanes converts kept depth codes; sources and results take turns as in
+// BenchmarkDepthPlanes converts stored depth codes. Sources and results take turns as in
 // BenchmarkCold.
 func BenchmarkDepthPlanes(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	d := synthetic(640, 480, "gray12le", 2, false, 1)
 	defer d.Close()
-	info, planes := keep(b, &d.pic)
+	info, planes := keep(b, &d.frame)
 	for i := 1; i < len(planes); i += 2 {
-		planes[i] &= 15 // codes of 12 bits, as decoders give them
+		planes[i] &= 15 // codes of 12 bits, as decoders return them
 	}
 	const images = 128
 	kept, dst := mapped(b, images*len(planes)), mapped(b, images*4*640*480)
@@ -199,7 +208,7 @@ func BenchmarkDepthPlanes(b *testing.B) {
 			if k == len(specs) {
 				copy(to, dst[i*3%images*4*640*480:][:4*640*480])
 			} else {
-				n, _ := d.pic.Bytes(&specs[k])
+				n, _ := d.frame.Bytes(&specs[k])
 				if err := video.ConvertPlanes(info, from, &specs[k], to[:n]); err != nil {
 					b.Fatal(err)
 				}

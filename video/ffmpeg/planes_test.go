@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// fenced gives n bytes that end at a page which nobody may touch.
+// fenced returns n bytes that end at an inaccessible page.
 func fenced(t testing.TB, n int) []byte {
 	t.Helper()
 	page := syscall.Getpagesize()
@@ -42,7 +42,7 @@ func fenced(t testing.TB, n int) []byte {
 	return m[whole-n : whole : whole]
 }
 
-// keep copies a frame's planes to where the next byte is out of bounds.
+// keep copies the planes of a frame to memory that ends at an inaccessible page.
 func keep(t testing.TB, pic video.Frame) (video.PlaneInfo, []byte) {
 	t.Helper()
 	p := pic.(video.PlanarFrame)
@@ -64,7 +64,7 @@ func keep(t testing.TB, pic video.Frame) (video.PlaneInfo, []byte) {
 	return info, planes
 }
 
-// specsFor are all that a frame can be asked for.
+// specsFor returns all specs that a frame supports.
 func specsFor(pic video.Frame) []video.Spec {
 	var all []video.Spec
 	for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
@@ -121,8 +121,8 @@ func sameAsConvert(
 	}
 }
 
-// F9: what comes of kept planes is what came of the frame, for every format, width, turn and
-// request.
+// ffmpeg.F9: stored planes and the frame convert to the same bytes, for every format, width,
+// rotation and spec.
 func TestKeptPlanes(t *testing.T) {
 	sizes := [][2]int{
 		{64, 64},
@@ -162,12 +162,12 @@ func TestKeptPlanes(t *testing.T) {
 					}
 					d.rotation = degrees
 					setRotation(d, degrees)
-					info, planes := keep(t, &d.pic)
-					if shape := info.Shape(); shape != d.pic.shape() {
-						t.Fatalf("shape %+v, the frame's %+v", shape, d.pic.shape())
+					info, planes := keep(t, &d.frame)
+					if shape := info.Shape(); shape != d.frame.frameShape() {
+						t.Fatalf("shape %+v, the frame's %+v", shape, d.frame.frameShape())
 					}
-					for _, spec := range specsFor(&d.pic) {
-						sameAsConvert(t, &d.pic, info, planes, spec)
+					for _, spec := range specsFor(&d.frame) {
+						sameAsConvert(t, &d.frame, info, planes, spec)
 					}
 				}
 				d.Close()
@@ -176,45 +176,45 @@ func TestKeptPlanes(t *testing.T) {
 	}
 }
 
-// What cannot be kept says so.
+// A format that cannot be stored is reported.
 func TestNotKept(t *testing.T) {
 	for _, format := range []string{"rgb24", "yuyv422", "nv12", "yuva420p", "pal8", "yuv420p10be"} {
 		d := synthetic(16, 8, format, 5, false, 1)
-		if info, ok := d.pic.PlaneInfo(); ok {
+		if info, ok := d.frame.PlaneInfo(); ok {
 			t.Errorf("%s is kept as %+v", format, info)
 		}
-		if err := d.pic.CopyPlanes(nil); !errors.Is(err, robocache.ErrUnsupported) {
+		if err := d.frame.CopyPlanes(nil); !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("%s: %v", format, err)
 		}
 		d.Close()
 	}
 	d := synthetic(16, 8, "yuv420p", 300, false, 1)
-	if info, ok := d.pic.PlaneInfo(); ok {
+	if info, ok := d.frame.PlaneInfo(); ok {
 		t.Errorf("matrix 300 is kept as %+v", info)
 	}
 	d.Close()
 	d = synthetic(17, 8, "gbrp", 5, false, 1)
-	if info, ok := d.pic.PlaneInfo(); ok {
+	if info, ok := d.frame.PlaneInfo(); ok {
 		t.Errorf("gbrp of odd width is kept as %+v", info)
 	}
 	d.Close()
-	if err := d.pic.CopyPlanes(nil); !errors.Is(err, robocache.ErrMisuse) {
+	if err := d.frame.CopyPlanes(nil); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("closed: %v", err)
 	}
 	d = synthetic(16, 8, "yuv420p", 5, false, 1)
 	defer d.Close()
-	if err := d.pic.CopyPlanes(make([]byte, 7)); !errors.Is(err, robocache.ErrMisuse) {
+	if err := d.frame.CopyPlanes(make([]byte, 7)); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("short destination: %v", err)
 	}
 }
 
-// Kept planes have no bytes but the frame's: equal frames are equal files.
+// Stored planes contain only bytes of the frame: equal frames give equal bytes.
 func TestKeptPlanesAreDeterministic(t *testing.T) {
 	d := synthetic(33, 17, "yuv420p", 5, false, 1)
 	defer d.Close()
-	info, a := keep(t, &d.pic)
+	info, a := keep(t, &d.frame)
 	b := make([]byte, info.Bytes())
-	if err := d.pic.CopyPlanes(b); err != nil {
+	if err := d.frame.CopyPlanes(b); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a, b) {
@@ -222,7 +222,7 @@ func TestKeptPlanesAreDeterministic(t *testing.T) {
 	}
 }
 
-// F9 on real frames: the committed clips, and the depth and colour videos of the test data.
+// ffmpeg.F9 on real frames: the committed clips, and depth and color videos of the test data.
 func TestKeptPlanesOfClips(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join("testdata", "odd", "*.mp4"))
 	if data := realVideos(t); len(data) > 0 {
@@ -249,17 +249,21 @@ func TestKeptPlanesOfClips(t *testing.T) {
 	}
 }
 
-// realVideos gives a few files of each codec of the test data.
+// realVideos returns a few files of each codec of the test data.
 func realVideos(t *testing.T) []string {
 	var paths []string
-	for _, pattern := range []string{"g1_v30_exact/videos/*/*/*.mp4", "g1_h264_v30/videos/*/*/*.mp4", "gr00t_picknplace_v20/videos/*/*/*.mp4"} {
+	for _, pattern := range []string{
+		"g1_v30_exact/videos/*/*/*.mp4",
+		"g1_h264_v30/videos/*/*/*.mp4",
+		"gr00t_picknplace_v20/videos/*/*/*.mp4",
+	} {
 		found, _ := filepath.Glob(filepath.Join(dataDir(t), pattern))
 		paths = append(paths, found[:min(len(found), 2)]...)
 	}
 	return paths
 }
 
-// Conversions run beside each other, of different shapes, and answer as alone.
+// Concurrent conversions of different shapes give the same results as alone.
 func TestKeptPlanesConcurrently(t *testing.T) {
 	type one struct {
 		info         video.PlaneInfo
@@ -269,8 +273,8 @@ func TestKeptPlanesConcurrently(t *testing.T) {
 	var all []one
 	for i, format := range []string{"yuv420p", "yuv444p", "gray12le", "yuv420p10le"} {
 		d := synthetic(66+i, 50, format, 5, false, uint32(i))
-		info, planes := keep(t, &d.pic)
-		for _, spec := range specsFor(&d.pic) {
+		info, planes := keep(t, &d.frame)
+		for _, spec := range specsFor(&d.frame) {
 			all = append(all, one{info, planes, convert(t, d, spec), spec})
 		}
 		d.Close()
@@ -296,24 +300,24 @@ func TestKeptPlanesConcurrently(t *testing.T) {
 	}
 }
 
-// The pool of contexts is bounded, however many shapes come by.
+// The pool of contexts stays within its limits for any number of shapes.
 func TestScratchesAreBounded(t *testing.T) {
 	d := synthetic(64, 48, "yuv420p", 5, false, 1)
 	defer d.Close()
-	info, planes := keep(t, &d.pic)
+	info, planes := keep(t, &d.frame)
 	for w := 1; w <= 3*maxIdle; w++ {
-		sameAsConvert(t, &d.pic, info, planes, video.Spec{Width: w, Height: 40})
+		sameAsConvert(t, &d.frame, info, planes, video.Spec{Width: w, Height: 40})
 	}
 	var held []*scratch
 	for w := range 2 * maxIdle {
-		s, err := scratches.get(scratchKey{info: info, width: int32(w)})
+		s, err := scratches.acquireScratch(scratchKey{info: info, width: int32(w)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, s)
 	}
 	for _, s := range held {
-		scratches.put(s)
+		scratches.releaseScratch(s)
 	}
 	if n := len(
 		scratches.idle,
@@ -323,12 +327,12 @@ func TestScratchesAreBounded(t *testing.T) {
 	}
 }
 
-// F6 for kept planes.
+// ffmpeg.F6 for stored planes.
 func TestKeptPlanesDoNotAllocate(t *testing.T) {
 	d := synthetic(64, 48, "yuv420p", 5, false, 1)
 	defer d.Close()
-	info, planes := keep(t, &d.pic)
-	for _, spec := range specsFor(&d.pic) {
+	info, planes := keep(t, &d.frame)
+	for _, spec := range specsFor(&d.frame) {
 		dst := convert(t, d, spec)
 		step := func() {
 			if err := video.ConvertPlanes(info, planes, &spec, dst); err != nil {
@@ -342,15 +346,20 @@ func TestKeptPlanesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Results that are written past the caches have the same bytes wherever they lie, and the
-// neighbours' bytes stay (F3).
+// Results that bypass the caches are the same at every alignment, and neighboring bytes do not
+// change (ffmpeg.F3).
 func TestEveryAlignment(t *testing.T) {
 	for _, size := range [][2]int{{640, 80}, {250, 200}, {101, 500}, {8192, 8}, {8200, 8}} {
 		d := synthetic(size[0], size[1], "yuv420p", 5, false, 5)
-		for _, spec := range []video.Spec{{ChannelsFirst: true}, {}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGBFloat32}} {
-			d.pic.swscale = alike
+		for _, spec := range []video.Spec{
+			{ChannelsFirst: true},
+			{},
+			{Pixel: video.RGBFloat32, ChannelsFirst: true},
+			{Pixel: video.RGBFloat32},
+		} {
+			d.frame.swscale = alike
 			want := convert(t, d, spec)
-			d.pic.swscale = false
+			d.frame.swscale = false
 			buf := make([]byte, len(want)+256)
 			copied := make([]byte, len(want)+256)
 			for _, at := range []int{64, 65, 67, 68, 80, 95, 96, 100, 127} {
@@ -358,7 +367,7 @@ func TestEveryAlignment(t *testing.T) {
 					buf[i], copied[i] = 0xA5, 0xA5
 				}
 				n := len(want)
-				if err := d.pic.Convert(&spec, buf[at:at+n]); err != nil {
+				if err := d.frame.Convert(&spec, buf[at:at+n]); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(buf[at:at+n], want) {
@@ -377,16 +386,19 @@ func TestEveryAlignment(t *testing.T) {
 		}
 		d.Close()
 	}
-	// Depth too.
+	// The same for depth.
 	for _, size := range [][2]int{{320, 240}, {1100, 101}} {
 		d := synthetic(size[0], size[1], "gray12le", 2, false, 5)
-		for _, spec := range []video.Spec{{Pixel: video.Gray16}, {Pixel: video.DepthMM, Depth: &depthCodes[0]}} {
+		for _, spec := range []video.Spec{
+			{Pixel: video.Gray16},
+			{Pixel: video.DepthMM, Depth: &depthCodes[0]},
+		} {
 			setRotation(d, 180)
 			turned := convert(t, d, spec)
 			setRotation(d, 0)
 			for _, at := range []int{64, 66, 68, 100, 127} {
 				buf := bytes.Repeat([]byte{0xA5}, len(turned)+256)
-				if err := d.pic.Convert(&spec, buf[at:at+len(turned)]); err != nil {
+				if err := d.frame.Convert(&spec, buf[at:at+len(turned)]); err != nil {
 					t.Fatal(err)
 				}
 				e := len(turned) / (size[0] * size[1])
@@ -407,7 +419,7 @@ func TestEveryAlignment(t *testing.T) {
 		}
 		d.Close()
 	}
-	// CopyPixels is copy.
+	// CopyPixels equals copy.
 	for _, n := range []int{0, 1, 128<<10 - 1, 128 << 10, 300001} {
 		src := make([]byte, n)
 		for i := range src {
@@ -513,8 +525,8 @@ func TestConvertPlanesRefuses(t *testing.T) {
 	}
 }
 
-// FuzzConvertPlanes: any header, any length, any bytes: an error of a class, or a result; never a
-// byte outside.
+// FuzzConvertPlanes: for any header, length and bytes the result is a typed error or a frame, and
+// no byte outside is accessed.
 func FuzzConvertPlanes(f *testing.F) {
 	for _, name := range []uint8{1, 14, 28, 31} {
 		info := video.PlaneInfo{Width: 33, Height: 17, Format: name, Matrix: 5, Rotation: 90}
@@ -540,7 +552,7 @@ func FuzzConvertPlanes(f *testing.F) {
 			return
 		}
 		if n := info.Bytes(); len(body) > 0 && len(body) != n && n < 1<<20 && body[0]&1 == 0 {
-			body = append(body, make([]byte, n)...)[:n] // mostly the right length
+			body = append(body, make([]byte, n)...)[:n] // usually the right length
 		}
 		planes := fenced(t, len(body))
 		copy(planes, body)

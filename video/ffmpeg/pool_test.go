@@ -30,7 +30,7 @@ func clipNamed(t testing.TB, name string) clip {
 	return clip{}
 }
 
-// memoryFile serves bytes; fail, where set, answers instead.
+// memoryFile serves bytes. If fail is set, it returns the error of fail instead.
 type memoryFile struct {
 	data []byte
 	fail func(off int64) error
@@ -66,8 +66,8 @@ func fileOf(t testing.TB, m *memoryFile) *video.File {
 	return f
 }
 
-// A caller that asks for one frame after the other pays about one packet a frame, at any GOP and
-// with delayed output.
+// A caller that requests one frame after the other sends about one packet per frame, for any GOP
+// and with delayed output.
 func TestItemsInOrder(t *testing.T) {
 	names := []string{
 		"hevc open gop",
@@ -100,7 +100,7 @@ func TestItemsInOrder(t *testing.T) {
 					t.Errorf("step %d: %d packets for %d frames", step, sent, len(want)/step)
 				}
 			}
-			// Three files in turn, as cameras of one robot.
+			// Three files in turn, like the cameras of one robot.
 			files := []*video.File{f, acquire(t, path), acquire(t, path)}
 			before := p.Stats().Packets
 			for k := range want {
@@ -128,7 +128,7 @@ func TestItemsInOrder(t *testing.T) {
 	}
 }
 
-// Files of one encoder share decoders: as many as callers, not as files.
+// Files of one encoder share decoders. Their number depends on the callers, not on the files.
 func TestDecodersAreShared(t *testing.T) {
 	path := clipNamed(t, "av1 g=2").make(t)
 	data, err := os.ReadFile(path)
@@ -145,14 +145,14 @@ func TestDecodersAreShared(t *testing.T) {
 	}
 }
 
-// Eight goroutines on one pool get the same pixels as one, and leave no goroutine behind.
+// Eight goroutines on one pool get the same pixels as one, and no goroutine remains.
 func TestHammer(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, name := range []string{"av1 g=2", "h264 open gop", "hevc open gop"} {
 		c := clipNamed(t, name)
 		path, want := c.make(t), c.hashes(t)
 		lib := video.NewLibrary(openDisk, 0)
-		p := video.NewPool(8 << 20) // evicts all the time
+		p := video.NewPool(8 << 20) // evicts decoders all the time
 		var wg sync.WaitGroup
 		for g := range 8 {
 			wg.Add(1)
@@ -216,7 +216,8 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// F4: damaged packets give an error or a frame; the next file decodes right on the same pool.
+// ffmpeg.F4: damaged packets give an error or a frame. The next file on the same pool is decoded
+// correctly.
 func TestMutatedPackets(t *testing.T) {
 	rounds := 12
 	switch {
@@ -271,7 +272,7 @@ func TestMutatedPackets(t *testing.T) {
 						for i := at; i < min(at+40, s.Offset+int64(s.Size)); i++ {
 							bad[i] = byte(r.Uint32())
 						}
-					case 2: // the head of the packet
+					case 2: // the header of the packet
 						bad[s.Offset+int64(r.IntN(min(s.Size, 12)))] = byte(r.Uint32())
 					}
 				}
@@ -287,7 +288,10 @@ func TestMutatedPackets(t *testing.T) {
 						nil,
 						[]video.Group{g},
 						func(k int, pic video.Frame) error {
-							for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
+							for _, spec := range []video.Spec{
+								{ChannelsFirst: true},
+								{Pixel: video.YUVPlanes},
+							} {
 								n, err := pic.Bytes(&spec)
 								if err != nil {
 									return err
@@ -374,7 +378,9 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	) {
 		t.Errorf("cancelled in the middle: %v", err)
 	}
-	m.fail = func(int64) error { return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the network"} }
+	m.fail = func(int64) error {
+		return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the network"}
+	}
 	err = p.Decode(ctx, f, nil, []video.Group{one}, none)
 	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") ||
 		!strings.Contains(err.Error(), "frame 9") {
@@ -432,7 +438,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// A pool that is closed while decoders are at work closes them when they come back.
+// A pool that is closed during decoding closes the decoders when they are released.
 func TestCloseWhileDecoding(t *testing.T) {
 	f := acquire(t, clipNamed(t, "h264 g=2").make(t))
 	p := video.NewPool(0)
@@ -451,7 +457,7 @@ func TestCloseWhileDecoding(t *testing.T) {
 	}
 }
 
-// F6: no Go memory is allocated a frame.
+// ffmpeg.F6: a frame allocates no Go memory.
 func TestNoAllocation(t *testing.T) {
 	f := acquire(t, clipNamed(t, "av1 g=2").make(t))
 	p := newPool(t, 0)
@@ -517,11 +523,10 @@ func TestUnsupportedCodec(t *testing.T) {
 	}
 }
 
-// Decoders give back what they took: opening and closing many leaves the process as large as it
-// was.
+// Opening and closing many decoders does not increase the memory of the process.
 func TestNoLeak(t *testing.T) {
 	resident := func() int64 {
-		debug.FreeOSMemory() // Go's own garbage aside
+		debug.FreeOSMemory() // excludes garbage of the Go heap
 		b, err := os.ReadFile("/proc/self/statm")
 		if err != nil {
 			t.Skip("no /proc/self/statm")
@@ -561,7 +566,7 @@ func TestNoLeak(t *testing.T) {
 		for range 20 {
 			round()
 		}
-		// A leak grows each time; what threads keep for themselves is taken once.
+		// A leak grows in each round; memory that threads keep is allocated once.
 		for try := 1; ; try++ {
 			before := resident()
 			for range 60 {

@@ -15,9 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// A stream may change its size where its sample entry does not say so: each frame is delivered at
-// its own, into a destination of its own size or not at all, and what a header claims beyond the
-// limit is not allocated (F3, F4).
+// A stream may change its size without a new sample entry. Each frame is delivered at its own size,
+// or is rejected if the destination has another size. A size in a header beyond the limit is not
+// allocated (ffmpeg.F3, ffmpeg.F4).
 func TestSizeChangesInsideTheStream(t *testing.T) {
 	data, err := os.ReadFile("testdata/odd/mjpeg.mp4")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 		}
 	}
 
-	// The frame header of another frame claims 32000 × 32000.
+	// The header of another frame claims 32000 × 32000.
 	s = f.Index.Sample(4)
 	packet := data[s.Offset : s.Offset+int64(s.Size)]
 	at := bytes.Index(packet, []byte{0xff, 0xc0})

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// F1 for scaled frames: our scaler stands for swscale's, to the bit, whichever way the size goes.
-// scaled says of how many shapes it did.
+// ffmpeg.F1 for scaled frames: the scaler is bit-identical to swscale, up and down. The test logs
+// for how many shapes the scaler is used.
 func TestScalerEqualsSwscale(t *testing.T) {
 	sizes := [][2]int{
 		{640, 480},
@@ -52,7 +52,7 @@ func TestScalerEqualsSwscale(t *testing.T) {
 	for i, from := range sizes {
 		for k, to := range targets {
 			if from == to && runtime.GOARCH != "amd64" {
-				continue // the kernel of convert_test.go
+				continue // tested by TestKernelEqualsSwscale
 			}
 			format := []string{"yuv420p", "yuvj420p", "yuv422p", "yuv420p", "yuvj422p"}[(i+k)%5]
 			d := synthetic(
@@ -71,9 +71,9 @@ func TestScalerEqualsSwscale(t *testing.T) {
 				if extreme {
 					stretch(d)
 				}
-				d.pic.swscale = true
+				d.frame.swscale = true
 				want := convert(t, d, spec)
-				d.pic.swscale = false
+				d.frame.swscale = false
 				if !bytes.Equal(convert(t, d, spec), want) {
 					t.Errorf("%s %v → %v (%+v): not equal to swscale", format, from, to, spec)
 				}
@@ -92,16 +92,23 @@ func TestScalerEqualsSwscale(t *testing.T) {
 		convert(t, d, video.Spec{Width: 224, Height: 224})
 		if !hasScaler(d) {
 			t.Log(
-				"640×480 → 224×224 goes through swscale: no AVX2, or an arithmetic of swscale that is not known here",
+				"640×480 → 224×224 uses swscale: no AVX2, or swscale has another arithmetic",
 			)
 		}
 		d.Close()
 	}
 }
 
-// BenchmarkScale lets both scale frame by frame in turn, and reports medians of processor time.
+// BenchmarkScale scales frame by frame with both in turn, and reports medians of CPU time.
 func BenchmarkScale(b *testing.B) {
-	for _, size := range [][4]int{{640, 480, 224, 224}, {640, 480, 96, 96}, {1280, 720, 224, 224}, {320, 240, 224, 224}, {256, 256, 224, 224}, {640, 480, 320, 240}} {
+	for _, size := range [][4]int{
+		{640, 480, 224, 224},
+		{640, 480, 96, 96},
+		{1280, 720, 224, 224},
+		{320, 240, 224, 224},
+		{256, 256, 224, 224},
+		{640, 480, 320, 240},
+	} {
 		b.Run(fmt.Sprintf("%d×%d→%d×%d", size[0], size[1], size[2], size[3]), func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -112,9 +119,9 @@ func BenchmarkScale(b *testing.B) {
 			var times [2][]time.Duration
 			for b.Loop() {
 				for k := range times {
-					d.pic.swscale = k == 1
+					d.frame.swscale = k == 1
 					begin := threadTime()
-					if err := d.pic.Convert(&spec, dst); err != nil {
+					if err := d.frame.Convert(&spec, dst); err != nil {
 						b.Fatal(err)
 					}
 					times[k] = append(times[k], threadTime()-begin)

@@ -17,10 +17,11 @@ int rc_has_decoder(const char *name) { return avcodec_find_decoder_by_name(name)
 
 void rc_error_text(int code, char *buf, int n) { av_strerror(code, buf, n); }
 
-// dav1d prints a line at each opening at the level below, and swscale one a context.
-static void quiet(void) { av_log_set_level(AV_LOG_FATAL); }
+// dav1d prints a line per decoder at the next lower log level, and swscale one per context.
+static void silence_log(void) { av_log_set_level(AV_LOG_FATAL); }
 
-// allocate_frame is libavcodec's allocator of frames. It notes a lack of memory in the decoder.
+// allocate_frame allocates frames like libavcodec does. It records a failed allocation in the
+// decoder.
 static int allocate_frame(AVCodecContext *ctx, AVFrame *frame, int flags)
 {
 	int err = avcodec_default_get_buffer2(ctx, frame, flags);
@@ -30,8 +31,9 @@ static int allocate_frame(AVCodecContext *ctx, AVFrame *frame, int flags)
 	return err;
 }
 
-// cause returns the error of a call of libavcodec: RC_ERR_MEMORY if a frame could not be allocated.
-static int cause(rc_decoder *d, int err)
+// map_error returns the error of a call of libavcodec, or RC_ERR_MEMORY if a frame could not be
+// allocated.
+static int map_error(rc_decoder *d, int err)
 {
 	if (err >= 0 || err == AVERROR(EAGAIN) || !d->lacks_memory)
 		return err;
@@ -46,7 +48,7 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 	int err;
 
 	*out = NULL;
-	quiet();
+	silence_log();
 	if (!codec)
 		return RC_ERR_NO_DECODER;
 	if (!(d = calloc(1, sizeof(*d))))
@@ -79,14 +81,17 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 		d->ctx->color_range = AVCOL_RANGE_JPEG;
 	d->ctx->max_pixels = cfg->max_pixels;
 	d->ctx->thread_count = 1;
-	// H.264 that starts at a recovery point withholds frames at a drain although they are right: the index knows what each needs.
+	// At a drain, an H.264 decoder that started at a recovery point withholds frames that are
+	// correct. The index knows which packets each frame needs, so all frames are requested.
 	d->ctx->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
 #ifdef __aarch64__
-	// FFmpeg's NEON transform of MPEG-4 and JPEG rounds rows of one large coefficient otherwise than C and x86: bright blocks would be a step off.
+	// FFmpeg's NEON transform of MPEG-4 and JPEG rounds rows with one large coefficient differently
+	// from C and x86. Bright blocks would differ by one level.
 	d->ctx->idct_algo = FF_IDCT_SIMPLE;
 #endif
 	if (!strcmp(cfg->codec, "libdav1d")) {
-		// One frame in, one out. A build without one of these options has the same meaning by thread_count.
+		// One frame in, one frame out. In a build without one of these options, thread_count has
+		// this effect.
 		av_opt_set_int(d->ctx->priv_data, "max_frame_delay", 1, 0);
 		av_opt_set_int(d->ctx->priv_data, "framethreads", 1, 0);
 		av_opt_set_int(d->ctx->priv_data, "tilethreads", 1, 0);
@@ -127,7 +132,7 @@ int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
 	if (size <= 0 || size > INT_MAX - AV_INPUT_BUFFER_PADDING_SIZE)
 		return RC_ERR_SIZE;
 	need = (size_t)size + AV_INPUT_BUFFER_PADDING_SIZE;
-	// A decoder that still refers to the packet before keeps that buffer.
+	// The decoder may still refer to the previous packet; it then keeps that buffer.
 	if (!d->input || d->input->size < need || !av_buffer_is_writable(d->input)) {
 		av_buffer_unref(&d->input);
 		d->input = av_buffer_alloc(need < 65536 ? 65536 : need + need / 4);
@@ -135,7 +140,7 @@ int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
 			return RC_ERR_MEMORY;
 	}
 	memcpy(d->input->data, data, size);
-	// Damaged streams are read past their end: zeros there end every code.
+	// Decoders read damaged streams beyond their end. Zeros there end every code.
 	memset(d->input->data + size, 0, AV_INPUT_BUFFER_PADDING_SIZE);
 	d->packet->buf = av_buffer_ref(d->input);
 	if (!d->packet->buf)
@@ -147,10 +152,10 @@ int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
 	d->ctx->skip_frame = skip ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
 	err = avcodec_send_packet(d->ctx, d->packet);
 	av_packet_unref(d->packet);
-	return cause(d, err);
+	return map_error(d, err);
 }
 
-int rc_drain(rc_decoder *d) { return cause(d, avcodec_send_packet(d->ctx, NULL)); }
+int rc_drain(rc_decoder *d) { return map_error(d, avcodec_send_packet(d->ctx, NULL)); }
 
 void rc_flush(rc_decoder *d)
 {
@@ -160,16 +165,20 @@ void rc_flush(rc_decoder *d)
 
 static int is_full_range(const AVFrame *f)
 {
-	return f->color_range == AVCOL_RANGE_JPEG || f->format == AV_PIX_FMT_YUVJ420P || f->format == AV_PIX_FMT_YUVJ422P
-		|| f->format == AV_PIX_FMT_YUVJ444P || f->format == AV_PIX_FMT_YUVJ440P;
+	return f->color_range == AVCOL_RANGE_JPEG || f->format == AV_PIX_FMT_YUVJ420P
+		   || f->format == AV_PIX_FMT_YUVJ422P || f->format == AV_PIX_FMT_YUVJ444P
+		   || f->format == AV_PIX_FMT_YUVJ440P;
 }
 
 static int luma_bits(const AVPixFmtDescriptor *desc)
 {
-	if (desc->flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BE | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_BITSTREAM))
+	if (desc->flags
+		& (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BE | AV_PIX_FMT_FLAG_HWACCEL
+		   | AV_PIX_FMT_FLAG_BITSTREAM))
 		return 0;
-	// One luma sample after the other in the first plane, in the low bits.
-	if (desc->comp[0].plane != 0 || desc->comp[0].shift != 0 || desc->comp[0].offset != 0 || desc->comp[0].step != (desc->comp[0].depth > 8 ? 2 : 1))
+	// The first plane must contain only luma samples, in the low bits.
+	if (desc->comp[0].plane != 0 || desc->comp[0].shift != 0 || desc->comp[0].offset != 0
+		|| desc->comp[0].step != (desc->comp[0].depth > 8 ? 2 : 1))
 		return 0;
 	return desc->comp[0].depth;
 }
@@ -182,8 +191,9 @@ int rc_receive(rc_decoder *d)
 	if (err == AVERROR(EAGAIN) || err == AVERROR_EOF)
 		return RC_NONE;
 	if (err < 0)
-		return cause(d, err);
-	if (d->frame->width <= 0 || d->frame->height <= 0 || (int64_t)d->frame->width * d->frame->height > d->ctx->max_pixels)
+		return map_error(d, err);
+	if (d->frame->width <= 0 || d->frame->height <= 0
+		|| (int64_t)d->frame->width * d->frame->height > d->ctx->max_pixels)
 		return RC_ERR_TOO_LARGE;
 	if (d->frame->format != d->img.format || !d->img.format_name) {
 		if (!(desc = av_pix_fmt_desc_get(d->frame->format)))
@@ -197,28 +207,32 @@ int rc_receive(rc_decoder *d)
 	d->img.pts = d->frame->pts;
 	d->img.matrix = d->frame->colorspace;
 	d->img.full_range = is_full_range(d->frame);
-	d->img.planes_bytes = av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
+	d->img.planes_bytes =
+		av_image_get_buffer_size(d->frame->format, d->frame->width, d->frame->height, 1);
 	return RC_FRAME;
 }
 
 int rc_planes(rc_decoder *d, uint8_t *dst, int size)
 {
-	int n = av_image_copy_to_buffer(dst, size, (const uint8_t *const *)d->frame->data, d->frame->linesize,
-		d->frame->format, d->frame->width, d->frame->height, 1);
+	int n = av_image_copy_to_buffer(
+		dst, size, (const uint8_t *const *)d->frame->data, d->frame->linesize, d->frame->format,
+		d->frame->width, d->frame->height, 1);
 	return n < 0 ? n : RC_OK;
 }
 
 int64_t rc_memory(rc_decoder *d)
 {
-	// Reference frames, the pool's spare ones and tables: about ten frames beside a fixed megabyte.
+	// About ten frames (references, spare frames of the pool, tables) and one fixed megabyte.
 	int bytes = d->img.planes_bytes;
 	if (bytes <= 0)
 		bytes = d->ctx->width * d->ctx->height / 2 * 3;
-	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch) + (d->input ? (int64_t)d->input->size : 0);
+	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch)
+		   + (d->input ? (int64_t)d->input->size : 0);
 }
 
-// rows_of copies the rows of a plane; to's rows are padded with zeros.
-static void rows_of(uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
+// copy_padded_rows copies the rows of a plane, and pads them with zeros to to_stride.
+static void copy_padded_rows(
+	uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
 {
 	for (int y = 0; y < rows; y++, from += from_stride, to += to_stride) {
 		memcpy(to, from, row_bytes);
@@ -239,7 +253,8 @@ int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
 		if (f->linesize[k] == l->stride[k] && l->row_bytes[k] == l->stride[k])
 			rc_copy(to, f->data[k], n);
 		else
-			rows_of(to, l->stride[k], f->data[k], f->linesize[k], l->row_bytes[k], l->rows[k]);
+			copy_padded_rows(
+				to, l->stride[k], f->data[k], f->linesize[k], l->row_bytes[k], l->rows[k]);
 		memset(to + n, 0, -n & 63);
 	}
 	return RC_OK;
@@ -247,6 +262,6 @@ int rc_keep(rc_decoder *d, const rc_layout *l, uint8_t *dst)
 
 int rc_pixel_format(const char *name)
 {
-	quiet(); // kept planes may be all that this process reads
+	silence_log(); // this may be the process's first call of FFmpeg
 	return av_get_pix_fmt(name);
 }

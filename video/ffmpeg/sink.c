@@ -1,12 +1,12 @@
 //go:build cgo
 
-// Pixels as rows of R, G and B → the layout that was asked for, in order, once.
+// Writes pixels, received as rows of R, G and B, in the requested layout, in order, once.
 
 #include "internal.h"
 
 #include <string.h>
 
-enum { PART = 1024 }; // pixels that are brought into their last form at once
+enum { PART = 1024 }; // pixels that are converted to their final form at once
 
 void rc_sink_open(rc_sink *s, uint8_t *dst, size_t pixels, int element, int chw)
 {
@@ -34,29 +34,31 @@ void rc_sink_room(rc_sink *s, uint8_t *to[3])
 			to[k] = s->dst + k * s->plane + s->at;
 }
 
-// Where the next n bytes of a lane go: k is the channel of CHW, at the place in bytes from the channel's beginning.
-static uint8_t *place(rc_sink *s, int k, size_t at)
+// output_at returns the destination of the next bytes of lane k. at is the offset in bytes from the
+// start of the channel.
+static uint8_t *output_at(rc_sink *s, int k, size_t at)
 {
 	if (s->stream)
 		return s->lane[k].stage + s->lane[k].fill;
 	return s->dst + (s->chw ? k * s->plane * (s->element == RC_F32 ? 4 : 1) : 0) + at;
 }
 
-static void placed(rc_sink *s, int k, size_t n)
+// commit_output adds n bytes that were written to lane k.
+static void commit_output(rc_sink *s, int k, size_t n)
 {
 	if (s->stream)
 		rc_lane_commit(&s->lane[k], n);
 }
 
-// packed takes n pixels as RGB triples, n at most PART.
-static void packed(rc_sink *s, const uint8_t *rgb, size_t at, size_t n)
+// put_packed writes n pixels of packed RGB, at most PART.
+static void put_packed(rc_sink *s, const uint8_t *rgb, size_t at, size_t n)
 {
 	if (s->element == RC_U8) {
-		memcpy(place(s, 0, 3 * at), rgb, 3 * n);
-		placed(s, 0, 3 * n);
+		memcpy(output_at(s, 0, 3 * at), rgb, 3 * n);
+		commit_output(s, 0, 3 * n);
 	} else {
-		rc_unit_floats(rgb, (float *)place(s, 0, 12 * at), 3 * n);
-		placed(s, 0, 12 * n);
+		rc_unit_floats(rgb, (float *)output_at(s, 0, 12 * at), 3 * n);
+		commit_output(s, 0, 12 * n);
 	}
 }
 
@@ -71,19 +73,20 @@ void rc_sink_commit(rc_sink *s, size_t n)
 			for (size_t x = 0; x < n; x += PART) {
 				size_t m = n - x < PART ? n - x : PART;
 
-				rc_unit_floats(s->rows[k] + x, (float *)place(s, k, 4 * (s->at + x)), m);
-				placed(s, k, 4 * m);
+				rc_unit_floats(s->rows[k] + x, (float *)output_at(s, k, 4 * (s->at + x)), m);
+				commit_output(s, k, 4 * m);
 			}
 	} else {
 		for (size_t x = 0; x < n; x += PART) {
 			size_t m = n - x < PART ? n - x : PART;
-			uint8_t part[3 * PART + LINE], *to = s->element == RC_U8 ? place(s, 0, 3 * (s->at + x)) : part;
+			uint8_t part[3 * PART + LINE],
+				*to = s->element == RC_U8 ? output_at(s, 0, 3 * (s->at + x)) : part;
 
 			rc_interleave(s->rows[0] + x, s->rows[1] + x, s->rows[2] + x, m, to);
 			if (s->element == RC_U8)
-				placed(s, 0, 3 * m);
+				commit_output(s, 0, 3 * m);
 			else
-				packed(s, part, s->at + x, m);
+				put_packed(s, part, s->at + x, m);
 		}
 	}
 	s->at += n;
@@ -101,7 +104,7 @@ void rc_sink_packed(rc_sink *s, const uint8_t *rgb, size_t n)
 			rc_split(rgb + 3 * x, m, to[0], to[1], to[2]);
 			rc_sink_commit(s, m);
 		} else {
-			packed(s, rgb + 3 * x, s->at, m);
+			put_packed(s, rgb + 3 * x, s->at, m);
 			s->at += m;
 		}
 	}

@@ -1,7 +1,8 @@
 //go:build cgo
 
-// Writing results that nobody reads soon. A batch is larger than the caches: a plain store first reads the line that it replaces
-// and throws out what others need. A lane gathers bytes in the first-level cache and writes whole lines past the caches.
+// Writes of results that are not read soon. A batch is larger than the caches. A normal store would
+// first read the cache line that it replaces, and evict data that others need. A lane collects
+// bytes in the first-level cache and writes whole lines that bypass the caches.
 
 #include "internal.h"
 
@@ -17,7 +18,8 @@ __attribute__((target("avx2"))) static void stream_avx2(uint8_t *dst, const uint
 {
 	for (size_t i = 0; i < n; i += LINE) {
 		_mm_prefetch((const char *)(src + i + 1024), _MM_HINT_NTA);
-		__m256i a = _mm256_loadu_si256((const __m256i *)(src + i)), b = _mm256_loadu_si256((const __m256i *)(src + i + 32));
+		__m256i a = _mm256_loadu_si256((const __m256i *)(src + i)),
+				b = _mm256_loadu_si256((const __m256i *)(src + i + 32));
 
 		_mm256_stream_si256((__m256i *)(dst + i), a);
 		_mm256_stream_si256((__m256i *)(dst + i + 32), b);
@@ -37,7 +39,7 @@ int rc_can_stream(void)
 void rc_fence(void)
 {
 #ifdef X86
-	_mm_sfence(); // stores past the caches are seen in order only behind a fence
+	_mm_sfence(); // stores that bypass the caches are ordered only by a fence
 #endif
 }
 
@@ -61,7 +63,7 @@ void rc_lane_commit(rc_lane *l, size_t n)
 	whole = l->fill & ~(size_t)(LINE - 1);
 	if (!whole)
 		return;
-	if (l->skip) { // the line that belongs to a neighbour too
+	if (l->skip) { // the first line also contains other data
 		memcpy(l->dst + l->skip, l->stage + l->skip, LINE - l->skip);
 		l->skip = 0;
 		from = LINE;
@@ -74,13 +76,11 @@ void rc_lane_commit(rc_lane *l, size_t n)
 	l->dst += whole;
 	l->fill -= whole;
 	if (l->fill)
-		memcpy(l->stage, l->stage + whole, LINE); // may copy more than there is: it stays inside the stage
+		// may copy more bytes than are valid, but stays inside the stage
+		memcpy(l->stage, l->stage + whole, LINE);
 }
 
-void rc_lane_close(rc_lane *l)
-{
-	memcpy(l->dst + l->skip, l->stage + l->skip, l->fill - l->skip);
-}
+void rc_lane_close(rc_lane *l) { memcpy(l->dst + l->skip, l->stage + l->skip, l->fill - l->skip); }
 
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n)
 {

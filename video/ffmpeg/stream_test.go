@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// stream makes an elementary stream with the ffmpeg CLI, and cuts it into packets at its access
-// unit delimiters.
+// elementary creates an elementary stream with the ffmpeg program, and splits it into packets at
+// its access unit delimiters.
 func elementary(t *testing.T, codec video.Codec, args string) (path string, packets [][]byte) {
 	t.Helper()
 	needFFmpeg(t)
@@ -67,7 +67,7 @@ func elementary(t *testing.T, codec video.Codec, args string) (path string, pack
 	return path, packets
 }
 
-// bare takes the parameter sets out of a packet.
+// bare removes the parameter sets from a packet.
 func bare(codec video.Codec, packet []byte) (out []byte) {
 	for _, nal := range bytes.Split(packet, []byte{0, 0, 1})[1:] {
 		nal = bytes.TrimRight(nal, "\x00")
@@ -80,7 +80,7 @@ func bare(codec video.Codec, packet []byte) (out []byte) {
 	return out
 }
 
-// virtual mp4 makes a virtual mp4 of packets, and gives the number of each one's frame.
+// film returns a virtual mp4 of packets, and the frame number of each packet.
 func film(
 	t *testing.T,
 	codec video.Codec,
@@ -109,7 +109,7 @@ func film(
 	return f, numbers, s
 }
 
-// write writes a virtual mp4 as the mp4 that it is, in pieces of a size.
+// write writes a virtual mp4 to a file, read in pieces of a given size.
 func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, piece int) string {
 	t.Helper()
 	var of []int
@@ -143,19 +143,31 @@ func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, p
 	return path
 }
 
-// V14: a virtual mp4 of packets gives the frames that libavcodec gives of the stream, to the bit
-// and in any order; as a file other readers take it.
+// video.V14: a virtual mp4 gives the frames that libavcodec gives for the stream, bit for bit and
+// in any order. Other readers accept it as a file.
 func TestMP4(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
 		codec      video.Codec
 	}{
 		{"h264", "-c:v libx264 -g 12 -bf 0", video.H264},
-		{"h264, zero latency, several slices", "-c:v libx264 -g 250 -tune zerolatency -x264-params slices=4", video.H264},
+		{
+			"h264, zero latency, several slices",
+			"-c:v libx264 -g 250 -tune zerolatency -x264-params slices=4",
+			video.H264,
+		},
 		{"h264, baseline, every frame a key", "-c:v libx264 -profile:v baseline -g 1", video.H264},
-		{"hevc", "-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet, video.HEVC},
+		{
+			"hevc",
+			"-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet,
+			video.HEVC,
+		},
 		{"h264, parameter sets once", "-c:v libx264 -g 12 -bf 0", video.H264},
-		{"hevc, parameter sets once", "-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet, video.HEVC},
+		{
+			"hevc, parameter sets once",
+			"-c:v libx265 -x265-params keyint=12:bframes=0:repeat-headers=1" + x265Quiet,
+			video.HEVC,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,8 +198,8 @@ func TestMP4(t *testing.T) {
 	}
 }
 
-// V14: frames before the first key frame and behind a missing packet are in no virtual mp4, also
-// where nobody says that it is missing.
+// video.V14: frames before the first key frame and after a missing packet are in no virtual mp4,
+// even if the caller does not report the loss.
 func TestMP4Gaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
@@ -198,7 +210,7 @@ func TestMP4Gaps(t *testing.T) {
 		want := fileSums(t, path)
 		for _, silent := range []bool{false, true} {
 			if silent && codec == video.HEVC {
-				continue // its frames are not counted so
+				continue // its frames carry no number that shows a loss
 			}
 			cut := append([][]byte(nil), packets...)
 			for i := range 5 {
@@ -237,7 +249,7 @@ func TestMP4Gaps(t *testing.T) {
 	}
 }
 
-// V14: what the schemas of video messages rule out is refused by name.
+// video.V14: streams that the schemas of video messages exclude are rejected by name.
 func TestMP4Refuses(t *testing.T) {
 	refuse := func(codec video.Codec, packets [][]byte, what string) {
 		t.Helper()
@@ -266,7 +278,7 @@ func TestMP4Refuses(t *testing.T) {
 		[][]byte{append(append([]byte{}, plain[0]...), plain[1]...)},
 		"several frames",
 	)
-	refuse(video.H264, plain[1:12], "without a key frame")
+	refuse(video.H264, plain[1:12], "no key frame")
 	refuse(video.H264, [][]byte{plain[0][4:]}, "Annex B")
 	_, hevc := elementary(t, video.HEVC, "-c:v libx265 -x265-params keyint=12"+x265Quiet)
 	refuse(video.HEVC, hevc, "B frames")

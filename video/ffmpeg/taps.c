@@ -1,7 +1,8 @@
 //go:build cgo
 
-// The filters of swscale's bilinear scaling, by its own rules: fixed-point triangles, cut where they hardly count, pushed back inside at the borders,
-// and normalised so that rounding errors go on to the next tap.
+// The filters of swscale's bilinear scaling, computed by its rules: fixed-point triangles without
+// negligible taps, folded back at the borders, and normalized so that rounding errors carry over to
+// the next tap.
 
 #include "internal.h"
 
@@ -17,10 +18,11 @@ void rc_taps_free(rc_taps *t)
 	memset(t, 0, sizeof(*t));
 }
 
-// triangle fills the raw filters.
-static void triangle(int from, int to, int64_t step, int64_t unit, int size, int *position, int64_t *filter)
+// fill_triangles computes the raw filters.
+static void fill_triangles(
+	int from, int to, int64_t step, int64_t unit, int size, int *position, int64_t *filter)
 {
-	int64_t x = step - 0x10000; // twice the centre's place
+	int64_t x = step - 0x10000; // twice the position of the center
 
 	for (int i = 0; i < to; i++, x += 2 * step) {
 		int first = (int)((x - (size - 2) * (int64_t)0x10000) / (1 << 17));
@@ -38,8 +40,9 @@ static void triangle(int from, int to, int64_t step, int64_t unit, int size, int
 	}
 }
 
-// cut shifts each filter to where it begins to count, and gives the number of taps that the widest of them needs.
-static int cut(int to, int64_t unit, int size, int *position, int64_t *filter)
+// trim_taps moves each filter to its first significant tap. It returns the number of taps that the
+// widest filter needs.
+static int trim_taps(int to, int64_t unit, int size, int *position, int64_t *filter)
 {
 	double least = 0.002 * unit;
 	int need = 0;
@@ -69,8 +72,9 @@ static int cut(int to, int64_t unit, int size, int *position, int64_t *filter)
 	return need;
 }
 
-// inside pushes what hangs over a border back onto the last sample there. There are at most as many taps as samples.
-static void inside(int from, int taps, int *position, int64_t *f)
+// fold_borders adds the taps beyond a border to the last sample inside. The number of taps does not
+// exceed the number of samples.
+static void fold_borders(int from, int taps, int *position, int64_t *f)
 {
 	int over = *position + taps - from;
 
@@ -94,7 +98,8 @@ static void inside(int from, int taps, int *position, int64_t *f)
 	}
 }
 
-static void normalise(int taps, int one, const int64_t *f, int16_t *to)
+// normalize_taps converts a raw filter to integers that add up to one.
+static void normalize_taps(int taps, int one, const int64_t *f, int16_t *to)
 {
 	int64_t sum = 0, error = 0;
 
@@ -137,8 +142,8 @@ int rc_taps_make(rc_taps *t, int from, int to, int align, int one)
 			filter[i] = unit;
 		}
 	} else
-		triangle(from, to, step, unit, size, t->position, filter);
-	t->taps = cut(to, unit, size, t->position, filter);
+		fill_triangles(from, to, step, unit, size, t->position, filter);
+	t->taps = trim_taps(to, unit, size, t->position, filter);
 	if (t->taps == 1 && align == 2)
 		align = 1;
 	t->taps = (t->taps + align - 1) / align * align;
@@ -151,8 +156,8 @@ int rc_taps_make(rc_taps *t, int from, int to, int align, int one)
 	for (int i = 0; i < to; i++) {
 		for (int j = 0; j < t->taps; j++)
 			row[j] = j < size ? filter[(size_t)i * size + j] : 0;
-		inside(from, t->taps, &t->position[i], row);
-		normalise(t->taps, one, row, t->coefficient + (size_t)i * t->taps);
+		fold_borders(from, t->taps, &t->position[i], row);
+		normalize_taps(t->taps, one, row, t->coefficient + (size_t)i * t->taps);
 	}
 	err = RC_OK;
 end:

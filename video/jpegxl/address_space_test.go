@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestAddressSpace decodes an image in a process with 4 GiB of address space: its values are those
-// of a process without a limit.
+// TestAddressSpace decodes an image in a process with 4 GiB of address space. The values are the
+// same as without a limit.
 func TestAddressSpace(t *testing.T) {
 	const asChild = "ROBOCACHE_TEST_ADDRESS_SPACE"
 	values := make([]byte, 48*64*3)

@@ -1,15 +1,19 @@
-// Package jpegxl decodes JPEG XL, UMI's camera codec, by libjxl compiled to WebAssembly: in every
-// build, without cgo and without a library of the machine. The first image compiles the decoder,
-// which costs 0.4 s of a core, once a process.
+// Package jpegxl decodes JPEG XL, the camera codec of UMI, with libjxl compiled to WebAssembly. It
+// works in every build, without cgo and without libraries of the machine. The first image compiles
+// the decoder, which takes 0.4 s of one core, once per process.
 //
 // # Contract
 //
-//	X1  Lossless images are given as they were encoded, to the bit. Lossy ones are libjxl 0.11's, rounded to the nearest value: other
-//	    builds of it differ by 1 in some pixels, in the order of their sums; 0.12 and later dither, and differ by 1 in a third of them.
-//	X2  Integers of 8 and 16 bits, 1 to 4 channels, any number of frames. Another depth is Unsupported by its bits.
-//	X3  dst says what is expected. A stream of another size is Malformed, and so is colour where grey is expected, or an alpha channel
-//	    that is not opaque where none is.
-//	X4  What a stream can cost is bounded, whatever its bytes: 512 MiB of the decoder's memory, and time in proportion to len(dst). It runs
-//	    in a sandbox: no address of the process, no file and no clock is within its reach.
-//	X5  Any number of goroutines may call; as many decoders as cores run at the same time, and are used again unless one failed.
+//	jpegxl.X1  Lossless images are returned bit for bit. Lossy ones are those of libjxl 0.11, rounded
+//	           to the nearest value. Other builds of it differ by 1 in some pixels, because they add
+//	           in another order. Versions from 0.12 on dither, and differ by 1 in a third of them.
+//	jpegxl.X2  The decoder supports integers of 8 and 16 bits, 1 to 4 channels, and any number of
+//	           frames. Another depth is Unsupported.
+//	jpegxl.X3  dst defines the expected size. A stream of another size is Malformed. So are color
+//	           instead of expected grey, and an unexpected alpha channel that is not opaque.
+//	jpegxl.X4  The cost of a stream is limited for any bytes: 512 MiB of the decoder's memory, and
+//	           time in proportion to len(dst). The decoder runs in a sandbox without access to
+//	           addresses of the process, files or clocks.
+//	jpegxl.X5  Decode is safe for concurrent use. As many decoders as cores run at once. They are
+//	           reused unless they fail.
 package jpegxl

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	_ "embed" // the decoder
+	_ "embed" // embeds the decoder
 	"errors"
 	"fmt"
 	"io"
@@ -19,81 +19,86 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// decoder is libjxl's, from scripts/jpegxl-wasm.sh.
+// decoderWasm is libjxl, compiled by scripts/jpegxl-wasm.sh.
 //
 //go:embed data/decode.wasm.gz
-var decoder []byte
+var decoderWasm []byte
 
-// allocator is the function of decoder that all memory is taken by: a thousand times an image, and
-// at least once for every frame, hidden or not, and every section of one. There the clock is looked
-// at: a check at each jump, as the runtime offers it, makes an image take four times as long. It
-// also is where the collector may stop the goroutine.
+// allocator is the index of the function of decoder that allocates all memory. It is called about a
+// thousand times per image, and at least once for every frame, hidden or not, and every section of
+// one. The time limit is checked there. The runtime's own check, at each jump, makes decoding four
+// times slower. The garbage collector can also stop the goroutine there.
 const allocator = 548
 
 const (
-	page     = 64 << 10
-	maxPages = 8192     // 512 MiB a decoder
-	keepSize = 64 << 20 // a decoder that took more is not kept
+	pageBytes    = 64 << 10
+	maxPages     = 8192     // 512 MiB per decoder
+	maxIdleBytes = 64 << 20 // a decoder with more memory is not kept
 )
 
-// engine holds the compiled decoder and those that are at rest.
+// engine holds the compiled decoder and the idle instances. Safe for concurrent use.
 type engine struct {
-	rt      wazero.Runtime
+	runtime wazero.Runtime
 	module  wazero.CompiledModule
 	running chan struct{}
 
 	mu   sync.Mutex
-	rest []*instance
+	idle []*instance
 }
 
-// instance is one decoder with its memory.
+// instance is one decoder with its memory. It is used by one goroutine at a time.
 type instance struct {
-	mod                  api.Module
+	module               api.Module
 	malloc, free, images api.Function
 }
 
-// started is the engine of the process.
-var started struct {
+// processEngine is the engine of the process.
+var processEngine struct {
 	mu     sync.Mutex
 	engine *engine
 	err    error
 }
 
-// start returns the engine of the process. The first call compiles the decoder. A failure is
-// remembered unless memory or address space was lacking, of which there may be more later.
-func start() (*engine, error) {
-	started.mu.Lock()
-	defer started.mu.Unlock()
-	if started.engine != nil || started.err != nil {
-		return started.engine, started.err
+// startEngine returns the engine of the process. The first call compiles the decoder. A failure is
+// remembered, except a lack of memory or address space, which may be temporary.
+func startEngine() (*engine, error) {
+	processEngine.mu.Lock()
+	defer processEngine.mu.Unlock()
+	if processEngine.engine != nil || processEngine.err != nil {
+		return processEngine.engine, processEngine.err
 	}
-	e, err := compile()
+	e, err := compileDecoder()
 	if errors.Is(err, robocache.ErrResourceLimit) {
 		return nil, err
 	}
-	started.engine, started.err = e, err
+	processEngine.engine, processEngine.err = e, err
 	return e, err
 }
 
-// startError returns the error of a decoder that cannot be compiled. cause is what wazero returned,
-// or what it panicked with: it maps memory for machine code and panics if the system refuses.
+// startError returns the error of a decoder that cannot be compiled. cause is the error that wazero
+// returned, or the value of its panic: it maps memory for machine code and panics if the system
+// refuses.
 func startError(cause any) error {
 	err, ok := cause.(error)
 	if ok && errors.Is(err, syscall.ENOMEM) {
-		return robocache.ResourceLimit(op, nil, "no address space for the decoder").WithCause(err).
+		return robocache.ResourceLimit(
+			opDecode,
+			nil,
+			"no address space for the decoder",
+		).WithCause(err).
 			WithHint("Raise the limit of the process (ulimit -v).")
 	}
-	return robocache.Unsupported(op, nil, "the decoder does not start here: %v", cause)
+	return robocache.Unsupported(opDecode, nil, "the decoder does not start here: %v", cause)
 }
 
-// compile compiles the decoder.
-func compile() (e *engine, err error) {
+// compileDecoder compiles the decoder.
+func compileDecoder() (e *engine, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = startError(r)
 		}
 	}()
-	r, err := gzip.NewReader(bytes.NewReader(decoder))
+	r, err := gzip.NewReader(bytes.NewReader(decoderWasm))
 	var code []byte
 	if err == nil {
 		code, err = io.ReadAll(r)
@@ -106,7 +111,7 @@ func compile() (e *engine, err error) {
 		experimental.FunctionListenerFactoryFunc(
 			func(f api.FunctionDefinition) experimental.FunctionListener {
 				if f.Index() == allocator {
-					return clock{}
+					return deadlineCheck{}
 				}
 				return nil
 			},
@@ -116,7 +121,7 @@ func compile() (e *engine, err error) {
 		ctx,
 		wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithDebugInfoEnabled(false),
 	)
-	const badFile = 8 // what it imports, for messages of its library: files that are not there
+	const badFile = 8 // the decoder imports these functions for messages; there are no files
 	if _, err := rt.NewHostModuleBuilder("wasi_snapshot_preview1").
 		NewFunctionBuilder().WithFunc(func(int32) int32 { return badFile }).Export("fd_close").
 		NewFunctionBuilder().
@@ -128,13 +133,13 @@ func compile() (e *engine, err error) {
 	if err != nil {
 		return nil, startError(err)
 	}
-	return &engine{rt: rt, module: m, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
+	return &engine{runtime: rt, module: m, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
 }
 
-// clock ends a decoder whose context is done.
-type clock struct{}
+// deadlineCheck stops a decoder whose context is done.
+type deadlineCheck struct{}
 
-func (clock) Before(
+func (deadlineCheck) Before(
 	ctx context.Context,
 	_ api.Module,
 	_ api.FunctionDefinition,
@@ -145,32 +150,32 @@ func (clock) Before(
 		panic(err)
 	}
 }
-func (clock) After(context.Context, api.Module, api.FunctionDefinition, []uint64) {}
-func (clock) Abort(context.Context, api.Module, api.FunctionDefinition, error)    {}
+func (deadlineCheck) After(context.Context, api.Module, api.FunctionDefinition, []uint64) {}
+func (deadlineCheck) Abort(context.Context, api.Module, api.FunctionDefinition, error)    {}
 
-// take waits for a core, and gives a decoder.
-func (e *engine) take(ctx context.Context) (*instance, error) {
+// acquireInstance waits for a core and returns a decoder.
+func (e *engine) acquireInstance(ctx context.Context) (*instance, error) {
 	select {
 	case e.running <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	e.mu.Lock()
-	if n := len(e.rest); n > 0 {
-		in := e.rest[n-1]
-		e.rest = e.rest[:n-1]
+	if n := len(e.idle); n > 0 {
+		in := e.idle[n-1]
+		e.idle = e.idle[:n-1]
 		e.mu.Unlock()
 		return in, nil
 	}
 	e.mu.Unlock()
-	mod, err := e.rt.InstantiateModule(
+	mod, err := e.runtime.InstantiateModule(
 		context.Background(),
 		e.module,
 		wazero.NewModuleConfig().WithName(""),
 	)
 	if err != nil {
 		<-e.running
-		return nil, robocache.ResourceLimit(op, nil, "no memory for a decoder").WithCause(err)
+		return nil, robocache.ResourceLimit(opDecode, nil, "no memory for a decoder").WithCause(err)
 	}
 	return &instance{
 		mod,
@@ -180,77 +185,82 @@ func (e *engine) take(ctx context.Context) (*instance, error) {
 	}, nil
 }
 
-// give takes a decoder back. One that failed may be in any state: it is not used again.
-func (e *engine) give(in *instance, good bool) {
+// releaseInstance makes a decoder idle. A decoder that failed is closed, because its state is
+// unknown.
+func (e *engine) releaseInstance(in *instance, good bool) {
 	defer func() { <-e.running }()
-	if !good || in.mod.Memory().Size() > keepSize {
-		in.mod.Close(context.Background())
+	if !good || in.module.Memory().Size() > maxIdleBytes {
+		in.module.Close(context.Background())
 		return
 	}
 	e.mu.Lock()
-	e.rest = append(e.rest, in)
+	e.idle = append(e.idle, in)
 	e.mu.Unlock()
 }
 
-// call calls a function of the decoder.
-func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (uint64, error) {
+// callFunction calls a function of the decoder.
+func (in *instance) callFunction(
+	ctx context.Context,
+	f api.Function,
+	args ...uint64,
+) (uint64, error) {
 	r, err := f.Call(ctx, args...)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return 0, ctx.Err()
-	case err != nil && in.full():
-		return 0, tooLarge()
+	case err != nil && in.isFull():
+		return 0, outOfMemory()
 	case err != nil:
-		// The stack of the decoder says nothing to a reader.
-		return 0, malformed("the decoder stopped")
+		// the decoder's stack does not help the reader
+		return 0, malformedStream("the decoder stopped")
 	case len(r) == 0:
 		return 0, nil
 	}
 	return r[0], nil
 }
 
-func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
+func (in *instance) isFull() bool { return in.module.Memory().Size() > (maxPages-64)*pageBytes }
 
-func tooLarge() error {
+func outOfMemory() error {
 	return robocache.ResourceLimit(
-		op,
+		opDecode,
 		nil,
 		"the image takes more than %d MiB of memory to decode",
-		maxPages*page>>20,
+		maxPages*pageBytes>>20,
 	)
 }
 
-// room takes memory in the decoder.
-func (in *instance) room(ctx context.Context, n int64) (uint64, error) {
+// allocate allocates memory in the decoder.
+func (in *instance) allocate(ctx context.Context, n int64) (uint64, error) {
 	p := uint64(0)
-	if n < maxPages*page {
+	if n < maxPages*pageBytes {
 		var err error
-		if p, err = in.call(ctx, in.malloc, uint64(n)); err != nil {
+		if p, err = in.callFunction(ctx, in.malloc, uint64(n)); err != nil {
 			return 0, err
 		}
 	}
 	if p == 0 {
-		return 0, tooLarge()
+		return 0, outOfMemory()
 	}
 	return p, nil
 }
 
-// decode runs the decoder: once for the header, once for the pixels.
-func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err error) {
-	mem := in.mod.Memory()
-	from, err := in.room(ctx, int64(len(src)))
+// decodeImages runs the decoder twice: for the header, and for the pixels.
+func (in *instance) decodeImages(ctx context.Context, dst, src []byte, size int) (err error) {
+	mem := in.module.Memory()
+	from, err := in.allocate(ctx, int64(len(src)))
 	if err != nil {
 		return err
 	}
 	mem.Write(uint32(from), src)
-	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes
-	// over memory of the decoder, which is not used again then.
-	head, err := in.room(ctx, 16+4*maxFrames)
+	// Four words of info, followed by one delay per frame. A stream with more than maxFrames frames
+	// overwrites the decoder's memory; that decoder is not reused.
+	head, err := in.allocate(ctx, 16+4*maxFrames)
 	if err != nil {
 		return err
 	}
 	run := func(only, all, out uint64) (bool, error) {
-		call, err := in.call(
+		call, err := in.callFunction(
 			ctx,
 			in.images,
 			from,
@@ -274,22 +284,22 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 		return err
 	}
 	if !result {
-		return malformed("no JPEG XL, or cut before its images")
+		return malformedStream("the data is not JPEG XL, or it is truncated before the images")
 	}
-	i := in.info(head)
+	i := in.readInfo(head)
 	if i.frames > maxFrames {
-		return robocache.ResourceLimit(op, nil, "more than %d frames", maxFrames)
+		return robocache.ResourceLimit(opDecode, nil, "more than %d frames", maxFrames)
 	}
 	if int(i.bits) != 8*size {
-		return robocache.Unsupported(op, nil, "images of %d bits a value", i.bits).
+		return robocache.Unsupported(opDecode, nil, "images of %d bits per value", i.bits).
 			Expected(fmt.Sprintf("integers of %d bits", 8*size), "")
 	}
-	channels, err := i.channels(len(dst) / size)
+	channels, err := i.channelsFor(len(dst) / size)
 	if err != nil {
 		return err
 	}
 	pixels := int64(len(dst) / channels)
-	out, err := in.room(ctx, 4*pixels)
+	out, err := in.allocate(ctx, 4*pixels)
 	if err != nil {
 		return err
 	}
@@ -302,27 +312,30 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 		return err
 	}
 	if !resultValue {
-		if in.full() {
-			return tooLarge()
+		if in.isFull() {
+			return outOfMemory()
 		}
-		return malformed("cut or damaged")
+		return malformedStream("the stream is truncated or damaged")
 	}
 	rgba, ok := mem.Read(uint32(out), uint32(4*pixels))
-	if !ok || in.info(head) != i {
-		return malformed("cut or damaged")
+	if !ok || in.readInfo(head) != i {
+		return malformedStream("the stream is truncated or damaged")
 	}
-	if err := pick(dst, rgba, channels, size); err != nil {
+	if err := pickChannels(dst, rgba, channels, size); err != nil {
 		return err
 	}
 	for _, p := range []uint64{out, head, from} {
-		if _, err := in.call(ctx, in.free, p); err != nil {
+		if _, err := in.callFunction(ctx, in.free, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (in *instance) info(at uint64) info {
-	word := func(k uint32) uint32 { v, _ := in.mod.Memory().ReadUint32Le(uint32(at) + 4*k); return v }
-	return info{word(0), word(1), word(2), word(3)}
+func (in *instance) readInfo(at uint64) streamInfo {
+	word := func(k uint32) uint32 {
+		v, _ := in.module.Memory().ReadUint32Le(uint32(at) + 4*k)
+		return v
+	}
+	return streamInfo{word(0), word(1), word(2), word(3)}
 }

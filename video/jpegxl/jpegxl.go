@@ -10,44 +10,45 @@ import (
 )
 
 const (
-	maxFrames = 4096                 // of one stream
-	perValue  = 5 * time.Microsecond // a hundred times what a value of dst takes
+	maxFrames    = 4096                 // maximum number of frames in a stream
+	timePerValue = 5 * time.Microsecond // about 100 times the decoding time of one value
 )
 
-var slack = 10 * time.Second // what decoding may take beside
+// slack is the decoding time that does not depend on the number of values.
+var slack = 10 * time.Second
 
-// Decode decodes all images of a stream into dst, one after the other, row by row, channels last,
-// little-endian. size is that of an element: 1 or 2 bytes. The number of channels is what len(dst)
-// leaves for a pixel.
+// Decode decodes all images of a stream to dst, one after the other, row by row, channels last,
+// little-endian. size is the number of bytes of an element, 1 or 2. The number of channels follows
+// from len(dst).
 func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 	if size != 1 && size != 2 {
-		return robocache.Unsupported(op, nil, "elements of %d bytes", size).
+		return robocache.Unsupported(opDecode, nil, "elements of %d bytes", size).
 			Expected("integers of 8 or 16 bits", "")
 	}
 	if len(src) == 0 {
-		return malformed("no bytes")
+		return malformedStream("the stream is empty")
 	}
-	e, err := start()
+	e, err := startEngine()
 	if err != nil {
 		return err
 	}
-	in, err := e.take(ctx)
+	in, err := e.acquireInstance(ctx)
 	if err != nil {
 		return err
 	}
-	// The time begins with the decoding: an image that waits for others is none the worse for it.
-	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*perValue)
+	// The time limit starts here, so that waiting for a core does not count.
+	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*timePerValue)
 	defer cancel()
-	err = in.decode(limit, dst, src, size)
-	e.give(in, err == nil)
+	err = in.decodeImages(limit, dst, src, size)
+	e.releaseInstance(in, err == nil)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return robocache.ResourceLimit(
-			op,
+			opDecode,
 			nil,
-			"%d bytes take more time than %d values may",
+			"decoding %d bytes exceeds the time limit for %d values",
 			len(src),
 			len(dst)/size,
 		)
@@ -55,34 +56,38 @@ func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 	return err
 }
 
-const op = "decode JPEG XL"
+const opDecode = "decode JPEG XL"
 
-func malformed(format string, args ...any) error {
-	return robocache.Malformed(op, nil, format, args...)
+func malformedStream(format string, args ...any) error {
+	return robocache.Malformed(opDecode, nil, format, args...)
 }
 
-// info is what a stream says of itself.
-type info struct{ width, height, bits, frames uint32 }
+// streamInfo is the description of the images in a stream.
+type streamInfo struct{ width, height, bits, frames uint32 }
 
-// channels gives the channels that dst has for each pixel.
-func (i info) channels(values int) (int, error) {
+// channelsFor returns the number of channels that dst has per pixel.
+func (i streamInfo) channelsFor(values int) (int, error) {
 	var pixels int64
 	if i.width <= 1<<30 && i.height <= 1<<30 && i.frames <= maxFrames {
-		// else the frames' might not fit an int64
+		// otherwise the number of pixels might not fit into an int64
 		if pixels = int64(i.width) * int64(i.height); pixels <= int64(values) {
 			pixels *= int64(i.frames)
 		}
 	}
 	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 ||
 		int64(values)/pixels > 4 {
-		return 0, robocache.Malformed(op, nil, "").
-			Expected(fmt.Sprintf("images of %d values", values), fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width))
+		return 0, robocache.Malformed(opDecode, nil, "").
+			Expected(
+				fmt.Sprintf("images of %d values", values),
+				fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width),
+			)
 	}
 	return int(int64(values) / pixels), nil
 }
 
-// pick takes the wanted channels out of R, G, B, A of big-endian words of size bytes.
-func pick(dst, rgba []byte, channels, size int) error {
+// pickChannels copies channels of R, G, B, A to dst. The words of rgba are big-endian, of size
+// bytes.
+func pickChannels(dst, rgba []byte, channels, size int) error {
 	if size == 2 {
 		for i := 0; i+1 < len(rgba); i += 2 {
 			rgba[i], rgba[i+1] = rgba[i+1], rgba[i]
@@ -92,7 +97,7 @@ func pick(dst, rgba []byte, channels, size int) error {
 		copy(dst, rgba)
 		return nil
 	}
-	opaque, grey := byte(255), byte(0) // and, or over all pixels
+	opaque, grey := byte(255), byte(0) // the AND, and the OR, over all pixels
 	if size == 1 && channels == 3 {
 		for i, k := 0, 0; i+3 < len(rgba) && k+2 < len(dst); i, k = i+4, k+3 {
 			p, q := rgba[i:i+4:i+4], dst[k:k+3:k+3]
@@ -101,7 +106,7 @@ func pick(dst, rgba []byte, channels, size int) error {
 		}
 		rgba = nil
 	}
-	colour := size // of a pixel
+	colour := size // bytes per pixel without alpha
 	if channels == 3 {
 		colour = 3 * size
 	}
@@ -122,9 +127,9 @@ func pick(dst, rgba []byte, channels, size int) error {
 	}
 	switch {
 	case opaque != 255:
-		return malformed("the images have an alpha channel, %d channels are expected", channels)
+		return malformedStream("the images have an alpha channel, expected %d channels", channels)
 	case grey != 0:
-		return malformed("the images have colours, %d channels are expected", channels)
+		return malformedStream("the images have color, expected %d channels", channels)
 	}
 	return nil
 }

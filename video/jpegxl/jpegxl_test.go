@@ -31,10 +31,10 @@ func file(t testing.TB, name string) []byte {
 	return b
 }
 
-// TestDecoder: the bytes that run are those of scripts/jpegxl-wasm.sh.
+// TestDecoder: the embedded decoder is the one of scripts/jpegxl-wasm.sh.
 func TestDecoder(t *testing.T) {
 	if s := sha256.Sum256(
-		decoder,
+		decoderWasm,
 	); hex.EncodeToString(
 		s[:],
 	) != "20c544c0ebc5dfc04f83ae33e4326390b289c95957c55e9acec2e6dfb057bc9a" {
@@ -42,12 +42,16 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
-// TestKnown: X1, X2, X3 where no Python is.
+// TestKnown checks jpegxl.X1, jpegxl.X2 and jpegxl.X3 without Python.
 func TestKnown(t *testing.T) {
 	for name, want := range map[string]struct {
 		values, size int
 		sum          string
-	}{"lossless.jxl": {48 * 64 * 3, 1, "c8610e3d366b3ed5"}, "frames.jxl": {3 * 12 * 16, 1, "665212ac7c34261e"}, "rgb16.jxl": {12 * 16 * 3, 2, "e8dd2c52cfd038db"}} {
+	}{
+		"lossless.jxl": {48 * 64 * 3, 1, "c8610e3d366b3ed5"},
+		"frames.jxl":   {3 * 12 * 16, 1, "665212ac7c34261e"},
+		"rgb16.jxl":    {12 * 16 * 3, 2, "e8dd2c52cfd038db"},
+	} {
 		dst := make([]byte, want.values*want.size)
 		if err := Decode(t.Context(), dst, file(t, name), want.size); err != nil {
 			t.Error(name, err)
@@ -79,7 +83,7 @@ func TestKnown(t *testing.T) {
 		class  error
 		text   string
 	}{
-		{"lossless.jxl", 48 * 64, 1, robocache.ErrMalformed, "colours"},
+		{"lossless.jxl", 48 * 64, 1, robocache.ErrMalformed, "have color"},
 		{"lossless.jxl", 48 * 63 * 3, 1, robocache.ErrMalformed, "48×64"},
 		{"lossless.jxl", 48 * 64 * 5, 1, robocache.ErrMalformed, "48×64"},
 		{"lossless.jxl", 0, 1, robocache.ErrMalformed, "0 values"},
@@ -100,8 +104,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestDamage: every cut, and flips: an error or images, and the next stream is decoded as ever (X4,
-// X5).
+// TestDamage: streams truncated at every offset and streams with changed bytes yield an error or
+// images. The next stream is decoded correctly (jpegxl.X4, jpegxl.X5).
 func TestDamage(t *testing.T) {
 	whole := file(t, "lossless.jxl")
 	want := make([]byte, 48*64*3)
@@ -112,7 +116,7 @@ func TestDamage(t *testing.T) {
 	var e *robocache.Error
 	step := 1
 	if testing.Short() {
-		step = 16 // each failure costs a decoder, which is slow to make under the race detector
+		step = 16 // each failure costs a decoder, which is slow to create under the race detector
 	}
 	for n := 0; n < len(whole); n += step {
 		if err := Decode(
@@ -138,20 +142,20 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDeadline: a decoder stops when its time is over, and when nobody waits (X4).
+// TestDeadline: a decoder stops at its time limit, and when the caller cancels (jpegxl.X4).
 func TestDeadline(t *testing.T) {
-	e, err := start()
+	e, err := startEngine()
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := e.take(t.Context())
+	in, err := e.acquireInstance(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	err = in.decode(past, make([]byte, 48*64*3), file(t, "lossless.jxl"), 1)
-	e.give(in, false)
+	err = in.decodeImages(past, make([]byte, 48*64*3), file(t, "lossless.jxl"), 1)
+	e.releaseInstance(in, false)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -170,7 +174,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestMany: X5.
+// TestMany: goroutines decode concurrently (jpegxl.X5).
 func TestMany(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
@@ -183,21 +187,25 @@ func TestMany(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	e, err := start()
+	e, err := startEngine()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.mu.Lock(); len(e.rest) > cap(e.running) || len(e.running) != 0 {
-		t.Errorf("%d decoders at rest, %d running", len(e.rest), len(e.running))
+	if e.mu.Lock(); len(e.idle) > cap(e.running) || len(e.running) != 0 {
+		t.Errorf("%d decoders at rest, %d running", len(e.idle), len(e.running))
 	}
 	e.mu.Unlock()
 }
 
-// TestEqualsImagecodecs: what imagecodecs encodes is decoded as it decodes it: lossless to the bit,
-// lossy within 1 (X1).
+// TestEqualsImagecodecs: streams that imagecodecs encodes are decoded to the same values: lossless
+// ones bit for bit, lossy ones within 1 (jpegxl.X1).
 func TestEqualsImagecodecs(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(python, "-c", "import imagecodecs; assert imagecodecs.JPEGXL.available").
+	if out, err := exec.Command(
+		python,
+		"-c",
+		"import imagecodecs; assert imagecodecs.JPEGXL.available",
+	).
 		CombinedOutput(); err != nil {
 		t.Skipf("no imagecodecs in .venv: %v %s", err, out)
 	}
@@ -252,7 +260,7 @@ func TestEqualsImagecodecs(t *testing.T) {
 	}
 }
 
-// FuzzDecode: any bytes, for images of a few sizes.
+// FuzzDecode decodes arbitrary bytes as images of a few sizes.
 func FuzzDecode(f *testing.F) {
 	for _, n := range []string{"lossless.jxl", "lossy.jxl", "frames.jxl", "f32.jxl", "rgb16.jxl"} {
 		b, err := os.ReadFile("testdata/" + n)
@@ -276,7 +284,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode: UMI's images, 224×224.
+// BenchmarkDecode decodes images of UMI, 224×224.
 func BenchmarkDecode(b *testing.B) {
 	src := os.Getenv("ROBOCACHE_JXL")
 	if src == "" {

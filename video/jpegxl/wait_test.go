@@ -9,23 +9,30 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestHugeSizes: sizes of which the number of pixels is beyond 64 bits are refused like any other
-// (16 frames of 2^30 by 2^30 make 0).
+// TestHugeSizes: sizes whose number of pixels exceeds 64 bits are rejected like others (16 frames
+// of 2^30 by 2^30 would overflow to 0).
 func TestHugeSizes(t *testing.T) {
-	for _, i := range []info{{1 << 30, 1 << 30, 8, 16}, {1 << 30, 1 << 30, 8, 8}, {1 << 30, 1 << 30, 8, maxFrames}, {1<<32 - 1, 1<<32 - 1, 8, 1}, {0, 1, 8, 1}, {1, 1, 8, 1<<32 - 1}} {
-		if c, err := i.channels(300); !errors.Is(err, robocache.ErrMalformed) {
+	for _, i := range []streamInfo{
+		{1 << 30, 1 << 30, 8, 16},
+		{1 << 30, 1 << 30, 8, 8},
+		{1 << 30, 1 << 30, 8, maxFrames},
+		{1<<32 - 1, 1<<32 - 1, 8, 1},
+		{0, 1, 8, 1},
+		{1, 1, 8, 1<<32 - 1},
+	} {
+		if c, err := i.channelsFor(300); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%+v: %d channels, %v", i, c, err)
 		}
 	}
-	if c, err := (info{10, 5, 8, 2}).channels(300); c != 3 || err != nil {
+	if c, err := (streamInfo{10, 5, 8, 2}).channelsFor(300); c != 3 || err != nil {
 		t.Error(c, err)
 	}
 }
 
-// TestWaiting: while all cores are taken an image waits for as long as its caller does, whatever
-// time the decoding of it may take.
+// TestWaiting: while all cores are in use, an image waits as long as its caller does, regardless of
+// the time limit of decoding.
 func TestWaiting(t *testing.T) {
-	e, err := start()
+	e, err := startEngine()
 	if err != nil {
 		t.Fatal(err)
 	}

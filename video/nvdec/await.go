@@ -8,84 +8,85 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// The engine is asked at most so often whether it is done, and so many times.
+// pollInterval is the minimum time between two polls of the engine, and maxPolls their maximum
+// number for one frame.
 const (
-	glance  = 50 * time.Microsecond
-	glances = 50_000
+	pollInterval = 50 * time.Microsecond
+	maxPolls     = 50_000
 )
 
-// await waits until a surface is decoded, the last of n frames: most of the usual time in one nap,
-// then an eighth of it at a time, for looking costs the host more than a frame that is taken late
-// costs the engine, which has others. Mapping the surface would wait too, but keep a core busy
-// meanwhile. What takes too long is left to the mapping, which has the error. It gives what the
-// engine said last.
-func (d *decoder) await(surface int32, n int) (status int32) {
-	begin, usual := time.Now(), d.usual*time.Duration(n)
+// awaitSurface blocks until surface, the last of n frames, is decoded, and returns its last status.
+// It sleeps for 5/8 of the expected decode time, then polls every 1/8. A poll costs the host more
+// than a frame that is collected late costs the engine, which has other frames to decode. Mapping
+// the surface would also wait, but it keeps a core busy. After maxPolls it gives up: the call that
+// maps the surface reports the error.
+func (d *decoder) awaitSurface(surface int32, n int) (status int32) {
+	begin, usual := time.Now(), d.usualWait*time.Duration(n)
 	nap := usual * 5 / 8
-	for range glances {
-		if status = d.b.d.status(d.handle, surface); status != statusRuns {
+	for range maxPolls {
+		if status = d.backend.driver.surfaceStatus(d.handle, surface); status != statusRuns {
 			break
 		}
-		cudahost.Nap(max(nap, glance))
+		cudahost.Nap(max(nap, pollInterval))
 		nap = usual / 8
 	}
-	d.usual = (3*d.usual + min(time.Since(begin)/time.Duration(n), time.Millisecond)) / 4
+	d.usualWait = (3*d.usualWait + min(time.Since(begin)/time.Duration(n), time.Millisecond)) / 4
 	return status
 }
 
-// decoded waits for the frame in hand, and for those inside with it: until the one that was decoded
-// last is done.
-func (d *decoder) decoded() {
-	if !d.done {
-		d.done = true
-		d.await(d.newest, 1+len(d.inside))
+// awaitPending blocks until the current frame and all pending frames are decoded. It waits for the
+// surface that was decoded last.
+func (d *decoder) awaitPending() {
+	if !d.engineDone {
+		d.engineDone = true
+		d.awaitSurface(d.newestSurface, 1+len(d.pending))
 	}
 }
 
-// sound says how the frame in hand was decoded, and asks of those that it may refer to (N5). The
-// engine takes them in order, so that all are done.
-func (d *decoder) sound() error {
-	if d.frame.bad != nil {
-		return d.frame.bad
+// checkDecoded returns an error if the engine reported one for the current frame or for a frame
+// that it may refer to (nvdec.N5). The engine decodes in order, so all of them are complete.
+func (d *decoder) checkDecoded() error {
+	if d.frame.decodeErr != nil {
+		return d.frame.decodeErr
 	}
-	n, own := d.frame.since, d.frame.surface
+	n, own := d.frame.unchecked, d.frame.surface
 	ask := func(s int32) error {
 		if s == none {
 			return nil
 		}
-		return d.met(d.b.d.status(d.handle, s))
+		return d.statusError(d.backend.driver.surfaceStatus(d.handle, s))
 	}
-	for _, s := range d.since[:n] {
+	for _, s := range d.unchecked[:n] {
 		if err := ask(s); err != nil {
 			return err
 		}
 	}
-	if !slices.Contains(d.since[:n], own) {
+	if !slices.Contains(d.unchecked[:n], own) {
 		if err := ask(own); err != nil {
 			return err
 		}
 	}
-	d.since, d.frame.since = slices.Delete(d.since, 0, n), 0
-	for i := range d.inside {
-		d.inside[i].since -= n
+	d.unchecked, d.frame.unchecked = slices.Delete(d.unchecked, 0, n), 0
+	for i := range d.pending {
+		d.pending[i].unchecked -= n
 	}
 	return nil
 }
 
-// met is the error of what the engine says of a frame.
-func (d *decoder) met(status int32) error {
+// statusError returns the error for a status of the engine, or nil.
+func (d *decoder) statusError(status int32) error {
 	switch status {
-	case 0, statusRuns, statusGood: // 0: the driver does not say
+	case 0, statusRuns, statusGood: // 0: the driver does not report a status
 		return nil
 	}
-	return d.fault(status)
+	return d.engineError(status)
 }
 
-func (d *decoder) fault(status int32) error {
+func (d *decoder) engineError(status int32) error {
 	return robocache.Malformed(
 		opDecode,
 		robocache.Where{"codec": string(d.entry.Codec)},
-		"the engine met an error in the packets (status %d)",
+		"the engine found an error in the packets (status %d)",
 		status,
 	)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// N5
+// nvdec.N5: a frame that the engine decoded with an error is reported as an error.
 func TestDamage(t *testing.T) {
 	for _, status := range []int32{8, 9} {
 		f := newFake()
@@ -32,8 +32,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// N5: a frame with an error is known of when its surface has become another's: what refers to it is
-// wrong too.
+// nvdec.N5: the error of a frame is detected before its surface is reused. Frames that refer to it
+// fail too.
 func TestDamageOfReferences(t *testing.T) {
 	for _, between := range []int{0, 1, 5, 40} {
 		f := newFake()
@@ -59,7 +59,8 @@ func TestDamageOfReferences(t *testing.T) {
 	}
 }
 
-// N5: where a damaged frame is mapped early, those before it are right, and it is an error itself.
+// nvdec.N5: if a damaged frame is mapped early, the frames before it are correct and it fails
+// itself.
 func TestDamageInside(t *testing.T) {
 	f := newFake()
 	f.damaged = 12

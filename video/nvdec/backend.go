@@ -14,33 +14,33 @@ import (
 
 const opDecode = "decode video on the GPU"
 
-// Backend is the video engines of one device. Any number of goroutines may use it.
+// Backend decodes on the video engines of one device. Safe for concurrent use.
 type Backend struct {
-	d      driver
+	driver driver
 	device int
 	name   string
 
-	mu    sync.Mutex
-	known map[video.Codec]answer
-	idle  []*decoder // that were closed, the last one at the end
+	mu           sync.Mutex
+	answers      map[video.Codec]codecAnswer
+	idleDecoders []*decoder // closed decoders, in the order in which they were closed
 
-	stream uintptr         // of memory.go; 0: not yet
-	forms  map[form]frames // conversions that were asked for; nil: there is no kernel
+	stream  uintptr                       // the stream of memory.go; 0: not created yet
+	kernels map[conversionKey]frameKernel // kernels by conversion; nil: there is no kernel
 
-	staging *staging
+	staging *stagingPool
 	queue   launchQueue
 }
 
-// maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of
-// the device's memory for the most part.
+// maxIdle is the maximum number of closed decoders that are kept. maxIdleBytes limits their total
+// memory, most of it on the device.
 const (
 	maxIdle      = 64
 	maxIdleBytes = 1 << 30
 )
 
-// answer is what the driver says of a codec.
-type answer struct {
-	caps caps
+// codecAnswer is the driver's answer to a query about a codec.
+type codecAnswer struct {
+	caps decodeCaps
 	err  error
 }
 
@@ -59,31 +59,31 @@ func init() {
 	})
 }
 
-// codecs are those that are taken, by the driver's number (N2). AV1 is not: no machine with an
-// engine for it was at hand to prove it on.
+// codecs maps each supported codec to the driver's number (nvdec.N2). AV1 is missing because no
+// device with an AV1 engine was available to verify it.
 var codecs = map[video.Codec]int32{
 	video.H264: codecH264,
 	video.HEVC: codecHEVC,
 	video.VP9:  codecVP9,
 }
 
-var opened struct {
+var openBackends struct {
 	mu sync.Mutex
 	by map[int]*Backend
 }
 
-// Open gives the engines of a device, by the driver's number of it.
+// Open returns the engines of a device, identified by the driver's number.
 func Open(device int) (_ *Backend, err error) {
-	opened.mu.Lock()
-	defer opened.mu.Unlock()
-	if b := opened.by[device]; b != nil {
+	openBackends.mu.Lock()
+	defer openBackends.mu.Unlock()
+	if b := openBackends.by[device]; b != nil {
 		return b, nil
 	}
 	gpu, err := cuda.Open(device)
 	if err != nil {
 		return nil, err
 	}
-	f, err := load()
+	f, err := loadDriver()
 	if err != nil {
 		return nil, err
 	}
@@ -95,156 +95,170 @@ func Open(device int) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBackend(&library{f, gpu, memory, prepareRows}, device, gpu.Name())
-	if opened.by == nil {
-		opened.by = map[int]*Backend{}
+	b := newBackend(&cuvidLibrary{f, gpu, memory, prepareRows}, device, gpu.Name())
+	if openBackends.by == nil {
+		openBackends.by = map[int]*Backend{}
 	}
-	opened.by[device] = b
+	openBackends.by[device] = b
 	return b, nil
 }
 
 func newBackend(d driver, device int, name string) *Backend {
 	b := &Backend{
-		d:       d,
+		driver:  d,
 		device:  device,
 		name:    name,
-		known:   map[video.Codec]answer{},
-		forms:   map[form]frames{},
-		staging: &staging{d: d},
+		answers: map[video.Codec]codecAnswer{},
+		kernels: map[conversionKey]frameKernel{},
+		staging: &stagingPool{driver: d},
 	}
 	b.queue.launch = b.launchFrames
 	return b
 }
 
-// Name names the backend.
+// Name returns "nvdec".
 func (b *Backend) Name() string { return "nvdec" }
 
-// Version is the device's name.
+// Version returns the name of the device.
 func (b *Backend) Version() string { return b.name }
 
-// Supports says why a codec cannot be decoded, or nil.
+// Supports returns nil if the device decodes codec, or an error with the reason.
 func (b *Backend) Supports(codec video.Codec) error {
-	_, err := b.caps(codec)
+	_, err := b.codecCaps(codec)
 	return err
 }
 
-// Engines is how many engines decode a codec; 0 where none does.
+// Engines returns the number of engines that decode a codec, or 0.
 func (b *Backend) Engines(codec video.Codec) int {
-	c, err := b.caps(codec)
+	c, err := b.codecCaps(codec)
 	if err != nil {
 		return 0
 	}
 	return max(int(c.engines), 1)
 }
 
-func (b *Backend) caps(codec video.Codec) (caps, error) {
+func (b *Backend) codecCaps(codec video.Codec) (decodeCaps, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a, ok := b.known[codec]
+	a, ok := b.answers[codec]
 	if !ok {
-		a.caps, a.err = b.ask(codec)
-		b.known[codec] = a
+		a.caps, a.err = b.queryCodec(codec)
+		b.answers[codec] = a
 	}
 	return a.caps, a.err
 }
 
-func (b *Backend) ask(codec video.Codec) (caps, error) {
+func (b *Backend) queryCodec(codec video.Codec) (decodeCaps, error) {
 	number, ok := codecs[codec]
 	if !ok {
-		return caps{}, b.refuse("no way to this codec's engine", "h264, hevc or vp9", string(codec))
+		return decodeCaps{}, b.unsupported(
+			"this codec is not decoded on the GPU",
+			"h264, hevc or vp9",
+			string(codec),
+		)
 	}
-	c := &caps{codec: number, chroma: chroma420}
-	if err := b.d.caps(c); err != nil {
-		return caps{}, err
+	c := &decodeCaps{codec: number, chroma: chroma420}
+	if err := b.driver.queryCaps(c); err != nil {
+		return decodeCaps{}, err
 	}
 	if c.supported == 0 || c.outputs&maskNV12 == 0 {
-		return caps{}, b.refuse("no engine of the device decodes this codec", "", string(codec))
+		return decodeCaps{}, b.unsupported(
+			"no engine of the device decodes this codec",
+			"",
+			string(codec),
+		)
 	}
 	return *c, nil
 }
 
-func (b *Backend) refuse(msg, want, got string) error {
+func (b *Backend) unsupported(msg, want, got string) error {
 	return robocache.Unsupported(opDecode, robocache.Where{"device": b.device}, "%s", msg).
 		Expected(want, got).
-		WithHint("it is decoded on the CPU with %s", robocache.Option("decode", "auto"))
+		WithHint("decode on the CPU with %s", robocache.Option("decode", "auto"))
 }
 
-// fits says why the engine does not take frames of a format, or nil.
-func (b *Backend) fits(c *caps, f *format) error {
+// checkFormat returns an error if the engine does not decode frames of this format.
+func (b *Backend) checkFormat(c *decodeCaps, f *streamFormat) error {
 	s := f.shown
 	switch {
 	case f.chroma != chroma420:
-		return b.refuse("colour is not stored 4:2:0", "", "")
+		return b.unsupported("the chroma format is not 4:2:0", "", "")
 	case f.lumaDepth != 0 || f.chromaDepth != 0:
-		return b.refuse(
-			"samples of more than 8 bits",
+		return b.unsupported(
+			"the samples have more than 8 bits",
 			"8",
 			fmt.Sprint(8+max(f.lumaDepth, f.chromaDepth)),
 		)
 	case f.progressive == 0:
-		return b.refuse("interlaced frames", "", "")
+		return b.unsupported("interlaced frames", "", "")
 	case f.width > c.maxWidth || f.height > c.maxHeight || f.width/16*(f.height/16) > c.maxBlocks:
-		return b.refuse(
-			"frames larger than the engine takes",
+		return b.unsupported(
+			"the frames are larger than the engine supports",
 			fmt.Sprintf("at most %d×%d", c.maxWidth, c.maxHeight),
 			fmt.Sprintf("%d×%d", f.width, f.height),
 		)
 	case f.width < uint32(c.minWidth) || f.height < uint32(c.minHeight):
-		return b.refuse(
-			"frames smaller than the engine takes",
+		return b.unsupported(
+			"the frames are smaller than the engine supports",
 			fmt.Sprintf("at least %d×%d", c.minWidth, c.minHeight),
 			fmt.Sprintf("%d×%d", f.width, f.height),
 		)
-	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 || s.right <= s.left || s.bottom <= s.top || s.right > int32(f.width) || s.bottom > int32(f.height):
-		return b.refuse("a part of the coded frame that cannot be cut out", "", fmt.Sprint(s))
+	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 ||
+		s.right <= s.left || s.bottom <= s.top ||
+		s.right > int32(f.width) || s.bottom > int32(f.height):
+		return b.unsupported(
+			"the displayed area cannot be cut out of the coded frame",
+			"",
+			fmt.Sprint(s),
+		)
 	}
 	return nil
 }
 
-// NewDecoder makes a decoder. What of its format the engine does not take is known at the first
-// packet: the error comes there.
+// NewDecoder returns a decoder. The format is only known at the first packet, so an unsupported
+// format is reported there.
 func (b *Backend) NewDecoder(e *video.SampleEntry) (_ video.Decoder, err error) {
-	c, err := b.caps(e.Codec)
+	c, err := b.codecCaps(e.Codec)
 	if err != nil {
 		return nil, err
 	}
-	if d := b.kept(e); d != nil {
+	if d := b.reuseIdle(e); d != nil {
 		return d, nil
 	}
-	d := &decoder{b: b, caps: c, entry: *e, surface: none, fresh: true}
-	d.frame.d = d
-	if d.form, err = video.NewElementary(e); err != nil {
+	d := &decoder{backend: b, caps: c, entry: *e, surface: none, needsParameters: true}
+	d.frame.decoder = d
+	if d.elementary, err = video.NewElementary(e); err != nil {
 		return nil, err
 	}
-	if err := d.open(); err != nil {
-		d.free()
+	if err := d.openParser(); err != nil {
+		d.releaseAll()
 		return nil, err
 	}
 	return d, nil
 }
 
-// keep takes a decoder that was closed; false where there is no room.
-func (b *Backend) keep(d *decoder) bool {
+// keepIdle keeps a closed decoder for reuse. It returns false if the limits do not allow it.
+func (b *Backend) keepIdle(d *decoder) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	bytes := d.MemoryBytes()
-	for _, x := range b.idle {
+	for _, x := range b.idleDecoders {
 		bytes += x.MemoryBytes()
 	}
-	if len(b.idle) >= maxIdle || bytes > maxIdleBytes {
+	if len(b.idleDecoders) >= maxIdle || bytes > maxIdleBytes {
 		return false
 	}
-	b.idle = append(b.idle, d)
+	b.idleDecoders = append(b.idleDecoders, d)
 	return true
 }
 
-// kept gives a decoder that was closed and fits; nil where there is none.
-func (b *Backend) kept(e *video.SampleEntry) *decoder {
+// reuseIdle returns a kept decoder with an equal sample entry, or nil.
+func (b *Backend) reuseIdle(e *video.SampleEntry) *decoder {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := len(b.idle) - 1; i >= 0; i-- {
-		if d := b.idle[i]; reflect.DeepEqual(&d.entry, e) {
-			b.idle = slices.Delete(b.idle, i, i+1)
+	for i := len(b.idleDecoders) - 1; i >= 0; i-- {
+		if d := b.idleDecoders[i]; reflect.DeepEqual(&d.entry, e) {
+			b.idleDecoders = slices.Delete(b.idleDecoders, i, i+1)
 			d.closed = false
 			return d
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// spent is what the calling thread has used.
+// spent returns the CPU time of the calling thread.
 func spent() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(1, &u) // RUSAGE_THREAD
@@ -22,7 +22,7 @@ func spent() time.Duration {
 
 type cost struct{ wall, cpu time.Duration }
 
-// TestCosts prints what each step of a frame takes, by the clock and of a core.
+// TestCosts prints the wall time and CPU time of each step of decoding a frame.
 func TestCosts(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -92,33 +92,49 @@ func TestCosts(t *testing.T) {
 							}
 							var addr uintptr
 							var pitch int
-							step("await", func() error { d.await(d.frame.surface, 1); return nil })
+							step(
+								"await",
+								func() error { d.awaitSurface(d.frame.surface, 1); return nil },
+							)
 							step("map", func() (err error) {
-								addr, pitch, err = b.d.mapFrame(
+								addr, pitch, err = b.driver.mapFrame(
 									d.handle,
 									d.frame.surface,
 									&mapParams{progressive: 1, stream: d.stream},
 								)
 								return err
 							})
-							if d.frame.host == nil {
-								d.frame.host, _ = b.d.host(pitch * int(d.format.height) * 3 / 2)
-								d.frame.place.pitch = pitch
+							if d.frame.hostBytes == nil {
+								d.frame.hostBytes, _ = b.driver.allocHost(
+									pitch * int(d.format.height) * 3 / 2,
+								)
+								d.frame.mapping.pitch = pitch
 							}
 							step(
 								"copy",
-								func() error { return b.d.copyOut(d.frame.host, addr, d.stream) },
+								func() error {
+									return b.driver.copyToHost(d.frame.hostBytes, addr, d.stream)
+								},
 							)
-							step("unmap", func() error { return b.d.unmap(d.handle, addr) })
-							d.frame.here = true
+							step(
+								"unmap",
+								func() error { return b.driver.unmapFrame(d.handle, addr) },
+							)
+							d.frame.onHost = true
 							step("there", func() error {
-								d.frame.place = place{}
+								d.frame.mapping = mapping{}
 								return d.frame.ConvertThere(&video.Spec{ChannelsFirst: true}, there)
 							})
 							step("keep", func() error { return d.frame.KeepPlanes(there) })
 							step(
 								"done",
-								func() error { return errors.Join(d.b.queue.Flush(), d.unmap(), b.Wait()) },
+								func() error {
+									return errors.Join(
+										d.backend.queue.Flush(),
+										d.unmapLaunched(),
+										b.Wait(),
+									)
+								},
 							)
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
@@ -133,7 +149,14 @@ func TestCosts(t *testing.T) {
 							step("planes", func() error { return d.frame.CopyPlanes(planes) })
 							step(
 								"rgb",
-								func() error { return video.ConvertPlanes(info, planes, &video.Spec{ChannelsFirst: true}, rgb) },
+								func() error {
+									return video.ConvertPlanes(
+										info,
+										planes,
+										&video.Spec{ChannelsFirst: true},
+										rgb,
+									)
+								},
 							)
 							done++
 						}

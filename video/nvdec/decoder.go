@@ -9,79 +9,80 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// none is no surface.
+// none is the surface number that means "no surface".
 const none = -1
 
 const (
-	// spare is how many surfaces a decoder has, at least, beyond those that its references need, so
-	// that the engine is not waited for between frames.
-	spare = 4
-	// maxTogether is how many frames are waited for together: with more the driver waits in the
-	// middle of a call, and keeps a core busy. togetherBytes is what these may hold: of large ones
-	// each is waited for alone.
+	// spareSurfaces is the minimum number of surfaces beyond those that the references need. With
+	// them the engine continues while decoded frames are read.
+	spareSurfaces = 4
+	// maxTogether is the maximum number of frames that one wait covers. With more, the driver waits
+	// inside a call and keeps a core busy. togetherBytes limits their total size, so that large
+	// frames are waited for one by one.
 	maxTogether, togetherBytes = 4, 4 << 20
 )
 
-// decoder is a parser and a decoder of libnvcuvid, with a stream of the device.
+// decoder is a parser and a decoder of libnvcuvid, with a CUDA stream. It belongs to one goroutine.
 type decoder struct {
-	b      *Backend
-	caps   caps
-	entry  video.SampleEntry
-	form   *video.Elementary
-	parser uintptr
-	user   uintptr // the number that its callbacks carry
-	handle uintptr // the decoder; 0 before the first packet
-	stream uintptr
-	format format // that handle is for
-	count  int32  // surfaces of it
-	most   int    // frames that are waited for together
+	backend       *Backend
+	caps          decodeCaps
+	entry         video.SampleEntry
+	elementary    *video.Elementary
+	parser        uintptr
+	user          uintptr // identifies the decoder in callbacks
+	handle        uintptr // the driver's decoder; 0 before the first packet
+	stream        uintptr
+	format        streamFormat // format of the stream that handle decodes
+	surfaceCount  int32        // surfaces of handle
+	framesPerWait int          // number of frames that one wait covers
 
-	// of the packet in hand
-	packet   packet
-	bytes    []byte
-	unwanted bool
-	surface  int32
-	err      error // of a callback
+	// The current packet.
+	packet      sourcePacket
+	packetBytes []byte
+	unwanted    bool
+	surface     int32
+	callbackErr error // error of a callback
 
-	newest int32 // the surface that was decoded last
+	newestSurface int32 // surface of the last decode call
 
 	closed bool
-	broken bool // a call of the driver failed: it is not kept
+	broken bool // a driver call failed; the decoder is not reused
 
-	fresh  bool          // the next packet needs its parameter sets
-	inside []inside      // frames that were sent and not given yet
-	giving bool          // they come out, one after the other
-	done   bool          // the engine is done with all of them
-	frame  frame         // that was given last
-	mapped []held        // places that are to be given back
-	reads  bool          // the backend's stream may still write or read what was mapped
-	usual  time.Duration // that a frame is waited for
-	// surfaces of frames that others may refer to, decoded since the last frame that was given;
-	// none: it was asked for
-	since []int32
+	needsParameters  bool            // the next packet must include the parameter sets
+	pending          []pendingFrame  // frames that were sent and not yet received
+	delivering       bool            // Receive returns pending frames
+	engineDone       bool            // the engine has decoded the current and all pending frames
+	frame            frame           // the frame that was received last
+	mapped           []mappedSurface // surfaces of received frames that are still mapped
+	backendMayAccess bool            // the backend's stream may still access mapped surfaces
+	usualWait        time.Duration   // running average of the wait per frame
+	// reference surfaces decoded since the last checked frame, in decode order; none marks a
+	// surface that is already checked
+	unchecked []int32
 }
 
-// inside is a frame of a decoder.
-type inside struct {
+// pendingFrame is a frame that was sent to a decoder.
+type pendingFrame struct {
 	surface int32
 	number  int64
-	since   int // so many of decoder.since were decoded before it, or with it
-	place   place
-	bad     error // how its surface was decoded, where that was asked for before it was given
+	// number of entries of decoder.unchecked that were added up to this frame
+	unchecked int
+	mapping   mapping
+	decodeErr error // decode error, if the surface was checked before the frame was received
 }
 
-// place is where a frame is mapped.
-type place struct {
-	addr   uintptr // 0: it is not
-	pitch  int     // bytes of a row
-	stream uintptr // it is there for
+// mapping is the device memory of a mapped surface.
+type mapping struct {
+	addr   uintptr // 0: the surface is not mapped
+	pitch  int     // bytes from one row to the next
+	stream uintptr // the CUDA stream that the surface was mapped on
 }
 
-// held is a mapped surface. It may be unmapped after the fence of its last queued reader has
-// passed.
-type held struct {
-	addr    uintptr
-	readers fence
+// mappedSurface is the mapped surface of a received frame. It may be unmapped after the fence of
+// its last queued reader has passed.
+type mappedSurface struct {
+	addr       uintptr
+	lastReader fence
 }
 
 var (
@@ -90,144 +91,147 @@ var (
 	_ video.Holder  = (*decoder)(nil)
 )
 
-// Within is for several calls in a row.
-func (d *decoder) Within(f func()) { d.b.d.within(f) }
+// Within runs f with the device's context current, which makes several calls in a row cheaper.
+func (d *decoder) Within(f func()) { d.backend.driver.withContext(f) }
 
-// open makes what a decoder has before its first packet.
-func (d *decoder) open() (err error) {
-	if d.stream, err = d.b.d.newStream(); err != nil {
+// openParser creates the stream and the parser. The driver's decoder is created at the first
+// packet, when its format is known.
+func (d *decoder) openParser() (err error) {
+	if d.stream, err = d.backend.driver.newStream(); err != nil {
 		return err
 	}
 	p := &parserParams{codec: d.caps.codec, surfaces: 1}
-	d.parser, err = d.b.d.newParser(p, d)
+	d.parser, err = d.backend.driver.newParser(p, d)
 	d.user = p.user
 	return err
 }
 
 func (d *decoder) Send(sample []byte, number int64) (err error) {
-	d.b.d.within(func() { err = d.send(sample, number, false) })
+	d.backend.driver.withContext(func() { err = d.sendPacket(sample, number, false) })
 	return err
 }
 
-// SendUnwanted sends a packet whose frame is not wanted: where nothing refers to it, the engine is
-// spared.
+// SendUnwanted sends a packet whose frame the caller does not need. The engine skips the frame if
+// no other frame refers to it.
 func (d *decoder) SendUnwanted(sample []byte, number int64) (err error) {
-	d.b.d.within(func() { err = d.send(sample, number, true) })
+	d.backend.driver.withContext(func() { err = d.sendPacket(sample, number, true) })
 	return err
 }
 
-func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
+func (d *decoder) sendPacket(sample []byte, number int64, unwanted bool) (err error) {
 	if d.closed {
-		return closed()
+		return closedError()
 	}
-	if d.bytes, err = d.form.Packet(d.bytes[:0], sample, d.fresh); err != nil {
+	if d.packetBytes, err = d.elementary.Packet(
+		d.packetBytes[:0],
+		sample,
+		d.needsParameters,
+	); err != nil {
 		return err
 	}
-	if len(d.bytes) == 0 {
+	if len(d.packetBytes) == 0 {
 		return robocache.Malformed(opDecode, nil, "an empty packet")
 	}
-	d.fresh, d.unwanted, d.surface, d.done = false, unwanted, none, false
-	d.packet = packet{
+	d.needsParameters, d.unwanted, d.surface, d.engineDone = false, unwanted, none, false
+	d.packet = sourcePacket{
 		flags:     timestamped | wholeFrame,
-		size:      uint64(len(d.bytes)),
-		data:      unsafe.Pointer(unsafe.SliceData(d.bytes)),
+		size:      uint64(len(d.packetBytes)),
+		data:      unsafe.Pointer(unsafe.SliceData(d.packetBytes)),
 		timestamp: number,
 	}
-	return d.parse()
+	return d.parseCurrent()
 }
 
-func (d *decoder) parse() error {
-	err := d.b.d.parse(d.parser, &d.packet)
+func (d *decoder) parseCurrent() error {
+	err := d.backend.driver.parsePacket(d.parser, &d.packet)
 	d.packet.data = nil
-	if d.err != nil { // the cause: the parser only says that it was stopped
-		err, d.err = d.err, nil
+	if d.callbackErr != nil { // the cause: the parser itself only reports that it stopped
+		err, d.callbackErr = d.callbackErr, nil
 	}
-	if d.broken = d.broken ||
-		err != nil; err == nil && d.surface != none && !d.unwanted &&
-		d.packet.flags&endOfStream == 0 {
-		d.inside = append(
-			d.inside,
-			inside{surface: d.surface, number: d.packet.timestamp, since: len(d.since)},
+	d.broken = d.broken || err != nil
+	ended := d.packet.flags&endOfStream != 0
+	if err == nil && d.surface != none && !d.unwanted && !ended {
+		d.pending = append(
+			d.pending,
+			pendingFrame{
+				surface:   d.surface,
+				number:    d.packet.timestamp,
+				unchecked: len(d.unchecked),
+			},
 		)
 	}
 	return err
 }
 
-// failed keeps the error of a callback for the call that the callback came from; it gives what
-// stops the parser.
-func (d *decoder) failed(err error) int32 {
-	if d.err == nil {
-		d.err = err
+// rejectCallback keeps the first error of a callback for the driver call that caused it. It returns
+// the callback result that stops the parser.
+func (d *decoder) rejectCallback(err error) int32 {
+	if d.callbackErr == nil {
+		d.callbackErr = err
 	}
 	return 0
 }
 
-// sequence is called by the parser where a stream begins or changes its form. It gives how many
-// surfaces there are.
-func (d *decoder) sequence(f *format) int32 {
+// onSequence is called by the parser when a stream begins or changes its format. It returns the
+// number of surfaces.
+func (d *decoder) onSequence(f *streamFormat) int32 {
 	if d.handle != 0 {
 		if *f != d.format {
-			return d.failed(d.b.refuse("a stream that changes its format", "", ""))
+			return d.rejectCallback(d.backend.unsupported("the stream changes its format", "", ""))
 		}
-		return d.count
+		return d.surfaceCount
 	}
-	if err := d.b.fits(&d.caps, f); err != nil {
-		return d.failed(err)
+	if err := d.backend.checkFormat(&d.caps, f); err != nil {
+		return d.rejectCallback(err)
 	}
-	d.most = min(max(togetherBytes/int(f.width*f.height*3/2), 1), maxTogether)
-	d.format, d.count = *f, int32(f.surfaces)+int32(max(spare, d.most))
-	handle, err := d.b.d.newDecoder(&createInfo{
-		width: uint64(
-			f.width,
-		),
-		height:   uint64(f.height),
-		surfaces: uint64(d.count),
-		codec:    f.codec,
-		chroma:   f.chroma,
-		flags:    preferEngines,
-		maxWidth: uint64(
-			f.width,
-		),
-		maxHeight: uint64(f.height),
-		shown:     rect16{right: int16(f.width), bottom: int16(f.height)},
-		targetWidth: uint64(
-			f.width,
-		),
+	d.framesPerWait = min(max(togetherBytes/int(f.width*f.height*3/2), 1), maxTogether)
+	d.format, d.surfaceCount = *f, int32(f.surfaces)+int32(max(spareSurfaces, d.framesPerWait))
+	handle, err := d.backend.driver.newDecoder(&createInfo{
+		width:          uint64(f.width),
+		height:         uint64(f.height),
+		surfaces:       uint64(d.surfaceCount),
+		codec:          f.codec,
+		chroma:         f.chroma,
+		flags:          preferEngines,
+		maxWidth:       uint64(f.width),
+		maxHeight:      uint64(f.height),
+		shown:          rect16{right: int16(f.width), bottom: int16(f.height)},
+		targetWidth:    uint64(f.width),
 		targetHeight:   uint64(f.height),
-		outputSurfaces: uint64(d.places()),
+		outputSurfaces: uint64(d.maxMapped()),
 	})
 	if err != nil {
-		return d.failed(err)
+		return d.rejectCallback(err)
 	}
 	d.handle = handle
-	return d.count
+	return d.surfaceCount
 }
 
-// decode is called by the parser for each frame that is to be decoded.
-func (d *decoder) decode(p *decodeParams) int32 {
+// onDecode is called by the parser for each frame to decode.
+func (d *decoder) onDecode(p *decodeParams) int32 {
 	if p.field != 0 {
-		return d.failed(d.b.refuse("interlaced frames", "", ""))
+		return d.rejectCallback(d.backend.unsupported("interlaced frames", "", ""))
 	}
-	alone := p.reference == 0 && d.entry.Codec == video.H264 // nothing refers to the frame
+	alone := p.reference == 0 && d.entry.Codec == video.H264 // no other frame refers to this one
 	if d.unwanted && alone {
 		return 1
 	}
-	if err := d.vacate(p.surface); err != nil {
-		return d.failed(err)
+	if err := d.vacateSurface(p.surface); err != nil {
+		return d.rejectCallback(err)
 	}
-	if err := d.b.d.decode(d.handle, p); err != nil {
-		return d.failed(err)
+	if err := d.backend.driver.decodePicture(d.handle, p); err != nil {
+		return d.rejectCallback(err)
 	}
-	d.surface, d.newest = p.surface, p.surface
+	d.surface, d.newestSurface = p.surface, p.surface
 	if !alone {
-		d.since = append(d.since, p.surface)
+		d.unchecked = append(d.unchecked, p.surface)
 	}
 	return 1
 }
 
-// show is called by the parser where a frame is to be shown. Of interest is one that a packet shows
-// without decoding any.
-func (d *decoder) show(s *shownInfo) int32 {
+// onDisplay is called by the parser when a frame is to be displayed. It is used for VP9 packets
+// that display an earlier frame and decode none. Other calls are ignored.
+func (d *decoder) onDisplay(s *shownInfo) int32 {
 	if s != nil && d.entry.Codec == video.VP9 && d.surface == none &&
 		s.timestamp == d.packet.timestamp {
 		d.surface = s.surface
@@ -235,94 +239,98 @@ func (d *decoder) show(s *shownInfo) int32 {
 	return 1
 }
 
-// vacate makes a surface ready for another frame: one that is inside is mapped, and of one that
-// others may refer to the engine is asked how it was decoded, for it tells of a surface's last
-// frame alone.
-func (d *decoder) vacate(surface int32) error {
-	own := slices.IndexFunc(d.inside, func(x inside) bool { return x.surface == surface })
-	i := slices.Index(d.since, surface)
+// vacateSurface prepares a surface for its next frame, because the driver reports only the status
+// of a surface's last frame. The surface of a pending frame is mapped, which copies it. The status
+// of a frame that others may refer to is checked now.
+func (d *decoder) vacateSurface(surface int32) error {
+	own := slices.IndexFunc(d.pending, func(x pendingFrame) bool { return x.surface == surface })
+	i := slices.Index(d.unchecked, surface)
 	if own < 0 && i < 0 {
 		return nil
 	}
-	status := d.await(surface, 1)
+	status := d.awaitSurface(surface, 1)
 	if i >= 0 {
-		d.since[i] = none
+		d.unchecked[i] = none
 	}
 	if own < 0 {
-		if status == statusRuns { // nobody could ask later
-			return d.fault(status)
+		if status == statusRuns { // a later query would report the next frame
+			return d.engineError(status)
 		}
-		return d.met(status)
+		return d.statusError(status)
 	}
-	stream, err := d.b.order()
-	for ; own < len(d.inside) && err == nil; own++ { // VP9 may show one twice
-		if x := &d.inside[own]; x.surface == surface {
+	stream, err := d.backend.sharedStream()
+	for ; own < len(d.pending) && err == nil; own++ { // a VP9 frame may be pending twice
+		if x := &d.pending[own]; x.surface == surface {
 			x.surface = none
-			if x.place, err = d.mapSurface(surface, stream); err == nil {
-				if status == statusRuns { // the mapping waited to its end
-					status = d.b.d.status(d.handle, surface)
+			if x.mapping, err = d.mapSurface(surface, stream); err == nil {
+				if status == statusRuns { // mapping it waited until it was decoded
+					status = d.backend.driver.surfaceStatus(d.handle, surface)
 				}
-				x.bad = d.met(status) // what refers to it comes behind it
+				x.decodeErr = d.statusError(
+					status,
+				) // frames that refer to it come later and fail with it
 			}
 		}
 	}
 	return err
 }
 
-// places is how many frames may be mapped: twice as many as are waited for together, so that
-// operations that read them may be queued.
-func (d *decoder) places() int { return 2 * d.most }
+// maxMapped returns the maximum number of surfaces that are mapped at once. It is twice the number
+// of frames of one wait, so that operations on received frames can be queued.
+func (d *decoder) maxMapped() int { return 2 * d.framesPerWait }
 
-// mapSurface maps a decoded surface: the engine's is copied on the stream. Frames that were given
-// before make room.
-func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error) {
+// mapSurface maps a decoded surface. The engine copies the surface on the stream. If the maximum is
+// reached, it first unmaps surfaces of frames that were received earlier.
+func (d *decoder) mapSurface(surface int32, stream uintptr) (p mapping, err error) {
 	taken := len(d.mapped)
-	for i := range d.inside {
-		if d.inside[i].place.addr != 0 {
+	for i := range d.pending {
+		if d.pending[i].mapping.addr != 0 {
 			taken++
 		}
 	}
-	if taken >= d.places() {
-		if err := d.makeRoom(); err != nil {
+	if taken >= d.maxMapped() {
+		if err := d.unmapSome(); err != nil {
 			return p, err
 		}
 	}
-	if d.reads && stream == d.stream { // what is overwritten may be read on the other
-		if err := d.b.ordered(d.b.d.wait); err != nil {
+	if d.backendMayAccess &&
+		stream == d.stream { // the other stream may still read memory that is overwritten
+		if err := d.backend.withStream(d.backend.driver.waitStream); err != nil {
 			return p, err
 		}
-		d.reads = false
+		d.backendMayAccess = false
 	}
-	p.addr, p.pitch, err = d.b.d.mapFrame(
+	p.addr, p.pitch, err = d.backend.driver.mapFrame(
 		d.handle,
 		surface,
 		&mapParams{progressive: 1, stream: stream},
 	)
 	p.stream = stream
-	d.reads = d.reads || stream != d.stream
+	d.backendMayAccess = d.backendMayAccess || stream != d.stream
 	return p, err
 }
 
-// makeRoom unmaps surfaces. If all of them are read by queued operations, these are launched first.
-func (d *decoder) makeRoom() error {
+// unmapSome unmaps surfaces of received frames. If queued operations read all of them, it first
+// launches these operations.
+func (d *decoder) unmapSome() error {
 	n := len(d.mapped)
-	err := d.unmap()
+	err := d.unmapLaunched()
 	if err == nil && len(d.mapped) == n {
-		if err = d.b.queue.Flush(); err == nil {
-			err = d.unmap()
+		if err = d.backend.queue.Flush(); err == nil {
+			err = d.unmapLaunched()
 		}
 	}
 	return err
 }
 
-// unmap unmaps the surfaces whose readers have been launched: on the backend's stream they come
-// before what overwrites the surface.
-func (d *decoder) unmap() (err error) {
-	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
-		if !d.b.queue.Passed(x.readers) {
+// unmapLaunched unmaps the surfaces whose readers have been launched. The backend's stream runs
+// these readers before any later work that overwrites the surface.
+func (d *decoder) unmapLaunched() (err error) {
+	d.mapped = slices.DeleteFunc(d.mapped, func(x mappedSurface) bool {
+		if !d.backend.queue.Passed(x.lastReader) {
 			return false
 		}
-		if failed := d.b.d.unmap(d.handle, x.addr); err == nil {
+		if failed := d.backend.driver.unmapFrame(d.handle, x.addr); err == nil {
 			err = failed
 		}
 		return true
@@ -331,99 +339,105 @@ func (d *decoder) unmap() (err error) {
 	return err
 }
 
-// Receive gives the frames that are inside, once there are enough of them, or Give was called;
-// their pixels are fetched when they are asked for.
+// Receive returns the next pending frame if enough frames are pending, or if Give was called. Its
+// pixels are copied when they are first requested.
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	if d.closed {
-		return nil, 0, false, closed()
+		return nil, 0, false, closedError()
 	}
-	if d.giving = len(d.inside) > 0 && (d.giving || len(d.inside) >= d.most); !d.giving {
+	if d.delivering = len(d.pending) > 0 &&
+		(d.delivering || len(d.pending) >= d.framesPerWait); !d.delivering {
 		return nil, 0, false, nil
 	}
-	d.frame.inside, d.frame.here, d.frame.met = d.inside[0], false, false
-	d.inside = slices.Delete(d.inside, 0, 1)
-	d.giving = len(d.inside) > 0
-	if addr := d.frame.place.addr; addr != 0 {
-		d.mapped = append(d.mapped, held{addr: addr})
+	d.frame.pendingFrame, d.frame.onHost, d.frame.isChecked = d.pending[0], false, false
+	d.pending = slices.Delete(d.pending, 0, 1)
+	d.delivering = len(d.pending) > 0
+	if addr := d.frame.mapping.addr; addr != 0 {
+		d.mapped = append(d.mapped, mappedSurface{addr: addr})
 	}
 	return &d.frame, d.frame.number, true, nil
 }
 
-// Give lets Receive give what is inside.
-func (d *decoder) Give() { d.giving = true }
+// DeliverPending makes Receive return all pending frames.
+func (d *decoder) DeliverPending() { d.delivering = true }
 
-// Drain is Give: each frame comes of its own packet alone.
+// Drain has the effect of Give, because every packet has produced its frame.
 func (d *decoder) Drain() error {
 	if d.closed {
-		return closed()
+		return closedError()
 	}
-	d.Give()
+	d.DeliverPending()
 	return nil
 }
 
-// Flush tells the parser that the stream ends here; the next packet brings its parameter sets.
+// Flush ends the stream for the parser. The next packet is sent with its parameter sets.
 func (d *decoder) Flush() {
-	d.forget()
-	d.surface, d.fresh, d.since, d.giving, d.frame.since = none, true, d.since[:0], false, 0
+	d.dropPending()
+	d.surface, d.needsParameters, d.delivering = none, true, false
+	d.unchecked, d.frame.unchecked = d.unchecked[:0], 0
 	if d.parser != 0 {
-		d.packet = packet{flags: endOfStream}
-		_ = d.parse() // what the next packet needs it says itself
+		d.packet = sourcePacket{flags: endOfStream}
+		_ = d.parseCurrent() // an error here also makes the next packet fail
 	}
 }
 
-// forget drops what is inside. Queued operations still read the surfaces of frames that were
-// delivered: they stay mapped, and nothing is launched for them.
-func (d *decoder) forget() {
-	for _, x := range d.inside {
-		if x.place.addr != 0 {
-			d.mapped = append(d.mapped, held{addr: x.place.addr})
+// dropPending drops the pending frames. Surfaces of received frames that queued operations still
+// read stay mapped, so that nothing is launched here.
+func (d *decoder) dropPending() {
+	for _, x := range d.pending {
+		if x.mapping.addr != 0 {
+			d.mapped = append(d.mapped, mappedSurface{addr: x.mapping.addr})
 		}
 	}
-	d.inside = d.inside[:0]
-	_ = d.unmap() // the decoder is broken then
+	d.pending = d.pending[:0]
+	_ = d.unmapLaunched() // an error marks the decoder as broken
 }
 
-// MemoryBytes is what the decoder holds, on the device for the most part.
+// MemoryBytes returns the memory that the decoder occupies, most of it on the device.
 func (d *decoder) MemoryBytes() int64 {
 	one := int64(d.format.width) * int64(d.format.height) * 3 / 2
-	return one*int64(int(d.count)+d.places()) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
+	return one*int64(
+		int(d.surfaceCount)+d.maxMapped(),
+	) + int64(
+		len(d.frame.hostBytes)+cap(d.packetBytes),
+	) + 1<<20
 }
 
-// Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a
-// time.
+// Close keeps a working decoder for the next stream with an equal sample entry. Creating one takes
+// 35 ms, and the driver creates only one at a time.
 func (d *decoder) Close() {
 	if d.closed {
 		return
 	}
 	d.closed = true
 	if d.handle != 0 && !d.broken {
-		if d.Flush(); !d.broken && d.b.keep(d) {
+		if d.Flush(); !d.broken && d.backend.keepIdle(d) {
 			return
 		}
 	}
-	d.free()
+	d.releaseAll()
 }
 
-// free gives back what the decoder has.
-func (d *decoder) free() {
-	d.forget()
-	_ = d.b.queue.Flush() // queued operations may read its surfaces
-	_ = d.unmap()
+// releaseAll frees everything that the decoder has allocated.
+func (d *decoder) releaseAll() {
+	d.dropPending()
+	_ = d.backend.queue.Flush() // queued operations may read its surfaces
+	_ = d.unmapLaunched()
 	if d.handle != 0 {
-		d.b.d.freeDecoder(d.handle)
+		d.backend.driver.freeDecoder(d.handle)
 	}
 	if d.parser != 0 {
-		d.b.d.freeParser(d.parser, d.user)
+		d.backend.driver.freeParser(d.parser, d.user)
 	}
-	if d.frame.host != nil {
-		d.b.d.freeHost(d.frame.host)
+	if d.frame.hostBytes != nil {
+		d.backend.driver.freeHost(d.frame.hostBytes)
 	}
 	if d.stream != 0 {
-		d.b.d.freeStream(d.stream)
+		d.backend.driver.freeStream(d.stream)
 	}
-	d.handle, d.parser, d.stream, d.frame.host = 0, 0, 0, nil
+	d.handle, d.parser, d.stream, d.frame.hostBytes = 0, 0, 0, nil
 }
 
-func closed() error {
+func closedError() error {
 	return robocache.Misuse(opDecode, nil, "the decoder is closed")
 }

@@ -11,10 +11,15 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// N3, N4: whatever refers to what, a packet's frame is its own, comes in its turn, and at the
-// latest when it is asked for.
+// nvdec.N3, nvdec.N4: each packet yields its own frame in order, for any references between frames.
+// The planes are correct even if they are requested last.
 func TestFrames(t *testing.T) {
-	for n, shown := range []rect32{{right: 64, bottom: 32}, {left: 2, top: 4, right: 61, bottom: 31}, {right: 50, bottom: 30}, {right: 50, bottom: 30}} {
+	for n, shown := range []rect32{
+		{right: 64, bottom: 32},
+		{left: 2, top: 4, right: 61, bottom: 31},
+		{right: 50, bottom: 30},
+		{right: 50, bottom: 30},
+	} {
 		f := newFake()
 		f.format.shown, f.turns = shown, n != 2
 		d := open(t, f, entry())
@@ -39,12 +44,12 @@ func TestFrames(t *testing.T) {
 			f.runs = r.IntN(3)
 			asked := r.IntN(5) == 0
 			if asked {
-				d.Give()
+				d.DeliverPending()
 			}
 			got := 0
 			for ; ; got++ {
 				if got == 3 && r.IntN(4) == 0 {
-					break // who has what he wants sends the next
+					break // like a caller that has its frame and sends the next packet
 				}
 				pic, number, ok, err := d.Receive()
 				if err != nil {
@@ -65,7 +70,7 @@ func TestFrames(t *testing.T) {
 				}
 				if r.IntN(3) > 0 {
 					expect(t, pic, f, inside[0].id)
-					expect(t, pic, f, inside[0].id) // and again
+					expect(t, pic, f, inside[0].id) // a second read returns the same bytes
 				}
 				inside = inside[1:]
 			}
@@ -85,14 +90,14 @@ func TestFrames(t *testing.T) {
 		if again := open(t, f, entry()); again == d {
 			t.Error("a decoder of another backend")
 		} else {
-			again.b.forget()
-			again.free()
+			again.backend.forget()
+			again.releaseAll()
 		}
-		if x, err := d.b.NewDecoder(entry()); err != nil || x != d {
+		if x, err := d.backend.NewDecoder(entry()); err != nil || x != d {
 			t.Error("a closed decoder was not kept:", err)
 		}
 		d.Close()
-		d.b.forget()
+		d.backend.forget()
 		if len(f.live) != 0 {
 			t.Errorf("not given back: %v", f.live)
 		}
@@ -102,12 +107,17 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// What is not wanted and nothing refers to is not decoded.
+// A frame that the caller does not want is skipped if no other frame refers to it.
 func TestUnwanted(t *testing.T) {
 	f := newFake()
 	d := open(t, f, entry())
 	defer d.Close()
-	for i, x := range []struct{ reference, wanted bool }{{true, true}, {true, false}, {false, false}, {false, true}} {
+	for i, x := range []struct{ reference, wanted bool }{
+		{true, true},
+		{true, false},
+		{false, false},
+		{false, true},
+	} {
 		send := d.Send
 		if !x.wanted {
 			send = d.SendUnwanted
@@ -124,8 +134,8 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-// VP9: of a packet with several frames the last is shown; a packet without any shows one that is
-// there.
+// VP9: of a packet with several frames the last one is displayed. A packet without frames displays
+// an earlier frame.
 func TestHiddenFrames(t *testing.T) {
 	f := newFake()
 	f.format.codec = codecVP9
@@ -144,7 +154,7 @@ func TestHiddenFrames(t *testing.T) {
 		}
 		expect(t, pic, f, x.frame)
 	}
-	// Two packets show one frame, whose surface a third wants.
+	// Two packets display one frame, whose surface a third packet's frame is decoded into.
 	for i, packet := range [][]byte{{'p', 8, 2}, {'s', 8}, {'p', 9, 2}} {
 		if err := d.Send(packet, int64(i)); err != nil {
 			t.Fatal(err)
@@ -163,7 +173,7 @@ func TestHiddenFrames(t *testing.T) {
 	}
 }
 
-// N2
+// nvdec.N2: unsupported formats are rejected with the reason.
 func TestRefusals(t *testing.T) {
 	for what, change := range map[string]func(f *fake){
 		"4:2:0":             func(f *fake) { f.format.chroma = 3 },
@@ -205,7 +215,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A stream that changes its format is not followed: its frames are the CPU's.
+// A stream that changes its format is rejected, so its frames are decoded on the CPU.
 func TestFormatChanges(t *testing.T) {
 	f := newFake()
 	d := open(t, f, entry())
@@ -224,8 +234,8 @@ func TestFormatChanges(t *testing.T) {
 	}
 }
 
-// N7: a frame that was mapped early and that nobody took may still be written when its place is
-// mapped for the host: the fake looks at that.
+// nvdec.N7: a frame that was mapped early and never read may still be written when its memory is
+// mapped for the host. The fake panics in that case.
 func TestFramesThatNobodyTook(t *testing.T) {
 	f := newFake()
 	d := open(t, f, entry())
@@ -248,7 +258,7 @@ func TestFramesThatNobodyTook(t *testing.T) {
 	}
 }
 
-// N6: each call of the driver fails once; the error is the driver's, and nothing is left.
+// nvdec.N6: each driver call fails once. The call returns the driver's error, and nothing leaks.
 func TestEachCallFails(t *testing.T) {
 	for n := 1; ; n++ {
 		f := newFake()
@@ -260,9 +270,10 @@ func TestEachCallFails(t *testing.T) {
 			}
 			defer func() {
 				d.Close()
-				d.(*decoder).b.forget()
+				d.(*decoder).backend.forget()
 			}()
-			// the first two are mapped before they are given: the last has their surface
+			// the first two are mapped before they are received, because the last one reuses their
+			// surface
 			for i := range 4 {
 				if err := d.Send(unit(byte(40+i), false), int64(100+i)); err != nil {
 					return err
@@ -271,11 +282,11 @@ func TestEachCallFails(t *testing.T) {
 					break
 				}
 			}
-			keep, err := d.(*decoder).b.Alloc(1 << 13)
+			keep, err := d.(*decoder).backend.Alloc(1 << 13)
 			if err != nil {
 				return err
 			}
-			defer d.(*decoder).b.Free(keep)
+			defer d.(*decoder).backend.Free(keep)
 			for range 3 {
 				pic, _, ok, err := receive(d.(*decoder))
 				if !ok || err != nil {
@@ -318,10 +329,13 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// N1: a library that is not there, and one that is another.
+// nvdec.N1: the library is missing, or it is a different library.
 func TestNoLibrary(t *testing.T) {
-	for name, says := range map[string]string{"libno-such-video.so.1": "video library is not there", "libc.so.6": "driver too old"} {
-		if _, err := loadFrom(
+	for name, says := range map[string]string{
+		"libno-such-video.so.1": "NVIDIA video library",
+		"libc.so.6":             "driver too old",
+	} {
+		if _, err := loadLibrary(
 			[]string{name},
 		); !errors.Is(err, robocache.ErrUnsupported) ||
 			!strings.Contains(err.Error(), says) {

@@ -1,28 +1,39 @@
-// Package nvdec decodes video on the engines of an NVIDIA GPU: a video.Backend over the driver's
-// library libnvcuvid.
+// Package nvdec decodes video on the engines of an NVIDIA GPU. It is a video.Backend over the
+// driver's library libnvcuvid.
 //
 // # Contract
 //
-//	N1  The library comes with the driver and is opened at run time, here alone. Without it, a device, or an engine for the codec, Open and Supports say so
-//	    by class and reason.
-//	N2  Only what is known to come out as libavcodec gives it is taken: H.264, HEVC and VP9 of 8 bits, 4:2:0, progressive, within the sizes that the driver
-//	    says. All else is ErrUnsupported with the reason.
-//	N3  A packet's frame is the surface that the driver was told to decode it into. No timestamp and no display order is consulted, so that B-frames, open
-//	    GOPs and edit lists are the index's matter alone. Frames come in the order of their packets, several at a time, so that the engine is waited for
-//	    once; a surface that is wanted again before is mapped first.
-//	N4  Planes are cropped from the coded size by us, never scaled by the engine. They are equal to libavcodec's to the bit.
-//	N5  A frame that the engine decoded with an error, concealed or not, is an error, never pixels.
-//	N6  A failure of the driver is an error of the call that met it; what was made is given back by Close, whatever failed. A sound decoder
-//	    is kept instead, within bounds, for the next stream of its kind. A wait for the engine gives its core away.
-//	N7  Frames that stay on the device become RGB there by the host's own integers (video.Formula), to the bit; where the host has none, the frame goes to the
-//	    host. All that is done there is on one stream of the backend: nothing waits for one frame, and what reads a mapped frame is before what
-//	    overwrites it. Operations on frames are queued until there are many, or until something needs their results or surfaces: then they are one launch.
+//	nvdec.N1  The library comes with the driver and is opened at run time, by this package alone.
+//	          Open and Supports return a typed error with the reason if the library, the device
+//	          or an engine for the codec is missing.
+//	nvdec.N2  Only formats whose frames are known to equal libavcodec's are decoded: H.264, HEVC
+//	          and VP9 with 8 bits, 4:2:0, progressive, of a size that the driver supports.
+//	          All other formats are ErrUnsupported with the reason.
+//	nvdec.N3  The frame of a packet is the surface that the driver decodes the packet into.
+//	          Timestamps and display order are ignored, so only the index handles B-frames, open
+//	          GOPs and edit lists. Frames are delivered in the order of their packets. Several
+//	          frames share one wait for the engine. A surface that is reused earlier is mapped
+//	          before that.
+//	nvdec.N4  Planes are cropped by this package and never scaled by the engine. They are
+//	          bit-identical to libavcodec's.
+//	nvdec.N5  A frame that the engine decoded with an error is an error, even if the engine
+//	          concealed the damage.
+//	nvdec.N6  If a driver call fails, the method that made it returns the error. Close frees
+//	          everything, whatever failed. A working decoder is kept, within limits, for the next
+//	          stream with the same sample entry. A wait for the engine does not keep a core busy.
+//	nvdec.N7  Frames that stay on the device are converted to RGB there, with the host's integers
+//	          (video.Formula), bit for bit. If the host has no formula, the frame is copied to the
+//	          host. This work uses one stream of the backend: nothing waits for a single frame, and
+//	          operations that read a mapped frame precede those that overwrite it. Operations on
+//	          frames are queued, and become one launch when there are enough of them, or when
+//	          something needs their results or surfaces.
 //
 // # Why the driver's parser
 //
-// The engines want slice headers parsed and reference lists made. The parser in libnvcuvid does
-// that; own code for three codecs would be thousands of lines that must not be wrong. It is given
-// one packet at a time, marked as a whole frame, so that it asks for the decoding of a packet while
-// that packet is in hand: this is what names frames (N3). What it says about display is not used,
-// but for VP9's packets that only show a frame which is there.
+// The engines need parsed slice headers and reference lists. The parser in libnvcuvid produces
+// them. Own parsers for three codecs would be thousands of lines that must not contain an error.
+// The parser receives one packet at a time, marked as a whole frame, so it requests the decoding of
+// a packet during the call that passes this packet. That identifies the frame of each packet
+// (nvdec.N3). The parser's display callbacks are ignored, except for VP9 packets that only display
+// an earlier frame.
 package nvdec

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-func (f *fake) host(n int) ([]byte, error) {
+func (f *fake) allocHost(n int) ([]byte, error) {
 	if err := f.call("allocate"); err != nil {
 		return nil, err
 	}
@@ -21,17 +21,17 @@ func (f *fake) host(n int) ([]byte, error) {
 
 func (f *fake) freeHost(b []byte) { f.gone(uintptr(unsafe.Pointer(unsafe.SliceData(b))), "memory") }
 
-// far is the address where memory of the fake's device begins: nothing of the process lies there,
-// so that a host that touches it fails.
+// far is the address at which the fake's device memory begins. The process maps nothing there, so
+// host code that touches it crashes.
 const far = uintptr(1) << 40
 
-// region is a piece of that memory.
+// region is one allocation of device memory.
 type region struct {
 	start uintptr
 	bytes []byte
 }
 
-func (f *fake) alloc(n int) ([]byte, error) {
+func (f *fake) allocDevice(n int) ([]byte, error) {
 	if err := f.call("allocate"); err != nil {
 		return nil, err
 	}
@@ -42,9 +42,9 @@ func (f *fake) alloc(n int) ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&r.start)), n), nil
 }
 
-func (f *fake) free(m []byte) { f.gone(at(m), "device memory") }
+func (f *fake) freeDevice(m []byte) { f.gone(deviceAddress(m), "device memory") }
 
-// near is what lies at an address: of memory, or of a frame that is mapped.
+// near returns the bytes at a device address, of an allocation or of a mapped frame.
 func (f *fake) near(addr uintptr) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,15 +60,15 @@ func (f *fake) near(addr uintptr) []byte {
 	return f.pixels(place)[addr-place:]
 }
 
-func (f *fake) copyIn(to, b []byte, _ uintptr) error {
-	dst := f.near(at(to))
+func (f *fake) copyFromHost(to, b []byte, _ uintptr) error {
+	dst := f.near(deviceAddress(to))
 	f.mu.Lock()
 	f.begun = append(f.begun, func() { copy(dst, b) })
 	f.mu.Unlock()
 	return f.call("copy")
 }
 
-// settle does what was begun: something behind it on the stream is done.
+// settle runs the copies that have started, because later work on the stream is complete.
 func (f *fake) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,15 +81,15 @@ func (f *fake) settle() {
 func (f *fake) newEvent() (uintptr, error) { return f.made("event") }
 func (f *fake) freeEvent(e uintptr)        { f.gone(e, "event") }
 
-func (f *fake) record(e, _ uintptr) error {
+func (f *fake) recordEvent(e, _ uintptr) error {
 	f.mu.Lock()
 	f.looks[e] = 0
 	f.mu.Unlock()
 	return f.call("record")
 }
 
-// reached is so at the third look.
-func (f *fake) reached(e uintptr) (bool, error) {
+// eventReached returns true at the third poll.
+func (f *fake) eventReached(e uintptr) (bool, error) {
 	if err := f.call("look at an event"); err != nil {
 		return false, err
 	}
@@ -106,7 +106,7 @@ func (f *fake) reached(e uintptr) (bool, error) {
 func (f *fake) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error {
 	f.settle()
 	f.copies++
-	for i := len(to) - 1; i >= 0; i-- { // in no order
+	for i := len(to) - 1; i >= 0; i-- { // in reverse, because the order is not defined
 		f.reading(from[i], stream)
 		for _, a := range rows {
 			for y := range a.Rows {
@@ -120,30 +120,30 @@ func (f *fake) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) err
 	return f.call("copy")
 }
 
-func (f *fake) clear(m []byte, _ uintptr) error {
+func (f *fake) clearDevice(m []byte, _ uintptr) error {
 	f.settle()
-	clear(f.near(at(m))[:len(m)])
+	clear(f.near(deviceAddress(m))[:len(m)])
 	return f.call("clear")
 }
 
-func (f *fake) wait(stream uintptr) error {
+func (f *fake) waitStream(stream uintptr) error {
 	f.settle()
 	maps.DeleteFunc(f.reads, func(_, s uintptr) bool { return s == stream })
 	return f.call("wait")
 }
 
-// reading notes that a stream reads from an address.
+// reading records that a stream reads from an address.
 func (f *fake) reading(addr, stream uintptr) {
 	if addr < far {
 		f.reads[addr&^(slot-1)] = stream
 	}
 }
 
-func (f *fake) frames(form *cuda.FrameForm) (frames, error) {
+func (f *fake) prepareKernel(form *cuda.FrameForm) (frameKernel, error) {
 	return &fakeFrames{f, form}, f.call("load a kernel")
 }
 
-// fakeFrames gives of each pixel its luma and chroma, in place of RGB.
+// fakeFrames writes the luma and chroma of each pixel instead of RGB.
 type fakeFrames struct {
 	f    *fake
 	form *cuda.FrameForm

@@ -14,46 +14,47 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may:
-// that of a frame that nothing refers to is the next one's, or, with turns, as that one does: the
-// one that was not used for longest.
+// fake is a driver whose frames are numbers. It reuses surfaces as early as the real driver may.
+// The surface of an unreferenced frame is reused for the next frame. With turns set, the least
+// recently used surface is reused instead.
 type fake struct {
 	mu      sync.Mutex
-	known   caps
-	format  format
+	known   decodeCaps
+	format  streamFormat
 	status_ int32
-	damaged byte // the frame that the engine met an error in; 0 none
-	runs    int  // how often the engine is not done yet
-	failAt  int  // the call that fails; 0 none
+	damaged byte // the frame that the engine found an error in; 0: none
+	runs    int  // number of status calls that report "in progress"
+	failAt  int  // number of the call that fails; 0: none
 	calls   int
 	next    uintptr
-	live    map[uintptr]string // what was made and not given back
+	live    map[uintptr]string // what was created and not freed
 	parsers map[uintptr]*fakeParser
-	decoded []byte // the frames that were decoded, in order
+	decoded []byte // the decoded frames, in order
 	turns   bool
-	outputs int              // that may be mapped at once, of a decoder
-	mapped  map[uintptr]int  // that are
-	kept    map[uintptr]byte // the frame of each place that was mapped
-	memory  []*region        // of the device
+	outputs int              // maximum of mapped surfaces per decoder
+	mapped  map[uintptr]int  // mapped surfaces by decoder
+	kept    map[uintptr]byte // the frame at each mapped address
+	memory  []*region        // allocations of device memory
 	copies  int              // launches of copyRows
-	// the stream on which what was mapped at a place may still be written or read
+	// the stream that may still write or read each mapped address
 	reads map[uintptr]uintptr
-	begun []func()        // copies from the host, which read its memory as late as they may
-	looks map[uintptr]int // how often an event was asked for since it was recorded
+	// copies from the host that have started; they read the source as late as possible
+	begun []func()
+	looks map[uintptr]int // polls of each event since it was recorded
 }
 
 type fakeParser struct {
 	d         *decoder
 	count     int32
 	next      int32
-	held      []int32 // surfaces of the last references
+	held      []int32 // surfaces of the last reference frames
 	surfaces  map[int32]byte
 	sequences int
 }
 
 func newFake() *fake {
 	return &fake{
-		known: caps{
+		known: decodeCaps{
 			supported: 1,
 			engines:   7,
 			outputs:   maskNV12,
@@ -63,7 +64,7 @@ func newFake() *fake {
 			minWidth:  48,
 			minHeight: 16,
 		},
-		format: format{
+		format: streamFormat{
 			codec:       codecH264,
 			progressive: 1,
 			surfaces:    3,
@@ -82,7 +83,7 @@ func newFake() *fake {
 	}
 }
 
-// call counts a call, and fails the one that is to fail.
+// call counts a call, and returns an error if it is the one to fail.
 func (f *fake) call(what string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,9 +117,9 @@ func (f *fake) gone(handle uintptr, what string) {
 	delete(f.live, handle)
 }
 
-func (f *fake) within(do func()) { do() }
+func (f *fake) withContext(do func()) { do() }
 
-func (f *fake) caps(c *caps) error {
+func (f *fake) queryCaps(c *decodeCaps) error {
 	if err := f.call("tell"); err != nil {
 		return err
 	}
@@ -141,15 +142,15 @@ func (f *fake) freeParser(parser, _ uintptr) {
 	delete(f.parsers, parser)
 }
 
-// parse reads what unit and shows write.
-func (f *fake) parse(parser uintptr, p *packet) error {
+// parsePacket reads the packets that unit and the tests write.
+func (f *fake) parsePacket(parser uintptr, p *sourcePacket) error {
 	if err := f.call("parse a packet"); err != nil {
 		return err
 	}
 	x := f.parsers[parser]
 	if p.flags&endOfStream != 0 {
-		for at := range x.surfaces { // as a parser that shows what is left
-			x.d.show(&shownInfo{surface: at, timestamp: p.timestamp})
+		for at := range x.surfaces { // like a parser that displays the remaining frames
+			x.d.onDisplay(&shownInfo{surface: at, timestamp: p.timestamp})
 		}
 		x.count, x.held = 0, nil
 		return nil
@@ -167,29 +168,29 @@ func (f *fake) parse(parser uintptr, p *packet) error {
 	for _, u := range units {
 		if u[0] == 0x67 || f.format.codec == codecVP9 && x.count == 0 {
 			own := f.format
-			if x.count = x.d.sequence(&own); x.count == 0 {
+			if x.count = x.d.onSequence(&own); x.count == 0 {
 				return stopped
 			}
 			x.sequences++
 		}
 		switch u[0] {
 		case 0x67:
-		case 's': // shows a frame that is there
+		case 's': // displays an earlier frame
 			for at, id := range x.surfaces {
 				if id == u[1] {
-					x.d.show(&shownInfo{surface: at, timestamp: p.timestamp})
+					x.d.onDisplay(&shownInfo{surface: at, timestamp: p.timestamp})
 				}
 			}
 		default:
 			if x.count == 0 {
-				return stopped // no parameter sets
+				return stopped // no parameter sets were sent
 			}
-			for i := 1; i+2 < len(u)+1; i += 2 { // frames of one packet: number, is a reference
+			for i := 1; i+2 < len(u)+1; i += 2 { // pairs of frame number and reference flag
 				if !f.one(x, u[i], u[i+1] == 1) {
 					return stopped
 				}
-				// an earlier one, as a parser that reorders says it
-				x.d.show(&shownInfo{surface: 99, timestamp: p.timestamp - 2})
+				// a parser that reorders displays an earlier frame here
+				x.d.onDisplay(&shownInfo{surface: 99, timestamp: p.timestamp - 2})
 			}
 		}
 	}
@@ -218,7 +219,7 @@ func (f *fake) one(x *fakeParser, id byte, reference bool) bool {
 			x.held = x.held[1:]
 		}
 	}
-	if x.d.decode(p) == 0 {
+	if x.d.onDecode(p) == 0 {
 		return false
 	}
 	if len(f.decoded) > was {
@@ -227,7 +228,8 @@ func (f *fake) one(x *fakeParser, id byte, reference bool) bool {
 	return true
 }
 
-func (f *fake) field() int32 { return int32(f.format.more) } // a mark of the tests
+// the tests mark interlaced frames in this field
+func (f *fake) field() int32 { return int32(f.format.more) }
 
 func (f *fake) newDecoder(info *createInfo) (uintptr, error) {
 	if info.targetWidth != info.width || info.targetHeight != info.height ||
@@ -240,7 +242,7 @@ func (f *fake) newDecoder(info *createInfo) (uintptr, error) {
 
 func (f *fake) freeDecoder(decoder uintptr) { f.gone(decoder, "decoder") }
 
-func (f *fake) decode(_ uintptr, p *decodeParams) error {
+func (f *fake) decodePicture(_ uintptr, p *decodeParams) error {
 	if err := f.call("decode a frame"); err != nil {
 		return err
 	}
@@ -248,7 +250,7 @@ func (f *fake) decode(_ uintptr, p *decodeParams) error {
 	return nil
 }
 
-func (f *fake) status(_ uintptr, surface int32) int32 {
+func (f *fake) surfaceStatus(_ uintptr, surface int32) int32 {
 	if f.runs--; f.runs >= 0 {
 		return statusRuns
 	}
@@ -260,8 +262,8 @@ func (f *fake) status(_ uintptr, surface int32) int32 {
 	return f.status_
 }
 
-// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above
-// all handles. Each decoder has slots of its own.
+// slot is the distance between the addresses of mapped frames. These addresses are above all
+// handles and below the device's memory. Each decoder has its own slots.
 const (
 	slot  = 1 << 14
 	slots = 16
@@ -296,13 +298,13 @@ func (f *fake) mapFrame(decoder uintptr, surface int32, p *mapParams) (uintptr, 
 	return at, int(f.format.width) + 16, nil
 }
 
-func (f *fake) unmap(decoder, addr uintptr) error {
+func (f *fake) unmapFrame(decoder, addr uintptr) error {
 	f.held(decoder, -1)
 	f.gone(addr, "mapped frame")
 	return f.call("take a frame back")
 }
 
-// held is how many frames a decoder has mapped, after that many more.
+// held adds more to the number of mapped surfaces of a decoder and returns it.
 func (f *fake) held(decoder uintptr, more int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -313,7 +315,7 @@ func (f *fake) held(decoder uintptr, more int) int {
 func (f *fake) newStream() (uintptr, error) { return f.made("stream") }
 func (f *fake) freeStream(s uintptr)        { f.gone(s, "stream") }
 
-func (f *fake) copyOut(b []byte, from, stream uintptr) error {
+func (f *fake) copyToHost(b []byte, from, stream uintptr) error {
 	if err := f.call("copy"); err != nil {
 		return err
 	}
@@ -322,7 +324,7 @@ func (f *fake) copyOut(b []byte, from, stream uintptr) error {
 	return nil
 }
 
-// pixels are a mapped frame's, as the engine gives them.
+// pixels returns the bytes of a mapped frame in the engine's layout.
 func (f *fake) pixels(mapped uintptr) []byte {
 	pitch, h := int(f.format.width)+16, int(f.format.height)
 	b := make([]byte, pitch*h*3/2)
@@ -334,10 +336,10 @@ func (f *fake) pixels(mapped uintptr) []byte {
 	return b
 }
 
-// sample is a byte of a frame as the engine gives it: rows of luma, then rows of pairs.
+// sample returns a byte of a frame in the engine's layout: luma rows, then rows of chroma pairs.
 func sample(id byte, x, y int) byte { return id*37 ^ byte(x*3) ^ byte(y*5) }
 
-// entry is a sample entry whose parameter set is one byte.
+// entry returns a sample entry whose parameter set is one byte.
 func entry() *video.SampleEntry {
 	return &video.SampleEntry{
 		FourCC:    "avc1",
@@ -348,7 +350,7 @@ func entry() *video.SampleEntry {
 	}
 }
 
-// unit is a packet of a frame, with a length of four bytes before it.
+// unit returns the packet of a frame, with a length prefix of four bytes.
 func unit(id byte, reference bool) []byte {
 	r := byte(2)
 	if reference {
@@ -366,9 +368,9 @@ func open(t testing.TB, f *fake, e *video.SampleEntry) *decoder {
 	return d.(*decoder)
 }
 
-// receive gives a frame without waiting for others.
+// receive returns a frame without waiting for further packets.
 func receive(d *decoder) (video.Frame, int64, bool, error) {
-	d.Give()
+	d.DeliverPending()
 	return d.Receive()
 }
 
@@ -403,31 +405,31 @@ func expect(t testing.TB, pic video.Frame, f *fake, id byte) {
 	}
 }
 
-// forget gives the decoders back that were closed, and what else is kept.
+// forget frees the idle decoders, the staging buffers and the stream.
 func (b *Backend) forget() {
 	b.mu.Lock()
-	idle := b.idle
-	b.idle = nil
+	idle := b.idleDecoders
+	b.idleDecoders = nil
 	b.mu.Unlock()
 	for _, d := range idle {
-		d.free() // may launch, which asks for the stream
+		d.releaseAll() // may launch queued operations, which needs b.mu
 	}
 	b.staging.free()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stream != 0 {
-		b.d.freeStream(b.stream)
+		b.driver.freeStream(b.stream)
 	}
 	b.stream = 0
 }
 
-// free gives all back; what is under way is over before.
-func (s *staging) free() {
+// free waits for the copies and frees all buffers.
+func (s *stagingPool) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.list {
-		_ = s.await(x.event)
-		s.drop(x)
+	for _, x := range s.idle {
+		_ = s.awaitEvent(x.event)
+		s.freeBuffer(x)
 	}
-	s.list, s.bytes = nil, 0
+	s.idle, s.bytes = nil, 0
 }

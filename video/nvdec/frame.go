@@ -8,43 +8,45 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// frame is the one that a decoder gave last. It is on the device until its pixels are asked for.
+// frame is the frame that a decoder delivered last. Its pixels stay on the device until they are
+// requested.
 type frame struct {
-	d *decoder
-	inside
-	here   bool   // in host
-	met    bool   // it is mapped, and decoded without an error
-	host   []byte // page-locked: the planes as the engine gives them, luma and then pairs of chroma
-	planes []byte // scratch of Convert
+	decoder *decoder
+	pendingFrame
+	onHost    bool // hostBytes holds the pixels
+	isChecked bool // the surface is mapped, and was decoded without an error
+	// page-locked memory with the planes in the engine's layout: luma, then pairs of chroma samples
+	hostBytes     []byte
+	scratchPlanes []byte // scratch memory of Convert
 }
 
 var _ video.DeviceFrame = (*frame)(nil)
 
-// Size is that of the upright frame.
+// Size returns the size of the frame after rotation.
 func (f *frame) Size() (width, height int) {
-	info := f.info()
+	info := f.planeInfo()
 	s := info.Shape()
 	return s.Width, s.Height
 }
 
-// PixelFormat is libavutil's name.
+// PixelFormat returns libavutil's name of the format.
 func (f *frame) PixelFormat() string {
-	info := f.info()
+	info := f.planeInfo()
 	return video.PlaneFormatName(info.Format)
 }
 
-// PlaneInfo says what the planes are: what libavcodec makes of the same stream.
-func (f *frame) PlaneInfo() (video.PlaneInfo, bool) { return f.info(), true }
+// PlaneInfo describes the planes in the form that libavcodec decodes the same stream to.
+func (f *frame) PlaneInfo() (video.PlaneInfo, bool) { return f.planeInfo(), true }
 
-func (f *frame) info() video.PlaneInfo {
-	t, e := &f.d.format, &f.d.entry
-	full := t.fullRange()
+func (f *frame) planeInfo() video.PlaneInfo {
+	t, e := &f.decoder.format, &f.decoder.entry
+	full := t.isFullRange()
 	name := "yuv420p"
 	if full && e.Codec != video.VP9 {
 		name = "yuvj420p"
 	}
 	matrix := t.matrix
-	if matrix == 0 || matrix == 2 { // the stream does not say it
+	if matrix == 0 || matrix == 2 { // the stream does not specify a matrix
 		if matrix = uint8(e.Matrix); e.Matrix <= 0 || e.Matrix > 255 {
 			matrix = 2
 		}
@@ -59,47 +61,47 @@ func (f *frame) info() video.PlaneInfo {
 	}
 }
 
-// Bytes is the size that Convert needs.
+// Bytes returns the size of the destination that Convert needs.
 func (f *frame) Bytes(spec *video.Spec) (int, error) {
-	info := f.info()
+	info := f.planeInfo()
 	s := info.Shape()
 	return s.Bytes(spec)
 }
 
-// Convert writes the frame as the CPU's decoder would.
+// Convert writes the frame to dst. The bytes are identical to those of the CPU decoder.
 func (f *frame) Convert(spec *video.Spec, dst []byte) error {
-	info := f.info()
-	if n := info.Bytes(); len(f.planes) != n {
-		f.planes = make([]byte, n)
+	info := f.planeInfo()
+	if n := info.Bytes(); len(f.scratchPlanes) != n {
+		f.scratchPlanes = make([]byte, n)
 	}
-	if err := f.CopyPlanes(f.planes); err != nil {
+	if err := f.CopyPlanes(f.scratchPlanes); err != nil {
 		return err
 	}
-	return video.ConvertPlanes(info, f.planes, spec, dst)
+	return video.ConvertPlanes(info, f.scratchPlanes, spec, dst)
 }
 
-// CopyPlanes brings the planes to the host (N4).
+// CopyPlanes copies the planes to the host, cropped to the displayed area (nvdec.N4).
 func (f *frame) CopyPlanes(dst []byte) error {
-	info := f.info()
+	info := f.planeInfo()
 	if n := info.Bytes(); len(dst) != n {
 		return robocache.Misuse(opDecode, nil, "").
 			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
 	var err error
-	if f.d.b.d.within(func() { err = f.fetch() }); err != nil {
+	if f.decoder.backend.driver.withContext(func() { err = f.fetchToHost() }); err != nil {
 		return err
 	}
 	planes, _ := info.Planes()
-	left, top := int(f.d.format.shown.left), int(f.d.format.shown.top)
+	left, top := int(f.decoder.format.shown.left), int(f.decoder.format.shown.top)
 	for y := range planes[0].Rows {
-		copy(row(dst, &planes[0], y), f.host[(top+y)*f.place.pitch+left:])
+		copy(clearedRow(dst, &planes[0], y), f.hostBytes[(top+y)*f.mapping.pitch+left:])
 	}
-	chroma := f.host[int(f.d.format.height)*f.place.pitch:]
+	chroma := f.hostBytes[int(f.decoder.format.height)*f.mapping.pitch:]
 	for y := range planes[1].Rows {
-		apart(
-			row(dst, &planes[1], y),
-			row(dst, &planes[2], y),
-			chroma[(top/2+y)*f.place.pitch+left:],
+		splitPairs(
+			clearedRow(dst, &planes[1], y),
+			clearedRow(dst, &planes[2], y),
+			chroma[(top/2+y)*f.mapping.pitch+left:],
 		)
 	}
 	for _, p := range planes {
@@ -109,76 +111,77 @@ func (f *frame) CopyPlanes(dst []byte) error {
 	return nil
 }
 
-// row gives a row of a plane, and clears what pads it.
-func row(dst []byte, p *video.Plane, y int) []byte {
+// clearedRow returns row y of a plane without its padding, and zeroes the padding.
+func clearedRow(dst []byte, p *video.Plane, y int) []byte {
 	r := dst[p.Offset+y*p.Stride:][:p.Stride]
 	clear(r[p.RowBytes:])
 	return r[:p.RowBytes]
 }
 
-// apart takes pairs of bytes apart, sixteen bytes at a time.
-func apart(u, v, pairs []byte) {
+// splitPairs separates interleaved chroma samples, 16 bytes at a time.
+func splitPairs(u, v, pairs []byte) {
 	n := len(u)
 	v, pairs = v[:n], pairs[:2*n]
 	x := 0
 	for ; x+8 <= n; x += 8 {
 		a, b := binary.LittleEndian.Uint64(pairs[2*x:]), binary.LittleEndian.Uint64(pairs[2*x+8:])
-		binary.LittleEndian.PutUint64(u[x:], even(a)|even(b)<<32)
-		binary.LittleEndian.PutUint64(v[x:], even(a>>8)|even(b>>8)<<32)
+		binary.LittleEndian.PutUint64(u[x:], evenBytes(a)|evenBytes(b)<<32)
+		binary.LittleEndian.PutUint64(v[x:], evenBytes(a>>8)|evenBytes(b>>8)<<32)
 	}
 	for ; x < n; x++ {
 		u[x], v[x] = pairs[2*x], pairs[2*x+1]
 	}
 }
 
-// even gathers each second byte of a word, from the lowest on.
-func even(w uint64) uint64 {
+// evenBytes gathers bytes 0, 2, 4 and 6 of a word into its low half.
+func evenBytes(w uint64) uint64 {
 	w &= 0x00ff00ff00ff00ff
 	w = (w | w>>8) & 0x0000ffff0000ffff
 	return (w | w>>16) & 0xffffffff
 }
 
-// mapped waits for the frame, and gives it its place, on a stream where it has none yet.
-func (f *frame) mapped(stream uintptr) (err error) {
-	d := f.d
+// ensureMapped waits for the frame, checks it, and maps its surface on stream if it is not mapped
+// yet.
+func (f *frame) ensureMapped(stream uintptr) (err error) {
+	d := f.decoder
 	if d.closed {
-		return closed()
+		return closedError()
 	}
-	if f.met {
+	if f.isChecked {
 		return nil
 	}
-	d.decoded()
-	if f.place.addr == 0 {
-		if f.place, err = d.mapSurface(f.surface, stream); err == nil {
-			d.mapped = append(d.mapped, held{addr: f.place.addr})
+	d.awaitPending()
+	if f.mapping.addr == 0 {
+		if f.mapping, err = d.mapSurface(f.surface, stream); err == nil {
+			d.mapped = append(d.mapped, mappedSurface{addr: f.mapping.addr})
 		}
 	}
 	if err == nil {
-		err = d.sound()
+		err = d.checkDecoded()
 	}
-	f.met, d.broken = err == nil, d.broken || err != nil
+	f.isChecked, d.broken = err == nil, d.broken || err != nil
 	return err
 }
 
-// fetch copies the frame from the device.
-func (f *frame) fetch() error {
-	if f.here {
+// fetchToHost copies the frame from the device.
+func (f *frame) fetchToHost() error {
+	if f.onHost {
 		return nil
 	}
-	d := f.d
-	err := f.mapped(d.stream)
+	d := f.decoder
+	err := f.ensureMapped(d.stream)
 	if err == nil {
-		n := f.place.pitch * int(d.format.height) * 3 / 2
-		if len(f.host) != n {
-			if f.host != nil {
-				d.b.d.freeHost(f.host)
+		n := f.mapping.pitch * int(d.format.height) * 3 / 2
+		if len(f.hostBytes) != n {
+			if f.hostBytes != nil {
+				d.backend.driver.freeHost(f.hostBytes)
 			}
-			f.host, err = d.b.d.host(n)
+			f.hostBytes, err = d.backend.driver.allocHost(n)
 		}
 	}
 	if err == nil {
-		err = d.b.d.copyOut(f.host, f.place.addr, f.place.stream)
+		err = d.backend.driver.copyToHost(f.hostBytes, f.mapping.addr, f.mapping.stream)
 	}
-	f.here, d.broken = err == nil, d.broken || err != nil
+	f.onHost, d.broken = err == nil, d.broken || err != nil
 	return err
 }

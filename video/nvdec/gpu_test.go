@@ -27,8 +27,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// engines is the first device's. Where there is none the test is skipped, with the reason;
-// ROBOCACHE_NEED_GPU=1 makes that a failure.
+// engines returns the backend of the first device. Without one, the test is skipped with the
+// reason, or fails if ROBOCACHE_NEED_GPU=1.
 func engines(t testing.TB) *Backend {
 	t.Helper()
 	b, err := Open(0)
@@ -41,7 +41,7 @@ func engines(t testing.TB) *Backend {
 	return b
 }
 
-// clips are the video files of a folder: ROBOCACHE_NVDEC_CLIPS, else the real data.
+// clips returns the video files of the folder ROBOCACHE_NVDEC_CLIPS, or else the real data.
 func clips(t testing.TB) (*video.Library, []string) {
 	t.Helper()
 	dir := os.Getenv("ROBOCACHE_NVDEC_CLIPS")
@@ -68,7 +68,7 @@ func clips(t testing.TB) (*video.Library, []string) {
 	return lib, names
 }
 
-// named are those of clips that ROBOCACHE_NVDEC_LIMITS names.
+// named returns the clips that ROBOCACHE_NVDEC_LIMITS names.
 func named(t testing.TB) (*video.Library, []string) {
 	t.Helper()
 	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
@@ -88,7 +88,7 @@ func named(t testing.TB) (*video.Library, []string) {
 	return lib, names
 }
 
-// timed gives f each clip that ROBOCACHE_NVDEC_LIMITS names, and its packets.
+// timed calls f with each clip that ROBOCACHE_NVDEC_LIMITS names, and with its packets.
 func timed(t *testing.T, f func(name string, v *video.File, packets [][]byte)) {
 	t.Helper()
 	lib, names := named(t)
@@ -112,8 +112,7 @@ func timed(t *testing.T, f func(name string, v *video.File, packets [][]byte)) {
 	}
 }
 
-// decoded is what a pool gives of frames: their planes as they are kept, and how these are to be
-// read.
+// decoded is a frame that a pool returned: its planes and their layout.
 type decoded struct {
 	info   video.PlaneInfo
 	planes []byte
@@ -142,13 +141,13 @@ func decodeAll(
 	return out, err
 }
 
-// N4: every frame of every clip that is taken, in order and at random, has the planes of
-// libavcodec.
+// nvdec.N4: every frame of every supported clip, in order and at random, has the planes that
+// libavcodec decodes.
 func TestPlanesOnGPU(t *testing.T) {
 	b := engines(t)
 	t.Log(b.Version())
 	for _, c := range []video.Codec{video.H264, video.HEVC, video.VP9, video.AV1} {
-		x, err := b.caps(c)
+		x, err := b.codecCaps(c)
 		t.Logf(
 			"%s: %d engines, %d×%d to %d×%d, %d blocks; %v",
 			c,
@@ -271,7 +270,7 @@ func compare(want, got map[int]decoded) string {
 	return "equal"
 }
 
-// Random frames, each compared with the CPU decoder's.
+// Random frames are equal to those of the CPU decoder.
 func TestRandomFramesOnGPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: seconds a clip")
@@ -350,9 +349,9 @@ func TestRandomFramesOnGPU(t *testing.T) {
 	}
 }
 
-// Frames that no damaged packet is needed for come out of a damaged file as on the CPU. Of the
-// others the engine tells most, which are the CPU's then; bits that make other valid ones nobody
-// can tell, and what follows from them differs: how often is printed.
+// Frames of a damaged file that depend on no damaged packet are equal to the CPU's. For most others
+// the engine reports an error, and the CPU decodes them. Damage that yields a valid stream cannot
+// be detected: such frames differ, and the test prints how often.
 func TestDamagedOnGPU(t *testing.T) {
 	b := engines(t)
 	lib, names := named(t)
@@ -382,7 +381,7 @@ func TestDamagedOnGPU(t *testing.T) {
 			cpu := video.NewPool(0)
 			split := video.NewSplit(video.NewPool(0), b, 1<<30, true)
 			warm := func() func() { return func() {} }
-			// the stream is proven where it is sound
+			// the comparison with the CPU uses an undamaged stream
 			_ = split.Decode(
 				t.Context(),
 				f,
@@ -441,7 +440,8 @@ func TestDamagedOnGPU(t *testing.T) {
 			_, _ = cpu.Close(), split.Close()
 		}
 		t.Logf(
-			"%-16s %d frames of 15 damaged files, %d decoded on the GPU; %d need a damaged packet, of these %d differ from the CPU's",
+			"%-16s %d frames of 15 damaged files, %d decoded on the GPU; "+
+				"%d need a damaged packet, of these %d differ from the CPU's",
 			filepath.Base(name),
 			frames,
 			device,
@@ -463,13 +463,13 @@ func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// TestStillsOnGPU says how the engines decode JPEG files (*.jpg of the clips' folder) beside
-// libjpeg-turbo, whose luma lies beside each as *.grey: N2 is why they are not used.
+// TestStillsOnGPU compares JPEG files (*.jpg in the clips' folder) that the engines decode with the
+// luma of libjpeg-turbo (*.grey next to them). They differ, which is why nvdec.N2 excludes JPEG.
 func TestStillsOnGPU(t *testing.T) {
 	b := engines(t)
 	const codecJPEG = 5 // cudaVideoCodec_JPEG
-	c := caps{codec: codecJPEG, chroma: chroma420}
-	err := b.d.caps(&c)
+	c := decodeCaps{codec: codecJPEG, chroma: chroma420}
+	err := b.driver.queryCaps(&c)
 	t.Logf(
 		"jpeg: %d engines, supported %d, outputs %b, %d×%d to %d×%d; %v",
 		c.engines,
@@ -491,17 +491,17 @@ func TestStillsOnGPU(t *testing.T) {
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		d := &decoder{b: b, caps: c, entry: video.SampleEntry{Codec: "jpeg"}, surface: none}
-		d.frame.d = d
-		if err := d.open(); err != nil {
+		d := &decoder{backend: b, caps: c, entry: video.SampleEntry{Codec: "jpeg"}, surface: none}
+		d.frame.decoder = d
+		if err := d.openParser(); err != nil {
 			t.Fatal(err)
 		}
-		d.packet = packet{
+		d.packet = sourcePacket{
 			flags: timestamped | wholeFrame,
 			size:  uint64(len(data)),
 			data:  unsafe.Pointer(unsafe.SliceData(data)),
 		}
-		err = d.parse()
+		err = d.parseCurrent()
 		pic, _, ok, _ := receive(d)
 		if err != nil || !ok {
 			t.Logf("%-24s %v, a frame: %v", filepath.Base(name), err, ok)
@@ -518,7 +518,10 @@ func TestStillsOnGPU(t *testing.T) {
 		if len(want) == p[0].Rows*p[0].RowBytes {
 			for y := range p[0].Rows {
 				for x := range p[0].RowBytes {
-					levels[max(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])-min(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])]++
+					levels[max(
+						planes[p[0].Offset+y*p[0].Stride+x],
+						want[y*p[0].RowBytes+x],
+					)-min(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])]++
 				}
 			}
 		}
@@ -538,6 +541,6 @@ func TestStillsOnGPU(t *testing.T) {
 			levels[2],
 			most,
 		)
-		d.free()
+		d.releaseAll()
 	}
 }

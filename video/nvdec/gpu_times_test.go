@@ -11,11 +11,11 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// What engines give a second: printed with -v, of the clips that ROBOCACHE_NVDEC_LIMITS names.
+// The tests below print decode rates with -v, for the clips that ROBOCACHE_NVDEC_LIMITS names.
 
-// TestLimits prints what the engines give without this product around them: sessions that parse and
-// decode one clip again and again, each frame mapped and given back, nothing copied; then the same
-// with copies, and by pools.
+// TestLimits prints the rate of the engines alone: sessions parse and decode one clip repeatedly,
+// and map and unmap each frame without a copy. It then prints the rate with copies, and through
+// pools.
 func TestLimits(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -58,7 +58,7 @@ func loop(
 		}
 		defer d.Close()
 		decoders = append(decoders, d.(*decoder))
-		if err := d.Send(packets[0], 0); err != nil { // makes the decoder
+		if err := d.Send(packets[0], 0); err != nil { // creates the driver's decoder
 			return 0, 0, err
 		}
 		d.Flush()
@@ -75,15 +75,15 @@ func loop(
 						switch way {
 						case "map":
 							var addr uintptr
-							if addr, _, failed = b.d.mapFrame(
+							if addr, _, failed = b.driver.mapFrame(
 								d.handle,
 								d.frame.surface,
 								&mapParams{progressive: 1, stream: d.stream},
 							); failed == nil {
-								failed = b.d.unmap(d.handle, addr)
+								failed = b.driver.unmapFrame(d.handle, addr)
 							}
 						case "copy":
-							failed = d.frame.fetch()
+							failed = d.frame.fetchToHost()
 						}
 					}
 					if failed != nil {
@@ -101,10 +101,10 @@ func loop(
 		})
 	}
 	wg.Wait()
-	if way == "decode" { // what is still in the engines counts when it is done
+	if way == "decode" { // count the frames that are still in the engines after they complete
 		for _, d := range decoders {
-			d.frame.here = false
-			if failed := d.frame.fetch(); failed != nil && err == nil {
+			d.frame.onHost = false
+			if failed := d.frame.fetchToHost(); failed != nil && err == nil {
 				err = failed
 			}
 		}
@@ -112,7 +112,7 @@ func loop(
 	return frames, time.Since(begin), err
 }
 
-// CPU time and rate of pools over random frames.
+// TestRandomTimes prints CPU time and rate of pools for random frames.
 func TestRandomTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -124,7 +124,7 @@ func TestRandomTimes(t *testing.T) {
 			var wg sync.WaitGroup
 			begin, used := time.Now(), cpuTime()
 			before := pool.Stats()
-			for round := range 2 { // the first makes the decoders
+			for round := range 2 { // the first round creates the decoders
 				if round == 1 {
 					begin, used, before = time.Now(), cpuTime(), pool.Stats()
 				}
@@ -159,7 +159,8 @@ func TestRandomTimes(t *testing.T) {
 			s, took := pool.Stats(), time.Since(begin)
 			s.Delivered, s.Packets = s.Delivered-before.Delivered, s.Packets-before.Packets
 			t.Logf(
-				"%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), %.3f CPU s for 1,000; %d decoders",
+				"%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), "+
+					"%.3f CPU s for 1,000; %d decoders",
 				name,
 				workers,
 				float64(
@@ -174,8 +175,9 @@ func TestRandomTimes(t *testing.T) {
 	})
 }
 
-// TestSequentialTimes prints what this product gives of whole clips, in order, beside the limit in
-// the same run: as many pools' callers as the loader has, each frame made RGB on the device.
+// TestSequentialTimes prints the rate of pools for whole clips in order, and the limit of the
+// engines in the same run. It has as many callers as the loader, and converts each frame to RGB on
+// the device.
 func TestSequentialTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -203,7 +205,9 @@ func TestSequentialTimes(t *testing.T) {
 				begin, used, before := time.Now(), cpuTime(), pool.Stats().Delivered
 				for range callers {
 					wg.Go(func() {
-						var dst [16][]byte // what is written twice is not launched together
+						// destinations differ, because overlapping results are not launched
+						// together
+						var dst [16][]byte
 						defer func() {
 							for _, m := range dst {
 								if m != nil {
@@ -242,11 +246,12 @@ func TestSequentialTimes(t *testing.T) {
 				wg.Wait()
 				return pool.Stats().Delivered - before, cpuTime() - used, time.Since(begin)
 			}
-			run(700 * time.Millisecond) // makes the decoders
+			run(700 * time.Millisecond) // creates the decoders
 			frames, cpu, took := run(1500 * time.Millisecond)
 			rate := float64(frames) / took.Seconds()
 			t.Logf(
-				"%-16s in order, RGB there, %d callers: %6.0f frames/s, %.1f %% of the limit's %.0f; %.3f CPU s for 1,000",
+				"%-16s in order, RGB on the device, %d callers: %6.0f frames/s, "+
+					"%.1f %% of the limit's %.0f; %.3f CPU s for 1,000",
 				name,
 				callers,
 				rate,

@@ -1,14 +1,15 @@
-//lint:file-ignore U1000 the fields are the driver's, whether they are used or not
+//
+//lint:file-ignore U1000 the fields mirror the driver's structures, used or not
 
 package nvdec
 
 import "unsafe"
 
-// The structures are those of Video Codec SDK 11.1 (the MIT headers of Debian's
-// libffmpeg-nvenc-dev, dynlink_cuviddec.h and dynlink_nvcuvid.h). Later drivers keep them;
-// layout_test.go compares sizes and offsets with what a C compiler says.
+// The structures are copied from Video Codec SDK 11.1 (the MIT headers dynlink_cuviddec.h and
+// dynlink_nvcuvid.h in Debian's libffmpeg-nvenc-dev). Later drivers keep their layout.
+// layout_test.go compares sizes and offsets with those that a C compiler computes.
 
-// cudaVideoCodec
+// Values of cudaVideoCodec.
 const (
 	codecH264 = 4
 	codecHEVC = 8
@@ -17,7 +18,7 @@ const (
 
 const (
 	chroma420 = 1 // cudaVideoChromaFormat_420
-	maskNV12  = 1 // of outputs: 1 << cudaVideoSurfaceFormat_NV12
+	maskNV12  = 1 // bit of decodeCaps.outputs: 1 << cudaVideoSurfaceFormat_NV12
 
 	preferEngines = 4 // cudaVideoCreate_PreferCUVID
 
@@ -28,19 +29,19 @@ const (
 	statusRuns  = 1 // cuvidDecodeStatus_InProgress
 )
 
-// caps is CUVIDDECODECAPS.
-type caps struct {
-	codec, chroma, depth int32 // asked; depth less 8
+// decodeCaps is CUVIDDECODECAPS.
+type decodeCaps struct {
+	codec, chroma, depth int32 // the question to the driver; depth is bits minus 8
 	_                    [3]uint32
 	supported, engines   uint8
 	outputs              uint16
 	maxWidth, maxHeight  uint32
-	maxBlocks            uint32 // of 16 × 16
+	maxBlocks            uint32 // macroblocks of 16 × 16 pixels
 	minWidth, minHeight  uint16
 	_                    [44]byte
 }
 
-// rect16 and rect32 are areas of a frame.
+// rect16 and rect32 are areas of a frame. right and bottom are exclusive.
 type (
 	rect16 struct{ left, top, right, bottom int16 }
 	rect32 struct{ left, top, right, bottom int32 }
@@ -62,8 +63,8 @@ type createInfo struct {
 	_                         [4]uint64
 }
 
-// decodeParams is the head of CUVIDPICPARAMS; what follows is the codec's own, which the parser
-// fills and the decoder reads.
+// decodeParams is the first part of CUVIDPICPARAMS. The rest depends on the codec: the parser
+// writes it and the decoder reads it.
 type decodeParams struct {
 	widthBlocks, heightBlocks int32
 	surface                   int32
@@ -95,13 +96,13 @@ type decodeStatus struct {
 	_      [8]uintptr
 }
 
-// format is CUVIDEOFORMAT.
-type format struct {
+// streamFormat is CUVIDEOFORMAT.
+type streamFormat struct {
 	codec                  int32
 	rate                   [2]uint32
 	progressive            uint8
-	lumaDepth, chromaDepth uint8 // less 8
-	surfaces               uint8 // at least
+	lumaDepth, chromaDepth uint8 // bits minus 8
+	surfaces               uint8 // minimum number of decode surfaces
 	width, height          uint32
 	shown                  rect32
 	chroma                 int32
@@ -113,10 +114,10 @@ type format struct {
 	more                   uint32
 }
 
-func (f *format) fullRange() bool { return f.signal&8 != 0 }
+func (f *streamFormat) isFullRange() bool { return f.signal&8 != 0 }
 
-// packet is CUVIDSOURCEDATAPACKET.
-type packet struct {
+// sourcePacket is CUVIDSOURCEDATAPACKET.
+type sourcePacket struct {
 	flags, size uint64
 	data        unsafe.Pointer
 	timestamp   int64

@@ -5,21 +5,21 @@ import (
 	"unsafe"
 )
 
-// The numbers were printed by a C program over ffnvcodec 11.1.5.2 (sizeof and offsetof, x86-64
-// Linux).
+// The numbers were printed by a C program with sizeof and offsetof, compiled against ffnvcodec
+// 11.1.5.2 on x86-64 Linux.
 func TestLayout(t *testing.T) {
 	for _, x := range []struct {
 		name      string
 		got, want uintptr
 	}{
-		{"CUVIDDECODECAPS", unsafe.Sizeof(caps{}), 88},
-		{"CUVIDDECODECAPS.bIsSupported", unsafe.Offsetof(caps{}.supported), 24},
-		{"CUVIDDECODECAPS.nNumNVDECs", unsafe.Offsetof(caps{}.engines), 25},
-		{"CUVIDDECODECAPS.nOutputFormatMask", unsafe.Offsetof(caps{}.outputs), 26},
-		{"CUVIDDECODECAPS.nMaxWidth", unsafe.Offsetof(caps{}.maxWidth), 28},
-		{"CUVIDDECODECAPS.nMaxMBCount", unsafe.Offsetof(caps{}.maxBlocks), 36},
-		{"CUVIDDECODECAPS.nMinWidth", unsafe.Offsetof(caps{}.minWidth), 40},
-		{"CUVIDDECODECAPS.nMinHeight", unsafe.Offsetof(caps{}.minHeight), 42},
+		{"CUVIDDECODECAPS", unsafe.Sizeof(decodeCaps{}), 88},
+		{"CUVIDDECODECAPS.bIsSupported", unsafe.Offsetof(decodeCaps{}.supported), 24},
+		{"CUVIDDECODECAPS.nNumNVDECs", unsafe.Offsetof(decodeCaps{}.engines), 25},
+		{"CUVIDDECODECAPS.nOutputFormatMask", unsafe.Offsetof(decodeCaps{}.outputs), 26},
+		{"CUVIDDECODECAPS.nMaxWidth", unsafe.Offsetof(decodeCaps{}.maxWidth), 28},
+		{"CUVIDDECODECAPS.nMaxMBCount", unsafe.Offsetof(decodeCaps{}.maxBlocks), 36},
+		{"CUVIDDECODECAPS.nMinWidth", unsafe.Offsetof(decodeCaps{}.minWidth), 40},
+		{"CUVIDDECODECAPS.nMinHeight", unsafe.Offsetof(decodeCaps{}.minHeight), 42},
 		{"CUVIDDECODECREATEINFO", unsafe.Sizeof(createInfo{}), 176},
 		{"CUVIDDECODECREATEINFO.ulNumDecodeSurfaces", unsafe.Offsetof(createInfo{}.surfaces), 16},
 		{"CUVIDDECODECREATEINFO.CodecType", unsafe.Offsetof(createInfo{}.codec), 24},
@@ -31,7 +31,11 @@ func TestLayout(t *testing.T) {
 		{"CUVIDDECODECREATEINFO.OutputFormat", unsafe.Offsetof(createInfo{}.output), 88},
 		{"CUVIDDECODECREATEINFO.DeinterlaceMode", unsafe.Offsetof(createInfo{}.deinterlace), 92},
 		{"CUVIDDECODECREATEINFO.ulTargetWidth", unsafe.Offsetof(createInfo{}.targetWidth), 96},
-		{"CUVIDDECODECREATEINFO.ulNumOutputSurfaces", unsafe.Offsetof(createInfo{}.outputSurfaces), 112},
+		{
+			"CUVIDDECODECREATEINFO.ulNumOutputSurfaces",
+			unsafe.Offsetof(createInfo{}.outputSurfaces),
+			112,
+		},
 		{"CUVIDDECODECREATEINFO.vidLock", unsafe.Offsetof(createInfo{}.lock), 120},
 		{"CUVIDDECODECREATEINFO.target_rect", unsafe.Offsetof(createInfo{}.target), 128},
 		{"CUVIDDECODECREATEINFO.enableHistogram", unsafe.Offsetof(createInfo{}.histogram), 136},
@@ -45,17 +49,17 @@ func TestLayout(t *testing.T) {
 		{"CUVIDPROCPARAMS", unsafe.Sizeof(mapParams{}), 264},
 		{"CUVIDPROCPARAMS.output_stream", unsafe.Offsetof(mapParams{}.stream), 56},
 		{"CUVIDGETDECODESTATUS", unsafe.Sizeof(decodeStatus{}), 192},
-		{"CUVIDEOFORMAT", unsafe.Sizeof(format{}), 64},
-		{"CUVIDEOFORMAT.progressive_sequence", unsafe.Offsetof(format{}.progressive), 12},
-		{"CUVIDEOFORMAT.min_num_decode_surfaces", unsafe.Offsetof(format{}.surfaces), 15},
-		{"CUVIDEOFORMAT.coded_width", unsafe.Offsetof(format{}.width), 16},
-		{"CUVIDEOFORMAT.display_area", unsafe.Offsetof(format{}.shown), 24},
-		{"CUVIDEOFORMAT.chroma_format", unsafe.Offsetof(format{}.chroma), 40},
-		{"CUVIDEOFORMAT.video_signal_description", unsafe.Offsetof(format{}.signal), 56},
-		{"CUVIDEOFORMAT.seqhdr_data_length", unsafe.Offsetof(format{}.more), 60},
-		{"CUVIDSOURCEDATAPACKET", unsafe.Sizeof(packet{}), 32},
-		{"CUVIDSOURCEDATAPACKET.payload", unsafe.Offsetof(packet{}.data), 16},
-		{"CUVIDSOURCEDATAPACKET.timestamp", unsafe.Offsetof(packet{}.timestamp), 24},
+		{"CUVIDEOFORMAT", unsafe.Sizeof(streamFormat{}), 64},
+		{"CUVIDEOFORMAT.progressive_sequence", unsafe.Offsetof(streamFormat{}.progressive), 12},
+		{"CUVIDEOFORMAT.min_num_decode_surfaces", unsafe.Offsetof(streamFormat{}.surfaces), 15},
+		{"CUVIDEOFORMAT.coded_width", unsafe.Offsetof(streamFormat{}.width), 16},
+		{"CUVIDEOFORMAT.display_area", unsafe.Offsetof(streamFormat{}.shown), 24},
+		{"CUVIDEOFORMAT.chroma_format", unsafe.Offsetof(streamFormat{}.chroma), 40},
+		{"CUVIDEOFORMAT.video_signal_description", unsafe.Offsetof(streamFormat{}.signal), 56},
+		{"CUVIDEOFORMAT.seqhdr_data_length", unsafe.Offsetof(streamFormat{}.more), 60},
+		{"CUVIDSOURCEDATAPACKET", unsafe.Sizeof(sourcePacket{}), 32},
+		{"CUVIDSOURCEDATAPACKET.payload", unsafe.Offsetof(sourcePacket{}.data), 16},
+		{"CUVIDSOURCEDATAPACKET.timestamp", unsafe.Offsetof(sourcePacket{}.timestamp), 24},
 		{"CUVIDPARSERDISPINFO", unsafe.Sizeof(shownInfo{}), 24},
 		{"CUVIDPARSERDISPINFO.timestamp", unsafe.Offsetof(shownInfo{}.timestamp), 16},
 		{"CUVIDPARSERPARAMS", unsafe.Sizeof(parserParams{}), 136},

@@ -12,59 +12,66 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// driver is what is used of libnvcuvid and of the device beside it. The tests have another one
-// (fake_test.go): all that is above it is the same for both.
+// driver is the part of libnvcuvid and of the CUDA driver that this package uses. library
+// implements it. The tests have a simulated driver (fake_test.go), so that everything above this
+// interface runs without a GPU. Safe for concurrent use, except that a parser and its decoder
+// belong to one goroutine.
 type driver interface {
-	within(f func()) // for several calls in a row
-	caps(c *caps) error
-	// calls d's sequence, decode and show during parse
+	// withContext runs f with the device's CUDA context current on this thread. Calls inside f do
+	// not switch the context again, which makes several calls in a row cheaper.
+	withContext(f func())
+	queryCaps(c *decodeCaps) error
+	// parsePacket calls onSequence, onDecode and onDisplay of d, the decoder given to newParser.
 	newParser(p *parserParams, d *decoder) (uintptr, error)
-	parse(parser uintptr, p *packet) error
+	parsePacket(parser uintptr, p *sourcePacket) error
 	freeParser(parser, user uintptr)
 	newDecoder(info *createInfo) (uintptr, error)
-	decode(decoder uintptr, p *decodeParams) error
-	status(decoder uintptr, surface int32) int32 // 0 where the driver does not say
+	decodePicture(decoder uintptr, p *decodeParams) error
+	surfaceStatus(decoder uintptr, surface int32) int32 // 0 if the driver does not report it
 	mapFrame(decoder uintptr, surface int32, p *mapParams) (addr uintptr, pitch int, err error)
-	unmap(decoder, addr uintptr) error
+	unmapFrame(decoder, addr uintptr) error
 	freeDecoder(decoder uintptr)
 
 	newStream() (uintptr, error)
 	freeStream(stream uintptr)
-	copyOut(b []byte, from, stream uintptr) error // and waits
-	host(n int) ([]byte, error)                   // page-locked memory
+	copyToHost(b []byte, from, stream uintptr) error // blocks until the copy is complete
+	allocHost(n int) ([]byte, error)                 // returns page-locked memory
 	freeHost(b []byte)
 
-	// the device's own memory, on a stream
-	alloc(n int) ([]byte, error)
-	free(m []byte)
-	copyIn(to, b []byte, stream uintptr) error // b is page-locked
+	// The methods below work on device memory, and are ordered by a CUDA stream.
+	allocDevice(n int) ([]byte, error)
+	freeDevice(m []byte)
+	copyFromHost(to, b []byte, stream uintptr) error // b must be page-locked
 	copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error
-	clear(m []byte, stream uintptr) error
-	wait(stream uintptr) error
+	clearDevice(m []byte, stream uintptr) error
+	waitStream(stream uintptr) error
 	newEvent() (uintptr, error)
 	freeEvent(event uintptr)
-	record(event, stream uintptr) error
-	reached(event uintptr) (bool, error) // what was on the stream when it was recorded is done
-	frames(f *cuda.FrameForm) (frames, error)
+	recordEvent(event, stream uintptr) error
+	eventReached(
+		event uintptr,
+	) (bool, error) // reports whether the work before the event is complete
+	prepareKernel(f *cuda.FrameForm) (frameKernel, error)
 }
 
-// frames makes RGB of frames of one form: cuda.Frames.
-type frames interface {
+// frameKernel converts frames of one form to RGB. cuda.Frames implements it.
+type frameKernel interface {
 	Run(from []cuda.FramePlanes, out []uintptr, planes bool, stream uintptr) error
 }
 
 var libraries = []string{"libnvcuvid.so.1", "libnvcuvid.so"}
 
-// functions are those of libnvcuvid, by address.
-type functions struct {
+// driverFunctions holds the addresses of the functions of libnvcuvid. The field names are the
+// function names without "cuvid".
+type driverFunctions struct {
 	GetDecoderCaps, CreateVideoParser, ParseVideoData, DestroyVideoParser            uintptr
 	CreateDecoder, DestroyDecoder, DecodePicture, MapVideoFrame64, UnmapVideoFrame64 uintptr
 	GetDecodeStatus                                                                  uintptr
 }
 
-var load = sync.OnceValues(func() (*functions, error) { return loadFrom(libraries) })
+var loadDriver = sync.OnceValues(func() (*driverFunctions, error) { return loadLibrary(libraries) })
 
-func loadFrom(names []string) (*functions, error) {
+func loadLibrary(names []string) (*driverFunctions, error) {
 	var library uintptr
 	var err error
 	for _, name := range names {
@@ -73,129 +80,153 @@ func loadFrom(names []string) (*functions, error) {
 		}
 	}
 	if err != nil {
-		return nil, robocache.Unsupported(opDecode, nil, "the driver's video library is not there: %s", err.Error()).
-			WithHint("it comes with the NVIDIA driver; in containers, NVIDIA_DRIVER_CAPABILITIES has to name 'video'")
+		return nil, robocache.Unsupported(
+			opDecode,
+			nil,
+			"cannot open the NVIDIA video library: %s",
+			err.Error(),
+		).
+			WithHint(
+				"install the NVIDIA driver; in a container, add 'video' to NVIDIA_DRIVER_CAPABILITIES",
+			)
 	}
-	f := &functions{}
+	f := &driverFunctions{}
 	table := reflect.ValueOf(f).Elem()
 	for i := range table.NumField() {
 		name := "cuvid" + table.Type().Field(i).Name
 		p, err := cudahost.Dlsym(library, name)
 		if err != nil {
 			return nil, robocache.Unsupported(opDecode, nil, "driver too old").
-				Expected("a driver with "+name, "").WithCause(err).WithHint("a newer NVIDIA driver")
+				Expected("a driver with "+name, "").
+				WithCause(err).WithHint("install a newer NVIDIA driver")
 		}
 		*(*uintptr)(table.Field(i).Addr().UnsafePointer()) = p
 	}
 	return f, nil
 }
 
-// library is the driver that is real.
-type library struct {
-	f      *functions
-	device *cuda.Device
-	memory *cudahost.Host
-	rows   *cuda.RowCopies
+// cuvidLibrary is the driver of a real GPU.
+type cuvidLibrary struct {
+	functions *driverFunctions
+	device    *cuda.Device
+	memory    *cudahost.Host
+	rows      *cuda.RowCopies
 }
 
-// address is that of p, for the driver; p lies on the heap: what holds it escapes through sink.
-func address[T any](p *T) uintptr {
+// addressOf returns the address of p for a call of the driver. It forces p onto the heap: the
+// compiler must assume that p escapes through sink.
+func addressOf[T any](p *T) uintptr {
 	if sink != nil {
 		sink = unsafe.Pointer(p)
 	}
 	return uintptr(unsafe.Pointer(p))
 }
 
-// sink stays nil, which the compiler does not know.
+// sink is always nil, but the compiler cannot know that.
 var sink unsafe.Pointer
 
-func (l *library) within(f func()) { l.device.Within(f) }
+func (l *cuvidLibrary) withContext(f func()) { l.device.Within(f) }
 
-func (l *library) caps(c *caps) error {
-	err := l.device.Call("tell what its engines decode", l.f.GetDecoderCaps, address(c))
+func (l *cuvidLibrary) queryCaps(c *decodeCaps) error {
+	err := l.device.Call("query what its engines decode", l.functions.GetDecoderCaps, addressOf(c))
 	runtime.KeepAlive(c)
 	return err
 }
 
-func (l *library) newParser(p *parserParams, d *decoder) (uintptr, error) {
-	p.user = callbacks.add(d)
-	p.sequence, p.decode, p.show = entries()[0], entries()[1], entries()[2]
+func (l *cuvidLibrary) newParser(p *parserParams, d *decoder) (uintptr, error) {
+	p.user = callbacks.register(d)
+	p.sequence, p.decode, p.show = parserEntries()[0], parserEntries()[1], parserEntries()[2]
 	parser := new(uintptr)
-	err := l.device.Call("make a parser", l.f.CreateVideoParser, address(parser), address(p))
+	err := l.device.Call(
+		"create a parser",
+		l.functions.CreateVideoParser,
+		addressOf(parser),
+		addressOf(p),
+	)
 	runtime.KeepAlive(p)
 	if err != nil {
-		callbacks.remove(p.user)
+		callbacks.unregister(p.user)
 	}
 	return *parser, err
 }
 
-func (l *library) parse(parser uintptr, p *packet) error {
-	err := l.device.Call("parse a packet", l.f.ParseVideoData, parser, address(p))
+func (l *cuvidLibrary) parsePacket(parser uintptr, p *sourcePacket) error {
+	err := l.device.Call("parse a packet", l.functions.ParseVideoData, parser, addressOf(p))
 	runtime.KeepAlive(p)
 	return err
 }
 
-func (l *library) freeParser(parser, user uintptr) {
-	_ = l.device.Call("give a parser back", l.f.DestroyVideoParser, parser)
-	callbacks.remove(user)
+func (l *cuvidLibrary) freeParser(parser, user uintptr) {
+	_ = l.device.Call("free a parser", l.functions.DestroyVideoParser, parser)
+	callbacks.unregister(user)
 }
 
-func (l *library) newDecoder(info *createInfo) (uintptr, error) {
+func (l *cuvidLibrary) newDecoder(info *createInfo) (uintptr, error) {
 	decoder := new(uintptr)
-	err := l.device.Call("make a decoder", l.f.CreateDecoder, address(decoder), address(info))
+	err := l.device.Call(
+		"create a decoder",
+		l.functions.CreateDecoder,
+		addressOf(decoder),
+		addressOf(info),
+	)
 	runtime.KeepAlive(info)
 	return *decoder, err
 }
 
-func (l *library) decode(decoder uintptr, p *decodeParams) error {
-	return l.device.Call("decode a frame", l.f.DecodePicture, decoder, uintptr(unsafe.Pointer(p)))
+func (l *cuvidLibrary) decodePicture(decoder uintptr, p *decodeParams) error {
+	return l.device.Call(
+		"decode a frame",
+		l.functions.DecodePicture,
+		decoder,
+		uintptr(unsafe.Pointer(p)),
+	)
 }
 
-func (l *library) status(decoder uintptr, surface int32) int32 {
+func (l *cuvidLibrary) surfaceStatus(decoder uintptr, surface int32) int32 {
 	s := new(decodeStatus)
 	if l.device.Call(
-		"tell how a frame was decoded",
-		l.f.GetDecodeStatus,
+		"query how a frame was decoded",
+		l.functions.GetDecodeStatus,
 		decoder,
 		uintptr(surface),
-		address(s),
+		addressOf(s),
 	) != nil {
 		return 0
 	}
 	return s.status
 }
 
-func (l *library) mapFrame(
+func (l *cuvidLibrary) mapFrame(
 	decoder uintptr,
 	surface int32,
 	p *mapParams,
 ) (addr uintptr, pitch int, err error) {
 	at, row := new(uintptr), new(uint32)
 	err = l.device.Call(
-		"give a decoded frame",
-		l.f.MapVideoFrame64,
+		"map a decoded frame",
+		l.functions.MapVideoFrame64,
 		decoder,
 		uintptr(surface),
-		address(at),
-		address(row),
-		address(p),
+		addressOf(at),
+		addressOf(row),
+		addressOf(p),
 	)
 	runtime.KeepAlive(p)
 	return *at, int(*row), err
 }
 
-func (l *library) unmap(decoder, addr uintptr) error {
-	return l.device.Call("take a decoded frame back", l.f.UnmapVideoFrame64, decoder, addr)
+func (l *cuvidLibrary) unmapFrame(decoder, addr uintptr) error {
+	return l.device.Call("unmap a decoded frame", l.functions.UnmapVideoFrame64, decoder, addr)
 }
 
-func (l *library) freeDecoder(decoder uintptr) {
-	_ = l.device.Call("give a decoder back", l.f.DestroyDecoder, decoder)
+func (l *cuvidLibrary) freeDecoder(decoder uintptr) {
+	_ = l.device.Call("free a decoder", l.functions.DestroyDecoder, decoder)
 }
 
-func (l *library) newStream() (uintptr, error) { return l.device.NewUrgentStream() }
-func (l *library) freeStream(stream uintptr)   { l.device.FreeStream(stream) }
+func (l *cuvidLibrary) newStream() (uintptr, error) { return l.device.NewUrgentStream() }
+func (l *cuvidLibrary) freeStream(stream uintptr)   { l.device.FreeStream(stream) }
 
-func (l *library) copyOut(b []byte, from, stream uintptr) error {
+func (l *cuvidLibrary) copyToHost(b []byte, from, stream uintptr) error {
 	err := l.device.CopyOutAsync(b, from, stream)
 	if waited := l.device.Wait(stream); err == nil {
 		err = waited
@@ -203,73 +234,76 @@ func (l *library) copyOut(b []byte, from, stream uintptr) error {
 	return err
 }
 
-func (l *library) alloc(n int) ([]byte, error) {
+func (l *cuvidLibrary) allocDevice(n int) ([]byte, error) {
 	addr, err := l.device.Alloc(n)
 	if err != nil {
 		return nil, err
 	}
-	// an address of the device, which Go's collector does not know
+	// The slice wraps a device address. The garbage collector ignores addresses outside its heap.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n), nil
 }
 
-func (l *library) free(m []byte) { l.device.Free(at(m)) }
+func (l *cuvidLibrary) freeDevice(m []byte) { l.device.Free(deviceAddress(m)) }
 
-func (l *library) copyIn(to, b []byte, stream uintptr) error {
-	return l.device.CopyInAsync(at(to), b, stream)
+func (l *cuvidLibrary) copyFromHost(to, b []byte, stream uintptr) error {
+	return l.device.CopyInAsync(deviceAddress(to), b, stream)
 }
 
-func (l *library) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error {
+func (l *cuvidLibrary) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error {
 	return l.rows.Run(to, from, rows, stream)
 }
 
-func (l *library) clear(m []byte, stream uintptr) error {
-	return l.device.ClearAsync(at(m), len(m), stream)
+func (l *cuvidLibrary) clearDevice(m []byte, stream uintptr) error {
+	return l.device.ClearAsync(deviceAddress(m), len(m), stream)
 }
-func (l *library) wait(stream uintptr) error  { return l.device.Wait(stream) }
-func (l *library) newEvent() (uintptr, error) { return l.device.NewEvent() }
-func (l *library) freeEvent(event uintptr)    { l.device.FreeEvent(event) }
+func (l *cuvidLibrary) waitStream(stream uintptr) error { return l.device.Wait(stream) }
+func (l *cuvidLibrary) newEvent() (uintptr, error)      { return l.device.NewEvent() }
+func (l *cuvidLibrary) freeEvent(event uintptr)         { l.device.FreeEvent(event) }
 
-func (l *library) record(
-	event, stream uintptr,
-) error {
+func (l *cuvidLibrary) recordEvent(event, stream uintptr) error {
 	return l.device.Record(event, stream)
 }
-func (l *library) reached(event uintptr) (bool, error)      { return l.device.Reached(event) }
-func (l *library) frames(f *cuda.FrameForm) (frames, error) { return l.device.PrepareFrames(f) }
 
-func (l *library) host(n int) ([]byte, error) { return l.memory.Alloc(n) }
-func (l *library) freeHost(b []byte)          { l.memory.Free(b) }
+func (l *cuvidLibrary) eventReached(event uintptr) (bool, error) { return l.device.Reached(event) }
 
-// callbacks are the decoders whose parsers call back, by the number that these carry.
-var callbacks registry
-
-type registry struct {
-	mu   sync.Mutex
-	next uintptr
-	live map[uintptr]*decoder
+func (l *cuvidLibrary) prepareKernel(f *cuda.FrameForm) (frameKernel, error) {
+	return l.device.PrepareFrames(f)
 }
 
-func (r *registry) add(d *decoder) uintptr {
+func (l *cuvidLibrary) allocHost(n int) ([]byte, error) { return l.memory.Alloc(n) }
+func (l *cuvidLibrary) freeHost(b []byte)               { l.memory.Free(b) }
+
+// callbacks maps the user number of a parser to the decoder that its callbacks are for.
+var callbacks decoderRegistry
+
+type decoderRegistry struct {
+	mu       sync.Mutex
+	next     uintptr
+	decoders map[uintptr]*decoder
+}
+
+func (r *decoderRegistry) register(d *decoder) uintptr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.live == nil {
-		r.live = map[uintptr]*decoder{}
+	if r.decoders == nil {
+		r.decoders = map[uintptr]*decoder{}
 	}
 	r.next++
-	r.live[r.next] = d
+	r.decoders[r.next] = d
 	return r.next
 }
 
-func (r *registry) remove(number uintptr) {
+func (r *decoderRegistry) unregister(number uintptr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.live, number)
+	delete(r.decoders, number)
 }
 
-// call runs f with a decoder; a panic must not go through the driver.
-func (r *registry) call(number uintptr, f func(d *decoder) int32) (result int32) {
+// callDecoder runs f with the decoder of a callback. A panic becomes an error of the decoder,
+// because it must not unwind through the driver's C frames.
+func (r *decoderRegistry) callDecoder(number uintptr, f func(d *decoder) int32) (result int32) {
 	r.mu.Lock()
-	d := r.live[number]
+	d := r.decoders[number]
 	r.mu.Unlock()
 	if d == nil {
 		return 0
@@ -278,22 +312,23 @@ func (r *registry) call(number uintptr, f func(d *decoder) int32) (result int32)
 		result = f(d)
 		return nil
 	})(); err != nil {
-		return d.failed(err)
+		return d.rejectCallback(err)
 	}
 	return result
 }
 
-// entries are the functions that parsers call: three for the whole process.
-var entries = sync.OnceValue(func() [3]uintptr {
+// parserEntries returns the C entry points for the three parser callbacks. They are created once
+// per process, because callbacks cannot be freed.
+var parserEntries = sync.OnceValue(func() [3]uintptr {
 	return [3]uintptr{
-		cudahost.Callback(func(user uintptr, f *format) int32 {
-			return callbacks.call(user, func(d *decoder) int32 { return d.sequence(f) })
+		cudahost.Callback(func(user uintptr, f *streamFormat) int32 {
+			return callbacks.callDecoder(user, func(d *decoder) int32 { return d.onSequence(f) })
 		}),
 		cudahost.Callback(func(user uintptr, p *decodeParams) int32 {
-			return callbacks.call(user, func(d *decoder) int32 { return d.decode(p) })
+			return callbacks.callDecoder(user, func(d *decoder) int32 { return d.onDecode(p) })
 		}),
 		cudahost.Callback(func(user uintptr, s *shownInfo) int32 {
-			return callbacks.call(user, func(d *decoder) int32 { return d.show(s) })
+			return callbacks.callDecoder(user, func(d *decoder) int32 { return d.onDisplay(s) })
 		}),
 	}
 })

@@ -11,37 +11,37 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// The device's memory, and frames there: all of it on one stream of the backend, so that nothing on
-// the host waits for one frame.
+// All work on device memory and on frames in it runs on one CUDA stream of the backend, so the host
+// does not wait for single frames.
 
-// maxForms is how many conversions have their tables on the device; others are made on the host.
+// maxForms limits the conversions whose tables are in device memory. The host does further ones.
 const maxForms = 256
 
-// form is a conversion: of what, to what.
-type form struct {
+// conversionKey identifies a conversion by the source format and the size of the result.
+type conversionKey struct {
 	info          video.PlaneInfo
 	width, height int
 }
 
-// Number is the driver's of the device.
+// Number returns the driver's number of the device.
 func (b *Backend) Number() int { return b.device }
 
-// at is the address of the device's memory that a slice stands for.
-func at(m []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
+// deviceAddress returns the device address that a slice wraps.
+func deviceAddress(m []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
 
-// order is the stream.
-func (b *Backend) order() (_ uintptr, err error) {
+// sharedStream returns the backend's stream, and creates it at the first call.
+func (b *Backend) sharedStream() (_ uintptr, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stream == 0 {
-		b.stream, err = b.d.newStream()
+		b.stream, err = b.driver.newStream()
 	}
 	return b.stream, err
 }
 
-// ordered calls f with the backend's stream after the launch of everything that is queued.
-func (b *Backend) ordered(f func(stream uintptr) error) error {
-	s, err := b.order()
+// withStream launches everything that is queued, then calls f with the backend's stream.
+func (b *Backend) withStream(f func(stream uintptr) error) error {
+	s, err := b.sharedStream()
 	if err == nil {
 		err = b.queue.Flush()
 	}
@@ -51,27 +51,27 @@ func (b *Backend) ordered(f func(stream uintptr) error) error {
 	return f(s)
 }
 
-// Alloc gives memory of the device.
-func (b *Backend) Alloc(n int) ([]byte, error) { return b.d.alloc(n) }
+// Alloc allocates n bytes of device memory. The caller must call Free.
+func (b *Backend) Alloc(n int) ([]byte, error) { return b.driver.allocDevice(n) }
 
-// Free takes it back.
+// Free frees memory that Alloc returned.
 func (b *Backend) Free(m []byte) {
 	_ = b.queue.Flush() // a queued copy may write to m; its error is reported to the caller of Wait
-	b.d.free(m)
+	b.driver.freeDevice(m)
 }
 
-// Upload copies from the host, which may change src then.
+// Upload copies src to the device. The caller may change src when it returns.
 func (b *Backend) Upload(dst, src []byte) error {
-	return b.staging.copy(b, dst, func(m []byte) { copy(m, src) })
+	return b.staging.copyToDevice(b, dst, func(m []byte) { copy(m, src) })
 }
 
-// UploadPlanes brings the host's planes to where KeepPlanes puts an engine's.
+// UploadPlanes copies planes from the host to device memory, in the layout that KeepPlanes writes.
 func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	p, _ := info.Planes()
-	return b.staging.copy(b, dst, func(m []byte) {
+	return b.staging.copyToDevice(b, dst, func(m []byte) {
 		copy(m[:p[1].Offset], planes)
 		for y := range p[1].Rows {
-			together(
+			joinPairs(
 				m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes],
 				planes[p[1].Offset+y*p[1].Stride:],
 				planes[p[2].Offset+y*p[2].Stride:],
@@ -80,13 +80,17 @@ func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	})
 }
 
-// together makes pairs of bytes, eight bytes at a time.
-func together(pairs, u, v []byte) {
+// joinPairs interleaves chroma samples, 8 bytes at a time.
+func joinPairs(pairs, u, v []byte) {
 	x := 0
 	for ; 2*x+8 <= len(pairs); x += 4 {
 		binary.LittleEndian.PutUint64(
 			pairs[2*x:],
-			apart4(binary.LittleEndian.Uint32(u[x:]))|apart4(binary.LittleEndian.Uint32(v[x:]))<<8,
+			spreadBytes(
+				binary.LittleEndian.Uint32(u[x:]),
+			)|spreadBytes(
+				binary.LittleEndian.Uint32(v[x:]),
+			)<<8,
 		)
 	}
 	for ; 2*x < len(pairs); x++ {
@@ -94,14 +98,14 @@ func together(pairs, u, v []byte) {
 	}
 }
 
-// apart4 is even's inverse.
-func apart4(w uint32) uint64 {
+// spreadBytes is the inverse of evenBytes.
+func spreadBytes(w uint32) uint64 {
 	x := uint64(w)
 	x = (x | x<<16) & 0x0000ffff0000ffff
 	return (x | x<<8) & 0x00ff00ff00ff00ff
 }
 
-// Copy copies pieces of one size within the device.
+// Copy copies pieces of equal size within the device.
 func (b *Backend) Copy(dst, src [][]byte) error {
 	if len(src) == 0 {
 		return nil
@@ -109,31 +113,33 @@ func (b *Backend) Copy(dst, src [][]byte) error {
 	to, from := make([]uintptr, len(src)), make([]uintptr, len(src))
 	for i := range src {
 		if len(src[i]) != len(src[0]) || len(dst[i]) < len(src[0]) {
-			return robocache.Misuse(opDecode, nil, "pieces to be copied are not of one size").
+			return robocache.Misuse(opDecode, nil, "the pieces to copy have different sizes").
 				Expected(fmt.Sprint(len(src[0])), fmt.Sprint(len(src[i]), " to ", len(dst[i])))
 		}
-		to[i], from[i] = at(dst[i]), at(src[i])
+		to[i], from[i] = deviceAddress(dst[i]), deviceAddress(src[i])
 	}
-	return b.ordered(
-		func(s uintptr) error { return b.d.copyRows(to, from, &cuda.Rows{{Bytes: len(src[0]), Rows: 1}}, s) },
+	return b.withStream(
+		func(s uintptr) error {
+			return b.driver.copyRows(to, from, &cuda.Rows{{Bytes: len(src[0]), Rows: 1}}, s)
+		},
 	)
 }
 
-// Clear writes zeros.
+// Clear fills dst with zeros.
 func (b *Backend) Clear(dst []byte) error {
-	return b.ordered(func(s uintptr) error { return b.d.clear(dst, s) })
+	return b.withStream(func(s uintptr) error { return b.driver.clearDevice(dst, s) })
 }
 
-// Wait returns when all that was begun is over.
-func (b *Backend) Wait() error { return b.staging.wait(b) }
+// Wait blocks until all work that was started before is complete.
+func (b *Backend) Wait() error { return b.staging.waitDevice(b) }
 
-// Converts says whether there is a kernel.
+// Converts reports whether a kernel exists for the conversion.
 func (b *Backend) Converts(info video.PlaneInfo, spec *video.Spec) bool {
-	_, err := b.frames(info, spec)
+	_, err := b.kernelFor(info, spec)
 	return err == nil
 }
 
-// ConvertKept converts what KeepPlanes wrote.
+// ConvertKept converts planes that KeepPlanes wrote.
 func (b *Backend) ConvertKept(
 	info video.PlaneInfo,
 	planes [][]byte,
@@ -144,17 +150,17 @@ func (b *Backend) ConvertKept(
 	from := make([]cuda.FramePlanes, len(planes))
 	for i, m := range planes {
 		from[i] = cuda.FramePlanes{
-			Luma:      at(m),
-			Chroma:    at(m) + uintptr(p[1].Offset),
+			Luma:      deviceAddress(m),
+			Chroma:    deviceAddress(m) + uintptr(p[1].Offset),
 			LumaRow:   p[0].Stride,
 			ChromaRow: 2 * p[1].Stride,
 		}
 	}
-	return b.convert(info, from, spec, dst)
+	return b.convertPlanes(info, from, spec, dst)
 }
 
-// convert makes RGB by the kernel.
-func (b *Backend) convert(
+// convertPlanes converts planes to RGB with a kernel.
+func (b *Backend) convertPlanes(
 	info video.PlaneInfo,
 	from []cuda.FramePlanes,
 	spec *video.Spec,
@@ -166,61 +172,64 @@ func (b *Backend) convert(
 		if err := shape.Check(spec, m); err != nil {
 			return err
 		}
-		to[i] = at(m)
+		to[i] = deviceAddress(m)
 	}
-	x, err := b.frames(info, spec)
+	x, err := b.kernelFor(info, spec)
 	if err != nil {
 		return err
 	}
-	return b.ordered(func(s uintptr) error { return x.Run(from, to, spec.ChannelsFirst, s) })
+	return b.withStream(func(s uintptr) error { return x.Run(from, to, spec.ChannelsFirst, s) })
 }
 
-// frames gives the kernel of a conversion. That there is none is kept too.
-func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error) {
-	key := form{info, spec.Width, spec.Height}
+// kernelFor returns the kernel of a conversion, or ErrUnsupported. It also remembers that there is
+// none.
+func (b *Backend) kernelFor(info video.PlaneInfo, spec *video.Spec) (frameKernel, error) {
+	key := conversionKey{info, spec.Width, spec.Height}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	x, known := b.forms[key]
-	if !known && len(b.forms) < maxForms && spec.Pixel == video.RGB8 {
+	x, known := b.kernels[key]
+	if !known && len(b.kernels) < maxForms && spec.Pixel == video.RGB8 {
 		if f, ok := video.FormulaOf(info, spec); ok {
 			own := cuda.FrameForm(f)
-			made, err := b.d.frames(&own)
+			made, err := b.driver.prepareKernel(&own)
 			if err == nil {
 				x = made
 			} else if !errors.Is(err, robocache.ErrUnsupported) {
 				return nil, err
 			}
 		}
-		b.forms[key] = x
+		b.kernels[key] = x
 	}
 	if x == nil || spec.Pixel != video.RGB8 {
 		return nil, robocache.Unsupported(
 			opDecode,
 			nil,
-			"no kernel makes these pixels as the host does",
+			"no GPU kernel gives the same pixels as the CPU",
 		)
 	}
 	return x, nil
 }
 
-// there is where the frame lies on the device, until its place is given to another.
-func (f *frame) there() (p cuda.FramePlanes, err error) {
-	s, err := f.d.b.order()
+// devicePlanes returns the device addresses of the frame's planes. They are valid until the surface
+// is unmapped.
+func (f *frame) devicePlanes() (p cuda.FramePlanes, err error) {
+	s, err := f.decoder.backend.sharedStream()
 	if err == nil {
-		err = f.mapped(s)
+		err = f.ensureMapped(s)
 	}
 	if err != nil {
 		return p, err
 	}
-	shown := &f.d.format.shown
-	if f.place.stream != s && !f.here { // a copy to the host that failed waited for nothing
-		if err := f.d.b.d.wait(f.place.stream); err != nil {
+	shown := &f.decoder.format.shown
+	// after a failed copy to the host, the mapping's stream may still be at work
+	if f.mapping.stream != s && !f.onHost {
+		if err := f.decoder.backend.driver.waitStream(f.mapping.stream); err != nil {
 			return p, err
 		}
 	}
-	f.d.reads = true
-	addr, pitch := f.place.addr, f.place.pitch
+	f.decoder.backendMayAccess = true
+	addr, pitch := f.mapping.addr, f.mapping.pitch
 	luma := addr + uintptr(int(shown.top)*pitch+int(shown.left))
-	chroma := addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*pitch+int(shown.left))
+	chroma := addr + uintptr((int(f.decoder.format.height)+int(shown.top)/2)*pitch+int(shown.left))
 	return cuda.FramePlanes{Luma: luma, Chroma: chroma, LumaRow: pitch, ChromaRow: pitch}, nil
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames that stay on the device: converted there, kept there and converted later, and copied to
-// the host all the same; nothing waits for one of them.
+// Frames on the device are converted, kept and converted later, or copied to the host. No step
+// waits for a single frame.
 func TestFramesThere(t *testing.T) {
 	f := newFake()
 	f.format.shown = rect32{left: 4, top: 2, right: 60, bottom: 30}
 	d := open(t, f, entry())
-	b := d.b
+	b := d.backend
 	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	info := video.PlaneInfo{Width: 56, Height: 28, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
 	if !b.Converts(info, &spec) {
@@ -64,12 +64,12 @@ func TestFramesThere(t *testing.T) {
 			expect(t, pic, f, id)
 		}
 		planes := make([]byte, info.Bytes())
-		if i%2 == 0 { // the host's own: the frame is mapped for both, or for each
+		if i%2 == 0 { // on the host: the frame is mapped once for both, or once for each
 			if err := there.CopyPlanes(planes); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// nothing waits: the next frame may be mapped by the host, on a stream of its own
+		// without a wait: the host may map the next frame on another stream
 		if i >= 15 {
 			if err := there.ConvertThere(&spec, first); err != nil {
 				t.Fatal(err)
@@ -77,8 +77,11 @@ func TestFramesThere(t *testing.T) {
 			continue
 		}
 		for _, err := range []error{
-			there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, one(kept), &spec, one(second)), b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
-			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait(),
+			there.ConvertThere(&spec, first), there.KeepPlanes(kept),
+			b.ConvertKept(info, one(kept), &spec, one(second)),
+			b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
+			b.UploadPlanes(info, lifted, planes),
+			b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait(),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +99,7 @@ func TestFramesThere(t *testing.T) {
 				}
 				for k, want := range c {
 					for _, m := range [][]byte{first, second, copied, third} {
-						if got := f.near(at(m))[(k*28+y)*56+x]; got != want {
+						if got := f.near(deviceAddress(m))[(k*28+y)*56+x]; got != want {
 							t.Fatalf("frame %d at (%d, %d), %d: %d, not %d", id, x, y, k, got, want)
 						}
 					}
@@ -104,14 +107,14 @@ func TestFramesThere(t *testing.T) {
 			}
 		}
 	}
-	if err := b.Clear(first); err != nil || f.near(at(first))[100] != 0 {
+	if err := b.Clear(first); err != nil || f.near(deviceAddress(first))[100] != 0 {
 		t.Error(err)
 	}
 	if err := errors.Join(
 		b.Upload(first, bytes.Repeat([]byte{7}, len(first))),
 		b.Wait(),
 	); err != nil ||
-		f.near(at(first))[100] != 7 {
+		f.near(deviceAddress(first))[100] != 7 {
 		t.Error(err)
 	}
 	if err := b.ConvertKept(
@@ -147,13 +150,13 @@ func TestFramesThere(t *testing.T) {
 	}
 }
 
-// N7: planes of frames that are kept one after the other come by one launch, before anything reads
-// or overwrites them, and before their memory is given back.
+// nvdec.N7: planes that are kept one after the other are copied by one launch. The launch precedes
+// everything that reads or overwrites them, and the release of their memory.
 func TestKeptTogether(t *testing.T) {
 	f := newFake()
 	f.turns = true
 	d := open(t, f, entry())
-	b := d.b
+	b := d.backend
 	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	info := video.PlaneInfo{Width: 64, Height: 32, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
 	if !b.Converts(info, &spec) {
@@ -169,11 +172,11 @@ func TestKeptTogether(t *testing.T) {
 		if err := b.ConvertKept(info, one(m), &spec, one(rgb)); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.near(at(rgb))[5*64+7]; got != sample(id, 7, 5) {
+		if got := f.near(deviceAddress(rgb))[5*64+7]; got != sample(id, 7, 5) {
 			t.Fatalf("%d, not of frame %d", got, id)
 		}
 	}
-	// frames sends frames, and keeps each that comes, in the given places.
+	// frames sends frames and keeps the planes of each one in its destination.
 	kept := map[int]byte{}
 	frames := func(first int, to func(k int) int) {
 		t.Helper()
@@ -205,12 +208,12 @@ func TestKeptTogether(t *testing.T) {
 	if f.copies != 5 {
 		t.Errorf("%d launches of 40 frames", f.copies)
 	}
-	frames(130, func(k int) int { return k / 2 }) // each place is written twice
+	frames(130, func(k int) int { return k / 2 }) // each destination is written twice
 	for k := range maxTogether / 2 {
 		check(room[k], byte(130+2*k+1))
 	}
 	frames(150, func(k int) int { return k })
-	for _, m := range room { // with copies that are still to be launched
+	for _, m := range room { // while copies are queued
 		b.Free(m)
 	}
 	f.failAt = -1
@@ -223,7 +226,7 @@ func TestKeptTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.failAt = f.calls + 1
-	for range 2 { // what was promised is not there, for good
+	for range 2 { // the error of a launch is permanent
 		if err := b.ConvertKept(
 			info,
 			one(room[0]),
@@ -250,12 +253,12 @@ func TestKeptTogether(t *testing.T) {
 	}
 }
 
-// N7: frames of several decoders, which go from group to group, come by full launches.
+// nvdec.N7: frames of several decoders that change between groups are copied by full launches.
 func TestKeptOfSeveral(t *testing.T) {
 	f := newFake()
 	f.turns = true
 	decoders := []*decoder{open(t, f, entry())}
-	b := decoders[0].b
+	b := decoders[0].backend
 	for range 4 {
 		d, err := b.NewDecoder(entry())
 		if err != nil {
@@ -283,7 +286,7 @@ func TestKeptOfSeveral(t *testing.T) {
 				}
 				room = append(room, m)
 			}
-			d.Flush() // to another group of frames
+			d.Flush() // start another group of frames
 		}
 	}
 	if f.copies != len(room)/maxQueued {
@@ -293,7 +296,7 @@ func TestKeptOfSeveral(t *testing.T) {
 		t.Error(err)
 	}
 	for i, m := range room {
-		if got := f.near(at(m))[5*64+7]; got != sample(byte(1+i), 7, 5) {
+		if got := f.near(deviceAddress(m))[5*64+7]; got != sample(byte(1+i), 7, 5) {
 			t.Fatalf("%d: %d, not of frame %d", i, got, 1+i)
 		}
 		b.Free(m)
@@ -311,7 +314,7 @@ func TestKeptOfSeveral(t *testing.T) {
 		d.Close() // with queued work
 	}
 	b.forget()
-	if got := f.near(at(m))[5*64+7]; got != sample(1, 7, 5) {
+	if got := f.near(deviceAddress(m))[5*64+7]; got != sample(1, 7, 5) {
 		t.Errorf("%d, not of the frame of a decoder that was closed", got)
 	}
 	b.Free(m)
@@ -320,8 +323,8 @@ func TestKeptOfSeveral(t *testing.T) {
 	}
 }
 
-// Copies to the device from many callers at once: each piece of page-locked memory is used again
-// when its copy is over, not before, and no more of it is taken than may be.
+// Concurrent copies to the device reuse a page-locked buffer only after its last copy is complete,
+// and the pool stays within its limits.
 func TestStaging(t *testing.T) {
 	f := newFake()
 	b := newBackend(f, 0, "fake")
@@ -347,12 +350,12 @@ func TestStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, m := range places {
-		if got := f.near(at(m)); got[0] != byte(i) || got[size>>(i%3)-1] != byte(i) {
+		if got := f.near(deviceAddress(m)); got[0] != byte(i) || got[size>>(i%3)-1] != byte(i) {
 			t.Errorf("copy %d holds %d and %d", i, got[0], got[size>>(i%3)-1])
 		}
 		b.Free(m)
 	}
-	if n := len(b.staging.list); n == 0 || n > maxPieces+4 {
+	if n := len(b.staging.idle); n == 0 || n > maxBuffers+4 {
 		t.Errorf("%d pieces", n)
 	}
 	if b.forget(); len(f.live) != 0 {
@@ -360,5 +363,5 @@ func TestStaging(t *testing.T) {
 	}
 }
 
-// one is a piece alone.
+// one returns a list with one piece.
 func one(m []byte) [][]byte { return [][]byte{m} }

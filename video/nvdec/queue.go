@@ -10,65 +10,67 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// maxQueued is the number of frames of one launch.
+// maxQueued is the maximum number of frames in one launch.
 const maxQueued = 32
 
-// frameOp is an operation on frames within the device: they are converted, or their planes are
-// copied. Frames with equal operations may be processed by one launch.
+// frameOp is an operation on a frame in device memory: a conversion to RGB, or a copy of its
+// planes. Frames with equal operations can be processed by one launch.
 type frameOp struct {
-	frames frames // nil: the planes are copied
-	planar bool   // the result is
-	chroma int    // bytes from luma to chroma
-	luma   int    // bytes from row to row of luma
-	pairs  int    // bytes from row to row of chroma
-	rows   cuda.Rows
-	bytes  int // of a result
+	kernel        frameKernel // converts the frame; nil copies its planes
+	channelsFirst bool        // write channels first
+	chroma        int         // bytes from the first luma row to the first chroma row
+	luma          int         // bytes from one luma row to the next
+	pairs         int         // bytes from one chroma row to the next
+	rows          cuda.Rows
+	bytes         int // bytes of one result
 }
 
-// fence is a number of launches. An operation has begun on the device when its queue has made that
-// many: then whatever is put on the backend's stream comes after the operation. The zero fence has
-// passed.
+// fence identifies a launch by its number. After the queue has made that many launches, the
+// operation is on the backend's stream, and later work on that stream runs after it. The zero fence
+// has passed.
 type fence uint64
 
-// launchQueue collects frames with one operation until a launch is full or something must come
-// after them. A launch per frame would leave most of the device idle, and driver calls of all
-// threads exclude each other.
+// launchQueue collects frames with the same operation, until a launch is full or other work must
+// follow them. One launch per frame would leave most of the device idle, and the driver runs the
+// calls of all threads one at a time.
 //
-// Work on the backend's stream must go through Backend.ordered, which flushes the queue first, and
-// memory that a queued operation uses may be freed or overwritten after its fence has passed, or
-// after a flush.
+// Other work on the backend's stream must go through Backend.withStream, which flushes the queue
+// first. Memory of a queued operation may be freed or overwritten only after its fence has passed
+// or after a flush; the type system does not enforce this.
 type launchQueue struct {
 	launch func(op *frameOp, to []uintptr, from []cuda.FramePlanes) error
 
-	mu       sync.Mutex
-	op       frameOp
-	to       []uintptr
-	from     []cuda.FramePlanes
-	launches atomic.Uint64
-	err      error // of a launch, for the life of the process: every later result would be wrong
+	mu           sync.Mutex
+	op           frameOp
+	destinations []uintptr
+	sources      []cuda.FramePlanes
+	launchCount  atomic.Uint64
+	// error of a launch; kept for the life of the process, because every later result would be
+	// wrong
+	err error
 }
 
-// Submit queues one frame and returns the fence that its operation passes. It launches what is
-// queued if the launch is full, if the operations differ, or if two results overlap.
+// Submit queues one frame and returns the fence of its operation. It first launches the queued
+// frames if the launch is full, if the operations differ, or if two results overlap.
 func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fence, error) {
-	op.chroma, op.luma, op.pairs, op.bytes = int(
-		from.Chroma-from.Luma,
-	), from.LumaRow, from.ChromaRow, len(
-		to,
-	)
+	op.chroma, op.luma = int(from.Chroma-from.Luma), from.LumaRow
+	op.pairs, op.bytes = from.ChromaRow, len(to)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.to) == maxQueued || len(q.to) > 0 && q.op != op || q.overlaps(at(to)) {
+	if len(q.destinations) == maxQueued || len(q.destinations) > 0 && q.op != op ||
+		q.overlaps(deviceAddress(to)) {
 		q.launchQueued()
 	}
-	q.op, q.to, q.from = op, append(q.to, at(to)), append(q.from, from)
-	return fence(q.launches.Load() + 1), q.err
+	q.op = op
+	q.destinations = append(q.destinations, deviceAddress(to))
+	q.sources = append(q.sources, from)
+	return fence(q.launchCount.Load() + 1), q.err
 }
 
 // overlaps reports whether a result at address to would overlap a queued one. Caller must hold
 // q.mu.
 func (q *launchQueue) overlaps(to uintptr) bool {
-	for _, x := range q.to {
+	for _, x := range q.destinations {
 		if n := uintptr(q.op.bytes); x-to < n || to-x < n {
 			return true
 		}
@@ -76,7 +78,7 @@ func (q *launchQueue) overlaps(to uintptr) bool {
 	return false
 }
 
-// Flush launches what is queued. It does not wait for the device.
+// Flush launches the queued frames. It does not wait for the device.
 func (q *launchQueue) Flush() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,43 +87,43 @@ func (q *launchQueue) Flush() error {
 }
 
 // Passed reports whether the operation of f has been launched.
-func (q *launchQueue) Passed(f fence) bool { return uint64(f) <= q.launches.Load() }
+func (q *launchQueue) Passed(f fence) bool { return uint64(f) <= q.launchCount.Load() }
 
-// launchQueued launches what is queued. Caller must hold q.mu.
+// launchQueued launches the queued frames. Caller must hold q.mu.
 func (q *launchQueue) launchQueued() {
-	if len(q.to) == 0 {
+	if len(q.destinations) == 0 {
 		return
 	}
 	if q.err == nil {
-		q.err = q.launch(&q.op, q.to, q.from)
+		q.err = q.launch(&q.op, q.destinations, q.sources)
 	}
-	q.to, q.from = q.to[:0], q.from[:0]
-	q.launches.Add(1)
+	q.destinations, q.sources = q.destinations[:0], q.sources[:0]
+	q.launchCount.Add(1)
 }
 
-// launchFrames begins an operation on the backend's stream.
+// launchFrames starts an operation on several frames on the backend's stream.
 func (b *Backend) launchFrames(op *frameOp, to []uintptr, from []cuda.FramePlanes) error {
-	stream, err := b.order()
+	stream, err := b.sharedStream()
 	if err != nil {
 		return err
 	}
-	if op.frames != nil {
-		return op.frames.Run(from, to, op.planar, stream)
+	if op.kernel != nil {
+		return op.kernel.Run(from, to, op.channelsFirst, stream)
 	}
 	planes := make([]uintptr, len(from))
 	for i := range from {
 		planes[i] = from[i].Luma
 	}
-	return b.d.copyRows(to, planes, &op.rows, stream)
+	return b.driver.copyRows(to, planes, &op.rows, stream)
 }
 
-// submit queues an operation on the frame's surface, which stays mapped until the operation's fence
-// has passed.
+// submit queues an operation that reads the frame's surface. The surface stays mapped until the
+// operation's fence has passed.
 func (f *frame) submit(to []byte, from cuda.FramePlanes, op frameOp) error {
-	passed, err := f.d.b.queue.Submit(to, from, op)
-	for i := range f.d.mapped {
-		if x := &f.d.mapped[i]; x.addr == f.place.addr {
-			x.readers = passed
+	passed, err := f.decoder.backend.queue.Submit(to, from, op)
+	for i := range f.decoder.mapped {
+		if x := &f.decoder.mapped[i]; x.addr == f.mapping.addr {
+			x.lastReader = passed
 		}
 	}
 	return err
@@ -129,47 +131,47 @@ func (f *frame) submit(to []byte, from cuda.FramePlanes, op frameOp) error {
 
 // ConvertThere queues the conversion of the frame into memory of the device.
 func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
-	f.d.b.d.within(func() { err = f.convertThere(spec, dst) })
+	f.decoder.backend.driver.withContext(func() { err = f.convertOnDevice(spec, dst) })
 	return err
 }
 
-func (f *frame) convertThere(spec *video.Spec, dst []byte) error {
-	info := f.info()
+func (f *frame) convertOnDevice(spec *video.Spec, dst []byte) error {
+	info := f.planeInfo()
 	shape := info.Shape()
 	if err := shape.Check(spec, dst); err != nil {
 		return err
 	}
-	x, err := f.d.b.frames(info, spec)
+	x, err := f.decoder.backend.kernelFor(info, spec)
 	if err != nil {
 		return err
 	}
-	p, err := f.there()
+	p, err := f.devicePlanes()
 	if err != nil {
 		return err
 	}
 	if p.LumaRow%4 != 0 {
-		return f.d.b.refuse(
-			"rows that do not lie a multiple of 4 bytes apart",
+		return f.decoder.backend.unsupported(
+			"the row stride is not a multiple of 4 bytes",
 			"",
 			fmt.Sprint(p.LumaRow),
 		)
 	}
-	return f.submit(dst, p, frameOp{frames: x, planar: spec.ChannelsFirst})
+	return f.submit(dst, p, frameOp{kernel: x, channelsFirst: spec.ChannelsFirst})
 }
 
 // KeepPlanes queues a copy of the planes within the device.
 func (f *frame) KeepPlanes(dst []byte) (err error) {
-	f.d.b.d.within(func() { err = f.keepPlanes(dst) })
+	f.decoder.backend.driver.withContext(func() { err = f.keepPlanes(dst) })
 	return err
 }
 
 func (f *frame) keepPlanes(dst []byte) error {
-	info := f.info()
+	info := f.planeInfo()
 	if n := info.Bytes(); len(dst) < n {
 		return robocache.Misuse(opDecode, nil, "").
 			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
-	p, err := f.there()
+	p, err := f.devicePlanes()
 	if err != nil {
 		return err
 	}

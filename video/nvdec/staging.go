@@ -6,120 +6,122 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// Bounds of what staging holds, where one copy does not need more.
+// Limits of a staging pool. A single larger copy may exceed maxStaging.
 const (
 	maxStaging = 64 << 20 // bytes
-	maxPieces  = 64
+	maxBuffers = 64
 )
 
-// staging is page-locked memory that copies to the device pass through: of other memory the driver
-// makes a copy of its own, and waits for the device. Nothing on the host waits for a copy, unless
-// all memory is under way.
-type staging struct {
-	d driver
+// stagingPool is a pool of page-locked buffers for copies to the device. From other memory the
+// driver makes a copy first, and waits for the device. The host waits for a copy only if all
+// buffers are in use.
+type stagingPool struct {
+	driver driver
 
-	mu    sync.Mutex
-	list  []*staged // that no caller has in hand, the one that began first at the front
+	mu sync.Mutex
+	// buffers that no caller holds, in the order of their last copies
+	idle  []*stagingBuffer
 	bytes int
 }
 
-// staged is a piece of it. It is free when its event is reached: that is behind its last copy.
-type staged struct {
+// stagingBuffer is one buffer of the pool. It can be reused after its event, which is recorded
+// after its last copy.
+type stagingBuffer struct {
 	m     []byte
-	event uintptr // 0: not yet
+	event uintptr // 0: not created yet
 }
 
-// take gives a piece of at least n bytes, whose last copy is over.
-func (s *staging) take(n int) (*staged, error) {
+// acquireBuffer returns a buffer of at least n bytes whose last copy is complete.
+func (s *stagingPool) acquireBuffer(n int) (*stagingBuffer, error) {
 	s.mu.Lock()
-	x := &staged{}
-	if len(s.list) > 0 {
-		done, err := s.d.reached(s.list[0].event)
-		if done || err != nil || s.bytes+n > maxStaging || len(s.list) >= maxPieces {
-			x, s.list = s.list[0], s.list[1:]
+	x := &stagingBuffer{}
+	if len(s.idle) > 0 {
+		done, err := s.driver.eventReached(s.idle[0].event)
+		if done || err != nil || s.bytes+n > maxStaging || len(s.idle) >= maxBuffers {
+			x, s.idle = s.idle[0], s.idle[1:]
 		}
 	}
-	if len(x.m) < n { // who needs more brings a piece to its size
+	if len(x.m) < n { // the buffer is enlarged below
 		s.bytes += n - len(x.m)
 	}
 	s.mu.Unlock()
-	err := s.await(x.event)
+	err := s.awaitEvent(x.event)
 	if err == nil && x.event == 0 {
-		x.event, err = s.d.newEvent()
+		x.event, err = s.driver.newEvent()
 	}
 	if err == nil && len(x.m) < n {
 		if x.m != nil {
-			s.d.freeHost(x.m)
+			s.driver.freeHost(x.m)
 			x.m = nil
 		}
-		x.m, err = s.d.host(n)
+		x.m, err = s.driver.allocHost(n)
 	}
 	if err != nil {
 		s.mu.Lock()
 		s.bytes -= max(n, len(x.m))
 		s.mu.Unlock()
-		s.drop(x)
+		s.freeBuffer(x)
 		return nil, err
 	}
 	return x, nil
 }
 
-// copy copies to the device what f writes, in the backend's order. f leaves no byte out that is
-// read.
-func (s *staging) copy(b *Backend, dst []byte, f func(m []byte)) error {
-	x, err := s.take(len(dst))
+// copyToDevice copies bytes to dst on the backend's stream. fill writes them to a staging buffer,
+// and must write every byte that is read later.
+func (s *stagingPool) copyToDevice(b *Backend, dst []byte, fill func(m []byte)) error {
+	x, err := s.acquireBuffer(len(dst))
 	if err != nil {
 		return err
 	}
-	f(x.m[:len(dst)])
-	err = b.ordered(func(stream uintptr) error {
-		if err := s.d.copyIn(dst, x.m[:len(dst)], stream); err != nil {
+	fill(x.m[:len(dst)])
+	err = b.withStream(func(stream uintptr) error {
+		if err := s.driver.copyFromHost(dst, x.m[:len(dst)], stream); err != nil {
 			return err
 		}
-		return s.d.record(x.event, stream)
+		return s.driver.recordEvent(x.event, stream)
 	})
 	if err != nil {
-		_ = b.ordered(s.d.wait) // the copy may have begun
+		_ = b.withStream(s.driver.waitStream) // the copy may have started
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list, x)
+	s.idle = append(s.idle, x)
 	return err
 }
 
-// wait returns when all that was put into the backend's order before is over. It gives its core
-// away meanwhile, which the driver's own wait does not.
-func (s *staging) wait(b *Backend) error {
-	x, err := s.take(0)
+// waitDevice blocks until all earlier work on the backend's stream is complete. It sleeps while it
+// waits; the driver's own wait keeps a core busy.
+func (s *stagingPool) waitDevice(b *Backend) error {
+	x, err := s.acquireBuffer(0)
 	if err != nil {
 		return err
 	}
-	err = b.ordered(func(stream uintptr) error { return s.d.record(x.event, stream) })
+	err = b.withStream(func(stream uintptr) error { return s.driver.recordEvent(x.event, stream) })
 	if err == nil {
-		err = s.await(x.event)
+		err = s.awaitEvent(x.event)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list, x)
+	s.idle = append(s.idle, x)
 	return err
 }
 
-// await naps until an event is reached.
-func (s *staging) await(event uintptr) error {
+// awaitEvent sleeps and polls until an event is reached.
+func (s *stagingPool) awaitEvent(event uintptr) error {
 	for event != 0 {
-		if done, err := s.d.reached(event); done || err != nil {
+		if done, err := s.driver.eventReached(event); done || err != nil {
 			return err
 		}
-		cudahost.Nap(glance)
+		cudahost.Nap(pollInterval)
 	}
 	return nil
 }
 
-func (s *staging) drop(x *staged) {
+func (s *stagingPool) freeBuffer(x *stagingBuffer) {
 	if x.m != nil {
-		s.d.freeHost(x.m)
+		s.driver.freeHost(x.m)
 	}
 	if x.event != 0 {
-		s.d.freeEvent(x.event)
+		s.driver.freeEvent(x.event)
 	}
 }

@@ -9,14 +9,19 @@ package turbojpeg
 #cgo nocallback rc_jpeg
 #include <stddef.h>
 
-// What scripts/native/jpeg.c announces, where it is linked.
-typedef int (*rc_jpeg_func)(const unsigned char *in, size_t size, unsigned char *out, int width, int height, int channels, char *msg, size_t room);
+// The function of scripts/native/jpeg.c. rc_jpeg_native is NULL if that is not linked.
+typedef int (*rc_jpeg_func)(
+	const unsigned char *in, size_t size, unsigned char *out,
+	int width, int height, int channels, char *msg, size_t room);
 extern rc_jpeg_func rc_jpeg_native;
 
 typedef struct { int code; char msg[200]; } rc_jpeg_result;
 
 static inline int rc_jpeg_present(void) { return rc_jpeg_native != NULL; }
-static inline rc_jpeg_result rc_jpeg(const unsigned char *in, size_t size, unsigned char *out, int width, int height, int channels) {
+static inline rc_jpeg_result rc_jpeg(
+	const unsigned char *in, size_t size, unsigned char *out,
+	int width, int height, int channels)
+{
 	rc_jpeg_result r;
 	r.msg[0] = 0;
 	r.code = rc_jpeg_native(in, size, out, width, height, channels, r.msg, sizeof r.msg);
@@ -31,13 +36,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-var linked = C.rc_jpeg_present() != 0
+var hasNative = C.rc_jpeg_present() != 0
 
-func native() bool { return linked }
+func isLinked() bool { return hasNative }
 
-func decode(dst, src []byte, width, height, channels int) error {
+func decodeNative(dst, src []byte, width, height, channels int) error {
 	if len(src) == 0 {
-		return failure(robocache.ErrMalformed, "no bytes")
+		return jpegError(robocache.ErrMalformed, "the image is empty")
 	}
 	r := C.rc_jpeg(
 		(*C.uchar)(unsafe.SliceData(src)),
@@ -50,7 +55,11 @@ func decode(dst, src []byte, width, height, channels int) error {
 	if r.code == 0 {
 		return nil
 	}
-	class := [...]error{1: robocache.ErrMalformed, 2: robocache.ErrUnsupported, 3: robocache.ErrResourceLimit}[r.code]
-	msg := r.msg // this copy escapes, not that of every image
-	return failure(class, C.GoString(&msg[0]))
+	class := [...]error{
+		1: robocache.ErrMalformed,
+		2: robocache.ErrUnsupported,
+		3: robocache.ErrResourceLimit,
+	}[r.code]
+	msg := r.msg // this copy escapes to the heap, instead of the result of every image
+	return jpegError(class, C.GoString(&msg[0]))
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Native says whether libjpeg-turbo is linked. Where it is not, Decode answers Unsupported.
-func Native() bool { return native() }
+// Native reports whether libjpeg-turbo is linked. If not, Decode returns ErrUnsupported.
+func Native() bool { return isLinked() }
 
-// Decode decodes a JPEG whose frame header says width × height into dst: with channels 3 R, G, B
-// row by row; with 1 the grey of a grey image.
+// Decode decodes a JPEG to dst. width and height are those of its frame header. With 3 channels dst
+// receives R, G, B, row by row. With 1 channel it receives a grey image.
 func Decode(dst, src []byte, width, height, channels int) error {
-	if !native() {
-		return robocache.Unsupported("decode JPEG", nil, "libjpeg-turbo is not in this build").
-			WithHint("make native, and build with cgo")
+	if !isLinked() {
+		return robocache.Unsupported("decode JPEG", nil, "this build has no libjpeg-turbo").
+			WithHint("run 'make native', and build with cgo")
 	}
 	if width <= 0 || height <= 0 || width > math.MaxUint16 || height > math.MaxUint16 ||
 		channels != 1 && channels != 3 ||
@@ -22,16 +22,16 @@ func Decode(dst, src []byte, width, height, channels int) error {
 		return robocache.Misuse(
 			"decode JPEG",
 			nil,
-			"%d bytes for %d×%d×%d",
+			"a destination of %d bytes for %d×%d×%d values",
 			len(dst),
 			height,
 			width,
 			channels,
 		)
 	}
-	return decode(dst, src, width, height, channels)
+	return decodeNative(dst, src, width, height, channels)
 }
 
-func failure(class error, msg string) error {
+func jpegError(class error, msg string) error {
 	return robocache.NewError(class, "decode JPEG", nil, "jpeg: %s", msg)
 }

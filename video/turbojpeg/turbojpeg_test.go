@@ -26,7 +26,8 @@ func needNative(t testing.TB) {
 	}
 }
 
-// TestEqualsPIL: every kind of JPEG that PIL and imagecodecs write, equal to PIL to the bit (J1).
+// TestEqualsPIL: every kind of JPEG that PIL and imagecodecs write is decoded bit-identical to PIL
+// (turbojpeg.J1).
 func TestEqualsPIL(t *testing.T) {
 	needNative(t)
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
@@ -83,7 +84,7 @@ func TestEqualsPIL(t *testing.T) {
 	}
 }
 
-// sample is a JPEG of the standard library.
+// sample returns a JPEG that the standard library encoded.
 func sample(t testing.TB, w, h int, grey bool) []byte {
 	var m image.Image
 	if grey {
@@ -112,8 +113,8 @@ func sample(t testing.TB, w, h int, grey bool) []byte {
 	return b.Bytes()
 }
 
-// TestCut: an image cut at any offset is refused, but where only its end marker is missing (J2);
-// nothing is written outside of dst.
+// TestCut: an image truncated at any offset is rejected, unless only its end marker is missing
+// (turbojpeg.J2). Nothing is written outside dst.
 func TestCut(t *testing.T) {
 	needNative(t)
 	for _, grey := range []bool{false, true} {
@@ -136,8 +137,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestHostile: changed headers and codes are errors or images of the size that was asked for, never
-// a crash (J3, J4).
+// TestHostile: changed headers and codes yield an error, or an image of the requested size, never a
+// crash (turbojpeg.J3, turbojpeg.J4).
 func TestHostile(t *testing.T) {
 	needNative(t)
 	data := sample(t, 24, 24, false)
@@ -180,7 +181,7 @@ func TestHostile(t *testing.T) {
 		err,
 		robocache.ErrUnsupported,
 	) {
-		t.Errorf("colour as grey: %v", err)
+		t.Errorf("color as grey: %v", err)
 	}
 	if err := Decode(dst, nil, 24, 24, 3); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
@@ -201,7 +202,8 @@ func TestGrey(t *testing.T) {
 	}
 }
 
-// TestLeaks: neither good nor bad images leave memory behind, and many threads may decode (J4).
+// TestLeaks: neither valid nor damaged images leak memory, and threads may decode concurrently
+// (turbojpeg.J4).
 func TestLeaks(t *testing.T) {
 	needNative(t)
 	data := sample(t, 320, 240, false)
@@ -224,7 +226,7 @@ func TestLeaks(t *testing.T) {
 		wg.Wait()
 	}
 	run(50)
-	// A leak grows each time; what threads keep for themselves is taken once.
+	// A leak grows in each round; memory that threads keep is allocated once.
 	for try := 1; ; try++ {
 		before := resident(t)
 		run(300)
@@ -239,7 +241,7 @@ func TestLeaks(t *testing.T) {
 }
 
 func resident(t *testing.T) int64 {
-	debug.FreeOSMemory() // Go's own garbage aside
+	debug.FreeOSMemory() // excludes garbage of the Go heap
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Skip(err)
@@ -252,7 +254,7 @@ func resident(t *testing.T) int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// FuzzDecode: any bytes, at the size that their header states or another.
+// FuzzDecode decodes arbitrary bytes, with the size of their header or another one.
 func FuzzDecode(f *testing.F) {
 	needNative(f)
 	for _, b := range [][]byte{sample(f, 9, 7, false), sample(f, 16, 16, true)} {
@@ -283,7 +285,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode: MB/s of RGB, 640×480 4:2:0.
+// BenchmarkDecode measures MB/s of RGB for 640×480 4:2:0.
 func BenchmarkDecode(b *testing.B) {
 	const w, h = 640, 480
 	data := sample(b, w, h, false)
@@ -301,7 +303,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("stdlib", func(b *testing.B) {
 		b.SetBytes(int64(len(dst)))
 		for b.Loop() {
-			// YCbCr: conversion and upsampling would come on top
+			// the result is YCbCr; conversion and upsampling would take additional time
 			if _, err := jpeg.Decode(bytes.NewReader(data)); err != nil {
 				b.Fatal(err)
 			}

@@ -1,7 +1,7 @@
 //go:build cgo
 
-// Package synthetic makes frames in a decoder's place, for tests of package ffmpeg: cgo cannot
-// stand in test files.
+// Package synthetic creates decoders of the shim that hold a frame of random bytes, for tests of
+// package ffmpeg. It is a package because test files cannot use cgo.
 package synthetic
 
 /*
@@ -12,7 +12,7 @@ package synthetic
 #include <libavutil/pixdesc.h>
 #include "internal.h"
 
-// make gives a frame of random bytes.
+// make returns a decoder with a frame of random bytes.
 static rc_decoder *make(int width, int height, const char *format, int matrix, int full_range, uint32_t seed)
 {
 	rc_decoder *d = calloc(1, sizeof(*d));
@@ -33,7 +33,8 @@ static rc_decoder *make(int width, int height, const char *format, int matrix, i
 			d->frame->buf[i]->data[k] = seed >> 24;
 		}
 	desc = av_pix_fmt_desc_get(d->frame->format);
-	// What lies above a sample's bits, no decoder writes, and swscale's vector code makes of it what its plain code does not.
+	// Clear the bits above a sample's depth. No decoder sets them, and swscale's vector code and
+	// plain code treat them differently.
 	for (int i = 0; desc->comp[0].depth > 8 && i < AV_NUM_DATA_POINTERS && d->frame->buf[i]; i++)
 		for (size_t k = 0; k + 1 < (size_t)d->frame->buf[i]->size; k += 2)
 			d->frame->buf[i]->data[k + 1] &= (1 << (desc->comp[0].depth - 8)) - 1;
@@ -66,8 +67,7 @@ import "C"
 
 import "unsafe"
 
-// New gives a decoder of the shim with a frame of random bytes, and what the shim says of the
-// frame.
+// New returns a decoder of the shim with a frame of random bytes, and the description of the frame.
 func New(
 	width, height int,
 	format string,
@@ -91,8 +91,8 @@ func New(
 // Rotate sets the rotation of a decoder.
 func Rotate(d unsafe.Pointer, degrees int) { C.rotate((*C.rc_decoder)(d), C.int(degrees)) }
 
-// Stretch makes blacks and whites of most of the frame's bytes, so that limits are met.
+// Stretch replaces most bytes of the frame by 0 or 255, so that sums reach their limits.
 func Stretch(d unsafe.Pointer) { C.stretch((*C.rc_decoder)(d)) }
 
-// HasScaler says whether the last scaled conversion went through our own scaler.
+// HasScaler reports whether the last scaled conversion used this package's scaler.
 func HasScaler(d unsafe.Pointer) bool { return C.has_scaler((*C.rc_decoder)(d)) != 0 }

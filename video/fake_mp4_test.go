@@ -2,24 +2,24 @@ package video
 
 import "slices"
 
-// fake describes an mp4 that the tests write: every form of table that a real writer might choose.
+// fake describes an mp4 that the tests write. It can use every form of table that real writers use.
 type fake struct {
 	samples    []fakeSample
 	edits      []fakeEdit
 	timescale  uint32
 	movieScale uint32
-	entries    [][]byte // sample entries; default one avc1
+	entries    [][]byte // sample entries; by default one avc1
 	noStss     bool
 	co64       bool
-	stz2       int // bits; 0 = stsz
+	stz2       int // bits per size; 0 = stsz
 	fixed      uint32
 	cttsV1     bool
 	elstV1     bool
 	moovLast   bool
-	lengths64  bool // mvhd, tkhd, mdhd version 1
+	lengths64  bool // mvhd, tkhd and mdhd have version 1
 	matrix     []uint32
 	perChunk   int
-	extra      func([]byte) []byte // more boxes in the moov
+	extra      func([]byte) []byte // appends more boxes to the moov
 }
 
 type fakeSample struct {
@@ -31,12 +31,12 @@ type fakeSample struct {
 }
 
 type fakeEdit struct {
-	duration uint64 // movie units
+	duration uint64 // in movie units
 	media    int64
 	rate     uint32 // 0 = 1
 }
 
-// entryBox makes a visual sample entry with child boxes.
+// entryBox returns a visual sample entry with child boxes.
 func entryBox(kind string, w, h uint16, kids ...[]byte) []byte {
 	return nest(nil, kind, func(b []byte) []byte {
 		head := make([]byte, entryHead)
@@ -69,7 +69,8 @@ func (f *fake) bytes() []byte {
 	return slices.Concat(ftyp, f.moov(int64(len(ftyp)+len(moov)+8)), mdat)
 }
 
-// header is the file without its media: ftyp, moov, and room enough for ReadIndex to read ahead.
+// header returns the file without its media: ftyp, moov, and enough padding for ReadIndex to read
+// ahead.
 func (f *fake) header() []byte {
 	ftyp := rawBox("ftyp", []byte("isom\x00\x00\x02\x00isom")...)
 	return slices.Concat(ftyp, f.moov(4096), make([]byte, headRead))
@@ -131,7 +132,9 @@ func (f *fake) moov(media int64) []byte {
 				b = nest(
 					b,
 					"hdlr",
-					func(b []byte) []byte { return u32s(append(u32s(b, 0, 0), "vide"...), 0, 0, 0) },
+					func(b []byte) []byte {
+						return u32s(append(u32s(b, 0, 0), "vide"...), 0, 0, 0)
+					},
 				)
 				return nest(b, "minf", func(b []byte) []byte {
 					return nest(b, "stbl", func(b []byte) []byte { return f.stbl(b, media) })
@@ -232,7 +235,7 @@ func (f *fake) stbl(b []byte, media int64) []byte {
 			return b
 		})
 	}
-	// A chunk ends where it is full, and where the sample entry changes.
+	// A chunk ends when it is full, or when the sample entry changes.
 	type chunk struct{ first, n, entry uint32 }
 	var chunks []chunk
 	for i, s := range f.samples {
@@ -274,7 +277,7 @@ func (f *fake) stbl(b []byte, media int64) []byte {
 	})
 }
 
-// nest appends a box whose payload fn appends.
+// nest appends a box whose payload is written by fn.
 func nest(b []byte, kind string, fn func([]byte) []byte) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -291,7 +294,7 @@ func u32s(b []byte, v ...uint32) []byte {
 	return b
 }
 
-// timed appends a value that is 32 bits wide in version 0 of a box, and 64 in version 1.
+// timed appends a value of 32 bits in version 0 of a box, and of 64 bits in version 1.
 func timed(b []byte, version byte, v int64) []byte {
 	if version == 1 {
 		return be.AppendUint64(b, uint64(v))

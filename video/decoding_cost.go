@@ -9,12 +9,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// AdvisedGOP is a compromise for training on frames in any order: 4.5 frames are decoded for one,
-// of a file not much larger than with longer GOPs.
+// AdvisedGOP is the GOP length advised for training in random order. It is a compromise: 4.5 frames
+// are decoded per delivered frame, and the file is not much larger than with longer GOPs.
 const AdvisedGOP = 8
 
-// DecodedPerFrame is how many frames are decoded for one that is asked for alone, on the mean over
-// all frames: (GOP + 1) / 2 where GOPs are even and frames come in order.
+// DecodedPerFrame returns the mean number of frames that are decoded to deliver one frame alone. It
+// is (GOP + 1) / 2 if all GOPs have one length and frames are not reordered.
 func (ix *Index) DecodedPerFrame() float64 {
 	n := 0
 	for k := range ix.NumFrames() {
@@ -23,24 +23,24 @@ func (ix *Index) DecodedPerFrame() float64 {
 	return float64(n) / float64(max(1, ix.NumFrames()))
 }
 
-// engines are the codecs that NVIDIA's engines are asked to decode (video/nvdec), each with the
-// least size that they take (docs/gpu/nvdec.md).
+// engines lists the codecs that video/nvdec decodes on NVIDIA GPUs, with the smallest frame size
+// that the engines support (docs/gpu/nvdec.md).
 var engines = map[Codec][2]int{H264: {48, 16}, HEVC: {144, 144}, VP9: {128, 128}}
 
-// OffEngine says why a GPU's engines do not decode the frames of an entry, by what the entry says
-// of itself; "" where nothing speaks against it. It asks no device: the engines of one at hand have
-// the last word.
+// OffEngine returns the reason why the engines of a GPU do not decode the frames of a sample entry,
+// or "" if the entry gives no reason. It does not query a device, so a present device may still
+// refuse.
 func OffEngine(e *SampleEntry) (why string) {
 	least, ok := engines[e.Codec]
 	switch {
 	case !ok:
 		return fmt.Sprintf(
-			"no GPU engine is used for %s: h264, hevc and vp9 have one",
+			"no GPU engine decodes %s: use h264, hevc or vp9",
 			cmp.Or(string(e.Codec), e.FourCC),
 		)
 	case e.Width < least[0] || e.Height < least[1]:
 		return fmt.Sprintf(
-			"frames of %d×%d: engines take %s from %d×%d on",
+			"frames of %d×%d: the engines decode %s from %d×%d",
 			e.Width,
 			e.Height,
 			e.Codec,
@@ -50,15 +50,15 @@ func OffEngine(e *SampleEntry) (why string) {
 	}
 	x, err := NewElementary(e)
 	if err != nil {
-		return "" // parameter sets may come with the frames
+		return "" // the parameter sets may be in the samples
 	}
-	_ = func() error { // a set that cannot be read is the decoder's matter
-		return nals(x.sets, func(nal []byte) error {
-			if len(nal) < 4 || why != "" || !x.is(nal, 7, 33) {
+	_ = func() error { // errors are ignored: the decoder reports unreadable parameter sets
+		return eachNAL(x.parameterSets, func(nal []byte) error {
+			if len(nal) < 4 || why != "" || !x.isKind(nal, 7, 33) {
 				return nil
 			}
 			limit := Limits{}.orDefaults().MaxPixels
-			var p *frameSet
+			var p *sequenceSet
 			if e.Codec == HEVC {
 				var err error
 				if p, err = parseSPS265(nal, limit); err != nil {
@@ -72,10 +72,10 @@ func OffEngine(e *SampleEntry) (why string) {
 			}
 			switch {
 			case p.chroma != 1:
-				why = "colour is not stored 4:2:0"
+				why = "the chroma format is not 4:2:0"
 			case p.lumaBits+p.chromaBits > 0:
 				why = fmt.Sprintf(
-					"samples of %d bits: engines are asked for 8",
+					"samples of %d bits: the engines decode 8 bits",
 					8+max(p.lumaBits, p.chromaBits),
 				)
 			case p.fields:
@@ -87,9 +87,9 @@ func OffEngine(e *SampleEntry) (why string) {
 	return why
 }
 
-// Advised is the codec in which frames like an entry's are best kept for CPU and GPU: the one that
-// they have, where engines take it and an encoder is known, else HEVC, or H.264 for frames smaller
-// than HEVC's engines take.
+// Advised returns the codec that suits frames of this entry best on CPU and GPU. It is their own
+// codec if engines decode it and an encoder exists, otherwise HEVC. For frames below the minimum
+// size of the HEVC engines it is H.264.
 func Advised(e *SampleEntry) Codec {
 	switch {
 	case OffEngine(e) == "" && encoders[e.Codec].name != "":
@@ -100,8 +100,8 @@ func Advised(e *SampleEntry) Codec {
 	return HEVC
 }
 
-// FirstFile gives the file that speaks for a camera: that of the first episode, of sixteen, whose
-// file can be read. nil where there is none. It is to be released.
+// FirstFile returns a file that represents a camera: the first readable file among the first 16
+// episodes. It returns nil if there is none. The caller must call Release.
 func FirstFile(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -142,8 +142,8 @@ func FirstFile(
 	return nil, err
 }
 
-// firstPath is the file of the first image of an episode; "" where it has none. The first rows of a
-// masked camera mostly have none.
+// firstPath returns the path of the first image of an episode, or "" if there is none. It skips
+// missing images, because the first rows of a masked camera usually have none.
 func firstPath(
 	ctx context.Context,
 	ds robocache.Dataset,

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestPlanes: pixels are taken apart the same by blocks and one by one, and nothing is written past
-// the end.
+// TestPlanes: splitting pixels in blocks and one by one gives the same result, without writes
+// beyond the end.
 func TestPlanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 15, 16, 17, 33, 84 * 84, 7057} {
@@ -18,7 +18,7 @@ func TestPlanes(t *testing.T) {
 			rgb[i] = byte(rng.Uint32())
 		}
 		out := make([]byte, 3*n+3)
-		split(out[:n], out[n+1:2*n+1], out[2*n+2:3*n+2], rgb)
+		splitPixels(out[:n], out[n+1:2*n+1], out[2*n+2:3*n+2], rgb)
 		for i := range n {
 			if out[i] != rgb[3*i] || out[n+1+i] != rgb[3*i+1] || out[2*n+2+i] != rgb[3*i+2] {
 				t.Fatal(n, i)
@@ -30,8 +30,8 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// TestRawPlanes: raw pixels go channels first as they do by way of packed ones, whatever their
-// order and stride.
+// TestRawPlanes: raw pixels delivered directly to planes equal those delivered through packed
+// pixels, for every order and stride.
 func TestRawPlanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, stride := range []int{0, 23 * 3, 23*3 + 5} {

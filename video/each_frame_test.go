@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EachFrame shows every position once: in their order, or in any where threads are allowed; what is
-// shown twice in a run is decoded once.
+// EachFrame shows every position once, in order or, with threads, in any order. A frame that a run
+// shows twice is decoded once.
 func TestEachFrame(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
@@ -50,9 +50,9 @@ func TestEachFrame(t *testing.T) {
 				return nil
 			},
 		)
-		want := len(refs) - 1 // ordinal 1 in one call
+		want := len(refs) - 1 // ordinal 1 is shown in one call
 		if threads > 1 {
-			want-- // and ordinal 0, for "a" is one run
+			want-- // also ordinal 0, because "a" is one run
 			slices.Sort(got)
 		}
 		if err != nil || calls != want || !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {

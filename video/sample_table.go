@@ -5,31 +5,37 @@ import (
 	"slices"
 )
 
-// build makes the index of a track.
-func (t *track) build(p *parser, movieScale int64) (*Index, error) {
+// buildIndex builds the index of a track.
+func (t *track) buildIndex(p *boxParser, movieScale int64) (*Index, error) {
 	ix := &Index{timescale: t.timescale}
 	if t.timescale <= 0 {
 		return nil, box{"mdhd", nil, t.off}.malformed("the timescale is 0")
 	}
-	for _, kinds := range [][2]string{{"stsd"}, {"stts"}, {"stsz", "stz2"}, {"stsc"}, {"stco", "co64"}} {
-		if !t.boxes[kinds[0]].present() && !t.boxes[kinds[1]].present() {
+	for _, kinds := range [][2]string{
+		{"stsd"},
+		{"stts"},
+		{"stsz", "stz2"},
+		{"stsc"},
+		{"stco", "co64"},
+	} {
+		if !t.boxes[kinds[0]].isPresent() && !t.boxes[kinds[1]].isPresent() {
 			return nil, t.malformed("the video track has no %s box", kinds[0])
 		}
 	}
 	var err error
-	if ix.entries, ix.rawStsd, err = p.stsd(t.boxes["stsd"]); err != nil {
+	if ix.entries, ix.rawStsd, err = p.parseStsd(t.boxes["stsd"]); err != nil {
 		return nil, err
 	}
 	if err := t.readSizes(p, ix); err != nil {
 		return nil, err
 	}
-	if ix.n == 0 {
+	if ix.samples == 0 {
 		return ix, nil
 	}
 	if err := t.readOffsets(p, ix); err != nil {
 		return nil, err
 	}
-	dts, pts, err := t.readTimes(p, ix.n)
+	dts, pts, err := t.readTimes(p, ix.samples)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +46,7 @@ func (t *track) build(p *parser, movieScale int64) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ix.present(
+	if err := ix.numberFrames(
 		pts,
 		edits,
 		t.timescale/max(movieScale, 1)+1,
@@ -49,14 +55,14 @@ func (t *track) build(p *parser, movieScale int64) (*Index, error) {
 		return nil, err
 	}
 	if slices.Equal(dts, pts) {
-		ix.dts = packTicks(dts)
+		ix.dts = packTimes(dts)
 		ix.pts, ix.sameTimes = ix.dts, true
 	} else {
-		ix.dts, ix.pts = packTicks(dts), packTicks(pts)
+		ix.dts, ix.pts = packTimes(dts), packTimes(pts)
 	}
 	ix.whole = ix.order.n
-	for k := 0; ix.cutAt < ix.n && k < ix.order.n; k++ {
-		if ix.order.at(k) >= ix.cutAt {
+	for k := 0; ix.firstCut < ix.samples && k < ix.order.n; k++ {
+		if ix.order.decodeIndex(k) >= ix.firstCut {
 			ix.whole = k
 			break
 		}
@@ -64,13 +70,13 @@ func (t *track) build(p *parser, movieScale int64) (*Index, error) {
 	return ix, nil
 }
 
-// readSizes reads stsz, or stz2, whose sizes have 4, 8 or 16 bits.
-func (t *track) readSizes(p *parser, ix *Index) error {
+// readSizes reads stsz, or stz2 with sizes of 4, 8 or 16 bits.
+func (t *track) readSizes(p *boxParser, ix *Index) error {
 	b, compact := t.boxes["stsz"], false
-	if !b.present() {
+	if !b.isPresent() {
 		b, compact = t.boxes["stz2"], true
 	}
-	_, d, err := p.full(b, 8)
+	_, d, err := p.splitFullBox(b, 8)
 	if err != nil {
 		return err
 	}
@@ -83,12 +89,12 @@ func (t *track) readSizes(p *parser, ix *Index) error {
 		return b.malformed("field size %d, expected 4, 8 or 16", width)
 	case fixed == 0 && (count*width+7)/8 > int64(len(list)):
 		return b.malformed(
-			"%d sizes of %d bits declared, %d bytes are there",
+			"%d sizes of %d bits are declared, but the box has %d bytes",
 			count,
 			width,
 			len(list),
 		)
-	// Without a table the count costs the writer nothing: the samples themselves must be there.
+	// If there is no table, a large count costs the writer nothing, so the samples must fit the file.
 	case fixed > 0 && count > p.fileSize/int64(fixed):
 		return b.malformed(
 			"%d samples of %d bytes do not fit into a file of %d",
@@ -99,7 +105,7 @@ func (t *track) readSizes(p *parser, ix *Index) error {
 	case count > int64(p.lim.MaxSamples):
 		return b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples)
 	}
-	if ix.n, ix.fixedSize = int(count), fixed; fixed > 0 {
+	if ix.samples, ix.fixedSize = int(count), fixed; fixed > 0 {
 		return nil
 	}
 	ix.sizes = make([]uint32, count)
@@ -118,28 +124,28 @@ func (t *track) readSizes(p *parser, ix *Index) error {
 	return nil
 }
 
-// readOffsets places every sample by the chunk tables.
-func (t *track) readOffsets(p *parser, ix *Index) error {
+// readOffsets computes the offset of every sample from the chunk tables.
+func (t *track) readOffsets(p *boxParser, ix *Index) error {
 	chunks, width := t.boxes["stco"], 4
-	if !chunks.present() {
+	if !chunks.isPresent() {
 		chunks, width = t.boxes["co64"], 8
 	}
-	starts, nChunks, err := p.table(chunks, width)
+	starts, nChunks, err := p.splitTable(chunks, width)
 	if err != nil {
 		return err
 	}
 	stsc := t.boxes["stsc"]
-	runs, nRuns, err := p.table(stsc, 12)
+	runs, nRuns, err := p.splitTable(stsc, 12)
 	if err != nil {
 		return err
 	}
 	if nRuns == 0 || be.Uint32(runs) != 1 {
 		return stsc.malformed("the first run does not begin at chunk 1")
 	}
-	ix.low = make([]uint32, ix.n)
-	ix.cutAt = ix.n
+	ix.offsetLow = make([]uint32, ix.samples)
+	ix.firstCut = ix.samples
 	d, run := 0, 0
-	for c := 0; c < nChunks && d < ix.n; c++ {
+	for c := 0; c < nChunks && d < ix.samples; c++ {
 		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
 			run++
 			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
@@ -164,7 +170,7 @@ func (t *track) readOffsets(p *parser, ix *Index) error {
 		} else {
 			off = be.Uint64(starts[8*c:])
 		}
-		for i := int64(0); i < perChunk && d < ix.n; i++ {
+		for i := int64(0); i < perChunk && d < ix.samples; i++ {
 			size := uint64(ix.fixedSize)
 			if ix.sizes != nil {
 				size = uint64(ix.sizes[d])
@@ -182,32 +188,37 @@ func (t *track) readOffsets(p *parser, ix *Index) error {
 						size,
 						p.fileSize,
 					)
-					err.Hint = "the file looks cut: fetch it again"
+					err.Hint = "the file looks truncated: fetch it again"
 					return err
 				}
-				ix.cutAt = min(ix.cutAt, d)
+				ix.firstCut = min(ix.firstCut, d)
 			}
-			if off > math.MaxUint32 && ix.high == nil {
-				ix.high = make([]uint16, ix.n)
+			if off > math.MaxUint32 && ix.offsetHigh == nil {
+				ix.offsetHigh = make([]uint16, ix.samples)
 			}
-			ix.low[d] = uint32(off)
-			if ix.high != nil {
-				ix.high[d] = uint16(off >> 32)
+			ix.offsetLow[d] = uint32(off)
+			if ix.offsetHigh != nil {
+				ix.offsetHigh[d] = uint16(off >> 32)
 			}
 			off += size
 			d++
 		}
 	}
-	if d < ix.n {
-		return stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n)
+	if d < ix.samples {
+		return stsc.malformed("the chunks hold %d samples, but %d are declared", d, ix.samples)
 	}
 	return nil
 }
 
-// eachRun calls fn with the runs of a table, each of count samples from d on, that has to have n
-// samples in all.
-func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32) error) error {
-	runs, nRuns, err := p.table(b, 8)
+// eachRun calls fn for each run of a table, with its first sample d, its length and its value. The
+// runs must cover n samples.
+func (p *boxParser) eachRun(
+	b box,
+	what string,
+	n int,
+	fn func(d, count int, v uint32) error,
+) error {
+	runs, nRuns, err := p.splitTable(b, 8)
 	if err != nil {
 		return err
 	}
@@ -223,13 +234,13 @@ func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint
 		d += int(count)
 	}
 	if d != n {
-		return b.malformed("%s for %d samples, %d are declared", what, d, n)
+		return b.malformed("%s for %d samples, but %d are declared", what, d, n)
 	}
 	return nil
 }
 
-// readTimes gives decode and composition times.
-func (t *track) readTimes(p *parser, n int) (dts, pts []int64, err error) {
+// readTimes returns decode and presentation times.
+func (t *track) readTimes(p *boxParser, n int) (dts, pts []int64, err error) {
 	dts = make([]int64, n)
 	now := int64(0)
 	stts := t.boxes["stts"]
@@ -246,9 +257,9 @@ func (t *track) readTimes(p *parser, n int) (dts, pts []int64, err error) {
 		return dts, pts, err
 	}
 	pts = slices.Clone(dts)
-	if ctts := t.boxes["ctts"]; ctts.present() {
-		// Version 0 is unsigned by the standard, but writers put negative offsets there too, and no
-		// honest offset is above 2^31.
+	if ctts := t.boxes["ctts"]; ctts.isPresent() {
+		// Version 0 is unsigned by the standard, but writers also store negative offsets in it. No
+		// valid offset exceeds 2^31.
 		if err := p.eachRun(ctts, "offsets", n, func(d, count int, shift uint32) error {
 			for i := range pts[d : d+count] {
 				pts[d+i] += int64(int32(shift))
@@ -261,35 +272,35 @@ func (t *track) readTimes(p *parser, n int) (dts, pts []int64, err error) {
 	return dts, pts, nil
 }
 
-func (t *track) readSync(p *parser, ix *Index) error {
+func (t *track) readSync(p *boxParser, ix *Index) error {
 	b := t.boxes["stss"]
-	if !b.present() {
+	if !b.isPresent() {
 		ix.allSync = true
 		return nil
 	}
-	numbers, n, err := p.table(b, 4)
+	numbers, n, err := p.splitTable(b, 4)
 	if err != nil {
 		return err
 	}
-	if n > ix.n {
-		return b.malformed("%d sync samples of %d samples", n, ix.n)
+	if n > ix.samples {
+		return b.malformed("%d sync samples of %d samples", n, ix.samples)
 	}
-	ix.sync = make([]uint32, n)
-	for i := range ix.sync {
+	ix.syncSamples = make([]uint32, n)
+	for i := range ix.syncSamples {
 		s := be.Uint32(numbers[4*i:])
-		if s == 0 || s > uint32(ix.n) || i > 0 && s-1 <= ix.sync[i-1] {
+		if s == 0 || s > uint32(ix.samples) || i > 0 && s-1 <= ix.syncSamples[i-1] {
 			return b.malformed(
 				"entry %d: sample %d of %d, after sample %d",
 				i,
 				s,
-				ix.n,
-				ix.sync[max(i-1, 0)]+1,
+				ix.samples,
+				ix.syncSamples[max(i-1, 0)]+1,
 			)
 		}
-		ix.sync[i] = s - 1
+		ix.syncSamples[i] = s - 1
 	}
-	if n == ix.n {
-		ix.sync, ix.allSync = nil, true
+	if n == ix.samples {
+		ix.syncSamples, ix.allSync = nil, true
 	}
 	return nil
 }

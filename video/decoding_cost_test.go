@@ -14,7 +14,7 @@ import (
 // the engines of a GPU decode, for files of the test data.
 func TestDecodingCost(t *testing.T) {
 	for set, c := range map[string]struct {
-		decoded float64 // (GOP + 1) / 2 if all GOPs have one length; 0 = any
+		decoded float64 // (GOP + 1) / 2 if all GOPs have one length; 0: any
 		why     string
 		advised Codec
 	}{
@@ -57,12 +57,12 @@ func firstVideo(t *testing.T, dir string) (*SampleEntry, float64) {
 	return &ix.Entries()[0], ix.DecodedPerFrame()
 }
 
-// TestEngineLimits checks the reason why a GPU's engines do not decode a video, and the codec that
-// is advised instead.
+// TestEngineLimits checks the reasons why the engines of a GPU do not decode a video, and the
+// advised codec.
 func TestEngineLimits(t *testing.T) {
 	for why, e := range map[string]*SampleEntry{
-		"frames of 40×40: engines take h264 from 48×16 on": {Codec: H264, Width: 40, Height: 40},
-		"no GPU engine is used for mp4v":                   {FourCC: "mp4v", Width: 640, Height: 480},
+		"frames of 40×40: the engines decode h264 from 48×16": {Codec: H264, Width: 40, Height: 40},
+		"no GPU engine decodes mp4v":                          {FourCC: "mp4v", Width: 640, Height: 480},
 	} {
 		if got := OffEngine(e); !strings.HasPrefix(got, why) {
 			t.Errorf("%q, not %q", got, why)

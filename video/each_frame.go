@@ -11,14 +11,14 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Source is a dataset that has video files.
+// Source is a dataset with video files.
 type Source interface {
-	// Video holds the dataset's open files. It is closed with the dataset.
+	// Video returns the dataset's open files. The dataset closes them.
 	Video() *Library
 }
 
-// LibraryOf gives the video files of a dataset, or of what it was put over (robocache.As); nil
-// where there are none.
+// LibraryOf returns the video files of a dataset, also if another dataset wraps it (robocache.As).
+// It returns nil if there are none.
 func LibraryOf(ds robocache.Dataset) *Library {
 	if s, ok := robocache.As[Source](ds); ok {
 		return s.Video()
@@ -26,19 +26,20 @@ func LibraryOf(ds robocache.Dataset) *Library {
 	return nil
 }
 
-// Each says how EachFrame decodes.
+// Each holds the options of EachFrame.
 type Each struct {
-	Pool    *Pool // nil: one for this call
-	Threads int   // above 1, fn is called from up to so many goroutines, in no order
+	Pool *Pool // nil: a new pool for this call
+	// if above 1, fn is called concurrently from up to Threads goroutines, in any order
+	Threads int
 }
 
-// EachFrame decodes the frames that refs name. fn gets the positions in refs that show a frame and
-// the frame, which is valid during the call. For a position that shows no video (a still image, or
-// none) the frame is nil.
+// EachFrame decodes the frames that refs name. fn receives the positions in refs that show a frame,
+// and the frame, which is valid during the call. The frame is nil for a position without video (a
+// still image or a missing one).
 //
-// The calls come in the order of refs, unless Each.Threads allows any. Positions that follow each
-// other in one file, with frame numbers that do not go back, are decoded in one run, a frame that
-// is shown twice once. lib may be nil where refs name no video file.
+// Calls are in the order of refs, unless Each.Threads is above 1. Consecutive positions of one file
+// with non-decreasing frame numbers are decoded in one run. A frame that a run shows twice is
+// decoded once. lib may be nil if refs name no video file.
 func EachFrame(
 	ctx context.Context,
 	lib *Library,
@@ -70,24 +71,23 @@ func EachFrame(
 	}
 	for len(at) > 0 {
 		file, n := path(at[0]), 1
-		for n < len(at) && path(at[n]) == file && (file == "" || refs[at[n]].Ordinal >= refs[at[n-1]].Ordinal) {
+		for n < len(at) && path(at[n]) == file &&
+			(file == "" || refs[at[n]].Ordinal >= refs[at[n-1]].Ordinal) {
 			n++
 		}
 		run := at[:n]
 		at = at[n:]
 		if file == "" {
-			err := each.parts(ctx, n, func(ctx context.Context, from, to int) error {
-				return func() error {
-					for k := from; k < to; k++ {
-						if err := ctx.Err(); err != nil {
-							return err
-						}
-						if err := fn(run[k:k+1], nil); err != nil {
-							return err
-						}
+			err := each.runParts(ctx, n, func(ctx context.Context, from, to int) error {
+				for k := from; k < to; k++ {
+					if err := ctx.Err(); err != nil {
+						return err
 					}
-					return nil
-				}()
+					if err := fn(run[k:k+1], nil); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 			if err != nil {
 				return err
@@ -98,18 +98,19 @@ func EachFrame(
 			return robocache.Unsupported(
 				opDecode,
 				robocache.Where{"file": file},
-				"the dataset does not give its video files",
+				"the dataset does not provide its video files",
 			)
 		}
-		if err := each.run(ctx, lib, refs, run, fn); err != nil {
+		if err := each.decodeRun(ctx, lib, refs, run, fn); err != nil {
 			return robocache.At(err, robocache.Where{"file": file})
 		}
 	}
 	return nil
 }
 
-// run decodes the frames at some positions, which are of one file and do not go back.
-func (each *Each) run(
+// decodeRun decodes the frames at positions at. They belong to one file, and their frame numbers do
+// not decrease.
+func (each *Each) decodeRun(
 	ctx context.Context,
 	lib *Library,
 	refs []robocache.FrameRef,
@@ -126,8 +127,8 @@ func (each *Each) run(
 		ordinals[k] = refs[i].Ordinal
 	}
 	groups := Plan(file.Index, ordinals)
-	next := 0 // what has been shown, where there is an order
-	return each.parts(ctx, len(groups), func(ctx context.Context, from, to int) error {
+	next := 0 // position of the next call, if calls are ordered
+	return each.runParts(ctx, len(groups), func(ctx context.Context, from, to int) error {
 		return each.Pool.Decode(
 			ctx,
 			file,
@@ -144,7 +145,7 @@ func (each *Each) run(
 						return robocache.Malformed(
 							opDecode,
 							robocache.Where{"frame": ordinal},
-							"a frame came out of order",
+							"the decoder delivered a frame out of order",
 						)
 					}
 					next = end
@@ -155,8 +156,9 @@ func (each *Each) run(
 	})
 }
 
-// parts does n pieces of work: in order, or as so many equal parts at once as there are threads.
-func (each *Each) parts(
+// runParts calls do for [0, n): once, or concurrently with equal parts if there are several
+// threads.
+func (each *Each) runParts(
 	ctx context.Context,
 	n int,
 	do func(ctx context.Context, from, to int) error,
@@ -175,7 +177,7 @@ func (each *Each) parts(
 	return g.Wait()
 }
 
-// ConvertTo converts a frame into buf, which is made larger where it must.
+// ConvertTo converts a frame into buf, which is enlarged if necessary, and returns the result.
 func ConvertTo(buf []byte, pic Frame, spec *Spec) ([]byte, error) {
 	n, err := pic.Bytes(spec)
 	if err != nil {
