@@ -7,10 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// refuseLacking returns an error if an episode of the result lacks a stream, for formats that
-// cannot leave a stream out of one episode. Its hint leaves out these episodes and those that are
-// deleted already.
-func (v *view) refuseLacking(deleted []int64) error {
+// refuseLacking returns an error if an episode of the result lacks a stream. It is for formats that
+// keep the same streams in every episode. The hint deletes these episodes and those that are
+// already deleted.
+func (v *planDataset) refuseLacking(deleted []int64) error {
 	var where robocache.Where
 	source := 0
 	numbers := slices.Clone(deleted)
@@ -56,6 +56,7 @@ func (v *view) refuseLacking(deleted []int64) error {
 			"edit remove",
 		)
 	}
-	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes have it, and %s keeps the same streams in every episode", v.plan.Format).
+	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes "+
+		"have it, and %s keeps the same streams in every episode", v.plan.Format).
 		WithHint("%s", hint)
 }
