@@ -39,7 +39,7 @@ func drawn(t *testing.T, c *Canvas) (image.Image, string) {
 	}
 }
 
-// dark counts the pixels of a part of an image that are not white.
+// dark counts the pixels in a part of an image that are not white.
 func dark(img image.Image, r image.Rectangle) (n int) {
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		for x := r.Min.X; x < r.Max.X; x++ {
@@ -51,13 +51,14 @@ func dark(img image.Image, r image.Rectangle) (n int) {
 	return n
 }
 
-// What is drawn lies where it was asked for, in both forms; what lies outside is cut (C1, C2).
+// Drawn elements are at their positions in both SVG and PNG. Parts outside the canvas are cut off
+// (chart.C1, C2).
 func TestMarks(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {
 		draw   func(*Canvas)
 		in     image.Rectangle
-		pixels [2]int // at least, at most
+		pixels [2]int // minimum and maximum
 		svg    string
 	}{
 		"line": {func(c *Canvas) { c.Line(red, 2, 0, Point{10, 10}, Point{50, 10}) }, image.Rect(9, 9, 51, 11), [2]int{80, 84}, `stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`},
@@ -94,7 +95,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Texts stay texts, whatever they hold (C3).
+// Texts stay texts, whatever they contain (chart.C3).
 func TestHostileText(t *testing.T) {
 	c := &Canvas{Width: 300, Height: 40}
 	c.Text(0, 20, 0, 0, "</text><script>\x00\x1b\xff ]]> µ × 倉庫")
@@ -121,7 +122,7 @@ func TestTicks(t *testing.T) {
 		{Axis{Ticks: []Tick{{1, "a"}}}, 0, 2, "a"},
 	} {
 		var labels []string
-		for _, k := range c.axis.ticks(c.low, c.high, 5) {
+		for _, k := range c.axis.placeTicks(c.low, c.high, 5) {
 			labels = append(labels, k.Label)
 		}
 		if got := strings.Join(slices.Compact(labels), " "); got != c.want {
@@ -130,7 +131,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// A plot of any values ends, and is well formed: none, one, equal ones, none that is finite.
+// A plot of any values terminates and is well formed: no values, one, equal ones, or none finite.
 func TestPlotOfAnyValues(t *testing.T) {
 	for _, values := range [][]Point{nil, {{0, 0}}, {{1, 5}, {2, 5}}, {{math.NaN(), 1}, {1, math.Inf(1)}}, {{0, 0}, {0, -1}}, {{1e300, -1e300}, {-1e300, 1e300}}, {{1, 1e-320}, {2, 2e-320}}} {
 		p := &Plot{
