@@ -23,7 +23,7 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// clock makes statistics that grow with every look.
+// clock returns statistics that grow with every call.
 func clock() (func() loader.Stats, func() submit.States, *atomic.Int64) {
 	var n atomic.Int64
 	stats := func() loader.Stats {
@@ -140,15 +140,20 @@ func TestRunning(t *testing.T) {
 	}
 	defer s.Close()
 	_, text := get(t, "http://"+s.Addr()+"/metrics")
-	for _, want := range []string{"robocache_run_shard 7\n", `robocache_run_episodes{what="all"} 5` + "\n", `robocache_run_episodes{what="done"} 2` + "\n", "robocache_run_seconds 0."} {
+	for _, want := range []string{
+		"robocache_run_shard 7\n",
+		`robocache_run_episodes{what="all"} 5` + "\n",
+		`robocache_run_episodes{what="done"} 2` + "\n",
+		"robocache_run_seconds 0.",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
 
-// The dashboard is JSON as Grafana takes it; each of its queries has an answer from a real
-// Prometheus that scrapes us; promtool finds nothing to say of our names.
+// The dashboard is JSON that Grafana accepts. Each of its queries has a result from a real
+// Prometheus that scrapes this package. promtool accepts the names.
 func TestDashboard(t *testing.T) {
 	var d struct {
 		Title, UID    string
@@ -207,7 +212,8 @@ func TestDashboard(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conf := fmt.Sprintf(
-		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
+		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, "+
+			"static_configs: [{targets: [%q]}]}]\n",
 		s.Addr(),
 	)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o644); err != nil {
