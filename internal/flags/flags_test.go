@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestWritten is F1, F2 and F4.
+// TestWritten is flags.F1, F2 and F4.
 func TestWritten(t *testing.T) {
 	open := func(name string) robocache.Dataset {
 		ds, err := robocache.Open(t.Context(), realdata.Path(t, name))
