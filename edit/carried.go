@@ -76,11 +76,11 @@ func (v *planDataset) Carried(
 	if err := v.writeRecordings(ctx, r, info); err != nil {
 		return files, info, err
 	}
-	lineValue, err := v.editLine(r)
+	ownLine, err := v.editLine(r)
 	if err != nil {
 		return files, info, err
 	}
-	files[editsName] = append(bytes.Join(log, nil), lineValue...)
+	files[editsName] = append(bytes.Join(log, nil), ownLine...)
 	return files, info, nil
 }
 

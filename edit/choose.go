@@ -129,11 +129,11 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
-		parseEpisodes, err := e.numberedInfo().ParseEpisodes(c.Episodes)
+		positions, err := e.numberedInfo().ParseEpisodes(c.Episodes)
 		if err != nil {
 			return out, err
 		}
-		for _, i := range parseEpisodes {
+		for _, i := range positions {
 			if !seen[i] {
 				out = append(out, i)
 			}
@@ -147,11 +147,11 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 	keep := func(hold func(i int) (bool, error)) error {
 		kept := out[:0]
 		for _, i := range out {
-			holdValue, err := hold(i)
+			holds, err := hold(i)
 			if err != nil {
 				return err
 			}
-			if holdValue {
+			if holds {
 				kept = append(kept, i)
 			}
 		}
@@ -167,11 +167,11 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 	}
 	if c.Flags != "" {
 		flagged := map[int]bool{}
-		flagsValue, err := e.flagsWithLabel(ctx, c.Flags, c.Label, v)
+		fileFlags, err := e.flagsWithLabel(ctx, c.Flags, c.Label, v)
 		if err != nil {
 			return out, err
 		}
-		for _, f := range flagsValue {
+		for _, f := range fileFlags {
 			if len(f.rows) > 0 {
 				where := robocache.Where{
 					"file":    c.Flags,

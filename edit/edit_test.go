@@ -51,15 +51,19 @@ func TestRefusals(t *testing.T) {
 	}{
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "5"}}, "no such episode"},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-4"}}, "no episode is left"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-999999999999"}}, "no such " +
-			"episode"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-999999999999"}},
+			"no such episode",
+		},
 		{
 			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "4-2"}},
 			"episode indices such as",
 		},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "-1"}}, "episode indices such as"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,,1"}}, "episode indices " +
-			"such as"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,,1"}},
+			"episode indices such as",
+		},
 		{
 			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99999999999999999999"}},
 			"episode indices such as",
@@ -67,12 +71,16 @@ func TestRefusals(t *testing.T) {
 		{edit.Verb{Verb: "delete"}, "without a choice"},
 		{edit.Verb{Verb: "add", Features: []string{"../x"}, From: "1"}, "no name for a feature"},
 		{edit.Verb{Verb: "add", Features: []string{"task"}, From: "1"}, "no name for a feature"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}}, "nearest: " +
-			"action"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}},
+			"nearest: action",
+		},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Task: "[x"}}, "no pattern"},
 		{edit.Verb{Verb: "rename", Names: map[string]string{"actio": "b"}}, "nearest: action"},
-		{edit.Verb{Verb: "rename", Names: map[string]string{"action": "index"}}, "no name for a " +
-			"feature"},
+		{
+			edit.Verb{Verb: "rename", Names: map[string]string{"action": "index"}},
+			"no name for a feature",
+		},
 		{
 			edit.Verb{Verb: "rename", Names: map[string]string{"action": "observation.state"}},
 			"one name",
@@ -81,12 +89,16 @@ func TestRefusals(t *testing.T) {
 		{edit.Verb{Verb: "trim", From: "100"}, "none of the"},
 		{edit.Verb{Verb: "trim", From: "1e99"}, "expected seconds"},
 		{edit.Verb{Verb: "split", Into: []string{"a=0.8", "b=0.1"}}, "4.5 of 5 episodes"},
-		{edit.Verb{Verb: "split", Into: []string{"a=0.9", "b=0.05", "c=0.05"}}, "no episode is " +
-			"left for"},
+		{
+			edit.Verb{Verb: "split", Into: []string{"a=0.9", "b=0.05", "c=0.05"}},
+			"no episode is left for",
+		},
 		{edit.Verb{Verb: "split", Into: []string{"a=0-3", "b=3-4"}}, "both"},
 		{edit.Verb{Verb: "split", Into: []string{"../a=0.5", "b=0.5"}}, "no name for a part"},
-		{edit.Verb{Verb: "relabel", Names: map[string]string{"nothing": "b"}}, "no episode has " +
-			"the task"},
+		{
+			edit.Verb{Verb: "relabel", Names: map[string]string{"nothing": "b"}},
+			"no episode has the task",
+		},
 		{edit.Verb{Verb: "relabel", Rows: "0:10-5", Text: "x"}, "rows 10 to 5"},
 		{edit.Verb{Verb: "add", Features: []string{"action"}, From: "1"}, "has such a feature"},
 		{edit.Verb{Verb: "add", Features: []string{"r"}, From: "nowhere.npy"}, "nowhere.npy"},

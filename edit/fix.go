@@ -90,11 +90,11 @@ func Fix(
 		return nil, err
 	}
 	out.Info = *ds.Info()
-	run, err := diagnose.Run(ctx, ds, look)
+	findings, err := diagnose.Run(ctx, ds, look)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range run {
+	for _, f := range findings {
 		switch {
 		// training needs statistics
 		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats":
@@ -151,11 +151,11 @@ func Fix(
 	}
 	defer result.Close()
 	out.Info = *result.Info()
-	runValue, err := diagnose.Run(ctx, result, look)
+	remaining, err := diagnose.Run(ctx, result, look)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range runValue {
+	for _, f := range remaining {
 		if f.Severity != robocache.SeverityInfo {
 			out.Stayed = append(out.Stayed, f)
 		}

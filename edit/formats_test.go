@@ -603,7 +603,9 @@ func TestWhere(t *testing.T) {
 			0,
 		},
 		strings.Repeat("(", 90) + "index == 1" + strings.Repeat(")", 90): {1}, "task == 'or' or " +
-			"index == 1": {1},
+			"index == 1": {
+			1,
+		},
 		strings.Repeat("(", 5000) + "1": nil, strings.Repeat("-", 4000) + "(": nil, "max(task) > 1": nil, "task < 'a'": nil, "max(x[3]) > 0": nil, "1e999 > 0": nil, "": nil, "index": nil, "index + 1 < 2": nil,
 		"func() { } == 1": nil, "max(x, x) > 0": nil, "(index < 1) < 2": nil, "task == \"x\\\"": nil,
 	} {

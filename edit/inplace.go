@@ -90,8 +90,7 @@ func lockSite(uri string) (*editSite, error) {
 			"edit",
 			robocache.Where{"dataset": robocache.Redact(uri)},
 			"in place: the dataset is not on this machine's disks",
-		).
-			WithHint("write to a new place, or copy the dataset to this machine first")
+		).WithHint("write to a new place, or copy the dataset to this machine first")
 	}
 	var err error
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -107,26 +106,26 @@ func lockSite(uri string) (*editSite, error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	var st unix.Stat_t
-	holds := err == nil
-	if holds {
-		holds2 := unix.Fstat(int(f.Fd()), &st) != nil
-		if !holds2 {
+	if err == nil {
+		isStale := unix.Fstat(int(f.Fd()), &st) != nil
+		if !isStale {
 			inode, failed := s.inodeOf("lock")
 			if failed != nil {
 				return nil, failed
 			}
-			holds2 = st.Ino != inode
+			isStale = st.Ino != inode
 		}
-		holds = holds2
-	}
-	if holds {
-		err = unix.EWOULDBLOCK // the last holder removed the lock file in between
+		if isStale {
+			err = unix.EWOULDBLOCK // the last holder removed the lock file in between
+		}
 	}
 	if err != nil {
 		f.Close()
-		return nil, robocache.Temporary("edit", robocache.Where{"dataset": dir}, "another "+
-			"process edits the dataset").
-			WithCause(err)
+		return nil, robocache.Temporary(
+			"edit",
+			robocache.Where{"dataset": dir},
+			"another process edits the dataset",
+		).WithCause(err)
 	}
 	s.lock = f
 	return s, nil
@@ -148,6 +147,23 @@ func (s *editSite) inodeOf(what string) (uint64, error) {
 		return 0, err
 	}
 	return st.Ino, nil
+}
+
+// entryInode is an entry and its expected inode; 0 means that the entry does not exist.
+type entryInode struct {
+	entry string
+	inode uint64
+}
+
+// hasInodes reports whether all entries have the expected inodes.
+func (s *editSite) hasInodes(expected ...entryInode) (bool, error) {
+	for _, want := range expected {
+		inode, err := s.inodeOf(want.entry)
+		if err != nil || inode != want.inode {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (s *editSite) removeEntry(what string) error {
@@ -236,8 +252,7 @@ func (e *editor) lockInPlace(uri string) error {
 			robocache.Where{"dataset": e.site.entryPath("")},
 			"an interrupted edit was ended just now, and %s",
 			what,
-		).
-			WithHint("look at the dataset, and run the edit again")
+		).WithHint("look at the dataset, and run the edit again")
 	}
 	return nil
 }
@@ -274,26 +289,25 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 				"edit",
 				robocache.Where{"dataset": s.entryPath("")},
 				"in place: a file would become a folder, or a folder a file",
-			).
-				WithHint("write to a new place, or copy the dataset to this machine first")
+			).WithHint("write to a new place, or copy the dataset to this machine first")
 		}
 	}
 	if err := e.verifyResult(ctx, s); err != nil {
 		return nil, err
 	}
-	inode, err := s.inodeOf("")
+	oldInode, err := s.inodeOf("")
 	if err != nil {
 		return nil, err
 	}
-	inodeValue, err := s.inodeOf(entryNew)
+	newInode, err := s.inodeOf(entryNew)
 	if err != nil {
 		return nil, err
 	}
-	sumsValue, err := checksums(s.entryPath(""))
+	files, err := checksums(s.entryPath(""))
 	if err != nil {
 		return nil, err
 	}
-	j := editJournal{Old: inode, New: inodeValue, Files: sumsValue}
+	j := editJournal{Old: oldInode, New: newInode, Files: files}
 	if err := s.syncFileSystem(); err != nil {
 		return nil, err
 	}
@@ -317,11 +331,11 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 		}
 		return nil, err
 	}
-	inodeValue2, err := s.inodeOf(entryUndo)
+	undoInode, err := s.inodeOf(entryUndo)
 	if err != nil {
 		return nil, err
 	}
-	if inodeValue2 != 0 {
+	if undoInode != 0 {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			"the copy from before the earlier edit in place "+

@@ -56,7 +56,11 @@ func (v *planDataset) refuseLacking(deleted []int64) error {
 			"edit remove",
 		)
 	}
-	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes "+
-		"have it, and %s keeps the same streams in every episode", v.plan.Format).
-		WithHint("%s", hint)
+	return robocache.Malformed(
+		"edit",
+		where,
+		"the episode lacks this stream, other episodes have it, and %s keeps the same streams "+
+			"in every episode",
+		v.plan.Format,
+	).WithHint("%s", hint)
 }

@@ -111,7 +111,7 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
 	for i, ds := range srcs {
 		info := ds.Info()
-		fingerprintValue, err := datasetFingerprint(ctx, ds)
+		fingerprint, err := datasetFingerprint(ctx, ds)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 				URI:         robocache.Redact(info.URI),
 				Format:      info.Format,
 				Version:     info.Version,
-				Fingerprint: fingerprintValue,
+				Fingerprint: fingerprint,
 				State:       filesState(ctx, ds),
 				Episodes:    info.Episodes,
 				Frames:      info.Frames,
@@ -184,12 +184,12 @@ func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, erro
 	for i := range features {
 		features[i].Codec, features[i].Names = "", nil // opening may correct these
 	}
-	fingerprintValue, err := flags.Fingerprint(ctx, ds)
+	fingerprint, err := flags.Fingerprint(ctx, ds)
 	if err != nil {
 		return "", err
 	}
 	if err := json.NewEncoder(h).
-		Encode([]any{fingerprintValue, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
+		Encode([]any{fingerprint, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {

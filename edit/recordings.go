@@ -130,8 +130,7 @@ func (v *planDataset) writeRecordings(
 					"episode": src.Info().EpisodeIndex(e.Episode),
 				},
 				"the recording of the episode is missing, or has another number of rows",
-			).
-				WithHint("Fetch the file again, or delete the episode.")
+			).WithHint("Fetch the file again, or delete the episode.")
 		}
 		e.Episode = at
 		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))

@@ -69,7 +69,7 @@ type Verb struct {
 	Names    map[string]string `json:"names,omitempty"`
 	Features []string          `json:"features,omitempty"` // features to remove, or the key to add
 	// task of set-task, or of relabel with Rows
-	Text     string            `json:"text,omitempty"`
+	Text string `json:"text,omitempty"`
 	// Rows (relabel) is such as "3:40-80": rows 40 to 79 of episode 3.
 	Rows  string `json:"rows,omitempty"`
 	Video *Video `json:"video,omitempty"` // reencode, resize
@@ -186,9 +186,12 @@ func (e *editor) openSources(ctx context.Context) error {
 		if got, err := datasetFingerprint(ctx, e.srcs[i]); err != nil {
 			return err
 		} else if got != want.Fingerprint || want.State != "" && filesState(ctx, e.srcs[i]) != want.State {
-			return robocache.Misuse("edit", robocache.Where{"dataset": uri}, "the dataset is "+
-				"not the one that was planned, or its files were changed since: fingerprint").
-				Expected(want.Fingerprint+" "+want.State, got+" "+filesState(ctx, e.srcs[i])).
+			return robocache.Misuse(
+				"edit",
+				robocache.Where{"dataset": uri},
+				"the dataset is not the one that was planned, or its files were changed since: "+
+					"fingerprint",
+			).Expected(want.Fingerprint+" "+want.State, got+" "+filesState(ctx, e.srcs[i])).
 				WithHint("plan again")
 		}
 		if !want.HZ.Zero() {

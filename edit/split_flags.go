@@ -46,11 +46,11 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		}
 	}
 	flagged := map[int][]planFlag{} // by position in the plan
-	placeFlags, err := e.placeFlags(ctx, v.Flags, file, view)
+	placed, err := e.placeFlags(ctx, v.Flags, file, view)
 	if err != nil {
 		return err
 	}
-	for _, f := range placeFlags {
+	for _, f := range placed {
 		flagged[f.position] = append(flagged[f.position], f)
 	}
 	parts := map[string][]Episode{} // by label
@@ -64,7 +64,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 				*to = append(*to, q)
 			}
 		}
-		mergeFlagsValue, err := mergeFlags(
+		merged, err := mergeFlags(
 			v.Flags,
 			view.info.EpisodeIndex(i),
 			flagged[i],
@@ -74,7 +74,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		if err != nil {
 			return err
 		}
-		for _, f := range mergeFlagsValue {
+		for _, f := range merged {
 			part := parts[f.label]
 			add(&rest, at, f.rows[0])
 			add(&part, f.rows[0], f.rows[1])

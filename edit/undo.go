@@ -18,117 +18,44 @@ func (s *editSite) recoverEdit() (string, error) {
 		if err := s.removeEntry(entryNew); err != nil {
 			return "", err
 		}
-		u, err := s.readJournal(entryUndoJournal)
-		if err != nil {
-			return "", err
-		}
-		holds3 := u != nil
-		if holds3 {
-			inode, err := s.inodeOf("")
-			if err != nil {
-				return "", err
-			}
-			holds3 = inode == 0
-		}
-		holds2 := holds3
-		if holds2 {
-			inode, err := s.inodeOf(entryMovedOut)
-			if err != nil {
-				return "", err
-			}
-			holds2 = inode == u.New
-		}
-		holds := holds2
-		if holds {
-			inode, err := s.inodeOf(entryUndo)
-			if err != nil {
-				return "", err
-			}
-			holds = inode == u.Old
-		}
-		if holds { // an undo was killed between two renames
-			if err := s.renameEntry(entryUndo, ""); err != nil {
-				return "", err
-			}
-		}
-		holds4 := u != nil
-		if holds4 {
-			inode, err := s.inodeOf("")
-			if err != nil {
-				return "", err
-			}
-			holds4 = inode == u.Old
-		}
-		if holds4 { // an undo was killed after its exchange
-			if err := s.removeUndo(); err != nil {
-				return "", err
-			}
-			return messageUndone, nil
-		}
-		return "", nil
+		return s.recoverUndo()
 	}
 	inode, err := s.inodeOf("")
 	if err != nil {
 		return "", err
 	}
 	if inode == 0 { // killed between two renames
-		inodeValue, err := s.inodeOf(entryNew)
+		isOurs, err := s.hasInodes(entryInode{entryNew, j.New}, entryInode{entryMovedOut, j.Old})
 		if err != nil {
 			return "", err
 		}
-		holds := inodeValue != j.New
-		if !holds {
-			inodeValue2, err := s.inodeOf(entryMovedOut)
-			if err != nil {
-				return "", err
-			}
-			holds = inodeValue2 != j.Old
-		}
-		if holds {
+		if !isOurs {
 			return "", robocache.Malformed(
 				"edit",
 				robocache.Where{"dataset": s.entryPath("")},
 				"an interrupted edit cannot be ended: the folders beside the dataset are not "+
 					"those of its journal",
-			).
-				WithHint("look at %s", s.entryPath("*"))
+			).WithHint("look at %s", s.entryPath("*"))
 		}
 		if err := s.renameEntry(entryNew, ""); err != nil {
 			return "", err
 		}
 	}
-	inodeValue, err := s.inodeOf(entryMovedOut)
+	movedOut, err := s.inodeOf(entryMovedOut)
 	if err != nil {
 		return "", err
 	}
-	if inodeValue != 0 {
+	if movedOut != 0 {
 		if err := s.renameEntry(entryMovedOut, entryNew); err != nil {
 			return "", err
 		}
 	}
-	inodeValue2, err := s.inodeOf("")
+	isExchanged, err := s.hasInodes(entryInode{"", j.New})
 	if err != nil {
 		return "", err
 	}
-	switch inodeValue2 {
-	case j.New:
-		inodeValue3, err := s.inodeOf(entryNew)
-		if err != nil {
-			return "", err
-		}
-		if inodeValue3 == j.Old {
-			if err := s.keepForUndo(); err != nil {
-				return "", err
-			}
-		} else { // the old dataset is already at its undo path
-			if err := s.renameEntry(entryJournal, entryUndoJournal); err != nil {
-				return "", err
-			}
-			if err := s.syncFileSystem(); err != nil {
-				return "", err
-			}
-		}
-		return messageDone, nil
+	if isExchanged {
+		return messageDone, s.completeEdit(j)
 	}
 	if err := s.removeEntry(entryNew); err != nil {
 		return "", err
@@ -136,10 +63,49 @@ func (s *editSite) recoverEdit() (string, error) {
 	if err := s.removeEntry(entryJournal); err != nil {
 		return "", err
 	}
-	if err := s.syncFileSystem(); err != nil {
+	return messageRolledBack, s.syncFileSystem()
+}
+
+// completeEdit completes an edit that was interrupted after the exchange.
+func (s *editSite) completeEdit(j *editJournal) error {
+	isPending, err := s.hasInodes(entryInode{entryNew, j.Old})
+	if err != nil {
+		return err
+	}
+	if isPending {
+		return s.keepForUndo()
+	}
+	// The old dataset is already at its undo path.
+	if err := s.renameEntry(entryJournal, entryUndoJournal); err != nil {
+		return err
+	}
+	return s.syncFileSystem()
+}
+
+// recoverUndo completes an interrupted undo. It returns "" if there was none.
+func (s *editSite) recoverUndo() (string, error) {
+	u, err := s.readJournal(entryUndoJournal)
+	if err != nil || u == nil {
 		return "", err
 	}
-	return messageRolledBack, nil
+	// The undo may have been killed between two renames.
+	isMovedOut, err := s.hasInodes(
+		entryInode{"", 0}, entryInode{entryMovedOut, u.New}, entryInode{entryUndo, u.Old},
+	)
+	if err != nil {
+		return "", err
+	}
+	if isMovedOut {
+		if err := s.renameEntry(entryUndo, ""); err != nil {
+			return "", err
+		}
+	}
+	// It may have been killed after its exchange.
+	isRestored, err := s.hasInodes(entryInode{"", u.Old})
+	if err != nil || !isRestored {
+		return "", err
+	}
+	return messageUndone, s.removeUndo()
 }
 
 // removeUndo removes the data for Undo.
@@ -161,11 +127,11 @@ func Recover(dir string) (what string, err error) {
 		return what, err
 	}
 	defer s.unlock()
-	recover, err := s.recoverEdit()
+	what, err = s.recoverEdit()
 	if err != nil {
-		return what, err
+		return "", err
 	}
-	return cmp.Or(recover, "no interrupted edit"), nil
+	return cmp.Or(what, "no interrupted edit"), nil
 }
 
 // Undo restores the dataset as it was before its last edit in place. It returns an error if the
@@ -176,11 +142,11 @@ func Undo(dir string) (err error) {
 		return err
 	}
 	defer s.unlock()
-	recover, err := s.recoverEdit()
+	recovered, err := s.recoverEdit()
 	if err != nil {
 		return err
 	}
-	if recover == messageUndone {
+	if recovered == messageUndone {
 		return nil
 	}
 	j, err := s.readJournal(entryUndoJournal)
@@ -188,15 +154,13 @@ func Undo(dir string) (err error) {
 		return err
 	}
 	where := robocache.Where{"dataset": s.entryPath("")}
-	holds := j == nil
-	if !holds {
-		inode, err := s.inodeOf(entryUndo)
-		if err != nil {
+	hasUndo := j != nil
+	if hasUndo {
+		if hasUndo, err = s.hasInodes(entryInode{entryUndo, j.Old}); err != nil {
 			return err
 		}
-		holds = inode != j.Old
 	}
-	if holds {
+	if !hasUndo {
 		return robocache.NotFound("undo", where, "there is no edit in place to take back")
 	}
 	now, err := checksums(s.entryPath(entryUndo))
@@ -206,9 +170,11 @@ func Undo(dir string) (err error) {
 	for name, sum := range j.Files {
 		if now[name] != sum {
 			where["file"] = name
-			return robocache.Malformed("undo", where, "the file was changed since the edit, as "+
-				"another program can through a hard link").
-				WithHint("what is left lies in %s", s.entryPath(entryUndo))
+			return robocache.Malformed(
+				"undo",
+				where,
+				"the file was changed since the edit, as another program can through a hard link",
+			).WithHint("what is left lies in %s", s.entryPath(entryUndo))
 		}
 	}
 	if len(now) != len(j.Files) {
@@ -218,15 +184,11 @@ func Undo(dir string) (err error) {
 			"%d files are kept, there were %d",
 			len(now),
 			len(j.Files),
-		).
-			WithHint("what is left lies in %s", s.entryPath(entryUndo))
+		).WithHint("what is left lies in %s", s.entryPath(entryUndo))
 	}
 	if err := s.exchangeWith(entryUndo); err != nil {
 		return err
 	}
 	beforeStep("undone")
-	if err := s.removeUndo(); err != nil {
-		return err
-	}
-	return nil
+	return s.removeUndo()
 }

@@ -174,11 +174,11 @@ func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
 		return err
 	}
 	for _, i := range chosen {
-		episodeValue, err := view.Episode(ctx, i)
+		source, err := view.Episode(ctx, i)
 		if err != nil {
 			return err
 		}
-		for _, text := range episodeValue.Tasks {
+		for _, text := range source.Tasks {
 			used[text] = true
 		}
 	}

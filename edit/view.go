@@ -258,9 +258,11 @@ func (v *planDataset) Lacks(e int, key string) bool {
 
 func (v *planDataset) planEpisode(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
-		return nil, robocache.NotFound("edit", robocache.Where{"position": e}, "there is no "+
-			"such episode").
-			Expected("0 to "+strconv.Itoa(len(v.plan.Episodes)-1), "")
+		return nil, robocache.NotFound(
+			"edit",
+			robocache.Where{"position": e},
+			"there is no such episode",
+		).Expected("0 to "+strconv.Itoa(len(v.plan.Episodes)-1), "")
 	}
 	return &v.plan.Episodes[e], nil
 }

@@ -122,11 +122,11 @@ func ParseWhere(text string) (_ *Where, err error) {
 	if err != nil {
 		return nil, w.parseError(err.Error())
 	}
-	termValue, err := w.compileTerm(tree)
+	compiled, err := w.compileTerm(tree)
 	if err != nil {
 		return nil, err
 	}
-	w.predicate = termValue.truth
+	w.predicate = compiled.truth
 	if w.predicate == nil {
 		return nil, w.parseError("no comparison in it")
 	}
@@ -202,47 +202,29 @@ func (w *Where) compileTerm(part ast.Expr) (term, error) {
 		switch {
 		case part.Op == token.LOR && a.truth != nil && b.truth != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				truth, err := a.truth(x)
-				if err != nil {
-					return false, err
+				if left, err := a.truth(x); err != nil || left {
+					return left, err
 				}
-				holds := truth
-				if !holds {
-					truthValue, err := b.truth(x)
-					if err != nil {
-						return false, err
-					}
-					holds = truthValue
-				}
-				return holds, nil
+				return b.truth(x)
 			}}, nil
 		case part.Op == token.LAND && a.truth != nil && b.truth != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				truth, err := a.truth(x)
-				if err != nil {
+				if left, err := a.truth(x); err != nil || !left {
 					return false, err
 				}
-				holds := truth
-				if holds {
-					truthValue, err := b.truth(x)
-					if err != nil {
-						return false, err
-					}
-					holds = truthValue
-				}
-				return holds, nil
+				return b.truth(x)
 			}}, nil
 		case compare != nil && a.number != nil && b.number != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				number, err := a.number(x)
+				left, err := a.number(x)
 				if err != nil {
 					return false, err
 				}
-				numberValue, err := b.number(x)
+				right, err := b.number(x)
 				if err != nil {
 					return false, err
 				}
-				return compare(number, numberValue), nil
+				return compare(left, right), nil
 			}}, nil
 		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {

@@ -87,8 +87,7 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 			robocache.Where{"dataset": e.srcs[0].Info().URI},
 			"images of the format %s are not encoded anew or in another size",
 			format,
-		).
-			WithHint("Pass %s", robocache.Option("as", "lerobot"))
+		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
 		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:
