@@ -43,38 +43,43 @@ func newCacheList() *cobra.Command {
 		Example: "  robocache cache ls /scratch/robocache",
 		Args:    cobra.ExactArgs(1),
 	}
-	return runs(c, &verbs.CacheListRequest{}, verbs.CacheList, func(w io.Writer, l *cache.Listing) {
-		fmt.Fprintf(
-			w,
-			"%s\n  %s on disk in %d files, %d entries of %s",
-			l.Dir,
-			bytesText(l.Bytes),
-			len(l.Shards),
-			l.Entries,
-			bytesText(l.DataBytes),
-		)
-		if l.Foreign > 0 {
-			fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
-		}
-		fmt.Fprintln(w)
-		rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
-		for _, s := range l.Shards {
-			rows = append(
-				rows,
-				[]string{
-					s.File,
-					s.State,
-					bytesText(s.Bytes),
-					strconv.Itoa(s.Entries),
-					bytesText(s.DataBytes),
-					s.LastUsed.Format(time.DateTime),
-				},
+	return addRun(
+		c,
+		&verbs.CacheListRequest{},
+		verbs.CacheList,
+		func(w io.Writer, l *cache.Listing) {
+			fmt.Fprintf(
+				w,
+				"%s\n  %s on disk in %d files, %d entries of %s",
+				l.Dir,
+				bytesText(l.Bytes),
+				len(l.Shards),
+				l.Entries,
+				bytesText(l.DataBytes),
 			)
-		}
-		if len(rows) > 1 {
-			table(w, rows)
-		}
-	})
+			if l.Foreign > 0 {
+				fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
+			}
+			fmt.Fprintln(w)
+			rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
+			for _, s := range l.Shards {
+				rows = append(
+					rows,
+					[]string{
+						s.File,
+						s.State,
+						bytesText(s.Bytes),
+						strconv.Itoa(s.Entries),
+						bytesText(s.DataBytes),
+						s.LastUsed.Format(time.DateTime),
+					},
+				)
+			}
+			if len(rows) > 1 {
+				printTable(w, rows)
+			}
+		},
+	)
 }
 
 func newCachePrune() *cobra.Command {
@@ -90,7 +95,7 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	}
 	c.Flags().StringVar(&r.Budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	return runs(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
+	return addRun(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(
 			w,
 			"%s\n  removed %d shards (%s), %s left\n",
@@ -122,7 +127,7 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().BoolVar(&r.Drop, "drop", false, "remove shards that are damaged")
-	return runs(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
+	return addRun(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
 		fmt.Fprintf(
 			w,
 			"%s\n  %d shards, %d entries, %s read: %d damaged\n",

@@ -37,7 +37,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		Args: cobra.ExactArgs(2),
 	}
 	addConversion(c, &r.Conversion)
-	return runs(c, &r, verbs.Convert, func(w io.Writer, written *verbs.Converted) {
+	return addRun(c, &r, verbs.Convert, func(w io.Writer, written *verbs.Converted) {
 		printConverted(w, written, r.Destination)
 	})
 }
@@ -47,10 +47,23 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 	addOpening(c, &r.Opening)
 	addGrid(c, &r.HZ)
 	c.Flags().
-		StringVar(&r.To, "to", robocache.DefaultFormat(), "the format to write: "+strings.Join(convert.Formats(), ", ")+" ("+convert.Layouts()+")")
+		StringVar(
+			&r.To,
+			"to",
+			robocache.DefaultFormat(),
+			"the format to write: "+strings.Join(convert.Formats(), ", ")+
+				" ("+convert.Layouts()+
+				")",
+		)
 	rejectEmpty(c, "to")
 	c.Flags().
-		StringVar(&r.Align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
+		StringVar(
+			&r.Align,
+			"align",
+			"",
+			"how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON "+
+				"file, or the JSON itself, as doctor prints it",
+		)
 	optionalBool(
 		c,
 		&r.DropInvalid,
@@ -63,14 +76,25 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.SplitAtGaps,
 		"split-at-gaps",
 		true,
-		"with --drop-invalid: split an episode where rows in its middle are left out; false keeps and masks those rows",
+		"with --drop-invalid: split an episode where rows in its middle are left out; false "+
+			"keeps and masks those rows",
 	)
 	c.Flags().
-		StringVar(&r.Episodes, "episodes", "", "only the episodes with these indices, in this order (0,3,5-9)")
+		StringVar(
+			&r.Episodes,
+			"episodes",
+			"",
+			"only the episodes with these indices, in this order (0,3,5-9)",
+		)
 	c.Flags().
 		StringSliceVar(&r.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
 	c.Flags().
-		StringArrayVar(&r.WriteOption, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
+		StringArrayVar(
+			&r.WriteOption,
+			"write-option",
+			nil,
+			"a choice of the format that is written as key=value; may be given several times",
+		)
 	optionalText(c, &r.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
 	optionalInt(c, &r.GOP, "gop", 0, "frames between key frames, when encoding (0: 2, LeRobot's)")
 	optionalInt(c, &r.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
@@ -79,7 +103,9 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.Preset,
 		"preset",
 		"",
-		"lerobot: name the streams as lerobot trains on them (action, observation.state, observation.images.*), drop the others, and drop invalid rows; else the encoder's preset",
+		"lerobot: name the streams as lerobot trains on them (action, observation.state, "+
+			"observation.images.*), drop the others, and drop invalid rows; else the encoder's "+
+			"preset",
 	)
 	optionalBool(
 		c,
@@ -93,7 +119,8 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.Images,
 		"images",
 		"",
-		"what still images become: video, or images in the table (default: images of LeRobot, else video)",
+		"what still images become: video, or images in the table (default: images of LeRobot, "+
+			"else video)",
 	)
 	optionalText(
 		c,
@@ -107,17 +134,35 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.ScaleActions,
 		"scale-actions",
 		false,
-		"to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)",
+		"to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes "+
+			"that back (actions_scale, actions_offset)",
 	)
 	c.Flags().
-		StringVar(&r.FPS, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
+		StringVar(
+			&r.FPS,
+			"fps",
+			"",
+			"the rate that the rows are to have as they are (nothing is resampled; --hz resamples)",
+		)
 	c.Flags().
-		BoolVar(&r.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
+		BoolVar(
+			&r.SkipBad,
+			"skip-bad",
+			false,
+			"leave out episodes that cannot be read (exit code 3) instead of failing",
+		)
 	c.Flags().
-		BoolVar(&r.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
+		BoolVar(&r.Resume, "resume", false, "go on where a killed conversion with the same "+
+			"options stopped; keep what another can go on from (to LeRobot; other formats begin "+
+			"again)")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would be done")
 	c.Flags().
-		IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+		IntVar(
+			&r.Threads,
+			"threads",
+			0,
+			"episodes that are read and encoded at once (0: the number of CPUs)",
+		)
 }
 
 func printConverted(w io.Writer, r *verbs.Converted, dst string) {

@@ -33,17 +33,44 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	addOpening(c, &r.Opening)
 	c.Flags().BoolVar(&r.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().
-		BoolVar(&r.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
+		BoolVar(
+			&r.Deep,
+			"deep",
+			false,
+			"also read every column of every data file to its last page (LeRobot; other formats "+
+				"are read to their end without it)",
+		)
 	addEpisodes(c, &r.Episodes)
 	c.Flags().
-		BoolVarP(&r.Verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
+		BoolVarP(
+			&r.Verbose,
+			"verbose",
+			"v",
+			false,
+			"list every finding, instead of the first places of each code",
+		)
 	c.Flags().
-		BoolVar(&r.Fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
+		BoolVar(
+			&r.Fix,
+			"fix",
+			false,
+			"plan the edit that removes findings; with DST or --in-place, make it",
+		)
 	c.Flags().
-		BoolVar(&r.DropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
+		BoolVar(
+			&r.DropBad,
+			"drop-bad",
+			false,
+			"with --fix: leave out episodes with findings that no edit removes",
+		)
 	c.Flags().
-		BoolVar(&r.InPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
-	return runs(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
+		BoolVar(
+			&r.InPlace,
+			"in-place",
+			false,
+			"with --fix: put the result in the place of the dataset ('edit undo' gives it back)",
+		)
+	return addRun(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
 		if d.Fix != nil {
 			printFixed(w, d.Fix)
 			return
@@ -74,7 +101,8 @@ func printFixed(w io.Writer, x *edit.Fixed) {
 	}
 	done := x.Report != nil && !x.Report.DryRun
 	list(
-		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by writing the dataset anew:"}[done],
+		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by " +
+			"writing the dataset anew:"}[done],
 		x.Fixable,
 	)
 	list("no edit gives back:", x.Beyond)

@@ -23,8 +23,13 @@ the same command goes on. --episodes: metadata and the files that hold these, of
 		Args: cobra.ExactArgs(2),
 	}
 	c.Flags().
-		StringVar(&r.Episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
-	return runs(c, &r, verbs.Pull, func(w io.Writer, p *hub.Pulled) {
+		StringVar(
+			&r.Episodes,
+			"episodes",
+			"",
+			"only the files that hold the episodes with these indices (0,3,5-9)",
+		)
+	return addRun(c, &r, verbs.Pull, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(
 			w,
 			"%s at %.12s: %d files in %s, %s read, %d were there",
@@ -57,16 +62,26 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 	}
 	addOpening(c, &r.Opening)
 	c.Flags().
-		BoolVar(&r.Private, "private", false, "make the dataset private; an error where it is there and public")
+		BoolVar(
+			&r.Private,
+			"private",
+			false,
+			"make the dataset private; an error where it is there and public",
+		)
 	c.Flags().
 		StringVar(&r.Branch, "branch", "main", "of the dataset; another than main gets no tag")
 	c.Flags().StringVar(&r.License, "license", "", "as the Hub names it (apache-2.0, cc-by-4.0 …)")
 	c.Flags().StringVar(&r.Message, "message", "", "of the commit")
 	c.Flags().
-		BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and write nothing, here or there")
+		BoolVar(
+			&r.DryRun,
+			"dry-run",
+			false,
+			"say what would be done, and write nothing, here or there",
+		)
 	c.Flags().BoolVar(&r.SkipDoctor, "skip-doctor", false, "do not look at the dataset first")
 	c.Flags().StringVar(&r.Python, "python", "", "the Python that has huggingface_hub")
-	return runs(c, &r, verbs.Push, func(w io.Writer, p *hub.Pushed) {
+	return addRun(c, &r, verbs.Push, func(w io.Writer, p *hub.Pushed) {
 		if p.DryRun {
 			for _, l := range []struct {
 				sign  string
@@ -85,7 +100,7 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 	})
 }
 
-// pushSummary describes a push, or what it would do, in one line.
+// pushSummary describes a push, or a dry run of one, in one line.
 func pushSummary(p *hub.Pushed) string {
 	verb, commit := "pushed", "commit"
 	if p.DryRun {

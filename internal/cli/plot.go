@@ -32,11 +32,22 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 		"the index of the episode (default: the first episode)",
 	)
 	c.Flags().
-		StringSliceVar(&r.Keys, "keys", nil, "these streams, in this order; default: all but cameras")
+		StringSliceVar(
+			&r.Keys,
+			"keys",
+			nil,
+			"these streams, in this order; default: all but cameras",
+		)
 	c.Flags().
-		StringVarP(&r.Out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
+		StringVarP(
+			&r.Out,
+			"out",
+			"o",
+			"",
+			"the file to write: its suffix (.png, .svg, .html) says what",
+		)
 	mustConfigure(c.MarkFlagRequired("out"))
-	return runs(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
+	return addRun(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)
 		for _, n := range r.Notes {
 			fmt.Fprintln(w, " ", n)

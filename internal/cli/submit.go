@@ -70,7 +70,12 @@ func addSubmission(c *cobra.Command, r *verbs.Submission) {
 // addPartial adds --partial.
 func addPartial(c *cobra.Command, partial *bool) {
 	c.Flags().
-		BoolVar(partial, "partial", false, "commit the shards that are done, where others have failed for good")
+		BoolVar(
+			partial,
+			"partial",
+			false,
+			"commit the shards that are done, where others have failed for good",
+		)
 }
 
 func newSubmitLocal() *cobra.Command {
@@ -90,9 +95,17 @@ Ctrl-C and SIGTERM are passed on.`,
 	addPartial(c, &r.Partial)
 	optional(c, "jobs", &r.Jobs, c.Flags().IntP("jobs", "j", 1, "processes at once"))
 	c.Flags().
-		IntVar(&r.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
+		IntVar(
+			&r.Threads,
+			"threads",
+			0,
+			"threads and cores of each (0: the cores, shared among --jobs)",
+		)
 	metricsFlag(c, &address)
-	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (*verbs.LocalRun, error) {
+	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (
+		*verbs.LocalRun,
+		error,
+	) {
 		r.Stderr = c.ErrOrStderr()
 		var server *metrics.Server // a nil server may be closed
 		defer func() { server.Close() }()
@@ -103,7 +116,7 @@ Ctrl-C and SIGTERM are passed on.`,
 		o.Progress = newProgress(c, "submit")
 		return verbs.SubmitLocal(ctx, r, o)
 	}
-	return runs(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
+	return addRun(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
 		fmt.Fprintf(
 			w,
 			"%d of %d shards done, %d failed, %d retries; committed\n",
@@ -120,10 +133,17 @@ Ctrl-C and SIGTERM are passed on.`,
 
 func metricsFlag(c *cobra.Command, address *string) {
 	c.Flags().
-		StringVar(address, "metrics", "", "serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or 0.0.0.0:9400")
+		StringVar(
+			address,
+			"metrics",
+			"",
+			"serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or "+
+				"0.0.0.0:9400",
+		)
 }
 
-// serveMetrics serves where there is an address; a nil server may be closed.
+// serveMetrics serves metrics if address is not empty. Otherwise the server is nil, which may be
+// closed.
 func serveMetrics(
 	o verbs.Observer,
 	address string,
@@ -139,7 +159,7 @@ func serveMetrics(
 	return s, err
 }
 
-// runMetrics serves what a run does; Close ends it.
+// runMetrics serves the metrics of a run. The caller must close the result.
 func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, error) {
 	r := metrics.NewRunning(shard)
 	var err error
@@ -152,8 +172,9 @@ func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, 
 func newSubmitSlurm() *cobra.Command {
 	var r verbs.SubmitSlurmRequest
 	c := &cobra.Command{
-		Use:   "slurm --manifest M --out DIR",
-		Short: "write, and with --now submit, an array job of the missing shards and the commit behind it",
+		Use: "slurm --manifest M --out DIR",
+		Short: "write, and with --now submit, an array job of the missing shards and the commit " +
+			"behind it",
 		Long: `slurm writes DIR/array.sh (a shard), commit.sh and submit.sh (the calls of sbatch), for people to read and to run; --now runs submit.sh. A task is
 requeued by Slurm where its node fails, and by itself after a temporary failure; before its time limit it leaves what can be resumed.
 The commit depends on all arrays (afterok, with --partial afterany). More shards than MaxArraySize become several arrays.`,
@@ -199,7 +220,7 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 	fl.BoolVar(&r.Now, "now", false, "submit the jobs")
 	mustConfigure(c.MarkFlagRequired("out"))
 	rejectEmpty(c, "name", "logs")
-	return runs(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
+	return addRun(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
 		fmt.Fprintf(w, "%d shards; scripts in %s\n", j.Shards, j.Out)
 		if len(j.Jobs) > 0 {
 			fmt.Fprintf(
@@ -270,7 +291,7 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	mustConfigure(c.MarkFlagRequired("image"))
 	rejectEmpty(c, "name", "cpu", "memory", "scratch")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		yaml, err := verbs.SubmitKubernetes(cmd.Context(), &r, observer(cmd))
+		yaml, err := verbs.SubmitKubernetes(cmd.Context(), &r, observerOf(cmd))
 		if err == nil {
 			_, err = cmd.OutOrStdout().Write(yaml)
 		}
@@ -349,8 +370,8 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 	return c
 }
 
-// newSubmitTask is what a pod runs: schedulers take every exit code but 0 for a failure, and an
-// image may have no shell to map 3.
+// newSubmitTask returns the command that a pod runs. It maps exit code 3 to 0, because schedulers
+// treat every other code as a failure, and an image may have no shell.
 func newSubmitTask() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
@@ -360,7 +381,13 @@ func newSubmitTask() *cobra.Command {
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for {
-				code := run(cmd.Context(), newRoot(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				code := runCommand(
+					cmd.Context(),
+					newRoot(),
+					args,
+					cmd.OutOrStdout(),
+					cmd.ErrOrStderr(),
+				)
 				switch {
 				case code == exitDone || code == exitFindings:
 					return nil
@@ -376,9 +403,14 @@ func newSubmitTask() *cobra.Command {
 		},
 	}
 	c.Flags().
-		BoolVar(&wait, "wait", false, "try again while it ends with 75, as commit does until all shards are done")
+		BoolVar(
+			&wait,
+			"wait",
+			false,
+			"try again while it ends with 75, as commit does until all shards are done",
+		)
 	return c
 }
 
-// taskPause is between the tries of submit task --wait.
+// taskPause is the time between the tries of submit task --wait.
 var taskPause = 30 * time.Second

@@ -38,39 +38,98 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 	optionalInt(c, &r.Episodes, "episodes", 4, "episodes")
 	c.Flags().Float64Var(&r.Seconds, "seconds", 2, "length of each")
 	c.Flags().
-		StringVar(&r.Rates, "rates", verbs.DefaultRates, "Hz a stream: camera, joints, force, cloud, text; or LO..HI: rows at LO, force at HI, joints between")
+		StringVar(
+			&r.Rates,
+			"rates",
+			verbs.DefaultRates,
+			"Hz a stream: camera, joints, force, cloud, text; or LO..HI: rows at LO, force at "+
+				"HI, joints between",
+		)
 	optionalInt(c, &r.Cameras, "cameras", 2, "cameras (0: none)")
 	c.Flags().StringVar(&r.Size, "size", verbs.DefaultSize, "of the images")
 	c.Flags().
-		DurationVar(&r.Jitter, "jitter", 0, "largest deviation of a recorded timestamp, such as 2ms")
+		DurationVar(
+			&r.Jitter,
+			"jitter",
+			0,
+			"largest deviation of a recorded timestamp, such as 2ms",
+		)
 	c.Flags().Float64Var(&r.Gaps, "gaps", 0, "share of samples lost")
 	c.Flags().Uint64Var(&r.Seed, "seed", 0, "the same seed gives the same bytes")
 	c.Flags().Float64Var(&r.Spread, "spread", 0, "episodes are up to this share longer or shorter")
 	c.Flags().DurationVar(&r.Late, "late", 0, "streams begin up to this late")
 	c.Flags().DurationVar(&r.Offset, "offset", 0, "timestamps of a stream are off by up to this")
 	c.Flags().
-		Float64Var(&r.Skew, "skew", 0, "clocks of streams run fast or slow by up to this many parts in a million")
+		Float64Var(
+			&r.Skew,
+			"skew",
+			0,
+			"clocks of streams run fast or slow by up to this many parts in a million",
+		)
 	c.Flags().
 		DurationVar(&r.Dropout, "dropout", 0, "each stream is silent for this long once an episode")
 	c.Flags().IntVar(&r.Points, "points", 512, "largest number of points of a cloud")
 	c.Flags().BoolVar(&r.Depth, "depth", false, "a depth image beside each of camera 0")
 	c.Flags().
-		StringVar(&r.HZ, "hz", "", "the grid, for formats that keep one clock (default: the camera's rate)")
+		StringVar(
+			&r.HZ,
+			"hz",
+			"",
+			"the grid, for formats that keep one clock (default: the camera's rate)",
+		)
 	c.Flags().
-		StringArrayVar(&r.WriteOption, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
+		StringArrayVar(
+			&r.WriteOption,
+			"write-option",
+			nil,
+			"a choice of the format that is written as key=value; may be given several times",
+		)
 	c.Flags().
-		StringVar(&r.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for images in the table; other formats: png (default), jpeg or raw")
+		StringVar(
+			&r.Codec,
+			"codec",
+			"",
+			"LeRobot: av1 (default), h264, hevc, or png for images in the table; other formats: "+
+				"png (default), jpeg or raw",
+		)
 	c.Flags().IntVar(&r.GOP, "gop", 0, "images between key images (0: 2, LeRobot's)")
 	c.Flags().StringSliceVar(&r.Task, "task", nil, "task text, may be given several times")
 	c.Flags().
-		StringVar(&r.Preset, "preset", "", strings.Join(synth.Presets(), " or ")+": a set of numbers in place of the arm")
+		StringVar(
+			&r.Preset,
+			"preset",
+			"",
+			strings.Join(synth.Presets(), " or ")+": a set of numbers in place of the arm",
+		)
 	c.Flags().
-		IntVar(&r.Cap, "cap", 0, "preset heterogeneous: most rows of a trajectory, spread over its time")
-	for _, other := range []string{"seconds", "rates", "cameras", "size", "jitter", "gaps", "spread", "late", "offset", "skew", "dropout", "points", "depth", "codec", "gop", "task"} {
+		IntVar(
+			&r.Cap,
+			"cap",
+			0,
+			"preset heterogeneous: most rows of a trajectory, spread over its time",
+		)
+	for _, other := range []string{
+		"seconds",
+		"rates",
+		"cameras",
+		"size",
+		"jitter",
+		"gaps",
+		"spread",
+		"late",
+		"offset",
+		"skew",
+		"dropout",
+		"points",
+		"depth",
+		"codec",
+		"gop",
+		"task",
+	} {
 		c.MarkFlagsMutuallyExclusive("preset", other)
 	}
 	rejectEmpty(c, "format", "rates", "size")
-	return runs(c, &r, verbs.Synth, func(w io.Writer, made *synth.Report) {
+	return addRun(c, &r, verbs.Synth, func(w io.Writer, made *synth.Report) {
 		rate := fmt.Sprintf("at %g fps", made.FPS)
 		if made.FPS == 0 {
 			rate = "at rates of their own"
