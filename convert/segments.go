@@ -118,8 +118,7 @@ func cutEpisodes(
 				"convert",
 				robocache.Where{"episode": src.Info().EpisodeIndex(e)},
 				"the episode has other gaps than when it was planned",
-			).
-				Expected(strconv.Itoa(opt.segments[e])+" segments", strconv.Itoa(made)).
+			).Expected(strconv.Itoa(opt.segments[e])+" segments", strconv.Itoa(made)).
 				WithHint("Plan again.")
 		}
 		for i := range made {
@@ -290,8 +289,7 @@ func (d *segmented) segmentAt(e int) (segment, error) {
 			"convert",
 			robocache.Where{"position": e},
 			"there is no such episode",
-		).
-			Expected("0 to "+strconv.Itoa(len(d.segments)-1), "")
+		).Expected("0 to "+strconv.Itoa(len(d.segments)-1), "")
 	}
 	return d.segments[e], nil
 }
@@ -350,8 +348,7 @@ func (d *segmented) sourceRows(rows []robocache.Row) ([]robocache.Row, error) {
 				"convert",
 				robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index},
 				"",
-			).
-				Expected("a row below "+strconv.Itoa(s.to-s.from), strconv.Itoa(r.Index))
+			).Expected("a row below "+strconv.Itoa(s.to-s.from), strconv.Itoa(r.Index))
 		}
 		out[i] = robocache.Row{Episode: s.episode, Index: s.from + r.Index}
 	}

@@ -103,8 +103,7 @@ func Sharding(format string) (_ *robocache.Sharding, err error) {
 			nil,
 			"the format %s is not written in shards",
 			format,
-		).
-			WithHint("formats that are: %s", strings.Join(Sharded(), ", "))
+		).WithHint("formats that are: %s", strings.Join(Sharded(), ", "))
 	}
 	return f.Sharding, nil
 }

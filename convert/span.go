@@ -108,9 +108,7 @@ func findDroppedSpan(
 				formatSeconds(early.end()),
 				late.key,
 				formatSeconds(late.start()),
-				formatSeconds(
-					early.start(),
-				),
+				formatSeconds(early.start()),
 				formatSeconds(early.end()),
 				formatSeconds(late.start()),
 				formatSeconds(late.end()),
@@ -209,8 +207,7 @@ func errNoOverlap(info *robocache.Info, episode int, what string) error {
 		robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)},
 		"the streams share no span of time: %s",
 		what,
-	).
-		WithHint("%s", spanHint())
+	).WithHint("%s", spanHint())
 }
 
 // formatSeconds formats nanoseconds as seconds.

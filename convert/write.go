@@ -119,10 +119,13 @@ func prepareWrite(
 	}
 	if src.Info().Episodes == 0 && f.NeedsEpisodes {
 		return fail(
-			robocache.Unsupported("convert", where, "the dataset has no episodes, and %s has no "+
-				"place for one without", format).
-				WithHint("Record episodes first, or convert to a format that keeps an empty " +
-					"dataset: lerobot, rlds, zarr, delta."),
+			robocache.Unsupported(
+				"convert",
+				where,
+				"the dataset has no episodes, and %s has no place for one without",
+				format,
+			).WithHint("Record episodes first, or convert to a format that keeps an empty " +
+				"dataset: lerobot, rlds, zarr, delta."),
 		)
 	}
 	w = opt.WriteOptions
@@ -160,9 +163,11 @@ func prepareWrite(
 	}
 	if opt.DropInvalid && hasStreamClocks(src.Info()) {
 		return fail(
-			robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their "+
-				"own, and have no common rows").
-				WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
+			robocache.Misuse(
+				"convert",
+				where,
+				"drop_invalid: the streams keep clocks of their own, and have no common rows",
+			).WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
 		)
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
@@ -202,8 +207,7 @@ func Apart(dst string, sources ...string) error {
 				robocache.Where{"dataset": robocache.Redact(dst)},
 				"the destination and the source %s are one folder, or one lies in the other",
 				robocache.Redact(src),
-			).
-				WithHint("name a folder beside the source")
+			).WithHint("name a folder beside the source")
 		}
 	}
 	return nil

@@ -60,12 +60,10 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 // angle returns a motion that does not repeat.
 func angle(t float64) (a, b float64) {
 	return math.Sin(
-			2.1*t+0.8*math.Sin(0.31*t),
-		) + 0.4*math.Sin(
-			5.3*t+2*math.Sin(0.17*t),
-		), math.Cos(
-			1.3*t + math.Sin(0.7*t),
-		)
+		2.1*t+0.8*math.Sin(0.31*t),
+	) + 0.4*math.Sin(
+		5.3*t+2*math.Sin(0.17*t),
+	), math.Cos(1.3*t + math.Sin(0.7*t))
 }
 
 func (p *pair) value(key string, t int64) (float64, float64) {
@@ -213,7 +211,10 @@ func TestOffsetOfJumps(t *testing.T) {
 // recording or at its end. Each motion is measured once.
 func TestLateMotion(t *testing.T) {
 	for name, c := range map[string]struct{ seconds, from, to float64 }{
-		"middle": {400, 170, 230}, "end": {400, 340, 400}, "end of two windows": {180, 130, 180}, "begin and end": {
+		"middle":             {400, 170, 230},
+		"end":                {400, 340, 400},
+		"end of two windows": {180, 130, 180},
+		"begin and end": {
 			400,
 			0,
 			1e9,

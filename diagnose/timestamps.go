@@ -16,8 +16,14 @@ func (x *examination) checkTimestamps(e int, f *robocache.Feature, times []int64
 		where["clock"] = f.Clock
 	}
 	if len(times) == 0 {
-		x.addFinding(robocache.SeverityInfo, "empty-stream", where, 0, "", "no rows in this "+
-			"episode")
+		x.addFinding(
+			robocache.SeverityInfo,
+			"empty-stream",
+			where,
+			0,
+			"",
+			"no rows in this episode",
+		)
 		return
 	}
 	step, longest := robocache.Period(times), robocache.LongestStep(times)

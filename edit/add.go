@@ -78,9 +78,7 @@ func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	case ext == ".npy" || ext == ".parquet":
 		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(
 			e.plan.Episodes,
-		), e.plan.episodeNumbers(
-			e.srcs,
-		)
+		), e.plan.episodeNumbers(e.srcs)
 		b, err := os.ReadFile(v.From)
 		if err := robocache.At(err, robocache.Where{"file": v.From}); err != nil {
 			return err

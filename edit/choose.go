@@ -190,9 +190,7 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 					)+", split them off with "+
 						robocache.Command(
 							"edit split --flags=FILE",
-						)+", or choose other flags with "+robocache.Option(
-						"label",
-					),
+						)+", or choose other flags with "+robocache.Option("label"),
 				)
 			}
 			flagged[f.position] = true

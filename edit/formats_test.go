@@ -594,20 +594,38 @@ func TestWhere(t *testing.T) {
 	values[n+2] = float32(math.NaN())
 	add := edit.Verb{Verb: "add", Features: []string{"x"}, From: npy(t, values, len(values))}
 	for where, want := range map[string][]int{
-		"first(x) >= 1": {1, 2}, "max(x) > -9": {0, 2}, "max(x) != 5": {0, 2}, "mean(x) == mean(x)": {0, 2}, "count(x) == " + strconv.Itoa(n): {
+		"first(x) >= 1":      {1, 2},
+		"max(x) > -9":        {0, 2},
+		"max(x) != 5":        {0, 2},
+		"mean(x) == mean(x)": {0, 2},
+		"count(x) == " + strconv.Itoa(n): {
 			0,
 			1,
 			2,
 		},
-		"-index <= -2 or index == 0": {0, 2}, "task != 'nothing'\nand length > 3": {0, 1, 2}, "index < 2 and (index == 1 or index == 2)": {1}, "min(abs(x)) < 1e-3 and last('x') < 0": {
+		"-index <= -2 or index == 0":               {0, 2},
+		"task != 'nothing'\nand length > 3":        {0, 1, 2},
+		"index < 2 and (index == 1 or index == 2)": {1},
+		"min(abs(x)) < 1e-3 and last('x') < 0": {
 			0,
 		},
 		strings.Repeat("(", 90) + "index == 1" + strings.Repeat(")", 90): {1}, "task == 'or' or " +
 			"index == 1": {
 			1,
 		},
-		strings.Repeat("(", 5000) + "1": nil, strings.Repeat("-", 4000) + "(": nil, "max(task) > 1": nil, "task < 'a'": nil, "max(x[3]) > 0": nil, "1e999 > 0": nil, "": nil, "index": nil, "index + 1 < 2": nil,
-		"func() { } == 1": nil, "max(x, x) > 0": nil, "(index < 1) < 2": nil, "task == \"x\\\"": nil,
+		strings.Repeat("(", 5000) + "1": nil,
+		strings.Repeat("-", 4000) + "(": nil,
+		"max(task) > 1":                 nil,
+		"task < 'a'":                    nil,
+		"max(x[3]) > 0":                 nil,
+		"1e999 > 0":                     nil,
+		"":                              nil,
+		"index":                         nil,
+		"index + 1 < 2":                 nil,
+		"func() { } == 1":               nil,
+		"max(x, x) > 0":                 nil,
+		"(index < 1) < 2":               nil,
+		"task == \"x\\\"":               nil,
 	} {
 		r, err := edit.Run(
 			t.Context(),

@@ -167,9 +167,7 @@ func (p *Plan) clone() *Plan {
 		p.Episodes,
 	), slices.Clone(
 		p.Keys,
-	), slices.Clone(
-		p.Notes,
-	)
+	), slices.Clone(p.Notes)
 	for i := range q.Keys {
 		q.Keys[i].From = slices.Clone(p.Keys[i].From)
 	}

@@ -117,9 +117,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 					"trim: the flag is of a whole episode, not of rows",
 					"Delete the episode, choose other flags with "+robocache.Option(
 						"label",
-					)+", or name episodes with "+robocache.Option(
-						"episodes",
-					),
+					)+", or name episodes with "+robocache.Option("episodes"),
 				)
 			}
 			cut[f.position] = append(cut[f.position], f.rows)

@@ -179,7 +179,13 @@ func TestCurves(t *testing.T) {
 
 func TestChannelNames(t *testing.T) {
 	for names, want := range map[string]string{
-		`["a","b"]`: "a b", `[["a","b"]]`: "a b", `{"motors":["a","b"]}`: "a b", `null`: "0 1", `["a"]`: "0 1", `{"a":0,"b":1}`: "0 1", ``: "0 1",
+		`["a","b"]`:            "a b",
+		`[["a","b"]]`:          "a b",
+		`{"motors":["a","b"]}`: "a b",
+		`null`:                 "0 1",
+		`["a"]`:                "0 1",
+		`{"a":0,"b":1}`:        "0 1",
+		``:                     "0 1",
 	} {
 		f := &robocache.Feature{Shape: []int{2}, Names: []byte(names)}
 		if got := strings.Join(ChannelNames(f), " "); got != want {

@@ -79,7 +79,11 @@ func TestRotations(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"{from: [arm], interpolation: xxy}", "{from: [arm, grip], interpolation: rotvec}", "{from: [arm], rotations: [{at: 1, form: rotvec}]}", "{from: [count], rotations: [rotvec]}", "{from: [arm], rotations: [axis]}",
+		"{from: [arm], interpolation: xxy}",
+		"{from: [arm, grip], interpolation: rotvec}",
+		"{from: [arm], rotations: [{at: 1, form: rotvec}]}",
+		"{from: [count], rotations: [rotvec]}",
+		"{from: [arm], rotations: [axis]}",
 		"{from: [arm], interpolation: rotvec, rotations: [rotvec]}", "{from: [note], " +
 			"interpolation: rotvec}", "{from: [arm], rotations: [{at: 0, of: rotvec}]}",
 	} {

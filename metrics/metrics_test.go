@@ -104,8 +104,14 @@ func TestServe(t *testing.T) {
 	}
 	_, text := get(t, "http://"+s.Addr()+"/metrics")
 	for _, want := range []string{
-		"robocache_loader_samples_total 64\n", `robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n", `robocache_loader_cache_total{result="hit"} 3` + "\n", `robocache_loader_errors_total{class="malformed"} 0` + "\n",
-		"robocache_loader_memory_budget_bytes 1.073741824e+09\n", `robocache_shards{state="failed"} 1` + "\n", `robocache_shard_failed_tries_total{code="75"} 4` + "\n", "robocache_loader_decode_queue 3\n",
+		"robocache_loader_samples_total 64\n",
+		`robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n",
+		`robocache_loader_cache_total{result="hit"} 3` + "\n",
+		`robocache_loader_errors_total{class="malformed"} 0` + "\n",
+		"robocache_loader_memory_budget_bytes 1.073741824e+09\n",
+		`robocache_shards{state="failed"} 1` + "\n",
+		`robocache_shard_failed_tries_total{code="75"} 4` + "\n",
+		"robocache_loader_decode_queue 3\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
