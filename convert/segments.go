@@ -211,6 +211,12 @@ func isMask(info *robocache.Info, f *robocache.Feature) bool {
 		info.Feature(key) != nil
 }
 
+// isWantedMask reports whether a feature is the mask of a feature that w selects.
+func isWantedMask(info *robocache.Info, f *robocache.Feature, w *robocache.WriteOptions) bool {
+	return isMask(info, f) &&
+		w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))
+}
+
 // completeRows returns the ranges of rows of an episode at which every chosen stream has a value. A
 // time step that is a gap (robocache.LongestStep) ends a range. If the episode cannot be read, it
 // is one range: its error is reported when it is written.
@@ -236,7 +242,7 @@ func completeRows(
 		for i := range info.Features {
 			f := &info.Features[i]
 			switch {
-			case f.Default || !w.Wants(f) && !(isMask(info, f) && w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))):
+			case f.Default || !w.Wants(f) && !isWantedMask(info, f, w):
 			case isMask(info, f):
 				own := make([]byte, n)
 				if err := src.Gather(ctx, f.Key, rows, own); err != nil {

@@ -232,7 +232,9 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 			return out, err
 		}
 		if err := keep(
-			func(i int) (bool, error) { return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}}) },
+			func(i int) (bool, error) {
+				return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
+			},
 		); err != nil {
 			return out, err
 		}

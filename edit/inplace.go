@@ -371,7 +371,8 @@ func (s *editSite) filesLeftOut(files map[string]string) (out []string) {
 		top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
 		if slices.Contains([]string{"data", "videos", "images"}, top) ||
 			top == "meta" &&
-				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") || strings.HasPrefix(rest, "stats")) {
+				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") ||
+					strings.HasPrefix(rest, "stats")) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(s.entryPath(""), name)); err != nil {

@@ -154,7 +154,8 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 				),
 				"remove or rename the feature in one of them",
 			)
-		case camera && (f.Width != first.Width || f.Height != first.Height || (f.Depth == nil) != (first.Depth == nil)):
+		case camera && (f.Width != first.Width || f.Height != first.Height ||
+			(f.Depth == nil) != (first.Depth == nil)):
 			return nil, misuse(
 				where,
 				fmt.Sprintf(

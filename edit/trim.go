@@ -286,7 +286,9 @@ func (e *editor) snapToCopyable(
 		return a < b &&
 			!slices.ContainsFunc(
 				cameras,
-				func(refs []robocache.FrameRef) bool { return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS) },
+				func(refs []robocache.FrameRef) bool {
+					return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS)
+				},
 			)
 	}
 	// Try the start first; for each start, try the requested end, then ends around it.

@@ -62,7 +62,9 @@ var (
 			return episode.Tasks, nil
 		}},
 		"index": {
-			number: func(x *whereEpisode) (float64, error) { return float64(x.dataset.info.EpisodeIndex(x.position)), nil },
+			number: func(x *whereEpisode) (float64, error) {
+				return float64(x.dataset.info.EpisodeIndex(x.position)), nil
+			},
 		},
 		"source": {
 			number: func(x *whereEpisode) (float64, error) {
@@ -70,7 +72,9 @@ var (
 			},
 		},
 		"length": {
-			number: func(x *whereEpisode) (float64, error) { return float64(x.dataset.Len(x.position)), nil },
+			number: func(x *whereEpisode) (float64, error) {
+				return float64(x.dataset.Len(x.position)), nil
+			},
 		},
 		"duration": {number: func(x *whereEpisode) (float64, error) {
 			times, err := x.dataset.Times(x.ctx, x.position, "")

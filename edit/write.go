@@ -138,7 +138,9 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 		}
 		out.Part = p.Part
 		all.Parts = append(all.Parts, out)
-		all.Episodes, all.Frames, all.Bytes = all.Episodes+out.Episodes, all.Frames+out.Frames, all.Bytes+out.Bytes
+		all.Episodes += out.Episodes
+		all.Frames += out.Frames
+		all.Bytes += out.Bytes
 		all.Video.addCounts(&out.Video)
 		all.Findings = append(all.Findings, out.Findings...)
 	}
@@ -357,7 +359,12 @@ func (r *Report) addWriterReport(w *robocache.WriteReport) {
 }
 
 func (c *Counts) addCounts(o *Counts) {
-	c.Copied, c.Hidden, c.Frames, c.Joined, c.Encoded, c.Rows = c.Copied+o.Copied, c.Hidden+o.Hidden, c.Frames+o.Frames, c.Joined+o.Joined, c.Encoded+o.Encoded, c.Rows+o.Rows
+	c.Copied += o.Copied
+	c.Hidden += o.Hidden
+	c.Frames += o.Frames
+	c.Joined += o.Joined
+	c.Encoded += o.Encoded
+	c.Rows += o.Rows
 	for why, n := range o.Why {
 		if c.Why == nil {
 			c.Why = map[string]int{}

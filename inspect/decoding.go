@@ -214,7 +214,13 @@ func (m *decodeMeter) measureStream(f *robocache.Feature, s *StreamCost) error {
 		refs,
 		spec,
 		split.Slots(),
-		func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+		func(
+			ctx context.Context,
+			f *video.File,
+			b *video.Fetched,
+			groups []video.Group,
+			deliver func(int, video.Frame) error,
+		) error {
 			return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
 		},
 	); err != nil {
@@ -229,6 +235,15 @@ func (m *decodeMeter) measureStream(f *robocache.Feature, s *StreamCost) error {
 	return nil
 }
 
+// decodeFunc decodes groups of frames of a file and calls deliver for each frame.
+type decodeFunc = func(
+	ctx context.Context,
+	f *video.File,
+	b *video.Fetched,
+	groups []video.Group,
+	deliver func(int, video.Frame) error,
+) error
+
 // measureRate decodes frames with several workers until the time is over. Some frames are decoded
 // first without counting, so that decoders and indexes exist.
 func (m *decodeMeter) measureRate(
@@ -236,7 +251,7 @@ func (m *decodeMeter) measureRate(
 	refs []robocache.FrameRef,
 	spec *video.Spec,
 	workers int,
-	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error,
+	decode decodeFunc,
 ) (*DecodeRun, error) {
 	frames := func(most int64, span time.Duration) (n int64, err error) {
 		var next atomic.Int64

@@ -432,8 +432,8 @@ func TestClockOfMovedStream(t *testing.T) {
 	for name, want := range map[string]int64{"imu": 3_000_000, "inertia": 3_000_005} {
 		ds := over(
 			t,
-			"clock: "+name+"\nstreams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: "+
-				"[sent]}}",
+			"clock: "+name+"\n"+
+				"streams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}",
 		)
 		if ds.Len(1) != 11 || ds.Info().Frames != 21 || ds.Info().Clock != name {
 			t.Errorf(
@@ -455,8 +455,11 @@ func TestClockOfMovedStream(t *testing.T) {
 func TestNewNamesOfTimesAndTasks(t *testing.T) {
 	ds := over(
 		t,
-		"task: words\nstreams:\n  when: {from: [sent]}\n  words: {from: [note]}\n  inertia: "+
-			"{from: [imu], clock: 'timestamps:when'}",
+		"task: words\n"+
+			"streams:\n"+
+			"  when: {from: [sent]}\n"+
+			"  words: {from: [note]}\n"+
+			"  inertia: {from: [imu], clock: 'timestamps:when'}",
 	)
 	if times, err := ds.Times(t.Context(), 0, "inertia"); err != nil || len(times) != 10 {
 		t.Errorf("%v, %v", times, err)

@@ -112,7 +112,8 @@ func candidateParts(info *robocache.Info, words, others []string) []string {
 				f := &info.Features[k]
 				leaf, ok := strings.CutPrefix(f.Key, prefix)
 				switch {
-				case !ok || !isJoinable(f) || slices.ContainsFunc(others, func(w string) bool { return hasWord(leaf, w) }) || f.Clock != first.Clock || f.DType != first.DType:
+				case !ok || !isJoinable(f) || f.Clock != first.Clock || f.DType != first.DType:
+				case slices.ContainsFunc(others, func(w string) bool { return hasWord(leaf, w) }):
 				case leaf == "position" || leaf == "positions":
 					return []string{f.Key}
 				default:

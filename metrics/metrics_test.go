@@ -218,8 +218,8 @@ func TestDashboard(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conf := fmt.Sprintf(
-		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, "+
-			"static_configs: [{targets: [%q]}]}]\n",
+		"global: {scrape_interval: 500ms}\n" +
+			"scrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
 		s.Addr(),
 	)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o644); err != nil {

@@ -100,7 +100,9 @@ func (s *Server) isAuthorized(r *http.Request) bool {
 	if s.opt.Token == "" {
 		return true
 	}
-	same := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1 }
+	same := func(text string) bool {
+		return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1
+	}
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return same(bearer)
 	}

@@ -91,7 +91,9 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 		s.runInBackground(x.listEpisodes)
 		if x.isSmall() {
 			s.runInBackground(
-				func(ctx context.Context) error { return errors.Join(x.runDoctor(ctx), x.measureMovement(ctx)) },
+				func(ctx context.Context) error {
+					return errors.Join(x.runDoctor(ctx), x.measureMovement(ctx))
+				},
 			)
 		}
 	}
@@ -277,7 +279,14 @@ func (s *Server) apiHandler(fn func(q *request) error) http.Handler {
 // writeError answers an error with its status, class, place and hint.
 func writeError(w http.ResponseWriter, err error) {
 	class, _ := robocache.ClassOf(err)
-	status, ok := map[string]int{"not_found": 404, "misuse": 400, "malformed": 422, "unsupported": 415, "resource_limit": 413, "temporary": 503}[class]
+	status, ok := map[string]int{
+		"not_found":      404,
+		"misuse":         400,
+		"malformed":      422,
+		"unsupported":    415,
+		"resource_limit": 413,
+		"temporary":      503,
+	}[class]
 	if !ok {
 		status = 500
 	}

@@ -127,11 +127,15 @@ type operation struct {
 	firstOutput int
 }
 
-// buildOperation creates an instance of the operation. It does not change the arguments, because it is
-// called again for each concurrent run.
+// buildOperation creates an instance of the operation. It does not change the arguments, because it
+// is called again for each concurrent run.
 func (a *opArgs) buildOperation() (_ *operation, err error) {
 	f := &tensorQueue{args: a.Tensors, has: a.Has}
-	clock, ok := map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven}[a.Clock]
+	clock, ok := map[string]kernel.Clock{
+		"":      kernel.Nanoseconds,
+		"ns":    kernel.Nanoseconds,
+		"given": kernel.AsGiven,
+	}[a.Clock]
 	if !ok {
 		return nil, misuse("op", fmt.Sprintf("Invalid clock %q", a.Clock))
 	}

@@ -61,19 +61,69 @@ func TestMarks(t *testing.T) {
 		pixels [2]int // minimum and maximum
 		svg    string
 	}{
-		"line": {func(c *Canvas) { c.Line(red, 2, 0, Point{10, 10}, Point{50, 10}) }, image.Rect(9, 9, 51, 11), [2]int{80, 84}, `stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`},
+		"line": {
+			func(c *Canvas) { c.Line(red, 2, 0, Point{10, 10}, Point{50, 10}) },
+			image.Rect(9, 9, 51, 11),
+			[2]int{80, 84},
+			`stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`,
+		},
 		"gap": {func(c *Canvas) {
 			c.Line(red, 2, 0, Point{10, 10}, Point{20, 10}, Point{nan, 1}, Point{40, 10}, Point{50, 10})
 		}, image.Rect(22, 9, 38, 11), [2]int{0, 0}, `M10.0 10.0L20.0 10.0M40.0 10.0L50.0 10.0`},
-		"dot":        {func(c *Canvas) { c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1}) }, image.Rect(26, 26, 34, 34), [2]int{20, 45}, `fill="#ff0000"`},
-		"dashes":     {func(c *Canvas) { c.Line(red, 2, 5, Point{10, 10}, Point{50, 10}) }, image.Rect(9, 9, 51, 11), [2]int{40, 60}, `M10.0 10.0L15.0 10.0M20.0 10.0L25.0 10.0`},
-		"crossing":   {func(c *Canvas) { c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50}) }, image.Rect(27, 27, 33, 33), [2]int{20, 36}, "L50.0 50.0"},
-		"area":       {func(c *Canvas) { c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30}) }, image.Rect(0, 0, 100, 100), [2]int{200, 200}, `Z`},
-		"outside":    {func(c *Canvas) { c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300}) }, image.Rect(0, 0, 100, 100), [2]int{0, 0}, `Z`},
-		"half":       {func(c *Canvas) { c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300}) }, image.Rect(0, 0, 100, 100), [2]int{5000, 5000}, `Z`},
-		"text":       {func(c *Canvas) { c.Text(50, 50, 0, 0, "mmmm") }, image.Rect(50, 40, 100, 51), [2]int{80, 250}, `<text x="50.0" y="50.0">mmmm</text>`},
-		"text ends":  {func(c *Canvas) { c.Text(50, 50, 1, 0, "mmmm") }, image.Rect(0, 40, 50, 51), [2]int{80, 250}, `text-anchor="end"`},
-		"text turns": {func(c *Canvas) { c.Text(50, 50, 0, -90, "mmmm") }, image.Rect(40, 0, 51, 50), [2]int{80, 250}, `rotate(-90 50.0 50.0)`},
+		"dot": {
+			func(c *Canvas) { c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1}) },
+			image.Rect(26, 26, 34, 34),
+			[2]int{20, 45},
+			`fill="#ff0000"`,
+		},
+		"dashes": {
+			func(c *Canvas) { c.Line(red, 2, 5, Point{10, 10}, Point{50, 10}) },
+			image.Rect(9, 9, 51, 11),
+			[2]int{40, 60},
+			`M10.0 10.0L15.0 10.0M20.0 10.0L25.0 10.0`,
+		},
+		"crossing": {
+			func(c *Canvas) { c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50}) },
+			image.Rect(27, 27, 33, 33),
+			[2]int{20, 36},
+			"L50.0 50.0",
+		},
+		"area": {
+			func(c *Canvas) { c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{200, 200},
+			`Z`,
+		},
+		"outside": {
+			func(c *Canvas) { c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{0, 0},
+			`Z`,
+		},
+		"half": {
+			func(c *Canvas) { c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{5000, 5000},
+			`Z`,
+		},
+		"text": {
+			func(c *Canvas) { c.Text(50, 50, 0, 0, "mmmm") },
+			image.Rect(50, 40, 100, 51),
+			[2]int{80, 250},
+			`<text x="50.0" y="50.0">mmmm</text>`,
+		},
+		"text ends": {
+			func(c *Canvas) { c.Text(50, 50, 1, 0, "mmmm") },
+			image.Rect(0, 40, 50, 51),
+			[2]int{80, 250},
+			`text-anchor="end"`,
+		},
+		"text turns": {
+			func(c *Canvas) { c.Text(50, 50, 0, -90, "mmmm") },
+			image.Rect(40, 0, 51, 50),
+			[2]int{80, 250},
+			`rotate(-90 50.0 50.0)`,
+		},
 		"image": {func(c *Canvas) {
 			c.Image(Rect{10, 10, 20, 30}, &image.Gray{Pix: []byte{0}, Stride: 1, Rect: image.Rect(0, 0, 1, 1)})
 		}, image.Rect(0, 0, 100, 100), [2]int{600, 600}, `xlink:href="data:image/png;base64,`},

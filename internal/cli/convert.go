@@ -17,17 +17,24 @@ func newConvert() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert SRC DST",
 		Short: "convert a dataset: to LeRobot v3.0, or another format that is written",
-		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
-re-encoding where it can be, joined on one grid without drift; still images become video (--images images keeps them);
-statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
-their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align JSON or a file of it with modes, edges, gaps,
-offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
---fps gives the rows another rate as they are.
-A step of more than three periods of a stream is a gap: its rows are masked in <key>.valid (max_gap in --align says another length).
---drop-invalid leaves such rows out, and splits the episode there.
-The report lists what was found in the source and what the conversion lost. The exit code is 3 if one of the findings is a warning or an error.
-DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
-To another format a killed conversion begins again, in an empty DST.`,
+		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their
+exact bits. Video is copied without encoding if possible, and joined on one grid without drift.
+Still images become video (--images images keeps them). Statistics are computed again. The report
+lists what was dropped, renamed or encoded, and meta/conversion.json keeps it.
+
+If streams have their own clocks, they are resampled to one grid. --hz sets its rate (default: the
+rate of a steady anchor). --align takes JSON, or a JSON file, with modes, edges, gaps, offsets and
+drifts for each stream. --hz resamples any source. --rows-hz states the recorded rate of rows
+without a clock. --fps declares another rate for the rows without resampling.
+
+A step of more than three periods of a stream is a gap. Rows in it are masked in <key>.valid.
+max_gap in --align sets another length. --drop-invalid leaves such rows out, and splits the
+episode there.
+
+The report lists findings in the source and losses of the conversion. The exit code is 3 if one of
+them is a warning or an error. DST must be empty. --resume continues a killed conversion to
+LeRobot; a conversion that was started with --resume also keeps the episodes that it has encoded.
+A killed conversion to another format starts again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
   robocache convert ./recording.mcap ./set --preset lerobot

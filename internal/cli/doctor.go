@@ -17,12 +17,16 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
-		Long: `doctor reads every row and every video sample table of a dataset and reports what does not fit:
-rows without an image, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
-of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
-It changes nothing. Exit code 3 where an error or a warning was found.
---fix lists the findings that an edit removes, and those that none can. With DST (or --in-place) it makes that edit and examines the
-result: exit code 1 if a finding stayed. --decode and --deep apply to both examinations; --drop-bad leaves out the episodes that stay damaged.`,
+		Long: `doctor reads every row and every video sample table of a dataset and reports faults: rows without
+an image, drifting or lost frames, gaps, NaN, wrong counts, wrong codecs, missing files, wrong
+statistics. For recordings with several clocks it also reports late starts, and offsets and drifts
+between clocks and between streams that share motion. It changes nothing. The exit code is 3 if
+there is an error or a warning.
+
+--fix lists the findings that an edit removes, and those that no edit removes. With DST (or
+--in-place) it makes that edit and examines the result. The exit code is 1 if a finding remains.
+--decode and --deep apply to both examinations. --drop-bad leaves out the episodes that stay
+damaged.`,
 		Example: `  robocache doctor ./my_dataset
   robocache doctor ./my_dataset --decode --json
   robocache doctor ./my_dataset --fix

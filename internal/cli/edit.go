@@ -39,9 +39,11 @@ func newEdit() *cobra.Command {
 		Use: "edit",
 		Short: "edit a dataset: delete, trim, split, merge, rename, relabel … without encoding " +
 			"video anew",
-		Long: `edit makes a dataset of a dataset. The result goes to a new folder, or with --in-place takes the old one's place (edit undo gives that back).
-Video is copied; where a cut falls inside a group of frames, --cut says what happens. Statistics are counted anew. --dry-run says what would be done.
-The result has the source's format where that is written, else LeRobot v3.0; LeRobot v2.x becomes v3.0.`,
+		Long: `edit makes a new dataset from an existing one. The result goes to a new folder. With --in-place it
+replaces the dataset, and edit undo restores the old one. Video is copied. If a cut falls inside a
+group of frames, --cut decides what happens. Statistics are computed again. --dry-run reports what
+would be done. The result has the format of the source if it can be written, else LeRobot v3.0.
+LeRobot v2.x becomes v3.0.`,
 		Example: `  robocache edit delete ./set ./clean --episodes 3,7
   robocache edit trim ./set --in-place --idle action=0.01
   robocache edit merge ./a ./b ./both`,
@@ -523,8 +525,8 @@ func newEditApply() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply PLAN… DST",
 		Short: "do what plans say: several edits of one dataset in one pass",
-		Long: `apply takes plans, which any verb of edit prints with --dry-run --json, and does all of them in one pass. Plans of the same dataset go on top of
-each other: an episode is kept that all of them keep, with the rows that all of them keep.`,
+		Long: `apply executes plans in one pass. Any verb of edit prints a plan with --dry-run --json. Plans of
+the same dataset are combined: an episode or row is kept if all plans keep it.`,
 		Example: `  robocache edit delete ./set --episodes 3 --dry-run --json > a.json
   robocache edit rename ./set action=actions --dry-run --json > b.json
   robocache edit apply a.json b.json ./out`,

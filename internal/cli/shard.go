@@ -25,9 +25,13 @@ func newPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan JOB SRC DST --shards N --manifest M",
 		Short: "cut work on a whole dataset into independent shards, for a cluster",
-		Long: `plan looks at a source and writes a manifest: what is to be done, with which options, of which episodes in which shard. The same source and options give
-the same manifest, byte for byte. 'run' makes a shard of it, anywhere; 'commit' puts them together.
---estimate runs a few episodes through the job into a temporary store, and says what the whole would take; it writes a manifest only if --manifest is given.
+		Long: `plan examines a source and writes a manifest: the job, its options, and the episodes of each
+shard. The same source and options give the same manifest, byte for byte. 'run' makes one shard,
+on any machine, and 'commit' combines the shards.
+
+--estimate runs a few episodes through the job into a temporary store, and reports what the whole
+would take. It writes a manifest only if --manifest is given.
+
 Jobs: ` + strings.Join(
 			shard.Jobs(),
 			", ",
@@ -168,11 +172,13 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --manifest M --shard I",
 		Short: "make one shard of a plan",
-		Long: `run makes one shard: --shard, else SLURM_ARRAY_TASK_ID, else JOB_COMPLETION_INDEX. A shard that is done is done: exit code 0 at once. Several attempts
-at one shard do no harm: one of them wins. On TERM and USR1 it ends with exit code 75, and can be run again.
-Exit code 42: the shard can never succeed (the source changed, cannot be read, or cannot be written in the format).`,
-		Example: "  robocache run --manifest set.json --shard 3\n  srun robocache run " +
-			"--manifest s3://bucket/set.json",
+		Long: `run makes one shard: the one of --shard, else of SLURM_ARRAY_TASK_ID, else of
+JOB_COMPLETION_INDEX. If the shard is done already, the exit code is 0 at once. Several attempts
+at one shard do no harm: one of them wins. On SIGTERM and SIGUSR1 it ends with exit code 75, and
+can be run again. Exit code 42 means that the shard can never succeed: the source changed, cannot
+be read, or cannot be written in the format.`,
+		Example: "  robocache run --manifest set.json --shard 3\n" +
+			"  srun robocache run --manifest s3://bucket/set.json",
 		Args: cobra.NoArgs,
 	}
 	addManifest(c, &r.Manifest)
@@ -280,9 +286,10 @@ func newCommit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "commit --manifest M",
 		Short: "put the shards of a plan together",
-		Long: `commit makes the result of all shards. It refuses while some are missing (exit code 75), unless --partial says that those that are there will do. It can be
-killed and run again at any moment; run twice, it does nothing the second time. It reports what the job in one process would, and gives the same exit
-code: 3 where a finding is a warning or an error, or episodes were left out.`,
+		Long: `commit combines all shards into the result. If shards are missing, it fails with exit code 75,
+unless --partial accepts the shards that are done. It can be killed and run again at any time. A
+second run does nothing. Its report and its exit code equal those of the job in one process: 3 if
+a finding is a warning or an error, or if episodes were left out.`,
 		Example: "  robocache commit --manifest set.json",
 		Args:    cobra.NoArgs,
 	}

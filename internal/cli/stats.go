@@ -14,8 +14,9 @@ func newStats() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats URI",
 		Short: "exact count, min, max, mean, std and quantiles of every feature",
-		Long: `stats counts every row of every numeric feature in float64, with exact quantiles, and the images of every camera
-(scaled to [0,1] a channel). It prints them, writes them to a file, or into the dataset's own place.`,
+		Long: `stats computes statistics of every row of every numeric feature in float64, with exact quantiles,
+and of the images of every camera (scaled to [0,1], per channel). It prints them, writes them to a
+file, or stores them in the dataset.`,
 		Example: `  robocache stats ./my_dataset
   robocache stats ./my_dataset --frames none --out stats.json
   robocache stats ./my_dataset --write`,

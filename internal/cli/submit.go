@@ -23,8 +23,9 @@ func newSubmit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit",
 		Short: "run the shards of a manifest: local processes, Slurm, Kubernetes, Ray",
-		Long: `submit gives the shards of a manifest, which 'robocache plan' made, to an engine: each is one 'robocache run', and behind them stands one
-'robocache commit'. Receipts say what is done: after an interruption or a failure the same command goes on with what is missing, also on
+		Long: `submit passes the shards of a manifest from 'robocache plan' to an engine. Each shard is one
+'robocache run', followed by one 'robocache commit' for all. Receipts record the finished shards.
+After an interruption or a failure, the same command continues with the missing shards, also on
 another engine.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--partition=cpu --now
@@ -84,9 +85,10 @@ func newSubmitLocal() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "local --manifest M",
 		Short: "run the shards as processes of this machine, then commit",
-		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with 75, a crash or a signal is tried again after a
-pause; one that can never succeed (42, 70, 2, 10, 11, 12) stops the others, which leave what can be resumed, and its code is the exit code.
-Ctrl-C and SIGTERM are passed on.`,
+		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with
+exit code 75, a crash or a signal is tried again after a pause. A shard that can never succeed
+(42, 70, 2, 10, 11, 12) stops the others, and its code is the exit code. The stopped shards can be
+resumed. Ctrl-C and SIGTERM are passed on to the processes.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit local --manifest ./plan.json -j 2 --partial --json`,
 		Args: cobra.NoArgs,
@@ -175,9 +177,11 @@ func newSubmitSlurm() *cobra.Command {
 		Use: "slurm --manifest M --out DIR",
 		Short: "write, and with --now submit, an array job of the missing shards and the commit " +
 			"behind it",
-		Long: `slurm writes DIR/array.sh (a shard), commit.sh and submit.sh (the calls of sbatch), for people to read and to run; --now runs submit.sh. A task is
-requeued by Slurm where its node fails, and by itself after a temporary failure; before its time limit it leaves what can be resumed.
-The commit depends on all arrays (afterok, with --partial afterany). More shards than MaxArraySize become several arrays.`,
+		Long: `slurm writes DIR/array.sh (one shard), commit.sh and submit.sh (the calls of sbatch). You can read
+them before you run them. --now runs submit.sh. Slurm requeues a task if its node fails. A task
+requeues itself after a temporary failure. Before its time limit it stops so that it can be
+resumed. The commit depends on all arrays (afterok, or afterany with --partial). More shards than
+MaxArraySize become several arrays.`,
 		Example: `  robocache submit slurm --manifest /shared/plan.json --out ./jobs --parallel 64 --sbatch=--partition=cpu --sbatch=--time=8:00:00
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--gpus=1 --now`,
 		Args: cobra.NoArgs,
@@ -240,9 +244,12 @@ func newSubmitKubernetes() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kubernetes --manifest M --image IMAGE",
 		Short: "print an Indexed Job of the shards and the Job of the commit",
-		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit, which waits until all shards have receipts. Nothing is
-sent to a cluster from here. --out writes a folder for kustomize instead. The Dockerfile of a checkout makes the image. Retries are by index and by exit code: one that no
-retry helps fails its index and ends the Job; drained nodes do not count. Pods run as user 65532, on a read-only root, with /tmp to write to.`,
+		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit,
+which waits until all shards have receipts. It sends nothing to a cluster. --out writes a folder
+for kustomize instead. The Dockerfile of a checkout builds the image. Retries are counted per
+index and depend on the exit code: a code that no retry can help fails its index and ends the Job.
+Drained nodes do not count. Pods run as user 65532 on a read-only root file system, and can write
+to /tmp.`,
 		Example: `  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 --parallel 50 --env-from s3-keys | kubectl apply -f -
   robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1-gpu --gpus 1 --out ./deploy`,
 		Args: cobra.NoArgs,
@@ -308,8 +315,9 @@ func newSubmitRay() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ray --manifest M",
 		Short: "run the shards as tasks of a Ray cluster, then commit",
-		Long: `ray starts robocache.ray.run(manifest) in Python, which must have ray and this package: a task a shard, tried again by the class of its exit code and where a
-worker or node dies. What it did is printed as JSON, and the exit code is that of the shard that was given up.`,
+		Long: `ray calls robocache.ray.run(manifest) in Python, which must have ray and this package. Each shard
+is a task. It is tried again depending on its exit code, and if a worker or node dies. The report
+is printed as JSON. The exit code is that of the shard that failed for good.`,
 		Example: `  robocache submit ray --manifest s3://bucket/plan.json --address auto --num-cpus 4`,
 		Args:    cobra.NoArgs,
 	}

@@ -17,15 +17,22 @@ func newSynth() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth DST",
 		Short: "make a synthetic dataset: seeded, with video, several cameras, jitter and gaps",
-		Long: `synth writes a dataset of a planar arm that reaches for coloured discs, seen by cameras. The same seed and options
-give the same bytes. Each image carries a bar code of its episode and row, so that a test can tell which frame it was given.
-Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'robocache doctor' finds nothing wrong with it.
-The same seed gives the same samples, timestamps and losses in every format: MCAP has them on clocks of their own; in formats of one clock,
-LeRobot among them, a stream beside the rows is a column of each row's samples, with <key>.recorded and <key>.count. --hz, and --late,
---offset, --skew, --dropout, --depth, clouds and texts, bring what is on clocks of its own onto a grid there. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short trajectories of
-several rates: rows at 30 Hz, joints at 100, force at 333.
-Presets are sets of numbers for training. heterogeneous: 5000 trajectories of 1 to 4 s, robot i mod 5 at 30, 50, 100, 125 or 333 Hz, action 7, proprio 14;
-rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 10. MCAP and robomimic keep their clocks; other formats get a grid (--hz, 50).`,
+		Long: `synth writes a dataset of a planar arm that reaches for coloured discs, seen by cameras. The same
+seed and options give the same bytes. Each image carries a bar code of its episode and row, so
+that a test can check which frame it got. Without options it writes LeRobot v3.0 with 4 episodes
+of 2 s and two cameras of 128×96, and 'robocache doctor' finds no fault in it.
+
+The same seed gives the same samples, timestamps and losses in every format. MCAP stores them on
+their own clocks. In formats with one clock, such as LeRobot, a stream with another clock is a
+column with the samples of each row, with <key>.recorded and <key>.count. There --hz, --late,
+--offset, --skew, --dropout, --depth, clouds and texts resample streams with their own clocks to a
+grid. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short
+trajectories of several rates: rows at 30 Hz, joints at 100, force at 333.
+
+Presets are sets of options for training. heterogeneous: 5000 trajectories of 1 to 4 s, robot i
+mod 5 at 30, 50, 100, 125 or 333 Hz, action 7, proprio 14. rtx: 1000 episodes of 5 s, vision 512
+at 30 Hz, proprio 14 at 100, action 7 at 10. MCAP and robomimic keep these clocks; other formats
+get a grid (--hz, default 50).`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
   robocache synth ./demo --rates camera=30,joints=100,force=333 --jitter 2ms --gaps 0.01 --seed 7

@@ -32,10 +32,13 @@ func newView() *cobra.Command {
 		Use: "view URI [URI2]",
 		Short: "look at a dataset in a browser: episodes, frames, plots on one time axis, " +
 			"findings, point clouds; two side by side",
-		Long: `view serves a page on this machine and prints its address, which holds a token: who has it can look. The page shows every format that
-opens, from every store. Each stream keeps its own clock; the frame that is shown is the one of that row, decoded by RoboCache.
-It changes nothing but the file of --flags. It ends with Ctrl-C.
-On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127.0.0.1:8080. Keys and the address are in docs/view.md.`,
+		Long: `view serves a page on this machine and prints its address. The address contains a token: everyone
+who has it can see the data. The page shows every format that opens, from every store. Each stream
+keeps its own clock. The frame shown for a row is the frame of that row, decoded by RoboCache.
+view changes nothing except the file of --flags. Ctrl-C ends it.
+
+To view from another machine: ssh -L 8080:127.0.0.1:8080 HOST, and run view --listen
+127.0.0.1:8080 there. docs/view.md lists the keys and the parts of the address.`,
 		Example: `  robocache view ./my_dataset --open
   robocache view ./my_dataset --flags bad.json
   robocache view recording.mcap --hz 50
