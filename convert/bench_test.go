@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// BenchmarkConvert copies AV1 episodes and counts everything but images; bytes are those of the
-// source tree.
+// BenchmarkConvert copies AV1 episodes and computes all statistics except those of images. Bytes
+// are those of the source.
 func BenchmarkConvert(b *testing.B) {
 	from := data(b, "g1_v30_drift")
 	var size int64
@@ -22,7 +22,10 @@ func BenchmarkConvert(b *testing.B) {
 		return nil
 	})
 	src := open(b, from)
-	for name, frames := range map[string]stats.FramePolicy{"rows": stats.NoFrames, "rows+pictures": stats.SampledFrames} {
+	for name, frames := range map[string]stats.FramePolicy{
+		"rows":          stats.NoFrames,
+		"rows+pictures": stats.SampledFrames,
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {

@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// encoder skips the test where video cannot be encoded or decoded.
+// encoder skips the test if video cannot be encoded or decoded.
 func encoder(t testing.TB) {
 	t.Helper()
 	if err := video.CanEncode(
@@ -55,7 +55,8 @@ var bent = synth.Options{
 	Dropout:  100 * time.Millisecond,
 }
 
-// codes reads the bar codes of an episode's images: which row of the source each shows; −1 = none.
+// codes reads the bar codes in the images of an episode. Each is the number of the source row; −1
+// means none.
 func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -107,8 +108,9 @@ func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) 
 	return out
 }
 
-// C7, C8: streams on clocks of their own become rows on a grid, equal to those of the view; images
-// show the rows that the view chose; text and tasks are there; the cloud is reported.
+// convert.C7, C8: streams with their own clocks become rows on a grid and equal those of the view.
+// Images show the rows that the view selected. Text and tasks are kept, and the point cloud is
+// reported.
 func TestClocksToLeRobot(t *testing.T) {
 	for _, images := range []string{"video", "images"} {
 		t.Run(images, func(t *testing.T) {
@@ -145,7 +147,8 @@ func TestClocksToLeRobot(t *testing.T) {
 						f.Key == "observation.points"+align.ValidSuffix:
 						if got != nil {
 							t.Errorf(
-								"%s is there: LeRobot has no clouds, and a mask of no stream says nothing",
+								"%s is there: LeRobot has no clouds, and a mask of no stream "+
+									"says nothing",
 								f.Key,
 							)
 						}
@@ -210,8 +213,8 @@ func content(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) an
 	return b
 }
 
-// C9: however many episodes are made at once, the bytes are the same. Video's codec is
-// deterministic too.
+// C9: the bytes do not depend on the number of episodes that are written in parallel. The video
+// encoder is deterministic too.
 func TestThreadsSameBytes(t *testing.T) {
 	opt := Options{Images: "images"}
 	if video.CanEncode(
@@ -245,7 +248,7 @@ func TestThreadsSameBytes(t *testing.T) {
 	}
 }
 
-// dying fails when its images are read for the n-th time.
+// dying returns an error when its images are read for the n-th time.
 type dying struct {
 	*synth.Dataset
 	left *int
@@ -263,8 +266,8 @@ func (d dying) Frames(
 	return d.Dataset.Frames(ctx, key, rows, out)
 }
 
-// C5: a run with Resume that is interrupted leaves its encoded episodes; the next one takes them
-// over, reads their images no more, and gives the bytes of an unbroken run.
+// convert.C5: an interrupted run with Resume keeps its encoded episodes. The next run reuses them,
+// does not read their images again, and gives the bytes of an uninterrupted run.
 func TestResumeEncoded(t *testing.T) {
 	encoder(t)
 	opt := Options{Resume: true, Threads: 1, Group: 20} // several groups
@@ -301,7 +304,7 @@ func TestResumeEncoded(t *testing.T) {
 	if len(parts) == 0 || len(parts) >= 9 {
 		t.Fatalf("%d encoded episodes are kept", len(parts))
 	}
-	// One of them is damaged: it is made again.
+	// If one of them is damaged, it is encoded again.
 	if err := os.Truncate(strings.TrimSuffix(parts[0], ".json"), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -322,11 +325,14 @@ func TestResumeEncoded(t *testing.T) {
 	}
 }
 
-// Write goes through the registry: a format without a writer is refused by name, one with clocks
-// gets the source as it is, another one a view.
+// Write uses the registry. A format without a writer is rejected by name. A format with clocks gets
+// the source itself, other formats get a view.
 func TestWriteFormats(t *testing.T) {
 	var seen robocache.Dataset
-	write := func(_ context.Context, src robocache.Dataset, _ string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	write := func(_ context.Context, src robocache.Dataset, _ string, opt robocache.WriteOptions) (
+		*robocache.WriteReport,
+		error,
+	) {
 		seen = src
 		return &robocache.WriteReport{Episodes: src.Info().Episodes}, nil
 	}
@@ -372,7 +378,10 @@ func TestWriteFormats(t *testing.T) {
 		len(seen.Info().Features) != 1 {
 		t.Errorf("%v %+v", err, seen.Info())
 	}
-	for format, class := range map[string]error{"test-read": robocache.ErrUnsupported, "nothing": robocache.ErrUnsupported} {
+	for format, class := range map[string]error{
+		"test-read": robocache.ErrUnsupported,
+		"nothing":   robocache.ErrUnsupported,
+	} {
 		if _, err := Write(t.Context(), src, format, "x", Options{}, nil); !errors.Is(err, class) {
 			t.Errorf("%s: %v", format, err)
 		}
@@ -412,7 +421,7 @@ func TestWriteFormats(t *testing.T) {
 
 func never(context.Context, string, robocache.OpenOptions) (bool, error) { return false, nil }
 
-// C8: depth keeps its millimetres.
+// C8: depth keeps its values in millimetres.
 func TestDepthStills(t *testing.T) {
 	for _, codec := range []string{"png", "raw"} {
 		src := synthetic(

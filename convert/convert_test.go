@@ -24,8 +24,8 @@ var sources = []string{
 	"g1_h264_v30_bigdrift",
 }
 
-// C1, C2: what comes out is what went in: every numeric row by its bits, every image by its packet,
-// every task text.
+// C1, C2: the result equals the source: every numeric row bit by bit, every image packet, every
+// task text.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range sources {
 		for _, small := range []bool{false, true} {
@@ -154,7 +154,7 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 	}
 }
 
-// samePackets compares the coded bytes of every image, and its place on the grid: no drift.
+// samePackets compares the encoded bytes of every image and its time on the grid.
 func samePackets(
 	t *testing.T,
 	src, dst robocache.Dataset,

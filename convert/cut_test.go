@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// shifted is a dataset whose episodes begin some rows later: in the middle of a group of images.
+// shifted is a dataset whose episodes start some rows later, in the middle of a GOP.
 type shifted struct {
 	robocache.Dataset
 	by int
@@ -44,8 +44,8 @@ func (s shifted) Frames(
 }
 func (s shifted) Video() *video.Library { return s.Dataset.(video.Source).Video() }
 
-// C2: what cannot be copied is encoded, image for image, or refused where only copying is allowed;
-// a whole episode of the same run is copied.
+// C2: images that cannot be copied are encoded one by one, or rejected if only copying is allowed.
+// A whole episode in the same run is copied.
 func TestCutInsideGroup(t *testing.T) {
 	if err := video.CanEncode(
 		t.Context(),

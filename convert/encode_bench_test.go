@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// cpuSeconds is user + system time of this process and of the children that ended.
+// cpuSeconds returns the user and system time of this process and of its finished children.
 func cpuSeconds() float64 {
 	total := 0.0
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -30,12 +30,12 @@ func cpuSeconds() float64 {
 	return total
 }
 
-// BenchmarkToVideo converts RLDS and MCAP with JPEG images to LeRobot in AV1, beside the floor: the
-// encoder alone, as many at once as there are cores, reading the same pixels from raw files, joined
-// GOPs, statistics and rows left out. Metrics: wall and CPU seconds of both, and the share of the
-// floor.
+// BenchmarkToVideo converts RLDS and MCAP with JPEG images to LeRobot in AV1. It compares this with
+// a lower bound: only the encoder, with one process per core, reading the same pixels from raw
+// files, without GOP joining, statistics and rows. Metrics are the wall and CPU seconds of both,
+// and their ratio.
 //
-//	go test ./convert -run - -bench ToVideo -benchtime 1x
+// go test ./convert -run - -bench ToVideo -benchtime 1x
 func BenchmarkToVideo(b *testing.B) {
 	if err := video.CanEncode(
 		b.Context(),
@@ -98,13 +98,13 @@ func measured(f func()) (wall, cpu float64) {
 	return time.Since(begin).Seconds(), cpuSeconds() - c
 }
 
-// rawImages writes the pixels of each camera into as many raw files as a conversion makes encoders.
+// rawImages writes the pixels of each camera to raw files, one for each encoder of a conversion.
 func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 	total, rows := 0, 0
 	for e := range src.Info().Episodes {
 		total += src.Len(e)
 	}
-	var groups [][]int // as a conversion forms them
+	var groups [][]int // the groups that a conversion forms
 	for e := range src.Info().Episodes {
 		n := src.Len(e)
 		if k := len(groups); k > 0 && rows+n <= min(4096, max(total/8, 1024)) {
@@ -151,7 +151,7 @@ func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 	return files
 }
 
-// encodeAlone runs ffmpeg over the raw files with the options of video.Encoder.
+// encodeAlone runs ffmpeg on the raw files with the options of video.Encoder.
 func encodeAlone(b *testing.B, files []string) {
 	var wg sync.WaitGroup
 	cores := make(chan struct{}, runtime.GOMAXPROCS(0))

@@ -64,8 +64,8 @@ func rms(a, b []byte) float64 {
 	return math.Sqrt(s / float64(len(a)))
 }
 
-// C2: re-encoded images are the right ones: each is nearer to its own source image than to one a
-// few rows away, and the rows keep their bits.
+// C2: re-encoded images are in the right order: each is closer to its own source image than to one
+// a few rows away. Rows keep their bits.
 func TestEncode(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
@@ -144,7 +144,8 @@ func TestEncode(t *testing.T) {
 						)
 						if right > 8 || right >= other {
 							t.Errorf(
-								"episode %d %s row %d: %.1f levels from its own image, %.1f from another",
+								"episode %d %s row %d: %.1f levels from its own image, %.1f "+
+									"from another",
 								e,
 								f.Key,
 								k,
@@ -159,7 +160,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// A dry run says what a run does, and writes nothing.
+// A dry run reports what a run does, and writes nothing.
 func TestDryRun(t *testing.T) {
 	src := open(t, data(t, "gr00t_picknplace_v20"))
 	dst := filepath.Join(t.TempDir(), "out")
@@ -180,8 +181,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// An episode whose images cannot be decoded is left out where that was asked for, and the others
-// are whole.
+// An episode whose images cannot be decoded is left out if SkipBad is set. The other episodes are
+// complete.
 func TestSkipUndecodable(t *testing.T) {
 	if err := video.CanEncode(
 		t.Context(),

@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// fullDisk fails the n-th creation, write or commit and all that follow.
+// fullDisk fails at the n-th create, write or commit, and at all later ones.
 type fullDisk struct {
 	store.Writable
 	left *atomic.Int64
@@ -62,7 +62,7 @@ func (f fullFile) Commit() error {
 	return f.Writer.Commit()
 }
 
-// C5: wherever the disk is full, the error says so and nothing is left.
+// convert.C5: if the disk is full at any point, an error reports it and no files remain.
 func TestDiskFull(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	opt := Options{
@@ -101,7 +101,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// C5: the end of the context leaves nothing, not even a folder.
+// convert.C5: if the context ends, no files and no folders remain.
 func TestCancel(t *testing.T) {
 	src := open(t, data(t, "g1_v21"))
 	dst := filepath.Join(t.TempDir(), "out")
@@ -134,8 +134,8 @@ func killOptions() Options {
 	return o
 }
 
-// TestKill is its own child: a conversion that is killed leaves no info.json, or the whole dataset;
-// resuming gives the bytes of an uninterrupted run.
+// TestKill kills a conversion, with itself as the child process. The result has no info.json, or it
+// is complete. Resuming gives the bytes of an uninterrupted run.
 func TestKill(t *testing.T) {
 	if dst := os.Getenv(childEnv); dst != "" {
 		if _, err := ToLeRobot(
@@ -180,7 +180,7 @@ func TestKill(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
 			late++
 			got := tree(t, dst)
-			delete(got, journalName) // the kill may fall between the two
+			delete(got, journalName) // the kill may happen between the two
 			if !maps.Equal(got, want) {
 				t.Fatal("info.json is there, and the dataset is not whole")
 			}
@@ -235,15 +235,16 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf(
-		"killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of images)",
+		"killed %d times before the end (%d with finished mp4s), %d after "+
+			"(ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of images)",
 		early,
 		reused,
 		late,
 	)
 }
 
-// C5: a kill while the first journal was written leaves no journal, only its unfinished file: it
-// goes, and no other's does.
+// convert.C5: a kill while the first journal is written leaves only its unfinished file. The next
+// run removes that file, and no others.
 func TestKilledAtTheFirstJournal(t *testing.T) {
 	src := open(t, data(t, "g1_v21"))
 	for _, c := range []struct {
@@ -271,7 +272,7 @@ func TestKilledAtTheFirstJournal(t *testing.T) {
 	}
 }
 
-// C5: a destination that holds anything is refused and stays as it is.
+// convert.C5: a destination that is not empty is rejected and not changed.
 func TestRefusesTakenDestination(t *testing.T) {
 	src := open(t, data(t, "g1_v21"))
 	dst := t.TempDir()

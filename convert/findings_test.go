@@ -42,7 +42,7 @@ func codes(findings []robocache.Finding) (out []string) {
 	return out
 }
 
-// C6: what the reader of the source found stands in the report of each writer, once, and in
+// convert.C6: the findings of the source's reader are in the report of each writer, once, and in
 // meta/conversion.json.
 func TestSourceFindings(t *testing.T) {
 	file := recording(
@@ -96,7 +96,7 @@ func TestSourceFindings(t *testing.T) {
 	}
 }
 
-// notices is a dataset that finds something while it is read.
+// notices is a dataset that adds a finding while it is read.
 type notices struct{ robocache.Dataset }
 
 func (n notices) Capabilities() *robocache.Capabilities {
@@ -112,10 +112,14 @@ func (notices) Noticed() []robocache.Finding {
 	}
 }
 
-// What a source finds while it is read is there too, under a view as well, in one order.
+// Findings from reading are in the report too, also through a view, and in a fixed order.
 func TestNoticedFindings(t *testing.T) {
 	src := notices{synthetic(t, synth.Options{Episodes: 1, Seconds: 1, Cameras: -1})}
-	for _, opt := range []Options{{}, {DryRun: true}, {Align: &align.Config{HZ: robocache.Rate{Num: 15, Den: 1}}}} {
+	for _, opt := range []Options{
+		{},
+		{DryRun: true},
+		{Align: &align.Config{HZ: robocache.Rate{Num: 15, Den: 1}}},
+	} {
 		r, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "set"), opt)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +133,7 @@ func TestNoticedFindings(t *testing.T) {
 	}
 }
 
-// No findings are an empty list in the report, as scripts that go through it expect.
+// Without findings, the report has an empty list, because scripts iterate over it.
 func TestNoFindings(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "set")
 	if _, err := ToLeRobot(
@@ -146,8 +150,7 @@ func TestNoFindings(t *testing.T) {
 	}
 }
 
-// Gaps that nobody spoke of: each stream's own rhythm says what one is; rows in them are masked,
-// and counted.
+// Without max_gap, each stream's own rate defines its gaps. Rows in gaps are masked and counted.
 func TestGapsByRhythm(t *testing.T) {
 	file := recording(
 		t,
@@ -228,7 +231,7 @@ func TestGapsByRhythm(t *testing.T) {
 		}) {
 		t.Error("texts hold until the next")
 	}
-	// None, said: nothing is masked in a gap.
+	// With max_gap none, no rows are masked.
 	var cfg align.Config
 	if err := json.Unmarshal([]byte(`{"hz": 50, "max_gap": 0}`), &cfg); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// made is a dataset of another format: names with slashes, timestamps of its own, an empty episode,
-// one that cannot be read, no tasks.
+// made is a dataset of another format. It has names with slashes, its own timestamps, an empty
+// episode, an unreadable episode, and no tasks.
 type made struct {
 	info    robocache.Info
 	lengths []int
@@ -120,8 +120,8 @@ func (m *made) Frames(context.Context, string, []robocache.Row, []robocache.Fram
 func (m *made) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 func (m *made) Close() error                                   { return nil }
 
-// C1, C6: another format's rows arrive; what was renamed, dropped, left out or kept aside is in the
-// report.
+// C1, C6: the rows of another format are converted. The report lists what was renamed, dropped,
+// left out or stored separately.
 func TestOtherFormat(t *testing.T) {
 	src := newMade()
 	if _, err := ToLeRobot(
@@ -202,8 +202,8 @@ func TestOtherFormat(t *testing.T) {
 	}
 }
 
-// C2: depth goes lossless through our encoder, and is copied by a second conversion; colour comes
-// within its coding's loss.
+// C2: depth is encoded without loss, and a second conversion copies it. Colour stays within the
+// encoder's loss.
 func TestDepth(t *testing.T) {
 	if err := video.CanEncode(
 		t.Context(),

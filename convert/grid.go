@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// severalClocks says that some stream of a dataset has a clock of its own.
-func severalClocks(info *robocache.Info) bool {
+// hasStreamClocks reports whether some stream of a dataset has its own clock.
+func hasStreamClocks(info *robocache.Info) bool {
 	for i := range info.Features {
 		if info.Features[i].Clock != "" {
 			return true
@@ -20,8 +20,8 @@ func severalClocks(info *robocache.Info) bool {
 	return false
 }
 
-// noRate is the error of streams with clocks of their own if no rate is stated.
-func noRate(info *robocache.Info) error {
+// errNoRate returns the error for streams with their own clocks and no known rate.
+func errNoRate(info *robocache.Info) error {
 	rows := "rows that keep no clock"
 	if clocks := info.DescribeUnusedClocks(); clocks != "" {
 		rows = "rows whose clock is not used (" + clocks + ")"
@@ -32,10 +32,10 @@ func noRate(info *robocache.Info) error {
 			robocache.Option("hz"), rows, robocache.Option("rows_hz"))
 }
 
-// onGrid returns the source itself if nothing is to be aligned, else a view of it on one grid. It
-// sets in w what the writer must know of the view. Streams that the format f cannot hold have no
-// part in masks, findings and seams.
-func onGrid(
+// alignToGrid returns the source itself if nothing must be aligned, else a view of it on one grid.
+// It sets the options of w that depend on the view. Streams that the format f cannot hold do not
+// affect masks, findings and splits of episodes.
+func alignToGrid(
 	ctx context.Context,
 	src robocache.Dataset,
 	f *robocache.Format,
@@ -44,7 +44,7 @@ func onGrid(
 ) (_ robocache.Dataset, err error) {
 	defer crash.Recover("convert", &err)
 	info := src.Info()
-	if opt.Align == nil && !severalClocks(info) {
+	if opt.Align == nil && !hasStreamClocks(info) {
 		return src, nil
 	}
 	var cfg align.Config
@@ -57,7 +57,7 @@ func onGrid(
 		}
 	}
 	if cfg.HZ.Zero() {
-		return nil, noRate(info)
+		return nil, errNoRate(info)
 	}
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
@@ -78,7 +78,7 @@ func onGrid(
 	if err != nil {
 		return nil, err
 	}
-	if dropped, err := shareSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
+	if dropped, err := findDroppedSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
 		return nil, err
 	} else if dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
@@ -92,8 +92,8 @@ func onGrid(
 	}
 	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, true
 	if opt.Keys != nil {
-		// The masks of what is kept, too. The task is there for every dataset, and is no stream of
-		// a view.
+		// Masks of the chosen streams are written too. Every dataset has the task; it is not a
+		// stream of a view.
 		w.Keys = []string{}
 		for _, k := range opt.Keys {
 			if k != "task" {

@@ -23,7 +23,7 @@ import (
 
 func data(t testing.TB, name string) string { return realdata.Path(t, name) }
 
-// exhaustive asks for the long form of tests.
+// exhaustive enables the long versions of tests.
 func exhaustive() bool { return os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" }
 
 func open(t testing.TB, path string) robocache.Dataset {
@@ -36,7 +36,7 @@ func open(t testing.TB, path string) robocache.Dataset {
 	return ds
 }
 
-// tree gives file → sha256 of everything below a folder.
+// tree returns the SHA-256 of every file below a folder, by path.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -59,7 +59,7 @@ func tree(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// Options are those of a conversion and of LeRobot's writer, in one.
+// Options combines the options of a conversion and of LeRobot's writer.
 type Options struct {
 	Episodes                      []int
 	Keys                          []string
@@ -90,7 +90,7 @@ const (
 	partsName          = ".robocache-encoded"
 )
 
-// options are those of package convert; own, where it is a writer that has them, LeRobot's.
+// options returns the options of package convert; own holds those of LeRobot's writer.
 func (o Options) options(own bool, more map[string]string) convert.Options {
 	out := convert.Options{
 		Align:       o.Align,

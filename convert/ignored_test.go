@@ -14,8 +14,8 @@ import (
 
 const lidarPoints = "points"
 
-// clouded is a dataset with a lidar that has one scan for every 9 frames of the camera, and none in
-// the second half.
+// clouded is a dataset with a lidar. It has one scan for every 9 camera frames, and none in the
+// second half.
 type clouded struct{ *holed }
 
 func newClouded(t *testing.T) *clouded {
@@ -57,10 +57,17 @@ func (d *clouded) GatherRagged(
 	return make([]byte, len(rows)*12), slices.Repeat([]int{1}, len(rows)), nil
 }
 
-// TestDroppedStreamIsIgnored checks that a stream that the format cannot hold leaves no finding
-// about rates or gaps, no mask, and no seam in the episodes. A format that holds it reports it.
+// TestDroppedStreamIsIgnored checks that a stream that the format cannot hold causes no findings
+// about rates or gaps, no mask, and no split of episodes. A format that can hold it reports them.
 func TestDroppedStreamIsIgnored(t *testing.T) {
-	for format, keeps := range map[string]bool{"lerobot": false, "robomimic": false, "zarr": false, "delta": false, "rlds": true, "mcap": true} {
+	for format, keeps := range map[string]bool{
+		"lerobot":   false,
+		"robomimic": false,
+		"zarr":      false,
+		"delta":     false,
+		"rlds":      true,
+		"mcap":      true,
+	} {
 		for _, dropInvalid := range []bool{false, true} {
 			hz := robocache.Rate{Num: 30, Den: 1}
 			opt := convert.Options{

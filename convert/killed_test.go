@@ -22,10 +22,11 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// states collects what a store holds after every change: what a kill at that moment leaves.
+// states records the content of a store after every change, which is what a kill at that moment
+// leaves.
 func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 	var out []map[string][]byte
-	var mu sync.Mutex // files of one dataset end side by side
+	var mu sync.Mutex // several files of one dataset are closed concurrently
 	m.OnChange(func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -50,9 +51,8 @@ func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 	return &out
 }
 
-// C5: a kill after any change of the destination leaves no whole dataset before the end, and
-// resuming gives the bytes of an uninterrupted run: no file too many, none of a writer's unfinished
-// ones either.
+// convert.C5: a kill after any change leaves an incomplete dataset. Resuming gives the bytes of an
+// uninterrupted run, with no extra files and no unfinished ones.
 func TestKilledAnywhere(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	opt := Options{
@@ -84,7 +84,7 @@ func TestKilledAnywhere(t *testing.T) {
 	opt.Resume = true
 	for i, state := range (*seen)[:len(*seen)-1] {
 		dst := filepath.Join(t.TempDir(), "out")
-		// The file that the kill fell into is there as well, unfinished.
+		// The file that was being written exists too, unfinished.
 		state[".robocache-tmp-ROOT"], state["meta/.robocache-tmp-META"] = []byte("{"), nil
 		for name, b := range state {
 			if err := os.MkdirAll(filepath.Join(dst, filepath.Dir(name)), 0o755); err != nil {
@@ -127,7 +127,7 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("%d states, each resumed", len(*seen)-1)
 }
 
-// A failure anywhere leaves nothing at all, not even a folder that it made, whatever the format.
+// If a write fails at any point, no files and no new folders remain, in every format.
 func TestFailedWriters(t *testing.T) {
 	src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: -1})
 	for _, format := range convert.Formats() {
@@ -164,7 +164,7 @@ func TestFailedWriters(t *testing.T) {
 	}
 }
 
-// stopping ends the context when the second episode's rows are read.
+// stopping cancels the context when the rows of the second episode are read.
 type stopping struct {
 	robocache.Dataset
 	stop func()
@@ -180,8 +180,8 @@ func (s *stopping) Gather(ctx context.Context, key string, rows []robocache.Row,
 	return s.Dataset.Gather(ctx, key, rows, out)
 }
 
-// A kill of a conversion to another format leaves nothing that opens, wherever it falls; what it
-// left is refused with a hint, not mixed up with a new run.
+// After a kill of a conversion to another format, the result does not open. A new run rejects the
+// remaining files with a hint, and does not mix with them.
 func TestKilledWriters(t *testing.T) {
 	for _, format := range []string{"mcap", "rlds", "robomimic", "zarr"} {
 		src := synthetic(
@@ -199,8 +199,8 @@ func TestKilledWriters(t *testing.T) {
 			for name, b := range state {
 				left.Put(name, b)
 			}
-			// Zarr's consolidated metadata comes last but for .zgroup, which our reader does
-			// without: nothing of the dataset lacks then.
+			// Zarr's consolidated metadata is written last except for .zgroup, which our reader
+			// does not need. Then the dataset is complete.
 			if ds, err := robocache.Open(
 				t.Context(),
 				left.URI(),

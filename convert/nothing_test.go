@@ -10,8 +10,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 )
 
-// C6: a dataset of which no stream can be written is refused, by every format, and leaves nothing
-// behind.
+// convert.C6: a dataset without any stream that can be written is rejected by every format. No
+// files remain.
 func TestNothingLeft(t *testing.T) {
 	src, err := robocache.Open(
 		t.Context(),

@@ -18,8 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// panics is a dataset with a camera whose parser panics at "gather", "frames" or "times".
-// At "raw" an image has fewer bytes than its size says, which is bad data.
+// panics is a dataset with a camera whose parser panics at "gather", "frames" or "times". With
+// "raw" an image has fewer bytes than its size requires, which is bad data.
 type panics struct {
 	*made
 	at      string
@@ -92,9 +92,9 @@ func (p *panics) Frames(
 	return nil
 }
 
-// C11: a panic of a parser or of an encoder, in any goroutine, is an internal error that names the
-// episode. SkipBad skips bad data only. Resume keeps finished episodes; without Resume no file
-// remains.
+// C11: a panic in a parser or encoder, in any goroutine, is an internal error that names the
+// episode. SkipBad skips only bad data. Resume keeps finished episodes; without Resume no files
+// remain.
 func TestPanic(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)
@@ -128,7 +128,7 @@ func TestPanic(t *testing.T) {
 		want := tree(t, whole)
 		places := []string{"gather", "frames", "raw", "times"}
 		if images == "video" {
-			places = places[1:3] // met while they are encoded
+			places = places[1:3] // reached while they are encoded
 		}
 		for _, at := range places {
 			t.Run(images+"/"+at, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// C11: a panic where the source is laid on a grid, and where its images are counted, is an error
+// C11: a panic while the source is aligned, or while its image statistics are computed, is an error
 // too.
 func TestPanicOnGrid(t *testing.T) {
 	p := newPanics("times")

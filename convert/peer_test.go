@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestPeer opens what we write with LeRobot itself and compares its items with the source: values,
-// timestamps, tasks, and images decoded from the source by frame number.
+// TestPeer opens a result with LeRobot and compares its items with the source: values, timestamps,
+// tasks, and images decoded from the source by frame number.
 func TestPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts LeRobot: some 10 s a dataset")

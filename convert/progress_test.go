@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Every writer reports rows within an episode, and all of them at the end.
+// Every writer reports progress in rows, within episodes too. The last report covers all rows.
 func TestProgressWithinEpisode(t *testing.T) {
 	for _, format := range []string{"lerobot", "mcap", "rlds", "robomimic", "zarr", "delta"} {
 		t.Run(format, func(t *testing.T) {

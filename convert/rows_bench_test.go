@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// photographed is a dataset whose images are replaced by JPEG of a real camera.
+// photographed is a dataset whose images are replaced by JPEGs of a real camera.
 type photographed struct {
 	robocache.Dataset
 	images [][]byte
@@ -34,7 +34,7 @@ func (p *photographed) Frames(
 	return nil
 }
 
-// photographs are images of g1_v30_exact, 640×480, as JPEG of quality 90: 43 kB each.
+// photographs returns images of g1_v30_exact, 640×480, as JPEG of quality 90 (43 kB each).
 func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	const key = "observation.images.cam_high"
 	for e := range 5 {
@@ -72,13 +72,13 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 	return out
 }
 
-// BenchmarkToRows converts without encoding to LeRobot, exact statistics included. MB are those of
-// the source tree. "photos": 640×480 JPEG of a real camera that stay bytes, 12 s an episode;
-// "small": 256×256 drawings, 5 kB each; "g1": 26 joints and 26 commands a row; "rows": 2 and 2. For
-// photos the floor is told too: the same images decoded as often as the statistics want them, and
-// the bytes copied once, on one core.
+// BenchmarkToRows converts to LeRobot without encoding, with exact statistics. MB are those of the
+// source. "photos" has 640×480 JPEGs of a real camera that are copied, 12 s per episode. "small"
+// has 256×256 drawings of 5 kB. "g1" has 26 joints and 26 commands per row, "rows" 2 and 2. For
+// photos a lower bound is measured too: decoding the images that the statistics need and copying
+// the bytes once, on one core.
 //
-//	go test ./convert -run - -bench ToRows -benchtime 3x
+// go test ./convert -run - -bench ToRows -benchtime 3x
 func BenchmarkToRows(b *testing.B) {
 	g1 := open(b, data(b, "g1_v30_exact"))
 	var many []int
@@ -92,10 +92,55 @@ func BenchmarkToRows(b *testing.B) {
 		opt  Options
 		to   []string
 	}{
-		{"photos", &photographed{synthetic(b, synth.Options{Episodes: 12, Seconds: 12, Spread: 0.5, Width: 640, Height: 480, Cameras: 1, Codec: "jpeg"}), images}, Options{}, []string{"rlds", "mcap"}},
-		{"small", synthetic(b, synth.Options{Episodes: 16, Seconds: 4, Spread: 0.5, Width: 256, Height: 256, Cameras: 2, Codec: "jpeg"}), Options{}, []string{"rlds", "mcap"}},
-		{"g1", g1, Options{Episodes: many, Keys: []string{"observation.state", "action"}}, []string{"rlds", "mcap", "robomimic"}},
-		{"rows", synthetic(b, synth.Options{Episodes: 400, Seconds: 10, Spread: 0.5, Cameras: -1}), Options{}, []string{"rlds", "mcap", "robomimic"}},
+		{
+			"photos",
+			&photographed{
+				synthetic(
+					b,
+					synth.Options{
+						Episodes: 12,
+						Seconds:  12,
+						Spread:   0.5,
+						Width:    640,
+						Height:   480,
+						Cameras:  1,
+						Codec:    "jpeg",
+					},
+				),
+				images,
+			},
+			Options{},
+			[]string{"rlds", "mcap"},
+		},
+		{
+			"small",
+			synthetic(
+				b,
+				synth.Options{
+					Episodes: 16,
+					Seconds:  4,
+					Spread:   0.5,
+					Width:    256,
+					Height:   256,
+					Cameras:  2,
+					Codec:    "jpeg",
+				},
+			),
+			Options{},
+			[]string{"rlds", "mcap"},
+		},
+		{
+			"g1",
+			g1,
+			Options{Episodes: many, Keys: []string{"observation.state", "action"}},
+			[]string{"rlds", "mcap", "robomimic"},
+		},
+		{
+			"rows",
+			synthetic(b, synth.Options{Episodes: 400, Seconds: 10, Spread: 0.5, Cameras: -1}),
+			Options{},
+			[]string{"rlds", "mcap", "robomimic"},
+		},
 	} {
 		for _, format := range c.to {
 			b.Run(c.name+"/"+format, func(b *testing.B) {
@@ -119,7 +164,7 @@ func BenchmarkToRows(b *testing.B) {
 				var cpu, floor float64
 				for b.Loop() {
 					if c.name == "photos" {
-						b.StopTimer() // the floor is no part of the conversion
+						b.StopTimer() // the lower bound is not part of the conversion
 						_, f := measured(func() { decodeAlone(b, src, images) })
 						floor += f
 						b.StartTimer()
@@ -146,7 +191,7 @@ func BenchmarkToRows(b *testing.B) {
 	}
 }
 
-// decodeAlone decodes as many images as the statistics of a dataset look at, and copies all of them
+// decodeAlone decodes as many images as the statistics of a dataset need, and copies all images
 // once.
 func decodeAlone(b *testing.B, src robocache.Dataset, images [][]byte) {
 	var buf, kept []byte

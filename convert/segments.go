@@ -13,22 +13,22 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// segment is a run of rows of an episode of the source. It becomes an episode of the result.
+// segment is a range of rows of a source episode. It becomes an episode of the result.
 type segment struct{ episode, from, to int }
 
-// segmented is a dataset whose episodes are segments of the episodes of another one.
+// segmented is a dataset whose episodes are segments of the episodes of another dataset.
 type segmented struct {
 	robocache.Dataset
-	info     robocache.Info
-	offered  robocache.Capabilities
-	segments []segment
+	info         robocache.Info
+	capabilities robocache.Capabilities
+	segments     []segment
 }
 
-// setCapabilities sets the capabilities: those of the source that do not depend on its rows, and
-// those that the segments have. No writer asks for the others.
+// setCapabilities sets the capabilities that do not depend on the source's rows and those that
+// segmented implements. Writers do not use the others.
 func (d *segmented) setCapabilities() {
-	d.offered = *d.Dataset.Capabilities()
-	c := &d.offered
+	d.capabilities = *d.Dataset.Capabilities()
+	c := &d.capabilities
 	c.Origin, c.Recording = d.Origin, nil
 	c.LeaseFrames, c.Rows, c.VideoStart, c.Diagnose = nil, nil, nil, nil
 	c.Clocks, c.TimesBy = nil, nil
@@ -45,19 +45,20 @@ func (d *segmented) setCapabilities() {
 
 // Lacks reports whether the source's episode lacks a stream.
 func (d *segmented) Lacks(e int, key string) bool {
-	s, err := d.at(e)
+	s, err := d.segmentAt(e)
 	return err == nil && robocache.Lacks(d.Dataset, s.episode, key)
 }
 
-// Capabilities returns those of the source that hold for its segments.
-func (d *segmented) Capabilities() *robocache.Capabilities { return &d.offered }
+// Capabilities returns the capabilities that hold for the segments.
+func (d *segmented) Capabilities() *robocache.Capabilities { return &d.capabilities }
 
 // cutEpisodes returns src without the rows at which some stream has no value. An episode with such
-// rows in its middle becomes several, so that no window crosses the seam. With opt.KeepGaps only
-// the rows before its first complete row and after its last one are left out. The result holds the
-// chosen episodes alone: w.Episodes is reset. In a shard the positions are those of the whole
-// result: opt.segments holds the number of segments of each source episode, and w.Episodes is set
-// to the episodes of the shard.
+// rows in its middle becomes several episodes, so that no window crosses the gap. With
+// opt.KeepGaps, only rows before the first complete row and after the last one are removed.
+//
+// The result contains only the chosen episodes, so w.Episodes is reset. In a shard, positions are
+// those of the whole result: opt.segments holds the number of segments of each source episode, and
+// w.Episodes is set to the episodes of the shard.
 func cutEpisodes(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -86,7 +87,7 @@ func cutEpisodes(
 		}
 	}
 	for _, e := range all {
-		// the episodes of a shard ascend
+		// The episodes of a shard are in ascending order.
 		if _, ok := slices.BinarySearch(chosen, e); opt.segments != nil && !ok {
 			d.segments = append(d.segments, slices.Repeat([]segment{{e, 0, 0}}, opt.segments[e])...)
 			continue
@@ -113,8 +114,11 @@ func cutEpisodes(
 		}
 		made := max(1, len(complete))
 		if opt.segments != nil && made != opt.segments[e] {
-			return nil, robocache.Malformed("convert", robocache.Where{"episode": src.Info().EpisodeIndex(e)}, "the episode has other gaps than when it was planned").
-				Expected(strconv.Itoa(opt.segments[e])+" segments", strconv.Itoa(made)).
+			return nil, robocache.Malformed(
+				"convert",
+				robocache.Where{"episode": src.Info().EpisodeIndex(e)},
+				"the episode has other gaps than when it was planned",
+			).Expected(strconv.Itoa(opt.segments[e])+" segments", strconv.Itoa(made)).
 				WithHint("Plan again.")
 		}
 		for i := range made {
@@ -128,7 +132,7 @@ func cutEpisodes(
 		}
 		total, dropped = total+n, dropped+n-kept
 	}
-	d.describe(opt)
+	d.setInfo(opt)
 	if cut > 0 {
 		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{
 			Severity: robocache.SeverityInfo,
@@ -150,7 +154,8 @@ func cutEpisodes(
 			Code:     "rows-dropped",
 			Count:    int64(dropped),
 			Message: fmt.Sprintf(
-				"%d of %d rows, at the ends of episodes, are left out: some stream has no value there",
+				"%d of %d rows, at the ends of episodes, are left out: some stream has no value "+
+					"there",
 				dropped,
 				total,
 			),
@@ -164,8 +169,8 @@ func cutEpisodes(
 	return d, nil
 }
 
-// describe makes the schema: lengths, splits, and no masks where all rows hold a value.
-func (d *segmented) describe(opt *Options) {
+// setInfo sets the schema: lengths, splits, and no masks unless gaps are kept.
+func (d *segmented) setInfo(opt *Options) {
 	whole := d.Dataset.Info()
 	d.info.Episodes, d.info.Frames = len(d.segments), 0
 	indices := make([]int64, len(d.segments))
@@ -206,9 +211,15 @@ func isMask(info *robocache.Info, f *robocache.Feature) bool {
 		info.Feature(key) != nil
 }
 
-// completeRows returns the runs of rows of an episode at which every chosen stream holds a value. A
-// step of time that is a gap (robocache.LongestStep) ends a run. An episode that cannot be read is
-// one run: its error is reported when it is written.
+// isWantedMask reports whether a feature is the mask of a feature that w selects.
+func isWantedMask(info *robocache.Info, f *robocache.Feature, w *robocache.WriteOptions) bool {
+	return isMask(info, f) &&
+		w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))
+}
+
+// completeRows returns the ranges of rows of an episode at which every chosen stream has a value. A
+// time step that is a gap (robocache.LongestStep) ends a range. If the episode cannot be read, it
+// is one range: its error is reported when it is written.
 func completeRows(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -231,7 +242,7 @@ func completeRows(
 		for i := range info.Features {
 			f := &info.Features[i]
 			switch {
-			case f.Default || !w.Wants(f) && !(isMask(info, f) && w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))):
+			case f.Default || !w.Wants(f) && !isWantedMask(info, f, w):
 			case isMask(info, f):
 				own := make([]byte, n)
 				if err := src.Gather(ctx, f.Key, rows, own); err != nil {
@@ -278,25 +289,29 @@ func completeRows(
 func (d *segmented) Info() *robocache.Info     { return &d.info }
 func (d *segmented) Unwrap() robocache.Dataset { return d.Dataset }
 
-func (d *segmented) at(e int) (segment, error) {
+func (d *segmented) segmentAt(e int) (segment, error) {
 	if e < 0 || e >= len(d.segments) {
-		return segment{}, robocache.NotFound("convert", robocache.Where{"position": e}, "there is no such episode").
-			Expected("0 to "+strconv.Itoa(len(d.segments)-1), "")
+		return segment{}, robocache.NotFound(
+			"convert",
+			robocache.Where{"position": e},
+			"there is no such episode",
+		).Expected("0 to "+strconv.Itoa(len(d.segments)-1), "")
 	}
 	return d.segments[e], nil
 }
 
 func (d *segmented) Len(e int) int {
-	s, err := d.at(e)
+	s, err := d.segmentAt(e)
 	if err != nil {
 		return 0
 	}
 	return s.to - s.from
 }
 
-// Episode is the source's. Its index stays the source's too, also where several segments have it.
+// Episode returns the source episode with the length of the segment. All segments of an episode
+// keep its index.
 func (d *segmented) Episode(ctx context.Context, e int) (robocache.Episode, error) {
-	s, err := d.at(e)
+	s, err := d.segmentAt(e)
 	if err != nil {
 		return robocache.Episode{}, err
 	}
@@ -305,9 +320,9 @@ func (d *segmented) Episode(ctx context.Context, e int) (robocache.Episode, erro
 	return ep, err
 }
 
-// Origin is the source's.
+// Origin returns the origin of the source episode.
 func (d *segmented) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
-	s, err := d.at(e)
+	s, err := d.segmentAt(e)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +330,7 @@ func (d *segmented) Origin(ctx context.Context, e int) (*robocache.Origin, error
 }
 
 func (d *segmented) Times(ctx context.Context, e int, key string) ([]int64, error) {
-	s, err := d.at(e)
+	s, err := d.segmentAt(e)
 	if err != nil {
 		return nil, err
 	}
@@ -326,17 +341,20 @@ func (d *segmented) Times(ctx context.Context, e int, key string) ([]int64, erro
 	return times[min(s.from, len(times)):min(s.to, len(times))], nil
 }
 
-// rows returns rows by their names in the source.
-func (d *segmented) rows(rows []robocache.Row) ([]robocache.Row, error) {
+// sourceRows returns the positions of rows in the source.
+func (d *segmented) sourceRows(rows []robocache.Row) ([]robocache.Row, error) {
 	out := make([]robocache.Row, len(rows))
 	for i, r := range rows {
-		s, err := d.at(r.Episode)
+		s, err := d.segmentAt(r.Episode)
 		if err != nil {
 			return nil, err
 		}
 		if r.Index < 0 || r.Index >= s.to-s.from {
-			return nil, robocache.Misuse("convert", robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, "").
-				Expected("a row below "+strconv.Itoa(s.to-s.from), strconv.Itoa(r.Index))
+			return nil, robocache.Misuse(
+				"convert",
+				robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index},
+				"",
+			).Expected("a row below "+strconv.Itoa(s.to-s.from), strconv.Itoa(r.Index))
 		}
 		out[i] = robocache.Row{Episode: s.episode, Index: s.from + r.Index}
 	}
@@ -349,7 +367,7 @@ func (d *segmented) Gather(
 	rows []robocache.Row,
 	dst []byte,
 ) error {
-	rows, err := d.rows(rows)
+	rows, err := d.sourceRows(rows)
 	if err != nil {
 		return err
 	}
@@ -357,7 +375,7 @@ func (d *segmented) Gather(
 }
 
 func (d *segmented) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
-	rows, err := d.rows(rows)
+	rows, err := d.sourceRows(rows)
 	if err != nil {
 		return nil, err
 	}
@@ -370,34 +388,35 @@ func (d *segmented) Frames(
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) error {
-	rows, err := d.rows(rows)
+	rows, err := d.sourceRows(rows)
 	if err != nil {
 		return err
 	}
 	return d.Dataset.Frames(ctx, key, rows, out)
 }
 
-// GatherRagged is the source's.
+// GatherRagged reads from the source.
 func (d *segmented) GatherRagged(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 ) ([]byte, []int, error) {
-	rows, err := d.rows(rows)
+	rows, err := d.sourceRows(rows)
 	if err != nil {
 		return nil, nil, err
 	}
 	return robocache.GatherRagged(ctx, d.Dataset, key, rows)
 }
 
-// Valid is the source's. Without KeepGaps no feature is masked, and it is not called.
+// Valid reads from the source. It is called only with KeepGaps, because otherwise no feature is
+// masked.
 func (d *segmented) Valid(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	valid []uint8,
 ) error {
-	rows, err := d.rows(rows)
+	rows, err := d.sourceRows(rows)
 	if err != nil {
 		return err
 	}

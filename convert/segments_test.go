@@ -18,8 +18,8 @@ import (
 
 const holedCamera = "observation.images.cam_0"
 
-// holed is a dataset whose camera has lost frames [from, to) of each episode, and of the others
-// keeps one in every.
+// holed is a dataset whose camera has lost the frames [from, to) of each episode. Of the other
+// frames, it keeps one in every.
 type holed struct {
 	robocache.Dataset
 	info            robocache.Info
@@ -101,9 +101,8 @@ func finding(findings []robocache.Finding, code string) *robocache.Finding {
 	return &findings[i]
 }
 
-// TestDropInvalidSplits: a hole of 1.2 s in a camera ends an episode, in every format that is
-// written. No episode has a seam: its steps of time are those of the grid, and its joints are those
-// of the grid row by row.
+// TestDropInvalidSplits: a hole of 1.2 s in a camera ends an episode, in every format. No episode
+// crosses a gap: its time steps are those of the grid, and its joints equal the grid row by row.
 func TestDropInvalidSplits(t *testing.T) {
 	hz := robocache.Rate{Num: 30, Den: 1}
 	src := newHoled(t, 40, 76, 1)
@@ -139,7 +138,7 @@ func TestDropInvalidSplits(t *testing.T) {
 			}
 			key := "observation.joints"
 			if out.Info().Feature(key) == nil {
-				key = "joints" // robomimic's name
+				key = "joints" // the name in robomimic
 			}
 			seen := map[int64]bool{}
 			for e := range 4 {
@@ -178,7 +177,7 @@ func TestDropInvalidSplits(t *testing.T) {
 	}
 }
 
-// TestKeepGaps: with KeepGaps the rows of a hole stay and are masked, and episodes stay whole.
+// TestKeepGaps: with KeepGaps the rows of a hole are kept and masked, and episodes are not split.
 func TestKeepGaps(t *testing.T) {
 	opt := Options{
 		Align:       &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
@@ -208,8 +207,8 @@ func TestKeepGaps(t *testing.T) {
 	}
 }
 
-// TestGapsAreBlack: without DropInvalid the rows of a hole are masked, their frames are black and
-// never a neighbour's, and a warning counts them.
+// TestGapsAreBlack: without DropInvalid the rows of a hole are masked. Their frames are black,
+// never those of a neighbour, and a warning counts them.
 func TestGapsAreBlack(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
 	r, err := ToLeRobot(
@@ -230,7 +229,7 @@ func TestGapsAreBlack(t *testing.T) {
 	for e := range 2 {
 		valid := numbersOf(t, out, holedCamera+robocache.ValidSuffix, e)
 		for i, row := range codesOf(t, out, holedCamera, e) {
-			// A frame is shown by the rows within max_gap of it.
+			// A frame is shown in the rows within max_gap of it.
 			want := i
 			switch {
 			case i >= 42 && i < 74:
@@ -252,7 +251,7 @@ func TestGapsAreBlack(t *testing.T) {
 			}
 		}
 	}
-	// An edge policy that is named is obeyed.
+	// An explicit edge policy is used.
 	cfg := align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}
 	if err := cfg.Edge.UnmarshalJSON([]byte(`"clamp"`)); err != nil {
 		t.Fatal(err)
@@ -271,8 +270,8 @@ func TestGapsAreBlack(t *testing.T) {
 	}
 }
 
-// TestFramesRepeated: a camera of half the grid's rate is a warning with the share, and one of the
-// grid's rate is none.
+// TestFramesRepeated: a camera with half the grid's rate gives a warning with the fraction of
+// repeated frames. A camera with the grid's rate gives none.
 func TestFramesRepeated(t *testing.T) {
 	for _, every := range []int{1, 2} {
 		r, err := ToLeRobot(
@@ -293,7 +292,7 @@ func TestFramesRepeated(t *testing.T) {
 	}
 }
 
-// TestDropInvalidOfRows checks that a dataset of rows is cut at gaps of its timestamps and at
+// TestDropInvalidOfRows checks that a dataset of rows is split at gaps in its timestamps and at
 // masked rows.
 func TestDropInvalidOfRows(t *testing.T) {
 	masked := filepath.Join(t.TempDir(), "masked")
@@ -344,7 +343,7 @@ func TestDropInvalidOfRows(t *testing.T) {
 	}
 }
 
-// late is a dataset of rows of which one episode pauses for a second before a row.
+// late is a dataset of rows in which one episode pauses for a second before a row.
 type late struct {
 	*made
 	episode, row int

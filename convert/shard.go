@@ -10,24 +10,24 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// Plan is what the shards of one conversion agree on.
+// Plan holds what all shards of one conversion must agree on.
 type Plan struct {
-	Schema json.RawMessage   // WriteShard.Schema
-	Rows   robocache.Dataset // what is written: its Len counts the rows of the result
+	Schema json.RawMessage   // value of WriteShard.Schema
+	Rows   robocache.Dataset // rows to write; its Len counts the rows of the result
 	Format robocache.Format
-	// Findings are those of the source, of the grid, and of the conversion as a whole.
+	// Findings are those of the source, of the grid, and of the whole conversion.
 	Findings []robocache.Finding
 }
 
-// schema is Plan.Schema.
-type schema struct {
+// shardSchema is the content of Plan.Schema.
+type shardSchema struct {
 	Masks    []string        `json:"masks,omitempty"`    // streams that have a mask in some shard
-	Segments []int           `json:"segments,omitempty"` // Options.segments
+	Segments []int           `json:"segments,omitempty"` // value of Options.segments
 	Writer   json.RawMessage `json:"writer,omitempty"`
 }
 
-// PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the
-// format cannot be written in shards.
+// PlanShards examines the whole source and returns what its shards must agree on. It returns
+// ErrUnsupported if the format cannot be written in shards.
 func PlanShards(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -37,11 +37,11 @@ func PlanShards(
 	if _, err := Sharding(format); err != nil {
 		return p, err
 	}
-	f, rows, w, err := prepare(ctx, src, format, opt)
+	f, rows, w, err := prepareWrite(ctx, src, format, opt)
 	if err != nil {
 		return p, err
 	}
-	var s schema
+	var s shardSchema
 	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
 			if key, mask := strings.CutSuffix(
@@ -74,8 +74,7 @@ func PlanShards(
 	}, nil
 }
 
-// Made returns how many episodes of the result, and how many rows, an episode of the source
-// becomes.
+// Made returns the number of result episodes and rows that an episode of the source becomes.
 func (p *Plan) Made(e int) (episodes, rows int) {
 	d, ok := p.Rows.(*segmented)
 	if !ok {
@@ -92,15 +91,19 @@ func (p *Plan) Made(e int) (episodes, rows int) {
 	return episodes, rows
 }
 
-// Sharding is how a format is written in shards; ErrUnsupported of one that is not.
+// Sharding returns how a format is written in shards. It returns ErrUnsupported if it cannot be.
 func Sharding(format string) (_ *robocache.Sharding, err error) {
 	f, err := Writer(format)
 	if err != nil {
 		return nil, err
 	}
 	if f.Sharding == nil {
-		return nil, robocache.Unsupported("plan", nil, "the format %s is not written in shards", format).
-			WithHint("formats that are: %s", strings.Join(Sharded(), ", "))
+		return nil, robocache.Unsupported(
+			"plan",
+			nil,
+			"the format %s is not written in shards",
+			format,
+		).WithHint("formats that are: %s", strings.Join(Sharded(), ", "))
 	}
 	return f.Sharding, nil
 }
@@ -115,7 +118,7 @@ func Sharded() (names []string) {
 	return names
 }
 
-// Place says which names the files of shards get (Sharding.Place); nil: their own.
+// Place returns the new names of the shards' files (Sharding.Place); nil: they keep their names.
 func Place(
 	f *robocache.Sharding,
 	dst string,
@@ -125,14 +128,14 @@ func Place(
 	if f.Place == nil {
 		return nil, nil
 	}
-	content, err := read(plan)
+	content, err := parseSchema(plan)
 	if err != nil {
 		return nil, err
 	}
 	return f.Place(dst, content.Writer, shards)
 }
 
-// Merge puts the reports of shards together (Sharding.Merge).
+// Merge combines the reports of the shards (Sharding.Merge).
 func Merge(
 	ctx context.Context,
 	format, dst string,
@@ -146,14 +149,14 @@ func Merge(
 	if f.Merge == nil {
 		return nil
 	}
-	content, err := read(plan)
+	content, err := parseSchema(plan)
 	if err != nil {
 		return err
 	}
 	return f.Merge(ctx, dst, content.Writer, shards)
 }
 
-func read(b json.RawMessage) (s schema, err error) {
+func parseSchema(b json.RawMessage) (s shardSchema, err error) {
 	if err = json.Unmarshal(b, &s); err != nil {
 		err = robocache.Malformed("plan", nil, "the schema of a manifest").WithCause(err)
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// span is where a stream's samples of an episode lie in time.
+// span holds the timestamps of a stream in one episode.
 type span struct {
 	key   string
 	times []int64
 }
 
-func (s *span) from() int64 { return s.times[0] }
-func (s *span) to() int64   { return s.times[len(s.times)-1] }
+func (s *span) start() int64 { return s.times[0] }
+func (s *span) end() int64   { return s.times[len(s.times)-1] }
 
-// spans are those of the streams that bound an episode's timeline, and which of them begins last
-// and ends first.
-func spans(
+// streamSpans returns the spans of the streams that limit an episode's timeline, the one that
+// starts last, and the one that ends first.
+func streamSpans(
 	ctx context.Context,
 	src robocache.Dataset,
 	cfg *align.Config,
@@ -50,24 +50,24 @@ func spans(
 			continue
 		}
 		if len(times) == 0 {
-			return all, late, early, unshared(info, e, fmt.Sprintf("%s has no samples", f.Key))
+			return all, late, early, errNoOverlap(info, e, fmt.Sprintf("%s has no samples", f.Key))
 		}
 		s := &span{f.Key, times}
 		all = append(all, s)
-		if late == nil || s.from() > late.from() {
+		if late == nil || s.start() > late.start() {
 			late = s
 		}
-		if early == nil || s.to() < early.to() {
+		if early == nil || s.end() < early.end() {
 			early = s
 		}
 	}
 	return all, late, early, nil
 }
 
-// shareSpan looks at what a grid over the time that all streams share leaves out. Where that is
-// all, the error says which streams of the first episode do not meet; where it is a twentieth or
-// more of some stream, a finding counts it.
-func shareSpan(
+// findDroppedSpan measures what a grid over the common time of all streams leaves out. If nothing
+// remains, the error names the streams of the first episode that do not overlap. If some stream
+// loses a twentieth or more of its samples, it returns a finding.
+func findDroppedSpan(
 	ctx context.Context,
 	src, view robocache.Dataset,
 	cfg *align.Config,
@@ -90,50 +90,49 @@ func shareSpan(
 		); err != nil {
 			return nil, err
 		}
-		_, late, early, err := spans(ctx, src, cfg, e)
+		_, late, early, err := streamSpans(ctx, src, cfg, e)
 		if err != nil {
 			return nil, err
 		}
-		if late == nil || late.from() <= early.to() {
-			// offsets, or a span shorter than a step: who writes says that there are no rows
+		if late == nil || late.start() <= early.end() {
+			// The cause is an offset, or a span shorter than a step. The writer reports that there
+			// are no rows.
 			return nil, nil
 		}
-		return nil, unshared(
+		return nil, errNoOverlap(
 			src.Info(),
 			e,
 			fmt.Sprintf(
 				"%s ends at %s, before %s begins at %s (%s to %s, %s to %s)",
 				early.key,
-				timestamp(early.to()),
+				formatSeconds(early.end()),
 				late.key,
-				timestamp(late.from()),
-				timestamp(
-					early.from(),
-				),
-				timestamp(early.to()),
-				timestamp(late.from()),
-				timestamp(late.to()),
+				formatSeconds(late.start()),
+				formatSeconds(early.start()),
+				formatSeconds(early.end()),
+				formatSeconds(late.start()),
+				formatSeconds(late.end()),
 			),
 		)
 	}
-	if !severalClocks(src.Info()) ||
+	if !hasStreamClocks(src.Info()) ||
 		len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
 		return nil, nil
 	}
 	type loss struct{ lost, total, worst, episode int }
 	lost := map[string]*loss{}
-	bounds := map[int]string{} // episode → the stream that cuts most
+	bounds := map[int]string{} // episode → the stream that removes most
 	for _, e := range episodes {
 		var all []*span
 		var late, early *span
 		if crash.Func("convert", func() error {
 			var err error
-			if all, late, early, err = spans(ctx, src, cfg, e); err != nil {
+			if all, late, early, err = streamSpans(ctx, src, cfg, e); err != nil {
 				return err
 			}
 			return nil
 		})() != nil {
-			continue // the view has a finding of it
+			continue // the view has a finding for it
 		}
 		for _, s := range all {
 			l := lost[s.key]
@@ -141,8 +140,8 @@ func shareSpan(
 				l = &loss{}
 				lost[s.key] = l
 			}
-			first, _ := slices.BinarySearch(s.times, late.from())
-			last, _ := slices.BinarySearch(s.times, early.to()+1)
+			first, _ := slices.BinarySearch(s.times, late.start())
+			last, _ := slices.BinarySearch(s.times, early.end()+1)
 			out := len(s.times) - max(0, last-first)
 			l.lost, l.total = l.lost+out, l.total+len(s.times)
 			if out > l.worst {
@@ -150,13 +149,14 @@ func shareSpan(
 			}
 		}
 		if late != nil {
-			// What cuts more: the latest begin or the earliest end.
-			first, last := late.from(), early.to()
+			// The stream that removes more is the one with the latest start or the one with the
+			// earliest end.
+			first, last := late.start(), early.end()
 			for _, s := range all {
-				first, last = min(first, s.from()), max(last, s.to())
+				first, last = min(first, s.start()), max(last, s.end())
 			}
 			bounds[e] = late.key
-			if last-early.to() > late.from()-first {
+			if last-early.end() > late.start()-first {
 				bounds[e] = early.key
 			}
 		}
@@ -178,7 +178,8 @@ func shareSpan(
 			},
 			Count: int64(l.lost),
 			Message: fmt.Sprintf(
-				"%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out",
+				"%d of %d samples lie outside the time that all streams share, which %s bounds, "+
+					"and are left out",
 				l.lost,
 				l.total,
 				bounds[l.episode],
@@ -200,13 +201,17 @@ func spanHint() string {
 		robocache.Option("align", "extent", "union")
 }
 
-func unshared(info *robocache.Info, episode int, what string) error {
-	return robocache.Misuse("convert", robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, "the streams share no span of time: %s", what).
-		WithHint("%s", spanHint())
+func errNoOverlap(info *robocache.Info, episode int, what string) error {
+	return robocache.Misuse(
+		"convert",
+		robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)},
+		"the streams share no span of time: %s",
+		what,
+	).WithHint("%s", spanHint())
 }
 
-// timestamp writes nanoseconds as seconds.
-func timestamp(ns int64) string {
+// formatSeconds formats nanoseconds as seconds.
+func formatSeconds(ns int64) string {
 	sign, u := "", uint64(ns)
 	if ns < 0 {
 		sign, u = "-", -u

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// apart is a dataset one of whose streams was recorded an hour later.
+// apart is a dataset in which one stream was recorded an hour later.
 type apart struct {
 	robocache.Dataset
 	key string
@@ -34,8 +34,8 @@ func (a *apart) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return out, err
 }
 
-// Streams that share no span of time are refused by name, with the timestamps that do not meet, by
-// every writer that wants one grid; nothing is left.
+// Streams without a common time range are rejected by name, with the timestamps that do not
+// overlap, by every writer that needs one grid. No files remain.
 func TestNoSharedSpan(t *testing.T) {
 	made := synthetic(t, bent)
 	key := ""
@@ -79,9 +79,15 @@ func TestNoSharedSpan(t *testing.T) {
 	}
 }
 
-// A format that is not written is refused with those that are.
+// The error for a format without a writer lists the formats that have one.
 func TestWrites(t *testing.T) {
-	for name, class := range map[string]error{"foo": robocache.ErrUnsupported, "calvin": robocache.ErrUnsupported, "lerobot": nil, "hdf5": nil, "mcap": nil} {
+	for name, class := range map[string]error{
+		"foo":     robocache.ErrUnsupported,
+		"calvin":  robocache.ErrUnsupported,
+		"lerobot": nil,
+		"hdf5":    nil,
+		"mcap":    nil,
+	} {
 		_, err := convert.Writer(name)
 		var e *robocache.Error
 		if class == nil && err != nil ||
@@ -92,8 +98,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// A topic that ends early, or has few messages, cuts the grid of all: the finding counts what is
-// left out, and names it.
+// A topic that ends early, or has few messages, shortens the grid. A finding names it and counts
+// what is left out.
 func TestSpanDropped(t *testing.T) {
 	src := synthetic(
 		t,

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// splitUp says splits of a dataset.
+// splitUp adds splits to a dataset.
 type splitUp struct {
 	robocache.Dataset
 	info robocache.Info
@@ -20,9 +20,8 @@ type splitUp struct {
 func (s *splitUp) Info() *robocache.Info     { return &s.info }
 func (s *splitUp) Unwrap() robocache.Dataset { return s.Dataset }
 
-// The source's splits stand in the result as ranges of its episodes; those that are none there, or
-// that the format cannot keep, are found. What was train and val must not become one train without
-// a word.
+// The source's splits become ranges of episodes in the result. A finding reports splits that are
+// lost, because train and val must not silently become one train split.
 func TestSplits(t *testing.T) {
 	made := synthetic(t, synth.Options{Episodes: 5, Seconds: 0.5, Cameras: -1})
 	halves := map[string]string{"train": "0:3", "val": "3:5"}
@@ -30,24 +29,88 @@ func TestSplits(t *testing.T) {
 		name, format string
 		splits       map[string]string
 		episodes     []int
-		want         map[string]string // of LeRobot and RLDS
+		want         map[string]string // in LeRobot and RLDS
 		lost         string
-		unsplit      int64 // episodes of the result that belong to no split, of LeRobot
+		unsplit      int64 // episodes of the result without a split, in LeRobot
 	}{
 		{"none", "lerobot", nil, nil, map[string]string{"train": "0:5"}, "", 0},
 		{"two", "lerobot", halves, nil, halves, "", 0},
-		{"some episodes", "lerobot", halves, []int{2, 3}, map[string]string{"train": "0:1", "val": "1:2"}, "", 0},
-		{"other order", "lerobot", halves, []int{4, 3, 0}, map[string]string{"train": "2:3", "val": "0:2"}, "", 0},
+		{
+			"some episodes",
+			"lerobot",
+			halves,
+			[]int{2, 3},
+			map[string]string{"train": "0:1", "val": "1:2"},
+			"",
+			0,
+		},
+		{
+			"other order",
+			"lerobot",
+			halves,
+			[]int{4, 3, 0},
+			map[string]string{"train": "2:3", "val": "0:2"},
+			"",
+			0,
+		},
 		{"of one", "lerobot", halves, []int{4}, map[string]string{"val": "0:1"}, "", 0},
-		{"overlapping", "lerobot", map[string]string{"train": "0:3", "few": "1:2"}, nil, map[string]string{"train": "0:3", "few": "1:2"}, "", 2},
-		{"apart", "lerobot", map[string]string{"train": "0:1,2:5", "val": "1:2"}, nil, map[string]string{"val": "1:2"}, "train", 4},
-		{"apart by order", "lerobot", halves, []int{0, 3, 1}, map[string]string{"val": "1:2"}, "train", 2},
-		{"all apart", "lerobot", map[string]string{"train": "0:1,2:3", "val": "1:2,3:5"}, nil, nil, "train, val", 0},
-		{"no range", "lerobot", map[string]string{"train": "0:3", "val": "80%"}, nil, map[string]string{"train": "0:3"}, "val", 2},
+		{
+			"overlapping",
+			"lerobot",
+			map[string]string{"train": "0:3", "few": "1:2"},
+			nil,
+			map[string]string{"train": "0:3", "few": "1:2"},
+			"",
+			2,
+		},
+		{
+			"apart",
+			"lerobot",
+			map[string]string{"train": "0:1,2:5", "val": "1:2"},
+			nil,
+			map[string]string{"val": "1:2"},
+			"train",
+			4,
+		},
+		{
+			"apart by order",
+			"lerobot",
+			halves,
+			[]int{0, 3, 1},
+			map[string]string{"val": "1:2"},
+			"train",
+			2,
+		},
+		{
+			"all apart",
+			"lerobot",
+			map[string]string{"train": "0:1,2:3", "val": "1:2,3:5"},
+			nil,
+			nil,
+			"train, val",
+			0,
+		},
+		{
+			"no range",
+			"lerobot",
+			map[string]string{"train": "0:3", "val": "80%"},
+			nil,
+			map[string]string{"train": "0:3"},
+			"val",
+			2,
+		},
 		{"two", "mcap", halves, nil, nil, "train, val", 0},
 		{"two", "zarr", halves, nil, nil, "train, val", 0},
 		{"two", "rlds", halves, nil, halves, "", 0},
-		{"apart", "rlds", map[string]string{"train": "0:1,2:5", "val": "1:2"}, nil, map[string]string{"train": "0:5"}, "train, val", 0},
+		{
+			"apart",
+			"rlds",
+			map[string]string{"train": "0:1,2:5", "val": "1:2"},
+			nil,
+			map[string]string{"train": "0:5"},
+			"train, val",
+			0,
+		},
 		{"one", "mcap", map[string]string{"train": "0:5"}, nil, nil, "", 0},
 		{"of one", "zarr", halves, []int{0, 2}, nil, "", 0},
 	} {

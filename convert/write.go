@@ -22,8 +22,8 @@ func Formats() (names []string) {
 	return names
 }
 
-// Layouts says of formats without a writer of their own whose layout is written for them: "hdf5 is
-// robomimic's layout".
+// Layouts describes the formats that have no writer of their own but whose layout another writer
+// writes: "hdf5 is robomimic's layout".
 func Layouts() string {
 	var out []string
 	for _, n := range robocache.Formats() {
@@ -34,7 +34,8 @@ func Layouts() string {
 	return strings.Join(out, ", ")
 }
 
-// Writer gives a format that can be written; else ErrUnsupported with those that can.
+// Writer returns a format that can be written. Otherwise it returns ErrUnsupported with a list of
+// the formats that can.
 func Writer(name string) (f robocache.Format, err error) {
 	hint := "formats that are written: " + strings.Join(Formats(), ", ")
 	if l := Layouts(); l != "" {
@@ -55,21 +56,21 @@ func Writer(name string) (f robocache.Format, err error) {
 	return f, nil
 }
 
-// Write writes src at dst in a registered format, by the writer of that format (C7).
+// Write writes src at dst with the writer of a registered format (convert.C7).
 func Write(
 	ctx context.Context,
 	src robocache.Dataset,
 	format, dst string,
 	opt Options,
 ) (_ *robocache.WriteReport, err error) {
-	f, src, w, err := prepare(ctx, src, format, opt)
+	f, src, w, err := prepareWrite(ctx, src, format, opt)
 	if err != nil {
 		return nil, err
 	}
 	if err := Apart(dst, src.Info().URI); err != nil {
 		return nil, err
 	}
-	made := absent(dst)
+	made := missingFolders(dst)
 	w.Findings = append(slices.Clip(w.Findings), sideFindings(src)...)
 	r, err := f.Write(ctx, src, dst, w)
 	if err != nil {
@@ -91,8 +92,8 @@ func sideFindings(src robocache.Dataset) []robocache.Finding {
 	return []robocache.Finding{robocache.SideDropped(streams(), "a conversion takes rows")}
 }
 
-// prepare settles what is the same for all formats: what the writer is given.
-func prepare(
+// prepareWrite computes the format, the dataset and the options that the writer gets.
+func prepareWrite(
 	ctx context.Context,
 	src robocache.Dataset,
 	format string,
@@ -118,13 +119,18 @@ func prepare(
 	}
 	if src.Info().Episodes == 0 && f.NeedsEpisodes {
 		return fail(
-			robocache.Unsupported("convert", where, "the dataset has no episodes, and %s has no place for one without", format).
-				WithHint("Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta."),
+			robocache.Unsupported(
+				"convert",
+				where,
+				"the dataset has no episodes, and %s has no place for one without",
+				format,
+			).WithHint("Record episodes first, or convert to a format that keeps an empty " +
+				"dataset: lerobot, rlds, zarr, delta."),
 		)
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
-		s, err := read(w.Shard.Schema)
+		s, err := parseSchema(w.Shard.Schema)
 		if err != nil {
 			return fail(err)
 		}
@@ -151,20 +157,23 @@ func prepare(
 	}
 	whole := src
 	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
-		if src, err = onGrid(ctx, src, &f, &opt, &w); err != nil {
+		if src, err = alignToGrid(ctx, src, &f, &opt, &w); err != nil {
 			return f, src, w, err
 		}
 	}
-	if opt.DropInvalid && severalClocks(src.Info()) {
+	if opt.DropInvalid && hasStreamClocks(src.Info()) {
 		return fail(
-			robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their own, and have no common rows").
-				WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
+			robocache.Misuse(
+				"convert",
+				where,
+				"drop_invalid: the streams keep clocks of their own, and have no common rows",
+			).WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
 		)
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
 	}
 	if err == nil && w.Shard != nil && src != whole {
-		// those of the grid are the plan's, which has seen all episodes
+		// The plan already has the findings of the grid, for all episodes.
 		src.Info().Findings = whole.Info().Findings
 	}
 	return f, src, w, err
@@ -173,34 +182,39 @@ func prepare(
 // Options are the choices of a conversion. The zero value converts everything.
 type Options struct {
 	robocache.WriteOptions
-	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks
-	// of their own is aligned at FPS, or at its own rate, where this is nil.
+	// Align resamples all streams to one grid first (align.View). If it is nil, a source whose
+	// streams have their own clocks is aligned at FPS, or at its own rate.
 	Align *align.Config `json:"align,omitempty"`
-	// DropInvalid leaves out rows at which some stream has no value, in place of writing
-	// "<key>.valid". An episode is split where rows in its middle are left out.
+	// DropInvalid leaves out rows at which some stream has no value, instead of writing
+	// "<key>.valid". If rows in the middle of an episode are left out, the episode is split.
 	DropInvalid bool `json:"drop_invalid,omitempty"`
-	// KeepGaps, with DropInvalid, leaves episodes whole: rows are left out at their ends alone, and
-	// those between are masked.
+	// KeepGaps, with DropInvalid, leaves out rows only at the ends of episodes. Other rows are
+	// masked, and episodes are not split.
 	KeepGaps bool     `json:"keep_gaps,omitempty"`
 	masks    []string // in a shard: streams that have a mask in any shard
-	// in a shard with DropInvalid: number of result episodes of each source episode
+	// segments is set in a shard with DropInvalid: the number of result episodes of each source
+	// episode.
 	segments []int
 }
 
-// Apart refuses a destination that is a source, or lies in one, or around one, also through links:
-// what is written would stand among what is read.
+// Apart returns an error if the destination and a source are the same folder, or one contains the
+// other. Symbolic links are resolved.
 func Apart(dst string, sources ...string) error {
 	for _, src := range sources {
-		if dst != "" && src != "" && (within(dst, src) || within(src, dst)) {
-			return robocache.Misuse("convert", robocache.Where{"dataset": robocache.Redact(dst)}, "the destination and the source %s are one folder, or one lies in the other", robocache.Redact(src)).
-				WithHint("name a folder beside the source")
+		if dst != "" && src != "" && (isWithin(dst, src) || isWithin(src, dst)) {
+			return robocache.Misuse(
+				"convert",
+				robocache.Where{"dataset": robocache.Redact(dst)},
+				"the destination and the source %s are one folder, or one lies in the other",
+				robocache.Redact(src),
+			).WithHint("name a folder beside the source")
 		}
 	}
 	return nil
 }
 
-// within says that a place is another, or lies in it.
-func within(inner, outer string) bool {
+// isWithin reports whether inner is outer or lies in it.
+func isWithin(inner, outer string) bool {
 	in, local := store.LocalPath(inner)
 	out, other := store.LocalPath(outer)
 	if !local || !other {
@@ -209,9 +223,9 @@ func within(inner, outer string) bool {
 	}
 	want, err := os.Stat(out)
 	if err != nil {
-		return false // nothing lies there
+		return false // outer does not exist
 	}
-	for dir := real(in); ; dir = filepath.Dir(dir) {
+	for dir := resolveLinks(in); ; dir = filepath.Dir(dir) {
 		if i, err := os.Stat(dir); err == nil && os.SameFile(i, want) {
 			return true
 		}
@@ -221,8 +235,8 @@ func within(inner, outer string) bool {
 	}
 }
 
-// real is a path without links, as far as it is there.
-func real(path string) string {
+// resolveLinks returns the path with symbolic links resolved, as far as the path exists.
+func resolveLinks(path string) string {
 	path, _ = filepath.Abs(path)
 	rest := ""
 	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -234,8 +248,8 @@ func real(path string) string {
 	return path
 }
 
-// absent lists the folders at and above a destination that are not there, the deepest first.
-func absent(dst string) (out []string) {
+// missingFolders lists the folders of a destination path that do not exist, deepest first.
+func missingFolders(dst string) (out []string) {
 	dir, ok := store.LocalPath(dst)
 	if !ok || dst == "" {
 		return nil
@@ -248,15 +262,15 @@ func absent(dst string) (out []string) {
 	}
 }
 
-// clearFolders removes the empty folders that a run left at a destination, and those of made, which
-// it made.
+// clearFolders removes the empty folders that a run left at a destination, and those listed in
+// made.
 func clearFolders(dst string, made []string) {
 	if dir, ok := store.LocalPath(dst); ok {
 		removeEmpty(dir)
 	}
 	for _, dir := range made {
 		if i, err := os.Lstat(dir); err != nil || !i.IsDir() || os.Remove(dir) != nil {
-			return // it holds something, and so do those above it
+			return // the folder is not empty, so its parents are not either
 		}
 	}
 }
@@ -271,7 +285,7 @@ func removeEmpty(dir string) {
 		if e.IsDir() {
 			sub := filepath.Join(dir, e.Name())
 			removeEmpty(sub)
-			_ = os.Remove(sub) // fails where something is left, as it should
+			_ = os.Remove(sub) // fails if the folder is not empty
 		}
 	}
 }

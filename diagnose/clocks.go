@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clocks measures the clocks of one stream against each other (D3).
-func (x *examination) clocks(e int, f *robocache.Feature) error {
+// checkClocks compares the clocks of one stream (diagnose.D3).
+func (x *examination) checkClocks(e int, f *robocache.Feature) error {
 	names := robocache.ClocksOf(x.ds, f.Key)
 	if len(names) < 2 {
 		return nil
@@ -20,7 +20,7 @@ func (x *examination) clocks(e int, f *robocache.Feature) error {
 		return err
 	}
 	if err != nil {
-		return nil // Times has said so
+		return nil // the error of Times is already a finding
 	}
 	for _, name := range names[1:] {
 		other, err := timesBy(x.ctx, e, f.Key, name)
@@ -30,13 +30,13 @@ func (x *examination) clocks(e int, f *robocache.Feature) error {
 		if err != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
 			continue
 		}
-		x.compare(e, f, names[0], name, base, other)
+		x.compareClocks(e, f, names[0], name, base, other)
 	}
 	return nil
 }
 
-// compare reports offset, drift and steps of one clock against another.
-func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, other []int64) {
+// compareClocks reports offset, drift and steps of one clock relative to another.
+func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, base, other []int64) {
 	where := robocache.Where{
 		"episode": x.ds.Info().EpisodeIndex(e),
 		"stream":  f.Key,
@@ -54,8 +54,8 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		spread[i] = math.Abs(d - offset)
 	}
 	noise := 1.4826 * median(spread)
-	// What is left beside a step is the drift: a line through the step itself would be none.
-	row, step := stepOf(at, diff)
+	// The drift is fitted after the step is removed, because a line through a step is no drift.
+	row, step := findStep(at, diff)
 	flat := diff
 	if step != 0 {
 		flat = slices.Clone(diff)
@@ -63,16 +63,16 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 			flat[i] -= step
 		}
 	}
-	slope, rest := fit(at, flat)
+	slope, rest := fitLine(at, flat)
 	span := at[len(at)-1]
-	// A drift is one where the line explains what the scatter does not.
+	// It is a drift only if the line explains much more than the scatter.
 	moved := math.Abs(slope) * span
 	drifts := moved > 2e6 && moved > 6*rest
 	shift, gain := offset, 0.0
 	if drifts {
-		// At the first timestamp, from where align counts; and of a against b, whose timestamps are
-		// taken to be right.
-		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
+		// Both are taken at the first timestamp, where align starts. The gain corrects a relative
+		// to b, whose timestamps are assumed to be right.
+		shift, gain = median(subtractSlope(diff, at, slope)), 1/(1+slope)-1
 	}
 	avoid := "one clock for all streams (" + robocache.Option(
 		"options",
@@ -85,15 +85,15 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		b,
 	)
 	either := avoid + "; or " + hint
-	if step != 0 { // no constant takes that back
+	if step != 0 { // no constant offset corrects a step
 		hint, either = avoid, avoid
 	}
 	if math.Abs(offset) > 20e6 {
-		x.add(robocache.SeverityInfo, "clock-offset", where, 0, hint,
+		x.addFinding(robocache.SeverityInfo, "clock-offset", where, 0, hint,
 			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
 	}
 	if drifts {
-		x.add(
+		x.addFinding(
 			robocache.SeverityWarning,
 			"clock-drift",
 			where,
@@ -114,7 +114,7 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 			"clocks":  a + ", " + b,
 			"index":   row,
 		}
-		x.add(
+		x.addFinding(
 			robocache.SeverityWarning,
 			"clock-step",
 			where,
@@ -129,9 +129,9 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 	}
 }
 
-// stepOf finds where one clock steps against another for good: by more than 20 ms, and by far more
-// than the difference varies from row to row. 0: nowhere.
-func stepOf(at, diff []float64) (row int, step float64) {
+// findStep finds a permanent step of one clock relative to another. The step must exceed 20 ms and
+// be much larger than the variation from row to row. It returns 0 if there is none.
+func findStep(at, diff []float64) (row int, step float64) {
 	row, step = largestStep(diff)
 	if math.Abs(step) <= 20e6 {
 		return 0, 0
@@ -144,16 +144,17 @@ func stepOf(at, diff []float64) (row int, step float64) {
 	for i := row; i < len(flat); i++ {
 		flat[i] -= step
 	}
-	// Delays that come and go are none: without a step for good the rest lies nearer to a line.
-	_, before := fit(at, diff)
-	if _, after := fit(at, flat); math.Abs(step) <= 10*median(vary) || after > 0.75*before {
+	// Temporary delays are no steps: without them, removing a step must reduce the distance to a
+	// line.
+	_, before := fitLine(at, diff)
+	if _, after := fitLine(at, flat); math.Abs(step) <= 10*median(vary) || after > 0.75*before {
 		return 0, 0
 	}
 	return row, step
 }
 
-// less is what a line of a slope leaves.
-func less(y, x []float64, slope float64) []float64 {
+// subtractSlope returns y - slope*x.
+func subtractSlope(y, x []float64, slope float64) []float64 {
 	out := make([]float64, len(y))
 	for i := range y {
 		out[i] = y[i] - slope*x[i]
@@ -167,8 +168,8 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// fit is the least-squares line's slope and the standard deviation of what it leaves.
-func fit(x, y []float64) (slope, rest float64) {
+// fitLine returns the slope of the least-squares line and the standard deviation of the residuals.
+func fitLine(x, y []float64) (slope, rest float64) {
 	n := float64(len(x))
 	var mx, my float64
 	for i := range x {
@@ -191,7 +192,7 @@ func fit(x, y []float64) (slope, rest float64) {
 	return slope, math.Sqrt(rest / n)
 }
 
-// largestStep finds where medians of five values before and after differ most.
+// largestStep returns the row at which the medians of the five values before and after differ most.
 func largestStep(v []float64) (at int, step float64) {
 	const k = 5
 	for i := k; i+k <= len(v); i++ {
@@ -202,7 +203,7 @@ func largestStep(v []float64) (at int, step float64) {
 	if step == 0 {
 		return at, step
 	}
-	row := at // where medians differ most, give or take two rows
+	row := at // the medians locate the row only to within a few rows
 	for i := at - k + 1; i < at+k; i++ {
 		if math.Abs(v[i]-v[i-1]) > math.Abs(v[row]-v[row-1]) {
 			row = i

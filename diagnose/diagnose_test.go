@@ -12,17 +12,18 @@ import (
 	"github.com/goatnote-inc/robocache/diagnose"
 )
 
-// pair is an arm seen by its encoders (100 Hz, position) and by a sensor at its tip (333 Hz,
-// speed), whose clock is wrong by a known amount.
+// pair is an arm measured by its encoders (100 Hz, position) and by a sensor at its tip (333 Hz,
+// speed). The clock of the sensor is wrong by a known amount.
 type pair struct {
-	info      robocache.Info
-	times     map[string][]int64 // timestamps as recorded
-	taken     map[string][]int64 // when the rows were taken
-	nan       bool
-	step      float64 // s by which the sensor's header clock steps, amid the recording
+	info  robocache.Info
+	times map[string][]int64 // timestamps as recorded
+	taken map[string][]int64 // true times of the rows
+	nan   bool
+	// seconds by which the sensor's header clock steps in the middle of the recording
+	step      float64
 	unrelated bool
-	gripper   bool    // both see a gripper that shuts once
-	from, to  float64 // the arm moves between these seconds alone; 0, 0: always
+	gripper   bool    // both streams measure a gripper that closes once
+	from, to  float64 // the arm moves only between these times; 0, 0: always
 }
 
 func newPair(seconds float64, offset, ppm float64) *pair {
@@ -56,15 +57,13 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 	return p
 }
 
-// angle is a motion that does not repeat itself.
+// angle returns a motion that does not repeat.
 func angle(t float64) (a, b float64) {
 	return math.Sin(
-			2.1*t+0.8*math.Sin(0.31*t),
-		) + 0.4*math.Sin(
-			5.3*t+2*math.Sin(0.17*t),
-		), math.Cos(
-			1.3*t + math.Sin(0.7*t),
-		)
+		2.1*t+0.8*math.Sin(0.31*t),
+	) + 0.4*math.Sin(
+		5.3*t+2*math.Sin(0.17*t),
+	), math.Cos(1.3*t + math.Sin(0.7*t))
 }
 
 func (p *pair) value(key string, t int64) (float64, float64) {
@@ -73,7 +72,7 @@ func (p *pair) value(key string, t int64) (float64, float64) {
 		x = 17*x + 31
 	}
 	if p.gripper {
-		if x > 3.030001 { // just behind a sample of the joints, and just before one of the sensor
+		if x > 3.030001 { // just after a sample of the joints and just before one of the sensor
 			return 1, 0
 		}
 		return 0, 0
@@ -129,7 +128,7 @@ func (p *pair) Capabilities() *robocache.Capabilities {
 	return &robocache.Capabilities{Clocks: p.Clocks, TimesBy: p.TimesBy}
 }
 
-// Clocks: the sensor has its recorder's clock too, 15 ms later and drifting.
+// The sensor also has its recorder's clock, which is 15 ms late and drifts.
 func (p *pair) Clocks(key string) []string {
 	if key == "imu" {
 		return []string{"header", "log"}
@@ -165,10 +164,15 @@ func found(t *testing.T, p *pair) map[string][]robocache.Finding {
 	return out
 }
 
-// TestOffset is D4: known offsets of either sign come back within 2 ms, and none is claimed where
-// there is none.
+// TestOffset is diagnose.D4: known offsets of either sign are measured within 2 ms. Without an
+// offset there is no finding.
 func TestOffset(t *testing.T) {
-	for offset, want := range map[float64]string{0.110: "moves 110.", -0.047: "moves -47.", 0.023: "moves 2", 0: ""} {
+	for offset, want := range map[float64]string{
+		0.110:  "moves 110.",
+		-0.047: "moves -47.",
+		0.023:  "moves 2",
+		0:      "",
+	} {
 		f := found(t, newPair(20, offset, 0))["stream-offset"]
 		switch {
 		case want == "" && len(f) > 0:
@@ -187,8 +191,8 @@ func TestOffset(t *testing.T) {
 	}
 }
 
-// TestOffsetOfJumps is D4: what opens and shuts between two samples says no more than the samples
-// do.
+// TestOffsetOfJumps is diagnose.D4: a gripper that opens and closes between two samples gives no
+// offset below the sample period.
 func TestOffsetOfJumps(t *testing.T) {
 	for _, offset := range []float64{0, 0.04} {
 		p := newPair(20, offset, 0)
@@ -203,11 +207,18 @@ func TestOffsetOfJumps(t *testing.T) {
 	}
 }
 
-// TestLateMotion is D4: an arm that stands still for minutes and then moves, in the middle of the
-// recording or at its end, each measured once.
+// TestLateMotion is diagnose.D4: an arm rests for minutes and then moves, in the middle of the
+// recording or at its end. Each motion is measured once.
 func TestLateMotion(t *testing.T) {
 	for name, c := range map[string]struct{ seconds, from, to float64 }{
-		"middle": {400, 170, 230}, "end": {400, 340, 400}, "end of two windows": {180, 130, 180}, "begin and end": {400, 0, 1e9},
+		"middle":             {400, 170, 230},
+		"end":                {400, 340, 400},
+		"end of two windows": {180, 130, 180},
+		"begin and end": {
+			400,
+			0,
+			1e9,
+		},
 	} {
 		p := newPair(c.seconds, 0.110, 0)
 		p.from, p.to = c.from, c.to
@@ -231,7 +242,7 @@ func measured(t *testing.T, text string) float64 {
 	return 0
 }
 
-// TestDrift is D4: a clock that runs 400 ppm fast for two minutes.
+// TestDrift is diagnose.D4: a clock runs 400 ppm fast for two minutes.
 func TestDrift(t *testing.T) {
 	f := found(t, newPair(110, 0.02, 400))["stream-drift"]
 	if len(f) != 1 {
@@ -250,7 +261,7 @@ func TestNothingShared(t *testing.T) {
 	}
 }
 
-// TestClocks is D3.
+// TestClocks is diagnose.D3.
 func TestClocks(t *testing.T) {
 	f := found(t, newPair(60, 0, 0))
 	if o := f["clock-offset"]; len(o) != 1 || math.Abs(measured(t, o[0].Message)-37.7) > 0.5 {
@@ -261,7 +272,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestClockStep is D3: a clock that steps amid the recording steps, and drifts as it did without.
+// TestClockStep is diagnose.D3: a clock that steps in the middle of the recording gets a finding
+// for the step, and the same drift as without it.
 func TestClockStep(t *testing.T) {
 	for _, step := range []float64{0.05, 0.5, -0.002} {
 		p := newPair(60, 0, 0)
@@ -279,7 +291,7 @@ func TestClockStep(t *testing.T) {
 	}
 }
 
-// TestStamps is D2 and D5.
+// TestStamps is diagnose.D2 and D5.
 func TestTimestamps(t *testing.T) {
 	p := newPair(20, 0, 0)
 	j := p.times["joints"]
@@ -291,7 +303,13 @@ func TestTimestamps(t *testing.T) {
 	m := p.times["imu"]
 	p.times["imu"], p.taken["imu"] = m[333:], p.taken["imu"][333:]
 	f := found(t, p)
-	for code, says := range map[string]string{"gap": "lasts 0.410 s", "repeated-timestamps": "1 of 2000", "late-start": "begins 1.0", "not-finite": "1 values", "early-end": "ends 0.39"} {
+	for code, says := range map[string]string{
+		"gap":                 "lasts 0.410 s",
+		"repeated-timestamps": "1 of 2000",
+		"late-start":          "begins 1.0",
+		"not-finite":          "1 values",
+		"early-end":           "ends 0.39",
+	} {
 		if len(f[code]) != 1 || !strings.Contains(f[code][0].Message, says) {
 			t.Errorf("%s: %+v", code, f[code])
 		}

@@ -8,18 +8,18 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// notFinite holds the values of one stream that are NaN or infinite.
+// notFinite describes the NaN and infinite values of one stream.
 type notFinite struct {
 	count int64
-	where robocache.Where // place of the first value
-	// number of its element in the row, with the channel's name if it has one
+	where robocache.Where // location of the first value
+	// element is the index of the first value in its row, with the channel's name if it has one.
 	element string
 	value   float64
 }
 
-// countNotFinite counts the values of some rows that are NaN or infinite, and notes the place of
-// the first one. counts holds the number of entries of each row of a ragged stream; it is nil for
-// other streams.
+// countNotFinite counts the NaN and infinite values of some rows and records the location of the
+// first one. counts holds the number of entries of each row of a ragged stream. It is nil for other
+// streams.
 func (x *examination) countNotFinite(
 	f *robocache.Feature,
 	rows []robocache.Row,
@@ -60,12 +60,12 @@ func (x *examination) countNotFinite(
 	x.notFinite[f.Key] = found
 }
 
-// addNotFinite adds a finding for each stream with values that are NaN or infinite. It names the
-// first value.
+// addNotFinite adds a finding for each stream with NaN or infinite values. The finding names the
+// first one.
 func (x *examination) addNotFinite() {
 	for _, key := range slices.Sorted(maps.Keys(x.notFinite)) {
 		found := x.notFinite[key]
-		x.add(
+		x.addFinding(
 			robocache.SeverityWarning,
 			"not-finite",
 			found.where,

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// described is a dataset of which only the description is used.
+// described is a dataset that has only a schema.
 type described struct {
 	robocache.Dataset
 	info robocache.Info
@@ -18,8 +18,8 @@ type described struct {
 
 func (d *described) Info() *robocache.Info { return &d.info }
 
-// TestNotFinitePlace checks the place of the first NaN: index of the episode, row, element and name
-// of the channel.
+// TestNotFinitePlace checks the location of the first NaN: index of the episode, row, element and
+// name of the channel.
 func TestNotFinitePlace(t *testing.T) {
 	raw := func(values ...float64) (b []byte) {
 		for _, v := range values {
@@ -35,9 +35,12 @@ func TestNotFinitePlace(t *testing.T) {
 		raw    []byte
 		want   string
 	}{
-		"named":   {[]int{2}, `["x","gripper"]`, nil, raw(1, 1, 1, nan, nan, 1), "row 5, index 1: 2 values are NaN or infinite; the first is element 1 (gripper): NaN"},
-		"unnamed": {[]int{3}, "", nil, raw(1, 1, 1, 1, 1, 1, 1, 1, inf), "row 6, index 2: 1 values are NaN or infinite; the first is element 2: -Inf"},
-		"ragged":  {[]int{-1, 2}, "", []int{1, 0, 2}, raw(1, 1, 1, 1, 1, nan), "row 6, index 3: 1 values are NaN or infinite; the first is element 3: NaN"},
+		"named": {[]int{2}, `["x","gripper"]`, nil, raw(1, 1, 1, nan, nan, 1), "row 5, index " +
+			"1: 2 values are NaN or infinite; the first is element 1 (gripper): NaN"},
+		"unnamed": {[]int{3}, "", nil, raw(1, 1, 1, 1, 1, 1, 1, 1, inf), "row 6, index 2: 1 " +
+			"values are NaN or infinite; the first is element 2: -Inf"},
+		"ragged": {[]int{-1, 2}, "", []int{1, 0, 2}, raw(1, 1, 1, 1, 1, nan), "row 6, index 3: " +
+			"1 values are NaN or infinite; the first is element 3: NaN"},
 	} {
 		d := &described{info: robocache.Info{Episodes: 2}}
 		d.info.NumberEpisodes([]int64{3, 7})
@@ -50,7 +53,7 @@ func TestNotFinitePlace(t *testing.T) {
 			Names: json.RawMessage(c.names),
 		}
 		x.countNotFinite(f, robocache.RowsOf(1, 4, 3), c.counts, c.raw)
-		x.close()
+		x.addSummaries()
 		if len(x.findings) != 1 {
 			t.Fatalf("%s: %v", name, x.findings)
 		}

@@ -7,12 +7,14 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// manyDecoded frames for one are more than training in any order should pay for.
+// manyDecoded is the largest average number of frames decoded per random frame that is not
+// reported.
 const manyDecoded = 8
 
-// longGOPs tells of cameras of which a frame in any order makes many be decoded, by the sample
-// table of one file each: nothing is wrong with them.
-func (x *examination) longGOPs() error {
+// findLongGOPs reports cameras whose key frames are far apart, so that random access decodes many
+// frames. It looks at the sample table of one file per camera. The finding has severity info: the
+// video is valid.
+func (x *examination) findLongGOPs() error {
 	for i := range x.ds.Info().Features {
 		f := &x.ds.Info().Features[i]
 		if f.Kind != robocache.KindVideo {
@@ -26,7 +28,7 @@ func (x *examination) longGOPs() error {
 			return err
 		}
 		if err != nil || file == nil {
-			continue // told elsewhere
+			continue // another check reports it
 		}
 		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()
 		file.Release()
@@ -40,7 +42,7 @@ func (x *examination) longGOPs() error {
 				),
 				robocache.Command("inspect --decode-cost"),
 			)
-			x.add(
+			x.addFinding(
 				robocache.SeverityInfo,
 				"long-gop",
 				robocache.Where{"stream": f.Key},

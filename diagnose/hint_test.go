@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// mendOf returns the option align of the hint of a finding.
+// mendOf returns the option align from the hint of a finding.
 func mendOf(t *testing.T, f robocache.Finding) align.Config {
 	t.Helper()
 	_, text, ok := strings.Cut(f.Hint, "Align: ")
@@ -29,8 +29,8 @@ func mendOf(t *testing.T, f robocache.Finding) align.Config {
 	return cfg
 }
 
-// TestMendCloses: what doctor prints, given to align, brings the stream back: synth says by how
-// much it was bent, and where its samples were taken.
+// TestMendCloses: the align option that doctor prints corrects the stream. synth reports how its
+// times were distorted, and where its samples were taken.
 func TestHintCloses(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
 		opt := synth.Options{
@@ -46,7 +46,7 @@ func TestHintCloses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opt.Offset, opt.Skew, opt.Jitter = 0, 0, 1 // a clock of its own, which is right
+		opt.Offset, opt.Skew, opt.Jitter = 0, 0, 1 // its own clock, which is right
 		right, err := synth.New(opt)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestHintCloses(t *testing.T) {
 				before/1e6,
 			)
 		}
-		// And the values on a grid of 50 Hz, beside those of the clock that is right.
+		// Also compare the values on a grid of 50 Hz with those of the correct clock.
 		value := func(ds robocache.Dataset, c align.Config) ([]int64, []byte) {
 			c.HZ, c.Extent, c.Keys = robocache.Rate{
 				Num: 50,
@@ -138,7 +138,7 @@ func TestHintCloses(t *testing.T) {
 		_, wrong := value(bent, align.Config{})
 		off := func(a, b []byte) (worst float64) {
 			width := len(a) / len(at) / 4
-			for i := 50; i < len(at)-50; i++ { // at the ends the bent stream has no samples
+			for i := 50; i < len(at)-50; i++ { // the ends have no samples
 				for k := range 2 { // angles
 					x := func(b []byte) float64 {
 						return float64(
@@ -157,8 +157,8 @@ func TestHintCloses(t *testing.T) {
 	}
 }
 
-// The other clock of the same stream: header timestamps brought onto the recorder's clock by what
-// the finding of D3 says.
+// The other clock of the same stream: header timestamps are converted to the recorder's clock by
+// the finding of diagnose.D3.
 func TestClockHint(t *testing.T) {
 	p := newPair(60, 0, 0)
 	f := found(t, p)["clock-drift"]

@@ -12,35 +12,41 @@ import (
 // Limits of the search for shared motion.
 const (
 	motionRate    = 200.0 // Hz of the grid on which motions are compared
-	motionLag     = 0.5   // s: larger offsets are not looked for
-	motionStreams = 12    // the streams of an episode that move most clearly
+	motionLag     = 0.5   // s; larger offsets are not searched for
+	motionStreams = 12    // maximum number of streams per episode, those with the most samples
 	motionRows    = 1 << 17
 	clearPeak     = 0.8
 )
 
-// motion is how a stream moves over time, on the common grid: one of its channels, the channel's
-// rate of change, or the size of either over all channels.
+// motion is the movement of a stream over time on the common grid. It is one channel, the rate of
+// change of a channel, or the magnitude of either over all channels.
 type motion struct {
-	f     *robocache.Feature
-	kind  string
-	v     []float64
-	valid []bool    // the grid point lies inside the stream
-	step  int64     // the stream's period
-	at    []int64   // timestamps of …
-	raw   []float64 // … what v was made of
-	first int64     // the stream's first timestamp in the episode
-	sums  *running  // made when they are first asked for
+	feature *robocache.Feature
+	kind    string
+	values  []float64
+	valid   []bool      // whether the grid point lies inside the stream
+	period  int64       // period of the stream
+	times   []int64     // timestamps of raw
+	samples []float64   // samples from which v was interpolated
+	start   int64       // first timestamp of the stream in the episode
+	prefix  *prefixSums // computed on first use
 }
 
-// motions compares the streams of an episode that lie on different clocks (D4).
-func (x *examination) motions(e int, lines []line) {
+// compareMotions compares the streams of an episode that have different clocks (diagnose.D4).
+func (x *examination) compareMotions(e int, lines []streamTimes) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	var moving []line
+	var moving []streamTimes
 	for _, l := range lines {
-		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || robocache.Period(l.times) == 0 || robocache.Period(l.times) > 200_000_000 ||
-			// the channels of a rotation jump where nothing moves fast
-			l.f.Elements() > 64 || l.f.Interpolation == "nearest" ||
-			len(l.f.Rotations) > 0 {
+		if l.feature.Kind != robocache.KindNumeric || !l.feature.DType.Float() ||
+			l.feature.Ragged() ||
+			l.feature.Latched ||
+			len(l.times) < 50 ||
+			robocache.Period(l.times) == 0 ||
+			robocache.Period(l.times) > 200_000_000 ||
+			// Rotations are skipped, because their channels can jump without fast motion.
+			l.feature.Elements() > 64 ||
+			l.feature.Interpolation == "nearest" ||
+			len(l.feature.Rotations) > 0 {
 			continue
 		}
 		moving = append(moving, l)
@@ -53,42 +59,41 @@ func (x *examination) motions(e int, lines []line) {
 	if len(moving) > motionStreams {
 		moving = moving[:motionStreams]
 	}
-	// In the dataset's order: the anchor, or what is named first, is what the others are measured
-	// against.
+	// Streams are compared in the dataset's order, with those on the dataset's clock first. The
+	// later stream of a pair is measured relative to the earlier one.
 	place := map[string]int{}
 	for i, l := range lines {
-		place[l.f.Key] = i
-		if l.f.Clock == x.ds.Info().Clock {
-			place[l.f.Key] -= len(lines)
+		place[l.feature.Key] = i
+		if l.feature.Clock == x.ds.Info().Clock {
+			place[l.feature.Key] -= len(lines)
 		}
 	}
 	sort.Slice(
 		moving,
-		func(i, j int) bool { return place[moving[i].f.Key] < place[moving[j].f.Key] },
+		func(i, j int) bool { return place[moving[i].feature.Key] < place[moving[j].feature.Key] },
 	)
 	n := int(float64(last-first)/1e9*motionRate) + 1
 	if len(moving) < 2 || n < 200 {
 		return
 	}
 	done := map[[2]string]bool{}
-	// clocks that were found to run apart from one ahead of them: beside others they would only be
-	// told again
+	// Clocks with a finding are skipped, because other streams would only repeat it.
 	wrong := map[string]bool{}
 	alike := map[[2]string]bool{} // pairs with a clear peak
-	for _, w := range windows(n) {
+	for _, w := range searchWindows(n) {
 		start := first + int64(float64(w.from)*1e9/motionRate)
-		read := map[string][]motion{} // of this window, where a pair is still open
-		of := func(l *line) []motion {
-			m, ok := read[l.f.Key]
+		read := map[string][]motion{} // motions of this window, read when first needed
+		of := func(l *streamTimes) []motion {
+			m, ok := read[l.feature.Key]
 			if !ok {
-				m, _ = x.motion(e, l, start, w.n) // values has said so
-				read[l.f.Key] = m
+				m, _ = x.readMotions(e, l, start, w.n) // the check of values reports the error
+				read[l.feature.Key] = m
 			}
 			return m
 		}
 		for i := range moving {
 			for j := i + 1; j < len(moving); j++ {
-				f, g := moving[i].f, moving[j].f
+				f, g := moving[i].feature, moving[j].feature
 				clocks, keys := [2]string{f.Clock, g.Clock}, [2]string{f.Key, g.Key}
 				if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] ||
 					alike[keys] {
@@ -98,7 +103,7 @@ func (x *examination) motions(e int, lines []line) {
 				if len(a) == 0 || len(b) == 0 {
 					continue
 				}
-				seen, said := x.pair(e, a, b, start)
+				seen, said := x.comparePair(e, a, b, start)
 				alike[keys] = seen
 				if said {
 					done[clocks], wrong[clocks[1]] = true, true
@@ -108,12 +113,12 @@ func (x *examination) motions(e int, lines []line) {
 	}
 }
 
-// window is a stretch of the grid.
+// window is a range of grid points.
 type window struct{ from, n int }
 
-// windows are where motion is looked for: two minutes say enough, and where they show no clear peak
-// (the robot stands still) as much again: half of it in the middle, half at the end.
-func windows(n int) []window {
+// searchWindows returns where motion is searched for. Two minutes are usually enough. If they show
+// no clear peak (the robot does not move), one minute in the middle and one at the end follow.
+func searchWindows(n int) []window {
 	const most, later = 120 * motionRate, 60 * motionRate
 	if n <= most {
 		return []window{{0, n}}
@@ -125,10 +130,10 @@ func windows(n int) []window {
 	return append(out, window{n - later, later})
 }
 
-// motion reads a stream and gives its motions.
-func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, error) {
-	width := l.f.Elements()
-	// What lies beyond the grid says nothing.
+// readMotions reads a stream and returns its motions.
+func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]motion, error) {
+	width := l.feature.Elements()
+	// Rows outside the grid are not needed.
 	from, _ := slices.BinarySearch(l.times, first)
 	from = max(from-1, 0)
 	end, _ := slices.BinarySearch(l.times, first+int64(float64(n)*1e9/motionRate)+1)
@@ -138,16 +143,21 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	}
 	v := make([]float64, 0, rows*width)
 	const block = 4096
-	raw := make([]byte, block*l.f.RowBytes())
+	raw := make([]byte, block*l.feature.RowBytes())
 	for at := 0; at < rows; at += block {
 		k := min(block, rows-at)
-		part := raw[:k*l.f.RowBytes()]
-		if err := x.ds.Gather(x.ctx, l.f.Key, robocache.RowsOf(e, from+at, k), part); err != nil {
+		part := raw[:k*l.feature.RowBytes()]
+		if err := x.ds.Gather(
+			x.ctx,
+			l.feature.Key,
+			robocache.RowsOf(e, from+at, k),
+			part,
+		); err != nil {
 			return nil, err
 		}
-		v = robocache.Float64s(v, l.f.DType, part)
+		v = robocache.Float64s(v, l.feature.DType, part)
 	}
-	// Each channel at unit variance, so that none decides alone.
+	// Scale each channel to unit variance, so that no channel dominates.
 	for c := range width {
 		var mean, square float64
 		for r := range rows {
@@ -170,7 +180,7 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	}
 	step := robocache.Period(l.times)
 	at := l.times[from : from+rows]
-	mid := make([]int64, rows) // a change is between two rows
+	mid := make([]int64, rows) // a change lies between two rows
 	for r := range rows {
 		mid[r] = at[r]
 		if r > 0 {
@@ -179,12 +189,19 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	}
 	var out []motion
 	add := func(kind string, values []float64, times []int64) {
-		m := motion{f: l.f, kind: kind, step: step, at: times, raw: values, first: l.times[0]}
-		m.v, m.valid = onGrid(times, values, first, n, 3*step)
+		m := motion{
+			feature: l.feature,
+			kind:    kind,
+			period:  step,
+			times:   times,
+			samples: values,
+			start:   l.times[0],
+		}
+		m.values, m.valid = interpolateToGrid(times, values, first, n, 3*step)
 		out = append(out, m)
 	}
 	change, size := make([]float64, rows), make([]float64, rows)
-	for _, c := range liveliest(v, rows, width) {
+	for _, c := range smoothestChannels(v, rows, width) {
 		value, rate := make([]float64, rows), make([]float64, rows)
 		for r := range rows {
 			value[r] = v[r*width+c]
@@ -213,9 +230,9 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	return out, nil
 }
 
-// liveliest are up to three channels that move, the smoothest first: noise has most of its change
+// smoothestChannels returns up to three channels that move, the smoothest first. Noise changes most
 // from row to row.
-func liveliest(v []float64, rows, width int) []int {
+func smoothestChannels(v []float64, rows, width int) []int {
 	type channel struct {
 		c     int
 		rough float64
@@ -240,8 +257,9 @@ func liveliest(v []float64, rows, width int) []int {
 	return out
 }
 
-// onGrid interpolates linearly onto the grid; points outside the stream or in a gap are not valid.
-func onGrid(
+// interpolateToGrid interpolates linearly to the grid. Points outside the stream or in a gap are
+// not valid.
+func interpolateToGrid(
 	times []int64,
 	v []float64,
 	first int64,

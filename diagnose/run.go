@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Run examines a dataset.
+// Run examines a dataset and returns the findings.
 func Run(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -30,7 +30,7 @@ func Run(
 		}
 		x.findings = found
 	}
-	// What opening found is wrong still, whether the format's own says it again or not.
+	// Findings from opening remain valid, whether the format repeats them or not.
 	said := map[string]bool{}
 	for _, f := range x.findings {
 		said[f.Code+"\x00"+f.Where.String()] = true
@@ -42,9 +42,9 @@ func Run(
 		}
 	}
 	found := x.findings
-	x.told = newTold(slices.Concat(opening, found))
+	x.reported = newReportedFaults(slices.Concat(opening, found))
 	x.findings = append(opening, lacking...)
-	if err := x.longGOPs(); err != nil {
+	if err := x.findLongGOPs(); err != nil {
 		return nil, err
 	}
 	x.findings = append(x.findings, found...)
@@ -65,7 +65,7 @@ func Run(
 				"no such episode",
 			)
 		}
-		if err := x.episode(e); err != nil {
+		if err := x.checkEpisode(e); err != nil {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -75,26 +75,26 @@ func Run(
 			opt.Progress(int64(at+1), int64(len(episodes)))
 		}
 	}
-	x.close()
+	x.addSummaries()
 	return x.findings, nil
 }
 
-// maxFindings bounds the list; what is beyond is counted in one finding.
+// maxFindings limits the number of findings. One more finding counts the rest.
 const maxFindings = 2000
 
 type examination struct {
-	ctx      context.Context
-	ds       robocache.Dataset
-	opt      robocache.DiagnoseOptions
-	findings []robocache.Finding
-	told     told
-	dropped  int64
-	timeless bool // some stream has no clock and no rate, and it was said
+	ctx              context.Context
+	ds               robocache.Dataset
+	opt              robocache.DiagnoseOptions
+	findings         []robocache.Finding
+	reported         reportedFaults
+	dropped          int64
+	hasNoRateFinding bool // whether the finding no-rate was added
 
 	notFinite map[string]*notFinite // by stream
 }
 
-func (x *examination) add(
+func (x *examination) addFinding(
 	sev robocache.Severity,
 	code string,
 	where robocache.Where,
@@ -119,13 +119,13 @@ func (x *examination) add(
 	)
 }
 
-// addNoRate adds the finding of rows without timestamps and without a rate.
+// addNoRate adds the finding for rows without timestamps and without a rate.
 func (x *examination) addNoRate() {
 	why := "the data says nothing of time"
 	if clocks := x.ds.Info().DescribeUnusedClocks(); clocks != "" {
 		why = "the clock of the rows is not used (" + clocks + "), and nothing says their rate"
 	}
-	x.add(
+	x.addFinding(
 		robocache.SeverityInfo,
 		"no-rate",
 		nil,
@@ -136,22 +136,23 @@ func (x *examination) addNoRate() {
 	)
 }
 
-// errTimeless says that nothing is known of when a stream's rows were.
+// errTimeless means that the times of a stream's rows are unknown.
 var errTimeless = errors.New("rows without timestamps")
 
-// line is one stream of an episode with its timestamps.
-type line struct {
-	f     *robocache.Feature
-	times []int64
+// streamTimes is one stream of an episode with its timestamps.
+type streamTimes struct {
+	feature *robocache.Feature
+	times   []int64
 }
 
-func (x *examination) episode(e int) error {
+func (x *examination) checkEpisode(e int) error {
 	info := x.ds.Info()
-	var lines, timeless []line
+	var lines, timeless []streamTimes
 	byClock := map[string]bool{}
 	for i := range info.Features {
 		f := &info.Features[i]
-		if f.Default || robocache.Lacks(x.ds, e, f.Key) { // the format has a finding for it
+		// the format has a finding for a lacking stream
+		if f.Default || robocache.Lacks(x.ds, e, f.Key) {
 			continue
 		}
 		times, err := x.ds.Times(x.ctx, e, f.Key)
@@ -166,12 +167,12 @@ func (x *examination) episode(e int) error {
 			}
 		}
 		if errors.Is(err, errTimeless) {
-			// Rows without a clock: nothing is wrong with them, and their values are looked at.
-			if !x.timeless {
-				x.timeless = true
+			// Rows without a clock are valid. Their values are checked later.
+			if !x.hasNoRateFinding {
+				x.hasNoRateFinding = true
 				x.addNoRate()
 			}
-			timeless = append(timeless, line{f, make([]int64, rows)})
+			timeless = append(timeless, streamTimes{f, make([]int64, rows)})
 			continue
 		}
 		if robocache.IsFatal(err) {
@@ -186,34 +187,34 @@ func (x *examination) episode(e int) error {
 			)
 			continue
 		}
-		lines = append(lines, line{f, times})
+		lines = append(lines, streamTimes{f, times})
 		if !byClock[f.Clock] {
 			byClock[f.Clock] = true
-			x.timestamps(e, f, times)
-			if err := x.clocks(e, f); err != nil {
+			x.checkTimestamps(e, f, times)
+			if err := x.checkClocks(e, f); err != nil {
 				return err
 			}
 		}
 	}
-	x.ends(e, lines)
+	x.checkEnds(e, lines)
 	for i := range lines {
-		if err := x.values(e, &lines[i]); err != nil {
+		if err := x.checkValues(e, &lines[i]); err != nil {
 			return err
 		}
 	}
 	for i := range timeless {
-		if err := x.values(e, &timeless[i]); err != nil {
+		if err := x.checkValues(e, &timeless[i]); err != nil {
 			return err
 		}
 	}
 	if len(byClock) > 1 {
-		x.motions(e, lines)
+		x.compareMotions(e, lines)
 	}
 	return nil
 }
 
-// close adds the findings about all episodes together.
-func (x *examination) close() {
+// addSummaries adds the findings about all episodes together.
+func (x *examination) addSummaries() {
 	x.addNotFinite()
 	if x.dropped > 0 {
 		x.findings = append(
@@ -228,8 +229,8 @@ func (x *examination) close() {
 	}
 }
 
-// noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where
-// it must.
+// noDecoder returns a finding if this build cannot decode the video of a dataset. If decode is set,
+// it returns an error instead.
 func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
 	if !slices.ContainsFunc(
 		info.Features,
@@ -247,7 +248,8 @@ func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
 	f := robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "no-video-decoder",
-		Message:  "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded",
+		Message: "this build cannot decode video: the frames of the dataset were not looked " +
+			"at, and cannot be loaded",
 	}
 	var e *robocache.Error
 	if errors.As(err, &e) {

@@ -2,17 +2,17 @@ package diagnose
 
 import "slices"
 
-// sums are those of two motions over the grid points where both are valid, the second's k points
-// later.
-type sums struct{ n, a, b, aa, bb, ab float64 }
+// pairSums are the sums over the grid points at which both motions are valid. The second motion is
+// shifted by k points.
+type pairSums struct{ n, a, b, aa, bb, ab float64 }
 
-// holed adds up point by point.
-func holed(a, b *motion, from, to, k int) (s sums) {
+// sumPoints computes the sums point by point. It is for motions with holes.
+func sumPoints(a, b *motion, from, to, k int) (s pairSums) {
 	for i := from; i < to; i++ {
 		if !a.valid[i] || !b.valid[i+k] {
 			continue
 		}
-		u, v := a.v[i], b.v[i+k]
+		u, v := a.values[i], b.values[i+k]
 		s.n++
 		s.a += u
 		s.b += v
@@ -23,53 +23,55 @@ func holed(a, b *motion, from, to, k int) (s sums) {
 	return s
 }
 
-// running are the sums of a motion's values and squares up to each grid point: those of any stretch
-// are a difference, and only the products of two motions depend on the lag. Most of the doctor's
-// time beside reading goes into these.
-type running struct {
-	whole    bool // valid in one stretch …
-	from, to int  // … which is this
-	v, vv    []float64
+// prefixSums holds the sums of a motion's values and squares up to each grid point. The sums over
+// any range are then a difference, and only the products of two motions depend on the lag. Apart
+// from reading, the doctor spends most of its time here.
+type prefixSums struct {
+	isContiguous bool // whether the motion is valid in one contiguous range
+	from, to     int  // that range
+	v, vv        []float64
 }
 
-// running makes them once; a motion with holes is told by whole alone.
-func (m *motion) running() *running {
-	if m.sums != nil {
-		return m.sums
+// runningSums returns the prefix sums and computes them on first use. For a motion with holes, only
+// isContiguous is set.
+func (m *motion) runningSums() *prefixSums {
+	if m.prefix != nil {
+		return m.prefix
 	}
-	r := &running{}
-	m.sums = r
+	r := &prefixSums{}
+	m.prefix = r
 	if r.from = slices.Index(m.valid, true); r.from < 0 {
 		r.from = len(m.valid)
 	}
 	for r.to = r.from; r.to < len(m.valid) && m.valid[r.to]; r.to++ {
 	}
-	if r.whole = !slices.Contains(m.valid[r.to:], true); !r.whole {
+	if r.isContiguous = !slices.Contains(m.valid[r.to:], true); !r.isContiguous {
 		return r
 	}
-	r.v, r.vv = make([]float64, len(m.v)+1), make([]float64, len(m.v)+1)
-	for i, v := range m.v {
+	r.v, r.vv = make([]float64, len(m.values)+1), make([]float64, len(m.values)+1)
+	for i, v := range m.values {
 		r.v[i+1], r.vv[i+1] = r.v[i]+v, r.vv[i]+v*v
 	}
 	return r
 }
 
-func (p *running) between(q *running, a, b *motion, from, to, k int) sums {
+func (p *prefixSums) sumsBetween(q *prefixSums, a, b *motion, from, to, k int) pairSums {
 	if from >= to {
-		return sums{}
+		return pairSums{}
 	}
-	return sums{
+	return pairSums{
 		float64(to - from),
 		p.v[to] - p.v[from],
 		q.v[to+k] - q.v[from+k],
 		p.vv[to] - p.vv[from],
 		q.vv[to+k] - q.vv[from+k],
-		dot(a.v[from:to], b.v[from+k:to+k]),
+		dotProduct(a.values[from:to], b.values[from+k:to+k]),
 	}
 }
 
-// dot is the sum of products, in four that do not wait for each other.
-func dot(a, b []float64) float64 {
+// dotProduct returns the sum of products. It uses four independent sums, so that the additions can
+// run in parallel.
+func dotProduct(a, b []float64) float64 {
 	var s0, s1, s2, s3 float64
 	for len(a) >= 4 && len(b) >= 4 {
 		s0 += a[0] * b[0]

@@ -9,14 +9,21 @@ import (
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// timestamps checks one clock of an episode (D2). f is the first stream on it.
-func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
+// checkTimestamps checks one clock of an episode (diagnose.D2). f is the first stream on it.
+func (x *examination) checkTimestamps(e int, f *robocache.Feature, times []int64) {
 	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}
 	if f.Clock != "" {
 		where["clock"] = f.Clock
 	}
 	if len(times) == 0 {
-		x.add(robocache.SeverityInfo, "empty-stream", where, 0, "", "no rows in this episode")
+		x.addFinding(
+			robocache.SeverityInfo,
+			"empty-stream",
+			where,
+			0,
+			"",
+			"no rows in this episode",
+		)
 		return
 	}
 	step, longest := robocache.Period(times), robocache.LongestStep(times)
@@ -29,7 +36,7 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 		switch {
 		case d < 0:
 			where["index"] = i
-			x.add(
+			x.addFinding(
 				robocache.SeverityError,
 				"timestamps-go-back",
 				where,
@@ -53,7 +60,7 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 		}
 	}
 	if repeated > 0 && !f.Latched {
-		x.add(
+		x.addFinding(
 			robocache.SeverityWarning,
 			"repeated-timestamps",
 			where,
@@ -65,7 +72,7 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 		)
 	}
 	if gaps > 0 && !f.Latched {
-		x.add(
+		x.addFinding(
 			robocache.SeverityWarning,
 			"gap",
 			where,
@@ -75,7 +82,8 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 				"max_gap",
 				time.Duration(3*step).Round(time.Millisecond).String(),
 			)+" masks what lies in gaps",
-			"%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f periods of %.2f ms)",
+			"%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f "+
+				"periods of %.2f ms)",
 			gaps,
 			seconds(at-times[0]),
 			seconds(widest),
@@ -85,7 +93,7 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 	}
 	if steady > 2 {
 		if jitter := math.Sqrt(sum / float64(steady)); jitter > 0.25*float64(step) {
-			x.add(
+			x.addFinding(
 				robocache.SeverityInfo,
 				"jitter",
 				where,
@@ -99,11 +107,11 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 	}
 }
 
-// ends finds streams that begin late or end early beside the others (D2).
-func (x *examination) ends(e int, lines []line) {
+// checkEnds reports streams that start late or end early compared with the others (diagnose.D2).
+func (x *examination) checkEnds(e int, lines []streamTimes) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, l := range lines {
-		if n := len(l.times); n > 0 && !l.f.Latched {
+		if n := len(l.times); n > 0 && !l.feature.Latched {
 			first, last = min(first, l.times[0]), max(last, l.times[n-1])
 		}
 	}
@@ -111,14 +119,14 @@ func (x *examination) ends(e int, lines []line) {
 	for _, l := range lines {
 		n := len(l.times)
 		step := robocache.Period(l.times)
-		if n == 0 || step == 0 || l.f.Latched || seen[l.f.Clock] {
+		if n == 0 || step == 0 || l.feature.Latched || seen[l.feature.Clock] {
 			continue
 		}
-		seen[l.f.Clock] = true
-		where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}
+		seen[l.feature.Clock] = true
+		where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.feature.Key}
 		slack := max(3*step, 50_000_000)
 		if late := l.times[0] - first; late > slack {
-			x.add(
+			x.addFinding(
 				robocache.SeverityWarning,
 				"late-start",
 				where,
@@ -137,7 +145,7 @@ func (x *examination) ends(e int, lines []line) {
 			)
 		}
 		if early := last - l.times[n-1]; early > slack {
-			x.add(
+			x.addFinding(
 				robocache.SeverityWarning,
 				"early-end",
 				where,

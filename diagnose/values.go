@@ -7,11 +7,11 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// fixed writes a number with so many digits behind the point.
-func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+// formatFixed formats a number with the given number of decimals.
+func formatFixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-// values looks at the rows of one stream (D5).
-func (x *examination) values(e int, l *line) error {
+// checkValues checks the rows of one stream (diagnose.D5).
+func (x *examination) checkValues(e int, l *streamTimes) error {
 	const block = 1024
 	fail := func(err error) error {
 		if robocache.IsFatal(err) {
@@ -21,14 +21,14 @@ func (x *examination) values(e int, l *line) error {
 			x.addReadFault(
 				robocache.SeverityError,
 				"unreadable-rows",
-				robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key},
+				robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.feature.Key},
 				err.Error(),
 			)
 		}
 		return nil
 	}
 	step := block
-	if l.f.Kind == robocache.KindImage {
+	if l.feature.Kind == robocache.KindImage {
 		step = 16
 	}
 	var raw []byte
@@ -37,31 +37,36 @@ func (x *examination) values(e int, l *line) error {
 		rows := robocache.RowsOf(e, at, k)
 		var err error
 		switch {
-		case l.f.Kind == robocache.KindText || l.f.Kind == robocache.KindEvent:
-			_, err = x.ds.Text(x.ctx, l.f.Key, rows)
-		case l.f.Kind == robocache.KindImage:
-			err = x.images(e, l.f, rows)
-		case l.f.Kind == robocache.KindVideo:
-			return nil // the format's own doctor knows its files
-		case l.f.Ragged():
+		case l.feature.Kind == robocache.KindText || l.feature.Kind == robocache.KindEvent:
+			_, err = x.ds.Text(x.ctx, l.feature.Key, rows)
+		case l.feature.Kind == robocache.KindImage:
+			err = x.checkImages(e, l.feature, rows)
+		case l.feature.Kind == robocache.KindVideo:
+			return nil // the format's own doctor checks its files
+		case l.feature.Ragged():
 			if gather := x.ds.Capabilities().GatherRagged; gather != nil {
 				var data []byte
 				var counts []int
 				if data, counts, err = gather(
 					x.ctx,
-					l.f.Key,
+					l.feature.Key,
 					rows,
 				); err == nil &&
-					l.f.Kind != robocache.KindPointCloud {
-					x.countNotFinite(l.f, rows, counts, data)
+					l.feature.Kind != robocache.KindPointCloud {
+					x.countNotFinite(l.feature, rows, counts, data)
 				}
 			}
 		default:
 			if raw == nil {
-				raw = make([]byte, step*l.f.RowBytes())
+				raw = make([]byte, step*l.feature.RowBytes())
 			}
-			if err = x.ds.Gather(x.ctx, l.f.Key, rows, raw[:k*l.f.RowBytes()]); err == nil {
-				x.countNotFinite(l.f, rows, nil, raw[:k*l.f.RowBytes()])
+			if err = x.ds.Gather(
+				x.ctx,
+				l.feature.Key,
+				rows,
+				raw[:k*l.feature.RowBytes()],
+			); err == nil {
+				x.countNotFinite(l.feature, rows, nil, raw[:k*l.feature.RowBytes()])
 			}
 		}
 		if err != nil {
@@ -74,8 +79,8 @@ func (x *examination) values(e int, l *line) error {
 	return nil
 }
 
-// images reads the sizes of still images, and with Decode their pixels.
-func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) error {
+// checkImages reads the sizes of still images, and with Decode their pixels.
+func (x *examination) checkImages(e int, f *robocache.Feature, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := x.ds.Frames(x.ctx, f.Key, rows, refs); err != nil {
 		return err

@@ -17,41 +17,44 @@ import (
 	"github.com/goatnote-inc/robocache/format/columns"
 )
 
-// Added is a feature that no source has: a column of a file, or one value for all rows.
+// Added describes a feature that no source has. Its values are a column of a file, or one constant
+// for all rows.
 type Added struct {
-	File string          `json:"file,omitempty"`
-	Sum  string          `json:"sha256,omitempty"` // of the file
-	Name string          `json:"column,omitempty"` // in the file
-	Is   json.RawMessage `json:"value,omitempty"`  // a number, true, a text, or a list of numbers
-	// the plan's episodes when it was added: the file has a row for each row of these
+	File string `json:"file,omitempty"`
+	Sum  string `json:"sha256,omitempty"` // checksum of the file
+	Name string `json:"column,omitempty"` // column in the file
+	// constant: a number, true or false, a text, or a list of numbers
+	Is json.RawMessage `json:"value,omitempty"`
+	// Rows are the plan's episodes when the feature was added. The file has one row for each of
+	// their rows.
 	Rows []Episode `json:"rows,omitempty"`
-	// Indices are the numbers of these episodes, by which a column episode_index of the file names
-	// them; none: their places.
+	// Indices are the numbers of these episodes. The column episode_index of the file refers to
+	// them. If empty, episodes are numbered by position.
 	Indices []int64 `json:"episode_indices,omitempty"`
 }
 
-// column is the values of an added feature.
-type column struct {
-	dtype robocache.DType
-	shape []int
-	data  []byte   // of all rows, or of the one that stands for all
-	text  []string // in place of data
-	at    map[[2]int]addedRun
-	one   bool
+// addedColumn holds the values of an added feature.
+type addedColumn struct {
+	dtype      robocache.DType
+	shape      []int
+	data       []byte   // values of all rows, or the one constant
+	text       []string // replaces data if the feature is text
+	runs       map[[2]int]addedRun
+	isConstant bool
 }
 
-// addedRun is where the rows of a source's episode lie in a column.
-type addedRun struct{ from, row int }
+// addedRun maps the rows of a source episode to a column: episode row from is column row row.
+type addedRun struct{ episodeRow, columnRow int }
 
-func (c *column) kind() robocache.Kind {
+func (c *addedColumn) featureKind() robocache.Kind {
 	if c.text != nil {
 		return robocache.KindText
 	}
 	return robocache.KindNumeric
 }
 
-// add adds a feature.
-func (e *editor) add(ctx context.Context, v *Verb) error {
+// addFeature plans a new feature.
+func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
 		return misuse(
 			nil,
@@ -60,7 +63,7 @@ func (e *editor) add(ctx context.Context, v *Verb) error {
 		)
 	}
 	key := v.Features[0]
-	if err := checkName(key); err != nil {
+	if err := checkFeatureName(key); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
@@ -75,9 +78,7 @@ func (e *editor) add(ctx context.Context, v *Verb) error {
 	case ext == ".npy" || ext == ".parquet":
 		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(
 			e.plan.Episodes,
-		), e.plan.numbers(
-			e.srcs,
-		)
+		), e.plan.episodeNumbers(e.srcs)
 		b, err := os.ReadFile(v.From)
 		if err := robocache.At(err, robocache.Where{"file": v.From}); err != nil {
 			return err
@@ -92,17 +93,18 @@ func (e *editor) add(ctx context.Context, v *Verb) error {
 			return err
 		}
 	}
-	if _, err := a.read(ctx); err != nil {
+	// Read the values now, so that errors in them are reported before anything is written.
+	if _, err := a.readColumn(ctx); err != nil {
 		return err
-	} // all that can be wrong with it is told now
+	}
 	e.plan.Keys = append(e.plan.Keys, Key{Key: key, From: make([]string, len(e.srcs)), Added: a})
 	return nil
 }
 
-// read reads the values.
-func (a *Added) read(ctx context.Context) (_ *column, err error) {
+// readColumn reads the values of the feature. The file must have the checksum that was planned.
+func (a *Added) readColumn(ctx context.Context) (_ *addedColumn, err error) {
 	if a.File == "" {
-		return a.constant()
+		return a.parseConstant()
 	}
 	defer robocache.LocateIn(&err, "file", a.File)
 	b, err := os.ReadFile(a.File)
@@ -113,10 +115,10 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 		return nil, misuse(nil, "add: the file is not the one that was planned", "plan again")
 	}
 	total := 0
-	c := &column{at: map[[2]int]addedRun{}}
+	c := &addedColumn{runs: map[[2]int]addedRun{}}
 	starts := make([]int, len(a.Rows))
 	for i, p := range a.Rows {
-		c.at[[2]int{p.Source, p.Episode}] = addedRun{p.From, total}
+		c.runs[[2]int{p.Source, p.Episode}] = addedRun{p.From, total}
 		starts[i] = total
 		total += p.To - p.From
 	}
@@ -128,7 +130,7 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 		return nil, robocache.Misuse("edit", robocache.Where{"column": a.Name}, "add: rows").
 			Expected(fmt.Sprint(total), fmt.Sprint(t.Rows))
 	}
-	order, err := a.joined(t, starts, total)
+	order, err := a.matchRows(t, starts, total)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +151,9 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 	return c, nil
 }
 
-// joined gives the row of the dataset that each row of a table is of: by index, by episode and
-// frame, or in order. Each row must come once.
-func (a *Added) joined(t *columns.Table, starts []int, total int) ([]int, error) {
+// matchRows returns the dataset row of each row of a table. Rows are matched by index, by episode
+// and frame, or by order. Each dataset row must occur exactly once.
+func (a *Added) matchRows(t *columns.Table, starts []int, total int) ([]int, error) {
 	known := robocache.Info{Episodes: len(a.Rows)}
 	known.NumberEpisodes(a.Indices)
 	out := make([]int, total)
@@ -185,9 +187,9 @@ func (a *Added) joined(t *columns.Table, starts []int, total int) ([]int, error)
 	return out, nil
 }
 
-// constant reads one value.
-func (a *Added) constant() (*column, error) {
-	c := &column{one: true, shape: []int{1}}
+// parseConstant parses the constant. Whole numbers become int64; other numbers become float32.
+func (a *Added) parseConstant() (*addedColumn, error) {
+	c := &addedColumn{isConstant: true, shape: []int{1}}
 	var v any
 	if err := json.Unmarshal(a.Is, &v); err != nil {
 		return nil, err
@@ -242,23 +244,23 @@ func (a *Added) constant() (*column, error) {
 	return c, nil
 }
 
-// row is where a row of the result lies in the column.
-func (c *column) row(v *view, r robocache.Row) (int, error) {
-	if c.one {
+// rowIndex returns the position in the column of a row of the result.
+func (c *addedColumn) rowIndex(v *planDataset, r robocache.Row) (int, error) {
+	if c.isConstant {
 		return 0, nil
 	}
-	p, err := v.at(r.Episode)
+	p, err := v.planEpisode(r.Episode)
 	if err != nil {
 		return 0, err
 	}
-	run := c.at[[2]int{p.Source, p.Episode}]
-	return run.row + p.From + r.Index - run.from, nil
+	run := c.runs[[2]int{p.Source, p.Episode}]
+	return run.columnRow + p.From + r.Index - run.episodeRow, nil
 }
 
-func (c *column) gather(v *view, rows []robocache.Row, dst []byte) error {
+func (c *addedColumn) gatherRows(v *planDataset, rows []robocache.Row, dst []byte) error {
 	size := len(dst) / max(1, len(rows))
 	for i, r := range rows {
-		at, err := c.row(v, r)
+		at, err := c.rowIndex(v, r)
 		if err != nil {
 			return err
 		}
@@ -267,10 +269,10 @@ func (c *column) gather(v *view, rows []robocache.Row, dst []byte) error {
 	return nil
 }
 
-func (c *column) texts(v *view, rows []robocache.Row) ([]string, error) {
+func (c *addedColumn) gatherTexts(v *planDataset, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	for i, r := range rows {
-		row, err := c.row(v, r)
+		row, err := c.rowIndex(v, r)
 		if err != nil {
 			return nil, err
 		}

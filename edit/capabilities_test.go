@@ -30,14 +30,14 @@ func TestCapabilitiesOfResult(t *testing.T) {
 		for i := range sources {
 			plan.Episodes = append(plan.Episodes, Episode{Source: i, To: 4})
 		}
-		v, err := newView(t.Context(), plan, sources)
+		v, err := newPlanDataset(t.Context(), plan, sources)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
 	capabilities.Check(t, rules, func(ds robocache.Dataset) robocache.Dataset { return wrap(ds) })
-	// Of several sources nothing is passed on.
+	// With several sources, none of their capabilities remain.
 	rules["LimitMemory"] = capabilities.Clears
 	capabilities.Check(
 		t,

@@ -12,8 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// carried are files of a LeRobot dataset that are no table and no video, and go with its episodes.
-var carried = []string{
+// carriedFiles lists files of a LeRobot dataset that are neither tables nor videos. They are copied
+// to the result.
+var carriedFiles = []string{
 	"README.md",
 	"LICENSE",
 	"LICENSE.md",
@@ -22,9 +23,9 @@ var carried = []string{
 	"meta/modality.json",
 }
 
-// Carried gives the log of edits, and what of the sources has a place in no writer: texts for
-// people, and keys of info.json that nobody knows.
-func (v *view) Carried(
+// Carried returns files that the writer does not produce itself: the log of edits, the carriedFiles
+// of the first source, and the keys of its info.json that the writer does not know.
+func (v *planDataset) Carried(
 	ctx context.Context,
 	r *write.Report,
 ) (files map[string][]byte, info map[string]json.RawMessage, err error) {
@@ -35,7 +36,7 @@ func (v *view) Carried(
 		if !ok || ds.Info().Format != robocache.DefaultFormat() {
 			continue
 		}
-		if b, err := v.file(ctx, s.Store(), editsName); err != nil {
+		if b, err := v.readSourceFile(ctx, s.Store(), editsName); err != nil {
 			return files, info, err
 		} else if b != nil {
 			for line := range bytes.Lines(append(bytes.TrimSpace(b), '\n')) {
@@ -47,19 +48,20 @@ func (v *view) Carried(
 		if i > 0 {
 			continue
 		}
-		for _, name := range carried {
-			if b, err := v.file(ctx, s.Store(), name); err != nil {
+		for _, name := range carriedFiles {
+			if b, err := v.readSourceFile(ctx, s.Store(), name); err != nil {
 				return files, info, err
 			} else if b != nil && !bytes.Contains(b, []byte(write.CardText)) {
 				files[name] = b
 			}
 		}
 		var raw map[string]json.RawMessage
-		if b, err := v.file(ctx, s.Store(), "meta/info.json"); err != nil {
+		if b, err := v.readSourceFile(ctx, s.Store(), "meta/info.json"); err != nil {
 			return files, info, err
 		} else if b != nil && json.Unmarshal(b, &raw) == nil {
 			for key, text := range raw {
-				// v2 counts videos and chunks. writeRecordings enters the streams with recordings.
+				// Counts of videos and chunks belong to v2. writeRecordings adds the streams with
+				// recordings.
 				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
 					info[key] = text
 				}
@@ -74,16 +76,20 @@ func (v *view) Carried(
 	if err := v.writeRecordings(ctx, r, info); err != nil {
 		return files, info, err
 	}
-	lineValue, err := v.line(r)
+	ownLine, err := v.editLine(r)
 	if err != nil {
 		return files, info, err
 	}
-	files[editsName] = append(bytes.Join(log, nil), lineValue...)
+	files[editsName] = append(bytes.Join(log, nil), ownLine...)
 	return files, info, nil
 }
 
-// file reads a file of a source; nil where there is none.
-func (v *view) file(ctx context.Context, s store.Store, name string) ([]byte, error) {
+// readSourceFile reads a file of a source. It returns nil if the file does not exist.
+func (v *planDataset) readSourceFile(
+	ctx context.Context,
+	s store.Store,
+	name string,
+) ([]byte, error) {
 	b, err := store.ReadFile(ctx, s, name, maxEdits)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, nil
@@ -94,8 +100,8 @@ func (v *view) file(ctx context.Context, s store.Store, name string) ([]byte, er
 	return b, nil
 }
 
-// renamedModality gives the columns that GR00T's modality.json names the names of the result.
-func (v *view) renamedModality(b []byte) ([]byte, error) {
+// renamedModality replaces renamed columns in GR00T's modality.json.
+func (v *planDataset) renamedModality(b []byte) ([]byte, error) {
 	names := map[string]string{}
 	for _, k := range v.plan.Keys {
 		if k.Added == nil && k.From[0] != "" && k.From[0] != k.Key {

@@ -12,38 +12,45 @@ import (
 	"github.com/goatnote-inc/robocache/internal/flags"
 )
 
-// Choice chooses episodes: those that all of what is said hold for. Nothing said = all.
+// Choice selects the episodes for which all given conditions hold. The zero value selects all
+// episodes.
 type Choice struct {
-	Episodes string `json:"episodes,omitempty"` // by index: 0,3,5-9
-	// a pattern (*, ?, […]) that one of the episode's tasks matches
+	Episodes string `json:"episodes,omitempty"` // episode indices: 0,3,5-9
+	// Task is a pattern (*, ?, […]). It must match one of the episode's tasks.
 	Task  string `json:"task,omitempty"`
-	Flags string `json:"flags,omitempty"` // a file of flags, or of episode indices
-	Label string `json:"label,omitempty"` // only the flags of the file with this label
-	// an expression: length < 30 or max(action[gripper]) > 1.2
-	Where  string `json:"where,omitempty"`
-	Invert bool   `json:"invert,omitempty"` // those that it does not hold for
+	Flags string `json:"flags,omitempty"` // file of flags, or of episode indices
+	Label string `json:"label,omitempty"` // selects only the flags with this label
+	// Where is an expression, such as length < 30 or max(action[gripper]) > 1.2.
+	Where string `json:"where,omitempty"`
+	// selects the episodes for which the conditions do not hold
+	Invert bool `json:"invert,omitempty"`
 }
 
-// given says that something was chosen.
-func (c *Choice) given() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
+// isSet reports whether the choice has a condition.
+func (c *Choice) isSet() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
 
-// numbered returns an Info that knows the numbers of the plan's episodes, for messages and choices.
-func (e *editor) numbered() *robocache.Info {
+// numberedInfo returns an Info with the numbers of the plan's episodes. Messages and choices use
+// them.
+func (e *editor) numberedInfo() *robocache.Info {
 	info := &robocache.Info{URI: e.srcs[0].Info().URI, Episodes: len(e.plan.Episodes)}
-	info.NumberEpisodes(e.plan.numbers(e.srcs))
+	info.NumberEpisodes(e.plan.episodeNumbers(e.srcs))
 	return info
 }
 
-// flag is one of a file, and its place in the plan.
-type flag struct {
-	place int
-	label string
-	rows  []int // [from, to) of the source's; none = all
+// planFlag is a flag of a file, with the position of its episode in the plan.
+type planFlag struct {
+	position int
+	label    string
+	rows     []int // rows [from, to) of the source episode; nil: all rows
 }
 
-// flags returns the flags of a file that have the label.
-func (e *editor) flags(ctx context.Context, path, label string, v *view) ([]flag, error) {
-	file, err := e.flagFile(ctx, path)
+// flagsWithLabel returns the flags of a file that have the label.
+func (e *editor) flagsWithLabel(
+	ctx context.Context,
+	path, label string,
+	v *planDataset,
+) ([]planFlag, error) {
+	file, err := e.readFlagFile(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +60,8 @@ func (e *editor) flags(ctx context.Context, path, label string, v *view) ([]flag
 	return e.placeFlags(ctx, path, file, v)
 }
 
-// flagFile reads a file of flags. It fits the source as it was opened.
-func (e *editor) flagFile(ctx context.Context, path string) (*flags.File, error) {
+// readFlagFile reads a file of flags and checks that it belongs to the source.
+func (e *editor) readFlagFile(ctx context.Context, path string) (*flags.File, error) {
 	file, err := flags.Read(ctx, path)
 	if err != nil {
 		return nil, err
@@ -72,13 +79,13 @@ func (e *editor) flagFile(ctx context.Context, path string) (*flags.File, error)
 	return file, nil
 }
 
-// placeFlags returns the flags of a file with their places in the plan.
+// placeFlags returns the flags of a file with their positions in the plan.
 func (e *editor) placeFlags(
 	ctx context.Context,
 	path string,
 	file *flags.File,
-	v *view,
-) (out []flag, err error) {
+	v *planDataset,
+) (out []planFlag, err error) {
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
 		episode, err := e.srcs[0].Episode(ctx, p.Episode)
@@ -97,8 +104,9 @@ func (e *editor) placeFlags(
 				"flag it anew",
 			)
 		case ok:
-			out = append(out, flag{i, f.Label, f.Rows})
-		default: // an earlier verb may have left it out
+			out = append(out, planFlag{i, f.Label, f.Rows})
+		// An earlier verb may have deleted the episode.
+		default:
 			_, err := e.srcs[0].Info().EpisodePosition(f.Episode)
 			if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
 				return out, err
@@ -108,8 +116,9 @@ func (e *editor) placeFlags(
 	return out, nil
 }
 
-// choose gives the places in the plan that a choice names, in its order where it names numbers.
-func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
+// chooseEpisodes returns the positions in the plan that a choice selects. If the choice lists
+// episode numbers, the result has their order.
+func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err error) {
 	n := len(e.plan.Episodes)
 	if c.Label != "" && c.Flags == "" {
 		return out, misuse(
@@ -120,11 +129,11 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
-		parseEpisodes, err := e.numbered().ParseEpisodes(c.Episodes)
+		positions, err := e.numberedInfo().ParseEpisodes(c.Episodes)
 		if err != nil {
 			return out, err
 		}
-		for _, i := range parseEpisodes {
+		for _, i := range positions {
 			if !seen[i] {
 				out = append(out, i)
 			}
@@ -138,33 +147,36 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	keep := func(hold func(i int) (bool, error)) error {
 		kept := out[:0]
 		for _, i := range out {
-			holdValue, err := hold(i)
+			holds, err := hold(i)
 			if err != nil {
 				return err
 			}
-			if holdValue {
+			if holds {
 				kept = append(kept, i)
 			}
 		}
 		out = kept
 		return nil
 	}
-	var v *view
+	var v *planDataset
 	if c.Task+c.Where+c.Flags != "" {
-		if v, err = e.view(ctx); err != nil {
+		if v, err = e.openPlan(ctx); err != nil {
 			return out, err
 		}
 		defer v.Close()
 	}
 	if c.Flags != "" {
 		flagged := map[int]bool{}
-		flagsValue, err := e.flags(ctx, c.Flags, c.Label, v)
+		fileFlags, err := e.flagsWithLabel(ctx, c.Flags, c.Label, v)
 		if err != nil {
 			return out, err
 		}
-		for _, f := range flagsValue {
+		for _, f := range fileFlags {
 			if len(f.rows) > 0 {
-				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
+				where := robocache.Where{
+					"file":    c.Flags,
+					"episode": v.info.EpisodeIndex(f.position),
+				}
 				msg := fmt.Sprintf(
 					"the flag is of rows %d to %d, and the verb takes whole episodes",
 					f.rows[0],
@@ -178,12 +190,10 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 					)+", split them off with "+
 						robocache.Command(
 							"edit split --flags=FILE",
-						)+", or choose other flags with "+robocache.Option(
-						"label",
-					),
+						)+", or choose other flags with "+robocache.Option("label"),
 				)
 			}
-			flagged[f.place] = true
+			flagged[f.position] = true
 		}
 		if err := keep(func(i int) (bool, error) { return flagged[i], nil }); err != nil {
 			return out, err
@@ -218,11 +228,13 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 		if err != nil {
 			return out, err
 		}
-		if err := x.check(v); err != nil {
+		if err := x.checkColumns(v); err != nil {
 			return out, err
 		}
 		if err := keep(
-			func(i int) (bool, error) { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) },
+			func(i int) (bool, error) {
+				return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
+			},
 		); err != nil {
 			return out, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// codes are the numbers of the rows that an episode's frames show; -1: none can be read.
+// codes returns the row numbers in the images of an episode; -1 if none can be read.
 func codes(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -52,7 +52,7 @@ func codes(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	return out
 }
 
-// A cut at any place of a group of frames, for each way to cut: every row shows its own frame.
+// At every position in a GOP and in each cut mode, every row shows its own frame.
 func TestCuts(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("no ffmpeg to make groups of frames with")
@@ -76,10 +76,59 @@ func TestCuts(t *testing.T) {
 		at   []int
 	}{
 		{"av1", nil, []int{1, 2, 5}},
-		{"av1-long", []string{"-c:v", "libsvtav1", "-g", "20", "-preset", "12", "-crf", "20", "-svtav1-params", "fast-decode=0"}, []int{1, 19, 20, 21, 40}},
-		{"h264-long", []string{"-c:v", "libx264", "-g", "20", "-bf", "0", "-crf", "23", "-sc_threshold", "0", "-vf", "setsar=0"}, []int{1, 19, 20, 21, 40}},
-		{"h264-bframes", []string{"-c:v", "libx264", "-g", "30", "-bf", "2", "-crf", "10"}, []int{1, 2, 3, 15, 16, 17, 29, 30, 31}},
-		{"hevc-open", []string{"-c:v", "libx265", "-x265-params", "keyint=8:min-keyint=8:open-gop=1:bframes=2:log-level=none", "-crf", "10", "-tag:v", "hvc1"}, []int{1, 2, 7, 8, 9, 10}},
+		{
+			"av1-long",
+			[]string{
+				"-c:v",
+				"libsvtav1",
+				"-g",
+				"20",
+				"-preset",
+				"12",
+				"-crf",
+				"20",
+				"-svtav1-params",
+				"fast-decode=0",
+			},
+			[]int{1, 19, 20, 21, 40},
+		},
+		{
+			"h264-long",
+			[]string{
+				"-c:v",
+				"libx264",
+				"-g",
+				"20",
+				"-bf",
+				"0",
+				"-crf",
+				"23",
+				"-sc_threshold",
+				"0",
+				"-vf",
+				"setsar=0",
+			},
+			[]int{1, 19, 20, 21, 40},
+		},
+		{
+			"h264-bframes",
+			[]string{"-c:v", "libx264", "-g", "30", "-bf", "2", "-crf", "10"},
+			[]int{1, 2, 3, 15, 16, 17, 29, 30, 31},
+		},
+		{
+			"hevc-open",
+			[]string{
+				"-c:v",
+				"libx265",
+				"-x265-params",
+				"keyint=8:min-keyint=8:open-gop=1:bframes=2:log-level=none",
+				"-crf",
+				"10",
+				"-tag:v",
+				"hvc1",
+			},
+			[]int{1, 2, 7, 8, 9, 10},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from := filepath.Join(t.TempDir(), "set")

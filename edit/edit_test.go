@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/edit"
 )
 
-// Deleting one of five: the frames of the others are those they were, LeRobot opens it, the doctor
-// finds nothing, statistics are numpy's, the source is untouched.
+// After one of five episodes is deleted, the other frames are unchanged, LeRobot opens the result,
+// the doctor finds nothing, the statistics equal NumPy's, and the source is untouched.
 func TestDelete(t *testing.T) {
 	from := data(t, "g1_v30_exact")
 	before := tree(t, from)
@@ -42,7 +42,7 @@ func TestDelete(t *testing.T) {
 	reference(t, dst, from, places, map[string]any{"stride": 41})
 }
 
-// All that is wrong is told before anything is written.
+// All errors are reported before anything is written.
 func TestRefusals(t *testing.T) {
 	from := data(t, "g1_v30_exact")
 	for _, c := range []struct {
@@ -51,27 +51,54 @@ func TestRefusals(t *testing.T) {
 	}{
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "5"}}, "no such episode"},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-4"}}, "no episode is left"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-999999999999"}}, "no such episode"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "4-2"}}, "episode indices such as"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-999999999999"}},
+			"no such episode",
+		},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "4-2"}},
+			"episode indices such as",
+		},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "-1"}}, "episode indices such as"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,,1"}}, "episode indices such as"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99999999999999999999"}}, "episode indices such as"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,,1"}},
+			"episode indices such as",
+		},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99999999999999999999"}},
+			"episode indices such as",
+		},
 		{edit.Verb{Verb: "delete"}, "without a choice"},
 		{edit.Verb{Verb: "add", Features: []string{"../x"}, From: "1"}, "no name for a feature"},
 		{edit.Verb{Verb: "add", Features: []string{"task"}, From: "1"}, "no name for a feature"},
-		{edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}}, "nearest: action"},
+		{
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}},
+			"nearest: action",
+		},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Task: "[x"}}, "no pattern"},
 		{edit.Verb{Verb: "rename", Names: map[string]string{"actio": "b"}}, "nearest: action"},
-		{edit.Verb{Verb: "rename", Names: map[string]string{"action": "index"}}, "no name for a feature"},
-		{edit.Verb{Verb: "rename", Names: map[string]string{"action": "observation.state"}}, "one name"},
+		{
+			edit.Verb{Verb: "rename", Names: map[string]string{"action": "index"}},
+			"no name for a feature",
+		},
+		{
+			edit.Verb{Verb: "rename", Names: map[string]string{"action": "observation.state"}},
+			"one name",
+		},
 		{edit.Verb{Verb: "remove", Features: []string{"x"}}, "no feature"},
 		{edit.Verb{Verb: "trim", From: "100"}, "none of the"},
 		{edit.Verb{Verb: "trim", From: "1e99"}, "expected seconds"},
 		{edit.Verb{Verb: "split", Into: []string{"a=0.8", "b=0.1"}}, "4.5 of 5 episodes"},
-		{edit.Verb{Verb: "split", Into: []string{"a=0.9", "b=0.05", "c=0.05"}}, "no episode is left for"},
+		{
+			edit.Verb{Verb: "split", Into: []string{"a=0.9", "b=0.05", "c=0.05"}},
+			"no episode is left for",
+		},
 		{edit.Verb{Verb: "split", Into: []string{"a=0-3", "b=3-4"}}, "both"},
 		{edit.Verb{Verb: "split", Into: []string{"../a=0.5", "b=0.5"}}, "no name for a part"},
-		{edit.Verb{Verb: "relabel", Names: map[string]string{"nothing": "b"}}, "no episode has the task"},
+		{
+			edit.Verb{Verb: "relabel", Names: map[string]string{"nothing": "b"}},
+			"no episode has the task",
+		},
 		{edit.Verb{Verb: "relabel", Rows: "0:10-5", Text: "x"}, "rows 10 to 5"},
 		{edit.Verb{Verb: "add", Features: []string{"action"}, From: "1"}, "has such a feature"},
 		{edit.Verb{Verb: "add", Features: []string{"r"}, From: "nowhere.npy"}, "nowhere.npy"},
@@ -110,7 +137,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A destination in the source, around it, or the source itself is refused, by a link too.
+// A destination that contains the source, lies in it, or is the source is rejected, also through a
+// link.
 func TestInside(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	other, _ := run(t, dir, dropFirst)
@@ -119,15 +147,24 @@ func TestInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, dir)
-	for _, dst := range []string{dir, dir + "/x/y", "file://" + dir + "/x", link + "/x", filepath.Dir(dir)} {
+	for _, dst := range []string{
+		dir,
+		dir + "/x/y",
+		"file://" + dir + "/x",
+		link + "/x",
+		filepath.Dir(dir),
+	} {
 		for _, r := range []edit.Request{
 			{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}},
 			{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}, DryRun: true},
-			{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "split", Into: []string{"a=1", "b=rest"}}}},
+			{
+				Sources: []string{dir},
+				Verbs:   []edit.Verb{{Verb: "split", Into: []string{"a=1", "b=rest"}}},
+			},
 			{Sources: []string{other, dir}, Verbs: []edit.Verb{{Verb: "merge"}}},
 		} {
 			if r.DST = dst; r.Verbs[0].Verb == "split" && dst == filepath.Dir(dir) {
-				continue // the parts lie beside the source
+				continue // the parts are next to the source
 			}
 			if _, err := edit.Run(
 				t.Context(),
@@ -153,13 +190,17 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Splitting, then merging gives the source, row for row; one seed, one result.
+// Splitting and merging gives the source again, row by row. The same seed gives the same result.
 func TestSplitAndMerge(t *testing.T) {
 	from := data(t, "g1_h264_v30")
 	src := open(t, from)
 	n := src.Info().Episodes
 	seed := uint64(7)
-	for _, v := range []edit.Verb{{Into: []string{"train=0.5,val=0.5"}}, {Into: []string{"train=1", "val=rest"}}, {Into: []string{"train=0.5", "val=0.5"}, Seed: &seed}} {
+	for _, v := range []edit.Verb{
+		{Into: []string{"train=0.5,val=0.5"}},
+		{Into: []string{"train=1", "val=rest"}},
+		{Into: []string{"train=0.5", "val=0.5"}, Seed: &seed},
+	} {
 		v.Verb = "split"
 		dst, r := run(t, from, v)
 		again, _ := run(t, from, v)
@@ -199,7 +240,7 @@ func TestSplitAndMerge(t *testing.T) {
 	}
 }
 
-// Cutting seconds and rows off.
+// Trims by seconds and by rows.
 func TestTrim(t *testing.T) {
 	from := data(t, "g1_v30_exact")
 	src := open(t, from)
@@ -223,7 +264,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("%+v", r.Video)
 	}
 	reference(t, dst, from, places, map[string]any{"stride": 41})
-	// A second edit of the result takes the right frames.
+	// A second edit of the result uses the right frames.
 	out := open(t, dst)
 	next, _ := run(t, dst, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,3"}})
 	same(t, open(t, next), out, whole(out, 1, 2, 4), nil)

@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// untouched gives the files of its source that are all that a plan makes, byte for byte: of
-// recordings of which each stays as it is, with all of its episodes in their order, or goes. nil: a
-// writer makes the result.
-func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
+// unchangedFiles returns the source files that make up the whole result, if it can be copied file
+// by file. That is possible if each recording is either kept as it is, with all episodes in order,
+// or left out. It returns nil if a writer must write the result.
+func (e *editor) unchangedFiles(ctx context.Context, p *Plan) (files []store.Entry) {
 	src := e.srcs[0]
 	recording := src.Capabilities().Recording
 	from, stored := robocache.As[store.Source](src)
@@ -46,7 +46,7 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	}
 	dir, local := store.LocalPath(src.Info().URI)
 	if i, err := os.Stat(dir); local && (err != nil || !i.IsDir()) {
-		return nil // a file: its folder is not the dataset
+		return nil // the dataset is one file, and its folder may hold other files
 	}
 	list, err := from.Store().List(ctx, "")
 	if err != nil {
@@ -55,14 +55,14 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	listed := map[string]bool{}
 	for _, f := range list {
 		recorded, kept := false, false
-		for at := f.Name; ; at = path.Dir(at) { // a recording is a file, or a folder
+		for at := f.Name; ; at = path.Dir(at) { // a recording is a file or a folder
 			recorded, kept, listed[at] = recorded || all[at] > 0, kept || left[at] > 0, true
 			if at == "." {
 				break
 			}
 		}
-		// in place, what is of no recording stays
-		if kept || !recorded && (e.req.InPlace || slices.Contains(carried, f.Name)) {
+		// An edit in place keeps files that belong to no recording.
+		if kept || !recorded && (e.req.InPlace || slices.Contains(carriedFiles, f.Name)) {
 			files = append(files, f)
 		}
 	}
@@ -74,8 +74,8 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	return files
 }
 
-// copy makes the result of a plan that takes whole files.
-func (e *editor) copy(ctx context.Context, p *Plan, dst string) error {
+// copyFiles copies the files of a plan to dst. On error it removes the files that it copied.
+func (e *editor) copyFiles(ctx context.Context, p *Plan, dst string) error {
 	from, _ := robocache.As[store.Source](e.srcs[0])
 	to, err := store.OpenWritable(dst)
 	if err != nil {

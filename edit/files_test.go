@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Recordings that an edit does not touch stay byte for byte; others are written.
+// Recordings that an edit does not change are copied byte for byte. Other recordings are written.
 func TestFilesCopied(t *testing.T) {
 	mcap := filepath.Join(t.TempDir(), "bags")
 	for i, seed := range []uint64{3, 4, 5} {
@@ -66,7 +66,7 @@ func TestFilesCopied(t *testing.T) {
 		)-map[bool]int{true: 1}[c.format == "aloha"] {
 			t.Errorf("%s: %d episodes", c.format, ds.Info().Episodes)
 		}
-		// of no recording: in place it stays
+		// The file belongs to no recording, so an edit in place keeps it.
 		notes := filepath.Join(c.from, "notes", "calibration.yaml")
 		if err := errors.Join(
 			os.Mkdir(filepath.Dir(notes), 0o777),

@@ -13,25 +13,25 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// Fixed says what of the findings of a dataset an edit removes.
+// Fixed reports which findings of a dataset an edit removes.
 type Fixed struct {
-	// what writing the dataset anew removes: order, totals, indices, statistics, drift, features
-	// without data …
+	// Fixable are findings that rewriting the dataset removes: order, totals, indices, statistics,
+	// drift, features without data.
 	Fixable []robocache.Finding `json:"fixable"`
-	// what no edit gives back: lost frames, NaN, missing files
+	// Beyond are findings that no edit can repair: lost frames, NaN, missing files.
 	Beyond []robocache.Finding `json:"beyond"`
-	Stayed []robocache.Finding `json:"stayed"` // what the doctor finds in the result
-	// indices of the episodes that are left out because of findings beyond
+	Stayed []robocache.Finding `json:"stayed"` // findings in the result
+	// Dropped are the indices of the episodes that are left out because of Beyond.
 	Dropped []int   `json:"dropped"`
-	Report  *Report `json:"edit,omitempty"`  // none where nothing is wrong
-	Error   string  `json:"error,omitempty"` // why nothing could be planned
+	Report  *Report `json:"edit,omitempty"`  // nil if nothing is wrong
+	Error   string  `json:"error,omitempty"` // why no edit could be planned
 
 	// Info describes the result, or the dataset if no result was written.
 	Info robocache.Info `json:"-"`
 }
 
-// beyond are findings that no edit removes, each with the reason.
-var beyond = map[string]bool{
+// unfixableCodes are the codes of findings that no edit removes.
+var unfixableCodes = map[string]bool{
 	"missing-file":           true,
 	"unreadable-file":        true,
 	"missing-column":         true,
@@ -53,22 +53,22 @@ var beyond = map[string]bool{
 	"image-size":             true,
 	"unreadable-rows":        true,
 	"not-examined":           true,
-	"episodes-without-split": true, // nothing tells which split they belong to
+	"episodes-without-split": true, // the right split is unknown
 	robocache.LackingStream:  true,
 }
 
-// isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are
-// written anew whatever they were.
-func isBeyond(f *robocache.Finding) bool {
+// isUnfixable reports whether the finding remains after the dataset is rewritten. Findings in the
+// tables of tasks and statistics never remain, because these tables are always rewritten.
+func isUnfixable(f *robocache.Finding) bool {
 	name := fmt.Sprint(f.Where["file"])
-	return beyond[f.Code] && !strings.HasPrefix(name, "meta/tasks") &&
+	return unfixableCodes[f.Code] && !strings.HasPrefix(name, "meta/tasks") &&
 		!strings.HasPrefix(name, "meta/stats") &&
 		!strings.HasPrefix(name, "meta/episodes_stats")
 }
 
-// Fix plans a dataset without the findings that an edit can remove, and makes it unless the request
-// is a dry run. look sets how closely the source and the result are examined. With dropBad,
-// episodes that have other findings are removed.
+// Fix plans a dataset without the findings that an edit can remove. It writes the dataset unless
+// the request is a dry run. look sets how closely the source and the result are examined. If
+// dropBad is set, episodes with other findings are removed.
 func Fix(
 	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
@@ -90,14 +90,15 @@ func Fix(
 		return nil, err
 	}
 	out.Info = *ds.Info()
-	run, err := diagnose.Run(ctx, ds, look)
+	findings, err := diagnose.Run(ctx, ds, look)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range run {
+	for _, f := range findings {
 		switch {
-		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats": // which training wants
-		case isBeyond(&f):
+		// training needs statistics
+		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats":
+		case isUnfixable(&f):
 			out.Beyond = append(out.Beyond, f)
 		default:
 			out.Fixable = append(out.Fixable, f)
@@ -129,7 +130,7 @@ func Fix(
 		return nil, err
 	}
 	if err != nil && req.DryRun {
-		// what is wrong with the dataset is the answer, whether an edit can be made or not
+		// A dry run reports the error as its result.
 		out.Error = err.Error()
 		return out, nil
 	}
@@ -150,11 +151,11 @@ func Fix(
 	}
 	defer result.Close()
 	out.Info = *result.Info()
-	runValue, err := diagnose.Run(ctx, result, look)
+	remaining, err := diagnose.Run(ctx, result, look)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range runValue {
+	for _, f := range remaining {
 		if f.Severity != robocache.SeverityInfo {
 			out.Stayed = append(out.Stayed, f)
 		}
@@ -162,8 +163,8 @@ func Fix(
 	return out, nil
 }
 
-// badEpisodes returns the indices of the episodes that findings name, and of episodes with NaN or
-// infinite values when a finding reports such values.
+// badEpisodes returns the indices of the episodes that the findings name. If a finding reports NaN
+// or infinite values, the episodes with such values are included.
 func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Finding) (out []int) {
 	add := func(e int) {
 		if !slices.Contains(out, e) {
@@ -173,7 +174,7 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 	for _, f := range found {
 		if f.Code == "not-finite" || f.Code == "non-finite-values" {
 			for e := range ds.Info().Episodes {
-				if !finite(ctx, ds, e) {
+				if !isFinite(ctx, ds, e) {
 					add(e)
 				}
 			}
@@ -181,7 +182,7 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 			add(position)
 		}
 	}
-	// A finding may count the episodes of a file, and name the first.
+	// A finding may count several episodes of a file and name only the first.
 	isDamaged := slices.ContainsFunc(found, func(f robocache.Finding) bool {
 		return f.Severity == robocache.SeverityError
 	})
@@ -194,7 +195,7 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 	return ds.Info().EpisodeIndices(out)
 }
 
-// isReadable reports whether the rows of an episode can be read, and the places of its frames. It
+// isReadable reports whether the rows of an episode and the locations of its frames can be read. It
 // does not decode frames.
 func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
 	isBad := func(err error) bool { return err != nil && robocache.Bad(err) }
@@ -224,9 +225,9 @@ func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
 	return true
 }
 
-// finite says that no float of an episode is NaN or infinite. What cannot be read is another
-// finding's.
-func finite(ctx context.Context, ds robocache.Dataset, e int) bool {
+// isFinite reports whether all floats of an episode are finite. Values that cannot be read are
+// ignored here: another finding reports them.
+func isFinite(ctx context.Context, ds robocache.Dataset, e int) bool {
 	for i := range ds.Info().Features {
 		f := &ds.Info().Features[i]
 		n, err := robocache.RowsIn(ctx, ds, e, f)

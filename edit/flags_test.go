@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestFlagsByLabel checks that delete takes the flags of one label: a file of flags with several
-// labels, or with flags of rows, is an error until the caller names the label.
+// TestFlagsByLabel checks that delete uses the flags of one label. A file with several labels, or
+// with flags of rows, is an error until the caller names the label.
 func TestFlagsByLabel(t *testing.T) {
 	src := data(t, "g1_h264_v30")
 	indices := open(t, src).Info().EpisodeIndices([]int{0, 1})
@@ -73,7 +73,7 @@ func TestFlagsByLabel(t *testing.T) {
 	}
 }
 
-// TestTrimRefusesFlagsOfEpisodes checks that trim refuses flags of whole episodes instead of
+// TestTrimRefusesFlagsOfEpisodes checks that trim rejects flags of whole episodes instead of
 // ignoring them.
 func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 	src := data(t, "g1_h264_v30")
@@ -148,7 +148,11 @@ func TestSplitByFlags(t *testing.T) {
 		parts               map[string][]place
 	}{
 		{"labels", "", "", map[string][]place{
-			"bad-grasp": {{0, 20, 20}}, "good": {{1, 0, 60}}, "flagged": {{2, 50, 10}}, "rest": {{0, 0, 20}, {0, 40, 20}, {2, 0, 50}},
+			"bad-grasp": {{0, 20, 20}}, "good": {{1, 0, 60}}, "flagged": {{2, 50, 10}}, "rest": {
+				{0, 0, 20},
+				{0, 40, 20},
+				{2, 0, 50},
+			},
 		}},
 		{"one label as MCAP", "mcap", "bad grasp", map[string][]place{
 			"bad-grasp": {{0, 20, 20}}, "rest": {{0, 0, 20}, {0, 40, 20}, {1, 0, 60}, {2, 0, 60}},

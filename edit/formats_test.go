@@ -23,9 +23,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Other formats go through the same verbs, and stay what they are where they are written.
+// The verbs also work on other formats. The result has the same format if it has a writer.
 func TestFormats(t *testing.T) {
-	for name, at := range map[string]string{"rlds": "bridge_rlds/bridge_dataset/1.0.0", "robomimic": "robomimic_like/earliest_contiguous.hdf5", "zarr": "diffusion_policy_zarr/replay_buffer.zarr"} {
+	for name, at := range map[string]string{
+		"rlds":      "bridge_rlds/bridge_dataset/1.0.0",
+		"robomimic": "robomimic_like/earliest_contiguous.hdf5",
+		"zarr":      "diffusion_policy_zarr/replay_buffer.zarr",
+	} {
 		t.Run(name, func(t *testing.T) {
 			set, file, _ := strings.Cut(at, "/")
 			from := filepath.Join(data(t, set), file)
@@ -61,7 +65,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A recording keeps its clocks: each stream has the samples of the time that is kept.
+// A recording keeps its clocks: each stream has the samples of the kept time range.
 func TestRecording(t *testing.T) {
 	from := made(
 		t,
@@ -123,7 +127,7 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-// tasks are the task of each row of an episode.
+// tasks returns the task of each row of an episode.
 func tasks(t *testing.T, ds robocache.Dataset, e int) []string {
 	t.Helper()
 	out, err := ds.Text(t.Context(), "task", robocache.RowsOf(e, 0, ds.Len(e)))
@@ -133,7 +137,7 @@ func tasks(t *testing.T, ds robocache.Dataset, e int) []string {
 	return out
 }
 
-// Relabelling changes the rows that are named and no others; texts that nobody uses go.
+// Relabelling changes only the named rows. Unused texts are removed.
 func TestRelabel(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: -1}, nil)
 	src := open(t, from)
@@ -175,7 +179,7 @@ func TestRelabel(t *testing.T) {
 	}
 }
 
-// Features are renamed, removed and added; a column of a file is joined row by row.
+// Features are renamed, removed and added. A column of a file is joined row by row.
 func TestFeatures(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
 	src := open(t, from)
@@ -212,7 +216,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// Merging datasets that differ: refused by name, or as said.
+// Differing datasets are merged as requested, or rejected with the name of the difference.
 func TestMergeDiffering(t *testing.T) {
 	opt := synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}
 	a := made(t, "lerobot", opt, nil)
@@ -237,7 +241,7 @@ func TestMergeDiffering(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	// Two datasets of one shape and length are two.
+	// Two datasets with the same shapes and lengths are different.
 	dst, r, err := merge(edit.Verb{HZ: "15"}, a, plain)
 	if err != nil || r.Episodes != 4 ||
 		open(t, dst).Info().FPS != (robocache.Rate{Num: 15, Den: 1}) {
@@ -268,8 +272,8 @@ func TestMergeDiffering(t *testing.T) {
 	healthy(t, dst)
 }
 
-// doctor --fix on copies broken one by one (acceptance case 6): what an edit removes is removed,
-// and what none can is named; nothing stays that was promised.
+// doctor --fix on copies with one fault each (acceptance case 6): it removes the fixable faults,
+// and names the others. No promised fix is missing.
 func TestFix(t *testing.T) {
 	py := realdata.Python(t, "pyarrow", "numpy")
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
@@ -288,7 +292,26 @@ func TestFix(t *testing.T) {
 	}
 	// faults that no edit can repair
 	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"}
-	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "file number", "last row", "NaN", "lost frames", "lost file"} {
+	for _, what := range []string{
+		"totals",
+		"splits",
+		"phantom feature",
+		"template",
+		"statistics",
+		"no statistics",
+		"tasks",
+		"task of a row",
+		"index",
+		"frame index",
+		"drift",
+		"order",
+		"length",
+		"file number",
+		"last row",
+		"NaN",
+		"lost frames",
+		"lost file",
+	} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(broken, what)
 			before, dst := tree(t, dir), filepath.Join(t.TempDir(), "out")
@@ -340,12 +363,16 @@ func TestFix(t *testing.T) {
 	}
 }
 
-// Several plans of one dataset are done in one pass.
+// Several plans of one dataset are executed in one pass.
 func TestApply(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 4, Seconds: 1, Cameras: -1}, nil)
 	src := open(t, from)
 	var plans []*edit.Plan
-	for _, v := range []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "rename", Names: map[string]string{"action": "act"}}, {Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "2"}}} {
+	for _, v := range []edit.Verb{
+		{Verb: "delete", Choice: edit.Choice{Episodes: "0"}},
+		{Verb: "rename", Names: map[string]string{"action": "act"}},
+		{Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "2"}},
+	} {
 		r, err := edit.Run(
 			t.Context(),
 			&edit.Request{Sources: []string{from}, Verbs: []edit.Verb{v}, DryRun: true},
@@ -353,7 +380,7 @@ func TestApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := json.Marshal(r) // what a dry run prints
+		b, err := json.Marshal(r) // the output of a dry run
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +410,7 @@ func TestApply(t *testing.T) {
 	}()}, DST: dst + "2"}); err == nil || !strings.Contains(err.Error(), "fingerprint") {
 		t.Error(err)
 	}
-	// of all episodes: what changes in the middle is seen too
+	// The state covers all episodes, so a change in the middle is noticed too.
 	file := filepath.Join(from, "data", "chunk-000", "file-000.parquet")
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
@@ -399,7 +426,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// A plan that was changed by hand is refused where it reaches beyond its source.
+// A manually changed plan is rejected if it refers to rows beyond its source.
 func TestHostilePlan(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
 	for says, change := range map[string]func(p *edit.Plan){
@@ -426,7 +453,7 @@ func TestHostilePlan(t *testing.T) {
 	}
 }
 
-// described is a copy of a LeRobot dataset in which a feature is described otherwise.
+// described returns a copy of a LeRobot dataset with a changed description of one feature.
 func described(t *testing.T, from, key string, change func(feature map[string]any)) string {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "set")
@@ -452,8 +479,8 @@ func described(t *testing.T, from, key string, change func(feature map[string]an
 	return dst
 }
 
-// Channels are joined by their names; of two of one name, and of rows of another shape, it cannot
-// be said which is which.
+// Channels are matched by name. If two have the same name, or the row shapes differ, the order is
+// unknown.
 func TestMergePermuted(t *testing.T) {
 	opt := synth.Options{Episodes: 1, Seconds: 1, Cameras: -1}
 	a := made(t, "lerobot", opt, nil)
@@ -515,7 +542,13 @@ func TestMergePermuted(t *testing.T) {
 	twice := func(from string, names ...any) string {
 		return described(t, with(from, 6), "x", func(f map[string]any) { f["names"] = names })
 	}
-	for says, sources := range map[string][]string{"channels": {twice(a, "l", "m", "m", "n", "o", "p"), twice(b, "m", "l", "m", "n", "o", "p")}, "shape": {with(a, 2, 3), with(b, 3, 2)}} {
+	for says, sources := range map[string][]string{
+		"channels": {
+			twice(a, "l", "m", "m", "n", "o", "p"),
+			twice(b, "m", "l", "m", "n", "o", "p"),
+		},
+		"shape": {with(a, 2, 3), with(b, 3, 2)},
+	} {
 		_, err := edit.Run(
 			t.Context(),
 			&edit.Request{
@@ -530,7 +563,7 @@ func TestMergePermuted(t *testing.T) {
 	}
 }
 
-// npy writes an array.
+// npy writes an array to a file.
 func npy(t *testing.T, values []float32, shape ...int) string {
 	t.Helper()
 	axes := strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", ",")
@@ -550,7 +583,7 @@ func npy(t *testing.T, values []float32, shape ...int) string {
 	return name
 }
 
-// What an expression chooses, NaN and depth included.
+// TestWhere checks the episodes that expressions select, including NaN and depth.
 func TestWhere(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: -1}, nil)
 	n := open(t, from).Len(0)
@@ -561,11 +594,38 @@ func TestWhere(t *testing.T) {
 	values[n+2] = float32(math.NaN())
 	add := edit.Verb{Verb: "add", Features: []string{"x"}, From: npy(t, values, len(values))}
 	for where, want := range map[string][]int{
-		"first(x) >= 1": {1, 2}, "max(x) > -9": {0, 2}, "max(x) != 5": {0, 2}, "mean(x) == mean(x)": {0, 2}, "count(x) == " + strconv.Itoa(n): {0, 1, 2},
-		"-index <= -2 or index == 0": {0, 2}, "task != 'nothing'\nand length > 3": {0, 1, 2}, "index < 2 and (index == 1 or index == 2)": {1}, "min(abs(x)) < 1e-3 and last('x') < 0": {0},
-		strings.Repeat("(", 90) + "index == 1" + strings.Repeat(")", 90): {1}, "task == 'or' or index == 1": {1},
-		strings.Repeat("(", 5000) + "1": nil, strings.Repeat("-", 4000) + "(": nil, "max(task) > 1": nil, "task < 'a'": nil, "max(x[3]) > 0": nil, "1e999 > 0": nil, "": nil, "index": nil, "index + 1 < 2": nil,
-		"func() { } == 1": nil, "max(x, x) > 0": nil, "(index < 1) < 2": nil, "task == \"x\\\"": nil,
+		"first(x) >= 1":      {1, 2},
+		"max(x) > -9":        {0, 2},
+		"max(x) != 5":        {0, 2},
+		"mean(x) == mean(x)": {0, 2},
+		"count(x) == " + strconv.Itoa(n): {
+			0,
+			1,
+			2,
+		},
+		"-index <= -2 or index == 0":               {0, 2},
+		"task != 'nothing'\nand length > 3":        {0, 1, 2},
+		"index < 2 and (index == 1 or index == 2)": {1},
+		"min(abs(x)) < 1e-3 and last('x') < 0": {
+			0,
+		},
+		strings.Repeat("(", 90) + "index == 1" + strings.Repeat(")", 90): {1}, "task == 'or' or " +
+			"index == 1": {
+			1,
+		},
+		strings.Repeat("(", 5000) + "1": nil,
+		strings.Repeat("-", 4000) + "(": nil,
+		"max(task) > 1":                 nil,
+		"task < 'a'":                    nil,
+		"max(x[3]) > 0":                 nil,
+		"1e999 > 0":                     nil,
+		"":                              nil,
+		"index":                         nil,
+		"index + 1 < 2":                 nil,
+		"func() { } == 1":               nil,
+		"max(x, x) > 0":                 nil,
+		"(index < 1) < 2":               nil,
+		"task == \"x\\\"":               nil,
 	} {
 		r, err := edit.Run(
 			t.Context(),
@@ -594,7 +654,17 @@ func TestWhere(t *testing.T) {
 }
 
 func FuzzWhere(f *testing.F) {
-	for _, s := range []string{"length < 30", "max(action[gripper]) > 1.2 or (index == 2)", "max(abs(action)) > 3", "task == 'x' and length >= -4e3", "((((", "min(", "1", "a.b/c < 1", "'"} {
+	for _, s := range []string{
+		"length < 30",
+		"max(action[gripper]) > 1.2 or (index == 2)",
+		"max(abs(action)) > 3",
+		"task == 'x' and length >= -4e3",
+		"((((",
+		"min(",
+		"1",
+		"a.b/c < 1",
+		"'",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -48,7 +48,7 @@ func run(t testing.TB, src string, verbs ...edit.Verb) (string, *edit.Report) {
 	return dst, r
 }
 
-// tree gives file → sha256 of everything below a folder.
+// tree returns the SHA-256 of every file below a folder, by path.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -71,10 +71,10 @@ func tree(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// rows are a result's rows: for each episode, the source's episode and the first row there.
+// place describes the rows of a result's episode: the source episode and its first row.
 type place struct{ episode, from, n int }
 
-// whole are episodes with all of their rows.
+// whole returns places with all rows of the episodes.
 func whole(ds robocache.Dataset, episodes ...int) (out []place) {
 	for _, e := range episodes {
 		out = append(out, place{e, 0, ds.Len(e)})
@@ -82,7 +82,7 @@ func whole(ds robocache.Dataset, episodes ...int) (out []place) {
 	return out
 }
 
-// hashes are the decoded frames of rows.
+// hashes returns hashes of the decoded frames of rows.
 func hashes(t testing.TB, ds robocache.Dataset, key string, rows []robocache.Row) (out []string) {
 	t.Helper()
 	refs := make([]robocache.FrameRef, len(rows))
@@ -128,10 +128,10 @@ func hashes(t testing.TB, ds robocache.Dataset, key string, rows []robocache.Row
 	return out
 }
 
-var decoded = map[string][]string{} // of shown
+var decoded = map[string][]string{} // cache of shown
 
-// shown are the hashes of a source's rows; each episode of the shared data, which nothing changes,
-// is decoded once.
+// shown returns the hashes of a source's rows. Each episode of the shared data is decoded only
+// once, because it never changes.
 func shown(t testing.TB, src robocache.Dataset, key string, p place) []string {
 	t.Helper()
 	if uri := src.Info().URI; strings.HasPrefix(uri, realdata.Dir(t)) {
@@ -144,8 +144,8 @@ func shown(t testing.TB, src robocache.Dataset, key string, p place) []string {
 	return hashes(t, src, key, robocache.RowsOf(p.episode, p.from, p.n))
 }
 
-// same compares a result with the rows of its source: every value, text and frame. rename: key →
-// key in the source.
+// same compares the values, texts and frames of a result with its source. rename maps keys to keys
+// of the source.
 func same(t testing.TB, got, src robocache.Dataset, places []place, rename map[string]string) {
 	t.Helper()
 	if got.Info().Episodes != len(places) {
@@ -195,7 +195,7 @@ func same(t testing.TB, got, src robocache.Dataset, places []place, rename map[s
 	}
 }
 
-// healthy runs the doctor of a dataset: no finding above info.
+// healthy checks that the doctor has no finding above info.
 func healthy(t testing.TB, path string) {
 	t.Helper()
 	ds := open(t, path)
@@ -214,7 +214,7 @@ func healthy(t testing.TB, path string) {
 	}
 }
 
-// reference compares a result with its source in LeRobot itself.
+// reference compares a result with its source, both read by LeRobot.
 func reference(t *testing.T, result, source string, places []place, more map[string]any) {
 	t.Helper()
 	if testing.Short() {
@@ -253,7 +253,7 @@ func reference(t *testing.T, result, source string, places []place, more map[str
 	t.Log(lines[len(lines)-1])
 }
 
-// made writes a synthetic dataset in a format; images carry the number of their row.
+// made writes a synthetic dataset in a format. Each image shows the number of its row.
 func made(t testing.TB, format string, opt synth.Options, options map[string]string) string {
 	t.Helper()
 	ds, err := synth.New(opt)

@@ -25,7 +25,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// freeBytes is what is free at a folder; 0 where nobody says.
+// freeBytes returns the free space at a folder, or 0 if the system does not report it.
 func freeBytes(dir string) int64 {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
@@ -34,52 +34,63 @@ func freeBytes(dir string) int64 {
 	return int64(s.Bavail) * int64(s.Bsize)
 }
 
-// site is a dataset that is edited in place, and what lies beside it meanwhile.
-type site struct {
+// editSite is the location of a dataset that is edited in place, and of the temporary entries next
+// to it.
+type editSite struct {
 	parent, name string
 	lock         *os.File
 }
 
-func (s *site) path(what string) string {
+func (s *editSite) entryPath(what string) string {
 	if what == "" {
 		return filepath.Join(s.parent, s.name)
 	}
-	if what == isNew { // writers look at the end of a name
+	if what == entryNew { // writers look at the extension
 		what += filepath.Ext(s.name)
 	}
 	return filepath.Join(s.parent, "."+s.name+".robocache-"+what)
 }
 
-// The names of what lies beside a dataset.
+// The names of the entries next to a dataset.
 const (
-	// the result, while it is built; the old dataset, between the exchange and the end
-	isNew   = "new"
-	isOut   = "out"       // the old dataset between two renames, where folders cannot be exchanged
-	journal = "journal"   // which is which, from before the exchange to the end
-	isUndo  = "undo"      // the dataset as it was
-	undoLog = "undo.json" // the journal of that edit
+	// entryNew is the result while it is built. After the exchange it is the old dataset, until the
+	// edit ends.
+	entryNew = "new"
+	// entryMovedOut is the old dataset between two renames, if the file system cannot exchange
+	// folders.
+	entryMovedOut = "out"
+	// which dataset is old and which is new; exists from before the exchange until the end
+	entryJournal     = "journal"
+	entryUndo        = "undo"      // the old dataset
+	entryUndoJournal = "undo.json" // the journal of the last edit
 )
 
-// swap is the journal of an edit: who is who by their inodes, and what the old dataset's files are.
-type swap struct {
-	Old   uint64            `json:"old_inode"`
-	New   uint64            `json:"new_inode"`
-	Files map[string]string `json:"files"` // of the old dataset: size, time of change and checksum
+// editJournal identifies the old and the new dataset by their inodes, and lists the files of the
+// old one.
+type editJournal struct {
+	Old uint64 `json:"old_inode"`
+	New uint64 `json:"new_inode"`
+	// of the old dataset: size, modification time and checksum
+	Files map[string]string `json:"files"`
 }
 
-// renameat2 is the system's; tests take it away.
+// renameat2 is a variable so that tests can replace it.
 var renameat2 = unix.Renameat2
 
-// step is called before each step that changes what a kill would leave; tests kill the process
+// beforeStep is called before each step that changes the state after a kill. Tests kill the process
 // there.
-var step = func(string) {}
+var beforeStep = func(string) {}
 
-// lockSite makes the caller the only editor of a local dataset.
-func lockSite(uri string) (*site, error) {
+// lockSite locks a local dataset for editing. If another process holds the lock, it returns a
+// temporary error.
+func lockSite(uri string) (*editSite, error) {
 	dir, ok := store.LocalPath(uri)
 	if !ok {
-		return nil, robocache.Unsupported("edit", robocache.Where{"dataset": robocache.Redact(uri)}, "in place: the dataset is not on this machine's disks").
-			WithHint("write to a new place, or copy the dataset to this machine first")
+		return nil, robocache.Unsupported(
+			"edit",
+			robocache.Where{"dataset": robocache.Redact(uri)},
+			"in place: the dataset is not on this machine's disks",
+		).WithHint("write to a new place, or copy the dataset to this machine first")
 	}
 	var err error
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -88,90 +99,117 @@ func lockSite(uri string) (*site, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	s := &site{parent: filepath.Dir(dir), name: filepath.Base(dir)}
-	f, err := os.OpenFile(s.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err := robocache.At(err, robocache.Where{"file": s.path("lock")}); err != nil {
+	s := &editSite{parent: filepath.Dir(dir), name: filepath.Base(dir)}
+	f, err := os.OpenFile(s.entryPath("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err := robocache.At(err, robocache.Where{"file": s.entryPath("lock")}); err != nil {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	var st unix.Stat_t
-	holds := err == nil
-	if holds {
-		holds2 := unix.Fstat(int(f.Fd()), &st) != nil
-		if !holds2 {
-			inode, failed := s.inode("lock")
+	if err == nil {
+		isStale := unix.Fstat(int(f.Fd()), &st) != nil
+		if !isStale {
+			inode, failed := s.inodeOf("lock")
 			if failed != nil {
 				return nil, failed
 			}
-			holds2 = st.Ino != inode
+			isStale = st.Ino != inode
 		}
-		holds = holds2
-	}
-	if holds {
-		err = unix.EWOULDBLOCK // its last holder took the file away meanwhile
+		if isStale {
+			err = unix.EWOULDBLOCK // the last holder removed the lock file in between
+		}
 	}
 	if err != nil {
 		f.Close()
-		return nil, robocache.Temporary("edit", robocache.Where{"dataset": dir}, "another process edits the dataset").
-			WithCause(err)
+		return nil, robocache.Temporary(
+			"edit",
+			robocache.Where{"dataset": dir},
+			"another process edits the dataset",
+		).WithCause(err)
 	}
 	s.lock = f
 	return s, nil
 }
 
-func (s *site) unlock() {
-	_ = os.Remove(s.path("lock"))
+func (s *editSite) unlock() {
+	_ = os.Remove(s.entryPath("lock"))
 	_ = s.lock.Close()
 }
 
-// inode is that of what lies at a place; 0 where nothing does.
-func (s *site) inode(what string) (uint64, error) {
+// inodeOf returns the inode of an entry, or 0 if the entry does not exist.
+func (s *editSite) inodeOf(what string) (uint64, error) {
 	var st unix.Stat_t
-	err := unix.Lstat(s.path(what), &st)
+	err := unix.Lstat(s.entryPath(what), &st)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	if err := robocache.At(err, robocache.Where{"file": s.path(what)}); err != nil {
+	if err := robocache.At(err, robocache.Where{"file": s.entryPath(what)}); err != nil {
 		return 0, err
 	}
 	return st.Ino, nil
 }
 
-func (s *site) remove(what string) error {
-	return robocache.At(os.RemoveAll(s.path(what)), robocache.Where{"file": s.path(what)})
+// entryInode is an entry and its expected inode; 0 means that the entry does not exist.
+type entryInode struct {
+	entry string
+	inode uint64
 }
 
-func (s *site) rename(from, to string) error {
-	step("rename " + from + " " + to)
-	return robocache.At(os.Rename(s.path(from), s.path(to)), robocache.Where{"file": s.path(from)})
+// hasInodes reports whether all entries have the expected inodes.
+func (s *editSite) hasInodes(expected ...entryInode) (bool, error) {
+	for _, want := range expected {
+		inode, err := s.inodeOf(want.entry)
+		if err != nil || inode != want.inode {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
-// exchange swaps what lies at two places at once; where the file system cannot, the dataset is
-// moved out first, and recover knows.
-func (s *site) exchange(what string) error {
-	step("exchange")
-	err := renameat2(unix.AT_FDCWD, s.path(what), unix.AT_FDCWD, s.path(""), unix.RENAME_EXCHANGE)
+func (s *editSite) removeEntry(what string) error {
+	return robocache.At(os.RemoveAll(s.entryPath(what)), robocache.Where{"file": s.entryPath(what)})
+}
+
+func (s *editSite) renameEntry(from, to string) error {
+	beforeStep("rename " + from + " " + to)
+	return robocache.At(
+		os.Rename(s.entryPath(from), s.entryPath(to)),
+		robocache.Where{"file": s.entryPath(from)},
+	)
+}
+
+// exchangeWith swaps the dataset with an entry atomically. If the file system cannot do this, it
+// renames in three steps. recoverEdit handles a kill between them.
+func (s *editSite) exchangeWith(what string) error {
+	beforeStep("exchange")
+	err := renameat2(
+		unix.AT_FDCWD,
+		s.entryPath(what),
+		unix.AT_FDCWD,
+		s.entryPath(""),
+		unix.RENAME_EXCHANGE,
+	)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
-		if err := s.rename("", isOut); err != nil {
+		if err := s.renameEntry("", entryMovedOut); err != nil {
 			return err
 		}
-		if err := s.rename(what, ""); err != nil {
+		if err := s.renameEntry(what, ""); err != nil {
 			return err
 		}
-		if err := s.rename(isOut, what); err != nil {
+		if err := s.renameEntry(entryMovedOut, what); err != nil {
 			return err
 		}
 		err = nil
 	}
-	if err := robocache.At(err, robocache.Where{"file": s.path("")}); err != nil {
+	if err := robocache.At(err, robocache.Where{"file": s.entryPath("")}); err != nil {
 		return err
 	}
-	return s.sync()
+	return s.syncFileSystem()
 }
 
-// sync makes what was done durable: all of the file system, because a result has many files and
-// folders.
-func (s *site) sync() error {
+// syncFileSystem makes all changes durable. It syncs the whole file system, because a result has
+// many files and folders.
+func (s *editSite) syncFileSystem() error {
 	d, err := os.Open(s.parent)
 	if err != nil {
 		return err
@@ -183,90 +221,97 @@ func (s *site) sync() error {
 	return nil
 }
 
-func (s *site) read(what string) (*swap, error) {
-	b, err := os.ReadFile(s.path(what))
+func (s *editSite) readJournal(what string) (*editJournal, error) {
+	b, err := os.ReadFile(s.entryPath(what))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err := robocache.At(err, robocache.Where{"file": s.path(what)}); err != nil {
+	if err := robocache.At(err, robocache.Where{"file": s.entryPath(what)}); err != nil {
 		return nil, err
 	}
-	j := &swap{}
+	j := &editJournal{}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, robocache.Malformed("edit", robocache.Where{"file": s.path(what)}, "").
+		return nil, robocache.Malformed("edit", robocache.Where{"file": s.entryPath(what)}, "").
 			WithCause(err)
 	}
 	return j, nil
 }
 
-// lock makes this the only editor of the dataset, before it is opened: what another does meanwhile
-// would be lost.
-func (e *editor) lock(uri string) error {
+// lockInPlace locks the dataset before it is opened. Otherwise the changes of another editor could
+// be lost.
+func (e *editor) lockInPlace(uri string) error {
 	var err error
 	if e.site, err = lockSite(uri); err != nil {
 		return err
 	}
-	if what, err := e.site.recover(); err != nil {
+	if what, err := e.site.recoverEdit(); err != nil {
 		return err
 	} else if what != "" {
-		return robocache.Temporary("edit", robocache.Where{"dataset": e.site.path("")}, "an interrupted edit was ended just now, and %s", what).
-			WithHint("look at the dataset, and run the edit again")
+		return robocache.Temporary(
+			"edit",
+			robocache.Where{"dataset": e.site.entryPath("")},
+			"an interrupted edit was ended just now, and %s",
+			what,
+		).WithHint("look at the dataset, and run the edit again")
 	}
 	return nil
 }
 
-// inPlace builds the result beside the dataset, looks at it, and exchanges the two (E5).
-func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
+// editInPlace builds the result next to the dataset, verifies it, and exchanges the two (edit.E5).
+func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	s := e.site
 	if p.Format == robocache.DefaultFormat() && e.srcs[0].Info().Format == p.Format {
-		e.link = s.path("")
+		e.link = s.entryPath("")
 	}
 	done := false
 	defer func() {
 		if !done {
-			_ = os.RemoveAll(s.path(isNew))
+			_ = os.RemoveAll(s.entryPath(entryNew))
 		}
 	}()
-	step("build")
-	out, err := e.one(ctx, p, s.path(isNew), false)
+	beforeStep("build")
+	out, err := e.writePlan(ctx, p, s.entryPath(entryNew), false)
 	if err != nil {
 		return nil, err
 	}
-	step("verify")
+	beforeStep("verify")
 	{
-		a, err := os.Stat(s.path(""))
+		a, err := os.Stat(s.entryPath(""))
 		if err != nil {
 			return nil, err
 		}
-		b, err := os.Stat(s.path(isNew))
+		b, err := os.Stat(s.entryPath(entryNew))
 		if err != nil {
 			return nil, err
 		}
 		if a.IsDir() != b.IsDir() {
-			return nil, robocache.Unsupported("edit", robocache.Where{"dataset": s.path("")}, "in place: a file would become a folder, or a folder a file").
-				WithHint("write to a new place, or copy the dataset to this machine first")
+			return nil, robocache.Unsupported(
+				"edit",
+				robocache.Where{"dataset": s.entryPath("")},
+				"in place: a file would become a folder, or a folder a file",
+			).WithHint("write to a new place, or copy the dataset to this machine first")
 		}
 	}
-	if err := e.verify(ctx, s); err != nil {
+	if err := e.verifyResult(ctx, s); err != nil {
 		return nil, err
 	}
-	inode, err := s.inode("")
+	oldInode, err := s.inodeOf("")
 	if err != nil {
 		return nil, err
 	}
-	inodeValue, err := s.inode(isNew)
+	newInode, err := s.inodeOf(entryNew)
 	if err != nil {
 		return nil, err
 	}
-	sumsValue, err := sums(s.path(""))
+	files, err := checksums(s.entryPath(""))
 	if err != nil {
 		return nil, err
 	}
-	j := swap{Old: inode, New: inodeValue, Files: sumsValue}
-	if err := s.sync(); err != nil {
+	j := editJournal{Old: oldInode, New: newInode, Files: files}
+	if err := s.syncFileSystem(); err != nil {
 		return nil, err
 	}
-	step("journal")
+	beforeStep("journal")
 	encoded, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -274,82 +319,87 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if err := store.WriteFile(
 		context.WithoutCancel(ctx),
 		s.parent,
-		filepath.Base(s.path(journal)),
+		filepath.Base(s.entryPath(entryJournal)),
 		encoded,
 	); err != nil {
 		return nil, err
 	}
-	done = true // from here on recover decides
-	if err := s.exchange(isNew); err != nil {
-		if _, err := s.recover(); err != nil {
+	done = true // from here on, recoverEdit decides what is kept
+	if err := s.exchangeWith(entryNew); err != nil {
+		if _, err := s.recoverEdit(); err != nil {
 			return nil, err
 		}
 		return nil, err
 	}
-	inodeValue2, err := s.inode(isUndo)
+	undoInode, err := s.inodeOf(entryUndo)
 	if err != nil {
 		return nil, err
 	}
-	if inodeValue2 != 0 {
+	if undoInode != 0 {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			"the copy from before the earlier edit in place "+
 				"is deleted: 'robocache edit undo' takes back this edit alone",
 		)
 	}
-	if err := s.finish(); err != nil {
+	if err := s.keepForUndo(); err != nil {
 		return nil, err
 	}
-	if lost := s.lost(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
+	if lost := s.filesLeftOut(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			fmt.Sprintf(
 				"%d files that are no part of a dataset are in %s alone, until the next edit: %s",
 				len(lost),
-				s.path(isUndo),
+				s.entryPath(entryUndo),
 				strings.Join(lost[:min(5, len(lost))], ", "),
 			),
 		)
 	}
-	out.DST, out.InPlace, out.Undo, out.DryRun = s.path(""), true, s.path(isUndo), false
+	out.DST, out.InPlace, out.Undo, out.DryRun = s.entryPath(
+		"",
+	), true, s.entryPath(
+		entryUndo,
+	), false
 	return out, nil
 }
 
-// lost are the files of the old dataset that a writer of LeRobot does not know, and that the new
-// one does not have.
-func (s *site) lost(files map[string]string) (out []string) {
+// filesLeftOut returns the files of the old dataset that the LeRobot writer does not know and that
+// the new dataset does not have.
+func (s *editSite) filesLeftOut(files map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
 		if slices.Contains([]string{"data", "videos", "images"}, top) ||
 			top == "meta" &&
-				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") || strings.HasPrefix(rest, "stats")) {
+				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") ||
+					strings.HasPrefix(rest, "stats")) {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(s.path(""), name)); err != nil {
+		if _, err := os.Lstat(filepath.Join(s.entryPath(""), name)); err != nil {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// finish makes of the old dataset what undo takes.
-func (s *site) finish() error {
-	step("finish")
-	if err := s.remove(isUndo); err != nil {
+// keepForUndo moves the old dataset and the journal to where Undo finds them.
+func (s *editSite) keepForUndo() error {
+	beforeStep("finish")
+	if err := s.removeEntry(entryUndo); err != nil {
 		return err
 	}
-	if err := s.rename(isNew, isUndo); err != nil {
+	if err := s.renameEntry(entryNew, entryUndo); err != nil {
 		return err
 	}
-	if err := s.rename(journal, undoLog); err != nil {
+	if err := s.renameEntry(entryJournal, entryUndoJournal); err != nil {
 		return err
 	}
-	return s.sync()
+	return s.syncFileSystem()
 }
 
-// verify looks at a result before it takes the dataset's place: the doctor finds no error in it
-// that the old one does not have.
-func (e *editor) verify(ctx context.Context, s *site) error {
+// verifyResult examines a result before it replaces the dataset. It returns an error if the result
+// has an error that the old dataset does not have.
+func (e *editor) verifyResult(ctx context.Context, s *editSite) error {
 	errs := func(ds robocache.Dataset) (map[string]string, error) {
 		out := map[string]string{}
 		if diagnose := ds.Capabilities().Diagnose; diagnose != nil {
@@ -367,7 +417,7 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 	}
 	ds, err := robocache.Open(
 		ctx,
-		s.path(isNew),
+		s.entryPath(entryNew),
 		robocache.OpenOptions{Format: e.srcs[0].Info().Format},
 	)
 	if err != nil {
@@ -389,8 +439,9 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 		if _, ok := was[code]; !ok {
 			return robocache.Malformed(
 				"edit",
-				robocache.Where{"dataset": s.path("")},
-				"the result has an error that the dataset has not, and did not take its place: %s: %s",
+				robocache.Where{"dataset": s.entryPath("")},
+				"the result has an error that the dataset has not, and did not take its place: "+
+					"%s: %s",
 				code,
 				msg,
 			)
@@ -399,23 +450,23 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 	return nil
 }
 
-// What recover found and did.
+// The messages of recoverEdit.
 const (
-	isDone   = "the edit is done; 'robocache edit undo' takes it back"
-	isBack   = "the edit is taken back: the dataset is as it was"
-	isUndone = "the undo is done: the dataset is as it was before the edit"
+	messageDone       = "the edit is done; 'robocache edit undo' takes it back"
+	messageRolledBack = "the edit is taken back: the dataset is as it was"
+	messageUndone     = "the undo is done: the dataset is as it was before the edit"
 )
 
-// Of a dataset up to wholeBytes, checksums are of whole files; of a larger one, of blocks of each
-// file, evenly spaced: an edit that copies nothing is not to wait for all of it to be read.
+// The checksums of a dataset of up to wholeBytes cover whole files. In a larger dataset they cover
+// evenly spaced blocks of each file, because reading all of it would make a small edit slow.
 const (
 	wholeBytes   = 8 << 30
 	sampleBlocks = 64
 	sampleBytes  = 64 << 10
 )
 
-// sums gives file → size, time of change and checksum of all below a folder.
-func sums(dir string) (map[string]string, error) {
+// checksums returns the size, modification time and checksum of every file below a folder, by path.
+func checksums(dir string) (map[string]string, error) {
 	type file struct {
 		fs.FileInfo
 		path, sum string

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// copied is a copy of a dataset that can be written to.
+// copied returns a writable copy of a dataset.
 func copied(t testing.TB, name string) string {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "set")
@@ -38,8 +38,8 @@ func inPlace(t testing.TB, dir string, verbs ...edit.Verb) (*edit.Report, error)
 
 var dropFirst = edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
 
-// In place: the result takes the dataset's place, undo restores every byte, a wrong number changes
-// nothing.
+// In place, the result replaces the dataset, undo restores every byte, and a wrong episode number
+// changes nothing.
 func TestInPlace(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	old := tree(t, dir)
@@ -80,11 +80,11 @@ func TestInPlace(t *testing.T) {
 	if err := edit.Undo(dir); !errors.Is(err, robocache.ErrNotFound) {
 		t.Fatal(err)
 	}
-	// What no writer knows is told, because the next edit removes it.
+	// Files that the writer does not know are reported, because the next edit removes them.
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Videos that stay as they are are not copied; a change of one through its link is noticed.
+	// Unchanged videos are not copied. A change through their hard link is detected.
 	if r, err := inPlace(
 		t,
 		dir,
@@ -110,8 +110,9 @@ func TestInPlace(t *testing.T) {
 
 const childEnv = "ROBOCACHE_EDIT_CHILD"
 
-// TestKilled is its own child: an edit in place that is killed, at each of its steps and at any
-// time, leaves the old dataset or the new one under its name, and recover ends it.
+// TestKilled kills an edit in place at each step and at random times, with itself as the child
+// process. The dataset's name then holds the old or the new dataset, and Recover completes the edit
+// or rolls it back.
 func TestKilled(t *testing.T) {
 	if words := strings.Split(os.Getenv(childEnv), "|"); len(words) == 3 {
 		dir, n := words[0], 0
@@ -210,8 +211,8 @@ func killedChild(dir string, n int, how string) *exec.Cmd {
 	return c
 }
 
-// Where folders are not exchanged in one step, and in an undo: after a kill at any step recover
-// gives the old dataset or the new one.
+// This covers file systems that cannot exchange folders in one step, and undo. After a kill at any
+// step, Recover restores the old dataset or completes the new one.
 func TestKilledRenames(t *testing.T) {
 	dir := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
 	old := tree(t, dir)
@@ -258,7 +259,7 @@ func TestKilledRenames(t *testing.T) {
 	}
 }
 
-// One editor at a time, from before it looks at the dataset; plans go in place too.
+// Only one editor at a time can open the dataset. Plans can be applied in place too.
 func TestOneEditor(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	n := open(t, dir).Info().Episodes
@@ -307,12 +308,12 @@ func TestOneEditor(t *testing.T) {
 	}
 }
 
-// A full disk leaves the old dataset, and nothing beside it.
+// If the disk is full, only the old dataset remains.
 func TestNoSpace(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	old := tree(t, dir)
 	edit.SetStep(func(what string) {
-		if what == "verify" { // what was built is cut: the doctor finds that
+		if what == "verify" { // truncate the result, so that the doctor finds an error
 			mp4s, _ := filepath.Glob(
 				filepath.Join(filepath.Dir(dir), ".set.robocache-new", "videos", "*", "*", "*.mp4"),
 			)
@@ -332,7 +333,7 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("%v", left)
 	}
 	edit.SetStep(func(string) {})
-	for _, blocks := range []int{0, 2, 40, 400} { // of 512 bytes: no file grows beyond
+	for _, blocks := range []int{0, 2, 40, 400} { // in units of 512 bytes: the limit of file sizes
 		c := exec.Command(
 			"sh",
 			"-c",

@@ -7,10 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// refuseLacking returns an error if an episode of the result lacks a stream, for formats that
-// cannot leave a stream out of one episode. Its hint leaves out these episodes and those that are
-// deleted already.
-func (v *view) refuseLacking(deleted []int64) error {
+// refuseLacking returns an error if an episode of the result lacks a stream. It is for formats that
+// keep the same streams in every episode. The hint deletes these episodes and those that are
+// already deleted.
+func (v *planDataset) refuseLacking(deleted []int64) error {
 	var where robocache.Where
 	source := 0
 	numbers := slices.Clone(deleted)
@@ -45,17 +45,18 @@ func (v *view) refuseLacking(deleted []int64) error {
 	left.NumberEpisodes(numbers)
 	hint := "leave the stream out: " + robocache.Command(
 		"edit remove",
-	) + "; or such episodes: " + robocache.Command(
-		"edit delete",
-	)
+	) + "; or such episodes: " + robocache.Command("edit delete")
 	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
 		hint = "leave such episodes out: " + robocache.Command(
 			"edit delete --episodes=%s",
 			ranges,
-		) + "; or the stream: " + robocache.Command(
-			"edit remove",
-		)
+		) + "; or the stream: " + robocache.Command("edit remove")
 	}
-	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes have it, and %s keeps the same streams in every episode", v.plan.Format).
-		WithHint("%s", hint)
+	return robocache.Malformed(
+		"edit",
+		where,
+		"the episode lacks this stream, other episodes have it, and %s keeps the same streams "+
+			"in every episode",
+		v.plan.Format,
+	).WithHint("%s", hint)
 }

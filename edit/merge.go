@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// onGrid returns a view of a source at a rate.
-func onGrid(
+// resampleSource returns a view of a source at the rate hz.
+func resampleSource(
 	ctx context.Context,
 	ds robocache.Dataset,
 	hz robocache.Rate,
@@ -31,9 +31,9 @@ func onGrid(
 	return view, nil
 }
 
-// merge joins the sources: episodes one source after the other, features by their keys, tasks by
-// their texts.
-func (e *editor) merge(ctx context.Context, v *Verb) error {
+// mergeSources joins the sources. Episodes follow each other source by source, features are matched
+// by key, and tasks by text.
+func (e *editor) mergeSources(ctx context.Context, v *Verb) error {
 	if v.Keys != "" && !slices.Contains([]string{"strict", "intersection", "union"}, v.Keys) {
 		return misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union")
 	}
@@ -44,7 +44,7 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 		}
 		old := e.plan
 		for i, ds := range e.srcs {
-			grid, err := onGrid(ctx, ds, hz)
+			grid, err := resampleSource(ctx, ds, hz)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 	}
 	p.Keys = nil
 	for _, key := range order {
-		if k, err := e.common(v, key); err != nil {
+		if k, err := e.commonKey(v, key); err != nil {
 			return err
 		} else if k != nil {
 			p.Keys = append(p.Keys, *k)
@@ -105,8 +105,8 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 			"rename them first, or keys union",
 		)
 	}
-	// Where a source has a mask of its own beside a stream, that mask tells of the sources that
-	// lack the stream too.
+	// If a source has its own mask for a stream, the mask of the result also marks the sources that
+	// lack the stream.
 	for i := range p.Keys {
 		k := &p.Keys[i]
 		base, mask := strings.CutSuffix(k.Key, robocache.ValidSuffix)
@@ -116,13 +116,13 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// squeezed is the shape of rows without axes of length 1.
-func squeezed(f *robocache.Feature) []int {
+// squeezedShape returns the shape of a row without axes of length 1.
+func squeezedShape(f *robocache.Feature) []int {
 	return slices.DeleteFunc(slices.Clone(f.Shape), func(n int) bool { return n == 1 })
 }
 
-// common is a key of the result; nil where it is left out.
-func (e *editor) common(v *Verb, key string) (*Key, error) {
+// commonKey returns a key of the result, or nil if the key is left out.
+func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
 	var first *robocache.Feature
 	var lacks []string
@@ -154,7 +154,8 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 				),
 				"remove or rename the feature in one of them",
 			)
-		case camera && (f.Width != first.Width || f.Height != first.Height || (f.Depth == nil) != (first.Depth == nil)):
+		case camera && (f.Width != first.Width || f.Height != first.Height ||
+			(f.Depth == nil) != (first.Depth == nil)):
 			return nil, misuse(
 				where,
 				fmt.Sprintf(
@@ -168,7 +169,7 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 			)
 		case camera && f.Depth != nil && *f.Depth != *first.Depth:
 			return nil, misuse(where, "merge: the depth is coded otherwise", "convert one of them")
-		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
+		case !camera && !slices.Equal(squeezedShape(f), squeezedShape(first)):
 			return nil, misuse(
 				where,
 				fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape),
@@ -182,7 +183,7 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 		for _, name := range a {
 			at := slices.Index(b, name)
 			if slices.Contains(k.Order[i], at) {
-				at = -1 // two channels of one name
+				at = -1 // two channels have the same name
 			}
 			k.Order[i] = append(k.Order[i], at)
 		}

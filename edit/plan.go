@@ -16,49 +16,50 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// planVersion is what this version writes and reads.
+// planVersion is the version of plans that this package reads and writes.
 const planVersion = 1
 
-// Plan says what a result is made of. Its JSON is what a dry run prints and Apply takes.
+// Plan describes the contents of a result. A dry run prints it as JSON, and Apply takes it.
 type Plan struct {
 	Version  int            `json:"robocache_plan"`
 	Sources  []Source       `json:"sources"`
-	Verbs    []Verb         `json:"verbs"` // as they were asked for
+	Verbs    []Verb         `json:"verbs"` // as requested
 	FPS      robocache.Rate `json:"fps,omitzero"`
 	Format   string         `json:"format"` // of the result
 	Cut      string         `json:"cut,omitempty"`
 	Episodes []Episode      `json:"episodes"`
 	Keys     []Key          `json:"keys"`
-	Video    *Video         `json:"video,omitempty"` // nil: copied
-	Part     string         `json:"split,omitempty"` // the name of the split that this is
-	// what the plan's maker wants known: reordered joints, moved cuts
+	Video    *Video         `json:"video,omitempty"` // nil: video is copied
+	Part     string         `json:"split,omitempty"` // name of the part of a split
+	// Notes report decisions of the planner, such as reordered channels and moved cuts.
 	Notes []string      `json:"notes,omitempty"`
-	files []store.Entry // of the source, that are the result as they are; nil: it is written
+	files []store.Entry // source files to copy; nil: a writer writes the result
 }
 
-// Source is a dataset that a plan takes from.
+// Source is a dataset that a plan reads from.
 type Source struct {
-	URI         string         `json:"uri"`
-	Format      string         `json:"format"`
-	Version     string         `json:"version,omitempty"`
-	Fingerprint string         `json:"fingerprint"`
-	State       string         `json:"files,omitempty"` // its files when it was planned
-	Episodes    int            `json:"num_episodes"`
-	Frames      int64          `json:"num_frames"`
-	HZ          robocache.Rate `json:"hz,omitzero"` // the rate that it is brought to
+	URI         string `json:"uri"`
+	Format      string `json:"format"`
+	Version     string `json:"version,omitempty"`
+	Fingerprint string `json:"fingerprint"`
+	State       string `json:"files,omitempty"` // hash of the file list when it was planned
+	Episodes    int    `json:"num_episodes"`
+	Frames      int64  `json:"num_frames"`
+	// rate that it is resampled to; zero: it is not resampled
+	HZ robocache.Rate `json:"hz,omitzero"`
 }
 
-// Episode is one of the result: rows [From, To) of a source's.
+// Episode is an episode of the result: rows [From, To) of a source episode.
 type Episode struct {
 	Source  int               `json:"source,omitempty"`
-	Episode int               `json:"episode"` // its position in the source
+	Episode int               `json:"episode"` // position in the source
 	From    int               `json:"from"`
 	To      int               `json:"to"`
 	Texts   map[string]string `json:"relabel,omitempty"` // old task text → new
 	Rows    []Relabel         `json:"relabel_rows,omitempty"`
 }
 
-// Relabel gives rows [From, To) of the source's episode a task.
+// Relabel sets the task of rows [From, To) of the source episode.
 type Relabel struct {
 	From int    `json:"from"`
 	To   int    `json:"to"`
@@ -68,23 +69,25 @@ type Relabel struct {
 // Key is a feature of the result.
 type Key struct {
 	Key string `json:"key"`
-	// its key in each source; "" = the source has none: zeros, and "<key>.valid" says so
+	// From is the key in each source. An empty key means that the source lacks the feature: its
+	// rows are zeros, and "<key>.valid" is false.
 	From []string `json:"from"`
-	// Order says, for each source, at which place of its own a channel of the result stands; none =
-	// the same.
+	// Order gives, for each source, the source channel of each channel of the result. nil keeps the
+	// order.
 	Order [][]int `json:"order,omitempty"`
-	// a mask: where a source has none, all rows are valid for which its stream is there
+	// Ones is set for a mask. In a source without the mask, all rows are valid if the source has
+	// the stream.
 	Ones  bool   `json:"ones,omitempty"`
 	Added *Added `json:"added,omitempty"`
 }
 
-// Video is how video is encoded that is not copied.
+// Video sets the encoding of video that is not copied.
 type Video struct {
 	Codec  string `json:"codec,omitempty"`
 	GOP    int    `json:"gop,omitempty"`
 	CRF    int    `json:"crf,omitempty"`
 	Preset string `json:"preset,omitempty"`
-	// all frames are encoded anew, and not only those that must be
+	// All encodes all frames, not only those that cannot be copied.
 	All    bool `json:"all,omitempty"`
 	Width  int  `json:"width,omitempty"`
 	Height int  `json:"height,omitempty"`
@@ -92,22 +95,23 @@ type Video struct {
 
 // The choices of Request.Cut.
 const (
-	// up to maxHidden frames before and behind are copied too, and shown by no row; beyond as
-	// CutExact
+	// CutHidden also copies up to maxHidden frames before and after the cut. No row shows them.
+	// Longer distances are handled as in CutExact.
 	CutHidden = "hidden"
-	CutExact  = "exact" // what cannot be copied is encoded
-	CutSnap   = "snap"  // the cut moves to where frames can be copied
+	CutExact  = "exact" // encodes what cannot be copied
+	CutSnap   = "snap"  // moves the cut to where frames can be copied
 )
 
-// maxHidden frames are hidden at a cut at most.
+// maxHidden is the maximum number of hidden frames at a cut.
 const maxHidden = 16
 
-// newPlan takes all of the sources, as a merge with equal schemas would. Verbs change it.
+// newPlan returns a plan of all episodes of the sources, with the features of the first. Verbs
+// change it.
 func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
 	for i, ds := range srcs {
 		info := ds.Info()
-		fingerprintValue, err := fingerprint(ctx, ds)
+		fingerprint, err := datasetFingerprint(ctx, ds)
 		if err != nil {
 			return nil, err
 		}
@@ -117,8 +121,8 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 				URI:         robocache.Redact(info.URI),
 				Format:      info.Format,
 				Version:     info.Version,
-				Fingerprint: fingerprintValue,
-				State:       state(ctx, ds),
+				Fingerprint: fingerprint,
+				State:       filesState(ctx, ds),
 				Episodes:    info.Episodes,
 				Frames:      info.Frames,
 			},
@@ -137,10 +141,10 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	return p, nil
 }
 
-// numbers returns the numbers by which verbs and messages name the plan's episodes: their indices
-// in the one source, or, of several sources, their places in the merged whole. Verbs do not
-// renumber.
-func (p *Plan) numbers(srcs []robocache.Dataset) []int64 {
+// episodeNumbers returns the numbers by which verbs and messages name the plan's episodes. With one
+// source they are its indices. With several sources they are positions in the merged dataset. Verbs
+// do not change them.
+func (p *Plan) episodeNumbers(srcs []robocache.Dataset) []int64 {
 	first := make([]int64, len(srcs))
 	for i := 1; i < len(srcs); i++ {
 		first[i] = first[i-1] + int64(srcs[i-1].Info().Episodes)
@@ -154,7 +158,7 @@ func (p *Plan) numbers(srcs []robocache.Dataset) []int64 {
 	return out
 }
 
-// clone is a plan that verbs can change without the other's noticing.
+// clone returns a copy of the plan that verbs can change independently.
 func (p *Plan) clone() *Plan {
 	q := *p
 	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(
@@ -163,28 +167,27 @@ func (p *Plan) clone() *Plan {
 		p.Episodes,
 	), slices.Clone(
 		p.Keys,
-	), slices.Clone(
-		p.Notes,
-	)
+	), slices.Clone(p.Notes)
 	for i := range q.Keys {
 		q.Keys[i].From = slices.Clone(p.Keys[i].From)
 	}
 	return &q
 }
 
-// fingerprint says which dataset a plan is of, and of which edits it came; not where it lies.
-func fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
+// datasetFingerprint identifies the contents and the edits of a dataset. It does not depend on the
+// location.
+func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info, h := ds.Info(), sha256.New()
 	features := slices.Clone(info.Features)
 	for i := range features {
-		features[i].Codec, features[i].Names = "", nil // what reading may correct
+		features[i].Codec, features[i].Names = "", nil // opening may correct these
 	}
-	fingerprintValue, err := flags.Fingerprint(ctx, ds)
+	fingerprint, err := flags.Fingerprint(ctx, ds)
 	if err != nil {
 		return "", err
 	}
 	if err := json.NewEncoder(h).
-		Encode([]any{fingerprintValue, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
+		Encode([]any{fingerprint, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
@@ -195,9 +198,9 @@ func fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// state says which files a dataset has: their sizes and their times of change, or what a server
-// calls their versions. "" where nobody lists them.
-func state(ctx context.Context, ds robocache.Dataset) string {
+// filesState returns a hash of the sizes and modification times (or versions) of a dataset's files.
+// It returns "" if the store cannot list files.
+func filesState(ctx context.Context, ds robocache.Dataset) string {
 	s, ok := robocache.As[store.Source](ds)
 	if !ok {
 		return ""
@@ -206,7 +209,7 @@ func state(ctx context.Context, ds robocache.Dataset) string {
 	if err != nil {
 		return ""
 	}
-	// a dataset that is one file
+	// The dataset is one file.
 	if i := slices.IndexFunc(
 		list,
 		func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) },
@@ -224,8 +227,9 @@ func state(ctx context.Context, ds robocache.Dataset) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// key finds a feature of the result; what names the wish in the error.
-func (p *Plan) key(name, what string) (int, error) {
+// keyIndex returns the index of a feature of the result. If there is none, the error names
+// what, the purpose for which the feature is needed.
+func (p *Plan) keyIndex(name, what string) (int, error) {
 	i := slices.IndexFunc(p.Keys, func(k Key) bool { return k.Key == name })
 	if i < 0 {
 		var keys []string
@@ -241,14 +245,15 @@ func (p *Plan) key(name, what string) (int, error) {
 	return i, nil
 }
 
-// ParsePlan reads the JSON of a plan.
+// ParsePlan parses the JSON of a plan.
 func ParsePlan(b []byte) (_ *Plan, err error) {
 	p := &Plan{}
 	bad := func(err error, msg string) error {
 		return robocache.Malformed("plan", nil, "%s", msg).WithCause(err).
-			WithHint("a plan is what 'robocache edit VERB --dry-run --json' prints, and .plan of Edit.plan() in Python")
+			WithHint("a plan is what 'robocache edit VERB --dry-run --json' prints, and .plan " +
+				"of Edit.plan() in Python")
 	}
-	var report struct{ Plan *Plan } // what a dry run prints has more than the plan
+	var report struct{ Plan *Plan } // the output of a dry run contains the plan
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
 		p = report.Plan
 	} else if err := json.Unmarshal(b, p); err != nil {
@@ -304,10 +309,9 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	return p, nil
 }
 
-// compose puts the changes of another plan of the same sources on top: episodes that both keep,
-// rows that both keep, the features that both keep under the name that one of them gives, and what
-// the later says of tasks and video.
-func (p *Plan) compose(q *Plan) error {
+// composeWith adds the changes of q, a later plan of the same sources. The result has the episodes,
+// rows and features that both plans keep. Tasks and video follow q.
+func (p *Plan) composeWith(q *Plan) error {
 	same := func(a, b Source) bool { return a.Fingerprint == b.Fingerprint }
 	if !slices.EqualFunc(p.Sources, q.Sources, same) {
 		return misuse(
@@ -384,8 +388,8 @@ func (p *Plan) compose(q *Plan) error {
 	return nil
 }
 
-// check refuses a plan whose result would be no dataset.
-func (p *Plan) check() error {
+// checkResult returns an error if the result would have no episodes, or two features with one name.
+func (p *Plan) checkResult() error {
 	total := 0
 	for _, s := range p.Sources {
 		total += s.Episodes
@@ -414,7 +418,7 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// misuse is what a caller got wrong.
+// misuse returns an ErrMisuse of this package.
 func misuse(where robocache.Where, msg, hint string) error {
 	return robocache.Misuse("edit", where, "%s", msg).WithHint("%s", hint)
 }

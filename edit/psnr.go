@@ -10,12 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// PSNR says how near encoded frames are to those that they were made of, in dB over red, green and
-// blue; 100 where they are equal.
+// PSNR compares encoded frames with their originals, in dB over red, green and blue. Equal frames
+// count as 100.
 type PSNR struct {
 	Min  float64 `json:"min"`
 	Mean float64 `json:"mean"`
-	// that were compared, evenly spaced among those that were encoded
+	// Frames is the number of compared frames. They are evenly spaced among the encoded ones.
 	Frames int `json:"frames"`
 }
 
@@ -24,9 +24,13 @@ const (
 	psnrBytes  = 256 << 20
 )
 
-// psnr compares a result with what it was encoded of, camera by camera. Depth is encoded without
-// loss.
-func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[string]PSNR, error) {
+// comparePSNR compares the encoded frames of a result with the source, for each camera. Depth is
+// skipped because it is encoded without loss.
+func (v *planDataset) comparePSNR(
+	ctx context.Context,
+	dst string,
+	w *write.Report,
+) (map[string]PSNR, error) {
 	out := map[string]PSNR{}
 	ds, err := robocache.Open(ctx, dst, robocache.OpenOptions{Format: robocache.DefaultFormat()})
 	if err != nil {
@@ -62,7 +66,7 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 		}
 		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 		frames := make([][]byte, n)
-		if err := each(
+		if err := eachFrame(
 			ctx,
 			v,
 			f.Key,
@@ -73,9 +77,9 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 			return nil, err
 		}
 		p := PSNR{Min: math.Inf(1)}
-		if err := each(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
+		if err := eachFrame(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
 			if frames[i] == nil {
-				return // black
+				return // the source frame is black
 			}
 			sum := 0
 			for j, x := range pix {
@@ -98,8 +102,9 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 	return out, nil
 }
 
-// each decodes the frames of rows of a camera.
-func each(
+// eachFrame decodes the frames of rows of a camera and calls fn for each. pix is valid until the
+// next call.
+func eachFrame(
 	ctx context.Context,
 	ds robocache.Dataset,
 	key string,

@@ -17,18 +17,18 @@ import (
 
 // SideStreams returns the streams whose samples in recordings/ are left out. It is empty if
 // writeRecordings keeps them.
-func (v *view) SideStreams() map[string]float64 {
+func (v *planDataset) SideStreams() map[string]float64 {
 	if v.sideProblem == "" {
 		return nil
 	}
-	return v.side
+	return v.sideRates
 }
 
-// settleRecordings finds the streams of the result with samples under recordings/, and why they
-// cannot be kept if they cannot.
-func (v *view) settleRecordings() {
-	v.side = map[string]float64{}
-	of := make([]map[string]float64, len(v.srcs)) // by keys of the result
+// findRecordings finds the streams of the result that have samples under recordings/. It sets
+// sideProblem if the samples cannot be kept.
+func (v *planDataset) findRecordings() {
+	v.sideRates = map[string]float64{}
+	of := make([]map[string]float64, len(v.srcs)) // rates by keys of the result
 	for i, ds := range v.srcs {
 		of[i] = map[string]float64{}
 		streams := ds.Capabilities().SideStreams
@@ -36,19 +36,19 @@ func (v *view) settleRecordings() {
 			continue
 		}
 		for _, k := range v.plan.Keys {
-			if hz, ok := streams()[k.from(i)]; ok {
-				of[i][k.Key], v.side[k.Key] = hz, hz
+			if hz, ok := streams()[k.sourceKey(i)]; ok {
+				of[i][k.Key], v.sideRates[k.Key] = hz, hz
 			}
 		}
 	}
-	if len(v.side) == 0 {
+	if len(v.sideRates) == 0 {
 		return
 	}
 	for i := range v.srcs {
 		switch {
 		case v.plan.Format != robocache.DefaultFormat():
 			v.sideProblem = "the result is no LeRobot dataset"
-		case !maps.Equal(of[i], v.side):
+		case !maps.Equal(of[i], v.sideRates):
 			v.sideProblem = "not all sources have them"
 		case !v.plan.Sources[i].HZ.Zero() || v.plan.FPS != v.srcs[i].Info().FPS:
 			v.sideProblem = "the rows are resampled"
@@ -56,8 +56,8 @@ func (v *view) settleRecordings() {
 	}
 }
 
-// from returns the key of a feature in a source; "" if the source has none.
-func (k *Key) from(source int) string {
+// sourceKey returns the key of a feature in a source, or "" if the source has none.
+func (k *Key) sourceKey(source int) string {
 	if k.Added != nil || source >= len(k.From) {
 		return ""
 	}
@@ -65,13 +65,13 @@ func (k *Key) from(source int) string {
 }
 
 // writeRecordings writes the samples of the result's episodes under recordings/, cut to their rows,
-// and enters them in info.
-func (v *view) writeRecordings(
+// and adds the streams to info.
+func (v *planDataset) writeRecordings(
 	ctx context.Context,
 	r *write.Report,
 	info map[string]json.RawMessage,
 ) error {
-	if len(v.side) == 0 || v.sideProblem != "" {
+	if len(v.sideRates) == 0 || v.sideProblem != "" {
 		return nil
 	}
 	sources := make([]robocache.Dataset, len(v.srcs))
@@ -84,7 +84,7 @@ func (v *view) writeRecordings(
 		}
 	}()
 	for i, src := range v.srcs {
-		uri := below(src.Info().URI, write.RecordingsFolder)
+		uri := joinURI(src.Info().URI, write.RecordingsFolder)
 		var err error
 		if sources[i], err = robocache.Open(
 			ctx,
@@ -104,7 +104,7 @@ func (v *view) writeRecordings(
 	}
 	plan := &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}
 	for _, k := range v.plan.Keys {
-		if _, ok := v.side[k.Key]; ok {
+		if _, ok := v.sideRates[k.Key]; ok {
 			plan.Keys = append(plan.Keys, k)
 		}
 	}
@@ -122,58 +122,65 @@ func (v *view) writeRecordings(
 		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
 		at, ok := positions[e.Source][path.Base(file)]
 		if !ok || sources[e.Source].Len(at) != src.Len(e.Episode) {
-			return robocache.Malformed("edit", robocache.Where{"dataset": src.Info().URI, "file": file, "episode": src.Info().EpisodeIndex(e.Episode)}, "the recording of the episode is missing, or has another number of rows").
-				WithHint("Fetch the file again, or delete the episode.")
+			return robocache.Malformed(
+				"edit",
+				robocache.Where{
+					"dataset": src.Info().URI,
+					"file":    file,
+					"episode": src.Info().EpisodeIndex(e.Episode),
+				},
+				"the recording of the episode is missing, or has another number of rows",
+			).WithHint("Fetch the file again, or delete the episode.")
 		}
 		e.Episode = at
 		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))
 	}
-	cut, err := newView(ctx, plan, sources)
+	cut, err := newPlanDataset(ctx, plan, sources)
 	if err != nil {
 		return err
 	}
 	defer cut.Close()
-	cut.recordings = true
+	cut.isRecordings = true
 	cut.info.NumberEpisodes(numbers)
 	format, err := robocache.FormatNamed(write.RecordingsFormat)
 	if err != nil {
 		return err
 	}
 	for i, number := range numbers {
-		opt := robocache.WriteOptions{Threads: 1, Episodes: []int{i}, Replaces: v.replaces}
+		opt := robocache.WriteOptions{Threads: 1, Episodes: []int{i}, Replaces: v.replacedURI}
 		name := write.RecordingName(number)
-		v.written = append(v.written, name)
-		if _, err := format.Write(ctx, cut, below(v.dst, name), opt); err != nil {
+		v.writtenRecordings = append(v.writtenRecordings, name)
+		if _, err := format.Write(ctx, cut, joinURI(v.resultURI, name), opt); err != nil {
 			return err
 		}
 	}
-	if info[write.StreamsKey], err = write.StreamsText(v.side); err != nil {
+	if info[write.StreamsKey], err = write.StreamsText(v.sideRates); err != nil {
 		return err
 	}
 	return nil
 }
 
-// removeRecordings removes the recordings of a result that could not be written.
-func (v *view) removeRecordings(ctx context.Context) {
-	if len(v.written) == 0 {
+// removeRecordings removes the recordings of a result whose writing failed.
+func (v *planDataset) removeRecordings(ctx context.Context) {
+	if len(v.writtenRecordings) == 0 {
 		return
 	}
-	st, err := store.OpenWritable(v.dst)
+	st, err := store.OpenWritable(v.resultURI)
 	if err != nil {
 		return
 	}
 	defer store.Close(st)
-	for _, name := range v.written {
-		_ = st.Remove(ctx, name) // the last one may not be there
+	for _, name := range v.writtenRecordings {
+		_ = st.Remove(ctx, name) // the last one may not exist
 	}
-	if dir, ok := store.LocalPath(v.dst); ok { // the folders, unless they hold something
+	if dir, ok := store.LocalPath(v.resultURI); ok { // removes the folders if they are empty
 		_ = os.Remove(filepath.Join(dir, write.RecordingsFolder))
 		_ = os.Remove(dir)
 	}
 }
 
-// below returns the URI of a file or folder in a dataset.
-func below(uri, name string) string {
+// joinURI returns the URI of a file or folder in a dataset.
+func joinURI(uri, name string) string {
 	base, query, ok := strings.Cut(uri, "?")
 	if !strings.Contains(uri, "://") {
 		return filepath.Join(uri, filepath.FromSlash(name))

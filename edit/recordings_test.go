@@ -25,8 +25,8 @@ func float32Bytes(v float64) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)))
 }
 
-// recordStreams records a set whose joints have a rate of their own. A sample's value is episode +
-// its time in seconds.
+// recordStreams records a dataset whose joints have their own rate. The value of a sample is its
+// episode plus its time in seconds.
 func recordStreams(t *testing.T, episodes, rows int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "set")
@@ -84,7 +84,7 @@ func recordStreams(t *testing.T, episodes, rows int) string {
 	return dir
 }
 
-// checkRecordings checks that each episode of a set has a recording with the samples of its rows.
+// checkRecordings checks that each episode has a recording with the samples of its rows.
 func checkRecordings(t *testing.T, dir, key string, want []place) {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Join(dir, "recordings"))
@@ -94,10 +94,11 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 	for e, p := range want {
 		name := fmt.Sprintf("episode_%06d.mcap", e)
 		ds := open(t, filepath.Join(dir, "recordings", name))
-		// of the samples: from the one that the first row holds up to the next row that is not kept
+		// The samples start with the one that the first row holds, and end before the next row that
+		// is not kept.
 		var times []int64
 		end := int64(p.from+p.n)*rowStep - 1
-		if p.from+p.n == 12 { // all that were recorded
+		if p.from+p.n == 12 { // all recorded rows
 			end = 11 * rowStep
 		}
 		for at := int64(0); at <= end; at += sampleStep {
@@ -132,8 +133,7 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 	}
 }
 
-// Edits keep the samples of streams at rates of their own: those of the episodes and rows that are
-// kept.
+// Edits keep the samples of streams with their own rates, for the episodes and rows that are kept.
 func TestEditKeepsRecordings(t *testing.T) {
 	src := recordStreams(t, 3, 12)
 	all := []place{{0, 0, 12}, {1, 0, 12}, {2, 0, 12}}
@@ -143,9 +143,21 @@ func TestEditKeepsRecordings(t *testing.T) {
 		key  string
 		want []place
 	}{
-		"delete": {edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}}, "joints", []place{all[0], all[2]}},
-		"trim":   {edit.Verb{Verb: "trim", From: "2r", To: "-3r"}, "joints", []place{{0, 2, 7}, {1, 2, 7}, {2, 2, 7}}},
-		"rename": {edit.Verb{Verb: "rename", Names: map[string]string{"joints": "arm"}}, "arm", all},
+		"delete": {
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}},
+			"joints",
+			[]place{all[0], all[2]},
+		},
+		"trim": {
+			edit.Verb{Verb: "trim", From: "2r", To: "-3r"},
+			"joints",
+			[]place{{0, 2, 7}, {1, 2, 7}, {2, 2, 7}},
+		},
+		"rename": {
+			edit.Verb{Verb: "rename", Names: map[string]string{"joints": "arm"}},
+			"arm",
+			all,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dst, r := run(t, src, c.verb)
@@ -184,8 +196,8 @@ func TestEditKeepsRecordings(t *testing.T) {
 	checkRecordings(t, merged, "joints", []place{all[0], all[1]})
 }
 
-// What takes no recordings says that they are left out: a conversion, and an edit that resamples or
-// leaves LeRobot.
+// A conversion, and an edit that resamples or changes the format, report that recordings are left
+// out.
 func TestRecordingsDropped(t *testing.T) {
 	src := recordStreams(t, 1, 12)
 	found := func(findings []robocache.Finding) bool {

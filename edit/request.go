@@ -12,97 +12,101 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// Request is an edit as the command line and Python ask for it: sources, verbs one after the other,
-// and where the result goes.
+// Request describes an edit for the command line and Python: the sources, the verbs in order, and
+// the destination.
 type Request struct {
 	Sources []string              `json:"sources"`
 	Open    robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
 	Verbs   []Verb                `json:"verbs"`
-	// in place of sources and verbs: plans that were made before, one on top of the other
+	// Plans replace sources and verbs. They are composed in order.
 	Plans []*Plan `json:"plans,omitempty"`
-	// of a split: the folder of the parts
+	// DST is the destination. For a split it is the folder of the parts.
 	DST     string `json:"dst,omitempty"`
 	InPlace bool   `json:"in_place,omitempty"`
 	DryRun  bool   `json:"dry_run,omitempty"`
-	// the format to write; "" = the sources' where it is written, else LeRobot
+	// To is the format to write. The default is the format of the sources if it has a writer, else
+	// LeRobot.
 	To string `json:"to,omitempty"`
-	// CutHidden (default), CutExact, CutSnap
+	// Cut is CutHidden (default), CutExact or CutSnap.
 	Cut string `json:"cut,omitempty"`
-	// rows are counted always; frames where episodes changed (default), or of none ("rows")
+	// Stats selects the frame statistics: of changed episodes (default), or none ("rows").
+	// Statistics of rows are always computed.
 	Stats    string                   `json:"stats,omitempty"`
 	Threads  int                      `json:"threads,omitempty"`
 	Progress func(robocache.Progress) `json:"-"`
 }
 
-// Verb is one change. A verb looks at its own fields.
+// Verb is one change. Each verb reads only its own fields.
 type Verb struct {
-	// delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode, resize,
-	// recompute-stats
+	// Verb is delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode,
+	// resize or recompute-stats.
 	Verb string `json:"verb"`
 	Choice
-	// trim: where to begin: seconds ("0.5"), or rows ("12r"); negative: from the end. add: a file,
-	// or a constant
+	// From is the start of trim in seconds ("0.5") or rows ("12r"). Negative values count from the
+	// end. For add it is a file or a constant.
 	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"` // trim: where to end
-	// trim: a stream → the greatest change from row to row at which it rests
+	To   string `json:"to,omitempty"` // end of trim
+	// Idle (trim) maps a stream to the largest change between rows at which it is at rest.
 	Idle map[string]float64 `json:"idle,omitempty"`
-	// trim: episodes of which nothing is left are deleted
+	// SkipShort (trim) deletes episodes with no rows left.
 	SkipShort bool `json:"skip_short,omitempty"`
-	// split: name=fraction, name=count or name=ranges of episodes
+	// Into (split) lists name=fraction, name=count or name=ranges of episodes.
 	Into []string `json:"into,omitempty"`
-	By   string   `json:"by,omitempty"` // split: "task", one part each
-	// split: episodes are dealt out in this order; none = as they stand
+	By   string   `json:"by,omitempty"` // split: "task" makes one part per task
+	// Seed (split) shuffles the episodes before they are divided. nil keeps their order.
 	Seed *uint64 `json:"seed,omitempty"`
-	// split: "task": each task by the same fractions
+	// Stratify (split) is "task" to divide each task by the same fractions.
 	Stratify string `json:"stratify,omitempty"`
-	// split: episodes with one value of this column stay together
+	// Group (split) keeps episodes with the same value of this column together.
 	Group string `json:"group,omitempty"`
-	// merge: strict (default), intersection, union
+	// Keys (merge) is strict (default), intersection or union.
 	Keys string `json:"keys,omitempty"`
-	// merge: a camera that a source does not have is black there
+	// Black (merge) fills in black frames if a source lacks a camera.
 	Black bool `json:"black,omitempty"`
-	// merge: the rate that all sources are brought to
+	// HZ (merge) is the rate to which all sources are resampled.
 	HZ string `json:"hz,omitempty"`
-	// rename: old → new. relabel: old text → new
+	// Names maps old to new names (rename), or old to new task texts (relabel).
 	Names    map[string]string `json:"names,omitempty"`
-	Features []string          `json:"features,omitempty"` // remove: features. add: the key
-	Text     string            `json:"text,omitempty"`     // set-task, relabel of rows
-	// relabel: "3:40-80", rows 40 to 80 (80 not) of episode 3
+	Features []string          `json:"features,omitempty"` // features to remove, or the key to add
+	// task of set-task, or of relabel with Rows
+	Text string `json:"text,omitempty"`
+	// Rows (relabel) is such as "3:40-80": rows 40 to 79 of episode 3.
 	Rows  string `json:"rows,omitempty"`
 	Video *Video `json:"video,omitempty"` // reencode, resize
 }
 
-// verbs are those that there are, and what each does to a plan. A split gives several plans.
-var verbs = map[string]func(*editor, context.Context, *Verb) error{
-	"delete":   (*editor).delete,
-	"keep":     (*editor).delete,
-	"trim":     (*editor).trim,
-	"split":    (*editor).split,
-	"merge":    (*editor).merge,
-	"rename":   (*editor).rename,
-	"remove":   (*editor).remove,
-	"add":      (*editor).add,
+// verbFuncs holds the implementation of each verb. It changes the plan; a split makes several
+// plans.
+var verbFuncs = map[string]func(*editor, context.Context, *Verb) error{
+	"delete":   (*editor).deleteEpisodes,
+	"keep":     (*editor).deleteEpisodes,
+	"trim":     (*editor).trimEpisodes,
+	"split":    (*editor).splitEpisodes,
+	"merge":    (*editor).mergeSources,
+	"rename":   (*editor).renameFeatures,
+	"remove":   (*editor).removeFeatures,
+	"add":      (*editor).addFeature,
 	"set-task": (*editor).setTask,
-	"relabel":  (*editor).relabel,
-	"reencode": (*editor).reencode,
-	"resize":   (*editor).reencode,
+	"relabel":  (*editor).relabelTasks,
+	"reencode": (*editor).reencodeVideo,
+	"resize":   (*editor).reencodeVideo,
 	"recompute-stats": func(*editor, context.Context, *Verb) error {
 		return nil
 	},
 }
 
-// editor is a request on its way.
+// editor holds the state of one request.
 type editor struct {
 	req     *Request
 	srcs    []robocache.Dataset
 	plan    *Plan
-	parts   []*Plan // of a split
-	site    *site   // in place
-	link    string  // the dataset whose files the result shares where they stay as they are
-	deleted []int64 // indices of the episodes that delete and keep left out
+	parts   []*Plan   // plans of the parts of a split
+	site    *editSite // set if the edit is in place
+	link    string    // dataset whose unchanged files are hard-linked into the result
+	deleted []int64   // indices of the episodes that delete and keep removed
 }
 
-// Run does what a request asks for. The report says what was done, or would be.
+// Run executes a request. The report describes what was done, or what a dry run would do.
 func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	defer crash.Recover("edit", &err)
 	e := &editor{req: req}
@@ -122,19 +126,19 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 			"recompute-stats counts the frames of all episodes anew",
 		)
 	}
-	if err := e.open(ctx); err != nil {
+	if err := e.openSources(ctx); err != nil {
 		return nil, err
 	}
 	if len(req.Plans) > 0 {
 		e.plan = req.Plans[0].clone()
 		for _, q := range req.Plans[1:] {
-			if err := e.plan.compose(q); err != nil {
+			if err := e.plan.composeWith(q); err != nil {
 				return nil, err
 			}
 		}
 		e.plan.Cut = cmp.Or(req.Cut, e.plan.Cut)
 	} else {
-		if err := e.do(ctx); err != nil {
+		if err := e.planVerbs(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -143,15 +147,15 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 		parts = []*Plan{e.plan}
 	}
 	for _, p := range parts {
-		if err := p.check(); err != nil {
+		if err := p.checkResult(); err != nil {
 			return nil, err
 		}
 	}
-	return e.write(ctx, parts)
+	return e.writeParts(ctx, parts)
 }
 
-// open opens the sources.
-func (e *editor) open(ctx context.Context) error {
+// openSources opens the sources. With plans, it checks that the sources are unchanged.
+func (e *editor) openSources(ctx context.Context) error {
 	uris := e.req.Sources
 	if len(e.req.Plans) > 0 {
 		if len(e.req.Sources)+len(e.req.Verbs) > 0 {
@@ -165,7 +169,7 @@ func (e *editor) open(ctx context.Context) error {
 		return misuse(nil, "no source", "")
 	}
 	if e.req.InPlace && !e.req.DryRun {
-		if err := e.lock(uris[0]); err != nil {
+		if err := e.lockInPlace(uris[0]); err != nil {
 			return err
 		}
 	}
@@ -179,15 +183,19 @@ func (e *editor) open(ctx context.Context) error {
 			continue
 		}
 		want := e.req.Plans[0].Sources[i]
-		if got, err := fingerprint(ctx, e.srcs[i]); err != nil {
+		if got, err := datasetFingerprint(ctx, e.srcs[i]); err != nil {
 			return err
-		} else if got != want.Fingerprint || want.State != "" && state(ctx, e.srcs[i]) != want.State {
-			return robocache.Misuse("edit", robocache.Where{"dataset": uri}, "the dataset is not the one that was planned, or its files were changed since: fingerprint").
-				Expected(want.Fingerprint+" "+want.State, got+" "+state(ctx, e.srcs[i])).
+		} else if got != want.Fingerprint || want.State != "" && filesState(ctx, e.srcs[i]) != want.State {
+			return robocache.Misuse(
+				"edit",
+				robocache.Where{"dataset": uri},
+				"the dataset is not the one that was planned, or its files were changed since: "+
+					"fingerprint",
+			).Expected(want.Fingerprint+" "+want.State, got+" "+filesState(ctx, e.srcs[i])).
 				WithHint("plan again")
 		}
 		if !want.HZ.Zero() {
-			grid, err := onGrid(ctx, e.srcs[i], want.HZ)
+			grid, err := resampleSource(ctx, e.srcs[i], want.HZ)
 			if err != nil {
 				return err
 			}
@@ -198,7 +206,7 @@ func (e *editor) open(ctx context.Context) error {
 		for i, ep := range p.Episodes {
 			if ep.Source < len(e.srcs) && ep.To > e.srcs[ep.Source].Len(ep.Episode) {
 				return misuse(
-					robocache.Where{"episode": p.numbers(e.srcs)[i]},
+					robocache.Where{"episode": p.episodeNumbers(e.srcs)[i]},
 					"the plan has more rows than its source",
 					"plan again",
 				)
@@ -217,8 +225,8 @@ func (e *editor) close() {
 	}
 }
 
-// do makes the plan of the verbs.
-func (e *editor) do(ctx context.Context) error {
+// planVerbs makes the plan of the verbs.
+func (e *editor) planVerbs(ctx context.Context) error {
 	if len(e.req.Verbs) == 0 {
 		return misuse(nil, "no verb", "")
 	}
@@ -238,23 +246,23 @@ func (e *editor) do(ctx context.Context) error {
 	}
 	for i := range e.req.Verbs {
 		v := &e.req.Verbs[i]
-		do, ok := verbs[v.Verb]
+		do, ok := verbFuncs[v.Verb]
 		if !ok {
 			return misuse(
 				nil,
 				"no verb "+v.Verb,
-				robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs))),
+				robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbFuncs))),
 			)
 		}
 		if e.parts != nil {
 			return misuse(nil, "split is the last verb: edit its parts one by one", "")
 		}
-		e.plan.Verbs = append(e.plan.Verbs, v.told())
+		e.plan.Verbs = append(e.plan.Verbs, v.withoutFolders())
 		if err := do(e, ctx, v); err != nil {
 			return err
 		}
 		if e.parts == nil {
-			if err := e.plan.check(); err != nil {
+			if err := e.plan.checkResult(); err != nil {
 				return err
 			}
 		}
@@ -262,8 +270,8 @@ func (e *editor) do(ctx context.Context) error {
 	return nil
 }
 
-// told is a verb as a plan keeps it: without the folders of files.
-func (v *Verb) told() Verb {
+// withoutFolders returns a copy of the verb for the plan, in which files have no folders.
+func (v *Verb) withoutFolders() Verb {
 	t := *v
 	for _, name := range []*string{&t.Flags, &t.From} {
 		if i := strings.LastIndexByte(*name, '/'); i >= 0 {
@@ -273,5 +281,7 @@ func (v *Verb) told() Verb {
 	return t
 }
 
-// view is the plan as it stands, as a dataset.
-func (e *editor) view(ctx context.Context) (*view, error) { return newView(ctx, e.plan, e.srcs) }
+// openPlan returns the current plan as a dataset. The caller must close it.
+func (e *editor) openPlan(ctx context.Context) (*planDataset, error) {
+	return newPlanDataset(ctx, e.plan, e.srcs)
+}

@@ -14,22 +14,22 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// share is one part of a split: what it has of all episodes, or which.
-type share struct {
-	name string
-	of   float64
-	list []int
+// partShare is one part of a split: a fraction of all episodes, or a list of positions.
+type partShare struct {
+	name      string
+	fraction  float64
+	positions []int
 }
 
-// split makes a plan for each part.
-func (e *editor) split(ctx context.Context, v *Verb) error {
+// splitEpisodes makes a plan for each part.
+func (e *editor) splitEpisodes(ctx context.Context, v *Verb) error {
 	if v.Flags != "" {
 		if err := e.splitByFlags(ctx, v); err != nil {
 			return err
 		}
 		return nil
 	}
-	if err := e.plan.check(); err != nil {
+	if err := e.plan.checkResult(); err != nil {
 		return err
 	}
 	n := len(e.plan.Episodes)
@@ -46,18 +46,18 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 		return misuse(nil, "split: by task, or into parts", "")
 	case v.By == "task":
 		var err error
-		if names, parts, err = e.byTask(ctx); err != nil {
+		if names, parts, err = e.splitByTask(ctx); err != nil {
 			return err
 		}
 	default:
-		shares, err := e.shares(v.Into)
+		shares, err := e.parseShares(v.Into)
 		if err != nil {
 			return err
 		}
 		for _, s := range shares {
 			names = append(names, s.name)
 		}
-		if shares[0].list != nil {
+		if shares[0].positions != nil {
 			if v.Seed != nil || v.Stratify != "" || v.Group != "" {
 				return misuse(
 					nil,
@@ -66,14 +66,14 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 				)
 			}
 			for _, s := range shares {
-				parts = append(parts, s.list)
+				parts = append(parts, s.positions)
 			}
 		} else {
-			units, err := e.units(ctx, v)
+			units, err := e.splitUnits(ctx, v)
 			if err != nil {
 				return err
 			}
-			parts = deal(units, shares)
+			parts = dealUnits(units, shares)
 		}
 	}
 	used := 0
@@ -104,7 +104,7 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// addPart adds a part of a split, and returns its plan.
+// addPart adds a part of a split and returns its plan.
 func (e *editor) addPart(name string, episodes []Episode) *Plan {
 	p := e.plan.clone()
 	p.Part, p.Episodes = name, episodes
@@ -124,7 +124,7 @@ func Deal(
 	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
 		return names, parts, err
 	}
-	if err := e.split(ctx, v); err != nil {
+	if err := e.splitEpisodes(ctx, v); err != nil {
 		return names, parts, err
 	}
 	for _, p := range e.parts {
@@ -137,8 +137,8 @@ func Deal(
 	return names, parts, nil
 }
 
-// shares reads name=0.8, name=40, name=rest and name=0-79,90.
-func (e *editor) shares(into []string) (out []share, err error) {
+// parseShares parses name=0.8, name=40, name=rest and name=0-79,90.
+func (e *editor) parseShares(into []string) (out []partShare, err error) {
 	var texts []string
 	for part := range strings.SplitSeq(strings.Join(into, ","), ",") {
 		if !strings.Contains(part, "=") && len(texts) > 0 {
@@ -155,7 +155,7 @@ func (e *editor) shares(into []string) (out []share, err error) {
 			robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79",
 		)
 	}
-	n, numbered := float64(len(e.plan.Episodes)), e.numbered()
+	n, numbered := float64(len(e.plan.Episodes)), e.numberedInfo()
 	seen, taken := map[string]bool{}, map[int]string{}
 	sum, rest, ranges := 0.0, -1, 0
 	for i, text := range texts {
@@ -172,22 +172,22 @@ func (e *editor) shares(into []string) (out []share, err error) {
 			)
 		}
 		seen[name] = true
-		s := share{name: name}
+		s := partShare{name: name}
 		f, err := strconv.ParseFloat(what, 64)
 		count, whole := strconv.Atoi(what)
 		switch {
 		case what == "rest" && rest < 0:
 			rest = i
 		case whole == nil && count >= 0:
-			s.of = float64(count) / n
+			s.fraction = float64(count) / n
 		case err == nil && f > 0 && f <= 1:
-			s.of = f
+			s.fraction = f
 		default:
 			ranges++
-			if s.list, err = numbered.ParseEpisodes(what); err != nil {
+			if s.positions, err = numbered.ParseEpisodes(what); err != nil {
 				return out, err
 			}
-			for _, i := range s.list {
+			for _, i := range s.positions {
 				if other, ok := taken[i]; ok {
 					return out, misuse(
 						robocache.Where{"episode": numbered.EpisodeIndex(i)},
@@ -198,7 +198,7 @@ func (e *editor) shares(into []string) (out []share, err error) {
 				taken[i] = name
 			}
 		}
-		sum += s.of
+		sum += s.fraction
 		out = append(out, s)
 	}
 	switch {
@@ -215,20 +215,20 @@ func (e *editor) shares(into []string) (out []share, err error) {
 			"every episode goes into one part; name=rest takes those that are left",
 		)
 	case rest >= 0:
-		out[rest].of = 1 - sum
+		out[rest].fraction = 1 - sum
 	}
 	return out, nil
 }
 
-// unit is episodes that go into one part together.
-type unit struct {
-	stratum string
-	places  []int
+// splitUnit is a set of episodes that must go into the same part.
+type splitUnit struct {
+	stratum   string
+	positions []int
 }
 
-// units are what is dealt out, in the order in which it is.
-func (e *editor) units(ctx context.Context, v *Verb) (out []unit, err error) {
-	view, err := e.view(ctx)
+// splitUnits returns the units in the order in which they are dealt out.
+func (e *editor) splitUnits(ctx context.Context, v *Verb) (out []splitUnit, err error) {
+	view, err := e.openPlan(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -238,7 +238,7 @@ func (e *editor) units(ctx context.Context, v *Verb) (out []unit, err error) {
 	}
 	at := map[string]int{}
 	for i := range e.plan.Episodes {
-		u := unit{places: []int{i}}
+		u := splitUnit{positions: []int{i}}
 		if v.Stratify != "" {
 			episode, err := view.Episode(ctx, i)
 			if err != nil {
@@ -247,12 +247,12 @@ func (e *editor) units(ctx context.Context, v *Verb) (out []unit, err error) {
 			u.stratum = strings.Join(episode.Tasks, "\n")
 		}
 		if v.Group != "" {
-			value, err := e.groupOf(ctx, view, v.Group, i)
+			value, err := e.groupValue(ctx, view, v.Group, i)
 			if err != nil {
 				return out, err
 			}
 			if k, ok := at[value]; ok {
-				out[k].places = append(out[k].places, i)
+				out[k].positions = append(out[k].positions, i)
 				continue
 			}
 			at[value] = len(out)
@@ -266,8 +266,13 @@ func (e *editor) units(ctx context.Context, v *Verb) (out []unit, err error) {
 	return out, nil
 }
 
-// groupOf is the value of a column in the first row of an episode.
-func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) (string, error) {
+// groupValue returns the value of a column in the first row of an episode.
+func (e *editor) groupValue(
+	ctx context.Context,
+	v *planDataset,
+	key string,
+	episode int,
+) (string, error) {
 	f := v.info.Feature(key)
 	row := []robocache.Row{{Episode: episode}}
 	switch {
@@ -291,10 +296,10 @@ func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) 
 	return string(raw), nil
 }
 
-// deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away
-// another gives back.
-func deal(units []unit, shares []share) [][]int {
-	strata := map[string][]unit{}
+// dealUnits gives each part its share of every stratum, by largest remainder. Rounding errors of
+// one stratum are carried over to the next.
+func dealUnits(units []splitUnit, shares []partShare) [][]int {
+	strata := map[string][]splitUnit{}
 	var order []string
 	for _, u := range units {
 		if _, ok := strata[u.stratum]; !ok {
@@ -306,18 +311,18 @@ func deal(units []unit, shares []share) [][]int {
 	for _, name := range order {
 		size := 0
 		for _, u := range strata[name] {
-			size += len(u.places)
+			size += len(u.positions)
 		}
 		quota := make([]float64, len(shares))
 		for i, s := range shares {
-			quota[i] = s.of*float64(size) + carry[i]
+			quota[i] = s.fraction*float64(size) + carry[i]
 		}
 		whole, left := make([]int, len(shares)), size
 		for i, q := range quota {
 			whole[i] = max(0, int(math.Floor(q+1e-9)))
 			left -= whole[i]
 		}
-		for ; left != 0; left -= sign(left) { // below 0 where a carry was taken back
+		for ; left != 0; left -= sign(left) { // negative if a carry is taken back
 			best := 0
 			for i := range quota {
 				if float64(
@@ -331,9 +336,9 @@ func deal(units []unit, shares []share) [][]int {
 		}
 		given := make([]int, len(shares))
 		for _, u := range strata[name] {
-			best := 0 // the first that has room for it, else the one that lacks most
+			best := 0 // the first part with enough space, else the one with most space
 			for i := range shares {
-				if whole[i]-given[i] >= len(u.places) {
+				if whole[i]-given[i] >= len(u.positions) {
 					best = i
 					break
 				}
@@ -341,8 +346,8 @@ func deal(units []unit, shares []share) [][]int {
 					best = i
 				}
 			}
-			given[best] += len(u.places)
-			parts[best] = append(parts[best], u.places...)
+			given[best] += len(u.positions)
+			parts[best] = append(parts[best], u.positions...)
 		}
 		for i := range shares {
 			carry[i] = quota[i] - float64(given[i])
@@ -358,9 +363,9 @@ func sign(n int) int {
 	return 1
 }
 
-// byTask gives each task a part, named after it.
-func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int, err error) {
-	v, err := e.view(ctx)
+// splitByTask returns one part for each task, named after it.
+func (e *editor) splitByTask(ctx context.Context) (names []string, parts [][]int, err error) {
+	v, err := e.openPlan(ctx)
 	if err != nil {
 		return names, parts, err
 	}
@@ -384,8 +389,8 @@ func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int, err
 	return names, parts, nil
 }
 
-// folderName returns a folder's name that is not taken yet, made of the letters and digits of a
-// text, and takes it. It is made of fallback if the text has none, or too many.
+// folderName returns an unused folder name made of the letters and digits of a text, and marks it
+// as taken. It uses fallback if the text has no such characters, or too many.
 func folderName(text, fallback string, taken map[string]bool) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

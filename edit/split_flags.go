@@ -9,12 +9,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// restPart is the name of the part with all rows that have no flag.
+// restPart is the name of the part with all rows without a flag.
 const restPart = "rest"
 
-// splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows,
-// and one for the rest. An episode of which rows are flagged becomes several: those rows, and the
-// rows before and behind them.
+// splitByFlags makes a part for each label in a file of flags, and one for the remaining rows. An
+// episode with flagged rows becomes several episodes: those rows, and the rows before and after
+// them.
 func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	where := robocache.Where{"file": v.Flags}
 	switch {
@@ -31,12 +31,12 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 			"Pass "+robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"),
 		)
 	}
-	view, err := e.view(ctx)
+	view, err := e.openPlan(ctx)
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	file, err := e.flagFile(ctx, v.Flags)
+	file, err := e.readFlagFile(ctx, v.Flags)
 	if err != nil {
 		return err
 	}
@@ -45,13 +45,13 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 			return err
 		}
 	}
-	flagged := map[int][]flag{} // by place in the plan
-	placeFlags, err := e.placeFlags(ctx, v.Flags, file, view)
+	flagged := map[int][]planFlag{} // by position in the plan
+	placed, err := e.placeFlags(ctx, v.Flags, file, view)
 	if err != nil {
 		return err
 	}
-	for _, f := range placeFlags {
-		flagged[f.place] = append(flagged[f.place], f)
+	for _, f := range placed {
+		flagged[f.position] = append(flagged[f.position], f)
 	}
 	parts := map[string][]Episode{} // by label
 	var rest []Episode
@@ -64,7 +64,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 				*to = append(*to, q)
 			}
 		}
-		mergeFlagsValue, err := mergeFlags(
+		merged, err := mergeFlags(
 			v.Flags,
 			view.info.EpisodeIndex(i),
 			flagged[i],
@@ -74,7 +74,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 		if err != nil {
 			return err
 		}
-		for _, f := range mergeFlagsValue {
+		for _, f := range merged {
 			part := parts[f.label]
 			add(&rest, at, f.rows[0])
 			add(&part, f.rows[0], f.rows[1])
@@ -95,9 +95,14 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// mergeFlags returns the flags of one episode, of rows from to to of the source's, in order and
-// without overlap. Flags of one label that touch become one; rows with two labels are an error.
-func mergeFlags(file string, episode int64, all []flag, from, to int) (out []flag, err error) {
+// mergeFlags returns the flags of one episode in order and without overlap, within the source rows
+// [from, to). Adjacent flags with the same label become one. Rows with two labels are an error.
+func mergeFlags(
+	file string,
+	episode int64,
+	all []planFlag,
+	from, to int,
+) (out []planFlag, err error) {
 	for i := range all {
 		rows := []int{from, to}
 		if given := all[i].rows; len(given) == 2 {
@@ -105,9 +110,9 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 		}
 		all[i].rows = rows
 	}
-	// an earlier verb cut its rows off
-	all = slices.DeleteFunc(all, func(f flag) bool { return f.rows[0] >= f.rows[1] })
-	slices.SortStableFunc(all, func(a, b flag) int { return a.rows[0] - b.rows[0] })
+	// An earlier verb cut off the rows of empty flags.
+	all = slices.DeleteFunc(all, func(f planFlag) bool { return f.rows[0] >= f.rows[1] })
+	slices.SortStableFunc(all, func(a, b planFlag) int { return a.rows[0] - b.rows[0] })
 	for _, f := range all {
 		if len(out) > 0 {
 			last := &out[len(out)-1]
@@ -130,8 +135,8 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 	return out, nil
 }
 
-// repeats reports whether several episodes of the plan are rows of one of a source.
-func (p *Plan) repeats() bool {
+// repeatsEpisodes reports whether several episodes of the plan come from the same source episode.
+func (p *Plan) repeatsEpisodes() bool {
 	type place struct{ source, episode int }
 	seen := map[place]bool{}
 	for _, e := range p.Episodes {

@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// text is what becomes of a row's task.
-func (p *Episode) text(row int, old string) string {
+// taskAt returns the new task of a row whose task was old.
+func (p *Episode) taskAt(row int, old string) string {
 	for i := len(p.Rows) - 1; i >= 0; i-- {
 		if r := p.Rows[i]; r.From <= row && row < r.To {
 			return r.Text
@@ -24,9 +24,9 @@ func (p *Episode) text(row int, old string) string {
 	return old
 }
 
-// relabel gives tasks other texts, all at once: a=b b=a swaps. all are the texts that the source's
-// rows may have.
-func (p *Episode) relabel(names map[string]string, all []string) {
+// relabelTexts replaces task texts simultaneously, so that a=b b=a swaps them. all lists the texts
+// that the source's rows may have.
+func (p *Episode) relabelTexts(names map[string]string, all []string) {
 	texts := map[string]string{}
 	maps.Copy(texts, p.Texts)
 	for _, was := range all {
@@ -46,16 +46,16 @@ func (p *Episode) relabel(names map[string]string, all []string) {
 	}
 }
 
-// Text gives texts as the sources have them, and the tasks as the plan has them.
-func (v *view) Text(
+// Text returns the texts of the sources. Tasks are replaced as the plan says.
+func (v *planDataset) Text(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 ) (out []string, err error) {
-	if c := v.added[key]; c != nil {
-		return c.texts(v, rows)
+	if c := v.addedColumns[key]; c != nil {
+		return c.gatherTexts(v, rows)
 	}
-	if err := v.runs(
+	if err := v.eachSourceRun(
 		ctx,
 		key,
 		rows,
@@ -76,18 +76,18 @@ func (v *view) Text(
 	}
 	if key == "task" {
 		for i, r := range rows {
-			p, err := v.at(r.Episode)
+			p, err := v.planEpisode(r.Episode)
 			if err != nil {
 				return out, err
 			}
-			out[i] = p.text(p.From+r.Index, out[i])
+			out[i] = p.taskAt(p.From+r.Index, out[i])
 		}
 	}
 	return out, nil
 }
 
-// rowTasks gives the task of each row of an episode; nil where the rows have none.
-func (v *view) rowTasks(ctx context.Context, e int) ([]string, error) {
+// rowTasks returns the task of each row of an episode, or nil if rows have no tasks.
+func (v *planDataset) rowTasks(ctx context.Context, e int) ([]string, error) {
 	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) ||
 		errors.Is(err, robocache.ErrUnsupported) {
@@ -99,14 +99,18 @@ func (v *view) rowTasks(ctx context.Context, e int) ([]string, error) {
 	return texts, nil
 }
 
-// tasksOf is what the rows of an episode are called; listed is what its source lists for all of its
-// rows.
-func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []string, err error) {
-	p, err := v.at(e)
+// episodeTasks returns the tasks of an episode. listed holds the tasks that the source lists for
+// the whole episode.
+func (v *planDataset) episodeTasks(
+	ctx context.Context,
+	e int,
+	listed []string,
+) (out []string, err error) {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return out, err
 	}
-	if len(p.Rows) > 0 || !v.whole(p) {
+	if len(p.Rows) > 0 || !v.hasAllRows(p) {
 		if rows, err := v.rowTasks(ctx, e); err != nil {
 			return out, err
 		} else if rows != nil {
@@ -115,7 +119,7 @@ func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []strin
 	} else {
 		mapped := make([]string, len(listed))
 		for i, old := range listed {
-			mapped[i] = p.text(-1, old)
+			mapped[i] = p.taskAt(-1, old)
 		}
 		listed = mapped
 	}
@@ -129,9 +133,9 @@ func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []strin
 	return out, nil
 }
 
-// settleTasks numbers the tasks of the result: those that are used, in the order of the sources'
-// numbers, then those that are new.
-func (v *view) settleTasks(ctx context.Context) error {
+// numberTasks numbers the tasks of the result. Used tasks come first, in the order of the sources'
+// numbers, and new tasks follow.
+func (v *planDataset) numberTasks(ctx context.Context) error {
 	used, order := map[string]bool{}, []string(nil)
 	use := func(text string) {
 		if !used[text] {
@@ -149,15 +153,16 @@ func (v *view) settleTasks(ctx context.Context) error {
 		}
 	}
 	for _, f := range v.info.Features {
-		if !numbersTasks(&f) {
+		if !holdsTaskNumbers(&f) {
 			continue
 		}
 		for e := range v.plan.Episodes {
 			rows := robocache.RowsOf(e, 0, v.Len(e))
 			raw := make([]byte, 8*len(rows))
+			// v.taskNumbers is still nil, so Gather returned the sources' numbers.
 			if err := v.Gather(ctx, f.Key, rows, raw); err != nil {
 				return err
-			} // v.tasks is nil: the sources' numbers
+			}
 			for i, r := range rows {
 				if text, ok, err := v.taskText(
 					r,
@@ -170,12 +175,15 @@ func (v *view) settleTasks(ctx context.Context) error {
 			}
 		}
 	}
-	v.tasks = map[string]int64{}
+	v.taskNumbers = map[string]int64{}
 	v.info.Tasks = nil
 	number := func(text string) {
-		if _, ok := v.tasks[text]; !ok && used[text] {
-			v.tasks[text] = int64(len(v.tasks))
-			v.info.Tasks = append(v.info.Tasks, robocache.Task{Index: v.tasks[text], Text: text})
+		if _, ok := v.taskNumbers[text]; !ok && used[text] {
+			v.taskNumbers[text] = int64(len(v.taskNumbers))
+			v.info.Tasks = append(
+				v.info.Tasks,
+				robocache.Task{Index: v.taskNumbers[text], Text: text},
+			)
 		}
 	}
 	for _, ds := range v.srcs {
@@ -189,16 +197,16 @@ func (v *view) settleTasks(ctx context.Context) error {
 	return nil
 }
 
-// numbersTasks says that a column holds numbers of tasks, as GR00T's annotations do.
-func numbersTasks(f *robocache.Feature) bool {
+// holdsTaskNumbers reports whether a column holds task numbers, as GR00T's annotations do.
+func holdsTaskNumbers(f *robocache.Feature) bool {
 	return strings.HasPrefix(f.Key, "annotation.") && f.Kind == robocache.KindNumeric &&
 		f.DType == robocache.Int64 &&
 		f.Scalar()
 }
 
-// taskText is the text that a number of the source stands for at a row of the result.
-func (v *view) taskText(r robocache.Row, number int64) (string, bool, error) {
-	p, err := v.at(r.Episode)
+// taskText returns the task text for a source's task number at a row of the result.
+func (v *planDataset) taskText(r robocache.Row, number int64) (string, bool, error) {
+	p, err := v.planEpisode(r.Episode)
 	if err != nil {
 		return "", false, err
 	}
@@ -213,9 +221,9 @@ func (v *view) taskText(r robocache.Row, number int64) (string, bool, error) {
 	return "", false, nil
 }
 
-// renumber gives the numbers of tasks in a column those of the result.
-func (v *view) renumber(rows []robocache.Row, dst []byte) error {
-	if v.tasks == nil {
+// renumberTasks replaces the source's task numbers in dst by the result's.
+func (v *planDataset) renumberTasks(rows []robocache.Row, dst []byte) error {
+	if v.taskNumbers == nil {
 		return nil
 	}
 	for i, r := range rows {
@@ -225,7 +233,7 @@ func (v *view) renumber(rows []robocache.Row, dst []byte) error {
 		); err != nil {
 			return err
 		} else if ok {
-			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.tasks[text]))
+			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.taskNumbers[text]))
 		}
 	}
 	return nil

@@ -13,19 +13,19 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// bound is where a cut lies: rows, or seconds, from the beginning or before the end.
-type bound struct {
+// trimBound is the position of a cut: rows or seconds, from the start or before the end.
+type trimBound struct {
 	rows    int
 	seconds float64
 	inRows  bool
-	end     bool // counted from the end
+	fromEnd bool // counted from the end
 }
 
-func parseBound(text string) (*bound, error) {
+func parseBound(text string) (*trimBound, error) {
 	if text == "" {
 		return nil, nil
 	}
-	b := &bound{end: strings.HasPrefix(text, "-")}
+	b := &trimBound{fromEnd: strings.HasPrefix(text, "-")}
 	number, rows := strings.CutSuffix(strings.TrimPrefix(text, "-"), "r")
 	var err error
 	if b.inRows = rows; rows {
@@ -43,34 +43,34 @@ func parseBound(text string) (*bound, error) {
 	return b, nil
 }
 
-// at is the row that a bound stands for, among n rows; times gives their timestamps, step how long
-// a row lasts: they are asked for where it is in seconds.
-func (b *bound) at(
+// rowAt returns the row of the bound among n rows. It calls timestamps and step (the duration of a
+// row) only if the bound is in seconds.
+func (b *trimBound) rowAt(
 	n int,
 	timestamps func() ([]int64, error),
 	step func(times []int64) int64,
 ) (int, error) {
 	switch {
-	case b.inRows && b.end:
+	case b.inRows && b.fromEnd:
 		return max(0, n-b.rows), nil
 	case b.inRows:
 		return min(n, b.rows), nil
 	}
-	const slack = 1000 // ns: of seconds that are no multiples of a row's
+	const slack = 1000 // ns; allows seconds that are no exact multiple of a row's duration
 	times, err := timestamps()
 	if err != nil {
 		return 0, err
 	}
 	ns := int64(math.Round(b.seconds * 1e9))
-	if b.end {
+	if b.fromEnd {
 		ns = times[n-1] - times[0] + step(times) - ns
 	}
 	k, _ := slices.BinarySearch(times, times[0]+ns-slack)
 	return k, nil
 }
 
-// trim cuts rows off the ends of episodes.
-func (e *editor) trim(ctx context.Context, v *Verb) error {
+// trimEpisodes cuts rows off the ends of episodes.
+func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	from, err := parseBound(v.From)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 	if from == nil && to == nil && len(v.Idle) == 0 && v.Flags == "" {
 		return misuse(nil, "trim: from where, to where?", "from, to, idle or flags")
 	}
-	view, err := e.view(ctx)
+	view, err := e.openPlan(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 	choice := v.Choice
 	cut := map[int][][]int{}
 	if choice.Flags, choice.Label = "", ""; v.Flags != "" {
-		flags, err := e.flags(ctx, v.Flags, v.Label, view)
+		flags, err := e.flagsWithLabel(ctx, v.Flags, v.Label, view)
 		if err != nil {
 			return err
 		}
@@ -110,24 +110,22 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 			if len(f.rows) != 2 {
 				where := robocache.Where{
 					"file":    v.Flags,
-					"episode": view.info.EpisodeIndex(f.place),
+					"episode": view.info.EpisodeIndex(f.position),
 				}
 				return misuse(
 					where,
 					"trim: the flag is of a whole episode, not of rows",
 					"Delete the episode, choose other flags with "+robocache.Option(
 						"label",
-					)+", or name episodes with "+robocache.Option(
-						"episodes",
-					),
+					)+", or name episodes with "+robocache.Option("episodes"),
 				)
 			}
-			cut[f.place] = append(cut[f.place], f.rows)
+			cut[f.position] = append(cut[f.position], f.rows)
 		}
 	}
 	gone := map[int]bool{}
 	moved := 0
-	choose, err := e.choose(ctx, &choice)
+	choose, err := e.chooseEpisodes(ctx, &choice)
 	if err != nil {
 		return err
 	}
@@ -137,12 +135,12 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 		a, b := 0, n
 		times := func() ([]int64, error) { return view.Times(ctx, i, "") }
 		if from != nil && n > 0 {
-			if a, err = from.at(n, times, e.step); err != nil {
+			if a, err = from.rowAt(n, times, e.rowDuration); err != nil {
 				return err
 			}
 		}
 		if to != nil && n > 0 {
-			if b, err = to.at(n, times, e.step); err != nil {
+			if b, err = to.rowAt(n, times, e.rowDuration); err != nil {
 				return err
 			}
 		}
@@ -168,12 +166,12 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 			}
 		}
 		if len(v.Idle) > 0 && a < b {
-			if a, b, err = e.moving(ctx, view, i, v.Idle, a, b); err != nil {
+			if a, b, err = e.trimIdle(ctx, view, i, v.Idle, a, b); err != nil {
 				return err
 			}
 		}
 		if a < b && e.plan.Cut == CutSnap && (a > 0 || b < n) {
-			x, y, err := e.snap(ctx, view, i, a, b)
+			x, y, err := e.snapToCopyable(ctx, view, i, a, b)
 			if err != nil {
 				return err
 			}
@@ -212,13 +210,13 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 				kept = append(kept, i)
 			}
 		}
-		e.take(kept)
+		e.keepPositions(kept)
 	}
 	return nil
 }
 
-// step is how long a row lasts.
-func (e *editor) step(times []int64) int64 {
+// rowDuration returns the duration of a row in nanoseconds.
+func (e *editor) rowDuration(times []int64) int64 {
 	if !e.plan.FPS.Zero() {
 		return e.plan.FPS.Nanos(1)
 	}
@@ -228,11 +226,11 @@ func (e *editor) step(times []int64) int64 {
 	return 0
 }
 
-// moving leaves the rows from the last one before anything moves to the one at which all came to
-// rest.
-func (e *editor) moving(
+// trimIdle returns the range from the last row before the first movement to the row at which all
+// streams are at rest again.
+func (e *editor) trimIdle(
 	ctx context.Context,
-	v *view,
+	v *planDataset,
 	episode int,
 	idle map[string]float64,
 	from, to int,
@@ -246,7 +244,7 @@ func (e *editor) moving(
 		}
 		values, width := robocache.Float64s(nil, f.DType, raw), f.Elements()
 		for i := width; i < len(values); i++ {
-			if d := math.Abs(values[i] - values[i-width]); !(d <= eps) { // NaN is no rest
+			if d := math.Abs(values[i] - values[i-width]); !(d <= eps) { // NaN counts as movement
 				k := from + i/width
 				if first < 0 || k < first {
 					first = k
@@ -261,9 +259,13 @@ func (e *editor) moving(
 	return first - 1, last + 1, nil
 }
 
-// snap moves a cut to the nearest rows from which, and up to which, all cameras can be copied as
-// they are.
-func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int, int, error) {
+// snapToCopyable moves a cut to the nearest rows between which all cameras can be copied without
+// encoding.
+func (e *editor) snapToCopyable(
+	ctx context.Context,
+	v *planDataset,
+	episode, from, to int,
+) (int, int, error) {
 	lib, n := v.Video(), v.Len(episode)
 	var cameras [][]robocache.FrameRef
 	for _, f := range v.info.Features {
@@ -284,10 +286,13 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 		return a < b &&
 			!slices.ContainsFunc(
 				cameras,
-				func(refs []robocache.FrameRef) bool { return !copies(ctx, lib, refs, a, b, e.plan.FPS) },
+				func(refs []robocache.FrameRef) bool {
+					return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS)
+				},
 			)
 	}
-	for d := range n { // the head first: with the end where it was asked for, or behind it
+	// Try the start first; for each start, try the requested end, then ends around it.
+	for d := range n {
 		for _, a := range []int{from - d, from + d} {
 			if a < 0 || a >= to || d == 0 && a != from {
 				continue
@@ -308,8 +313,8 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 	)
 }
 
-// copies says that the frames of rows a to b can be copied without any others.
-func copies(
+// canCopyRows reports whether the frames of rows [a, b) can be copied without other frames.
+func canCopyRows(
 	ctx context.Context,
 	lib *video.Library,
 	refs []robocache.FrameRef,

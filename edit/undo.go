@@ -6,213 +6,189 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// recover ends what an interrupted edit or undo began: after the exchange it is finished, before it
-// is forgotten. It says what it did; "" = there was none.
-func (s *site) recover() (string, error) {
-	j, err := s.read(journal)
+// recoverEdit completes or rolls back an interrupted edit or undo. After the exchange the edit is
+// completed; before it, the edit is rolled back. It returns a message, or "" if nothing was
+// interrupted.
+func (s *editSite) recoverEdit() (string, error) {
+	j, err := s.readJournal(entryJournal)
 	if err != nil {
 		return "", err
 	}
 	if j == nil {
-		if err := s.remove(isNew); err != nil {
+		if err := s.removeEntry(entryNew); err != nil {
 			return "", err
 		}
-		u, err := s.read(undoLog)
-		if err != nil {
-			return "", err
-		}
-		holds3 := u != nil
-		if holds3 {
-			inode, err := s.inode("")
-			if err != nil {
-				return "", err
-			}
-			holds3 = inode == 0
-		}
-		holds2 := holds3
-		if holds2 {
-			inode, err := s.inode(isOut)
-			if err != nil {
-				return "", err
-			}
-			holds2 = inode == u.New
-		}
-		holds := holds2
-		if holds {
-			inode, err := s.inode(isUndo)
-			if err != nil {
-				return "", err
-			}
-			holds = inode == u.Old
-		}
-		if holds { // an undo that was killed between two renames
-			if err := s.rename(isUndo, ""); err != nil {
-				return "", err
-			}
-		}
-		holds4 := u != nil
-		if holds4 {
-			inode, err := s.inode("")
-			if err != nil {
-				return "", err
-			}
-			holds4 = inode == u.Old
-		}
-		if holds4 { // or behind its exchange
-			if err := s.forget(); err != nil {
-				return "", err
-			}
-			return isUndone, nil
-		}
-		return "", nil
+		return s.recoverUndo()
 	}
-	inode, err := s.inode("")
+	inode, err := s.inodeOf("")
 	if err != nil {
 		return "", err
 	}
 	if inode == 0 { // killed between two renames
-		inodeValue, err := s.inode(isNew)
+		isOurs, err := s.hasInodes(entryInode{entryNew, j.New}, entryInode{entryMovedOut, j.Old})
 		if err != nil {
 			return "", err
 		}
-		holds := inodeValue != j.New
-		if !holds {
-			inodeValue2, err := s.inode(isOut)
-			if err != nil {
-				return "", err
-			}
-			holds = inodeValue2 != j.Old
+		if !isOurs {
+			return "", robocache.Malformed(
+				"edit",
+				robocache.Where{"dataset": s.entryPath("")},
+				"an interrupted edit cannot be ended: the folders beside the dataset are not "+
+					"those of its journal",
+			).WithHint("look at %s", s.entryPath("*"))
 		}
-		if holds {
-			return "", robocache.Malformed("edit", robocache.Where{"dataset": s.path("")}, "an interrupted edit cannot be ended: the folders beside the dataset are not those of its journal").
-				WithHint("look at %s", s.path("*"))
-		}
-		if err := s.rename(isNew, ""); err != nil {
+		if err := s.renameEntry(entryNew, ""); err != nil {
 			return "", err
 		}
 	}
-	inodeValue, err := s.inode(isOut)
+	movedOut, err := s.inodeOf(entryMovedOut)
 	if err != nil {
 		return "", err
 	}
-	if inodeValue != 0 {
-		if err := s.rename(isOut, isNew); err != nil {
+	if movedOut != 0 {
+		if err := s.renameEntry(entryMovedOut, entryNew); err != nil {
 			return "", err
 		}
 	}
-	inodeValue2, err := s.inode("")
+	isExchanged, err := s.hasInodes(entryInode{"", j.New})
 	if err != nil {
 		return "", err
 	}
-	switch inodeValue2 {
-	case j.New:
-		inodeValue3, err := s.inode(isNew)
-		if err != nil {
+	if isExchanged {
+		return messageDone, s.completeEdit(j)
+	}
+	if err := s.removeEntry(entryNew); err != nil {
+		return "", err
+	}
+	if err := s.removeEntry(entryJournal); err != nil {
+		return "", err
+	}
+	return messageRolledBack, s.syncFileSystem()
+}
+
+// completeEdit completes an edit that was interrupted after the exchange.
+func (s *editSite) completeEdit(j *editJournal) error {
+	isPending, err := s.hasInodes(entryInode{entryNew, j.Old})
+	if err != nil {
+		return err
+	}
+	if isPending {
+		return s.keepForUndo()
+	}
+	// The old dataset is already at its undo path.
+	if err := s.renameEntry(entryJournal, entryUndoJournal); err != nil {
+		return err
+	}
+	return s.syncFileSystem()
+}
+
+// recoverUndo completes an interrupted undo. It returns "" if there was none.
+func (s *editSite) recoverUndo() (string, error) {
+	u, err := s.readJournal(entryUndoJournal)
+	if err != nil || u == nil {
+		return "", err
+	}
+	// The undo may have been killed between two renames.
+	isMovedOut, err := s.hasInodes(
+		entryInode{"", 0}, entryInode{entryMovedOut, u.New}, entryInode{entryUndo, u.Old},
+	)
+	if err != nil {
+		return "", err
+	}
+	if isMovedOut {
+		if err := s.renameEntry(entryUndo, ""); err != nil {
 			return "", err
 		}
-		if inodeValue3 == j.Old {
-			if err := s.finish(); err != nil {
-				return "", err
-			}
-		} else { // the old one is at its place already
-			if err := s.rename(journal, undoLog); err != nil {
-				return "", err
-			}
-			if err := s.sync(); err != nil {
-				return "", err
-			}
-		}
-		return isDone, nil
 	}
-	if err := s.remove(isNew); err != nil {
+	// It may have been killed after its exchange.
+	isRestored, err := s.hasInodes(entryInode{"", u.Old})
+	if err != nil || !isRestored {
 		return "", err
 	}
-	if err := s.remove(journal); err != nil {
-		return "", err
-	}
-	if err := s.sync(); err != nil {
-		return "", err
-	}
-	return isBack, nil
+	return messageUndone, s.removeUndo()
 }
 
-// forget removes what undo would take.
-func (s *site) forget() error {
-	if err := s.remove(isUndo); err != nil {
+// removeUndo removes the data for Undo.
+func (s *editSite) removeUndo() error {
+	if err := s.removeEntry(entryUndo); err != nil {
 		return err
 	}
-	if err := s.remove(isOut); err != nil {
+	if err := s.removeEntry(entryMovedOut); err != nil {
 		return err
 	}
-	return s.remove(undoLog)
+	return s.removeEntry(entryUndoJournal)
 }
 
-// Recover ends an edit in place that was interrupted, and says what is there now.
+// Recover completes or rolls back an interrupted edit in place, and returns a description of the
+// result.
 func Recover(dir string) (what string, err error) {
 	s, err := lockSite(dir)
 	if err != nil {
 		return what, err
 	}
 	defer s.unlock()
-	recover, err := s.recover()
+	what, err = s.recoverEdit()
 	if err != nil {
-		return what, err
+		return "", err
 	}
-	return cmp.Or(recover, "no interrupted edit"), nil
+	return cmp.Or(what, "no interrupted edit"), nil
 }
 
-// Undo gives the dataset back as it was before its last edit in place. Where its files were changed
-// since, through hard links say, it refuses.
+// Undo restores the dataset as it was before its last edit in place. It returns an error if the
+// kept files were changed since, for example through hard links.
 func Undo(dir string) (err error) {
 	s, err := lockSite(dir)
 	if err != nil {
 		return err
 	}
 	defer s.unlock()
-	recover, err := s.recover()
+	recovered, err := s.recoverEdit()
 	if err != nil {
 		return err
 	}
-	if recover == isUndone {
+	if recovered == messageUndone {
 		return nil
 	}
-	j, err := s.read(undoLog)
+	j, err := s.readJournal(entryUndoJournal)
 	if err != nil {
 		return err
 	}
-	where := robocache.Where{"dataset": s.path("")}
-	holds := j == nil
-	if !holds {
-		inode, err := s.inode(isUndo)
-		if err != nil {
+	where := robocache.Where{"dataset": s.entryPath("")}
+	hasUndo := j != nil
+	if hasUndo {
+		if hasUndo, err = s.hasInodes(entryInode{entryUndo, j.Old}); err != nil {
 			return err
 		}
-		holds = inode != j.Old
 	}
-	if holds {
+	if !hasUndo {
 		return robocache.NotFound("undo", where, "there is no edit in place to take back")
 	}
-	now, err := sums(s.path(isUndo))
+	now, err := checksums(s.entryPath(entryUndo))
 	if err != nil {
 		return err
 	}
 	for name, sum := range j.Files {
 		if now[name] != sum {
 			where["file"] = name
-			return robocache.Malformed("undo", where, "the file was changed since the edit, as another program can through a hard link").
-				WithHint("what is left lies in %s", s.path(isUndo))
+			return robocache.Malformed(
+				"undo",
+				where,
+				"the file was changed since the edit, as another program can through a hard link",
+			).WithHint("what is left lies in %s", s.entryPath(entryUndo))
 		}
 	}
 	if len(now) != len(j.Files) {
-		return robocache.Malformed("undo", where, "%d files are kept, there were %d", len(now), len(j.Files)).
-			WithHint("what is left lies in %s", s.path(isUndo))
+		return robocache.Malformed(
+			"undo",
+			where,
+			"%d files are kept, there were %d",
+			len(now),
+			len(j.Files),
+		).WithHint("what is left lies in %s", s.entryPath(entryUndo))
 	}
-	if err := s.exchange(isUndo); err != nil {
+	if err := s.exchangeWith(entryUndo); err != nil {
 		return err
 	}
-	step("undone")
-	if err := s.forget(); err != nil {
-		return err
-	}
-	return nil
+	beforeStep("undone")
+	return s.removeUndo()
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// delete deletes the chosen episodes; keep keeps them, in the order in which they are named.
-func (e *editor) delete(ctx context.Context, v *Verb) error {
-	if !v.given() {
+// deleteEpisodes implements delete and keep. keep also puts the episodes into the order in which
+// they are named.
+func (e *editor) deleteEpisodes(ctx context.Context, v *Verb) error {
+	if !v.isSet() {
 		return misuse(
 			nil,
 			v.Verb+" without a choice of episodes",
@@ -23,8 +24,8 @@ func (e *editor) delete(ctx context.Context, v *Verb) error {
 	}
 	choice := v.Choice
 	choice.Invert = v.Invert != (v.Verb == "delete")
-	info := e.numbered()
-	left, err := e.choose(ctx, &choice)
+	info := e.numberedInfo()
+	left, err := e.chooseEpisodes(ctx, &choice)
 	if err != nil {
 		return err
 	}
@@ -33,12 +34,12 @@ func (e *editor) delete(ctx context.Context, v *Verb) error {
 			e.deleted = append(e.deleted, info.EpisodeIndex(i))
 		}
 	}
-	e.take(left)
+	e.keepPositions(left)
 	return nil
 }
 
-// take leaves these episodes, in this order.
-func (e *editor) take(places []int) {
+// keepPositions reduces the plan to the episodes at these positions, in this order.
+func (e *editor) keepPositions(places []int) {
 	episodes := make([]Episode, len(places))
 	for k, i := range places {
 		episodes[k] = e.plan.Episodes[i]
@@ -46,17 +47,17 @@ func (e *editor) take(places []int) {
 	e.plan.Episodes = episodes
 }
 
-// rename gives features other names.
-func (e *editor) rename(_ context.Context, v *Verb) error {
+// renameFeatures renames features.
+func (e *editor) renameFeatures(_ context.Context, v *Verb) error {
 	if len(v.Names) == 0 {
 		return misuse(nil, "rename without names", "old=new")
 	}
 	to := map[int]string{}
 	for _, old := range slices.Sorted(maps.Keys(v.Names)) {
-		if err := checkName(v.Names[old]); err != nil {
+		if err := checkFeatureName(v.Names[old]); err != nil {
 			return err
 		}
-		key, err := e.plan.key(old, "rename")
+		key, err := e.plan.keyIndex(old, "rename")
 		if err != nil {
 			return err
 		}
@@ -68,8 +69,8 @@ func (e *editor) rename(_ context.Context, v *Verb) error {
 	return nil
 }
 
-// checkName refuses what cannot be the name of a feature that an edit makes.
-func checkName(name string) error {
+// checkFeatureName returns an error if name cannot be the name of a new feature.
+func checkFeatureName(name string) error {
 	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") ||
 		slices.Contains(
 			[]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"},
@@ -84,13 +85,13 @@ func checkName(name string) error {
 	return nil
 }
 
-// remove leaves features out.
-func (e *editor) remove(_ context.Context, v *Verb) error {
+// removeFeatures removes features.
+func (e *editor) removeFeatures(_ context.Context, v *Verb) error {
 	if len(v.Features) == 0 {
 		return misuse(nil, "remove without features", "")
 	}
 	for _, name := range v.Features {
-		if _, err := e.plan.key(name, "remove"); err != nil {
+		if _, err := e.plan.keyIndex(name, "remove"); err != nil {
 			return err
 		}
 	}
@@ -104,12 +105,12 @@ func (e *editor) remove(_ context.Context, v *Verb) error {
 	return nil
 }
 
-// setTask gives every row of the chosen episodes one task.
+// setTask sets one task for all rows of the chosen episodes.
 func (e *editor) setTask(ctx context.Context, v *Verb) error {
 	if v.Text == "" {
 		return misuse(nil, "set-task without a text", "")
 	}
-	choose, err := e.choose(ctx, &v.Choice)
+	choose, err := e.chooseEpisodes(ctx, &v.Choice)
 	if err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// relabel gives tasks, or rows, other texts.
-func (e *editor) relabel(ctx context.Context, v *Verb) error {
+// relabelTasks replaces task texts, or sets the task of some rows.
+func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
 	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
 		return misuse(
 			nil,
@@ -144,7 +145,7 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 			}
 			at[k] = n
 		}
-		episodePosition, err := e.numbered().EpisodePosition(int64(at[0]))
+		episodePosition, err := e.numberedInfo().EpisodePosition(int64(at[0]))
 		if err != nil {
 			return err
 		}
@@ -163,21 +164,21 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 		return nil
 	}
 	used := map[string]bool{}
-	view, err := e.view(ctx)
+	view, err := e.openPlan(ctx)
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	chosen, err := e.choose(ctx, &v.Choice)
+	chosen, err := e.chooseEpisodes(ctx, &v.Choice)
 	if err != nil {
 		return err
 	}
 	for _, i := range chosen {
-		episodeValue, err := view.Episode(ctx, i)
+		source, err := view.Episode(ctx, i)
 		if err != nil {
 			return err
 		}
-		for _, text := range episodeValue.Tasks {
+		for _, text := range source.Tasks {
 			used[text] = true
 		}
 	}
@@ -191,17 +192,17 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 		}
 	}
 	for _, i := range chosen {
-		texts, err := e.texts(ctx, &e.plan.Episodes[i])
+		texts, err := e.sourceTexts(ctx, &e.plan.Episodes[i])
 		if err != nil {
 			return err
 		}
-		e.plan.Episodes[i].relabel(v.Names, texts)
+		e.plan.Episodes[i].relabelTexts(v.Names, texts)
 	}
 	return nil
 }
 
-// texts are the task texts that an episode's rows may have in its source.
-func (e *editor) texts(ctx context.Context, p *Episode) ([]string, error) {
+// sourceTexts returns the task texts that an episode's rows may have in its source.
+func (e *editor) sourceTexts(ctx context.Context, p *Episode) ([]string, error) {
 	episode, err := e.srcs[p.Source].Episode(ctx, p.Episode)
 	if err != nil {
 		return nil, err
@@ -213,8 +214,8 @@ func (e *editor) texts(ctx context.Context, p *Episode) ([]string, error) {
 	return out, nil
 }
 
-// reencode has all video encoded anew; resize in another size.
-func (e *editor) reencode(_ context.Context, v *Verb) error {
+// reencodeVideo implements reencode and resize: all video is encoded again, resize in another size.
+func (e *editor) reencodeVideo(_ context.Context, v *Verb) error {
 	if v.Video == nil || v.Verb == "resize" && (v.Video.Width <= 0 || v.Video.Height <= 0) {
 		return misuse(
 			nil,
@@ -229,9 +230,10 @@ func (e *editor) reencode(_ context.Context, v *Verb) error {
 	if err != nil {
 		return err
 	}
+	// Fields that are given replace earlier ones.
 	if err := json.Unmarshal(encoded, e.plan.Video); err != nil {
 		return err
-	} // what is said takes the place of what was
+	}
 	e.plan.Video.All = true
 	return nil
 }

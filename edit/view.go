@@ -12,49 +12,50 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// view is a plan as a dataset. Its sources stay the caller's to close.
-type view struct {
+// planDataset presents a plan as a dataset. The caller keeps ownership of its sources.
+type planDataset struct {
 	plan *Plan
 	srcs []robocache.Dataset
 	info robocache.Info
 
-	offered robocache.Capabilities
+	capabilities robocache.Capabilities
 
-	keys  map[string]int // into plan.Keys
-	lib   *video.Library // of several sources
-	tasks map[string]int64
-	added map[string]*column
+	keyIndexes   map[string]int // index in plan.Keys
+	library      *video.Library // set if there are several sources
+	taskNumbers  map[string]int64
+	addedColumns map[string]*addedColumn
 
-	// streams with samples under recordings/, and their nominal rates
-	side        map[string]float64
-	sideProblem string   // why these samples are left out; "" = they are kept
-	dst         string   // URI of the result
-	written     []string // recordings that were written to dst
-	replaces    string   // the dataset whose place the result takes; "" = none
-	// the sources are recordings: their streams hold a sample ahead of the first row
-	recordings bool
+	// sideRates maps streams with samples under recordings/ to their nominal rates.
+	sideRates         map[string]float64
+	sideProblem       string   // why these samples are left out; "" if they are kept
+	resultURI         string   // URI of the result
+	writtenRecordings []string // recordings that were written to resultURI
+	replacedURI       string   // dataset that the result replaces; "" if none
+	// isRecordings is set if the sources are recordings. Their streams hold a sample before the
+	// first row.
+	isRecordings bool
 
-	recount bool // frames are counted anew, whatever the sources know of them
+	recountFrames bool // compute frame statistics even if the sources have them
 
-	mu     sync.Mutex
-	spans  map[clock][2]int
-	frames map[string][]*robocache.FeatureStats // of a source's camera: "0/key"
+	mu         sync.Mutex
+	spans      map[episodeClock][2]int
+	frameStats map[string][]*robocache.FeatureStats // of each source camera, by "0/key"
 }
 
-// clock is a clock of an episode of the result.
-type clock struct {
+// episodeClock identifies a clock of an episode of the result.
+type episodeClock struct {
 	episode int
 	name    string
 }
 
-func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, error) {
-	v := &view{
-		plan:   p,
-		srcs:   srcs,
-		keys:   map[string]int{},
-		added:  map[string]*column{},
-		spans:  map[clock][2]int{},
-		frames: map[string][]*robocache.FeatureStats{},
+func newPlanDataset(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*planDataset, error) {
+	v := &planDataset{
+		plan:         p,
+		srcs:         srcs,
+		keyIndexes:   map[string]int{},
+		addedColumns: map[string]*addedColumn{},
+		spans:        map[episodeClock][2]int{},
+		frameStats:   map[string][]*robocache.FeatureStats{},
 	}
 	v.setCapabilities()
 	base := srcs[0].Info()
@@ -67,7 +68,7 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, err
 		Clock:    base.Clock,
 		Episodes: len(p.Episodes),
 	}
-	v.info.NumberEpisodes(p.numbers(srcs))
+	v.info.NumberEpisodes(p.episodeNumbers(srcs))
 	for _, ds := range srcs {
 		v.info.Findings = append(v.info.Findings, ds.Info().Findings...)
 	}
@@ -75,8 +76,8 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, err
 		v.info.Frames += int64(e.To - e.From)
 	}
 	for i, k := range p.Keys {
-		v.keys[k.Key] = i
-		feature, err := v.feature(ctx, &k)
+		v.keyIndexes[k.Key] = i
+		feature, err := v.describeFeature(ctx, &k)
 		if err != nil {
 			return nil, err
 		}
@@ -88,23 +89,31 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, err
 				v.info.Features = append(v.info.Features, f)
 			}
 		}
-		v.splits(base)
+		v.setSplits(base)
 		return v, nil
 	}
-	v.lib = video.NewLibrary(v.openVideo, 0)
+	v.library = video.NewLibrary(v.openVideo, 0)
 	return v, nil
 }
 
-// feature is what the result says of a key: the first source's that has it, masked where another
-// has not.
-func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err error) {
+// describeFeature returns the feature of a key, taken from the first source that has it. It is
+// masked if another source lacks it.
+func (v *planDataset) describeFeature(
+	ctx context.Context,
+	k *Key,
+) (f robocache.Feature, err error) {
 	if k.Added != nil {
-		c, err := k.Added.read(ctx)
+		c, err := k.Added.readColumn(ctx)
 		if err != nil {
 			return f, err
 		}
-		v.added[k.Key] = c
-		return robocache.Feature{Key: k.Key, Kind: c.kind(), DType: c.dtype, Shape: c.shape}, nil
+		v.addedColumns[k.Key] = c
+		return robocache.Feature{
+			Key:   k.Key,
+			Kind:  c.featureKind(),
+			DType: c.dtype,
+			Shape: c.shape,
+		}, nil
 	}
 	found := false
 	for i, name := range k.From {
@@ -141,8 +150,8 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err er
 	return f, nil
 }
 
-// splits are those of one source, as far as their episodes still stand together.
-func (v *view) splits(base *robocache.Info) {
+// setSplits sets the splits: those of the only source, if their episodes are still contiguous.
+func (v *planDataset) setSplits(base *robocache.Info) {
 	episodes := make([]int, len(v.plan.Episodes))
 	for i, e := range v.plan.Episodes {
 		episodes[i] = e.Episode
@@ -156,12 +165,12 @@ func (v *view) splits(base *robocache.Info) {
 		robocache.LostSplits(lost, "their episodes no longer stand together")...)
 }
 
-func (v *view) Info() *robocache.Info { return &v.info }
+func (v *planDataset) Info() *robocache.Info { return &v.info }
 
-// setCapabilities sets the capabilities: those that the result computes from its sources. The video
-// files, clocks, recordings and checks of a source have other rows.
-func (v *view) setCapabilities() {
-	c := &v.offered
+// setCapabilities sets the capabilities that the result computes from its sources. A source's video
+// files, clocks, recordings and checks do not apply, because they have other rows.
+func (v *planDataset) setCapabilities() {
+	c := &v.capabilities
 	if len(v.srcs) == 1 {
 		*c = *v.srcs[0].Capabilities()
 	}
@@ -171,11 +180,11 @@ func (v *view) setCapabilities() {
 	c.Clocks, c.TimesBy = nil, nil
 }
 
-// Capabilities returns those that the result computes from its sources.
-func (v *view) Capabilities() *robocache.Capabilities { return &v.offered }
+// Capabilities returns the capabilities that the result computes from its sources.
+func (v *planDataset) Capabilities() *robocache.Capabilities { return &v.capabilities }
 
-// Noticed returns what the sources found while they were read.
-func (v *view) Noticed() (found []robocache.Finding) {
+// Noticed returns the findings of the sources while they were read.
+func (v *planDataset) Noticed() (found []robocache.Finding) {
 	for _, ds := range v.srcs {
 		if noticed := ds.Capabilities().Noticed; noticed != nil {
 			found = append(found, noticed()...)
@@ -184,26 +193,27 @@ func (v *view) Noticed() (found []robocache.Finding) {
 	return found
 }
 
-// Unwrap is the source, where there is one: its files are the result's.
-func (v *view) Unwrap() robocache.Dataset {
+// Unwrap returns the source if there is only one: its files are the result's.
+func (v *planDataset) Unwrap() robocache.Dataset {
 	if len(v.srcs) == 1 {
 		return v.srcs[0]
 	}
-	return nothing{}
+	return noSource{}
 }
 
-// nothing ends the way of robocache.As.
-type nothing struct{ robocache.Dataset }
+// noSource ends the search of robocache.As.
+type noSource struct{ robocache.Dataset }
 
-// Video is the files of all sources, each below its number.
-func (v *view) Video() *video.Library {
-	if v.lib != nil {
-		return v.lib
+// Video returns the library with the files of all sources. With several sources, each path begins
+// with the number of its source.
+func (v *planDataset) Video() *video.Library {
+	if v.library != nil {
+		return v.library
 	}
 	return video.LibraryOf(v.srcs[0])
 }
 
-// heldFile is a video file of a source, held as long as it is open here.
+// heldFile is a video file of a source. Close releases it.
 type heldFile struct {
 	robocache.Ranged
 	file *video.File
@@ -212,7 +222,7 @@ type heldFile struct {
 func (h heldFile) Close() error { h.file.Release(); return nil }
 func (h heldFile) Remote() bool { return h.file.Remote() }
 
-func (v *view) openVideo(ctx context.Context, path string) (robocache.Ranged, error) {
+func (v *planDataset) openVideo(ctx context.Context, path string) (robocache.Ranged, error) {
 	number, name, _ := strings.Cut(path, "/")
 	i, err := strconv.Atoi(number)
 	if err != nil || i >= len(v.srcs) {
@@ -225,37 +235,40 @@ func (v *view) openVideo(ctx context.Context, path string) (robocache.Ranged, er
 	return heldFile{f.Ranged, f}, nil
 }
 
-func (v *view) Len(e int) int {
+func (v *planDataset) Len(e int) int {
 	if e < 0 || e >= len(v.plan.Episodes) {
 		return 0
 	}
 	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
 }
 
-// Lacks reports whether the episode's source has the stream and the episode itself does not. Where
-// the source has no such stream, its rows are masked.
-func (v *view) Lacks(e int, key string) bool {
-	p, err := v.at(e)
+// Lacks reports whether the source has the stream and the episode does not. If the source has no
+// such stream, the rows are masked instead.
+func (v *planDataset) Lacks(e int, key string) bool {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return false
 	}
-	name := v.name(key, p.Source)
-	if i, ok := v.keys[key]; ok && v.plan.Keys[i].Added != nil {
+	name := v.sourceName(key, p.Source)
+	if i, ok := v.keyIndexes[key]; ok && v.plan.Keys[i].Added != nil {
 		return false
 	}
 	return name != "" && robocache.Lacks(v.srcs[p.Source], p.Episode, name)
 }
 
-func (v *view) at(e int) (*Episode, error) {
+func (v *planDataset) planEpisode(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
-		return nil, robocache.NotFound("edit", robocache.Where{"position": e}, "there is no such episode").
-			Expected("0 to "+strconv.Itoa(len(v.plan.Episodes)-1), "")
+		return nil, robocache.NotFound(
+			"edit",
+			robocache.Where{"position": e},
+			"there is no such episode",
+		).Expected("0 to "+strconv.Itoa(len(v.plan.Episodes)-1), "")
 	}
 	return &v.plan.Episodes[e], nil
 }
 
-func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err error) {
-	p, err := v.at(e)
+func (v *planDataset) Episode(ctx context.Context, e int) (ep robocache.Episode, err error) {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return ep, err
 	}
@@ -263,30 +276,30 @@ func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err er
 		return ep, err
 	}
 	ep.Position, ep.Index, ep.Length = e, v.info.EpisodeIndex(e), p.To-p.From
-	if ep.Tasks, err = v.tasksOf(ctx, e, ep.Tasks); err != nil {
+	if ep.Tasks, err = v.episodeTasks(ctx, e, ep.Tasks); err != nil {
 		return ep, err
 	}
 	return ep, nil
 }
 
-// Origin is the source's.
-func (v *view) Origin(ctx context.Context, e int) (_ *robocache.Origin, err error) {
-	p, err := v.at(e)
+// Origin returns the origin of the source episode.
+func (v *planDataset) Origin(ctx context.Context, e int) (_ *robocache.Origin, err error) {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return nil, err
 	}
 	return robocache.OriginOf(ctx, v.srcs[p.Source], p.Episode)
 }
 
-// whole says that all rows of the source's episode are there.
-func (v *view) whole(p *Episode) bool {
+// hasAllRows reports whether the plan keeps all rows of the source episode.
+func (v *planDataset) hasAllRows(p *Episode) bool {
 	return p.From == 0 && p.To == v.srcs[p.Source].Len(p.Episode)
 }
 
-// span is where a stream's rows of an episode lie among the source's: on a clock of its own, those
-// of the time that is kept.
-func (v *view) span(ctx context.Context, e int, key string) (from, to int, err error) {
-	p, err := v.at(e)
+// sourceSpan returns the rows of a stream in the source that belong to an episode. For a stream
+// with its own clock, these are the rows within the time that is kept.
+func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, to int, err error) {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return from, to, err
 	}
@@ -295,7 +308,7 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int, err e
 	if f == nil || f.Clock == "" {
 		return p.From, p.To, nil
 	}
-	id := clock{e, f.Clock}
+	id := episodeClock{e, f.Clock}
 	v.mu.Lock()
 	at, ok := v.spans[id]
 	v.mu.Unlock()
@@ -307,7 +320,7 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int, err e
 		return from, to, err
 	}
 	from, to = 0, n
-	if !v.whole(p) {
+	if !v.hasAllRows(p) {
 		rows, err := src.Times(ctx, p.Episode, "")
 		if err != nil {
 			return from, to, err
@@ -321,7 +334,7 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int, err e
 			if from, exact = slices.BinarySearch(
 				own,
 				rows[p.From],
-			); v.recordings && !exact &&
+			); v.isRecordings && !exact &&
 				from > 0 {
 				from-- // the first row holds this sample
 			}
@@ -337,50 +350,50 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int, err e
 	return from, to, nil
 }
 
-// Rows is the number of rows of a stream on a clock of its own.
-func (v *view) Rows(ctx context.Context, e int, key string) (n int, err error) {
-	entry, err := v.at(e)
+// Rows returns the number of rows of a stream with its own clock.
+func (v *planDataset) Rows(ctx context.Context, e int, key string) (n int, err error) {
+	entry, err := v.planEpisode(e)
 	if err != nil {
 		return n, err
 	}
-	from, to, err := v.span(ctx, e, v.name(key, entry.Source))
+	from, to, err := v.sourceSpan(ctx, e, v.sourceName(key, entry.Source))
 	if err != nil {
 		return n, err
 	}
 	return to - from, nil
 }
 
-// name is a key's in a source.
-func (v *view) name(key string, source int) string {
-	i, ok := v.keys[key]
+// sourceName returns the name of a key in a source.
+func (v *planDataset) sourceName(key string, source int) string {
+	i, ok := v.keyIndexes[key]
 	if !ok || v.plan.Keys[i].Added != nil {
 		return key
 	}
 	return v.plan.Keys[i].From[source]
 }
 
-func (v *view) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
-	p, err := v.at(e)
+func (v *planDataset) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return nil, err
 	}
 	if key != "" {
-		key = v.name(key, p.Source)
+		key = v.sourceName(key, p.Source)
 	}
 	times, err := v.srcs[p.Source].Times(ctx, p.Episode, key)
 	if err != nil {
 		return nil, err
 	}
-	from, to, err := v.span(ctx, e, key)
+	from, to, err := v.sourceSpan(ctx, e, key)
 	if err != nil {
 		return nil, err
 	}
 	return times[from:to], nil
 }
 
-// runs calls fn with the rows of each source, by their names there, as they stand together: rows at
-// ≤ i < at+n.
-func (v *view) runs(
+// eachSourceRun calls fn for each run of consecutive rows of one source. fn gets their positions in
+// the source; they are rows[at : at+n] of the caller.
+func (v *planDataset) eachSourceRun(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -400,7 +413,7 @@ func (v *view) runs(
 	}
 	for i, r := range rows {
 		if r.Episode != episode {
-			p, err := v.at(r.Episode)
+			p, err := v.planEpisode(r.Episode)
 			if err != nil {
 				return err
 			}
@@ -408,10 +421,10 @@ func (v *view) runs(
 				if err := send(i); err != nil {
 					return err
 				}
-				source, name = p.Source, v.name(key, p.Source)
+				source, name = p.Source, v.sourceName(key, p.Source)
 			}
 			episode = r.Episode
-			if from, _, err = v.span(ctx, r.Episode, name); err != nil {
+			if from, _, err = v.sourceSpan(ctx, r.Episode, name); err != nil {
 				return err
 			}
 		}
@@ -423,13 +436,13 @@ func (v *view) runs(
 	return send(len(rows))
 }
 
-func (v *view) Frames(
+func (v *planDataset) Frames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) (err error) {
-	if err := v.runs(
+	if err := v.eachSourceRun(
 		ctx,
 		key,
 		rows,
@@ -444,7 +457,7 @@ func (v *view) Frames(
 			if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
 				return err
 			}
-			if v.lib == nil {
+			if v.library == nil {
 				return nil
 			}
 			was, is := "", ""
@@ -465,42 +478,41 @@ func (v *view) Frames(
 	return nil
 }
 
-// KnownFrames gives what the source says of the frames of an episode, where they are all there as
-// they were.
-func (v *view) KnownFrames(
+// KnownFrames returns the source's frame statistics of an episode, if all its rows are kept.
+func (v *planDataset) KnownFrames(
 	ctx context.Context,
 	key string,
 	e int,
 ) (_ *robocache.FeatureStats, err error) {
-	p, err := v.at(e)
+	p, err := v.planEpisode(e)
 	if err != nil {
 		return nil, err
 	}
 	src, ok := v.srcs[p.Source].(interface {
 		FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error)
 	})
-	if !ok || v.recount || !v.whole(p) {
+	if !ok || v.recountFrames || !v.hasAllRows(p) {
 		return nil, nil
 	}
-	id := strconv.Itoa(p.Source) + "/" + v.name(key, p.Source)
+	id := strconv.Itoa(p.Source) + "/" + v.sourceName(key, p.Source)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, ok := v.frames[id]; !ok {
-		known, err := src.FrameStats(ctx, v.name(key, p.Source))
+	if _, ok := v.frameStats[id]; !ok {
+		known, err := src.FrameStats(ctx, v.sourceName(key, p.Source))
 		if err != nil {
 			return nil, err
 		}
-		v.frames[id] = known
+		v.frameStats[id] = known
 	}
-	return v.frames[id][p.Episode], nil
+	return v.frameStats[id][p.Episode], nil
 }
 
-// Stats are counted anew: there are none yet.
-func (v *view) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+// Stats returns nothing: statistics are computed when the result is written.
+func (v *planDataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
-func (v *view) Close() error {
-	if v.lib != nil {
-		return v.lib.Close()
+func (v *planDataset) Close() error {
+	if v.library != nil {
+		return v.library.Close()
 	}
 	return nil
 }

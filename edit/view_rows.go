@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
-func (v *view) Gather(
+func (v *planDataset) Gather(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -24,14 +24,14 @@ func (v *view) Gather(
 			robocache.Nearest(key, v.info.Keys()),
 		)
 	}
-	if c := v.added[key]; c != nil {
-		if err := c.gather(v, rows, dst); err != nil {
+	if c := v.addedColumns[key]; c != nil {
+		if err := c.gatherRows(v, rows, dst); err != nil {
 			return err
 		}
 		return nil
 	}
 	size := f.RowBytes()
-	if err := v.runs(
+	if err := v.eachSourceRun(
 		ctx,
 		key,
 		rows,
@@ -39,16 +39,16 @@ func (v *view) Gather(
 			part := dst[at*size : (at+len(rows))*size]
 			if name == "" {
 				clear(part)
-				if v.plan.Keys[v.keys[key]].Ones {
-					v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
+				if v.plan.Keys[v.keyIndexes[key]].Ones {
+					v.fillPresence(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
 				}
 				return nil
 			}
 			if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
 				return err
 			}
-			if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
-				permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
+			if i, ok := v.keyIndexes[key]; ok && len(v.plan.Keys[i].Order) > source {
+				permuteChannels(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
 			}
 			return nil
 		},
@@ -56,9 +56,9 @@ func (v *view) Gather(
 		return err
 	}
 	switch {
-	case v.recordings && key == write.RowClock:
+	case v.isRecordings && key == write.RowClock:
 		for i, r := range rows { // rows are numbered from 0
-			entry, err := v.at(r.Episode)
+			entry, err := v.planEpisode(r.Episode)
 			if err != nil {
 				return err
 			}
@@ -66,28 +66,28 @@ func (v *view) Gather(
 			binary.LittleEndian.PutUint64(dst[8*i:], n)
 		}
 	case f.Default && key == "timestamp":
-		if err := v.fromZero(ctx, f, rows, dst); err != nil {
+		if err := v.restartTimestamps(ctx, f, rows, dst); err != nil {
 			return err
 		}
 	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():
-		if err := v.renumber(rows, dst); err != nil {
+		if err := v.renumberTasks(rows, dst); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// present fills a mask of which a source has none: its stream is there, or it is not.
-func (v *view) present(key string, source int, dst []byte) {
-	if i, ok := v.keys[key]; ok && v.plan.Keys[i].From[source] != "" {
+// fillPresence fills a mask that a source lacks: with ones if the source has the stream.
+func (v *planDataset) fillPresence(key string, source int, dst []byte) {
+	if i, ok := v.keyIndexes[key]; ok && v.plan.Keys[i].From[source] != "" {
 		for k := range dst {
 			dst[k] = 1
 		}
 	}
 }
 
-// permute puts the channels of rows into another order.
-func permute(rows []byte, size, element int, order []int) {
+// permuteChannels puts the channels of rows into another order.
+func permuteChannels(rows []byte, size, element int, order []int) {
 	if order == nil {
 		return
 	}
@@ -100,8 +100,9 @@ func permute(rows []byte, size, element int, order []int) {
 	}
 }
 
-// fromZero lets the timestamps of episodes that were cut begin where they began before.
-func (v *view) fromZero(
+// restartTimestamps shifts the timestamps of trimmed episodes so that they start at the same time
+// as before.
+func (v *planDataset) restartTimestamps(
 	ctx context.Context,
 	f *robocache.Feature,
 	rows []robocache.Row,
@@ -109,7 +110,7 @@ func (v *view) fromZero(
 ) error {
 	size := f.DType.Size()
 	for i, r := range rows {
-		p, err := v.at(r.Episode)
+		p, err := v.planEpisode(r.Episode)
 		if err != nil {
 			return err
 		}
@@ -136,13 +137,13 @@ func (v *view) fromZero(
 	return nil
 }
 
-// GatherRagged is the sources'.
-func (v *view) GatherRagged(
+// GatherRagged reads from the sources.
+func (v *planDataset) GatherRagged(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 ) (data []byte, counts []int, err error) {
-	if err := v.runs(
+	if err := v.eachSourceRun(
 		ctx,
 		key,
 		rows,
@@ -164,14 +165,14 @@ func (v *view) GatherRagged(
 	return data, counts, nil
 }
 
-// Valid is the sources'; where one has no such stream, no row holds a value.
-func (v *view) Valid(
+// Valid reads from the sources. If a source lacks the stream, no row is valid.
+func (v *planDataset) Valid(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	valid []uint8,
 ) (err error) {
-	if err := v.runs(
+	if err := v.eachSourceRun(
 		ctx,
 		key,
 		rows,

@@ -17,59 +17,67 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. It has or,
-// and, parentheses, comparisons of numbers and of texts, names, and functions of a column: KEY,
-// KEY[channel], 'any key'['any channel'], or abs of one. A comparison with NaN is false.
+// Where is an expression about an episode, such as length < 30 or max(action[gripper]) > 1.2. It
+// supports or, and, parentheses, comparisons of numbers and of texts, the names in episodeTerms,
+// and functions of a column. A column is KEY, KEY[channel], 'any key'['any channel'], or abs of one
+// of these. A comparison with NaN is false.
 type Where struct {
-	holds func(x *whereEpisode) (bool, error)
-	calls []*call
-	text  string // as Go has it
+	predicate func(x *whereEpisode) (bool, error)
+	calls     []*columnCall
+	text      string // in Go syntax
 }
 
-// term is a part of an expression: one of the three.
+// term is a compiled part of an expression. Exactly one field is set.
 type term struct {
 	truth  func(x *whereEpisode) (bool, error)
 	number func(x *whereEpisode) (float64, error)
 	texts  func(x *whereEpisode) ([]string, error)
 }
 
-// call is a function of the values of a column.
-type call struct {
+// columnCall is a function of the values of a column.
+type columnCall struct {
 	function, key, channel string
 	abs                    bool
 }
 
-// whereEpisode is an episode that an expression is asked of; columns are read once.
+// whereEpisode is an episode for which an expression is evaluated. It caches the columns that were
+// read.
 type whereEpisode struct {
-	ctx    context.Context
-	v      *view
-	e      int
-	values map[string][]float64
+	ctx      context.Context
+	dataset  *planDataset
+	position int
+	values   map[string][]float64
 }
 
 var (
-	// functions are those of a column's values.
-	functions = []string{"min", "max", "mean", "std", "first", "last", "count"}
-	// names are what an episode has beside columns.
-	names = map[string]term{
+	// columnFunctions lists the functions of a column's values.
+	columnFunctions = []string{"min", "max", "mean", "std", "first", "last", "count"}
+	// episodeTerms are the names for values of an episode that are not columns.
+	episodeTerms = map[string]term{
 		"task": {texts: func(x *whereEpisode) ([]string, error) {
-			episode, err := x.v.Episode(x.ctx, x.e)
+			episode, err := x.dataset.Episode(x.ctx, x.position)
 			if err != nil {
 				return nil, err
 			}
 			return episode.Tasks, nil
 		}},
 		"index": {
-			number: func(x *whereEpisode) (float64, error) { return float64(x.v.info.EpisodeIndex(x.e)), nil },
+			number: func(x *whereEpisode) (float64, error) {
+				return float64(x.dataset.info.EpisodeIndex(x.position)), nil
+			},
 		},
 		"source": {
-			number: func(x *whereEpisode) (float64, error) { return float64(x.v.plan.Episodes[x.e].Source), nil },
+			number: func(x *whereEpisode) (float64, error) {
+				return float64(x.dataset.plan.Episodes[x.position].Source), nil
+			},
 		},
 		"length": {
-			number: func(x *whereEpisode) (float64, error) { return float64(x.v.Len(x.e)), nil },
+			number: func(x *whereEpisode) (float64, error) {
+				return float64(x.dataset.Len(x.position)), nil
+			},
 		},
 		"duration": {number: func(x *whereEpisode) (float64, error) {
-			times, err := x.v.Times(x.ctx, x.e, "")
+			times, err := x.dataset.Times(x.ctx, x.position, "")
 			if errors.Is(err, robocache.ErrUnsupported) || len(times) == 0 {
 				return math.NaN(), nil
 			}
@@ -79,7 +87,7 @@ var (
 			return float64(times[len(times)-1]-times[0]) / 1e9, nil
 		}},
 	}
-	compares = map[token.Token]func(a, b float64) bool{
+	comparisons = map[token.Token]func(a, b float64) bool{
 		token.LSS: func(a, b float64) bool { return a < b },
 		token.LEQ: func(a, b float64) bool { return a <= b },
 		token.GTR: func(a, b float64) bool { return a > b },
@@ -87,22 +95,23 @@ var (
 		token.EQL: func(a, b float64) bool { return a == b },
 		token.NEQ: func(a, b float64) bool { return a < b || a > b },
 	}
-	// unlikeGo is what an expression has otherwise: its words, and texts in either quotes.
-	unlikeGo = regexp.MustCompile(`'([^']*)'|"([^"]*)"|\bor\b|\band\b|\s`)
+	// nonGoSyntax matches what differs from Go: the words or and and, and texts in either kind of
+	// quotes.
+	nonGoSyntax = regexp.MustCompile(`'([^']*)'|"([^"]*)"|\bor\b|\band\b|\s`)
 )
 
-const maxWhere = 4096
+const maxWhereBytes = 4096
 
-// ParseWhere reads an expression.
+// ParseWhere parses an expression.
 func ParseWhere(text string) (_ *Where, err error) {
-	if len(text) > maxWhere {
+	if len(text) > maxWhereBytes {
 		return nil, misuse(
 			nil,
-			fmt.Sprintf("where: an expression of more than %d bytes", maxWhere),
+			fmt.Sprintf("where: an expression of more than %d bytes", maxWhereBytes),
 			"",
 		)
 	}
-	w := &Where{text: unlikeGo.ReplaceAllStringFunc(text, func(s string) string {
+	w := &Where{text: nonGoSyntax.ReplaceAllStringFunc(text, func(s string) string {
 		switch s[0] {
 		case '\'', '"':
 			return strconv.Quote(s[1 : len(s)-1])
@@ -115,35 +124,35 @@ func ParseWhere(text string) (_ *Where, err error) {
 	})}
 	tree, err := parser.ParseExpr(w.text)
 	if err != nil {
-		return nil, w.fail(err.Error())
+		return nil, w.parseError(err.Error())
 	}
-	termValue, err := w.term(tree)
+	compiled, err := w.compileTerm(tree)
 	if err != nil {
 		return nil, err
 	}
-	w.holds = termValue.truth
-	if w.holds == nil {
-		return nil, w.fail("no comparison in it")
+	w.predicate = compiled.truth
+	if w.predicate == nil {
+		return nil, w.parseError("no comparison in it")
 	}
 	return w, nil
 }
 
-func (w *Where) fail(msg string) error {
+func (w *Where) parseError(msg string) error {
 	return misuse(
 		nil,
 		"where: "+msg,
 		"such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(
-			slices.Sorted(maps.Keys(names)),
+			slices.Sorted(maps.Keys(episodeTerms)),
 			", ",
 		)+"; "+strings.Join(
-			functions,
+			columnFunctions,
 			", ",
 		)+" of a column, abs inside; texts, and keys of other letters, in quotes",
 	)
 }
 
-// of is a part of the text; what stands in quotes, without them.
-func (w *Where) of(part ast.Expr) string {
+// sourceText returns the text of a part of the expression, without quotes.
+func (w *Where) sourceText(part ast.Expr) string {
 	text := w.text[part.Pos()-1 : part.End()-1]
 	if plain, err := strconv.Unquote(text); err == nil {
 		return plain
@@ -151,13 +160,13 @@ func (w *Where) of(part ast.Expr) string {
 	return text
 }
 
-// term makes of an expression what it does.
-func (w *Where) term(part ast.Expr) (term, error) {
+// compileTerm compiles a part of the expression.
+func (w *Where) compileTerm(part ast.Expr) (term, error) {
 	switch part := part.(type) {
 	case *ast.ParenExpr:
-		return w.term(part.X)
+		return w.compileTerm(part.X)
 	case *ast.BasicLit:
-		if text := w.of(part); part.Kind == token.STRING {
+		if text := w.sourceText(part); part.Kind == token.STRING {
 			return term{
 				texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil },
 			}, nil
@@ -165,7 +174,7 @@ func (w *Where) term(part ast.Expr) (term, error) {
 			return term{number: func(*whereEpisode) (float64, error) { return v, nil }}, nil
 		}
 	case *ast.UnaryExpr:
-		if of, err := w.term(part.X); err != nil {
+		if of, err := w.compileTerm(part.X); err != nil {
 			return term{}, err
 		} else if part.Op == token.SUB && of.number != nil {
 			return term{number: func(x *whereEpisode) (float64, error) {
@@ -177,67 +186,49 @@ func (w *Where) term(part ast.Expr) (term, error) {
 			}}, nil
 		}
 	case *ast.Ident:
-		if known, ok := names[part.Name]; ok {
+		if known, ok := episodeTerms[part.Name]; ok {
 			return known, nil
 		}
 	case *ast.CallExpr:
-		if c := w.call(part); c != nil {
-			return term{number: c.value}, nil
+		if c := w.parseCall(part); c != nil {
+			return term{number: c.evaluate}, nil
 		}
 	case *ast.BinaryExpr:
-		a, err := w.term(part.X)
+		a, err := w.compileTerm(part.X)
 		if err != nil {
 			return term{}, err
 		}
-		b, err := w.term(part.Y)
+		b, err := w.compileTerm(part.Y)
 		if err != nil {
 			return term{}, err
 		}
-		compare := compares[part.Op]
+		compare := comparisons[part.Op]
 		switch {
 		case part.Op == token.LOR && a.truth != nil && b.truth != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				truth, err := a.truth(x)
-				if err != nil {
-					return false, err
+				if left, err := a.truth(x); err != nil || left {
+					return left, err
 				}
-				holds := truth
-				if !holds {
-					truthValue, err := b.truth(x)
-					if err != nil {
-						return false, err
-					}
-					holds = truthValue
-				}
-				return holds, nil
+				return b.truth(x)
 			}}, nil
 		case part.Op == token.LAND && a.truth != nil && b.truth != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				truth, err := a.truth(x)
-				if err != nil {
+				if left, err := a.truth(x); err != nil || !left {
 					return false, err
 				}
-				holds := truth
-				if holds {
-					truthValue, err := b.truth(x)
-					if err != nil {
-						return false, err
-					}
-					holds = truthValue
-				}
-				return holds, nil
+				return b.truth(x)
 			}}, nil
 		case compare != nil && a.number != nil && b.number != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
-				number, err := a.number(x)
+				left, err := a.number(x)
 				if err != nil {
 					return false, err
 				}
-				numberValue, err := b.number(x)
+				right, err := b.number(x)
 				if err != nil {
 					return false, err
 				}
-				return compare(number, numberValue), nil
+				return compare(left, right), nil
 			}}, nil
 		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
 			return term{truth: func(x *whereEpisode) (bool, error) {
@@ -257,33 +248,35 @@ func (w *Where) term(part ast.Expr) (term, error) {
 			}}, nil
 		}
 	}
-	return term{}, w.fail(
+	return term{}, w.parseError(
 		strconv.Quote(
-			w.of(part),
-		) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode",
+			w.sourceText(part),
+		) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is " +
+			"known of an episode",
 	)
 }
 
-// call reads a function of a column; nil where it is none.
-func (w *Where) call(part *ast.CallExpr) *call {
-	c := &call{function: w.of(part.Fun)}
-	if !slices.Contains(functions, c.function) || len(part.Args) != 1 {
+// parseCall parses a function of a column. It returns nil if part is no such function.
+func (w *Where) parseCall(part *ast.CallExpr) *columnCall {
+	c := &columnCall{function: w.sourceText(part.Fun)}
+	if !slices.Contains(columnFunctions, c.function) || len(part.Args) != 1 {
 		return nil
 	}
 	column := part.Args[0]
-	if inner, ok := column.(*ast.CallExpr); ok && w.of(inner.Fun) == "abs" && len(inner.Args) == 1 {
+	if inner, ok := column.(*ast.CallExpr); ok && w.sourceText(inner.Fun) == "abs" &&
+		len(inner.Args) == 1 {
 		c.abs, column = true, inner.Args[0]
 	}
 	if of, ok := column.(*ast.IndexExpr); ok {
-		c.channel, column = w.of(of.Index), of.X
+		c.channel, column = w.sourceText(of.Index), of.X
 	}
-	c.key = w.of(column)
+	c.key = w.sourceText(column)
 	w.calls = append(w.calls, c)
 	return c
 }
 
-// check refuses columns that the dataset does not have.
-func (w *Where) check(v *view) error {
+// checkColumns returns an error if a column does not exist in the dataset.
+func (w *Where) checkColumns(v *planDataset) error {
 	for _, c := range w.calls {
 		f := v.info.Feature(c.key)
 		if f == nil || f.Kind != robocache.KindNumeric || f.Ragged() {
@@ -293,15 +286,15 @@ func (w *Where) check(v *view) error {
 				robocache.Nearest(c.key, v.info.Keys()),
 			)
 		}
-		if _, err := c.place(f); err != nil {
+		if _, err := c.channelIndex(f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place finds a channel by its name or number; -1 = all.
-func (c *call) place(f *robocache.Feature) (int, error) {
+// channelIndex returns the index of the channel, given by name or number; -1 means all channels.
+func (c *columnCall) channelIndex(f *robocache.Feature) (int, error) {
 	if c.channel == "" {
 		return -1, nil
 	}
@@ -319,24 +312,24 @@ func (c *call) place(f *robocache.Feature) (int, error) {
 	)
 }
 
-// value is that of the function, of the column or of a channel of it.
-func (c *call) value(x *whereEpisode) (float64, error) {
-	f := x.v.info.Feature(c.key)
+// evaluate returns the value of the function for an episode.
+func (c *columnCall) evaluate(x *whereEpisode) (float64, error) {
+	f := x.dataset.info.Feature(c.key)
 	all, ok := x.values[c.key]
 	if !ok {
-		rowsIn, err := robocache.RowsIn(x.ctx, x.v, x.e, f)
+		rowsIn, err := robocache.RowsIn(x.ctx, x.dataset, x.position, f)
 		if err != nil {
 			return 0, err
 		}
-		rows := robocache.RowsOf(x.e, 0, rowsIn)
+		rows := robocache.RowsOf(x.position, 0, rowsIn)
 		raw := make([]byte, len(rows)*f.RowBytes())
-		if err := x.v.Gather(x.ctx, c.key, rows, raw); err != nil {
+		if err := x.dataset.Gather(x.ctx, c.key, rows, raw); err != nil {
 			return 0, err
 		}
 		all = robocache.Float64s(nil, f.DType, raw)
 		x.values[c.key] = all
 	}
-	place, err := c.place(f)
+	place, err := c.channelIndex(f)
 	if err != nil {
 		return 0, err
 	}
@@ -354,10 +347,10 @@ func (c *call) value(x *whereEpisode) (float64, error) {
 	n := float64(len(values))
 	switch {
 	case c.function == "count":
-		return float64(len(all) / max(1, width)), nil // rows
+		return float64(len(all) / max(1, width)), nil // number of rows
 	case n == 0:
 		return math.NaN(), nil
-	case c.function == "min": // NaN, where there is one
+	case c.function == "min": // NaN if any value is NaN
 		return slices.Min(values), nil
 	case c.function == "max":
 		return slices.Max(values), nil

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Report says what an edit did, or would do.
+// Report describes what an edit did, or what a dry run would do.
 type Report struct {
 	DST      string `json:"dst,omitempty"`
 	Format   string `json:"format"`
@@ -27,31 +27,32 @@ type Report struct {
 	InPlace  bool   `json:"in_place,omitempty"`
 	Episodes int    `json:"num_episodes"`
 	Frames   int64  `json:"num_frames"`
-	// their indices, of the verbs delete and keep
+	// Deleted are the indices of the episodes that the verbs delete and keep removed.
 	Deleted []int64 `json:"deleted_episodes,omitempty"`
 	Video   Counts  `json:"video"`
-	Bytes   int64   `json:"bytes,omitempty"` // dry run: about what the result takes
-	// dry run: what is free at the destination
+	Bytes   int64   `json:"bytes,omitempty"` // dry run: approximate size of the result
+	// Free (dry run) is the free space at the destination.
 	Free     int64               `json:"free,omitempty"`
 	Notes    []string            `json:"notes,omitempty"`
 	Findings []robocache.Finding `json:"findings"`
 	Plan     *Plan               `json:"plan,omitempty"`
-	Parts    []*Report           `json:"parts,omitempty"` // of a split
+	Parts    []*Report           `json:"parts,omitempty"` // parts of a split
 	Part     string              `json:"split,omitempty"`
 	Undo     string              `json:"undo,omitempty"` // in place: where the old dataset is kept
 }
 
-// Counts says what became of the video segments, an episode of a camera each.
+// Counts counts video segments. A segment is one episode of one camera.
 type Counts struct {
-	Copied int `json:"copied"` // segments, not encoded
-	Hidden int `json:"hidden"` // of them, with frames that no row shows
-	Frames int `json:"frames"` // such frames
-	// of them, with frames at their ends that were encoded, up to where a copy can begin and end
+	Copied int `json:"copied"` // segments that were copied without encoding
+	Hidden int `json:"hidden"` // copied segments with frames that no row shows
+	Frames int `json:"frames"` // number of these hidden frames
+	// Joined counts copied segments whose ends were encoded, up to the nearest point where a copy
+	// can start or stop.
 	Joined  int            `json:"joined"`
-	Encoded int            `json:"encoded"` // segments, whole
+	Encoded int            `json:"encoded"` // segments that were encoded completely
 	Why     map[string]int `json:"why,omitempty"`
-	Rows    int64          `json:"encoded_frames"` // of both
-	// PSNR is that of the encoded frames of each camera, against the source's.
+	Rows    int64          `json:"encoded_frames"` // encoded frames in Joined and Encoded segments
+	// PSNR compares the encoded frames of each camera with the source.
 	PSNR map[string]PSNR `json:"psnr,omitempty"`
 }
 
@@ -60,17 +61,17 @@ const (
 	maxEdits  = 256 << 20
 )
 
-// write writes the parts, or says what would be written. What can be refused is refused for all of
-// them before the first is written.
-func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
+// writeParts writes the parts, or reports what would be written. All parts are checked before the
+// first one is written.
+func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error) {
 	r := e.req
-	format, err := e.format()
+	format, err := e.resultFormat()
 	if err != nil {
 		return nil, err
 	}
 	split := e.parts != nil
 	for _, p := range parts {
-		p.files = e.untouched(ctx, p)
+		p.files = e.unchangedFiles(ctx, p)
 	}
 	if slices.ContainsFunc(parts, func(p *Plan) bool { return p.files == nil }) {
 		for _, p := range parts {
@@ -81,8 +82,12 @@ func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 	}
 	switch {
 	case e.plan.Video != nil && format != robocache.DefaultFormat():
-		return nil, robocache.Unsupported("edit", robocache.Where{"dataset": e.srcs[0].Info().URI}, "images of the format %s are not encoded anew or in another size", format).
-			WithHint("Pass %s", robocache.Option("as", "lerobot"))
+		return nil, robocache.Unsupported(
+			"edit",
+			robocache.Where{"dataset": e.srcs[0].Info().URI},
+			"images of the format %s are not encoded anew or in another size",
+			format,
+		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
 		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:
@@ -109,22 +114,22 @@ func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 					return nil, err
 				}
 			}
-			if err := free(ctx, to); err != nil {
+			if err := refuseNonEmpty(ctx, to); err != nil {
 				return nil, err
 			}
 		}
-		if dry[p], err = e.one(ctx, p, dst(p), true); err != nil {
+		if dry[p], err = e.writePlan(ctx, p, dst(p), true); err != nil {
 			return nil, err
 		}
 	}
 	if r.InPlace && !r.DryRun {
-		return e.inPlace(ctx, parts[0])
+		return e.editInPlace(ctx, parts[0])
 	}
 	all := &Report{DST: r.DST, Format: format, DryRun: r.DryRun, Findings: []robocache.Finding{}}
 	for _, p := range parts {
 		out := dry[p]
 		if !r.DryRun {
-			if out, err = e.one(ctx, p, dst(p), false); err != nil {
+			if out, err = e.writePlan(ctx, p, dst(p), false); err != nil {
 				return nil, err
 			}
 		}
@@ -133,15 +138,17 @@ func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 		}
 		out.Part = p.Part
 		all.Parts = append(all.Parts, out)
-		all.Episodes, all.Frames, all.Bytes = all.Episodes+out.Episodes, all.Frames+out.Frames, all.Bytes+out.Bytes
-		all.Video.add(&out.Video)
+		all.Episodes += out.Episodes
+		all.Frames += out.Frames
+		all.Bytes += out.Bytes
+		all.Video.addCounts(&out.Video)
 		all.Findings = append(all.Findings, out.Findings...)
 	}
 	return all, nil
 }
 
-// format is that of the result.
-func (e *editor) format() (string, error) {
+// resultFormat returns the name of the format to write.
+func (e *editor) resultFormat() (string, error) {
 	if e.req.To != "" {
 		f, err := convert.Writer(e.req.To)
 		if err != nil {
@@ -161,8 +168,8 @@ func (e *editor) format() (string, error) {
 	return name, nil
 }
 
-// free refuses a destination that is taken.
-func free(ctx context.Context, dst string) (err error) {
+// refuseNonEmpty returns an error if the destination is not empty.
+func refuseNonEmpty(ctx context.Context, dst string) (err error) {
 	if dir, ok := store.LocalPath(dst); ok {
 		if entries, err := os.ReadDir(
 			dir,
@@ -195,8 +202,8 @@ func free(ctx context.Context, dst string) (err error) {
 	return nil
 }
 
-// options are those of the writer.
-func (e *editor) options(p *Plan) map[string]string {
+// writerOptions returns the options of the LeRobot writer. Other writers get none.
+func (e *editor) writerOptions(p *Plan) map[string]string {
 	out := map[string]string{}
 	if p.Format != robocache.DefaultFormat() {
 		return out
@@ -226,7 +233,7 @@ func (e *editor) options(p *Plan) map[string]string {
 		}
 		switch {
 		case s.All && (s.Codec != "" || s.Width == 0):
-			// else another size is reason enough, and H.264 may stand in for AV1
+			// Otherwise the other size already forces encoding, and H.264 may replace AV1.
 			out["video_codec"] = cmp.Or(s.Codec, "av1")
 		case s.Codec != "":
 			out["codec"] = s.Codec
@@ -235,17 +242,17 @@ func (e *editor) options(p *Plan) map[string]string {
 	return out
 }
 
-// one writes a plan, or says what would be written.
-func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Report, error) {
-	v, err := newView(ctx, p, e.srcs)
+// writePlan writes a plan, or reports what would be written.
+func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (*Report, error) {
+	v, err := newPlanDataset(ctx, p, e.srcs)
 	if err != nil {
 		return nil, err
 	}
 	defer v.Close()
-	if err := v.settleTasks(ctx); err != nil {
+	if err := v.numberTasks(ctx); err != nil {
 		return nil, err
 	}
-	v.recount = slices.ContainsFunc(
+	v.recountFrames = slices.ContainsFunc(
 		p.Verbs,
 		func(v Verb) bool { return v.Verb == "recompute-stats" },
 	)
@@ -274,18 +281,18 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 		WriteOptions: robocache.WriteOptions{
 			Threads:  e.req.Threads,
 			FPS:      p.FPS,
-			Options:  e.options(p),
+			Options:  e.writerOptions(p),
 			DryRun:   dry,
 			Progress: e.req.Progress,
-			Renumber: p.repeats(),
+			Renumber: p.repeatsEpisodes(),
 		},
 	}
 	if e.req.InPlace {
 		opt.Replaces = e.srcs[0].Info().URI
-		v.replaces = below(opt.Replaces, write.RecordingsFolder)
+		v.replacedURI = joinURI(opt.Replaces, write.RecordingsFolder)
 	}
-	v.dst = dst
-	v.settleRecordings()
+	v.resultURI = dst
+	v.findRecordings()
 	switch {
 	case p.files == nil && (f.Resumes || !dry):
 		r, err := convert.Write(ctx, v, p.Format, dst, opt)
@@ -295,8 +302,8 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 		if err != nil {
 			return nil, err
 		}
-		if out.take(r); !dry && out.Video.Rows > 0 {
-			if out.Video.PSNR, err = v.psnr(ctx, dst, r.Own.(*write.Report)); err != nil {
+		if out.addWriterReport(r); !dry && out.Video.Rows > 0 {
+			if out.Video.PSNR, err = v.comparePSNR(ctx, dst, r.Own.(*write.Report)); err != nil {
 				return nil, err
 			}
 		}
@@ -305,7 +312,7 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 			slices.Clip(p.Notes),
 			fmt.Sprintf("%d files are copied as they are", len(p.files)),
 		); !dry {
-			if err := e.copy(ctx, p, dst); err != nil {
+			if err := e.copyFiles(ctx, p, dst); err != nil {
 				return nil, err
 			}
 		}
@@ -314,13 +321,13 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 		out.Findings = append(out.Findings, v.info.Findings...)
 	}
 	if dry {
-		out.Bytes, out.Free = e.room(ctx, p, dst)
+		out.Bytes, out.Free = e.estimateSize(ctx, p, dst)
 	}
 	return out, nil
 }
 
-// take takes over what the writer says.
-func (r *Report) take(w *robocache.WriteReport) {
+// addWriterReport copies the results of the writer into the report.
+func (r *Report) addWriterReport(w *robocache.WriteReport) {
 	r.Episodes, r.Frames, r.Findings = w.Episodes, w.Frames, append(r.Findings, w.Findings...)
 	own, ok := w.Own.(*write.Report)
 	if !ok {
@@ -351,8 +358,13 @@ func (r *Report) take(w *robocache.WriteReport) {
 	}
 }
 
-func (c *Counts) add(o *Counts) {
-	c.Copied, c.Hidden, c.Frames, c.Joined, c.Encoded, c.Rows = c.Copied+o.Copied, c.Hidden+o.Hidden, c.Frames+o.Frames, c.Joined+o.Joined, c.Encoded+o.Encoded, c.Rows+o.Rows
+func (c *Counts) addCounts(o *Counts) {
+	c.Copied += o.Copied
+	c.Hidden += o.Hidden
+	c.Frames += o.Frames
+	c.Joined += o.Joined
+	c.Encoded += o.Encoded
+	c.Rows += o.Rows
 	for why, n := range o.Why {
 		if c.Why == nil {
 			c.Why = map[string]int{}
@@ -361,37 +373,37 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
-// Edit is a line of meta/edits.jsonl: how the dataset came of others. There is no time in it: the
-// same edit gives the same bytes.
+// Edit is a line of meta/edits.jsonl. It records how the dataset was made from others. It holds no
+// time, so that the same edit gives the same bytes.
 type Edit struct {
-	Edit    int       `json:"edit"` // the version of the line
+	Edit    int       `json:"edit"` // version of this record
 	Verbs   []Verb    `json:"verbs"`
 	Sources []EditOf  `json:"sources"`
 	FPS     string    `json:"fps"`
 	Cut     string    `json:"cut,omitempty"`
-	Rows    []CutRows `json:"rows,omitempty"` // of the episodes that were cut
-	// Hidden are frames that lie in the video and that no row shows, camera → episode → how many
-	// before and behind its own.
+	Rows    []CutRows `json:"rows,omitempty"` // rows of the trimmed episodes
+	// Hidden counts the video frames that no row shows, by camera and episode: before and after its
+	// own frames.
 	Hidden map[string]map[string][2]int `json:"hidden,omitempty"`
 }
 
-// EditOf says what was taken of a source.
+// EditOf identifies a source of an edit and its episodes.
 type EditOf struct {
 	Format      string `json:"format"`
 	Fingerprint string `json:"fingerprint"`
-	// indices there, of the result's episodes in their order: "0:3,4:50"
+	// Episodes are the source indices of the result's episodes, in order: "0:3,4:50".
 	Episodes string `json:"episodes"`
 }
 
-// CutRows are the rows of its source's episode that an episode has.
+// CutRows are the rows of the source episode that an episode has.
 type CutRows struct {
 	Episode int `json:"episode_index"`
 	From    int `json:"from"`
 	To      int `json:"to"`
 }
 
-// line is the result's own line.
-func (v *view) line(r *write.Report) ([]byte, error) {
+// editLine returns the result's own line of the log.
+func (v *planDataset) editLine(r *write.Report) ([]byte, error) {
 	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
 	numbers := make([][]int, len(v.srcs))
 	for i, p := range v.plan.Episodes {
@@ -399,7 +411,7 @@ func (v *view) line(r *write.Report) ([]byte, error) {
 			numbers[p.Source],
 			int(v.srcs[p.Source].Info().EpisodeIndex(p.Episode)),
 		)
-		if !v.whole(&p) {
+		if !v.hasAllRows(&p) {
 			l.Rows = append(l.Rows, CutRows{i, p.From, p.To})
 		}
 	}
@@ -428,8 +440,8 @@ func (v *view) line(r *write.Report) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// room says about how much the result takes, and how much is free there.
-func (e *editor) room(ctx context.Context, p *Plan, dst string) (bytes, free int64) {
+// estimateSize returns the approximate size of the result and the free space at the destination.
+func (e *editor) estimateSize(ctx context.Context, p *Plan, dst string) (bytes, free int64) {
 	for _, f := range p.files {
 		bytes += f.Size
 	}
@@ -440,7 +452,7 @@ func (e *editor) room(ctx context.Context, p *Plan, dst string) (bytes, free int
 		}
 		files, err := s.Store().List(ctx, "")
 		if err != nil {
-			continue // a store that cannot list
+			continue // the store cannot list files
 		}
 		var all, rows int64
 		for _, f := range files {
@@ -459,7 +471,7 @@ func (e *editor) room(ctx context.Context, p *Plan, dst string) (bytes, free int
 	return bytes, free
 }
 
-// Text says a report for people.
+// Text returns the report as text for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	verb := "wrote"
@@ -513,7 +525,8 @@ func (r *Report) Text() string {
 			for _, key := range slices.Sorted(maps.Keys(c.PSNR)) {
 				fmt.Fprintf(
 					&b,
-					"    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d frames)\n",
+					"    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d "+
+						"frames)\n",
 					key,
 					c.PSNR[key].Mean,
 					c.PSNR[key].Min,

@@ -17,17 +17,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Decoding is what frames of a dataset's cameras cost to decode in any order, each alone.
+// Decoding reports the cost of decoding single frames in random order.
 type Decoding struct {
-	Cores   int            `json:"cores"` // that the CPU's decoders use
+	Cores   int            `json:"cores"` // number of cores used by the CPU decoders
 	Streams []StreamCost   `json:"streams"`
 	Trial   *EncodingTrial `json:"trial,omitempty"`
 }
 
-// StreamCost is that of a camera.
+// StreamCost is the cost for one camera.
 type StreamCost struct {
 	Key string `json:"key"`
-	// exact for the frames that were chosen from, as is Bytes
+	// Decoded and Bytes are exact for the frames that were considered.
 	Decoded float64    `json:"decoded_frames_per_sample"`
 	Bytes   float64    `json:"bytes_per_frame"`
 	CPU     *DecodeRun `json:"cpu,omitempty"`
@@ -36,42 +36,43 @@ type StreamCost struct {
 	Problem string     `json:"problem,omitempty"`
 }
 
-// DecodeRun is a measurement: frames are read, decoded, and converted to RGB on the host.
+// DecodeRun is one measurement. Frames are read, decoded, and converted to RGB on the host.
 type DecodeRun struct {
 	Device  string  `json:"device,omitempty"`
 	Samples int64   `json:"samples"`
-	Rate    float64 `json:"samples_per_s"`  // by all cores, or engines
+	Rate    float64 `json:"samples_per_s"`  // all cores or engines together
 	CPU     float64 `json:"cpu_s_per_1000"` // of the whole process
 }
 
-// EncodingTrial is what another encoding would bring, of the first frames of an episode.
+// EncodingTrial reports the effect of another encoding, tried on the first frames of an episode.
 type EncodingTrial struct {
 	Codec   string        `json:"codec"`
 	GOP     int           `json:"gop"`
 	Episode int64         `json:"episode"`
 	Frames  int           `json:"frames"`
-	Command string        `json:"command"` // that encodes all
+	Command string        `json:"command"` // command that encodes the whole dataset
 	Streams []StreamTrial `json:"streams,omitempty"`
 	Problem string        `json:"problem,omitempty"` // why nothing was encoded
 }
 
-// StreamTrial is that of a camera.
+// StreamTrial is the result for one camera.
 type StreamTrial struct {
 	StreamCost
-	SizeRatio float64 `json:"size_ratio"` // its bytes ÷ those of the same frames as they are
+	SizeRatio float64 `json:"size_ratio"` // its bytes divided by the original bytes of these frames
 	PSNR      float64 `json:"psnr_mean_db,omitempty"`
 	LeastPSNR float64 `json:"psnr_min_db,omitempty"`
 }
 
 const (
 	opDecoding   = "measure decoding"
-	costEpisodes = 32   // are chosen from
-	costRows     = 4096 // of each
+	costEpisodes = 32   // maximum number of episodes to choose frames from
+	costRows     = 4096 // maximum number of rows per episode
 )
 
-// MeasureDecoding decodes frames of each camera for a while (0: what is exact alone), on all cores
-// and, where there is one, on the first GPU. They are chosen from those of one episode's rows up
-// to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
+// MeasureDecoding decodes frames of each camera for a duration of span, on all cores and, if there
+// is one, on the first GPU. If span is 0, only the exact costs are computed. The frames are chosen
+// from the first upTo rows of one episode. If episode is negative, they are chosen from up to
+// costEpisodes episodes. The choice is the same each time.
 func MeasureDecoding(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -83,8 +84,11 @@ func MeasureDecoding(
 		func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo },
 	) ||
 		video.LibraryOf(ds) == nil {
-		return nil, robocache.Unsupported(opDecoding, robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, "the dataset has no video").
-			WithHint("still images are decoded one by one: 'robocache-bench load' measures them")
+		return nil, robocache.Unsupported(
+			opDecoding,
+			robocache.Where{"dataset": robocache.Redact(ds.Info().URI)},
+			"the dataset has no video",
+		).WithHint("still images are decoded one by one: 'robocache-bench load' measures them")
 	}
 	if _, err := video.ActiveBackend(); err != nil {
 		return nil, err
@@ -111,7 +115,7 @@ func MeasureDecoding(
 		}
 		s := StreamCost{Key: f.Key}
 		{
-			err := m.stream(f, &s)
+			err := m.measureStream(f, &s)
 			if robocache.IsFatal(err) {
 				return nil, err
 			}
@@ -127,7 +131,7 @@ func MeasureDecoding(
 	return d, nil
 }
 
-// decodeMeter measures camera after camera.
+// decodeMeter measures one camera after the other.
 type decodeMeter struct {
 	ctx      context.Context
 	ds       robocache.Dataset
@@ -138,7 +142,7 @@ type decodeMeter struct {
 	pool     *video.Pool
 }
 
-func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
+func (m *decodeMeter) measureStream(f *robocache.Feature, s *StreamCost) error {
 	lib := video.LibraryOf(m.ds)
 	var refs []robocache.FrameRef
 	for _, e := range m.episodes {
@@ -189,7 +193,13 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	}
 	var err error
-	if s.CPU, err = m.run(lib, refs, spec, runtime.GOMAXPROCS(0), m.pool.Decode); err != nil {
+	if s.CPU, err = m.measureRate(
+		lib,
+		refs,
+		spec,
+		runtime.GOMAXPROCS(0),
+		m.pool.Decode,
+	); err != nil {
 		return err
 	}
 	device, err := video.OpenDevice(0)
@@ -199,12 +209,18 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 	}
 	split := video.NewSplit(m.pool, device, 0, true)
 	defer split.Close()
-	if s.GPU, err = m.run(
+	if s.GPU, err = m.measureRate(
 		lib,
 		refs,
 		spec,
 		split.Slots(),
-		func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+		func(
+			ctx context.Context,
+			f *video.File,
+			b *video.Fetched,
+			groups []video.Group,
+			deliver func(int, video.Frame) error,
+		) error {
 			return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
 		},
 	); err != nil {
@@ -219,14 +235,23 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 	return nil
 }
 
-// run decodes frames again and again, so many at once, until the time is over: after some that are
-// not counted, by which decoders are made and indexes read.
-func (m *decodeMeter) run(
+// decodeFunc decodes groups of frames of a file and calls deliver for each frame.
+type decodeFunc = func(
+	ctx context.Context,
+	f *video.File,
+	b *video.Fetched,
+	groups []video.Group,
+	deliver func(int, video.Frame) error,
+) error
+
+// measureRate decodes frames with several workers until the time is over. Some frames are decoded
+// first without counting, so that decoders and indexes exist.
+func (m *decodeMeter) measureRate(
 	lib *video.Library,
 	refs []robocache.FrameRef,
 	spec *video.Spec,
 	workers int,
-	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error,
+	decode decodeFunc,
 ) (*DecodeRun, error) {
 	frames := func(most int64, span time.Duration) (n int64, err error) {
 		var next atomic.Int64
@@ -272,7 +297,7 @@ func (m *decodeMeter) run(
 	if _, err := frames(int64(4*workers), time.Minute); err != nil {
 		return nil, err
 	}
-	cpu, err := cpuSeconds()
+	before, err := cpuSeconds()
 	if err != nil {
 		return nil, err
 	}
@@ -281,18 +306,18 @@ func (m *decodeMeter) run(
 	if err != nil {
 		return nil, err
 	}
-	cpuSecondsValue, err := cpuSeconds()
+	after, err := cpuSeconds()
 	if err != nil {
 		return nil, err
 	}
 	return &DecodeRun{
 		Samples: n,
 		Rate:    float64(n) / time.Since(began).Seconds(),
-		CPU:     1000 * (cpuSecondsValue - cpu) / float64(max(n, 1)),
+		CPU:     1000 * (after - before) / float64(max(n, 1)),
 	}, nil
 }
 
-// cpuSeconds is what the process has used of processors.
+// cpuSeconds returns the CPU time of the process.
 func cpuSeconds() (float64, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EpisodeReport is what `robocache inspect --episode N` shows.
+// EpisodeReport is the output of `robocache inspect --episode N`.
 type EpisodeReport struct {
 	robocache.Episode
-	Origin  *robocache.Origin `json:"origin"` // the recording that it was made from
+	Origin  *robocache.Origin `json:"origin"` // recording from which the episode was made
 	Streams []EpisodeStream   `json:"streams"`
 }
 
@@ -20,19 +20,19 @@ type EpisodeStream struct {
 	Key  string         `json:"key"`
 	Kind robocache.Kind `json:"kind"`
 	Rows int            `json:"rows"`
-	// absent: nothing is known of the stream's time, or it has no rows
+	// FirstNS is absent if the stream has no known timestamps or no rows.
 	FirstNS *int64 `json:"first_ns,omitempty"`
 	LastNS  *int64 `json:"last_ns,omitempty"`
-	// (rows − 1) ÷ (last − first); absent, as jitter and gap, where no time passes
+	// RateHz is (rows − 1) ÷ (last − first). Like jitter and gap it is absent if no time passes.
 	RateHz   float64  `json:"rate_hz,omitempty"`
 	JitterMS *float64 `json:"jitter_ms,omitempty"` // standard deviation of the steps
 	MaxGapMS *float64 `json:"max_gap_ms,omitempty"`
-	Gaps     int      `json:"gaps"` // steps longer than 1.5 × the mean step
+	Gaps     int      `json:"gaps"` // number of steps longer than 1.5 × the mean step
 	Repeated int      `json:"repeated"`
 	Problem  string   `json:"problem,omitempty"`
 }
 
-// Episode makes the report of one episode.
+// Episode returns the report of one episode.
 func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeReport, error) {
 	ep, err := ds.Episode(ctx, episode)
 	if err != nil {
@@ -67,14 +67,14 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 				s.Rows = 0
 			}
 		} else {
-			s.measure(times)
+			s.setTimes(times)
 		}
 		r.Streams = append(r.Streams, s)
 	}
 	return r, nil
 }
 
-func (s *EpisodeStream) measure(times []int64) {
+func (s *EpisodeStream) setTimes(times []int64) {
 	s.Rows = len(times)
 	if len(times) == 0 {
 		return

@@ -21,31 +21,31 @@ import (
 
 const (
 	sheetWidth = 1280
-	sheetCols  = 8    // frames a camera
-	linePx     = 16   // a line of text
-	mostMarks  = 2048 // rows of a stream that is not numbers
+	sheetCols  = 8    // frames per camera
+	linePx     = 16   // height of a line of text
+	maxMarks   = 2048 // marks of a stream that is not numeric
 	plotHeight = 200
-	markHeight = 96 // of a stream that is drawn by its times alone
+	markHeight = 96 // height of a stream that is drawn as marks
 	legendPx   = 300
 	legendLine = 13
 )
 
-// part is a row of a figure: of its width, and a height in pixels.
-type part struct {
+// figurePart is a full-width row of a figure, with a height in pixels.
+type figurePart struct {
 	height int
 	draw   func(c *chart.Canvas, top float64)
 }
 
-// Plotted says what a figure shows.
+// Plotted describes a figure.
 type Plotted struct {
 	File    string   `json:"file"`
 	Episode int64    `json:"episode"`
 	Streams []string `json:"streams"`
-	Notes   []string `json:"notes,omitempty"` // what is not drawn
+	Notes   []string `json:"notes,omitempty"` // streams that are not drawn
 }
 
-// CheckPlot refuses the name of a figure whose suffix is none of .png, .svg and .html: it is asked
-// before any work is done.
+// CheckPlot returns an error if the name of a figure does not end in .png, .svg or .html. It is
+// called before any work is done.
 func CheckPlot(path string) error {
 	if slices.Contains([]string{".png", ".svg", ".html"}, strings.ToLower(filepath.Ext(path))) {
 		return nil
@@ -54,10 +54,10 @@ func CheckPlot(path string) error {
 		Expected("a name that ends in .png, .svg or .html", strconv.Quote(filepath.Ext(path)))
 }
 
-// Plot draws streams of an episode below each other, on one axis, the episode's whole time, each at
-// its own timestamps. keys: the streams (of a camera: frames); none: all but cameras. The name's
-// suffix says what is written: PNG, SVG, or a page that holds the SVG, without scripts. The file
-// appears whole or not at all.
+// Plot draws streams of an episode one below the other. All share one axis with the time of the
+// whole episode. keys names the streams; if it is empty, all except cameras are drawn. The suffix
+// of path selects PNG, SVG, or an HTML page with the SVG and without scripts. The file is written
+// atomically.
 func Plot(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -68,10 +68,10 @@ func Plot(
 	if err := CheckPlot(path); err != nil {
 		return nil, err
 	}
-	return draw(ctx, ds, episode, keys, false, path)
+	return drawFigure(ctx, ds, episode, keys, false, path)
 }
 
-// CheckSheet is CheckPlot for contact sheets: without a suffix they are PNG.
+// CheckSheet is CheckPlot for contact sheets. A name without a suffix is a PNG.
 func CheckSheet(path string) error {
 	if filepath.Ext(path) == "" {
 		return nil
@@ -79,27 +79,27 @@ func CheckSheet(path string) error {
 	return CheckPlot(path)
 }
 
-// ContactSheet draws all of an episode: evenly spaced frames of every camera, and every other
-// stream below on one time axis. What is not drawn is said at the end.
+// ContactSheet draws the whole episode: evenly spaced frames of every camera, and below them every
+// other stream on one time axis. The end of the sheet lists what is not drawn.
 func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path string) error {
 	err := CheckSheet(path)
 	if err == nil {
-		_, err = draw(ctx, ds, episode, nil, true, path)
+		_, err = drawFigure(ctx, ds, episode, nil, true, path)
 	}
 	return err
 }
 
 // drawer draws the streams of an episode.
 type drawer struct {
-	ctx     context.Context
-	ds      robocache.Dataset
-	episode int
-	all     *Timelines
-	parts   []*part
+	ctx       context.Context
+	ds        robocache.Dataset
+	episode   int
+	timelines *Timelines
+	parts     []*figurePart
 	Plotted
 }
 
-func draw(
+func drawFigure(
 	ctx context.Context,
 	ds robocache.Dataset,
 	episode int,
@@ -116,11 +116,11 @@ func draw(
 		return nil, err
 	}
 	d := &drawer{
-		ctx:     ctx,
-		ds:      ds,
-		episode: episode,
-		all:     timelinesOf,
-		Plotted: Plotted{File: path, Episode: ep.Index},
+		ctx:       ctx,
+		ds:        ds,
+		episode:   episode,
+		timelines: timelinesOf,
+		Plotted:   Plotted{File: path, Episode: ep.Index},
 	}
 	title := fmt.Sprintf(
 		"episode %d of %s: %s",
@@ -128,28 +128,31 @@ func draw(
 		robocache.Redact(ds.Info().URI),
 		strings.Join(ep.Tasks, " | "),
 	)
-	chosen, err := d.named(keys)
+	chosen, err := d.streamsOf(keys)
 	if err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		chosen = d.every(cameras)
+		chosen = d.defaultStreams(cameras)
 	}
 	if len(chosen) == 0 {
-		return nil, robocache.Unsupported("plot", robocache.Where{"episode": ep.Index}, "the episode has nothing to draw").
-			Expected("", strings.Join(d.Notes, "; ")).
+		return nil, robocache.Unsupported(
+			"plot",
+			robocache.Where{"episode": ep.Index},
+			"the episode has nothing to draw",
+		).Expected("", strings.Join(d.Notes, "; ")).
 			WithHint("%s names cameras too: their frames are drawn", robocache.Option("keys"))
 	}
-	d.text(title)
+	d.addText(title)
 	for _, i := range chosen {
-		f, l := &ds.Info().Features[i], d.all.Streams[i]
+		f, l := &ds.Info().Features[i], d.timelines.Streams[i]
 		if err := robocache.At(func() error {
-			if rank(f) == 0 {
-				if err := d.camera(f, l); err != nil {
+			if drawOrder(f) == 0 {
+				if err := d.addCamera(f, l); err != nil {
 					return err
 				}
 			} else {
-				if err := d.stream(f, l); err != nil {
+				if err := d.addStream(f, l); err != nil {
 					return err
 				}
 			}
@@ -159,7 +162,7 @@ func draw(
 		}
 		d.Streams = append(d.Streams, f.Key)
 	}
-	d.text(d.Notes...)
+	d.addText(d.Notes...)
 	render, err := d.render(cmp.Or(strings.ToLower(filepath.Ext(path)), ".png"), title)
 	if err != nil {
 		return nil, err
@@ -167,8 +170,9 @@ func draw(
 	return &d.Plotted, store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), render)
 }
 
-// rank is where a stream stands: cameras first, then numbers, then what is marks.
-func rank(f *robocache.Feature) int {
+// drawOrder returns the group of a stream: 0 for cameras, 1 for numbers, 2 for streams drawn as
+// marks.
+func drawOrder(f *robocache.Feature) int {
 	switch f.Kind {
 	case robocache.KindVideo, robocache.KindImage:
 		return 0
@@ -178,12 +182,12 @@ func rank(f *robocache.Feature) int {
 	return 2
 }
 
-// every gives the streams that are drawn where none are named, and notes the others.
-func (d *drawer) every(cameras bool) (chosen []int) {
+// defaultStreams returns the streams that are drawn if none are named, and notes the others.
+func (d *drawer) defaultStreams(cameras bool) (chosen []int) {
 	var left [3][]string
 	features := d.ds.Info().Features
 	for i := range features {
-		f, l, why := &features[i], d.all.Streams[i], 0
+		f, l, why := &features[i], d.timelines.Streams[i], 0
 		switch {
 		case f.Default:
 			why = 1
@@ -192,40 +196,47 @@ func (d *drawer) every(cameras bool) (chosen []int) {
 			continue
 		case l.Rows == 0:
 			why = 2
-		case rank(f) > 0 || cameras:
+		case drawOrder(f) > 0 || cameras:
 			chosen = append(chosen, i)
 			continue
 		}
 		left[why] = append(left[why], f.Key)
 	}
-	for i, why := range []string{"cameras (" + robocache.Option("keys") + " draws frames of them)", "columns of the format's bookkeeping", "no rows in this episode"} {
+	for i, why := range []string{
+		"cameras (" + robocache.Option("keys") + " draws frames of them)",
+		"columns of the format's bookkeeping",
+		"no rows in this episode",
+	} {
 		if len(left[i]) > 0 {
 			d.Notes = append(d.Notes, "not drawn, "+why+": "+strings.Join(left[i], ", "))
 		}
 	}
 	slices.SortStableFunc(
 		chosen,
-		func(a, b int) int { return rank(&features[a]) - rank(&features[b]) },
+		func(a, b int) int { return drawOrder(&features[a]) - drawOrder(&features[b]) },
 	)
 	return chosen
 }
 
-// named gives the streams of keys.
-func (d *drawer) named(keys []string) (chosen []int, err error) {
+// streamsOf returns the streams with the given keys.
+func (d *drawer) streamsOf(keys []string) (chosen []int, err error) {
 	features := d.ds.Info().Features
 	for _, key := range keys {
 		i := slices.IndexFunc(features, func(f robocache.Feature) bool { return f.Key == key })
 		switch {
 		case i < 0:
-			return chosen, robocache.Misuse("plot", robocache.Where{"stream": key}, "there is no such stream").
-				WithHint("it has: %s", strings.Join(d.ds.Info().Keys(), ", "))
+			return chosen, robocache.Misuse(
+				"plot",
+				robocache.Where{"stream": key},
+				"there is no such stream",
+			).WithHint("it has: %s", strings.Join(d.ds.Info().Keys(), ", "))
 		case features[i].Default:
 			return chosen, robocache.Unsupported(
 				"plot",
 				robocache.Where{"stream": key},
 				"a column of the format's bookkeeping is not drawn",
 			)
-		case d.all.Streams[i].Rows == 0:
+		case d.timelines.Streams[i].Rows == 0:
 			d.Notes = append(d.Notes, "not drawn, no rows in this episode: "+key)
 		default:
 			chosen = append(chosen, i)
@@ -234,17 +245,17 @@ func (d *drawer) named(keys []string) (chosen []int, err error) {
 	return chosen, nil
 }
 
-// seconds is the place of a timestamp on the axis.
-func (d *drawer) seconds(l *Timeline, t int64) float64 {
+// axisSeconds returns the position of a timestamp on the axis.
+func (d *drawer) axisSeconds(l *Timeline, t int64) float64 {
 	if l.Timeless {
-		return float64(t) / 1e9 // its row
+		return float64(t) / 1e9 // the row number
 	}
-	return float64(t-d.all.Start) / 1e9
+	return float64(t-d.timelines.Start) / 1e9
 }
 
-// text draws lines of text, broken where the figure ends.
-func (d *drawer) text(lines ...string) {
-	const wide = 200 // letters
+// addText adds lines of text. Long lines are broken.
+func (d *drawer) addText(lines ...string) {
+	const wide = 200 // characters
 	var broken []string
 	for _, l := range lines {
 		r := []rune(l)
@@ -255,7 +266,7 @@ func (d *drawer) text(lines ...string) {
 	}
 	d.parts = append(
 		d.parts,
-		&part{len(broken)*linePx + linePx/2, func(c *chart.Canvas, top float64) {
+		&figurePart{len(broken)*linePx + linePx/2, func(c *chart.Canvas, top float64) {
 			for i, l := range broken {
 				c.Text(3, top+float64((i+1)*linePx), 0, 0, l)
 			}
@@ -263,9 +274,9 @@ func (d *drawer) text(lines ...string) {
 	)
 }
 
-// camera decodes sheetCols frames of a camera side by side, with its name, their row numbers and
-// their times above.
-func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
+// addCamera adds sheetCols frames of a camera side by side, with its name, row numbers and times
+// above them.
+func (d *drawer) addCamera(f *robocache.Feature, l *Timeline) error {
 	n := min(sheetCols, l.Rows)
 	rows, refs, tiles := make(
 		[]robocache.Row,
@@ -304,12 +315,12 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 	); err != nil {
 		return err
 	}
-	d.parts = append(d.parts, &part{2*linePx + h, func(c *chart.Canvas, top float64) {
+	d.parts = append(d.parts, &figurePart{2*linePx + h, func(c *chart.Canvas, top float64) {
 		c.Text(0, top+linePx-3, 0, 0, f.Key)
 		for i, tile := range tiles {
 			text := fmt.Sprintf("row %d", rows[i].Index)
 			if !l.Timeless {
-				text += fmt.Sprintf(", %.2f s", d.seconds(l, l.Times[rows[i].Index]))
+				text += fmt.Sprintf(", %.2f s", d.axisSeconds(l, l.Times[rows[i].Index]))
 			}
 			if tile == nil {
 				text += ": none"
@@ -323,12 +334,13 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 	return nil
 }
 
-// stream draws a stream against the episode's time: curves with a legend, or a mark for each row.
-func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
+// addStream adds a stream as a plot over the time of the episode: curves with a legend, or a mark
+// for each row.
+func (d *drawer) addStream(f *robocache.Feature, l *Timeline) error {
 	p := &chart.Plot{
 		X: chart.Axis{
 			Label: "s",
-			Holds: []float64{0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3)},
+			Holds: []float64{0, max(float64(d.timelines.End-d.timelines.Start)/1e9, 1e-3)},
 		},
 	}
 	if l.Timeless {
@@ -339,7 +351,7 @@ func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
 	if Curves(f) {
 		names = ChannelNames(f)
 		var err error
-		if p.Title, err = d.curves(p, f, l); err != nil {
+		if p.Title, err = d.addCurves(p, f, l); err != nil {
 			return err
 		}
 		names = names[:min(len(names), MaxChannels)]
@@ -347,35 +359,35 @@ func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
 		height = markHeight
 		p.Y.Hidden = true
 		var err error
-		if p.Title, err = d.marks(p, f, l); err != nil {
+		if p.Title, err = d.addMarks(p, f, l); err != nil {
 			return err
 		}
 	}
 	columns := min(max(1+(len(names)-1)/((plotHeight-2*legendLine)/legendLine), 1), 2)
 	per := (len(names) + columns - 1) / columns
 	height = max(height, (per+2)*legendLine)
-	d.parts = append(d.parts, &part{height, func(c *chart.Canvas, top float64) {
+	d.parts = append(d.parts, &figurePart{height, func(c *chart.Canvas, top float64) {
 		p.Draw(c, chart.Rect{Y: top, W: sheetWidth - legendPx, H: float64(height)})
 		for i, name := range names {
 			c.Legend(
 				float64(sheetWidth-legendPx+10+i/per*legendPx/columns),
 				top+float64((i%per+2)*legendLine),
 				chart.Line{Color: channelColor(i), Width: 2},
-				shortened(name, 40/columns),
+				shortenText(name, 40/columns),
 			)
 		}
 	}})
 	return nil
 }
 
-// curves adds the channels of a stream, interrupted where there is a gap or no finite value, and
-// gives the title.
-func (d *drawer) curves(
+// addCurves adds the channels of a stream and returns the title. A curve is interrupted at a gap
+// and at a value that is not finite.
+func (d *drawer) addCurves(
 	p *chart.Plot,
 	f *robocache.Feature,
 	l *Timeline,
 ) (title string, err error) {
-	start := d.all.Start
+	start := d.timelines.Start
 	if l.Timeless {
 		start = 0
 	}
@@ -407,19 +419,23 @@ func (d *drawer) curves(
 	return title, nil
 }
 
-// marks adds a mark for each row of what is not numbers, and gives the title.
-func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string, err error) {
+// addMarks adds a mark for each row of a stream that is not numeric, and returns the title.
+func (d *drawer) addMarks(
+	p *chart.Plot,
+	f *robocache.Feature,
+	l *Timeline,
+) (title string, err error) {
 	title = fmt.Sprintf("%s  %s, %d rows", f.Key, f.Kind, l.Rows)
 	if f.Kind == robocache.KindText {
 		texts, err := d.ds.Text(d.ctx, f.Key, []robocache.Row{{Episode: d.episode}})
 		if err != nil {
 			return title, err
 		}
-		title += fmt.Sprintf("; the first: %q", shortened(texts[0], 80))
+		title += fmt.Sprintf("; the first: %q", shortenText(texts[0], 80))
 	}
-	step := max(1, l.Rows/mostMarks)
+	step := max(1, l.Rows/maxMarks)
 	for row := 0; row < l.Rows; row += step {
-		x := d.seconds(l, l.Times[row])
+		x := d.axisSeconds(l, l.Times[row])
 		p.Lines = append(
 			p.Lines,
 			chart.Line{Color: chart.Black, Width: 1, Points: []chart.Point{{X: x}, {X: x, Y: 1}}},
@@ -431,8 +447,8 @@ func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title 
 	return title, nil
 }
 
-// channelColor gives neighbours colours that are far apart: hue, saturation and value by the usual
-// formula.
+// channelColor returns a colour for channel i that differs clearly from its neighbours' colours. It
+// converts from hue, saturation and value.
 func channelColor(i int) color.RGBA {
 	_, hue := math.Modf(0.6 + float64(i)*0.618034)
 	value := 0.85 - 0.3*float64(i%3)/2
@@ -443,14 +459,14 @@ func channelColor(i int) color.RGBA {
 	return color.RGBA{part(5), part(3), part(1), 255}
 }
 
-func shortened(text string, letters int) string {
+func shortenText(text string, letters int) string {
 	if r := []rune(text); len(r) > letters {
 		return string(r[:letters-1]) + "…"
 	}
 	return text
 }
 
-// render draws the parts below each other.
+// render draws the parts one below the other and encodes the figure.
 func (d *drawer) render(suffix, title string) ([]byte, error) {
 	height := 0
 	for _, p := range d.parts {
@@ -474,7 +490,8 @@ func (d *drawer) render(suffix, title string) ([]byte, error) {
 	}
 	return fmt.Appendf(
 		nil,
-		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n",
+		"<!doctype html>\n<html lang=\"en\"><head><meta "+
+			"charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n",
 		html.EscapeString(title),
 		svg,
 	), nil

@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ChannelNames gives each channel of a row of a numeric stream a name: the format's own where there
-// are as many, else its place in the shape.
+// ChannelNames returns a name for each channel of a numeric stream: the format's own names if their
+// number fits, else the indices in the shape.
 func ChannelNames(f *robocache.Feature) []string {
 	if own := f.ChannelNames(); own != nil {
 		return own

@@ -10,18 +10,18 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// MaxSide bounds the pixels of an image that Paint makes.
+// MaxSide is the largest width and height of an image that Paint makes.
 const MaxSide = 2048
 
-// Painter makes images of frames to look at. It keeps its buffers.
+// Painter converts frames to images for display. It reuses its buffers.
 type Painter struct {
 	raw []byte
 	img *image.RGBA
 }
 
-// Paint draws the frame of a row so many pixels wide, or as wide as it is; nil where the row has
-// none. pic is nil for a still image. Depth is shown in colours. The image is valid until the next
-// call.
+// Paint draws the frame of a row with the given width, or its own if that is smaller. It returns
+// nil if the row has no frame. pic is nil for a still image. Depth is shown in colours. The image
+// is valid until the next call.
 func (p *Painter) Paint(
 	f *robocache.Feature,
 	ref *robocache.FrameRef,
@@ -71,11 +71,11 @@ func (p *Painter) Paint(
 	if deep := f.Depth != nil ||
 		pic == nil && still.DType != robocache.Uint8; deep &&
 		(pic != nil || still.Channels == 1) {
-		convertValue, err := convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth})
+		depth, err := convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth})
 		if err != nil {
 			return nil, err
 		}
-		depthColours(convertValue, w, h, tw, th, pix)
+		paintDepth(depth, w, h, tw, th, pix)
 		return p.img, nil
 	}
 	rgb, err := convert(&video.Spec{Width: tw, Height: th, Pixel: video.RGB8})
@@ -88,9 +88,9 @@ func (p *Painter) Paint(
 	return p.img, nil
 }
 
-// depthColours shows metres: near is warm and bright, far is blue and dark, no measurement black.
-// Pixels are picked, not mixed.
-func depthColours(raw []byte, w, h, tw, th int, pix []byte) {
+// paintDepth colours depth in metres. Near is warm and bright, far is blue and dark, and pixels
+// without a measurement are black. Pixels are sampled, not averaged.
+func paintDepth(raw []byte, w, h, tw, th int, pix []byte) {
 	at := make([]float64, tw*th)
 	var known []float64
 	for y := range th {
@@ -112,7 +112,7 @@ func depthColours(raw []byte, w, h, tw, th int, pix []byte) {
 	for i, v := range at {
 		var r, g, b float64
 		if v > 0 && v-v == 0 {
-			z := 1 - min(max((v-near)/max(far-near, 1e-9), 0), 1) // 1 = near
+			z := 1 - min(max((v-near)/max(far-near, 1e-9), 0), 1) // 1 is near
 			r, g, b = 40+215*min(
 				1,
 				1.6*z,

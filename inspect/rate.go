@@ -7,16 +7,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// meter measures rates where nothing declares them, once a clock.
-type meter struct {
+// rateMeter measures the rates that are not declared, once per clock.
+type rateMeter struct {
 	ds    robocache.Dataset
 	rates map[string]float64
 }
 
-// rate is 1 ÷ the median step between timestamps that differ, in the first episode (of sixteen)
-// that shows one: gaps and bursts do not move it. 0 where there are too few timestamps, or none at
-// all.
-func (m *meter) rate(ctx context.Context, key, clock string) float64 {
+// measuredRate returns 1 ÷ the median step between different timestamps. It uses the first of
+// sixteen episodes that has such a step. The median is robust against gaps and bursts. The result
+// is 0 if there are too few timestamps.
+func (m *rateMeter) measuredRate(ctx context.Context, key, clock string) float64 {
 	if hz, ok := m.rates[clock]; ok {
 		return hz
 	}
@@ -24,7 +24,7 @@ func (m *meter) rate(ctx context.Context, key, clock string) float64 {
 	for e := range min(m.ds.Info().Episodes, 16) {
 		times, err := m.ds.Times(ctx, e, key)
 		if err != nil || ctx.Err() != nil {
-			break // --episode shows why
+			break // the report of the episode shows the error
 		}
 		if step := medianStep(times); step > 0 {
 			hz = 1e9 / step
@@ -35,7 +35,7 @@ func (m *meter) rate(ctx context.Context, key, clock string) float64 {
 	return hz
 }
 
-// medianStep is the median of the steps forward, in ns; 0 where there is none.
+// medianStep returns the median of the positive steps in ns, or 0 if there is none.
 func medianStep(times []int64) float64 {
 	var steps []int64
 	for i := 1; i < len(times); i++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A stream with a clock of its own shows the rate of its timestamps, whatever gaps it has.
+// For a stream with its own clock, the rate of its timestamps is shown, whatever gaps it has.
 func TestRatesAreMeasured(t *testing.T) {
 	ds, err := synth.New(
 		synth.Options{
@@ -25,7 +25,7 @@ func TestRatesAreMeasured(t *testing.T) {
 	defer ds.Close()
 	info := ds.Info()
 	clocks := 0
-	for i := range info.Features { // as a bag, that declares nothing
+	for i := range info.Features { // like a bag, which declares no rates
 		if info.Features[i].Clock != "" {
 			clocks++
 			info.Features[i].FPS.Num = 0

@@ -12,49 +12,49 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Report is what `robocache inspect` shows of a dataset.
+// Report is the output of `robocache inspect` for a dataset.
 type Report struct {
 	robocache.Info
-	// of each of Info.Splits, how many
+	// SplitEpisodes is the number of episodes of each split.
 	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
-	// frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
+	// DurationS is frames ÷ fps. If no rate is declared, the measured rate is used.
 	DurationS float64   `json:"duration_s"`
 	Length    Lengths   `json:"episode_length"`
 	Streams   []Stream  `json:"streams"`
 	Bytes     *Sizes    `json:"bytes,omitempty"`
 	Stats     Stats     `json:"stats,omitempty"`
-	Decoding  *Decoding `json:"decode_cost,omitempty"` // where it was measured
+	Decoding  *Decoding `json:"decode_cost,omitempty"` // set if it was measured
 }
 
-// Stats is the statistics that a dataset brings, in JSON as `robocache stats --json` prints them.
+// Stats holds the statistics stored in the dataset. Its JSON is that of `robocache stats --json`.
 type Stats robocache.Stats
 
 func (s Stats) MarshalJSON() ([]byte, error) { return stats.Told(robocache.Stats(s)) }
 
-// Lengths summarises the rows of the episodes.
+// Lengths summarizes the numbers of rows of the episodes.
 type Lengths struct {
 	Min  int     `json:"min"`
 	Mean float64 `json:"mean"`
 	Max  int     `json:"max"`
 }
 
-// Stream is one feature with what its files say.
+// Stream describes one feature and its files.
 type Stream struct {
 	Key   string          `json:"key"`
 	Kind  robocache.Kind  `json:"kind"`
 	DType robocache.DType `json:"dtype"`
 	Shape []int           `json:"shape"`
-	// absent: not declared, and too few timestamps to tell
+	// RateHz is absent if it is not declared and there are too few timestamps.
 	RateHz float64 `json:"rate_hz,omitempty"`
-	// RateHz is 1 ÷ the median step of the first episode that shows one
+	// Measured is set if RateHz is 1 ÷ the median step of an episode.
 	Measured bool   `json:"rate_measured,omitempty"`
 	Clock    string `json:"clock,omitempty"`
 	Codec    string `json:"codec,omitempty"`
-	// images a sync sample, in the first file
+	// GOP is the number of images per sync sample in the first file.
 	GOP float64 `json:"gop,omitempty"`
-	// for a frame asked for alone, on the mean over that file
+	// Decoded is the mean number of frames decoded per random frame of that file.
 	Decoded float64 `json:"decoded_frames_per_sample,omitempty"`
-	// NVIDIA's engines take the stream, by what the file says
+	// NVDEC reports whether NVIDIA's engines support the stream, according to the file.
 	NVDEC    *bool  `json:"nvdec,omitempty"`
 	NotNVDEC string `json:"nvdec_reason,omitempty"` // why not
 	Height   int    `json:"height,omitempty"`
@@ -63,21 +63,21 @@ type Stream struct {
 	Bookkept bool   `json:"default,omitempty"`
 }
 
-// Sizes is bytes by first folder, where the store can list.
+// Sizes holds file sizes by top-level folder, if the store can list files.
 type Sizes struct {
 	Total int64            `json:"total"`
 	Files int              `json:"files"`
 	By    map[string]int64 `json:"by_folder"`
 }
 
-// Dataset makes the summary.
+// Dataset returns the summary of a dataset.
 func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 	info := ds.Info()
 	r := &Report{Info: *info, SplitEpisodes: info.SplitCounts(), Streams: []Stream{}}
-	m := &meter{ds: ds, rates: map[string]float64{}}
+	m := &rateMeter{ds: ds, rates: map[string]float64{}}
 	rate := info.FPS.Float()
 	if rate == 0 {
-		rate = m.rate(ctx, "", "")
+		rate = m.measuredRate(ctx, "", "")
 	}
 	if rate > 0 {
 		r.DurationS = float64(info.Frames) / rate
@@ -94,7 +94,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		r.Length.Mean /= float64(info.Episodes)
 	}
 	for i := range info.Features {
-		s, err := stream(ctx, ds, &info.Features[i], m)
+		s, err := streamReport(ctx, ds, &info.Features[i], m)
 		if err != nil {
 			return nil, err
 		}
@@ -116,15 +116,15 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		)
 	}
 	r.Stats = Stats(own)
-	r.Bytes = sizes(ctx, ds)
+	r.Bytes = fileSizes(ctx, ds)
 	return r, ctx.Err()
 }
 
-func stream(
+func streamReport(
 	ctx context.Context,
 	ds robocache.Dataset,
 	f *robocache.Feature,
-	m *meter,
+	m *rateMeter,
 ) (Stream, error) {
 	s := Stream{
 		Key:      f.Key,
@@ -142,13 +142,14 @@ func stream(
 		s.RateHz = ds.Info().FPS.Float()
 	}
 	if s.RateHz == 0 {
-		s.RateHz = m.rate(ctx, f.Key, f.Clock)
+		s.RateHz = m.measuredRate(ctx, f.Key, f.Clock)
 		s.Measured = s.RateHz > 0
 	}
 	if f.Kind != robocache.KindVideo {
 		return s, nil
 	}
-	file, err := video.FirstFile(ctx, ds, f) // its codec is the file's word, not the metadata's
+	// the codec is read from the file, not from the metadata
+	file, err := video.FirstFile(ctx, ds, f)
 	if err := ctx.Err(); err != nil {
 		return Stream{}, err
 	}
@@ -159,13 +160,13 @@ func stream(
 	case err != nil:
 		s.Problem = err.Error()
 	case file != nil:
-		fill(&s, file.Index)
+		setVideoFacts(&s, file.Index)
 		file.Release()
 	}
 	return s, nil
 }
 
-func fill(s *Stream, ix *video.Index) {
+func setVideoFacts(s *Stream, ix *video.Index) {
 	if e := ix.Entries(); len(e) > 0 {
 		s.Codec, s.Height, s.Width = string(e[0].Codec), e[0].Height, e[0].Width
 		if s.Codec == "" {
@@ -187,8 +188,8 @@ func fill(s *Stream, ix *video.Index) {
 	}
 }
 
-// sizes counts the files of a dataset: all below a folder, or the file that it is.
-func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
+// fileSizes adds up the files of a dataset, which is a folder or one file.
+func fileSizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 	uri := ds.Info().URI
 	if name := strings.TrimPrefix(uri, "file://"); !strings.Contains(name, "://") {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
@@ -215,7 +216,7 @@ func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 	}
 	entries, err := s.List(ctx, "")
 	if err != nil {
-		return nil // http cannot list
+		return nil // HTTP cannot list files
 	}
 	z := &Sizes{By: map[string]int64{}}
 	for _, e := range entries {

@@ -11,45 +11,44 @@ import (
 
 const (
 	MaxChannels = 64        // of a stream in one Series
-	maxPoints   = 4000      // rows of a Series that are given as they are
-	readBudget  = 512 << 20 // what one Series reads of the dataset
-	blockBytes  = 4 << 20   // read at once
+	maxPoints   = 4000      // rows of a Series up to which it is not thinned
+	readBudget  = 512 << 20 // bytes that one Series may read from the dataset
+	blockBytes  = 4 << 20   // bytes read at once
 )
 
-// Series is rows of a numeric stream as points to draw. Rows of more points than fit are thinned to
-// the first, lowest, highest and last value in each column of pixels: no value that is higher or
-// lower than its neighbours is lost. A gap, and a value that is missing or not finite, is NaN.
+// Series holds rows of a numeric stream as points to draw. If there are too many rows, each column
+// of pixels keeps its first, lowest, highest and last value. Thus no local minimum or maximum is
+// lost. A gap, and a value that is missing or not finite, is NaN.
 type Series struct {
 	Key     string      `json:"key"`
 	From    int         `json:"from"`     // the first channel
-	Columns int         `json:"channels"` // how many of them
+	Columns int         `json:"channels"` // number of channels
 	Of      int         `json:"of"`
-	Rows    [2]int      `json:"rows"` // that were looked at
+	Rows    [2]int      `json:"rows"` // range of rows that was read
 	Thinned bool        `json:"thinned"`
-	Missing int         `json:"missing"` // values that are masked or not finite
+	Missing int         `json:"missing"` // number of values that are masked or not finite
 	Points  int         `json:"points"`
 	X       []float64   `json:"-"` // nanoseconds from Range.Start
-	Y       [][]float64 `json:"-"` // of each channel
+	Y       [][]float64 `json:"-"` // values of each channel
 }
 
-// Range says which part of a stream is wanted: times from Start, which is not before the first
-// channel's. The zero Pixels are 1000.
+// Range selects a part of a stream. Times count from Start. If Pixels is 0, 1000 is used.
 type Range struct {
 	Start    int64
-	From, To int64 // ns from Start; math.MinInt64, math.MaxInt64: all
-	Channel  int   // the first of MaxChannels
-	Pixels   int   // columns that there are
+	From, To int64 // ns from Start; math.MinInt64 and math.MaxInt64 select everything
+	Channel  int   // first of up to MaxChannels channels
+	Pixels   int   // number of pixel columns
 }
 
-// Whole is the range of a whole episode.
+// Whole returns the range of a whole episode.
 func Whole(start int64) Range { return Range{Start: start, From: math.MinInt64, To: math.MaxInt64} }
 
-// Curves says whether a stream is numbers of one width.
+// Curves reports whether a stream has numeric rows of constant width.
 func Curves(f *robocache.Feature) bool {
 	return f.Kind == robocache.KindNumeric && !f.Ragged() && f.RowBytes() > 0
 }
 
-// SeriesOf reads and thins the rows between two times, and one row beyond on each side.
+// SeriesOf reads the rows in a range, and one row more on each side, and thins them.
 func SeriesOf(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -75,7 +74,7 @@ func SeriesOf(
 		From:    r.Channel,
 		Columns: min(f.Elements()-r.Channel, MaxChannels),
 	}
-	at := func(t int64) int64 { // without overflow
+	at := func(t int64) int64 { // avoids overflow
 		if t == math.MinInt64 || t == math.MaxInt64 {
 			return t
 		}
@@ -90,11 +89,14 @@ func SeriesOf(
 		return s, nil
 	}
 	if int64(hi-lo)*int64(f.RowBytes()) > readBudget {
-		return nil, robocache.ResourceLimit("inspect", robocache.Where{"stream": f.Key}, "so many rows are not read at once").
-			WithHint("zoom in")
+		return nil, robocache.ResourceLimit(
+			"inspect",
+			robocache.Where{"stream": f.Key},
+			"so many rows are not read at once",
+		).WithHint("zoom in")
 	}
 	s.Thinned = hi-lo > max(maxPoints, 4*r.Pixels)
-	t := &thinner{s: s, gap: l.LongestStep(f), cols: make([]column, s.Columns)}
+	t := &thinner{series: s, gap: l.LongestStep(f), columns: make([]pixelColumn, s.Columns)}
 	first, span := l.Times[lo], l.Times[hi-1]-l.Times[lo]+1
 	d := f.Elements()
 	if err := EachRow(ctx, ds, f, e, lo, hi, func(row int, values []float64) {
@@ -102,17 +104,17 @@ func SeriesOf(
 		if s.Thinned {
 			pixel = int(float64(l.Times[row]-first) / float64(span) * float64(r.Pixels))
 		}
-		t.add(l.Times[row]-r.Start, pixel, values[s.From:min(d, s.From+s.Columns)])
+		t.addRow(l.Times[row]-r.Start, pixel, values[s.From:min(d, s.From+s.Columns)])
 	}); err != nil {
 		return nil, err
 	}
-	t.flush()
+	t.flushColumn()
 	s.Points = len(s.X)
 	return s, nil
 }
 
-// EachRow reads rows of a numeric stream, a block at a time. Values of a row that is masked are
-// NaN.
+// EachRow reads rows of a numeric stream block by block and calls fn for each. The values of a
+// masked row are NaN. values is valid until the next call.
 func EachRow(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -150,42 +152,42 @@ func EachRow(
 	return nil
 }
 
-// thinner makes the points of a Series: M4, the first, lowest, highest and last value a column of
-// pixels.
+// thinner makes the points of a Series with the M4 algorithm: each column of pixels keeps the
+// first, lowest, highest and last value.
 type thinner struct {
-	s           *Series
-	gap         int64
-	cols        []column
-	pixel, rows int
-	t0, t1      int64 // of the rows in the column
+	series              *Series
+	gap                 int64
+	columns             []pixelColumn
+	pixel, rows         int
+	firstTime, lastTime int64 // times of the first and last row in the column
 }
 
-type column struct {
+type pixelColumn struct {
 	first, low, high, last float64
 	lowAt, highAt          int
-	some, hole             bool
+	hasValue, hasHole      bool
 }
 
-func (t *thinner) add(at int64, pixel int, values []float64) {
-	if gap := at-t.t1 > t.gap; t.rows > 0 && (pixel != t.pixel || gap) {
-		last := t.t1
-		t.flush()
+func (t *thinner) addRow(at int64, pixel int, values []float64) {
+	if gap := at-t.lastTime > t.gap; t.rows > 0 && (pixel != t.pixel || gap) {
+		last := t.lastTime
+		t.flushColumn()
 		if gap {
-			t.point(float64(last+1), func(*column) float64 { return math.NaN() })
+			t.addPoint(float64(last+1), func(*pixelColumn) float64 { return math.NaN() })
 		}
 	}
 	if t.rows == 0 {
-		t.pixel, t.t0 = pixel, at
+		t.pixel, t.firstTime = pixel, at
 	}
 	for i, v := range values {
-		c := &t.cols[i]
+		c := &t.columns[i]
 		switch {
 		case v-v != 0:
-			c.hole = true
-			t.s.Missing++
+			c.hasHole = true
+			t.series.Missing++
 			continue
-		case !c.some:
-			c.first, c.low, c.high, c.lowAt, c.highAt, c.some = v, v, v, t.rows, t.rows, true
+		case !c.hasValue:
+			c.first, c.low, c.high, c.lowAt, c.highAt, c.hasValue = v, v, v, t.rows, t.rows, true
 		case v < c.low:
 			c.low, c.lowAt = v, t.rows
 		case v > c.high:
@@ -193,43 +195,43 @@ func (t *thinner) add(at int64, pixel int, values []float64) {
 		}
 		c.last = v
 	}
-	t.t1 = at
+	t.lastTime = at
 	t.rows++
 }
 
-func (t *thinner) point(x float64, value func(*column) float64) {
-	t.s.X = append(t.s.X, x)
-	for i := range t.cols {
+func (t *thinner) addPoint(x float64, value func(*pixelColumn) float64) {
+	t.series.X = append(t.series.X, x)
+	for i := range t.columns {
 		v := math.NaN()
-		if t.cols[i].some {
-			v = value(&t.cols[i])
+		if t.columns[i].hasValue {
+			v = value(&t.columns[i])
 		}
-		t.s.Y[i] = append(t.s.Y[i], v)
+		t.series.Y[i] = append(t.series.Y[i], v)
 	}
 }
 
-// flush puts a column of pixels into the series. Its points lie within the time of its rows, in
-// their order.
-func (t *thinner) flush() {
+// flushColumn appends the points of a pixel column to the series. The points keep their order and
+// lie within the time of the column's rows.
+func (t *thinner) flushColumn() {
 	if t.rows == 0 {
 		return
 	}
-	extreme := func(early bool) func(c *column) float64 {
-		return func(c *column) float64 {
+	extreme := func(early bool) func(c *pixelColumn) float64 {
+		return func(c *pixelColumn) float64 {
 			if (c.lowAt < c.highAt) == early {
 				return c.low
 			}
 			return c.high
 		}
 	}
-	x0, d := float64(t.t0), float64(t.t1-t.t0)
-	t.point(x0, func(c *column) float64 { return c.first })
+	x0, d := float64(t.firstTime), float64(t.lastTime-t.firstTime)
+	t.addPoint(x0, func(c *pixelColumn) float64 { return c.first })
 	if t.rows > 2 {
-		t.point(x0+d/3, extreme(true))
-		t.point(x0+2*d/3, extreme(false))
-		if slices.ContainsFunc(t.cols, func(c column) bool { return c.hole }) {
-			t.point(x0+5*d/6, func(c *column) float64 {
-				if c.hole {
+		t.addPoint(x0+d/3, extreme(true))
+		t.addPoint(x0+2*d/3, extreme(false))
+		if slices.ContainsFunc(t.columns, func(c pixelColumn) bool { return c.hasHole }) {
+			t.addPoint(x0+5*d/6, func(c *pixelColumn) float64 {
+				if c.hasHole {
 					return math.NaN()
 				}
 				return c.last
@@ -237,8 +239,8 @@ func (t *thinner) flush() {
 		}
 	}
 	if t.rows > 1 {
-		t.point(x0+d, func(c *column) float64 { return c.last })
+		t.addPoint(x0+d, func(c *pixelColumn) float64 { return c.last })
 	}
-	clear(t.cols)
+	clear(t.columns)
 	t.rows = 0
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Every stream is drawn over the episode's whole time, by its own rows and with all its channels;
-// what is no curve is marked.
+// Every stream is drawn over the whole time of the episode, with its own rows and all its channels.
+// Streams that are not curves are drawn as marks.
 func TestSheetShowsEveryStream(t *testing.T) {
 	rates, err := synth.ParseRates("camera=10,joints=100,force=333,cloud=5,text=2")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestSheetShowsEveryStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &drawer{ctx: t.Context(), ds: ds, all: all}
-	chosen := d.every(true)
+	d := &drawer{ctx: t.Context(), ds: ds, timelines: all}
+	chosen := d.defaultStreams(true)
 	for i, l := range all.Streams {
 		f := &ds.Info().Features[i]
 		if !f.Default && !slices.Contains(chosen, i) {
@@ -93,7 +93,7 @@ func TestSheetShowsEveryStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The legend, at the right, has colours: the frames end above it.
+	// The legend at the right is coloured, and the frames end above it.
 	colours := 0
 	for y := img.Bounds().Dy() / 2; y < img.Bounds().Dy(); y++ {
 		for x := sheetWidth - legendPx; x < sheetWidth; x++ {
@@ -107,7 +107,7 @@ func TestSheetShowsEveryStream(t *testing.T) {
 	}
 }
 
-// table is a dataset of one float64 stream.
+// table is a dataset with one float64 stream.
 type table struct {
 	robocache.Dataset
 	values   []float64
@@ -123,7 +123,8 @@ func (d table) Gather(_ context.Context, _ string, rows []robocache.Row, dst []b
 	return nil
 }
 
-// A long stream of many channels is drawn by its extremes; what is left out is said.
+// A long stream with many channels is drawn by its extremes, and the figure states what is left
+// out.
 func TestCurves(t *testing.T) {
 	const rows, channels = 10_000, 70
 	times := make([]int64, rows)
@@ -136,7 +137,7 @@ func TestCurves(t *testing.T) {
 	}
 	values[7_777*channels] = 1e6           // one row of 10,000
 	values[5_000*channels+1] = math.NaN()  // an interruption
-	values[5_001*channels+1] = math.Inf(1) // and another
+	values[5_001*channels+1] = math.Inf(1) // and a second one
 	f := &robocache.Feature{
 		Key:   "x",
 		Kind:  robocache.KindNumeric,
@@ -161,12 +162,15 @@ func TestCurves(t *testing.T) {
 	if len(s.Y) != MaxChannels || holes == 0 {
 		t.Errorf("%d curves, %d interruptions", len(s.Y), holes)
 	}
-	d := &drawer{ctx: t.Context(), ds: ds, all: &Timelines{End: times[rows-1]}}
-	title, err := d.curves(&chart.Plot{}, f, l)
+	d := &drawer{ctx: t.Context(), ds: ds, timelines: &Timelines{End: times[rows-1]}}
+	title, err := d.addCurves(&chart.Plot{}, f, l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"the other 6 are not drawn", "2 values are missing or not finite"} {
+	for _, want := range []string{
+		"the other 6 are not drawn",
+		"2 values are missing or not finite",
+	} {
 		if !strings.Contains(title, want) {
 			t.Errorf("%q does not say %q", title, want)
 		}
@@ -175,7 +179,13 @@ func TestCurves(t *testing.T) {
 
 func TestChannelNames(t *testing.T) {
 	for names, want := range map[string]string{
-		`["a","b"]`: "a b", `[["a","b"]]`: "a b", `{"motors":["a","b"]}`: "a b", `null`: "0 1", `["a"]`: "0 1", `{"a":0,"b":1}`: "0 1", ``: "0 1",
+		`["a","b"]`:            "a b",
+		`[["a","b"]]`:          "a b",
+		`{"motors":["a","b"]}`: "a b",
+		`null`:                 "0 1",
+		`["a"]`:                "0 1",
+		`{"a":0,"b":1}`:        "0 1",
+		``:                     "0 1",
 	} {
 		f := &robocache.Feature{Shape: []int{2}, Names: []byte(names)}
 		if got := strings.Join(ChannelNames(f), " "); got != want {
@@ -190,15 +200,23 @@ func TestChannelNames(t *testing.T) {
 	}
 }
 
-// Another suffix is refused before anything is read.
+// Another suffix is rejected before anything is read.
 func TestSheetSuffix(t *testing.T) {
-	for name, ok := range map[string]bool{"a.png": true, "a.PNG": true, "a": true, "": true, "a.svg": true, "a.jpg": false, "a.b.pdf": false} {
+	for name, ok := range map[string]bool{
+		"a.png":   true,
+		"a.PNG":   true,
+		"a":       true,
+		"":        true,
+		"a.svg":   true,
+		"a.jpg":   false,
+		"a.b.pdf": false,
+	} {
 		err := CheckSheet(name)
 		if (err == nil) != ok || err != nil && !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// nil: nothing is asked of the dataset
+	// The dataset is nil, because it is not used.
 	if err := ContactSheet(t.Context(), nil, 0, "a.jpg"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}

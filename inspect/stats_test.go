@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// The JSON has the keys of stats.json (I1), and numbers that are not finite do not hide the rest
-// (I3).
+// The JSON has the keys of stats.json (inspect.I1). Numbers that are not finite do not hide the
+// others (inspect.I3).
 func TestStatsJSON(t *testing.T) {
 	s := Stats{
 		"camera": {

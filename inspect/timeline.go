@@ -11,27 +11,27 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// mostTimeless bounds the rows of a stream without a clock that are given a place on the axis.
-const mostTimeless = 8 << 20
+// maxTimeless is the largest number of rows for which a stream without a clock gets made-up times.
+const maxTimeless = 8 << 20
 
-// Timeline is when a stream of an episode has rows.
+// Timeline holds the times of a stream's rows in an episode.
 type Timeline struct {
 	Rows     int
-	Times    []int64 // as recorded, made to ascend; where nothing is known of time, a second a row
+	Times    []int64 // as recorded, but never descending; without a clock, row i is at i seconds
 	Timeless bool
 	Problem  string
 }
 
-// Timelines are the streams of an episode, in the order of Info.Features. Streams of one clock have
-// one Timeline.
+// Timelines holds the timeline of each stream of an episode, in the order of Info.Features. Streams
+// with the same clock share a Timeline.
 type Timelines struct {
-	Start, End int64 // the first timestamp of any stream, and the last
+	Start, End int64 // first and last timestamp of any stream
 	Streams    []*Timeline
 	Bytes      int64
 }
 
-// TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a
-// problem and no rows.
+// TimelinesOf returns the timelines of all streams of an episode. A stream that cannot be read has
+// a Problem and no rows.
 func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines, err error) {
 	defer crash.Recover("inspect", &err)
 	all := &Timelines{Start: math.MaxInt64, End: math.MinInt64}
@@ -52,7 +52,8 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 		}
 		all.Streams = append(all.Streams, l)
 	}
-	// a value that was published once bounds nothing, unless there is nothing else
+	// A latched stream is published only once. It limits the time axis only if there are no other
+	// streams.
 	for _, latched := range []bool{false, true} {
 		for i, l := range all.Streams {
 			if len(l.Times) > 0 && features[i].Latched == latched {
@@ -73,7 +74,7 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 	return all, nil
 }
 
-// TimelineOf gives the rows of one stream, or of the task.
+// TimelineOf returns the timeline of one stream, or of the task.
 func TimelineOf(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -95,7 +96,7 @@ func TimelineOf(
 			if robocache.IsFatal(err) {
 				return nil, err
 			}
-			if err == nil && n <= mostTimeless {
+			if err == nil && n <= maxTimeless {
 				l.Rows, l.Timeless, l.Problem = n, true, ""
 				l.Times = align.Uniform(0, int64(n-1)*1e9, robocache.Rate{Num: 1, Den: 1})
 			}
@@ -117,7 +118,7 @@ func TimelineOf(
 	return l, nil
 }
 
-// LongestStep is the longest step between rows that is no gap.
+// LongestStep returns the longest step between rows that is not a gap.
 func (l *Timeline) LongestStep(f *robocache.Feature) int64 {
 	if step := robocache.LongestStep(l.Times); step > 0 && !f.Latched && !l.Timeless {
 		return step

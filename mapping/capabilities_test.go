@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// A mapping has other streams and other times than its base.
+// A mapped dataset has other streams and times than its base.
 func TestCapabilitiesOfMapping(t *testing.T) {
 	capabilities.Check(t, map[string]capabilities.Rule{
 		"GatherRagged": capabilities.Overrides,
@@ -16,7 +16,7 @@ func TestCapabilitiesOfMapping(t *testing.T) {
 		"Valid":        capabilities.Overrides,
 		"Clocks":       capabilities.Overrides,
 		"TimesBy":      capabilities.Overrides,
-		"Rows":         capabilities.Clears, // a stream may take the timestamps of another one
+		"Rows":         capabilities.Clears, // a stream may use the timestamps of another one
 		"VideoStart":   capabilities.Clears,
 		"LimitMemory":  capabilities.Passes,
 		"SideStreams":  capabilities.Passes,

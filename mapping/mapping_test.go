@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// plant is a dataset of two clocks: rows at 10 Hz, a stream "imu" of its own whose values are
-// known.
+// plant is a dataset with two clocks: rows at 10 Hz, and a stream "imu" on its own clock with known
+// values.
 type plant struct{ info robocache.Info }
 
 func newPlant() *plant {
@@ -266,8 +266,8 @@ rest: drop
 	}
 }
 
-// A clock that runs 500 ppm fast: timestamps count from the first, or from the moment that is
-// given; the offset comes after.
+// A clock runs 500 ppm fast. The drift counts from the first timestamp, or from a given moment. The
+// offset is added afterwards.
 func TestDrift(t *testing.T) {
 	ds := over(t, `
 streams:
@@ -275,7 +275,10 @@ streams:
   late: {from: [sent], drift: {ppm: 500, at: -1.0}}
 `)
 	// 27 ms and 1.027 s × 500/1.0005 ppm
-	for key, want := range map[string]int64{"imu": 9*3_000_000 + 7 - 13_493, "late": 9*3_000_000 - 513_243} {
+	for key, want := range map[string]int64{
+		"imu":  9*3_000_000 + 7 - 13_493,
+		"late": 9*3_000_000 - 513_243,
+	} {
 		got, err := ds.Times(context.Background(), 0, key)
 		if err != nil || got[9] != want || ds.Info().Feature(key).Clock != key {
 			t.Errorf("%s: %v, want %d at the end, %v", key, got, want, err)
@@ -283,7 +286,7 @@ streams:
 	}
 }
 
-// farPlant has timestamps at the far end of what timestamps may be, by two clocks.
+// farPlant has timestamps near the limit of valid timestamps, on two clocks.
 type farPlant struct{ *plant }
 
 func (p farPlant) Times(ctx context.Context, e int, key string) ([]int64, error) {
@@ -303,8 +306,8 @@ func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, e
 	return p.Times(ctx, e, key)
 }
 
-// A moment so far from the timestamps that the corrected ones are none is a misuse that is named,
-// by any clock of the stream.
+// If the given moment is so far away that the corrected timestamps are out of range, the error is
+// misuse, for every clock of the stream.
 func TestFarDrift(t *testing.T) {
 	m, err := mapping.Parse(
 		[]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903ns}}\n"),
@@ -333,17 +336,18 @@ func TestFarDrift(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"streams: {a: {from: [arm], sclae: 2}}":                       "sclae",
-		"streams: {a: {from: [arm]}, a: {from: [arm]}}":               "already defined",
-		"streams: {a: {from: []}}":                                    "at least one key",
-		"streams: {a: {from: [nothing]}}":                             "it has arm",
-		"streams: {a: {from: [arm, imu]}}":                            "one dtype",
-		"streams: {a: {from: [arm, note]}}":                           "numeric",
-		"streams: {a: {from: [imu], slice: [1, 3]}}":                  "at most 2",
-		"streams: {a: {from: [imu], slice: [1, 1]}}":                  "from < to",
-		"streams: {a: {from: [count], scale: 2}}":                     "floating-point",
-		"streams: {a: {from: [arm], scale: .nan}}":                    "",
-		"streams: {a: {from: [arm], clock: 'timestamps:sent'}}":       "one number a row, on the clock of arm",
+		"streams: {a: {from: [arm], sclae: 2}}":         "sclae",
+		"streams: {a: {from: [arm]}, a: {from: [arm]}}": "already defined",
+		"streams: {a: {from: []}}":                      "at least one key",
+		"streams: {a: {from: [nothing]}}":               "it has arm",
+		"streams: {a: {from: [arm, imu]}}":              "one dtype",
+		"streams: {a: {from: [arm, note]}}":             "numeric",
+		"streams: {a: {from: [imu], slice: [1, 3]}}":    "at most 2",
+		"streams: {a: {from: [imu], slice: [1, 1]}}":    "from < to",
+		"streams: {a: {from: [count], scale: 2}}":       "floating-point",
+		"streams: {a: {from: [arm], scale: .nan}}":      "",
+		"streams: {a: {from: [arm], clock: 'timestamps:sent'}}": "one number a row, on " +
+			"the clock of arm",
 		"streams: {a: {from: [arm], clock: wall}}":                    "timestamps:<key>",
 		"streams: {a: {from: [arm], names: [x]}}":                     "3 of them",
 		"streams: {a: {from: [arm], offset_ns: 9223372036854775807}}": "2^62",
@@ -368,7 +372,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestSuggested is M6.
+// TestSuggested is mapping.M6.
 func TestSuggested(t *testing.T) {
 	p := newPlant()
 	p.info.Features[1].Key = "odd: key # \"'\n"
@@ -408,7 +412,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestClockByNewName: clock: names a stream as the dataset does or as the mapping does.
+// TestClockByNewName: clock: names a stream by its key in the dataset or in the mapping.
 func TestClockByNewName(t *testing.T) {
 	for _, name := range []string{"imu", "inertia"} {
 		m, err := mapping.Parse([]byte("clock: " + name + "\nstreams: {inertia: {from: [imu]}}"))
@@ -422,14 +426,14 @@ func TestClockByNewName(t *testing.T) {
 	}
 }
 
-// TestClockOfMovedStream checks that clock: with the new name of a stream whose timestamps the
-// mapping moves takes the moved timestamps, and that the dataset's name of the stream takes those
-// of the dataset.
+// TestClockOfMovedStream checks clock: for a stream whose timestamps the mapping changes. Its new
+// name selects the changed timestamps, and its name in the dataset the original ones.
 func TestClockOfMovedStream(t *testing.T) {
 	for name, want := range map[string]int64{"imu": 3_000_000, "inertia": 3_000_005} {
 		ds := over(
 			t,
-			"clock: "+name+"\nstreams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}",
+			"clock: "+name+"\n"+
+				"streams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}",
 		)
 		if ds.Len(1) != 11 || ds.Info().Frames != 21 || ds.Info().Clock != name {
 			t.Errorf(
@@ -451,7 +455,11 @@ func TestClockOfMovedStream(t *testing.T) {
 func TestNewNamesOfTimesAndTasks(t *testing.T) {
 	ds := over(
 		t,
-		"task: words\nstreams:\n  when: {from: [sent]}\n  words: {from: [note]}\n  inertia: {from: [imu], clock: 'timestamps:when'}",
+		"task: words\n"+
+			"streams:\n"+
+			"  when: {from: [sent]}\n"+
+			"  words: {from: [note]}\n"+
+			"  inertia: {from: [imu], clock: 'timestamps:when'}",
 	)
 	if times, err := ds.Times(t.Context(), 0, "inertia"); err != nil || len(times) != 10 {
 		t.Errorf("%v, %v", times, err)

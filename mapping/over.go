@@ -14,62 +14,66 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// mapped is a dataset under a mapping.
-type mapped struct {
-	base    robocache.Dataset
-	info    robocache.Info
-	offered robocache.Capabilities
-	streams map[string]*stream
-	mapping *robocache.Mapping
-	own     string   // the base's stream whose rows are the episode's own; "": the base's own rows
-	moved   string   // the stream of the result that gives these rows other timestamps; "": own's
-	lengths []int    // of the episodes, where own is a stream
-	tasks   []string // of the episodes, where the mapping names a stream that holds them
+// mappedDataset is a dataset with a mapping applied. It owns the base dataset.
+type mappedDataset struct {
+	base         robocache.Dataset
+	info         robocache.Info
+	capabilities robocache.Capabilities
+	streams      map[string]*mappedStream
+	mapping      *robocache.Mapping
+	// source stream whose rows are the episode's rows; "": the base's own rows
+	rowSource string
+	// mapped stream that gives these rows other timestamps; "": those of rowSource
+	rowTimes string
+	lengths  []int    // episode lengths if rowSource is set
+	tasks    []string // episode tasks if the mapping names a task stream
 }
 
-// stream is one stream of the result.
-type stream struct {
+// mappedStream is one stream of the result.
+type mappedStream struct {
 	feature    robocache.Feature
-	parts      []part
-	from       int // first byte of the joined row that is kept
+	parts      []sourcePart
+	firstByte  int // first byte of the joined row that is kept
 	scale      float64
-	timestamps string // the base's stream that holds the timestamps
+	timestamps string // stream of the base that holds the timestamps
 	unit       int64
-	unitErr    error // the unit is not determined
+	unitErr    error // set if the unit could not be determined
 	offset     int64
 	drift      robocache.Drift
 }
 
-// part is a stream of the base.
-type part struct {
-	key string
-	row int // bytes
+// sourcePart is a stream of the base.
+type sourcePart struct {
+	key      string
+	rowBytes int // bytes per row
 }
 
-// plain says that the stream is one of the base under another name.
-func (s *stream) plain() bool {
-	return len(s.parts) == 1 && s.from == 0 && s.scale == 0 &&
-		s.feature.RowBytes() == s.parts[0].row
+// isRenamed reports whether the stream is a stream of the base under another name.
+func (s *mappedStream) isRenamed() bool {
+	return len(s.parts) == 1 && s.firstByte == 0 && s.scale == 0 &&
+		s.feature.RowBytes() == s.parts[0].rowBytes
 }
 
-// own clock: the stream's timestamps are not those of its source.
-func (s *stream) moved() bool { return s.timestamps != "" || s.offset != 0 || !s.drift.IsZero() }
+// hasOwnTimes reports whether the stream's timestamps differ from those of its source.
+func (s *mappedStream) hasOwnTimes() bool {
+	return s.timestamps != "" || s.offset != 0 || !s.drift.IsZero()
+}
 
 func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "timestamps:") }
 
-// Over puts a mapping over a dataset, which it owns from then on.
+// Over applies a mapping to a dataset. The returned dataset owns ds and closes it.
 func Over(
 	ctx context.Context,
 	ds robocache.Dataset,
 	m *robocache.Mapping,
 ) (_ robocache.Dataset, err error) {
-	if err := check(m); err != nil {
+	if err := checkMapping(m); err != nil {
 		return nil, err
 	}
-	d := &mapped{base: ds, mapping: m, info: *ds.Info(), streams: map[string]*stream{}}
+	d := &mappedDataset{base: ds, mapping: m, info: *ds.Info(), streams: map[string]*mappedStream{}}
 	d.setCapabilities()
 	used := map[string]bool{}
-	var made []*stream
+	var made []*mappedStream
 	keys := make([]string, 0, len(m.Streams))
 	for k := range m.Streams {
 		keys = append(keys, k)
@@ -77,7 +81,7 @@ func Over(
 	sort.Strings(keys)
 	for _, key := range keys {
 		sm := m.Streams[key]
-		s, err := d.make(key, &sm)
+		s, err := d.newStream(key, &sm)
 		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
 			return nil, err
 		}
@@ -86,9 +90,10 @@ func Over(
 		}
 		made = append(made, s)
 	}
-	// In the base's order, by the first source; streams that nothing names stay where they are.
+	// Streams keep the order of the base, by their first source. Streams that the mapping does not
+	// name keep their positions.
 	base := ds.Info().Features
-	place := func(s *stream) int {
+	place := func(s *mappedStream) int {
 		return slices.IndexFunc(
 			base,
 			func(f robocache.Feature) bool { return f.Key == s.parts[0].key },
@@ -98,13 +103,19 @@ func Over(
 		for i := range base {
 			if f := base[i]; !used[f.Key] {
 				if m.Streams[f.Key].From != nil {
-					continue // its name is taken
+					continue // a mapped stream has this name
 				}
-				made = append(made, &stream{feature: f, parts: []part{{f.Key, f.RowBytes()}}})
+				made = append(
+					made,
+					&mappedStream{feature: f, parts: []sourcePart{{f.Key, f.RowBytes()}}},
+				)
 			}
 		}
 	}
-	slices.SortStableFunc(made, func(a, b *stream) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(
+		made,
+		func(a, b *mappedStream) int { return cmp.Compare(place(a), place(b)) },
+	)
 	d.info.Features = nil
 	for _, s := range made {
 		d.streams[s.feature.Key] = s
@@ -114,7 +125,7 @@ func Over(
 			d.inferUnit(ctx, s)
 		}
 	}
-	if err := d.anchor(ctx, m.Clock); err != nil {
+	if err := d.setRowClock(ctx, m.Clock); err != nil {
 		return nil, err
 	}
 	for _, s := range made {
@@ -126,16 +137,17 @@ func Over(
 	return d, nil
 }
 
-// sourceKey returns the key in the base of a stream that has a name there or in the mapping.
-func (d *mapped) sourceKey(name string) string {
+// sourceKey returns the key in the base of a stream, which is named by its key in the base or in
+// the mapping.
+func (d *mappedDataset) sourceKey(name string) string {
 	if d.base.Info().Feature(name) != nil {
 		return name
 	}
 	return d.mapping.SourceKey(name)
 }
 
-// source finds a stream of the base.
-func (d *mapped) source(key string) (*robocache.Feature, error) {
+// sourceFeature returns the feature of a stream of the base.
+func (d *mappedDataset) sourceFeature(key string) (*robocache.Feature, error) {
 	f := d.base.Info().Feature(key)
 	if f == nil {
 		var known []string
@@ -148,12 +160,15 @@ func (d *mapped) source(key string) (*robocache.Feature, error) {
 	return f, nil
 }
 
-// make settles one stream.
-func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err error) {
+// newStream returns the stream of one entry of the mapping.
+func (d *mappedDataset) newStream(
+	key string,
+	m *robocache.StreamMapping,
+) (_ *mappedStream, err error) {
 	bad := func(msg, want, got string) error {
 		return robocache.Misuse("map", nil, "%s", msg).Expected(want, got)
 	}
-	s := &stream{
+	s := &mappedStream{
 		scale:  m.Scale,
 		offset: m.Offset,
 		drift:  m.Drift,
@@ -164,7 +179,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 	}
 	elements := 0
 	for i, from := range m.From {
-		f, err := d.source(from)
+		f, err := d.sourceFeature(from)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +209,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 			}
 			s.feature.Masked = s.feature.Masked || f.Masked
 		}
-		s.parts = append(s.parts, part{from, f.RowBytes()})
+		s.parts = append(s.parts, sourcePart{from, f.RowBytes()})
 		elements += f.Elements()
 	}
 	f := &s.feature
@@ -208,7 +223,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 					fmt.Sprint(m.Slice[1]),
 				)
 			}
-			s.from = m.Slice[0] * f.DType.Size()
+			s.firstByte = m.Slice[0] * f.DType.Size()
 			elements = m.Slice[1] - m.Slice[0]
 		}
 		f.Shape, f.Names, f.Default = []int{elements}, nil, false
@@ -230,18 +245,18 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		f.Unit = m.Unit
 	}
 	if len(m.From) > 1 || m.Slice != nil {
-		f.Rotations = d.turns(m)
-		f.Interpolation = joined(f, d.base.Info(), m.From)
+		f.Rotations = d.joinedRotations(m)
+		f.Interpolation = joinedMode(f, d.base.Info(), m.From)
 	}
-	if err := rotated(f, m); err != nil {
+	if err := applyRotations(f, m); err != nil {
 		return nil, err
 	}
-	if err := d.related(f, m); err != nil {
+	if err := d.setRelative(f, m); err != nil {
 		return nil, err
 	}
 	if name, ok := timestampKey(m.Clock); ok {
 		name = d.sourceKey(name)
-		t, err := d.source(name)
+		t, err := d.sourceFeature(name)
 		if err != nil {
 			return nil, err
 		}
@@ -255,7 +270,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		}
 		s.timestamps = name
 	}
-	if s.moved() {
+	if s.hasOwnTimes() {
 		f.Clock, f.FPS = key, robocache.Rate{}
 		if s.timestamps == "" {
 			f.FPS = d.base.Info().Feature(m.From[0]).FPS
@@ -265,7 +280,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 }
 
 // inferUnit finds the unit of a stream's timestamps if the mapping does not state it.
-func (d *mapped) inferUnit(ctx context.Context, s *stream) {
+func (d *mappedDataset) inferUnit(ctx context.Context, s *mappedStream) {
 	const episodes, rows = 8, 4096
 	f := d.base.Info().Feature(s.timestamps)
 	usual := "s"
@@ -277,13 +292,13 @@ func (d *mapped) inferUnit(ctx context.Context, s *stream) {
 		n = min(n, rows)
 		raw := make([]byte, n*f.RowBytes())
 		if err != nil || d.base.Gather(ctx, s.timestamps, robocache.RowsOf(e, 0, n), raw) != nil {
-			continue // reported when the episode is read
+			continue // the error is reported when the episode is read
 		}
 		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, f.DType, raw), usual, d.info.FPS)
 		if err == nil && g.Unit == "" {
 			continue
 		}
-		err = mapUnit(err)
+		err = withUnitHint(err)
 		where := robocache.Where{"stream": s.timestamps}
 		if found := robocache.UnitFinding(g, err, usual, where); found != nil {
 			d.info.Findings = append(slices.Clip(d.info.Findings), *found)
@@ -295,8 +310,8 @@ func (d *mapped) inferUnit(ctx context.Context, s *stream) {
 	}
 }
 
-// mapUnit adds how a mapping states the unit to an error of InferTimeUnit.
-func mapUnit(err error) error {
+// withUnitHint adds to an error of InferTimeUnit how a mapping states the unit.
+func withUnitHint(err error) error {
 	var e *robocache.Error
 	if !errors.As(err, &e) {
 		return err
@@ -306,21 +321,21 @@ func mapUnit(err error) error {
 	return &c
 }
 
-// anchor makes the rows of a stream the episode's own. The key is one of the dataset or of the
-// mapping.
-func (d *mapped) anchor(ctx context.Context, key string) error {
+// setRowClock makes the rows of a stream the episode's own rows. key is a key of the dataset or of
+// the mapping.
+func (d *mappedDataset) setRowClock(ctx context.Context, key string) error {
 	info := &d.info
 	if key == "" {
 		return nil
 	}
 	source := d.sourceKey(key)
-	f, err := d.source(source)
+	f, err := d.sourceFeature(source)
 	if err != nil {
 		return err
 	}
 	clock, fps := f.Clock, f.FPS
-	if s := d.streams[key]; s != nil && source != key && s.moved() {
-		d.moved, clock, fps = key, s.feature.Clock, s.feature.FPS
+	if s := d.streams[key]; s != nil && source != key && s.hasOwnTimes() {
+		d.rowTimes, clock, fps = key, s.feature.Clock, s.feature.FPS
 	} else if f.Clock == info.Clock || f.Clock == "" {
 		return nil
 	}
@@ -330,7 +345,7 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 			s.feature.Clock = was
 		}
 	}
-	d.own, info.Clock, info.Frames, info.FPS = source, clock, 0, fps
+	d.rowSource, info.Clock, info.Frames, info.FPS = source, clock, 0, fps
 	d.lengths = make([]int, info.Episodes)
 	for e := range d.lengths {
 		t, err := d.base.Times(ctx, e, source)
@@ -342,7 +357,7 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 	}
 	if !slices.ContainsFunc(
 		slices.Collect(maps.Values(d.streams)),
-		func(s *stream) bool { return s.feature.Clock == clock },
+		func(s *mappedStream) bool { return s.feature.Clock == clock },
 	) {
 		return robocache.Misuse(
 			"map",

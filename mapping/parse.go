@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// maxBytes bounds a mapping file.
+// maxBytes is the largest accepted size of a mapping file.
 const maxBytes = 4 << 20
 
 // Read reads a mapping file.
@@ -38,7 +38,7 @@ func Read(path string) (_ *robocache.Mapping, err error) {
 	return m, nil
 }
 
-// Parse reads a mapping in YAML or JSON.
+// Parse parses a mapping in YAML or JSON.
 func Parse(b []byte) (*robocache.Mapping, error) {
 	bad := func(err error) error {
 		e, known := err.(*robocache.Error)
@@ -75,11 +75,11 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 	if err := jsonmeta.Option("map", "", plain, m); err != nil {
 		return nil, bad(err)
 	}
-	return m, check(m)
+	return m, checkMapping(m)
 }
 
-// check refuses what no dataset could make right.
-func check(m *robocache.Mapping) (err error) {
+// checkMapping returns an error if the mapping is wrong for every dataset.
+func checkMapping(m *robocache.Mapping) (err error) {
 	bad := func(key, msg, want, got string) error {
 		return robocache.Misuse("map", robocache.Where{"stream": key}, "%s", msg).
 			Expected(want, got)
@@ -116,7 +116,8 @@ func check(m *robocache.Mapping) (err error) {
 				return bad(
 					key,
 					"interpolation",
-					"linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a rotation: rotvec, xyz, XYZ …",
+					"linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a "+
+						"rotation: rotvec, xyz, XYZ …",
 					strconv.Quote(s.Interpolation),
 				)
 			}
@@ -150,7 +151,7 @@ func jsonText(v any) string {
 
 var unitNanos = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
-// Open opens a dataset as robocache.Open does, with opt.Map put over it.
+// Open opens a dataset as robocache.Open does, and applies the mapping in opt.Map.
 func Open(
 	ctx context.Context,
 	uri string,
@@ -160,7 +161,7 @@ func Open(
 	if m == nil {
 		return robocache.Open(ctx, uri, opt)
 	}
-	if err := check(m); err != nil {
+	if err := checkMapping(m); err != nil {
 		return nil, err
 	}
 	if opt.HZ.Zero() {
@@ -168,7 +169,7 @@ func Open(
 	}
 	if len(m.Options) > 0 {
 		all := maps.Clone(m.Options)
-		maps.Copy(all, opt.Options) // what is said beside the file wins
+		maps.Copy(all, opt.Options) // explicit options override the mapping file
 		opt.Options = all
 	}
 	ds, err := robocache.Open(ctx, uri, opt)

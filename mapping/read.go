@@ -11,17 +11,17 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-func (d *mapped) Info() *robocache.Info { return &d.info }
+func (d *mappedDataset) Info() *robocache.Info { return &d.info }
 
-// Unwrap gives the dataset that lies under the mapping.
-func (d *mapped) Unwrap() robocache.Dataset { return d.base }
+// Unwrap returns the base dataset.
+func (d *mappedDataset) Unwrap() robocache.Dataset { return d.base }
 
-// setCapabilities sets the capabilities: those of the base, with the mapping's streams and times.
-// Its recordings and video files have the base's streams and times. Rows is cleared because a
-// stream may take its timestamps from another one.
-func (d *mapped) setCapabilities() {
-	d.offered = *d.base.Capabilities()
-	c := &d.offered
+// setCapabilities sets the capabilities of the base that hold for the mapping's streams and times.
+// Recordings and video files have the base's streams and times, so they are cleared. Rows is
+// cleared because a stream may take its timestamps from another one.
+func (d *mappedDataset) setCapabilities() {
+	d.capabilities = *d.base.Capabilities()
+	c := &d.capabilities
 	c.Origin = d.Origin
 	c.Recording, c.Rows, c.VideoStart = nil, nil, nil
 	if c.GatherRagged != nil {
@@ -41,10 +41,10 @@ func (d *mapped) setCapabilities() {
 	}
 }
 
-// Capabilities returns those of the base, with the mapping's streams and times.
-func (d *mapped) Capabilities() *robocache.Capabilities { return &d.offered }
+// Capabilities returns the capabilities that hold for the mapping's streams and times.
+func (d *mappedDataset) Capabilities() *robocache.Capabilities { return &d.capabilities }
 
-func (d *mapped) Len(e int) int {
+func (d *mappedDataset) Len(e int) int {
 	if d.lengths != nil {
 		if e < 0 || e >= len(d.lengths) {
 			return 0
@@ -54,7 +54,7 @@ func (d *mapped) Len(e int) int {
 	return d.base.Len(e)
 }
 
-func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) {
+func (d *mappedDataset) Episode(ctx context.Context, e int) (robocache.Episode, error) {
 	ep, err := d.base.Episode(ctx, e)
 	if err != nil {
 		return ep, err
@@ -67,17 +67,17 @@ func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 }
 
 // Lacks reports whether an episode lacks a source of a stream.
-func (d *mapped) Lacks(episode int, key string) bool {
+func (d *mappedDataset) Lacks(episode int, key string) bool {
 	s := d.streams[key]
 	return s != nil &&
 		slices.ContainsFunc(
 			s.parts,
-			func(p part) bool { return robocache.Lacks(d.base, episode, p.key) },
+			func(p sourcePart) bool { return robocache.Lacks(d.base, episode, p.key) },
 		)
 }
 
-// stream finds a stream of the result.
-func (d *mapped) stream(key string) (*stream, error) {
+// streamNamed returns a stream of the result.
+func (d *mappedDataset) streamNamed(key string) (*mappedStream, error) {
 	s := d.streams[key]
 	if s == nil {
 		return nil, robocache.NotFound(
@@ -89,72 +89,85 @@ func (d *mapped) stream(key string) (*stream, error) {
 	return s, nil
 }
 
-// Origin is the base's.
-func (d *mapped) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
+// Origin returns the origin in the base.
+func (d *mappedDataset) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
 	return robocache.OriginOf(ctx, d.base, e)
 }
 
-func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
+func (d *mappedDataset) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
 	if key == "" || key == "task" && d.streams["task"] == nil {
-		if d.moved == "" {
-			return d.base.Times(ctx, e, d.own)
+		if d.rowTimes == "" {
+			return d.base.Times(ctx, e, d.rowSource)
 		}
-		key = d.moved
+		key = d.rowTimes
 	}
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return nil, err
 	}
 	t, err := d.base.Times(ctx, e, s.parts[0].key)
-	if err != nil || !s.moved() {
+	if err != nil || !s.hasOwnTimes() {
 		return t, err
 	}
 	if s.timestamps != "" {
-		if t, err = d.timestamped(ctx, e, s, len(t)); err != nil {
+		if t, err = d.timesFromValues(ctx, e, s, len(t)); err != nil {
 			return nil, robocache.At(
 				err,
 				robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key},
 			)
 		}
 	}
-	if err := s.correct(d.info.EpisodeIndex(e), key, t); err != nil {
+	if err := s.correctDrift(d.info.EpisodeIndex(e), key, t); err != nil {
 		return nil, err
 	}
 	for i, v := range t {
-		at := v + s.offset // both are within 2^62
+		at := v + s.offset // both are within ±2^62
 		if i > 0 && at < t[i-1] {
-			return nil, robocache.Malformed("map", robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key, "index": i}, "timestamps go back").
-				Expected(fmt.Sprintf("at least %d ns", t[i-1]), fmt.Sprint(at))
+			return nil, robocache.Malformed(
+				"map",
+				robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key, "index": i},
+				"timestamps go back",
+			).Expected(fmt.Sprintf("at least %d ns", t[i-1]), fmt.Sprint(at))
 		}
 		t[i] = at
 	}
 	return t, nil
 }
 
-// correct takes the drift off the times of the episode with an index, in place.
-func (s *stream) correct(episode int64, key string, t []int64) error {
+// correctDrift removes the drift from the timestamps of an episode, in place. episode is its index.
+func (s *mappedStream) correctDrift(episode int64, key string, t []int64) error {
 	if s.drift.IsZero() {
 		return nil
 	}
-	// Before a timestamp is corrected it must be one: the differences of those beyond ±2^62
-	// overflow.
-	if i := slices.IndexFunc(t, far); i >= 0 {
-		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": episode})
+	// Timestamps beyond ±2^62 are rejected first, because their differences would overflow.
+	if i := slices.IndexFunc(t, isOutOfRange); i >= 0 {
+		return robocache.At(
+			errOutOfRange(key, i, fmt.Sprint(t[i])),
+			robocache.Where{"episode": episode},
+		)
 	}
 	s.drift.Correct(t)
-	if i := slices.IndexFunc(t, far); i >= 0 {
-		return robocache.Misuse("map", robocache.Where{"episode": episode, "stream": key}, "drift: its moment at lies too far from the stream's timestamps").
-			Expected("a moment on the stream's own clock", fmt.Sprintf("%d ns", s.drift.At)).
-			WithCause(beyond(key, i, fmt.Sprint(t[i])))
+	if i := slices.IndexFunc(t, isOutOfRange); i >= 0 {
+		return robocache.Misuse(
+			"map",
+			robocache.Where{"episode": episode, "stream": key},
+			"drift: its moment at lies too far from the stream's timestamps",
+		).Expected("a moment on the stream's own clock", fmt.Sprintf("%d ns", s.drift.At)).
+			WithCause(errOutOfRange(key, i, fmt.Sprint(t[i])))
 	}
 	return nil
 }
 
-// far says that a timestamp is none: beyond ±2^62 ns.
-func far(t int64) bool { return t > 1<<62 || t < -1<<62 }
+// isOutOfRange reports whether a timestamp is beyond ±2^62 ns, which no valid timestamp is.
+func isOutOfRange(t int64) bool { return t > 1<<62 || t < -1<<62 }
 
-// timestamped reads n timestamps from the values of a stream.
-func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
+// timesFromValues reads n timestamps from the values of a stream.
+func (d *mappedDataset) timesFromValues(
+	ctx context.Context,
+	e int,
+	s *mappedStream,
+	n int,
+) ([]int64, error) {
 	if s.unitErr != nil {
 		return nil, s.unitErr
 	}
@@ -167,52 +180,56 @@ func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]in
 	if !f.DType.Float() {
 		for i, v := range robocache.Int64s(nil, f.DType, raw) {
 			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit || f.DType == robocache.Uint64 && v < 0 {
-				return nil, beyond(s.timestamps, i, fmt.Sprint(v))
+				return nil, errOutOfRange(s.timestamps, i, fmt.Sprint(v))
 			}
 			t[i] = v * s.unit
 		}
 		return t, nil
 	}
 	for i, v := range robocache.Float64s(make([]float64, 0, n), f.DType, raw) {
-		// In two parts: seconds since 1970 with a fraction keep what float64 has.
+		// Whole and fractional seconds are converted separately. Otherwise times since 1970 would
+		// lose precision.
 		whole, part := math.Modf(v)
 		ns := float64(whole*float64(s.unit)) + math.RoundToEven(part*float64(s.unit))
 		if !(math.Abs(ns) < 1<<62) {
-			return nil, beyond(s.timestamps, i, fmt.Sprint(v))
+			return nil, errOutOfRange(s.timestamps, i, fmt.Sprint(v))
 		}
 		t[i] = int64(whole)*s.unit + int64(math.RoundToEven(part*float64(s.unit)))
 	}
 	return t, nil
 }
 
-func beyond(key string, i int, got string) error {
+func errOutOfRange(key string, i int, got string) error {
 	return robocache.Malformed("map", robocache.Where{"stream": key, "index": i}, "a timestamp").
 		Expected("a number within ±2^62 ns", got)
 }
 
-func (d *mapped) Gather(
+func (d *mappedDataset) Gather(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	dst []byte,
 ) (err error) {
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return err
 	}
-	if s.feature.Kind != robocache.KindNumeric || s.plain() {
+	if s.feature.Kind != robocache.KindNumeric || s.isRenamed() {
 		return d.base.Gather(ctx, s.parts[0].key, rows, dst)
 	}
 	size := s.feature.RowBytes()
 	if len(dst) != size*len(rows) {
 		return robocache.Misuse("map gather", robocache.Where{"stream": key}, "").
-			Expected(fmt.Sprintf("%d bytes for %d rows", size*len(rows), len(rows)), fmt.Sprint(len(dst)))
+			Expected(
+				fmt.Sprintf("%d bytes for %d rows", size*len(rows), len(rows)),
+				fmt.Sprint(len(dst)),
+			)
 	}
-	at := -s.from // of the part in the row of the result, in bytes
+	at := -s.firstByte // start of the part in the row of the result, in bytes
 	for _, p := range s.parts {
-		lo, hi := max(at, 0), min(at+p.row, size)
+		lo, hi := max(at, 0), min(at+p.rowBytes, size)
 		if lo < hi {
-			raw := make([]byte, p.row*len(rows))
+			raw := make([]byte, p.rowBytes*len(rows))
 			if err := robocache.At(
 				d.base.Gather(ctx, p.key, rows, raw),
 				robocache.Where{"stream": p.key},
@@ -220,19 +237,19 @@ func (d *mapped) Gather(
 				return err
 			}
 			for i := range rows {
-				copy(dst[i*size+lo:i*size+hi], raw[i*p.row+lo-at:])
+				copy(dst[i*size+lo:i*size+hi], raw[i*p.rowBytes+lo-at:])
 			}
 		}
-		at += p.row
+		at += p.rowBytes
 	}
 	if s.scale != 0 {
-		scale(dst, s.feature.DType, s.scale)
+		scaleInPlace(dst, s.feature.DType, s.scale)
 	}
 	return nil
 }
 
-// scale multiplies in place, in float64, with one rounding to the type.
-func scale(b []byte, t robocache.DType, by float64) {
+// scaleInPlace multiplies values in float64 and rounds once to the type.
+func scaleInPlace(b []byte, t robocache.DType, by float64) {
 	n := t.Size()
 	var one [1]float64
 	for ; len(b) >= n; b = b[n:] {
@@ -250,25 +267,25 @@ func scale(b []byte, t robocache.DType, by float64) {
 	}
 }
 
-func (d *mapped) GatherRagged(
+func (d *mappedDataset) GatherRagged(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 ) (_ []byte, _ []int, err error) {
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return nil, nil, err
 	}
 	return robocache.GatherRagged(ctx, d.base, s.parts[0].key, rows)
 }
 
-func (d *mapped) Valid(
+func (d *mappedDataset) Valid(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	valid []uint8,
 ) (err error) {
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return err
 	}
@@ -290,7 +307,7 @@ func (d *mapped) Valid(
 	return nil
 }
 
-func (d *mapped) Text(
+func (d *mappedDataset) Text(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
@@ -313,20 +330,20 @@ func (d *mapped) Text(
 		}
 		return out, nil
 	}
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return nil, err
 	}
 	return d.base.Text(ctx, s.parts[0].key, rows)
 }
 
-func (d *mapped) Frames(
+func (d *mappedDataset) Frames(
 	ctx context.Context,
 	key string,
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) (err error) {
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return err
 	}
@@ -334,18 +351,18 @@ func (d *mapped) Frames(
 }
 
 // LeaseFrames returns leased images of the stream's source.
-func (d *mapped) LeaseFrames(
+func (d *mappedDataset) LeaseFrames(
 	ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
 ) (done func(), err error) {
-	s, err := d.stream(key)
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return nil, err
 	}
 	return robocache.LeaseFrames(ctx, d.base, s.parts[0].key, rows, out)
 }
 
-// Clocks and TimesBy are the source's, with the mapping's drift and offset.
-func (d *mapped) Clocks(key string) []string {
+// Clocks returns the clocks of the source. TimesBy applies the mapping's drift and offset to them.
+func (d *mappedDataset) Clocks(key string) []string {
 	s := d.streams[key]
 	if s == nil || s.timestamps != "" {
 		return nil
@@ -353,8 +370,12 @@ func (d *mapped) Clocks(key string) []string {
 	return robocache.ClocksOf(d.base, s.parts[0].key)
 }
 
-func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int64, err error) {
-	s, err := d.stream(key)
+func (d *mappedDataset) TimesBy(
+	ctx context.Context,
+	e int,
+	key, clock string,
+) (_ []int64, err error) {
+	s, err := d.streamNamed(key)
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +389,7 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 	}
 	t, err := d.base.Capabilities().TimesBy(ctx, e, s.parts[0].key, clock)
 	if err == nil {
-		err = s.correct(d.info.EpisodeIndex(e), key, t)
+		err = s.correctDrift(d.info.EpisodeIndex(e), key, t)
 	}
 	if err != nil {
 		return nil, err
@@ -379,8 +400,8 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 	return t, nil
 }
 
-// Stats are those of streams that are only renamed.
-func (d *mapped) Stats(ctx context.Context) (robocache.Stats, error) {
+// Stats returns the statistics of the streams that are only renamed.
+func (d *mappedDataset) Stats(ctx context.Context) (robocache.Stats, error) {
 	all, err := d.base.Stats(ctx)
 	if err != nil || all == nil {
 		return nil, err
@@ -395,4 +416,4 @@ func (d *mapped) Stats(ctx context.Context) (robocache.Stats, error) {
 	return out, nil
 }
 
-func (d *mapped) Close() error { return d.base.Close() }
+func (d *mappedDataset) Close() error { return d.base.Close() }

@@ -6,9 +6,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// related sets the relative channels of a stream: those that the mapping states, or those of its
-// parts, at their places in the joined and sliced row. It runs after the names are set.
-func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err error) {
+// setRelative sets the relative channels of a stream: those that the mapping states, or those of
+// its parts at their positions in the joined and sliced row. The names of the channels must be set
+// before.
+func (d *mappedDataset) setRelative(f *robocache.Feature, m *robocache.StreamMapping) (err error) {
 	if f.Relative, f.RelativeReason, err = d.relativeParts(m); err != nil {
 		return err
 	}
@@ -25,7 +26,10 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 	}
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged() {
 		return robocache.Misuse("map", nil, "relative").
-			Expected("numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String())
+			Expected(
+				"numeric rows of one length of floating-point numbers",
+				string(f.Kind)+" "+f.DType.String(),
+			)
 	}
 	if f.Interpolation == "sum" {
 		f.Interpolation = ""
@@ -35,9 +39,9 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 	return err
 }
 
-// relativeParts returns the relative channels of the parts of a joined row. It returns nil if
-// nothing is known of any.
-func (d *mapped) relativeParts(
+// relativeParts returns the relative channels of the parts of a joined row. It returns nil if no
+// part states any.
+func (d *mappedDataset) relativeParts(
 	m *robocache.StreamMapping,
 ) (channels []int, reason string, err error) {
 	channels, err = d.joinedChannels(m, func(f *robocache.Feature) []int {
@@ -50,9 +54,9 @@ func (d *mapped) relativeParts(
 	return channels, reason, err
 }
 
-// joinedChannels returns where some channels of the parts of a row are in the joined and sliced
-// row. It returns nil if channelsOf returns nil for all parts.
-func (d *mapped) joinedChannels(
+// joinedChannels returns the positions of some channels of the parts in the joined and sliced row.
+// It returns nil if channelsOf returns nil for all parts.
+func (d *mappedDataset) joinedChannels(
 	m *robocache.StreamMapping, channelsOf func(*robocache.Feature) []int,
 ) (channels []int, err error) {
 	from, to := 0, int(^uint(0)>>1)
@@ -61,7 +65,7 @@ func (d *mapped) joinedChannels(
 	}
 	at := 0
 	for _, key := range m.From {
-		f, err := d.source(key)
+		f, err := d.sourceFeature(key)
 		if err != nil {
 			return nil, err
 		}

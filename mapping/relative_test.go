@@ -9,11 +9,11 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// TestRelative checks what a mapping states of relative channels, and where those of the parts are
-// in a joined row.
+// TestRelative checks the relative channels that a mapping states, and the positions of those of
+// the parts in a joined row.
 func TestRelative(t *testing.T) {
 	for _, c := range []struct {
-		arm  []int // what the dataset states of the stream "arm", three channels
+		arm  []int // relative channels of the stream "arm" in the dataset, of three channels
 		text string
 		want []int
 		mode align.Mode
@@ -21,8 +21,18 @@ func TestRelative(t *testing.T) {
 		{nil, "{from: [arm], relative: true}", []int{0, 1, 2}, align.Sum},
 		{nil, "{from: [arm], interpolation: sum}", []int{0, 1, 2}, align.Sum},
 		{nil, "{from: [arm, grip], relative: [0, 2]}", []int{0, 2}, align.Sum},
-		{nil, "{from: [arm, grip], names: [a, b, c, gripper], relative: true}", []int{0, 1, 2}, align.Sum},
-		{nil, "{from: [arm, grip], names: [a, b, c, gripper], relative: [b, 3]}", []int{1, 3}, align.Sum},
+		{
+			nil,
+			"{from: [arm, grip], names: [a, b, c, gripper], relative: true}",
+			[]int{0, 1, 2},
+			align.Sum,
+		},
+		{
+			nil,
+			"{from: [arm, grip], names: [a, b, c, gripper], relative: [b, 3]}",
+			[]int{1, 3},
+			align.Sum,
+		},
 		{[]int{0, 1, 2}, "{from: [arm]}", []int{0, 1, 2}, align.Sum},
 		{[]int{0, 1, 2}, "{from: [arm], relative: false}", []int{}, align.Linear},
 		{[]int{0, 1, 2}, "{from: [arm], interpolation: previous}", []int{0, 1, 2}, align.Previous},
@@ -57,7 +67,8 @@ func TestRelative(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"{from: [arm], relative: [3]}", "{from: [arm], relative: [x]}", "{from: [arm], relative: 1}",
+		"{from: [arm], relative: [3]}", "{from: [arm], relative: [x]}", "{from: [arm], " +
+			"relative: 1}",
 		"{from: [count], relative: true}", "{from: [note], interpolation: sum}",
 	} {
 		m, err := mapping.Parse([]byte("streams: {x: " + text + "}"))

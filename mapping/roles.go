@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// LeRobot's keys of a policy's input and output.
+// The keys of a policy's input and output in LeRobot.
 const (
 	ActionKey = "action"
 	StateKey  = "observation.state"
@@ -41,7 +41,7 @@ var (
 		"pose",
 		"odom",
 	}
-	// not used for states; a command may be a velocity
+	// These words exclude a state. A command may be a velocity.
 	rateWords = []string{"velocity", "vel", "qvel", "effort", "torque", "current"}
 	skipWords = []string{
 		"covariance",
@@ -69,15 +69,15 @@ var (
 	}
 )
 
-// Roles returns the streams that the action and the state of a dataset would be joined from, for
-// the roles that it lacks. A stream that commands the robot is an action, and a stream that reports
-// its joints is a state. A list is empty if the dataset has the role or no stream fits it.
+// Roles returns the streams from which the action and the state of a dataset can be joined. A
+// stream that commands the robot is an action, and a stream that reports its joints is a state. A
+// list is empty if the dataset already has the role or no stream fits it.
 func Roles(info *robocache.Info) (action, state []string) {
 	if !HasAction(info) {
-		action = candidate(info, actionWords, nil)
+		action = candidateParts(info, actionWords, nil)
 	}
 	if info.Feature(StateKey) == nil {
-		state = candidate(info, stateWords, slices.Concat(actionWords, rateWords))
+		state = candidateParts(info, stateWords, slices.Concat(actionWords, rateWords))
 	}
 	return action, state
 }
@@ -91,28 +91,29 @@ func HasAction(info *robocache.Info) bool {
 	})
 }
 
-// candidate returns the streams of the group whose name has the first of words, and none of others.
-// A group is the numeric streams of one prefix ("joint_states." of "joint_states.position"), on one
-// clock and of one type. Its positions are preferred to all of it.
-func candidate(info *robocache.Info, words, others []string) []string {
+// candidateParts returns the streams of the group whose name contains the first matching word of
+// words and none of others. A group is the numeric streams with the same prefix ("joint_states." of
+// "joint_states.position"), clock and type. If the group has positions, only they are returned.
+func candidateParts(info *robocache.Info, words, others []string) []string {
 	for _, word := range words {
 		for i := range info.Features {
 			first := &info.Features[i]
-			if !joinable(first) || !hasWord(first.Key, word) ||
+			if !isJoinable(first) || !hasWord(first.Key, word) ||
 				slices.ContainsFunc(others, func(w string) bool { return hasWord(first.Key, w) }) {
 				continue
 			}
 			at := strings.LastIndexByte(first.Key, '.')
 			prefix, last := first.Key[:at+1], first.Key[at+1:]
 			if at < 0 || hasWord(last, word) {
-				return []string{first.Key} // the stream itself has the word
+				return []string{first.Key} // the key of the stream itself has the word
 			}
 			var group []string
 			for k := range info.Features {
 				f := &info.Features[k]
 				leaf, ok := strings.CutPrefix(f.Key, prefix)
 				switch {
-				case !ok || !joinable(f) || slices.ContainsFunc(others, func(w string) bool { return hasWord(leaf, w) }) || f.Clock != first.Clock || f.DType != first.DType:
+				case !ok || !isJoinable(f) || f.Clock != first.Clock || f.DType != first.DType:
+				case slices.ContainsFunc(others, func(w string) bool { return hasWord(leaf, w) }):
 				case leaf == "position" || leaf == "positions":
 					return []string{f.Key}
 				default:
@@ -125,16 +126,16 @@ func candidate(info *robocache.Info, words, others []string) []string {
 	return nil
 }
 
-// joinable reports whether a stream can be a part of an action or a state.
-func joinable(f *robocache.Feature) bool {
+// isJoinable reports whether a stream can be part of an action or a state.
+func isJoinable(f *robocache.Feature) bool {
 	return !f.Default && f.Kind == robocache.KindNumeric && !f.Ragged() && f.DType.Float() &&
 		!f.Latched &&
 		f.Elements() < 256 &&
 		!slices.ContainsFunc(skipWords, func(w string) bool { return hasWord(f.Key, w) })
 }
 
-// hasWord reports whether a key has a word between its separators: "joint" is in "left.joint_pos",
-// not in "disjoint".
+// hasWord reports whether a key contains a word between separators: "joint" is in "left.joint_pos",
+// but not in "disjoint".
 func hasWord(key, word string) bool {
 	flat := "_" + strings.NewReplacer(".", "_", "/", "_", "-", "_").
 		Replace(strings.ToLower(key)) +
@@ -143,9 +144,9 @@ func hasWord(key, word string) bool {
 }
 
 // Preset returns the mapping that gives a dataset the names that lerobot trains on: action,
-// observation.state and observation.images.*. Streams that lerobot has no use for are dropped.
-// Without a command stream the action is the state one row later, if the streams have clocks of
-// their own; period is the time between rows in ns. left lists the streams that are dropped.
+// observation.state and observation.images.*. Streams that lerobot does not use are dropped; left
+// lists them. If no stream commands the robot and the streams have their own clocks, the action is
+// the state one row later. period is the time between rows in ns.
 func Preset(info *robocache.Info, period int64) (m *robocache.Mapping, left []string) {
 	m = &robocache.Mapping{Rest: "drop", Streams: map[string]robocache.StreamMapping{}}
 	action, state := Roles(info)
@@ -189,10 +190,13 @@ func Preset(info *robocache.Info, period int64) (m *robocache.Mapping, left []st
 	return m, left
 }
 
-// cameraKey returns "observation.images." and the words of a key that name the camera.
+// cameraKey returns "observation.images." followed by the words of a key that name the camera.
 func cameraKey(key string, taken map[string]robocache.StreamMapping) string {
 	var words []string
-	for word := range strings.FieldsFuncSeq(key, func(r rune) bool { return r == '.' || r == '/' }) {
+	for word := range strings.FieldsFuncSeq(
+		key,
+		func(r rune) bool { return r == '.' || r == '/' },
+	) {
 		if !slices.Contains(imageWords, strings.ToLower(word)) {
 			words = append(words, word)
 		}
@@ -208,9 +212,9 @@ func cameraKey(key string, taken map[string]robocache.StreamMapping) string {
 	return name
 }
 
-// RoleFindings reports the roles that lerobot's policies need and a dataset lacks, each with the
-// mapping that gives it. It reports none unless the whole of another format is written as LeRobot:
-// keys are the features that were chosen.
+// RoleFindings returns a finding for each role that lerobot's policies need and the dataset lacks,
+// with the mapping that adds it. It returns none unless all of a dataset in another format is
+// written as LeRobot. keys are the chosen features.
 func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocache.Finding) {
 	if to != "lerobot" || info.Format == to || keys != nil {
 		return nil
@@ -237,8 +241,9 @@ func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocac
 			robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     code,
-				Message:  "no stream is named " + key + ": lerobot's policies cannot be trained on the result",
-				Hint:     hint,
+				Message: "no stream is named " + key + ": lerobot's policies cannot be trained " +
+					"on the result",
+				Hint: hint,
 			},
 		)
 	}

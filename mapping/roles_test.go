@@ -8,17 +8,43 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestRoles: the streams that command a robot are its action, those that report its joints its
-// state.
+// TestRoles: streams that command a robot are its action, and streams that report its joints are
+// its state.
 func TestRoles(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		keys          []string
 		action, state []string
 	}{
-		{"ROS", []string{"imu.orientation", "joint_states.velocity", "joint_states.position", "arm.joint_command.position", "arm.joint_command.effort"}, []string{"arm.joint_command.position"}, []string{"joint_states.position"}},
-		{"a twist", []string{"cmd_vel.linear", "cmd_vel.angular", "odom.pose.position", "odom.pose.covariance"}, []string{"cmd_vel.linear", "cmd_vel.angular"}, []string{"odom.pose.position"}},
-		{"ALOHA", []string{"observation.qpos", "observation.qvel", "action"}, nil, []string{"observation.qpos"}},
+		{
+			"ROS",
+			[]string{
+				"imu.orientation",
+				"joint_states.velocity",
+				"joint_states.position",
+				"arm.joint_command.position",
+				"arm.joint_command.effort",
+			},
+			[]string{"arm.joint_command.position"},
+			[]string{"joint_states.position"},
+		},
+		{
+			"a twist",
+			[]string{
+				"cmd_vel.linear",
+				"cmd_vel.angular",
+				"odom.pose.position",
+				"odom.pose.covariance",
+			},
+			[]string{"cmd_vel.linear", "cmd_vel.angular"},
+			[]string{"odom.pose.position"},
+		},
+		{
+			"ALOHA",
+			[]string{"observation.qpos", "observation.qvel", "action"},
+			nil,
+			[]string{"observation.qpos"},
+		},
 		{"joints alone", []string{"joint_states.position"}, nil, []string{"joint_states.position"}},
 		{"LeRobot", []string{"observation.state", "action"}, nil, nil},
 		{"parts of an action", []string{"observation.state", "action.arm"}, nil, nil},
@@ -56,10 +82,14 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestCameraKeys: a camera keeps the words of its topic that name it.
+// TestCameraKeys: the key of a camera keeps the words of its topic that name it.
 func TestCameraKeys(t *testing.T) {
 	taken := map[string]robocache.StreamMapping{}
-	for key, want := range map[string]string{"camera.color.image_raw.compressed": "observation.images.camera", "/left/image_raw": "observation.images.left", "image": "observation.images.camera"} {
+	for key, want := range map[string]string{
+		"camera.color.image_raw.compressed": "observation.images.camera",
+		"/left/image_raw":                   "observation.images.left",
+		"image":                             "observation.images.camera",
+	} {
 		if got := cameraKey(key, taken); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}

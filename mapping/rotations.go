@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// turns are the rotations of a joined and sliced row: those of its parts, where they stand in it.
-func (d *mapped) turns(m *robocache.StreamMapping) (out []robocache.Rotation) {
+// joinedRotations returns the rotations of a joined and sliced row: those of its parts, at their
+// positions in the row.
+func (d *mappedDataset) joinedRotations(m *robocache.StreamMapping) (out []robocache.Rotation) {
 	from, to := 0, int(^uint(0)>>1)
 	if m.Slice != nil {
 		from, to = m.Slice[0], m.Slice[1]
@@ -31,9 +32,10 @@ func (d *mapped) turns(m *robocache.StreamMapping) (out []robocache.Rotation) {
 	return out
 }
 
-// joined is the mode of a joined row: that of its parts where all have one; else the first that
-// takes samples as they are; slerp where some are rotations and the others go without saying.
-func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
+// joinedMode returns the interpolation mode of a joined row. If some part uses nearest, previous or
+// next, its mode is used. If all parts have the same mode, that mode is used. If rotations are
+// mixed with linear parts, the mode is slerp.
+func joinedMode(f *robocache.Feature, base *robocache.Info, from []string) string {
 	first := base.Feature(from[0]).Interpolation
 	same, plain := true, true
 	for _, key := range from {
@@ -55,8 +57,8 @@ func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
 	return first
 }
 
-// rotated takes what a mapping says of a stream's rotations and of its mode.
-func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
+// applyRotations applies the rotations and the interpolation mode of a mapping to a stream.
+func applyRotations(f *robocache.Feature, m *robocache.StreamMapping) error {
 	bad := func(msg, want, got string) error {
 		return robocache.Misuse("map", nil, "%s", msg).Expected(want, got)
 	}
@@ -100,7 +102,7 @@ func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 	return robocache.CheckRotations(f.Rotations, f.Elements())
 }
 
-// rotationLine writes rotations as a mapping has them.
+// rotationLine writes rotations in the syntax of a mapping.
 func rotationLine(line func(format string, args ...any), list []robocache.Rotation) {
 	if len(list) > 0 {
 		texts := make([]string, len(list))

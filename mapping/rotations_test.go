@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// turned gives the stream "x" that a mapping of a plant makes, whose arm (3 channels) is a rotation
-// vector where that is said.
+// turned returns the stream "x" of a mapping of a plant. The arm (3 channels) can be a rotation
+// vector.
 func turned(t *testing.T, arm bool, text string) (*robocache.Feature, error) {
 	t.Helper()
 	p := newPlant()
@@ -30,8 +30,8 @@ func turned(t *testing.T, arm bool, text string) (*robocache.Feature, error) {
 	return ds.Info().Feature("x"), nil
 }
 
-// TestRotations: what a mapping says of rotations, and where those of the parts stand in a joined
-// row.
+// TestRotations checks the rotations that a mapping states, and the positions of those of the parts
+// in a joined row.
 func TestRotations(t *testing.T) {
 	at := func(form string, at ...int) (out []robocache.Rotation) {
 		for _, a := range at {
@@ -48,7 +48,12 @@ func TestRotations(t *testing.T) {
 		{false, "{from: [arm], interpolation: rotvec}", at("rotvec", 0), align.Slerp},
 		{false, "{from: [arm], interpolation: xyz}", at("xyz", 0), align.Slerp},
 		{false, "{from: [arm, arm], interpolation: ZYX}", at("ZYX", 0, 3), align.Slerp},
-		{false, "{from: [grip, arm], rotations: [{at: 1, form: rotvec}]}", at("rotvec", 1), align.Slerp},
+		{
+			false,
+			"{from: [grip, arm], rotations: [{at: 1, form: rotvec}]}",
+			at("rotvec", 1),
+			align.Slerp,
+		},
 		{false, "{from: [arm, grip], rotations: [quat]}", at("quat", 0), align.Slerp},
 		{true, "{from: [grip, arm, grip, arm]}", at("rotvec", 1, 5), align.Slerp},
 		{true, "{from: [grip, arm, grip, arm], slice: [1, 7]}", at("rotvec", 0), align.Slerp},
@@ -74,8 +79,13 @@ func TestRotations(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"{from: [arm], interpolation: xxy}", "{from: [arm, grip], interpolation: rotvec}", "{from: [arm], rotations: [{at: 1, form: rotvec}]}", "{from: [count], rotations: [rotvec]}", "{from: [arm], rotations: [axis]}",
-		"{from: [arm], interpolation: rotvec, rotations: [rotvec]}", "{from: [note], interpolation: rotvec}", "{from: [arm], rotations: [{at: 0, of: rotvec}]}",
+		"{from: [arm], interpolation: xxy}",
+		"{from: [arm, grip], interpolation: rotvec}",
+		"{from: [arm], rotations: [{at: 1, form: rotvec}]}",
+		"{from: [count], rotations: [rotvec]}",
+		"{from: [arm], rotations: [axis]}",
+		"{from: [arm], interpolation: rotvec, rotations: [rotvec]}", "{from: [note], " +
+			"interpolation: rotvec}", "{from: [arm], rotations: [{at: 0, of: rotvec}]}",
 	} {
 		if f, err := turned(t, false, text); err == nil {
 			t.Errorf("%s was accepted: %+v", text, f)

@@ -9,21 +9,21 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as
-// comments. A buffer of UMI, which keeps no action, gets one.
+// Suggest writes a mapping that describes a dataset as it is. Comments show what else can be stated
+// for each stream. For UMI datasets, which have no action, it adds one.
 func Suggest(w io.Writer, ds robocache.Dataset) error {
 	info := ds.Info()
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line(
 		"# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.",
-		comment(info.URI),
+		oneLine(info.URI),
 		info.Format,
 	)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && !f.Stamped && !info.FPS.Zero() {
 		line("# hz: %s            # of the rows, where the format keeps no clock", info.FPS)
 		if clocks := info.DescribeUnusedClocks(); clocks != "" {
-			line("# %s", comment(clocks))
+			line("# %s", oneLine(clocks))
 		}
 	}
 	if info.Clock != "" {
@@ -31,7 +31,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			if f := &info.Features[i]; f.Clock == info.Clock {
 				line(
 					"clock: %s            # the stream whose rows are the episode's own",
-					quoted(f.Key),
+					quoteYAML(f.Key),
 				)
 				break
 			}
@@ -40,7 +40,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 	if len(info.Tasks) == 0 {
 		for i := range info.Features {
 			if f := &info.Features[i]; f.Kind == robocache.KindText {
-				line("# task: %s          # the text stream that holds the task", quoted(f.Key))
+				line("# task: %s          # the text stream that holds the task", quoteYAML(f.Key))
 				break
 			}
 		}
@@ -54,8 +54,8 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			continue
 		}
 		named = true
-		line("  %s:", quoted(f.Key))
-		line("    from: [%s]            # %s", quoted(f.Key), comment(describe(f)))
+		line("  %s:", quoteYAML(f.Key))
+		line("    from: [%s]            # %s", quoteYAML(f.Key), oneLine(describeFeature(f)))
 		if f.Interpolation != "" {
 			line("    interpolation: %s", f.Interpolation)
 			rotationLine(line, f.Rotations)
@@ -63,7 +63,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 			line("    # interpolation: slerp            # if it is a quaternion x, y, z, w")
 		}
 		if f.Unit != "" {
-			line("    unit: %s", quoted(f.Unit))
+			line("    unit: %s", quoteYAML(f.Unit))
 		}
 	}
 	umiLines(line, info, umiAction(info))
@@ -74,7 +74,7 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 	return err
 }
 
-func describe(f *robocache.Feature) string {
+func describeFeature(f *robocache.Feature) string {
 	text := fmt.Sprintf("%s, %s %v", f.Kind, f.DType, f.Shape)
 	if f.Clock != "" {
 		text += ", clock " + f.Clock
@@ -85,8 +85,8 @@ func describe(f *robocache.Feature) string {
 	return text
 }
 
-// quoted makes any text a YAML scalar.
-func quoted(s string) string {
+// quoteYAML returns a text as a YAML scalar.
+func quoteYAML(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.')
 	}) < 0 && !strings.HasPrefix(s, ".") {
@@ -99,8 +99,8 @@ func quoted(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// comment keeps a text in its line.
-func comment(s string) string {
+// oneLine replaces control characters by spaces, so that a comment stays on its line.
+func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return ' '

@@ -7,12 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// findTasks reads each episode's task from a text stream: its first text that is not empty.
-func (d *mapped) findTasks(ctx context.Context, key string) error {
+// findTasks reads the task of each episode from a text stream. The task is the first text that is
+// not empty.
+func (d *mappedDataset) findTasks(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
 	}
-	f, err := d.source(key)
+	f, err := d.sourceFeature(key)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (d *mapped) findTasks(ctx context.Context, key string) error {
 	return nil
 }
 
-func (d *mapped) firstText(ctx context.Context, e int, key string) (_ string, err error) {
+func (d *mappedDataset) firstText(ctx context.Context, e int, key string) (_ string, err error) {
 	t, err := d.base.Times(ctx, e, key)
 	if err != nil {
 		return "", err

@@ -10,11 +10,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// umiParts are what an action of UMI is made of, a robot after the other.
+// umiParts are the suffixes of the streams that form a robot's action in UMI, in order.
 var umiParts = []string{"_eef_pos", "_eef_rot_axis_angle", "_gripper_width"}
 
-// umiAction gives the streams that are UMI's action, in their order; nil where the dataset has one,
-// or is none of UMI's.
+// umiAction returns the streams that form UMI's action, in order. It returns nil if the dataset has
+// an action or is not from UMI.
 func umiAction(info *robocache.Info) (keys []string) {
 	type robot struct {
 		number int
@@ -48,7 +48,8 @@ func umiAction(info *robocache.Info) (keys []string) {
 			if first == nil {
 				first = f
 			}
-			if f.DType != first.DType || f.Clock != first.Clock { // what Over would refuse
+			// Over would reject the combination
+			if f.DType != first.DType || f.Clock != first.Clock {
 				return nil
 			}
 			keys = append(keys, f.Key)
@@ -66,7 +67,7 @@ func umiLines(line func(format string, args ...any), info *robocache.Info, keys 
 	var turns []robocache.Rotation
 	at := 0
 	for i, k := range keys {
-		from[i] = quoted(k)
+		from[i] = quoteYAML(k)
 		f := info.Feature(k)
 		if strings.HasSuffix(k, umiParts[1]) && f.DType.Float() {
 			for _, r := range robocache.RepeatRotation(robocache.FormRotVec, f.Elements()) {
@@ -82,7 +83,8 @@ func umiLines(line func(format string, args ...any), info *robocache.Info, keys 
 	line("    from: [%s]", strings.Join(from, ", "))
 	if turns != nil {
 		line(
-			"    interpolation: slerp            # of the rotation vectors; position and width are linear",
+			"    interpolation: slerp            # of the rotation vectors; position and width " +
+				"are linear",
 		)
 		rotationLine(line, turns)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// umi is a plant with UMI's streams of two robots, the second before the first.
+// umi is a plant with UMI's streams of two robots, the second one first.
 func umi() *plant {
 	p := newPlant()
 	for _, robot := range []string{"robot1", "robot0"} {
@@ -48,14 +48,17 @@ func suggested(t *testing.T, p *plant) robocache.Dataset {
 	return ds
 }
 
-// TestSuggestedAction: position, rotation and width of robot 0, then of robot 1.
+// TestSuggestedAction: the action is the position, rotation and width of robot 0, then of robot 1.
 func TestSuggestedAction(t *testing.T) {
 	p := umi()
 	ds := suggested(t, p)
 	f := ds.Info().Feature("action")
 	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 ||
 		f.Interpolation != "slerp" ||
-		!slices.Equal(f.Rotations, []robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}}) {
+		!slices.Equal(
+			f.Rotations,
+			[]robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}},
+		) {
 		t.Fatalf("%+v", f)
 	}
 	if got, want := len(ds.Info().Features), len(p.info.Features)+1; got != want {
@@ -84,7 +87,8 @@ func TestSuggestedAction(t *testing.T) {
 	}
 }
 
-// TestNoSuggestedAction: a part that is missing or cannot be joined, an action that is there.
+// TestNoSuggestedAction: no action is suggested if a part is missing or cannot be joined, or if
+// there is an action.
 func TestNoSuggestedAction(t *testing.T) {
 	for name, change := range map[string]func(p *plant){
 		"missing": func(p *plant) {

@@ -1,10 +1,13 @@
-// Package metrics serves what is counted anyway to Prometheus.
+// Package metrics exports existing statistics to Prometheus.
 //
-// Contract
+// # Contract
 //
-//	M1  Nothing is counted for it: a scrape reads the statistics that the loader and the engines keep. Without a scrape it costs nothing.
-//	M2  An address without a host is of the loopback interface. Who wants others to see it says so: 0.0.0.0:9400.
-//	M3  Labels come from fixed lists: no URIs, names of files, messages, or anything of a user's data.
+//	metrics.M1  Nothing is counted for this package. A scrape reads the statistics that the loader
+//	            and the engines keep anyway. Without a scrape it costs nothing.
+//	metrics.M2  An address without a host listens on the loopback interface only. To listen on all
+//	            interfaces, pass 0.0.0.0:9400.
+//	metrics.M3  Labels come from fixed lists. They contain no URIs, file names, messages, or other
+//	            user data.
 package metrics
 
 import (
@@ -26,7 +29,7 @@ type Server struct {
 	addr string
 }
 
-// Serve listens at addr (":9400"; ":0" takes a free port).
+// Serve listens at addr (":9400"; ":0" uses a free port). The caller must close the server.
 func Serve(addr string, of ...prometheus.Collector) (*Server, error) {
 	bad := func(err error, hint string) error {
 		return robocache.Misuse("metrics", robocache.Where{"address": addr}, "").WithCause(err).
@@ -37,7 +40,7 @@ func Serve(addr string, of ...prometheus.Collector) (*Server, error) {
 		return nil, bad(err, "such as :9400, or 0.0.0.0:9400 for all interfaces")
 	}
 	if host == "" {
-		host = "127.0.0.1" // M2
+		host = "127.0.0.1" // metrics.M2
 	}
 	registry := prometheus.NewRegistry()
 	for _, c := range of {
@@ -76,10 +79,10 @@ func Serve(addr string, of ...prometheus.Collector) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address at which the server listens.
 func (s *Server) Addr() string { return s.addr }
 
-// Close ends it; a nil Server is none.
+// Close stops the server. A nil Server is ignored.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -90,21 +93,21 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Sample is one value of a family: its label, where the family has one.
+// Sample is one value of a family, with its label if the family has one.
 type Sample struct {
 	Label string
 	Value float64
 }
 
-// Family is a metric: what a scrape reads of S.
+// Family is a metric. A scrape computes its samples from statistics of type S.
 type Family[S any] struct {
 	Name, Help string
 	Kind       prometheus.ValueType
-	Label      string // the name of its label; "": none
+	Label      string // name of the label; "" if none
 	Read       func(s *S) []Sample
 }
 
-// Of is the collector of a table of families over what read gives, once a scrape.
+// Of returns a collector for a table of families. Each scrape calls read once.
 func Of[S any](table []Family[S], read func() S) prometheus.Collector {
 	return &collector[S]{table, read}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// clock makes statistics that grow with every look.
+// clock returns statistics that grow with every call.
 func clock() (func() loader.Stats, func() submit.States, *atomic.Int64) {
 	var n atomic.Int64
 	stats := func() loader.Stats {
@@ -104,8 +104,14 @@ func TestServe(t *testing.T) {
 	}
 	_, text := get(t, "http://"+s.Addr()+"/metrics")
 	for _, want := range []string{
-		"robocache_loader_samples_total 64\n", `robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n", `robocache_loader_cache_total{result="hit"} 3` + "\n", `robocache_loader_errors_total{class="malformed"} 0` + "\n",
-		"robocache_loader_memory_budget_bytes 1.073741824e+09\n", `robocache_shards{state="failed"} 1` + "\n", `robocache_shard_failed_tries_total{code="75"} 4` + "\n", "robocache_loader_decode_queue 3\n",
+		"robocache_loader_samples_total 64\n",
+		`robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n",
+		`robocache_loader_cache_total{result="hit"} 3` + "\n",
+		`robocache_loader_errors_total{class="malformed"} 0` + "\n",
+		"robocache_loader_memory_budget_bytes 1.073741824e+09\n",
+		`robocache_shards{state="failed"} 1` + "\n",
+		`robocache_shard_failed_tries_total{code="75"} 4` + "\n",
+		"robocache_loader_decode_queue 3\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -140,15 +146,20 @@ func TestRunning(t *testing.T) {
 	}
 	defer s.Close()
 	_, text := get(t, "http://"+s.Addr()+"/metrics")
-	for _, want := range []string{"robocache_run_shard 7\n", `robocache_run_episodes{what="all"} 5` + "\n", `robocache_run_episodes{what="done"} 2` + "\n", "robocache_run_seconds 0."} {
+	for _, want := range []string{
+		"robocache_run_shard 7\n",
+		`robocache_run_episodes{what="all"} 5` + "\n",
+		`robocache_run_episodes{what="done"} 2` + "\n",
+		"robocache_run_seconds 0.",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
 
-// The dashboard is JSON as Grafana takes it; each of its queries has an answer from a real
-// Prometheus that scrapes us; promtool finds nothing to say of our names.
+// The dashboard is JSON that Grafana accepts. Each of its queries has a result from a real
+// Prometheus that scrapes this package. promtool accepts the names.
 func TestDashboard(t *testing.T) {
 	var d struct {
 		Title, UID    string
@@ -207,7 +218,8 @@ func TestDashboard(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conf := fmt.Sprintf(
-		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
+		"global: {scrape_interval: 500ms}\n" +
+			"scrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
 		s.Addr(),
 	)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o644); err != nil {

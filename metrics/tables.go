@@ -19,17 +19,17 @@ const (
 
 type number interface{ ~int | ~int64 | ~float64 }
 
-func one[N number](n N) []Sample { return []Sample{{"", float64(n)}} }
+func singleSample[N number](n N) []Sample { return []Sample{{"", float64(n)}} }
 
-// each gives values by label, in the order of the labels.
-func each[N number](by map[string]N) (out []Sample) {
+// labelledSamples returns values by label, sorted by label.
+func labelledSamples[N number](by map[string]N) (out []Sample) {
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		out = append(out, Sample{k, float64(by[k])})
 	}
 	return out
 }
 
-// Loader is the collector of a loader.
+// Loader returns the collector of a loader.
 func Loader(stats func() loader.Stats) prometheus.Collector { return Of(loaderTable, stats) }
 
 var loaderTable = []Family[loader.Stats]{
@@ -38,14 +38,14 @@ var loaderTable = []Family[loader.Stats]{
 		"Samples handed out.",
 		counter,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.Samples) },
+		func(s *loader.Stats) []Sample { return singleSample(s.Samples) },
 	},
 	{
 		"loader_batches_total",
 		"Batches handed out.",
 		counter,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.Batches) },
+		func(s *loader.Stats) []Sample { return singleSample(s.Batches) },
 	},
 	{
 		"loader_wait_seconds_total",
@@ -53,7 +53,9 @@ var loaderTable = []Family[loader.Stats]{
 		counter,
 		"for",
 		func(s *loader.Stats) []Sample {
-			return each(map[string]float64{"data": s.WaitData, "consumer": s.WaitConsumer})
+			return labelledSamples(
+				map[string]float64{"data": s.WaitData, "consumer": s.WaitConsumer},
+			)
 		},
 	},
 	{
@@ -62,7 +64,7 @@ var loaderTable = []Family[loader.Stats]{
 		counter,
 		"stage",
 		func(s *loader.Stats) []Sample {
-			return each(
+			return labelledSamples(
 				map[string]float64{
 					"plan":    s.Plan,
 					"gather":  s.Gather,
@@ -80,7 +82,7 @@ var loaderTable = []Family[loader.Stats]{
 		counter,
 		"what",
 		func(s *loader.Stats) []Sample {
-			return each(
+			return labelledSamples(
 				map[string]int64{
 					"delivered": s.Frames,
 					"decoded":   s.FramesDecoded,
@@ -95,7 +97,7 @@ var loaderTable = []Family[loader.Stats]{
 		counter,
 		"what",
 		func(s *loader.Stats) []Sample {
-			return each(map[string]int64{"read": s.BytesRead, "needed": s.BytesNeeded})
+			return labelledSamples(map[string]int64{"read": s.BytesRead, "needed": s.BytesNeeded})
 		},
 	},
 	{
@@ -103,21 +105,21 @@ var loaderTable = []Family[loader.Stats]{
 		"Reads of video files.",
 		counter,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.Reads) },
+		func(s *loader.Stats) []Sample { return singleSample(s.Reads) },
 	},
 	{
 		"loader_decode_queue",
 		"Jobs that wait for a worker.",
 		gauge,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.DecodeQueue) },
+		func(s *loader.Stats) []Sample { return singleSample(s.DecodeQueue) },
 	},
 	{
 		"loader_batches_in_flight",
 		"Batches that are planned and not handed out.",
 		gauge,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.InFlight) },
+		func(s *loader.Stats) []Sample { return singleSample(s.InFlight) },
 	},
 	{
 		"loader_cache_total",
@@ -128,17 +130,17 @@ var loaderTable = []Family[loader.Stats]{
 			if s.Cache == nil {
 				return nil
 			}
-			return each(map[string]int64{"hit": s.Cache.Hits, "miss": s.Cache.Misses})
+			return labelledSamples(map[string]int64{"hit": s.Cache.Hits, "miss": s.Cache.Misses})
 		},
 	},
 	{"loader_cache_bytes", "Bytes in the cache.", gauge, "", func(s *loader.Stats) []Sample {
 		if s.Cache == nil {
 			return nil
 		}
-		return one(s.Cache.Bytes)
+		return singleSample(s.Cache.Bytes)
 	}},
 	{"loader_memory_bytes", "Memory by use.", gauge, "use", func(s *loader.Stats) []Sample {
-		return each(
+		return labelledSamples(
 			map[string]int64{
 				"batches":  s.BufferBytes,
 				"kept":     s.Memory.KeptBytes,
@@ -151,30 +153,30 @@ var loaderTable = []Family[loader.Stats]{
 		"memory_budget.",
 		gauge,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.Memory.Budget) },
+		func(s *loader.Stats) []Sample { return singleSample(s.Memory.Budget) },
 	},
 	{
 		"loader_skipped_samples_total",
 		"Samples of bad episodes that were passed over.",
 		counter,
 		"",
-		func(s *loader.Stats) []Sample { return one(s.Skipped) },
+		func(s *loader.Stats) []Sample { return singleSample(s.Skipped) },
 	},
 	{
 		"loader_errors_total",
 		"Errors by class: those that Next gave, and bad episodes that were skipped.",
 		counter,
 		"class",
-		func(s *loader.Stats) []Sample { return each(s.Errors) },
+		func(s *loader.Stats) []Sample { return labelledSamples(s.Errors) },
 	},
 }
 
-// Shards is the collector of an engine's shards.
+// Shards returns the collector of an engine's shards.
 func Shards(states func() submit.States) prometheus.Collector { return Of(shardTable, states) }
 
 var shardTable = []Family[submit.States]{
 	{"shards", "Shards of the manifest by state.", gauge, "state", func(s *submit.States) []Sample {
-		return each(
+		return labelledSamples(
 			map[string]int{
 				"done":    s.Done,
 				"running": s.Running,
@@ -188,18 +190,18 @@ var shardTable = []Family[submit.States]{
 		"Tries of shards behind their first.",
 		counter,
 		"",
-		func(s *submit.States) []Sample { return one(s.Retries) },
+		func(s *submit.States) []Sample { return singleSample(s.Retries) },
 	},
 	{
 		"shard_failed_tries_total",
 		"Tries that were no success, by exit code.",
 		counter,
 		"code",
-		func(s *submit.States) []Sample { return each(s.Codes) },
+		func(s *submit.States) []Sample { return labelledSamples(s.Codes) },
 	},
 }
 
-// Running is the collector of one shard that is being made.
+// Running is the collector of one shard that is being written.
 type Running struct {
 	prometheus.Collector
 	*Server
@@ -207,7 +209,7 @@ type Running struct {
 	began       time.Time
 }
 
-// NewRunning is of a shard that begins.
+// NewRunning returns the collector of a shard whose writing starts now.
 func NewRunning(shard int) *Running {
 	r := &Running{began: time.Now()}
 	r.Collector = Of([]Family[Running]{
@@ -216,7 +218,7 @@ func NewRunning(shard int) *Running {
 			"The shard's number.",
 			gauge,
 			"",
-			func(*Running) []Sample { return one(shard) },
+			func(*Running) []Sample { return singleSample(shard) },
 		},
 		{
 			"run_episodes",
@@ -224,7 +226,9 @@ func NewRunning(shard int) *Running {
 			gauge,
 			"what",
 			func(*Running) []Sample {
-				return each(map[string]int64{"all": r.total.Load(), "done": r.done.Load()})
+				return labelledSamples(
+					map[string]int64{"all": r.total.Load(), "done": r.done.Load()},
+				)
 			},
 		},
 		{
@@ -232,13 +236,13 @@ func NewRunning(shard int) *Running {
 			"Time since the shard began.",
 			gauge,
 			"",
-			func(*Running) []Sample { return one(time.Since(r.began).Seconds()) },
+			func(*Running) []Sample { return singleSample(time.Since(r.began).Seconds()) },
 		},
 	}, func() Running { return Running{} })
 	return r
 }
 
-// Episodes notes how far it is.
+// Episodes records the progress.
 func (r *Running) Episodes(done, total int) {
 	r.done.Store(int64(done))
 	r.total.Store(int64(total))

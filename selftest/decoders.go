@@ -19,17 +19,17 @@ var clips embed.FS
 
 // Result is the verdict on one part.
 type Result struct {
-	Part    string `json:"part"`    // "decoder av1", "kernel reference" …
-	Present bool   `json:"present"` // false: Detail says why
+	Part    string `json:"part"`    // such as "decoder av1" or "kernel reference"
+	Present bool   `json:"present"` // if false, Detail gives the reason
 	OK      bool   `json:"ok"`
 	Detail  string `json:"detail,omitempty"`
-	// Info is what Detail says, for machines: vectors, wrong; instructions, threads; device,
-	// driver, image.
+	// Info is Detail for programs. Its keys are vectors, wrong, instructions, threads, device,
+	// driver and image.
 	Info map[string]string `json:"info,omitempty"`
 }
 
-// decoders decodes every embedded clip on the host, and on the engines of the first GPU.
-func decoders(ctx context.Context) []Result {
+// testDecoders decodes every embedded clip on the host and on the engines of the first GPU.
+func testDecoders(ctx context.Context) []Result {
 	names, err := fs.Glob(clips, "clips/*.mp4")
 	if err != nil || len(names) == 0 {
 		return []Result{{Part: "decoders", Detail: "no clips are embedded"}}
@@ -37,16 +37,16 @@ func decoders(ctx context.Context) []Result {
 	var out []Result
 	host, none := video.ActiveBackend()
 	for _, n := range names {
-		out = append(out, decoder(ctx, "decoder ", n, host, none))
+		out = append(out, testDecoder(ctx, "decoder ", n, host, none))
 	}
 	device, err := video.OpenDevice(0)
 	if err != nil {
 		return append(out, Result{Part: "engine nvdec", Detail: err.Error()})
 	}
 	for _, n := range names {
-		// of the others there is no engine
+		// No engine supports the other codecs.
 		if none := device.Supports(video.Codec(codecOf(n))); none == nil {
-			out = append(out, decoder(ctx, "engine ", n, device, nil))
+			out = append(out, testDecoder(ctx, "engine ", n, device, nil))
 		}
 	}
 	return out
@@ -56,8 +56,9 @@ func codecOf(clip string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(clip, "clips/"), ".mp4")
 }
 
-// decoder is the verdict on a back end's decoder of a clip; none says why there is no back end.
-func decoder(ctx context.Context, part, clip string, b video.Backend, none error) Result {
+// testDecoder returns the verdict on how back end b decodes a clip. none is the reason if there is
+// no back end.
+func testDecoder(ctx context.Context, part, clip string, b video.Backend, none error) Result {
 	r := Result{Part: part + codecOf(clip), Present: none == nil}
 	err := none
 	if r.Present {
@@ -65,7 +66,7 @@ func decoder(ctx context.Context, part, clip string, b video.Backend, none error
 		err = decodeClip(ctx, clip, b)
 	}
 	if errors.Is(err, robocache.ErrUnsupported) {
-		r.Present = false // an engine that does not take frames of this size
+		r.Present = false // the engine does not support frames of this size
 	}
 	if r.OK = err == nil; !r.OK {
 		r.Detail = err.Error()
@@ -73,8 +74,8 @@ func decoder(ctx context.Context, part, clip string, b video.Backend, none error
 	return r
 }
 
-// decodeClip decodes a clip, in order and at random, and compares each frame's planes with the
-// ffmpeg program's.
+// decodeClip decodes a clip in order and at random. It compares the planes of each frame with the
+// output of ffmpeg.
 func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	data, err := clips.ReadFile(name)
 	if err != nil {
@@ -86,7 +87,7 @@ func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	}
 	want := strings.Fields(string(sums))
 	lib := video.NewLibrary(
-		func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil },
+		func(context.Context, string) (robocache.Ranged, error) { return memoryFile{data}, nil },
 		1<<20,
 	)
 	defer lib.Close()
@@ -113,7 +114,7 @@ func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 		}
 		return nil
 	}
-	for _, numbers := range append([][]int{file.Index.All()}, backwards(len(want))...) {
+	for _, numbers := range append([][]int{file.Index.All()}, reverseOrder(len(want))...) {
 		if err := pool.Decode(ctx, file, nil, video.Plan(file.Index, numbers), check); err != nil {
 			return err
 		}
@@ -124,8 +125,8 @@ func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	return nil
 }
 
-// backwards asks for each frame alone, last first.
-func backwards(n int) [][]int {
+// reverseOrder returns one request per frame, the last frame first.
+func reverseOrder(n int) [][]int {
 	var out [][]int
 	for i := n - 1; i >= 0; i-- {
 		out = append(out, []int{i})
@@ -133,16 +134,16 @@ func backwards(n int) [][]int {
 	return out
 }
 
-// memory is a file of embedded bytes.
-type memory struct{ data []byte }
+// memoryFile is a file of embedded bytes.
+type memoryFile struct{ data []byte }
 
-func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
+func (m memoryFile) ReadAt(_ context.Context, p []byte, off int64) error {
 	if off < 0 || off > int64(len(m.data)) || len(p) > len(m.data)-int(off) {
 		return robocache.Malformed("", nil, "read past the end")
 	}
 	copy(p, m.data[off:])
 	return nil
 }
-func (m memory) Size() int64     { return int64(len(m.data)) }
-func (m memory) Version() string { h := md5.Sum(m.data); return hex.EncodeToString(h[:]) }
-func (m memory) Close() error    { return nil }
+func (m memoryFile) Size() int64     { return int64(len(m.data)) }
+func (m memoryFile) Version() string { h := md5.Sum(m.data); return hex.EncodeToString(h[:]) }
+func (m memoryFile) Close() error    { return nil }

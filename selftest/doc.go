@@ -1,10 +1,11 @@
-// Package selftest says which back ends are here, proves that each gives the right answers, and
-// says why others are absent.
+// Package selftest lists the back ends of this machine. It checks that each one gives correct
+// results, and reports why others are missing.
 //
 // # Contract
 //
-//	T1  A back end that is present and wrong makes Run's result not OK; one that is absent does not.
-//	T2  Nothing is read but what is embedded: it runs on a machine without data.
+//	selftest.T1  OK returns false if a back end is present and wrong. A missing back end does not
+//	             matter.
+//	selftest.T2  Only embedded data is read, so the test runs on a machine without datasets.
 package selftest
 
 //go:generate ./make_clips.sh

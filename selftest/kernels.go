@@ -12,23 +12,23 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// kernels runs the conformance vectors on the kernels' back ends: the reference, the processor's
-// cores, each GPU.
-func kernels(ctx context.Context) []Result {
+// testKernels runs the conformance vectors on each kernel back end: the reference, the CPU cores
+// and each GPU.
+func testKernels(ctx context.Context) []Result {
 	out := []Result{
-		vectors(
+		testVectors(
 			"kernel reference",
 			"pure Go",
 			map[string]string{"instructions": "pure Go"},
 			kernel.Reference{},
 		),
-		simd(),
+		testSIMD(),
 	}
-	return append(out, gpus(ctx)...)
+	return append(out, testGPUs(ctx)...)
 }
 
-// vectors is the verdict on a back end that is here.
-func vectors(part, detail string, info map[string]string, b kernel.Backend) Result {
+// testVectors returns the verdict on a back end that is present.
+func testVectors(part, detail string, info map[string]string, b kernel.Backend) Result {
 	ran, failures := conform.Run(b)
 	r := Result{Part: part, Present: true, OK: ran > 0 && len(failures) == 0, Info: info}
 	info["vectors"], info["wrong"] = strconv.Itoa(ran), strconv.Itoa(len(failures))
@@ -45,18 +45,19 @@ func vectors(part, detail string, info map[string]string, b kernel.Backend) Resu
 	return r
 }
 
-func simd() Result {
+func testSIMD() Result {
 	const part = "kernel SIMD"
 	b := cpu.New(0)
 	info := map[string]string{
 		"instructions": b.Instructions(),
 		"threads":      strconv.Itoa(b.Threads()),
 	}
-	return vectors(part, info["instructions"]+", "+info["threads"]+" threads", info, b)
+	return testVectors(part, info["instructions"]+", "+info["threads"]+" threads", info, b)
 }
 
-// gpus has a result a device, or one that says why there is none.
-func gpus(ctx context.Context) []Result {
+// testGPUs returns one result per device. If there is no device, it returns one result with the
+// reason.
+func testGPUs(ctx context.Context) []Result {
 	const part = "kernel CUDA"
 	n, err := cuda.Count()
 	if err != nil || n == 0 {
@@ -68,12 +69,12 @@ func gpus(ctx context.Context) []Result {
 	}
 	var out []Result
 	for i := 0; i < n && ctx.Err() == nil; i++ {
-		out = append(out, gpu(fmt.Sprintf("%s %d", part, i), i))
+		out = append(out, testGPU(fmt.Sprintf("%s %d", part, i), i))
 	}
 	return out
 }
 
-func gpu(part string, ordinal int) Result {
+func testGPU(part string, ordinal int) Result {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {
 		return Result{Part: part, Detail: err.Error()}
@@ -91,5 +92,5 @@ func gpu(part string, ordinal int) Result {
 		return Result{Part: part, Detail: detail + ": " + err.Error(), Info: info}
 	}
 	defer dev.FreeStream(stream)
-	return vectors(part, detail, info, dev.Hosted(stream))
+	return testVectors(part, detail, info, dev.Hosted(stream))
 }

@@ -2,12 +2,12 @@ package selftest
 
 import "context"
 
-// Run tests every back end that is here.
+// Run tests every back end of this machine.
 func Run(ctx context.Context) []Result {
-	return append(kernels(ctx), decoders(ctx)...)
+	return append(testKernels(ctx), testDecoders(ctx)...)
 }
 
-// OK says that everything present is right.
+// OK reports whether every back end that is present is correct.
 func OK(results []Result) bool {
 	for _, r := range results {
 		if r.Present && !r.OK {

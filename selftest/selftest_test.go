@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestRun is T1 and T2 on this machine: whatever is here is right, whatever is not says why.
+// TestRun is selftest.T1 and T2 on this machine: what is present is correct, and what is missing
+// has a reason.
 func TestRun(t *testing.T) {
 	results := Run(context.Background())
 	parts := map[string]Result{}
@@ -18,7 +19,12 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for _, part := range []string{"kernel reference", "kernel SIMD", "kernel CUDA", "decoder h264"} {
+	for _, part := range []string{
+		"kernel reference",
+		"kernel SIMD",
+		"kernel CUDA",
+		"decoder h264",
+	} {
 		if _, ok := parts[part]; !ok {
 			t.Errorf("nothing is said of %s", part)
 		}
@@ -43,7 +49,7 @@ func (w wrong) Run(op kernel.Op) error {
 }
 
 func TestWrongIsSeen(t *testing.T) {
-	r := vectors("kernel wrong", "a wrong one", map[string]string{}, wrong{})
+	r := testVectors("kernel wrong", "a wrong one", map[string]string{}, wrong{})
 	if !r.Present || r.OK || r.Info["wrong"] == "0" ||
 		!strings.Contains(r.Detail, "vectors wrong; the first") {
 		t.Errorf("%+v", r)

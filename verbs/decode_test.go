@@ -40,24 +40,28 @@ func decode(text string, args ...string) (*request, error) {
 func TestDecode(t *testing.T) {
 	no, eight := false, 8
 	for text, want := range map[string]request{
-		`{}`:                                     {},
-		`{"text": null, "gop": null}`:            {},
-		`{"text": "a"}`:                          {Text: "a"},
-		`{"text": 50}`:                           {Text: "50"},
-		`{"text": [0, 3]}`:                       {Text: "0,3"},
-		`{"text": {"a": [1, true]}}`:             {Text: `{"a": [1, true]}`},
-		`{"format": "mcap"}`:                     {Opening: Opening{Format: "mcap"}},
-		`{"options": {"b": 1, "a": "x"}}`:        {Opening: Opening{Option: []string{"a=x", "b=1"}}},
-		`{"option": ["a=x"]}`:                    {Opening: Opening{Option: []string{"a=x"}}},
-		`{"keys": "a,b"}`:                        {Keys: []string{"a,b"}},
-		`{"keys": ["a", "b"]}`:                   {Keys: []string{"a", "b"}},
-		`{"decode": true}`:                       {Decode: true},
-		`{"split_at_gaps": false}`:               {SplitAtGaps: &no},
-		`{"gop": 8}`:                             {GOP: &eight},
-		`{"gop": "8"}`:                           {GOP: &eight},
-		`{"seconds": 0.5, "seed": 7}`:            {Seconds: 0.5, Seed: 7},
-		`{"jitter": "2ms"}`:                      {Jitter: 2 * time.Millisecond},
-		`{"env": {"HF_HOME": "a,b", "HF_X": 1}}`: {Env: map[string]string{"HF_HOME": "a,b", "HF_X": "1"}},
+		`{}`:                          {},
+		`{"text": null, "gop": null}`: {},
+		`{"text": "a"}`:               {Text: "a"},
+		`{"text": 50}`:                {Text: "50"},
+		`{"text": [0, 3]}`:            {Text: "0,3"},
+		`{"text": {"a": [1, true]}}`:  {Text: `{"a": [1, true]}`},
+		`{"format": "mcap"}`:          {Opening: Opening{Format: "mcap"}},
+		`{"options": {"b": 1, "a": "x"}}`: {
+			Opening: Opening{Option: []string{"a=x", "b=1"}},
+		},
+		`{"option": ["a=x"]}`:         {Opening: Opening{Option: []string{"a=x"}}},
+		`{"keys": "a,b"}`:             {Keys: []string{"a,b"}},
+		`{"keys": ["a", "b"]}`:        {Keys: []string{"a", "b"}},
+		`{"decode": true}`:            {Decode: true},
+		`{"split_at_gaps": false}`:    {SplitAtGaps: &no},
+		`{"gop": 8}`:                  {GOP: &eight},
+		`{"gop": "8"}`:                {GOP: &eight},
+		`{"seconds": 0.5, "seed": 7}`: {Seconds: 0.5, Seed: 7},
+		`{"jitter": "2ms"}`:           {Jitter: 2 * time.Millisecond},
+		`{"env": {"HF_HOME": "a,b", "HF_X": 1}}`: {
+			Env: map[string]string{"HF_HOME": "a,b", "HF_X": "1"},
+		},
 	} {
 		want.URI = "set"
 		if got, err := decode(text, "set"); err != nil || !reflect.DeepEqual(*got, want) {

@@ -70,14 +70,23 @@ func (c *conversion) checkRates(hz robocache.Rate) error {
 	name, a := optionName, c.opt.Align
 	switch {
 	case !hz.Zero() && c.FPS != "":
-		return misuse("%s says the rate to resample onto, %s another name for the rate of the "+
-			"rows as they are: give one", name("hz"), name("fps"))
+		return misuse(
+			"%s says the rate to resample onto, %s another name for the rate of the rows as "+
+				"they are: give one",
+			name("hz"),
+			name("fps"),
+		)
 	case a != nil && !a.HZ.Zero() && !hz.Zero() && a.HZ != hz:
 		return misuse("%s says %s, hz of the %s file %s: give one",
 			name("hz"), hz, name("align"), a.HZ)
 	case a != nil && c.FPS != "":
-		return misuse("%s gives rows another rate as they are, %s makes rows of a grid: "+
-			"its rate is hz in the file, or %s", name("fps"), name("align"), name("hz"))
+		return misuse(
+			"%s gives rows another rate as they are, %s makes rows of a grid: its rate is hz in "+
+				"the file, or %s",
+			name("fps"),
+			name("align"),
+			name("hz"),
+		)
 	}
 	return nil
 }

@@ -57,8 +57,14 @@ func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error
 	case !slices.Contains(policies, frames):
 		return nil, misuse("%s: expected sampled, all or none, found %q", name("frames"), r.Frames)
 	case r.Write && (r.HZ != "" || r.Split != ""):
-		return nil, misuse("%s puts statistics of all rows as they are into the dataset; "+
-			"those of %s or %s are for %s", name("write"), name("hz"), name("split"), name("out"))
+		return nil, misuse(
+			"%s puts statistics of all rows as they are into the dataset; those of %s or %s are "+
+				"for %s",
+			name("write"),
+			name("hz"),
+			name("split"),
+			name("out"),
+		)
 	case r.Keys != nil && len(r.Keys) == 0:
 		return nil, misuse("%s names no feature", name("keys"))
 	}

@@ -13,33 +13,40 @@ import (
 	"strings"
 )
 
-// policy lets the page load what this server gives, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy allows the page to load only files and data of this server.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; " +
+	"media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " +
+	"'none'"
 
-// NewToken makes a token of 128 random bits.
+// NewToken returns a token of 128 random bits.
 func NewToken() string { return strings.ToLower(rand.Text()) }
 
-// cookieName is of one server: cookies are sent to every port of a host.
+// cookieName returns a name that depends on the token: browsers send cookies to every port of a
+// host, so two servers need different names.
 func cookieName(token string) string {
 	h := sha256.Sum256([]byte("robocache view " + token))
 	return "robocache-view-" + hex.EncodeToString(h[:4])
 }
 
-// guarded refuses what another site may have sent, ahead of everything else, and says what the page
-// may do.
+// guarded sets the security headers and rejects requests that another site may have sent. Only then
+// it calls next.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
-			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+			"Content-Security-Policy":      policy,
+			"X-Content-Type-Options":       "nosniff",
+			"Referrer-Policy":              "no-referrer",
+			"X-Frame-Options":              "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
 		} {
 			w.Header().Set(name, value)
 		}
 		site := r.Header.Get("Sec-Fetch-Site")
 		switch {
 		case !s.knownHost(r.Host):
-			// A name that an attacker points here (DNS rebinding) would make his page one of this
-			// origin.
+			// If an attacker's host name resolves to this server (DNS rebinding), the attacker's
+			// page would count as same-origin.
 			http.Error(
 				w,
 				"this server does not answer for the host "+hostName(
@@ -65,7 +72,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// Loopback says whether a host name or address is this machine's own.
+// Loopback reports whether a host name or address is a loopback address.
 func Loopback(host string) bool {
 	ip := net.ParseIP(hostName(host))
 	return ip != nil && ip.IsLoopback() || hostName(host) == "localhost"
@@ -88,12 +95,14 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// allowed says whether a request brings the token.
-func (s *Server) allowed(r *http.Request) bool {
+// isAuthorized reports whether a request has the token.
+func (s *Server) isAuthorized(r *http.Request) bool {
 	if s.opt.Token == "" {
 		return true
 	}
-	same := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1 }
+	same := func(text string) bool {
+		return subtle.ConstantTimeCompare([]byte(text), []byte(s.opt.Token)) == 1
+	}
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return same(bearer)
 	}
@@ -101,8 +110,8 @@ func (s *Server) allowed(r *http.Request) bool {
 	return err == nil && same(c.Value)
 }
 
-// login takes the token, which the page has from the part of its address that is not sent, and
-// gives a cookie for it.
+// login checks the token and sets a cookie for it. The page reads the token from the fragment of
+// its URL, which browsers do not send.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`

@@ -22,7 +22,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// numbers is a dataset of one stream, for sizes that synth does not make.
+// numbers is a dataset of one stream, for sizes that synth does not produce.
 type numbers struct {
 	info robocache.Info
 	rows int
@@ -99,7 +99,7 @@ func (d *numbers) Text(_ context.Context, _ string, rows []robocache.Row) ([]str
 	return out, nil
 }
 
-// torn is numbers of which an episode cannot be read.
+// torn is a numbers dataset with one unreadable episode.
 type torn struct{ *numbers }
 
 func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
@@ -109,22 +109,25 @@ func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	return d.numbers.Gather(ctx, key, rows, dst)
 }
 
-// TestMeasuresOfATornSet: of an episode that cannot be read nothing is known; the others are
-// measured.
+// TestMeasuresOfATornSet: the measures of an unreadable episode are unknown, and the other episodes
+// are measured.
 func TestMeasuresOfATornSet(t *testing.T) {
 	x := newSet(0, torn{newNumbers(3, 100, 2)})
-	if err := x.measure(t.Context()); err != nil || x.moved.err != nil || len(x.moved.jerk) != 3 {
-		t.Fatal(err, x.moved.err)
+	if err := x.measureMovement(
+		t.Context(),
+	); err != nil || x.movement.err != nil ||
+		len(x.movement.jerk) != 3 {
+		t.Fatal(err, x.movement.err)
 	}
-	for e, v := range x.moved.jerk {
-		if math.IsNaN(v) != (e == 1) || math.IsNaN(x.moved.idle[e]) != (e == 1) {
-			t.Errorf("episode %d: jerk %v, idle %v", e, v, x.moved.idle[e])
+	for e, v := range x.movement.jerk {
+		if math.IsNaN(v) != (e == 1) || math.IsNaN(x.movement.idle[e]) != (e == 1) {
+			t.Errorf("episode %d: jerk %v, idle %v", e, v, x.movement.idle[e])
 		}
 	}
 }
 
-// TestBudget prints the table of docs/view.md: what a person waits for in the page, with the
-// program as it is installed. make view-bench runs it.
+// TestBudget prints the table of docs/view.md with the waiting times in the page. It uses the
+// installed program. make view-bench runs it.
 func TestBudget(t *testing.T) {
 	program := os.Getenv("ROBOCACHE_VIEW_BENCH")
 	if program == "" {
@@ -289,7 +292,9 @@ func TestBudget(t *testing.T) {
 		say("100,000 episodes listed, from opening the page", "1 s", "%d ms", ms)
 		filter := eval[float64](
 			p,
-			"(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = 'place'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()",
+			"(() => { const f = document.querySelector('#filter'), t = performance.now(); "+
+				"f.value = 'place'; f.dispatchEvent(new Event('input')); return "+
+				"performance.now() - t; })()",
 		)
 		say("100,000 episodes filtered", "–", "%.0f ms", filter)
 	})

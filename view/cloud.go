@@ -8,9 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// cloud answers the points of a row: x, y, z and a value each, thinned by voxels where they are
-// many.
-func (s *Server) cloud(q *request) error {
+// serveCloud answers the points of a row as x, y, z and a value. If there are too many points, it
+// thins them by voxels.
+func (s *Server) serveCloud(q *request) error {
 	f, ctx := q.feature, q.Context()
 	if f.Kind != robocache.KindPointCloud || !f.Ragged() || f.Elements() < 2 {
 		return robocache.Unsupported(
@@ -20,7 +20,7 @@ func (s *Server) cloud(q *request) error {
 			string(f.Kind),
 		)
 	}
-	row, err := q.row(ctx)
+	row, err := q.rowNumber(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Server) cloud(q *request) error {
 		ctx,
 		q.set.ds,
 		f.Key,
-		[]robocache.Row{{Episode: q.e, Index: row}},
+		[]robocache.Row{{Episode: q.episode, Index: row}},
 	)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Server) cloud(q *request) error {
 			)
 		}
 	}
-	shown, voxel := thin(points, maxCloud)
+	shown, voxel := thinPoints(points, maxCloud)
 	header := map[string]any{
 		"row":    row,
 		"points": len(shown),
@@ -64,7 +64,7 @@ func (s *Server) cloud(q *request) error {
 		"voxel":  voxel,
 		"value":  names[value],
 	}
-	raw := make([]float64, 0, 2*len(shown)) // two float32 each, in the bytes of a float64
+	raw := make([]float64, 0, 2*len(shown)) // two float32 per float64
 	for _, p := range shown {
 		for i := 0; i < 4; i += 2 {
 			raw = append(
@@ -75,12 +75,12 @@ func (s *Server) cloud(q *request) error {
 			)
 		}
 	}
-	return q.binary(header, raw)
+	return q.writeBinary(header, raw)
 }
 
-// thin keeps the first point in each voxel, of the smallest voxels that leave at most so many.
-// voxel is their side; 0 = all points are kept.
-func thin(points [][4]float32, most int) (kept [][4]float32, voxel float64) {
+// thinPoints keeps the first point of each voxel. It uses the smallest voxels that leave at most so
+// many points. voxel is their side length; 0 means that all points are kept.
+func thinPoints(points [][4]float32, most int) (kept [][4]float32, voxel float64) {
 	if len(points) <= most {
 		return points, 0
 	}

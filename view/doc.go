@@ -1,17 +1,25 @@
-// Package view serves a web page on which people look at datasets: episodes, frames, plots on one
-// time axis, findings of the doctor, what an alignment would make, point clouds, two episodes or
+// Package view serves a web page for looking at datasets. It shows episodes, frames, plots on one
+// time axis, findings of the doctor, the result of an alignment, point clouds, and two episodes or
 // datasets side by side.
 //
 // # Contract
 //
-//	W1  Nothing is changed but the file of flags, which is written whole or not at all, and only where it was named.
-//	W2  Without the token an answer holds no byte of a dataset: 401. A Host that is not a loopback name or allowed is 421, a request from another origin 403;
-//	    both are looked at first, for every path.
-//	W3  A URL holds numbers and keys that the dataset declares. What is not declared is 404; no name of a file is taken from a request.
-//	W4  Frame n of a stream is the frame that Dataset.Frames names for row n, decoded by package video: never one found by time.
-//	W5  Times are nanoseconds from the episode's start, the first timestamp of any stream. Every stream keeps its own rows: nothing is resampled, but
-//	    in answers that a rate is asked for (hz), which are rows of align.View.
-//	W6  A series is one of inspect.SeriesOf: no value that is higher or lower than its neighbours is lost, and a gap is NaN.
-//	W7  Work ends with its request. Frames, timestamps, points and what a request reads are bounded in bytes (budgets.go).
-//	W8  The page loads nothing from elsewhere: Content-Security-Policy forbids it. What a dataset says is put into it as text.
+//	view.W1  The server changes nothing except the file of flags. It writes that file atomically,
+//	         and only if the caller named it.
+//	view.W2  Without the token, an answer has status 401 and contains no byte of a dataset. A Host
+//	         that is neither a loopback name nor allowed gets 421. A request from another origin
+//	         gets 403. Both are checked first, for every path.
+//	view.W3  A URL contains only numbers, and keys that the dataset declares. Anything else is
+//	         404. No file name is taken from a request.
+//	view.W4  Frame n of a stream is the frame that Dataset.Frames names for row n, decoded by
+//	         package video. Frames are never looked up by time.
+//	view.W5  Times are nanoseconds from the start of the episode, which is the first timestamp of
+//	         any stream. Every stream keeps its own rows. Only answers with a requested rate (hz)
+//	         are resampled: they contain the rows of align.View.
+//	view.W6  A series is one of inspect.SeriesOf. It keeps every local minimum and maximum, and a
+//	         gap is NaN.
+//	view.W7  Work ends with its request. The bytes of frames, timestamps, points, and of what a
+//	         request reads are bounded (budgets.go).
+//	view.W8  The page loads nothing from other servers: Content-Security-Policy forbids it.
+//	         Strings from a dataset are inserted as text, never as HTML.
 package view

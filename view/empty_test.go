@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A dataset without episodes says so; no key and no button is an error, and another dataset beside
-// it opens.
+// A page with an empty dataset reports this. Keys and buttons cause no errors, and another dataset
+// still opens.
 func TestViewEmptySet(t *testing.T) {
 	full := filepath.Join(t.TempDir(), "full")
 	if _, err := synth.Write(
@@ -40,7 +40,8 @@ func TestViewEmptySet(t *testing.T) {
 			if c.problem != "" {
 				eval[bool](
 					p,
-					"(['play', 'back', 'next', 'flag'].forEach((id) => document.getElementById(id).click()), true)",
+					"(['play', 'back', 'next', 'flag'].forEach((id) => "+
+						"document.getElementById(id).click()), true)",
 				)
 			}
 			if got := eval[string](
@@ -52,7 +53,7 @@ func TestViewEmptySet(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, text := range p.wrong {
-				// episode 0 is asked for before the number of episodes is known
+				// episode 0 is requested before the number of episodes is known
 				if !strings.Contains(text, "/api/e/0?s=0") {
 					t.Errorf("console: %s", text)
 				}

@@ -19,7 +19,7 @@ import (
 const recording = "mcap_robot/recording_zstd.mcap"
 
 // TestFirstView opens a recording with a late camera. Frames are shown, joints are the first plots,
-// other streams are folded.
+// other streams are closed.
 func TestFirstView(t *testing.T) {
 	p := serve(t, Options{}, recording).browse("")
 	if text := eval[string](
@@ -34,7 +34,8 @@ func TestFirstView(t *testing.T) {
 	}
 	if share := eval[float64](
 		p,
-		"[...document.querySelectorAll('#views figure')].reduce((sum, f) => sum + f.clientWidth, 0) / document.querySelector('#views').clientWidth",
+		"[...document.querySelectorAll('#views figure')].reduce((sum, f) => sum + "+
+			"f.clientWidth, 0) / document.querySelector('#views').clientWidth",
 	); share < 0.9 {
 		t.Errorf("cameras and clouds use %.0f %% of the width", 100*share)
 	}
@@ -61,16 +62,19 @@ func TestFirstView(t *testing.T) {
 	}
 	eval[bool](
 		p,
-		"(document.querySelector('#more-box').open = true, document.querySelector('#more').scrollIntoView(), true)",
+		"(document.querySelector('#more-box').open = true, "+
+			"document.querySelector('#more').scrollIntoView(), true)",
 	)
 	p.wait("document.querySelectorAll('#more .plot[data-points]').length > 1")
-	// a static transform is no plot
+	// a static transform has no plot
 	p.wait(
-		"/^[-0-9.]+, [-0-9.]+, [-0-9.]+$/.test(document.querySelector('#more .fixed span').textContent)",
+		"/^[-0-9.]+, [-0-9.]+, [-0-9.]+$/.test(document.querySelector('#more .fixed " +
+			"span').textContent)",
 	)
 	eval[bool](
 		p,
-		"(document.querySelector('#range').value = 0, document.querySelector('#range').dispatchEvent(new Event('input')), true)",
+		"(document.querySelector('#range').value = 0, "+
+			"document.querySelector('#range').dispatchEvent(new Event('input')), true)",
 	)
 	p.press(kb.Home)
 	p.wait("document.querySelector('#clock').textContent === '0.000 s of 3.20 s · row – of 80'")
@@ -78,7 +82,7 @@ func TestFirstView(t *testing.T) {
 }
 
 // TestFindingsOfAnEpisode checks that findings with an episode count as the episode's, have a time,
-// and that n visits them.
+// and that the key n visits them.
 func TestFindingsOfAnEpisode(t *testing.T) {
 	p := serve(t, Options{}, recording).browse("t=0")
 	if text := eval[string](
@@ -100,7 +104,7 @@ func TestFindingsOfAnEpisode(t *testing.T) {
 		!strings.Contains(current(), "gap") {
 		t.Error(clock(), current())
 	}
-	p.press("n") // the only episode: from the first again
+	p.press("n") // there is only one episode, so it starts again
 	if !strings.Contains(current(), "late-start") {
 		t.Error(current())
 	}
@@ -109,8 +113,8 @@ func TestFindingsOfAnEpisode(t *testing.T) {
 	p.clean()
 }
 
-// TestCommonOrigin compares a recording with a part of it that begins later: both are shown on the
-// time of the recording.
+// TestCommonOrigin compares a recording with a part of it that begins later. Both are shown on the
+// time axis of the recording.
 func TestCommonOrigin(t *testing.T) {
 	ds, err := robocache.Open(
 		t.Context(),
@@ -146,22 +150,24 @@ func TestCommonOrigin(t *testing.T) {
 		if !strings.Contains(labels, c.label) {
 			t.Error(labels)
 		}
-		// One moment: the frames of both cameras are within one period of the slower one.
+		// At any moment, the frames of both cameras are within one period of the slower one.
 		eval[bool](
 			p,
-			"(document.querySelector('#range').value = 1e9, document.querySelector('#range').dispatchEvent(new Event('input')), true)",
+			"(document.querySelector('#range').value = 1e9, "+
+				"document.querySelector('#range').dispatchEvent(new Event('input')), true)",
 		)
 		p.wait("[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row > 0)")
 		times := eval[[]float64](
 			p,
-			"[...document.querySelectorAll('#cameras figcaption')].map((f) => Number(/([-0-9.]+) s$/.exec(f.textContent)[1]))",
+			"[...document.querySelectorAll('#cameras figcaption')].map((f) => "+
+				"Number(/([-0-9.]+) s$/.exec(f.textContent)[1]))",
 		)
 		if len(times) != 2 || times[0]-times[1] > 0.051 || times[1]-times[0] > 0.051 {
 			t.Errorf("%v: cameras at %v s", c.sets, times)
 		}
 		p.clean()
 	}
-	// Two recordings of other days begin together.
+	// Recordings of different days both start at 0.
 	q := serve(t, Options{}, recording, made(t, "mcap", synth.Options{Codec: "png"})).browse("")
 	if labels := eval[string](
 		q,
@@ -172,13 +178,13 @@ func TestCommonOrigin(t *testing.T) {
 	}
 }
 
-// TestNoEmoji checks that no sign of the page needs an emoji or a symbol font.
+// TestNoEmoji checks that no symbol of the page needs an emoji or symbol font.
 func TestNoEmoji(t *testing.T) {
-	err := fs.WalkDir(files(), ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(assetFiles(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(path, "uPlot") {
 			return err
 		}
-		b, err := fs.ReadFile(files(), path)
+		b, err := fs.ReadFile(assetFiles(), path)
 		for i, r := range string(b) {
 			if r >= 0x2300 && r < 0x2400 || r >= 0x25a0 && r < 0x2800 ||
 				r >= 0x2b00 && r < 0x2c00 ||

@@ -25,8 +25,8 @@ func (s *Server) readFlags(q *request) error {
 	return err
 }
 
-// writeFlag sets or removes the flag of an episode, or of rows of it, and writes the file where
-// there is one. Flags are of the first dataset.
+// writeFlag sets or removes the flag of an episode or of some of its rows. It writes the file of
+// flags if the caller named one. Flags belong to the first dataset.
 func (s *Server) writeFlag(q *request) error {
 	body, err := io.ReadAll(q.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -63,9 +63,10 @@ func (s *Server) writeFlag(q *request) error {
 	if err != nil {
 		return err
 	}
+	// Parse checks that the rows lie within the episode.
 	if _, err := flags.Parse(b); err != nil {
 		return err
-	} // rows within the episode
+	}
 	if s.opt.Flags != "" {
 		if err := next.Write(ctx, s.opt.Flags); err != nil {
 			return err

@@ -13,13 +13,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-const quality = 85 // of JPEGs
+const jpegQuality = 85 // of JPEGs
 
 type cameraKey struct {
-	set   string
-	e     int
-	key   string
-	width int
+	set     string
+	episode int
+	key     string
+	width   int
 }
 
 type frameKey struct {
@@ -27,15 +27,15 @@ type frameKey struct {
 	row int
 }
 
-// camera is a stream of frames that is looked at, in one width. One request at a time decodes for
+// camera is the state of a stream of frames in one width. Only one request at a time decodes for
 // it.
 type camera struct {
-	turn chan struct{}
-	last atomic.Int64 // the row that was asked for before
+	turn    chan struct{}
+	lastRow atomic.Int64 // the row of the previous request
 }
 
-// frame answers the frame of a row as JPEG.
-func (s *Server) frame(q *request) error {
+// serveFrame answers the frame of a row as JPEG.
+func (s *Server) serveFrame(q *request) error {
 	f := q.feature
 	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
 		return robocache.Unsupported(
@@ -45,11 +45,11 @@ func (s *Server) frame(q *request) error {
 			string(f.Kind),
 		)
 	}
-	row, err := q.row(q.Context())
+	row, err := q.rowNumber(q.Context())
 	if err != nil {
 		return err
 	}
-	number, err := q.number("w", 640, 16, inspect.MaxSide)
+	number, err := q.queryNumber("w", 640, 16, inspect.MaxSide)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,12 @@ func (s *Server) frame(q *request) error {
 	if f.Width > 0 {
 		width = min(width, f.Width)
 	}
-	b, err := s.jpeg(q.Context(), q.set, frameKey{cameraKey{q.set.id, q.e, f.Key, width}, row}, f)
+	b, err := s.frameJPEG(
+		q.Context(),
+		q.set,
+		frameKey{cameraKey{q.set.cacheID, q.episode, f.Key, width}, row},
+		f,
+	)
 	if err != nil {
 		return err
 	}
@@ -71,41 +76,42 @@ func (s *Server) frame(q *request) error {
 	return err
 }
 
-// jpeg gives a frame: kept, or decoded; no bytes where the row has none. While nobody waits, the
-// rows that will be asked for next are decoded too.
-func (s *Server) jpeg(
+// frameJPEG returns a frame from the cache or decodes it. The result is empty if the row has no
+// frame. If no other request waits, it then decodes the rows that are likely to be requested next,
+// in the background.
+func (s *Server) frameJPEG(
 	ctx context.Context,
-	x *set,
+	x *viewedSet,
 	k frameKey,
 	f *robocache.Feature,
 ) (_ []byte, err error) {
-	l, err := x.timeline(ctx, k.e, f)
+	l, err := x.timeline(ctx, k.episode, f)
 	if err != nil {
 		return nil, err
 	}
 	cam, err := s.cameras.Get(ctx, k.cameraKey, func() (*camera, int64, error) {
 		c := &camera{turn: make(chan struct{}, 1)}
-		c.last.Store(-1)
+		c.lastRow.Store(-1)
 		return c, 1, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	last := int(cam.last.Swap(int64(k.row)))
+	last := int(cam.lastRow.Swap(int64(k.row)))
 	if b, ok := s.frames.Peek(k); ok {
 		return b, nil
 	}
-	if err := s.take(ctx, cam); err != nil {
+	if err := s.acquireTurn(ctx, cam); err != nil {
 		return nil, err
 	}
 	release := func() { <-s.slots; <-cam.turn }
-	if b, ok := s.frames.Peek(k); ok { // made meanwhile
+	if b, ok := s.frames.Peek(k); ok { // another request decoded it in the meantime
 		release()
 		return b, nil
 	}
 	var p inspect.Painter
 	made := func(ctx context.Context, row int) ([]byte, error) {
-		return s.decode(ctx, x, &p, frameKey{k.cameraKey, row}, f)
+		return s.decodeFrame(ctx, x, &p, frameKey{k.cameraKey, row}, f)
 	}
 	b, err := made(ctx, k.row)
 	if err != nil {
@@ -115,12 +121,12 @@ func (s *Server) jpeg(
 	from, to := k.row+1, min(k.row+framesAhead, l.Rows)
 	switch {
 	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead:
-		// a person jumps, or scrubs: what lies beside the row is not what comes next
+		// After a jump, the next request is unlikely to be for a neighbouring row.
 		to = from
 	case k.row < last:
 		from, to = max(0, k.row-framesAhead), k.row
 	}
-	s.work.Go(func() {
+	s.workers.Go(func() {
 		defer release()
 		for row := from; row < to && s.waiting.Load() == 0; row++ {
 			if _, err := made(s.ctx, row); err != nil {
@@ -131,8 +137,8 @@ func (s *Server) jpeg(
 	return b, nil
 }
 
-// take waits until a camera and a processor are free.
-func (s *Server) take(ctx context.Context, cam *camera) error {
+// acquireTurn blocks until the camera and a decoding slot are free, or ctx is canceled.
+func (s *Server) acquireTurn(ctx context.Context, cam *camera) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	select {
@@ -149,18 +155,18 @@ func (s *Server) take(ctx context.Context, cam *camera) error {
 	}
 }
 
-// decode makes the JPEG of a row, and keeps it. Its decoder stays where it stands: the row behind
+// decodeFrame encodes a row as JPEG and caches it. The decoder keeps its position, so the next row
 // costs one frame.
-func (s *Server) decode(
+func (s *Server) decodeFrame(
 	ctx context.Context,
-	x *set,
+	x *viewedSet,
 	p *inspect.Painter,
 	k frameKey,
 	f *robocache.Feature,
 ) (_ []byte, err error) {
 	defer crash.Recover("view", &err)
 	refs := make([]robocache.FrameRef, 1)
-	if err := x.ds.Frames(ctx, k.key, robocache.RowsOf(k.e, k.row, 1), refs); err != nil {
+	if err := x.ds.Frames(ctx, k.key, robocache.RowsOf(k.episode, k.row, 1), refs); err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
@@ -174,7 +180,7 @@ func (s *Server) decode(
 			if err != nil || img == nil {
 				return err
 			}
-			return jpeg.Encode(&out, img, &jpeg.Options{Quality: quality})
+			return jpeg.Encode(&out, img, &jpeg.Options{Quality: jpegQuality})
 		},
 	); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// made writes a synthetic set whose frames carry their row.
+// made writes a synthetic dataset whose frames show their row.
 func made(t *testing.T, format string, opt synth.Options) string {
 	t.Helper()
 	f, err := convert.Writer(format)
@@ -69,18 +69,29 @@ func rgbOf(img image.Image) ([]byte, int, int) {
 	return out, b.Dx(), b.Dy()
 }
 
-// TestFramesAreTheirRows is W4 and acceptance case 7: of random episodes, cameras and rows the
-// frame is that of the number. People jump, step forwards and back.
+// TestFramesAreTheirRows is view.W4 and acceptance case 7: for random episodes, cameras and rows,
+// the frame shows its row number. Requests jump, and step forwards and backwards.
 func TestFramesAreTheirRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		format string
 		opt    synth.Options
 	}{
-		"h264 gop 250": {"lerobot", synth.Options{Codec: "h264", GOP: 250, Seconds: 4, Episodes: 2}},
-		"av1":          {"lerobot", synth.Options{Codec: "av1", Episodes: 2}},
-		"hevc":         {"lerobot", synth.Options{Codec: "hevc", GOP: 30, Episodes: 2}},
-		"images":       {"lerobot", synth.Options{Codec: "png", Episodes: 2}},
-		"mcap":         {"mcap", synth.Options{Rates: map[string]float64{"camera": 30, "joints": 100}, Jitter: 3e6, Late: 3e8, Episodes: 2}},
+		"h264 gop 250": {
+			"lerobot",
+			synth.Options{Codec: "h264", GOP: 250, Seconds: 4, Episodes: 2},
+		},
+		"av1":    {"lerobot", synth.Options{Codec: "av1", Episodes: 2}},
+		"hevc":   {"lerobot", synth.Options{Codec: "hevc", GOP: 30, Episodes: 2}},
+		"images": {"lerobot", synth.Options{Codec: "png", Episodes: 2}},
+		"mcap": {
+			"mcap",
+			synth.Options{
+				Rates:    map[string]float64{"camera": 30, "joints": 100},
+				Jitter:   3e6,
+				Late:     3e8,
+				Episodes: 2,
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := video.ActiveBackend(); err != nil && c.format == "lerobot" {
@@ -137,8 +148,8 @@ func TestFramesAreTheirRows(t *testing.T) {
 	}
 }
 
-// TestFramesOfARealSet: every row of a set whose timestamps drift by more than a frame shows what
-// ffmpeg decodes at its number.
+// TestFramesOfARealSet: in a dataset whose timestamps drift by more than a frame, every row shows
+// the frame that ffmpeg decodes at its number.
 func TestFramesOfARealSet(t *testing.T) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
@@ -208,8 +219,8 @@ func TestFramesOfARealSet(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: requests that overtake each other, are given up, and come for several widths get
-// their own frame (with -race).
+// TestManyAtOnce: concurrent requests, canceled ones, and requests for several widths all get their
+// own frame (with -race).
 func TestManyAtOnce(t *testing.T) {
 	s := serve(t, Options{}, "g1_h264_v30")
 	x := s.server.sets[0]
@@ -222,7 +233,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		want[row] = b
 	}
-	s.server.frames.Limit(20 << 10) // a few frames alone
+	s.server.frames.Limit(20 << 10) // space for only a few frames
 	var work sync.WaitGroup
 	for g := range 6 {
 		work.Go(func() {
@@ -248,14 +259,14 @@ func TestManyAtOnce(t *testing.T) {
 
 func (s *Server) jpegOf(
 	ctx context.Context,
-	x *set,
+	x *viewedSet,
 	f *robocache.Feature,
 	e, row, width int,
 ) ([]byte, error) {
-	return s.jpeg(ctx, x, frameKey{cameraKey{x.id, e, f.Key, width}, row}, f)
+	return s.frameJPEG(ctx, x, frameKey{cameraKey{x.cacheID, e, f.Key, width}, row}, f)
 }
 
-// TestDepth: depth is shown in colours that say near and far, and no measurement is black.
+// TestDepth: colours show near and far depth, and pixels without a measurement are black.
 func TestDepth(t *testing.T) {
 	s := serve(t, Options{}, made(t, "mcap", synth.Options{Depth: true, Seconds: 1}))
 	for i := range s.server.sets[0].info.Features {
@@ -283,8 +294,8 @@ func TestDepth(t *testing.T) {
 	t.Error("no depth")
 }
 
-// TestDepthVideo: HEVC in 12 bits, which browsers do not play, is decoded here: a stripe that is
-// near stands where the row has it (acceptance case 7).
+// TestDepthVideo: HEVC with 12 bits, which browsers do not play, is decoded by the server. A near
+// stripe is at the position for its row (acceptance case 7).
 func TestDepthVideo(t *testing.T) {
 	const w, h, rows = 128, 64, 16
 	dst := filepath.Join(t.TempDir(), "set")

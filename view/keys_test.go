@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// code reads which episode and row a camera shows, of the pixels that are on the screen.
+// code reads the episode and row from the pixels of a camera on the screen.
 func (t *tab) code(selector string) (episode, row int, ok bool) {
 	t.Helper()
 	text := eval[string](
@@ -42,9 +42,9 @@ func (t *tab) code(selector string) (episode, row int, ok bool) {
 
 const firstCamera = "#cameras figure:nth-child(1)"
 
-// TestKeys: the keys do what they say, and the frame that is on the screen is that of the row that
-// is named beside it; flags go to the file; an address opens what it was taken from (acceptance
-// cases 8 and 9).
+// TestKeys: the keys work, and the frame on the screen is that of the row in the caption. Flags are
+// written to the file. An address opens the view from which it was copied (acceptance cases 8 and
+// 9).
 func TestKeys(t *testing.T) {
 	evil := `<img src=x onerror="document.title='owned'"><script>1</script>`
 	path := filepath.Join(t.TempDir(), "flags.json")
@@ -65,7 +65,8 @@ func TestKeys(t *testing.T) {
 		t.Helper()
 		p.wait(
 			fmt.Sprintf(
-				"document.body.dataset.ready === '0:%d' && document.querySelector('%s').dataset.row === '%d'",
+				"document.body.dataset.ready === '0:%d' && "+
+					"document.querySelector('%s').dataset.row === '%d'",
 				e,
 				firstCamera,
 				n,
@@ -94,7 +95,7 @@ func TestKeys(t *testing.T) {
 	p.press(kb.Home)
 	at(1, 0)
 
-	// Playing: the file itself, and then the still of the row.
+	// Playback shows the video file, and then the still frame of the row.
 	p.press(" ")
 	p.wait("Number(document.querySelector('" + firstCamera + "').dataset.row) > 8")
 	if eval[bool](p, "!document.querySelector('"+firstCamera+" video').hidden") {
@@ -121,7 +122,7 @@ func TestKeys(t *testing.T) {
 	p.wait("!document.querySelector('#help').open")
 	p.press("/")
 	p.wait("document.activeElement.id === 'filter'")
-	// the driver types the key though the page has taken it
+	// The driver types the key although the page has handled it.
 	eval[bool](p, "(document.activeElement.value = '', true)")
 	p.press("reach")
 	p.wait("document.querySelector('#filter').value === 'reach'")
@@ -136,7 +137,7 @@ func TestKeys(t *testing.T) {
 	}
 	p.press(kb.Escape)
 
-	// What the dataset says stays text.
+	// Strings from the dataset stay text.
 	if n := eval[int](
 		p,
 		"document.querySelectorAll('img, #rows script').length",
@@ -155,7 +156,9 @@ func TestKeys(t *testing.T) {
 	p.wait("document.querySelector('#flag-dialog').open")
 	eval[bool](
 		p,
-		"(document.querySelector('#flag-label').value = 'bad', document.querySelector('#flag-note').value = 'dropped <b>it', document.querySelector('#flag-save').click(), true)",
+		"(document.querySelector('#flag-label').value = 'bad', "+
+			"document.querySelector('#flag-note').value = 'dropped <b>it', "+
+			"document.querySelector('#flag-save').click(), true)",
 	)
 	p.wait("document.querySelector('#flags').textContent.includes('dropped <b>it')")
 	f, err := flags.Read(t.Context(), path)
@@ -175,10 +178,11 @@ func TestKeys(t *testing.T) {
 		t.Errorf("edit delete --flags: %+v %v", without, err)
 	}
 
-	// The address opens the same view.
+	// The address opens the same view again.
 	eval[bool](
 		p,
-		"(document.querySelector('#filter').value = '', document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
+		"(document.querySelector('#filter').value = '', "+
+			"document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
 	)
 	n := row() + 1
 	p.press(kb.ArrowRight)
@@ -189,21 +193,23 @@ func TestKeys(t *testing.T) {
 	}
 	title := eval[string](
 		p,
-		"document.querySelector('#title').textContent + document.querySelector('#clock').textContent",
+		"document.querySelector('#title').textContent + "+
+			"document.querySelector('#clock').textContent",
 	)
 	p.visit(hash)
 	at(1, n)
 	if again := eval[string](
 		p,
-		"document.querySelector('#title').textContent + document.querySelector('#clock').textContent",
+		"document.querySelector('#title').textContent + "+
+			"document.querySelector('#clock').textContent",
 	); again != title {
 		t.Errorf("%q, before %q", again, title)
 	}
 	p.clean()
 }
 
-// TestSeen: one row that stands out is drawn, gaps are shaded, the plots follow one zoom, values
-// are those of the row; alignment, comparison and clouds appear.
+// TestSeen: a single outlier is drawn, gaps are shaded, all plots have the same zoom, and values
+// are those of the row. Alignment, comparison and point clouds appear.
 func TestSeen(t *testing.T) {
 	p := serve(
 		t,
@@ -226,7 +232,8 @@ func TestSeen(t *testing.T) {
 		t.Error("no cloud")
 	}
 	p.wait(
-		"document.querySelector('#clouds figure').dataset.row >= 0 || document.querySelector('#clouds .none').textContent.startsWith('begins')",
+		"document.querySelector('#clouds figure').dataset.row >= 0 || " +
+			"document.querySelector('#clouds .none').textContent.startsWith('begins')",
 	)
 	labels := eval[string](
 		p,
@@ -250,12 +257,14 @@ func TestSeen(t *testing.T) {
 		"document.querySelector('#plots canvas').toDataURL().length !== " + fmt.Sprint(len(before)),
 	)
 	p.press(kb.End)
-	// the line of the time stands in the plots
+	// The plots show the time line.
 	p.wait("document.querySelector('#plots .at').offsetLeft > 500")
-	// Names for those who do not see the page.
+	// Elements have names for screen readers.
 	if n := eval[int](
 		p,
-		"[...document.querySelectorAll('button, input, select, canvas[role]')].filter((x) => !(x.ariaLabel || x.getAttribute('aria-label') || x.textContent.trim() || x.labels?.length)).length",
+		"[...document.querySelectorAll('button, input, select, canvas[role]')].filter((x) => "+
+			"!(x.ariaLabel || x.getAttribute('aria-label') || x.textContent.trim() || "+
+			"x.labels?.length)).length",
 	); n != 0 {
 		t.Errorf("%d controls have no name", n)
 	}

@@ -13,25 +13,25 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// listing is the episodes as columns, which fill while the server runs: of some formats a task
-// costs reading a file.
+// listing holds columns about all episodes. They fill in the background, because in some formats
+// the task of an episode is in its file.
 type listing struct {
 	mu sync.Mutex
 	columns
-	number map[string]int
-	err    error // why the columns end before the last episode
+	taskNumbers map[string]int
+	err         error // why the columns end before the last episode
 }
 
 type columns struct {
-	Done   int      `json:"done"` // episodes whose columns are there
+	Done   int      `json:"done"` // number of episodes listed so far
 	Length []int    `json:"length"`
-	Task   []int    `json:"task"` // into Tasks; -1 = none
+	Task   []int    `json:"task"` // indices into Tasks; -1 for none
 	Tasks  []string `json:"tasks"`
 }
 
-// list fills the columns. It ends early if an episode meets an internal error.
-func (x *set) list(ctx context.Context) (err error) {
-	defer func() { x.listed.end(err) }()
+// listEpisodes fills the columns. It ends early if an episode has an internal error.
+func (x *viewedSet) listEpisodes(ctx context.Context) (err error) {
+	defer func() { x.episodeList.setEnded(err) }()
 	defer crash.Recover("view", &err)
 	for e := range x.info.Episodes {
 		ep, err := x.ds.Episode(ctx, e)
@@ -45,23 +45,23 @@ func (x *set) list(ctx context.Context) (err error) {
 			ep = robocache.Episode{} // the error is reported when the episode is opened
 		}
 		ep.Length = x.ds.Len(e)
-		x.listed.add(ep)
+		x.episodeList.addEpisode(ep)
 	}
 	return nil
 }
 
-func (l *listing) add(ep robocache.Episode) {
+func (l *listing) addEpisode(ep robocache.Episode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.number == nil {
-		l.number = map[string]int{}
+	if l.taskNumbers == nil {
+		l.taskNumbers = map[string]int{}
 	}
 	task := -1
 	if len(ep.Tasks) > 0 {
-		n, ok := l.number[ep.Tasks[0]]
+		n, ok := l.taskNumbers[ep.Tasks[0]]
 		if !ok {
 			n = len(l.Tasks)
-			l.number[ep.Tasks[0]] = n
+			l.taskNumbers[ep.Tasks[0]] = n
 			l.Tasks = append(l.Tasks, ep.Tasks[0])
 		}
 		task = n
@@ -71,8 +71,8 @@ func (l *listing) add(ep robocache.Episode) {
 	l.Done++
 }
 
-// end records the error that ended the listing, or nil.
-func (l *listing) end(err error) {
+// setEnded records the error that ended the listing, or nil.
+func (l *listing) setEnded(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err
@@ -85,10 +85,10 @@ func (l *listing) isOver() bool {
 	return l.Done == len(l.Length) || l.err != nil
 }
 
-// episodes answers the columns that are ready. It waits up to 0.3 s for all of them.
-// It returns the internal error that ended the listing, if one did.
-func (s *Server) episodes(q *request) error {
-	l := &q.base.listed
+// serveEpisodes answers the columns that are ready. It waits up to 0.3 s for all of them. If an
+// internal error ended the listing, it returns that error.
+func (s *Server) serveEpisodes(q *request) error {
+	l := &q.base.episodeList
 	for range 60 {
 		if l.isOver() || q.Context().Err() != nil {
 			break
@@ -107,28 +107,28 @@ func (s *Server) episodes(q *request) error {
 	if errors.Is(err, robocache.ErrInternal) {
 		return err
 	}
-	return q.json(&out)
+	return q.writeJSON(&out)
 }
 
-// job is work on all of a dataset that is done once.
+// job is work on the whole dataset that is done once.
 type job struct {
 	mu          sync.Mutex
-	state       string // no, running, done, failed
+	state       string // "no", "running", "done" or "failed"
 	done, total int64
 	err         error
 }
 
-// status is what the page knows of a job.
-type status struct {
+// jobStatus is the state of a job for the page.
+type jobStatus struct {
 	State   string `json:"state"`
 	Done    int64  `json:"done"`
 	Total   int64  `json:"total"`
 	Problem string `json:"problem,omitempty"`
 }
 
-// run does the work unless it is running or done. It calls keep with j.mu locked.
-// A panic of the work is the error of the job.
-func (j *job) run(work func(progress func(done, total int64)) (keep func(), err error)) {
+// runOnce does the work unless it is running or done. It calls keep with j.mu held. A panic of the
+// work becomes the error of the job.
+func (j *job) runOnce(work func(progress func(done, total int64)) (keep func(), err error)) {
 	j.mu.Lock()
 	begin := j.state != "running" && j.state != "done"
 	if begin {
@@ -155,20 +155,20 @@ func (j *job) run(work func(progress func(done, total int64)) (keep func(), err 
 	keep()
 }
 
-// status says how far the work is; look is called under the lock.
-func (j *job) status(look func()) status {
+// progress returns the state of the job. It calls look with j.mu held.
+func (j *job) progress(look func()) jobStatus {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	look()
-	out := status{State: j.state, Done: j.done, Total: j.total}
+	out := jobStatus{State: j.state, Done: j.done, Total: j.total}
 	if j.err != nil {
 		out.Problem = j.err.Error()
 	}
 	return out
 }
 
-// internal returns the error of the job if it is an internal error.
-func (j *job) internal() error {
+// internalError returns the error of the job if it is an internal error.
+func (j *job) internalError() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if errors.Is(j.err, robocache.ErrInternal) {
@@ -177,38 +177,38 @@ func (j *job) internal() error {
 	return nil
 }
 
-// diagnosis is what the doctor says of the dataset.
+// diagnosis holds the findings of the doctor about the dataset.
 type diagnosis struct {
 	job
 	findings []robocache.Finding
-	episodes map[int][]robocache.Finding // of those that were looked at alone
+	episodes map[int][]robocache.Finding // findings of episodes that were examined one by one
 }
 
-// small says that all of the dataset may be looked at unasked.
-func (x *set) small() bool {
-	return !x.remote() && x.info.Frames <= doctorRows && x.info.Episodes <= 1000
+// isSmall reports whether the whole dataset may be examined without a request.
+func (x *viewedSet) isSmall() bool {
+	return !x.isRemote() && x.info.Frames <= doctorRows && x.info.Episodes <= 1000
 }
 
-// diagnose runs the doctor on the whole dataset.
-func (x *set) diagnose(ctx context.Context) error {
-	d := &x.found
-	d.run(func(progress func(done, total int64)) (func(), error) {
+// runDoctor runs the doctor on the whole dataset.
+func (x *viewedSet) runDoctor(ctx context.Context) error {
+	d := &x.diagnosis
+	d.runOnce(func(progress func(done, total int64)) (func(), error) {
 		found, err := diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Progress: progress})
 		return func() { d.findings = found }, err
 	})
-	return d.internal()
+	return d.internalError()
 }
 
-// mark is a finding with the episode and the time that it names.
-type mark struct {
+// placedFinding is a finding with its episode and its time.
+type placedFinding struct {
 	robocache.Finding
-	Episode int64  `json:"episode"` // its index; -1 = the whole dataset
+	Episode int64  `json:"episode"` // index of the episode; -1 for the whole dataset
 	Time    *int64 `json:"t_ns,omitempty"`
 }
 
-// MarshalJSON adds the place to the finding. Without it the method of the embedded Finding would
-// leave the place out.
-func (m mark) MarshalJSON() ([]byte, error) {
+// MarshalJSON adds the episode and the time to the finding. Without this method, the embedded
+// Finding's method would leave them out.
+func (m placedFinding) MarshalJSON() ([]byte, error) {
 	finding, err := json.Marshal(m.Finding)
 	if err != nil {
 		return nil, err
@@ -223,11 +223,16 @@ func (m mark) MarshalJSON() ([]byte, error) {
 	return append(append(finding[:len(finding)-1], ','), place[1:]...), nil
 }
 
-// marks places findings. Times are looked up where e is the position of an episode.
-func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) ([]mark, error) {
-	out := []mark{}
+// placeFindings returns the findings with their episodes. If e is the position of an episode, it
+// drops findings of other episodes and looks up the times.
+func (x *viewedSet) placeFindings(
+	ctx context.Context,
+	found []robocache.Finding,
+	e int,
+) ([]placedFinding, error) {
+	out := []placedFinding{}
 	for _, f := range found {
-		m := mark{Finding: f, Episode: -1}
+		m := placedFinding{Finding: f, Episode: -1}
 		position, _ := x.info.PositionIn(f.Where)
 		if position >= 0 {
 			m.Episode = x.info.EpisodeIndex(position)
@@ -237,7 +242,7 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) ([]ma
 		}
 		if e >= 0 && position == e {
 			var err error
-			if m.Time, err = x.when(ctx, e, f.Code, f.Where); err != nil {
+			if m.Time, err = x.findingTime(ctx, e, f.Code, f.Where); err != nil {
 				return nil, err
 			}
 		}
@@ -246,9 +251,14 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) ([]ma
 	return out, nil
 }
 
-// when returns the time that a finding names by a row, or by its code and stream; nil if it names
-// none.
-func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) (*int64, error) {
+// findingTime returns the time of the row that a finding names. Otherwise it uses the code and the
+// stream of the finding. It returns nil if there is no time.
+func (x *viewedSet) findingTime(
+	ctx context.Context,
+	e int,
+	code string,
+	w robocache.Where,
+) (*int64, error) {
 	all, err := x.timelines(ctx, e)
 	if robocache.IsFatal(err) {
 		return nil, err
@@ -278,8 +288,8 @@ func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) (
 	return momentOf(code, line, all.Start), nil
 }
 
-// momentOf returns the time of a finding that names a stream without a row; nil if the code has no
-// moment.
+// momentOf returns the time of a finding that names a stream without a row. It returns nil if the
+// code has no moment.
 func momentOf(code string, line *inspect.Timeline, start int64) *int64 {
 	if len(line.Times) == 0 {
 		return nil
@@ -302,40 +312,41 @@ func momentOf(code string, line *inspect.Timeline, start int64) *int64 {
 	return &t
 }
 
-// findings answers what the doctor found; run=1 sends him.
-func (s *Server) findings(q *request) error {
+// serveFindings answers the findings of the doctor. With run=1 it also starts the doctor.
+func (s *Server) serveFindings(q *request) error {
 	x := q.base
 	if q.URL.Query().Get("run") == "1" {
-		s.background(x.diagnose)
+		s.runInBackground(x.runDoctor)
 	}
 	var out struct {
-		status
-		Findings []mark `json:"findings"`
+		jobStatus
+		Findings []placedFinding `json:"findings"`
 	}
 	var found []robocache.Finding
-	out.status = x.found.status(func() { found = x.found.findings })
-	if err := x.found.internal(); err != nil {
+	out.jobStatus = x.diagnosis.progress(func() { found = x.diagnosis.findings })
+	if err := x.diagnosis.internalError(); err != nil {
 		return err
 	}
 	var err error
-	if out.Findings, err = x.marks(q.Context(), found, -1); err != nil {
+	if out.Findings, err = x.placeFindings(q.Context(), found, -1); err != nil {
 		return err
 	}
-	return q.json(out)
+	return q.writeJSON(out)
 }
 
-// episodeFindings answers what the doctor says of one episode.
-func (s *Server) episodeFindings(q *request) error {
-	x, d, ctx := q.base, &q.base.found, q.Context()
+// serveEpisodeFindings answers the doctor's findings about one episode.
+func (s *Server) serveEpisodeFindings(q *request) error {
+	x, d, ctx := q.base, &q.base.diagnosis, q.Context()
 	var found []robocache.Finding
 	known := false
 	for {
-		now := d.status(func() {
-			if found, known = d.episodes[q.e]; d.state == "done" {
+		now := d.progress(func() {
+			if found, known = d.episodes[q.episode]; d.state == "done" {
 				found, known = d.findings, true
 			}
 		})
-		if now.State != "running" { // twice at once would take twice as long
+		// while the whole dataset is examined, wait: two runs at once would take twice as long
+		if now.State != "running" {
 			break
 		}
 		select {
@@ -349,7 +360,7 @@ func (s *Server) episodeFindings(q *request) error {
 		if found, err = diagnose.Run(
 			ctx,
 			x.ds,
-			robocache.DiagnoseOptions{Episodes: []int{q.e}},
+			robocache.DiagnoseOptions{Episodes: []int{q.episode}},
 		); err != nil {
 			return err
 		}
@@ -357,12 +368,12 @@ func (s *Server) episodeFindings(q *request) error {
 		if d.episodes == nil || len(d.episodes) > 1000 {
 			d.episodes = map[int][]robocache.Finding{}
 		}
-		d.episodes[q.e] = found
+		d.episodes[q.episode] = found
 		d.mu.Unlock()
 	}
-	marks, err := x.marks(ctx, found, q.e)
+	marks, err := x.placeFindings(ctx, found, q.episode)
 	if err != nil {
 		return err
 	}
-	return q.json(marks)
+	return q.writeJSON(marks)
 }

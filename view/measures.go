@@ -9,41 +9,48 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// resting is the speed below which a channel rests: of its range in the dataset, a second.
-const resting = 0.02
+// restSpeed is the speed below which a channel is at rest, as a fraction of its range per second.
+const restSpeed = 0.02
 
-// moves is how the robot moves in each episode, by the positions of its joints.
-type moves struct {
+// movement describes how the robot moves in each episode, computed from joint positions.
+type movement struct {
 	job
 	key        string
-	jerk, idle []float64 // NaN: nothing is known
+	jerk, idle []float64 // per episode; NaN if unknown
 }
 
-// measures answers columns over the episodes; run=1 makes them. Jerk is the root mean square of the
-// third derivative, of channels as parts of their range in the dataset; idle the share of the rows
-// at which every channel rests.
-func (s *Server) measures(q *request) error {
-	m := &q.base.moved
+// serveMeasures answers columns over the episodes. With run=1 it also starts their computation.
+// Jerk is the root mean square of the third derivative, with channels scaled by their range in the
+// dataset. Idle is the fraction of rows at which every channel is at rest.
+func (s *Server) serveMeasures(q *request) error {
+	m := &q.base.movement
 	if q.URL.Query().Get("run") == "1" {
-		s.background(q.base.measure)
+		s.runInBackground(q.base.measureMovement)
 	}
 	var out struct {
-		status
+		jobStatus
 		Key    string `json:"key"`
 		Points int    `json:"points"`
 	}
 	var jerk, idle []float64
-	out.status = m.status(func() { out.Key, jerk, idle = m.key, m.jerk, m.idle })
-	if err := m.internal(); err != nil {
+	out.jobStatus = m.progress(func() { out.Key, jerk, idle = m.key, m.jerk, m.idle })
+	if err := m.internalError(); err != nil {
 		return err
 	}
 	out.Points = len(jerk)
-	return q.binary(&out, jerk, idle)
+	return q.writeBinary(&out, jerk, idle)
 }
 
-// positions is the stream that says where the joints are.
-func (x *set) positions() *robocache.Feature {
-	for _, suffix := range []string{"observation.state", "position", "qpos", "state", "action", ""} {
+// positionStream returns the stream that most likely holds the joint positions.
+func (x *viewedSet) positionStream() *robocache.Feature {
+	for _, suffix := range []string{
+		"observation.state",
+		"position",
+		"qpos",
+		"state",
+		"action",
+		"",
+	} {
 		for i := range x.info.Features {
 			if f := &x.info.Features[i]; !f.Default && !f.Latched &&
 				strings.HasSuffix(f.Key, suffix) &&
@@ -56,11 +63,11 @@ func (x *set) positions() *robocache.Feature {
 	return nil
 }
 
-// measure reads the positions of all episodes.
-func (x *set) measure(ctx context.Context) error {
-	m := &x.moved
-	m.run(func(progress func(done, total int64)) (func(), error) {
-		f := x.positions()
+// measureMovement reads the positions of all episodes.
+func (x *viewedSet) measureMovement(ctx context.Context) error {
+	m := &x.movement
+	m.runOnce(func(progress func(done, total int64)) (func(), error) {
+		f := x.positionStream()
 		if f == nil {
 			return nil, robocache.Unsupported(
 				"view",
@@ -69,7 +76,7 @@ func (x *set) measure(ctx context.Context) error {
 			)
 		}
 		n := x.info.Episodes
-		span, err := x.spans(ctx, f)
+		span, err := x.channelRanges(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +84,7 @@ func (x *set) measure(ctx context.Context) error {
 		for e := range n {
 			jerk[e], idle[e] = math.NaN(), math.NaN()
 			if err := func() error {
-				oneJerk, oneIdle, err := moving(ctx, x.ds, f, e, span)
+				oneJerk, oneIdle, err := episodeMovement(ctx, x.ds, f, e, span)
 				if err != nil {
 					return err
 				}
@@ -93,12 +100,12 @@ func (x *set) measure(ctx context.Context) error {
 		}
 		return func() { m.key, m.jerk, m.idle = f.Key, jerk, idle }, nil
 	})
-	return m.internal()
+	return m.internalError()
 }
 
-// spans is the range of each channel in the dataset. What cannot be read is left out: the doctor
-// says what is wrong with it.
-func (x *set) spans(ctx context.Context, f *robocache.Feature) ([]float64, error) {
+// channelRanges returns the range of each channel in the dataset. Episodes that cannot be read are
+// skipped: the doctor reports them.
+func (x *viewedSet) channelRanges(ctx context.Context, f *robocache.Feature) ([]float64, error) {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
 		low[c], high[c] = math.Inf(1), math.Inf(-1)
@@ -129,8 +136,8 @@ func (x *set) spans(ctx context.Context, f *robocache.Feature) ([]float64, error
 	return high, nil
 }
 
-// moving measures an episode.
-func moving(
+// episodeMovement computes the jerk and the idle fraction of an episode.
+func episodeMovement(
 	ctx context.Context,
 	ds robocache.Dataset,
 	f *robocache.Feature,
@@ -145,7 +152,7 @@ func moving(
 		return math.NaN(), math.NaN(), nil
 	}
 	dt := float64(l.Times[l.Rows-1]-l.Times[0]) / 1e9 / float64(l.Rows-1)
-	before := make([][4]float64, len(span)) // of each channel the last values, the newest first
+	before := make([][4]float64, len(span)) // last four values of each channel, newest first
 	squares, terms, rests := 0.0, 0, 0
 	if err := inspect.EachRow(ctx, ds, f, e, 0, l.Rows, func(row int, values []float64) {
 		rest := true
@@ -153,7 +160,7 @@ func moving(
 			if span[c] > 0 {
 				b := &before[c]
 				*b = [4]float64{v / span[c], b[0], b[1], b[2]}
-				rest = rest && math.Abs(b[0]-b[1]) < resting*dt
+				rest = rest && math.Abs(b[0]-b[1]) < restSpeed*dt
 				if j := (b[0] - 3*b[1] + 3*b[2] - b[3]) / (dt * dt * dt); row >= 3 && j-j == 0 {
 					squares += j * j
 					terms++

@@ -24,11 +24,11 @@ type tab struct {
 	site    *site
 	ctx     context.Context
 	mu      sync.Mutex
-	wrong   []string // errors of the console, exceptions
-	outside []string // requests to elsewhere
+	wrong   []string // errors in the console, and exceptions
+	outside []string // requests to other servers
 }
 
-// chromium is one browser for all tests; no context where there is none.
+// chromium starts one browser for all tests. Its context is nil if there is no browser.
 var chromium = sync.OnceValue(func() context.Context {
 	path := ""
 	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {
@@ -41,9 +41,7 @@ var chromium = sync.OnceValue(func() context.Context {
 		return nil
 	}
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(
-			path,
-		),
+		chromedp.ExecPath(path),
 		chromedp.NoFirstRun,
 		chromedp.Headless,
 		chromedp.WindowSize(1280, 900),
@@ -74,8 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// browse opens the page at an address (#…) in a tab of its own; where there is no browser the test
-// skips.
+// browse opens the page at an address (#…) in a new tab. Without a browser it skips the test.
 func (s *site) browse(hash string) *tab {
 	s.Helper()
 	return s.browseAt("#token=" + testToken + "&" + hash)
@@ -95,7 +92,7 @@ func (s *site) browseAt(hash string) *tab {
 		defer t.mu.Unlock()
 		switch ev := ev.(type) {
 		case *log.EventEntryAdded:
-			// of drawing without a GPU
+			// messages about drawing without a GPU
 			if (ev.Entry.Level == "error" || ev.Entry.Level == "warning") &&
 				!strings.Contains(ev.Entry.Text, "GL Driver Message") {
 				t.wrong = append(t.wrong, ev.Entry.Text+" "+ev.Entry.URL)
@@ -172,7 +169,7 @@ func (t *tab) press(keys string, options ...chromedp.KeyOption) {
 	}
 }
 
-// clean proves that nothing went wrong in the page, and nothing came from elsewhere.
+// clean checks that the page had no errors and requested nothing from other servers.
 func (t *tab) clean() {
 	t.Helper()
 	t.mu.Lock()
@@ -193,9 +190,9 @@ func (t *tab) shot(path string) {
 	}
 }
 
-// TestFramesFirst: the page asks for frames before it asks for anything that takes long: plots,
-// findings, measures and texts. The lists of episodes and flags, which are asked for at the same
-// time as the episode, may come before or after.
+// TestFramesFirst: the page requests frames before everything slow: plots, findings, measures and
+// texts. The lists of episodes and flags are requested at the same time as the episode, so their
+// order may vary.
 func TestFramesFirst(t *testing.T) {
 	p := serve(t, Options{}, "g1_h264_v30").browse("")
 	p.wait("document.querySelector('#plots canvas')")
@@ -225,13 +222,14 @@ func TestFramesFirst(t *testing.T) {
 	}
 }
 
-// TestPageOpens: every fixture, with all its cameras and plots, without a word on the console.
+// TestPageOpens: every fixture opens with all its cameras and plots, and with no console message.
 func TestPageOpens(t *testing.T) {
 	for _, name := range fixtures {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, Options{}, name).browse("")
 			p.wait(
-				"[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row >= 0 || f.querySelector('.none:not([hidden])'))",
+				"[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row " +
+					">= 0 || f.querySelector('.none:not([hidden])'))",
 			)
 			p.clean()
 			t.Log(

@@ -12,11 +12,11 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// panics is a dataset whose parser panics in one method at one episode.
+// panics is a dataset whose parser panics in one method for one episode.
 type panics struct {
 	robocache.Dataset
 	method  string
-	episode int // not one of those that the fingerprint of flags reads
+	episode int // an episode that the fingerprint of flags does not read
 }
 
 func (p *panics) hit(method string, episode int) {
@@ -56,25 +56,37 @@ func (p *panics) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	return p.Dataset.Text(ctx, key, rows)
 }
 
-// TestInternalErrors plants a panic in each method of a dataset. Requests and background work that
-// meet it answer 500 with the class and the text of the error; other requests go on working.
+// TestInternalErrors makes each method of a dataset panic. Affected requests and background work
+// answer 500 with the class and the text of the error. Other requests still work.
 func TestInternalErrors(t *testing.T) {
 	log := slog.Default()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // stacks of many lines, as wanted
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // discards the expected stack traces
 	t.Cleanup(func() { slog.SetDefault(log) })
 	set := made(t, "zarr", synth.Options{Episodes: 5, Seconds: 0.5, Cameras: 1, Codec: "png"})
 	for method, paths := range map[string][]string{
 		"Episode": {"/api/episodes", "/api/e/1"},
 		"Times": {
-			"/api/e/1", "/api/e/1/series?key=observation.state", "/api/e/1/at?t=0", "/api/findings?run=1", "/api/measures?run=1",
+			"/api/e/1",
+			"/api/e/1/series?key=observation.state",
+			"/api/e/1/at?t=0",
+			"/api/findings?run=1",
+			"/api/measures?run=1",
 			"/api/e/1/findings", "/api/e/1?hz=7",
 		},
 		"Gather": {
-			"/api/e/1/series?key=observation.state", "/api/e/1/at?t=0", "/api/findings?run=1", "/api/measures?run=1",
+			"/api/e/1/series?key=observation.state",
+			"/api/e/1/at?t=0",
+			"/api/findings?run=1",
+			"/api/measures?run=1",
 			"/api/e/1/findings", "/api/e/1/series?key=observation.state&hz=7",
 		},
-		"Frames": {"/api/e/1/frame/CAMERA/0", "/api/e/1/frame/CAMERA/3?hz=7", "/api/findings?run=1", "/api/e/1/findings"},
-		"Text":   {"/api/e/1/text/task"},
+		"Frames": {
+			"/api/e/1/frame/CAMERA/0",
+			"/api/e/1/frame/CAMERA/3?hz=7",
+			"/api/findings?run=1",
+			"/api/e/1/findings",
+		},
+		"Text": {"/api/e/1/text/task"},
 	} {
 		t.Run(method, func(t *testing.T) {
 			ds, err := robocache.Open(t.Context(), set)
@@ -112,8 +124,8 @@ func TestInternalErrors(t *testing.T) {
 	}
 }
 
-// internal fails the test unless a request is answered by an internal error.
-// The work behind some requests runs in the background: it is waited for.
+// internal fails the test unless a request is answered with an internal error. It waits for work in
+// the background.
 func (s *site) internal(path string) {
 	s.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

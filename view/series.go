@@ -10,9 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// binary answers columns of numbers: the length of a JSON header (4 bytes, little-endian), the
-// header padded to 8 bytes, and the columns.
-func (q *request) binary(header any, columns ...[]float64) error {
+// writeBinary answers columns of numbers. The answer holds the length of a JSON header (4 bytes,
+// little-endian), the header padded to 8 bytes, and the columns.
+func (q *request) writeBinary(header any, columns ...[]float64) error {
 	b, err := json.Marshal(header)
 	if err != nil {
 		return err
@@ -32,51 +32,52 @@ func (q *request) binary(header any, columns ...[]float64) error {
 	return err
 }
 
-// series answers the rows of a numeric stream between two times, in at most so many columns of
-// pixels.
-func (s *Server) series(q *request) error {
-	all, err := q.set.timelines(q.Context(), q.e)
+// serveSeries answers the rows of a numeric stream in a time range, thinned to a number of pixel
+// columns.
+func (s *Server) serveSeries(q *request) error {
+	all, err := q.set.timelines(q.Context(), q.episode)
 	if err != nil {
 		return err
 	}
-	timeline, err := q.set.timeline(q.Context(), q.e, q.feature)
+	timeline, err := q.set.timeline(q.Context(), q.episode, q.feature)
 	if err != nil {
 		return err
 	}
-	number, err := q.number("from", math.MinInt64, math.MinInt64, math.MaxInt64)
+	from, err := q.queryNumber("from", math.MinInt64, math.MinInt64, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	numberValue, err := q.number("to", math.MaxInt64, math.MinInt64, math.MaxInt64)
+	to, err := q.queryNumber("to", math.MaxInt64, math.MinInt64, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	numberValue2, err := q.number("ch", 0, 0, int64(max(q.feature.Elements(), 1)-1))
+	channel, err := q.queryNumber("ch", 0, 0, int64(max(q.feature.Elements(), 1)-1))
 	if err != nil {
 		return err
 	}
-	numberValue3, err := q.number("px", 1000, 1, 4000)
+	pixels, err := q.queryNumber("px", 1000, 1, 4000)
 	if err != nil {
 		return err
 	}
-	p, err := inspect.SeriesOf(q.Context(), q.set.ds, q.feature, timeline, q.e, inspect.Range{
-		Start: all.Start, From: number, To: numberValue,
-		Channel: int(numberValue2), Pixels: int(numberValue3),
+	p, err := inspect.SeriesOf(q.Context(), q.set.ds, q.feature, timeline, q.episode, inspect.Range{
+		Start: all.Start, From: from, To: to,
+		Channel: int(channel), Pixels: int(pixels),
 	})
 	if err != nil {
 		return err
 	}
-	return q.binary(p, append([][]float64{p.X}, p.Y...)...)
+	return q.writeBinary(p, append([][]float64{p.X}, p.Y...)...)
 }
 
-// text answers rows of a text or an event stream: of equal ones that follow each other the first.
-func (s *Server) text(q *request) error {
+// serveText answers rows of a text or event stream. Of consecutive equal texts only the first is
+// sent.
+func (s *Server) serveText(q *request) error {
 	ctx := q.Context()
-	all, err := q.set.timelines(ctx, q.e)
+	all, err := q.set.timelines(ctx, q.episode)
 	if err != nil {
 		return err
 	}
-	l, err := q.set.timeline(ctx, q.e, q.feature)
+	l, err := q.set.timeline(ctx, q.episode, q.feature)
 	if err != nil {
 		return err
 	}
@@ -87,13 +88,13 @@ func (s *Server) text(q *request) error {
 	}
 	out := struct {
 		Rows []row `json:"rows"`
-		Upto int   `json:"rows_read"` // where there are more than maxTexts
+		Upto int   `json:"rows_read"` // below the number of rows if there are more than maxTexts
 	}{Rows: []row{}, Upto: l.Rows}
 	for k := 0; k < l.Rows; k += 256 {
 		texts, err := q.set.ds.Text(
 			ctx,
 			q.feature.Key,
-			robocache.RowsOf(q.e, k, min(256, l.Rows-k)),
+			robocache.RowsOf(q.episode, k, min(256, l.Rows-k)),
 		)
 		if err != nil {
 			return err
@@ -103,7 +104,7 @@ func (s *Server) text(q *request) error {
 				out.Rows,
 			); n == 0 || out.Rows[n-1].Text != text ||
 				q.feature.Kind == robocache.KindEvent && text != "" {
-				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clip(text)})
+				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clipText(text)})
 			}
 		}
 		if len(out.Rows) > maxTexts {
@@ -111,39 +112,39 @@ func (s *Server) text(q *request) error {
 			break
 		}
 	}
-	return q.json(out)
+	return q.writeJSON(out)
 }
 
-// clip bounds a text.
-func clip(text string) string {
+// clipText shortens a long text.
+func clipText(text string) string {
 	if r := []rune(text); len(r) > 4000 {
 		return string(r[:4000]) + "…"
 	}
 	return text
 }
 
-// value is the row of a stream that holds at a time.
-type value struct {
+// rowValue is the row of a stream at a given time.
+type rowValue struct {
 	Key    string     `json:"key"`
 	Row    int        `json:"row"`
 	Time   int64      `json:"t_ns"`
-	Values []*float64 `json:"values,omitempty"` // null: missing or not finite
+	Values []*float64 `json:"values,omitempty"` // null if missing or not finite
 	Text   *string    `json:"text,omitempty"`
 	Valid  *bool      `json:"valid,omitempty"`
 }
 
-// at answers the last row of each stream at a time: what a person who looks back sees.
-func (s *Server) at(q *request) error {
+// serveValues answers, for each stream, the last row at or before a time.
+func (s *Server) serveValues(q *request) error {
 	ctx := q.Context()
-	all, err := q.set.timelines(ctx, q.e)
+	all, err := q.set.timelines(ctx, q.episode)
 	if err != nil {
 		return err
 	}
-	t, err := q.number("t", 0, math.MinInt64/2, math.MaxInt64/2)
+	t, err := q.queryNumber("t", 0, math.MinInt64/2, math.MaxInt64/2)
 	if err != nil {
 		return err
 	}
-	out := []value{}
+	out := []rowValue{}
 	for i, l := range all.Streams {
 		f := &q.set.info.Features[i]
 		n := sort.Search(len(l.Times), func(k int) bool { return l.Times[k] > all.Start+t }) - 1
@@ -153,15 +154,15 @@ func (s *Server) at(q *request) error {
 		if n < 0 {
 			continue
 		}
-		v := value{Key: f.Key, Row: n, Time: l.Times[n] - all.Start}
-		row := []robocache.Row{{Episode: q.e, Index: n}}
+		v := rowValue{Key: f.Key, Row: n, Time: l.Times[n] - all.Start}
+		row := []robocache.Row{{Episode: q.episode, Index: n}}
 		switch {
 		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-			textValue, err := q.set.ds.Text(ctx, f.Key, row)
+			texts, err := q.set.ds.Text(ctx, f.Key, row)
 			if err != nil {
 				return err
 			}
-			text := clip(textValue[0])
+			text := clipText(texts[0])
 			v.Text = &text
 		case inspect.Curves(f) && f.RowBytes() <= maxBody:
 			raw := make([]byte, f.RowBytes())
@@ -188,5 +189,5 @@ func (s *Server) at(q *request) error {
 		}
 		out = append(out, v)
 	}
-	return q.json(out)
+	return q.writeJSON(out)
 }

@@ -30,45 +30,43 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Options say who may look, and what is shown beside the dataset.
+// Options set who may view the datasets, and how.
 type Options struct {
-	Token      string   // what a request must bring; "" = anybody may look
-	AllowHosts []string // host names beside those of loopback that a request may be sent to
-	Flags      string   // the file of flagged episodes; "" = the page gives a download
-	// of the rows that an alignment would make; its HZ is what the page begins with
+	Token      string   // token that a request must have; "" allows everyone
+	AllowHosts []string // accepted host names in addition to loopback names
+	Flags      string   // file of flagged episodes; "" = the page offers a download
+	// Align configures the rows of an alignment. The page starts with its HZ.
 	Align *align.Config
 }
 
-// Server shows datasets. They stay the caller's to close, after Close.
+// Server shows datasets. The caller must close them after Close.
 type Server struct {
 	opt     Options
-	sets    []*set
+	sets    []*viewedSet
 	cookie  string
 	pool    *video.Pool
 	frames  *lru.Cache[frameKey, []byte]
 	cameras *lru.Cache[cameraKey, *camera]
-	slots   chan struct{} // of decoding
-	waiting atomic.Int32  // requests that want to decode
+	slots   chan struct{} // limits concurrent decoding
+	waiting atomic.Int32  // number of requests that wait to decode
 	ctx     context.Context
 	stop    context.CancelFunc
-	work    sync.WaitGroup // goroutines that outlive a request
+	workers sync.WaitGroup // goroutines that outlive a request
 
 	flagsMu sync.Mutex
 	flags   *flags.File
 }
 
-// New makes a server of one dataset, or of two to compare.
+// New returns a server for one dataset, or for two to compare.
 func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
 	defer crash.Recover("view", &err)
 	s := &Server{
-		opt:    opt,
-		cookie: cookieName(opt.Token),
-		pool:   video.NewPool(decoderBudget),
-		frames: lru.New[frameKey, []byte](frameBudget),
-		cameras: lru.New[cameraKey, *camera](
-			maxCameras,
-		),
-		slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		opt:     opt,
+		cookie:  cookieName(opt.Token),
+		pool:    video.NewPool(decoderBudget),
+		frames:  lru.New[frameKey, []byte](frameBudget),
+		cameras: lru.New[cameraKey, *camera](maxCameras),
+		slots:   make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if s.flags, err = flags.New(ctx, datasets[0]); err != nil {
@@ -90,19 +88,21 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 		s.sets[i].align = opt.Align
 	}
 	for _, x := range s.sets {
-		s.background(x.list)
-		if x.small() {
-			s.background(
-				func(ctx context.Context) error { return errors.Join(x.diagnose(ctx), x.measure(ctx)) },
+		s.runInBackground(x.listEpisodes)
+		if x.isSmall() {
+			s.runInBackground(
+				func(ctx context.Context) error {
+					return errors.Join(x.runDoctor(ctx), x.measureMovement(ctx))
+				},
 			)
 		}
 	}
 	return s, nil
 }
 
-// background runs work that ends with the server.
-func (s *Server) background(fn func(ctx context.Context) error) {
-	s.work.Go(func() {
+// runInBackground runs fn until the server is closed.
+func (s *Server) runInBackground(fn func(ctx context.Context) error) {
+	s.workers.Go(func() {
 		if err := crash.Func(
 			"view",
 			func() error { return fn(s.ctx) },
@@ -113,10 +113,10 @@ func (s *Server) background(fn func(ctx context.Context) error) {
 	})
 }
 
-// Close ends all work.
+// Close ends all work and waits for it.
 func (s *Server) Close() {
 	s.stop()
-	s.work.Wait()
+	s.workers.Wait()
 	_ = s.pool.Close()
 }
 
@@ -140,20 +140,20 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// Handler answers requests.
+// Handler returns the handler of all requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", page)
+	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /assets/{version}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(files())).
+		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(assetFiles())).
 			ServeHTTP(w, r)
 	})
 	mux.HandleFunc("POST /login", s.login)
-	// What is asked of an episode or a stream is read from the path first.
+	// These wrappers read the episode and the stream from the path first.
 	episode := func(fn func(*request) error) func(*request) error {
 		return func(q *request) error {
-			if err := q.inEpisode(); err != nil {
+			if err := q.readEpisode(); err != nil {
 				return err
 			}
 			return fn(q)
@@ -161,26 +161,38 @@ func (s *Server) Handler() http.Handler {
 	}
 	stream := func(fn func(*request) error) func(*request) error {
 		return episode(func(q *request) error {
-			if err := q.inStream(); err != nil {
+			if err := q.readStream(); err != nil {
 				return err
 			}
 			return fn(q)
 		})
 	}
 	for path, fn := range map[string]func(*request) error{
-		"GET /api/info": s.info, "GET /api/episodes": s.episodes, "GET /api/measures": s.measures, "GET /api/findings": s.findings, "GET /api/flags": s.readFlags, "POST /api/flags": s.writeFlag,
-		"GET /api/e/{episode}": episode(s.episode), "GET /api/e/{episode}/at": episode(s.at), "GET /api/e/{episode}/findings": episode(s.episodeFindings),
-		"GET /api/e/{episode}/series": stream(s.series), "GET /api/e/{episode}/text/{key}": stream(s.text), "GET /api/e/{episode}/frame/{key}/{row}": stream(s.frame),
-		"GET /api/e/{episode}/video/{key}": stream(s.video), "GET /api/e/{episode}/pts/{key}": stream(s.pts), "GET /api/e/{episode}/cloud/{key}/{row}": stream(s.cloud),
+		"GET /api/info":                          s.serveInfo,
+		"GET /api/episodes":                      s.serveEpisodes,
+		"GET /api/measures":                      s.serveMeasures,
+		"GET /api/findings":                      s.serveFindings,
+		"GET /api/flags":                         s.readFlags,
+		"POST /api/flags":                        s.writeFlag,
+		"GET /api/e/{episode}":                   episode(s.serveEpisode),
+		"GET /api/e/{episode}/at":                episode(s.serveValues),
+		"GET /api/e/{episode}/findings":          episode(s.serveEpisodeFindings),
+		"GET /api/e/{episode}/series":            stream(s.serveSeries),
+		"GET /api/e/{episode}/text/{key}":        stream(s.serveText),
+		"GET /api/e/{episode}/frame/{key}/{row}": stream(s.serveFrame),
+		"GET /api/e/{episode}/video/{key}":       stream(s.serveVideo),
+		"GET /api/e/{episode}/pts/{key}":         stream(s.servePTS),
+		"GET /api/e/{episode}/cloud/{key}/{row}": stream(s.serveCloud),
 	} {
-		mux.Handle(path, s.api(fn))
+		mux.Handle(path, s.apiHandler(fn))
 	}
-	mux.Handle("/api/", s.api(func(*request) error { return notFound("no such address") }))
+	mux.Handle("/api/", s.apiHandler(func(*request) error { return notFound("no such address") }))
 	return s.guarded(mux)
 }
 
-// files returns the embedded files of the page. A fault here is a defect of the build.
-func files() fs.FS {
+// assetFiles returns the embedded files of the page. It panics on errors, which can only come from
+// the build.
+func assetFiles() fs.FS {
 	sub, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err)
@@ -189,18 +201,18 @@ func files() fs.FS {
 }
 
 func assetBytes(name string) []byte {
-	b, err := fs.ReadFile(files(), name)
+	b, err := fs.ReadFile(assetFiles(), name)
 	if err != nil {
 		panic(err)
 	}
 	return b
 }
 
-// index is the page. The address of its other files holds what is in them, so that a browser keeps
-// them as long as it likes.
-var index = sync.OnceValue(func() []byte {
+// indexPage returns the page. The URLs of its assets contain a hash of their content, so browsers
+// may cache them forever.
+var indexPage = sync.OnceValue(func() []byte {
 	h := sha256.New()
-	entries, err := fs.ReadDir(files(), ".")
+	entries, err := fs.ReadDir(assetFiles(), ".")
 	if err != nil {
 		panic(err)
 	}
@@ -214,30 +226,30 @@ var index = sync.OnceValue(func() []byte {
 	)
 })
 
-func page(w http.ResponseWriter, _ *http.Request) {
+func servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
-	_, _ = w.Write(index())
+	_, _ = w.Write(indexPage())
 }
 
 // request is one request for data.
 type request struct {
 	http.ResponseWriter
 	*http.Request
-	set     *set // what is asked: the dataset, or an alignment of it
-	base    *set // the dataset
-	e       int
+	set     *viewedSet // the dataset, or an alignment of it
+	base    *viewedSet // the dataset
+	episode int
 	feature *robocache.Feature
 }
 
-// api makes a handler of what answers, or fails with a typed error.
-func (s *Server) api(fn func(q *request) error) http.Handler {
+// apiHandler returns a handler that calls fn and answers its error as JSON.
+func (s *Server) apiHandler(fn func(q *request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &request{ResponseWriter: w, Request: r}
 		var err error
 		func() {
 			defer crash.Recover("view", &err)
-			if !s.allowed(r) {
+			if !s.isAuthorized(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				http.Error(
 					w,
@@ -249,7 +261,7 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 			if w.Header().Get("Cache-Control") == "" {
 				w.Header().Set("Cache-Control", "no-store")
 			}
-			n, failed := q.number("s", 0, 0, int64(len(s.sets)-1))
+			n, failed := q.queryNumber("s", 0, 0, int64(len(s.sets)-1))
 			if failed != nil {
 				err = failed
 				return
@@ -259,15 +271,22 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 			err = fn(q)
 		}()
 		if err != nil && r.Context().Err() == nil {
-			fail(w, err)
+			writeError(w, err)
 		}
 	})
 }
 
-// fail says what went wrong.
-func fail(w http.ResponseWriter, err error) {
+// writeError answers an error with its status, class, place and hint.
+func writeError(w http.ResponseWriter, err error) {
 	class, _ := robocache.ClassOf(err)
-	status, ok := map[string]int{"not_found": 404, "misuse": 400, "malformed": 422, "unsupported": 415, "resource_limit": 413, "temporary": 503}[class]
+	status, ok := map[string]int{
+		"not_found":      404,
+		"misuse":         400,
+		"malformed":      422,
+		"unsupported":    415,
+		"resource_limit": 413,
+		"temporary":      503,
+	}[class]
 	if !ok {
 		status = 500
 	}
@@ -287,16 +306,16 @@ func notFound(msg string) error {
 	return robocache.NotFound("view", nil, "%s", msg)
 }
 
-// number reads a query parameter.
-func (q *request) number(name string, otherwise, least, most int64) (int64, error) {
+// queryNumber parses a query parameter.
+func (q *request) queryNumber(name string, otherwise, least, most int64) (int64, error) {
 	text := q.URL.Query().Get(name)
 	if text == "" {
 		return otherwise, nil
 	}
-	return parse(name, text, least, most)
+	return parseNumber(name, text, least, most)
 }
 
-func parse(name, text string, least, most int64) (int64, error) {
+func parseNumber(name, text string, least, most int64) (int64, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < least || v > most {
 		return 0, notFound(
@@ -314,9 +333,10 @@ func parse(name, text string, least, most int64) (int64, error) {
 	return v, nil
 }
 
-// inEpisode reads which episode is asked for, and whether as an alignment of it.
-func (q *request) inEpisode() error {
-	index, err := parse("episode", q.PathValue("episode"), 0, math.MaxInt64)
+// readEpisode reads the requested episode from the path. With the parameter hz, the request is for
+// an alignment of it.
+func (q *request) readEpisode() error {
+	index, err := parseNumber("episode", q.PathValue("episode"), 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -324,17 +344,17 @@ func (q *request) inEpisode() error {
 	if err != nil {
 		return notFound("no such episode")
 	}
-	q.e = position
+	q.episode = position
 	if hz := q.URL.Query().Get("hz"); hz != "" {
-		if q.set, err = q.base.aligned(q.Context(), q.e, hz); err != nil {
+		if q.set, err = q.base.aligned(q.Context(), q.episode, hz); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inStream reads which stream is asked for.
-func (q *request) inStream() error {
+// readStream reads the requested stream from the path or the query.
+func (q *request) readStream() error {
 	key := q.PathValue("key")
 	if key == "" {
 		key = q.URL.Query().Get("key")
@@ -350,20 +370,20 @@ func (q *request) inStream() error {
 	return nil
 }
 
-// row reads which row of the stream is asked for.
-func (q *request) row(ctx context.Context) (int, error) {
-	l, err := q.set.timeline(ctx, q.e, q.feature)
+// rowNumber returns the requested row of the stream.
+func (q *request) rowNumber(ctx context.Context) (int, error) {
+	l, err := q.set.timeline(ctx, q.episode, q.feature)
 	if err != nil {
 		return 0, err
 	}
-	parsed, err := parse("row", q.PathValue("row"), 0, int64(l.Rows-1))
+	parsed, err := parseNumber("row", q.PathValue("row"), 0, int64(l.Rows-1))
 	if err != nil {
 		return 0, err
 	}
 	return int(parsed), nil
 }
 
-func (q *request) json(v any) error {
+func (q *request) writeJSON(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -373,7 +393,7 @@ func (q *request) json(v any) error {
 	return err
 }
 
-// Header is that of the answer.
+// Header returns the header of the response, not of the request.
 func (q *request) Header() http.Header { return q.ResponseWriter.Header() }
 
 func (q *request) Write(b []byte) (int, error) { return q.ResponseWriter.Write(b) }

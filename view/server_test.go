@@ -23,13 +23,13 @@ import (
 )
 
 type episodeAnswer struct {
-	Start    string   `json:"start_ns"`
-	Duration int64    `json:"duration_ns"`
-	Streams  []stream `json:"streams"`
-	Problem  string   `json:"problem"`
+	Start    string          `json:"start_ns"`
+	Duration int64           `json:"duration_ns"`
+	Streams  []episodeStream `json:"streams"`
+	Problem  string          `json:"problem"`
 }
 
-// TestEveryFormat asks for everything that the page asks for, of every fixture.
+// TestEveryFormat makes all requests of the page for every fixture.
 func TestEveryFormat(t *testing.T) {
 	for _, name := range fixtures {
 		t.Run(name, func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestEveryFormat(t *testing.T) {
 			info := s.server.sets[0].info
 			var about struct {
 				Datasets []struct {
-					Episodes int       `json:"num_episodes"`
-					Features []feature `json:"features"`
+					Episodes int             `json:"num_episodes"`
+					Features []streamFeature `json:"features"`
 				} `json:"datasets"`
 			}
 			s.get("/api/info", &about)
@@ -107,9 +107,9 @@ func TestEveryFormat(t *testing.T) {
 					s.get(base+"/text/"+key, &texts)
 				}
 			}
-			var at []value
+			var at []rowValue
 			s.get(fmt.Sprintf("%s/at?t=%d", base, ep.Duration/2), &at)
-			var marks []mark
+			var marks []placedFinding
 			s.get(base+"/findings", &marks)
 			t.Logf(
 				"%d streams, %d with curves, %d cameras, %d values, %d findings",
@@ -123,7 +123,7 @@ func TestEveryFormat(t *testing.T) {
 	}
 }
 
-// TestAccess is W2 and W3: acceptance case 8.
+// TestAccess is view.W2 and W3: acceptance case 8.
 func TestAccess(t *testing.T) {
 	s := serve(t, Options{AllowHosts: []string{"robot.lab"}}, "g1_h264_v30")
 	no := func(r *http.Request) { r.Header.Del("Authorization") }
@@ -143,7 +143,7 @@ func TestAccess(t *testing.T) {
 		{"GET", "/api/e/0/frame/observation.images.cam_left_high/0", "", no, 401},
 		{"GET", "/api/nothing", "", no, 401},
 		{"GET", "/api/info", "", header("Authorization", "Bearer wrong"), 401},
-		// the token counts
+		// the token is required
 		{"GET", "/api/info", "", header("Cookie", s.server.cookie+"=wrong"), 200},
 		{"GET", "/", "", host("evil.test"), 421},
 		{"GET", "/api/info", "", host("evil.test:80"), 421},
@@ -207,8 +207,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestThinning is W6 on a stream of a million rows: one row that is higher than the others is seen
-// zoomed out, and gaps are seen.
+// TestThinning is view.W6 for a stream of a million rows: a single high row is visible when zoomed
+// out, and so are gaps.
 func TestThinning(t *testing.T) {
 	const n = 1_000_000
 	times := make([]int64, n)
@@ -249,15 +249,14 @@ func TestThinning(t *testing.T) {
 	if !seen[100] || !seen[-50] {
 		t.Error("a spike of one row is lost")
 	}
-	// Zoomed in, the rows are those of the stream.
+	// When zoomed in, the rows are those of the stream.
 	q, err := inspect.SeriesOf(t.Context(), ds, f, l, 0, inspect.Range{From: 1000e6, To: 1010e6})
 	if err != nil || q.Thinned || q.Rows != [2]int{999, 1012} || q.Y[0][1] != math.Sin(1000) {
 		t.Errorf("%+v %v", q, err)
 	}
 }
 
-// wave is a stream of two channels: a sine, with a spike up, one down, and one value that is
-// missing.
+// wave is a stream of two channels: a sine with a spike up, one down, and one missing value.
 type wave struct {
 	robocache.Dataset
 	times []int64
@@ -282,7 +281,7 @@ func (w *wave) Gather(_ ctx, _ string, rows []robocache.Row, dst []byte) error {
 	return nil
 }
 
-// TestFlags is W1, and that what is written can be read by edit.
+// TestFlags is view.W1. It also checks that edit can read the file.
 func TestFlags(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bad.json")
 	s := serve(t, Options{Flags: path}, "g1_h264_v30_bigdrift")
@@ -311,7 +310,7 @@ func TestFlags(t *testing.T) {
 	if f, _ = flags.Read(t.Context(), path); len(f.Flags) != 1 || f.Flags[0].Episode != 4 {
 		t.Errorf("%+v", f)
 	}
-	// what was flagged is there when the page is opened again
+	// saved flags are shown when the page is opened again
 	again := serve(t, Options{Flags: path}, "g1_h264_v30_bigdrift")
 	var got flags.File
 	if again.get("/api/flags", &got); len(got.Flags) != 1 {
@@ -329,7 +328,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestVideo: the mp4 comes by ranges, and a row's time in it is that of its frame number.
+// TestVideo: the MP4 file is served by ranges, and the time of a row in it is that of its frame
+// number.
 func TestVideo(t *testing.T) {
 	s := serve(t, Options{}, "g1_h264_v30_bigdrift")
 	key := "observation.images.cam_high"
@@ -364,7 +364,7 @@ func TestVideo(t *testing.T) {
 	}
 }
 
-// TestAligned: the rows that --hz makes, with their masks, on the time of the streams.
+// TestAligned: rows of the parameter hz, with their masks, on the time axis of the streams.
 func TestAligned(t *testing.T) {
 	s := serve(t, Options{}, "mcap_robot/recording_zstd.mcap")
 	var own, grid episodeAnswer
@@ -392,14 +392,14 @@ func TestAligned(t *testing.T) {
 	t.Error("no numeric stream")
 }
 
-// TestList: the columns fill, and the doctor is sent.
+// TestList: the columns fill, and the doctor runs on request.
 func TestList(t *testing.T) {
 	s := serve(t, Options{}, "g1_h264_v30_bigdrift", "g1_h264_v30")
 	deadline := time.Now().Add(time.Minute)
 	var l columns
 	var d struct {
 		State    string
-		Findings []mark
+		Findings []placedFinding
 	}
 	for l.Done < 66 || d.State != "done" {
 		s.get("/api/episodes", &l)
@@ -429,8 +429,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRemote: a dataset behind http is shown as one on this machine, without the doctor reading all
-// of it unasked.
+// TestRemote: a dataset behind HTTP is shown like a local one, but the doctor does not read all of
+// it without a request.
 func TestRemote(t *testing.T) {
 	srv, err := loopback.Serve(
 		realdata.Path(t, "g1_h264_v30"),
@@ -446,7 +446,11 @@ func TestRemote(t *testing.T) {
 		t.Error(d.State)
 	}
 	local := serve(t, Options{}, "g1_h264_v30")
-	for _, path := range []string{"/api/e/3/frame/observation.images.cam_high/77?w=160", "/api/e/3/series?key=action", "/api/e/3/at?t=1000000000"} {
+	for _, path := range []string{
+		"/api/e/3/frame/observation.images.cam_high/77?w=160",
+		"/api/e/3/series?key=action",
+		"/api/e/3/at?t=1000000000",
+	} {
 		a, got := s.do("GET", path, nil, nil)
 		if _, want := local.do(
 			"GET",
@@ -460,7 +464,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestVendored: uPlot is what its author published, and the page fits into its budget.
+// TestVendored: uPlot equals the published file, and the page fits into its budget.
 func TestVendored(t *testing.T) {
 	total := 0
 	want := map[string]string{

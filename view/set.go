@@ -13,21 +13,21 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// set is a dataset, or an alignment of one of its episodes, with what was learnt of it.
-type set struct {
+// viewedSet is a dataset, or an alignment of one of its episodes, with cached data about it.
+type viewedSet struct {
 	number  int
 	ds      robocache.Dataset
 	info    *robocache.Info
 	library *video.Library
-	id      string // of frames that are kept: of the dataset or the alignment
-	source  *set   // of an alignment: what it was made of
+	cacheID string     // prefix of keys in the frame cache; identifies the dataset or the alignment
+	source  *viewedSet // set from which an alignment was made
 	align   *align.Config
 
-	lines  *lru.Cache[int, *inspect.Timelines] // by episode
-	views  *lru.Cache[viewKey, *set]           // alignments
-	listed listing
-	found  diagnosis
-	moved  moves
+	lines       *lru.Cache[int, *inspect.Timelines] // timelines by episode
+	views       *lru.Cache[viewKey, *viewedSet]     // alignments
+	episodeList listing
+	diagnosis   diagnosis
+	movement    movement
 }
 
 type viewKey struct {
@@ -35,31 +35,29 @@ type viewKey struct {
 	hz string
 }
 
-func newSet(number int, ds robocache.Dataset) *set {
-	x := &set{
+func newSet(number int, ds robocache.Dataset) *viewedSet {
+	x := &viewedSet{
 		number:  number,
 		ds:      ds,
 		info:    ds.Info(),
 		library: video.LibraryOf(ds),
-		id:      strconv.Itoa(number),
-		lines: lru.New[int, *inspect.Timelines](
-			timelineBudget,
-		),
-		views: lru.New[viewKey, *set](maxViews),
+		cacheID: strconv.Itoa(number),
+		lines:   lru.New[int, *inspect.Timelines](timelineBudget),
+		views:   lru.New[viewKey, *viewedSet](maxViews),
 	}
-	x.listed.Length = make([]int, x.info.Episodes)
-	x.found.state, x.moved.state = "no", "no"
+	x.episodeList.Length = make([]int, x.info.Episodes)
+	x.diagnosis.state, x.movement.state = "no", "no"
 	return x
 }
 
-// remote says that reads wait for a network.
-func (x *set) remote() bool {
+// isRemote reports whether the dataset is read over a network.
+func (x *viewedSet) isRemote() bool {
 	_, local := store.LocalPath(x.info.URI)
 	return !local
 }
 
-// timeline gives the rows of one stream.
-func (x *set) timeline(
+// timeline returns the timeline of one stream.
+func (x *viewedSet) timeline(
 	ctx context.Context,
 	e int,
 	f *robocache.Feature,
@@ -76,26 +74,26 @@ func (x *set) timeline(
 	return inspect.TimelineOf(ctx, x.ds, e, f) // the task
 }
 
-// timelines gives the rows of all streams of an episode.
-func (x *set) timelines(ctx context.Context, e int) (*inspect.Timelines, error) {
+// timelines returns the timelines of all streams of an episode.
+func (x *viewedSet) timelines(ctx context.Context, e int) (*inspect.Timelines, error) {
 	return x.lines.Get(ctx, e, func() (all *inspect.Timelines, n int64, err error) {
 		if all, err = inspect.TimelinesOf(ctx, x.ds, e); err != nil {
 			return all, n, err
 		}
-		if x.source != nil { // an alignment is shown on the time of what it was made of
+		if x.source != nil { // an alignment is shown on the time axis of its source
 			own, err := x.source.timelines(ctx, e)
 			if err != nil {
 				return all, n, err
 			}
 			all.Start, all.End = own.Start, own.End
 		}
-		return all, min(all.Bytes, timelineBudget), nil // the newest is kept whatever it takes
+		return all, min(all.Bytes, timelineBudget), nil // a single entry may exceed the budget
 	})
 }
 
-// aligned gives an episode as the rows that an alignment at a rate makes of it.
-func (x *set) aligned(ctx context.Context, e int, hz string) (*set, error) {
-	return x.views.Get(ctx, viewKey{e, hz}, func() (v *set, n int64, err error) {
+// aligned returns an episode resampled to a rate.
+func (x *viewedSet) aligned(ctx context.Context, e int, hz string) (*viewedSet, error) {
+	return x.views.Get(ctx, viewKey{e, hz}, func() (v *viewedSet, n int64, err error) {
 		rate, err := robocache.RateOf(hz)
 		if err != nil {
 			return v, n, err
@@ -108,46 +106,52 @@ func (x *set) aligned(ctx context.Context, e int, hz string) (*set, error) {
 			cfg = *x.align
 		}
 		cfg.HZ = rate
-		// As convert makes them.
+		// The options are those of convert.
 		view, err := align.View(ctx, x.ds, cfg, align.ViewOptions{Rhythm: true, Episodes: []int{e}})
 		if err != nil {
 			return v, n, err
 		}
 		v = newSet(x.number, view)
-		v.id, v.source = x.id+"@"+hz, x
+		v.cacheID, v.source = x.cacheID+"@"+hz, x
 		return v, 1, nil
 	})
 }
 
-// stream is what the page knows of a stream of an episode.
-type stream struct {
+// episodeStream describes a stream of an episode for the page.
+type episodeStream struct {
 	Key      string         `json:"key"`
 	Kind     robocache.Kind `json:"kind"`
 	Rows     int            `json:"rows"`
-	First    int64          `json:"first_ns"` // from the episode's start
+	First    int64          `json:"first_ns"` // relative to the start of the episode
 	Last     int64          `json:"last_ns"`
-	Clock    int            `json:"clock"` // streams of one number have the same timestamps
+	Clock    int            `json:"clock"` // streams with equal numbers have the same timestamps
 	Gap      int64          `json:"gap_ns,omitempty"`
 	Timeless bool           `json:"timeless,omitempty"`
 	Problem  string         `json:"problem,omitempty"`
 }
 
-// episode answers what is known of an episode, and the timestamps of each clock.
-func (s *Server) episode(q *request) error {
+// serveEpisode answers the description of an episode and the timestamps of each clock.
+func (s *Server) serveEpisode(q *request) error {
 	ctx := q.Context()
-	all, err := q.set.timelines(ctx, q.e)
+	all, err := q.set.timelines(ctx, q.episode)
 	if err != nil {
 		return err
 	}
 	out := struct {
-		Episode any      `json:"episode"`
-		Start   string   `json:"start_ns"` // as recorded: beyond what a double holds
-		End     int64    `json:"duration_ns"`
-		Streams []stream `json:"streams"`
-		Points  []int    `json:"points"` // of each clock
-		Problem string   `json:"problem,omitempty"`
-	}{Start: strconv.FormatInt(all.Start, 10), End: all.End - all.Start, Streams: []stream{}, Points: []int{}}
-	ep, err := q.base.ds.Episode(ctx, q.e)
+		Episode any `json:"episode"`
+		// as recorded; a string because a double cannot hold it
+		Start   string          `json:"start_ns"`
+		End     int64           `json:"duration_ns"`
+		Streams []episodeStream `json:"streams"`
+		Points  []int           `json:"points"` // number of timestamps of each clock
+		Problem string          `json:"problem,omitempty"`
+	}{
+		Start:   strconv.FormatInt(all.Start, 10),
+		End:     all.End - all.Start,
+		Streams: []episodeStream{},
+		Points:  []int{},
+	}
+	ep, err := q.base.ds.Episode(ctx, q.episode)
 	out.Episode = ep
 	if robocache.IsFatal(err) {
 		return err
@@ -166,7 +170,7 @@ func (s *Server) episode(q *request) error {
 			}
 			times, out.Points = append(times, t), append(out.Points, len(t))
 		}
-		st := stream{
+		st := episodeStream{
 			Key:      f.Key,
 			Kind:     f.Kind,
 			Rows:     l.Rows,
@@ -182,22 +186,22 @@ func (s *Server) episode(q *request) error {
 		}
 		out.Streams = append(out.Streams, st)
 	}
-	return q.binary(&out, times...)
+	return q.writeBinary(&out, times...)
 }
 
-// feature is what the page knows of a stream of the dataset.
-type feature struct {
+// streamFeature describes a stream of the dataset for the page.
+type streamFeature struct {
 	*robocache.Feature
 	ChannelNames []string `json:"channel_names,omitempty"`
 	Ragged       bool     `json:"ragged,omitempty"`
 }
 
-// describe lists the streams of the dataset.
-func (x *set) describe() []feature {
-	out := []feature{}
+// streamFeatures lists the streams of the dataset.
+func (x *viewedSet) streamFeatures() []streamFeature {
+	out := []streamFeature{}
 	for i := range x.info.Features {
 		f := &x.info.Features[i]
-		d := feature{Feature: f, Ragged: f.Ragged()}
+		d := streamFeature{Feature: f, Ragged: f.Ragged()}
 		if f.Kind == robocache.KindNumeric && !f.Ragged() && f.Elements() <= 1<<16 {
 			d.ChannelNames = inspect.ChannelNames(f)
 		}
@@ -206,17 +210,18 @@ func (x *set) describe() []feature {
 	return out
 }
 
-// info answers what is known of the datasets.
-func (s *Server) info(q *request) error {
+// serveInfo answers the description of the datasets.
+func (s *Server) serveInfo(q *request) error {
 	type dataset struct {
-		URI      string    `json:"uri"`
-		Format   string    `json:"format"`
-		Version  string    `json:"version"`
-		FPS      float64   `json:"fps"`
-		Episodes int       `json:"num_episodes"`
-		Indices  []int64   `json:"episode_index,omitempty"` // by position; absent: 0, 1, 2 and on
-		Frames   int64     `json:"num_frames"`
-		Features []feature `json:"features"`
+		URI      string  `json:"uri"`
+		Format   string  `json:"format"`
+		Version  string  `json:"version"`
+		FPS      float64 `json:"fps"`
+		Episodes int     `json:"num_episodes"`
+		// by position; absent if they are 0, 1, 2 and so on
+		Indices  []int64         `json:"episode_index,omitempty"`
+		Frames   int64           `json:"num_frames"`
+		Features []streamFeature `json:"features"`
 	}
 	out := struct {
 		Sets  []dataset `json:"datasets"`
@@ -237,9 +242,9 @@ func (s *Server) info(q *request) error {
 				x.info.Episodes,
 				x.info.NumberedEpisodes(),
 				x.info.Frames,
-				x.describe(),
+				x.streamFeatures(),
 			},
 		)
 	}
-	return q.json(out)
+	return q.writeJSON(out)
 }

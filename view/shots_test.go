@@ -22,19 +22,22 @@ func TestShots(t *testing.T) {
 		if c.name == "clocks" {
 			eval[bool](
 				p,
-				"(document.documentElement.dataset.theme !== 'dark' && document.querySelector('#theme').click(), true)",
+				"(document.documentElement.dataset.theme !== 'dark' && "+
+					"document.querySelector('#theme').click(), true)",
 			)
 			eval[bool](
 				p,
-				"(document.querySelector('#plots .plot:nth-child(2)').scrollIntoView({ block: 'end' }), true)",
+				"(document.querySelector('#plots .plot:nth-child(2)').scrollIntoView({ block: "+
+					"'end' }), true)",
 			)
 			p.wait("document.querySelectorAll('#plots .plot[data-points]').length > 1")
 		}
 		time.Sleep(time.Second)
-		// where it lies here says nothing to a reader
+		// the local path is not relevant for readers
 		eval[string](
 			p,
-			"document.querySelector('#dataset').textContent = document.querySelector('#dataset').textContent.replace(/^.*[/]/, '')",
+			"document.querySelector('#dataset').textContent = "+
+				"document.querySelector('#dataset').textContent.replace(/^.*[/]/, '')",
 		)
 		p.shot(filepath.Join(dir, c.name+".png"))
 	}

@@ -16,8 +16,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/store/s3"
 )
 
-// TestRemotePage: the page of a dataset behind http, and of one in a bucket of a real server:
-// frames, plots, keys, the doctor when asked.
+// TestRemotePage: the page of a dataset behind HTTP, and of one in a bucket of a real server, shows
+// frames and plots, handles keys, and runs the doctor on request.
 func TestRemotePage(t *testing.T) {
 	set := made(t, "lerobot", synth.Options{Codec: "h264", GOP: 30, Episodes: 3})
 	for name, address := range map[string]func(t *testing.T) string{
@@ -54,14 +54,16 @@ func TestRemotePage(t *testing.T) {
 				p.press(kb.ArrowRight)
 			}
 			p.wait(
-				"document.querySelectorAll('#plots .plot[data-points]').length > 1 && document.querySelectorAll('#rows .row').length === 3",
+				"document.querySelectorAll('#plots .plot[data-points]').length > 1 && " +
+					"document.querySelectorAll('#rows .row').length === 3",
 			)
 			p.wait("!document.querySelector('#doctor').hidden")
 			eval[bool](p, "(document.querySelector('#doctor').click(), true)")
 			p.wait("document.querySelector('#doctor').hidden")
 			eval[bool](
 				p,
-				"(document.querySelector('#by').value = 'idle', document.querySelector('#by').dispatchEvent(new Event('input')), true)",
+				"(document.querySelector('#by').value = 'idle', "+
+					"document.querySelector('#by').dispatchEvent(new Event('input')), true)",
 			)
 			p.wait("document.querySelector('#rows').textContent.includes('% idle')")
 			p.clean()
@@ -69,8 +71,8 @@ func TestRemotePage(t *testing.T) {
 	}
 }
 
-// TestManyEpisodes: a list of 100,000 episodes holds few elements, filters at once, jumps to its
-// end, and its histogram filters by a click.
+// TestManyEpisodes: a list of 100,000 episodes has few elements, filters at once, and scrolls to
+// its end. Its histogram filters by a click.
 func TestManyEpisodes(t *testing.T) {
 	p := serveSets(t, Options{}, newNumbers(100_000, 5, 4)).browse("e=99999")
 	p.wait("document.querySelector('#count').textContent === '100000 of 100000 episodes'")
@@ -80,7 +82,8 @@ func TestManyEpisodes(t *testing.T) {
 	}
 	ms := eval[float64](
 		p,
-		"(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = 'push'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()",
+		"(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = "+
+			"'push'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()",
 	)
 	if text := eval[string](
 		p,
@@ -91,21 +94,26 @@ func TestManyEpisodes(t *testing.T) {
 	}
 	eval[bool](
 		p,
-		"(document.querySelector('#filter').value = '99999', document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
+		"(document.querySelector('#filter').value = '99999', "+
+			"document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
 	)
 	p.wait(
-		"document.querySelector('#count').textContent.startsWith('1 of') && location.hash.includes('q=99999')",
+		"document.querySelector('#count').textContent.startsWith('1 of') && " +
+			"location.hash.includes('q=99999')",
 	)
 	eval[bool](
 		p,
-		"(document.querySelector('#filter').value = '', document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
+		"(document.querySelector('#filter').value = '', "+
+			"document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
 	)
 	eval[bool](
 		p,
-		"(document.querySelector('#histogram').dispatchEvent(new MouseEvent('click', { clientX: document.querySelector('#histogram').getBoundingClientRect().left + 1 })), true)",
+		"(document.querySelector('#histogram').dispatchEvent(new MouseEvent('click', { clientX: "+
+			"document.querySelector('#histogram').getBoundingClientRect().left + 1 })), true)",
 	)
 	p.wait(
-		"document.querySelector('#least').value === '5' && document.querySelector('#count').textContent.startsWith('100000 of')",
+		"document.querySelector('#least').value === '5' && " +
+			"document.querySelector('#count').textContent.startsWith('100000 of')",
 	)
 	eval[bool](p, "(document.activeElement.blur(), true)")
 	p.press(kb.ArrowUp)
@@ -113,15 +121,17 @@ func TestManyEpisodes(t *testing.T) {
 	p.clean()
 }
 
-// TestMoves: episodes are told apart by jerk and idle shares; the choice and its limits are in the
-// address; the action lies over the state; a finding jumps.
+// TestMoves: jerk and idle share distinguish episodes. The choice and its limits are in the
+// address. The action is drawn over the state. A finding moves to its time.
 func TestMoves(t *testing.T) {
 	p := serve(t, Options{}, "g1_v30_drift").browse("e=0&by=jerk&sort=down")
 	p.wait("document.querySelector('#rows').textContent.includes('jerk')")
 	order := func() string {
 		return eval[string](
 			p,
-			"[...document.querySelectorAll('#rows .row')].sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.querySelector('span').textContent.match(/jerk ([0-9.]+)/)?.[1]).join(' ')",
+			"[...document.querySelectorAll('#rows .row')].sort((a, b) => "+
+				"parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => "+
+				"r.querySelector('span').textContent.match(/jerk ([0-9.]+)/)?.[1]).join(' ')",
 		)
 	}
 	if text := order(); text == "" ||
@@ -136,21 +146,26 @@ func TestMoves(t *testing.T) {
 	}
 	eval[bool](
 		p,
-		"(document.querySelector('#least').value = '1e9', document.querySelector('#least').dispatchEvent(new Event('input')), true)",
+		"(document.querySelector('#least').value = '1e9', "+
+			"document.querySelector('#least').dispatchEvent(new Event('input')), true)",
 	)
 	p.wait(
-		"document.querySelector('#count').textContent.startsWith('0 of') && location.hash.includes('by=jerk') && location.hash.includes('least=1e9')",
+		"document.querySelector('#count').textContent.startsWith('0 of') && " +
+			"location.hash.includes('by=jerk') && location.hash.includes('least=1e9')",
 	)
 	p.wait(
-		"document.querySelector('.plot[data-key=\"observation.state\"] small').textContent.includes('dashed: action')",
+		"document.querySelector('.plot[data-key=\"observation.state\"] " +
+			"small').textContent.includes('dashed: action')",
 	)
 	p.wait(
-		"document.querySelectorAll('#marks button').length > 0 || ![...document.querySelectorAll('#findings button')].length",
+		"document.querySelectorAll('#marks button').length > 0 || " +
+			"![...document.querySelectorAll('#findings button')].length",
 	)
 	if eval[bool](p, "!!document.querySelector('#marks button')") {
 		eval[bool](p, "(document.querySelector('#marks button').click(), true)")
 		p.wait(
-			"Number(document.querySelector('#range').value) > 0 || document.querySelector('#marks button').style.left === '0%'",
+			"Number(document.querySelector('#range').value) > 0 || " +
+				"document.querySelector('#marks button').style.left === '0%'",
 		)
 	}
 	p.clean()

@@ -11,14 +11,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// mp4 gives the file that holds all frames of a stream in an episode, and each row's frame number
-// in it; -1 = none.
-func (q *request) mp4() (file *video.File, numbers []int, err error) {
+// videoFile returns the file that holds all frames of a stream in an episode, and the frame number
+// of each row; -1 means none. The caller must release the file.
+func (q *request) videoFile() (file *video.File, numbers []int, err error) {
 	ctx := q.Context()
 	unsupported := func(msg string) error {
 		return robocache.Unsupported(
 			"view",
-			robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)},
+			robocache.Where{
+				"stream":  q.feature.Key,
+				"episode": q.base.info.EpisodeIndex(q.episode),
+			},
 			"%s",
 			msg,
 		)
@@ -30,7 +33,7 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 			return file, numbers, err
 		}
 	}
-	l, err := q.set.timeline(ctx, q.e, q.feature)
+	l, err := q.set.timeline(ctx, q.episode, q.feature)
 	if err != nil {
 		return file, numbers, err
 	}
@@ -38,7 +41,7 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 	if err := q.set.ds.Frames(
 		ctx,
 		q.feature.Key,
-		robocache.RowsOf(q.e, 0, l.Rows),
+		robocache.RowsOf(q.episode, 0, l.Rows),
 		refs,
 	); err != nil {
 		return file, numbers, err
@@ -64,17 +67,17 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 			return file, numbers, err
 		}
 	}
-	acquire, err := q.set.library.Acquire(ctx, path)
+	file, err = q.set.library.Acquire(ctx, path)
 	if err != nil {
 		return file, numbers, err
 	}
-	return acquire, numbers, nil
+	return file, numbers, nil
 }
 
-// pts answers at which time of the video file each row's frame is shown, in seconds; NaN where it
-// has none. The last is the end of the frames.
-func (s *Server) pts(q *request) error {
-	file, numbers, err := q.mp4()
+// servePTS answers the presentation time of each row's frame in the video file, in seconds. It is
+// NaN if the row has no frame. The last value is the end of the last frame.
+func (s *Server) servePTS(q *request) error {
+	file, numbers, err := q.videoFile()
 	if err != nil {
 		return err
 	}
@@ -95,15 +98,15 @@ func (s *Server) pts(q *request) error {
 		out[len(numbers)] = float64(2*ix.TimeNS(last)-ix.TimeNS(max(0, last-1))) / 1e9
 	}
 	codec := ix.Entries()[0].Codec
-	return q.binary(
+	return q.writeBinary(
 		map[string]any{"codec": codec, "points": len(out), "rotation": ix.Entries()[0].Rotation},
 		out,
 	)
 }
 
-// video answers the video file, or ranges of it.
-func (s *Server) video(q *request) error {
-	file, _, err := q.mp4()
+// serveVideo answers the video file, or ranges of it.
+func (s *Server) serveVideo(q *request) error {
+	file, _, err := q.videoFile()
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// fixtures are real sets, one a format at least.
+// fixtures are real datasets, at least one per format.
 var fixtures = []string{
 	"g1_h264_v30",
 	"g1_h264_v30_bigdrift",
@@ -41,7 +41,7 @@ var fixtures = []string{
 
 const testToken = "token-of-the-test"
 
-// site is a server and a person with its token.
+// site is a server and a client with its token.
 type site struct {
 	*testing.T
 	server *Server
@@ -118,7 +118,7 @@ func (s *site) get(path string, into any) {
 	}
 }
 
-// columns reads an answer of numbers.
+// columns parses an answer with numbers.
 func (s *site) columns(path string, header any) [][]float64 {
 	s.Helper()
 	a, b := s.do("GET", path, nil, nil)
@@ -130,7 +130,7 @@ func (s *site) columns(path string, header any) [][]float64 {
 		s.Fatal(err)
 	}
 	var size struct{ Points int }
-	_ = json.Unmarshal(b[4:4+n], &size) // of an episode they differ
+	_ = json.Unmarshal(b[4:4+n], &size) // the lengths differ in the answer about an episode
 	values := robocache.Float64s(nil, robocache.Float64, b[4+n:])
 	var out [][]float64
 	for size.Points > 0 && len(values) >= size.Points {

@@ -1,10 +1,15 @@
 //go:build cgo
 
-/* The calls of robocache.h differ by their names alone: Go has them in a table. */
+/* Defines the calls of robocache.h. Each one passes its name to Go, which has a table of them. */
 #include <stdint.h>
-extern int32_t robocacheServe(char *name, int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out);
+extern int32_t robocacheServe(char *name, int64_t handle, char *json_in, int32_t timeout_ms,
+			      int64_t *ticket, char **json_out);
 #define ROBOCACHE_CALL(name) \
-	int32_t name(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, char **json_out) { return robocacheServe(#name, handle, json_in, timeout_ms, ticket, json_out); } \
+	int32_t name(int64_t handle, char *json_in, int32_t timeout_ms, int64_t *ticket, \
+		     char **json_out) \
+	{ \
+		return robocacheServe(#name, handle, json_in, timeout_ms, ticket, json_out); \
+	} \
 	_Static_assert(1, "")
 
 #include "batch.h"
@@ -14,39 +19,45 @@ extern int32_t robocacheServe(char *name, int64_t handle, char *json_in, int32_t
 #include <string.h>
 #include <unistd.h>
 
-/* Go: gives the memory of a group back. */
+/* Frees the memory of a group; implemented in Go. */
 extern void robocache_release_group(int64_t handle, int32_t group);
 
-static void let_go(robocache_batch *b) {
+/* release_batch frees b if its last group, or the engine, has released it. */
+static void release_batch(robocache_batch *b) {
 	if (__atomic_sub_fetch(&b->left, 1, __ATOMIC_ACQ_REL) == 0)
 		free(b);
 }
 
-static void drop(robocache_batch *b, int32_t group) {
+/* release_tensor drops a reference to a group, and frees the group with the last one. */
+static void release_tensor(robocache_batch *b, int32_t group) {
 	if (__atomic_sub_fetch(&b->refs[group], 1, __ATOMIC_ACQ_REL) != 0)
 		return;
 	if (b->pid == (int32_t)getpid())
 		robocache_release_group(b->handle, group);
-	let_go(b);
+	release_batch(b);
 }
 
 static void deleter(DLManagedTensor *t) {
 	struct robocache_tensor *own = (struct robocache_tensor *)t;
-	drop(own->batch, own->group);
+	release_tensor(own->batch, own->group);
 }
 
 void (*const robocache_deleter)(DLManagedTensor *) = deleter;
 
-/* keep takes a reference, unless the group has gone back already. */
-static int keep(robocache_batch *b, int32_t group) {
+/* add_reference adds a reference to a group. It returns 0 if the group was freed already. */
+static int add_reference(robocache_batch *b, int32_t group) {
 	int32_t n = __atomic_load_n(&b->refs[group], __ATOMIC_ACQUIRE);
 	while (n > 0)
-		if (__atomic_compare_exchange_n(&b->refs[group], &n, n + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (__atomic_compare_exchange_n(&b->refs[group], &n, n + 1, 0, __ATOMIC_ACQ_REL,
+						__ATOMIC_ACQUIRE))
 			return 1;
 	return 0;
 }
 
-robocache_batch *robocache_batch_new(int64_t handle, int32_t tensors, int32_t groups, int64_t dims, int64_t text, int64_t **shapes) {
+/* robocache_batch_new allocates a batch. *shapes gets space for dims extents. It returns NULL if
+ * there is no memory. */
+robocache_batch *robocache_batch_new(int64_t handle, int32_t tensors, int32_t groups, int64_t dims,
+				     int64_t text, int64_t **shapes) {
 	size_t list = sizeof(robocache_batch);
 	size_t shape = list + (size_t)tensors * sizeof(struct robocache_tensor);
 	size_t refs = shape + (size_t)dims * sizeof(int64_t);
@@ -70,28 +81,30 @@ robocache_batch *robocache_batch_new(int64_t handle, int32_t tensors, int32_t gr
 	return b;
 }
 
-/* settle says how a batch ended that was told: 1 it arrived, 2 it is taken back. The first word counts; 1 when this was it. */
+/* robocache_batch_settle marks a delivered batch as acknowledged (1) or taken back (2). Only the
+ * first call has an effect; it returns 1, later calls return 0. */
 int32_t robocache_batch_settle(robocache_batch *b, int32_t how) {
-	int32_t with_engine = 0;
-	if (!__atomic_compare_exchange_n(&b->arrived, &with_engine, how, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	int32_t pending = 0;
+	if (!__atomic_compare_exchange_n(&b->arrived, &pending, how, 0, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
 		return 0;
 	for (int32_t g = 0, n = b->groups; g < n; g++)
-		drop(b, g);
+		release_tensor(b, g);
 	return 1;
 }
 
-/* forget ends the engine's interest: it does not look at the batch again. */
-void robocache_batch_forget(robocache_batch *b) { let_go(b); }
+/* robocache_batch_forget releases the engine's reference. The engine must not use b afterwards. */
+void robocache_batch_forget(robocache_batch *b) { release_batch(b); }
 
 void robocache_arrived(robocache_batch *b) { robocache_batch_settle(b, 1); }
 
 DLManagedTensor *robocache_tensor(robocache_batch *b, int32_t i) {
-	if (i < 0 || i >= b->tensors || !keep(b, b->list[i].group))
+	if (i < 0 || i >= b->tensors || !add_reference(b, b->list[i].group))
 		return NULL;
 	return &b->list[i].dl;
 }
 
-/* Python's own functions, as its client found them: the library is linked to no version of it. */
+/* Functions of CPython, set by the client: the library is not linked to a version of Python. */
 static struct {
 	void *(*capsule_new)(void *, const char *, void (*)(void *));
 	int (*capsule_is)(void *, const char *);
@@ -103,13 +116,14 @@ static struct {
 
 void robocache_python(void **functions) { memcpy(&py, functions, sizeof py); }
 
-/* A capsule that nobody consumed gives its tensor back. */
+/* uncapsule releases the tensor of a capsule that was not consumed. */
 static void uncapsule(void *c) {
 	if (py.capsule_is(c, "dltensor"))
 		deleter(py.capsule_pointer(c, "dltensor"));
 }
 
-/* All tensors at once: no signal handler of Python runs in between, so each is either with the engine or in a capsule. */
+/* robocache_capsules creates all capsules in one call, so that no Python signal handler runs in
+ * between. Each tensor is then either with the engine or in a capsule. */
 void *robocache_capsules(robocache_batch *b) {
 	void *list = py.list_new(b->tensors);
 	for (int32_t i = 0; list != NULL && i < b->tensors; i++) {
@@ -119,7 +133,7 @@ void *robocache_capsules(robocache_batch *b) {
 			if (t != NULL)
 				t->deleter(t);
 			py.decref(list);
-			return t == NULL ? py.list_new(0) : NULL; /* taken back; or Python has set its exception */
+			return t == NULL ? py.list_new(0) : NULL; /* taken back, or a Python error */
 		}
 		py.list_set(list, i, c);
 	}

@@ -13,31 +13,32 @@ import (
 	"github.com/goatnote-inc/robocache/metrics"
 )
 
-// loaderHandle is a loader.Loader behind a handle. Taking is for one caller at a time; what only
-// looks needs no turn.
+// loaderHandle is a loader.Loader behind a handle. Only one caller at a time takes batches. Other
+// calls do not wait for it.
 //
-// A client that is interrupted may never see a batch that it was given. So the last one is
-// remembered until the client says that it arrived (C9): before that it is given again, and State
-// stands before it. Nothing is lost or counted that the user has not had.
+// An interrupted client may never see the batch that it was given. Therefore the last batch is kept
+// until the client acknowledges it (librobocache.C9). Until then it is delivered again, and state
+// returns the state before it. No batch is lost, and none is counted that the user has not
+// received.
 type loaderHandle struct {
-	next   sync.Mutex // held while a batch is taken
-	mu     sync.Mutex // guards what follows
-	l      *loader.Loader
-	raw    bool // its batches are raw
-	closed bool
-	data   []*shared // its datasets, kept open
-	last   lastBatch
-	ended  *int64          // the epoch whose end was told last
-	texts  textWriter      // next's
-	host   *cudahost.Host  // where batches are page-locked
-	served *metrics.Server // nil: none
-	// Where the loader stood before each of the last batches, by their numbers: a client that keeps
-	// some on their way to a device asks for the state before the first of them.
+	next          sync.Mutex // held while a batch is taken
+	mu            sync.Mutex // guards the fields below
+	loader        *loader.Loader
+	isRaw         bool // whether batches are raw
+	closed        bool
+	datasets      []*sharedDataset // datasets, kept open
+	last          lastBatch
+	endedEpoch    *int64          // epoch whose end was reported last
+	texts         textWriter      // guarded by next
+	pinnedHost    *cudahost.Host  // page-locks the memory of batches
+	metricsServer *metrics.Server // nil if there are no metrics
+	// before holds the state before each of the last batches, by sequence number. A client that
+	// still moves some batches to a device asks for the state before the first of them.
 	seq    int64
 	before [8]loader.State
 }
 
-// close ends the loader first, which makes a waiting Next return, and so gives the turn.
+// close closes the loader first. A waiting Next then returns and releases l.next.
 func (l *loaderHandle) close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -46,24 +47,25 @@ func (l *loaderHandle) close() error {
 	}
 	l.closed = true
 	l.mu.Unlock()
-	_ = l.served.Close()
-	err := l.l.Close()
+	_ = l.metricsServer.Close()
+	err := l.loader.Close()
 	l.next.Lock()
 	defer l.next.Unlock()
 	l.mu.Lock()
 	l.last.takeBack()
 	l.mu.Unlock()
-	if l.host != nil {
-		l.host.Close()
+	if l.pinnedHost != nil {
+		l.pinnedHost.Close()
 	}
-	if rerr := releaseAll(l.data); err == nil {
+	if rerr := releaseAll(l.datasets); err == nil {
 		err = rerr
 	}
 	return err
 }
 
-// hold says whether it may be used; closing it does not wait for who does.
-func (l *loaderHandle) hold() bool {
+// acquire reports whether the loader is open. It does not keep the loader open: close does not wait
+// for calls that use it.
+func (l *loaderHandle) acquire() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.closed
@@ -77,81 +79,83 @@ type loaderReply struct {
 	Samples int64          `json:"samples"`
 	Fields  []loader.Field `json:"fields"`
 	Notes   []string       `json:"notes,omitempty"`
-	Metrics string         `json:"metrics,omitempty"` // where they are served
-	norms
+	Metrics string         `json:"metrics,omitempty"` // address of the metrics
+	normalization
 }
 
-// norms says what normalising does, and the normalisation that makes the same loader again, a
-// source each.
-type norms struct {
+// normalization describes how values are normalized. Settled holds the options that create the same
+// loader again, one per source.
+type normalization struct {
 	Normalizers []loader.Normalizer `json:"normalizers"`
 	Settled     []loader.Normalize  `json:"settled"`
 }
 
-// newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of
-// several.
+// newLoader returns the call that creates a loader. The loader reads the dataset of the handle, or
+// the "sources" of the configuration.
 func newLoader(dataset int64, in []byte) (work, error) {
 	r, err := parseRequest(in)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context) (any, error) {
-		l, err := r.open(ctx, dataset)
+		l, err := r.openLoader(ctx, dataset)
 		if err != nil {
 			return nil, err
 		}
 		addr := ""
 		if r.metrics != "" {
-			served, err := metrics.Serve(r.metrics, metrics.Loader(l.l.Stats))
+			served, err := metrics.Serve(r.metrics, metrics.Loader(l.loader.Stats))
 			if err != nil {
 				_ = l.close()
 				return nil, err
 			}
-			l.served, addr = served, served.Addr()
+			l.metricsServer, addr = served, served.Addr()
 		}
-		return keep(l, func(h int64) any {
+		return newHandle(l, func(h int64) any {
 			return loaderReply{
 				h,
-				l.l.Len(),
-				l.l.Samples(),
-				l.l.Fields(),
-				l.l.Notes(),
+				l.loader.Len(),
+				l.loader.Samples(),
+				l.loader.Fields(),
+				l.loader.Notes(),
 				addr,
-				norms{l.l.Normalizers(), l.l.Settled()},
+				normalization{l.loader.Normalizers(), l.loader.Settled()},
 			}
 		}), nil
 	}, nil
 }
 
-// state says where the loader stands; with {"before": seq}, where it stood before a batch.
-func (l *loaderHandle) state(_ context, a *struct {
+// readState returns the state of the loader. With {"before": seq} it returns the state before that
+// batch.
+func (l *loaderHandle) readState(_ context, a *struct {
 	Before int64 `json:"before"`
 },
 ) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := a.Before
-	if n == 0 && l.last.awaited() {
+	if n == 0 && l.last.isUnacknowledged() {
 		n = l.seq
 	}
 	switch {
 	case n == 0:
-		return l.l.State(), nil
+		return l.loader.State(), nil
 	case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
 		return nil, misuse("state", "the state before so early a batch is not kept")
 	}
 	s := l.before[n%int64(len(l.before))]
 	s.Sources = slices.Clone(s.Sources)
-	l.l.Identify(&s)
+	l.loader.Identify(&s)
 	return s, nil
 }
 
-// move sends the loader elsewhere. A batch that was told and did not arrive is taken back.
-func (l *loaderHandle) move(f func() error) (any, error) {
+// moveLoader calls f, which moves the loader to another position. A batch that was not acknowledged
+// is taken back.
+func (l *loaderHandle) moveLoader(f func() error) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last.takeBack()
-	l.ended = nil
+	l.endedEpoch = nil
 	if err := f(); err != nil {
 		return nil, err
 	}
@@ -163,8 +167,8 @@ type restoreArgs struct {
 	Force bool         `json:"force"`
 }
 
-func (l *loaderHandle) restore(_ context, a *restoreArgs) (any, error) {
-	return l.move(func() error { return l.l.Restore(a.State, a.Force) })
+func (l *loaderHandle) restoreState(_ context, a *restoreArgs) (any, error) {
+	return l.moveLoader(func() error { return l.loader.Restore(a.State, a.Force) })
 }
 
 type epochArgs struct {
@@ -172,38 +176,38 @@ type epochArgs struct {
 }
 
 func (l *loaderHandle) setEpoch(_ context, a *epochArgs) (any, error) {
-	return l.move(func() error { return l.l.SetEpoch(a.Epoch) })
+	return l.moveLoader(func() error { return l.loader.SetEpoch(a.Epoch) })
 }
 
 type orderArgs struct {
 	epochArgs
 	From  int64 `json:"from"`
-	Count int64 `json:"count"` // 0 = to the end
-	Rank  *int  `json:"rank"`  // what one rank gives; nil: all
+	Count int64 `json:"count"` // 0: to the end
+	Rank  *int  `json:"rank"`  // only the samples of this rank; nil: all
 }
 
-// order gives the order of an epoch as int64, or a part of it.
-func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
-	return answers(func(ans *answer) error {
+// epochOrder returns the order of an epoch, or a part of it, as int64.
+func (l *loaderHandle) epochOrder(_ context, a *orderArgs) (any, error) {
+	return buildAnswer(func(ans *answer) error {
 		if a.Rank != nil {
-			own, err := l.l.RankOrder(a.Epoch, *a.Rank)
+			own, err := l.loader.RankOrder(a.Epoch, *a.Rank)
 			if err != nil {
 				return err
 			}
-			ints, err := ans.ints("order", len(own))
+			ints, err := ans.addInts("order", len(own))
 			if err != nil {
 				return err
 			}
 			copy(ints, own)
 			return nil
 		}
-		o := l.l.Order(a.Epoch)
+		o := l.loader.Order(a.Epoch)
 		from := min(max(a.From, 0), o.Len())
 		n := o.Len() - from
 		if a.Count > 0 {
 			n = min(n, a.Count)
 		}
-		ints, err := ans.ints("order", int(n))
+		ints, err := ans.addInts("order", int(n))
 		if err != nil {
 			return err
 		}
@@ -212,42 +216,41 @@ func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
 	})
 }
 
-// locate returns the places of samples as int64 arrays: dataset_index, episode (its index), row.
-func (l *loaderHandle) locate(_ context, a *struct {
+// locateSamples returns the locations of samples as int64 arrays: dataset_index, episode (its index) and
+// row.
+func (l *loaderHandle) locateSamples(_ context, a *struct {
 	Samples []int64 `json:"samples"`
 },
 ) (any, error) {
-	return answers(func(ans *answer) error {
+	return buildAnswer(func(ans *answer) error {
 		n := len(a.Samples)
-		index, err := ans.ints("dataset_index", n)
+		index, err := ans.addInts("dataset_index", n)
 		if err != nil {
 			return err
 		}
-		episode, err := ans.ints("episode", n)
+		episode, err := ans.addInts("episode", n)
 		if err != nil {
 			return err
 		}
-		row, err := ans.ints("row", n)
+		row, err := ans.addInts("row", n)
 		if err != nil {
 			return err
 		}
-		return l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
+		return l.loader.Locate(a.Samples, func(i, source int, r robocache.Row) {
 			index[i], episode[i], row[i] = int64(
 				source,
-			), l.data[source].Info().
+			), l.datasets[source].Info().
 				EpisodeIndex(r.Episode),
-				int64(
-					r.Index,
-				)
+				int64(r.Index)
 		})
 	})
 }
 
-func (l *loaderHandle) stats(context, *none) (any, error) {
+func (l *loaderHandle) readStats(context, *noArguments) (any, error) {
 	return struct {
 		loader.Stats
 		Epoch int64 `json:"epoch"`
-	}{l.l.Stats(), l.l.Epoch()}, nil
+	}{l.loader.Stats(), l.loader.Epoch()}, nil
 }
 
 type finishArgs struct {
@@ -260,9 +263,9 @@ type finishReply struct {
 	Op      int64           `json:"op"` // 0: nothing is left to do
 	Buffers []int           `json:"buffers"`
 	Places  []loader.Place  `json:"places"` // of the op's tensors, in the order of their addresses
-	Images  int64           `json:"images"` // another op, of augmented cameras; 0: none
+	Images  int64           `json:"images"` // another op, for augmented cameras; 0: none
 	Drawn   []loader.Place  `json:"drawn"`  // of its tensors
-	Fields  []finishField   `json:"fields"` // those that are not texts
+	Fields  []finishField   `json:"fields"` // fields that are not text
 	Outputs []loader.Output `json:"outputs"`
 }
 
@@ -270,23 +273,23 @@ type finishField struct {
 	loader.Place
 	Key   string          `json:"key"`
 	DType robocache.DType `json:"dtype"`
-	Shape []int           `json:"shape"` // with the batch axis
+	Shape []int           `json:"shape"` // includes the batch axis
 	Bytes int             `json:"bytes"`
 }
 
-// finish prepares what is left to do of raw batches of so many rows, as ops whose handles the
-// caller closes.
-func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
+// prepareFinish prepares the operations that complete raw batches of a number of rows. The caller must
+// close the returned handles.
+func (l *loaderHandle) prepareFinish(_ context, a *finishArgs) (any, error) {
 	if a.Rows < 0 {
 		return nil, misuse("finish", "rows below 0")
 	}
-	f, err := l.l.Finish(a.Rows)
+	f, err := l.loader.Finish(a.Rows)
 	if err != nil {
 		return nil, err
 	}
 	r := finishReply{Buffers: f.Buffers, Places: f.Places, Drawn: f.Drawn, Outputs: f.Outputs}
 	at := f.Fields
-	for _, x := range l.l.Fields() {
+	for _, x := range l.loader.Fields() {
 		if x.Text() {
 			continue
 		}
@@ -306,33 +309,34 @@ func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
 	}
 	for _, one := range []struct {
 		to *int64
-		of func(f *loader.Finish) kernel.Op // nil: there is none
+		of func(f *loader.Finish) kernel.Op // nil: there is no operation
 	}{
-		{&r.Op, func(f *loader.Finish) kernel.Op { return opOf(f.Op) }}, {&r.Images, func(f *loader.Finish) kernel.Op { return opOf(f.Images) }},
+		{&r.Op, func(f *loader.Finish) kernel.Op { return nilableOp(f.Op) }},
+		{&r.Images, func(f *loader.Finish) kernel.Op { return nilableOp(f.Images) }},
 	} {
 		if one.of(f) == nil {
 			continue
 		}
-		build := func() (_ *operation, err error) { // each has tensors of its own
-			finishValue, err := l.l.Finish(a.Rows)
+		build := func() (_ *operation, err error) { // each operation has its own tensors
+			finish, err := l.loader.Finish(a.Rows)
 			if err != nil {
 				return nil, err
 			}
-			o := one.of(finishValue)
+			o := one.of(finish)
 			return &operation{op: o, tensors: o.Tensors()}, nil
 		}
-		op, err := prepare(build, a.Backend, a.Device)
+		op, err := prepareOp(build, a.Backend, a.Device)
 		if err != nil {
 			undo()
 			return nil, err
 		}
 		*one.to = op.Op
 	}
-	return made{r, undo}, nil
+	return revocable{r, undo}, nil
 }
 
-// opOf is an operation that may not be there.
-func opOf[T any, P interface {
+// nilableOp returns op as an interface, which is nil if op is nil.
+func nilableOp[T any, P interface {
 	*T
 	kernel.Op
 }](op P) kernel.Op {

@@ -19,7 +19,7 @@ type thing struct{ closed int }
 
 func (t *thing) close() error { t.closed++; return nil }
 
-// C3: numbers are not used again, and a handle of another kind is misuse.
+// librobocache.C3: handles are not reused, and a handle of another kind is misuse.
 func TestHandles(t *testing.T) {
 	var tab table[object]
 	a := tab.put(&thing{})
@@ -33,16 +33,17 @@ func TestHandles(t *testing.T) {
 	h := handles.put(&thing{})
 	defer handles.remove(h)
 	for _, n := range []int64{h, 0, -1, 1 << 60} {
-		if _, err := lookup[*mapHandle](n); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := lookupHandle[*mapHandle](n); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("handle %d: %v", n, err)
 		}
 	}
-	if v, err := lookup[*thing](h); err != nil || v == nil {
+	if v, err := lookupHandle[*thing](h); err != nil || v == nil {
 		t.Error(err)
 	}
 }
 
-// C1: each class has its name and the status that the CLI documents; place and hint cross.
+// librobocache.C1: each class has its name and the status that the CLI documents. The place and the
+// hint are passed on.
 func TestErrors(t *testing.T) {
 	want := map[error]string{
 		robocache.ErrNotFound:      "not_found 10",
@@ -63,7 +64,7 @@ func TestErrors(t *testing.T) {
 			},
 			robocache.Where{"episode": 7},
 		)
-		f, status := describe(fmt.Errorf("around: %w", err))
+		f, status := describeError(fmt.Errorf("around: %w", err))
 		if got := fmt.Sprint(f.Class, " ", status); got != told {
 			t.Errorf("%v: %s, want %s", class, got, told)
 		}
@@ -75,15 +76,15 @@ func TestErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// C5
-	f, status := describe(border(func() error { panic("boom") }))
+	// librobocache.C5
+	f, status := describeError(catchPanics(func() error { panic("boom") }))
 	if f.Class != "internal" || status != 70 || !strings.Contains(f.Message, "boom") ||
 		!strings.Contains(f.Message, "border_test.go") || !strings.HasPrefix(f.Hint, "Report") {
 		t.Errorf("%+v %d", f, status)
 	}
 }
 
-// A request that is not understood is refused, not ignored.
+// A request with unknown parts is rejected, not ignored.
 func TestArguments(t *testing.T) {
 	var a openArgs
 	for _, bad := range []string{`{"url": "x"}`, `{`, `[]`, `{"memory_budget": "much"}`} {
@@ -101,43 +102,45 @@ func TestArguments(t *testing.T) {
 }
 
 func TestNumbersInJSON(t *testing.T) {
-	b, err := json.Marshal(cast[number]([]float64{1.5, math.NaN(), math.Inf(1), math.Inf(-1)}))
+	b, err := json.Marshal(
+		castFloats[number]([]float64{1.5, math.NaN(), math.Inf(1), math.Inf(-1)}),
+	)
 	if err != nil || string(b) != "[1.5,null,1e999,-1e999]" {
 		t.Fatalf("%s %v", b, err)
 	}
 }
 
-// C4: each tensor is given back once, by whichever way its answer ends.
+// librobocache.C4: each tensor is released once, however its answer ends.
 func TestGivingBack(t *testing.T) {
 	freed := make([]int, 3)
 	fill := func(a *answer) error {
 		for i := range freed {
-			a.tensor(
+			a.appendTensor(
 				loader.Tensor{DType: robocache.Uint8, Shape: []int{1}, Data: make([]byte, 1)},
 				func() { freed[i]++ },
 			)
 		}
 		return nil
 	}
-	v, err := answered(fill)
+	v, err := buildAnswer(fill)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := v.(made).value.(batchReply); r.Batch == 0 || len(r.Entries) != 3 ||
+	if r := v.(revocable).value.(batchReply); r.Batch == 0 || len(r.Entries) != 3 ||
 		fmt.Sprint(freed) != "[0 0 0]" {
 		t.Fatal(r, freed)
 	}
-	v.(made).undo()
+	v.(revocable).undo()
 	if fmt.Sprint(freed) != "[1 1 1]" || len(leases.m) != 0 {
 		t.Error(freed, leases.m)
 	}
-	if _, err := answered(
+	if _, err := buildAnswer(
 		func(a *answer) error { return errors.Join(fill(a), errLate) },
 	); !errors.Is(err, errLate) ||
 		fmt.Sprint(freed) != "[2 2 2]" {
 		t.Error("an answer that failed:", err, freed)
 	}
-	if v, err := answered(
+	if v, err := buildAnswer(
 		func(*answer) error { return nil },
 	); err != nil ||
 		v.(batchReply).Batch != 0 {
@@ -145,24 +148,24 @@ func TestGivingBack(t *testing.T) {
 	}
 }
 
-// A dataset closes with its last user.
+// The last user closes a dataset.
 func TestSharedDataset(t *testing.T) {
 	c := &closing{}
 	h := handles.put(newShared(c, ""))
-	s, err := held[*shared](h)
+	s, err := acquireObject[*sharedDataset](h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := handles.remove(h).close(); err != nil || c.n != 0 {
 		t.Fatal(err, c.n)
 	}
-	if _, err := held[*shared](h); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := acquireObject[*sharedDataset](h); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if err := s.release(); err != nil || c.n != 1 {
 		t.Fatal(err, c.n)
 	}
-	if s.hold() {
+	if s.acquire() {
 		t.Error("a closed dataset was opened again")
 	}
 }

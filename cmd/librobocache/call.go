@@ -21,23 +21,23 @@ const (
 	statusEnd     = -2
 )
 
-// handler reads what a call is asked, and gives the work.
+// handler parses the arguments of a call and returns its work.
 type handler func(handle int64, in []byte) (work, error)
 
-// work makes the answer of a call: what JSON is made of, or made.
+// work computes the answer of a call: a value for JSON, or a revocable.
 type work func(ctx context) (any, error)
 
-// none are the arguments of a call that has none.
-type none struct{}
+// noArguments is the type of empty arguments.
+type noArguments struct{}
 
-// made is an answer that can be taken back where nobody waits for it any more.
-type made struct {
+// revocable is an answer that is undone if the client no longer waits for it.
+type revocable struct {
 	value any
 	undo  func()
 }
 
-// serve makes a call that needs no object.
-func serve[A any](f func(ctx context, a *A) (any, error)) handler {
+// withoutObject returns the handler of a call that needs no object.
+func withoutObject[A any](f func(ctx context, a *A) (any, error)) handler {
 	return func(_ int64, in []byte) (work, error) {
 		a := new(A)
 		if err := decodeArguments(in, a); err != nil {
@@ -47,15 +47,15 @@ func serve[A any](f func(ctx context, a *A) (any, error)) handler {
 	}
 }
 
-// on makes a call on an object, which stays open until the call is over.
-func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler {
+// onObject returns the handler of a call on an object. The object stays open until the call ends.
+func onObject[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler {
 	return func(handle int64, in []byte) (work, error) {
 		a := new(A)
 		if err := decodeArguments(in, a); err != nil {
 			return nil, err
 		}
 		return func(ctx context) (any, error) {
-			obj, err := held[T](handle)
+			obj, err := acquireObject[T](handle)
 			if err != nil {
 				return nil, err
 			}
@@ -65,27 +65,28 @@ func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler 
 	}
 }
 
-// call is work that runs on its own goroutine, so that the caller can wait in small steps and look
-// after its signals (C2).
+// call is work on its own goroutine. The caller waits in short steps, and can handle signals in
+// between (librobocache.C2).
 type call struct {
 	cancel stdcontext.CancelFunc
-	notes  notes
+	notes  callNotes
 	done   chan struct{}
 	value  any
 	err    error
 }
 
-// notes are lines that a call says while it runs: they come with the next statusPending.
-type notes struct {
+// callNotes collects the log lines of a running call. The client gets them with the next
+// statusPending.
+type callNotes struct {
 	mu    sync.Mutex
 	lines []string
 }
 
 type notesKey struct{}
 
-// logOf gives what a call's lines go to.
+// logOf returns a function that adds a line to the notes of a call.
 func logOf(ctx context) func(string) {
-	n, _ := ctx.Value(notesKey{}).(*notes)
+	n, _ := ctx.Value(notesKey{}).(*callNotes)
 	return func(line string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -93,7 +94,7 @@ func logOf(ctx context) func(string) {
 	}
 }
 
-func (n *notes) take() []string {
+func (n *callNotes) drain() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lines := n.lines
@@ -101,16 +102,16 @@ func (n *notes) take() []string {
 	return lines
 }
 
-// calls are those that nobody waits for at the moment, by their tickets.
-var calls table[*call]
+// waitingCalls holds the calls that no client waits for at the moment, by ticket.
+var waitingCalls table[*call]
 
-func start(f work) *call {
+func startCall(f work) *call {
 	ctx, cancel := stdcontext.WithCancel(stdcontext.Background())
 	c := &call{cancel: cancel, done: make(chan struct{})}
 	ctx = stdcontext.WithValue(ctx, notesKey{}, &c.notes)
 	go func() {
 		defer close(c.done)
-		c.err = border(func() error {
+		c.err = catchPanics(func() error {
 			var err error
 			if c.value, err = f(ctx); err != nil {
 				return err
@@ -121,8 +122,9 @@ func start(f work) *call {
 	return c
 }
 
-// finish waits for c; where it is not done in time, or has lines to tell first, c gets a ticket.
-func finish(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
+// finishCall waits for c. If c is not done in time or has log lines, it stores a ticket and returns
+// statusPending.
+func finishCall(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int32_t {
 	if timeoutMS < 0 {
 		<-c.done
 	} else {
@@ -134,11 +136,11 @@ func finish(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int
 		case <-t.C:
 			late = true
 		}
-		lines := c.notes.take()
+		lines := c.notes.drain()
 		if late || len(lines) > 0 {
-			*ticket = C.int64_t(calls.put(c))
+			*ticket = C.int64_t(waitingCalls.put(c))
 			if len(lines) > 0 {
-				reply(out, map[string]any{"log": lines})
+				writeReply(out, map[string]any{"log": lines})
 			}
 			return statusPending
 		}
@@ -146,38 +148,38 @@ func finish(c *call, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) C.int
 	c.cancel()
 	*ticket = 0
 	if c.err != nil {
-		return fail(out, c.err)
+		return writeFailure(out, c.err)
 	}
-	m, ok := c.value.(made)
+	m, ok := c.value.(revocable)
 	if !ok {
-		return reply(out, c.value)
+		return writeReply(out, c.value)
 	}
-	s := reply(out, m.value)
+	s := writeReply(out, m.value)
 	if s != statusDone {
 		m.undo()
 	}
 	return s
 }
 
-// abandon cancels c; what it makes all the same is taken back.
+// abandon cancels c. An answer that it still creates is undone.
 func (c *call) abandon() {
 	c.cancel()
 	go func() {
 		<-c.done
-		if m, ok := c.value.(made); ok && c.err == nil {
+		if m, ok := c.value.(revocable); ok && c.err == nil {
 			m.undo()
 		}
 	}()
 }
 
-func reply(out **C.char, v any) C.int32_t {
+func writeReply(out **C.char, v any) C.int32_t {
 	if v == nil {
 		*out = nil
 		return statusDone
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return fail(out, err)
+		return writeFailure(out, err)
 	}
 	*out = C.CString(string(b))
 	return statusDone

@@ -16,23 +16,23 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// shared is an open dataset, used by its handle and by the maps and loaders over it. The last one
-// closes it.
-type shared struct {
+// sharedDataset is an open dataset. Its handle and the maps and loaders over it use it together.
+// The last user closes it.
+type sharedDataset struct {
 	users
 	robocache.Dataset
-	depth string // the unit of depth that opening asked for, "m" or "mm"; "" = as it is kept
+	depth string // requested unit of depth, "m" or "mm"; "" = as stored
 }
 
-func newShared(ds robocache.Dataset, depth string) *shared {
-	s := &shared{Dataset: ds, depth: depth}
+func newShared(ds robocache.Dataset, depth string) *sharedDataset {
+	s := &sharedDataset{Dataset: ds, depth: depth}
 	s.end = ds.Close
 	s.n.Store(1)
 	return s
 }
 
-// depthOf is the unit in which a stream's depth is given; "" of everything else.
-func (s *shared) depthOf(f *robocache.Feature) string {
+// depthOf returns the unit in which a stream's depth is delivered. It is "" for other streams.
+func (s *sharedDataset) depthOf(f *robocache.Feature) string {
 	kept := f.DepthUnit()
 	if kept == "" {
 		return ""
@@ -40,9 +40,8 @@ func (s *shared) depthOf(f *robocache.Feature) string {
 	return cmp.Or(s.depth, kept)
 }
 
-// checkGrid refuses to resample rows of which nobody knows when they were. hz, and that of an
-// alignment, may be none.
-func (s *shared) checkGrid(ctx context, hz *robocache.Rate, a *align.Config) error {
+// checkGrid returns an error if rows without known times would be resampled. hz and a may be nil.
+func (s *sharedDataset) checkGrid(ctx context, hz *robocache.Rate, a *align.Config) error {
 	rate := robocache.Rate{}
 	if hz != nil {
 		rate = *hz
@@ -55,8 +54,8 @@ func (s *shared) checkGrid(ctx context, hz *robocache.Rate, a *align.Config) err
 	return nil
 }
 
-// told is what the dataset says of itself, with depth in the unit in which it is given.
-func (s *shared) told() *robocache.Info {
+// deliveredInfo returns the dataset's info, with the units in which depth is delivered.
+func (s *sharedDataset) deliveredInfo() *robocache.Info {
 	info := *s.Info()
 	info.Features = slices.Clone(info.Features)
 	for i := range info.Features {
@@ -72,14 +71,14 @@ type openArgs struct {
 	MemoryBudget int64             `json:"memory_budget"`
 	RowsHz       robocache.Rate    `json:"rows_hz"`
 	DepthUnit    string            `json:"depth_unit"`
-	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
+	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a mapping file
 	Options      map[string]string `json:"options"`
 	Split        string            `json:"split"`
 	Episodes     []int             `json:"episodes"`
 	FollowLinks  bool              `json:"follow_links"`
 }
 
-// readMap reads a mapping, or the file whose path is given.
+// readMap reads a mapping, given as JSON or as the path of a file.
 func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 	if len(b) == 0 || string(b) == "null" {
 		return nil, nil
@@ -94,7 +93,7 @@ func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 type openInfo struct {
 	*robocache.Info
 	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
-	// by position; absent: 0, 1, 2 and on
+	// Indices are the episode indices by position. They are absent if they are 0, 1, 2 and so on.
 	Indices []int64 `json:"episode_indices,omitempty"`
 }
 
@@ -103,7 +102,7 @@ type openReply struct {
 	Info    openInfo `json:"info"`
 }
 
-func open(ctx context, a *openArgs) (any, error) {
+func openDataset(ctx context, a *openArgs) (any, error) {
 	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
 		return nil, robocache.Misuse("open", nil, "depth_unit").Expected(`"mm" or "m"`, a.DepthUnit)
 	}
@@ -129,30 +128,33 @@ func open(ctx context, a *openArgs) (any, error) {
 		return nil, err
 	}
 	s := newShared(ds, a.DepthUnit)
-	return keep(s, func(h int64) any {
+	return newHandle(s, func(h int64) any {
 		return openReply{
 			h,
-			openInfo{s.told(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()},
+			openInfo{s.deliveredInfo(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()},
 		}
 	}), nil
 }
 
-// episodeArgs name an episode by its position: the client has the indices of openInfo.
+// episodeArgs names an episode by its position. The client knows the indices from openInfo.
 type episodeArgs struct {
 	Position int `json:"position"`
 }
 
-// at checks the position of an episode.
-func (s *shared) at(position int) (int, error) {
+// checkPosition returns an error if there is no episode at the position.
+func (s *sharedDataset) checkPosition(position int) (int, error) {
 	if n := s.Info().Episodes; position < 0 || position >= n {
-		return 0, robocache.Misuse("episode", robocache.Where{"dataset": s.Info().URI, "position": position}, "no episode at this position").
-			Expected(fmt.Sprintf("below %d", n), "")
+		return 0, robocache.Misuse(
+			"episode",
+			robocache.Where{"dataset": s.Info().URI, "position": position},
+			"no episode at this position",
+		).Expected(fmt.Sprintf("below %d", n), "")
 	}
 	return position, nil
 }
 
-func (s *shared) episode(ctx context, a *episodeArgs) (any, error) {
-	entryValue, err := s.at(a.Position)
+func (s *sharedDataset) readEpisode(ctx context, a *episodeArgs) (any, error) {
+	entryValue, err := s.checkPosition(a.Position)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +167,9 @@ type episodesReply struct {
 	Tasks   [][]string `json:"tasks"`
 }
 
-// episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also
-// info.json as it is ("of": "info"), or every column that its own table of episodes has ("of":
-// "table").
-func (s *shared) episodes(ctx context, a *struct {
+// listEpisodes returns the metadata of all episodes as columns. For a LeRobot dataset it also
+// returns info.json ("of": "info") or all columns of the table of episodes ("of": "table").
+func (s *sharedDataset) listEpisodes(ctx context, a *struct {
 	Of string `json:"of"`
 },
 ) (any, error) {
@@ -199,8 +200,8 @@ type dealReply struct {
 	Parts [][]int  `json:"parts"`
 }
 
-// deal returns the indices of the episodes of each part of a split.
-func (s *shared) deal(ctx context, v *edit.Verb) (any, error) {
+// dealSplit returns the indices of the episodes of each part of a split.
+func (s *sharedDataset) dealSplit(ctx context, v *edit.Verb) (any, error) {
 	names, parts, err := edit.Deal(ctx, s.Dataset, v)
 	if err != nil {
 		return nil, err
@@ -216,8 +217,8 @@ type statsArgs struct {
 	SkipBad  bool              `json:"skip_bad"`
 }
 
-// stats gives the statistics that the dataset brings, or counts them.
-func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
+// readStats returns the stored statistics, or computes them.
+func (s *sharedDataset) readStats(ctx context, a *statsArgs) (any, error) {
 	var st robocache.Stats
 	var err error
 	if a.Count {
@@ -239,14 +240,15 @@ func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
 	r := make(map[string]featureStats, len(st))
 	for k, v := range st {
 		if v != nil {
-			r[k] = tellStats(v, s.scaleOf(k))
+			r[k] = newFeatureStats(v, s.scaleOf(k))
 		}
 	}
 	return r, nil
 }
 
-// scaleOf brings a camera's statistics to the unit in which its depth is given.
-func (s *shared) scaleOf(key string) func(float64) float64 {
+// scaleOf returns a function that converts a camera's statistics to the unit in which its depth is
+// delivered.
+func (s *sharedDataset) scaleOf(key string) func(float64) float64 {
 	f := s.Info().Feature(key)
 	switch {
 	case f == nil || s.depthOf(f) == f.DepthUnit():

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// robocache_environment updates the environment as the library sees it: the Go runtime copies the
+// robocache_environment updates the environment of the library, because the Go runtime copies the
 // environment when the process starts. changes holds "NAME=VALUE" for a variable that is set and
-// "NAME" for a variable that is removed, each ended by a NUL. Values are never logged.
+// "NAME" for a variable that is removed. Each entry ends with a NUL. Values are never logged.
 //
 //export robocache_environment
 func robocache_environment(changes *C.char, size C.int32_t) {
@@ -23,7 +23,8 @@ func applyEnvironment(changes string) {
 		switch current, known := os.LookupEnv(name); {
 		case name == "":
 		case isSet && (!known || current != value):
-			// a name that the system refuses cannot be in its environment
+			// The system rejects only names that cannot be in an environment, so the error is
+			// ignored.
 			_ = os.Setenv(name, value)
 		case !isSet && known:
 			_ = os.Unsetenv(name)

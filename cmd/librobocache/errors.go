@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// failure is an error as it crosses the border.
+// failure is an error as JSON for the client.
 type failure struct {
 	Class   string         `json:"class"`
 	Message string         `json:"message"`
@@ -24,8 +24,9 @@ type failure struct {
 	Hint    string         `json:"hint,omitempty"`
 }
 
-// border returns the error that f ends with. A panic of f is an error of class internal (C5).
-func border(f func() error) (err error) {
+// catchPanics calls f and returns its error. A panic of f becomes an error of class internal
+// (librobocache.C5).
+func catchPanics(f func() error) (err error) {
 	defer crash.Recover("library", &err)
 	if err := f(); err != nil {
 		return err
@@ -33,9 +34,9 @@ func border(f func() error) (err error) {
 	return nil
 }
 
-// describe gives an error and its status: the exit code of the command line, so that one table is
-// to be known.
-func describe(err error) (failure, C.int32_t) {
+// describeError returns an error for the client and its status, which is the exit code of the
+// command line.
+func describeError(err error) (failure, C.int32_t) {
 	class, status := robocache.ClassOf(err)
 	f := failure{Class: class, Message: err.Error()}
 	var e *robocache.Error
@@ -52,18 +53,18 @@ func describe(err error) (failure, C.int32_t) {
 	return f, C.int32_t(status)
 }
 
-func fail(out **C.char, err error) C.int32_t {
-	f, status := describe(err)
+func writeFailure(out **C.char, err error) C.int32_t {
+	f, status := describeError(err)
 	b, jerr := json.Marshal(f)
-	if jerr != nil { // cannot happen: f holds text and values that were tried
+	if jerr != nil { // cannot happen: f holds text, and values that can be encoded
 		b = []byte(`{"class":"internal","message":"an error that cannot be told"}`)
 	}
 	*out = C.CString(string(b))
 	return status
 }
 
-// decodeArguments reads the JSON of a call. An unknown field is misuse: it would be ignored
-// silently.
+// decodeArguments decodes the JSON of a call. An unknown field is misuse, because it would be
+// ignored silently.
 func decodeArguments(b []byte, v any) error {
 	if len(b) == 0 {
 		return nil
@@ -71,7 +72,7 @@ func decodeArguments(b []byte, v any) error {
 	return decodeArgument("", b, v)
 }
 
-// decodeArgument reads the JSON of one argument of a call; name is empty for all arguments.
+// decodeArgument decodes the JSON of one argument of a call. name is empty for all arguments.
 func decodeArgument(name string, b []byte, v any) error {
 	err := jsonmeta.Option("arguments", name, b, v)
 	var e *robocache.Error

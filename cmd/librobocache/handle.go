@@ -10,23 +10,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// object is what a handle stands for.
+// object is what a handle refers to.
 type object interface{ close() error }
 
-// usable is an object that calls keep open while they use it.
+// usable is an object that stays open while calls use it.
 type usable interface {
 	object
-	hold() bool // false: it is closed
+	acquire() bool // returns false if the object is closed
 	release() error
 }
 
-// shared by its handle and by whoever uses it: the last one ends it.
+// users counts the users of an object. The last one to release it calls end.
 type users struct {
 	n   atomic.Int64
 	end func() error
 }
 
-func (u *users) hold() bool {
+func (u *users) acquire() bool {
 	for n := u.n.Load(); n > 0; n = u.n.Load() {
 		if u.n.CompareAndSwap(n, n+1) {
 			return true
@@ -44,8 +44,8 @@ func (u *users) release() error {
 
 func (u *users) close() error { return u.release() }
 
-// table gives numbers to things. Numbers are never used twice, so a stale one cannot name another
-// thing (C3).
+// table assigns numbers to values. Numbers are never reused, so an old number cannot refer to
+// another value (librobocache.C3).
 type table[T any] struct {
 	mu   sync.Mutex
 	last int64
@@ -70,7 +70,7 @@ func (t *table[T]) get(n int64) (T, bool) {
 	return v, ok
 }
 
-// remove takes v out of the table; the zero value where it is not in it.
+// remove removes the value of n and returns it, or the zero value if there is none.
 func (t *table[T]) remove(n int64) T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +81,8 @@ func (t *table[T]) remove(n int64) T {
 
 var handles table[object]
 
-// lookup finds the object of a handle and checks its kind.
-func lookup[T object](handle int64) (T, error) {
+// lookupHandle returns the object of a handle and checks its kind.
+func lookupHandle[T object](handle int64) (T, error) {
 	var zero T
 	obj, ok := handles.get(handle)
 	if !ok {
@@ -95,19 +95,20 @@ func lookup[T object](handle int64) (T, error) {
 	return v, nil
 }
 
-// held is lookup of an object that the caller releases.
-func held[T usable](handle int64) (T, error) {
-	v, err := lookup[T](handle)
-	if err == nil && !v.hold() {
+// acquireObject returns the object of a handle and keeps it open. The caller must release it.
+func acquireObject[T usable](handle int64) (T, error) {
+	v, err := lookupHandle[T](handle)
+	if err == nil && !v.acquire() {
 		err = misuse("handle", "it is closed")
 	}
 	return v, err
 }
 
-// keep puts a new object into the table of handles and says how it is taken back.
-func keep(o object, value func(handle int64) any) made {
+// newHandle assigns a handle to a new object. The answer is value(handle); undoing it closes the
+// object.
+func newHandle(o object, value func(handle int64) any) revocable {
 	h := handles.put(o)
-	return made{value(h), func() {
+	return revocable{value(h), func() {
 		if o := handles.remove(h); o != nil {
 			_ = o.close()
 		}

@@ -24,7 +24,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
 
-// abiVersion is compared by the client when it loads the library (C7).
+// abiVersion is checked by the client when it loads the library (librobocache.C7).
 const abiVersion = 5
 
 // version is set by the linker: -X main.version=….
@@ -34,52 +34,53 @@ func main() {}
 
 func init() { robocache.SetWords(robocache.PythonWords) }
 
-// served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
-var served = map[string]handler{
-	"robocache_versions": serve(
-		func(context, *none) (any, error) { return versions(), nil },
+// handlers holds the calls that robocache.h declares with ROBOCACHE_CALL, except robocache_wait.
+var handlers = map[string]handler{
+	"robocache_versions": withoutObject(
+		func(context, *noArguments) (any, error) { return libraryVersions(), nil },
 	),
-	"robocache_backends": serve(
-		func(context, *none) (any, error) { return backends(), nil },
+	"robocache_backends": withoutObject(
+		func(context, *noArguments) (any, error) { return kernelBackends(), nil },
 	),
-	"robocache_self_test": serve(
-		func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil },
+	"robocache_self_test": withoutObject(
+		func(ctx context, _ *noArguments) (any, error) { return selftest.Run(ctx), nil },
 	),
-	"robocache_verb":      serve(verb),
-	"robocache_edit":      serve(editing),
+	"robocache_verb":      withoutObject(serveVerb),
+	"robocache_edit":      withoutObject(runEdit),
 	"robocache_close":     closeHandle,
-	"robocache_open":      serve(open),
-	"robocache_episode":   on((*shared).episode),
-	"robocache_episodes":  on((*shared).episodes),
-	"robocache_stats":     on((*shared).stats),
-	"robocache_deal":      on((*shared).deal),
-	"robocache_stream":    on((*shared).stream),
-	"robocache_align":     on((*shared).align),
+	"robocache_open":      withoutObject(openDataset),
+	"robocache_episode":   onObject((*sharedDataset).readEpisode),
+	"robocache_episodes":  onObject((*sharedDataset).listEpisodes),
+	"robocache_stats":     onObject((*sharedDataset).readStats),
+	"robocache_deal":      onObject((*sharedDataset).dealSplit),
+	"robocache_stream":    onObject((*sharedDataset).readStream),
+	"robocache_align":     onObject((*sharedDataset).alignEpisode),
 	"robocache_map_new":   newMap,
-	"robocache_map_items": on((*mapHandle).items),
-	"robocache_map_stats": on(
-		func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil },
+	"robocache_map_items": onObject((*mapHandle).readItems),
+	"robocache_map_stats": onObject(
+		func(m *mapHandle, _ context, _ *noArguments) (any, error) { return m.m.Stats(), nil },
 	),
 	"robocache_loader_new":       newLoader,
-	"robocache_loader_state":     on((*loaderHandle).state),
-	"robocache_loader_restore":   on((*loaderHandle).restore),
-	"robocache_loader_set_epoch": on((*loaderHandle).setEpoch),
-	"robocache_loader_order":     on((*loaderHandle).order),
-	"robocache_loader_locate":    on((*loaderHandle).locate),
-	"robocache_loader_finish":    on((*loaderHandle).finish),
-	"robocache_loader_stats":     on((*loaderHandle).stats),
-	"robocache_op_new":           serve(newOp),
-	"robocache_writer_new":       serve(newWriter),
-	"robocache_writer_save":      alone((*write.Recorder).SaveEpisode),
-	"robocache_writer_discard": alone(
+	"robocache_loader_state":     onObject((*loaderHandle).readState),
+	"robocache_loader_restore":   onObject((*loaderHandle).restoreState),
+	"robocache_loader_set_epoch": onObject((*loaderHandle).setEpoch),
+	"robocache_loader_order":     onObject((*loaderHandle).epochOrder),
+	"robocache_loader_locate":    onObject((*loaderHandle).locateSamples),
+	"robocache_loader_finish":    onObject((*loaderHandle).prepareFinish),
+	"robocache_loader_stats":     onObject((*loaderHandle).readStats),
+	"robocache_op_new":           withoutObject(newOp),
+	"robocache_writer_new":       withoutObject(newWriter),
+	"robocache_writer_save":      onRecorder((*write.Recorder).SaveEpisode),
+	"robocache_writer_discard": onRecorder(
 		func(r *write.Recorder, _ context) error { r.Discard(); return nil },
 	),
-	"robocache_writer_delete": alone((*write.Recorder).DeleteLastEpisode),
-	"robocache_writer_stats":  alone(func(*write.Recorder, context) error { return nil }),
-	"robocache_writer_finish": alone((*write.Recorder).Close),
+	"robocache_writer_delete": onRecorder((*write.Recorder).DeleteLastEpisode),
+	"robocache_writer_stats":  onRecorder(func(*write.Recorder, context) error { return nil }),
+	"robocache_writer_finish": onRecorder((*write.Recorder).Close),
 }
 
-// robocacheServe is what batch.c calls for each of them: their bodies differ by their names alone.
+// robocacheServe runs every call declared with ROBOCACHE_CALL. The C functions in batch.c call it
+// with their own names.
 //
 //export robocacheServe
 func robocacheServe(
@@ -90,22 +91,22 @@ func robocacheServe(
 	ticket *C.int64_t,
 	out **C.char,
 ) (status C.int32_t) {
-	err := border(func() error {
+	err := catchPanics(func() error {
 		var c *call
 		if called := C.GoString(name); called != "robocache_wait" {
-			servedValue, err := served[called](int64(handle), []byte(C.GoString(in)))
+			work, err := handlers[called](int64(handle), []byte(C.GoString(in)))
 			if err != nil {
 				return err
 			}
-			c = start(servedValue)
-		} else if c = calls.remove(int64(*ticket)); c == nil {
+			c = startCall(work)
+		} else if c = waitingCalls.remove(int64(*ticket)); c == nil {
 			return misuse("wait", "no call with this ticket is running")
 		}
-		status = finish(c, timeoutMS, ticket, out)
+		status = finishCall(c, timeoutMS, ticket, out)
 		return nil
 	})
 	if err != nil {
-		return fail(out, err)
+		return writeFailure(out, err)
 	}
 	return status
 }
@@ -116,28 +117,28 @@ func robocache_abi_version() C.int32_t { return abiVersion }
 //export robocache_free
 func robocache_free(p *C.char) { C.free(unsafe.Pointer(p)) }
 
-// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for
-// its end.
+// robocache_cancel cancels a running call and discards its answer. It does not wait until the call
+// has ended.
 //
 //export robocache_cancel
 func robocache_cancel(ticket C.int64_t) {
-	if c := calls.remove(int64(ticket)); c != nil {
+	if c := waitingCalls.remove(int64(ticket)); c != nil {
 		c.abandon()
 	}
 }
 
-// robocache_interrupt cancels a call whose end robocache_wait tells: work that leaves a place clean
-// needs the time for it.
+// robocache_interrupt cancels a running call. robocache_wait still waits for its end, which gives
+// the call time to clean up.
 //
 //export robocache_interrupt
 func robocache_interrupt(ticket C.int64_t) {
-	if c, ok := calls.get(int64(ticket)); ok {
+	if c, ok := waitingCalls.get(int64(ticket)); ok {
 		c.cancel()
 	}
 }
 
-// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are
-// gone.
+// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader have
+// ended.
 func closeHandle(handle int64, _ []byte) (work, error) {
 	obj := handles.remove(handle)
 	if obj == nil {
@@ -153,7 +154,7 @@ func closeHandle(handle int64, _ []byte) (work, error) {
 
 type versionsReply struct {
 	Version string `json:"robocache"`
-	// commit of the source, or "" when the build did not record it
+	// Commit is the commit of the source, or "" if the build did not record it.
 	Commit  string   `json:"commit,omitempty"`
 	ABI     int      `json:"abi"`
 	Go      string   `json:"go"`
@@ -164,7 +165,7 @@ type versionsReply struct {
 	Threads int      `json:"threads"`
 }
 
-func versions() versionsReply {
+func libraryVersions() versionsReply {
 	v := versionsReply{
 		Version: robocache.Version,
 		ABI:     abiVersion,
@@ -182,7 +183,14 @@ func versions() versionsReply {
 		return v
 	}
 	v.Decoder = b.Name() + " " + b.Version()
-	for _, c := range []video.Codec{video.AV1, video.H264, video.HEVC, video.MPEG4, video.VP9, video.MJPEG} {
+	for _, c := range []video.Codec{
+		video.AV1,
+		video.H264,
+		video.HEVC,
+		video.MPEG4,
+		video.VP9,
+		video.MJPEG,
+	} {
 		if b.Supports(c) == nil {
 			v.Codecs = append(v.Codecs, string(c))
 		}
@@ -196,15 +204,15 @@ type backendsReply struct {
 		Threads      int    `json:"threads"`
 	} `json:"cpu"`
 	CUDA struct {
-		Driver  string   `json:"driver,omitempty"` // the CUDA version that it speaks
-		Devices []string `json:"devices"`          // names of those that the kernels load on
-		Reason  string   `json:"reason,omitempty"` // why there is none, or not all
+		Driver  string   `json:"driver,omitempty"` // supported CUDA version
+		Devices []string `json:"devices"`          // names of the devices on which the kernels load
+		Reason  string   `json:"reason,omitempty"` // why devices are missing
 	} `json:"cuda"`
 }
 
-// backends says which back ends the kernels have here. It opens every CUDA device.
-func backends() (r backendsReply) {
-	r.CPU.Instructions, r.CPU.Threads = cores().Instructions(), cores().Threads()
+// kernelBackends reports the kernel back ends of this machine. It opens every CUDA device.
+func kernelBackends() (r backendsReply) {
+	r.CPU.Instructions, r.CPU.Threads = cpuBackend().Instructions(), cpuBackend().Threads()
 	r.CUDA.Devices = []string{}
 	n, err := cuda.Count()
 	for i := 0; i < n && err == nil; i++ {
@@ -220,8 +228,8 @@ func backends() (r backendsReply) {
 	return r
 }
 
-// robocache_main runs the command line on the process's own streams, with handlers of its signals,
-// and gives the exit code. The process ends with it.
+// robocache_main runs the command line on the streams of the process, with signal handlers, and
+// returns the exit code. The process must end afterwards.
 //
 //export robocache_main
 func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {
@@ -232,5 +240,5 @@ func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {
 	return C.int32_t(cli.Main(args, version))
 }
 
-// editing makes a dataset of datasets.
-func editing(ctx context, r *edit.Request) (any, error) { return edit.Run(ctx, r) }
+// runEdit executes an edit.
+func runEdit(ctx context, r *edit.Request) (any, error) { return edit.Run(ctx, r) }

@@ -15,17 +15,17 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// lease is memory with the client. It goes back in groups of tensors, in any order.
+// lease is memory that the client holds. It is released in groups of tensors, in any order.
 type lease struct {
-	free []func() // what gives a group back
+	free []func() // one function per group, which frees it
 	left atomic.Int32
 }
 
-// leases are those that did not end yet.
+// leases holds the leases that have not ended.
 var leases table[*lease]
 
-// giveBack gives a group back; true for the last one.
-func (l *lease) giveBack(group int) bool {
+// releaseGroup frees a group. It reports whether it was the last one.
+func (l *lease) releaseGroup(group int) bool {
 	l.free[group]()
 	return l.left.Add(-1) == 0
 }
@@ -34,14 +34,14 @@ func (l *lease) giveBack(group int) bool {
 //
 //export robocache_release_group
 func robocache_release_group(handle C.int64_t, group C.int32_t) {
-	if l, ok := leases.get(int64(handle)); ok && l.giveBack(int(group)) {
+	if l, ok := leases.get(int64(handle)); ok && l.releaseGroup(int(group)) {
 		leases.remove(int64(handle))
 	}
 }
 
-// lend makes the C side of tensors, with a text beside them; group says of each which of free it
-// goes back with. What fails is given back.
-func lend(
+// leaseTensors creates the C description of tensors and of a text. group[i] is the index in free of
+// the function that frees tensor i. On error, everything is freed.
+func leaseTensors(
 	tensors []loader.Tensor,
 	group []int32,
 	free []func(),
@@ -84,7 +84,7 @@ func lend(
 		d := &list[i]
 		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(group[i])}
 		d.dl.dl_tensor.data = unsafe.Pointer(unsafe.SliceData(t.Data))
-		// kDLCPU; page-locked memory too: torch asks the driver about it
+		// kDLCPU. Page-locked memory has this type too, because torch asks the driver about it.
 		d.dl.dl_tensor.device.device_type = 1
 		if t.Device != 0 {
 			// kDLCUDA
@@ -109,7 +109,7 @@ func lend(
 	return c, nil
 }
 
-// dlCode is DLPack's code of a type.
+// dlCode returns DLPack's code for a type.
 func dlCode(d robocache.DType) C.uint8_t {
 	switch {
 	case d == robocache.Bool:
@@ -124,7 +124,7 @@ func dlCode(d robocache.DType) C.uint8_t {
 	return 0
 }
 
-// entry is one tensor or one text column of an answer.
+// entry is a tensor or a text column of an answer.
 type entry struct {
 	Key    string          `json:"key"`
 	DType  robocache.DType `json:"dtype"`
@@ -133,10 +133,10 @@ type entry struct {
 	Text   bool            `json:"text,omitempty"`
 }
 
-// batchReply is an answer with tensors: those of Batch, in the order of the entries that are no
-// texts (C4).
+// batchReply is an answer with tensors. The tensors of Batch are in the order of the entries that
+// are not text (librobocache.C4).
 type batchReply struct {
-	Batch    uint64  `json:"batch"` // the address of a robocache_batch; 0: there are no tensors
+	Batch    uint64  `json:"batch"` // address of a robocache_batch; 0: there are no tensors
 	Rows     int     `json:"rows"`
 	Epoch    int64   `json:"epoch"`
 	Position int64   `json:"position"`
@@ -150,8 +150,8 @@ type answer struct {
 	free    []func()
 }
 
-// answered gives what f puts into an answer. Where it fails, the memory goes back.
-func answered(f func(a *answer) error) (v any, err error) {
+// buildAnswer returns the answer that f fills. On error, the memory is freed.
+func buildAnswer(f func(a *answer) error) (v any, err error) {
 	a := &answer{reply: batchReply{Entries: []entry{}}}
 	defer func() {
 		if err != nil {
@@ -163,21 +163,11 @@ func answered(f func(a *answer) error) (v any, err error) {
 	if err := f(a); err != nil {
 		return v, err
 	}
-	return a.result()
+	return a.finishAnswer()
 }
 
-// answers is answered where both may fail.
-func answers(f func(a *answer) error) (any, error) {
-	return answered(func(a *answer) error {
-		if err := f(a); err != nil {
-			return err
-		}
-		return nil
-	})
-}
-
-// result hands the answer over.
-func (a *answer) result() (any, error) {
+// finishAnswer leases the tensors to the client and returns the answer.
+func (a *answer) finishAnswer() (any, error) {
 	free := a.free
 	a.free = nil
 	if len(free) == 0 {
@@ -187,41 +177,47 @@ func (a *answer) result() (any, error) {
 	for i := range group {
 		group[i] = int32(i)
 	}
-	b, err := lend(a.tensors, group, free, nil)
+	b, err := leaseTensors(a.tensors, group, free, nil)
 	if err != nil {
 		return nil, err
 	}
 	a.reply.Batch = uint64(uintptr(unsafe.Pointer(b)))
 	C.robocache_batch_forget(b)
-	return made{a.reply, func() { C.robocache_batch_settle(b, 2) }}, nil
+	return revocable{a.reply, func() { C.robocache_batch_settle(b, 2) }}, nil
 }
 
-// add allocates one tensor on the C heap, zeroed, and gives its bytes.
-func (a *answer) add(key string, dtype robocache.DType, shape ...int) ([]byte, error) {
+// addTensor allocates a zeroed tensor on the C heap and returns its bytes.
+func (a *answer) addTensor(key string, dtype robocache.DType, shape ...int) ([]byte, error) {
 	n := dtype.Size()
 	for _, d := range shape {
 		n *= d
 	}
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {
-		return nil, robocache.ResourceLimit("allocate", robocache.Where{"stream": key, "bytes": n}, "no memory for the values").
-			WithHint("ask for fewer rows")
+		return nil, robocache.ResourceLimit(
+			"allocate",
+			robocache.Where{"stream": key, "bytes": n},
+			"no memory for the values",
+		).WithHint("ask for fewer rows")
 	}
 	data := unsafe.Slice((*byte)(p), n)
-	a.tensor(loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data}, func() { C.free(p) })
+	a.appendTensor(
+		loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data},
+		func() { C.free(p) },
+	)
 	return data, nil
 }
 
-// ints is add of int64 numbers.
-func (a *answer) ints(key string, n int) ([]int64, error) {
-	b, err := a.add(key, robocache.Int64, n)
+// addInts allocates a tensor of n int64 numbers and returns them.
+func (a *answer) addInts(key string, n int) ([]int64, error) {
+	b, err := a.addTensor(key, robocache.Int64, n)
 	if err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 
-func (a *answer) tensor(t loader.Tensor, free func()) {
+func (a *answer) appendTensor(t loader.Tensor, free func()) {
 	if t.Shape == nil {
 		t.Shape = []int{}
 	}
@@ -229,25 +225,25 @@ func (a *answer) tensor(t loader.Tensor, free func()) {
 	a.tensors, a.free = append(a.tensors, t), append(a.free, free)
 }
 
-func (a *answer) text(key string, dtype robocache.DType, values []string) {
+func (a *answer) addText(key string, dtype robocache.DType, values []string) {
 	a.reply.Entries = append(
 		a.reply.Entries,
 		entry{Key: key, DType: dtype, Values: values, Text: true},
 	)
 }
 
-// batch adds what a loader made.
-func (a *answer) batch(b *loader.Batch) {
+// addBatch adds the fields of a loader's batch.
+func (a *answer) addBatch(b *loader.Batch) {
 	a.reply.Rows, a.reply.Epoch, a.reply.Position = b.Rows, b.Epoch, b.Position
 	t, s := 0, 0
 	for i := range b.Fields {
 		if b.Fields[i].Text() {
-			a.text(b.Texts[s].Key, b.Texts[s].DType, b.Texts[s].Values)
+			a.addText(b.Texts[s].Key, b.Texts[s].DType, b.Texts[s].Values)
 			s++
 			continue
 		}
 		n := t
-		a.tensor(b.Tensors[n], func() { b.ReleaseTensor(n) })
+		a.appendTensor(b.Tensors[n], func() { b.ReleaseTensor(n) })
 		t++
 	}
 }

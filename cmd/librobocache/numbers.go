@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as
-// one.
+// number is a float64 in JSON. NaN is null, and an infinity is a number that every parser reads as
+// infinite.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -27,7 +27,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses the output of MarshalJSON.
 func (n *number) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "null":
@@ -44,7 +44,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// number32 is number of a float32.
+// number32 is a float32 in JSON, encoded like number.
 type number32 float32
 
 func (n *number32) UnmarshalJSON(b []byte) error {
@@ -54,8 +54,8 @@ func (n *number32) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// cast makes a slice of one type of numbers of one of another; nil of nil.
-func cast[To, From ~float64](v []From) []To {
+// castFloats converts a slice between two float types. nil stays nil.
+func castFloats[To, From ~float64](v []From) []To {
 	if v == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func cast[To, From ~float64](v []From) []To {
 	return out
 }
 
-// featureStats is robocache.FeatureStats in JSON, both ways.
+// featureStats is the JSON form of robocache.FeatureStats.
 type featureStats struct {
 	Min       []number            `json:"min,omitempty"`
 	Max       []number            `json:"max,omitempty"`
@@ -77,9 +77,9 @@ type featureStats struct {
 	Shape     []int               `json:"shape,omitempty"`
 }
 
-func tellStats(v *robocache.FeatureStats, scale func(float64) float64) featureStats {
+func newFeatureStats(v *robocache.FeatureStats, scale func(float64) float64) featureStats {
 	told := func(list []float64) []number {
-		out := cast[number](list)
+		out := castFloats[number](list)
 		for i, x := range out {
 			out[i] = number(scale(float64(x)))
 		}
@@ -100,12 +100,12 @@ func tellStats(v *robocache.FeatureStats, scale func(float64) float64) featureSt
 	return out
 }
 
-func (f *featureStats) stats() *robocache.FeatureStats {
+func (f *featureStats) toStats() *robocache.FeatureStats {
 	out := &robocache.FeatureStats{
-		Min:   cast[float64](f.Min),
-		Max:   cast[float64](f.Max),
-		Mean:  cast[float64](f.Mean),
-		Std:   cast[float64](f.Std),
+		Min:   castFloats[float64](f.Min),
+		Max:   castFloats[float64](f.Max),
+		Mean:  castFloats[float64](f.Mean),
+		Std:   castFloats[float64](f.Std),
 		Count: f.Count,
 		Shape: f.Shape,
 	}
@@ -113,19 +113,19 @@ func (f *featureStats) stats() *robocache.FeatureStats {
 		if out.Quantiles == nil {
 			out.Quantiles = map[string][]float64{}
 		}
-		out.Quantiles[k] = cast[float64](v)
+		out.Quantiles[k] = castFloats[float64](v)
 	}
 	return out
 }
 
-// statsOf reads statistics that the client gives; nil of none.
+// statsOf converts statistics from the client. nil stays nil.
 func statsOf(given map[string]featureStats) robocache.Stats {
 	if given == nil {
 		return nil
 	}
 	out := make(robocache.Stats, len(given))
 	for k, f := range given {
-		out[k] = f.stats()
+		out[k] = f.toStats()
 	}
 	return out
 }

@@ -15,47 +15,52 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// prepared is an operation that was checked and made ready once, to be run with new addresses again
-// and again (C10).
+// prepared is an operation that is checked and prepared once, and then run with different addresses
+// (librobocache.C10). Safe for concurrent use.
 type prepared struct {
-	build func() (*operation, error) // a new instance
-	host  kernel.Backend             // nil: a device's
-	dev   deviceOp
-	spans []span
-	from  int // the first tensor that is written
+	build       func() (*operation, error) // creates a new instance
+	host        kernel.Backend             // nil for a device
+	dev         deviceOp
+	spans       []byteSpan
+	firstOutput int // index of the first output tensor
 
 	mu   sync.Mutex
 	idle []*operation // instances that no run uses
 }
 
-// deviceOp is a launch that was made ready: asynchronous on the stream, no allocation, no wait.
+// deviceOp is a prepared launch. Run is asynchronous on the stream, allocates nothing and does not
+// wait.
 type deviceOp interface {
 	Run(addrs []uintptr, stream uintptr) error
 }
 
 func (p *prepared) close() error { return nil }
 
-// span says which bytes a tensor reaches from the address of its element [0, …, 0].
-type span struct {
-	lo, n int // n = 0: none
-	size  int // of an element
+// byteSpan is the range of bytes of a tensor, relative to its element [0, …, 0].
+type byteSpan struct {
+	lo, n int // offset and length; a length of 0 means no bytes
+	size  int // bytes per element
 }
 
 type opReply struct {
 	Op      int64 `json:"op"`
-	Scratch int   `json:"scratch"` // bytes on the device, after the last tensor
+	Scratch int   `json:"scratch"` // device memory in bytes, passed after the last tensor
 }
 
-// newOp prepares an operation. A device's may have to compile.
+// newOp prepares an operation. For a device it may compile kernels.
 func newOp(_ context, a *opArgs) (any, error) {
-	r, err := prepare(a.build, a.Backend, a.Device)
+	r, err := prepareOp(a.buildOperation, a.Backend, a.Device)
 	if err != nil {
 		return nil, err
 	}
-	return made{r, func() { handles.remove(r.Op) }}, nil
+	return revocable{r, func() { handles.remove(r.Op) }}, nil
 }
 
-func prepare(build func() (*operation, error), backend string, device int) (r opReply, err error) {
+func prepareOp(
+	build func() (*operation, error),
+	backend string,
+	device int,
+) (r opReply, err error) {
 	p := &prepared{build: build}
 	o, err := build()
 	if err != nil {
@@ -69,28 +74,28 @@ func prepare(build func() (*operation, error), backend string, device int) (r op
 			return r, err
 		}
 	} else {
-		if p.host, err = host(backend); err != nil {
+		if p.host, err = hostBackend(backend); err != nil {
 			return r, err
 		}
 		p.idle = append(p.idle, o)
 	}
-	if p.from = o.results; p.from == 0 {
-		p.from = len(o.tensors)
+	if p.firstOutput = o.firstOutput; p.firstOutput == 0 {
+		p.firstOutput = len(o.tensors)
 	}
 	for _, t := range o.tensors {
-		reachValue, err := reach(t)
+		span, err := tensorSpan(t)
 		if err != nil {
 			return r, err
 		}
-		p.spans = append(p.spans, reachValue)
+		p.spans = append(p.spans, span)
 	}
 	r.Op = handles.put(p)
 	return r, nil
 }
 
-// reach is the span of a tensor.
-func reach(t *kernel.Tensor) (span, error) {
-	s := span{size: t.DType.Size()}
+// tensorSpan returns the byte span of a tensor.
+func tensorSpan(t *kernel.Tensor) (byteSpan, error) {
+	s := byteSpan{size: t.DType.Size()}
 	if s.size == 0 {
 		return s, robocache.Unsupported("op", nil, "unsupported dtype").
 			Expected("a type of fixed size", t.DType.String())
@@ -103,8 +108,11 @@ func reach(t *kernel.Tensor) (span, error) {
 		n, step := uint64(d-1), t.Step(axis)
 		h, l := bits.Mul64(n, uint64(max(step, -step)))
 		if h != 0 || l > 1<<58 || hi-lo > 1<<58 {
-			return s, robocache.Misuse("op", nil, "length mismatch: strides reach beyond all memory").
-				Expected("a tensor", fmt.Sprint(t.Shape, t.Stride))
+			return s, robocache.Misuse(
+				"op",
+				nil,
+				"length mismatch: strides reach beyond all memory",
+			).Expected("a tensor", fmt.Sprint(t.Shape, t.Stride))
 		}
 		if step < 0 {
 			lo -= int(l)
@@ -116,8 +124,8 @@ func reach(t *kernel.Tensor) (span, error) {
 	return s, nil
 }
 
-// robocache_op_run runs a prepared op on the memory at the addresses, in the order of its tensors.
-// Host ops are done when it returns; device ops are on their way on the stream.
+// robocache_op_run runs a prepared operation on memory at the given addresses, in the order of its
+// tensors. Host operations are done when it returns. Device operations are queued on the stream.
 //
 //export robocache_op_run
 func robocache_op_run(
@@ -127,36 +135,36 @@ func robocache_op_run(
 	stream C.int64_t,
 	out **C.char,
 ) (status C.int32_t) {
-	err := border(func() error {
-		p, err := lookup[*prepared](int64(op))
+	err := catchPanics(func() error {
+		p, err := lookupHandle[*prepared](int64(op))
 		if err != nil {
 			return err
 		}
-		return p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
+		return p.runWith(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
 	})
 	switch {
 	case err == nil:
 		return statusDone
-	case out == nil: // only the status is wanted
-		_, status = describe(err)
+	case out == nil: // the client wants only the status
+		_, status = describeError(err)
 		return status
 	}
-	return fail(out, err)
+	return writeFailure(out, err)
 }
 
-func (p *prepared) run(addrs []uintptr, stream uintptr) error {
+func (p *prepared) runWith(addrs []uintptr, stream uintptr) error {
 	if len(addrs) != len(p.spans) {
 		return misuse("op", fmt.Sprintf("%d addresses, expected %d", len(addrs), len(p.spans)))
 	}
 	if p.dev != nil {
-		if p.near(addrs) {
-			if err := p.apart(addrs); err != nil {
+		if p.mayOverlap(addrs) {
+			if err := p.checkOverlap(addrs); err != nil {
 				return err
 			}
 		}
 		return p.dev.Run(addrs, stream)
 	}
-	o, err := p.take()
+	o, err := p.takeInstance()
 	if err != nil {
 		return err
 	}
@@ -168,18 +176,17 @@ func (p *prepared) run(addrs []uintptr, stream uintptr) error {
 		if addrs[i] == 0 {
 			return misuse("op", fmt.Sprintf("tensor %d has no address", i))
 		}
-		t.Data = unsafe.Slice((*byte)(foreign(addrs[i]+uintptr(s.lo))), s.n)
+		t.Data = unsafe.Slice((*byte)(clientPointer(addrs[i]+uintptr(s.lo))), s.n)
 		t.Base = -s.lo / s.size
 	}
 	err = p.host.Run(o.op)
-	p.give(o)
+	p.returnInstance(o)
 	return err
 }
 
-// near says whether a result lies within the reach of another tensor: then it may be the same
-// memory.
-func (p *prepared) near(addrs []uintptr) bool {
-	for r := p.from; r < len(addrs); r++ {
+// mayOverlap reports whether the span of an output overlaps the span of another tensor.
+func (p *prepared) mayOverlap(addrs []uintptr) bool {
+	for r := p.firstOutput; r < len(addrs); r++ {
 		lo := addrs[r] + uintptr(p.spans[r].lo)
 		hi := lo + uintptr(p.spans[r].n)
 		for i := range r {
@@ -192,9 +199,9 @@ func (p *prepared) near(addrs []uintptr) bool {
 	return false
 }
 
-// apart proves that no result shares memory with another tensor; interleaved ones do not. The
-// host's back ends prove it themselves.
-func (p *prepared) apart(addrs []uintptr) error {
+// checkOverlap returns an error if an output shares memory with another tensor. Interleaved tensors
+// are allowed. Host back ends do this check themselves.
+func (p *prepared) checkOverlap(addrs []uintptr) error {
 	o, err := p.build()
 	if err != nil {
 		return err
@@ -205,11 +212,12 @@ func (p *prepared) apart(addrs []uintptr) error {
 	return o.op.Check()
 }
 
-// foreign is memory of the client's, which the garbage collector does not know.
-func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+// clientPointer returns a pointer to memory of the client. The garbage collector does not know this
+// memory.
+func clientPointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// take gives an instance that no other run uses.
-func (p *prepared) take() (*operation, error) {
+// takeInstance returns an instance that no other run uses.
+func (p *prepared) takeInstance() (*operation, error) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {
 		o := p.idle[n-1]
@@ -221,9 +229,9 @@ func (p *prepared) take() (*operation, error) {
 	return p.build()
 }
 
-// give takes it back. It forgets its memory: the client's may be freed, and its addresses be Go's
-// next.
-func (p *prepared) give(o *operation) {
+// returnInstance makes an instance available again. It clears the data pointers, because the client
+// may free the memory and Go may reuse its addresses.
+func (p *prepared) returnInstance(o *operation) {
 	for _, t := range o.tensors {
 		t.Data = nil
 	}

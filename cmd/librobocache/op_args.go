@@ -10,14 +10,14 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// opArgs is an operation without its memory: everything that a call from Python repeats from step
-// to step.
+// opArgs describes an operation without its memory. Python sends it once and runs the operation
+// many times.
 type opArgs struct {
 	Op      string      `json:"op"` // fuse | fuse_grad | voxelize | unproject | integrate
 	Backend string      `json:"backend"`
 	Device  int         `json:"device"`
-	Tensors []tensorArg `json:"tensors"` // in the order of the op's Tensors(), scratch left out
-	Has     []string    `json:"has"`     // the optional tensors of the op that are there
+	Tensors []tensorArg `json:"tensors"` // in the order of the op's Tensors(), without scratch
+	Has     []string    `json:"has"`     // names of the optional tensors that are present
 
 	Series   []seriesArg `json:"series"`
 	Clock    string      `json:"clock"` // ns | given
@@ -81,13 +81,13 @@ type augmentArg struct {
 	Scale   [2]number32 `json:"scale"`
 }
 
-// feed gives out the tensors of the call in the order in which they came.
-type feed struct {
+// tensorQueue returns the tensors of a call one by one, in order.
+type tensorQueue struct {
 	args []tensorArg
 	has  []string
 }
 
-func (f *feed) must() (kernel.Tensor, error) {
+func (f *tensorQueue) next() (kernel.Tensor, error) {
 	if len(f.args) == 0 {
 		return kernel.Tensor{}, misuse("op", "a tensor is missing")
 	}
@@ -107,30 +107,35 @@ func (f *feed) must() (kernel.Tensor, error) {
 	return kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride}, nil
 }
 
-func (f *feed) maybe(name string) (*kernel.Tensor, error) {
+func (f *tensorQueue) nextOptional(name string) (*kernel.Tensor, error) {
 	if !slices.Contains(f.has, name) {
 		return nil, nil
 	}
-	t, err := f.must()
+	t, err := f.next()
 	if err != nil {
 		return nil, err
 	}
 	return &t, nil
 }
 
-// operation is one instance of a prepared op: its tensors get their memory for one run.
+// operation is one instance of a prepared operation. Its tensors get their memory for each run.
 type operation struct {
 	op      kernel.Op
 	tensors []*kernel.Tensor
-	// the first tensor that is written, and so are those after it; 0: the caller knows them apart
-	results int
+	// firstOutput is the index of the first output tensor; all later tensors are outputs too. 0
+	// means that the caller ensures that they do not overlap.
+	firstOutput int
 }
 
-// build makes an instance of the op. The arguments stay as they are: it is called again for each
-// concurrent run.
-func (a *opArgs) build() (_ *operation, err error) {
-	f := &feed{args: a.Tensors, has: a.Has}
-	clock, ok := map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven}[a.Clock]
+// buildOperation creates an instance of the operation. It does not change the arguments, because it
+// is called again for each concurrent run.
+func (a *opArgs) buildOperation() (_ *operation, err error) {
+	f := &tensorQueue{args: a.Tensors, has: a.Has}
+	clock, ok := map[string]kernel.Clock{
+		"":      kernel.Nanoseconds,
+		"ns":    kernel.Nanoseconds,
+		"given": kernel.AsGiven,
+	}[a.Clock]
 	if !ok {
 		return nil, misuse("op", fmt.Sprintf("Invalid clock %q", a.Clock))
 	}
@@ -140,53 +145,39 @@ func (a *opArgs) build() (_ *operation, err error) {
 	case "fuse":
 		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
 		for i := range a.Series {
-			series, err := a.Series[i].series(f, true)
+			series, err := a.Series[i].readSeries(f, true)
 			if err != nil {
 				return nil, err
 			}
 			op.Series = append(op.Series, series)
 		}
 		f.has = a.Has
-		must, err := f.must()
-		if err != nil {
+		if op.Targets, err = f.next(); err != nil {
 			return nil, err
 		}
-		mustValue, err := f.must()
-		if err != nil {
+		if op.Out, err = f.next(); err != nil {
 			return nil, err
 		}
-		op.Targets, op.Out = must, mustValue
-		maybe, err := f.maybe("valid")
-		if err != nil {
+		if op.Valid, err = f.nextOptional("valid"); err != nil {
 			return nil, err
 		}
-		maybeValue, err := f.maybe("counts")
-		if err != nil {
+		if op.Counts, err = f.nextOptional("counts"); err != nil {
 			return nil, err
 		}
-		op.Valid, op.Counts = maybe, maybeValue
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "fuse_grad":
 		if len(a.Series) != 1 {
 			return nil, misuse("op", "a gradient is of one stream")
 		}
 		op := &kernel.FuseGradOp{Clock: clock, Epsilon: a.Epsilon}
-		if op.Series, err = a.Series[0].series(f, false); err != nil {
+		if op.Series, err = a.Series[0].readSeries(f, false); err != nil {
 			return nil, err
 		}
-		must, err := f.must()
-		if err != nil {
-			return nil, err
+		for _, to := range []*kernel.Tensor{&op.Targets, &op.Out, &op.Grad} {
+			if *to, err = f.next(); err != nil {
+				return nil, err
+			}
 		}
-		mustValue, err := f.must()
-		if err != nil {
-			return nil, err
-		}
-		mustValue2, err := f.must()
-		if err != nil {
-			return nil, err
-		}
-		op.Targets, op.Out, op.Grad = must, mustValue, mustValue2
 		op.Series.Values = kernel.Tensor{
 			DType:  op.Grad.DType,
 			Shape:  op.Grad.Shape,
@@ -194,7 +185,7 @@ func (a *opArgs) build() (_ *operation, err error) {
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Grad
 	case "voxelize":
-		op, err := a.voxels(f)
+		op, err := a.voxelOp(f)
 		if err != nil {
 			return nil, err
 		}
@@ -203,19 +194,16 @@ func (a *opArgs) build() (_ *operation, err error) {
 			first = op.Coords
 		}
 	case "unproject":
-		must, err := f.must()
-		if err != nil {
+		op := &kernel.DepthOp{Scale: float32(a.Scale)}
+		if op.Depth, err = f.next(); err != nil {
 			return nil, err
 		}
-		mustValue, err := f.must()
-		if err != nil {
+		if op.Out, err = f.next(); err != nil {
 			return nil, err
 		}
-		maybe, err := f.maybe("valid")
-		if err != nil {
+		if op.Valid, err = f.nextOptional("valid"); err != nil {
 			return nil, err
 		}
-		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: must, Out: mustValue, Valid: maybe}
 		if err := floats32(op.Camera[:], a.Camera, "camera"); err != nil {
 			return nil, err
 		}
@@ -227,31 +215,26 @@ func (a *opArgs) build() (_ *operation, err error) {
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "integrate":
-		must, err := f.must()
-		if err != nil {
-			return nil, err
-		}
-		mustValue, err := f.must()
-		if err != nil {
-			return nil, err
-		}
-		mustValue2, err := f.must()
-		if err != nil {
-			return nil, err
-		}
 		op := &kernel.TSDFOp{
 			Scale:     float32(a.Scale),
 			Truncate:  float32(a.Truncate),
 			MaxWeight: float32(a.MaxWeight),
-			Depth:     must,
-			Value:     mustValue,
-			Weight:    mustValue2,
+		}
+		for _, to := range []*kernel.Tensor{&op.Depth, &op.Value, &op.Weight} {
+			if *to, err = f.next(); err != nil {
+				return nil, err
+			}
 		}
 		for _, v := range []struct {
 			name string
 			to   []float32
 			from []number32
-		}{{"camera", op.Camera[:], a.Camera}, {"view", op.View[:], a.Pose}, {"grid_min", op.Min[:], a.Min}, {"voxel_size", op.Size[:], a.Size}} {
+		}{
+			{"camera", op.Camera[:], a.Camera},
+			{"view", op.View[:], a.Pose},
+			{"grid_min", op.Min[:], a.Min},
+			{"voxel_size", op.Size[:], a.Size},
+		} {
 			if err := floats32(v.to, v.from, v.name); err != nil {
 				return nil, err
 			}
@@ -260,35 +243,32 @@ func (a *opArgs) build() (_ *operation, err error) {
 	default:
 		return nil, misuse("op", fmt.Sprintf("there is no operation %q", a.Op))
 	}
-	o.results = slices.Index(o.tensors, first)
+	o.firstOutput = slices.Index(o.tensors, first)
 	if len(f.args) != 0 {
 		return nil, misuse("op", fmt.Sprintf("%d tensors too many", len(f.args)))
 	}
 	return &o, nil
 }
 
-func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
+func (s *seriesArg) readSeries(f *tensorQueue, values bool) (kernel.Series, error) {
 	f.has = s.Has
 	out := kernel.Series{Name: s.Name}
 	if values {
 		var err error
-		if out.Values, err = f.must(); err != nil {
+		if out.Values, err = f.next(); err != nil {
 			return kernel.Series{}, err
 		}
 	}
-	must, err := f.must()
-	if err != nil {
+	var err error
+	if out.Times, err = f.next(); err != nil {
 		return kernel.Series{}, err
 	}
-	maybe, err := f.maybe("lengths")
-	if err != nil {
+	if out.Lengths, err = f.nextOptional("lengths"); err != nil {
 		return kernel.Series{}, err
 	}
-	maybeValue, err := f.maybe("offsets")
-	if err != nil {
+	if out.Offsets, err = f.nextOptional("offsets"); err != nil {
 		return kernel.Series{}, err
 	}
-	out.Times, out.Lengths, out.Offsets = must, maybe, maybeValue
 	out.Rule = kernel.Rule{
 		Mode:       s.Mode,
 		Edge:       s.Edge,
@@ -310,9 +290,12 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 	if n := s.Norm; n != nil {
 		switch n.Kind {
 		case "mean_std":
-			out.Epilogue.Norm = kernel.NewMeanStd(cast[float64](n.A), cast[float64](n.B))
+			out.Epilogue.Norm = kernel.NewMeanStd(
+				castFloats[float64](n.A),
+				castFloats[float64](n.B),
+			)
 		case "min_max":
-			out.Epilogue.Norm = kernel.NewMinMax(cast[float64](n.A), cast[float64](n.B))
+			out.Epilogue.Norm = kernel.NewMinMax(castFloats[float64](n.A), castFloats[float64](n.B))
 		default:
 			return kernel.Series{}, misuse(
 				"op",
@@ -321,7 +304,7 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		}
 	}
 	if a := s.Augment; a != nil {
-		maybeValue2, err := f.maybe("samples")
+		samples, err := f.nextOptional("samples")
 		if err != nil {
 			return kernel.Series{}, err
 		}
@@ -333,53 +316,13 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 			Dropout: float32(a.Dropout),
 			ScaleLo: float32(a.Scale[0]),
 			ScaleHi: float32(a.Scale[1]),
-			Samples: maybeValue2,
+			Samples: samples,
 		}
 	}
 	return out, nil
 }
 
-func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
-	must, err := f.must()
-	if err != nil {
-		return nil, err
-	}
-	maybe, err := f.maybe("features")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue, err := f.maybe("lengths")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue2, err := f.maybe("offsets")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue3, err := f.maybe("out")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue4, err := f.maybe("coords")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue5, err := f.maybe("rows")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue6, err := f.maybe("counts")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue7, err := f.maybe("found")
-	if err != nil {
-		return nil, err
-	}
-	maybeValue8, err := f.maybe("stats")
-	if err != nil {
-		return nil, err
-	}
+func (a *opArgs) voxelOp(f *tensorQueue) (*kernel.VoxelOp, error) {
 	op := &kernel.VoxelOp{
 		Mode:     a.Mode,
 		Outside:  a.Outside,
@@ -389,16 +332,28 @@ func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
 		Fast:     a.Fast,
 		Zeroed:   a.Zeroed,
 		Fill:     float32(a.Fill),
-		Points:   must,
-		Features: maybe,
-		Lengths:  maybeValue,
-		Offsets:  maybeValue2,
-		Out:      maybeValue3,
-		Coords:   maybeValue4,
-		Rows:     maybeValue5,
-		Counts:   maybeValue6,
-		Found:    maybeValue7,
-		Stats:    maybeValue8,
+	}
+	var err error
+	if op.Points, err = f.next(); err != nil {
+		return nil, err
+	}
+	for _, optional := range []struct {
+		name string
+		to   **kernel.Tensor
+	}{
+		{"features", &op.Features},
+		{"lengths", &op.Lengths},
+		{"offsets", &op.Offsets},
+		{"out", &op.Out},
+		{"coords", &op.Coords},
+		{"rows", &op.Rows},
+		{"counts", &op.Counts},
+		{"found", &op.Found},
+		{"stats", &op.Stats},
+	} {
+		if *optional.to, err = f.nextOptional(optional.name); err != nil {
+			return nil, err
+		}
 	}
 	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {
 		return nil, err

@@ -11,23 +11,23 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// cores are all of the processor's.
-var cores = sync.OnceValue(func() *cpu.Backend { return cpu.New(0) })
+// cpuBackend returns the back end that uses all cores.
+var cpuBackend = sync.OnceValue(func() *cpu.Backend { return cpu.New(0) })
 
-// host finds a back end for host memory by its name.
-func host(name string) (kernel.Backend, error) {
+// hostBackend returns the back end with a name, for host memory.
+func hostBackend(name string) (kernel.Backend, error) {
 	switch name {
 	case "reference":
 		return kernel.Reference{}, nil
 	case "cpu", "":
-		return cores(), nil
+		return cpuBackend(), nil
 	}
 	return nil, robocache.Misuse("op", nil, "Invalid backend %q", name).
 		Expected("cpu, cuda or reference", name)
 }
 
-// prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants
-// beside its tensors.
+// prepareDevice prepares an operation on a CUDA device. It also returns how many bytes of scratch
+// memory the operation needs on the device.
 func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int, err error) {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// mapHandle is a loader.Map behind a handle. Calls share it; the last one closes it.
+// mapHandle is a loader.Map behind a handle. Calls share it, and the last user closes it.
 type mapHandle struct {
 	users
 	m *loader.Map
@@ -20,7 +20,7 @@ type mapReply struct {
 	Len    int64          `json:"len"`
 	Fields []loader.Field `json:"fields"`
 	Notes  []string       `json:"notes,omitempty"`
-	norms
+	normalization
 }
 
 func newMap(dataset int64, in []byte) (work, error) {
@@ -32,7 +32,7 @@ func newMap(dataset int64, in []byte) (work, error) {
 		return nil, misuse("map", "a map is of one dataset, in ordinary memory")
 	}
 	return func(ctx context) (any, error) {
-		s, err := held[*shared](dataset)
+		s, err := acquireObject[*sharedDataset](dataset)
 		if err != nil {
 			return nil, err
 		}
@@ -50,22 +50,28 @@ func newMap(dataset int64, in []byte) (work, error) {
 		h := &mapHandle{m: m}
 		h.end = func() error { return errors.Join(m.Close(), s.release()) }
 		h.n.Store(1)
-		return keep(h, func(h int64) any {
-			return mapReply{h, m.Len(), m.Fields(), m.Notes(), norms{m.Normalizers(), m.Settled()}}
+		return newHandle(h, func(h int64) any {
+			return mapReply{
+				h,
+				m.Len(),
+				m.Fields(),
+				m.Notes(),
+				normalization{m.Normalizers(), m.Settled()},
+			}
 		}), nil
 	}, nil
 }
 
-func (m *mapHandle) items(ctx context, a *struct {
+func (m *mapHandle) readItems(ctx context, a *struct {
 	Indices []int64 `json:"indices"`
 },
 ) (any, error) {
-	return answers(func(ans *answer) error {
+	return buildAnswer(func(ans *answer) error {
 		itemsValue, err := m.m.Items(ctx, a.Indices)
 		if err != nil {
 			return err
 		}
-		ans.batch(itemsValue)
+		ans.addBatch(itemsValue)
 		return nil
 	})
 }

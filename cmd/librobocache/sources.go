@@ -11,8 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// source is one dataset of a mixture as it crosses the border: a handle, and the fields of
-// loader.Mix.
+// source is one dataset of a mixture as JSON: a handle, and the fields of loader.Mix.
 type source struct {
 	Dataset     int64                   `json:"dataset"`
 	Name        string                  `json:"name"`
@@ -33,15 +32,16 @@ type source struct {
 	Dims        map[string][]int        `json:"dims"`
 }
 
-// request is what a loader or map is asked for: of one dataset, whose handle the call names, or of
-// several.
+// request describes a loader or a map over one dataset, whose handle the call names, or over
+// several datasets.
 type request struct {
 	cfg     loader.Config
-	sources []source                // nil: one
-	stats   map[string]featureStats // of the one, in place of its own
+	sources []source                // nil: one dataset
+	stats   map[string]featureStats // of the single dataset, instead of its own
 	metrics string                  // an address; "": none
-	pin     bool                    // page-locked batches
-	device  int                     // in whose context; below 0: one that is in use
+	pin     bool                    // whether batches are page-locked
+	// CUDA device of the context; negative: a context that is in use
+	device int
 }
 
 func parseRequest(text []byte) (r *request, err error) {
@@ -50,8 +50,15 @@ func parseRequest(text []byte) (r *request, err error) {
 		return r, nil
 	}
 	var raw map[string]json.RawMessage
-	if json.Unmarshal(text, &raw) == nil { // else ParseConfig says what is wrong
-		for key, to := range map[string]any{"sources": &r.sources, "pin_memory": &r.pin, "pin_device": &r.device, "stats": &r.stats, "metrics": &r.metrics} {
+	// Otherwise ParseConfig reports the error.
+	if json.Unmarshal(text, &raw) == nil {
+		for key, to := range map[string]any{
+			"sources":    &r.sources,
+			"pin_memory": &r.pin,
+			"pin_device": &r.device,
+			"stats":      &r.stats,
+			"metrics":    &r.metrics,
+		} {
 			if own, ok := raw[key]; ok {
 				if err := decodeArgument(key, own, to); err != nil {
 					return nil, err
@@ -70,9 +77,12 @@ func parseRequest(text []byte) (r *request, err error) {
 	return r, err
 }
 
-// mix makes the engine's description. Its datasets are held open: release them where it is not
-// used.
-func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shared, err error) {
+// acquireSources returns the mixture for the loader, and the datasets in it. If the mixture is not
+// used, the caller must release the datasets.
+func (r *request) acquireSources(
+	ctx context,
+	handle int64,
+) (mix []loader.Mix, used []*sharedDataset, err error) {
 	list := r.sources
 	if list == nil {
 		list = []source{{Dataset: handle, Stats: r.stats}}
@@ -84,14 +94,18 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 	}()
 	for i := range list {
 		s := &list[i]
-		open, err := held[*shared](s.Dataset)
+		open, err := acquireObject[*sharedDataset](s.Dataset)
 		if err != nil {
 			return nil, used, robocache.At(err, robocache.Where{"source": i})
 		}
 		used = append(used, open)
 		if r.cfg.DepthUnit == "" && i > 0 && open.depth != used[0].depth {
-			return nil, used, robocache.Misuse("loader", robocache.Where{"source": i}, "sources were opened with different units of depth (%s)", robocache.Option("depth_unit")).
-				Expected(cmp.Or(used[0].depth, "none"), cmp.Or(open.depth, "none")).
+			return nil, used, robocache.Misuse(
+				"loader",
+				robocache.Where{"source": i},
+				"sources were opened with different units of depth (%s)",
+				robocache.Option("depth_unit"),
+			).Expected(cmp.Or(used[0].depth, "none"), cmp.Or(open.depth, "none")).
 				WithHint("give %s to the Loader", robocache.Option("depth_unit"))
 		}
 		m := loader.Mix{
@@ -133,8 +147,8 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 	return mix, used, nil
 }
 
-// releaseAll gives datasets back; the first error.
-func releaseAll(used []*shared) error {
+// releaseAll releases datasets and returns the first error.
+func releaseAll(used []*sharedDataset) error {
 	var first error
 	for _, s := range used {
 		if err := s.release(); first == nil {
@@ -144,9 +158,9 @@ func releaseAll(used []*shared) error {
 	return first
 }
 
-// open makes the loader.
-func (r *request) open(ctx context, handle int64) (*loaderHandle, error) {
-	mix, used, err := r.mix(ctx, handle)
+// openLoader creates the loader.
+func (r *request) openLoader(ctx context, handle int64) (*loaderHandle, error) {
+	mix, used, err := r.acquireSources(ctx, handle)
 	if err != nil {
 		return nil, err
 	}
@@ -167,5 +181,5 @@ func (r *request) open(ctx context, handle int64) (*loaderHandle, error) {
 		}
 		return nil, err
 	}
-	return &loaderHandle{l: l, raw: r.cfg.Raw, data: used, host: host}, nil
+	return &loaderHandle{loader: l, isRaw: r.cfg.Raw, datasets: used, pinnedHost: host}, nil
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A mixture is what "sources" says; the rest is loader.Config, and nothing that is not understood
-// passes.
+// "sources" describes a mixture. The rest is loader.Config, and unknown keys are rejected.
 func TestRequests(t *testing.T) {
 	w, err := parseRequest(
 		[]byte(
@@ -31,7 +30,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	one := w.sources[0].Stats["b"]
-	if st := one.stats(); st.Mean[0] != 1 || !math.IsNaN(st.Mean[1]) ||
+	if st := one.toStats(); st.Mean[0] != 1 || !math.IsNaN(st.Mean[1]) ||
 		st.Quantiles["q01"][0] != 2 ||
 		st.Std != nil {
 		t.Errorf("%+v", st)
@@ -42,17 +41,23 @@ func TestRequests(t *testing.T) {
 		w.cfg.BatchSize != 4 {
 		t.Error(w, err)
 	}
-	for _, bad := range []string{`{"sources": []}`, `{"sources": [{"colour": 1}]}`, `{"sources": {}}`, `{"sources": [{"dataset": 1}], "colour": 1}`, `{"colour": 1}`} {
+	for _, bad := range []string{
+		`{"sources": []}`,
+		`{"sources": [{"colour": 1}]}`,
+		`{"sources": {}}`,
+		`{"sources": [{"dataset": 1}], "colour": 1}`,
+		`{"colour": 1}`,
+	} {
 		if _, err := parseRequest([]byte(bad)); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if _, err := w.open(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := w.openLoader(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("datasets that are not there:", err)
 	}
 }
 
-// TestArgumentErrorsInPlainWords checks that a wrong argument is named in words of JSON.
+// TestArgumentErrorsInPlainWords checks that a wrong argument is described in words of JSON.
 func TestArgumentErrorsInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"sources": {}}`:                      "sources: expected a list, found an object",
@@ -68,7 +73,13 @@ func TestArgumentErrorsInPlainWords(t *testing.T) {
 			t.Errorf("%s: %v\nexpected %s", text, err, want)
 			continue
 		}
-		for _, word := range []string{"Go struct", "Go value", "cannot unmarshal", "strconv", "json:"} {
+		for _, word := range []string{
+			"Go struct",
+			"Go value",
+			"cannot unmarshal",
+			"strconv",
+			"json:",
+		} {
 			if strings.Contains(err.Error(), word) {
 				t.Errorf("%s: the message has a word of Go: %v", text, err)
 			}
@@ -76,14 +87,14 @@ func TestArgumentErrorsInPlainWords(t *testing.T) {
 	}
 }
 
-// Datasets that are held for a loader which fails to open are given back.
+// If a loader fails to open, its datasets are released.
 func TestDatasetsOfAFailedLoader(t *testing.T) {
 	c := &closing{}
 	d := newShared(c, "")
 	h := handles.put(d)
 	defer handles.remove(h)
 	w := request{sources: []source{{Dataset: h}, {Dataset: 1 << 50}}}
-	if _, err := w.open(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := w.openLoader(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
 	if n := d.n.Load(); n != 1 || c.n != 0 {
@@ -97,7 +108,7 @@ func TestNumbersFromJSON(t *testing.T) {
 		[]byte("[1.5,null,1e999,-1e999]"),
 		&v,
 	); err != nil ||
-		fmt.Sprint(cast[float64](v)) != "[1.5 NaN +Inf -Inf]" {
+		fmt.Sprint(castFloats[float64](v)) != "[1.5 NaN +Inf -Inf]" {
 		t.Fatal(v, err)
 	}
 }

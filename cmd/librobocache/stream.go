@@ -18,14 +18,14 @@ type streamArgs struct {
 	Encoded bool   `json:"encoded"`
 }
 
-// stream gives times and, for numeric and text features, the values of one stream of an episode; or
-// its images as they are stored.
-func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
-	e, err := s.at(a.Position)
+// readStream returns the times of one stream of an episode, and the values of a numeric or text
+// stream. With encoded, it returns images as they are stored.
+func (s *sharedDataset) readStream(ctx context, a *streamArgs) (any, error) {
+	e, err := s.checkPosition(a.Position)
 	if err != nil {
 		return nil, err
 	}
-	return answers(func(ans *answer) (err error) {
+	return buildAnswer(func(ans *answer) (err error) {
 		defer robocache.Locate(
 			&err,
 			robocache.Where{
@@ -35,11 +35,11 @@ func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
 			},
 		)
 		if a.Encoded {
-			if err := s.encoded(ctx, ans, e, a); err != nil {
+			if err := s.addEncoded(ctx, ans, e, a); err != nil {
 				return err
 			}
 		} else {
-			if err := s.plainStream(ctx, ans, e, a); err != nil {
+			if err := s.addPlainStream(ctx, ans, e, a); err != nil {
 				return err
 			}
 		}
@@ -47,9 +47,9 @@ func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
 	})
 }
 
-func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArgs) error {
+func (s *sharedDataset) addPlainStream(ctx context, ans *answer, episode int, a *streamArgs) error {
 	f := s.Info().Feature(a.Key)
-	own := f != nil && f.Clock != "" // its own clock: its own number of rows
+	own := f != nil && f.Clock != "" // a stream with its own clock has its own number of rows
 	rows := s.Len(episode)
 	switch {
 	case a.Times:
@@ -60,7 +60,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 		if own {
 			rows = len(t)
 		}
-		ints, err := ans.ints("times", len(t))
+		ints, err := ans.addInts("times", len(t))
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	case f == nil && !isTask:
 		return robocache.Misuse("stream", nil, "there is no such stream")
 	case !a.Values:
-		ints, err := ans.ints("rows", 1)
+		ints, err := ans.addInts("rows", 1)
 		if err != nil {
 			return err
 		}
@@ -91,13 +91,13 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 		if err != nil {
 			return err
 		}
-		ans.text("values", dtype, text)
+		ans.addText("values", dtype, text)
 	case f.Ragged():
-		counts, err := s.ragged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
+		counts, err := s.addRagged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
 		if err != nil {
 			return err
 		}
-		lengths, err := ans.ints("lengths", len(counts))
+		lengths, err := ans.addInts("lengths", len(counts))
 		if err != nil {
 			return err
 		}
@@ -105,10 +105,14 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 			lengths[i] = int64(n)
 		}
 	case f.Kind != robocache.KindNumeric:
-		return robocache.Unsupported("stream", nil, "a stream of kind %s is read through a map", string(f.Kind)).
-			WithHint("use MapDataset(…, keys=[…])")
+		return robocache.Unsupported(
+			"stream",
+			nil,
+			"a stream of kind %s is read through a map",
+			string(f.Kind),
+		).WithHint("use MapDataset(…, keys=[…])")
 	default:
-		added, err := ans.add("values", f.DType, rowShape(rows, f.Shape, f)...)
+		added, err := ans.addTensor("values", f.DType, rowShape(rows, f.Shape, f)...)
 		if err != nil {
 			return err
 		}
@@ -119,9 +123,9 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	return nil
 }
 
-// encoded gives the images of an episode as they are stored, one after the other, and the bytes of
-// each; −1 where a row has none.
-func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) error {
+// addEncoded adds the images of an episode as they are stored, one after the other, and the size of
+// each. The size is −1 if a row has no image.
+func (s *sharedDataset) addEncoded(ctx context, ans *answer, episode int, a *streamArgs) error {
 	f := s.Info().Feature(a.Key)
 	if f == nil || f.Kind != robocache.KindImage {
 		return robocache.Misuse("stream", nil, "there is no such stream of images")
@@ -138,11 +142,11 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 		}
 		total += len(refs[i].Encoded)
 	}
-	b, err := ans.add("values", robocache.Uint8, total)
+	b, err := ans.addTensor("values", robocache.Uint8, total)
 	if err != nil {
 		return err
 	}
-	lengths, err := ans.ints("lengths", len(refs))
+	lengths, err := ans.addInts("lengths", len(refs))
 	if err != nil {
 		return err
 	}
@@ -155,8 +159,9 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 	return nil
 }
 
-// ragged adds the entries of rows of varying length, and gives how many each row has.
-func (s *shared) ragged(
+// addRagged adds the entries of rows of varying length, and returns the number of entries of each
+// row.
+func (s *sharedDataset) addRagged(
 	ctx context,
 	ans *answer,
 	key string,
@@ -175,7 +180,7 @@ func (s *shared) ragged(
 			"the dataset gave another number of entries than it says",
 		)
 	}
-	added, err := ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...)
+	added, err := ans.addTensor(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +188,7 @@ func (s *shared) ragged(
 	return counts, nil
 }
 
-// rowShape is the shape of rows as they are delivered: of a scalar column one axis.
+// rowShape returns the shape of rows as they are delivered. Rows of a scalar have one axis.
 func rowShape(rows int, shape []int, f *robocache.Feature) []int {
 	if f != nil && f.Scalar() {
 		return []int{rows}
@@ -197,7 +202,7 @@ type alignArgs struct {
 	ImageSize []int       `json:"image_size"`
 }
 
-// alignConfig reads an align.Config by its own rules; Config is nil where none was given.
+// alignConfig parses an align.Config with align.ParseConfig. Config is nil if none was given.
 type alignConfig struct{ *align.Config }
 
 func (c *alignConfig) UnmarshalJSON(b []byte) error {
@@ -209,10 +214,10 @@ func (c *alignConfig) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of
-// each.
-func (s *shared) align(ctx context, a *alignArgs) (any, error) {
-	e, err := s.at(a.Position)
+// alignEpisode aligns the streams of an episode to one timeline. The answer holds "times", the
+// streams, and `<key>_is_pad` for each.
+func (s *sharedDataset) alignEpisode(ctx context, a *alignArgs) (any, error) {
+	e, err := s.checkPosition(a.Position)
 	if err != nil {
 		return nil, err
 	}
@@ -227,17 +232,18 @@ func (s *shared) align(ctx context, a *alignArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answers(func(ans *answer) (err error) {
+	return buildAnswer(func(ans *answer) (err error) {
 		defer robocache.Locate(
 			&err,
 			robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e)},
 		)
-		return s.aligned(ctx, ans, e, got, a.ImageSize)
+		return s.addAligned(ctx, ans, e, got, a.ImageSize)
 	})
 }
 
-// aligned copies what was aligned into memory for the client, and decodes the frames that it names.
-func (s *shared) aligned(
+// addAligned copies aligned streams into memory for the client, and decodes the frames that they
+// name.
+func (s *sharedDataset) addAligned(
 	ctx context,
 	ans *answer,
 	episode int,
@@ -245,18 +251,25 @@ func (s *shared) aligned(
 	imageSize []int,
 ) error {
 	rows := len(got.Times)
-	ints, err := ans.ints("times", rows)
+	ints, err := ans.addInts("times", rows)
 	if err != nil {
 		return err
 	}
 	copy(ints, got.Times)
 	for i := range got.Streams {
-		if err := s.alignedStream(ctx, ans, episode, &got.Streams[i], rows, imageSize); err != nil {
+		if err := s.addAlignedStream(
+			ctx,
+			ans,
+			episode,
+			&got.Streams[i],
+			rows,
+			imageSize,
+		); err != nil {
 			return err
 		}
 	}
 	for i := range got.Streams {
-		pad, err := ans.add(got.Streams[i].Key+"_is_pad", robocache.Bool, rows)
+		pad, err := ans.addTensor(got.Streams[i].Key+"_is_pad", robocache.Bool, rows)
 		if err != nil {
 			return err
 		}
@@ -267,7 +280,7 @@ func (s *shared) aligned(
 	return nil
 }
 
-func (s *shared) alignedStream(
+func (s *sharedDataset) addAlignedStream(
 	ctx context,
 	ans *answer,
 	episode int,
@@ -279,28 +292,28 @@ func (s *shared) alignedStream(
 	f := s.Info().Feature(st.Key)
 	switch {
 	case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:
-		ans.text(st.Key, st.DType, st.Text)
+		ans.addText(st.Key, st.DType, st.Text)
 	case len(st.Shape) > 0 && st.Shape[0] < 0:
-		if err := s.alignedRagged(ctx, ans, episode, f, st); err != nil {
+		if err := s.addAlignedRagged(ctx, ans, episode, f, st); err != nil {
 			return err
 		}
 	case st.Kind == robocache.KindNumeric:
-		added, err := ans.add(st.Key, st.DType, rowShape(rows, st.Shape, f)...)
+		added, err := ans.addTensor(st.Key, st.DType, rowShape(rows, st.Shape, f)...)
 		if err != nil {
 			return err
 		}
 		copy(added, st.Data)
 	default:
-		if err := s.frames(ctx, ans, episode, f, st, imageSize); err != nil {
+		if err := s.addFrames(ctx, ans, episode, f, st, imageSize); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alignedRagged reads rows of varying length: their entries one after the other, and
-// `<key>_lengths`. A row of none has no entries.
-func (s *shared) alignedRagged(
+// addAlignedRagged reads rows of varying length. It adds their entries one after the other, and
+// `<key>_lengths`. A row with no source row has no entries.
+func (s *sharedDataset) addAlignedRagged(
 	ctx context,
 	ans *answer,
 	episode int,
@@ -313,11 +326,11 @@ func (s *shared) alignedRagged(
 			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
 		}
 	}
-	counts, err := s.ragged(ctx, ans, st.Key, f, rows)
+	counts, err := s.addRagged(ctx, ans, st.Key, f, rows)
 	if err != nil {
 		return err
 	}
-	lengths, err := ans.ints(st.Key+"_lengths", len(st.Rows))
+	lengths, err := ans.addInts(st.Key+"_lengths", len(st.Rows))
 	if err != nil {
 		return err
 	}
@@ -329,8 +342,8 @@ func (s *shared) alignedRagged(
 	return nil
 }
 
-// frames decodes the rows of a frame stream; a row without one (policy mask) is black.
-func (s *shared) frames(
+// addFrames decodes the rows of a camera. A row without a frame (policy mask) is black.
+func (s *sharedDataset) addFrames(
 	ctx context,
 	ans *answer,
 	episode int,
@@ -346,7 +359,7 @@ func (s *shared) frames(
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
 		if f.Clock != "" {
-			cfg.Anchor = st.Key // its rows are counted on its own clock
+			cfg.Anchor = st.Key // rows are counted on the stream's own clock
 		}
 	}
 	m, err := loader.NewMap(ctx, s.Dataset, cfg)
@@ -368,6 +381,6 @@ func (s *shared) frames(
 			clear(t.Data[i*size : (i+1)*size])
 		}
 	}
-	ans.batch(b)
+	ans.addBatch(b)
 	return nil
 }

@@ -17,28 +17,28 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// lastBatch is the batch that was told last, until the next is taken.
+// lastBatch is the batch that was delivered last, until the next one is taken.
 type lastBatch struct {
 	batch *C.robocache_batch
 	taken C.robocache_taken
 }
 
-// awaited says that a batch was told of which nothing was heard since.
-func (b *lastBatch) awaited() bool {
+// isUnacknowledged reports whether a batch was delivered and neither acknowledged nor taken back.
+func (b *lastBatch) isUnacknowledged() bool {
 	return b.batch != nil && atomic.LoadInt32((*int32)(unsafe.Pointer(&b.batch.arrived))) == 0
 }
 
-// settled forgets a batch that arrived.
-func (b *lastBatch) settled() {
+// forgetAcknowledged drops a batch that was acknowledged.
+func (b *lastBatch) forgetAcknowledged() {
 	if b.batch != nil {
 		C.robocache_batch_forget(b.batch)
 		b.batch = nil
 	}
 }
 
-// takeBack ends the interest in the last batch. One that did not arrive goes back; its few bytes of
-// bookkeeping stay, because its client may yet ask for its tensors, and is to be told that there
-// are none.
+// takeBack gives up the last batch. If the client has not acknowledged it, its memory is freed. The
+// few bytes of its description stay, because the client may still ask for its tensors and must then
+// get none.
 func (b *lastBatch) takeBack() {
 	if b.batch != nil && C.robocache_batch_settle(b.batch, 2) == 0 {
 		C.robocache_batch_forget(b.batch)
@@ -46,8 +46,8 @@ func (b *lastBatch) takeBack() {
 	b.batch = nil
 }
 
-// groupsOf says which tensors of a batch go back together: what shares a buffer, and each large one
-// alone.
+// groupsOf assigns the tensors of a batch to groups that are released together. Tensors in a shared
+// buffer form one group, and each large tensor is a group.
 func groupsOf(tensors []loader.Tensor) (group []int32, n int32) {
 	group = make([]int32, len(tensors))
 	shared := int32(-1)
@@ -66,8 +66,9 @@ func groupsOf(tensors []loader.Tensor) (group []int32, n int32) {
 	return group, n
 }
 
-// lendBatch lends a batch of a loader. raw: what is moved to a device is whole buffers.
-func lendBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err error) {
+// leaseBatch leases a loader's batch to the client. If raw is set, the tensors are whole buffers,
+// which are moved to a device.
+func leaseBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err error) {
 	of, n := groupsOf(b.Tensors)
 	free := make([]func(), n)
 	for g := range free {
@@ -90,14 +91,12 @@ func lendBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err
 			group[i] = of[o]
 		}
 	}
-	c, err := lend(tensors, group, free, text)
+	c, err := leaseTensors(tensors, group, free, text)
 	if err != nil {
 		return t, err
 	}
 	return C.robocache_taken{
-		rows: C.int64_t(
-			b.Rows,
-		),
+		rows:       C.int64_t(b.Rows),
 		epoch:      C.int64_t(b.Epoch),
 		position:   C.int64_t(b.Position),
 		tensors:    C.int64_t(len(tensors)),
@@ -114,12 +113,12 @@ func robocache_loader_take(
 	taken *C.robocache_taken,
 	out **C.char,
 ) (status C.int32_t) {
-	err := border(func() error {
-		heldValue, err := held[*loaderHandle](int64(handle))
+	err := catchPanics(func() error {
+		l, err := acquireObject[*loaderHandle](int64(handle))
 		if err != nil {
 			return err
 		}
-		return heldValue.take(int64(epoch), int(timeoutMS), taken)
+		return l.takeBatch(int64(epoch), int(timeoutMS), taken)
 	})
 	switch {
 	case err == nil:
@@ -129,40 +128,40 @@ func robocache_loader_take(
 	case errors.Is(err, io.EOF):
 		return statusEnd
 	}
-	return fail(out, err)
+	return writeFailure(out, err)
 }
 
-// take gives the last batch again where it did not arrive, else the next. That an epoch is over it
-// says as often as asked.
-func (l *loaderHandle) take(epoch int64, timeoutMS int, taken *C.robocache_taken) error {
+// takeBatch returns the last batch again if it was not acknowledged, else the next one. It returns
+// io.EOF for the end of an epoch as often as it is asked.
+func (l *loaderHandle) takeBatch(epoch int64, timeoutMS int, taken *C.robocache_taken) error {
 	l.next.Lock()
 	defer l.next.Unlock()
 	l.mu.Lock()
-	if l.last.awaited() {
+	if l.last.isUnacknowledged() {
 		*taken = l.last.taken
 		l.mu.Unlock()
 		return nil
 	}
-	l.last.settled()
-	over := l.ended != nil && *l.ended == epoch
+	l.last.forgetAcknowledged()
+	over := l.endedEpoch != nil && *l.endedEpoch == epoch
 	l.mu.Unlock()
 	if over {
 		return io.EOF
 	}
-	before := l.l.Standing()
-	b, ok, err := l.l.TryNext()
+	before := l.loader.Standing()
+	b, ok, err := l.loader.TryNext()
 	switch {
 	case err == nil && !ok && timeoutMS == 0:
 		return errLate
 	case err == nil && !ok:
 		d := newDeadline(timeoutMS)
 		defer d.stop()
-		b, err = l.l.Next(d)
+		b, err = l.loader.Next(d)
 	}
 	if err == io.EOF {
-		ended := l.l.Epoch() - 1
+		ended := l.loader.Epoch() - 1
 		l.mu.Lock()
-		l.ended = &ended
+		l.endedEpoch = &ended
 		l.mu.Unlock()
 	}
 	if err != nil {
@@ -172,7 +171,7 @@ func (l *loaderHandle) take(epoch int64, timeoutMS int, taken *C.robocache_taken
 		b.Release()
 		return err
 	}
-	t, err := lendBatch(b, l.texts.out, l.raw)
+	t, err := leaseBatch(b, l.texts.out, l.isRaw)
 	if err != nil {
 		return err
 	}
@@ -188,15 +187,15 @@ func (l *loaderHandle) take(epoch int64, timeoutMS int, taken *C.robocache_taken
 
 var errLate = errors.New("not finished in time")
 
-// deadline is a context that ends after some time, and by nothing else: its error cannot be one of
-// the data's store.
+// deadline is a context that ends only after a given time. Its error is errLate, which no data
+// store returns.
 type deadline struct {
 	stdcontext.Context
 	done  chan struct{}
 	timer *time.Timer
 }
 
-// newDeadline waits for ms milliseconds; below 0 for ever.
+// newDeadline returns a deadline in ms milliseconds. A negative ms means never.
 func newDeadline(ms int) *deadline {
 	d := &deadline{Context: stdcontext.Background(), done: make(chan struct{})}
 	if ms >= 0 {

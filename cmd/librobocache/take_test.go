@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// C4: what shares a buffer goes back together, each large tensor alone, and the last group ends the
-// batch.
+// librobocache.C4: tensors in a shared buffer are released together, each large tensor alone. The
+// last group ends the lease.
 func TestGroups(t *testing.T) {
 	b := &loader.Batch{Tensors: make([]loader.Tensor, 5)}
 	for i, n := range []int{100, 128 << 10, 0, 128<<10 + 5, 128<<10 - 1} {
@@ -25,7 +25,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Texts are written once each, in the layout of robocache.h.
+// Each text is written once, in the layout of robocache.h.
 func TestTextColumns(t *testing.T) {
 	words := func(b []byte) (v []int32) {
 		for ; len(b) >= 4; b = b[4:] {
@@ -40,12 +40,12 @@ func TestTextColumns(t *testing.T) {
 			{Values: []string{"a", "", "a"}},
 		},
 	}
-	for range 2 { // its memory is used again
+	for range 2 { // its memory is reused
 		if err := w.write(b); err != nil {
 			t.Fatal(err)
 		}
 		v := words(w.out)
-		// one text of 3 bytes, no codes; two texts of 1 and 0 bytes, codes 0 1 0
+		// One text of 3 bytes has no codes. Two texts of 1 and 0 bytes have the codes 0 1 0.
 		want := []int32{1, 3, 3, v[3], 2, 1, 1, 0, 0, 1, 0, v[11]}
 		if fmt.Sprint(v) != fmt.Sprint(want) || string(w.out[12:16]) != "öl\x00" ||
 			string(w.out[44:]) != "a\x00\x00\x00" {
@@ -57,7 +57,7 @@ func TestTextColumns(t *testing.T) {
 	}
 }
 
-// A wait ends by its own error, so that it is never taken for one of the data.
+// A wait ends with its own error, which cannot be mistaken for one of the data.
 func TestDeadline(t *testing.T) {
 	p := newDeadline(10)
 	defer p.stop()

@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// textWriter writes the text columns of a batch as robocache.h says: each distinct text once,
-// because rows of one episode share their task. It keeps its memory from batch to batch.
+// textWriter encodes the text columns of a batch as described in robocache.h. Each distinct text is
+// written once, because rows of one episode share their task. Its memory is reused for the next
+// batch.
 type textWriter struct {
 	out      []byte
 	codes    []int32
@@ -19,14 +20,14 @@ type textWriter struct {
 func (w *textWriter) write(b *loader.Batch) (err error) {
 	w.out = w.out[:0]
 	for i := range b.Texts {
-		if err := w.column(b.Texts[i].Values); err != nil {
+		if err := w.writeColumn(b.Texts[i].Values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *textWriter) column(values []string) error {
+func (w *textWriter) writeColumn(values []string) error {
 	w.codes, w.distinct = w.codes[:0], w.distinct[:0]
 	if w.known == nil {
 		w.known = map[string]int32{}
@@ -50,14 +51,14 @@ func (w *textWriter) column(values []string) error {
 		return robocache.ResourceLimit("loader", nil, "the texts of a batch take %d bytes", size).
 			Expected("at most 1 GiB", "").WithHint("a smaller batch_size")
 	}
-	w.number(int32(len(w.distinct)))
-	w.number(int32(size))
+	w.writeInt32(int32(len(w.distinct)))
+	w.writeInt32(int32(size))
 	for _, v := range w.distinct {
-		w.number(int32(len(v)))
+		w.writeInt32(int32(len(v)))
 	}
 	if len(w.distinct) > 1 {
 		for _, c := range w.codes {
-			w.number(c)
+			w.writeInt32(c)
 		}
 	}
 	for _, v := range w.distinct {
@@ -69,4 +70,8 @@ func (w *textWriter) column(values []string) error {
 	return nil
 }
 
-func (w *textWriter) number(v int32) { w.out = binary.LittleEndian.AppendUint32(w.out, uint32(v)) }
+func (w *textWriter) writeInt32(
+	v int32,
+) {
+	w.out = binary.LittleEndian.AppendUint32(w.out, uint32(v))
+}

@@ -17,23 +17,24 @@ import (
 
 // verbArgs are the arguments of robocache_verb. Options are those of the verb's request, by name.
 type verbArgs struct {
-	Verb     string                     `json:"verb"`
-	Args     []string                   `json:"args"`
-	Options  map[string]json.RawMessage `json:"options"`
-	Terminal bool                       `json:"terminal"` // progress and notes go to stderr
+	Verb    string                     `json:"verb"`
+	Args    []string                   `json:"args"`
+	Options map[string]json.RawMessage `json:"options"`
+	// progress and notes are printed to stderr
+	Terminal bool `json:"terminal"`
 }
 
 // verbReply is the answer of robocache_verb.
 type verbReply struct {
 	Result   any      `json:"result"`
-	Findings bool     `json:"findings"`        // the verb found something wrong
+	Findings bool     `json:"findings"`        // whether the verb found something wrong
 	Notes    []string `json:"notes,omitempty"` // lines for people
 }
 
-// verbCall decodes the request of a verb, and runs the verb.
+// verbCall decodes the request of a verb and runs the verb.
 type verbCall func(ctx context, a *verbArgs, o verbs.Observer) (any, error)
 
-// verbCalls are the verbs that robocache_verb runs, by the name of the command line.
+// verbCalls holds the verbs that robocache_verb runs, by their names on the command line.
 var verbCalls = map[string]verbCall{
 	"inspect":      callVerb(inspectVerb),
 	"doctor":       callVerb(verbs.Doctor),
@@ -58,7 +59,7 @@ func callVerb[R, A any](run func(context, *R, verbs.Observer) (A, error)) verbCa
 	}
 }
 
-// inspectVerb inspects a dataset or an episode, or suggests a mapping, as the options say.
+// inspectVerb inspects a dataset or an episode, or suggests a mapping, depending on the options.
 func inspectVerb(ctx context, r *verbs.InspectRequest, o verbs.Observer) (any, error) {
 	switch {
 	case r.SuggestMap:
@@ -69,8 +70,8 @@ func inspectVerb(ctx context, r *verbs.InspectRequest, o verbs.Observer) (any, e
 	return verbs.Inspect(ctx, r, o)
 }
 
-// verb runs one verb of the command line inside of the process.
-func verb(ctx context, a *verbArgs) (any, error) {
+// serveVerb runs one verb of the command line in this process.
+func serveVerb(ctx context, a *verbArgs) (any, error) {
 	call := verbCalls[a.Verb]
 	if call == nil {
 		return nil, robocache.Misuse("", nil, "unknown verb %s", a.Verb)

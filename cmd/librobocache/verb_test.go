@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// runVerb runs a verb as the library does, and returns its reply in JSON.
+// runVerb runs a verb through the library and returns its reply in JSON.
 func runVerb(
 	ctx context, name, options string, args ...string,
 ) (result string, reply *verbReply, err error) {
@@ -23,7 +23,7 @@ func runVerb(
 	if err := json.Unmarshal([]byte(options), &a.Options); err != nil {
 		return "", nil, err
 	}
-	v, err := verb(ctx, a)
+	v, err := serveVerb(ctx, a)
 	if err != nil {
 		return "", nil, err
 	}
@@ -93,11 +93,29 @@ func TestVerbsRejected(t *testing.T) {
 		{"doctor", `{"decod": true}`, []string{"set"}, robocache.ErrMisuse, "unknown option"},
 		{"doctor", `{"json": true}`, []string{"set"}, robocache.ErrMisuse, "unknown option"},
 		{"doctor", `{"memory-budget": 1}`, []string{"set"}, robocache.ErrMisuse, "unknown option"},
-		{"doctor", `{"log_level": "debug"}`, []string{"set"}, robocache.ErrMisuse, "unknown option"},
+		{
+			"doctor",
+			`{"log_level": "debug"}`,
+			[]string{"set"},
+			robocache.ErrMisuse,
+			"unknown option",
+		},
 		{"doctor", `{"decode": "yes"}`, []string{"set"}, robocache.ErrMisuse, "true or false"},
 		{"doctor", `{"episodes": ["x"]}`, []string{"nowhere"}, robocache.ErrNotFound, "nowhere"},
-		{"convert", `{"episodes": []}`, []string{"set", "sety"}, robocache.ErrMisuse, "at least one"},
-		{"convert", `{"episodes": ["x"]}`, []string{"set", "sety"}, robocache.ErrMisuse, "episodes"},
+		{
+			"convert",
+			`{"episodes": []}`,
+			[]string{"set", "sety"},
+			robocache.ErrMisuse,
+			"at least one",
+		},
+		{
+			"convert",
+			`{"episodes": ["x"]}`,
+			[]string{"set", "sety"},
+			robocache.ErrMisuse,
+			"episodes",
+		},
 		{"doctor", `{}`, nil, robocache.ErrMisuse, "arguments"},
 		{"inspect", `{}`, []string{"a", "b"}, robocache.ErrMisuse, "arguments"},
 		{"doctor", `{"fix": true}`, []string{"set", ""}, robocache.ErrMisuse, "[DST] is empty"},

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
-// writerHandle is a recorder, used by one call at a time.
+// writerHandle is a recorder. Only one call at a time uses it.
 type writerHandle struct {
 	users
 	mu    sync.Mutex
@@ -75,14 +75,15 @@ func newWriter(ctx context, a *writerArgs) (any, error) {
 	w.n.Store(1)
 	cfg = w.r.Config()
 	w.feats = cfg.Features
-	return keep(w, func(h int64) any {
+	return newHandle(w, func(h int64) any {
 		return writerReply{h, cfg.FPS, cfg.Robot, cfg.Features, w.r.Streams(), w.r.Counted()}
 	}), nil
 }
 
-// alone makes a call on a recorder: one at a time.
-func alone(f func(r *write.Recorder, ctx context) error) handler {
-	return on(func(w *writerHandle, ctx context, _ *none) (any, error) {
+// onRecorder returns the handler of a call on a recorder. Calls on the same recorder run one at a
+// time.
+func onRecorder(f func(r *write.Recorder, ctx context) error) handler {
+	return onObject(func(w *writerHandle, ctx context, _ *noArguments) (any, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err := f(w.r, ctx); err != nil {
@@ -98,8 +99,9 @@ type frameArgs struct {
 	Texts map[string]string `json:"texts"`
 }
 
-// robocache_writer_add adds a row: the addresses of its values in the order of the features, 0 of
-// texts, which are in json_in. It returns statusEnd if the queue is full and the row was dropped.
+// robocache_writer_add adds a row. addrs holds the addresses of its values in the order of the
+// features. It is 0 for texts, which are in json_in. The function returns statusEnd if the queue is
+// full and the row was dropped.
 //
 //export robocache_writer_add
 func robocache_writer_add(
@@ -111,8 +113,8 @@ func robocache_writer_add(
 	out **C.char,
 ) (status C.int32_t) {
 	added := false
-	err := border(func() error {
-		w, err := held[*writerHandle](int64(writer))
+	err := catchPanics(func() error {
+		w, err := acquireObject[*writerHandle](int64(writer))
 		if err != nil {
 			return err
 		}
@@ -130,7 +132,7 @@ func robocache_writer_add(
 		rows := make([][]byte, len(at))
 		for i := range at {
 			if at[i] != 0 {
-				rows[i] = unsafe.Slice((*byte)(foreign(at[i])), write.GivenBytes(&w.feats[i]))
+				rows[i] = unsafe.Slice((*byte)(clientPointer(at[i])), write.GivenBytes(&w.feats[i]))
 			}
 		}
 		ctx, cancel := stdcontext.WithTimeout(
@@ -151,7 +153,7 @@ func robocache_writer_add(
 	case errors.Is(err, stdcontext.DeadlineExceeded):
 		return statusPending
 	}
-	return fail(out, err)
+	return writeFailure(out, err)
 }
 
 // robocache_writer_sample adds a sample of a stream with a native clock: the address of its value,
@@ -165,8 +167,8 @@ func robocache_writer_sample(
 	timeNS C.int64_t,
 	out **C.char,
 ) (status C.int32_t) {
-	err := border(func() error {
-		w, err := held[*writerHandle](int64(writer))
+	err := catchPanics(func() error {
+		w, err := acquireObject[*writerHandle](int64(writer))
 		if err != nil {
 			return err
 		}
@@ -179,7 +181,7 @@ func robocache_writer_sample(
 				if err := w.r.AddSample(
 					name,
 					int64(timeNS),
-					unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes()),
+					unsafe.Slice((*byte)(clientPointer(uintptr(addr))), f.RowBytes()),
 				); err != nil {
 					return err
 				}
@@ -189,7 +191,7 @@ func robocache_writer_sample(
 		return misuse("record", "no such feature: "+name)
 	})
 	if err != nil {
-		return fail(out, err)
+		return writeFailure(out, err)
 	}
 	return statusDone
 }

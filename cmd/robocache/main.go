@@ -1,4 +1,4 @@
-// Command robocache looks at, checks, converts, makes and measures robot datasets.
+// Command robocache inspects, checks, converts, edits and measures robot datasets.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cli"
 )
 
-// version is set by the build.
+// version is set by the linker.
 var version = "unknown"
 
 func main() { os.Exit(cli.Main(os.Args[1:], version)) }

@@ -2,6 +2,7 @@
 
 Usage: peer.py CONVERTED SOURCE
 """
+
 import json
 import sys
 from pathlib import Path
@@ -29,7 +30,10 @@ episodes = {}
 for r in rows:
     episodes.setdefault(r["episode_index"], []).append(r)
 if v3:
-    tasks = {r["task_index"]: r.get("task", r.get("__index_level_0__")) for r in pq.read_table(src / "meta/tasks.parquet").to_pylist()}
+    tasks = {
+        r["task_index"]: r.get("task", r.get("__index_level_0__"))
+        for r in pq.read_table(src / "meta/tasks.parquet").to_pylist()
+    }
 else:
     tasks = {}
     for line in (src / "meta/tasks.jsonl").read_text().splitlines():
@@ -49,7 +53,10 @@ for key, f in info["features"].items():
         for p in numbered(src.glob("meta/episodes/*/*.parquet")):
             meta += pq.read_table(p).to_pylist()
         for m in sorted(meta, key=lambda m: m["episode_index"]):
-            name = src / f"videos/{key}/chunk-{m[f'videos/{key}/chunk_index']:03d}/file-{m[f'videos/{key}/file_index']:03d}.mp4"
+            name = (
+                src
+                / f"videos/{key}/chunk-{m[f'videos/{key}/chunk_index']:03d}/file-{m[f'videos/{key}/file_index']:03d}.mp4"
+            )
             where[m["episode_index"]] = (name, used.get(name, 0))
             used[name] = used.get(name, 0) + lengths[m["episode_index"]]
     else:
@@ -77,7 +84,11 @@ for e in sorted(episodes):
     for k in sorted({0, 1, n // 3, n // 2, n - 2, n - 1}):
         item = ds[at + k]
         r = episodes[e][k]
-        assert item["episode_index"].item() == e and item["frame_index"].item() == k and item["index"].item() == at + k
+        assert (
+            item["episode_index"].item() == e
+            and item["frame_index"].item() == k
+            and item["index"].item() == at + k
+        )
         assert item["timestamp"].item() == np.float32(k / fps), (item["timestamp"], k)
         assert item["task"] == tasks[r["task_index"]], (item["task"], r["task_index"])
         for key, value in r.items():
@@ -87,7 +98,10 @@ for e in sorted(episodes):
             assert np.array_equal(got, np.asarray(value, dtype=got.dtype)), (e, k, key)
             # Items are float32 whatever is stored; the column is not.
             declared = ds.hf_dataset.features[key]
-            assert getattr(declared, "feature", declared).dtype == info["features"][key]["dtype"], (key, declared)
+            assert getattr(declared, "feature", declared).dtype == info["features"][key]["dtype"], (
+                key,
+                declared,
+            )
         for key, where in cameras.items():
             path, first = where[e]
             if path not in decoded:
@@ -106,4 +120,6 @@ if not cameras:
 for key in ds.meta.stats:
     s = ds.meta.stats[key]
     assert set(s) >= {"min", "max", "mean", "std", "count", "q01", "q99"}, (key, list(s))
-print(f"LeRobot agrees: {checked} items, {pixels} images, largest pixel difference {worst * 255:.2f} levels, cameras {sorted(cameras)}")
+print(
+    f"LeRobot agrees: {checked} items, {pixels} images, largest pixel difference {worst * 255:.2f} levels, cameras {sorted(cameras)}"
+)

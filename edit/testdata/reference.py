@@ -3,6 +3,7 @@
 reference.py RESULT SOURCE MAP: MAP is a JSON file: {"index": [row of the source for each row of the result], "rename": {key: key in the source},
 "task": [text of each row] or null, "skip": [keys], "stride": compare every so many images, "tolerance": of images in levels}.
 """
+
 import json
 import sys
 from pathlib import Path
@@ -34,9 +35,19 @@ for backend in m.get("backends", ["torchcodec"]):
                 continue
             want = b[old]
             if torch.is_tensor(value) and value.ndim == 3 and m.get("tolerance", 0):
-                assert (value - want).abs().mean() * 255 <= m["tolerance"], (backend, i, key, float((value - want).abs().mean() * 255))
+                assert (value - want).abs().mean() * 255 <= m["tolerance"], (
+                    backend,
+                    i,
+                    key,
+                    float((value - want).abs().mean() * 255),
+                )
             elif torch.is_tensor(value):
-                assert value.dtype == want.dtype and torch.equal(value, want), (backend, i, key, float((value.double() - want.double()).abs().max()))
+                assert value.dtype == want.dtype and torch.equal(value, want), (
+                    backend,
+                    i,
+                    key,
+                    float((value.double() - want.double()).abs().max()),
+                )
             else:
                 assert value == want, (backend, i, key, value, want)
             compared += 1
@@ -49,12 +60,26 @@ ds = opened(result, "pyav")
 for key, f in ds.meta.features.items():
     if f["dtype"] in ("video", "image", "string", "language") or key not in ds.meta.stats:
         continue
-    values = np.asarray(ds.hf_dataset.with_format("numpy")[key][:], dtype=np.float64).reshape(len(ds), -1)
+    values = np.asarray(ds.hf_dataset.with_format("numpy")[key][:], dtype=np.float64).reshape(
+        len(ds), -1
+    )
     s = ds.meta.stats[key]
-    for name, want in {"min": values.min(0), "max": values.max(0), "mean": values.mean(0), "std": values.std(0)}.items():
-        assert np.allclose(np.ravel(s[name]), want, rtol=1e-6, atol=1e-9), (key, name, s[name], want)
+    for name, want in {
+        "min": values.min(0),
+        "max": values.max(0),
+        "mean": values.mean(0),
+        "std": values.std(0),
+    }.items():
+        assert np.allclose(np.ravel(s[name]), want, rtol=1e-6, atol=1e-9), (
+            key,
+            name,
+            s[name],
+            want,
+        )
     for q in (1, 10, 50, 90, 99):
         if f"q{q:02d}" in s:
-            assert np.allclose(np.ravel(s[f"q{q:02d}"]), np.quantile(values, q / 100, axis=0), rtol=1e-6, atol=1e-9), (key, q)
+            assert np.allclose(
+                np.ravel(s[f"q{q:02d}"]), np.quantile(values, q / 100, axis=0), rtol=1e-6, atol=1e-9
+            ), (key, q)
     assert int(np.ravel(s["count"])[0]) == len(ds), (key, s["count"])
 print(f"{compared} values equal, {len(ds)} rows")

@@ -13,32 +13,32 @@ import (
 	"strings"
 )
 
-// Size is that of all texts.
+// Size is the font size of all texts, in pixels.
 const Size = 11
 
-// Point is a place, or a pair of values.
+// Point is a point on a canvas, or a pair of values.
 type Point struct{ X, Y float64 }
 
-func (p Point) finite() bool { return !math.IsNaN(p.X-p.X) && !math.IsNaN(p.Y-p.Y) }
+func (p Point) isFinite() bool { return !math.IsNaN(p.X-p.X) && !math.IsNaN(p.Y-p.Y) }
 
-// Rect is a part of a canvas.
+// Rect is a rectangle on a canvas.
 type Rect struct{ X, Y, W, H float64 }
 
-// Canvas is what was drawn.
+// Canvas records what was drawn on it.
 type Canvas struct {
 	Width, Height float64
 	marks         []mark
 }
 
-// mark is one of an outline to fill, lines to stroke, a text and an image.
+// mark is one drawn element: a filled outline, stroked lines, a text or an image.
 type mark struct {
 	color color.RGBA
-	lines [][]Point // outlines where width is 0
+	lines [][]Point // outlines if width is 0
 	width float64
 	text  string
-	at    Rect    // of an image; of a text its anchor
-	align float64 // the share of a text that stands left of its anchor
-	turn  float64 // of a text, in degrees, clockwise
+	at    Rect    // rectangle of an image, or anchor of a text
+	align float64 // fraction of a text that lies left of its anchor
+	turn  float64 // rotation of a text in degrees, clockwise
 	image image.Image
 }
 
@@ -47,7 +47,8 @@ func (c *Canvas) Area(col color.RGBA, outline ...Point) {
 	c.marks = append(c.marks, mark{color: col, lines: [][]Point{outline}})
 }
 
-// Line strokes a line; dash is how long its pieces and its gaps are, 0 for none.
+// Line strokes a line. dash is the length of its dashes and of the gaps between them; 0 draws a
+// solid line.
 func (c *Canvas) Line(col color.RGBA, width, dash float64, points ...Point) {
 	m := mark{color: col, width: width}
 	var piece []Point
@@ -57,12 +58,12 @@ func (c *Canvas) Line(col color.RGBA, width, dash float64, points ...Point) {
 		case 1:
 			c.Dot(col, 1.5*width, piece[0])
 		default:
-			m.lines = append(m.lines, dashed(piece, dash)...)
+			m.lines = append(m.lines, splitDashes(piece, dash)...)
 		}
 		piece = nil
 	}
 	for _, p := range points {
-		if p.finite() {
+		if p.isFinite() {
 			piece = append(piece, p)
 		} else {
 			end()
@@ -83,8 +84,8 @@ func (c *Canvas) Dot(col color.RGBA, radius float64, at Point) {
 	c.Area(col, outline[:]...)
 }
 
-// dashed cuts a line.
-func dashed(line []Point, dash float64) (pieces [][]Point) {
+// splitDashes splits a line into dashes.
+func splitDashes(line []Point, dash float64) (pieces [][]Point) {
 	if dash <= 0 {
 		return [][]Point{line}
 	}
@@ -108,8 +109,8 @@ func dashed(line []Point, dash float64) (pieces [][]Point) {
 	return pieces
 }
 
-// Text writes a line on the base line at y. align is the share of it that stands left of x: 0, 0.5
-// or 1; it is turned around that point by degrees, clockwise.
+// Text writes a text with its base line at y. align is the fraction of the text left of x: 0, 0.5
+// or 1. The text is rotated around that point by turn degrees, clockwise.
 func (c *Canvas) Text(x, y, align, turn float64, text string) {
 	c.marks = append(
 		c.marks,
@@ -117,7 +118,7 @@ func (c *Canvas) Text(x, y, align, turn float64, text string) {
 	)
 }
 
-// Image scales an image into a part of the canvas.
+// Image scales an image into a rectangle of the canvas.
 func (c *Canvas) Image(to Rect, img image.Image) {
 	c.marks = append(c.marks, mark{at: to, image: img})
 }
@@ -125,7 +126,7 @@ func (c *Canvas) Image(to Rect, img image.Image) {
 // Black is the colour of texts and axes.
 var Black = color.RGBA{A: 255}
 
-// SVG is the drawing as an SVG file.
+// SVG returns the drawing as an SVG file.
 func (c *Canvas) SVG() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(

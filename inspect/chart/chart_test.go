@@ -39,7 +39,7 @@ func drawn(t *testing.T, c *Canvas) (image.Image, string) {
 	}
 }
 
-// dark counts the pixels of a part of an image that are not white.
+// dark counts the pixels in a part of an image that are not white.
 func dark(img image.Image, r image.Rectangle) (n int) {
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		for x := r.Min.X; x < r.Max.X; x++ {
@@ -51,28 +51,79 @@ func dark(img image.Image, r image.Rectangle) (n int) {
 	return n
 }
 
-// What is drawn lies where it was asked for, in both forms; what lies outside is cut (C1, C2).
+// Drawn elements are at their positions in both SVG and PNG. Parts outside the canvas are cut off
+// (chart.C1, C2).
 func TestMarks(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {
 		draw   func(*Canvas)
 		in     image.Rectangle
-		pixels [2]int // at least, at most
+		pixels [2]int // minimum and maximum
 		svg    string
 	}{
-		"line": {func(c *Canvas) { c.Line(red, 2, 0, Point{10, 10}, Point{50, 10}) }, image.Rect(9, 9, 51, 11), [2]int{80, 84}, `stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`},
+		"line": {
+			func(c *Canvas) { c.Line(red, 2, 0, Point{10, 10}, Point{50, 10}) },
+			image.Rect(9, 9, 51, 11),
+			[2]int{80, 84},
+			`stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`,
+		},
 		"gap": {func(c *Canvas) {
 			c.Line(red, 2, 0, Point{10, 10}, Point{20, 10}, Point{nan, 1}, Point{40, 10}, Point{50, 10})
 		}, image.Rect(22, 9, 38, 11), [2]int{0, 0}, `M10.0 10.0L20.0 10.0M40.0 10.0L50.0 10.0`},
-		"dot":        {func(c *Canvas) { c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1}) }, image.Rect(26, 26, 34, 34), [2]int{20, 45}, `fill="#ff0000"`},
-		"dashes":     {func(c *Canvas) { c.Line(red, 2, 5, Point{10, 10}, Point{50, 10}) }, image.Rect(9, 9, 51, 11), [2]int{40, 60}, `M10.0 10.0L15.0 10.0M20.0 10.0L25.0 10.0`},
-		"crossing":   {func(c *Canvas) { c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50}) }, image.Rect(27, 27, 33, 33), [2]int{20, 36}, "L50.0 50.0"},
-		"area":       {func(c *Canvas) { c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30}) }, image.Rect(0, 0, 100, 100), [2]int{200, 200}, `Z`},
-		"outside":    {func(c *Canvas) { c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300}) }, image.Rect(0, 0, 100, 100), [2]int{0, 0}, `Z`},
-		"half":       {func(c *Canvas) { c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300}) }, image.Rect(0, 0, 100, 100), [2]int{5000, 5000}, `Z`},
-		"text":       {func(c *Canvas) { c.Text(50, 50, 0, 0, "mmmm") }, image.Rect(50, 40, 100, 51), [2]int{80, 250}, `<text x="50.0" y="50.0">mmmm</text>`},
-		"text ends":  {func(c *Canvas) { c.Text(50, 50, 1, 0, "mmmm") }, image.Rect(0, 40, 50, 51), [2]int{80, 250}, `text-anchor="end"`},
-		"text turns": {func(c *Canvas) { c.Text(50, 50, 0, -90, "mmmm") }, image.Rect(40, 0, 51, 50), [2]int{80, 250}, `rotate(-90 50.0 50.0)`},
+		"dot": {
+			func(c *Canvas) { c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1}) },
+			image.Rect(26, 26, 34, 34),
+			[2]int{20, 45},
+			`fill="#ff0000"`,
+		},
+		"dashes": {
+			func(c *Canvas) { c.Line(red, 2, 5, Point{10, 10}, Point{50, 10}) },
+			image.Rect(9, 9, 51, 11),
+			[2]int{40, 60},
+			`M10.0 10.0L15.0 10.0M20.0 10.0L25.0 10.0`,
+		},
+		"crossing": {
+			func(c *Canvas) { c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50}) },
+			image.Rect(27, 27, 33, 33),
+			[2]int{20, 36},
+			"L50.0 50.0",
+		},
+		"area": {
+			func(c *Canvas) { c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{200, 200},
+			`Z`,
+		},
+		"outside": {
+			func(c *Canvas) { c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{0, 0},
+			`Z`,
+		},
+		"half": {
+			func(c *Canvas) { c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300}) },
+			image.Rect(0, 0, 100, 100),
+			[2]int{5000, 5000},
+			`Z`,
+		},
+		"text": {
+			func(c *Canvas) { c.Text(50, 50, 0, 0, "mmmm") },
+			image.Rect(50, 40, 100, 51),
+			[2]int{80, 250},
+			`<text x="50.0" y="50.0">mmmm</text>`,
+		},
+		"text ends": {
+			func(c *Canvas) { c.Text(50, 50, 1, 0, "mmmm") },
+			image.Rect(0, 40, 50, 51),
+			[2]int{80, 250},
+			`text-anchor="end"`,
+		},
+		"text turns": {
+			func(c *Canvas) { c.Text(50, 50, 0, -90, "mmmm") },
+			image.Rect(40, 0, 51, 50),
+			[2]int{80, 250},
+			`rotate(-90 50.0 50.0)`,
+		},
 		"image": {func(c *Canvas) {
 			c.Image(Rect{10, 10, 20, 30}, &image.Gray{Pix: []byte{0}, Stride: 1, Rect: image.Rect(0, 0, 1, 1)})
 		}, image.Rect(0, 0, 100, 100), [2]int{600, 600}, `xlink:href="data:image/png;base64,`},
@@ -94,7 +145,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Texts stay texts, whatever they hold (C3).
+// Texts stay texts, whatever they contain (chart.C3).
 func TestHostileText(t *testing.T) {
 	c := &Canvas{Width: 300, Height: 40}
 	c.Text(0, 20, 0, 0, "</text><script>\x00\x1b\xff ]]> µ × 倉庫")
@@ -121,7 +172,7 @@ func TestTicks(t *testing.T) {
 		{Axis{Ticks: []Tick{{1, "a"}}}, 0, 2, "a"},
 	} {
 		var labels []string
-		for _, k := range c.axis.ticks(c.low, c.high, 5) {
+		for _, k := range c.axis.placeTicks(c.low, c.high, 5) {
 			labels = append(labels, k.Label)
 		}
 		if got := strings.Join(slices.Compact(labels), " "); got != c.want {
@@ -130,7 +181,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// A plot of any values ends, and is well formed: none, one, equal ones, none that is finite.
+// A plot of any values terminates and is well formed: no values, one, equal ones, or none finite.
 func TestPlotOfAnyValues(t *testing.T) {
 	for _, values := range [][]Point{nil, {{0, 0}}, {{1, 5}, {2, 5}}, {{math.NaN(), 1}, {1, math.Inf(1)}}, {{0, 0}, {0, -1}}, {{1e300, -1e300}, {-1e300, 1e300}}, {{1, 1e-320}, {2, 2e-320}}} {
 		p := &Plot{

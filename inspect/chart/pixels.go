@@ -17,7 +17,7 @@ import (
 	scale "golang.org/x/image/draw"
 )
 
-// PNG is the drawing as a PNG file.
+// PNG returns the drawing as a PNG file.
 func (c *Canvas) PNG() ([]byte, error) {
 	img := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(c.Width)), int(math.Ceil(c.Height))))
 	draw.Draw(img, img.Rect, image.White, image.Point{}, draw.Src)
@@ -33,42 +33,42 @@ func (c *Canvas) PNG() ([]byte, error) {
 			)
 			scale.ApproxBiLinear.Scale(img, to, m.image, m.image.Bounds(), draw.Over, nil)
 		case m.text != "":
-			p.text(&m)
+			p.addText(&m)
 		case m.width > 0:
 			for _, line := range m.lines {
-				p.stroke(line, m.width/2)
+				p.addStroke(line, m.width/2)
 			}
 		default:
 			for _, line := range m.lines {
-				p.outline(line...)
+				p.addOutline(line...)
 			}
 		}
-		p.fill(img, image.NewUniform(m.color))
+		p.fillOn(img, image.NewUniform(m.color))
 	}
 	var b bytes.Buffer
 	err := png.Encode(&b, img)
 	return b.Bytes(), err
 }
 
-// path is an outline to fill: lines, and the curves of letters.
-type path []step
+// path is an outline to fill. It consists of lines and of the curves of letters.
+type path []segment
 
-type step struct {
+type segment struct {
 	op sfnt.SegmentOp
 	at [3]Point
 }
 
-func (p *path) outline(points ...Point) {
+func (p *path) addOutline(points ...Point) {
 	for i, at := range points {
-		// SegmentOpMoveTo, then SegmentOpLineTo
-		*p = append(*p, step{sfnt.SegmentOp(min(i, 1)), [3]Point{at, at, at}})
+		// The first operation is SegmentOpMoveTo, the others are SegmentOpLineTo.
+		*p = append(*p, segment{sfnt.SegmentOp(min(i, 1)), [3]Point{at, at, at}})
 	}
 }
 
-// stroke adds a rectangle for each piece of a line. All go round the same way, so that none takes
-// from another. Pieces are not made longer to meet where a line turns: what two share counts twice
-// at an edge, and a straight line of many pieces shows as beads.
-func (p *path) stroke(line []Point, half float64) {
+// addStroke adds a rectangle for each segment of a line. All rectangles have the same orientation,
+// so that overlaps do not cancel. Segments are not extended to meet at corners: overlapping edges
+// are counted twice, and a straight line of many segments would look like beads.
+func (p *path) addStroke(line []Point, half float64) {
 	for i := 1; i < len(line); i++ {
 		a, b := line[i-1], line[i]
 		d := math.Hypot(b.X-a.X, b.Y-a.Y)
@@ -76,7 +76,7 @@ func (p *path) stroke(line []Point, half float64) {
 			continue
 		}
 		x, y := (b.X-a.X)/d*half, (b.Y-a.Y)/d*half
-		p.outline(
+		p.addOutline(
 			Point{a.X - y, a.Y + x},
 			Point{b.X - y, b.Y + x},
 			Point{b.X + y, b.Y - x},
@@ -85,48 +85,48 @@ func (p *path) stroke(line []Point, half float64) {
 	}
 }
 
-// goFont is parsed once; the buffer of its letters has one user at a time.
+// goFont is parsed once. Its lock protects the glyph buffer.
 var goFont = struct {
 	sync.Mutex
 	parse func() (*sfnt.Font, error)
 	sfnt.Buffer
 }{parse: sync.OnceValues(func() (*sfnt.Font, error) { return sfnt.Parse(goregular.TTF) })}
 
-// letters calls each with the outline of every letter and the place where it stands, and gives how
-// wide they are together.
-func letters(text string, each func(sfnt.Segments, float64)) (wide float64) {
+// eachGlyph calls each with the outline and the position of every letter, and returns the width of
+// the text.
+func eachGlyph(text string, each func(sfnt.Segments, float64)) (wide float64) {
 	goFont.Lock()
 	defer goFont.Unlock()
 	f, err := goFont.parse()
 	if err != nil {
-		return 0 // it is within the program, and a test parses it
+		return 0 // cannot happen: the font is embedded, and a test parses it
 	}
 	for _, r := range text {
-		i, _ := f.GlyphIndex(&goFont.Buffer, r) // 0, a box, where there is none
+		i, _ := f.GlyphIndex(&goFont.Buffer, r) // 0 is the box for a missing letter
 		if each != nil {
 			if s, err := f.LoadGlyph(&goFont.Buffer, i, fixed.I(Size), nil); err == nil {
 				each(s, wide)
 			}
 		}
 		advance, _ := f.GlyphAdvance(&goFont.Buffer, i, fixed.I(Size), font.HintingNone)
-		wide += pixels(advance)
+		wide += toPixels(advance)
 	}
 	return wide
 }
 
-// TextWidth is how wide a text is.
-func TextWidth(text string) float64 { return letters(text, nil) }
+// TextWidth returns the width of a text in pixels.
+func TextWidth(text string) float64 { return eachGlyph(text, nil) }
 
-func pixels(v fixed.Int26_6) float64 { return float64(v) / 64 }
+func toPixels(v fixed.Int26_6) float64 { return float64(v) / 64 }
 
-func (p *path) text(m *mark) {
+func (p *path) addText(m *mark) {
 	sin, cos := math.Sincos(m.turn * math.Pi / 180)
 	from := -m.align * TextWidth(m.text)
-	letters(m.text, func(s sfnt.Segments, left float64) {
+	eachGlyph(m.text, func(s sfnt.Segments, left float64) {
 		for _, g := range s {
-			st := step{op: g.Op}
+			st := segment{op: g.Op}
 			for i, a := range g.Args {
-				x, y := from+left+pixels(a.X), pixels(a.Y)
+				x, y := from+left+toPixels(a.X), toPixels(a.Y)
 				st.at[i] = Point{m.at.X + x*cos - y*sin, m.at.Y + x*sin + y*cos}
 			}
 			*p = append(*p, st)
@@ -134,11 +134,11 @@ func (p *path) text(m *mark) {
 	})
 }
 
-// fill fills the outline, as far as it lies within the image.
-func (p path) fill(on *image.RGBA, with image.Image) {
+// fillOn fills the outline on an image and clips it to the image.
+func (p path) fillOn(on *image.RGBA, with image.Image) {
 	low, high := Point{math.Inf(1), math.Inf(1)}, Point{math.Inf(-1), math.Inf(-1)}
 	for _, s := range p {
-		for _, at := range s.at[:points(s.op)] {
+		for _, at := range s.at[:pointCount(s.op)] {
 			low, high = Point{
 				min(low.X, at.X),
 				min(low.Y, at.Y),
@@ -186,5 +186,5 @@ func (p path) fill(on *image.RGBA, with image.Image) {
 	r.Draw(on, box, with, image.Point{})
 }
 
-// points is how many a step of an outline has.
-func points(op sfnt.SegmentOp) int { return [4]int{1, 1, 2, 3}[op] }
+// pointCount returns the number of points of a path operation.
+func pointCount(op sfnt.SegmentOp) int { return [4]int{1, 1, 2, 3}[op] }

@@ -6,26 +6,26 @@ import (
 	"strconv"
 )
 
-// Plot is lines and bars over a pair of axes.
+// Plot draws lines and bars over a pair of axes.
 type Plot struct {
 	Title  string
 	X, Y   Axis
 	Grid   bool
 	Lines  []Line
 	Bars   []Bar
-	Points []Line // a triangle at each point
+	Points []Line // a triangle is drawn at each point
 }
 
-// Axis is one of a plot.
+// Axis is an axis of a plot.
 type Axis struct {
 	Label  string
-	Holds  []float64 // values that it shows beside those that are drawn
-	Ticks  []Tick    // nil: where they are round
-	Turned bool      // labels of ticks hang askew
+	Holds  []float64 // values that the axis includes in addition to the drawn ones
+	Ticks  []Tick    // nil: ticks at round numbers
+	Turned bool      // labels of ticks are rotated
 	Hidden bool
 }
 
-// Tick is a mark of an axis.
+// Tick is a mark on an axis.
 type Tick struct {
 	At    float64
 	Label string
@@ -36,11 +36,11 @@ type Line struct {
 	Color       color.RGBA
 	Points      []Point
 	Width, Dash float64
-	Dots        float64 // a dot of this radius at each point
+	Dots        float64 // radius of the dot at each point
 }
 
-// Bar is a bar of a plot, Wide pixels, beside its place by Offset pixels, with its spread where Low
-// and High differ.
+// Bar is a bar of a plot. It is Wide pixels wide and shifted by Offset pixels. If High is above
+// Low, an error bar is drawn between them.
 type Bar struct {
 	Color        color.RGBA
 	X, From, To  float64
@@ -50,8 +50,8 @@ type Bar struct {
 
 var gray = color.RGBA{R: 225, G: 225, B: 225, A: 255}
 
-// ends are the values at the ends of an axis.
-func (a *Axis) ends(values func(func(float64))) (low, high float64) {
+// dataRange returns the values at the ends of an axis.
+func (a *Axis) dataRange(values func(func(float64))) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	take := func(v float64) {
 		if !math.IsNaN(v - v) {
@@ -71,8 +71,9 @@ func (a *Axis) ends(values func(func(float64))) (low, high float64) {
 	return low - max(math.Abs(low)/10, 1e-9), high + max(math.Abs(high)/10, 1e-9)
 }
 
-// ticks are the marks between two values: at most as many as asked, at round numbers.
-func (a *Axis) ticks(low, high float64, about int) (out []Tick) {
+// placeTicks returns the ticks between two values. It chooses round numbers and about as many as
+// asked.
+func (a *Axis) placeTicks(low, high float64, about int) (out []Tick) {
 	if a.Ticks != nil {
 		return a.Ticks
 	}
@@ -84,19 +85,19 @@ func (a *Axis) ticks(low, high float64, about int) (out []Tick) {
 		}
 	}
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-		v := i*step + 0 // of a negative zero
+		v := i*step + 0 // adding 0 turns -0 into 0
 		if digits := math.Ceil(-math.Log10(step) - 1e-9); digits > 0 && digits < 300 {
-			// 0.3, not 0.30000000000000004
+			// Rounding gives 0.3, not 0.30000000000000004.
 			v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', int(digits), 64), 64)
 		}
 		if out = append(out, Tick{v, strconv.FormatFloat(v, 'g', -1, 64)}); len(out) > 4*about {
-			break // values so near that their step is lost
+			break // the values are too close for the step
 		}
 	}
 	return out
 }
 
-// Draw draws the plot into a part of a canvas.
+// Draw draws the plot into a rectangle of a canvas.
 func (p *Plot) Draw(c *Canvas, r Rect) {
 	each := func(x func(Point), bar func(Bar)) {
 		for _, lines := range [][]Line{p.Lines, p.Points} {
@@ -110,17 +111,17 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 			bar(b)
 		}
 	}
-	x0, x1 := p.X.ends(
+	x0, x1 := p.X.dataRange(
 		func(take func(float64)) { each(func(at Point) { take(at.X) }, func(b Bar) { take(b.X) }) },
 	)
-	y0, y1 := p.Y.ends(func(take func(float64)) {
+	y0, y1 := p.Y.dataRange(func(take func(float64)) {
 		each(func(at Point) { take(at.Y) }, func(b Bar) { take(b.From); take(b.To); take(b.High) })
 	})
-	xs := p.X.ticks(x0, x1, max(2, int(r.W/100)))
+	xs := p.X.placeTicks(x0, x1, max(2, int(r.W/100)))
 	var ys []Tick
 	left := 8.0
 	if !p.Y.Hidden {
-		ys = p.Y.ticks(y0, y1, max(2, int(r.H/40)))
+		ys = p.Y.placeTicks(y0, y1, max(2, int(r.H/40)))
 		for _, t := range ys {
 			left = max(left, TextWidth(t.Label)+8)
 		}
@@ -132,7 +133,7 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 	below := 1.6 * Size
 	for _, t := range xs {
 		if wide := TextWidth(t.Label); p.X.Turned {
-			below = max(below, 1.5*Size+wide*math.Sin(askew*math.Pi/180))
+			below = max(below, 1.5*Size+wide*math.Sin(labelAngle*math.Pi/180))
 			left = max(left, min(wide, r.W/4))
 		}
 	}
@@ -157,7 +158,7 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 		}
 		c.Line(Black, 1, 0, Point{x, bottom}, Point{x, bottom + 4})
 		if p.X.Turned {
-			c.Text(x+4, bottom+4+Size, 1, -askew, t.Label)
+			c.Text(x+4, bottom+4+Size, 1, -labelAngle, t.Label)
 		} else {
 			c.Text(x, bottom+5+Size, 0.5, 0, t.Label)
 		}
@@ -186,7 +187,11 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 		)
 		if b.High > b.Low {
 			low, high := at(Point{b.X, b.Low}).Y, at(Point{b.X, b.High}).Y
-			for _, l := range [][2]Point{{{x, low}, {x, high}}, {{x - 3, low}, {x + 3, low}}, {{x - 3, high}, {x + 3, high}}} {
+			for _, l := range [][2]Point{
+				{{x, low}, {x, high}},
+				{{x - 3, low}, {x + 3, low}},
+				{{x - 3, high}, {x + 3, high}},
+			} {
 				c.Line(Black, 1, 0, l[:]...)
 			}
 		}
@@ -195,7 +200,7 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 		points := make([]Point, len(l.Points))
 		for i, v := range l.Points {
 			points[i] = at(v)
-			if l.Dots > 0 && points[i].finite() {
+			if l.Dots > 0 && points[i].isFinite() {
 				c.Dot(l.Color, l.Dots, points[i])
 			}
 		}
@@ -214,11 +219,11 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 	}
 }
 
-// Legend says what a line is: a piece of it, and its name, on the base line at y.
+// Legend draws a piece of the line and its name, with the base line at y.
 func (c *Canvas) Legend(x, y float64, l Line, name string) {
 	c.Line(l.Color, l.Width, l.Dash, Point{x, y - Size*0.35}, Point{x + 14, y - Size*0.35})
 	c.Text(x+18, y, 0, 0, name)
 }
 
-// askew is by how much labels hang, in degrees.
-const askew = 20
+// labelAngle is the rotation of turned labels, in degrees.
+const labelAngle = 20

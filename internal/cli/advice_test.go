@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Each finding that is wrong with a damaged set says what to do about it.
+// Each finding of a damaged dataset has a hint.
 func TestFindingsHaveHints(t *testing.T) {
 	findings := 0
 	for name, path := range damaged(t) {

@@ -16,8 +16,9 @@ func newCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "what a cache on disk holds: list, prune, verify",
-		Long: `A directory given as cache= to a loader holds decoded images or ranges of remote files, in shards that several processes share.
-Everything in it can be made again: removing it costs time, never data. RoboCache removes only files that it made itself.`,
+		Long: `A directory that a loader gets as cache= holds decoded images or ranges of remote files, in shards
+that several processes share. Removing the cache costs time, but never data, because everything in
+it can be made again. RoboCache removes only files that it created.`,
 		Example: `  robocache cache ls /scratch/robocache
   robocache cache prune /scratch/robocache --budget 10GiB
   robocache cache verify /scratch/robocache --json`,
@@ -43,38 +44,43 @@ func newCacheList() *cobra.Command {
 		Example: "  robocache cache ls /scratch/robocache",
 		Args:    cobra.ExactArgs(1),
 	}
-	return runs(c, &verbs.CacheListRequest{}, verbs.CacheList, func(w io.Writer, l *cache.Listing) {
-		fmt.Fprintf(
-			w,
-			"%s\n  %s on disk in %d files, %d entries of %s",
-			l.Dir,
-			bytesText(l.Bytes),
-			len(l.Shards),
-			l.Entries,
-			bytesText(l.DataBytes),
-		)
-		if l.Foreign > 0 {
-			fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
-		}
-		fmt.Fprintln(w)
-		rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
-		for _, s := range l.Shards {
-			rows = append(
-				rows,
-				[]string{
-					s.File,
-					s.State,
-					bytesText(s.Bytes),
-					strconv.Itoa(s.Entries),
-					bytesText(s.DataBytes),
-					s.LastUsed.Format(time.DateTime),
-				},
+	return addRun(
+		c,
+		&verbs.CacheListRequest{},
+		verbs.CacheList,
+		func(w io.Writer, l *cache.Listing) {
+			fmt.Fprintf(
+				w,
+				"%s\n  %s on disk in %d files, %d entries of %s",
+				l.Dir,
+				bytesText(l.Bytes),
+				len(l.Shards),
+				l.Entries,
+				bytesText(l.DataBytes),
 			)
-		}
-		if len(rows) > 1 {
-			table(w, rows)
-		}
-	})
+			if l.Foreign > 0 {
+				fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
+			}
+			fmt.Fprintln(w)
+			rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
+			for _, s := range l.Shards {
+				rows = append(
+					rows,
+					[]string{
+						s.File,
+						s.State,
+						bytesText(s.Bytes),
+						strconv.Itoa(s.Entries),
+						bytesText(s.DataBytes),
+						s.LastUsed.Format(time.DateTime),
+					},
+				)
+			}
+			if len(rows) > 1 {
+				printTable(w, rows)
+			}
+		},
+	)
 }
 
 func newCachePrune() *cobra.Command {
@@ -82,15 +88,16 @@ func newCachePrune() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune DIR --budget BYTES",
 		Short: "remove shards, the least recently used first, down to a budget",
-		Long: `prune removes whole shards, the least recently used first, until the cache takes at most --budget bytes; 0 empties it.
-Shards that a living process is writing stay. Processes that read a removed shard keep their mapping until they let go of it.`,
+		Long: `prune removes whole shards, the least recently used first, until the cache takes at most --budget
+bytes; 0 empties it. Shards that a running process is writing are kept. A process that reads a
+removed shard keeps its mapping until it closes the shard.`,
 		Example: `  robocache cache prune /scratch/robocache --budget 10GiB
   robocache cache prune /scratch/robocache --budget 0`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&r.Budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	return runs(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
+	return addRun(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(
 			w,
 			"%s\n  removed %d shards (%s), %s left\n",
@@ -115,14 +122,15 @@ func newCacheVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "read every entry and hold it against its checksum",
-		Long: `verify reads every entry of every sealed shard. Damage never reaches a batch (entries are checked when they are read first), but it says
-something about the disk. The exit code is 3 where there is any; --drop removes the shards that have it.`,
+		Long: `verify reads every entry of every sealed shard. Damaged entries never reach a batch, because
+entries are checked when they are first read, but they show a problem of the disk. The exit code
+is 3 if there are any. --drop removes the shards with damaged entries.`,
 		Example: `  robocache cache verify /scratch/robocache
   robocache cache verify /scratch/robocache --drop`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().BoolVar(&r.Drop, "drop", false, "remove shards that are damaged")
-	return runs(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
+	return addRun(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
 		fmt.Fprintf(
 			w,
 			"%s\n  %d shards, %d entries, %s read: %d damaged\n",

@@ -21,11 +21,11 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// flagValues are what a shell completes behind a flag: those of "verb --flag" before those of
-// "--flag".
+// flagValues returns what the shell offers after a flag. An entry for "verb --flag" overrides one
+// for "--flag".
 var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	"--log-level": oneOf("debug", "info", "warn", "error"),
-	"--format":    listed(robocache.Formats),
+	"--format":    completionsOf(robocache.Formats),
 	"--split": ofSource(
 		func(info *robocache.Info) []string { return slices.Sorted(maps.Keys(info.Splits)) },
 	),
@@ -44,17 +44,17 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	"--images":      oneOf("video", "images"),
 	"--balance":     oneOf(shard.Balances...),
 
-	"convert --to": listed(convert.Formats),
+	"convert --to": completionsOf(convert.Formats),
 	"convert --write-option": optionsOf(
 		"to",
 		func(f robocache.Format) map[string]string { return f.WriteOptions },
 	),
-	"plan --to": listed(convert.Formats),
+	"plan --to": completionsOf(convert.Formats),
 	"plan --write-option": optionsOf(
 		"to",
 		func(f robocache.Format) map[string]string { return f.WriteOptions },
 	),
-	"synth --format": listed(convert.Formats),
+	"synth --format": completionsOf(convert.Formats),
 	"synth --write-option": optionsOf(
 		"format",
 		func(f robocache.Format) map[string]string { return f.WriteOptions },
@@ -67,9 +67,9 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 		"jpeg",
 		"raw",
 	),
-	"synth --preset": listed(synth.Presets),
+	"synth --preset": completionsOf(synth.Presets),
 
-	"--as":              listed(convert.Formats),
+	"--as":              completionsOf(convert.Formats),
 	"--cut":             oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
 	"--stats":           oneOf("frames", "rows"),
 	"edit split --by":   oneOf("task"),
@@ -94,7 +94,7 @@ func completeValues(c *cobra.Command) {
 			f.Name,
 			func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 				before, how := "", cobra.ShellCompDirectiveNoFileComp
-				if several { // those that stand before the last comma stay
+				if several { // the values before the last comma are kept
 					before = begun[:strings.LastIndex(begun, ",")+1]
 					how |= cobra.ShellCompDirectiveNoSpace
 				}
@@ -112,7 +112,10 @@ func completeValues(c *cobra.Command) {
 		)
 	})
 	if c.Name() == "plan" {
-		c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) (
+			[]string,
+			cobra.ShellCompDirective,
+		) {
 			if len(args) == 0 {
 				return shard.Jobs(), cobra.ShellCompDirectiveNoFileComp
 			}
@@ -128,16 +131,16 @@ func oneOf(list ...string) func(*cobra.Command, []string) []string {
 	return func(*cobra.Command, []string) []string { return list }
 }
 
-func listed(list func() []string) func(*cobra.Command, []string) []string {
+func completionsOf(list func() []string) func(*cobra.Command, []string) []string {
 	return func(*cobra.Command, []string) []string { return list() }
 }
 
-// ofSource asks the dataset that the line names, where it is on this machine and opens within two
-// seconds: a shell waits for it.
+// ofSource returns the completions that list finds in the dataset of the command line. The dataset
+// must be local and open within two seconds, because the shell waits.
 func ofSource(list func(*robocache.Info) []string) func(*cobra.Command, []string) []string {
 	return func(cmd *cobra.Command, args []string) []string {
 		if cmd.Name() == "plan" && len(args) > 0 {
-			args = args[1:] // the job
+			args = args[1:] // skips the name of the job
 		}
 		if len(args) == 0 || strings.Contains(args[0], "://") {
 			return nil
@@ -154,8 +157,8 @@ func ofSource(list func(*robocache.Info) []string) func(*cobra.Command, []string
 	}
 }
 
-// optionsOf are the choices of the format that a flag names, each with what it does; without it,
-// those of the format that is written where none is named.
+// optionsOf returns the options of the format that a flag names, each with a description. Without
+// the flag, it returns the options of the default format.
 func optionsOf(
 	flag string,
 	of func(robocache.Format) map[string]string,

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 )
 
-// TestComplete asks as the scripts of bash, zsh and fish do.
+// TestComplete requests completions like the scripts of bash, zsh and fish.
 func TestComplete(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
 	if code, _, errs := call(
@@ -30,7 +30,7 @@ func TestComplete(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args      string
-		has, lack string // words; of values with a description, the value
+		has, lack string // words; of values with a description, only the value
 		directive string
 	}{
 		{"convert a b --to ", strings.Join(convert.Formats(), " "), "copy", ":4"},
@@ -40,7 +40,12 @@ func TestComplete(t *testing.T) {
 		{"synth a --codec ", "av1 png jpeg raw", "copy", ":4"},
 		{"edit reencode a b --codec h", "h264 hevc", "av1", ":4"},
 		{"convert SET b --keys ", "action observation.state", "index=", ":6"},
-		{"convert SET b --keys action,obs", "action,observation.state", "action observation.state", ":6"},
+		{
+			"convert SET b --keys action,obs",
+			"action,observation.state",
+			"action observation.state",
+			":6",
+		},
 		{"plan convert SET b --keys act", "action", "observation.state", ":6"},
 		{"convert SETx b --keys ", "", "action", ":6"},
 		{"convert s3://bucket/set b --keys ", "", "action", ":6"},
@@ -83,8 +88,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Each entry of the table belongs to a flag, and flags whose help lists words complete them: a
-// value that is gone from the one is gone from the other.
+// Each entry of the table belongs to a flag. The completions of a flag equal the words that its
+// help lists.
 func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 	unused := map[string]bool{}
 	for k := range flagValues {

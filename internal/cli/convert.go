@@ -17,17 +17,24 @@ func newConvert() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert SRC DST",
 		Short: "convert a dataset: to LeRobot v3.0, or another format that is written",
-		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their bits; video is copied without
-re-encoding where it can be, joined on one grid without drift; still images become video (--images images keeps them);
-statistics are recounted; what was dropped, renamed or re-encoded is said, and kept in meta/conversion.json. Streams on clocks of
-their own are brought onto one grid: --hz says its rate (else the rate of a steady anchor), --align JSON or a file of it with modes, edges, gaps,
-offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
---fps gives the rows another rate as they are.
-A step of more than three periods of a stream is a gap: its rows are masked in <key>.valid (max_gap in --align says another length).
---drop-invalid leaves such rows out, and splits the episode there.
-The report lists what was found in the source and what the conversion lost. The exit code is 3 if one of the findings is a warning or an error.
-DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
-To another format a killed conversion begins again, in an empty DST.`,
+		Long: `convert writes any readable dataset as LeRobot v3.0, or in another format (--to). Rows keep their
+exact bits. Video is copied without encoding if possible, and joined on one grid without drift.
+Still images become video (--images images keeps them). Statistics are computed again. The report
+lists what was dropped, renamed or encoded, and meta/conversion.json keeps it.
+
+If streams have their own clocks, they are resampled to one grid. --hz sets its rate (default: the
+rate of a steady anchor). --align takes JSON, or a JSON file, with modes, edges, gaps, offsets and
+drifts for each stream. --hz resamples any source. --rows-hz states the recorded rate of rows
+without a clock. --fps declares another rate for the rows without resampling.
+
+A step of more than three periods of a stream is a gap. Rows in it are masked in <key>.valid.
+max_gap in --align sets another length. --drop-invalid leaves such rows out, and splits the
+episode there.
+
+The report lists findings in the source and losses of the conversion. The exit code is 3 if one of
+them is a warning or an error. DST must be empty. --resume continues a killed conversion to
+LeRobot; a conversion that was started with --resume also keeps the episodes that it has encoded.
+A killed conversion to another format starts again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
   robocache convert ./recording.mcap ./set --preset lerobot
@@ -37,7 +44,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		Args: cobra.ExactArgs(2),
 	}
 	addConversion(c, &r.Conversion)
-	return runs(c, &r, verbs.Convert, func(w io.Writer, written *verbs.Converted) {
+	return addRun(c, &r, verbs.Convert, func(w io.Writer, written *verbs.Converted) {
 		printConverted(w, written, r.Destination)
 	})
 }
@@ -47,10 +54,23 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 	addOpening(c, &r.Opening)
 	addGrid(c, &r.HZ)
 	c.Flags().
-		StringVar(&r.To, "to", robocache.DefaultFormat(), "the format to write: "+strings.Join(convert.Formats(), ", ")+" ("+convert.Layouts()+")")
+		StringVar(
+			&r.To,
+			"to",
+			robocache.DefaultFormat(),
+			"the format to write: "+strings.Join(convert.Formats(), ", ")+
+				" ("+convert.Layouts()+
+				")",
+		)
 	rejectEmpty(c, "to")
 	c.Flags().
-		StringVar(&r.Align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
+		StringVar(
+			&r.Align,
+			"align",
+			"",
+			"how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON "+
+				"file, or the JSON itself, as doctor prints it",
+		)
 	optionalBool(
 		c,
 		&r.DropInvalid,
@@ -63,14 +83,25 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.SplitAtGaps,
 		"split-at-gaps",
 		true,
-		"with --drop-invalid: split an episode where rows in its middle are left out; false keeps and masks those rows",
+		"with --drop-invalid: split an episode where rows in its middle are left out; false "+
+			"keeps and masks those rows",
 	)
 	c.Flags().
-		StringVar(&r.Episodes, "episodes", "", "only the episodes with these indices, in this order (0,3,5-9)")
+		StringVar(
+			&r.Episodes,
+			"episodes",
+			"",
+			"only the episodes with these indices, in this order (0,3,5-9)",
+		)
 	c.Flags().
 		StringSliceVar(&r.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
 	c.Flags().
-		StringArrayVar(&r.WriteOption, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
+		StringArrayVar(
+			&r.WriteOption,
+			"write-option",
+			nil,
+			"a choice of the format that is written as key=value; may be given several times",
+		)
 	optionalText(c, &r.VideoCodec, "video-codec", "copy", "copy, av1, h264 or hevc")
 	optionalInt(c, &r.GOP, "gop", 0, "frames between key frames, when encoding (0: 2, LeRobot's)")
 	optionalInt(c, &r.CRF, "crf", 0, "quality, when encoding (0: 30, LeRobot's)")
@@ -79,7 +110,9 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.Preset,
 		"preset",
 		"",
-		"lerobot: name the streams as lerobot trains on them (action, observation.state, observation.images.*), drop the others, and drop invalid rows; else the encoder's preset",
+		"lerobot: name the streams as lerobot trains on them (action, observation.state, "+
+			"observation.images.*), drop the others, and drop invalid rows; else the encoder's "+
+			"preset",
 	)
 	optionalBool(
 		c,
@@ -93,7 +126,8 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.Images,
 		"images",
 		"",
-		"what still images become: video, or images in the table (default: images of LeRobot, else video)",
+		"what still images become: video, or images in the table (default: images of LeRobot, "+
+			"else video)",
 	)
 	optionalText(
 		c,
@@ -107,17 +141,35 @@ func addConversion(c *cobra.Command, r *verbs.Conversion) {
 		&r.ScaleActions,
 		"scale-actions",
 		false,
-		"to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)",
+		"to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes "+
+			"that back (actions_scale, actions_offset)",
 	)
 	c.Flags().
-		StringVar(&r.FPS, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
+		StringVar(
+			&r.FPS,
+			"fps",
+			"",
+			"the rate that the rows are to have as they are (nothing is resampled; --hz resamples)",
+		)
 	c.Flags().
-		BoolVar(&r.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
+		BoolVar(
+			&r.SkipBad,
+			"skip-bad",
+			false,
+			"leave out episodes that cannot be read (exit code 3) instead of failing",
+		)
 	c.Flags().
-		BoolVar(&r.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
+		BoolVar(&r.Resume, "resume", false, "go on where a killed conversion with the same "+
+			"options stopped; keep what another can go on from (to LeRobot; other formats begin "+
+			"again)")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would be done")
 	c.Flags().
-		IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+		IntVar(
+			&r.Threads,
+			"threads",
+			0,
+			"episodes that are read and encoded at once (0: the number of CPUs)",
+		)
 }
 
 func printConverted(w io.Writer, r *verbs.Converted, dst string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestConvertCutRecording: a recording that was cut converts, and says so: in the report, in the
-// dataset, and by exit code 3, to every format.
+// TestConvertCutRecording: a truncated recording converts to every format. The report, the dataset
+// and exit code 3 say so.
 func TestConvertCutRecording(t *testing.T) {
 	dir := t.TempDir()
 	whole := filepath.Join(dir, "whole.mcap")
@@ -58,7 +58,7 @@ func TestConvertCutRecording(t *testing.T) {
 			"30",
 		}
 		if to == "robomimic" {
-			args = append(args, "--scale-actions") // else actions beyond [-1, 1] are a warning
+			args = append(args, "--scale-actions") // otherwise actions beyond [-1, 1] are a warning
 		}
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Errorf("%s of a whole recording: exit %d: %s%s", to, code, out, errs)
@@ -91,8 +91,8 @@ func TestConvertCutRecording(t *testing.T) {
 	}
 }
 
-// TestConvertForLeRobot: a recording of a camera and joints becomes a set with lerobot's names, and
-// its action is the state one row later.
+// TestConvertForLeRobot: a recording of a camera and joints becomes a dataset with lerobot's names.
+// Its action is the state one row later.
 func TestConvertForLeRobot(t *testing.T) {
 	recording := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestConvertForLeRobot(t *testing.T) {
 	}
 }
 
-// TestLinkedRecording: a link to a recording opens as the recording.
+// TestLinkedRecording: a link to a recording opens like the recording.
 func TestLinkedRecording(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "store", "a.mcap")
@@ -185,13 +185,24 @@ func TestLinkedRecording(t *testing.T) {
 	}
 }
 
-// TestProvenanceOfLeRobotSource checks that an episode converted or edited from a LeRobot set names
-// its data file with a checksum.
+// TestProvenanceOfLeRobotSource checks that an episode converted or edited from a LeRobot dataset
+// names its data file with a checksum.
 func TestProvenanceOfLeRobotSource(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "set")
 	for _, args := range [][]string{
-		{"synth", src, "--format", "lerobot", "--episodes", "3", "--seconds", "1", "--cameras", "0"},
+		{
+			"synth",
+			src,
+			"--format",
+			"lerobot",
+			"--episodes",
+			"3",
+			"--seconds",
+			"1",
+			"--cameras",
+			"0",
+		},
 		{"convert", src, filepath.Join(dir, "converted"), "--episodes", "1-2"},
 		{"edit", "delete", src, filepath.Join(dir, "edited"), "--episodes", "0"},
 	} {
@@ -215,7 +226,7 @@ func TestProvenanceOfLeRobotSource(t *testing.T) {
 	}
 }
 
-// TestProvenance: an episode names the recording that it came from, with its checksum, and edits
+// TestProvenance: an episode names the recording from which it was made, with its checksum. Edits
 // and conversions keep that.
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
@@ -327,8 +338,8 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// An edit in place of a set that says nothing of its origins does not name the set itself as the
-// source: another set has its place.
+// An edit in place of a dataset without known origins does not name the dataset itself as the
+// source, because its path now holds another dataset.
 func TestProvenanceInPlace(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
 	if code, _, errs := call(
@@ -376,7 +387,7 @@ func TestProvenanceInPlace(t *testing.T) {
 	}
 }
 
-// TestDoctorSummary: many findings of one code are a few places and their number, and --verbose
+// TestDoctorSummary: of many findings of one code, a few are listed and the rest counted. --verbose
 // lists all.
 func TestDoctorSummary(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "a")
@@ -441,7 +452,7 @@ func TestPushPlanned(t *testing.T) {
 	}
 }
 
-// TestAlignInline: --align takes JSON as it is printed by doctor, beside a file.
+// TestAlignInline: --align accepts a file, and JSON as doctor prints it.
 func TestAlignInline(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "a.mcap")

@@ -17,12 +17,16 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
-		Long: `doctor reads every row and every video sample table of a dataset and reports what does not fit:
-rows without an image, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
-of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
-It changes nothing. Exit code 3 where an error or a warning was found.
---fix lists the findings that an edit removes, and those that none can. With DST (or --in-place) it makes that edit and examines the
-result: exit code 1 if a finding stayed. --decode and --deep apply to both examinations; --drop-bad leaves out the episodes that stay damaged.`,
+		Long: `doctor reads every row and every video sample table of a dataset and reports faults: rows without
+an image, drifting or lost frames, gaps, NaN, wrong counts, wrong codecs, missing files, wrong
+statistics. For recordings with several clocks it also reports late starts, and offsets and drifts
+between clocks and between streams that share motion. It changes nothing. The exit code is 3 if
+there is an error or a warning.
+
+--fix lists the findings that an edit removes, and those that no edit removes. With DST (or
+--in-place) it makes that edit and examines the result. The exit code is 1 if a finding remains.
+--decode and --deep apply to both examinations. --drop-bad leaves out the episodes that stay
+damaged.`,
 		Example: `  robocache doctor ./my_dataset
   robocache doctor ./my_dataset --decode --json
   robocache doctor ./my_dataset --fix
@@ -33,17 +37,44 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	addOpening(c, &r.Opening)
 	c.Flags().BoolVar(&r.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().
-		BoolVar(&r.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
+		BoolVar(
+			&r.Deep,
+			"deep",
+			false,
+			"also read every column of every data file to its last page (LeRobot; other formats "+
+				"are read to their end without it)",
+		)
 	addEpisodes(c, &r.Episodes)
 	c.Flags().
-		BoolVarP(&r.Verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
+		BoolVarP(
+			&r.Verbose,
+			"verbose",
+			"v",
+			false,
+			"list every finding, instead of the first places of each code",
+		)
 	c.Flags().
-		BoolVar(&r.Fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
+		BoolVar(
+			&r.Fix,
+			"fix",
+			false,
+			"plan the edit that removes findings; with DST or --in-place, make it",
+		)
 	c.Flags().
-		BoolVar(&r.DropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
+		BoolVar(
+			&r.DropBad,
+			"drop-bad",
+			false,
+			"with --fix: leave out episodes with findings that no edit removes",
+		)
 	c.Flags().
-		BoolVar(&r.InPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
-	return runs(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
+		BoolVar(
+			&r.InPlace,
+			"in-place",
+			false,
+			"with --fix: put the result in the place of the dataset ('edit undo' gives it back)",
+		)
+	return addRun(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
 		if d.Fix != nil {
 			printFixed(w, d.Fix)
 			return
@@ -74,7 +105,8 @@ func printFixed(w io.Writer, x *edit.Fixed) {
 	}
 	done := x.Report != nil && !x.Report.DryRun
 	list(
-		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by writing the dataset anew:"}[done],
+		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by " +
+			"writing the dataset anew:"}[done],
 		x.Fixable,
 	)
 	list("no edit gives back:", x.Beyond)

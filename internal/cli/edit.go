@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// editFlags are those of all verbs of edit.
+// editFlags holds the values of the flags of all edit verbs.
 type editFlags struct {
 	open verbs.Opening
 	req  edit.Request
@@ -25,7 +25,8 @@ type editFlags struct {
 	idle []string
 }
 
-// editVerb is a verb of edit: its flags, and what its arguments say beside SRC and DST.
+// editVerb is a verb of edit: its flags, and the meaning of its arguments in addition to SRC and
+// DST.
 type editVerb struct {
 	use, short, example string
 	choice, many        bool
@@ -35,11 +36,14 @@ type editVerb struct {
 
 func newEdit() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "edit",
-		Short: "edit a dataset: delete, trim, split, merge, rename, relabel … without encoding video anew",
-		Long: `edit makes a dataset of a dataset. The result goes to a new folder, or with --in-place takes the old one's place (edit undo gives that back).
-Video is copied; where a cut falls inside a group of frames, --cut says what happens. Statistics are counted anew. --dry-run says what would be done.
-The result has the source's format where that is written, else LeRobot v3.0; LeRobot v2.x becomes v3.0.`,
+		Use: "edit",
+		Short: "edit a dataset: delete, trim, split, merge, rename, relabel … without encoding " +
+			"video anew",
+		Long: `edit makes a new dataset from an existing one. The result goes to a new folder. With --in-place it
+replaces the dataset, and edit undo restores the old one. Video is copied. If a cut falls inside a
+group of frames, --cut decides what happens. Statistics are computed again. --dry-run reports what
+would be done. The result has the format of the source if it can be written, else LeRobot v3.0.
+LeRobot v2.x becomes v3.0.`,
 		Example: `  robocache edit delete ./set ./clean --episodes 3,7
   robocache edit trim ./set --in-place --idle action=0.01
   robocache edit merge ./a ./b ./both`,
@@ -63,12 +67,13 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 	return c
 }
 
-// word takes the one argument between SRC and DST for the verb. In place there is no DST, and a dry
-// run may do without.
-func word(f *editFlags, args []string, take func(word string) error) ([]string, error) {
+// takeWord passes the single argument between SRC and DST to take. In place there is no DST, and
+// for a dry run it is optional.
+func takeWord(f *editFlags, args []string, take func(word string) error) ([]string, error) {
 	if n := len(args); n < 2 || n < 3 && !f.req.InPlace && !f.req.DryRun {
 		return nil, misuse(
-			"expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes",
+			"expected SRC, what to change, and DST (or --in-place): of several words one text " +
+				"is made by quotes",
 		)
 	}
 	if err := take(args[1]); err != nil {
@@ -77,9 +82,9 @@ func word(f *editFlags, args []string, take func(word string) error) ([]string, 
 	return slices.Concat(args[:1], args[2:]), nil
 }
 
-// words takes the arguments between SRC and DST for the verb. Of a dry run the last is DST where it
-// is no such as the verb takes.
-func words(
+// takeWords passes the arguments between SRC and DST to take. In a dry run, the last argument is
+// DST only if is rejects it.
+func takeWords(
 	f *editFlags,
 	args []string,
 	is func(arg string) bool,
@@ -128,20 +133,37 @@ var editVerbs = []editVerb{
   robocache edit trim ./set ./cut --from 12r --episodes 3 --cut exact`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().
-				StringVar(&f.verb.From, "from", "", "where to begin: seconds (0.5), or rows (12r); from the end with - before it")
+				StringVar(
+					&f.verb.From,
+					"from",
+					"",
+					"where to begin: seconds (0.5), or rows (12r); from the end with - before it",
+				)
 			c.Flags().
-				StringVar(&f.verb.To, "to", "", "where to end: seconds or rows from the beginning, or before the end (-1.0)")
+				StringVar(
+					&f.verb.To,
+					"to",
+					"",
+					"where to end: seconds or rows from the beginning, or before the end (-1.0)",
+				)
 			c.Flags().
-				StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in which no channel changes by more than EPS from row to row; of several keys, all rest")
+				StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in "+
+					"which no channel changes by more than EPS from row to row; of several "+
+					"keys, all rest")
 			c.Flags().
-				BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
+				BoolVar(
+					&f.verb.SkipShort,
+					"skip-short",
+					false,
+					"delete episodes of which nothing is left, instead of failing",
+				)
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
-			pairsValue, err := verbs.ParsePairs("--idle", f.idle)
+			names, err := verbs.ParsePairs("--idle", f.idle)
 			if err != nil {
 				return nil, err
 			}
-			for k, text := range pairsValue {
+			for k, text := range names {
 				eps, err := strconv.ParseFloat(text, 64)
 				if err != nil || !(eps >= 0) {
 					return nil, misuse("--idle: expected KEY=EPS, found " + k + "=" + text)
@@ -163,18 +185,39 @@ var editVerbs = []editVerb{
   robocache edit split ./set ./parts --flags flags.json`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().
-				StringArrayVar(&f.verb.Into, "into", nil, "name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest")
+				StringArrayVar(
+					&f.verb.Into,
+					"into",
+					nil,
+					"name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest",
+				)
 			c.Flags().StringVar(&f.verb.By, "by", "", "task: a part for each")
 			c.Flags().
-				Uint64Var(&f.seed, "seed", 0, "deal the episodes out in this order (default: as they stand)")
+				Uint64Var(
+					&f.seed,
+					"seed",
+					0,
+					"deal the episodes out in this order (default: as they stand)",
+				)
 			c.Flags().
 				StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
 			c.Flags().
-				StringVar(&f.verb.Group, "group", "", "episodes with one value of this column stay together")
+				StringVar(
+					&f.verb.Group,
+					"group",
+					"",
+					"episodes with one value of this column stay together",
+				)
 			c.Flags().StringVar(&f.verb.Flags, "flags", "",
-				"a part for each label of a file of flags (episodes, or rows of them), and one for the rest")
+				"a part for each label of a file of flags (episodes, or rows of them), and one "+
+					"for the rest")
 			c.Flags().
-				StringVar(&f.verb.Label, "label", "", "of the file of flags, only those with this label")
+				StringVar(
+					&f.verb.Label,
+					"label",
+					"",
+					"of the file of flags, only those with this label",
+				)
 		},
 	},
 	{
@@ -185,9 +228,20 @@ var editVerbs = []editVerb{
   robocache edit merge ./a ./b ./c ./all --keys union --hz 30`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().
-				StringVar(&f.verb.Keys, "keys", "strict", "where features differ: strict (an error), intersection, or union (zeros, and KEY.valid says where)")
+				StringVar(
+					&f.verb.Keys,
+					"keys",
+					"strict",
+					"where features differ: strict (an error), intersection, or union (zeros, "+
+						"and KEY.valid says where)",
+				)
 			c.Flags().
-				BoolVar(&f.verb.Black, "black", false, "with union: cameras that a dataset lacks have black frames there")
+				BoolVar(
+					&f.verb.Black,
+					"black",
+					false,
+					"with union: cameras that a dataset lacks have black frames there",
+				)
 			c.Flags().StringVar(&f.verb.HZ, "hz", "", "bring all to this rate")
 		},
 	},
@@ -198,10 +252,12 @@ var editVerbs = []editVerb{
   robocache edit add ./set robot_id ./more --from 7`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().
-				StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
+				StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for "+
+					"each of the dataset's (joined on index, or episode_index and frame_index), "+
+					"or a constant: 7, 0.5, true, [1, 2], a text")
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
-			return word(f, args, func(key string) error {
+			return takeWord(f, args, func(key string) error {
 				f.verb.Features = []string{key}
 				return nil
 			})
@@ -212,7 +268,7 @@ var editVerbs = []editVerb{
 		short:   "rename features",
 		example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
 		args: func(f *editFlags, args []string) ([]string, error) {
-			return words(f, args, isPair, func(words []string) error {
+			return takeWords(f, args, isPair, func(words []string) error {
 				var err error
 				if f.verb.Names, err = verbs.ParsePairs("rename", words); err != nil {
 					return err
@@ -226,7 +282,7 @@ var editVerbs = []editVerb{
 		short:   "remove features",
 		example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
 		args: func(f *editFlags, args []string) ([]string, error) {
-			return words(f, args, isKey, func(words []string) error {
+			return takeWords(f, args, isKey, func(words []string) error {
 				f.verb.Features = words
 				return nil
 			})
@@ -238,7 +294,7 @@ var editVerbs = []editVerb{
 		choice:  true,
 		example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
 		args: func(f *editFlags, args []string) ([]string, error) {
-			return word(f, args, func(text string) error {
+			return takeWord(f, args, func(text string) error {
 				f.verb.Text = text
 				return nil
 			})
@@ -252,14 +308,19 @@ var editVerbs = []editVerb{
   robocache edit relabel ./set ./named --rows 3:40-80="close the gripper"`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().
-				StringVar(&f.verb.Rows, "rows", "", "EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task")
+				StringVar(
+					&f.verb.Rows,
+					"rows",
+					"",
+					"EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task",
+				)
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
 			if rows, text, ok := strings.Cut(f.verb.Rows, "="); ok {
 				f.verb.Rows, f.verb.Text = rows, text
 				return args, nil
 			}
-			return words(f, args, isPair, func(words []string) error {
+			return takeWords(f, args, isPair, func(words []string) error {
 				var err error
 				if f.verb.Names, err = verbs.ParsePairs("relabel", words); err != nil {
 					return err
@@ -273,15 +334,15 @@ var editVerbs = []editVerb{
 		short: "encode all video anew, and say how near it comes to what it was",
 		example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
   robocache edit reencode ./set ./small --crf 35`,
-		flags: (*editFlags).coding,
+		flags: (*editFlags).addCoding,
 	},
 	{
 		use:     "resize SRC WxH [DST]",
 		short:   "encode all video anew in another size",
 		example: `  robocache edit resize ./set 224x224 ./small`,
-		flags:   (*editFlags).coding,
+		flags:   (*editFlags).addCoding,
 		args: func(f *editFlags, args []string) ([]string, error) {
-			return word(f, args, f.sized)
+			return takeWord(f, args, f.setSize)
 		},
 	},
 	{
@@ -291,7 +352,7 @@ var editVerbs = []editVerb{
 	},
 }
 
-func (f *editFlags) sized(text string) error {
+func (f *editFlags) setSize(text string) error {
 	if n, err := fmt.Sscanf(
 		text,
 		"%dx%d",
@@ -304,7 +365,7 @@ func (f *editFlags) sized(text string) error {
 	return nil
 }
 
-func (f *editFlags) coding(c *cobra.Command) {
+func (f *editFlags) addCoding(c *cobra.Command) {
 	f.verb.Video = &edit.Video{}
 	c.Flags().StringVar(&f.verb.Video.Codec, "codec", "", "av1, h264 or hevc")
 	c.Flags().IntVar(&f.verb.Video.GOP, "gop", 0, "frames between key frames (0: 2, LeRobot's)")
@@ -312,8 +373,8 @@ func (f *editFlags) coding(c *cobra.Command) {
 	c.Flags().StringVar(&f.verb.Video.Preset, "preset", "", "the encoder's preset")
 }
 
-// common are the flags of every verb.
-func (f *editFlags) common(c *cobra.Command) {
+// addCommon adds the flags of every verb.
+func (f *editFlags) addCommon(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(
 		&f.req.InPlace,
@@ -325,7 +386,8 @@ func (f *editFlags) common(c *cobra.Command) {
 		&f.req.DryRun,
 		"dry-run",
 		false,
-		"say what would be copied, hidden and encoded, and write nothing; with --json, the plan too",
+		"say what would be copied, hidden and encoded, and write nothing; with --json, the plan "+
+			"too",
 	)
 	fl.StringVar(
 		&f.req.To,
@@ -337,13 +399,16 @@ func (f *editFlags) common(c *cobra.Command) {
 		&f.req.Cut,
 		"cut",
 		"",
-		"a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the frames up to the next key frame, or where that cannot be, the episode), snap (move the cut)",
+		"a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are "+
+			"copied too), exact (encode the frames up to the next key frame, or where that "+
+			"cannot be, the episode), snap (move the cut)",
 	)
 	fl.StringVar(
 		&f.req.Stats,
 		"stats",
 		"",
-		"rows: count no frames, and cameras have no statistics (default: frames where episodes changed)",
+		"rows: count no frames, and cameras have no statistics (default: frames where episodes "+
+			"changed)",
 	)
 	fl.IntVar(
 		&f.req.Threads,
@@ -353,8 +418,8 @@ func (f *editFlags) common(c *cobra.Command) {
 	)
 }
 
-// choice are the flags that choose episodes.
-func (f *editFlags) choice(c *cobra.Command) {
+// addChoice adds the flags that choose episodes.
+func (f *editFlags) addChoice(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.verb.Episodes, "episodes", "", "by episode index: 0,3,5-9")
 	fl.StringVar(&f.verb.Task, "task", "", "by task: a pattern such as 'pick*'")
@@ -362,7 +427,8 @@ func (f *editFlags) choice(c *cobra.Command) {
 		&f.verb.Flags,
 		"flags",
 		"",
-		"those of a file of flags (robocache view --flags), or of a list of episode indices such as [3, 7]",
+		"those of a file of flags (robocache view --flags), or of a list of episode indices "+
+			"such as [3, 7]",
 	)
 	fl.StringVar(
 		&f.verb.Label,
@@ -374,7 +440,8 @@ func (f *editFlags) choice(c *cobra.Command) {
 		&f.verb.Where,
 		"where",
 		"",
-		"by an expression: length, index, duration, task, source; min, max, mean, std, first, last, count of a column",
+		"by an expression: length, index, duration, task, source; min, max, mean, std, first, "+
+			"last, count of a column",
 	)
 	fl.BoolVar(&f.verb.Invert, "invert", false, "those that are not chosen")
 }
@@ -384,14 +451,14 @@ func (v editVerb) command() *cobra.Command {
 	name, _, _ := strings.Cut(v.use, " ")
 	c := &cobra.Command{Use: v.use, Short: v.short, Example: v.example, Args: cobra.MinimumNArgs(1)}
 	addOpening(c, &f.open)
-	f.common(c)
+	f.addCommon(c)
 	if v.choice {
-		f.choice(c)
+		f.addChoice(c)
 	}
 	if v.flags != nil {
 		v.flags(f, c)
 	}
-	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
+	return addJSON(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
 		f.verb.Verb = name
 		for _, name := range []string{"episodes", "task", "flags", "label", "where"} {
 			// An empty value usually comes from a shell variable that is not set.
@@ -410,7 +477,7 @@ func (v editVerb) command() *cobra.Command {
 		if cmd.Flags().Changed("seed") {
 			f.verb.Seed = &f.seed
 		}
-		n := 1 // sources
+		n := 1 // number of sources
 		if v.many {
 			n = max(2, len(args)-1)
 		}
@@ -424,11 +491,11 @@ func (v editVerb) command() *cobra.Command {
 			f.req.DST = args[n]
 		}
 		f.req.Verbs = []edit.Verb{f.verb}
-		return f.run(cmd)
+		return f.runEdit(cmd)
 	}, printEdit)
 }
 
-func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
+func (f *editFlags) runEdit(cmd *cobra.Command) (*edit.Report, error, error) {
 	var err error
 	if f.req.Open, err = f.open.Options(); err != nil {
 		return nil, nil, err
@@ -458,16 +525,16 @@ func newEditApply() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply PLAN… DST",
 		Short: "do what plans say: several edits of one dataset in one pass",
-		Long: `apply takes plans, which any verb of edit prints with --dry-run --json, and does all of them in one pass. Plans of the same dataset go on top of
-each other: an episode is kept that all of them keep, with the rows that all of them keep.`,
+		Long: `apply executes plans in one pass. Any verb of edit prints a plan with --dry-run --json. Plans of
+the same dataset are combined: an episode or row is kept if all plans keep it.`,
 		Example: `  robocache edit delete ./set --episodes 3 --dry-run --json > a.json
   robocache edit rename ./set action=actions --dry-run --json > b.json
   robocache edit apply a.json b.json ./out`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	addOpening(c, &f.open)
-	f.common(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
+	f.addCommon(c)
+	return addJSON(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
 		if !f.req.InPlace &&
 			(!f.req.DryRun || len(args) > 1 && !strings.HasSuffix(args[len(args)-1], ".json")) {
 			f.req.DST, args = args[len(args)-1], args[:len(args)-1]
@@ -486,11 +553,11 @@ each other: an episode is kept that all of them keep, with the rows that all of 
 			}
 			f.req.Plans = append(f.req.Plans, p)
 		}
-		return f.run(cmd)
+		return f.runEdit(cmd)
 	}, printEdit)
 }
 
-// newEditPlace makes a verb on a dataset that was edited in place.
+// newEditPlace returns a verb for a dataset that was edited in place.
 func newEditPlace(
 	use, short string,
 	do func(context.Context, *verbs.EditedRequest, verbs.Observer) (*verbs.Restored, error),
@@ -502,7 +569,7 @@ func newEditPlace(
 		Example: "  robocache edit " + name + " ./set",
 		Args:    cobra.ExactArgs(1),
 	}
-	return runs(
+	return addRun(
 		c,
 		&verbs.EditedRequest{},
 		do,

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Every command of docs/edit.md does what the page says, in its order.
+// Every command of docs/edit.md does what the page says, in the order of the page.
 func TestEditDocs(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "edit.md"))
 	if err != nil {
@@ -36,7 +36,7 @@ func TestEditDocs(t *testing.T) {
 			args = append(args, strings.Trim(w, `"'`))
 		}
 		var out, notes strings.Builder
-		if code := run(t.Context(), newRoot(), args, &out, &notes); code != 0 {
+		if code := runCommand(t.Context(), newRoot(), args, &out, &notes); code != 0 {
 			t.Fatalf("%s: exit code %d\n%s%s", line, code, out.String(), notes.String())
 		}
 		n++

@@ -8,8 +8,8 @@ import (
 	testcases "github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// A LeRobot set without episodes goes through every verb and into every format: with length 0, or
-// with an error that says why.
+// A LeRobot dataset without episodes works with every verb and format: the length is 0, or an error
+// gives the reason.
 func TestEmptySet(t *testing.T) {
 	src := testcases.EmptySet(t)
 	dir := t.TempDir()

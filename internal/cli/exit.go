@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// Exit codes beside those of the error classes (robocache.ClassOf), the same in every verb.
+// Exit codes in addition to those of the error classes (robocache.ClassOf). They are the same in
+// every verb.
 const (
 	exitDone        = 0
 	exitMisuse      = 2
@@ -28,12 +29,12 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 done with findings or skipped episodes
 12 unsupported, 13 resource limit, 42 can never succeed, 70 internal error (please report it), 75 temporary (retry),
 130 interrupted.`
 
-// errFindings says that the verb did its work and found something.
+// errFindings means that the verb succeeded and has findings.
 var errFindings = errors.New("done, with findings")
 
 func misuse(msg string) error { return robocache.Misuse("", nil, "%s", msg) }
 
-// exitCode maps an error class to the process's exit code: the only place that does.
+// exitCode maps an error class to the exit code of the process. No other function does this.
 func exitCode(ctx context.Context, err error) int {
 	var child *submit.Failed
 	switch {
@@ -56,7 +57,7 @@ func exitCode(ctx context.Context, err error) int {
 		strings.Contains(err.Error(), "arg(s)"),
 		strings.HasPrefix(err.Error(), "required flag"),
 		strings.HasPrefix(err.Error(), "if any flags in the group"):
-		return exitMisuse // of cobra's own words: it has no error type for these
+		return exitMisuse // an error of cobra, which has no error type for misuse
 	}
 	_, code := robocache.ClassOf(err)
 	return code

@@ -11,11 +11,19 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// A file that no format knows by its contents is answered by the reader that its name calls for, or
+// A file that no format recognizes by its content is opened by the reader for its name, or rejected
 // by name.
 func TestFilesThatAreNotWhatTheySay(t *testing.T) {
 	dir := t.TempDir()
-	for name, want := range map[string]int{"a.h5": 11, "a.HDF5": 11, "a.zarr.zip": 11, "a.db3": 11, "a.mcap": 11, "a.npy": 12, "a.txt": 12} {
+	for name, want := range map[string]int{
+		"a.h5":       11,
+		"a.HDF5":     11,
+		"a.zarr.zip": 11,
+		"a.db3":      11,
+		"a.mcap":     11,
+		"a.npy":      12,
+		"a.txt":      12,
+	} {
 		for _, text := range []string{"", strings.Repeat("no dataset ", 200)} {
 			path := filepath.Join(dir, name)
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -30,11 +38,18 @@ func TestFilesThatAreNotWhatTheySay(t *testing.T) {
 	}
 }
 
-// What was recorded with several clocks shows the rate of each, its size, and has statistics.
+// For a recording with several clocks, the rate of each, the size and statistics are shown.
 func TestRecordingOfSeveralClocks(t *testing.T) {
 	path := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
 	code, out, errs := call(t, "inspect", path)
-	for _, want := range []string{"~30 Hz", "~332.9 Hz", "~100 Hz", "~10 Hz", "(about 2.7 s)", "1.4 MB in 1 files"} {
+	for _, want := range []string{
+		"~30 Hz",
+		"~332.9 Hz",
+		"~100 Hz",
+		"~10 Hz",
+		"(about 2.7 s)",
+		"1.4 MB in 1 files",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("inspect (exit %d, %s) does not show %q", code, errs, want)
 		}
@@ -49,8 +64,8 @@ func TestRecordingOfSeveralClocks(t *testing.T) {
 	}
 }
 
-// What is only noted (float depth has no statistics) is no finding that a script must look at: exit
-// 0, as of doctor.
+// A note (float depth has no statistics) is not a finding that a script must handle: the exit code
+// is 0, as for doctor.
 func TestStatsNotesAreNoFindings(t *testing.T) {
 	path := realdata.Path(t, "calvin_like")
 	code, _, errs := call(t, "stats", path, "--keys", "action,observation.depth_gripper")
@@ -59,8 +74,8 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 	}
 }
 
-// A recording of a folder that leads nowhere ends stats and convert by name; --skip-bad goes on and
-// says so.
+// A broken recording in a folder stops stats and convert with its name. With --skip-bad they
+// continue and report it.
 func TestLostFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a.mcap", "b.mcap"} {
@@ -120,11 +135,14 @@ func TestLostFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Files of arrays of several lengths that say nothing of time: every array is a stream, its values
-// are looked at and counted, and only timestamps want a rate. Both files also hold arrays that
-// cannot be given, which doctor names: exit 3.
+// In files of arrays of several lengths without times, every array is a stream. Its values are
+// checked and counted, and only timestamps need a rate. Both files also hold arrays that cannot be
+// read. doctor names them, with exit code 3.
 func TestArraysWithoutTime(t *testing.T) {
-	for name, code := range map[string]string{"hdf5_features/latest.hdf5": "unsupported-stream", "zarr/v3/data.zarr": "array-skipped"} {
+	for name, code := range map[string]string{
+		"hdf5_features/latest.hdf5": "unsupported-stream",
+		"zarr/v3/data.zarr":         "array-skipped",
+	} {
 		path := realdata.Path(t, name)
 		for _, verb := range []string{"inspect", "stats"} {
 			if code, out, errs := call(t, verb, path); code != exitDone {
@@ -144,8 +162,8 @@ func TestArraysWithoutTime(t *testing.T) {
 	}
 }
 
-// Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5
-// names robomimic's layout.
+// Datasets in every written format open again, also with text in each row (RLDS to Zarr). hdf5 has
+// robomimic's layout.
 func TestConvertedSetsOpenAgain(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "rlds")
@@ -168,7 +186,7 @@ func TestConvertedSetsOpenAgain(t *testing.T) {
 		dst := filepath.Join(dir, "to-"+to)
 		args := []string{"convert", src, dst, "--to", to}
 		if to == "hdf5" {
-			args = append(args, "--scale-actions") // else actions beyond [-1, 1] are a warning
+			args = append(args, "--scale-actions") // otherwise actions beyond [-1, 1] are a warning
 		}
 		if code, _, errs := call(t, args...); code != exitDone {
 			t.Errorf("%s: exit %d: %s", to, code, errs)

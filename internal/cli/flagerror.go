@@ -9,8 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// valueWords describes the values of the flag types of pflag, whose own errors are those of
-// strconv.
+// valueWords describes the values of pflag's flag types. pflag's own errors are those of strconv.
 var valueWords = map[string]string{
 	"int":          "an integer",
 	"int64":        "an integer",
@@ -25,10 +24,11 @@ var valueWords = map[string]string{
 	"float64Slice": "numbers",
 }
 
-// flagError returns the misuse error of a flag that cobra could not read.
+// flagError returns the misuse error for a flag that cobra could not parse.
 func flagError(err error) error {
 	var known *robocache.Error
-	if errors.As(err, &known) { // The value was rejected by rejectEmpty.
+	// The value was rejected by rejectEmpty.
+	if errors.As(err, &known) {
 		return known
 	}
 	var invalid *pflag.InvalidValueError

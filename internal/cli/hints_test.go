@@ -24,8 +24,7 @@ import (
 )
 
 var (
-	// hintedCommand is a command line of a hint: up to the end of the quotes, or of the words that
-	// belong to it.
+	// hintedCommand matches a command line in a hint: up to the end of the quotes, or of its words.
 	hintedCommand = regexp.MustCompile(
 		`'robocache ([^']*)'|robocache ((?:[a-z]+(?:-[a-z]+)*)(?: (?:--?[a-z][a-z-]*(?:[= ][A-Za-z0-9_./=%-]+)?|[A-Z][A-Z/]*|%s|%d))*)`,
 	)
@@ -42,7 +41,7 @@ func commandsOf(hint string) (out [][]string) {
 
 // checkCommand returns an error if the command-line parser does not accept a command line.
 func checkCommand(words []string) error {
-	// stands for any verb below: checked with one of them
+	// stands for any verb below; one of them is checked
 	if i := slices.Index(words, "VERB"); i > 0 {
 		words = slices.Concat(words[:i], []string{"delete"}, words[i+1:])
 	}
@@ -77,8 +76,8 @@ func allFlags() map[string]bool {
 	return out
 }
 
-// literals calls fn with each string of the product's source that is a hint: the values of fields
-// named Hint, and all strings that name a command.
+// literals calls fn with each hint in the product's source: values of fields named Hint, and
+// strings that name a command.
 func literals(t *testing.T, fn func(file, text string, hint bool)) {
 	t.Helper()
 	root := realdata.Root(t)
@@ -124,7 +123,7 @@ func literals(t *testing.T, fn func(file, text string, hint bool)) {
 	}
 }
 
-// Each command and each flag that a hint names exists, and the command takes the flag.
+// Each command and flag in a hint exists, and the command has the flag.
 func TestHintedCommandsParse(t *testing.T) {
 	flags := allFlags()
 	for _, foreign := range []string{"sbatch", "mount", "repo-type"} { // of other programs
@@ -158,7 +157,8 @@ func TestHintedCommandsParse(t *testing.T) {
 	}
 }
 
-// damaged makes sets of each format with findings. Each entry damages a good set in place.
+// damaged creates datasets of each format with findings. Each entry damages a good dataset in
+// place.
 func damaged(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -175,7 +175,8 @@ func damaged(t *testing.T) map[string]string {
 		out[name] = path
 		return path
 	}
-	// first returns the first file below a folder that ends so and is larger than a few bytes.
+	// first returns the first file below a folder with the given suffix that is larger than a few
+	// bytes.
 	first := func(path, ending string) string {
 		t.Helper()
 		found := ""
@@ -258,7 +259,7 @@ func damaged(t *testing.T) map[string]string {
 	return out
 }
 
-// hintsOf returns the findings of doctor, or the one error with its hint as a finding.
+// hintsOf returns the findings of doctor, or its error with the hint as a finding.
 func hintsOf(t *testing.T, path string) []robocache.Finding {
 	t.Helper()
 	code, out, errs := call(t, "doctor", path, "--json")
@@ -271,8 +272,8 @@ func hintsOf(t *testing.T, path string) []robocache.Finding {
 	}
 }
 
-// stepsOf returns the command lines, without the name of the program, that a hint of doctor on a
-// dataset asks for. dst is absent; a command that works in place gets a copy of the dataset there.
+// stepsOf returns the command lines in a hint of doctor, without the name of the program. dst does
+// not exist; a command that works in place gets a copy of the dataset there.
 func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
 	t.Helper()
 	const aligned = "robocache convert --align '"
@@ -318,8 +319,8 @@ func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
 	return out
 }
 
-// A hint of a finding of any format leads on: each of its commands is accepted, and if it fails,
-// its own hint does not send back to doctor or to the same command.
+// Following a hint makes progress: each of its commands is accepted. If a command fails, its hint
+// does not lead back to doctor or to the same command.
 func TestHintsLeadOn(t *testing.T) {
 	all := map[string]bool{}
 	for name, path := range damaged(t) {

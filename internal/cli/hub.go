@@ -16,15 +16,22 @@ func newPull() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pull hf://datasets/owner/name DIR",
 		Short: "copy a dataset of the Hugging Face Hub into a folder",
-		Long: `pull copies a dataset of the Hub at one commit, and holds every file against the Hub's checksum. What is in DIR already is not read again; after a kill
-the same command goes on. --episodes: metadata and the files that hold these, of a LeRobot dataset. HF_TOKEN (or "hf auth login") opens private ones.`,
+		Long: `pull copies one commit of a dataset from the Hub, and checks every file against the Hub's
+checksum. Files that DIR already has are not downloaded again, so the same command continues after
+a kill. --episodes fetches the metadata and the files with these episodes of a LeRobot dataset.
+Private datasets need HF_TOKEN or "hf auth login".`,
 		Example: `  robocache pull hf://datasets/lerobot/pusht@v3.0 ./pusht
   robocache pull hf://datasets/lerobot/aloha_static_cups_open ./part --episodes 0,3,5-9`,
 		Args: cobra.ExactArgs(2),
 	}
 	c.Flags().
-		StringVar(&r.Episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
-	return runs(c, &r, verbs.Pull, func(w io.Writer, p *hub.Pulled) {
+		StringVar(
+			&r.Episodes,
+			"episodes",
+			"",
+			"only the files that hold the episodes with these indices (0,3,5-9)",
+		)
+	return addRun(c, &r, verbs.Pull, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(
 			w,
 			"%s at %.12s: %d files in %s, %s read, %d were there",
@@ -47,26 +54,41 @@ func newPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push DIR owner/name",
 		Short: "bring a dataset to the Hugging Face Hub, through huggingface_hub",
-		Long: `push makes a dataset of the Hub what DIR is: files that differ go up, files that are gone go, in one commit; sizes and checksums are compared; last, the
-tag of the format's version, by which loaders find it, is moved there. Before that, doctor looks at DIR (errors stop), and a dataset card is made from inspect: README.md
-and assets/preview.png, in DIR too. Text and keys of a README that is there stay; a licence is written only if --license names it.
-It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the one on the path), with the token of HF_TOKEN or "hf auth login".`,
+		Long: `push makes a dataset on the Hub equal to DIR. One commit uploads the files that differ and deletes
+the files that DIR does not have. Sizes and checksums are compared. At the end it moves the tag of
+the format's version, by which loaders find the dataset.
+
+Before that, doctor examines DIR (errors stop push). Then a dataset card is made from inspect:
+README.md and assets/preview.png, also in DIR. Text and keys of an existing README are kept. A
+licence is written only if --license names it. push runs a Python that has huggingface_hub
+(--python, else $ROBOCACHE_PYTHON, else the one on the path), with the token of HF_TOKEN or "hf
+auth login".`,
 		Example: `  robocache push ./my_dataset owner/my_dataset --private
   robocache push ./my_dataset owner/my_dataset --license cc-by-4.0 --dry-run`,
 		Args: cobra.ExactArgs(2),
 	}
 	addOpening(c, &r.Opening)
 	c.Flags().
-		BoolVar(&r.Private, "private", false, "make the dataset private; an error where it is there and public")
+		BoolVar(
+			&r.Private,
+			"private",
+			false,
+			"make the dataset private; an error where it is there and public",
+		)
 	c.Flags().
 		StringVar(&r.Branch, "branch", "main", "of the dataset; another than main gets no tag")
 	c.Flags().StringVar(&r.License, "license", "", "as the Hub names it (apache-2.0, cc-by-4.0 …)")
 	c.Flags().StringVar(&r.Message, "message", "", "of the commit")
 	c.Flags().
-		BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and write nothing, here or there")
+		BoolVar(
+			&r.DryRun,
+			"dry-run",
+			false,
+			"say what would be done, and write nothing, here or there",
+		)
 	c.Flags().BoolVar(&r.SkipDoctor, "skip-doctor", false, "do not look at the dataset first")
 	c.Flags().StringVar(&r.Python, "python", "", "the Python that has huggingface_hub")
-	return runs(c, &r, verbs.Push, func(w io.Writer, p *hub.Pushed) {
+	return addRun(c, &r, verbs.Push, func(w io.Writer, p *hub.Pushed) {
 		if p.DryRun {
 			for _, l := range []struct {
 				sign  string
@@ -85,7 +107,7 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 	})
 }
 
-// pushSummary describes a push, or what it would do, in one line.
+// pushSummary describes a push, or a dry run of one, in one line.
 func pushSummary(p *hub.Pushed) string {
 	verb, commit := "pushed", "commit"
 	if p.DryRun {

@@ -10,9 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// --hz of convert is the rate to resample onto, --rows-hz the rate of rows that keep no clock;
-// --fps names another rate for the rows as they are; a recording's steady anchor says the rate
-// where nobody does.
+// --hz of convert resamples to a rate. --rows-hz states the rate of rows without a clock. --fps
+// declares another rate without resampling. If no rate is stated, the steady clock of the
+// recording's main stream gives it.
 func TestConvertRates(t *testing.T) {
 	path := func(set, name string) string { return filepath.Join(realdata.Path(t, set), name) }
 	plan := func(want int, args ...string) (frames, fps float64, errs string) {
@@ -45,10 +45,10 @@ func TestConvertRates(t *testing.T) {
 		name string
 		uri  string
 		hz   string
-		fps  float64 // the source's own; 0 = it knows none
+		fps  float64 // the source's own rate; 0 = unknown
 	}{
 		{"RLDS, a rate of the table", path("bridge_rlds", "bridge_dataset"), "10", 5},
-		// loses a split
+		// a split is lost
 		{"robomimic, control_freq", path("robomimic_like", "earliest_gzip.hdf5"), "10", 5},
 		{"Zarr without a clock", path("diffusion_policy_zarr", "replay_buffer.zarr"), "20", 0},
 	} {
@@ -143,7 +143,7 @@ func TestConvertRates(t *testing.T) {
 	}
 }
 
-// Two rates are refused rather than one of them left out.
+// Two rates are rejected instead of ignoring one of them.
 func TestConvertOneRate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "align.json")
 	if err := os.WriteFile(file, []byte(`{"hz": 50}`), 0o666); err != nil {
@@ -175,8 +175,8 @@ func TestConvertOneRate(t *testing.T) {
 	}
 }
 
-// A choice that the writer of the format does not have is refused, not left out in silence; --hz of
-// synth is the grid in LeRobot too.
+// An option that the writer does not have is rejected, not ignored. --hz of synth sets the grid in
+// LeRobot too.
 func TestWriterChoices(t *testing.T) {
 	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
 	for _, args := range [][]string{
@@ -220,15 +220,24 @@ func TestWriterChoices(t *testing.T) {
 	}
 }
 
-// What keeps no clock can be looked at without a rate: rates are unknown, and that is one note.
+// A dataset without a clock can be inspected without a rate. Rates are unknown, and one note says
+// so.
 func TestNoClock(t *testing.T) {
-	for _, uri := range []string{filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"), filepath.Join(realdata.Path(t, "hdf5_features"), "latest.hdf5")} {
-		for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"doctor"}, {"stats", "--frames", "none"}} {
+	for _, uri := range []string{
+		filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"),
+		filepath.Join(realdata.Path(t, "hdf5_features"), "latest.hdf5"),
+	} {
+		for _, verb := range [][]string{
+			{"inspect"},
+			{"inspect", "--episode", "0"},
+			{"doctor"},
+			{"stats", "--frames", "none"},
+		} {
 			code, out, errs := call(t, append(verb, uri)...)
 			if verb[0] == "doctor" && code == exitFindings &&
 				strings.Contains(uri, "hdf5_features") &&
 				!strings.Contains(out+errs, "unreadable-timestamps") {
-				code = exitDone // it has other faults, by intention
+				code = exitDone // it has other, intended faults
 			}
 			if code != exitDone {
 				t.Errorf("%v %s: exit %d: %s", verb, uri, code, errs)
@@ -244,11 +253,17 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
-// Every verb that opens a dataset takes --rows-hz; --hz resamples, and is refused with that hint
-// where nothing says when the rows were.
+// Every verb that opens a dataset has --rows-hz. --hz resamples. If the times of rows are unknown,
+// it is rejected with a hint to --rows-hz.
 func TestRowsHZ(t *testing.T) {
 	none := filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr")
-	for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"stats", "--frames", "none"}, {"doctor"}, {"convert"}} {
+	for _, verb := range [][]string{
+		{"inspect"},
+		{"inspect", "--episode", "0"},
+		{"stats", "--frames", "none"},
+		{"doctor"},
+		{"convert"},
+	} {
 		args := append(verb, none, "--hz", "10")
 		if verb[0] == "convert" {
 			args = append(args, filepath.Join(t.TempDir(), "out"))
@@ -283,7 +298,7 @@ func TestRowsHZ(t *testing.T) {
 	if r.FPS != 25 {
 		t.Errorf("a recording on a grid of 25 Hz: %v", r)
 	}
-	// A rate that a format only assumes is not taken for the recorded one.
+	// A rate that a format only assumes is not used as the recorded one.
 	assumed := realdata.Path(t, "aloha_like")
 	if code, _, errs := call(
 		t,
@@ -312,13 +327,17 @@ func TestRowsHZ(t *testing.T) {
 	}
 }
 
-// --split is of every verb that opens a dataset; inspect lists the splits with their episodes.
+// Every verb has --split. inspect lists the splits with their episodes.
 func TestSplit(t *testing.T) {
 	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
 	if _, out, _ := call(t, "inspect", demos); !strings.Contains(out, "train 2, valid 1") {
 		t.Errorf("inspect says\n%s", out)
 	}
-	for _, verb := range [][]string{{"inspect", "--json"}, {"doctor", "--json"}, {"convert", "--dry-run", "--json", "--frames", "none"}} {
+	for _, verb := range [][]string{
+		{"inspect", "--json"},
+		{"doctor", "--json"},
+		{"convert", "--dry-run", "--json", "--frames", "none"},
+	} {
 		args := append(verb, demos, "--split", "train")
 		if verb[0] == "convert" {
 			args = append(args, filepath.Join(t.TempDir(), "out"))
@@ -355,8 +374,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// --rows-hz and a mapping's hz of a dataset whose rows have timestamps would be ignored: they are
-// refused, in every verb.
+// If rows have timestamps, --rows-hz and a mapping's hz would be ignored, so every verb rejects
+// them.
 func TestRowsWithTimestamps(t *testing.T) {
 	dir := t.TempDir()
 	m := filepath.Join(dir, "map.yaml")
@@ -371,7 +390,12 @@ func TestRowsWithTimestamps(t *testing.T) {
 			t.Fatal(format, errs)
 		}
 		for _, c := range [][]string{{"--rows-hz", "30"}, {"--map", m}} {
-			for _, verb := range [][]string{{"inspect"}, {"stats", "--frames", "none"}, {"doctor"}, {"convert"}} {
+			for _, verb := range [][]string{
+				{"inspect"},
+				{"stats", "--frames", "none"},
+				{"doctor"},
+				{"convert"},
+			} {
 				args := append(append(verb, uri), c...)
 				if verb[0] == "convert" {
 					args = append(args, filepath.Join(dir, "out"))

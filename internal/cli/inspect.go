@@ -37,19 +37,38 @@ func newInspect() *cobra.Command {
 		"show the streams of the episode with this index: timestamps, gaps, jitter",
 	)
 	c.Flags().
-		StringVar(&r.ContactSheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
+		StringVar(
+			&r.ContactSheet,
+			"contact-sheet",
+			"",
+			"draw an episode into this file (.png, .svg, .html): frames of its cameras, and all "+
+				"other streams over its whole time",
+		)
 	c.Flags().
-		BoolVar(&r.SuggestMap, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
+		BoolVar(
+			&r.SuggestMap,
+			"suggest-map",
+			false,
+			"write a mapping of the dataset as it is, to begin with (--map)",
+		)
 	c.Flags().
-		BoolVar(&r.DecodeCost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
+		BoolVar(&r.DecodeCost, "decode-cost", false, "decode frames in random order on the CPU, "+
+			"and the GPU where there is one; then a piece of an episode encoded by --codec and "+
+			"--gop")
 	c.Flags().
-		StringVar(&r.Codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
+		StringVar(
+			&r.Codec,
+			"codec",
+			"",
+			"with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's "+
+				"engines take it, else hevc)",
+		)
 	optionalInt(c, &r.GOP, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
-	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, _, err error) {
+	return addJSON(c, func(cmd *cobra.Command, args []string) (answer *any, _, err error) {
 		if err := verbs.Decode(cmd.Name(), args, nil, &r); err != nil {
 			return nil, nil, err
 		}
-		ctx, o := cmd.Context(), observer(cmd)
+		ctx, o := cmd.Context(), observerOf(cmd)
 		var report any
 		switch {
 		case r.SuggestMap:
@@ -148,7 +167,7 @@ func printReport(w io.Writer, r *inspect.Report) {
 		}
 		rows = append(rows, row)
 	}
-	table(w, rows)
+	printTable(w, rows)
 	printProblems(w, problems)
 	if r.Decoding != nil {
 		printDecoding(w, r.Decoding)
@@ -172,8 +191,7 @@ func printReport(w io.Writer, r *inspect.Report) {
 	}
 }
 
-// rateText is a declared rate as it is, a measured one with a tilde, and a dash where nothing is
-// known.
+// rateText formats a rate. A measured rate has a tilde, and an unknown rate is a dash.
 func rateText(s *inspect.Stream) string {
 	switch {
 	case s.RateHz == 0:
@@ -212,7 +230,7 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 		},
 	}
 	for _, s := range r.Streams {
-		// of time nothing is known
+		// The row is for a stream without known times.
 		row := []string{
 			s.Key,
 			string(s.Kind),
@@ -248,7 +266,7 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 		}
 		rows = append(rows, row)
 	}
-	table(w, rows)
+	printTable(w, rows)
 	var problems [][2]string
 	for _, s := range r.Streams {
 		if s.Problem != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// costSpan is the time that --decode-cost decodes for each camera and device. 0 is the default.
+// costSpan is how long --decode-cost decodes for each camera and device. 0 selects the default.
 var costSpan time.Duration
 
 func printDecoding(w io.Writer, d *inspect.Decoding) {
@@ -45,7 +45,7 @@ func printDecoding(w io.Writer, d *inspect.Decoding) {
 		rows = append(rows, cells(&d.Streams[i]))
 		note(&d.Streams[i])
 	}
-	table(w, rows)
+	printTable(w, rows)
 	printProblems(w, problems)
 	t := d.Trial
 	fmt.Fprintf(w, "\n%d frames of episode %d as %s, GOP %d\n", t.Frames, t.Episode, t.Codec, t.GOP)
@@ -66,12 +66,13 @@ func printDecoding(w io.Writer, d *inspect.Decoding) {
 		)
 		note(&s.StreamCost)
 	}
-	table(w, rows)
+	printTable(w, rows)
 	printProblems(w, problems)
 	fmt.Fprintf(w, "  all of it: %s\n", t.Command)
 }
 
-// printProblems prints each once, with the first stream that has it, and how many more do.
+// printProblems prints each problem once, with the first stream that has it and the number of other
+// streams.
 func printProblems(w io.Writer, problems [][2]string) {
 	streams := map[string][]string{}
 	for _, p := range problems {

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// What frames cost to decode is measured, and what another encoding would bring is tried.
+// The decoding cost of frames is measured, and another encoding is tried.
 func TestDecodeCost(t *testing.T) {
 	set := realdata.Path(t, "g1_v30_exact")
 	costSpan = 100 * time.Millisecond
@@ -83,7 +83,10 @@ func TestDecodeCostRefused(t *testing.T) {
 		"go with --decode-cost":                 {set, "--codec", "hevc"},
 		"expected av1, h264 or hevc":            {set, "--decode-cost", "--codec", "vp9"},
 		"(at least 1)":                          {set, "--decode-cost", "--gop", "0"},
-		"the dataset has no video":              {realdata.Path(t, "robomimic_like"), "--decode-cost"},
+		"the dataset has no video": {
+			realdata.Path(t, "robomimic_like"),
+			"--decode-cost",
+		},
 	} {
 		code, _, errs := call(t, append([]string{"inspect"}, c...)...)
 		if want := map[bool]int{true: 12, false: exitMisuse}[strings.Contains(say, "no video")]; code != want ||
@@ -93,7 +96,7 @@ func TestDecodeCostRefused(t *testing.T) {
 	}
 }
 
-// Long ways from key frames are told of, as no fault.
+// Long distances between key frames are reported, but not as a fault.
 func TestDoctorTellsOfLongGOPs(t *testing.T) {
 	code, out, _ := call(t, "doctor", realdata.Path(t, "g1_h264_v30"))
 	if code != exitDone ||

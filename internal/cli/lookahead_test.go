@@ -33,9 +33,18 @@ func TestLookAheadFinding(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"inspect", set, "--json"}, "observations on another clock use samples from after the tick"},
-		{[]string{"inspect", set, "--json", "--hz", "40"}, "observations at 40 Hz use samples from after the tick"},
-		{[]string{"doctor", set, "--json"}, "observations on another clock use samples from after the tick"},
+		{
+			[]string{"inspect", set, "--json"},
+			"observations on another clock use samples from after the tick",
+		},
+		{
+			[]string{"inspect", set, "--json", "--hz", "40"},
+			"observations at 40 Hz use samples from after the tick",
+		},
+		{
+			[]string{"doctor", set, "--json"},
+			"observations on another clock use samples from after the tick",
+		},
 	} {
 		code, out, errs := call(t, c.args...)
 		if code != exitDone || strings.Count(out, `"look-ahead"`) != 1 ||

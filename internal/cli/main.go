@@ -1,5 +1,5 @@
-// Package cli is the command line: one file a verb. It is run by the command robocache, and by the
-// C library for Python's.
+// Package cli implements the command line, with one file per verb. The command robocache runs it,
+// and so does the C library for the Python command.
 package cli
 
 import (
@@ -23,22 +23,27 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
 
-// version is set by the build of the program.
+// version is set by Main.
 var version = "unknown"
 
-// Main runs a command line on the process's streams until it is done or interrupted, and gives the
-// exit code.
+// Main runs a command line on the streams of the process and returns the exit code. It ends early
+// if the process is interrupted.
 func Main(args []string, programVersion string) int {
 	version = programVersion
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, newRoot(), args, os.Stdout, os.Stderr)
+	return runCommand(ctx, newRoot(), args, os.Stdout, os.Stderr)
 }
 
-// run is Main without the process: arguments and streams in, exit code out.
-func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+// runCommand runs a command line with the given streams and returns the exit code.
+func runCommand(
+	ctx context.Context,
+	root *cobra.Command,
+	args []string,
+	stdout, stderr io.Writer,
+) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		completeValues(root) // cobra keeps them for the life of the process
+		completeValues(root) // cobra keeps the completions until the process ends
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -55,13 +60,13 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return code
 }
 
-// execute runs the command. A panic, of any verb, is an internal error.
+// execute runs the command. A panic in any verb becomes an internal error.
 func execute(ctx context.Context, root *cobra.Command) (err error) {
 	defer crash.Recover("robocache", &err)
 	return root.ExecuteContext(ctx)
 }
 
-// Command is the whole command line, for what is written of it: man pages.
+// Command returns the whole command line. It is used to generate man pages.
 func Command(programVersion string) *cobra.Command {
 	version = programVersion
 	return newRoot()
@@ -90,12 +95,18 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		},
 	}
 	root.PersistentFlags().
-		StringVar(&level, "log-level", cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"), "debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)")
+		StringVar(
+			&level,
+			"log-level",
+			cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"),
+			"debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)",
+		)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		// of the verbs that do not resample; it used to be the rate of the rows
+		// Verbs that do not resample have no --hz. In older versions it was the rate of the rows.
 		if err.Error() == "unknown flag: --hz" {
 			return robocache.Misuse("", nil, "%s", err.Error()).
-				WithHint("--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz")
+				WithHint("--rows-hz says the rate of rows that keep no clock; inspect, stats " +
+					"and convert resample with --hz")
 		}
 		return flagError(err)
 	})
@@ -126,7 +137,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 	return root
 }
 
-// mustConfigure panics if the definition of a command is wrong, which is a defect.
+// mustConfigure panics if the definition of a command is wrong. That is always a bug.
 func mustConfigure(err error) {
 	if err != nil {
 		panic(err)

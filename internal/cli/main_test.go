@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// The exit codes of the error classes, as docs/cli.md has them.
+// exitCodes are the exit codes of the error classes in docs/cli.md.
 const (
 	exitFailed        = 1
 	exitNotFound      = 10
@@ -28,7 +28,7 @@ const (
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), newRoot(), args, &out, &errs)
+	code = runCommand(t.Context(), newRoot(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -37,7 +37,18 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d", code)
 	}
-	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "submit", "cache", "self-test", "version", "completion"} {
+	for _, verb := range []string{
+		"inspect",
+		"doctor",
+		"stats",
+		"convert",
+		"synth",
+		"submit",
+		"cache",
+		"self-test",
+		"version",
+		"completion",
+	} {
 		if !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("--help does not list %s", verb)
 		}
@@ -113,7 +124,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	if code := run(
+	if code := runCommand(
 		ctx,
 		newRoot(),
 		[]string{"doctor", realdata.Path(t, "g1_v30_exact")},
@@ -133,7 +144,13 @@ func TestInspectJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]any{"format": "lerobot", "version": "v3.0", "num_episodes": 5.0, "num_frames": 1305.0, "fps": 30.0} {
+	for key, want := range map[string]any{
+		"format":       "lerobot",
+		"version":      "v3.0",
+		"num_episodes": 5.0,
+		"num_frames":   1305.0,
+		"fps":          30.0,
+	} {
 		if r[key] != want {
 			t.Errorf("%s is %v, want %v", key, r[key], want)
 		}
@@ -200,7 +217,7 @@ func TestContactSheet(t *testing.T) {
 	}
 }
 
-// The suffix is looked at before the dataset is: nothing was read for nothing.
+// The suffix is checked before the dataset is read.
 func TestContactSheetSuffix(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errs := call(
@@ -215,7 +232,7 @@ func TestContactSheetSuffix(t *testing.T) {
 	}
 }
 
-// Every file that a verb writes has the permissions that the user's umask leaves.
+// Every file that a verb writes has the permissions that the umask allows.
 func TestFilesFollowTheUmask(t *testing.T) {
 	old := syscall.Umask(0o026)
 	defer syscall.Umask(old)
@@ -231,9 +248,9 @@ func TestFilesFollowTheUmask(t *testing.T) {
 	}
 	for _, args := range steps {
 		if format := args[len(args)-1]; format == "lerobot" {
-			args = append(args, "--images", "images") // no encoder is asked for
+			args = append(args, "--images", "images") // needs no encoder
 		} else if format == "robomimic" {
-			args = append(args, "--scale-actions") // else actions beyond [-1, 1] are a warning
+			args = append(args, "--scale-actions") // otherwise actions beyond [-1, 1] are a warning
 		}
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/hub"
 )
 
-// describe returns what inspect states of a dataset.
+// describe returns the output of inspect for a dataset.
 func describe(t *testing.T, args ...string) (r struct {
 	Format   string
 	Clock    string
@@ -26,13 +26,35 @@ func describe(t *testing.T, args ...string) (r struct {
 	return r
 }
 
-// TestFilesWithoutEnding checks that MCAP, HDF5 and db3 files are known by their first bytes.
+// TestFilesWithoutEnding checks that MCAP, HDF5 and db3 files are recognized by their first bytes.
 func TestFilesWithoutEnding(t *testing.T) {
 	dir := t.TempDir()
 	recordings, demos := filepath.Join(dir, "recordings"), filepath.Join(dir, "demos.hdf5")
 	for _, args := range [][]string{
-		{"synth", recordings, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0"},
-		{"synth", demos, "--format", "robomimic", "--episodes", "2", "--seconds", "1", "--cameras", "0"},
+		{
+			"synth",
+			recordings,
+			"--format",
+			"mcap",
+			"--episodes",
+			"1",
+			"--seconds",
+			"1",
+			"--cameras",
+			"0",
+		},
+		{
+			"synth",
+			demos,
+			"--format",
+			"robomimic",
+			"--episodes",
+			"2",
+			"--seconds",
+			"1",
+			"--cameras",
+			"0",
+		},
 	} {
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
@@ -106,7 +128,14 @@ func TestPushSummary(t *testing.T) {
 		want   string
 	}{
 		{
-			hub.Pushed{Repo: "me/set", Branch: "main", Tag: "v3.0", Added: []string{"a"}, Bytes: 10, DryRun: true},
+			hub.Pushed{
+				Repo:   "me/set",
+				Branch: "main",
+				Tag:    "v3.0",
+				Added:  []string{"a"},
+				Bytes:  10,
+				DryRun: true,
+			},
 			"would push to me/set (main): 1 files, 10 B, 0 deleted; tag v3.0",
 		},
 		{

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// flagNames are the flags of options that have another name in Python.
+// flagNames maps options to flags whose name differs from the name in Python.
 var flagNames = map[string]string{
 	"options":           "option",
 	"values":            "from",
@@ -17,12 +17,12 @@ var flagNames = map[string]string{
 	"skip_bad_episodes": "skip-bad",
 }
 
-// otherMeanings are flags of verbs that have the name of an option and another meaning.
+// otherMeanings lists flags that have the name of an option but another meaning.
 var otherMeanings = map[string]bool{
 	"edit merge --keys": true,
 }
 
-// flagFor returns the flag of a verb by which an option is passed, "" if it has none.
+// flagFor returns the flag of a verb for an option, or "" if it has none.
 func flagFor(c *cobra.Command, option string) string {
 	flag, ok := flagNames[option]
 	if !ok {
@@ -35,8 +35,8 @@ func flagFor(c *cobra.Command, option string) string {
 	return flag
 }
 
-// wordsOf returns the words of hints on the command line while the verb c runs. An option is a flag
-// of the verb, else one of convert, else a keyword in Python.
+// wordsOf returns the words for hints while the verb c runs. An option is written as a flag of the
+// verb, else as a flag of convert, else as a keyword in Python.
 func wordsOf(c *cobra.Command) robocache.Words {
 	return robocache.Words{
 		Command: robocache.GoWords.Command,
@@ -55,7 +55,7 @@ func wordsOf(c *cobra.Command) robocache.Words {
 	}
 }
 
-// flagText writes a flag of a verb with a value.
+// flagText formats a flag of a verb with a value.
 func flagText(c *cobra.Command, flag string, keys []string, value any) string {
 	kind := c.Flags().Lookup(flag).Value.Type()
 	switch {
@@ -76,7 +76,7 @@ func flagText(c *cobra.Command, flag string, keys []string, value any) string {
 			return "--" + flag + " " + strings.Join(value, ",")
 		}
 	}
-	// A value is written in JSON as in Go.
+	// Values are formatted as JSON, as in GoWords.
 	_, text, _ := strings.Cut(robocache.GoWords.Option("value", keys, value), ": ")
 	return "--" + flag + " '" + text + "'"
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Each surface writes an option in its own words, and the command line by the flags of the verb
-// that runs.
+// Each interface writes an option in its own words. The command line uses the flags of the running
+// verb.
 func TestOptionWords(t *testing.T) {
 	path := map[string][]any{
 		"keys":           nil,
@@ -58,10 +58,22 @@ func TestOptionWords(t *testing.T) {
 		{"Python", "missing", `windows=robocache.Windows(missing="pad")`},
 		{"Python", "skip_bad", "skip_bad=True"},
 		{"Python", "on_bad_episode", `order=robocache.Order(on_bad_episode="skip")`},
-		{"Python", "options", `options={"timestamp_unit": "ms"} (open=robocache.Open(options={"timestamp_unit": "ms"}) of a Loader)`},
-		{"Python", "rows_hz", `rows_hz="30000/1001" (open=robocache.Open(rows_hz="30000/1001") of a Loader)`},
+		{
+			"Python",
+			"options",
+			`options={"timestamp_unit": "ms"} (open=robocache.Open(options={"timestamp_unit": "ms"}) of a Loader)`,
+		},
+		{
+			"Python",
+			"rows_hz",
+			`rows_hz="30000/1001" (open=robocache.Open(rows_hz="30000/1001") of a Loader)`,
+		},
 		{"Python", "follow_links", "follow_links="},
-		{"Python", "augment", `augment=robocache.Augment(hflip={"p": …, "negate": {"action": [0]}})`},
+		{
+			"Python",
+			"augment",
+			`augment=robocache.Augment(hflip={"p": …, "negate": {"action": [0]}})`,
+		},
 		{"Python", "dtype", `windows=robocache.Windows(dtype="keep")`},
 		{"Python", "stop", `mixture=robocache.Mixture(stop="all")`},
 		{"Python", "depth_unit", "images=robocache.Images(depth_unit=…)"},
@@ -203,7 +215,7 @@ func pythonParameters(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	// **options are their flags
+	// **options are the flags
 	for _, verb := range []string{"convert", "doctor", "stats", "inspect", "pull", "push"} {
 		c, _, err := newRoot().Find([]string{verb})
 		if err != nil {
@@ -230,7 +242,10 @@ func pythonFields(t *testing.T) map[string]bool {
 	for _, group := range pythonGroup.FindAllStringSubmatch(string(b), -1) {
 		_, class, _ := strings.Cut(string(b), "\nclass "+group[2]+":\n")
 		class, _, _ = strings.Cut(class, "\n\n\n")
-		for _, field := range regexp.MustCompile(`(?m)^    (\w+): .* = `).FindAllStringSubmatch(class, -1) {
+		for _, field := range regexp.MustCompile(`(?m)^    (\w+): .* = `).FindAllStringSubmatch(
+			class,
+			-1,
+		) {
 			out[group[1]+"."+group[2]+"."+field[1]] = true
 		}
 	}
@@ -302,8 +317,8 @@ func TestHintedOptionsExist(t *testing.T) {
 	}
 }
 
-// Each option of a loader's configuration is a keyword or a field of a group in Python, and has
-// the name of its field in Go.
+// Each option of a loader's configuration is a keyword or a grouped field in Python. It has the
+// name of its field in Go.
 func TestConfigInWords(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(realdata.Root(t), "python", "robocache", "loader.py"))
 	if err != nil {
@@ -376,7 +391,7 @@ func eachVerb(c *cobra.Command, fn func(c *cobra.Command)) {
 	}
 }
 
-// ofOneSurface are the packages whose hints only the users of one surface see.
+// ofOneSurface lists packages whose hints are seen by users of only one interface.
 var ofOneSurface = []string{
 	"internal/cli/",
 	"bench/",
@@ -387,18 +402,18 @@ var ofOneSurface = []string{
 	"hints.go",
 }
 
-// spelled is an option in the words of one surface.
+// spelled matches an option in the words of one interface.
 var spelled = regexp.MustCompile(
 	`(?:^|[\s('])--[a-z]|\b(?:keys|on_bad_episode|missing|rows_hz|hz|image_size|options|align|cache|stats|anchor|map)=|align=\{|\boption \w+=`,
 )
 
-// keyword is an option of a Loader as Python spells it, with or without a value.
+// keyword matches an option of a Loader as Python writes it, with or without a value.
 var keyword = regexp.MustCompile(
 	`\b(?:normalize|augment|image_\w+|batch_size|world_size|shuffle|stratified|stop|cache\w*|keys|cameras|` +
 		`anchor|hz|rows_hz|depth_unit|edge|times|windows|delta_\w+|on_\w+|missing|pool_\w+|device|decode)=`,
 )
 
-// No message of the loader or of align has an option in the words of Python.
+// No message of the loader or of align writes an option in the words of Python.
 func TestMessagesNameOptionsByWords(t *testing.T) {
 	messages := 0
 	literals(t, func(file, text string, _ bool) {
@@ -415,7 +430,7 @@ func TestMessagesNameOptionsByWords(t *testing.T) {
 	}
 }
 
-// No hint has an option in the words of one surface.
+// No hint writes an option in the words of one interface.
 func TestHintsNameOptionsByWords(t *testing.T) {
 	foreign := []string{"hf download", "mcap compress", "--shards of plan"}
 	check := func(file, text string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// printJSON writes v for machines, laid out as it lays itself out where it does.
+// printJSON prints v as JSON. If v formats its own JSON, that layout is kept.
 func printJSON(w io.Writer, v any) error {
 	if own, ok := v.(interface{ JSON() ([]byte, error) }); ok {
 		text, err := own.JSON()
@@ -31,9 +31,9 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed.
-// found is told after that: what the verb found (errFindings) and what is wrong with its answer.
-func answers[T any](
+// addJSON adds --json to a command. The answer of run is printed as JSON or by text; nil is not
+// printed. After that the command returns found or the error of run.
+func addJSON[T any](
 	c *cobra.Command,
 	run func(cmd *cobra.Command, args []string) (answer *T, found, err error),
 	text func(w io.Writer, answer *T),
@@ -63,19 +63,19 @@ func answers[T any](
 	return c
 }
 
-// runs makes a command of a function of package verbs. The flags of c and its arguments fill
+// addRun makes a command run a function of package verbs. The flags and arguments of c fill
 // request.
-func runs[R, A any](
+func addRun[R, A any](
 	c *cobra.Command,
 	request *R,
 	verb func(ctx context.Context, request *R, o verbs.Observer) (*A, error),
 	text func(w io.Writer, answer *A),
 ) *cobra.Command {
-	return answers(c, func(cmd *cobra.Command, args []string) (*A, error, error) {
+	return addJSON(c, func(cmd *cobra.Command, args []string) (*A, error, error) {
 		if err := verbs.Decode(cmd.Name(), args, nil, request); err != nil {
 			return nil, nil, err
 		}
-		answer, err := verb(cmd.Context(), request, observer(cmd))
+		answer, err := verb(cmd.Context(), request, observerOf(cmd))
 		if answer == nil || err != nil {
 			return answer, err, nil
 		}
@@ -86,8 +86,8 @@ func runs[R, A any](
 	}, text)
 }
 
-// table writes rows in columns.
-func table(w io.Writer, rows [][]string) {
+// printTable prints rows in aligned columns.
+func printTable(w io.Writer, rows [][]string) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, r := range rows {
 		fmt.Fprintln(tw, "  "+strings.Join(r, "\t"))
@@ -95,7 +95,7 @@ func table(w io.Writer, rows [][]string) {
 	tw.Flush()
 }
 
-// bytesText gives 1234567 as "1.2 MB".
+// bytesText formats 1234567 as "1.2 MB".
 func bytesText(n int64) string {
 	f, unit := float64(n), "B"
 	for _, u := range []string{"kB", "MB", "GB", "TB"} {
@@ -110,10 +110,10 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, unit)
 }
 
-// summarized is how many findings of one code printSummary lists.
-const summarized = 3
+// maxSummarized is the number of findings with the same code that printSummary lists.
+const maxSummarized = 3
 
-// printSummary lists the first findings of each code and severity, and counts the others.
+// printSummary prints the first findings of each code and severity, and the number of the others.
 func printSummary(w io.Writer, findings []robocache.Finding) {
 	type group struct {
 		severity robocache.Severity
@@ -134,10 +134,10 @@ func printSummary(w io.Writer, findings []robocache.Finding) {
 	seen := map[group]int{}
 	for _, f := range findings {
 		g := group{f.Severity, f.Code}
-		if seen[g]++; seen[g] > summarized {
+		if seen[g]++; seen[g] > maxSummarized {
 			continue
 		}
-		if more := count[g] - summarized; seen[g] == summarized && more > 0 {
+		if more := count[g] - maxSummarized; seen[g] == maxSummarized && more > 0 {
 			f.Message += fmt.Sprintf(" (and %d more, %d in all", more, count[g])
 			if n := len(episodes[g]); n > 0 {
 				f.Message += fmt.Sprintf(" in %d episodes", n)
@@ -149,7 +149,7 @@ func printSummary(w io.Writer, findings []robocache.Finding) {
 	printFindings(w, shown)
 }
 
-// printFindings lists findings for people, errors first.
+// printFindings prints findings as text, errors first.
 func printFindings(w io.Writer, findings []robocache.Finding) {
 	fmt.Fprint(w, verbs.FindingsText(findings))
 }

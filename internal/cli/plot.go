@@ -15,8 +15,9 @@ func newPlot() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plot URI",
 		Short: "draw streams of an episode: PNG, SVG or HTML",
-		Long: `Draws streams of an episode below each other, each at its own timestamps, on one axis: the episode's whole time.
-Without --keys all streams but cameras are drawn; of a camera that is named, eight frames are. What is not drawn is said below.`,
+		Long: `plot draws streams of an episode one below the other, each at its own timestamps, on one axis with
+the time of the whole episode. Without --keys it draws all streams except cameras. For a camera in
+--keys it draws eight frames. The figure lists at its end what is not drawn.`,
 		Example: `  robocache plot ./my_dataset --episode 3 -o episode.png
   robocache plot ./my_dataset --keys action,observation.state -o figure.svg
   robocache plot ./recording.mcap -o recording.html`,
@@ -32,11 +33,22 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 		"the index of the episode (default: the first episode)",
 	)
 	c.Flags().
-		StringSliceVar(&r.Keys, "keys", nil, "these streams, in this order; default: all but cameras")
+		StringSliceVar(
+			&r.Keys,
+			"keys",
+			nil,
+			"these streams, in this order; default: all but cameras",
+		)
 	c.Flags().
-		StringVarP(&r.Out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
+		StringVarP(
+			&r.Out,
+			"out",
+			"o",
+			"",
+			"the file to write: its suffix (.png, .svg, .html) says what",
+		)
 	mustConfigure(c.MarkFlagRequired("out"))
-	return runs(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
+	return addRun(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)
 		for _, n := range r.Notes {
 			fmt.Fprintln(w, " ", n)

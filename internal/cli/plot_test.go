@@ -70,8 +70,8 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// TestPlotOfManyClocks: a recording whose streams have clocks of their own; cameras where they are
-// named; hostile text stays text.
+// TestPlotOfManyClocks: a recording whose streams have their own clocks is drawn. Cameras are drawn
+// if they are named. Hostile text stays text.
 func TestPlotOfManyClocks(t *testing.T) {
 	dir := t.TempDir()
 	set, out := filepath.Join(

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// newProgress returns a function that shows how far a verb is on stderr. With --json it shows
-// nothing.
+// newProgress returns a function that prints the progress of a verb to stderr. With --json it
+// prints nothing.
 func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
 	if !showsProgress(cmd) {
 		return func(robocache.Progress) {}
@@ -22,8 +22,8 @@ func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
 	return progressTo(cmd.ErrOrStderr(), verb)
 }
 
-// progressTo returns a function that shows how far a verb is: on a terminal one line that is
-// rewritten, with rate and remaining time; elsewhere at most one line a minute.
+// progressTo returns a function that prints the progress of a verb. On a terminal it rewrites one
+// line with the rate and the remaining time. Otherwise it prints at most one line per minute.
 func progressTo(w io.Writer, verb string) func(robocache.Progress) {
 	if isTerminal(w) {
 		return progressBar(w, verb)
@@ -31,13 +31,13 @@ func progressTo(w io.Writer, verb string) func(robocache.Progress) {
 	return progressLines(w, verb, time.Now)
 }
 
-// showsProgress reports whether a verb shows progress: not with --json.
+// showsProgress reports whether a verb shows progress, which it does unless --json is given.
 func showsProgress(cmd *cobra.Command) bool {
 	asJSON := cmd.Flags().Lookup("json")
 	return asJSON == nil || asJSON.Value.String() != "true"
 }
 
-// NewObserver returns an observer that shows progress and notes of a verb on w.
+// NewObserver returns an observer that prints progress and notes of a verb to w.
 func NewObserver(w io.Writer, verb string) verbs.Observer {
 	o := verbs.Observer{
 		Progress: progressTo(w, verb),
@@ -49,14 +49,14 @@ func NewObserver(w io.Writer, verb string) verbs.Observer {
 	return o
 }
 
-// observer returns the observer of a command.
-func observer(cmd *cobra.Command) verbs.Observer {
+// observerOf returns the observer of a command.
+func observerOf(cmd *cobra.Command) verbs.Observer {
 	o := NewObserver(cmd.ErrOrStderr(), cmd.Name())
 	o.Progress = newProgress(cmd, cmd.Name())
 	return o
 }
 
-// progressBar returns a function that rewrites one line of w, and clears it at the end.
+// progressBar returns a function that rewrites one line of w and clears it at the end.
 func progressBar(w io.Writer, verb string) func(robocache.Progress) {
 	var bar *progressbar.ProgressBar
 	return func(p robocache.Progress) {
@@ -72,7 +72,7 @@ func progressBar(w io.Writer, verb string) func(robocache.Progress) {
 				progressbar.OptionClearOnFinish(),
 			)
 		}
-		if p.Total != bar.GetMax64() { // which renders, so that Set64 would be throttled
+		if p.Total != bar.GetMax64() { // ChangeMax64 renders, which would throttle Set64
 			bar.ChangeMax64(p.Total)
 		}
 		_ = bar.Set64(p.Done)

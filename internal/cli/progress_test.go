@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Off a terminal there is at most one line a minute, with rate and remaining time.
+// Without a terminal there is at most one line per minute, with rate and remaining time.
 func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
@@ -20,7 +20,8 @@ func TestProgressLines(t *testing.T) {
 		now = time.Unix(int64(second), 0)
 		show(robocache.Progress{Done: int64(second * 10), Total: 3000, Unit: "rows"})
 	}
-	want := "convert: 600 of 3000 rows, 10.0 rows/s, 4m0s left\nconvert: 1200 of 3000 rows, 10.0 rows/s, 3m0s left\n"
+	want := "convert: 600 of 3000 rows, 10.0 rows/s, 4m0s left\n" +
+		"convert: 1200 of 3000 rows, 10.0 rows/s, 3m0s left\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", &out, want)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// originOf returns the origin that inspect states of an episode.
+// originOf returns the origin that inspect reports for an episode.
 func originOf(t *testing.T, set string, episode int) robocache.Origin {
 	t.Helper()
 	_, out, errs := call(t, "inspect", set, "--episode", fmt.Sprint(episode), "--json")
@@ -26,7 +26,7 @@ func originOf(t *testing.T, set string, episode int) robocache.Origin {
 	return r.Origin
 }
 
-// sha256Of returns the checksum of a file as an origin states it.
+// sha256Of returns the checksum of a file in the form of an origin.
 func sha256Of(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -36,10 +36,13 @@ func sha256Of(t *testing.T, file string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
-// TestProvenanceOfSharedFiles checks that an episode converted from a format whose files hold many
-// episodes names its file, its index and the file's checksum.
+// TestProvenanceOfSharedFiles checks an episode from a format whose files hold many episodes. It
+// names its file, its index and the file's checksum.
 func TestProvenanceOfSharedFiles(t *testing.T) {
-	for format, more := range map[string][]string{"rlds": {"--write-option", "shards=2"}, "delta": nil} {
+	for format, more := range map[string][]string{
+		"rlds":  {"--write-option", "shards=2"},
+		"delta": nil,
+	} {
 		dir := t.TempDir()
 		src, dst := filepath.Join(dir, "set"), filepath.Join(dir, "converted")
 		first := filepath.Join(dir, "first")
@@ -51,8 +54,8 @@ func TestProvenanceOfSharedFiles(t *testing.T) {
 				t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
 			}
 		}
-		// The set names the recordings that it was made from. A copy of one that names none names
-		// itself.
+		// The dataset names the recordings from which it was made. A copy of a dataset that names
+		// none names that dataset.
 		if o := originOf(t, src, 3); o.Dataset != first || o.Format != "lerobot" || o.Episode != 3 {
 			t.Errorf("%s: %+v", format, o)
 		}
@@ -98,8 +101,8 @@ func TestProvenanceOfSharedFiles(t *testing.T) {
 	}
 }
 
-// TestProvenanceOfRuns checks that an episode converted from CALVIN names its first and its last
-// frame, and the checksum of the list of their checksums.
+// TestProvenanceOfRuns checks that an episode converted from CALVIN names its first and last frame,
+// and the checksum of the list of their checksums.
 func TestProvenanceOfRuns(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "calvin"), filepath.Join(dir, "converted")
@@ -162,7 +165,7 @@ func TestProvenanceOfRuns(t *testing.T) {
 	}
 }
 
-// npy returns values as a file of NumPy.
+// npy returns values as a NumPy file.
 func npy(dtype string, shape []int, values any) []byte {
 	dims := strings.Trim(strings.ReplaceAll(fmt.Sprint(shape), " ", ", "), "[]") + ","
 	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", dtype, dims)

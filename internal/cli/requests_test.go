@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// requests are the requests of package verbs, by the command that binds its flags to them.
+// requests maps commands to the requests of package verbs that their flags fill.
 var requests = map[string]any{
 	"inspect":           &verbs.InspectRequest{},
 	"doctor":            &verbs.DoctorRequest{},
@@ -80,7 +80,8 @@ func arguments(use string) (n int) {
 // set.
 func TestEmptyValues(t *testing.T) {
 	for _, text := range []string{
-		"inspect set --memory-budget=", "stats set --frames=", "convert a b --to=", "synth a --rates=",
+		"inspect set --memory-budget=", "stats set --frames=", "convert a b --to=", "synth a " +
+			"--rates=",
 		"synth a --size=", "synth a --format=", "plan convert a b --balance=",
 	} {
 		args := strings.Fields(text)

@@ -25,9 +25,13 @@ func newPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan JOB SRC DST --shards N --manifest M",
 		Short: "cut work on a whole dataset into independent shards, for a cluster",
-		Long: `plan looks at a source and writes a manifest: what is to be done, with which options, of which episodes in which shard. The same source and options give
-the same manifest, byte for byte. 'run' makes a shard of it, anywhere; 'commit' puts them together.
---estimate runs a few episodes through the job into a temporary store, and says what the whole would take; it writes a manifest only if --manifest is given.
+		Long: `plan examines a source and writes a manifest: the job, its options, and the episodes of each
+shard. The same source and options give the same manifest, byte for byte. 'run' makes one shard,
+on any machine, and 'commit' combines the shards.
+
+--estimate runs a few episodes through the job into a temporary store, and reports what the whole
+would take. It writes a manifest only if --manifest is given.
+
 Jobs: ` + strings.Join(
 			shard.Jobs(),
 			", ",
@@ -42,33 +46,70 @@ Jobs: ` + strings.Join(
 	addConversion(c, &r.Conversion)
 	optionalInt(c, &r.Shards, "shards", 1, "how many shards")
 	c.Flags().
-		StringVar(&r.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
+		StringVar(
+			&r.Balance,
+			"balance",
+			"bytes",
+			"what shards have alike: "+strings.Join(shard.Balances, ", "),
+		)
 	c.Flags().StringVar(&r.Manifest, "manifest", "", "the file to write")
 	c.Flags().BoolVar(&r.Decode, "decode", false, "doctor: also decode every image (slow)")
 	c.Flags().BoolVar(&r.Deep, "deep", false, "doctor: also read every column to its last page")
 	c.Flags().
-		BoolVar(&r.Estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
+		BoolVar(
+			&r.Estimate,
+			"estimate",
+			false,
+			"measure a few episodes, and say what the whole would take and cost",
+		)
 	c.Flags().
-		IntVar(&r.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
+		IntVar(
+			&r.Trajectories,
+			"trajectories",
+			0,
+			"estimate: for as many trajectories as this, alike (default: the source's)",
+		)
 	optionalInt(c, &r.Workers, "workers", 1, "estimate: shards at once, a core each")
 	c.Flags().
-		Float64Var(&r.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
+		Float64Var(
+			&r.Retried,
+			"retried",
+			0,
+			"estimate: the share of shards that is run a second time, such as 0.02",
+		)
 	c.Flags().
-		Float64Var(&r.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
+		Float64Var(
+			&r.PricePerCoreHour,
+			"price-per-core-hour",
+			0,
+			"estimate: what an hour of a worker costs",
+		)
 	c.Flags().
-		Float64Var(&r.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
+		Float64Var(
+			&r.PricePerGB,
+			"price-per-gb",
+			0,
+			"estimate: what reading or writing 10⁹ bytes costs",
+		)
 	c.Flags().
-		StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
+		StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the "+
+			"sample is written and removed again, such as one beside DST (default: this "+
+			"machine's temporary folder)")
 	rejectEmpty(c, "balance")
-	plan := func(ctx context.Context, r *verbs.PlanRequest, o verbs.Observer) (*verbs.Planned, error) {
-		debug.SetGCPercent(400) // it holds little, and looks at much
+	plan := func(ctx context.Context, r *verbs.PlanRequest, o verbs.Observer) (
+		*verbs.Planned,
+		error,
+	) {
+		// the process reads much and keeps little, so fewer collections save time
+		debug.SetGCPercent(400)
 		return verbs.Plan(ctx, r, o)
 	}
-	return runs(c, &r, plan, func(w io.Writer, p *verbs.Planned) {
+	return addRun(c, &r, plan, func(w io.Writer, p *verbs.Planned) {
 		if e := p.Estimate; e != nil {
 			fmt.Fprintf(
 				w,
-				"%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, which took %.1f s on one thread\n",
+				"%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, "+
+					"which took %.1f s on one thread\n",
 				p.Job,
 				e.Episodes,
 				e.Frames,
@@ -91,7 +132,7 @@ Jobs: ` + strings.Join(
 					},
 				)
 			}
-			table(w, rows)
+			printTable(w, rows)
 			fmt.Fprintf(
 				w,
 				"on %d workers: %s, %.3g core hours with retries, cost %.2f\n",
@@ -131,21 +172,32 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --manifest M --shard I",
 		Short: "make one shard of a plan",
-		Long: `run makes one shard: --shard, else SLURM_ARRAY_TASK_ID, else JOB_COMPLETION_INDEX. A shard that is done is done: exit code 0 at once. Several attempts
-at one shard do no harm: one of them wins. On TERM and USR1 it ends with exit code 75, and can be run again.
-Exit code 42: the shard can never succeed (the source changed, cannot be read, or cannot be written in the format).`,
-		Example: "  robocache run --manifest set.json --shard 3\n  srun robocache run --manifest s3://bucket/set.json",
-		Args:    cobra.NoArgs,
+		Long: `run makes one shard: the one of --shard, else of SLURM_ARRAY_TASK_ID, else of
+JOB_COMPLETION_INDEX. If the shard is done already, the exit code is 0 at once. Several attempts
+at one shard do no harm: one of them wins. On SIGTERM and SIGUSR1 it ends with exit code 75, and
+can be run again. Exit code 42 means that the shard can never succeed: the source changed, cannot
+be read, or cannot be written in the format.`,
+		Example: "  robocache run --manifest set.json --shard 3\n" +
+			"  srun robocache run --manifest s3://bucket/set.json",
+		Args: cobra.NoArgs,
 	}
 	addManifest(c, &r.Manifest)
 	optionalInt(c, &r.Shard, "shard", -1, "its number, from 0")
 	metricsFlag(c, &address)
 	c.Flags().
-		IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
-	verb := func(ctx context.Context, r *verbs.RunRequest, o verbs.Observer) (*verbs.ShardRun, error) {
+		IntVar(
+			&r.Threads,
+			"threads",
+			0,
+			"episodes that are read and encoded at once (0: the number of CPUs)",
+		)
+	verb := func(ctx context.Context, r *verbs.RunRequest, o verbs.Observer) (
+		*verbs.ShardRun,
+		error,
+	) {
 		return runShard(ctx, r, o, address)
 	}
-	return runs(c, &r, verb, func(w io.Writer, r *verbs.ShardRun) {
+	return addRun(c, &r, verb, func(w io.Writer, r *verbs.ShardRun) {
 		if r.Already {
 			fmt.Fprintf(w, "shard %d is done already, by attempt %s\n", r.Shard, r.Attempt)
 			return
@@ -165,14 +217,14 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 	})
 }
 
-// runShard makes a shard until a scheduler takes the machine back. It logs begin and end, and
-// serves metrics if there is an address.
+// runShard writes a shard until it is done or a scheduler stops the process. It logs the start and
+// the end. If address is not empty, it serves metrics.
 func runShard(
 	parent context.Context, r *verbs.RunRequest, o verbs.Observer, address string,
 ) (*verbs.ShardRun, error) {
-	ctx, stop := stoppable(parent)
+	ctx, stop := withStopSignals(parent)
 	defer stop()
-	var running *metrics.Running // nil until the run has begun
+	var running *metrics.Running // nil until the run has started
 	log, start := slog.Default(), time.Now()
 	r.Begin = func(m *shard.Manifest, number int) (err error) {
 		if running, err = runMetrics(o, address, number); err != nil {
@@ -205,10 +257,10 @@ func runShard(
 	return made, err
 }
 
-// stoppable ends with the cause shard.ErrStopped on the signals by which schedulers take a machine
-// back.
-func stoppable(parent context.Context) (context.Context, func()) {
-	// TERM also ends the parent's context: it is looked at first.
+// withStopSignals returns a context that is canceled with the cause shard.ErrStopped by the signals
+// that schedulers send.
+func withStopSignals(parent context.Context) (context.Context, func()) {
+	// SIGTERM also cancels the parent, so the signal is checked first.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
@@ -234,17 +286,24 @@ func newCommit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "commit --manifest M",
 		Short: "put the shards of a plan together",
-		Long: `commit makes the result of all shards. It refuses while some are missing (exit code 75), unless --partial says that those that are there will do. It can be
-killed and run again at any moment; run twice, it does nothing the second time. It reports what the job in one process would, and gives the same exit
-code: 3 where a finding is a warning or an error, or episodes were left out.`,
+		Long: `commit combines all shards into the result. If shards are missing, it fails with exit code 75,
+unless --partial accepts the shards that are done. It can be killed and run again at any time. A
+second run does nothing. Its report and its exit code equal those of the job in one process: 3 if
+a finding is a warning or an error, or if episodes were left out.`,
 		Example: "  robocache commit --manifest set.json",
 		Args:    cobra.NoArgs,
 	}
 	addManifest(c, &r.Manifest)
 	c.Flags().BoolVar(&r.Partial, "partial", false, "make a result of the shards that are there")
 	c.Flags().
-		BoolVar(&r.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
-	return runs(c, &r, verbs.Commit, func(w io.Writer, r *verbs.Committed) {
+		BoolVar(
+			&r.Verify,
+			"verify",
+			false,
+			"read every file of the shards first, and compare its checksum; sizes are always "+
+				"compared",
+		)
+	return addRun(c, &r, verbs.Commit, func(w io.Writer, r *verbs.Committed) {
 		fmt.Fprintf(
 			w,
 			"committed %s: %d shards, %d episodes, %d frames, %s\n",
@@ -264,14 +323,16 @@ code: 3 where a finding is a warning or an error, or episodes were left out.`,
 func newStatus() *cobra.Command {
 	var r verbs.StatusRequest
 	c := &cobra.Command{
-		Use:     "status --manifest M",
-		Short:   "how far the shards of a plan are",
-		Long:    "status reads what the shards wrote at the destination, so that it works for any scheduler. It prints the shards that are missing as an option of sbatch. When all are done its exit code is that of commit.",
+		Use:   "status --manifest M",
+		Short: "how far the shards of a plan are",
+		Long: "status reads what the shards wrote at the destination, so that it works for " +
+			"any scheduler. It prints the shards that are missing as an option of sbatch. When " +
+			"all are done its exit code is that of commit.",
 		Example: "  robocache status --manifest set.json --json",
 		Args:    cobra.NoArgs,
 	}
 	addManifest(c, &r.Manifest)
-	return runs(c, &r, verbs.Status, func(w io.Writer, s *verbs.ShardStatus) {
+	return addRun(c, &r, verbs.Status, func(w io.Writer, s *verbs.ShardStatus) {
 		fmt.Fprintf(
 			w,
 			"%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n",
@@ -305,9 +366,10 @@ func newStatus() *cobra.Command {
 func newGC() *cobra.Command {
 	var r verbs.GCRequest
 	c := &cobra.Command{
-		Use:     "gc --manifest M",
-		Short:   "remove what attempts left that no receipt names",
-		Long:    "gc removes the staged files of attempts that lost, failed or died. An attempt that was heard of within --age, at a shard that is not done, is left alone.",
+		Use:   "gc --manifest M",
+		Short: "remove what attempts left that no receipt names",
+		Long: "gc removes the staged files of attempts that lost, failed or died. An attempt " +
+			"that was heard of within --age, at a shard that is not done, is left alone.",
 		Example: "  robocache gc --manifest set.json",
 		Args:    cobra.NoArgs,
 	}
@@ -319,7 +381,7 @@ func newGC() *cobra.Command {
 		&r.Age,
 		c.Flags().Duration("age", age, "how long an attempt must have been silent"),
 	)
-	return runs(c, &r, verbs.GC, func(w io.Writer, r *shard.Collected) {
+	return addRun(c, &r, verbs.GC, func(w io.Writer, r *shard.Collected) {
 		fmt.Fprintf(
 			w,
 			"removed %d files of %d attempts, %s; %d attempts may be running\n",

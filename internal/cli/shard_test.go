@@ -15,8 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// From a plan to a result by the command line, with the keys and exit codes that schedulers rely
-// on.
+// The command line plans and commits shards, with the keys and exit codes that schedulers use.
 func TestShards(t *testing.T) {
 	dir := t.TempDir()
 	m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
@@ -136,7 +135,7 @@ func TestShards(t *testing.T) {
 	if again, err := os.ReadFile(m); err != nil || string(again) != string(b) {
 		t.Error("another manifest of the same input")
 	}
-	// A shard that can never succeed.
+	// This shard can never succeed.
 	src := filepath.Join(dir, "src")
 	ok(0, "synth", src, "--cameras", "0", "--episodes", "2")
 	ok(0, "plan", "convert", src, filepath.Join(dir, "out2"), "--manifest", m)
@@ -150,13 +149,17 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TERM and USR1 end a shard with 75, and leave nothing but its note; INT with 130.
+// SIGTERM and SIGUSR1 end a shard with 75 and leave only its lease file. SIGINT ends it with 130.
 func TestShardSignals(t *testing.T) {
 	const child = "ROBOCACHE_TEST_RUN_MANIFEST"
 	if m := os.Getenv(child); m != "" {
 		os.Exit(Main([]string{"run", "--manifest", m, "--shard", "0"}, "test"))
 	}
-	for signal, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGUSR1: 75, syscall.SIGINT: 130} {
+	for signal, want := range map[syscall.Signal]int{
+		syscall.SIGTERM: 75,
+		syscall.SIGUSR1: 75,
+		syscall.SIGINT:  130,
+	} {
 		dir := t.TempDir()
 		m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
 		if code, _, errs := call(
@@ -177,7 +180,7 @@ func TestShardSignals(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for range 500 { // until it has begun
+		for range 500 { // until it has started
 			if notes, _ := filepath.Glob(
 				filepath.Join(dst, "_staging", "00000", "*", "*"),
 			); len(
@@ -206,8 +209,8 @@ func TestShardSignals(t *testing.T) {
 	}
 }
 
-// An estimate writes nothing; its shares are those of the whole, and a price is that of its hours
-// and bytes.
+// An estimate writes nothing. Its parts add up to the total, and the price follows from hours and
+// bytes.
 func TestShardEstimate(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
@@ -243,7 +246,9 @@ func TestShardEstimate(t *testing.T) {
 	for _, s := range e.Stages {
 		sum, bytes = sum+s.Seconds, bytes+s.Bytes
 	}
-	if e.Episodes != 10_000_000 || e.Shards != 10_000 || e.Frames < 1e8 || e.Frames > 3e9 || bytes <= 0 || math.Abs(e.Seconds/sum-1.5) > 1e-6 ||
+	if e.Episodes != 10_000_000 || e.Shards != 10_000 || e.Frames < 1e8 || e.Frames > 3e9 ||
+		bytes <= 0 ||
+		math.Abs(e.Seconds/sum-1.5) > 1e-6 ||
 		math.Abs(e.Elapsed/(e.Seconds/100)-1) > 1e-6 ||
 		math.Abs(e.Cost-(e.Seconds/3600*2+float64(bytes)*1.5/1e9)) > 1e-6*e.Cost ||
 		p.Manifest != "" {
@@ -255,7 +260,7 @@ func TestShardEstimate(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "tmp", "*")); len(left) != 0 {
 		t.Errorf("%v", left)
 	}
-	// Of files, with a manifest.
+	// Shards of files, with a manifest.
 	src, m := filepath.Join(dir, "src"), filepath.Join(dir, "m.json")
 	if code, _, errs := call(t, "synth", src, "--cameras", "0", "--episodes", "9"); code != 0 {
 		t.Fatal(errs)
@@ -296,7 +301,11 @@ func TestShardEstimate(t *testing.T) {
 		math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
 		t.Errorf("%d %v %s%s", code, err, out, errs)
 	}
-	for _, bad := range [][]string{{"--workers", "0"}, {"--retried", "-1"}, {"--price-per-gb", "nan"}} {
+	for _, bad := range [][]string{
+		{"--workers", "0"},
+		{"--retried", "-1"},
+		{"--price-per-gb", "nan"},
+	} {
 		if code, _, _ := call(
 			t,
 			append([]string{"plan", "convert", src, dst, "--estimate"}, bad...)...); code != 2 {

@@ -14,8 +14,9 @@ func newStats() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats URI",
 		Short: "exact count, min, max, mean, std and quantiles of every feature",
-		Long: `stats counts every row of every numeric feature in float64, with exact quantiles, and the images of every camera
-(scaled to [0,1] a channel). It prints them, writes them to a file, or into the dataset's own place.`,
+		Long: `stats computes statistics of every row of every numeric feature in float64, with exact quantiles,
+and of the images of every camera (scaled to [0,1], per channel). It prints them, writes them to a
+file, or stores them in the dataset.`,
 		Example: `  robocache stats ./my_dataset
   robocache stats ./my_dataset --frames none --out stats.json
   robocache stats ./my_dataset --write`,
@@ -26,13 +27,23 @@ func newStats() *cobra.Command {
 	c.Flags().StringVar(&r.Out, "out", "", "write stats.json here")
 	c.Flags().BoolVar(&r.Write, "write", false, "write into the dataset (meta/stats.json)")
 	c.Flags().
-		StringVar(&r.Frames, "frames", "sampled", "images looked at: sampled (as LeRobot chooses them), all, none")
+		StringVar(
+			&r.Frames,
+			"frames",
+			"sampled",
+			"images looked at: sampled (as LeRobot chooses them), all, none",
+		)
 	c.Flags().StringSliceVar(&r.Keys, "keys", nil, "only these features")
 	c.Flags().
-		BoolVar(&r.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
+		BoolVar(
+			&r.SkipBad,
+			"skip-bad",
+			false,
+			"leave out episodes that cannot be read (exit code 3) instead of failing",
+		)
 	addEpisodes(c, &r.Episodes)
 	rejectEmpty(c, "frames")
-	return runs(c, &r, verbs.Stats, func(w io.Writer, s *verbs.Statistics) {
+	return addRun(c, &r, verbs.Stats, func(w io.Writer, s *verbs.Statistics) {
 		if r.Out == "" && !r.Write {
 			printStats(w, s)
 		}
@@ -48,7 +59,14 @@ func printStats(w io.Writer, s *verbs.Statistics) {
 		}
 		for i := range fs.Mean {
 			row := []string{f.Key, strconv.FormatInt(fs.Count, 10), strconv.Itoa(i)}
-			for _, v := range [][]float64{fs.Min, fs.Quantiles["q01"], fs.Mean, fs.Quantiles["q99"], fs.Max, fs.Std} {
+			for _, v := range [][]float64{
+				fs.Min,
+				fs.Quantiles["q01"],
+				fs.Mean,
+				fs.Quantiles["q99"],
+				fs.Max,
+				fs.Std,
+			} {
 				cell := "–"
 				if i < len(v) {
 					cell = strconv.FormatFloat(v[i], 'g', 6, 64)
@@ -58,5 +76,5 @@ func printStats(w io.Writer, s *verbs.Statistics) {
 			rows = append(rows, row)
 		}
 	}
-	table(w, rows)
+	printTable(w, rows)
 }

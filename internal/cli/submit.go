@@ -23,8 +23,9 @@ func newSubmit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit",
 		Short: "run the shards of a manifest: local processes, Slurm, Kubernetes, Ray",
-		Long: `submit gives the shards of a manifest, which 'robocache plan' made, to an engine: each is one 'robocache run', and behind them stands one
-'robocache commit'. Receipts say what is done: after an interruption or a failure the same command goes on with what is missing, also on
+		Long: `submit passes the shards of a manifest from 'robocache plan' to an engine. Each shard is one
+'robocache run', followed by one 'robocache commit' for all. Receipts record the finished shards.
+After an interruption or a failure, the same command continues with the missing shards, also on
 another engine.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--partition=cpu --now
@@ -70,7 +71,12 @@ func addSubmission(c *cobra.Command, r *verbs.Submission) {
 // addPartial adds --partial.
 func addPartial(c *cobra.Command, partial *bool) {
 	c.Flags().
-		BoolVar(partial, "partial", false, "commit the shards that are done, where others have failed for good")
+		BoolVar(
+			partial,
+			"partial",
+			false,
+			"commit the shards that are done, where others have failed for good",
+		)
 }
 
 func newSubmitLocal() *cobra.Command {
@@ -79,9 +85,10 @@ func newSubmitLocal() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "local --manifest M",
 		Short: "run the shards as processes of this machine, then commit",
-		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with 75, a crash or a signal is tried again after a
-pause; one that can never succeed (42, 70, 2, 10, 11, 12) stops the others, which leave what can be resumed, and its code is the exit code.
-Ctrl-C and SIGTERM are passed on.`,
+		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with
+exit code 75, a crash or a signal is tried again after a pause. A shard that can never succeed
+(42, 70, 2, 10, 11, 12) stops the others, and its code is the exit code. The stopped shards can be
+resumed. Ctrl-C and SIGTERM are passed on to the processes.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit local --manifest ./plan.json -j 2 --partial --json`,
 		Args: cobra.NoArgs,
@@ -90,9 +97,17 @@ Ctrl-C and SIGTERM are passed on.`,
 	addPartial(c, &r.Partial)
 	optional(c, "jobs", &r.Jobs, c.Flags().IntP("jobs", "j", 1, "processes at once"))
 	c.Flags().
-		IntVar(&r.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
+		IntVar(
+			&r.Threads,
+			"threads",
+			0,
+			"threads and cores of each (0: the cores, shared among --jobs)",
+		)
 	metricsFlag(c, &address)
-	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (*verbs.LocalRun, error) {
+	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (
+		*verbs.LocalRun,
+		error,
+	) {
 		r.Stderr = c.ErrOrStderr()
 		var server *metrics.Server // a nil server may be closed
 		defer func() { server.Close() }()
@@ -103,7 +118,7 @@ Ctrl-C and SIGTERM are passed on.`,
 		o.Progress = newProgress(c, "submit")
 		return verbs.SubmitLocal(ctx, r, o)
 	}
-	return runs(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
+	return addRun(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
 		fmt.Fprintf(
 			w,
 			"%d of %d shards done, %d failed, %d retries; committed\n",
@@ -120,10 +135,17 @@ Ctrl-C and SIGTERM are passed on.`,
 
 func metricsFlag(c *cobra.Command, address *string) {
 	c.Flags().
-		StringVar(address, "metrics", "", "serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or 0.0.0.0:9400")
+		StringVar(
+			address,
+			"metrics",
+			"",
+			"serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or "+
+				"0.0.0.0:9400",
+		)
 }
 
-// serveMetrics serves where there is an address; a nil server may be closed.
+// serveMetrics serves metrics if address is not empty. Otherwise the server is nil, which may be
+// closed.
 func serveMetrics(
 	o verbs.Observer,
 	address string,
@@ -139,7 +161,7 @@ func serveMetrics(
 	return s, err
 }
 
-// runMetrics serves what a run does; Close ends it.
+// runMetrics serves the metrics of a run. The caller must close the result.
 func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, error) {
 	r := metrics.NewRunning(shard)
 	var err error
@@ -152,11 +174,14 @@ func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, 
 func newSubmitSlurm() *cobra.Command {
 	var r verbs.SubmitSlurmRequest
 	c := &cobra.Command{
-		Use:   "slurm --manifest M --out DIR",
-		Short: "write, and with --now submit, an array job of the missing shards and the commit behind it",
-		Long: `slurm writes DIR/array.sh (a shard), commit.sh and submit.sh (the calls of sbatch), for people to read and to run; --now runs submit.sh. A task is
-requeued by Slurm where its node fails, and by itself after a temporary failure; before its time limit it leaves what can be resumed.
-The commit depends on all arrays (afterok, with --partial afterany). More shards than MaxArraySize become several arrays.`,
+		Use: "slurm --manifest M --out DIR",
+		Short: "write, and with --now submit, an array job of the missing shards and the commit " +
+			"behind it",
+		Long: `slurm writes DIR/array.sh (one shard), commit.sh and submit.sh (the calls of sbatch). You can read
+them before you run them. --now runs submit.sh. Slurm requeues a task if its node fails. A task
+requeues itself after a temporary failure. Before its time limit it stops so that it can be
+resumed. The commit depends on all arrays (afterok, or afterany with --partial). More shards than
+MaxArraySize become several arrays.`,
 		Example: `  robocache submit slurm --manifest /shared/plan.json --out ./jobs --parallel 64 --sbatch=--partition=cpu --sbatch=--time=8:00:00
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--gpus=1 --now`,
 		Args: cobra.NoArgs,
@@ -199,7 +224,7 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 	fl.BoolVar(&r.Now, "now", false, "submit the jobs")
 	mustConfigure(c.MarkFlagRequired("out"))
 	rejectEmpty(c, "name", "logs")
-	return runs(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
+	return addRun(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
 		fmt.Fprintf(w, "%d shards; scripts in %s\n", j.Shards, j.Out)
 		if len(j.Jobs) > 0 {
 			fmt.Fprintf(
@@ -219,9 +244,12 @@ func newSubmitKubernetes() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kubernetes --manifest M --image IMAGE",
 		Short: "print an Indexed Job of the shards and the Job of the commit",
-		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit, which waits until all shards have receipts. Nothing is
-sent to a cluster from here. --out writes a folder for kustomize instead. The Dockerfile of a checkout makes the image. Retries are by index and by exit code: one that no
-retry helps fails its index and ends the Job; drained nodes do not count. Pods run as user 65532, on a read-only root, with /tmp to write to.`,
+		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit,
+which waits until all shards have receipts. It sends nothing to a cluster. --out writes a folder
+for kustomize instead. The Dockerfile of a checkout builds the image. Retries are counted per
+index and depend on the exit code: a code that no retry can help fails its index and ends the Job.
+Drained nodes do not count. Pods run as user 65532 on a read-only root file system, and can write
+to /tmp.`,
 		Example: `  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 --parallel 50 --env-from s3-keys | kubectl apply -f -
   robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1-gpu --gpus 1 --out ./deploy`,
 		Args: cobra.NoArgs,
@@ -270,7 +298,7 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	mustConfigure(c.MarkFlagRequired("image"))
 	rejectEmpty(c, "name", "cpu", "memory", "scratch")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		yaml, err := verbs.SubmitKubernetes(cmd.Context(), &r, observer(cmd))
+		yaml, err := verbs.SubmitKubernetes(cmd.Context(), &r, observerOf(cmd))
 		if err == nil {
 			_, err = cmd.OutOrStdout().Write(yaml)
 		}
@@ -287,8 +315,9 @@ func newSubmitRay() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ray --manifest M",
 		Short: "run the shards as tasks of a Ray cluster, then commit",
-		Long: `ray starts robocache.ray.run(manifest) in Python, which must have ray and this package: a task a shard, tried again by the class of its exit code and where a
-worker or node dies. What it did is printed as JSON, and the exit code is that of the shard that was given up.`,
+		Long: `ray calls robocache.ray.run(manifest) in Python, which must have ray and this package. Each shard
+is a task. It is tried again depending on its exit code, and if a worker or node dies. The report
+is printed as JSON. The exit code is that of the shard that failed for good.`,
 		Example: `  robocache submit ray --manifest s3://bucket/plan.json --address auto --num-cpus 4`,
 		Args:    cobra.NoArgs,
 	}
@@ -349,8 +378,8 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 	return c
 }
 
-// newSubmitTask is what a pod runs: schedulers take every exit code but 0 for a failure, and an
-// image may have no shell to map 3.
+// newSubmitTask returns the command that a pod runs. It maps exit code 3 to 0, because schedulers
+// treat every other code as a failure, and an image may have no shell.
 func newSubmitTask() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
@@ -360,7 +389,13 @@ func newSubmitTask() *cobra.Command {
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for {
-				code := run(cmd.Context(), newRoot(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				code := runCommand(
+					cmd.Context(),
+					newRoot(),
+					args,
+					cmd.OutOrStdout(),
+					cmd.ErrOrStderr(),
+				)
 				switch {
 				case code == exitDone || code == exitFindings:
 					return nil
@@ -376,9 +411,14 @@ func newSubmitTask() *cobra.Command {
 		},
 	}
 	c.Flags().
-		BoolVar(&wait, "wait", false, "try again while it ends with 75, as commit does until all shards are done")
+		BoolVar(
+			&wait,
+			"wait",
+			false,
+			"try again while it ends with 75, as commit does until all shards are done",
+		)
 	return c
 }
 
-// taskPause is between the tries of submit task --wait.
+// taskPause is the time between the tries of submit task --wait.
 var taskPause = 30 * time.Second

@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// worker is a program that answers status, run and commit; DIR/code is the exit code of run.
+// worker writes a program that answers status, run and commit. DIR/code holds the exit code of run.
 func worker(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	script := "#!/bin/sh\necho \"$@\" >> '" + dir + "/log'\ncase $1 in status) echo '{\"total\": 3, \"missing\": \"1-2\"}';; run) exit \"$(cat '" + dir + "/code')\";; commit) echo '{\"findings\": [{\"severity\": \"warning\"}]}'; exit 3;; esac\n"
+	script := "#!/bin/sh\necho \"$@\" >> '" + dir + "/log'\ncase $1 in status) echo " +
+		"'{\"total\": 3, \"missing\": \"1-2\"}';; run) exit \"$(cat '" + dir + "/code')\";; " +
+		"commit) echo '{\"findings\": [{\"severity\": \"warning\"}]}'; exit 3;; esac\n"
 	for name, text := range map[string]string{"worker": script, "code": "3"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -106,7 +108,13 @@ func TestSubmitSlurm(t *testing.T) {
 	); code != exitMisuse {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	for _, bad := range [][]string{{"submit"}, {"submit", "local"}, {"submit", "cloud"}, {"submit", "local", "--manifest", "x", "-j", "0"}, {"submit", "local", "--manifest", "x", "--retries", "-1"}} {
+	for _, bad := range [][]string{
+		{"submit"},
+		{"submit", "local"},
+		{"submit", "cloud"},
+		{"submit", "local", "--manifest", "x", "-j", "0"},
+		{"submit", "local", "--manifest", "x", "--retries", "-1"},
+	} {
 		if code, _, errs := call(t, bad...); code != exitMisuse {
 			t.Errorf("%v: exit %d: %s", bad, code, errs)
 		}
@@ -146,7 +154,7 @@ func TestSubmitKubernetes(t *testing.T) {
 	}
 }
 
-// Python's exit code is ours; without a Python that has Ray that is said.
+// The exit code is that of Python. Without a Python that has Ray, an error says so.
 func TestSubmitRay(t *testing.T) {
 	dir := worker(t)
 	python := filepath.Join(dir, "python")
@@ -172,7 +180,8 @@ func TestSubmitRay(t *testing.T) {
 		"--partial",
 	)
 	if code != 42 ||
-		out != "-m robocache.ray s3://bucket/plan.json --num-cpus 1 --num-gpus 0.5 --retries 5 --address auto --partial\n" ||
+		out != "-m robocache.ray s3://bucket/plan.json --num-cpus 1 --num-gpus 0.5 --retries 5 "+
+			"--address auto --partial\n" ||
 		!strings.Contains(errs, "never") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
@@ -201,7 +210,7 @@ func TestSubmitRay(t *testing.T) {
 	}
 }
 
-// A scheduler sees 0 for 3; with --wait a verb is tried again while it says 75.
+// A scheduler gets 0 for exit code 3. With --wait a verb runs again while it returns 75.
 func TestSubmitTask(t *testing.T) {
 	dir := worker(t)
 	if code, _, errs := call(

@@ -15,7 +15,7 @@ import (
 )
 
 // TestSynthSameSamples: the same seed and options give the same samples, timestamps and losses in
-// every format; what one has no place for is a finding.
+// every format. A finding reports what a format cannot hold.
 func TestSynthSameSamples(t *testing.T) {
 	dir := t.TempDir()
 	options := []string{
@@ -156,7 +156,7 @@ func TestSynthSameSamples(t *testing.T) {
 	if lost == 0 {
 		t.Error("no row was lost: the test does not see losses")
 	}
-	// On a grid the values are others, and that is said.
+	// On a grid the values differ, and a finding says so.
 	for _, args := range [][]string{{"--hz", "20"}, {"--late", "100ms"}} {
 		code, out, errs := call(
 			t,
@@ -192,7 +192,7 @@ func rowsIn(t *testing.T, ds robocache.Dataset, key string, e int) []robocache.R
 	return rows
 }
 
-// column gives the values of a numeric stream in an episode.
+// column returns the values of a numeric stream in an episode.
 func column(t *testing.T, ds robocache.Dataset, key string, e int) []float64 {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -214,7 +214,7 @@ func nanos(seconds []float64) (out []int64) {
 	return out
 }
 
-// imagesOf gives the bar code and a sum of the pixels of an episode's frames.
+// imagesOf returns the bar code and the sum of the pixels of an episode's frames.
 func imagesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []uint64) {
 	t.Helper()
 	rows := rowsIn(t, ds, key, e)

@@ -2,5 +2,5 @@
 
 package cli
 
-// a format with faults, for tests of them
+// registers a format with faults, for tests
 import _ "github.com/goatnote-inc/robocache/internal/e2e/tests/toy"

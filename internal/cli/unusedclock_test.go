@@ -9,15 +9,37 @@ import (
 )
 
 // TestUnusedClock checks that inspect and doctor name a clock that cannot be used, and that convert
-// says why it does not resample by it.
+// explains why it does not resample by it.
 func TestUnusedClock(t *testing.T) {
 	for variant, c := range map[string]struct{ name, column, want, state string }{
-		"robomimic.short":   {"t01.hdf5", "obs/timestamp", "has 8 values for 9 rows in episode 2", "nothing says their rate"},
-		"aloha.backwards":   {"t01", "observations/timestamp", "steps back from 0.4 to 0.2 at row 5 in episode 2", "50 Hz is only assumed"},
-		"zarr.twodim":       {"t01.zarr", "data/timestamp", "has 2 values for each row", "nothing says their rate"},
-		"hdf5.constant":     {"t01.hdf5", "timestamp", "is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes", "nothing says their rate"},
-		"clouds.constant":   {"t01", "times.txt", "has one time in all 9 lines in episode 0", "10 Hz is only assumed"},
-		"robomimic.strings": {"t01.hdf5", "obs/timestamp", "holds text and no numbers in episode 2", "nothing says their rate"},
+		"robomimic.short": {
+			"t01.hdf5",
+			"obs/timestamp",
+			"has 8 values for 9 rows in episode 2",
+			"nothing says their rate",
+		},
+		"aloha.backwards": {"t01", "observations/timestamp", "steps back from 0.4 to 0.2 at " +
+			"row 5 in episode 2", "50 Hz is only assumed"},
+		"zarr.twodim": {
+			"t01.zarr",
+			"data/timestamp",
+			"has 2 values for each row",
+			"nothing says their rate",
+		},
+		"hdf5.constant": {"t01.hdf5", "timestamp", "is 0 in all 9 rows in episode 0, and " +
+			"cannot be used in 3 episodes", "nothing says their rate"},
+		"clouds.constant": {
+			"t01",
+			"times.txt",
+			"has one time in all 9 lines in episode 0",
+			"10 Hz is only assumed",
+		},
+		"robomimic.strings": {
+			"t01.hdf5",
+			"obs/timestamp",
+			"holds text and no numbers in episode 2",
+			"nothing says their rate",
+		},
 	} {
 		uri := cases.Make(t, "T01", variant, c.name)
 		message := c.column + " " + c.want

@@ -14,15 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Versions is what `robocache version --json` prints.
+// Versions is the output of `robocache version --json`.
 type Versions struct {
 	Version string `json:"version"`
-	// commit of the source, or "" when the build did not record it
+	// Commit is the commit of the source, or "" if the build did not record it.
 	Commit  string   `json:"commit,omitempty"`
 	Go      string   `json:"go"`
 	OS      string   `json:"os"`
 	Formats []string `json:"formats"`
-	Decoder string   `json:"decoder"` // or why there is none
+	Decoder string   `json:"decoder"` // or the reason why there is none
 }
 
 func newVersion() *cobra.Command {
@@ -32,10 +32,10 @@ func newVersion() *cobra.Command {
 		Example: "  robocache version --json",
 		Args:    cobra.NoArgs,
 	}
-	return answers(c, func(*cobra.Command, []string) (*Versions, error, error) {
+	return addJSON(c, func(*cobra.Command, []string) (*Versions, error, error) {
 		v := &Versions{
 			Version: robocache.Version,
-			Commit:  commit(),
+			Commit:  sourceCommit(),
 			Go:      runtime.Version(),
 			OS:      runtime.GOOS + "/" + runtime.GOARCH,
 			Formats: robocache.Formats(),
@@ -59,8 +59,8 @@ func newVersion() *cobra.Command {
 	})
 }
 
-// commit returns the commit of the source, or "" when the build did not record it.
-func commit() string {
+// sourceCommit returns the commit of the source, or "" if the build did not record it.
+func sourceCommit() string {
 	if version == "unknown" || version == robocache.Version {
 		return ""
 	}
@@ -69,7 +69,7 @@ func commit() string {
 
 // fullVersion returns the version, with the commit if it is known.
 func fullVersion() string {
-	if c := commit(); c != "" {
+	if c := sourceCommit(); c != "" {
 		return robocache.Version + " (commit " + c + ")"
 	}
 	return robocache.Version
@@ -77,12 +77,13 @@ func fullVersion() string {
 
 func newSelfTest() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "self-test",
-		Short:   "run the conformance vectors on every back end, and say which are there and why others are not",
+		Use: "self-test",
+		Short: "run the conformance vectors on every back end, and say which are there and " +
+			"why others are not",
 		Example: "  robocache self-test --json",
 		Args:    cobra.NoArgs,
 	}
-	return answers(c, func(cmd *cobra.Command, _ []string) (*[]selftest.Result, error, error) {
+	return addJSON(c, func(cmd *cobra.Command, _ []string) (*[]selftest.Result, error, error) {
 		results := selftest.Run(cmd.Context())
 		found := cmd.Context().Err()
 		if !selftest.OK(results) {

@@ -16,9 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/view"
 )
 
-// Viewing is what `robocache view --json` prints when the page can be opened.
+// Viewing is the output of `robocache view --json`, printed when the page can be opened.
 type Viewing struct {
-	URL    string `json:"url"` // with the token
+	URL    string `json:"url"` // contains the token
 	Listen string `json:"listen"`
 	Token  string `json:"token,omitempty"`
 }
@@ -29,12 +29,16 @@ func newView() *cobra.Command {
 	var listen, alignFlag, hz string
 	var browse, noToken, asJSON bool
 	c := &cobra.Command{
-		Use:   "view URI [URI2]",
-		Short: "look at a dataset in a browser: episodes, frames, plots on one time axis, findings, point clouds; two side by side",
-		Long: `view serves a page on this machine and prints its address, which holds a token: who has it can look. The page shows every format that
-opens, from every store. Each stream keeps its own clock; the frame that is shown is the one of that row, decoded by RoboCache.
-It changes nothing but the file of --flags. It ends with Ctrl-C.
-On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127.0.0.1:8080. Keys and the address are in docs/view.md.`,
+		Use: "view URI [URI2]",
+		Short: "look at a dataset in a browser: episodes, frames, plots on one time axis, " +
+			"findings, point clouds; two side by side",
+		Long: `view serves a page on this machine and prints its address. The address contains a token: everyone
+who has it can see the data. The page shows every format that opens, from every store. Each stream
+keeps its own clock. The frame shown for a row is the frame of that row, decoded by RoboCache.
+view changes nothing except the file of --flags. Ctrl-C ends it.
+
+To view from another machine: ssh -L 8080:127.0.0.1:8080 HOST, and run view --listen
+127.0.0.1:8080 there. docs/view.md lists the keys and the parts of the address.`,
 		Example: `  robocache view ./my_dataset --open
   robocache view ./my_dataset --flags bad.json
   robocache view recording.mcap --hz 50
@@ -43,18 +47,35 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 	}
 	addOpening(c, &open)
 	addGrid(c, &hz)
-	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the streams' own"
+	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the " +
+		"streams' own"
 	mustConfigure(c.Flags().Set("memory-budget", "192MiB"))
 	c.Flags().Lookup("memory-budget").DefValue = "192MiB"
 	c.Flags().
 		StringVar(&listen, "listen", "127.0.0.1:0", "address and port; port 0 takes a free one")
 	c.Flags().BoolVar(&browse, "open", false, "open the page in this machine's browser")
 	c.Flags().
-		StringVar(&opt.Flags, "flags", "", "the file of flagged episodes, which the page writes and edit --flags reads")
+		StringVar(
+			&opt.Flags,
+			"flags",
+			"",
+			"the file of flagged episodes, which the page writes and edit --flags reads",
+		)
 	c.Flags().
-		StringVar(&alignFlag, "align", "", "the choices of the alignment, as convert --align takes them: a JSON file, or the JSON itself")
+		StringVar(
+			&alignFlag,
+			"align",
+			"",
+			"the choices of the alignment, as convert --align takes them: a JSON file, or the "+
+				"JSON itself",
+		)
 	c.Flags().
-		StringSliceVar(&opt.AllowHosts, "allow-host", nil, "a host name beside localhost that the page is reached by")
+		StringSliceVar(
+			&opt.AllowHosts,
+			"allow-host",
+			nil,
+			"a host name beside localhost that the page is reached by",
+		)
 	c.Flags().BoolVar(&noToken, "no-token", false, "ask for no token (on a loopback address only)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -80,7 +101,7 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 			}
 			var sets []robocache.Dataset
 			for _, uri := range args {
-				// The page shows the alignment beside the streams, not in their place.
+				// The server aligns episodes on request, so the dataset is opened without a grid.
 				ds, err := open.Open(ctx, uri, "")
 				if err != nil {
 					return err
@@ -96,7 +117,8 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 				return err
 			}
 			defer l.Close()
-			// the collector's aim, not a bound: the page is looked at beside a training run
+			// This is a target of the garbage collector, not a limit. The page often runs next to a
+			// training job.
 			debug.SetMemoryLimit(400 << 20)
 			s, err := view.New(ctx, sets, opt)
 			if err != nil {

@@ -24,7 +24,7 @@ func viewed(t *testing.T, args ...string) (code int, line, errs string) {
 	var stderr bytes.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, newRoot(), append([]string{"view"}, args...), w, &stderr)
+		done <- runCommand(ctx, newRoot(), append([]string{"view"}, args...), w, &stderr)
 		w.Close()
 	}()
 	buf := make([]byte, 4096)
@@ -66,12 +66,15 @@ func TestViewDocument(t *testing.T) {
 		t.Fatal(errs)
 	}
 	n := 0
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(
+		string(text),
+		-1,
+	) {
 		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
 			n++
 			var args []string
 			for _, a := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(strings.ReplaceAll(line, "/tmp/", dir+"/"), -1)[1:] {
-				if a != "--open" { // a browser of whoever runs the tests
+				if a != "--open" { // would open a browser on the test machine
 					args = append(args, strings.Trim(a, "'"))
 				}
 			}
@@ -99,7 +102,12 @@ func TestViewDocument(t *testing.T) {
 		strings.Contains(out, "token") {
 		t.Errorf("%d %q", code, out)
 	}
-	for _, bad := range [][]string{{filepath.Join(dir, "arm"), "--no-token", "--listen", "0.0.0.0:0"}, {}, {"a", "b", "c"}, {filepath.Join(dir, "arm"), "--hz", "x"}} {
+	for _, bad := range [][]string{
+		{filepath.Join(dir, "arm"), "--no-token", "--listen", "0.0.0.0:0"},
+		{},
+		{"a", "b", "c"},
+		{filepath.Join(dir, "arm"), "--hz", "x"},
+	} {
 		if code, _, _ := viewed(t, bad...); code != exitMisuse {
 			t.Errorf("%v: exit %d", bad, code)
 		}

@@ -28,17 +28,19 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		root.SetArgs(strings.Fields(text))
 		return root.ExecuteContext(context.Background())
 	}
-	robocache.SetWords(robocache.GoWords) // an earlier test may have set others
+	robocache.SetWords(robocache.GoWords) // an earlier test may have set other words
 	for _, c := range []struct {
 		read       func(string) error
 		text, want string
 	}{
-		{parseLoader, `{"augment": {"hflip": true}}`, "augment.hflip: expected an object, found true"},
+		{parseLoader, `{"augment": {"hflip": true}}`, "augment.hflip: expected an object, found " +
+			"true"},
 		{
 			parseLoader, `{"augment": {"random_crop": [40, 40]}}`,
 			"augment.random_crop: expected an object, found the list [40, 40]",
 		},
-		{parseLoader, `{"augment": {"crop": {"size": [8, 8]}}}`, "augment: unknown name crop; hint: nearest: random_crop"},
+		{parseLoader, `{"augment": {"crop": {"size": [8, 8]}}}`, "augment: unknown name crop; " +
+			"hint: nearest: random_crop"},
 		{
 			parseLoader, `{"augment": {"random_crop": {"sise": [8, 8]}}}`,
 			"augment.random_crop: unknown name sise; hint: nearest: size, pad, keep",
@@ -60,7 +62,8 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 			parseLoader, `{"augment": {"color_jitter": {"hue": "x"}}}`,
 			`expected a number, or [low, high], found the text "x"`,
 		},
-		{parseLoader, `{"augment": {"noise": {"std": [1]}}}`, "expected a number, or an object of numbers, found the list [1]"},
+		{parseLoader, `{"augment": {"noise": {"std": [1]}}}`, "expected a number, or an object " +
+			"of numbers, found the list [1]"},
 		{parseLoader, `{"batch_size": "x"}`, `batch_size: expected an integer, found the text "x"`},
 		{parseLoader, `{"threads": 1.5}`, "threads: expected an integer, found 1.5"},
 		{parseLoader, `{"align": {"edge": 5}}`, "edge"},
@@ -98,7 +101,14 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nexpected %s", c.text, err, c.want)
 		}
-		for _, word := range []string{"Go struct", "Go value", "cannot unmarshal", "strconv", "json:", "interface"} {
+		for _, word := range []string{
+			"Go struct",
+			"Go value",
+			"cannot unmarshal",
+			"strconv",
+			"json:",
+			"interface",
+		} {
 			if strings.Contains(err.Error(), word) {
 				t.Errorf("%s: the message has a word of Go: %v", c.text, err)
 			}

@@ -23,26 +23,28 @@ const (
 	maxBytes = 64 << 20
 )
 
-// Flag is a reason to do something with an episode, or with some of its rows.
+// Flag marks an episode, or some of its rows, with a label.
 type Flag struct {
 	Episode int64 `json:"episode_index"` // robocache.Episode.Index
-	// rows of the episode when it was flagged; 0 = not said
+	// Length is the number of rows of the episode when it was flagged; 0 means unknown.
 	Length int    `json:"length,omitempty"`
 	Label  string `json:"label,omitempty"`
 	Note   string `json:"note,omitempty"`
-	// [from, to) of the episode's own rows; none = the whole episode
+	// Rows is the range [from, to) of the episode's own rows. If empty, the whole episode is
+	// flagged.
 	Rows []int `json:"rows,omitempty"`
 }
 
-// File is the flags of one dataset.
+// File holds the flags of one dataset.
 type File struct {
-	Version     int    `json:"robocache_flags"`
-	Dataset     string `json:"dataset,omitempty"` // as it was opened, without secrets: for people
+	Version int `json:"robocache_flags"`
+	// as it was opened, without secrets; for people only
+	Dataset     string `json:"dataset,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Flags       []Flag `json:"flags"`
 }
 
-// New is a file without flags.
+// New returns a File without flags.
 func New(ctx context.Context, ds robocache.Dataset) (*File, error) {
 	fingerprint, err := Fingerprint(ctx, ds)
 	if err != nil {
@@ -56,10 +58,10 @@ func New(ctx context.Context, ds robocache.Dataset) (*File, error) {
 	}, nil
 }
 
-// Fingerprint says which dataset it is, wherever it lies: a hash over its schema, the length of
-// each episode, and some rows: two recordings of one robot may have the same lengths. Of streams on
-// clocks of their own it takes timestamps, which no two recordings share, instead of values, which
-// are far to read.
+// Fingerprint identifies a dataset independently of its location. It is a hash over the schema, the
+// length of each episode, and some rows, because two recordings of one robot may have the same
+// lengths. For streams with their own clocks it hashes timestamps instead of values: they differ
+// between recordings and are faster to read.
 func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info := ds.Info()
 	h := sha256.New()
@@ -76,7 +78,8 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 			if e >= 0 {
 				n = ds.Len(e)
 			}
-			switch { // what cannot be read is told when it is wanted
+			// Read errors are ignored here. They are reported when the rows are used.
+			switch {
 			case n == 0:
 			case f.Clock != "":
 				{
@@ -108,7 +111,8 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Check refuses flags of another dataset. A file without a fingerprint fits any.
+// Check returns an error if the flags belong to another dataset. A file without a fingerprint fits
+// any dataset.
 func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	if f.Fingerprint == "" {
 		return nil
@@ -116,15 +120,22 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	if own, err := Fingerprint(ctx, ds); err != nil {
 		return err
 	} else if f.Fingerprint != own {
-		return robocache.Misuse("flags", nil, "the flags are of another dataset, or of this one before it was edited: fingerprint").
-			Expected(own, f.Fingerprint).
-			WithHint("they were made of %s; flag the episodes anew, or name them with %s", f.Dataset, robocache.Option("episodes"))
+		return robocache.Misuse(
+			"flags",
+			nil,
+			"the flags are of another dataset, or of this one before it was edited: fingerprint",
+		).Expected(own, f.Fingerprint).
+			WithHint(
+				"they were made of %s; flag the episodes anew, or name them with %s",
+				f.Dataset,
+				robocache.Option("episodes"),
+			)
 	}
 	return nil
 }
 
-// Choose drops the flags that have another label. It rejects an unknown label. If label is
-// empty it rejects flags of several labels, because their meanings may be opposite.
+// Choose drops the flags that have another label. It rejects an unknown label. If label is empty it
+// rejects flags of several labels, because their meanings may be opposite.
 func (f *File) Choose(label string) error {
 	counts := map[string]int{}
 	for _, x := range f.Flags {
@@ -150,7 +161,7 @@ func (f *File) Choose(label string) error {
 		WithHint("%s", hint)
 }
 
-// Parse reads the bytes of a file.
+// Parse parses the content of a file.
 func Parse(b []byte) (_ *File, err error) {
 	bad := func(err error, format string, args ...any) error {
 		e, known := err.(*robocache.Error)
@@ -226,7 +237,7 @@ func Read(ctx context.Context, path string) (_ *File, err error) {
 	return Parse(content)
 }
 
-// Write puts the flags at path, in place of what is there.
+// Write replaces the file at path atomically.
 func (f *File) Write(ctx context.Context, path string) error {
 	b, err := f.Bytes()
 	if err != nil {
@@ -235,7 +246,7 @@ func (f *File) Write(ctx context.Context, path string) error {
 	return store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), b)
 }
 
-// Bytes is the file.
+// Bytes returns the content of the file.
 func (f *File) Bytes() ([]byte, error) {
 	slices.SortStableFunc(f.Flags, func(a, b Flag) int {
 		return cmp.Or(

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestWritten is F1, F2 and F4.
+// TestWritten is flags.F1, F2 and F4.
 func TestWritten(t *testing.T) {
 	open := func(name string) robocache.Dataset {
 		ds, err := robocache.Open(t.Context(), realdata.Path(t, name))
@@ -65,8 +65,15 @@ func TestParse(t *testing.T) {
 		t.Error(f, err)
 	}
 	for _, text := range []string{
-		"", "{}", "[3.5]", `["a"]`, "[-1]", `{"robocache_flags": 2}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 6]}]}`,
-		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2]}]}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2, 2]}]}`,
+		"",
+		"{}",
+		"[3.5]",
+		`["a"]`,
+		"[-1]",
+		`{"robocache_flags": 2}`,
+		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 6]}]}`,
+		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2]}]}`,
+		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2, 2]}]}`,
 	} {
 		if _, err := Parse([]byte(text)); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v", text, err)

@@ -120,12 +120,12 @@ var kindStarts = map[string]string{
 }
 
 // valueAt returns the JSON pointer and the text of the value of the given kind that encoding/json
-// refused at offset. It returns nil if there is no such value: offsets of custom decoders count
+// rejected at offset. It returns nil if there is no such value: offsets of custom decoders count
 // from the start of their part.
 func valueAt(b []byte, offset int64, kind string) (pointer string, value json.RawMessage) {
 	walkValues(b, 0, "", func(at string, start, end int64) bool {
 		v := b[start:end]
-		// encoding/json reports the end of a scalar, and the position behind the bracket of an
+		// encoding/json reports the end of a scalar, and the position after the bracket of an
 		// object or a list.
 		if (offset == end || offset == start+1 || offset == start) &&
 			strings.ContainsRune(kindStarts[kind], rune(v[0])) {
@@ -149,7 +149,7 @@ func walkValues(
 	}
 	end := start + d.InputOffset()
 	start = end - int64(len(v))
-	// Every level decodes its part again: deep nesting would cost the square of the size.
+	// Every level decodes its part again, so deep nesting would cost quadratic time.
 	const maxDepth = 64
 	if !visit(pointer, start, end) || v[0] != '{' && v[0] != '[' ||
 		strings.Count(pointer, "/") >= maxDepth {
@@ -164,7 +164,7 @@ func walkValues(
 			name, _ := t.(string)
 			key = EscapePointer(name)
 		}
-		// The separator before the value is no part of it.
+		// The separator before the value is not part of it.
 		at := start + inner.InputOffset()
 		for at < end && strings.ContainsRune(" \t\r\n:,", rune(b[at])) {
 			at++
@@ -223,7 +223,7 @@ func syntaxError(op string, b []byte, err *json.SyntaxError) error {
 	return e
 }
 
-// integralNumbers rewrites numbers such as 5.0 and 5e0 as integers, and leaves texts alone.
+// integralNumbers rewrites numbers such as 5.0 and 5e0 as integers. It does not change strings.
 func integralNumbers(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for i := 0; i < len(b); {
@@ -244,7 +244,7 @@ func integralNumbers(b []byte) []byte {
 	return out
 }
 
-// stringEnd returns the offset behind the text that begins at b[start].
+// stringEnd returns the offset after the string that begins at b[start].
 func stringEnd(b []byte, start int) int {
 	for i := start + 1; i < len(b); i++ {
 		if b[i] == '\\' {

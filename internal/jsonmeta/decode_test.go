@@ -48,7 +48,12 @@ func TestErrorsInJSONWords(t *testing.T) {
 		{`{"rate": true}`, "/rate", "a number", "true"},
 		{`{"parts": {"a/b": [1, 2, 300]}}`, "/parts/a~1b/2", "an integer from -128 to 127", "300"},
 		{`{"parts": {"a": 1}}`, "/parts/a", "a list", "1"},
-		{`{"inner": {"list": [{"N": 1}, {"N": "x"}]}}`, "/inner/list/1/N", "an integer", `the text "x"`},
+		{
+			`{"inner": {"list": [{"N": 1}, {"N": "x"}]}}`,
+			"/inner/list/1/N",
+			"an integer",
+			`the text "x"`,
+		},
 		{`{"inner": {"list": 7}}`, "/inner/list", "a list", "7"},
 		{`[1, 2]`, "", "an object", "the list [1, 2]"},
 		{`"text"`, "", "an object", `the text "text"`},

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Option decodes b, an option that a caller gave, into v. An unknown name is an error. Errors are
+// Option decodes b, an option from the caller, into v. An unknown name is an error. Errors are
 // those of OptionError.
 func Option(op, name string, b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -20,9 +20,9 @@ func Option(op, name string, b []byte, v any) error {
 }
 
 // OptionError turns an error of encoding/json about the option b into an error of class misuse. The
-// message begins with the option's name and the keys that lead to the refused value, joined by
-// dots. name is empty if b holds all options. OptionError returns nil for nil. In an
-// *robocache.Error it changes only the class malformed to misuse.
+// message begins with the option's name and the keys that lead to the rejected value, joined by
+// dots. name is empty if b holds all options. OptionError returns nil for nil. For an
+// *robocache.Error it only changes the class malformed to misuse.
 func OptionError(op, name string, b []byte, err error) error {
 	var known *robocache.Error
 	if errors.As(err, &known) && known.Class == robocache.ErrMalformed {
@@ -58,8 +58,8 @@ func OptionError(op, name string, b []byte, err error) error {
 	delete(e.Where, "pointer")
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(cause, &wrongType) && wrongType.Field != "" {
-		// The offsets of custom decoders count from the start of their part: the value that was
-		// found there may be another one. The name of the field is right.
+		// Offsets of custom decoders count from the start of their part, so the value found there
+		// may be another one. The name of the field is right.
 		fields := strings.Split(wrongType.Field, ".")
 		isField := func(key string) bool { return slices.Contains(fields, key) }
 		if !slices.ContainsFunc(strings.Split(pointer, "/"), isField) {

@@ -11,7 +11,13 @@ import (
 func TestOptionErrorsNameOptionAndValue(t *testing.T) {
 	for _, c := range []struct{ name, text, message, want, got string }{
 		{"augment", `{"length": "5"}`, "augment.length", "an integer", `the text "5"`},
-		{"augment", `{"inner": {"list": [{"N": 1}, {"N": "x"}]}}`, "augment.inner.list.1.N", "an integer", `the text "x"`},
+		{
+			"augment",
+			`{"inner": {"list": [{"N": 1}, {"N": "x"}]}}`,
+			"augment.inner.list.1.N",
+			"an integer",
+			`the text "x"`,
+		},
 		{"", `{"parts": {"a/b": 5}}`, "parts.a/b", "a list", "5"},
 		{"augment", `40`, "augment", "an object", "40"},
 		{"augment", `{"lenght": 5}`, "augment: unknown name lenght", "", ""},

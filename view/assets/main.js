@@ -1,4 +1,4 @@
-// The page: login, the episode that is open, time, keys and flags.
+// The page: login, the open episode, time, keys and flags.
 import { $, get, icon, make, post } from './api.js';
 import './cameras.js';
 import { Episode } from './episode.js';
@@ -8,22 +8,54 @@ import * as panels from './panels.js';
 import './plots.js';
 import { index, positionOf, on, read, shown, state, tell } from './state.js';
 
-const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8], labels = ['bad', 'failed', 'good', 'idle', 'short', 'wrong task', 'camera', 'out of sync', 'other'];
-const keys = [['Space', 'play, pause'], ['← →', 'row before, next row (of the first camera, or the fastest stream); with Shift 10'], ['↑ ↓', 'episode before, next episode of the list'], ['Home End', 'begin, end of the episode'],
-  ['f', 'flag, with a note'], ['1 … 9', 'flag as ' + labels.join(', ') + '; the same key again takes it back'], ['n', 'next finding'], ['/', 'filter'], [', .', 'slower, faster'], ['z', 'whole episode'], ['?', 'this list']];
+const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8],
+  labels = [
+    'bad',
+    'failed',
+    'good',
+    'idle',
+    'short',
+    'wrong task',
+    'camera',
+    'out of sync',
+    'other'
+  ];
+const keys = [
+  ['Space', 'play, pause'],
+  ['← →', 'row before, next row (of the first camera, or the fastest stream); with Shift 10'],
+  ['↑ ↓', 'episode before, next episode of the list'],
+  ['Home End', 'begin, end of the episode'],
+  ['f', 'flag, with a note'],
+  ['1 … 9', 'flag as ' + labels.join(', ') + '; the same key again takes it back'],
+  ['n', 'next finding'],
+  ['/', 'filter'],
+  [', .', 'slower, faster'],
+  ['z', 'whole episode'],
+  ['?', 'this list']
+];
 
-function problem(text) { $('problem').hidden = !text; $('problem').textContent = text || ''; }
+function problem(text) {
+  $('problem').hidden = !text;
+  $('problem').textContent = text || '';
+}
 
-// open shows an episode; the newest of several wins.
+// open loads and shows an episode. If it is called again, only the newest call takes effect.
 let opening = 0;
 async function open() {
-  const mine = ++opening, { s, e } = state;
-  if (e < 0) { empty(); return; }
+  const mine = ++opening,
+    { s, e } = state;
+  if (e < 0) {
+    empty();
+    return;
+  }
   document.body.dataset.ready = '';
   play(false);
   try {
-    const [first, second, aligned] = await Promise.all([Episode.load(shown.info, s, e), state.compare ? Episode.load(shown.info, state.compare.s, state.compare.e) : null,
-      state.hz ? Episode.load(shown.info, s, e, state.hz).catch((err) => err) : null]);
+    const [first, second, aligned] = await Promise.all([
+      Episode.load(shown.info, s, e),
+      state.compare ? Episode.load(shown.info, state.compare.s, state.compare.e) : null,
+      state.hz ? Episode.load(shown.info, s, e, state.hz).catch((err) => err) : null
+    ]);
     if (mine !== opening) return;
     second?.moveTo(first);
     Object.assign(shown, { first, second, aligned: aligned instanceof Error ? null : aligned });
@@ -33,7 +65,8 @@ async function open() {
     return;
   }
   const { first } = shown;
-  if (state.row != null && first.anchor) state.t = first.anchor.times[Math.min(state.row, first.anchor.rows - 1)] ?? 0;
+  if (state.row != null && first.anchor)
+    state.t = first.anchor.times[Math.min(state.row, first.anchor.rows - 1)] ?? 0;
   state.row = null;
   const [from, to] = panels.bounds();
   state.t = Math.min(Math.max(state.t ?? first.opening(), from), to);
@@ -57,13 +90,28 @@ function empty() {
 }
 
 function title() {
-  const x = shown.first, n = index(x.s, x.e);
-  $('episode').textContent = `episode ${n} · ${x.length} rows` + (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
+  const x = shown.first,
+    n = index(x.s, x.e);
+  $('episode').textContent =
+    `episode ${n} · ${x.length} rows` +
+    (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
   $('task').textContent = (x.about.episode.tasks || []).join(' | ');
   const own = x.s === 0 ? shown.flags.filter((f) => f.episode_index === n) : [];
-  $('flags').replaceChildren(...own.flatMap((f) => [icon('flag'), ' ' + (f.label || 'flagged') + (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') + (f.note ? `: ${f.note}` : '') + '  ']));
+  $('flags').replaceChildren(
+    ...own.flatMap((f) => [
+      icon('flag'),
+      ' ' +
+        (f.label || 'flagged') +
+        (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') +
+        (f.note ? `: ${f.note}` : '') +
+        '  '
+    ])
+  );
   $('unzoom').hidden = !state.zoom;
-  $('compare').value = state.compare ? (state.compare.s !== state.s ? state.compare.s + ':' : '') + index(state.compare.s, state.compare.e) : '';
+  $('compare').value = state.compare
+    ? (state.compare.s !== state.s ? state.compare.s + ':' : '') +
+      index(state.compare.s, state.compare.e)
+    : '';
   $('hz').value = state.hz;
   document.title = `episode ${n} – robocache view`;
 }
@@ -76,17 +124,29 @@ function seek(t) {
 
 on('seek', seek);
 on('t', () => {
-  const x = shown.first, a = x.anchor, r = a ? x.row(a.key, state.t) : -1;
+  const x = shown.first,
+    a = x.anchor,
+    r = a ? x.row(a.key, state.t) : -1;
   $('range').value = state.t;
-  $('clock').textContent = x.timeless ? `row ${r < 0 ? '–' : r} of ${a?.rows ?? 0}` : `${x.seconds(state.t)} of ${x.seconds(x.duration, 2)}` + (a ? ` · row ${r < 0 ? '–' : r} of ${a.rows}` : '');
+  $('clock').textContent = x.timeless
+    ? `row ${r < 0 ? '–' : r} of ${a?.rows ?? 0}`
+    : `${x.seconds(state.t)} of ${x.seconds(x.duration, 2)}` +
+      (a ? ` · row ${r < 0 ? '–' : r} of ${a.rows}` : '');
   $('range').ariaValueText = $('clock').textContent;
 });
 on('zoom', title);
-on('flags', () => { if (shown.first) title(); });
-on('open', (e) => { if (e === state.e) return; Object.assign(state, { e, t: null, zoom: null }); visited = null; open(); });
+on('flags', () => {
+  if (shown.first) title();
+});
+on('open', (e) => {
+  if (e === state.e) return;
+  Object.assign(state, { e, t: null, zoom: null });
+  visited = null;
+  open();
+});
 on('streams', panels.show);
 
-// play moves the page's time by the clock on the wall.
+// play starts or stops playback, which advances the time of the page with the system clock.
 let last = 0;
 function play(yes) {
   if (yes === state.playing) return;
@@ -95,7 +155,8 @@ function play(yes) {
   $('play').ariaLabel = yes ? 'pause' : 'play';
   const [from, to] = panels.bounds();
   if (yes && state.t >= to) seek(from);
-  if (!yes && shown.first?.anchor) state.t = shown.first.step(state.t, 0) <= state.t ? shown.first.step(state.t, 0) : state.t;
+  if (!yes && shown.first?.anchor)
+    state.t = shown.first.step(state.t, 0) <= state.t ? shown.first.step(state.t, 0) : state.t;
   tell('playing');
   tell('t');
   last = 0;
@@ -106,10 +167,14 @@ function tick(now) {
   if (!state.playing) return;
   if (last) seek(state.t + (now - last) * 1e6 * state.speed * (shown.first.timeless ? 30 : 1));
   last = now;
-  if (state.t >= panels.bounds()[1]) play(false); else requestAnimationFrame(tick);
+  if (state.t >= panels.bounds()[1]) play(false);
+  else requestAnimationFrame(tick);
 }
 
-const step = (n) => { play(false); seek(shown.first.step(state.t, n)); };
+const step = (n) => {
+  play(false);
+  seek(shown.first.step(state.t, n));
+};
 function faster(n) {
   const at = speeds.indexOf(state.speed);
   state.speed = speeds[Math.min(Math.max((at < 0 ? 3 : at) + n, 0), speeds.length - 1)];
@@ -117,13 +182,21 @@ function faster(n) {
   tell('speed');
 }
 
-// flag writes a flag of the first dataset's episode; where the server has no file, the page offers a download.
+// flag writes a flag for an episode of the first dataset. If the server has no file of flags, the
+// page offers a download.
 async function flag(body) {
-  if (state.s !== 0) { problem('flags are of the first dataset'); return; }
+  if (state.s !== 0) {
+    problem('flags are of the first dataset');
+    return;
+  }
   try {
-    shown.flags = (await (await post('api/flags', { episode: index(0, state.e), ...body })).json()).flags;
+    shown.flags = (
+      await (await post('api/flags', { episode: index(0, state.e), ...body })).json()
+    ).flags;
     problem('');
-  } catch (e) { problem('not flagged: ' + e.message); }
+  } catch (e) {
+    problem('not flagged: ' + e.message);
+  }
   download();
   tell('flags');
 }
@@ -134,7 +207,12 @@ function download() {
 }
 
 function flagDialog() {
-  const x = shown.first, d = $('flag-dialog'), rows = state.zoom && x.anchor ? [Math.max(0, x.row(x.anchor.key, state.zoom[0])), x.row(x.anchor.key, state.zoom[1]) + 1] : null;
+  const x = shown.first,
+    d = $('flag-dialog'),
+    rows =
+      state.zoom && x.anchor
+        ? [Math.max(0, x.row(x.anchor.key, state.zoom[0])), x.row(x.anchor.key, state.zoom[1]) + 1]
+        : null;
   const own = shown.flags.find((f) => f.episode_index === index(0, state.e));
   const fits = rows && x.anchor.rows === x.length;
   $('flag-episode').textContent = index(state.s, state.e);
@@ -145,7 +223,11 @@ function flagDialog() {
   $('flag-remove').hidden = !own;
   d.returnValue = '';
   d.onclose = () => {
-    const body = { label: $('flag-label').value, note: $('flag-note').value, ...($('flag-rows').checked ? { rows } : {}) };
+    const body = {
+      label: $('flag-label').value,
+      note: $('flag-note').value,
+      ...($('flag-rows').checked ? { rows } : {})
+    };
     if (d.returnValue === 'save') flag(body);
     if (d.returnValue === 'remove') flag({ remove: true, ...(own.rows ? { rows: own.rows } : {}) });
   };
@@ -154,27 +236,82 @@ function flagDialog() {
 }
 
 function about() {
-  const sets = shown.info.datasets, all = [...new Set(sets.flatMap((x) => x.features.map((f) => f.key)))];
-  const says = (f) => (f ? `${f.kind} ${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' ' + f.unit : ''}${f.codec ? ' ' + f.codec : ''}` : 'absent');
-  const rows = all.map((k) => { const cells = sets.map((x) => says(x.features.find((f) => f.key === k))); return make('tr', { className: new Set(cells).size > 1 ? 'differs' : '' }, make('th', { scope: 'row' }, k), ...cells.map((c) => make('td', {}, c))); });
-  $('about').replaceChildren(make('h2', {}, 'Dataset'), make('table', {}, make('tr', {}, make('th', {}, 'stream'), ...sets.map((x) => make('th', { scope: 'col' }, `${x.uri}: ${x.format} ${x.version}, ${x.num_episodes} episodes, ${x.num_frames} rows${x.fps ? `, ${x.fps} Hz` : ''}`))), ...rows),
-    make('form', { method: 'dialog' }, make('button', {}, 'close')));
+  const sets = shown.info.datasets,
+    all = [...new Set(sets.flatMap((x) => x.features.map((f) => f.key)))];
+  const says = (f) =>
+    f
+      ? `${f.kind} ${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' ' + f.unit : ''}${f.codec ? ' ' + f.codec : ''}`
+      : 'absent';
+  const rows = all.map((k) => {
+    const cells = sets.map((x) => says(x.features.find((f) => f.key === k)));
+    return make(
+      'tr',
+      { className: new Set(cells).size > 1 ? 'differs' : '' },
+      make('th', { scope: 'row' }, k),
+      ...cells.map((c) => make('td', {}, c))
+    );
+  });
+  $('about').replaceChildren(
+    make('h2', {}, 'Dataset'),
+    make(
+      'table',
+      {},
+      make(
+        'tr',
+        {},
+        make('th', {}, 'stream'),
+        ...sets.map((x) =>
+          make(
+            'th',
+            { scope: 'col' },
+            `${x.uri}: ${x.format} ${x.version}, ${x.num_episodes} episodes, ${x.num_frames} rows${x.fps ? `, ${x.fps} Hz` : ''}`
+          )
+        )
+      ),
+      ...rows
+    ),
+    make('form', { method: 'dialog' }, make('button', {}, 'close'))
+  );
   $('about').showModal();
 }
 
 function help() {
-  $('help').replaceChildren(make('h2', {}, 'Keys'), make('table', {}, ...keys.map(([k, what]) => make('tr', {}, make('th', { scope: 'row' }, make('kbd', {}, k)), make('td', {}, what)))),
-    make('p', {}, 'Plots: click goes to a time, drag zooms, double click shows all, Ctrl and wheel zooms. The address holds what is shown.'), make('form', { method: 'dialog' }, make('button', {}, 'close')));
+  $('help').replaceChildren(
+    make('h2', {}, 'Keys'),
+    make(
+      'table',
+      {},
+      ...keys.map(([k, what]) =>
+        make('tr', {}, make('th', { scope: 'row' }, make('kbd', {}, k)), make('td', {}, what))
+      )
+    ),
+    make(
+      'p',
+      {},
+      'Plots: click goes to a time, drag zooms, double click shows all, Ctrl and wheel zooms. The address holds what is shown.'
+    ),
+    make('form', { method: 'dialog' }, make('button', {}, 'close'))
+  );
   $('help').showModal();
 }
 
-// finding goes to the next finding of the episode: in the order of time, then those without one. Behind the last it opens the next episode with findings.
+// finding moves to the next finding of the episode: first those with a time, in order, then the
+// others. After the last one it opens the next episode with findings.
 let visited = null;
 function finding() {
-  const late = (f) => f.t_ns ?? Infinity, own = shown.findings.filter((f) => f.episode >= 0 && (f.severity !== 'info' || f.t_ns != null)).sort((a, b) => late(a) - late(b) || 0);
-  const at = own.indexOf(visited), stays = at >= 0 && (visited.t_ns == null || visited.t_ns === state.t);
-  const next = stays ? own[at + 1] : own.find((f) => (visited ? late(f) > state.t : late(f) >= state.t));
-  if (next) { visit(next); return; }
+  const late = (f) => f.t_ns ?? Infinity,
+    own = shown.findings
+      .filter((f) => f.episode >= 0 && (f.severity !== 'info' || f.t_ns != null))
+      .sort((a, b) => late(a) - late(b) || 0);
+  const at = own.indexOf(visited),
+    stays = at >= 0 && (visited.t_ns == null || visited.t_ns === state.t);
+  const next = stays
+    ? own[at + 1]
+    : own.find((f) => (visited ? late(f) > state.t : late(f) >= state.t));
+  if (next) {
+    visit(next);
+    return;
+  }
   const e = list.following();
   if (e >= 0 && e !== state.e) tell('open', e);
   else if (own.length) visit(own[0]);
@@ -185,23 +322,50 @@ function visit(f) {
   play(false);
   if (f.t_ns != null) seek(f.t_ns);
   $('findings-box').open = true;
-  for (const li of $('findings').children) li.classList.toggle('current', li.id === 'finding-' + shown.findings.indexOf(f));
+  for (const li of $('findings').children)
+    li.classList.toggle('current', li.id === 'finding-' + shown.findings.indexOf(f));
   if (f.t_ns == null) $('findings').querySelector('.current')?.scrollIntoView({ block: 'nearest' });
 }
 
 const actions = {
-  ' ': () => play(!state.playing), ArrowLeft: (ev) => step(ev.shiftKey ? -10 : -1), ArrowRight: (ev) => step(ev.shiftKey ? 10 : 1),
-  ArrowUp: () => tell('open', list.neighbour(-1)), ArrowDown: () => tell('open', list.neighbour(1)), Home: () => seek(panels.bounds()[0]), End: () => seek(panels.bounds()[1]),
-  f: flagDialog, n: finding, '/': () => $('filter').focus(), ',': () => faster(-1), '.': () => faster(1), z: () => { state.zoom = null; tell('zoom'); }, '?': help, Escape: () => document.activeElement.blur(),
+  ' ': () => play(!state.playing),
+  ArrowLeft: (ev) => step(ev.shiftKey ? -10 : -1),
+  ArrowRight: (ev) => step(ev.shiftKey ? 10 : 1),
+  ArrowUp: () => tell('open', list.neighbour(-1)),
+  ArrowDown: () => tell('open', list.neighbour(1)),
+  Home: () => seek(panels.bounds()[0]),
+  End: () => seek(panels.bounds()[1]),
+  f: flagDialog,
+  n: finding,
+  '/': () => $('filter').focus(),
+  ',': () => faster(-1),
+  '.': () => faster(1),
+  z: () => {
+    state.zoom = null;
+    tell('zoom');
+  },
+  '?': help,
+  Escape: () => document.activeElement.blur()
 };
 
 addEventListener('keydown', (ev) => {
-  if (ev.ctrlKey || ev.metaKey || ev.altKey || document.querySelector('dialog[open]') || !shown.first) return;
-  const field = ev.target.matches?.('input:not([type=range]):not([type=checkbox]), select, textarea');
+  if (
+    ev.ctrlKey ||
+    ev.metaKey ||
+    ev.altKey ||
+    document.querySelector('dialog[open]') ||
+    !shown.first
+  )
+    return;
+  const field = ev.target.matches?.(
+    'input:not([type=range]):not([type=checkbox]), select, textarea'
+  );
   if (field && ev.key !== 'Escape') return;
-  if (ev.key === ' ' && ev.target.matches?.('button, summary, input')) return; // it presses what has the focus
+  // The space key activates the focused element instead.
+  if (ev.key === ' ' && ev.target.matches?.('button, summary, input')) return;
   if (/^[1-9]$/.test(ev.key)) {
-    const label = labels[ev.key - 1], own = shown.flags.find((f) => f.episode_index === index(0, state.e) && !f.rows);
+    const label = labels[ev.key - 1],
+      own = shown.flags.find((f) => f.episode_index === index(0, state.e) && !f.rows);
     flag(own?.label === label ? { remove: true } : { label, note: own?.note || '' });
   } else if (actions[ev.key]) actions[ev.key](ev);
   else return;
@@ -212,48 +376,87 @@ function wire() {
   $('labels').append(...labels.map((l) => make('option', { value: l })));
   $('speed').append(...speeds.map((v) => make('option', { value: v }, v + '×')));
   $('speed').value = state.speed;
-  $('speed').onchange = () => { state.speed = Number($('speed').value); tell('speed'); };
+  $('speed').onchange = () => {
+    state.speed = Number($('speed').value);
+    tell('speed');
+  };
   for (const id of ['play', 'back', 'next', 'theme']) $(id).replaceChildren(icon(id));
   $('play').onclick = () => play(!state.playing);
   $('back').onclick = () => step(-1);
   $('next').onclick = () => step(1);
-  $('range').oninput = () => { play(false); const t = Number($('range').value); seek(shown.first.anchor ? shown.first.step(t, 0) : t); };
+  $('range').oninput = () => {
+    play(false);
+    const t = Number($('range').value);
+    seek(shown.first.anchor ? shown.first.step(t, 0) : t);
+  };
   $('flag').onclick = flagDialog;
   $('unzoom').onclick = actions.z;
   $('help-button').onclick = help;
   $('about-button').onclick = about;
-  $('hz').onchange = () => { state.hz = $('hz').value.trim(); open(); };
+  $('hz').onchange = () => {
+    state.hz = $('hz').value.trim();
+    open();
+  };
   $('compare').onchange = () => {
     const m = /^(?:(\d+):)?(\d+)$/.exec($('compare').value.trim());
-    const s = m?.[1] ? Number(m[1]) : state.s, e = m ? positionOf(s, Number(m[2])) : -1;
+    const s = m?.[1] ? Number(m[1]) : state.s,
+      e = m ? positionOf(s, Number(m[2])) : -1;
     state.compare = e >= 0 ? { s, e } : null;
     open();
   };
-  $('theme').onclick = () => { theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'); localStorage.setItem('theme', document.documentElement.dataset.theme); };
+  $('theme').onclick = () => {
+    theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+    localStorage.setItem('theme', document.documentElement.dataset.theme);
+  };
   const sets = shown.info.datasets;
-  $('dataset').textContent = `${sets[state.s].uri} · ${sets[state.s].format} ${sets[state.s].version}`;
+  $('dataset').textContent =
+    `${sets[state.s].uri} · ${sets[state.s].format} ${sets[state.s].version}`;
   if (sets.length > 1) {
     $('which').hidden = false;
     $('which').append(...sets.map((x, i) => make('option', { value: i }, x.uri)));
     $('which').value = state.s;
-    $('which').onchange = () => { Object.assign(state, { s: Number($('which').value), t: null, zoom: null, compare: null }); state.e = Math.min(state.e, sets[state.s].num_episodes - 1); location.hash = ''; tell('filter'); setTimeout(() => location.reload(), 200); };
+    $('which').onchange = () => {
+      Object.assign(state, { s: Number($('which').value), t: null, zoom: null, compare: null });
+      state.e = Math.min(state.e, sets[state.s].num_episodes - 1);
+      location.hash = '';
+      tell('filter');
+      setTimeout(() => location.reload(), 200);
+    };
   }
 }
 
-function theme(name) { document.documentElement.dataset.theme = name; tell('theme'); }
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  tell('theme');
+}
 
 async function start() {
-  theme(localStorage.getItem('theme') || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
+  theme(
+    localStorage.getItem('theme') ||
+      (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')
+  );
   const p = new URLSearchParams(location.hash.slice(1));
-  if (p.has('token')) { // it does not stay in the address, nor in the history
+  // Remove the token from the address and the history.
+  if (p.has('token')) {
     const token = p.get('token');
     p.delete('token');
     history.replaceState(null, '', '#' + p);
-    try { await post('login', { token }); } catch (e) { problem(e.message); return; }
+    try {
+      await post('login', { token });
+    } catch (e) {
+      problem(e.message);
+      return;
+    }
   }
   read(p.toString());
-  Episode.early(state.s, state.e); // while the other answer is on its way
-  try { shown.info = await get('info'); } catch (e) { problem(e.message); return; }
+  // Request the episode while the other answer is on its way.
+  Episode.early(state.s, state.e);
+  try {
+    shown.info = await get('info');
+  } catch (e) {
+    problem(e.message);
+    return;
+  }
   const sets = shown.info.datasets;
   if (sets.some((x) => x.features.some((f) => f.kind === 'pointcloud'))) await import('./cloud.js');
   state.s = Math.min(Math.max(0, state.s), sets.length - 1);
@@ -261,13 +464,19 @@ async function start() {
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
   if (state.compare) state.compare.e = positionOf(state.compare.s, state.compare.e);
   if (state.compare?.e < 0) state.compare = null;
-  if (!p.has('e') && !p.has('c') && sets.length > 1 && sets[1].num_episodes > 0) state.compare = { s: 1, e: Math.min(Math.max(0, state.e), sets[1].num_episodes - 1) };
+  if (!p.has('e') && !p.has('c') && sets.length > 1 && sets[1].num_episodes > 0)
+    state.compare = { s: 1, e: Math.min(Math.max(0, state.e), sets[1].num_episodes - 1) };
   const opened = open();
-  await new Promise((done) => setTimeout(done)); // the frames are asked for before anything else is done
+  // Let the requests for frames start first.
+  await new Promise((done) => setTimeout(done));
   wire();
   list.start();
   if (state.e < 0) return;
-  const flags = get('flags').then((f) => { shown.flags = f.flags; download(); tell('flags'); });
+  const flags = get('flags').then((f) => {
+    shown.flags = f.flags;
+    download();
+    tell('flags');
+  });
   await Promise.all([opened, flags, list.load(state.s)]).catch((e) => problem(e.message));
   if (shown.first) title();
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestOneFindingPerCause checks that what the format's own doctor reports is not reported again
-// when the rows are read.
+// TestOneFindingPerCause checks that a fault reported by the format's own doctor is not reported
+// again when the rows are read.
 func TestOneFindingPerCause(t *testing.T) {
 	for _, c := range []struct {
 		script, variant string
@@ -20,8 +20,19 @@ func TestOneFindingPerCause(t *testing.T) {
 		{"H09", "first", map[string]string{"0 action <nil>": "bad-stream"}},
 		{"H09", "second", map[string]string{"1 action <nil>": "bad-stream"}},
 		{"H09", "csize", map[string]string{"1 observation.images.top <nil>": "bad-stream"}},
-		{"R01", "missing_state", map[string]string{"1 observation.state <nil>": robocache.LackingStream}},
-		{"R01", "empty_image", map[string]string{"0 observation.image 1": "missing-image", "1 observation.image 1": "missing-image"}},
+		{
+			"R01",
+			"missing_state",
+			map[string]string{"1 observation.state <nil>": robocache.LackingStream},
+		},
+		{
+			"R01",
+			"empty_image",
+			map[string]string{
+				"0 observation.image 1": "missing-image",
+				"1 observation.image 1": "missing-image",
+			},
+		},
 	} {
 		ds, err := robocache.Open(
 			t.Context(),

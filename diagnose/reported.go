@@ -6,24 +6,24 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// toldStream is what the findings of a format say about a stream of an episode.
-type toldStream struct {
+// reportedStream summarizes the format's findings about a stream of an episode.
+type reportedStream struct {
 	severity robocache.Severity
-	isWhole  bool         // a finding without a row
-	rows     map[any]bool // rows that have a finding
+	isWhole  bool         // whether a finding has no row
+	rows     map[any]bool // rows with a finding
 }
 
-// told holds what the format's own doctor and the opening found. The checks of this package meet
-// the same causes again when they read the rows.
-type told map[string]*toldStream
+// reportedFaults holds the findings of opening and of the format's own doctor. The checks of this
+// package meet the same faults again when they read the rows.
+type reportedFaults map[string]*reportedStream
 
-// newTold collects findings that name an episode.
-func newTold(findings []robocache.Finding) told {
-	out := told{}
+// newReportedFaults collects the findings that name an episode.
+func newReportedFaults(findings []robocache.Finding) reportedFaults {
+	out := reportedFaults{}
 	add := func(key string, f *robocache.Finding) {
 		s := out[key]
 		if s == nil {
-			s = &toldStream{rows: map[any]bool{}}
+			s = &reportedStream{rows: map[any]bool{}}
 			out[key] = s
 		}
 		if f.Severity == robocache.SeverityError || s.severity == "" {
@@ -45,9 +45,9 @@ func newTold(findings []robocache.Finding) told {
 	return out
 }
 
-// covers reports whether the format reported the fault of a finding of this package: it has a
-// finding at least as severe about the same stream and row, or one with the same message.
-func (t told) covers(f *robocache.Finding) bool {
+// covers reports whether the format already reported the fault of f. It did if it has a finding at
+// least as severe about the same stream and row, or one with the same message.
+func (t reportedFaults) covers(f *robocache.Finding) bool {
 	e := f.Where["episode"]
 	if t[fmt.Sprintf("%v\x00%s", e, f.Message)] != nil {
 		return true
@@ -60,7 +60,7 @@ func (t told) covers(f *robocache.Finding) bool {
 	return !ok || s.isWhole || s.rows[row]
 }
 
-// addReadFault adds a finding of reading rows, unless the format reported its cause.
+// addReadFault adds a finding about reading rows, unless the format already reported the cause.
 func (x *examination) addReadFault(
 	sev robocache.Severity,
 	code string,
@@ -68,7 +68,7 @@ func (x *examination) addReadFault(
 	message string,
 ) {
 	f := robocache.Finding{Severity: sev, Code: code, Where: where, Message: message}
-	if !x.told.covers(&f) {
-		x.add(sev, code, where, 0, "", "%s", message)
+	if !x.reported.covers(&f) {
+		x.addFinding(sev, code, where, 0, "", "%s", message)
 	}
 }
