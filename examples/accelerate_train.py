@@ -55,7 +55,8 @@ def main():
         distinct = len(accelerator.gather(torch.cat(seen)).unique())
         ranks = accelerator.num_processes
         accelerator.print(
-            f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+            f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of "
+            f"{loader.num_samples} samples; loss {loss.item():.4f}"
         )
     if a.checkpoint:
         accelerator.save_state(a.checkpoint)

@@ -20,7 +20,8 @@ def main():
     episode = ds[0]
     state = episode.streams["observation.state"]
     print(
-        f"{state}: {len(state)} rows at {state.rate_hz:.3f} Hz, {state.times[0]} to {state.times[-1]} ns"
+        f"{state}: {len(state)} rows at {state.rate_hz:.3f} Hz, "
+        f"{state.times[0]} to {state.times[-1]} ns"
     )
 
     # Floats are interpolated, everything else holds its last value; modes= says otherwise by key.
@@ -44,7 +45,8 @@ def main():
         got = episode.align(times=times, edge=edge, keys=["observation.state"])
         pad = got["observation.state_is_pad"]
         print(
-            f"  {edge:12} first value {got['observation.state'][0, 0]:9.4f}, {pad.sum()} of {len(pad)} rows are padding"
+            f"  {edge:12} first value {got['observation.state'][0, 0]:9.4f}, "
+            f"{pad.sum()} of {len(pad)} rows are padding"
         )
         assert np.array_equal(pad, (times < t[0]) | (times > t[-1]))
 

@@ -64,7 +64,8 @@ def main():
         if dist.get_rank() == 0:
             distinct = len({i for ids in everyone for i in ids})
             print(
-                f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+                f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of "
+                f"{loader.num_samples} samples; loss {loss.item():.4f}"
             )
     dist.destroy_process_group()
     # Threads of gloo can outlive the process group and abort Python's exit (torch 2.11, 3 of 14

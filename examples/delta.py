@@ -24,7 +24,9 @@ def main(path):
         lake = deltalake.DeltaTable(table)
         rows = lake.to_pyarrow_table(columns=["episode_index", "frame_index", "task"])
         print(
-            f"version {lake.version()}: {rows.num_rows} rows of {pc.count_distinct(rows['episode_index']).as_py()} episodes, by {lake.metadata().partition_columns}"
+            f"version {lake.version()}: {rows.num_rows} rows of "
+            f"{pc.count_distinct(rows['episode_index']).as_py()} episodes, "
+            f"by {lake.metadata().partition_columns}"
         )
 
         loader = robocache.Loader(table, batch_size=16, seed=7)

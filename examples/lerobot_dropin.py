@@ -33,7 +33,8 @@ def main():
     item = ds[0]  # the engine now runs in this process; workers may still be forked
     for key, value in item.items():
         print(
-            f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} {getattr(value, 'dtype', '')}"
+            f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} "
+            f"{getattr(value, 'dtype', '')}"
         )
     for method in ("fork", "spawn"):
         index = epoch(ds, method)

@@ -47,7 +47,8 @@ class Policy(L.LightningModule):
 
     def training_step(self, batch, batch_idx):
         print(
-            f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: {batch['index'].tolist()}"
+            f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: "
+            f"{batch['index'].tolist()}"
         )
         return (self.net(batch["observation.state"]) - batch["action"]).square().mean()
 

@@ -56,7 +56,8 @@ def main():
         print({k: tuple(v.shape) for k, v in batch.items()})
         back = loader.normalizer.inverse(batch)["action"]  # each row by its own source
         print(
-            f"undone: {back.shape[-1]} numbers a row, by the normalizers of {' and '.join(loader.normalizer.sources)}"
+            f"undone: {back.shape[-1]} numbers a row, by the normalizers of "
+            f"{' and '.join(loader.normalizer.sources)}"
         )
 
     with mixture(a) as loader:

@@ -78,11 +78,14 @@ def main():
             samples += len(batch["action"])
         took = time.perf_counter() - start
         print(
-            f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} samples/s, first batch after {first * 1000:.0f} ms"
+            f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} "
+            f"samples/s, first batch after {first * 1000:.0f} ms"
         )
     for key, value in batch.items():
         print(
-            f"  {key:40} {tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} {getattr(value, 'dtype', '')}"
+            f"  {key:40} "
+            f"{tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} "
+            f"{getattr(value, 'dtype', '')}"
         )
 
     policy = Policy(batch["observation.state"].shape[-1], batch["action"].shape[-1])
@@ -106,7 +109,8 @@ def main():
     took = time.perf_counter() - start
     before, after = sum(losses[:20]) / 20, sum(losses[-20:]) / 20
     print(
-        f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; loss {before:.4f} -> {after:.4f}"
+        f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; "
+        f"loss {before:.4f} -> {after:.4f}"
     )
     # The policy works on normalised values: what undoes them is saved with it.
     with tempfile.TemporaryDirectory() as kept:
@@ -137,7 +141,8 @@ def act(path, ds, camera, policy):
         plan = norm.inverse({"action": policy(image, seen["observation.state"])})["action"]
     off = (plan[0, 0] - recorded).abs().mean().item()
     print(
-        f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's units, the first {off:.3f} from the recorded one"
+        f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's "
+        f"units, the first {off:.3f} from the recorded one"
     )
 
 

@@ -1,6 +1,8 @@
-"""Batches of a loader of the engine: tensors over its memory, without a copy, a call or a finalizer of Python per tensor.
+"""Batches of an engine loader, as tensors over the engine's memory.
 
-A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
+No tensor is copied, and no tensor needs its own engine call or Python finalizer. A batch is
+acknowledged by arrived(), as the last step. If the consumer is interrupted earlier, the engine
+delivers the batch again.
 """
 
 from __future__ import annotations
@@ -16,23 +18,25 @@ from . import _engine, _memory
 from ._errors import Misuse, from_engine
 from ._finish import Raw
 
-_TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
+# The number of int64 words in robocache_taken (robocache.h): rows, epoch, position, tensors, seq,
+# batch, text, text_bytes.
+_TAKEN = 8
 
 
 class Taken:
-    """A batch that the engine gave."""
+    """A batch that the engine delivered."""
 
     __slots__ = ("seq", "epoch", "batch", "copy")
 
     def __init__(self, seq: int, epoch: int, batch: Any) -> None:
-        self.seq = seq  # 1 for the first, and so on
+        self.seq = seq  # Counts from 1.
         self.epoch = epoch
-        self.batch = batch  # a dict; Raw where the engine gives raw ones
-        self.copy: Any = None  # on its way to a device
+        self.batch = batch  # A dict by key, or a RawBatch if the engine delivers raw batches.
+        self.copy: Any = None  # The copy to a device that is in progress, if any.
 
 
 class Batches:
-    """Takes the batches of one loader of the engine."""
+    """Receives the batches of one engine loader."""
 
     def __init__(self, handle: _engine.Handle, raw: bool = False) -> None:
         self._raw = raw
@@ -50,16 +54,25 @@ class Batches:
         self._at = ctypes.addressof(self._taken)
         self._torch = _memory.torch_module()
         self._convert = None if self._torch is None else _memory.converter(self._torch)
-        # one taker at a time: what was taken must be told before the next
+        # One consumer at a time: each batch must be acknowledged before the next one is taken.
         self._turn = threading.Lock()
 
     def next(
         self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None
     ) -> Taken | None | bool:
-        """The next batch; None at the end of the epoch; False where wait is False and it is not finished.
+        """Returns the next batch.
 
-        epoch: of the batches that this pass has had. into: a queue that takes it before it counts, so that an exception in between loses
-        nothing. Waits without the GIL, in steps, so that signals are seen.
+        Waits without the GIL, in short steps, so that Python handles signals.
+
+        Args:
+            epoch: The epoch of the earlier batches of this pass; -1 before the first batch.
+            wait: Whether to wait until the batch is complete.
+            into: A queue that receives the batch before the acknowledgement, so that an exception
+                in between does not lose the batch.
+
+        Returns:
+            The batch, None at the end of the epoch, or False if wait is False and the batch is not
+            complete.
         """
         with self._turn:
             out = ctypes.c_void_p()
@@ -77,6 +90,7 @@ class Batches:
         raise from_engine(self._engine.answer(out) or {})
 
     def _arrive(self, into: deque[Taken] | None) -> Taken:
+        """Builds the tensors of the batch in the header, and acknowledges the batch."""
         rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
@@ -97,7 +111,7 @@ class Batches:
                 values.insert(position, column)
             taken = Taken(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
-            # given again, because an exception came before it counted
+            # The batch is a redelivery: an exception came before the acknowledgement.
             if into and into[-1].seq == seq:
                 into.pop()
             into.append(taken)
@@ -105,6 +119,7 @@ class Batches:
         return taken
 
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
+        """Returns the numeric columns of a batch as NumPy arrays."""
         first = [
             _memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)
         ]
@@ -114,7 +129,10 @@ class Batches:
         ]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
-        """The text columns, each beside its position among the fields; robocache.h says how they are written."""
+        """Returns the text columns with their positions among the fields.
+
+        robocache.h describes the layout of blob.
+        """
         found: list[tuple[int, list[Any]]] = []
         at = 0
         for position, is_json in self._texts:
@@ -131,6 +149,7 @@ class Batches:
                 end += n
             at = end + (-size) % 4
             column = texts * rows if codes is None else [texts[c] for c in codes]
-            # Each row has a value of its own: what a user changes in one must not show in another.
+            # Each row gets its own value: a change to the value of one row must not affect another
+            # row.
             found.append((position, [json.loads(t) for t in column] if is_json else column))
         return found

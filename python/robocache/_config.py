@@ -1,4 +1,7 @@
-"""What may be asked of a dataset, a sample, a loader and a mixture: a table each of options with their checks. What is settled is what the engine takes."""
+"""Tables of the options of datasets, samples, loaders and mixtures, with one check per option.
+
+The results of the checks are the engine's configuration.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,15 @@ UNITS = ("mm", "m")
 def settle(
     table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None
 ) -> dict[str, Any]:
-    """The options of a table that are given (not None), checked. features: the keys that may be named."""
+    """Returns the checked options of a table, without those that are None.
+
+    Args:
+        table: The checks by option name.
+        given: The values by option name.
+        features: The stream keys that the values may name.
+    """
     out: dict[str, Any] = {}
-    labels = getattr(given, "labels", {})  # how messages name options of groups
+    labels = getattr(given, "labels", {})  # How messages name options of groups.
     for name, check in table.items():
         if (value := given.get(name)) is None:
             continue
@@ -57,17 +66,21 @@ def settle(
 
 
 def _keyed(check: Check) -> Check:
-    """A check that takes the keys that may be named, too."""
+    """Marks a check that also takes the known stream keys."""
     check.keyed = True  # type: ignore[attr-defined]
     return check
 
 
 def one_of(*allowed: Any) -> Check:
+    """Returns a check that accepts one of the allowed values."""
     return lambda name, v: _options.choice(name, v, allowed)
 
 
 def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
-    """A dict by key; or_all: or one value for all."""
+    """Returns a check for a dict by stream key.
+
+    With or_all, the check also accepts one value for all keys.
+    """
 
     def table(name: str, v: Any, features: Iterable[str]) -> Any:
         if isinstance(v, Mapping):
@@ -85,16 +98,20 @@ def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check
 
 
 def text(_: str, v: Any) -> str:
+    """Returns v as text."""
     return str(v)
 
 
 def listed(check: Check, want: str, hint: str = "") -> Check:
-    """A list of what check takes, with something in it."""
+    """Returns a check for a list whose entries pass another check.
+
+    If want is not empty, the list must have an entry; want describes the list in messages.
+    """
 
     def of(name: str, v: Any) -> list[Any]:
         try:
             out = [check(name, x) for x in v]
-        except (TypeError, ValueError):  # Misuse is one
+        except (TypeError, ValueError):  # Misuse is a ValueError.
             out = []
         if not out and want:
             raise Misuse(f"{name}={v!r}: expected {want}", hint=hint)
@@ -104,7 +121,7 @@ def listed(check: Check, want: str, hint: str = "") -> Check:
 
 
 def _drift(name: str, v: Any) -> Any:
-    """Parts in a million, or (ppm, at)."""
+    """Returns a clock drift: parts per million, or {"ppm", "at"} for (ppm, at)."""
     ppm, at = v, None
     if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
         ppm, at = v["ppm"], v.get("at")
@@ -120,7 +137,7 @@ def _drift(name: str, v: Any) -> Any:
 
 
 def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
-    """A form, or a list of (first channel, form)."""
+    """Returns a list of {"at", "form"}, from one form or a list of (first channel, form)."""
     out = []
     for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
         at, form = (
@@ -137,7 +154,7 @@ def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
 
 
 def _relative(name: str, v: Any) -> Any:
-    """True, False, or a list of channels by number or name."""
+    """Returns True, False, or a list of channels by number or name."""
     if isinstance(v, (bool, np.bool_)):
         return bool(v)
     channels = list(v) if isinstance(v, (list, tuple, range, np.ndarray)) else []
@@ -146,7 +163,7 @@ def _relative(name: str, v: Any) -> Any:
     return [c if isinstance(c, str) else int(c) for c in channels]
 
 
-# Episode.align's; durations become text of nanoseconds.
+# The options of Episode.align. Durations become text in nanoseconds.
 ALIGN: dict[str, Check] = {
     "modes": by_key(one_of(*MODES, "sum"), "stream"),
     "edge": by_key(one_of(*EDGES), "stream", or_all=True),
@@ -160,7 +177,7 @@ ALIGN: dict[str, Check] = {
     "relative": by_key(_relative, "stream"),
 }
 
-# align= of MapDataset, Loader and Mix.
+# The fields of align= of MapDataset, Loader and Mix.
 _ALIGN = {
     **ALIGN,
     "extent": text,
@@ -175,11 +192,13 @@ _ALIGN = {
 
 @_keyed
 def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """Returns the checked options of robocache.Align."""
     return settle(_ALIGN, v, features)
 
 
 @_keyed
 def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
+    """Returns a list of keys, each of a stream or of a column that RoboCache generates."""
     if isinstance(v, str):
         raise Misuse(f"{name}={v!r}: expected a list of keys")
     return [
@@ -191,6 +210,7 @@ def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
 
 
 def _indices(name: str, v: Any) -> list[int]:
+    """Returns a list of episode indices."""
     try:
         return [operator.index(e) for e in v]
     except TypeError:
@@ -198,10 +218,13 @@ def _indices(name: str, v: Any) -> list[int]:
 
 
 def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") -> list[Any]:
-    """Offsets: each a number of seconds, or text with a unit. A number that is likely to be nanoseconds is Misuse."""
+    """Returns a list of offsets, each a number of seconds or text with a unit.
+
+    Raises Misuse for a number that is probably meant as nanoseconds.
+    """
     try:
         out = [] if isinstance(v, (str, bytes, Mapping)) else [seconds(name, x) for x in v]
-    except (TypeError, ValueError) as e:  # Misuse is one
+    except (TypeError, ValueError) as e:  # Misuse is a ValueError.
         if isinstance(e, Misuse) and e.hint:
             raise
         out = []
@@ -211,7 +234,10 @@ def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") ->
 
 
 def _window(name: str, w: Any) -> Any:
-    """One entry of windows=: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
+    """Checks one entry of windows=.
+
+    A tuple is a span, (from, to) or (from, to, count). A list holds offsets.
+    """
     want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
     if (
         isinstance(w, Mapping)
@@ -232,11 +258,14 @@ def _window(name: str, w: Any) -> Any:
 
 @_keyed
 def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
-    """A mode, a dict by key, or the normalizer of another loader; None for none."""
+    """Checks normalize=: a mode, a dict by key, or the normalizer of another loader.
+
+    Returns None for False.
+    """
     if v is False:
         return None
     if not isinstance(v, (str, Mapping, Normalizer)):
-        v = getattr(v, "normalizer", v)  # a Loader or MapDataset
+        v = getattr(v, "normalizer", v)  # A Loader or MapDataset.
     if isinstance(v, Normalizer):
         if v.sources:
             raise Misuse(
@@ -255,12 +284,14 @@ def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
         return _options.choice(name, v, NORMS)
     if not isinstance(v, Mapping):
         raise Misuse(
-            f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, or the normalizer of another loader"
+            f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, "
+            "or the normalizer of another loader"
         )
     return by_key(_norm)(name, v, features)
 
 
 def _norm(name: str, one: Any) -> Any:
+    """Checks the normalization of one key: a mode, or a dict."""
     if isinstance(one, str):
         return _options.choice(name, one, NORMS)
     known = ("mode", "clip", "mean", "std", "low", "high")
@@ -279,7 +310,7 @@ def _norm(name: str, one: Any) -> Any:
 
 
 def _augment(name: str, v: Any) -> Any:
-    """The engine checks it: numbers of NumPy and tuples become plain ones."""
+    """Converts NumPy numbers and tuples to plain Python values; the engine checks them."""
     if isinstance(v, Mapping):
         return {str(k): _augment(name, x) for k, x in v.items() if x is not None}
     if isinstance(v, (list, tuple, set, np.ndarray)):
@@ -289,13 +320,13 @@ def _augment(name: str, v: Any) -> Any:
     return int(v) if is_integer(v) else real(name, v, "a finite number, a list or a dict")
 
 
-# What a sample holds.
+# The options of a sample.
 SAMPLE: dict[str, Check] = {
     "normalize": _normalize,
     "keys": _keys,
     "episodes": _indices,
     "split": text,
-    # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
+    # Integers are seconds too, as in lerobot: [-1, 0] spans one second.
     "delta_timestamps": by_key(_seconds),
     "delta_indices": by_key(
         listed(
@@ -322,13 +353,14 @@ SAMPLE: dict[str, Check] = {
 
 
 def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sample holds, of the features of a dataset."""
-    known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
+    """Returns the checked options of a sample, for the features of a dataset."""
+    # The engine reports why a stream is withheld.
+    known = [*features, *getattr(features, "withheld", ())]
     return {**settle(SAMPLE, given, known), **_statistics.asked(given, known)}
 
 
 def normalize_selected(config: dict[str, Any]) -> None:
-    """Leaves out of a normalizer that was taken over the keys that keys= does not select."""
+    """Removes the keys that keys= does not select from a normalizer of another loader."""
     v, keys = config.get("normalize"), config.get("keys")
     if isinstance(v, Vectors) and keys is not None:
         config["normalize"] = Vectors({k: one for k, one in v.items() if k in keys})
@@ -367,7 +399,7 @@ MIXTURE: dict[str, Check] = {
 
 
 def loader(given: Given, mixed: bool) -> dict[str, Any]:
-    """The order, the caches and the batches of a Loader."""
+    """Returns the checked options of a Loader: its order, caches and batches."""
     shuffle = given.get("shuffle")
     if isinstance(shuffle, (bool, np.bool_)):
         shuffle = "global" if shuffle else False
@@ -395,6 +427,7 @@ def loader(given: Given, mixed: bool) -> dict[str, Any]:
 
 
 def _cache(v: Any) -> dict[str, Any]:
+    """Returns the configuration of a cache: in RAM, on the device, or in a directory."""
     if v is None or v is False:
         return {}
     want = f"cache={v!r}: expected 'ram', 'device', a directory or a number of bytes"
@@ -411,10 +444,12 @@ def _cache(v: Any) -> dict[str, Any]:
 
 
 def _mapping(_: str, v: Any) -> Any:
+    """Returns map= as a dict, or as the absolute path of a mapping file."""
     return dict(v) if isinstance(v, Mapping) else os.path.abspath(_options.uri(v))
 
 
 def _format_options(name: str, v: Any) -> dict[str, str]:
+    """Returns the options of one format as text by name."""
     if not isinstance(v, Mapping):
         raise Misuse(f"{name}={v!r}: expected a dict")
     return {
@@ -422,7 +457,7 @@ def _format_options(name: str, v: Any) -> dict[str, str]:
     }
 
 
-# How a dataset is opened.
+# The options of opening a dataset.
 OPEN: dict[str, Check] = {
     "format": text,
     "rows_hz": rate,

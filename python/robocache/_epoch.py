@@ -1,4 +1,4 @@
-"""Epoch: one pass of a `for` over a Loader."""
+"""Epoch is the iterator of one `for` over a Loader."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Epoch:
-    """One pass of a `for`."""
+    """Iterates over the batches of one epoch of a Loader."""
 
     def __init__(self, loader: Loader, turn: int) -> None:
         self._loader = loader
         self._turn = turn
         self._done = False
-        self._epoch = -1  # known with the first batch
-        self._taking = (
-            threading.Lock()
-        )  # a thread that asked before that, and was late, would be given the next epoch's first
+        self._epoch = -1  # Known after the first batch.
+        # Without the lock, a thread that calls __next__ before the epoch is known and is served
+        # late would receive the first batch of the next epoch.
+        self._taking = threading.Lock()
 
     def __iter__(self) -> Epoch:
         return self

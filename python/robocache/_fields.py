@@ -1,4 +1,7 @@
-"""Fields of groups of options: an unknown one is a Misuse that names the nearest one."""
+"""Checks the field names of option groups.
+
+An unknown field raises Misuse, and the hint names the nearest field.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ T = TypeVar("T")
 
 
 def _hint(cls: type[Any], name: str, known: list[str]) -> str:
-    """Returns the hint for an unknown field: the nearest ones, or the group that has it."""
-    from . import options  # which imports this module
+    """Returns the hint for an unknown field: the nearest fields, or the group with the field."""
+    from . import options  # options imports this module.
 
     keyword = next(k for k, v in options.GROUPS.items() if v is cls)
     names = {
@@ -35,7 +38,10 @@ def _hint(cls: type[Any], name: str, known: list[str]) -> str:
 
 
 def names_checked(cls: type[T]) -> type[T]:
-    """Makes an unknown field, or one without its name, a Misuse that shows how it is written."""
+    """Makes a group raise Misuse for an unknown field or a positional value.
+
+    The message shows how to write the call.
+    """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     known = [f.name for f in fields]
     unnamed = [f.name for f in fields if not f.kw_only]

@@ -1,4 +1,8 @@
-"""Tables as lerobot's users know them: datasets.Dataset over Arrow where that package is installed, else views with the same reading methods."""
+"""Tables in the form that users of lerobot know.
+
+With the package datasets (Hugging Face), a table is a datasets.Dataset over Arrow. Without it, a
+table is a view with the same methods for reading.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,13 @@ if TYPE_CHECKING:
     from .dataset import Dataset
 
 LANGUAGE = ("language_persistent", "language_events")
-_ROWS = 1 << 16  # of one piece of a table
-_NUMBERS = 1 << 27  # in one piece: a list's ends are int32
-IMAGES = 4 << 30  # bytes of stored images that a table holds, where no budget is given
+_ROWS = 1 << 16  # Rows in one chunk of a table.
+_NUMBERS = 1 << 27  # Values in one chunk: the offsets of an Arrow list are int32.
+IMAGES = 4 << 30  # Default bytes of stored images that a table may hold.
 
 
 def hf() -> Any:
-    """The package datasets; None where it is not installed."""
+    """Returns the package datasets, or None if it is not installed."""
     try:
         import datasets
     except ImportError:
@@ -32,7 +36,10 @@ def hf() -> Any:
 
 
 class View(Sequence[Any]):
-    """Columns in memory, where the package datasets is not installed: view[i] is a dict, view[a:b] a dict of lists, view["length"] a column."""
+    """A table in memory, used if the package datasets is not installed.
+
+    view[i] is a dict, view[a:b] a dict of lists, and view["length"] a column.
+    """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], types: Mapping[str, Any]) -> None:
         self._columns = dict(columns)
@@ -40,10 +47,12 @@ class View(Sequence[Any]):
 
     @property
     def column_names(self) -> list[str]:
+        """The names of the columns."""
         return list(self._columns)
 
     @property
     def num_rows(self) -> int:
+        """The number of rows."""
         return len(self)
 
     def __len__(self) -> int:
@@ -62,11 +71,12 @@ class View(Sequence[Any]):
         return (self[i] for i in range(len(self)))
 
     def select(self, indices: Iterable[int]) -> View:
-        """The rows at indices."""
+        """Returns the rows at the positions in indices."""
         at = list(indices)
         return View({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
 
     def select_columns(self, column_names: str | Sequence[str]) -> View:
+        """Returns a view with these columns only."""
         names = [
             _options.key(k, self._columns, "column")
             for k in ([column_names] if isinstance(column_names, str) else column_names)
@@ -80,7 +90,15 @@ class View(Sequence[Any]):
         input_columns: str | Sequence[str] | None = None,
         **_: Any,
     ) -> View:
-        """The rows for which function says True. input_columns: what it takes instead of the row. Other keywords of datasets are without effect."""
+        """Returns the rows for which function returns True.
+
+        Args:
+            function: Called with the row as a dict, or with the input columns as positional
+                arguments.
+            input_columns: The columns to pass in place of the row. Default None.
+
+        Other keywords of datasets.Dataset.filter have no effect.
+        """
         if input_columns is None:
             return self.select(i for i, row in enumerate(self) if function(row))
         names = [input_columns] if isinstance(input_columns, str) else list(input_columns)
@@ -91,12 +109,15 @@ class View(Sequence[Any]):
         )
 
     def unique(self, column: str) -> list[Any]:
+        """Returns the different values of a column, in the order of their first row."""
         return list(dict.fromkeys(v.item() if hasattr(v, "item") else v for v in self[column]))
 
     def to_dict(self) -> dict[str, list[Any]]:
+        """Returns the table as a dict of lists."""
         return self[:]
 
     def to_pandas(self) -> Any:
+        """Returns the table as a pandas.DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self._columns)
@@ -108,25 +129,27 @@ class View(Sequence[Any]):
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(
-            f"a table's {name} needs the package datasets, which is not installed; there are [i], ['column'], slices, select, select_columns, filter, unique"
+            f"a table's {name} needs the package datasets, which is not installed; "
+            "there are [i], ['column'], slices, select, select_columns, filter, unique"
         )
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
-    """The type of Arrow that the engine names; None where the values alone tell."""
+    """Returns the Arrow type that the engine names, or None if it follows from the values."""
     if name.startswith("list<"):
         return pa.list_(_arrow_type(pa, name[5:-1]))
     return getattr(pa, "bool_" if name == "bool" else name)() if name else None
 
 
 def episodes(columns: Iterable[Mapping[str, Any]]) -> Any:
-    """The table of episodes, from the engine's columns {name, type, values}."""
+    """Returns the table of episodes, from the engine's columns {name, type, values}."""
     import json
 
     typed = {c["name"]: c["type"] for c in columns}
     data = {c["name"]: json.loads(c["values"]) for c in columns}
     for k, v in data.items():
-        if typed[k].startswith("float"):  # a whole number may be written as one
+        if typed[k].startswith("float"):
+            # The JSON may contain whole numbers without a decimal point.
             data[k] = [None if x is None else float(x) for x in v]
     datasets = hf()
     if datasets is None:
@@ -141,14 +164,15 @@ def episodes(columns: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def _made(datasets: Any, table: Any, features: Any) -> Any:
-    # A fingerprint of one's own: datasets would hash the whole table.
+    """Returns an Arrow table as a datasets.Dataset."""
+    # A random fingerprint: otherwise datasets hashes the whole table.
     fingerprint = datasets.fingerprint.generate_random_fingerprint()
     info = None if features is None else datasets.DatasetInfo(features=features)
     return datasets.Dataset(datasets.table.InMemoryTable(table), info=info, fingerprint=fingerprint)
 
 
 def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any:
-    """The type that lerobot gives a column."""
+    """Returns the datasets type that lerobot uses for a column."""
     if key in LANGUAGE:
         text = datasets.Value("string")
         time = {"timestamp": datasets.Value("float32")} if key == LANGUAGE[0] else {}
@@ -178,7 +202,10 @@ def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any
 
 
 def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
-    """Some rows of a column as Arrow, over the engine's memory: only texts and truth values, which Arrow packs in bits, are copied."""
+    """Returns some rows of a column as an Arrow array over the engine's memory.
+
+    Only text and booleans are copied, because Arrow packs booleans into bits.
+    """
     import pyarrow as pa
 
     if not isinstance(v, np.ndarray):
@@ -210,7 +237,7 @@ def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
 def _pieces(
     dataset: Dataset, config: dict[str, Any], step: int, torch: Any
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, some at a time."""
+    """Yields the rows of a dataset in chunks of `step` rows."""
     handle = _engine.Handle(lambda: dataset._made("robocache_map_new", "map", config)).open()
     try:
         n = handle.info["len"]
@@ -225,7 +252,7 @@ def _pieces(
 
 
 def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any], step: int) -> View:
-    """The rows where the package datasets is not installed: tensors, as its torch transform gives them."""
+    """Returns the rows as a View of tensors, in the form of datasets' torch transform."""
     torch = _memory.torch_module()
     pieces = list(_pieces(dataset, {**config, "compat": "lerobot"}, step, torch))
     joined: dict[str, Any] = {}
@@ -247,9 +274,16 @@ def rows(
     episodes: list[int] | None,
     budget: int,
 ) -> Any:
-    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform; a View without that package.
+    """Returns the rows of the columns in features.
 
-    Images that take more than budget bytes as stored are left out, with a warning.
+    The result is a datasets.Dataset with lerobot's types and torch transform, or a View without
+    that package. Images that take more than budget bytes as stored are left out, with a warning.
+
+    Args:
+        dataset: The dataset.
+        features: The columns to read, by key.
+        episodes: The indices of the episodes, or None for all.
+        budget: The most bytes of stored images.
     """
     images = {k for k in features if dataset.features[k].kind == "image"}
     columns = [k for k in features if k not in images]
@@ -295,7 +329,8 @@ def rows(
             used += v["values"].nbytes
         if used > budget:
             warnings.warn(
-                f"hf_dataset is without {', '.join(sorted(images))}: as stored they take more than {budget} bytes; the dataset's items have them, "
+                f"hf_dataset is without {', '.join(sorted(images))}: as stored they take more than "
+                f"{budget} bytes; the dataset's items have them, "
                 "and a larger memory_budget= brings them here",
                 stacklevel=3,
             )
@@ -311,7 +346,7 @@ def rows(
 
 
 def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
-    """Images as datasets.Image keeps them: their bytes, over the engine's memory."""
+    """Returns encoded images in the form of datasets.Image, over the engine's memory."""
     import pyarrow as pa
 
     if data.size > np.iinfo(np.int32).max:
@@ -331,7 +366,10 @@ def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
 
 
 def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Columns of Python values as lists of tensors, as lerobot's own transform makes them: text and language columns stay as they are."""
+    """Converts columns of Python values to lists of tensors, as lerobot's transform does.
+
+    Text and language columns stay unchanged.
+    """
     torch = _memory.torch_module()
     for k, v in items.items():
         if (
@@ -353,7 +391,10 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _image(torch: Any, image: Any) -> Any:
-    """An image of PIL as float32 (C, H, W): 8 bits in [0, 1], depth in its own unit."""
+    """Returns a PIL image as a float32 tensor (C, H, W).
+
+    8-bit images are scaled to [0, 1]; depth keeps its unit.
+    """
     a = np.array(image)
     if a.dtype == np.uint16:
         a = a.astype(np.float32)

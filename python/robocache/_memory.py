@@ -1,7 +1,9 @@
-"""Arrays and tensors over memory of the engine, without a copy. The memory goes back when the last array, tensor, view or slice over it dies.
+"""Arrays and tensors over the engine's memory, without a copy.
 
-The engine describes tensors as DLPack. Capsules of all tensors of a batch are made in one call that no signal handler interrupts; each gives its
-memory back by a C function when it dies, also in a forked child, where that does not enter the engine.
+The memory is freed when the last array, tensor, view or slice over it is garbage collected. The
+engine describes tensors as DLPack. One call makes the capsules of all tensors of a batch, and no
+signal handler interrupts it. A capsule frees its memory with a C function. This also works in a
+forked child, because the function does not enter the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def torch_module() -> Any:
-    """torch, imported at the first tensor; None where it is not installed."""
+    """Returns torch, imported at the first call, or None if it is not installed."""
     global _torch, _looked
     if not _looked:
         try:
@@ -38,18 +40,22 @@ def torch_module() -> Any:
 
 
 def converter(torch: Any) -> Any:
-    """What makes a tensor of torch out of a capsule."""
+    """Returns the function of torch that makes a tensor from a DLPack capsule."""
     return getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
 
 
 class _Span:
-    """What NumPy asks of a tensor's memory. As the array's base it keeps the capsule, which gives the memory back."""
+    """Describes the memory of a tensor to NumPy.
+
+    NumPy keeps the object as the base of the array. So the capsule, which owns the memory, lives as
+    long as the array.
+    """
 
     __slots__ = ("__array_interface__", "capsule")
 
     def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
         self.capsule = capsule
-        # DLManagedTensor begins with it
+        # DLManagedTensor begins with the address of the data.
         data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0
         self.__array_interface__ = {
             "data": (data, False),
@@ -77,18 +83,27 @@ _TYPESTR = {
 
 
 def array(capsule: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A capsule as an array; bfloat16, which NumPy lacks, as its uint16 bits."""
+    """Returns a capsule as an array. NumPy has no bfloat16, so its bits are returned as uint16."""
     return np.asarray(_Span(capsule, _TYPESTR[dtype], shape))
 
 
 def entries(capsule: Any) -> int:
-    """The first extent of a tensor, as its DLTensor says: data, device, ndim and dtype take 24 bytes, then comes the shape's address."""
+    """Returns the first extent of a tensor, read from its DLTensor.
+
+    data, device, ndim and dtype take 24 bytes. The address of the shape follows.
+    """
     shape = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor") + 24).value
     return ctypes.c_int64.from_address(shape).value  # type: ignore[arg-type]
 
 
 def values(answer: Mapping[str, Any], torch: Any = None, parsed: bool = False) -> dict[str, Any]:
-    """A batch of an answer as arrays (tensors where torch is given) and lists of text, in its order. parsed: JSON texts become what they say."""
+    """Returns the batch of an answer as arrays and lists of text, in the order of the answer.
+
+    Args:
+        answer: The answer of the engine.
+        torch: The torch module, to return tensors. Default None: NumPy arrays.
+        parsed: Whether to parse JSON texts. Default False.
+    """
     e, batch = _engine.engine(), answer["batch"]
     try:
         capsules = iter(e.capsules(batch) if batch else ())

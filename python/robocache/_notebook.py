@@ -1,4 +1,7 @@
-"""What notebooks show: tables and small drawings in HTML, plots by matplotlib, thumbnails. Nothing here decodes video but thumbnails."""
+"""The display of objects in notebooks: tables, drawings, plots with matplotlib, and thumbnails.
+
+Only thumbnails decode video.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,17 @@ import numpy as np
 from . import _options
 from ._errors import Misuse, Unsupported
 
-LIMIT = 50_000  # bytes of HTML that an object shows
+LIMIT = 50_000  # The most bytes of HTML that an object shows.
 _COLORS = ("#3b6ea5", "#d98b3a", "#5b9a5b", "#a8506b", "#7a6ab0", "#777777", "#2a9d9d", "#b5a642")
 _CHANNELS, _POINTS, _ROWS = 8, 120, 100
 
 
 def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
-    """HTML of an object: what does not fit is left out, and an error is told in place of it: a notebook shows something for every object."""
+    """Returns the HTML of an object.
+
+    Parts that do not fit are left out. An error replaces the remaining parts, so that a notebook
+    shows something for every object.
+    """
     out = f"<div><strong>{_text(head, 300)}</strong>"
     try:
         for p in parts():
@@ -34,13 +41,15 @@ def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
 
 
 def _text(v: Any, most: int = 80) -> str:
+    """Returns v as escaped HTML text, cut after `most` characters."""
     s = str(v).encode("utf-8", "replace").decode()
     return html.escape(s if len(s) <= most else s[: most - 1] + "…")
 
 
 def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
+    """Returns an HTML table without empty columns, with at most `most` rows."""
     rows = [list(r) for r in rows]
-    # columns that say something
+    # Columns with a value.
     used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]
 
     def line(tag: str, cells: list[Any]) -> str:
@@ -61,6 +70,7 @@ def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> 
 
 
 def features(fs: Mapping[str, Any]) -> str:
+    """Returns an HTML table of streams."""
     shown = (
         [
             f.key,
@@ -79,16 +89,22 @@ def features(fs: Mapping[str, Any]) -> str:
 
 
 def _svg(width: int, height: int, inside: str, label: str) -> str:
-    return f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    """Returns an SVG drawing."""
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
 
 
 def histogram(lengths: np.ndarray) -> str:
+    """Returns a histogram of the lengths of episodes."""
     if not len(lengths):
         return ""
     counts, edges = np.histogram(lengths, bins=min(40, max(1, len(np.unique(lengths)))))
     top = max(1, counts.max())
     bars = "".join(
-        f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>'
+        f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" '
+        f'height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>'
         for i, c in enumerate(counts)
     )
     label = f"lengths of episodes: {int(edges[0])} to {int(edges[-1])} rows"
@@ -96,7 +112,10 @@ def histogram(lengths: np.ndarray) -> str:
 
 
 def lines(values: np.ndarray, label: str) -> str:
-    """The first channels of a stream over its rows: of each part of the rows the lowest and the highest."""
+    """Draws the first channels of a stream over its rows.
+
+    Each part of the rows is drawn as its lowest and highest value.
+    """
     v = np.asarray(values, np.float64).reshape(len(values), -1)[:, :_CHANNELS]
     finite = v[np.isfinite(v)]
     if not len(v) or not len(finite):
@@ -115,15 +134,21 @@ def lines(values: np.ndarray, label: str) -> str:
                     f"{4 * i},{62 - scale * (x - low):.0f}"
                     for x in ([part[0]] if part.min() == part.max() else [part.min(), part.max()])
                 ]
-        drawn += f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[c % len(_COLORS)]}"/>'
+        drawn += (
+            f'<polyline points="{" ".join(points)}" fill="none" '
+            f'stroke="{_COLORS[c % len(_COLORS)]}"/>'
+        )
     return f"<div>{_text(label)}<br>{_svg(4 * _POINTS, 64, drawn, label)}</div>"
 
 
 def of_dataset(ds: Any) -> str:
+    """Returns the HTML of a Dataset."""
+
     def parts() -> Iterable[str]:
         rate = "" if ds.fps is None else f", {ds.fps:g} Hz"
         robot = f", robot {ds.robot_type}" if ds.robot_type else ""
-        yield f"<div>{_text(f'{ds.format} {ds.version}, {ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}', 200)}</div>"
+        size = f"{ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}"
+        yield f"<div>{_text(f'{ds.format} {ds.version}, {size}', 200)}</div>"
         yield features(ds.features)
         if ds.tasks:
             yield table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
@@ -135,6 +160,8 @@ def of_dataset(ds: Any) -> str:
 
 
 def of_episode(ep: Any) -> str:
+    """Returns the HTML of an Episode."""
+
     def parts() -> Iterable[str]:
         yield f"<div>{ep.length} rows; {_text(' | '.join(ep.tasks), 300)}</div>"
         yield features(ep.dataset.features)
@@ -146,6 +173,8 @@ def of_episode(ep: Any) -> str:
 
 
 def of_stream(s: Any) -> str:
+    """Returns the HTML of a Stream."""
+
     def parts() -> Iterable[str]:
         yield features({s.key: s.feature})
         rate = s.rate_hz
@@ -157,7 +186,7 @@ def of_stream(s: Any) -> str:
 
 
 class Counts(dict[str, Any]):
-    """A dict that notebooks show as a table."""
+    """A dict of counters that notebooks show as a table."""
 
     def _repr_html_(self) -> str:
         def flat(d: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
@@ -171,10 +200,12 @@ class Counts(dict[str, Any]):
 
 
 def _numeric(s: Any) -> bool:
+    """Reports whether a stream can be plotted: numbers of fixed shape, not bookkeeping."""
     return s.kind == "numeric" and not s.feature.ragged and not s.feature.default
 
 
 def _matplotlib() -> Any:
+    """Returns matplotlib.pyplot. Raises Unsupported if matplotlib is not installed."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as e:
@@ -186,6 +217,7 @@ def _matplotlib() -> Any:
 
 
 def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
+    """Plots streams of numbers over their timestamps; see Episode.plot."""
     known = ep.dataset.features
     if keys is None:
         shown = [s for s in ep.streams.values() if _numeric(s)]
@@ -221,7 +253,8 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
     for s, a in zip(shown, axes, strict=True):
         v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
         names = s.feature.names
-        while isinstance(names, (list, tuple, dict)) and len(names) == 1:  # {"motors": […]}, [[…]]
+        while isinstance(names, (list, tuple, dict)) and len(names) == 1:
+            # {"motors": [...]} or [[...]]
             names = next(iter(names.values() if isinstance(names, dict) else names))
         names = (
             names
@@ -247,6 +280,7 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
 
 
 def plot_dataset(ds: Any, ax: Any) -> Any:
+    """Plots the lengths of the episodes; see Dataset.plot."""
     plt = _matplotlib()
     figure = None
     if ax is None:
@@ -259,7 +293,7 @@ def plot_dataset(ds: Any, ax: Any) -> Any:
 
 
 class Images(np.ndarray):
-    """Images (H, W, 3) or (N, H, W, 3), uint8: an array that notebooks show, several side by side."""
+    """Images (H, W, 3) or (N, H, W, 3), uint8, that notebooks show next to each other."""
 
     def _repr_png_(self) -> bytes | None:
         a = np.asarray(self)
@@ -289,6 +323,7 @@ class Images(np.ndarray):
 
 
 def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
+    """Returns images of an episode; see Episode.thumbnails."""
     cameras = [k for k, f in ep.dataset.features.items() if f.kind in ("video", "image")]
     if not cameras:
         raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
@@ -304,7 +339,7 @@ def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
     f = s.feature
     size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None
     v = s.frames(at, image_size=size)
-    if v.shape[1] == 1:  # depth: near is bright, no measurement black
+    if v.shape[1] == 1:  # Depth: near pixels are bright, pixels without a measurement are black.
         d = v.astype(np.float64)
         d = np.where(np.isfinite(d) & (d > 0), d, np.nan)
         near, far = (np.nanmin(d), np.nanmax(d)) if np.isfinite(d).any() else (0.0, 1.0)

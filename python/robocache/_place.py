@@ -1,4 +1,4 @@
-"""Place: which rank of how many a Loader is, resolved when the Loader is first used."""
+"""Finds the rank and the world size of a Loader when the Loader is first used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ._errors import Misuse
 class Place:
     """The rank and the world size of one Loader.
 
-    Explicit arguments win. Otherwise torch.distributed decides if it has a process group, else
-    RANK and WORLD_SIZE of the environment, else there is one process. The answer may change
-    until settle is called; a later change is Misuse.
+    Explicit arguments take precedence. Otherwise the values come from the process group of
+    torch.distributed, else from RANK and WORLD_SIZE in the environment, else there is one process.
+    The values may change until settle is called. A later change raises Misuse.
     """
 
     def __init__(self, rank: Any, world_size: Any) -> None:
@@ -30,11 +30,11 @@ class Place:
         return self.rank is not None or self.world_size is not None
 
     def now(self) -> tuple[int, int]:
-        """Returns (rank, world size), settled or as they are at this moment."""
+        """Returns (rank, world size), either fixed or as they are at this moment."""
         return self.settled or self._resolve()
 
     def settle(self) -> tuple[int, int]:
-        """Returns (rank, world size) and keeps them. Raises Misuse if they are others than before."""
+        """Returns (rank, world size) and fixes them. Raises Misuse if they have changed since."""
         if self.settled is None:
             self.settled = self._resolve()
         elif not self.given:
@@ -42,12 +42,15 @@ class Place:
             if found is not None and found != self.settled:
                 rank, world = self.settled
                 raise Misuse(
-                    f"this Loader was used as rank {rank} of {world}, and {by} says rank {found[0]} of {found[1]}",
-                    hint="use the Loader (len, iter, state_dict) only after init_process_group, make a new one, or pass rank= and world_size=",
+                    f"this Loader was used as rank {rank} of {world}, "
+                    f"and {by} says rank {found[0]} of {found[1]}",
+                    hint="use the Loader (len, iter, state_dict) only after init_process_group, "
+                    "make a new one, or pass rank= and world_size=",
                 )
         return self.settled
 
     def _resolve(self) -> tuple[int, int]:
+        """Returns (rank, world size) from the arguments, torch.distributed or the environment."""
         r, w = self.rank, self.world_size
         if r is None and w is None:
             r, w = _surroundings()[0] or (0, 1)
@@ -67,8 +70,8 @@ class Place:
         return r, w
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker process of this rank has no process group: it must not fall back to rank 0 of 1.
-        # If neither a group nor an environment exists, the unpickling process resolves its rank.
+        # A worker process of this rank has no process group, and must not fall back to rank 0 of 1.
+        # If neither a group nor an environment exists, the unpickling process finds its own rank.
         known = self.given or _group() is not None or _environment() is not None
         return {
             "rank": self.rank,
@@ -81,7 +84,7 @@ class Place:
 
 
 def _environment() -> tuple[int, int] | None:
-    """Returns RANK and WORLD_SIZE; None unless both are set."""
+    """Returns RANK and WORLD_SIZE of the environment, or None unless both are set."""
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if not rank or not world:
         return None
@@ -92,7 +95,7 @@ def _environment() -> tuple[int, int] | None:
 
 
 def _group() -> tuple[int, int] | None:
-    """Returns the place in torch.distributed's default group; None if there is no group."""
+    """Returns (rank, world size) in torch.distributed's default group, or None without a group."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
@@ -100,11 +103,15 @@ def _group() -> tuple[int, int] | None:
 
 
 def _surroundings() -> tuple[tuple[int, int] | None, str]:
-    """Returns the place that this process was given, and by what. Raises Misuse if two sources differ."""
+    """Returns the rank and world size of this process, and the name of their source.
+
+    Raises Misuse if torch.distributed and the environment differ.
+    """
     group, env = _group(), _environment()
     if group is not None and env is not None and env != group:
         raise Misuse(
-            f"torch.distributed says rank {group[0]} of {group[1]}, the environment {env[0]} of {env[1]}",
+            f"torch.distributed says rank {group[0]} of {group[1]}, "
+            f"the environment {env[0]} of {env[1]}",
             hint="give rank= and world_size=",
         )
     return (

@@ -1,4 +1,4 @@
-"""Compares the normalisation of loaders over parts of one dataset, and warns where two parts differ."""
+"""Compares the normalization of loaders over parts of one dataset, and warns about differences."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-_KEPT = 256  # datasets that are remembered
+_KEPT = 256  # The most datasets that are remembered.
 
-# By dataset and key: the part that was normalised, and how.
+# By dataset and key: the first normalized part, and its normalization.
 _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 
@@ -21,7 +21,10 @@ def compare(
     configs: Sequence[Mapping[str, Any]],
     normalizers: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns of keys that another part of the same dataset has with other numbers in this process."""
+    """Warns about keys that another part of the same dataset normalizes with different numbers.
+
+    Compares the loaders that were created in this process.
+    """
     for ds, config, normalizer in zip(datasets, configs, normalizers):
         part = _part(ds, config)
         before = _seen.setdefault(ds.uri, {})
@@ -44,8 +47,10 @@ def compare(
             numbers = zip(zip(one["shift"], one["scale"]), zip(other["shift"], other["scale"]))
             i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)
             warnings.warn(
-                f"normalize: {ds.uri!r}: this part has other numbers than another part for {', '.join(repr(k) for k, _, _ in differing)} "
-                f"({key}[{i}]: shift {one['shift'][i]:g} and scale {one['scale'][i]:g} here, {other['shift'][i]:g} and {other['scale'][i]:g} there). "
+                f"normalize: {ds.uri!r}: this part has other numbers than another part for "
+                f"{', '.join(repr(k) for k, _, _ in differing)} "
+                f"({key}[{i}]: shift {one['shift'][i]:g} and scale {one['scale'][i]:g} here, "
+                f"{other['shift'][i]:g} and {other['scale'][i]:g} there). "
                 "Pass normalize=train.normalizer to the loader that validates",
                 UserWarning,
                 stacklevel=2,
@@ -53,6 +58,6 @@ def compare(
 
 
 def _part(ds: Dataset, config: Mapping[str, Any]) -> str:
-    """Names the episodes that a loader reads of a dataset."""
+    """Returns text that identifies the episodes that a loader reads from a dataset."""
     chosen = {k: config[k] for k in ("split", "episodes") if config.get(k) is not None}
     return repr((ds._args.get("split"), ds._args.get("episodes"), sorted(chosen.items())))

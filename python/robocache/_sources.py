@@ -1,4 +1,4 @@
-"""The sources of a Loader: one dataset, or those of a mixture."""
+"""Opens the sources of a Loader: one dataset, or those of a mixture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from .normalizer import Normalizer
 
 @dataclass
 class Sources:
-    """The open sources: mix is None for one dataset, inherited is of a MapDataset."""
+    """The open sources of a Loader.
+
+    Attributes:
+        mix: The sources of a mixture; None for one dataset.
+        datasets: The dataset of each source.
+        features: The streams of all sources by key.
+        inherited: The options of a MapDataset that was given as the source.
+    """
 
     mix: list[Mix] | None
     datasets: list[Dataset]
@@ -29,7 +36,7 @@ def _numbered(position: int, source: Any) -> Mix:
     """Returns a source of a mixture as an open Mix. An error names its position."""
     try:
         mix = source if isinstance(source, Mix) else Mix(source)
-        mix.dataset  # raises the error of a path that could not be opened
+        mix.dataset  # Raises the error of a path that could not be opened.
     except Error as e:
         name = source.name if isinstance(source, Mix) else None
         raise e.within({"source": position, **({} if name is None else {"name": name})}) from None
@@ -37,7 +44,12 @@ def _numbered(position: int, source: Any) -> Mix:
 
 
 def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
-    """Opens the source of a Loader. how: the options of opening a path."""
+    """Opens the source of a Loader.
+
+    Args:
+        source: The first argument of Loader.
+        how: The options for opening a path.
+    """
     if isinstance(source, (list, tuple)):
         if not source:
             raise Misuse("a mixture of no datasets")
@@ -57,6 +69,7 @@ def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
 
 
 def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
+    """Returns the sources of a mixture. Raises Misuse if only some have a weight."""
     if how:
         raise Misuse("open= of a mixture", hint="give it to each robocache.Mix")
     weighted = sum(m.weight is not None for m in mix)
@@ -75,7 +88,7 @@ def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
 
 
 def share_normalizer(mix: list[Mix], v: Any) -> Any:
-    """Passes each source its part of another mixture's normalizer, and returns the common part."""
+    """Gives each source its part of another mixture's normalizer, and returns the common part."""
     n = v if isinstance(v, (str, Mapping)) else getattr(v, "normalizer", v)
     if not isinstance(n, Normalizer) or not n.sources:
         return v

@@ -1,4 +1,4 @@
-"""Target: where the batches of a Loader arrive."""
+"""Target is the device on which the batches of a Loader arrive."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from ._options import is_integer
 
 @dataclass
 class Target:
-    """A place of batches.
+    """The device on which batches arrive.
 
-    device is torch's device, None for the host. pin is the user's choice of page-locked memory.
-    config is the part of the engine's configuration, and kernels are the arguments of the kernels
-    that finish raw batches.
+    Attributes:
+        name: The name of the device.
+        pin: The caller's choice of page-locked memory; None for the default.
+        device: The torch.device, or None for the host.
+        config: The part of the engine's configuration that depends on the device.
+        kernels: The arguments of the kernels that complete raw batches.
     """
 
     name: str
@@ -28,12 +31,12 @@ class Target:
 
 
 def _described(name: str, pin: bool | None) -> str:
-    """Returns a device and the choice of page-locked memory, for messages."""
+    """Returns a device and the choice of page-locked memory as text for messages."""
     return f"device={name!r}" if pin is None else f"device={name!r}, pin_memory={pin}"
 
 
 def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
-    """Raises Misuse if options of a CUDA device are given for another one."""
+    """Raises Misuse if options of a CUDA device are given for another device."""
     given: dict[str, Any] = {}
     if decode not in (None, "cpu"):
         given["decode"] = decode
@@ -50,7 +53,10 @@ def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
 
 
 def find_target(where: options.Device, decode: str | None) -> Target:
-    """Returns the place that device= names. Raises Misuse or Unsupported if it is absent."""
+    """Returns the device that device= names.
+
+    Raises Misuse or Unsupported if it is not available.
+    """
     pin = None if where.pin_memory is None else _options.flag("Device.pin_memory", where.pin_memory)
     name = int(where.name) if is_integer(where.name) else where.name
     target = Target(str(name), pin)

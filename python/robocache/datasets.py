@@ -1,10 +1,16 @@
-"""The datasets of the earlier RoboCache under their names, over the engine's readers: sequences of fixed length from RLDS, CALVIN and robomimic.
+"""The datasets of the earlier RoboCache: sequences of fixed length from RLDS, CALVIN and robomimic.
 
-    from robocache.datasets import RTXDataset, RTXDataLoader, create_rtx_dataloader, CALVINDataset, RoboMimicDataset
+    from robocache.datasets import RTXDataset, CALVINDataset, RoboMimicDataset
+    from robocache.datasets import RTXDataLoader, create_rtx_dataloader
 
-A sample is `sequence_length` rows of one episode at `target_hz` (default: the dataset's own rate), one sequence after the other; what the last one
-lacks of an episode is its last row (0 of relative actions), and `<name>_is_pad` says so. episode_id is the episode's index in `.dataset`, as text. Opening, decoding and alignment are the engine's, by its rules (floats linear,
-images nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
+A sample is `sequence_length` rows of one episode at `target_hz`, by default the dataset's own rate.
+The sequences of an episode follow each other without overlap. The last sequence of an episode may
+be too short. Its missing rows repeat the last row, or are 0 for relative actions, and
+`<name>_is_pad` marks them. episode_id is the index of the episode in `.dataset`, as text.
+
+The engine opens, decodes and aligns the data by its rules: floats are linear, images nearest, and
+rewards previous. New code uses robocache.open, MapDataset and Loader; docs/migration.md lists the
+replacements.
 """
 
 from __future__ import annotations
@@ -48,21 +54,24 @@ _warned = False
 
 
 def _kept_bytes(v: Any) -> int:
-    """cache_in_memory in bytes; 0: nothing is kept."""
+    """Returns cache_in_memory in bytes; 0 if nothing is kept."""
     if v is False or v is None:
         return 0
     return 4 << 30 if v is True else _options.bytes_of("cache_in_memory", v)
 
 
 def _size(v: Any) -> int:
-    """The bytes of a sample's tensors and texts."""
+    """Returns the bytes of a sample's tensors and texts."""
     if isinstance(v, Mapping):
         return sum(_size(x) for x in v.values())
     return len(v) if isinstance(v, str) else int(getattr(v, "nbytes", 0))
 
 
 def _one_path(use_robocache: Any) -> None:
-    """use_robocache=False once chose another way to read; it is taken, and said once a process."""
+    """Warns once per process that use_robocache=False has no effect.
+
+    The keyword once selected another reader. It is still accepted.
+    """
     global _warned
     if _options.flag("use_robocache", use_robocache) or _warned:
         return
@@ -75,7 +84,10 @@ def _one_path(use_robocache: Any) -> None:
 
 
 class _Sequences(_Base):
-    """Sequences of fixed length: a MapDataset on a timeline of one sample a sequence, with the streams under the names of their roles."""
+    """Sequences of fixed length, with the streams under the names of their roles.
+
+    The engine's part is a MapDataset on a timeline with one sample per sequence.
+    """
 
     dataset: Dataset
     sequence_length: int
@@ -96,6 +108,21 @@ class _Sequences(_Base):
         threads: int | None = None,
         memory_budget: Any = None,
     ) -> None:
+        """Creates the MapDataset of the sequences.
+
+        Args:
+            dataset: The open dataset.
+            roles: The streams of each role.
+            language: Whether samples have the task text.
+            sequence_length: Rows of a sequence.
+            target_hz: The rate of the rows in Hz; None: the dataset's own rate.
+            episodes: The indices of the episodes; None: all.
+            image_size: (height, width), or None: as recorded.
+            image_dtype: "float32" or "uint8".
+            cache: cache_in_memory= of the caller.
+            threads: As in MapDataset.
+            memory_budget: As in MapDataset.
+        """
         self.dataset = dataset
         self.sequence_length = _options.whole("sequence_length", sequence_length)
         hz = target_hz if target_hz is not None else dataset.info.get("fps")
@@ -108,8 +135,9 @@ class _Sequences(_Base):
         exact = Fraction(str(rate("target_hz", hz)))
         self.target_hz = float(exact)
         self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
-        self._room = _kept_bytes(cache)  # bytes that may still be kept
-        self._bound = 0 if cache is True else self._room  # as it was given
+        self._room = _kept_bytes(cache)  # The bytes that may still be kept.
+        # The bound that the caller gave; 0 for True.
+        self._bound = 0 if cache is True else self._room
         self._memo: dict[int, Any] | None = {} if self._room else None
         features = dataset.features
         streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
@@ -157,10 +185,16 @@ class _Sequences(_Base):
         return (self[i] for i in range(len(self)))
 
     def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a sample in the form of the class."""
         return self._formed(got, 1)
 
     def _formed(self, got: Mapping[str, Any], axes: int) -> dict[str, Any]:
-        """What the engine gave, by role. axes: 1 of a sample, [T, …]; 2 of a batch, [B, T, …]."""
+        """Returns the streams of a sample or batch by role.
+
+        Args:
+            got: The sample or batch of the engine.
+            axes: 1 for a sample [T, ...], 2 for a batch [B, T, ...].
+        """
         out: dict[str, Any] = {}
         for role, keys in self.roles.items():
             if _sequences.is_numeric(self.dataset.features[keys[0]]):
@@ -190,21 +224,34 @@ class _Sequences(_Base):
         return self.dataset.features
 
     def close(self) -> None:
-        """Gives decoders and files back. Samples that were taken stay valid."""
+        """Releases decoders and files. Samples that were returned stay valid."""
         self.map.close()
 
     def __repr__(self) -> str:
-        return f"<robocache.datasets.{type(self).__name__} of {self.dataset.uri!r}: {self.sequence_length} rows at {self.target_hz:g} Hz>"
+        return (
+            f"<robocache.datasets.{type(self).__name__} of {self.dataset.uri!r}: "
+            f"{self.sequence_length} rows at {self.target_hz:g} Hz>"
+        )
 
 
 class _Batches(Loader):
-    """A Loader whose batches have the names of roles. All of Loader's methods are there: state_dict, set_epoch, stats, close."""
+    """A Loader whose batches use the names of roles.
+
+    It has all methods of Loader: state_dict, set_epoch, stats, close and so on.
+    """
 
     sequences: _Sequences
 
     def _serve(
         self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any
     ) -> None:
+        """Creates the loader of the sequences.
+
+        Args:
+            sequences: The sequences.
+            form: Converts the engine's batch to the batch of the caller.
+            how: The keywords of Loader.
+        """
         self.sequences, self._form = sequences, form
         if sequences._memo is not None:
             cache = _given.as_cache(how.get("cache", "ram"))
@@ -214,7 +261,7 @@ class _Batches(Loader):
                 and cache.budget is None
                 and sequences._bound
             ):
-                # cache_in_memory bounds neither a directory nor no cache
+                # cache_in_memory does not bound a cache in a directory or a disabled cache.
                 cache = replace(cache, budget=sequences._bound)
             how["cache"] = cache
         super().__init__(sequences.map, **how)
@@ -225,7 +272,18 @@ class _Batches(Loader):
 
 @dataclass
 class RLDSStep:
-    """One step of an episode. observation: rgb float32 [H, W, C] in 0..1, proprio float32 [D], depth float32 [H, W, 1] in millimetres, where recorded."""
+    """One step of an episode.
+
+    Attributes:
+        observation: {"rgb": float32 [H, W, C] in [0, 1], "proprio": float32 [D], "depth": float32
+            [H, W, 1] in mm}, as far as they were recorded.
+        action: float32 [D].
+        reward: The reward; 0 if none was recorded.
+        is_terminal: Whether the episode ends with this step.
+        language_instruction: The instruction, or None.
+        metadata: The metadata of the episode, or None.
+        timestamp_ms: The timestamp of the action in milliseconds.
+    """
 
     observation: dict[str, Any]
     action: Any
@@ -238,7 +296,16 @@ class RLDSStep:
 
 @dataclass
 class RLDSEpisode:
-    """An episode as a list of steps. success is None where the dataset does not say."""
+    """An episode as a list of steps. len() is the number of steps.
+
+    Attributes:
+        steps: The steps.
+        episode_id: The index of the episode, as text.
+        dataset_name: The name of the dataset.
+        success: Whether the episode succeeded; None if the dataset does not record it.
+        language_instruction: The first instruction, or None.
+        scene_description: The description of the scene, or None.
+    """
 
     steps: list[RLDSStep]
     episode_id: str
@@ -258,11 +325,25 @@ class RLDSEpisode:
         *,
         image_size: tuple[int, int] | None = None,
     ) -> RLDSEpisode:
-        """The rows of an episode as recorded, at their own rate. streams: as of RTXDataset."""
+        """Returns the rows of an episode as recorded, at their own rate.
+
+        Args:
+            episode: An episode of robocache.open.
+            streams: As in RTXDataset.
+            image_size: (height, width) in pixels. Default None: as recorded.
+        """
         return cls(**_sequences.episode_fields(episode, streams, image_size, RLDSStep))
 
     def to_tensor_dict(self) -> dict[str, Any]:
-        """observations {name: [T, …]}, actions [T, D], rewards float32 [T], terminals bool [T], episode_id, success. Misuse without steps."""
+        """Returns the steps as tensors.
+
+        Returns:
+            {"observations": {name: [T, ...]}, "actions": [T, D], "rewards": float32 [T],
+            "terminals": bool [T], "episode_id": str, "success": bool or None}.
+
+        Raises:
+            Misuse: The episode has no steps.
+        """
         if not self.steps:
             raise Misuse(f"episode {self.episode_id!r} has no steps")
         return {
@@ -280,9 +361,18 @@ class RLDSEpisode:
 
 @dataclass
 class RTXEpisode:
-    """Streams of an episode with their own times (float64 seconds, [rows]): what resample_trajectories takes.
+    """The streams of an episode with their own times, as resample_trajectories takes them.
 
-    vision: uint8 [T, C, H, W], or vectors float32 [T, D]; actions, proprio: float32 [T, D].
+    len() is the number of actions. Times are float64 seconds, one per row.
+
+    Attributes:
+        episode_id: The index of the episode, as text.
+        vision: uint8 [T, C, H, W], or vectors float32 [T, D]; None if not recorded.
+        vision_times: The times of vision.
+        actions: float32 [T, D].
+        action_times: The times of actions.
+        proprio: float32 [T, D]; None if not recorded.
+        proprio_times: The times of proprio.
     """
 
     episode_id: str
@@ -298,31 +388,63 @@ class RTXEpisode:
 
     @classmethod
     def of(cls, episode: Episode, streams: Mapping[str, Any] | None = None) -> RTXEpisode:
-        """The streams of an episode as recorded. streams: as of RTXDataset."""
+        """Returns the streams of an episode as recorded.
+
+        Args:
+            episode: An episode of robocache.open.
+            streams: As in RTXDataset.
+        """
         return cls(**_sequences.stream_fields(episode, streams))
 
 
 class RTXDataset(_Sequences):
-    """Open X-Embodiment (RLDS): sequences of fixed length, read lazily, without TensorFlow.
+    """Open X-Embodiment (RLDS) as sequences of fixed length, read lazily and without TensorFlow.
 
-    dataset_name: a folder below data_dir (default: TFDS_DATA_DIR, else ~/tensorflow_datasets); data_dir may also be the dataset's own folder.
-        path: the dataset's folder or any level above it, in place of both.
-    split: "train", "val", "train+val" …; None: all. max_episodes: the first so many.
-    sequence_length: rows of a sample (T). episode_length_sec: instead: T in seconds at target_hz.
-    target_hz: rate of the rows; default the dataset's own. rows_hz: the rate that was recorded, where the reader's table does not know it.
-    image_size: (height, width), None: as recorded. image_dtype: "float32" in 0..1, or "uint8".
-    modalities: which of "vision" ("rgb"), "depth", "proprio", "rewards", "language"; default all that are there. Actions always are.
-    streams: {"rgb": key, "depth": key, "proprio": [keys], "actions": [keys], "rewards": key}, where the choice by names is not the right one;
-        several numeric streams are joined. Other names are observations too: {"wrist_rgb": "observation.wrist_image"}.
-    cache_in_memory: samples that were made are kept, and the same tensors given again, up to so many bytes (True: "4GiB"; a number, or text such as
-        "512MiB"); what finds no room is made again each time. use_robocache: changes nothing (warns once).
-    map, options: as robocache.open. threads, memory_budget: as MapDataset. follow_links: as robocache.open.
+    A sample is a dict of torch tensors (NumPy arrays without torch):
 
-    A sample: {"observations": {"rgb": float32 [T, H, W, C], "proprio": float32 [T, D], "depth": float32 [T, H, W, 1] in millimetres},
-    "actions": float32 [T, D], "rewards": float32 [T] (zeros under rewards_is_pad where none were recorded), "language": str, "episode_id": str}
-    and "<name>_is_pad": bool [T]. Tensors of torch, arrays of NumPy without it.
+    - "observations": {"rgb": float32 [T, H, W, C], "proprio": float32 [T, D], "depth": float32 [T,
+      H, W, 1] in mm}.
+    - "actions": float32 [T, D].
+    - "rewards": float32 [T]. Zeros, with rewards_is_pad True, if none were recorded.
+    - "language" and "episode_id": str.
+    - "<name>_is_pad": bool [T].
 
-    Raises NotFound (no such folder or dataset, with the names that are there), Misuse (split, modalities, streams), Malformed.
+    Args:
+        dataset_name: A folder in data_dir.
+        data_dir: The folder of the datasets, or of one dataset. Default None: TFDS_DATA_DIR, else
+            ~/tensorflow_datasets.
+        split: "train" (default), "val", "train+val" and so on. None: all.
+        max_episodes: Read only this number of episodes. Default None: all.
+        sequence_length: T, the rows of a sample. Default 50.
+        image_size: (height, width) in pixels. Default (224, 224). None: as recorded.
+        use_robocache: No effect; False warns once.
+        cache_in_memory: The bytes of samples to keep in memory: a number, text such as "512MiB", or
+            True for "4GiB". A kept sample is returned again with the same tensors. Other samples
+            are made again each time. Default False.
+        path: The dataset's folder, or any folder above it, in place of dataset_name and data_dir.
+        modalities: Some of "vision" (or "rgb"), "depth", "proprio", "rewards" and "language".
+            Default None: all that were recorded. Actions are always included.
+        target_hz: The rate of the rows in Hz. Default None: the dataset's own rate.
+        episode_length_sec: The duration of a sample in seconds, in place of sequence_length.
+        streams: {"rgb": key, "depth": key, "proprio": [keys], "actions": [keys], "rewards": key},
+            if the choice by names is wrong. Several numeric streams are joined. Other names become
+            observations: {"wrist_rgb": "observation.wrist_image"}.
+        rows_hz: The recorded rate in Hz, if RoboCache's table does not have it.
+        map: As in robocache.open.
+        options: As in robocache.open.
+        image_dtype: "float32" (default) in [0, 1], or "uint8".
+        threads: As in MapDataset.
+        memory_budget: As in MapDataset.
+        follow_links: As in robocache.open.
+
+    Raises:
+        NotFound: There is no such folder or dataset; the hint lists those that exist.
+        Misuse: split, modalities, streams or another argument is invalid.
+        Malformed: The dataset violates its format.
+
+    Example:
+        ds = robocache.datasets.RTXDataset("bridge_dataset", data_dir="data", sequence_length=16)
+        print(ds[0]["observations"]["rgb"].shape)
     """
 
     @_keywords.checked
@@ -395,13 +517,15 @@ class RTXDataset(_Sequences):
         return _sequences.nested(self._formed(got, 1), self.roles)
 
     def _nested(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch with observations in their own dict."""
         return _sequences.nested(self._formed(got, 2), self.roles)
 
     def _flat(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch with vision, proprio and fused, which are None if they are absent."""
         return {"vision": None, "proprio": None, "fused": None, **self._formed(got, 2)}
 
     def episode(self, i: int) -> RLDSEpisode:
-        """The episode at position i, all of its steps, at its own rate."""
+        """Returns the episode at position i with all its steps, at its own rate."""
         return RLDSEpisode.of(self.dataset[i], self._streams)
 
     @property
@@ -411,7 +535,7 @@ class RTXDataset(_Sequences):
 
 
 def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -> Dataset:
-    """The dataset that a name, a folder or both say."""
+    """Returns the dataset that the name, the folder or the path selects."""
     if path is not None:
         if data_dir is not None:
             raise Misuse("path= and data_dir=: expected one of them")
@@ -445,13 +569,28 @@ def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -
 
 
 class RTXDataLoader(_Batches):
-    """Batches of RTXDataset, by the engine's Loader: in parallel, without worker processes.
+    """Batches of RTXDataset, made by the engine's Loader without worker processes.
 
-    num_workers: threads; 0: the cores. split "train" is shuffled; shuffle=, seed=, drop_last=, device=, rank= and all other keywords of Loader may
-    be given; all others go to RTXDataset. With cache_in_memory=True decoded images stay in RAM (cache="ram").
+    A batch is a dict:
 
-    A batch: {"observations": {"rgb": float32 [B, T, H, W, C], "proprio": float32 [B, T, D], "depth" …}, "actions": float32 [B, T, D],
-    "rewards": float32 [B, T], "language": list of str, "episode_id": list of str} and "<name>_is_pad": bool [B, T].
+    - "observations": {"rgb": float32 [B, T, H, W, C], "proprio": float32 [B, T, D], "depth":
+      float32 [B, T, H, W, 1] in mm}.
+    - "actions": float32 [B, T, D].
+    - "rewards": float32 [B, T].
+    - "language" and "episode_id": lists of str.
+    - "<name>_is_pad": bool [B, T].
+
+    Args:
+        dataset_name: As in RTXDataset.
+        batch_size: Samples per batch. Default 32.
+        num_workers: Threads. 0: one per core. Default 4.
+        split: As in RTXDataset. "train" (default) is shuffled.
+        kw: Keywords of Loader, such as shuffle=, seed=, drop_last=, device= and rank=. All others
+            go to RTXDataset. cache_in_memory=True keeps decoded images in RAM (cache="ram").
+
+    Raises:
+        NotFound: There is no such dataset.
+        Misuse: An argument is invalid.
     """
 
     def __init__(
@@ -479,12 +618,13 @@ class RTXDataLoader(_Batches):
 
 
 def _threads(num_workers: Any) -> dict[str, Any]:
+    """Returns the keyword threads= for num_workers=."""
     n = _options.whole("num_workers", num_workers, least=0)
     return {"threads": n} if n else {}
 
 
 class _Encoded:
-    """Vision as vectors, by the caller's encoder."""
+    """Converts a batch, with vision encoded as vectors by the caller's encoder."""
 
     def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
         self.sequences, self.encoder = sequences, encoder
@@ -527,19 +667,48 @@ def create_rtx_dataloader(
     drop_last: bool = False,
     memory_budget: int | str = "4GiB",
 ) -> Loader:
-    """A Loader over an RLDS dataset in data_dir: sequences of episode_length_sec at target_hz, T = target_hz · episode_length_sec rows.
+    """Returns a Loader over an RLDS dataset, with sequences of a fixed duration.
 
-    A batch, on device:
-        vision   frames float32 [B, T, C, H, W] in 0..1 (image_dtype="uint8": as recorded), or vectors [B, T, D] where the dataset stores those
-                 or vision_encoder= makes them: it is called with the frames of one sample, [T, C, H, W], without gradients, and gives [T, D]
-        proprio  float32 [B, T, D]         actions  float32 [B, T, D]
-        fused    float32 [B, T, D]: vision, where it is vectors, and proprio side by side
-        language, episode_id: lists of str; rewards, depth where recorded
-        <name>_is_pad  bool [B, T]: behind the end of the episode
-    vision, proprio and fused are None where the dataset has none. num_workers: threads; 0: the cores. The rest as RTXDataset and Loader.
+    A sequence has T = target_hz * episode_length_sec rows. A batch, on the device:
 
-    Raises NotFound where data_dir is missing, Unsupported where device is not here (device="cpu" always is), Misuse for wrong arguments, ResourceLimit
-    where a batch of float32 frames does not fit memory_budget: 250 rows are long. image_size= or image_dtype="uint8" make it smaller.
+    - "vision": frames float32 [B, T, C, H, W] in [0, 1], or as recorded with image_dtype="uint8".
+      Vectors [B, T, D] if the dataset stores vectors or vision_encoder= is given.
+    - "proprio" and "actions": float32 [B, T, D].
+    - "fused": float32 [B, T, D], proprio and vectors of vision joined.
+    - "language" and "episode_id": lists of str.
+    - "rewards" and "depth", if they were recorded.
+    - "<name>_is_pad": bool [B, T], True for rows after the end of the episode.
+
+    vision, proprio and fused are None if the dataset lacks them.
+
+    Args:
+        data_dir: The dataset's folder.
+        batch_size: Samples per batch. Default 32.
+        target_hz: The rate of the rows in Hz. Default 50.
+        episode_length_sec: The duration of a sample in seconds. Default 5.
+        num_workers: Threads. 0 (default): one per core.
+        use_robocache: No effect; False warns once.
+        device: The device of the batches. Default "cuda".
+        vision_encoder: Called without gradients with the frames of one sample, [T, C, H, W];
+            returns [T, D]. Default None.
+        split: As in RTXDataset. Default "train".
+        image_size: (height, width) in pixels. Default None: as recorded.
+        image_dtype: "float32" (default) or "uint8".
+        modalities: As in RTXDataset.
+        streams: As in RTXDataset.
+        rows_hz: As in RTXDataset.
+        max_episodes: As in RTXDataset.
+        shuffle: As in Loader. Default "global".
+        seed: As in Loader. Default 0.
+        drop_last: As in Loader. Default False.
+        memory_budget: As in Loader. Default "4GiB".
+
+    Raises:
+        NotFound: data_dir does not exist.
+        Unsupported: The device is not available. "cpu" always is.
+        ResourceLimit: A batch of float32 frames does not fit into memory_budget. Use image_size= or
+            image_dtype="uint8".
+        Misuse: An argument is invalid.
     """
     _one_path(use_robocache)
     if vision_encoder is not None and not callable(vision_encoder):
@@ -575,18 +744,41 @@ def create_rtx_dataloader(
 
 
 class CALVINDataset(_Sequences):
-    """CALVIN: sequences of fixed length with one or more cameras.
+    """CALVIN as sequences of fixed length, with one or more cameras.
 
-    path: the folder that holds training/ and validation/, or one of them. split: "training", "validation"; default training where there is one; "all".
-    tasks: ["all"]: all annotated windows, each an episode (of a set without annotations its runs); names of tasks (["lift_red_block", …]): theirs;
-        None: the runs as recorded, annotated or not.
-    cameras: of "static", "gripper", "tactile.0", "tactile.1". depth: their depth images too.
-    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; the recorded rate is 30 Hz (rows_hz=).
-        streams={"actions": "rel_actions"} takes the relative actions.
+    A sample is a dict:
 
-    A sample: "vision": float32 [T, C, H, W] in 0..1 of the first camera, "vision_<camera>" of the others, "depth", "depth_<camera>": float32
-    [T, 1, H, W] in millimetres; "proprio": float32 [T, 15]; "actions": float32 [T, 7]; "fused": the numeric streams (proprio); "language": str;
-    "episode_id": str; "<name>_is_pad": bool [T].
+    - "vision": float32 [T, C, H, W] in [0, 1] of the first camera; "vision_<camera>" of the others.
+    - "depth" and "depth_<camera>": float32 [T, 1, H, W] in mm, with depth=True.
+    - "proprio": float32 [T, 15], and "actions": float32 [T, 7].
+    - "fused": the numeric streams, joined.
+    - "language" and "episode_id": str.
+    - "<name>_is_pad": bool [T].
+
+    Args:
+        path: The folder with training/ and validation/, or one of these two.
+        tasks: ["all"] (default): all annotated windows, each as one episode, or the runs of a
+            dataset without annotations. Names such as ["lift_red_block"]: the windows of these
+            tasks. None: the runs as recorded.
+        cameras: Some of "static", "gripper", "tactile.0" and "tactile.1". Default "static" and
+            "gripper".
+        target_hz: The rate of the rows in Hz. Default None: the recorded rate.
+        split: "training", "validation" or "all". Default None: "training" if it exists, else all.
+        sequence_length: T, the rows of a sample. Default 50.
+        depth: Whether to include the depth images of the cameras. Default False.
+        image_size: (height, width) in pixels. Default None: as recorded.
+        image_dtype: "float32" (default) or "uint8".
+        streams: As in RTXDataset. {"actions": "rel_actions"} selects the relative actions.
+        rows_hz: The recorded rate in Hz. Default None: 30.
+        options: As in robocache.open.
+        threads: As in MapDataset.
+        memory_budget: As in MapDataset.
+        follow_links: As in robocache.open.
+
+    Raises:
+        NotFound: There is no dataset at path.
+        Misuse: tasks, cameras, split, streams or another argument is invalid.
+        Malformed: The dataset violates its format.
     """
 
     @_keywords.checked
@@ -642,16 +834,40 @@ class CALVINDataset(_Sequences):
 
 
 class RoboMimicDataset(_Sequences):
-    """robomimic HDF5: sequences of fixed length.
+    """robomimic HDF5 files as sequences of fixed length.
 
-    path: a file, or a folder of files that are one dataset. split: a mask ("train", "valid"); default all demos, as robomimic without a filter key.
-    tasks: only demos of these tasks (the names of env_args, or their instructions); None: all.
-    obs_modality: "low_dim": numbers only, no image is read; "rgb" or "image": the cameras too; "depth": depth images too; or a list of these.
-    sequence_length, target_hz, image_size, image_dtype, streams, threads, memory_budget, follow_links: as RTXDataset; rows_hz: the recorded rate, where env_args lacks it.
+    A sample is a dict:
 
-    A sample: "proprio": float32 [T, D], all numeric observations side by side in the file's order (streams={"proprio": [keys]} chooses); "vision": float32
-    [T, C, H, W] in 0..1 of the first camera, "vision_<name>" of the others; "actions": float32 [T, D]; "rewards": float32 [T], where recorded; "fused":
-    the numeric streams; "language": str; "episode_id": str; "<name>_is_pad": bool [T].
+    - "proprio": float32 [T, D], all numeric observations joined in the order of the file.
+    - "vision": float32 [T, C, H, W] in [0, 1] of the first camera; "vision_<name>" of the others.
+    - "actions": float32 [T, D].
+    - "rewards": float32 [T], if they were recorded.
+    - "fused": the numeric streams, joined.
+    - "language" and "episode_id": str.
+    - "<name>_is_pad": bool [T].
+
+    Args:
+        path: A file, or a folder of files that form one dataset.
+        tasks: Only demos of these tasks: names of env_args, or instructions. Default None: all.
+        obs_modality: "low_dim" (default) reads only numbers. "rgb" or "image" also reads the
+            cameras, "depth" also reads depth images. Or a list of these.
+        target_hz: The rate of the rows in Hz. Default None: the recorded rate.
+        split: A mask, such as "train" or "valid". Default None: all demos, as in robomimic without
+            a filter key.
+        sequence_length: T, the rows of a sample. Default 50.
+        image_size: (height, width) in pixels. Default None: as recorded.
+        image_dtype: "float32" (default) or "uint8".
+        streams: As in RTXDataset. {"proprio": [keys]} selects the observations.
+        rows_hz: The recorded rate in Hz, if env_args lacks it.
+        options: As in robocache.open.
+        threads: As in MapDataset.
+        memory_budget: As in MapDataset.
+        follow_links: As in robocache.open.
+
+    Raises:
+        NotFound: There is no file at path.
+        Misuse: tasks, obs_modality, split, streams or another argument is invalid.
+        Malformed: A file violates its format.
     """
 
     @_keywords.checked

@@ -1,4 +1,4 @@
-"""Normalizer: what a loader's normalize= did, done and undone where there is no dataset."""
+"""Normalizer applies and inverts the normalization of a loader, without the dataset."""
 
 from __future__ import annotations
 
@@ -17,26 +17,47 @@ _FIELDS = {"mode", "clip", "shift", "scale", "shape", "image", "double", "dtype"
 
 
 class Normalizer:
-    """What a loader's normalize= did to a batch, as a function: norm(batch), norm.inverse(batch). NumPy and torch, on any device.
+    """The normalization of a loader as a function.
 
-        norm = loader.normalizer                      # in training
+    norm(batch) applies the normalization, and norm.inverse(batch) inverts it. Both work with NumPy
+    and torch, on any device. A batch is a dict of arrays or tensors with any of the keys. Leading
+    dimensions are free: [B, T, D], [B, D] or [D]. Keys that are not normalized are returned
+    unchanged. A batch without any normalized key raises Misuse. The input is not modified.
+
+    Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalize another part of the
+    data, such as the held-out episodes, with the same numbers.
+
+    Formulas, in float32, or in float64 for float64 streams:
+
+    - mean_std: (x - mean) / (std + 1e-8), as in lerobot.
+    - All others: 2 * (x - low) / (high - low) - 1. With clip, the result is limited to [-1, 1].
+    - A constant number (std or high - low is 0) becomes 0, and inverse returns the constant.
+
+    norm applied to recorded values of a loader without normalize= equals the batches of the same
+    loader with normalize=, bit by bit. There are three exceptions: interpolated float16 values are
+    rounded once more, float64 streams are rounded before they become float32, and rows without a
+    value are 0 in the loader. inverse returns the original values up to the rounding of float32,
+    except for values that clip has limited.
+
+    Images are (..., C, H, W), float32 in [0, 1] or uint8.
+
+    A mixture has one Normalizer per source: norm["name"] or norm[0]. norm(batch) selects the source
+    of each row by dataset_index. If missing="pad" padded the rows, only the source's own numbers
+    are normalized (dims).
+
+    Args:
+        state: What state_dict() returned. Default None: an empty Normalizer.
+
+    Raises:
+        Misuse: state is not a state of a Normalizer.
+        Malformed: The content of state is damaged.
+
+    Example:
+        norm = loader.normalizer  # during training
         json.dump(norm.state_dict(), open("normalizer.json", "w"))
-        norm = robocache.Normalizer.from_state_dict(json.load(open("normalizer.json")))   # on the robot: no dataset, no engine
+        # On the robot, without dataset and engine:
+        norm = robocache.Normalizer.from_state_dict(json.load(open("normalizer.json")))
         action = norm.inverse({"action": policy(norm({"observation.state": state}))})["action"]
-
-    A batch is a dict of arrays or tensors with any of the keys; leading dimensions are free: [B, T, D], [B, D] or [D]. Keys that were not
-    normalised are passed on as they are; a batch with none that was is Misuse. What is given is not changed.
-
-    Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalise another part of the data, say the held-out episodes, by the same numbers.
-
-    In float32, of float64 streams in float64: mean_std (x - mean) / (std + 1e-8); all others 2 (x - low) / (high - low) - 1, with clip brought
-    into [-1, 1]. A constant number (std or high - low of 0) becomes 0, and is its constant again by inverse. norm applied to batches of a loader
-    without normalize= equals that loader's batches with normalize=, to the bit, for recorded values (interpolated float16 ones are rounded once more, float64 streams once before they become float32,
-    and rows that a mask says are empty are 0 in the loader). inverse brings back what was to the rounding of float32, but for what clip cut off.
-    Images are (…, C, H, W): float32 in [0, 1], or uint8.
-
-    Of a mixture there is one of each source: norm["name"] or norm[0]; norm(batch) takes each row's by its dataset_index. Rows that
-    missing="pad" padded stay padded: only a source's own numbers are changed (dims).
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -47,7 +68,7 @@ class Normalizer:
 
     @classmethod
     def of(cls, sources: list[dict[str, Any]]) -> Normalizer:
-        """From what the engine says of a loader: one entry a source."""
+        """Returns the Normalizer for the engine's description of a loader, one entry per source."""
         if len(sources) == 1:
             return cls({"version": 1, "keys": sources[0]["keys"]})
         return cls(
@@ -56,11 +77,19 @@ class Normalizer:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Normalizer:
-        """What state_dict() gave, as a Normalizer again."""
+        """Returns a Normalizer from a state.
+
+        Args:
+            state: What state_dict() returned.
+
+        Raises:
+            Misuse: state is not a state of a Normalizer.
+            Malformed: The content of state is damaged.
+        """
         return cls(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """All there is to it: a small dict that JSON holds without loss."""
+        """Returns the whole content as a small dict that JSON stores without loss."""
         if self._sources:
             return {
                 "version": 1,
@@ -76,7 +105,15 @@ class Normalizer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what state_dict() gave."""
+        """Replaces the content by a state.
+
+        Args:
+            state: What state_dict() returned.
+
+        Raises:
+            Misuse: state is not a state of a Normalizer.
+            Malformed: The content of state is damaged.
+        """
         if not isinstance(state, Mapping) or not ({"keys", "sources"} & set(state)):
             raise Misuse(
                 f"a state of {type(state).__name__}: expected what Normalizer.state_dict() gave"
@@ -97,7 +134,7 @@ class Normalizer:
 
     @property
     def keys(self) -> list[str]:
-        """The keys that are normalised."""
+        """The keys that are normalized."""
         return (
             list(dict.fromkeys(k for s in self._sources.values() for k in s.keys))
             if self._sources
@@ -106,16 +143,20 @@ class Normalizer:
 
     @property
     def sources(self) -> list[str]:
-        """The names of a mixture's sources; empty of one dataset."""
+        """The names of a mixture's sources; empty for one dataset."""
         return list(self._sources)
 
     @property
     def dims(self) -> dict[str, list[int]]:
-        """Of the keys that a mixture pads: where this source's own numbers stand in the padded row."""
+        """{key: positions of the source's numbers in the padded row}, for a mixture that pads."""
         return {k: list(one["dims"]) for k, one in self._keys.items() if one.get("dims")}
 
     def __getitem__(self, source: str | int) -> Normalizer:
-        """The one of a mixture's source, by name or position."""
+        """Returns the Normalizer of a mixture's source, by name or position.
+
+        Raises:
+            Misuse: There is no such source, or this is not a mixture.
+        """
         if not self._sources:
             raise Misuse(
                 f"source {source!r}: this is the normalizer of one dataset", hint="use it as it is"
@@ -131,14 +172,29 @@ class Normalizer:
         raise TypeError("a Normalizer is no sequence: see .keys and .sources")
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch normalised: a new dict."""
+        """Returns the normalized batch, a new dict.
+
+        Args:
+            batch: A dict of arrays or tensors by key.
+
+        Raises:
+            Misuse: No key is normalized, or a shape or type does not fit.
+        """
         return self._apply(batch, _forward)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch as it was before: a new dict. Of clipped values what clip left of them."""
+        """Returns the batch before normalization, a new dict. Clipped values stay clipped.
+
+        Args:
+            batch: A dict of arrays or tensors by key.
+
+        Raises:
+            Misuse: No key is normalized, or a shape or type does not fit.
+        """
         return self._apply(batch, _backward)
 
     def _apply(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+        """Applies `how` to the normalized keys of a batch."""
         if not isinstance(batch, Mapping):
             raise Misuse(
                 f"a batch of {type(batch).__name__}: expected a dict by key",
@@ -157,9 +213,11 @@ class Normalizer:
         }
 
     def _mixed(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+        """Applies `how` to a batch of a mixture, with the source of each row."""
         if "dataset_index" not in batch:
             raise Misuse(
-                "which source a row is of decides how it is normalised: the batch has no dataset_index",
+                "which source a row is of decides how it is normalised: "
+                "the batch has no dataset_index",
                 hint=f"one source's: normalizer[{self.sources[0]!r}]",
             )
         index = np.asarray(_host(batch["dataset_index"]))
@@ -170,7 +228,8 @@ class Normalizer:
         out = dict(batch)
         for k in set(self.keys) & set(batch):
             v = _values(k, batch[k])
-            # One column of several sources has one dtype: that of the first that normalises it.
+            # A column of several sources has one dtype, that of the first source that normalizes
+            # it.
             done = None
             for i, source in enumerate(self._sources.values()):
                 at = (
@@ -202,7 +261,7 @@ class Normalizer:
 
 
 def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    """One key's entry, checked, beside its vectors as arrays."""
+    """Returns the checked entry of one key, with its vectors as arrays."""
     out = dict(one)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
     size = int(np.prod(out["shape"]))
@@ -224,26 +283,29 @@ def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _torch(v: Any) -> Any:
-    """torch, where v is a tensor of it."""
+    """Returns the torch module if v is a tensor, else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(v, torch.Tensor) else None
 
 
 def _host(v: Any) -> Any:
+    """Returns v as an array on the host."""
     return v.detach().cpu().numpy() if _torch(v) else v
 
 
 def _like(at: np.ndarray, v: Any) -> Any:
+    """Returns an index array on the device of v."""
     torch = _torch(v)
     return torch.from_numpy(at).to(v.device) if torch else at
 
 
 def _empty(part: Any, shape: Any) -> Any:
+    """Returns an uninitialized array or tensor with the dtype and device of part."""
     return part.new_empty(shape) if _torch(part) else np.empty(shape, part.dtype)
 
 
 def _values(key: str, v: Any) -> Any:
-    """v as a tensor or array of numbers."""
+    """Returns v as a tensor or an array of numbers."""
     if _torch(v):
         return v
     try:
@@ -256,7 +318,7 @@ def _values(key: str, v: Any) -> Any:
 
 
 def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
-    """Shift and scale where v is, in the type that is computed in."""
+    """Returns shift and scale on the device of v, in the type of the computation."""
     if torch is None:
         return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
     made = one["_made"].get(v.device)
@@ -268,7 +330,12 @@ def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, A
 
 
 def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
-    """v in the type that is computed in, as rows of as many numbers as there are statistics; and how it becomes v's own shape again, in a type."""
+    """Returns v as rows of numbers for the computation.
+
+    Returns:
+        The rows (..., n), n being the number of statistics, in the type of the computation. A
+        function that converts rows to the shape of v, in a given type. The type of the computation.
+    """
     torch = _torch(v)
     names = torch or np
     wide = names.float64 if one.get("double") else names.float32
@@ -320,19 +387,24 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
 
 
 def _scalar(x: float, like: Any, torch: Any) -> Any:
-    """A constant as a tensor where like is: a device multiplies by the reciprocal of a Python number instead of dividing."""
+    """Returns a constant as a tensor on the device of like.
+
+    For a Python number, a device multiplies by the reciprocal in place of a division.
+    """
     return torch.full((), x, dtype=like.dtype, device=like.device) if torch else like.dtype.type(x)
 
 
 def _dtype(one: dict[str, Any], torch: Any) -> Any:
+    """Returns the dtype of normalized values."""
     name = one.get("dtype", "float32")
     if torch is None:
-        # NumPy has no bfloat16
+        # NumPy has no bfloat16.
         return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
 def _forward(one: dict[str, Any], v: Any) -> Any:
+    """Normalizes the values of one key."""
     torch = _torch(v)
     x, back, wide = _rows(one, v)
     shift, scale = _vectors(one, v, wide, torch)
@@ -353,6 +425,7 @@ def _forward(one: dict[str, Any], v: Any) -> Any:
 
 
 def _backward(one: dict[str, Any], v: Any) -> Any:
+    """Inverts the normalization of one key."""
     torch = _torch(v)
     y, back, wide = _rows(one, v)
     shift, scale = _vectors(one, v, wide, torch)
@@ -361,21 +434,22 @@ def _backward(one: dict[str, Any], v: Any) -> Any:
 
 
 def _as(v: Any, dtype: Any, torch: Any) -> Any:
+    """Returns v in a dtype."""
     return v.to(dtype) if torch else np.ascontiguousarray(v, dtype)
 
 
 class Vectors(dict[str, dict[str, Any]]):
-    """normalize= that came from a Normalizer: its numbers by key, as the engine takes them."""
+    """A normalize= value that came from a Normalizer: its numbers by key, in the engine's form."""
 
 
 def taken_over(n: Normalizer) -> Vectors:
-    """Returns what normalize= must be to repeat the Normalizer of one dataset to the bit."""
+    """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit."""
     out = Vectors()
     for key, one in n._keys.items():
         shift, scale = one["_vectors"]
         if one["mode"] == "mean_std":
             std = _solved(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
-            # 0 would mean a constant
+            # 0 would mean a constant.
             std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
             numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
         else:
@@ -392,7 +466,10 @@ def taken_over(n: Normalizer) -> Vectors:
 def _solved(
     want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns the float32 numbers next to guess whose image under of is want: rounding hides up to one step."""
+    """Returns float32 numbers next to guess that `of` maps to want.
+
+    Rounding changes the result by at most one step, so the neighbours of guess are tried.
+    """
     best = guess
     for c in (np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))):
         best = np.where((of(best) != want) & (of(c) == want), c, best)
@@ -400,7 +477,12 @@ def _solved(
 
 
 def again(config: dict[str, Any], settled: Any) -> dict[str, Any]:
-    """The configuration that makes the same loader without computing statistics again. settled: the engine's normalisation with its vectors."""
+    """Returns the configuration for the same loader without computing statistics again.
+
+    Args:
+        config: The configuration of the loader.
+        settled: The engine's normalization with its vectors, or a false value.
+    """
     if not settled:
         return config
     return {

@@ -1,7 +1,8 @@
-"""Rows onto new times: resample for one stream, fuse for several in one launch.
+"""Interpolation of rows at new times: resample for one stream, fuse for several in one launch.
 
-They take NumPy arrays, torch tensors on the CPU or a CUDA device, and anything with __dlpack__; results are of the family and on the device
-of the first argument. Nothing is copied to make it contiguous. On a GPU the work is put into the caller's current stream.
+The functions take NumPy arrays, torch tensors on the CPU or a CUDA device, and any object with
+__dlpack__. Results have the library and the device of the first argument. Inputs are not copied to
+make them contiguous. On a GPU, the work is queued on the caller's current stream.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ _RESAMPLE = (
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
 
-_tensor: Any = None  # torch.Tensor, once there was one; the others are torch's functions
+# Parts of torch, set by _bind when the first tensor is seen: torch.Tensor, then functions.
+_tensor: Any = None
 _compiling: Any = None
 _modes: Any = None
 _transforms: Any = None
-_dual: Any = None  # tensors in forward mode look like all others
+# Forward-mode AD: its tensors cannot be distinguished from others by type.
+_dual: Any = None
 _stream: Any = None
 _bool: Any = None
 _strided: Any = None
@@ -63,7 +66,10 @@ _guards: Any = None
 
 
 def _bind(torch: Any) -> None:
-    """Keeps what each call asks of torch: looking it up costs as much as calling it."""
+    """Stores the parts of torch that each call needs.
+
+    Looking them up costs as much as calling them.
+    """
     global _tensor, _compiling, _modes, _transforms, _dual, _stream, _bool, _strided, _guards
     _compiling, _modes, _transforms = (
         torch.compiler.is_compiling,
@@ -73,8 +79,8 @@ def _bind(torch: Any) -> None:
     _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
     _strided = torch.strided
     try:
-        # What torch.compile looks at tensors with: one call proves types, shapes, strides, devices,
-        # no gradient, and that nothing is recorded.
+        # The guards of torch.compile: one call checks types, shapes, strides, devices, that no
+        # gradient is required, and that nothing is traced.
         from torch._C._dynamo.guards import TensorGuards as _guards
     except ImportError:
         pass
@@ -83,7 +89,10 @@ def _bind(torch: Any) -> None:
 
 
 def _traced(torch: Any) -> bool:
-    """Whether torch records what is done (beside torch.compile, which is asked first): then all of it must be torch's own operations."""
+    """Reports whether torch records operations, apart from torch.compile, which is checked first.
+
+    If torch records operations, only torch's own operators may run.
+    """
     return bool(
         torch._C._len_torch_dispatch_stack()
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -117,23 +126,59 @@ def resample(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Brings rows onto new times.
+    """Interpolates rows at new times.
 
-    data: [B, S, D], [S, D] or [S]; float32, float16, bfloat16, float64, any type under previous, next and nearest; any strides. A ragged batch is a
-        list of [S, D], a jagged nested tensor, or all rows [sum of S, D] with offsets= [B+1]; lengths= [B] says how many rows of [B, S, D] count.
-    times: [S] for all, or [B, S]; int64 nanoseconds, or float seconds; they must not decrease (Malformed, with the row and index).
-    target_times: [T] or [B, T], in any order; or hz= for a grid over the data.
-    mode: linear, nearest, previous, next, slerp, angle, mean. edge: clamp, mask, extrapolate, error: rows outside the data or in a gap longer
-        than max_gap.
-    normalize: "unit" (x/255), {"mean": …, "std": …}, {"min": …, "max": …}, or (name, statistics); then clip=(lowest, highest), then
-        augment={"seed": …, "noise": …, "scale": (…, …), "dropout": …}; then one rounding to dtype.
-    window (mean): seconds around each target. period, lo (angle). quats (slerp): groups of four channels;
-        sign="continuous": each turned to the side of the one before.
-    return_valid: also a bool [B, T], True where a row is inside the data and in no gap. return_times: also the targets.
-    backend: None or "auto" by the data's device, "cpu", "cuda", "pytorch". validate: a GPU checks the order of times only if True (it waits).
+    Formulas and ties are in docs/kernels.md. Linear interpolation is x0 + w * (x1 - x0) with w = (t
+    - t0) / (t1 - t0).
 
-    Returns [B, T, D] ([T, D], [T]) of data's dtype, device and family, and never a view of data. Differentiable in data for linear,
-    previous, next and nearest. Formulas and ties: docs/kernels.md.
+    Args:
+        data: [B, S, D], [S, D] or [S], with any strides. float32, float16, bfloat16 or float64; any
+            type for the modes previous, next and nearest. A ragged batch is a list of [S, D], a
+            jagged nested tensor, or all rows [sum of S, D] with offsets=.
+        times: [S] for all entries of the batch, or [B, S]. int64 nanoseconds, or float seconds.
+            They must not decrease.
+        target_times: [T] or [B, T] in any order, in the unit of times. Give either target_times or
+            hz.
+        mode: "linear" (default), "nearest", "previous", "next", "slerp", "angle" or "mean".
+        edge: The rule for rows outside the data or in a gap longer than max_gap: "clamp" (default),
+            "mask", "extrapolate" or "error".
+        max_gap: The longest gap that is interpolated, in seconds. Default None: no limit.
+        out: An array or tensor for the result. Default None: a new one.
+        hz: The rate of a uniform grid over the data, in Hz. Default None.
+        dtype: The dtype of the result. Default None: that of data.
+        return_valid: Whether to also return the validity, bool [B, T], True for rows inside the
+            data and in no gap. Default False.
+        return_times: Whether to also return the target times. Default False.
+        normalize: "unit" (x / 255), {"mean", "std"}, {"min", "max"}, or (name, statistics). Default
+            None.
+        clip: (lowest, highest), applied after normalize. Default None.
+        augment: {"seed", "noise", "scale", "dropout"}, applied after clip. The result is then
+            rounded once to dtype. Default None.
+        window: For mode "mean": the seconds around each target, or (before, after). Default None:
+            the period of the targets.
+        period: For mode "angle": the period of the values. Default None: 2 pi.
+        lo: For mode "angle": the lower end of the range of values. Default None.
+        quats: For mode "slerp": groups of four channels that are quaternions. Default None.
+        sign: For mode "slerp": "continuous" chooses the sign of each quaternion nearest to the one
+            before. Default None.
+        lengths: int64 [B], the number of valid rows of each entry of [B, S, D]. Default None.
+        offsets: int64 [B + 1], the first row of each entry of a ragged batch. Default None.
+        backend: None or "auto" (by the device of data), "cpu", "cuda" or "pytorch".
+        validate: Whether to check the order of times. Default None: only on the host, because a GPU
+            must wait for the result.
+
+    Returns:
+        [B, T, D], [T, D] or [T], with the dtype, device and library of data; never a view of data.
+        With return_valid or return_times, a tuple. The result is differentiable in data for the
+        modes linear, previous, next and nearest.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Malformed: Times decrease; the message has the entry and the index.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        values = robocache.resample(states, times, hz=50)
     """
     if unknown:
         raise _unknown("resample", unknown, _RESAMPLE)
@@ -180,7 +225,8 @@ def resample(
                 if check(*tensors):
                     plan = known
                     break
-        except TypeError:  # an option that is no plain value: the long way says which
+        except TypeError:
+            # An option that is not a plain value. The general path reports the error.
             tensors = ()
         if plan is None and tensors:
             key, plan = _look(options, tensors)
@@ -204,7 +250,7 @@ def resample(
                     stream,
                     None,
                 ):
-                    # says what is wrong
+                    # Raises the error.
                     op.run(
                         stream,
                         data.data_ptr(),
@@ -284,14 +330,48 @@ def fuse(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Brings several streams onto the same times, side by side in one result, in one launch.
+    """Interpolates several streams at the same times and joins the results, in one launch.
 
-    streams: (data, times) pairs, each as in resample; a third part holds options of that stream alone, as
-        (data, times, {"mode": "nearest", "lengths": …}). Any option may also be a list with one entry a stream.
-    target_times: [T] or [B, T]; or hz= for a grid from where all streams have begun to where the first one ends.
-    dtype: needed where the streams' dtypes differ, unless out= says it.
+    Any option of a stream may also be a list with one entry per stream. The options that are not
+    listed here are those of resample.
 
-    Returns [B, T, sum of D] in the order given; return_valid: also a bool [B, T, N], one a stream. The rest is as in resample.
+    Args:
+        streams: Pairs (data, times), each as in resample. A third part has the options of this
+            stream: (data, times, {"mode": "nearest", "lengths": ...}).
+        target_times: [T] or [B, T]. Give either target_times or hz.
+        mode: As in resample. Default "linear".
+        edge: As in resample. Default "clamp".
+        max_gap: As in resample. Default None.
+        out: An array or tensor for the result. Default None: a new one.
+        hz: The rate of a uniform grid in Hz. It starts when all streams have begun, and ends when
+            the first one ends. Default None.
+        dtype: The dtype of the result. Required if the streams have different dtypes and out is
+            None.
+        return_valid: Whether to also return the validity, bool [B, T, N], one column per stream.
+            Default False.
+        return_times: Whether to also return the target times. Default False.
+        normalize: As in resample. Default None.
+        clip: As in resample. Default None.
+        augment: As in resample. Default None.
+        window: As in resample. Default None.
+        period: As in resample. Default None.
+        lo: As in resample. Default None.
+        quats: As in resample. Default None.
+        sign: As in resample. Default None.
+        backend: As in resample. Default None.
+        validate: As in resample. Default None.
+
+    Returns:
+        [B, T, sum of D], the streams in the given order. With return_valid or return_times, a
+        tuple.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Malformed: Times decrease; the message has the entry and the index.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        values = robocache.fuse([(states, state_times), (forces, force_times)], hz=50)
     """
     if unknown:
         raise _unknown("fuse", unknown, _FUSE)
@@ -317,7 +397,7 @@ def fuse(
         plain = False
     try:
         for s in streams:
-            if not isinstance(s, (tuple, list)):  # rows of an array are no pair
+            if not isinstance(s, (tuple, list)):  # Rows of an array are not a pair.
                 raise TypeError
             if len(s) != 2:
                 plain = False
@@ -331,7 +411,7 @@ def fuse(
         given = tuple(
             tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip)
         )
-        # 1 and 1.0 are equal, and a nanosecond and a second.
+        # Converted to one unit and type: 1 equals 1.0, and 1 ns could equal 1 s.
         key, plan, got = _quick(
             (
                 *given,
@@ -364,7 +444,10 @@ def fuse(
 
 
 def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
-    """Whether a call is to be made of torch's own operators: it is traced, needs a gradient, or has tensors that are more than memory."""
+    """Reports whether a call must use torch's operators.
+
+    This is the case if the call is traced, needs a gradient, or has tensors of a subclass.
+    """
     if torch.compiler.is_compiling():
         return any(
             isinstance(s[1], torch.Tensor)
@@ -391,7 +474,10 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
 
 
 def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
-    """Refuses tensors of forward mode: an operator of torch.library drops their tangents, and the derivative would be zero without a word."""
+    """Rejects tensors of forward-mode AD.
+
+    Operators of torch.library drop their tangents, so the derivative would silently be zero.
+    """
     if torch.autograd.forward_ad._current_level < 0:
         return
     for t in tensors:
@@ -407,17 +493,20 @@ def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
 
 
 def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
+    """Returns the error for an unknown keyword."""
     name = next(iter(unknown))
     return Misuse(f"unknown keyword {name!r} of {op}", hint=_options.nearest(name, known))
 
 
 def _kinds(streams: Any) -> str:
+    """Returns the types of streams as text."""
     if not isinstance(streams, (tuple, list)):
         return type(streams).__name__
     return ", ".join(type(s).__name__ for s in streams)
 
 
 def _gaps(v: Any) -> Any:
+    """Returns durations in nanoseconds, for one stream or a list."""
     if isinstance(v, (list, tuple)):
         return tuple(_gaps(x) for x in v)
     return None if v is None else _options.nanoseconds("max_gap", v)
@@ -426,14 +515,15 @@ def _gaps(v: Any) -> Any:
 def _each(
     streams: Sequence[Any], options: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
-    """Name, data, times and options of each stream."""
+    """Returns the name, data, times and options of each stream."""
     n = len(streams)
     spread = {k: _rules.per_stream(k, v, n) for k, v in options.items()}
     out: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for i, s in enumerate(streams):
         if len(s) not in (2, 3):
             raise Misuse(
-                f"stream {i}: expected (data, times) or (data, times, options), found {len(s)} parts",
+                f"stream {i}: expected (data, times) or (data, times, options), "
+                f"found {len(s)} parts",
                 {"stream": i},
             )
         own = dict(s[2]) if len(s) == 3 else {}
@@ -449,13 +539,16 @@ def _each(
 
 
 _near: Recent[list[tuple[Any, Any]]] = Recent()
-_NEAR = 4  # shapes of a kind of call that one check each is kept for
+_NEAR = 4  # The number of shapes per kind of call for which a check is kept.
 
 
 def _look(
     options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast
 ) -> tuple[Any, Any]:
-    """The plan of a call with tensors, by all that it depends on: (key, plan). The key is None where the call cannot be kept."""
+    """Returns the key and the plan of a call with tensors.
+
+    The key holds everything that the plan depends on. It is None if the plan cannot be kept.
+    """
     if _modes() or _transforms() is not None or _dual._current_level >= 0:
         return None, None
     key: list[Any] = [options]
@@ -488,7 +581,10 @@ def _look(
 def _quick(
     options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any
 ) -> tuple[Any, Plan | None, Any]:
-    """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
+    """Repeats a plan of an earlier call with other addresses: returns (key, plan, result).
+
+    The key is None if the plan of this call cannot be kept.
+    """
     kind: Any = type(arrays[0])
     if (
         kind is not _tensor
@@ -522,7 +618,7 @@ def _quick(
             addresses = (
                 [a.__array_interface__["data"][0] for a in given] if plan is not None else []
             )
-    except TypeError:  # an option that is no plain value
+    except TypeError:  # An option that is not a plain value.
         return None, None, None
     if plan is None:
         return key, None, None
@@ -541,7 +637,7 @@ def _call(
     want_valid: bool,
     **options: Any,
 ) -> Any:
-    """The long way: everything is looked at, and what it comes to is kept under the key."""
+    """Runs a call on the general path, and keeps its plan under the key."""
     if not streams:
         raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")

@@ -1,4 +1,7 @@
-"""Points and depth images into grids: voxelize, depth_to_points, tsdf_integrate. What they take and give is as in robocache.ops."""
+"""Grids from points and depth images: voxelize, depth_to_points and tsdf_integrate.
+
+Inputs and results are as in robocache.ops.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
 VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
-# voxelize where torch records operations: _torchvoxels sets it when the operators are registered
+# The voxelize of torch's operators, for traced calls. _tensors.torchvoxels sets it when it
+# registers the operators.
 traced: Any = None
 _NAMES = (
     "points",
@@ -48,16 +52,26 @@ _NAMES = (
 
 
 class SparseVoxels(NamedTuple):
-    """The occupied voxels in ascending order. With capacity= the first `found` rows count, and found is a tensor: nothing waited for it."""
+    """The occupied voxels in ascending order.
 
-    coords: Any  # int32 [M, 4]: b, x, y, z
-    features: Any  # float32 [M, F]; None under occupancy and count
-    counts: Any  # int32 [M]: points of each
-    found: Any  # M; with capacity= int64 [1] on the device, also where it is more than the capacity
+    With capacity=, only the first `found` rows are valid, and found is a tensor, so that nothing
+    waits for the device.
+
+    Attributes:
+        coords: int32 [M, 4]: b, x, y, z.
+        features: float32 [M, F]; None for the modes occupancy and count.
+        counts: int32 [M], the number of points of each voxel.
+        found: M. With capacity=, int64 [1] on the device, also if it exceeds the capacity.
+    """
+
+    coords: Any
+    features: Any
+    counts: Any
+    found: Any
 
 
 def three(name: str, v: Any, phrase: str = "") -> list[float]:
-    """Three numbers, or one for all three axes."""
+    """Returns three numbers, from three or from one for all axes."""
     try:
         a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64).ravel()
     except (TypeError, ValueError):
@@ -96,17 +110,53 @@ def voxelize(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Sorts points into the voxels of a grid: index floor((p - grid_min) / voxel_size) in float32, half-open, NaN and Inf dropped.
+    """Sorts points into the voxels of a grid.
 
-    points: [N, 3], [B, N, 3] (lengths= [B]: how many count), a list of [N, 3], or [sum of N, 3] with offsets= [B+1]; floating point, any strides.
-    features: [..., F] beside the points, for sum, mean, max, min and first.
-    grid_min, voxel_size, grid_size: three numbers each, or one for all axes. outside: drop, clip (into the nearest voxel), error.
-    mode: occupancy (uint8, or dtype= bool, int32, float32; bits=True: a bit a voxel), count (int32), sum, mean, max, min, first (float32).
-        fill: what empty voxels hold under max, min and first. deterministic=False allows float32 sums in any order.
-    layout: "dense" gives [(B,) X, Y, Z] or [(B,) X, Y, Z, F]; "sparse" gives SparseVoxels(coords, features, counts, found); on a GPU it waits to
-        learn how many there are, unless capacity= sets the rows of the result.
-    return_stats: also int64 [3], the points inside, outside, and not finite.
-    validate: a GPU proves lengths and offsets only if True (it waits). memory_budget: bytes ("4GiB") that a dense grid may have; default: the memory of the machine or the device.
+    The index of a point p is floor((p - grid_min) / voxel_size), computed in float32. Voxels are
+    half-open intervals. Points with NaN or infinity are dropped. docs/kernels.md has the details.
+
+    Args:
+        points: [N, 3], [B, N, 3], a list of [N, 3], or [sum of N, 3] with offsets=. Floating point,
+            with any strides.
+        features: [..., F], one row per point, for the modes sum, mean, max, min and first. Default
+            None.
+        grid_min: The lower corner of the grid: three numbers, or one for all axes, in the unit of
+            points.
+        voxel_size: The edge of a voxel: three numbers, or one for all axes, in the unit of points.
+        grid_size: Voxels per axis: three integers, or one for all axes.
+        mode: "occupancy" (default, uint8), "count" (int32), "sum", "mean", "max", "min" or "first"
+            (float32).
+        layout: "dense" (default) or "sparse".
+        outside: The rule for points outside the grid: "drop" (default), "clip" (into the nearest
+            voxel) or "error".
+        fill: The value of empty voxels for the modes max, min and first. Default 0.
+        dtype: The dtype of occupancy: uint8 (default), bool, int32 or float32.
+        bits: Whether occupancy has one bit per voxel. Default False.
+        deterministic: False allows sums in float32 in any order. Default True.
+        lengths: int64 [B], the number of valid points of each entry of [B, N, 3]. Default None.
+        offsets: int64 [B + 1], the first point of each entry of a ragged batch. Default None.
+        capacity: The number of rows of a sparse result. Default None: the number of occupied
+            voxels, for which a GPU waits.
+        out: An array or tensor for a dense result. Default None: a new one.
+        return_stats: Whether to also return int64 [3]: the numbers of points inside, outside and
+            not finite. Default False.
+        memory_budget: The most bytes of a dense grid, such as "4GiB". Default None: the memory of
+            the machine or the device.
+        backend: None or "auto" (by the device of points), "cpu", "cuda" or "pytorch".
+        validate: Whether to check lengths and offsets. Default None: only on the host, because a
+            GPU must wait for the result.
+
+    Returns:
+        layout "dense": [(B,) X, Y, Z], or [(B,) X, Y, Z, F] with features. layout "sparse":
+        SparseVoxels. With return_stats, a tuple.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        ResourceLimit: The grid exceeds memory_budget.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        grid = robocache.voxelize(points, grid_min=-1, voxel_size=0.02, grid_size=100)
     """
     if unknown:
         name = next(iter(unknown))
@@ -191,7 +241,10 @@ def voxelize(
 def _quick(
     arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]
 ) -> tuple[Any, Any, list[int]]:
-    """A call that was made before with other addresses: (key, plan, addresses). The key is None where the call cannot be kept."""
+    """Finds the plan of an earlier call with other addresses: returns (key, plan, addresses).
+
+    The key is None if the plan of this call cannot be kept.
+    """
     kind: Any = type(arrays[0])
     tensor = kind is ops._tensor
     if (
@@ -218,12 +271,12 @@ def _quick(
                 return None, plan, [a.data_ptr() for a in arrays]
         key, plan = ops._look(options, arrays, _fast)
         return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
-    except TypeError:  # an option that is no plain value
+    except TypeError:  # An option that is not a plain value.
         return None, None, []
 
 
 class _Call:
-    """The inputs of a voxelize, looked at."""
+    """The checked inputs of voxelize."""
 
     def __init__(
         self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any
@@ -248,7 +301,8 @@ class _Call:
                 features, other = _resampling.joined("features", features)
                 if other != offsets:
                     raise Misuse(
-                        f"length mismatch of points and features: {np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
+                        "length mismatch of points and features: "
+                        f"{np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
                     )
         elif _resampling.jagged(points):
             offsets, points = points.offsets(), points.values()
@@ -260,11 +314,11 @@ class _Call:
             and self.points.shape[0] == 0
             and not self.points.tensor
         ):
-            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # an empty list
+            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # An empty list.
         if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(
             points, "dtype"
         ):
-            # a list of whole numbers
+            # A list of integers.
             self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
             raise Misuse(
@@ -295,14 +349,17 @@ class _Call:
         )
 
     def views(self) -> list[View]:
+        """Returns the inputs in the order of the operation's tensors."""
         return [
             v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None
         ]
 
     def describe(self) -> list[dict[str, Any]]:
+        """Returns the engine's descriptions of the inputs."""
         return [v.describe() for v in self.views()]
 
     def addresses(self) -> list[int]:
+        """Returns the addresses of the inputs."""
         return [v.addr for v in self.views()]
 
 
@@ -317,16 +374,19 @@ def _spec(
     deterministic: bool,
     memory_budget: Any,
 ) -> dict[str, Any]:
+    """Returns the engine's specification of a voxelize, without its tensors."""
     _options.choice("outside", outside, OUTSIDE)
     size = three("voxel_size", voxel_size, "voxel_size must be positive: ")
     grid = three("grid_size", grid_size, "Invalid grid dimensions: ")
     if any(not s > 0 or s == float("inf") for s in size):
         raise Misuse(
-            f"voxel_size must be positive (a voxel size must be positive and finite): found {voxel_size!r}"
+            "voxel_size must be positive (a voxel size must be positive and finite): "
+            f"found {voxel_size!r}"
         )
     if any(g != int(g) or g <= 0 if g == g and abs(g) < 2**62 else True for g in grid):
         raise Misuse(
-            f"Invalid grid dimensions (invalid grid dimensions): expected whole numbers above 0, found {grid_size!r}",
+            "Invalid grid dimensions (invalid grid dimensions): "
+            f"expected whole numbers above 0, found {grid_size!r}",
             hint="grid_size is voxels an axis",
         )
     budget = (
@@ -359,6 +419,7 @@ def _spec(
 
 
 def _fill(v: Any) -> float:
+    """Returns fill= as a float."""
     try:
         return float(v)
     except (TypeError, ValueError):
@@ -366,7 +427,7 @@ def _fill(v: Any) -> float:
 
 
 def _memory(like: View) -> int:
-    """All memory of the machine, or of the device: more cannot be had."""
+    """Returns all memory of the machine or the device, the default budget."""
     if like.device == HOST:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return int(_arrays.torch_of().cuda.get_device_properties(like.device).total_memory)
@@ -375,7 +436,7 @@ def _memory(like: View) -> int:
 def dense_shape(
     call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any
 ) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a dense result."""
+    """Returns the shape and the dtype of a dense result."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
     if dtype is not None:
         kind = _rules.dtype_name(dtype)
@@ -393,6 +454,7 @@ def dense_shape(
 def _stats(
     spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool
 ) -> None:
+    """Adds the statistics of points to the results, if they are wanted."""
     if wanted:
         spec["has"].append("stats")
         tensors.append({"dtype": "int64", "shape": [3], "stride": [1]})
@@ -400,25 +462,27 @@ def _stats(
 
 
 class _DensePlan:
-    """A dense grid, ready but for addresses."""
+    """A prepared dense grid; only addresses are missing."""
 
     def __init__(self, made: Made, out: View | None) -> None:
         self.made = made
         self.given = [] if out is None else [out.array]
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        """Runs the plan on the addresses of the inputs."""
         got = self.made.run(addresses, self.given)
         if out is not None:
             got[0] = out
         return deliver(tuple(got), like)
 
 
-FRESH = 1 << 20  # bytes: from here on new memory comes from the system, and is zeros
+FRESH = 1 << 20  # Bytes from which new memory comes from the system, which fills it with zeros.
 
 
 def _dense(
     call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
 ) -> _DensePlan:
+    """Prepares a dense grid."""
     shape, kind = dense_shape(call, spec, dtype, out)
     into = None if out is None else writable("out", out, shape, kind, call.points)
     tensors = [
@@ -448,6 +512,7 @@ def _dense(
 def _sparse(
     call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool
 ) -> _SparsePlan:
+    """Prepares a sparse grid."""
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
     if capacity is not None and not hasattr(capacity, "__index__"):
         raise Misuse(f"capacity={capacity!r}: expected a number of rows")
@@ -476,7 +541,7 @@ def _sparse(
 
 
 class _SparsePlan:
-    """The occupied voxels, ready but for addresses."""
+    """A prepared sparse grid; only addresses are missing."""
 
     def __init__(
         self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
@@ -491,12 +556,13 @@ class _SparsePlan:
         )
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        """Runs the plan on the addresses of the inputs."""
         got = self.made.run(addresses)
         stats = got.pop() if self.stats else None
         found = got.pop()
         if self.trim:
-            m = int(found[0])  # on a GPU this waits
-            # Few rows of a large buffer should not keep it.
+            m = int(found[0])  # On a GPU this waits.
+            # A few rows must not keep a large buffer in memory.
             got = [
                 (a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m]
                 for a in got
@@ -512,6 +578,7 @@ class _SparsePlan:
 
 
 def _numbers(v: Any) -> Any:
+    """Returns v as a float64 array, or as an empty array if v has no numbers."""
     try:
         return np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
     except (TypeError, ValueError):
@@ -519,7 +586,7 @@ def _numbers(v: Any) -> Any:
 
 
 def camera_of(v: Any) -> list[float]:
-    """fx, fy, cx, cy from four numbers or a 3×3 matrix."""
+    """Returns fx, fy, cx, cy, from four numbers or a 3x3 matrix."""
     a = _numbers(v)
     if a.shape == (3, 3):
         a = np.array([a[0, 0], a[1, 1], a[0, 2], a[1, 2]])
@@ -529,7 +596,7 @@ def camera_of(v: Any) -> list[float]:
 
 
 def pose_of(name: str, v: Any) -> list[float]:
-    """The first three rows of a 4×4 or 3×4 matrix."""
+    """Returns the first three rows of a 4x4 or 3x4 matrix."""
     a = _numbers(v)
     if a.shape not in ((3, 4), (4, 4)) or not np.isfinite(a).all():
         raise Misuse(f"{name}: expected a finite matrix of 3×4 or 4×4, found shape {list(a.shape)}")
@@ -537,7 +604,7 @@ def pose_of(name: str, v: Any) -> list[float]:
 
 
 def _no_gradient(op: str, *tensors: Any) -> None:
-    """Results are new memory: a gradient would be lost without a word."""
+    """Raises Unsupported if a tensor needs a gradient: the results are new memory without one."""
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.compiler.is_compiling():
         return
@@ -555,12 +622,31 @@ def depth_to_points(
     return_valid: bool = False,
     backend: str | None = None,
 ) -> Any:
-    """Makes points of depth images: z = depth·scale, x = ((u - cx)·z) / fx, y = ((v - cy)·z) / fy, then the pose.
+    """Computes the points of depth images with the pinhole model.
 
-    depth: [H, W] or [B, H, W]; uint16 (scale 0.001 by default) or floating point (scale 1). camera: (fx, fy, cx, cy) or a 3×3 matrix.
-    pose: 4×4 or 3×4, camera to world. A pixel without depth (0, not finite) is NaN; return_valid: also a bool [(B,) H, W].
+    z = depth * scale, x = (u - cx) * z / fx and y = (v - cy) * z / fy, in camera coordinates. Then
+    the pose is applied. docs/kernels.md has the details.
 
-    Returns float32 [(B,) H, W, 3]; .reshape(-1, 3) are the points that voxelize takes: it drops the NaN.
+    Args:
+        depth: [H, W] or [B, H, W], uint16 or floating point.
+        camera: (fx, fy, cx, cy) in pixels, or the 3x3 matrix of intrinsics.
+        scale: Metres per unit of depth. Default None: 0.001 for uint16, 1 for floating point.
+        pose: 4x4 or 3x4, camera to world. Default None: camera coordinates.
+        out: An array or tensor for the result. Default None: a new one.
+        return_valid: Whether to also return bool [(B,) H, W], True for pixels with depth. Default
+            False.
+        backend: None or "auto" (by the device of depth), "cpu" or "cuda".
+
+    Returns:
+        float32 [(B,) H, W, 3]. Pixels without depth (0 or not finite) are NaN. .reshape(-1, 3)
+        gives points for voxelize, which drops NaN.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Unsupported: The device is not available, or depth requires a gradient.
+
+    Example:
+        points = robocache.depth_to_points(depth, (525, 525, 319.5, 239.5)).reshape(-1, 3)
     """
     d = _arrays.view("depth", depth)
     if len(d.shape) not in (2, 3):
@@ -616,10 +702,31 @@ def tsdf_integrate(
     scale: float | None = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """Integrates one depth image into a truncated signed distance field, in place: value and weight, float32 [X, Y, Z].
+    """Integrates one depth image into a truncated signed distance field, in place.
 
-    view: world to camera, 4×4 or 3×4. truncate: the distance that counts as 1. A voxel that no image saw has weight 0; its value means nothing.
-    Begin with weight = zeros. Returns (value, weight), the same arrays.
+    The formulas are those of Curless and Levoy, "A volumetric method for building complex models
+    from range images" (1996); docs/kernels.md has the details. Begin with zeros in weight.
+
+    Args:
+        value: float32 [X, Y, Z], the distances divided by truncate. It is undefined for voxels that
+            no image has observed.
+        weight: float32 [X, Y, Z], the weights; 0 for voxels that no image has observed.
+        depth: [H, W], uint16 or floating point.
+        camera: (fx, fy, cx, cy) in pixels, or the 3x3 matrix of intrinsics.
+        view: 4x4 or 3x4, world to camera.
+        grid_min: The lower corner of the grid, in metres.
+        voxel_size: The edge of a voxel, in metres.
+        truncate: The distance that counts as 1, in metres.
+        max_weight: The limit of the weights. Default 64.
+        scale: Metres per unit of depth. Default None: 0.001 for uint16, 1 for floating point.
+        backend: None or "auto" (by the device of depth), "cpu" or "cuda".
+
+    Returns:
+        (value, weight), the same arrays.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Unsupported: The device is not available, or depth requires a gradient.
     """
     d = _arrays.view("depth", depth)
     if len(d.shape) != 2:

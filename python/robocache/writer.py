@@ -1,4 +1,4 @@
-"""Writer: records a LeRobot dataset beside a robot's loop."""
+"""Writer records a LeRobot dataset while a robot runs."""
 
 from __future__ import annotations
 
@@ -20,57 +20,64 @@ __all__ = ["Writer"]
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _CAMERAS = ("video", "image")
 _KINDS = {"string": "text"}
-# lerobot's code of depth video, where none is declared: metres, and whether steps are even in the
-# logarithm.
+# The defaults of lerobot's depth video: metres, and whether the steps are even in the logarithm.
 _DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": True}
 
 
 class Writer:
     """Records a LeRobot v3.0 dataset row by row, with the calls of lerobot's LeRobotDataset.create.
 
-    A saved episode is on the disk and part of the dataset when save_episode returns; any reader can open it. A process that
-    is killed loses only the episode under way, and the next Writer of the folder continues after the last saved episode.
-    Quantiles in meta/stats.json are computed by close(); all other statistics are exact after each episode.
+    When save_episode returns, the episode is on disk and part of the dataset, and any reader can
+    open it. A process that is killed loses only the current episode. The next Writer of the folder
+    continues after the last saved episode. close() computes the quantiles in meta/stats.json; all
+    other statistics are exact after each episode.
 
-    A Writer is used by one thread at a time, in the process that made it.
+    A Writer is used by one thread at a time, in the process that created it. len() is the number of
+    rows of the current episode.
 
     Args:
-        path: A local folder. If it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out.
-        fps: Rows per second. Row k of an episode is at k / fps.
-        features: {key: {"dtype", "shape", "names"?}} as in LeRobot's info.json, or Dataset.features. dtype is "video"
-            (encoded), "image" (PNG, lossless), "string", "bool" or a NumPy name. Cameras have the shape (H, W, C). Depth has
-            the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32): "image"
-            keeps it without loss, "video" in lerobot's 12-bit codes from "depth_min" to "depth_max". The Writer adds the
-            bookkeeping columns (timestamp, frame_index, …) itself. "hz" declares a native clock for a stream of numbers: add()
-            records its samples, a row holds the last sample at or before its time, and all samples are kept in
-            recordings/episode_N.mcap. hz is the nominal rate; the recorded times are kept as they are.
-        robot_type: The name of the robot in info.json.
-        use_videos: False keeps "video" cameras as images.
-        video_codec: "av1" (default, as lerobot), "h264" or "hevc".
-        gop: Distance of the key frames. Default: as lerobot.
-        crf: Quality of the encoder. Default: as lerobot.
-        preset: Speed of the encoder. Default: as lerobot.
-        queue_bytes: Bound of the images that wait for their encoders, in bytes or as "256MiB" (default). The encoders are
-            separate processes, one per camera.
-        on_full: What add_frame does when the queue is full. "block" (default) waits for room. "raise" raises Temporary at
-            once; the row is not added. "drop" leaves the row out and returns False. stats() counts all three.
-        allow_nan: True accepts NaN and infinities in all features, a list of keys in these. Default: add_frame rejects
-            them. Depth images are exempt.
-        mode: "a" (default) adds to an existing dataset, "x" rejects a folder that holds one.
+        path: A local folder. If it has a LeRobot v3.0 dataset, episodes are added to it, and fps
+            and features may be left out.
+        fps: Rows per second. Row k of an episode is at k / fps seconds.
+        features: {key: {"dtype", "shape", "names"?}} as in LeRobot's info.json, or
+            Dataset.features. dtype is "video" (encoded), "image" (PNG, lossless), "string", "bool"
+            or a NumPy name. Cameras have the shape (H, W, C). Depth has the shape (H, W, 1) and
+            "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32). "image"
+            stores depth without loss, "video" in lerobot's 12-bit codes from "depth_min" to
+            "depth_max". The Writer adds the bookkeeping columns (timestamp, frame_index and so on).
+            "hz" declares a native rate for a stream of numbers: add() records its samples, and a
+            row has the last sample at or before its time. All samples are stored in
+            recordings/episode_N.mcap with their exact times; hz is the nominal rate.
+        robot_type: The name of the robot in info.json. Default None.
+        use_videos: False stores "video" cameras as images. Default True.
+        video_codec: "av1" (default, as in lerobot), "h264" or "hevc".
+        gop: The distance of key frames, in frames. Default None: as in lerobot.
+        crf: The quality of the encoder. Default None: as in lerobot.
+        preset: The speed of the encoder. Default None: as in lerobot.
+        queue_bytes: The most bytes of images that wait for the encoders, or text such as "256MiB"
+            (default). Each camera has its own encoder process.
+        on_full: What add_frame does when the queue is full. "block" (default): waits. "raise":
+            raises Temporary at once and does not add the row. "drop": does not add the row and
+            returns False. stats() counts all three.
+        allow_nan: True accepts NaN and infinity in all features, a list of keys in these. Default
+            False: add_frame rejects them. Depth images are exempt.
+        mode: "a" (default) adds to an existing dataset. "x" rejects a folder with a dataset.
 
     Raises:
-        Misuse: The schema is wrong, the folder holds a dataset with another schema, or another Writer records there.
+        Misuse: The schema is invalid, the folder has a dataset with another schema, or another
+            Writer records in the folder.
         Unsupported: This machine has no encoder for a camera.
         ResourceLimit: The disk is full.
 
     Example:
-        with robocache.Writer("my_set", fps=30, features={
-            "observation.state": {"dtype": "float32", "shape": (6,), "names": [...]},
+        features = {
+            "observation.state": {"dtype": "float32", "shape": (6,)},
             "action": {"dtype": "float32", "shape": (6,)},
             "observation.images.front": {"dtype": "video", "shape": (480, 640, 3)},
-        }) as w:
-            for frame in loop():
-                w.add_frame({"observation.state": …, "action": …, "observation.images.front": image}, task="pick the cube")
+        }
+        with robocache.Writer("my_set", fps=30, features=features) as w:
+            for frame in loop():  # {"observation.state": ..., "action": ..., ...}
+                w.add_frame(frame, task="pick the cube")
             w.save_episode()
     """
 
@@ -153,6 +160,7 @@ class Writer:
         self._warned = False
 
     def _open(self, args: dict[str, Any]) -> tuple[int, Any]:
+        """Creates the engine's writer. Raises ForkError in another process."""
         if os.getpid() != self._pid:
             raise ForkError(
                 "a Writer records in the process that made it",
@@ -164,16 +172,16 @@ class Writer:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes in the dataset: those that were saved, in earlier sessions too."""
+        """The number of saved episodes of the dataset, including those of earlier sessions."""
         return int(self._told["episodes"])
 
     @property
     def num_frames(self) -> int:
-        """Rows in the dataset."""
+        """The number of rows of the dataset."""
         return int(self._told["frames"])
 
     def __len__(self) -> int:
-        """Rows of the episode under way."""
+        """Returns the number of rows of the current episode."""
         return self._pending
 
     def add(
@@ -184,13 +192,13 @@ class Writer:
         Args:
             key: A feature that was declared with "hz".
             value: An array, tensor, list or scalar of the declared shape; it is copied.
-            time: The time of the sample in seconds, at least 0, on any clock that add_frame uses too (time.monotonic()). The
-                times of a stream increase.
+            time: The time of the sample in seconds, at least 0, on the clock that add_frame uses
+                too, such as time.monotonic(). The times of a stream must increase.
             time_ns: The same time in nanoseconds.
 
         Raises:
-            Misuse: The stream has no native rate, the value does not fit it or is NaN, or the time does not increase. The
-                sample is not added.
+            Misuse: The stream has no native rate, the value does not fit or is NaN, or the time
+                does not increase. The sample is not added.
 
         Example:
             w.add("joints", robot.joints(), time.monotonic())
@@ -225,15 +233,17 @@ class Writer:
         *,
         time_ns: int | None = None,
     ) -> bool:
-        """Adds a row to the episode under way.
+        """Adds a row to the current episode.
 
         Args:
-            frame: A value for each feature without a native rate; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
-                shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
-                or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
-            task: The task of this row as text; frame["task"] works too. Rows of one episode may have different tasks.
-            time: The time of the row in seconds, at least 0, on the clock of add(). Required if a stream has a native
-                rate; in the dataset row k stays at k / fps.
+            frame: A value for each feature without a native rate; all values are copied. Numbers
+                are arrays, tensors, lists or scalars of the declared shape. Floats may be rounded
+                to the declared dtype; any other change of a value is rejected. Images are (H, W, C)
+                or (C, H, W), uint8 or floats in [0, 1], as arrays, tensors or PIL images.
+            task: The task of this row as text. Default None: frame["task"]. Rows of one episode may
+                have different tasks.
+            time: The time of the row in seconds, at least 0, on the clock of add(). Required if a
+                stream has a native rate. In the dataset, row k is still at k / fps.
             time_ns: The same time in nanoseconds.
 
         Returns:
@@ -242,6 +252,9 @@ class Writer:
         Raises:
             Misuse: A value does not fit its feature, or is NaN or infinite. The row is not added.
             Temporary: The queue is full, with on_full="raise". The row is not added.
+
+        Example:
+            w.add_frame({"observation.state": state, "action": action}, task="pick the cube")
         """
         if os.getpid() != self._pid:
             self._open({})
@@ -294,74 +307,90 @@ class Writer:
                 break
             if status == _engine.END:
                 self._warn_once(
-                    'the encoders are slower than the loop: rows are dropped (stats()["dropped"]), and later rows move up'
+                    "the encoders are slower than the loop: "
+                    'rows are dropped (stats()["dropped"]), and later rows move up'
                 )
                 return False
             if status != _engine.PENDING:
                 raise from_engine(self._engine.answer(out) or {})
             self._warn_once(
-                'the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec="h264" costs less)'
+                "the encoders are slower than the loop: add_frame waits for them "
+                '(queue_bytes is full; video_codec="h264" costs less)'
             )
         self._pending += 1
         return True
 
     def _warn_once(self, text: str) -> None:
+        """Logs the first warning of this Writer."""
         if not self._warned:
             self._warned = True
             _engine._log.warning(text)
 
     def save_episode(self) -> None:
-        """Ends the episode under way and makes it part of the dataset: on return it is on the disk, whatever happens to this process.
+        """Ends the current episode and adds it to the dataset.
 
-        Waits for the encoders, which are a few frames behind. After an error (ResourceLimit: the disk is full) the dataset is as it was, and the episode is
-        kept: call it again, or discard_episode(). Raises Misuse for an episode without rows.
+        Waits for the encoders, which are a few frames behind. On return, the episode is on disk and
+        survives the end of this process. After an error, the dataset is unchanged and the episode
+        is kept: call save_episode again, or discard_episode.
+
+        Raises:
+            Misuse: The episode has no rows.
+            ResourceLimit: The disk is full.
         """
         self._call("robocache_writer_save")
         self._pending = 0
 
     def discard_episode(self) -> None:
-        """Drops the rows of the episode under way: a failed demonstration."""
+        """Drops the rows of the current episode, for example of a failed demonstration."""
         self._call("robocache_writer_discard")
         self._pending = 0
 
     clear_episode_buffer = discard_episode
 
     def delete_last_episode(self) -> None:
-        """Deletes the episode that was saved last, for example a demonstration that turns out to have failed.
+        """Deletes the episode that was saved last, for example a failed demonstration.
 
-        On return the episode is gone from the dataset, also after a kill. Rows of the episode under way are kept. Repeated
-        calls delete further episodes, as far back as the files that this Writer is still writing reach.
+        On return, the episode is removed from the dataset, even if the process is killed. Rows of
+        the current episode are kept. Repeated calls delete further episodes, as long as they are in
+        the files that this Writer is writing.
 
         Raises:
-            Misuse: The dataset has no episodes, or the last episode is in a finished file or was saved by an earlier Writer;
-                the hint names the command that deletes it.
+            Misuse: The dataset has no episodes, or the last episode is in a finished file or was
+                saved by an earlier Writer. The hint names the command that deletes it.
         """
         self._call("robocache_writer_delete")
 
     def stats(self) -> dict[str, Any]:
-        """Returns counters.
+        """Returns the counters of the Writer.
 
         Returns:
-            episodes, frames, tasks: of the dataset. pending: rows of the episode under way. queue_bytes: the bound of the queue of
-            images. queue_peak: the most bytes that waited. waits, wait_seconds, longest_wait_seconds: rows that waited for room,
-            how long together, and the longest of them. refused: rows that on_full="raise" rejected. dropped: rows that
-            on_full="drop" dropped. codec_replaced: why cameras are H.264, if the default codec does not take their size.
+            A dict: episodes, frames and tasks of the dataset; pending, the rows of the current
+            episode; queue_bytes, the limit of the queue of images; queue_peak, the most bytes that
+            waited; waits, wait_seconds and longest_wait_seconds, the rows that waited for space in
+            the queue, with the total and the longest time; refused and dropped, the rows that
+            on_full="raise" and "drop" did not add; codec_replaced, why cameras are H.264, if the
+            default codec does not support their size.
         """
         return dict(self._call("robocache_writer_stats"))
 
     def _call(self, name: str) -> Any:
+        """Calls a function of the engine's writer and stores the counters."""
         if os.getpid() != self._pid:
             self._open({})
         self._told = self._handle.call(name)
         return self._told
 
     def close(self) -> None:
-        """Ends the recording: statistics become exact, and nothing unfinished is left. Rows that were not saved are dropped, with a warning."""
+        """Ends the recording and computes the final statistics. No unfinished files are left.
+
+        Rows that were not saved are dropped, with a warning.
+        """
         if self._handle.closed or os.getpid() != self._pid:
             return
         if self._pending:
             warnings.warn(
-                f"{self._pending} rows of an episode that was not saved are dropped: save_episode() comes before close()",
+                f"{self._pending} rows of an episode that was not saved are dropped: "
+                "save_episode() comes before close()",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -378,7 +407,7 @@ class Writer:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:
-            self._pending = 0  # the exception says enough
+            self._pending = 0  # The exception is enough information; no warning is needed.
         self.close()
 
     def __reduce__(self) -> Any:
@@ -388,21 +417,25 @@ class Writer:
 
     def __repr__(self) -> str:
         state = "closed" if self._handle.closed else f"{self._pending} rows under way"
-        return f"<robocache.Writer {self.path!r}: {self.num_episodes} episodes, {self.num_frames} frames, {state}>"
+        return (
+            f"<robocache.Writer {self.path!r}: {self.num_episodes} episodes, "
+            f"{self.num_frames} frames, {state}>"
+        )
 
 
 class _Row:
-    """How values of one feature become the bytes of a row."""
+    """Converts the values of one feature to the bytes of a row."""
 
     def __init__(self, f: Feature) -> None:
         self.f = f
         self.text = f.kind == "text"
         self.camera = f.kind in _CAMERAS
-        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # stored as codes
+        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # Stored as codes.
         self.dtype = np.dtype(object if self.text else "float32" if metres else f.dtype)
         self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
 
     def of(self, v: Any) -> np.ndarray:
+        """Returns a value as a contiguous array in the declared dtype and shape."""
         if type(v) is not np.ndarray:
             v = v.detach().cpu().numpy() if hasattr(v, "detach") else np.asarray(v)
         if v.dtype == self.dtype and v.shape == self.shape:
@@ -410,6 +443,11 @@ class _Row:
         return self._brought(v)
 
     def _brought(self, v: np.ndarray) -> np.ndarray:
+        """Converts an array to the declared dtype and shape.
+
+        Raises Misuse if a value would change.
+        """
+
         def wrong(want: str, got: Any) -> Misuse:
             return Misuse(f"{self.f.key}: expected {want}, got {got}", {"stream": self.f.key})
 
@@ -451,6 +489,7 @@ class _Row:
 
 
 def _allowed_nan(v: Any) -> list[str]:
+    """Returns the keys that may have NaN; "*" means all."""
     if isinstance(v, (bool, np.bool_)):
         return ["*"] if v else []
     if isinstance(v, str) or not isinstance(v, Sequence) or not all(isinstance(k, str) for k in v):
@@ -462,7 +501,7 @@ def _allowed_nan(v: Any) -> list[str]:
 
 
 def _time_ns(seconds: Any, ns: Any) -> int:
-    """A time on the caller's clock in nanoseconds."""
+    """Returns a time on the caller's clock in nanoseconds."""
     if (seconds is None) == (ns is None):
         raise Misuse(
             "expected time= in seconds, or time_ns= in nanoseconds",
@@ -481,6 +520,7 @@ def _time_ns(seconds: Any, ns: Any) -> int:
 def _mismatch(
     given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]
 ) -> None:
+    """Raises Misuse for a frame with missing or undeclared keys."""
     missing, extra = (
         [k for k in features if k not in given and k not in streams],
         [k for k in given if k not in features or k in streams],
@@ -507,7 +547,7 @@ def _mismatch(
 
 
 def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
-    """A feature as the engine takes it, from LeRobot's dict or a Feature."""
+    """Returns a feature in the engine's form, from LeRobot's dict or a Feature."""
     if isinstance(f, Feature):
         d = dict(f.raw)
         if f.kind == "video" and not use_videos:
@@ -583,7 +623,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
             out.update(dtype="uint16", depth={**code, "depth_unit": unit})
             if not 0 < code["depth_min"] + code["shift"] < code["depth_max"] + code["shift"]:
                 raise Misuse(
-                    f"camera {key!r}: depth_min {code['depth_min']}, depth_max {code['depth_max']}, shift {code['shift']}",
+                    f"camera {key!r}: depth_min {code['depth_min']}, "
+                    f"depth_max {code['depth_max']}, shift {code['shift']}",
                     {"stream": key},
                     "metres, the least first; depth_min + shift above 0",
                 )

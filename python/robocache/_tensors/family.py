@@ -1,4 +1,7 @@
-"""Results in the family of the first argument: NumPy and torch as they are, other libraries through their own from_dlpack."""
+"""Converts results to the library of the first argument.
+
+NumPy and torch results stay as they are. Other libraries use their own from_dlpack.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["deliver", "foreign"]
 
 
 def foreign(x: Any) -> Any:
-    """What makes arrays of x's library out of DLPack; None for NumPy, torch, lists and numbers."""
+    """Returns the from_dlpack function of x's library; None for NumPy, torch, lists and numbers."""
     if isinstance(x, np.ndarray) or _arrays.is_tensor(x):
         return None
     if isinstance(x, (list, tuple)) and x:
@@ -38,7 +41,10 @@ def foreign(x: Any) -> Any:
 
 
 def deliver(results: tuple[Any, ...], like: Any) -> Any:
-    """The results that there are, one alone or several as a tuple, in the family of `like`."""
+    """Returns the results that are not None, in the library of like.
+
+    One result is returned alone, several as a tuple.
+    """
     there = [r for r in results if r is not None]
     make = foreign(like)
     if make is not None:

@@ -1,4 +1,7 @@
-"""Operations that the engine made ready, kept by what they were made from: a call with the same shapes runs one with new addresses."""
+"""Prepared operations of the engine, cached by their specification.
+
+A call with the same shapes runs a prepared operation with new addresses.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """What was used of late, at most twice `size` of it. A hit costs one look-up: the older half falls away when the newer one is full."""
+    """A cache of recently used values, at most twice `size` of them.
+
+    A hit costs one lookup. When the newer half is full, the older half is dropped.
+    """
 
     __slots__ = ("_new", "_old", "_size", "__weakref__")
 
@@ -30,6 +36,7 @@ class Recent(Generic[V]):
         _all.add(self)
 
     def get(self, key: Any) -> V | None:
+        """Returns the value of a key, or None."""
         v = self._new.get(key)
         if v is None:
             v = self._old.get(key)
@@ -38,11 +45,13 @@ class Recent(Generic[V]):
         return v
 
     def put(self, key: Any, v: V) -> None:
+        """Stores a value."""
         if len(self._new) >= self._size:
             self._old, self._new = self._new, {}
         self._new[key] = v
 
     def clear(self) -> None:
+        """Removes all values."""
         self._new, self._old = {}, {}
 
 
@@ -50,7 +59,7 @@ _all: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
 
 
 def forget() -> None:
-    """Empties all: a forked child must not use what its parent's engine made."""
+    """Clears all caches: a forked child must not use the operations of its parent's engine."""
     for r in list(_all):
         r.clear()
 
@@ -61,7 +70,7 @@ _packs = [struct.Struct(f"={n}q").pack for n in range(200)]
 
 
 class Prepared:
-    """One operation with its shapes, types and options. It is checked; only addresses are missing."""
+    """A checked operation with its shapes, types and options; only addresses are missing."""
 
     __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
@@ -77,14 +86,19 @@ class Prepared:
             if self.count < len(_packs)
             else struct.Struct(f"={self.count}q").pack
         )
-        # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
-        # start(number, addresses, count, stream, where the text of an error goes or None): 0, or
-        # the status of an error.
+        # A launch does not wait, so it keeps the GIL. An operation that computes or waits releases
+        # the GIL. start(number, addresses, count, stream, address of the error text or None)
+        # returns 0 or the status of an error.
         self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
-        """Runs it on these addresses, in the order of its tensors; on a device: on that stream."""
+        """Runs the operation on addresses, in the order of its tensors.
+
+        Args:
+            stream: The CUDA stream; ignored on the host.
+            addresses: The addresses of the tensors.
+        """
         out = ctypes.c_void_p()
         if (
             self.start(
@@ -99,7 +113,7 @@ _prepared: Recent[Prepared] = Recent()
 
 
 def prepare(spec: dict[str, Any]) -> Prepared:
-    """The prepared operation for a specification (robocache_op_new in robocache.h says what is in it)."""
+    """Returns the prepared operation for a specification, as robocache.h describes it."""
     key = json.dumps(spec, sort_keys=True)
     p = _prepared.get(key)
     if p is None:
@@ -122,5 +136,5 @@ def prepare(spec: dict[str, Any]) -> Prepared:
 
 
 def raw_stream(device: int) -> int:
-    """The caller's current stream on a CUDA device."""
+    """Returns the caller's current stream on a CUDA device."""
     return sys.modules["torch"]._C._cuda_getCurrentRawStream(device)  # type: ignore[no-any-return]

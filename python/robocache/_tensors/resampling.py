@@ -1,4 +1,7 @@
-"""resample and fuse for any input: what came in becomes one prepared operation, its result an array of the caller's family."""
+"""resample and fuse for any input.
+
+The inputs become one prepared operation, and the result is an array of the caller's library.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from .results import dense, native, place, same_place
 __all__ = ["Plan", "Series", "call", "index", "jagged", "joined", "ragged", "series_of"]
 
 _CLOCKS = ("float64", "float32", "int64")
-FAR = float(1 << 17)  # s: from here on float32 timestamps have steps of 1/64 s
+FAR = float(1 << 17)  # Seconds; float32 timestamps beyond this have steps of at least 1/64 s.
 
 
 class Series:
@@ -41,13 +44,13 @@ class Series:
 
     @property
     def batch(self) -> int | None:
-        """Entries of the batch; None where there is none."""
+        """The number of entries of the batch; None without a batch."""
         if self.offsets is not None:
             return self.offsets.shape[0] - 1 if self.offsets.shape else 0
         return self.values.shape[0] if self.rank == 3 else None
 
     def views(self) -> list[View]:
-        """In the order of the operation's tensors."""
+        """Returns the inputs in the order of the operation's tensors."""
         return [
             v
             for v in (self.values, self.times, self.lengths, self.offsets, self.samples)
@@ -55,6 +58,7 @@ class Series:
         ]
 
     def describe(self) -> list[dict[str, Any]]:
+        """Returns the engine's descriptions of the inputs."""
         rank = 2 if self.offsets is not None else 3
         shape, stride = self.values.batched(rank)
         return [
@@ -64,7 +68,7 @@ class Series:
 
 
 class Plan:
-    """What a call of these shapes, types and options does: the operation, and how its results look. Only addresses are missing."""
+    """A prepared call: the operation, and the shapes of its results. Only addresses are missing."""
 
     __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far", "alike")
 
@@ -78,19 +82,21 @@ class Plan:
         cuda: int,
     ) -> None:
         self.op, self.shape, self.dtype, self.device = op, shape, dtype, device
-        self.valid = valid  # shape of the validity; None: not asked for
+        self.valid = valid  # The shape of the validity; None if it is not returned.
         self.cuda = cuda
-        self.alike = False  # the result has the type of the data
-        # float32 timestamps of the host, which are looked at in each call until somebody was warned
+        self.alike = False  # Whether the result has the dtype of the data.
+        # Whether the plan has float32 timestamps on the host, which each call checks until a
+        # warning was given.
         self.far = False
 
 
 def _times(name: str, x: Any, like: View) -> View:
-    """Times follow the data's device."""
+    """Returns times as memory on the data's device."""
     v = follow(_arrays.view_like(name, x, like), like)
     if v.dtype not in _CLOCKS:
         raise Misuse(
-            f"{name}: unsupported dtype {v.dtype}: expected int64 nanoseconds, or float64 or float32 seconds",
+            f"{name}: unsupported dtype {v.dtype}: "
+            "expected int64 nanoseconds, or float64 or float32 seconds",
             {"tensor": name},
         )
     if len(v.shape) not in (1, 2):
@@ -105,7 +111,7 @@ def _times(name: str, x: Any, like: View) -> View:
 
 
 def follow(v: View, like: View) -> View:
-    """v where `like` lies; copied where it is elsewhere."""
+    """Returns v on the device of like, copied if necessary."""
     if v.device == like.device:
         return v
     torch = _arrays.torch_of()
@@ -116,7 +122,7 @@ def follow(v: View, like: View) -> View:
 
 
 def index(name: str, x: Any, like: View) -> View:
-    """Lengths, offsets or sample numbers: int64 on the data's device."""
+    """Returns lengths, offsets or sample numbers as int64 on the data's device."""
     v = follow(_arrays.view_like(name, x, like), like)
     if v.dtype != "int64":
         if "int" not in v.dtype:
@@ -128,11 +134,12 @@ def index(name: str, x: Any, like: View) -> View:
 
 
 def joined(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
-    """Rows of a list of arrays in one array, and where each begins."""
+    """Returns the rows of a list of arrays in one array, and the first row of each."""
     views = [_arrays.view(f"{name}[{i}]", p) for i, p in enumerate(parts)]
     if len({(v.dtype, v.shape[1:], v.device) for v in views}) > 1 or not views[0].shape:
         raise Misuse(
-            f"{name}: the arrays of a ragged batch differ in more than their length: {[(v.dtype, list(v.shape)) for v in views]}",
+            f"{name}: the arrays of a ragged batch differ in more than their length: "
+            f"{[(v.dtype, list(v.shape)) for v in views]}",
             {"tensor": name},
         )
     offsets = [0]
@@ -144,6 +151,7 @@ def joined(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
 
 
 def ragged(x: Any) -> bool:
+    """Reports whether x is a list of arrays."""
     return (
         isinstance(x, (list, tuple))
         and len(x) > 0
@@ -152,11 +160,12 @@ def ragged(x: Any) -> bool:
 
 
 def jagged(x: Any) -> bool:
+    """Reports whether x is a nested tensor."""
     return getattr(x, "is_nested", False) is True
 
 
 def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: int = 0) -> Series:
-    """A stream as it was given: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
+    """Returns a stream: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
     rule = dict(rule)
     lengths, offsets = rule.pop("lengths", None), rule.pop("offsets", None)
     of = "" if name == "data" else f" of {name}"
@@ -194,7 +203,8 @@ def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: i
             times, other = joined(f"times{of}", at)
             if isinstance(offsets, list) and other != offsets:
                 raise Misuse(
-                    f"Source length mismatch (length of data and of its timestamps{of}): expected {np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
+                    f"Source length mismatch (length of data and of its timestamps{of}): expected "
+                    f"{np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
                 )
     values = _arrays.view(name, data)
     if not 1 <= len(values.shape) <= 3 or offsets is not None and len(values.shape) > 2:
@@ -226,7 +236,10 @@ _warned = False
 
 
 def warn_far(times: View) -> bool:
-    """float32 seconds since 1970 are 128 s apart: told once. True where it has still to be told."""
+    """Warns once about float32 seconds with large steps, such as 128 s for times since 1970.
+
+    Returns whether the warning is still to be given.
+    """
     global _warned
     if _warned or times.dtype != "float32" or times.device != HOST:
         return False
@@ -234,13 +247,15 @@ def warn_far(times: View) -> bool:
     if a.size and max(abs(float(a.min())), abs(float(a.max()))) > FAR:
         _warned = True
         warnings.warn(
-            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more (at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds",
+            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more "
+            "(at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds",
             stacklevel=5,
         )
     return not _warned
 
 
 def targets_of(target_times: Any, hz: Any, series: list[Series]) -> View:
+    """Returns the target times as memory, from target_times= or hz=."""
     like = series[0].values
     if (target_times is None) == (hz is None):
         raise Misuse(
@@ -268,19 +283,21 @@ def plan(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> Plan:
-    """The operation for these inputs. The engine checks them."""
+    """Returns the plan for these inputs. The engine checks their values."""
     first = series[0].values
     same_place([*(v for s in series for v in s.views()), targets])
     batches = [s.batch for s in series]
     batch = batches[0]
     if any(b != batch for b in batches):
         raise Misuse(
-            f"Batch size mismatch (batch sizes of the streams): found {[b if b is not None else 'none' for b in batches]}",
+            "Batch size mismatch (batch sizes of the streams): "
+            f"found {[b if b is not None else 'none' for b in batches]}",
             hint="give all streams a batch, or none",
         )
     if batch is None and len(targets.shape) == 2:
         raise Misuse(
-            f"Batch size mismatch (batch of the targets): expected [T], as the data has no batch, found {list(targets.shape)}"
+            "Batch size mismatch (batch of the targets): "
+            f"expected [T], as the data has no batch, found {list(targets.shape)}"
         )
     types = {s.values.dtype for s in series}
     if dtype is not None:
@@ -293,7 +310,8 @@ def plan(
         result = out.dtype
     elif len(types) > 1:
         raise Misuse(
-            f"Stream dtypes must match (dtypes must match): found {', '.join(s.values.dtype for s in series)}",
+            "Stream dtypes must match (dtypes must match): "
+            f"found {', '.join(s.values.dtype for s in series)}",
             hint="dtype= says what the result is to be",
         )
     else:
@@ -311,7 +329,8 @@ def plan(
             )
         if out.device != first.device:
             raise Misuse(
-                f"out must be on the same device as {first.name}: expected {place(first)}, found {place(out)}",
+                f"out must be on the same device as {first.name}: "
+                f"expected {place(first)}, found {place(out)}",
                 {"tensor": "out"},
             )
         described["stride"] = list(out.batched(3)[1])
@@ -360,7 +379,7 @@ def plan(
 
 
 def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any, Any]:
-    """Runs a plan on addresses. Results are made by the caller's allocator."""
+    """Runs a plan on addresses. The caller's library allocates the results."""
     if p.device is None:
         if out is None:
             out = np.empty(p.shape, p.dtype)
@@ -394,7 +413,7 @@ def _by_torch(
     clock: str,
     epsilon: float,
 ) -> tuple[Any, Any, View, None]:
-    """The same by torch's operators."""
+    """Runs a call with torch's operators."""
     from . import oracle as _oracle
 
     same_place([*(v for s in series for v in s.views()), targets])
@@ -410,6 +429,7 @@ def _by_torch(
 
 
 def own_step(hz: Any) -> int:
+    """Returns the period of hz= in ns; 0 without hz=."""
     return _timeline.period_ns(_timeline.frequency(hz)) if hz is not None else 0
 
 
@@ -427,7 +447,7 @@ def call(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> tuple[Any, Any, View, Plan | None]:
-    """One call: result, validity, targets, and the plan."""
+    """Runs one call: returns the result, the validity, the targets and the plan."""
     step = own_step(hz)
     if (
         not step

@@ -1,4 +1,4 @@
-"""What a caller says about values (mode, edge, gaps, normalisation …), as the engine takes it."""
+"""Converts a caller's options for values (mode, edge, gaps, normalization) to the engine's form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODES = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
 EDGES = ("clamp", "mask", "extrapolate", "error")
 BACKENDS = ("cuda", "pytorch", "cpu", "auto")
 
-# The options that each stream of a fuse may have of its own.
+# The options that each stream of a fuse may have.
 RULE = (
     "mode",
     "edge",
@@ -33,7 +33,7 @@ RULE = (
     "offsets",
 )
 
-# Names of the statistics of each normalisation, and what the engine calls it.
+# The statistics of each normalization, and its name in the engine.
 _NORMS = {
     "mean_std": ("mean", "std", "mean_std"),
     "min_max": ("min", "max", "min_max"),
@@ -58,7 +58,11 @@ def rule(
     channels: int = 1,
     step: int = 0,
 ) -> dict[str, Any]:
-    """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
+    """Returns a series of the engine's specification.
+
+    step is the period of the targets in ns, the default window of "mean"; 0 if it is not known. The
+    other arguments are those of resample.
+    """
     out: dict[str, Any] = {}
     if mode == "sum":
         raise Unsupported(
@@ -116,6 +120,7 @@ def rule(
 
 
 def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
+    """Adds the window of "mean"."""
     if mode != "mean":
         if window is not None:
             raise Misuse("window= belongs to mode='mean'")
@@ -124,7 +129,8 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         if step <= 0:
             raise Misuse(
                 "mean needs a window: window= seconds around each target",
-                hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own",
+                hint="give window=, or hz= in place of target times; "
+                "evenly spaced targets on the CPU have a period of their own",
             )
         window = f"{step}ns"
     if isinstance(window, (tuple, list)):
@@ -140,6 +146,7 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
 
 
 def _quat(q: Any) -> list[int]:
+    """Returns a group of four channels."""
     channels = [int(c) for c in q]
     if len(channels) != 4:
         raise Misuse(f"quats: expected groups of four channels, found {q!r}")
@@ -147,7 +154,7 @@ def _quat(q: Any) -> list[int]:
 
 
 def numbers(name: str, v: Any) -> list[float]:
-    """Statistics as plain numbers, from lists, arrays or tensors. Those of a device cost a wait for it."""
+    """Returns statistics as a list of floats. A tensor on a device must be waited for."""
     try:
         a = v.detach().cpu().double().numpy() if hasattr(v, "detach") else np.asarray(v, np.float64)
     except (TypeError, ValueError):
@@ -156,20 +163,23 @@ def numbers(name: str, v: Any) -> list[float]:
 
 
 def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
+    """Adds the normalization."""
     if isinstance(v, str) and v == "unit":
         out["unit"] = True
         return
     name, stats = v if isinstance(v, (tuple, list)) and len(v) == 2 else (None, v)
     if not isinstance(stats, Mapping):
         raise Misuse(
-            f"normalize={v!r}: expected 'unit' (x/255), statistics such as {{'mean': …, 'std': …}}, or (name, statistics)",
+            f"normalize={v!r}: expected 'unit' (x/255), statistics such as "
+            "{'mean': …, 'std': …}, or (name, statistics)",
             hint=f"names: {', '.join(_NORMS)}",
         )
     if name is None:
         found = [n for n, (a, b, _) in _NORMS.items() if a in stats and b in stats]
         if len(found) != 1:
             raise Misuse(
-                f"normalize: the statistics {sorted(stats)} fit {' and '.join(found) or 'no normalisation'}",
+                f"normalize: the statistics {sorted(stats)} fit "
+                f"{' and '.join(found) or 'no normalisation'}",
                 hint=f"say which: (name, statistics), with one of {', '.join(_NORMS)}",
             )
         name = found[0]
@@ -186,12 +196,13 @@ def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
         raise Misuse(
             f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}"
         )
-    # One value for all, or one each for so many neighbouring columns (the pixels of a channel).
+    # One value for all columns, or one per group of `plane` adjacent columns (the pixels of a
+    # channel).
     plane = stats.get("plane", channels if len(one) == 1 else 1)
     if plane != 1:
         out["plane"] = max(int(plane), 1)
     if stats.get("unit"):
-        out["unit"] = True  # x/255 comes first
+        out["unit"] = True  # x / 255 is computed first.
     out["norm"] = {"kind": kind, "a": one, "b": two}
 
 
@@ -199,6 +210,7 @@ _AUGMENT = ("seed", "epoch", "op", "samples", "noise", "dropout", "scale")
 
 
 def _augment(v: Any) -> dict[str, Any]:
+    """Returns augment= in the engine's form."""
     if not isinstance(v, Mapping) or "seed" not in v:
         raise Misuse(f"augment={v!r}: expected {{'seed': …}} and some of {', '.join(_AUGMENT[1:])}")
     for k in v:
@@ -215,7 +227,7 @@ def _augment(v: Any) -> dict[str, Any]:
 
 
 def dtype_name(dtype: Any) -> str:
-    """NumPy's name of a dtype of NumPy or torch."""
+    """Returns the NumPy name of a dtype of NumPy or torch."""
     if isinstance(dtype, str):
         name = dtype
     elif type(dtype).__module__ == "torch":
@@ -231,10 +243,11 @@ def dtype_name(dtype: Any) -> str:
 
 
 def backend_of(backend: Any, device: int, what: str = "the data") -> str:
-    """Which back end runs a call on memory of this device (-1: the host): 'cpu', 'cuda' or 'pytorch'."""
+    """Returns the back end for memory on a device (-1: the host): "cpu", "cuda" or "pytorch"."""
     if backend is not None and backend not in BACKENDS and backend != "reference":
         raise Misuse(
-            f"Invalid backend {backend!r} (Unknown backend): expected {', '.join(map(repr, BACKENDS))}"
+            f"Invalid backend {backend!r} (Unknown backend): "
+            f"expected {', '.join(map(repr, BACKENDS))}"
         )
     if device < 0:
         if backend == "cuda":
@@ -252,7 +265,7 @@ def backend_of(backend: Any, device: int, what: str = "the data") -> str:
 
 
 def per_stream(name: str, v: Any, n: int) -> Sequence[Any]:
-    """An option of fuse for each of n streams: a list gives one each, anything else is everyone's."""
+    """Returns an option of fuse for each of n streams. A list has one entry per stream."""
     if isinstance(v, list):
         if len(v) != n:
             raise Misuse(f"{name}: {len(v)} entries for {n} streams")

@@ -1,4 +1,4 @@
-"""Target times from hz=: the grid that starts where all streams have begun and ends where the first one ends."""
+"""Target times from hz=: a grid from when all streams have begun to when the first one ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["frequency", "grid", "period_ns"]
 
 
 def frequency(hz: Any) -> Fraction:
-    """hz as a fraction; 29.97 is 2997/100, as it is written."""
+    """Returns hz as a fraction of its decimal text; 29.97 is 2997/100."""
     f = Fraction(str(rate("hz", hz)))
     if f.denominator > 10**9 or f.numerator > 10**18:
         raise Misuse(f"hz={hz!r}: expected a rate of at most 9 decimals, or a fraction")
@@ -23,12 +23,12 @@ def frequency(hz: Any) -> Fraction:
 
 
 def period_ns(f: Fraction) -> int:
-    """The time of row 1 after row 0."""
+    """Returns the time of row 1 in ns; row 0 is at 0."""
     return _nanos(np.array([1]), f)[0].item()
 
 
 def _nanos(k: np.ndarray, f: Fraction) -> np.ndarray:
-    """round(k·1e9/f), halves up, in integers."""
+    """Returns round(k * 1e9 / f), with halves rounded up, in integers."""
     step = 2 * 10**9 * f.denominator
     if len(k) and int(k[-1]) * step + f.numerator >= 1 << 63:
         k = k.astype(object)
@@ -36,12 +36,15 @@ def _nanos(k: np.ndarray, f: Fraction) -> np.ndarray:
 
 
 def _host(v: View) -> np.ndarray:
-    """The values of a tensor, on the host; those of a device cost a wait for it."""
+    """Returns the values of a tensor on the host. This waits for a device."""
     return v.array.cpu().numpy() if v.tensor else v.array
 
 
 def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.ndarray, np.ndarray]:
-    """First and last timestamp of each entry, ns; an entry without samples ends before it begins."""
+    """Returns the first and last timestamp of each entry, in ns.
+
+    An entry without samples ends before it begins.
+    """
     t = _host(times)
     if t.dtype.kind == "f":
         t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
@@ -63,7 +66,11 @@ def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.n
 
 
 def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> np.ndarray:
-    """Targets [T], or [B, T] where entries have clocks of their own: T is the longest entry's, and the rows beyond a shorter one's end are not valid."""
+    """Returns the targets, [T], or [B, T] if entries have their own clocks.
+
+    T is the number of rows of the longest entry. The rows after the end of a shorter entry are not
+    valid.
+    """
     ends = [_ends(*s) for s in streams]
     first = np.max(np.broadcast_arrays(*(e[0] for e in ends)), axis=0)
     last = np.min(np.broadcast_arrays(*(e[1] for e in ends)), axis=0)
@@ -80,7 +87,10 @@ def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> n
 
 
 def even_step(targets: Any) -> int:
-    """The period of evenly spaced target times, ns, to the nanosecond that their rounding leaves; 0 of others, and of those on a device."""
+    """Returns the period of evenly spaced target times in ns; 0 for others.
+
+    The spacing may vary by the rounding of the times. For times on a device, the result is 0.
+    """
     if getattr(targets, "is_cuda", False):
         return 0
     try:

@@ -1,6 +1,7 @@
-"""resample and fuse as operators of torch: what autograd, torch.compile, export, fake tensors and subclasses go through.
+"""resample and fuse as operators of torch, for autograd, torch.compile, export and subclasses.
 
-Imported with torch, by _torch. Everything that decides which operator runs is a text of options, which tracing keeps as a constant.
+_torch imports the module together with torch. The options that select the operation are one text,
+which tracing keeps as a constant.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ DIFFERENTIABLE = ("linear", "previous", "next", "nearest")
 
 _library = torch.library.Library("robocache", "DEF")
 _library.define(
-    "resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+    "resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, "
+    "ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
 )
 _library.define(
-    "fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+    "fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, "
+    "ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
 )
 _library.define(
-    "resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, str options, ScalarType dtype) -> Tensor"
+    "resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, "
+    "str options, ScalarType dtype) -> Tensor"
 )
 
 _plans: Recent[Plan] = Recent()
@@ -40,17 +44,19 @@ _grads: Recent[Made] = Recent()
 
 @functools.lru_cache(1024)
 def _read(options: str) -> dict[str, Any]:
+    """Returns the parsed options."""
     return json.loads(options)  # type: ignore[no-any-return]
 
 
 def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+    """Returns what a plan depends on: dtype, shape, strides and device."""
     return t.dtype, t.shape, t.stride(), t.device
 
 
 def _extras(
     spec: Mapping[str, Any], extras: Sequence[torch.Tensor]
 ) -> list[dict[str, torch.Tensor]]:
-    """Lengths, offsets and samples of each stream, by name."""
+    """Returns the lengths, offsets and samples of each stream, by name."""
     mine = iter(extras)
     return [
         {n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())}
@@ -64,6 +70,7 @@ def _series(
     times: Sequence[torch.Tensor],
     extras: Sequence[torch.Tensor],
 ) -> list[Series]:
+    """Returns the streams of a call."""
     out = []
     for s, d, t, more in zip(spec["series"], data, times, _extras(spec, extras), strict=True):
         view = {n: _arrays.view(n, m) for n, m in more.items()}
@@ -91,6 +98,7 @@ def _forward(
     dtype: Any,
     valid: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Runs fuse. The operator resample is fuse with one stream."""
     inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
     key = (options, dtype, valid, len(data), *map(_layout, inputs))
     plan = _plans.get(key)
@@ -132,12 +140,14 @@ def _forward(
 def _resample(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
+    """Runs resample."""
     return _forward([data], [times], targets, extras, options, dtype, valid)
 
 
 def _backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any
 ) -> Any:
+    """Runs the backward pass of resample."""
     spec = _read(options)
     inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
     key = (options, dtype, tuple(shape), *map(_layout, inputs))
@@ -167,7 +177,10 @@ def _backward(
 
 
 def _constant_result(f: Any) -> Any:
-    """torch.compiler.assume_constant_result, without the seconds that importing the compiler takes: this module comes with `import torch`."""
+    """Marks a function like torch.compiler.assume_constant_result.
+
+    Importing the compiler takes seconds, and this module is imported with torch.
+    """
     f._dynamo_marked_constant = True
     return f
 
@@ -184,6 +197,7 @@ for _key in ("CPU", "CUDA"):
 def _fake_fuse(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
+    """Returns results of fuse without data, for tracing."""
     spec = _read(options)
     more = _extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
@@ -196,6 +210,7 @@ def _fake_fuse(
 def _fake_resample(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
+    """Returns results of resample without data, for tracing."""
     return _fake_fuse([data], [times], targets, extras, options, dtype, valid)
 
 
@@ -203,12 +218,16 @@ def _fake_resample(
 def _fake_backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Any, options: str, dtype: Any
 ) -> Any:
+    """Returns a gradient without data, for tracing."""
     return grad.new_empty(tuple(shape), dtype=dtype)
 
 
 @functools.lru_cache(1024)
 def _alone(options: str, i: int) -> tuple[str, dict[str, Any]]:
-    """The options of one stream of several, without its epilogue, which is kept apart: its slope is torch's to multiply."""
+    """Returns the options of one stream without its epilogue, and the epilogue.
+
+    torch multiplies by the slope of the epilogue itself.
+    """
     spec = dict(_read(options))
     series = dict(spec["series"][i])
     epilogue = {k: series.pop(k) for k in _EPILOGUE if k in series}
@@ -217,7 +236,7 @@ def _alone(options: str, i: int) -> tuple[str, dict[str, Any]]:
 
 
 def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
-    """The gradient before the normalisation."""
+    """Returns the gradient before the normalization."""
     if epilogue.get("unit"):
         g = g / 255
     norm = epilogue.get("norm")
@@ -235,6 +254,7 @@ def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _check_differentiable(spec: Mapping[str, Any]) -> None:
+    """Raises Unsupported if a mode or option of a stream has no gradient."""
     for s in spec["series"]:
         mode = s.get("mode", "linear")
         if mode not in DIFFERENTIABLE:
@@ -251,6 +271,7 @@ def _check_differentiable(spec: Mapping[str, Any]) -> None:
 
 
 def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of fuse for the backward pass."""
     data, times, targets, extras, options, _, _ = inputs
     _check_differentiable(_read(options))
     ctx.mark_non_differentiable(output[1])
@@ -259,6 +280,7 @@ def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
+    """Returns the gradients of fuse's inputs."""
     n = len(ctx.streams)
     saved = ctx.saved_tensors
     spec = _read(ctx.options)
@@ -278,22 +300,26 @@ def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
 
 
 def _setup_resample(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of resample for the backward pass."""
     data, times, *rest = inputs
     _setup_fuse(ctx, ([data], [times], *rest), output)
 
 
 def _grad_resample(ctx: Any, g: Any, _: Any) -> Any:
+    """Returns the gradients of resample's inputs."""
     data, times, *rest = _grad_fuse(ctx, g, _)
     return data[0], times[0], *rest
 
 
 def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of resample_backward for its own backward pass."""
     grad, times, targets, extras, _, options, _ = inputs
     ctx.save_for_backward(times, targets, *extras)
     ctx.dtype, ctx.options = grad.dtype, options
 
 
 def _grad_backward(ctx: Any, g: Any) -> Any:
+    """Returns the gradients of resample_backward's inputs."""
     times, targets, *extras = ctx.saved_tensors
     options, _ = _alone(ctx.options, 0)
     out, _ = torch.ops.robocache.resample(g, times, targets, extras, options, ctx.dtype, False)
@@ -322,7 +348,10 @@ def _options(
     clock: str,
     epsilon: Any,
 ) -> str:
-    """What decides the operation, as a text. Tracing calls it once, with constants."""
+    """Returns the options that select the operation, as text.
+
+    Tracing calls it once, with constants.
+    """
     series = [
         {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)}
         for r, n, h, c in zip(rules, names, has, channels, strict=True)
@@ -340,14 +369,17 @@ def _options(
 
 
 def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
-    """Times, lengths and the like, on the data's device."""
+    """Returns times, lengths or offsets as a tensor on the data's device."""
     if not isinstance(x, torch.Tensor):
         x = torch.as_tensor(np.asarray(x))
     return x.to(like.device)
 
 
 def _constant(v: Any) -> Any:
-    """An option under torch.compile: numbers become part of the operation, and a graph cannot read them from a tensor."""
+    """Returns an option for torch.compile, with numbers as constants of the operation.
+
+    A graph cannot read numbers from a tensor.
+    """
     if isinstance(v, (torch.Tensor, np.ndarray)):
         raise Unsupported(
             "under torch.compile options must be numbers, not arrays",
@@ -358,7 +390,7 @@ def _constant(v: Any) -> Any:
     if isinstance(v, (list, tuple)):
         return [_constant(x) for x in v]
     if isinstance(v, (int, float)):
-        # as a key it is looked at: a number that dynamic shapes made a symbol is one again
+        # As a dict key, a symbol that dynamic shapes created becomes a number again.
         return list({v: None})[0]
     return v
 
@@ -378,7 +410,7 @@ def call(
     clock: str = "ns",
     epsilon: float | None = None,
 ) -> Any:
-    """One call of resample or fuse, made of torch's operations alone."""
+    """Runs one call of resample or fuse with torch's operators only."""
     if hz is not None and torch.compiler.is_compiling():
         raise Unsupported(
             "hz= looks at the times, which torch.compile cannot: give target times",
@@ -446,7 +478,8 @@ def call(
     targets = _tensor("target_times", target_times, data[0])
     if min(ranks) < 3 and (max(ranks) == 3 or targets.dim() > 1):
         raise Misuse(
-            f"Batch size mismatch (batch sizes of the streams and targets): ranks {ranks} and {targets.dim()}",
+            "Batch size mismatch (batch sizes of the streams and targets): "
+            f"ranks {ranks} and {targets.dim()}",
             hint="give all a batch, or none",
         )
     wanted = getattr(torch, _rules.dtype_name(dtype)) if dtype is not None else None

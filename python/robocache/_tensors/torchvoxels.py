@@ -17,11 +17,13 @@ __all__ = ["call"]
 
 _library = torch.library.Library("robocache", "FRAGMENT")
 _library.define(
-    "voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) -> (Tensor, Tensor)"
+    "voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) "
+    "-> (Tensor, Tensor)"
 )
 
 
 def _run(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+    """Runs voxelize."""
     with torch.no_grad():
         kw = dict(json.loads(options))
         kw.pop("out_dtype")
@@ -36,6 +38,7 @@ for _key in ("CPU", "CUDA"):
 
 @torch.library.register_fake("robocache::voxelize", lib=_library)
 def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+    """Returns results of voxelize without data, for tracing."""
     kw = json.loads(options)
     batch = (offsets.shape[0] - 1,) if offsets is not None else points.shape[:-2]
     shape = (
@@ -50,7 +53,10 @@ def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) 
 
 @_torchops._constant_result
 def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
-    """What decides the operation, as a text. Tracing calls it once, with constants."""
+    """Returns the options that select the operation, as text.
+
+    Tracing calls it once, with constants.
+    """
     grid_min, voxel_size, grid_size = grid
     kw: dict[str, Any] = {
         "grid_min": voxels.three("grid_min", grid_min),
@@ -66,6 +72,7 @@ def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
 
 
 def _plain(v: Any) -> Any:
+    """Returns an array or tensor as a list. A tensor under torch.compile stays a tensor."""
     return (
         v.tolist()
         if isinstance(v, np.ndarray)
@@ -95,7 +102,7 @@ def call(
     return_stats: bool,
     backend: Any,
 ) -> Any:
-    """voxelize, made of one operator of torch."""
+    """Runs voxelize with one operator of torch."""
     if layout != "dense" or bits or out is not None or isinstance(points, (list, tuple)):
         raise Unsupported(
             "where torch records operations voxelize makes new dense grids of one tensor",
