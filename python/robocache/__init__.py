@@ -236,7 +236,7 @@ def versions() -> dict[str, Any]:
 
     out = {
         "package": __version__,
-        **_engine.call("robocache_versions"),
+        **_engine.call_engine("robocache_versions"),
         "library": str(_engine.library_path()),
         "python": platform.python_version(),
     }
@@ -269,7 +269,7 @@ def self_test() -> bool:
         f"formats: {', '.join(v['formats']) or 'none'}"
     )
     failed = []
-    for r in _engine.call("robocache_self_test"):
+    for r in _engine.call_engine("robocache_self_test"):
         state = "ok" if r["ok"] else "WRONG" if r["present"] else "not here"
         print(f"{r['part']}: {state}{': ' + r['detail'] if r.get('detail') else ''}")
         failed += [r["part"]] if r["present"] and not r["ok"] else []
@@ -300,13 +300,13 @@ def __getattr__(name: str) -> Any:
 
         module = importlib.import_module("." + _LAZY[name], __name__)
         value = module if _LAZY[name] == name else getattr(module, name)
-        _torch.watch()  # torch may have been importing itself when this package was imported.
+        _torch.register_when_imported()  # torch may have been importing itself when this package was imported.
         globals()[name] = value
         return value
-    from ._options import nearest
+    from ._checks import nearest_names
 
     raise AttributeError(
-        f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}"
+        f"module 'robocache' has no attribute {name!r}: {nearest_names(name, [*__all__, *_OLD])}"
     )
 
 
@@ -314,4 +314,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_torch.watch()
+_torch.register_when_imported()

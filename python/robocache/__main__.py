@@ -9,14 +9,14 @@ import os
 import sys
 from typing import NoReturn
 
-from ._engine import engine
+from ._engine import current_engine
 from ._errors import Error
 
 
 def main() -> NoReturn:
     """Runs sys.argv and ends the process with one of the exit codes in docs/cli.md."""
     try:
-        run = engine().main
+        run = current_engine().main
     except Error as e:
         sys.exit(f"robocache: {e}")
     sys.stdout.flush()

@@ -16,14 +16,14 @@ from typing import Any
 
 from . import _engine, _memory
 from ._errors import Misuse, from_engine
-from ._finish import Raw
+from ._finisher import RawBatch
 
 # The number of int64 words in robocache_taken (robocache.h): rows, epoch, position, tensors, seq,
 # batch, text, text_bytes.
-_TAKEN = 8
+_HEADER_WORDS = 8
 
 
-class Taken:
+class DeliveredBatch:
     """A batch that the engine delivered."""
 
     __slots__ = ("seq", "epoch", "batch", "copy")
@@ -35,14 +35,14 @@ class Taken:
         self.copy: Any = None  # The copy to a device that is in progress, if any.
 
 
-class Batches:
+class HostBatches:
     """Receives the batches of one engine loader."""
 
     def __init__(self, handle: _engine.Handle, raw: bool = False) -> None:
         self._raw = raw
         self._engine, self._number = handle._resolve()
         self.pid = self._engine.pid
-        self._take = self._engine.lib.robocache_loader_take
+        self._take_batch = self._engine.lib.robocache_loader_take
         self._fields = handle.info["fields"]
         self._keys = [f["key"] for f in self._fields]
         text = ("string", "json")
@@ -50,16 +50,16 @@ class Batches:
         self._texts = [
             (i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text
         ]
-        self._taken = (ctypes.c_int64 * _TAKEN)()
-        self._at = ctypes.addressof(self._taken)
+        self._header = (ctypes.c_int64 * _HEADER_WORDS)()
+        self._header_address = ctypes.addressof(self._header)
         self._torch = _memory.torch_module()
-        self._convert = None if self._torch is None else _memory.converter(self._torch)
+        self._convert = None if self._torch is None else _memory.dlpack_converter(self._torch)
         # One consumer at a time: each batch must be acknowledged before the next one is taken.
-        self._turn = threading.Lock()
+        self._consumer_lock = threading.Lock()
 
     def next(
-        self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None
-    ) -> Taken | None | bool:
+        self, epoch: int = -1, wait: bool = True, into: deque[DeliveredBatch] | None = None
+    ) -> DeliveredBatch | None | bool:
         """Returns the next batch.
 
         Waits without the GIL, in short steps, so that Python handles signals.
@@ -74,13 +74,13 @@ class Batches:
             The batch, None at the end of the epoch, or False if wait is False and the batch is not
             complete.
         """
-        with self._turn:
+        with self._consumer_lock:
             out = ctypes.c_void_p()
             step = _engine.STEP_MS if wait else 0
             while True:
-                status = self._take(self._number, epoch, step, self._at, out)
+                status = self._take_batch(self._number, epoch, step, self._header_address, out)
                 if status == 0:
-                    return self._arrive(into)
+                    return self._receive_batch(into)
                 if status != _engine.PENDING:
                     break
                 if not wait:
@@ -89,9 +89,9 @@ class Batches:
             return None
         raise from_engine(self._engine.answer(out) or {})
 
-    def _arrive(self, into: deque[Taken] | None) -> Taken:
+    def _receive_batch(self, into: deque[DeliveredBatch] | None) -> DeliveredBatch:
         """Builds the tensors of the batch in the header, and acknowledges the batch."""
-        rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
+        rows, epoch, _, count, seq, batch, text, text_bytes = self._header
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
             raise Misuse(
@@ -101,15 +101,15 @@ class Batches:
         values = (
             list(map(self._convert, capsules))
             if self._convert is not None
-            else self._arrays(capsules, rows)
+            else self._numpy_columns(capsules, rows)
         )
         texts = self._read_texts(rows, ctypes.string_at(text, text_bytes)) if self._texts else []
         if self._raw:
-            taken = Taken(seq, epoch, Raw(rows, values, texts))
+            taken = DeliveredBatch(seq, epoch, RawBatch(rows, values, texts))
         else:
             for position, column in texts:
                 values.insert(position, column)
-            taken = Taken(seq, epoch, dict(zip(self._keys, values)))
+            taken = DeliveredBatch(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
             # The batch is a redelivery: an exception came before the acknowledgement.
             if into and into[-1].seq == seq:
@@ -118,13 +118,14 @@ class Batches:
         self._engine.arrived(batch)
         return taken
 
-    def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
+    def _numpy_columns(self, capsules: list[Any], rows: int) -> list[Any]:
         """Returns the numeric columns of a batch as NumPy arrays."""
         first = [
-            _memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)
+            _memory.first_extent(c) if f.get("ragged") else rows
+            for c, f in zip(capsules, self._tensors)
         ]
         return [
-            _memory.array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
+            _memory.capsule_to_array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
             for c, f, n in zip(capsules, self._tensors, first)
         ]
 

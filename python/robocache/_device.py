@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ._batches import Batches, Taken
+from ._batches import HostBatches, DeliveredBatch
 from ._errors import Error, Temporary
-from ._finish import Finisher
+from ._finisher import Finisher
 
 
 # Texts in CUDA's messages that mean that the device or its context is lost; internal/cudahost has
 # their numbers. After other errors, such as those of a captured stream, the device still works.
-_LOST = (
+_LOST_DEVICE_TEXTS = (
     "an illegal memory access",
     "the launch timed out",
     "context is destroyed",
@@ -43,7 +43,7 @@ _LOST_HINT = (
 )
 
 
-class _Copy:
+class _RunningCopy:
     """A copy in progress; its source stays unchanged until the event reports that it was read."""
 
     __slots__ = ("event", "tensors", "owners", "stream")
@@ -55,7 +55,7 @@ class _Copy:
         self.stream = stream  # The stream on which the memory was allocated.
 
 
-def _settle(*flights: deque[Taken]) -> None:
+def _wait_for_copies(*flights: deque[DeliveredBatch]) -> None:
     """Waits until the copies in the queues are complete, so that their host memory can be freed."""
     for queue in flights:
         while queue:
@@ -72,7 +72,7 @@ def _settle(*flights: deque[Taken]) -> None:
             queue.popleft()
 
 
-class Device:
+class DeviceBatches:
     """Delivers host batches on a device.
 
     A batch that was read ahead has not been delivered yet. first_pending_seq names the first such
@@ -80,22 +80,26 @@ class Device:
     """
 
     def __init__(
-        self, batches: Batches, torch: Any, target: Any, finisher: Finisher | None = None
+        self, batches: HostBatches, torch: Any, target: Any, finisher: Finisher | None = None
     ) -> None:
         self._batches, self._torch, self._target, self._finisher = batches, torch, target, finisher
         self._stream = torch.cuda.Stream(device=target)
         # Marks the work on the caller's stream that a copy must wait for.
-        self._began = torch.cuda.Event()
+        self._ready_event = torch.cuda.Event()
         # Events of finished copies, for reuse: creating an event is a call of the driver.
-        self._spare: list[Any] = []
+        self._spare_events: list[Any] = []
         # The targets of running copies: an exception must not free them.
-        self._moving: list[Any] = []
-        self._ahead: deque[Taken] = deque()  # Batches taken from the engine and not delivered.
-        self._behind: deque[Taken] = deque()  # Delivered batches whose copies may still be running.
+        self._copy_targets: list[Any] = []
+        self._pending: deque[DeliveredBatch] = (
+            deque()
+        )  # Batches taken from the engine and not delivered.
+        self._copying: deque[DeliveredBatch] = (
+            deque()
+        )  # Delivered batches whose copies may still be running.
         # The epoch of the last delivered batch, and whether it followed the epoch before it.
-        self._epoch, self._follows = -2, False
-        self._turn = threading.RLock()
-        weakref.finalize(self, _settle, self._behind, self._ahead)
+        self._epoch, self._is_next_epoch = -2, False
+        self._consumer_lock = threading.RLock()
+        weakref.finalize(self, _wait_for_copies, self._copying, self._pending)
 
     @property
     def pid(self) -> int:
@@ -103,64 +107,64 @@ class Device:
         return self._batches.pid
 
     @property
-    def before(self) -> int:
+    def first_pending_seq(self) -> int:
         """The number of the first batch that was taken and not delivered; 0 if there is none."""
-        return self._ahead[0].seq if self._ahead else 0
+        return self._pending[0].seq if self._pending else 0
 
     @property
-    def waiting(self) -> int | None:
+    def pending_epoch(self) -> int | None:
         """The epoch of the first batch that was taken and not delivered; None if there is none."""
-        return self._ahead[0].epoch if self._ahead else None
+        return self._pending[0].epoch if self._pending else None
 
-    def next(self, epoch: int = -1) -> Taken | None:
+    def next(self, epoch: int = -1) -> DeliveredBatch | None:
         """Returns the next batch on the device, ready on the caller's current stream.
 
         Returns None at the end of the epoch. Raises Temporary if the device failed.
         """
         try:
-            with self._turn:
-                return self._next(epoch)
+            with self._consumer_lock:
+                return self._next_on_device(epoch)
         except RuntimeError as e:
             if (
                 isinstance(e, Error)
                 or "CUDA" not in str(e)
-                or not any(said in str(e) for said in _LOST)
+                or not any(said in str(e) for said in _LOST_DEVICE_TEXTS)
             ):
                 raise
             raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST_HINT) from e
 
-    def _next(self, epoch: int) -> Taken | None:
+    def _next_on_device(self, epoch: int) -> DeliveredBatch | None:
         """Starts the copies of the next two batches and returns the first of them."""
-        while self._behind:
-            copied = self._behind[0].copy.event
+        while self._copying:
+            copied = self._copying[0].copy.event
             if not copied.query():
-                if len(self._behind) <= 2:
+                if len(self._copying) <= 2:
                     break
                 # A host that is far ahead of the device would accumulate the sources of copies.
                 copied.synchronize()
-            self._behind.popleft()
-            self._spare.append(copied)
-        if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
+            self._copying.popleft()
+            self._spare_events.append(copied)
+        if not self._pending and self._batches.next(epoch, into=self._pending) is None:
             return None
-        first = self._ahead[0]
+        first = self._pending[0]
         if epoch not in (-1, first.epoch):
             return None
         now = self._torch.cuda.current_stream(self._target)
-        self._send(first, now)
+        self._start_copy(first, now)
         if first.epoch != self._epoch:
-            self._epoch, self._follows = first.epoch, first.epoch == self._epoch + 1
-        if len(self._ahead) < 2:
+            self._epoch, self._is_next_epoch = first.epoch, first.epoch == self._epoch + 1
+        if len(self._pending) < 2:
             try:
                 if (
-                    self._batches.next(first.epoch, wait=False, into=self._ahead) is None
-                    and self._follows
+                    self._batches.next(first.epoch, wait=False, into=self._pending) is None
+                    and self._is_next_epoch
                 ):
                     # The first batch of the next epoch, which the engine also prepares ahead.
-                    self._batches.next(wait=False, into=self._ahead)
+                    self._batches.next(wait=False, into=self._pending)
             except Error:
                 pass  # The error belongs to the next batch and is raised again with it.
-        for t in self._ahead:
-            self._send(t, now)
+        for t in self._pending:
+            self._start_copy(t, now)
         # Even a wait for a finished copy delays the stream by microseconds.
         if not first.copy.event.query():
             now.wait_event(first.copy.event)
@@ -168,16 +172,16 @@ class Device:
         if first.copy.stream != now:
             # Without this call, torch reuses the memory while this stream still reads it.
             for v in first.copy.owners:
-                self._in_use(v, now)
-        given = Taken(first.seq, first.epoch, tensors)
+                self._record_use(v, now)
+        given = DeliveredBatch(first.seq, first.epoch, tensors)
         # The source stays in memory until the copy has read it. In this order, an exception in
         # between delivers the batch again.
-        self._behind.append(first)
-        self._ahead.popleft()
+        self._copying.append(first)
+        self._pending.popleft()
         first.copy.tensors, first.copy.owners = {}, []
         return given
 
-    def _send(self, t: Taken, now: Any) -> None:
+    def _start_copy(self, t: DeliveredBatch, now: Any) -> None:
         """Starts the copy of a batch, unless it was started before.
 
         The memory comes from the caller's stream. The copy waits for the work on this stream, which
@@ -192,15 +196,19 @@ class Device:
                 owners = self._copy([v for v in t.batch.values() if not isinstance(v, list)])
                 moved = iter(owners)
                 tensors = {k: v if isinstance(v, list) else next(moved) for k, v in t.batch.items()}
-            event = self._spare.pop() if self._spare else self._torch.cuda.Event(blocking=True)
+            event = (
+                self._spare_events.pop()
+                if self._spare_events
+                else self._torch.cuda.Event(blocking=True)
+            )
             event.record(self._stream)
-            t.copy = _Copy(event, tensors, owners, now)
+            t.copy = _RunningCopy(event, tensors, owners, now)
         except BaseException:
             # A part of the copy may be running, and nothing else would wait for it.
             self._stream.synchronize()
             raise
         finally:
-            self._moving = []
+            self._copy_targets = []
 
     def _copy(self, host: Sequence[Any], made: Sequence[Any] = ()) -> list[Any]:
         """Copies tensors to the device, and returns the copies.
@@ -213,10 +221,10 @@ class Device:
             made: Tensors that are written after the copies, on the same stream.
         """
         to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
-        self._moving = [*to, *made]
+        self._copy_targets = [*to, *made]
         # The copy waits for the allocation of its memory, and for the earlier users of the memory.
-        self._began.record(self._torch.cuda.current_stream(self._target))
-        self._stream.wait_event(self._began)
+        self._ready_event.record(self._torch.cuda.current_stream(self._target))
+        self._stream.wait_event(self._ready_event)
         self._move(to, host)
         return to
 
@@ -226,26 +234,26 @@ class Device:
             for t, v in zip(to, host):
                 t.copy_(v, non_blocking=True)
 
-    def _in_use(self, v: Any, stream: Any) -> None:
+    def _record_use(self, v: Any, stream: Any) -> None:
         """Prevents the reuse of a tensor's memory while a stream reads it."""
         v.record_stream(stream)
 
-    def drop(self) -> None:
+    def drop_pending(self) -> None:
         """Drops the batches that were read ahead, because the position of the loader changes."""
-        with self._turn:
-            while self._ahead:
-                t = self._ahead[0]
+        with self._consumer_lock:
+            while self._pending:
+                t = self._pending[0]
                 if t.copy is not None:
-                    self._behind.append(t)
-                self._ahead.popleft()
+                    self._copying.append(t)
+                self._pending.popleft()
 
     def close(self) -> None:
         """Waits for the running copies."""
-        with self._turn:
-            _settle(self._behind, self._ahead)
+        with self._consumer_lock:
+            _wait_for_copies(self._copying, self._pending)
 
 
-class PageLocked:
+class PinnedBatches:
     """Delivers page-locked host batches to a caller that copies them with non_blocking=True.
 
     Such a copy may still read the memory after the caller has dropped the tensor. torch keeps its
@@ -255,37 +263,45 @@ class PageLocked:
     """
 
     # The number of kept tensors that one call examines: a caller may hold thousands.
-    _LOOKED_AT = 256
+    _MAX_EXAMINED = 256
 
-    def __init__(self, batches: Batches, torch: Any, device: Any) -> None:
+    def __init__(self, batches: HostBatches, torch: Any, device: Any) -> None:
         self._batches, self._torch, self._device = batches, torch, device
-        self._given: deque[Any] = deque()  # Delivered tensors, the newest last.
+        self._delivered: deque[Any] = deque()  # Delivered tensors, the newest last.
         self._older: deque[Any] = deque()  # Tensors that have been in use for several batches.
         # Tensors without other references, whose copies may still be running.
-        self._left: deque[tuple[Any, list[Any]]] = deque()
-        self._turn = threading.RLock()
+        self._releasing: deque[tuple[Any, list[Any]]] = deque()
+        self._consumer_lock = threading.RLock()
         self._count = getattr(torch._C, "_storage_Use_Count", None)
         # The reference counts of a tensor without other references; they differ between versions of
         # Python and torch.
-        self._alone = self._holders(deque([torch.empty(1)]))
-        weakref.finalize(self, _quiet, torch, device, self._given, self._older, self._left)
+        self._unused_counts = self._reference_counts(deque([torch.empty(1)]))
+        weakref.finalize(
+            self,
+            _synchronize_and_clear,
+            torch,
+            device,
+            self._delivered,
+            self._older,
+            self._releasing,
+        )
 
     @property
     def pid(self) -> int:
         """The process that receives the batches."""
         return self._batches.pid
 
-    def next(self, epoch: int = -1) -> Taken | None:
+    def next(self, epoch: int = -1) -> DeliveredBatch | None:
         """Returns the next batch; None at the end of the epoch."""
-        with self._turn:
-            self._let_go()
+        with self._consumer_lock:
+            self._release_unused()
             taken = self._batches.next(epoch)
-            if isinstance(taken, Taken):
-                self._given.extend(v for v in taken.batch.values() if not isinstance(v, list))
+            if isinstance(taken, DeliveredBatch):
+                self._delivered.extend(v for v in taken.batch.values() if not isinstance(v, list))
                 return taken
             return None
 
-    def _holders(self, queue: deque[Any]) -> tuple[int, int]:
+    def _reference_counts(self, queue: deque[Any]) -> tuple[int, int]:
         """Returns the reference counts of a queue's first tensor and of its storage.
 
         A view has its own tensor object and shares the storage.
@@ -295,34 +311,36 @@ class PageLocked:
             t.untyped_storage()._cdata
         )
 
-    def _let_go(self) -> None:
+    def _release_unused(self) -> None:
         """Releases the tensors that nothing uses any more."""
-        while self._left and self._left[0][0].query():
-            self._left.popleft()
+        while self._releasing and self._releasing[0][0].query():
+            self._releasing.popleft()
         free: list[Any] = []
         for queue, n in (
-            (self._given, len(self._given)),
-            (self._older, min(len(self._older), self._LOOKED_AT)),
+            (self._delivered, len(self._delivered)),
+            (self._older, min(len(self._older), self._MAX_EXAMINED)),
         ):
             for _ in range(n):
-                used = self._holders(queue) != self._alone
+                used = self._reference_counts(queue) != self._unused_counts
                 (queue if used else free).append(queue[0])
                 queue.popleft()
-        while len(self._given) > self._LOOKED_AT:
-            self._older.append(self._given[0])
-            self._given.popleft()
+        while len(self._delivered) > self._MAX_EXAMINED:
+            self._older.append(self._delivered[0])
+            self._delivered.popleft()
         if free:
             event = self._torch.cuda.Event()
             event.record(self._torch.cuda.current_stream(self._device))
-            self._left.append((event, free))
+            self._releasing.append((event, free))
 
     def close(self) -> None:
         """Waits for the work that was queued on the device."""
-        with self._turn:
-            _quiet(self._torch, self._device, self._given, self._older, self._left)
+        with self._consumer_lock:
+            _synchronize_and_clear(
+                self._torch, self._device, self._delivered, self._older, self._releasing
+            )
 
 
-def _quiet(torch: Any, device: Any, *kept: deque[Any]) -> None:
+def _synchronize_and_clear(torch: Any, device: Any, *kept: deque[Any]) -> None:
     """Waits for the device and clears the queues, so that their tensors can be freed."""
     if any(kept):
         try:

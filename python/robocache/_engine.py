@@ -27,7 +27,7 @@ ABI = 5
 STEP_MS = 50  # The longest time in ms that one call delays Ctrl-C.
 DONE, PENDING, END = 0, -1, -2
 
-_CALLS = (
+_CALL_NAMES = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode "
     "robocache_episodes robocache_stats robocache_deal robocache_stream robocache_align "
     "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state "
@@ -39,26 +39,26 @@ _CALLS = (
 ).split()
 
 # Functions of Python with which the library makes capsules, in the order that robocache.h defines.
-_PYTHON = (
+_CAPSULE_FUNCTIONS = (
     "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef"
 ).split()
 
-_STATUS, _NUMBER, _PLACE = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
-_CALL: list[Any] = [
+_STATUS, _NUMBER, _ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+_CALL_ARGUMENTS: list[Any] = [
     _NUMBER,
     ctypes.c_char_p,
     _STATUS,
     ctypes.POINTER(_NUMBER),
-    ctypes.POINTER(_PLACE),
+    ctypes.POINTER(_ADDRESS),
 ]
 # The operation, the addresses as packed int64, their number, the stream, and the address that
 # receives the text of an error.
-_RUN: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _PLACE]
+_RUN_ARGUMENTS: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _ADDRESS]
 
 # The functions of robocache.h that do not have the signature of _CALL: attribute of Engine, name,
 # result, arguments. Calls of the functions with an attribute keep the GIL.
 _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
-    ("", "robocache_free", None, [_PLACE]),
+    ("", "robocache_free", None, [_ADDRESS]),
     ("", "robocache_cancel", None, [_NUMBER]),
     ("", "robocache_interrupt", None, [_NUMBER]),
     ("", "robocache_main", _STATUS, [_STATUS, ctypes.POINTER(ctypes.c_char_p)]),
@@ -66,26 +66,26 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
         "",
         "robocache_loader_take",
         _STATUS,
-        [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)],
+        [_NUMBER, _NUMBER, _STATUS, _ADDRESS, ctypes.POINTER(_ADDRESS)],
     ),
-    ("", "robocache_op_run", _STATUS, _RUN),
+    ("", "robocache_op_run", _STATUS, _RUN_ARGUMENTS),
     (
         "",
         "robocache_writer_add",
         _STATUS,
-        [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)],
+        [_NUMBER, ctypes.c_char_p, _ADDRESS, _NUMBER, _STATUS, ctypes.POINTER(_ADDRESS)],
     ),
     (
         "",
         "robocache_writer_sample",
         _STATUS,
-        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_PLACE)],
+        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_ADDRESS)],
     ),
     # A launch does not wait. Getting the GIL again can cost milliseconds if other threads run.
-    ("launch", "robocache_op_run", _STATUS, _RUN),
+    ("launch", "robocache_op_run", _STATUS, _RUN_ARGUMENTS),
     # These two functions do not enter Go and do not wait. No signal handler runs during the call.
-    ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),
-    ("arrived", "robocache_arrived", None, [_PLACE]),
+    ("capsules", "robocache_capsules", ctypes.py_object, [_ADDRESS]),
+    ("arrived", "robocache_arrived", None, [_ADDRESS]),
     ("update_environment", "robocache_environment", None, [ctypes.c_char_p, _STATUS]),
 ]
 
@@ -127,14 +127,17 @@ class Engine:
                 "build both from one version: 'make lib', or pip install again",
             )
         held = ctypes.PyDLL(path)  # Keeps the GIL.
-        calls = [("", name, _STATUS, _CALL) for name in _CALLS]
+        calls = [("", name, _STATUS, _CALL_ARGUMENTS) for name in _CALL_NAMES]
         for attribute, name, result, arguments in (*_FUNCTIONS, *calls):
             fn = getattr(held if attribute else self.lib, name)
             fn.restype, fn.argtypes = result, arguments
             if attribute:
                 setattr(self, attribute, fn)
-        functions = (ctypes.c_void_p * len(_PYTHON))(
-            *(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON)
+        functions = (ctypes.c_void_p * len(_CAPSULE_FUNCTIONS))(
+            *(
+                ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value
+                for n in _CAPSULE_FUNCTIONS
+            )
         )
         held.robocache_python(functions)
 
@@ -195,7 +198,7 @@ class Engine:
                 second Ctrl-C ends this wait.
         """
         self.sync_environment()
-        payload = None if args is None else _json(args)
+        payload = None if args is None else _to_json(args)
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
         try:
@@ -211,14 +214,14 @@ class Engine:
                 )
         except BaseException:
             if ticket.value:
-                self._give_up(ticket, settle)
+                self._cancel_work(ticket, settle)
             raise
         answer = self.answer(out)
         if status in (DONE, END):
             return status, answer
         raise from_engine(answer or {})
 
-    def _give_up(self, ticket: ctypes.c_int64, settle: bool) -> None:
+    def _cancel_work(self, ticket: ctypes.c_int64, settle: bool) -> None:
         """Cancels the work of a ticket. With settle, first waits until the work has cleaned up."""
         try:
             if settle:
@@ -256,7 +259,7 @@ def _initial_environment() -> dict[bytes, bytes]:
     }
 
 
-def _json(args: dict[str, Any]) -> bytes:
+def _to_json(args: dict[str, Any]) -> bytes:
     """Returns args as JSON for the engine.
 
     The engine's JSON has no NaN and no infinities. NaN becomes null, and an infinity becomes a
@@ -264,7 +267,7 @@ def _json(args: dict[str, Any]) -> bytes:
     """
     text = json.dumps(args)
     if "NaN" in text or "Infinity" in text:
-        text = _UNTOLD.sub(
+        text = _NON_FINITE.sub(
             lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text
         )
     return text.encode()
@@ -272,20 +275,20 @@ def _json(args: dict[str, Any]) -> bytes:
 
 _log = logging.getLogger("robocache")
 
-_UNTOLD = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
 
 _lock = threading.Lock()
 _current: Engine | None = None
-_kept: list[Engine] = []  # Copies of the parent processes: never called, never unloaded.
+_parent_engines: list[Engine] = []  # Copies of the parent processes: never called, never unloaded.
 
 
-def _after_fork() -> None:
+def _replace_lock() -> None:
     """Replaces the lock in a forked child."""
     global _lock
     _lock = threading.Lock()  # Another thread of the parent may have held the lock.
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_replace_lock)
 
 
 def library_path() -> Path:
@@ -332,7 +335,7 @@ def _private_copy(path: Path) -> Engine:
         return Engine(tmp.name)
 
 
-def engine() -> Engine:
+def current_engine() -> Engine:
     """Returns the copy of the library that this process may call."""
     global _current
     e = _current
@@ -346,17 +349,17 @@ def engine() -> Engine:
         if e is None:
             _current = Engine(str(path))
         else:
-            _kept.append(e)
+            _parent_engines.append(e)
             _current = _private_copy(path)
         return _current
 
 
-def call(name: str, args: dict[str, Any] | None = None) -> Any:
+def call_engine(name: str, args: dict[str, Any] | None = None) -> Any:
     """Calls a function of the engine that needs no object, and returns the answer."""
-    return engine().call(name, 0, args)[1]
+    return current_engine().call(name, 0, args)[1]
 
 
-def _close(e: Engine, number: int) -> None:
+def close_object(e: Engine, number: int) -> None:
     """Closes an object of the engine, if this process may call the engine."""
     if e.ours:
         try:
@@ -417,9 +420,9 @@ class Handle:
             self._mutex, self._process, self._engine = threading.RLock(), os.getpid(), None
         with self._mutex:
             if self._engine is None:
-                e = engine()
+                e = current_engine()
                 self._number, self.info = self._make()
-                self._finalizer = weakref.finalize(self, _close, e, self._number)
+                self._finalizer = weakref.finalize(self, close_object, e, self._number)
                 self._engine = e
             return self._engine, self._number
 

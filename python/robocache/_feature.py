@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._errors import Misuse, Unsupported
-from ._options import nearest, told_rate
+from ._checks import nearest_names, parse_rate
 
 __all__ = ["Feature", "Features"]
 
 
-class NoKey(Misuse, KeyError):
+class UnknownKey(Misuse, KeyError):
     """A mapping has no such key. The message names the nearest key."""
 
 
@@ -75,10 +75,10 @@ class Feature:
             Misuse: There is no such attribute. The error is also a KeyError.
         """
         if name not in self.__dataclass_fields__:
-            raise NoKey(
+            raise UnknownKey(
                 f"unknown attribute {name!r} of the feature {self.key!r}",
                 {"stream": self.key},
-                nearest(str(name), self.__dataclass_fields__),
+                nearest_names(str(name), self.__dataclass_fields__),
             )
         return getattr(self, name)
 
@@ -99,7 +99,7 @@ class Feature:
             d.get("height", 0),
             d.get("width", 0),
             d.get("channels", 0),
-            told_rate(d.get("fps")),
+            parse_rate(d.get("fps")),
             d.get("codec", ""),
             d.get("depth"),
             d.get("default", False),
@@ -128,12 +128,14 @@ class Features(dict[str, Feature]):
                 f"the stream {key!r} is declared and cannot be delivered: {self.withheld[key]}",
                 {"stream": key},
             )
-        raise NoKey(f"unknown stream {key!r}", {"stream": key}, nearest(str(key), self))
+        raise UnknownKey(f"unknown stream {key!r}", {"stream": key}, nearest_names(str(key), self))
 
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.page(f"{len(self)} features", lambda: [_notebook.features(self)])
+        return _notebook.html_page(
+            f"{len(self)} features", lambda: [_notebook.features_table(self)]
+        )
 
     def __repr__(self) -> str:
         def cells(f: Feature) -> list[str]:

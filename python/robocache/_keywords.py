@@ -22,7 +22,7 @@ _ROWS_HZ = (
     "hz= of Loader, MapDataset and Episode.align resamples"
 )
 
-_LATER = {
+_OTHER_CLASSES = {
     "augment": (
         "augment= is a keyword of robocache.Loader and Mix: "
         "its draws go by the epoch, and items have none"
@@ -156,7 +156,7 @@ def _check_group(keyword: str, group: Any) -> None:
     raise Misuse(f"{keyword}={found}: expected a robocache.{cls.__name__}", hint=example)
 
 
-def _expanded(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.Signature:
+def _expand_groups(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.Signature:
     """Returns a signature with one parameter per group in place of **groups."""
     own = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -164,12 +164,12 @@ def _expanded(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.
     return signature.replace(parameters=[*own, *more])
 
 
-def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
+def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
     """Makes a function raise Misuse for an unknown keyword.
 
     The hint names the nearest keyword or its equivalent.
     """
-    signature = _expanded(inspect.signature(fn), groups)
+    signature = _expand_groups(inspect.signature(fn), groups)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     known = [n for n, p in signature.parameters.items() if p.kind in named and n != "self"]
     owner = fn.__qualname__.removesuffix(".__init__")
@@ -178,8 +178,8 @@ def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         for k in kwargs:
-            if k in _LATER and k not in known:
-                raise Unsupported(_LATER[k])
+            if k in _OTHER_CLASSES and k not in known:
+                raise Unsupported(_OTHER_CLASSES[k])
             if k not in known:
                 raise Misuse(
                     f"unknown keyword {k!r} of {owner}",
@@ -194,6 +194,6 @@ def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def grouped(*groups: str) -> Callable[[F], F]:
+def accept_groups(*groups: str) -> Callable[[F], F]:
     """Returns a decorator like checked, for a function that takes these groups as **groups."""
-    return lambda fn: checked(fn, groups)
+    return lambda fn: check_keywords(fn, groups)

@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 
-from . import _hftable, _keywords, _options
+from . import _hftable, _keywords, _checks
 from ._errors import Misuse, NotFound, Unsupported
 from .dataset import Dataset
 
@@ -18,7 +17,7 @@ UNITS = ("m", "mm")
 T = TypeVar("T")
 
 
-def locate(repo_id: Any, root: Any) -> str:
+def locate_dataset(repo_id: Any, root: Any) -> str:
     """Returns the location of a LeRobot dataset.
 
     This is root if given, else repo_id if it is a path or URI, else the folder in which lerobot
@@ -28,8 +27,8 @@ def locate(repo_id: Any, root: Any) -> str:
         NotFound: There is no such folder.
     """
     if root is not None:
-        return _options.uri(root)
-    text = _options.uri(repo_id)
+        return _checks.path_text(root)
+    text = _checks.path_text(repo_id)
     if "://" in text or os.path.isdir(text):
         return text
     base = os.environ.get("HF_LEROBOT_HOME") or os.path.join(
@@ -63,7 +62,9 @@ class DatasetInfo(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        raise AttributeError(f"info.json has no field {name!r}: {_options.nearest(name, self)}")
+        raise AttributeError(
+            f"info.json has no field {name!r}: {_checks.nearest_names(name, self)}"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
@@ -78,7 +79,7 @@ class DatasetInfo(dict[str, Any]):
         return out
 
 
-def read_only(names: str) -> Callable[[type[T]], type[T]]:
+def reject_recording(names: str) -> Callable[[type[T]], type[T]]:
     """Adds the recording methods of lerobot to a class; they raise Unsupported."""
 
     def with_methods(cls: type[T]) -> type[T]:
@@ -98,17 +99,17 @@ def read_only(names: str) -> Callable[[type[T]], type[T]]:
     return with_methods
 
 
-def _told(name: str) -> Any:
+def _info_property(name: str) -> Any:
     """Returns a property with the value of info.json under a name."""
     return property(lambda self: self.info[name])
 
 
-def _of_kind(*kinds: str) -> Any:
+def _keys_of_kind(*kinds: str) -> Any:
     """Returns a property with the keys of the streams of some kinds."""
     return property(lambda self: [k for k, f in self._dataset.features.items() if f.kind in kinds])
 
 
-@read_only("create save_episode save_episode_tasks update_video_info update_chunk_settings")
+@reject_recording("create save_episode save_episode_tasks update_video_info update_chunk_settings")
 class LeRobotDatasetMetadata:
     """The metadata of a LeRobot dataset.
 
@@ -144,7 +145,7 @@ class LeRobotDatasetMetadata:
         print(meta.fps, meta.total_episodes, meta.camera_keys)
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         repo_id: Any,
@@ -157,30 +158,32 @@ class LeRobotDatasetMetadata:
         token: Any = None,
     ) -> None:
         if (
-            _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket"
+            _checks.check_choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket"
             and root is None
         ):
             raise Unsupported(
                 "repo_type='bucket' is streamed from the Hub",
                 hint="fetch it to a folder, and give root=",
             )
-        self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
+        self._set_dataset(
+            Dataset(locate_dataset(repo_id, root), format="lerobot"), repo_id, revision
+        )
         self._dataset._handle.open()
 
     latest_episode = None  # Belongs to recording, which this class does not do.
     _depth_unit: str | None = None  # The unit of depth in the statistics; None: as stored.
 
     @classmethod
-    def _over(
+    def _of_open_dataset(
         cls, dataset: Dataset, repo_id: Any, revision: str | None, depth_unit: str
     ) -> LeRobotDatasetMetadata:
         """Returns the metadata of an open dataset, with depth statistics in a given unit."""
         meta = cls.__new__(cls)
-        meta._of(dataset, repo_id, revision)
+        meta._set_dataset(dataset, repo_id, revision)
         meta._depth_unit = depth_unit
         return meta
 
-    def _of(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
+    def _set_dataset(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
         """Sets the attributes for a dataset."""
         self._dataset = dataset
         self.repo_id: str = str(repo_id)
@@ -191,7 +194,9 @@ class LeRobotDatasetMetadata:
     def __getstate__(self) -> dict[str, Any]:
         # Tables that were read are read again when they are needed. A table that the caller
         # assigned is kept.
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_table", "_place", "_read")}
+        state = {
+            k: v for k, v in self.__dict__.items() if k not in ("_table", "_positions", "_read")
+        }
         if state.get("episodes") is self.__dict__.get("_read", self):
             del state["episodes"]
         return state
@@ -217,7 +222,7 @@ class LeRobotDatasetMetadata:
         total_frames,
         total_tasks,
     ) = map(
-        _told,
+        _info_property,
         (
             "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb "
             "total_episodes total_frames total_tasks"
@@ -226,13 +231,13 @@ class LeRobotDatasetMetadata:
     fps: property = property(lambda self: self._dataset.fps)
     robot_type: property = property(lambda self: self._dataset.robot_type)
     video_keys, image_keys, camera_keys = (
-        _of_kind("video"),
-        _of_kind("image"),
-        _of_kind("video", "image"),
+        _keys_of_kind("video"),
+        _keys_of_kind("image"),
+        _keys_of_kind("video", "image"),
     )
     url_root: property = property(lambda self: f"hf://datasets/{self.repo_id}")
     has_language_columns: property = property(
-        lambda self: any(k in self.features for k in _hftable.LANGUAGE)
+        lambda self: any(k in self.features for k in _hftable.LANGUAGE_KEYS)
     )
     names: property = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
     shapes: property = property(
@@ -299,7 +304,7 @@ class LeRobotDatasetMetadata:
             k: {n: v.copy() for n, v in s.items()} for k, s in self._dataset.stats.items()
         } or None
         if self._depth_unit is not None:
-            self._rescale(out, self._depth_unit)
+            self._rescale_depth(out, self._depth_unit)
         return out
 
     @cached_property
@@ -327,28 +332,28 @@ class LeRobotDatasetMetadata:
     @cached_property
     def episodes(self) -> Any:
         """The table of episodes, or None if the dataset has no episodes."""
-        self._read = _hftable.episodes(self._table["columns"]) if self.total_episodes else None
+        self._read = _hftable.episode_table(self._table["columns"]) if self.total_episodes else None
         return self._read
 
     @cached_property
-    def _place(self) -> dict[int, int]:
+    def _positions(self) -> dict[int, int]:
         """The positions of the episodes by episode_index."""
         return {int(n): i for i, n in enumerate(self._dataset.episode_indices)}
 
     def checked(self, episodes: Iterable[Any]) -> list[int]:
         """Returns episode indices as ints. Raises Misuse for an unknown index."""
         wanted = list(episodes)
-        missing = [e for e in wanted if int(e) not in self._place]
+        missing = [e for e in wanted if int(e) not in self._positions]
         if missing:
             raise Misuse(
-                f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes",
+                f"episodes {missing[:5]} are not in this dataset of {len(self._positions)} episodes",
                 {"dataset": self._dataset.uri, "episode": int(missing[0])},
             )
         return [int(e) for e in wanted]
 
     def positions(self, episodes: Iterable[int]) -> list[int]:
         """Returns the positions of episodes, ascending and without duplicates."""
-        return sorted({self._place[e] for e in episodes})
+        return sorted({self._positions[e] for e in episodes})
 
     def ensure_readable(self) -> None:
         """Opens the dataset. Does nothing if it is open."""
@@ -370,10 +375,10 @@ class LeRobotDatasetMetadata:
             if (among is None or r["episode_index"] in among) and predicate(r)
         )
 
-    def _file(self, files: Mapping[str, Any], ep_index: int) -> Path:
+    def _episode_file(self, files: Mapping[str, Any], ep_index: int) -> Path:
         """Returns the path of an episode's file. Raises IndexError for an unknown episode."""
         n = self.total_episodes
-        i = ep_index + n if ep_index < 0 else self._place.get(int(ep_index), n)
+        i = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
         if not 0 <= i < n:
             raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
         return Path(files["names"][i if files.get("of") is None else files["of"][i]])
@@ -386,7 +391,7 @@ class LeRobotDatasetMetadata:
         Raises:
             IndexError: There is no such episode.
         """
-        return self._file(self._table["data"], ep_index)
+        return self._episode_file(self._table["data"], ep_index)
 
     def get_video_file_path(self, ep_index: int, vid_key: str) -> Path:
         """Returns the path of the mp4 file of an episode's camera, relative to root.
@@ -398,9 +403,9 @@ class LeRobotDatasetMetadata:
         videos = self._table["videos"]
         if vid_key not in videos:
             raise KeyError(
-                f"{vid_key!r} is no camera of videos: {_options.nearest(vid_key, videos)}"
+                f"{vid_key!r} is no camera of videos: {_checks.nearest_names(vid_key, videos)}"
             )
-        return self._file(videos[vid_key], ep_index)
+        return self._episode_file(videos[vid_key], ep_index)
 
     def rescale_depth_stats(self, output_unit: str) -> None:
         """Converts the statistics of depth cameras to a unit, in place.
@@ -408,9 +413,9 @@ class LeRobotDatasetMetadata:
         Args:
             output_unit: "mm" or "m".
         """
-        self._rescale(self.stats, output_unit)
+        self._rescale_depth(self.stats, output_unit)
 
-    def _rescale(self, stats: dict[str, dict[str, Any]] | None, output_unit: str) -> None:
+    def _rescale_depth(self, stats: dict[str, dict[str, Any]] | None, output_unit: str) -> None:
         """Converts the depth statistics in stats to a unit, in place."""
         for k in self.depth_keys if stats else ():
             unit = (self.features[k].get("info") or {}).get("depth_unit")

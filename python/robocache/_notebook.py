@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Misuse, Unsupported
 
 LIMIT = 50_000  # The most bytes of HTML that an object shows.
@@ -22,13 +22,13 @@ _COLORS = ("#3b6ea5", "#d98b3a", "#5b9a5b", "#a8506b", "#7a6ab0", "#777777", "#2
 _CHANNELS, _POINTS, _ROWS = 8, 120, 100
 
 
-def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
+def html_page(head: str, parts: Callable[[], Iterable[str]]) -> str:
     """Returns the HTML of an object.
 
     Parts that do not fit are left out. An error replaces the remaining parts, so that a notebook
     shows something for every object.
     """
-    out = f"<div><strong>{_text(head, 300)}</strong>"
+    out = f"<div><strong>{_escape_text(head, 300)}</strong>"
     try:
         for p in parts():
             if len((out + p).encode()) > LIMIT - 200:
@@ -36,17 +36,17 @@ def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
                 break
             out += p
     except Exception as e:
-        out += f"<div>{_text(f'{type(e).__name__}: {e}', 500)}</div>"
+        out += f"<div>{_escape_text(f'{type(e).__name__}: {e}', 500)}</div>"
     return out + "</div>"
 
 
-def _text(v: Any, most: int = 80) -> str:
+def _escape_text(v: Any, most: int = 80) -> str:
     """Returns v as escaped HTML text, cut after `most` characters."""
     s = str(v).encode("utf-8", "replace").decode()
     return html.escape(s if len(s) <= most else s[: most - 1] + "…")
 
 
-def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
+def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
     """Returns an HTML table without empty columns, with at most `most` rows."""
     rows = [list(r) for r in rows]
     # Columns with a value.
@@ -55,7 +55,9 @@ def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> 
     def line(tag: str, cells: list[Any]) -> str:
         return (
             "<tr>"
-            + "".join(f'<{tag} style="text-align:left">{_text(cells[i])}</{tag}>' for i in used)
+            + "".join(
+                f'<{tag} style="text-align:left">{_escape_text(cells[i])}</{tag}>' for i in used
+            )
             + "</tr>"
         )
 
@@ -69,7 +71,7 @@ def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> 
     )
 
 
-def features(fs: Mapping[str, Any]) -> str:
+def features_table(fs: Mapping[str, Any]) -> str:
     """Returns an HTML table of streams."""
     shown = (
         [
@@ -85,18 +87,18 @@ def features(fs: Mapping[str, Any]) -> str:
         for f in fs.values()
         if not f.default
     )
-    return table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
+    return html_table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
 
 
-def _svg(width: int, height: int, inside: str, label: str) -> str:
+def _svg_drawing(width: int, height: int, inside: str, label: str) -> str:
     """Returns an SVG drawing."""
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+        f'aria-label="{_escape_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
     )
 
 
-def histogram(lengths: np.ndarray) -> str:
+def length_histogram(lengths: np.ndarray) -> str:
     """Returns a histogram of the lengths of episodes."""
     if not len(lengths):
         return ""
@@ -108,10 +110,10 @@ def histogram(lengths: np.ndarray) -> str:
         for i, c in enumerate(counts)
     )
     label = f"lengths of episodes: {int(edges[0])} to {int(edges[-1])} rows"
-    return f"<div>{label}<br>{_svg(8 * len(counts), 60, bars, label)}</div>"
+    return f"<div>{label}<br>{_svg_drawing(8 * len(counts), 60, bars, label)}</div>"
 
 
-def lines(values: np.ndarray, label: str) -> str:
+def stream_plot(values: np.ndarray, label: str) -> str:
     """Draws the first channels of a stream over its rows.
 
     Each part of the rows is drawn as its lowest and highest value.
@@ -138,54 +140,54 @@ def lines(values: np.ndarray, label: str) -> str:
             f'<polyline points="{" ".join(points)}" fill="none" '
             f'stroke="{_COLORS[c % len(_COLORS)]}"/>'
         )
-    return f"<div>{_text(label)}<br>{_svg(4 * _POINTS, 64, drawn, label)}</div>"
+    return f"<div>{_escape_text(label)}<br>{_svg_drawing(4 * _POINTS, 64, drawn, label)}</div>"
 
 
-def of_dataset(ds: Any) -> str:
+def dataset_html(ds: Any) -> str:
     """Returns the HTML of a Dataset."""
 
     def parts() -> Iterable[str]:
         rate = "" if ds.fps is None else f", {ds.fps:g} Hz"
         robot = f", robot {ds.robot_type}" if ds.robot_type else ""
         size = f"{ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}"
-        yield f"<div>{_text(f'{ds.format} {ds.version}, {size}', 200)}</div>"
-        yield features(ds.features)
+        yield f"<div>{_escape_text(f'{ds.format} {ds.version}, {size}', 200)}</div>"
+        yield features_table(ds.features)
         if ds.tasks:
-            yield table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
+            yield html_table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
         if ds.splits:
-            yield table(["split", "episodes"], ds.splits.items(), 20)
-        yield histogram(ds.episodes["lengths"])
+            yield html_table(["split", "episodes"], ds.splits.items(), 20)
+        yield length_histogram(ds.episodes["lengths"])
 
-    return page(ds.uri, parts)
+    return html_page(ds.uri, parts)
 
 
-def of_episode(ep: Any) -> str:
+def episode_html(ep: Any) -> str:
     """Returns the HTML of an Episode."""
 
     def parts() -> Iterable[str]:
-        yield f"<div>{ep.length} rows; {_text(' | '.join(ep.tasks), 300)}</div>"
-        yield features(ep.dataset.features)
-        drawn = [s for s in ep.streams.values() if _numeric(s)][:2]
+        yield f"<div>{ep.length} rows; {_escape_text(' | '.join(ep.tasks), 300)}</div>"
+        yield features_table(ep.dataset.features)
+        drawn = [s for s in ep.streams.values() if _is_plottable(s)][:2]
         for s in drawn:
-            yield lines(s.values, s.key)
+            yield stream_plot(s.values, s.key)
 
-    return page(f"episode {ep.index} of {ep.dataset.uri}", parts)
+    return html_page(f"episode {ep.index} of {ep.dataset.uri}", parts)
 
 
-def of_stream(s: Any) -> str:
+def stream_html(s: Any) -> str:
     """Returns the HTML of a Stream."""
 
     def parts() -> Iterable[str]:
-        yield features({s.key: s.feature})
+        yield features_table({s.key: s.feature})
         rate = s.rate_hz
         yield f"<div>{len(s)} rows{'' if math.isnan(rate) else f', {rate:.4g} Hz'}</div>"
-        if _numeric(s):
-            yield lines(s.values, s.key)
+        if _is_plottable(s):
+            yield stream_plot(s.values, s.key)
 
-    return page(f"stream {s.key} of episode {s.episode.index}", parts)
+    return html_page(f"stream {s.key} of episode {s.episode.index}", parts)
 
 
-class Counts(dict[str, Any]):
+class CountersTable(dict[str, Any]):
     """A dict of counters that notebooks show as a table."""
 
     def _repr_html_(self) -> str:
@@ -196,15 +198,15 @@ class Counts(dict[str, Any]):
                 else:
                     yield f"{name}{k}", f"{v:.6g}" if isinstance(v, float) else v
 
-        return page("Loader.stats()", lambda: [table(["", ""], flat(self), 200)])
+        return html_page("Loader.stats()", lambda: [html_table(["", ""], flat(self), 200)])
 
 
-def _numeric(s: Any) -> bool:
+def _is_plottable(s: Any) -> bool:
     """Reports whether a stream can be plotted: numbers of fixed shape, not bookkeeping."""
     return s.kind == "numeric" and not s.feature.ragged and not s.feature.default
 
 
-def _matplotlib() -> Any:
+def _import_pyplot() -> Any:
     """Returns matplotlib.pyplot. Raises Unsupported if matplotlib is not installed."""
     try:
         import matplotlib.pyplot as plt
@@ -220,10 +222,10 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
     """Plots streams of numbers over their timestamps; see Episode.plot."""
     known = ep.dataset.features
     if keys is None:
-        shown = [s for s in ep.streams.values() if _numeric(s)]
+        shown = [s for s in ep.streams.values() if _is_plottable(s)]
     else:
         shown = [
-            ep.streams[_options.key(k, known, "key")]
+            ep.streams[_checks.check_key(k, known, "key")]
             for k in ([keys] if isinstance(keys, str) else keys)
         ]
         for s in shown:
@@ -235,7 +237,7 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
                 )
     if not shown:
         raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
-    plt = _matplotlib()
+    plt = _import_pyplot()
     if ax is not None:
         figure, axes = ax.figure, [ax] * len(shown)
     else:
@@ -281,7 +283,7 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
 
 def plot_dataset(ds: Any, ax: Any) -> Any:
     """Plots the lengths of the episodes; see Dataset.plot."""
-    plt = _matplotlib()
+    plt = _import_pyplot()
     figure = None
     if ax is None:
         figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
@@ -292,7 +294,7 @@ def plot_dataset(ds: Any, ax: Any) -> Any:
     return ax if figure is None else figure
 
 
-class Images(np.ndarray):
+class NotebookImages(np.ndarray):
     """Images (H, W, 3) or (N, H, W, 3), uint8, that notebooks show next to each other."""
 
     def _repr_png_(self) -> bytes | None:
@@ -322,13 +324,13 @@ class Images(np.ndarray):
         )
 
 
-def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
+def episode_thumbnails(ep: Any, n: int, key: str | None, height: int) -> NotebookImages:
     """Returns images of an episode; see Episode.thumbnails."""
     cameras = [k for k, f in ep.dataset.features.items() if f.kind in ("video", "image")]
     if not cameras:
         raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
-    s = ep.streams[cameras[0] if key is None else _options.key(key, cameras, "camera")]
-    rows, n, height = len(s), _options.whole("n", n), _options.whole("height", height)
+    s = ep.streams[cameras[0] if key is None else _checks.check_key(key, cameras, "camera")]
+    rows, n, height = len(s), _checks.check_whole("n", n), _checks.check_whole("height", height)
     if not rows:
         raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
     at = (
@@ -345,4 +347,4 @@ def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
         near, far = (np.nanmin(d), np.nanmax(d)) if np.isfinite(d).any() else (0.0, 1.0)
         grey = np.nan_to_num(255 - 215 * (d - near) / max(far - near, 1e-9), nan=0.0)
         v = np.repeat(grey.astype(np.uint8), 3, axis=1)
-    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(Images)
+    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(NotebookImages)

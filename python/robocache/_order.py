@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _memory, _options
-from ._device import Device
+from . import _memory, _checks
+from ._device import DeviceBatches
 from ._errors import Misuse
 
 if TYPE_CHECKING:
     from . import _engine
-    from ._batches import Batches
-    from ._device import PageLocked
+    from ._batches import HostBatches
+    from ._device import PinnedBatches
 
 __all__ = ["Located", "Ordered"]
 
@@ -34,26 +34,26 @@ class Located(NamedTuple):
     row: np.ndarray
 
 
-class Ordered:
+class OrderMixin:
     """The part of Loader that deals with the order, the epoch and the position."""
 
     if TYPE_CHECKING:  # Attributes of Loader.
-        _batches: Batches | Device | PageLocked | None
-        _midway: bool
-        _given: int
-        _turn: int
+        _batches: HostBatches | DeviceBatches | PinnedBatches | None
+        _epoch_is_open: bool
+        _last_epoch: int
+        _pass_number: int
 
         _positioned: bool
 
         def _open(self) -> _engine.Handle: ...
-        def _use(self) -> _engine.Handle: ...
+        def _open_for_use(self) -> _engine.Handle: ...
 
-    def _moved(self) -> None:
+    def _after_move(self) -> None:
         """Ends the current `for` and drops the batches that were read ahead."""
-        self._midway = False
-        self._turn += 1
-        if isinstance(self._batches, Device):
-            self._batches.drop()
+        self._epoch_is_open = False
+        self._pass_number += 1
+        if isinstance(self._batches, DeviceBatches):
+            self._batches.drop_pending()
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the start of an epoch.
@@ -66,16 +66,16 @@ class Ordered:
         Raises:
             Misuse: epoch is not an integer of at least 0.
         """
-        epoch = _options.whole("epoch", epoch, least=0)
-        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
-        if ahead == epoch and not (self._midway and self._given == epoch):
-            self._midway = False
-            self._turn += 1
+        epoch = _checks.check_whole("epoch", epoch, least=0)
+        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
+        if ahead == epoch and not (self._epoch_is_open and self._last_epoch == epoch):
+            self._epoch_is_open = False
+            self._pass_number += 1
             # The batches read ahead are the next ones, and no batch of this epoch was delivered.
             return
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._positioned = True
-        self._moved()
+        self._after_move()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of the loader as a small dict that JSON can store.
@@ -85,8 +85,8 @@ class Ordered:
         Example:
             torch.save({"model": model.state_dict(), "data": loader.state_dict()}, "checkpoint.pt")
         """
-        before = self._batches.before if isinstance(self._batches, Device) else 0
-        handle = self._use()
+        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
+        handle = self._open_for_use()
         return handle.call("robocache_loader_state", {"before": before} if before else None)
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
@@ -107,7 +107,7 @@ class Ordered:
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
         self._positioned = True
-        self._moved()
+        self._after_move()
 
     def order(self, epoch: int = 0, *, rank: int | None = None) -> np.ndarray:
         """Returns the sample numbers of an epoch in their order, over all ranks. Decodes nothing.
@@ -133,8 +133,8 @@ class Ordered:
         """
         which = {} if rank is None else {"rank": operator.index(rank)}
         # The order of an epoch does not depend on the ranks, but the share of a rank does.
-        handle = self._open() if rank is None else self._use()
-        return _memory.values(
+        handle = self._open() if rank is None else self._open_for_use()
+        return _memory.batch_values(
             handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which})
         )["order"]
 
@@ -155,7 +155,7 @@ class Ordered:
         a = np.asarray(samples)
         if a.dtype.kind not in "iu" and a.size:
             raise Misuse(f"samples of {a.dtype}: expected integers")
-        got = _memory.values(
+        got = _memory.batch_values(
             self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()})
         )
         return Located(*(got[k].reshape(a.shape) for k in Located._fields))

@@ -9,7 +9,7 @@ from typing import Any
 from . import _config
 from ._errors import Error, Misuse, Unsupported
 from ._feature import Features
-from .dataset import Dataset, opened
+from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
 from .mix import Mix
 from .normalizer import Normalizer
@@ -32,7 +32,7 @@ class Sources:
     inherited: dict[str, Any] = field(default_factory=dict)
 
 
-def _numbered(position: int, source: Any) -> Mix:
+def _open_source(position: int, source: Any) -> Mix:
     """Returns a source of a mixture as an open Mix. An error names its position."""
     try:
         mix = source if isinstance(source, Mix) else Mix(source)
@@ -43,7 +43,7 @@ def _numbered(position: int, source: Any) -> Mix:
     return mix
 
 
-def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
+def open_sources(source: Any, how: dict[str, Any]) -> Sources:
     """Opens the source of a Loader.
 
     Args:
@@ -53,9 +53,9 @@ def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
     if isinstance(source, (list, tuple)):
         if not source:
             raise Misuse("a mixture of no datasets")
-        return _of_mixture([_numbered(i, s) for i, s in enumerate(source)], how)
+        return _mixture_sources([_open_source(i, s) for i, s in enumerate(source)], how)
     if isinstance(source, Mix):
-        return _of_mixture([_numbered(0, source)], how)
+        return _mixture_sources([_open_source(0, source)], how)
     inherited: dict[str, Any] = {}
     if isinstance(source, MapDataset):
         if getattr(source, "image_transforms", None) is not None:
@@ -64,11 +64,11 @@ def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
                 hint="apply them to the batch, on its device",
             )
         inherited, source = dict(source._config), source.dataset
-    dataset = opened(source, how)
+    dataset = as_dataset(source, how)
     return Sources(None, [dataset], dataset.features, inherited)
 
 
-def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
+def _mixture_sources(mix: list[Mix], how: dict[str, Any]) -> Sources:
     """Returns the sources of a mixture. Raises Misuse if only some have a weight."""
     if how:
         raise Misuse("open= of a mixture", hint="give it to each robocache.Mix")

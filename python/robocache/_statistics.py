@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Malformed, Misuse, NotFound
 
 
-def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+def parse_statistics(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     """Returns the engine's statistics as float64 arrays in the shape of the stored feature.
 
     count is int64 of shape (1,).
@@ -33,15 +33,15 @@ def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     return out
 
 
-def asked(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
+def statistics_config(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
     """Returns the statistics options as the engine's configuration: compute_stats or stats."""
     compute, values = options.get("compute_stats"), options.get("stats")
     out: dict[str, Any] = {}
     if compute is not None:
-        out["compute_stats"] = _options.flag("Statistics.compute", compute)
+        out["compute_stats"] = _checks.check_flag("Statistics.compute", compute)
         if out["compute_stats"] and values is not None:
             raise Misuse("Statistics.compute and Statistics.values: expected one of them")
-    return out if values is None else {**out, "stats": given(values, features)}
+    return out if values is None else {**out, "stats": check_statistics(values, features)}
 
 
 def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -62,7 +62,7 @@ def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
             )
 
 
-def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
+def check_statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
     """Returns statistics as the engine's configuration.
 
     Args:
@@ -70,7 +70,7 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
         features: The known keys.
     """
     if isinstance(v, (str, os.PathLike)):
-        v = _read(v, features)
+        v = _read_file(v, features)
     if not isinstance(v, Mapping):
         raise Misuse(
             f"Statistics.values={type(v).__name__}: expected a dict, as Dataset.stats, "
@@ -78,7 +78,7 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
         )
     out: dict[str, Any] = {}
     for k, one in v.items():
-        _options.key(k, features, "key of Statistics.values")
+        _checks.check_key(k, features, "key of Statistics.values")
         if not isinstance(one, Mapping):
             raise Misuse(
                 f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles"
@@ -92,7 +92,7 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
             ):
                 raise Misuse(
                     f"unknown statistic {name!r} in Statistics.values[{k!r}]",
-                    hint=_options.nearest(
+                    hint=_checks.nearest_names(
                         name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]
                     ),
                 )
@@ -108,7 +108,7 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
+def _read_file(path: Any, features: Iterable[str]) -> dict[str, Any]:
     """Returns the known features of a stats.json, as 'robocache stats' and LeRobot write it."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as f:

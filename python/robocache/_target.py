@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _memory, _options, options
+from . import _memory, _checks, options
 from ._errors import Misuse, Unsupported
-from ._options import is_integer
+from ._checks import is_integer
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Target:
     kernels: dict[str, Any] = field(default_factory=dict)
 
 
-def _described(name: str, pin: bool | None) -> str:
+def _describe_target(name: str, pin: bool | None) -> str:
     """Returns a device and the choice of page-locked memory as text for messages."""
     return f"device={name!r}" if pin is None else f"device={name!r}, pin_memory={pin}"
 
@@ -57,7 +57,11 @@ def find_target(where: options.Device, decode: str | None) -> Target:
 
     Raises Misuse or Unsupported if it is not available.
     """
-    pin = None if where.pin_memory is None else _options.flag("Device.pin_memory", where.pin_memory)
+    pin = (
+        None
+        if where.pin_memory is None
+        else _checks.check_flag("Device.pin_memory", where.pin_memory)
+    )
     name = int(where.name) if is_integer(where.name) else where.name
     target = Target(str(name), pin)
     if target.name == "cpu" and not pin:
@@ -67,7 +71,7 @@ def find_target(where: options.Device, decode: str | None) -> Target:
     if torch is None:
         if isinstance(name, str) and not name.startswith("cuda"):
             _refuse_cuda_options(where, decode)
-        what = _described(target.name, pin)
+        what = _describe_target(target.name, pin)
         raise Unsupported(f"{what}: torch is not installed", hint="pip install torch")
     try:
         d = torch.device(name)
@@ -76,7 +80,7 @@ def find_target(where: options.Device, decode: str | None) -> Target:
             f"device={name!r}: torch knows no such device", hint='use "cpu", "cuda" or "cuda:1"'
         ) from None
     target.name = str(d)
-    what = _described(target.name, pin)
+    what = _describe_target(target.name, pin)
     if d.type != "cuda":
         _refuse_cuda_options(where, decode)
     if d.type not in ("cpu", "cuda"):

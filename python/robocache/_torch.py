@@ -27,7 +27,7 @@ def register() -> None:
         )
 
 
-def watch() -> None:
+def register_when_imported() -> None:
     """Registers the operators if torch is imported.
 
     If torch is imported later, torch calls register at the end of its own import.

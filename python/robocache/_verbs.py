@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import _engine, _options
+from . import _engine, _checks
 from ._errors import Misuse
 
 __all__ = [
@@ -66,7 +66,7 @@ class Result(dict[str, Any]):
         if name in known:
             return None
         raise AttributeError(
-            f"{type(self).__name__} has no {name!r}: {_options.nearest(name, {*self, *known})}"
+            f"{type(self).__name__} has no {name!r}: {_checks.nearest_names(name, {*self, *known})}"
         )
 
     def __dir__(self) -> list[str]:
@@ -338,7 +338,7 @@ class Pushed(Result):
     notes: list[str] | None
 
 
-def _plain(v: Any) -> Any:
+def _plain_json(v: Any) -> Any:
     """Returns the value of an option as plain JSON."""
     if dataclasses.is_dataclass(v) and not isinstance(v, type):  # Such as robocache.Align.
         return {f.name: x for f in dataclasses.fields(v) if (x := getattr(v, f.name)) is not None}
@@ -348,7 +348,7 @@ def _plain(v: Any) -> Any:
         return os.fspath(v)
     if isinstance(v, np.ndarray):
         return v.tolist()
-    if _options.is_integer(v):
+    if _checks.is_integer(v):
         return int(v)
     if isinstance(v, (range, set, frozenset)):
         return sorted(v)
@@ -360,12 +360,12 @@ def _plain(v: Any) -> Any:
     )
 
 
-def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
+def run_verb(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
     """Runs a verb of the command line in the engine and returns its answer."""
     terminal = sys.stderr.isatty() if progress is None else bool(progress)
-    given = json.loads(json.dumps(options, default=_plain))
+    given = json.loads(json.dumps(options, default=_plain_json))
     try:
-        _, answer = _engine.engine().call(
+        _, answer = _engine.current_engine().call(
             "robocache_verb",
             0,
             {"verb": verb, "args": args, "options": given, "terminal": terminal},
@@ -377,7 +377,7 @@ def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | N
             raise Misuse(
                 f"unknown option {name!r} of {verb}",
                 {"option": name},
-                _options.nearest(name, e.where["known"]),
+                _checks.nearest_names(name, e.where["known"]),
             ) from None
         raise
     for line in answer.get("notes") or ():
@@ -415,7 +415,9 @@ def inspect(
     Example:
         print(robocache.inspect("data/pusht").streams)
     """
-    answer = _run("inspect", [_options.uri(uri)], {"episode": episode, **options}, progress)
+    answer = run_verb(
+        "inspect", [_checks.path_text(uri)], {"episode": episode, **options}, progress
+    )
     if not isinstance(answer, dict):
         return answer  # The text of suggest_map=True.
     return Report(answer) if episode is None else EpisodeReport(answer)
@@ -445,7 +447,7 @@ def doctor(uri: Any, *, progress: bool | None = None, **options: Any) -> Diagnos
         for finding in robocache.doctor("data/pusht", decode=True).findings:
             print(finding.severity, finding.message, finding.hint)
     """
-    return Diagnosis(_run("doctor", [_options.uri(uri)], options, progress))
+    return Diagnosis(run_verb("doctor", [_checks.path_text(uri)], options, progress))
 
 
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
@@ -475,7 +477,9 @@ def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any)
     Example:
         robocache.convert("recording.mcap", "data/new", hz=50)
     """
-    return Conversion(_run("convert", [_options.uri(src), _options.uri(dst)], options, progress))
+    return Conversion(
+        run_verb("convert", [_checks.path_text(src), _checks.path_text(dst)], options, progress)
+    )
 
 
 def stats(
@@ -509,14 +513,14 @@ def stats(
         loader = robocache.Loader("data/pusht", normalize="mean_std",
                                   statistics=robocache.Statistics(values=values))
     """
-    answer = _run("stats", [_options.uri(uri)], options, progress)
+    answer = run_verb("stats", [_checks.path_text(uri)], options, progress)
     return {
         k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()}
         for k, one in answer.items()
     }
 
 
-def _hub() -> dict[str, str]:
+def _hub_environment() -> dict[str, str]:
     """Returns the HF_* variables of this process.
 
     The engine's environment is that of the time when it was loaded.
@@ -553,10 +557,10 @@ def pull(
         robocache.pull("hf://datasets/lerobot/pusht", "data/pusht", episodes=range(10))
     """
     return Pulled(
-        _run(
+        run_verb(
             "pull",
-            [uri, _options.uri(dst)],
-            {"episodes": episodes, "env": _hub(), **options},
+            [uri, _checks.path_text(dst)],
+            {"episodes": episodes, "env": _hub_environment(), **options},
             progress,
         )
     )
@@ -590,10 +594,10 @@ def push(dir: Any, repo: str, *, progress: bool | None = None, **options: Any) -
         robocache.push("data/new", "owner/name", private=True, dry_run=True)
     """
     return Pushed(
-        _run(
+        run_verb(
             "push",
-            [_options.uri(dir), repo],
-            {"python": sys.executable, "env": _hub(), **options},
+            [_checks.path_text(dir), repo],
+            {"python": sys.executable, "env": _hub_environment(), **options},
             progress,
         )
     )

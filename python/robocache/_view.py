@@ -55,7 +55,7 @@ class View:
                 stderr=said,
                 start_new_session=True,
             )
-            self._finalizer = weakref.finalize(self, _end, self._process)
+            self._finalizer = weakref.finalize(self, _end_process, self._process)
             line = self._process.stdout.readline()  # type: ignore[union-attr]
             if not line:
                 code = self._process.wait()
@@ -84,7 +84,7 @@ class View:
         return f"<robocache.View {self.url}>"
 
 
-def _end(p: subprocess.Popen[bytes]) -> None:
+def _end_process(p: subprocess.Popen[bytes]) -> None:
     """Terminates a process, and kills it if it still runs after 10 seconds."""
     p.terminate()
     try:
@@ -96,7 +96,7 @@ def _end(p: subprocess.Popen[bytes]) -> None:
         p.stdout.close()
 
 
-def arguments(opened: dict[str, Any]) -> list[str]:
+def open_flags(opened: dict[str, Any]) -> list[str]:
     """Returns the command line flags that open a dataset as it was opened in Python."""
     for name in ("episodes", "map", "options", "depth_unit"):
         if opened.get(name):

@@ -16,12 +16,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _engine, _options, voxels
+from . import _engine, _checks, voxels
 from ._tensors import arrays as _arrays, rules as _rules
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
 from ._version import __version__
-from .ops import _call as _resampled
+from .ops import general_call as _resampled
 
 __all__ = [
     "resample_trajectories",
@@ -41,7 +41,7 @@ __all__ = [
 _device: Any = None
 
 
-def _move(x: Any, device: Any) -> Any:
+def _move_to_device(x: Any, device: Any) -> Any:
     """Returns x as a tensor on a device, or unchanged if device is None."""
     if device is None or x is None:
         return x
@@ -73,7 +73,7 @@ def _move(x: Any, device: Any) -> Any:
     ).to(device)
 
 
-def _home(x: Any, device: Any) -> Any:
+def _input_device(x: Any, device: Any) -> Any:
     """Returns the device for the inputs of a call.
 
     This is device= if given, else the device of set_device for inputs on the host.
@@ -84,7 +84,7 @@ def _home(x: Any, device: Any) -> Any:
     return _device if on_host else None
 
 
-def _times(t: Any) -> tuple[Any, bool]:
+def _check_times(t: Any) -> tuple[Any, bool]:
     """Returns times in a dtype that the engine takes, and whether they are seconds."""
     if not hasattr(t, "dtype"):
         t = np.asarray(t)
@@ -94,7 +94,7 @@ def _times(t: Any) -> tuple[Any, bool]:
     return t, kind.startswith("float")
 
 
-def _run(
+def _resample_old(
     streams: list[tuple[str, Any, Any]],
     target_times: Any,
     *,
@@ -119,10 +119,10 @@ def _run(
     ):
         raise Misuse(f"epsilon={epsilon!r}: expected seconds, 0 or more")
     rule = {"mode": mode, "edge": edge, "max_gap": max_gap}
-    target_times, seconds = _times(target_times)
+    target_times, seconds = _check_times(target_times)
     whole: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for name, data, times in streams:
-        times, own = _times(times)
+        times, own = _check_times(times)
         seconds = seconds and own
         whole.append((name, data, times, rule if first is None or whole else first))
     clock: dict[str, Any] = (
@@ -185,9 +185,11 @@ def resample_trajectories(
         Malformed: Times decrease.
         Unsupported: The device or back end is not available.
     """
-    home = _home(source_data, device)
-    data, times, target_times = (_move(x, home) for x in (source_data, source_times, target_times))
-    return _run(
+    home = _input_device(source_data, device)
+    data, times, target_times = (
+        _move_to_device(x, home) for x in (source_data, source_times, target_times)
+    )
+    return _resample_old(
         [("source_data", data, times)],
         target_times,
         single=True,
@@ -263,7 +265,7 @@ def fuse_multimodal(
         name = next(iter(named))
         raise Misuse(
             f"unknown keyword {name!r} of fuse_multimodal",
-            hint=_options.nearest(
+            hint=_checks.nearest_names(
                 name, [f"{p}_{what}" for p in _PAIRS for what in ("data", "times")]
             ),
         )
@@ -275,8 +277,8 @@ def fuse_multimodal(
     pairs = [p for p in pairs if p[0] is not None]
     if not pairs:
         raise Misuse("fuse_multimodal: expected at least one pair (data, times)")
-    home = _home(pairs[0][0], device)
-    pairs = [(_move(d, home), _move(t, home)) for d, t in pairs]
+    home = _input_device(pairs[0][0], device)
+    pairs = [(_move_to_device(d, home), _move_to_device(t, home)) for d, t in pairs]
     streams = [(f"stream {i}", d, t) for i, (d, t) in enumerate(pairs)]
     options: dict[str, Any] = {
         "epsilon": epsilon,
@@ -288,15 +290,17 @@ def fuse_multimodal(
         "backend": backend,
     }
     if target_times is not None:
-        return _run(streams, _move(target_times, home), single=False, out=out, **options)
-    return _onto_first(streams, out, options)
+        return _resample_old(
+            streams, _move_to_device(target_times, home), single=False, out=out, **options
+        )
+    return _fuse_onto_first(streams, out, options)
 
 
 # The rule that copies values of any type.
-_COPIED: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}
+_COPY_RULE: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}
 
 
-def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str, Any]) -> Any:
+def _fuse_onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str, Any]) -> Any:
     """Returns the first stream unchanged and the others at its times.
 
     The first stream is resampled with the others, so that all inputs are checked in the usual way.
@@ -307,7 +311,7 @@ def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str
         raise Misuse(
             "fuse_multimodal: a ragged batch has no clock that all share", hint="give target_times="
         )
-    _rules.rule(
+    _rules.series_rule(
         **{k: options[k] for k in ("mode", "edge", "max_gap")},
         window=1 if options["mode"] == "mean" else None,
     )
@@ -316,8 +320,13 @@ def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str
         if isinstance(like, np.ndarray) or _arrays.is_tensor(like)
         else _arrays.view(name, like).array
     )
-    got = _run(
-        [(name, first, clock), *streams[1:]], clock, single=False, out=out, first=_COPIED, **options
+    got = _resample_old(
+        [(name, first, clock), *streams[1:]],
+        clock,
+        single=False,
+        out=out,
+        first=_COPY_RULE,
+        **options,
     )
     got, valid = got if options["return_valid"] else (got, None)
     got[..., : first.shape[-1] if first.ndim > 1 else 1] = (
@@ -365,10 +374,10 @@ def voxelize_pointcloud(
     Raises:
         Misuse: A shape or option is invalid.
     """
-    home = _home(points, None)
+    home = _input_device(points, None)
     return voxels.voxelize(
-        _move(points, home),
-        _move(features, home),
+        _move_to_device(points, home),
+        _move_to_device(features, home),
         grid_min=grid_min,
         voxel_size=voxel_size,
         grid_size=grid_size,
@@ -399,9 +408,9 @@ def voxelize_point_cloud(
     Raises:
         Misuse: A shape or option is invalid.
     """
-    home = _home(points, None)
+    home = _input_device(points, None)
     return voxels.voxelize(
-        _move(points, home),
+        _move_to_device(points, home),
         grid_min=origin,
         voxel_size=voxel_size,
         grid_size=grid_size,
@@ -434,7 +443,7 @@ def set_device(device: Any) -> None:
     if kind not in ("cpu", "cuda") or number and not number.isdigit():
         raise Misuse(f"set_device({device!r}): expected 'cpu', 'cuda' or 'cuda:1'")
     if kind == "cuda":
-        found = _cuda()
+        found = _cuda_report()
         if int(number or 0) >= len(found["devices"]):
             raise Unsupported(
                 "CUDA backend requested but "
@@ -458,9 +467,9 @@ def enable_jit_cache(flag: bool = True) -> str:
     return os.environ.get("CUDA_CACHE_PATH") or os.path.expanduser("~/.nv/ComputeCache")
 
 
-def _cuda() -> dict[str, Any]:
+def _cuda_report() -> dict[str, Any]:
     """Returns the CUDA part of the engine's report on back ends."""
-    return _engine.call("robocache_backends")["cuda"]  # type: ignore[no-any-return]
+    return _engine.call_engine("robocache_backends")["cuda"]  # type: ignore[no-any-return]
 
 
 def is_cuda_available() -> bool:
@@ -468,7 +477,7 @@ def is_cuda_available() -> bool:
 
     If not, check_installation()["reasons"] has the reason.
     """
-    return bool(_cuda()["devices"])
+    return bool(_cuda_report()["devices"])
 
 
 def check_installation() -> dict[str, Any]:
@@ -480,7 +489,7 @@ def check_installation() -> dict[str, Any]:
     """
     import importlib.util
 
-    found = _engine.call("robocache_backends")
+    found = _engine.call_engine("robocache_backends")
     cuda = found["cuda"]
     there = bool(cuda["devices"])
     reasons = {}

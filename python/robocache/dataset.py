@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _config, _engine, _keywords, _options, _statistics
+from . import _config, _engine, _keywords, _checks, _statistics
 from ._errors import Misuse
 from ._feature import Feature, Features
-from ._options import told_rate
+from ._checks import parse_rate
 from .episode import Episode, Stream
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Dataset:
             "depth_unit": depth_unit,
         }
         self._args: dict[str, Any] = {
-            "uri": _options.uri(uri),
-            **_config.settle(_config.OPEN, given),
+            "uri": _checks.path_text(uri),
+            **_config.check_options(_config.OPEN, given),
         }
         self.uri = self._args["uri"]
-        self._fresh()
+        self._reset_state()
 
-    def _fresh(self) -> None:
+    def _reset_state(self) -> None:
         """Clears what was read, and makes a new handle."""
         self._handle = _engine.Handle(self._open)
         self._info: dict[str, Any] | None = None
@@ -78,10 +78,10 @@ class Dataset:
 
     def _open(self) -> tuple[int, Any]:
         """Opens the dataset in the engine."""
-        answer = _engine.call("robocache_open", self._args)
+        answer = _engine.call_engine("robocache_open", self._args)
         return answer["dataset"], answer["info"]
 
-    def _made(self, call: str, kind: str, config: Mapping[str, Any]) -> tuple[int, Any]:
+    def _create_object(self, call: str, kind: str, config: Mapping[str, Any]) -> tuple[int, Any]:
         """Creates an object over the dataset; returns its number and the engine's answer.
 
         Args:
@@ -98,7 +98,7 @@ class Dataset:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._args = state["args"]
         self.uri: Any = self._args["uri"]
-        self._fresh()
+        self._reset_state()
 
     @property
     def info(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Dataset:
     @property
     def fps(self) -> Any:
         """Rows per second: int if whole, else float. None if the streams have no common rate."""
-        return told_rate(self.info.get("fps"))
+        return parse_rate(self.info.get("fps"))
 
     @property
     def num_episodes(self) -> int:
@@ -173,7 +173,7 @@ class Dataset:
         """
         if "episodes" in self._args:
             raise Misuse("a part of a dataset has no splits of its own", {"dataset": self.uri})
-        return self._of({"split": str(name)})
+        return self._reopen({"split": str(name)})
 
     def random_split(
         self,
@@ -205,26 +205,26 @@ class Dataset:
         Raises:
             Misuse: A part would be empty, or an argument is invalid.
         """
-        _options.choice("by", by, ("episode",))
+        _checks.check_choice("by", by, ("episode",))
         shares = (
             list(fractions)
             if isinstance(fractions, (list, tuple, np.ndarray))
-            else [_options.real("fractions", fractions), None]
+            else [_checks.check_real("fractions", fractions), None]
         )
         into = [f"{i}={'rest' if x is None else x}" for i, x in enumerate(shares)]
         given = {
             "verb": "split",
             "into": into,
-            "seed": _options.whole("seed", seed, 0),
+            "seed": _checks.check_whole("seed", seed, 0),
             "stratify": stratify,
             "group": group,
         }
         dealt = self._handle.call(
             "robocache_deal", {k: v for k, v in given.items() if v is not None}
         )
-        return tuple(self._of({"episodes": part}) for part in dealt["parts"])
+        return tuple(self._reopen({"episodes": part}) for part in dealt["parts"])
 
-    def _of(self, change: dict[str, Any]) -> Dataset:
+    def _reopen(self, change: dict[str, Any]) -> Dataset:
         """Returns the same dataset opened with changed options."""
         ds = Dataset.__new__(Dataset)
         ds.__setstate__({"args": {**self._args, **change}})
@@ -260,7 +260,7 @@ class Dataset:
         The statistics are min, max, mean, std, count, q01 and so on. Empty if the dataset has none.
         """
         if self._stats is None:
-            self._stats = _statistics.of(self._handle.call("robocache_stats") or {})
+            self._stats = _statistics.parse_statistics(self._handle.call("robocache_stats") or {})
         return self._stats
 
     def compute_stats(
@@ -291,16 +291,16 @@ class Dataset:
         how: dict[str, Any] = {
             "count": True,
             "skip_bad": bool(skip_bad),
-            "frames": _options.choice("frames", frames, ("none", "sampled", "all")),
+            "frames": _checks.check_choice("frames", frames, ("none", "sampled", "all")),
         }
         if keys is not None:
             how["keys"] = [
-                _options.key(k, self.features, "key")
+                _checks.check_key(k, self.features, "key")
                 for k in ([keys] if isinstance(keys, str) else keys)
             ]
         if episodes is not None:
-            how["episodes"] = [_options.whole("episodes", i, 0) for i in episodes]
-        return _statistics.of(self._handle.call("robocache_stats", how) or {})
+            how["episodes"] = [_checks.check_whole("episodes", i, 0) for i in episodes]
+        return _statistics.parse_statistics(self._handle.call("robocache_stats", how) or {})
 
     @property
     def episodes(self) -> dict[str, Any]:
@@ -342,7 +342,7 @@ class Dataset:
         Raises:
             Misuse: There is no such episode, or several episodes have this index.
         """
-        if not _options.is_integer(index):
+        if not _checks.is_integer(index):
             raise Misuse(f"episode {index!r}: expected an integer")
         found = np.flatnonzero(self.episode_indices == int(index))
         if len(found) != 1:
@@ -368,7 +368,7 @@ class Dataset:
         Raises:
             Misuse: The position is out of range or not an integer.
         """
-        if not _options.is_integer(position):
+        if not _checks.is_integer(position):
             raise Misuse(f"position {position!r}: expected an integer")
         n, position = self.num_episodes, int(position)
         if not -n <= position < n:
@@ -395,11 +395,11 @@ class Dataset:
         Raises:
             Unsupported: The dataset was opened with options that the page does not support.
         """
-        from ._view import View, arguments
+        from ._view import View, open_flags
 
         args = [
             f"--listen={listen}",
-            *arguments(self._args),
+            *open_flags(self._args),
             *([] if flags is None else [f"--flags={os.fspath(flags)}"]),
         ]
         return View(
@@ -407,7 +407,11 @@ class Dataset:
                 *args,
                 "--",
                 self.uri,
-                *([] if other is None else [getattr(other, "uri", None) or _options.uri(other)]),
+                *(
+                    []
+                    if other is None
+                    else [getattr(other, "uri", None) or _checks.path_text(other)]
+                ),
             ]
         )
 
@@ -447,7 +451,7 @@ class Dataset:
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.of_dataset(self)
+        return _notebook.dataset_html(self)
 
     def close(self) -> None:
         """Closes the files. Arrays and tensors that were returned stay valid."""
@@ -466,7 +470,7 @@ class Dataset:
         )
 
 
-@_keywords.checked
+@_keywords.check_keywords
 def open(
     uri: Any,
     *,
@@ -531,7 +535,7 @@ def open(
     return ds
 
 
-def opened(source: Any, how: Mapping[str, Any]) -> Dataset:
+def as_dataset(source: Any, how: Mapping[str, Any]) -> Dataset:
     """Returns source if it is a Dataset, else a Dataset of the path.
 
     Args:

@@ -24,9 +24,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from . import _given, _keywords, _options, _sequences, options
+from . import _option_values, _keywords, _checks, _stream_roles, options
 from ._errors import Misuse, NotFound
-from ._options import rate
+from ._checks import check_rate
 from .dataset import Dataset, Episode
 from .dataset import open as open_dataset
 from .loader import Loader
@@ -46,34 +46,34 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     raise AttributeError(
-        f"module 'robocache.datasets' has no attribute {name!r}: {_options.nearest(name, __all__)}"
+        f"module 'robocache.datasets' has no attribute {name!r}: {_checks.nearest_names(name, __all__)}"
     )
 
 
 _warned = False
 
 
-def _kept_bytes(v: Any) -> int:
+def _cache_bytes(v: Any) -> int:
     """Returns cache_in_memory in bytes; 0 if nothing is kept."""
     if v is False or v is None:
         return 0
-    return 4 << 30 if v is True else _options.bytes_of("cache_in_memory", v)
+    return 4 << 30 if v is True else _checks.parse_bytes("cache_in_memory", v)
 
 
-def _size(v: Any) -> int:
+def _sample_bytes(v: Any) -> int:
     """Returns the bytes of a sample's tensors and texts."""
     if isinstance(v, Mapping):
-        return sum(_size(x) for x in v.values())
+        return sum(_sample_bytes(x) for x in v.values())
     return len(v) if isinstance(v, str) else int(getattr(v, "nbytes", 0))
 
 
-def _one_path(use_robocache: Any) -> None:
+def _warn_use_robocache(use_robocache: Any) -> None:
     """Warns once per process that use_robocache=False has no effect.
 
     The keyword once selected another reader. It is still accepted.
     """
     global _warned
-    if _options.flag("use_robocache", use_robocache) or _warned:
+    if _checks.check_flag("use_robocache", use_robocache) or _warned:
         return
     _warned = True
     warnings.warn(
@@ -83,7 +83,7 @@ def _one_path(use_robocache: Any) -> None:
     )
 
 
-class _Sequences(_Base):
+class _SequenceDataset(_Base):
     """Sequences of fixed length, with the streams under the names of their roles.
 
     The engine's part is a MapDataset on a timeline with one sample per sequence.
@@ -93,7 +93,7 @@ class _Sequences(_Base):
     sequence_length: int
     target_hz: Any
 
-    def _begin(
+    def _open_sequences(
         self,
         dataset: Dataset,
         roles: Mapping[str, Sequence[str]],
@@ -124,7 +124,7 @@ class _Sequences(_Base):
             memory_budget: As in MapDataset.
         """
         self.dataset = dataset
-        self.sequence_length = _options.whole("sequence_length", sequence_length)
+        self.sequence_length = _checks.check_whole("sequence_length", sequence_length)
         hz = target_hz if target_hz is not None else dataset.info.get("fps")
         if hz is None:
             raise Misuse(
@@ -132,13 +132,13 @@ class _Sequences(_Base):
                 {"dataset": dataset.uri},
                 "give target_hz=, and rows_hz= where the format keeps no clock",
             )
-        exact = Fraction(str(rate("target_hz", hz)))
+        exact = Fraction(str(check_rate("target_hz", hz)))
         self.target_hz = float(exact)
         self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
-        self._room = _kept_bytes(cache)  # The bytes that may still be kept.
+        self._free_bytes = _cache_bytes(cache)  # The bytes that may still be kept.
         # The bound that the caller gave; 0 for True.
-        self._bound = 0 if cache is True else self._room
-        self._memo: dict[int, Any] | None = {} if self._room else None
+        self._cache_limit = 0 if cache is True else self._free_bytes
+        self._kept_items: dict[int, Any] | None = {} if self._free_bytes else None
         features = dataset.features
         streams = list(dict.fromkeys(k for keys in self.roles.values() for k in keys))
         span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
@@ -147,7 +147,7 @@ class _Sequences(_Base):
             "dtypes": {
                 k: "float32"
                 for k in streams
-                if _sequences.is_numeric(features[k]) and features[k].dtype != "float32"
+                if _stream_roles.is_numeric(features[k]) and features[k].dtype != "float32"
             },
             "modes": {k: "previous" for k in self.roles.get("rewards", ())},
         }
@@ -169,26 +169,26 @@ class _Sequences(_Base):
         return len(self.map)
 
     def __getitem__(self, i: int) -> dict[str, Any]:
-        if self._memo is None:
-            return self._item(self.map[i])
+        if self._kept_items is None:
+            return self._make_item(self.map[i])
         k = self.map._index(i)
-        item = self._memo.get(k)
+        item = self._kept_items.get(k)
         if item is None:
-            item = self._item(self.map[k])
-            size = _size(item)
-            if size <= self._room:
-                self._room -= size
-                self._memo[k] = item
+            item = self._make_item(self.map[k])
+            size = _sample_bytes(item)
+            if size <= self._free_bytes:
+                self._free_bytes -= size
+                self._kept_items[k] = item
         return dict(item)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
 
-    def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_item(self, got: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a sample in the form of the class."""
-        return self._formed(got, 1)
+        return self._streams_by_role(got, 1)
 
-    def _formed(self, got: Mapping[str, Any], axes: int) -> dict[str, Any]:
+    def _streams_by_role(self, got: Mapping[str, Any], axes: int) -> dict[str, Any]:
         """Returns the streams of a sample or batch by role.
 
         Args:
@@ -197,8 +197,8 @@ class _Sequences(_Base):
         """
         out: dict[str, Any] = {}
         for role, keys in self.roles.items():
-            if _sequences.is_numeric(self.dataset.features[keys[0]]):
-                v = _sequences.joined([got[k] for k in keys], axes)
+            if _stream_roles.is_numeric(self.dataset.features[keys[0]]):
+                v = _stream_roles.join_streams([got[k] for k in keys], axes)
                 out[role] = v[..., 0] if role == "rewards" and v.shape[-1] == 1 else v
             else:
                 out[role] = got[keys[0]]
@@ -206,7 +206,7 @@ class _Sequences(_Base):
             out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1
         ]
         if fused:
-            out["fused"] = _sequences.joined(fused, axes)
+            out["fused"] = _stream_roles.join_streams(fused, axes)
         texts = got[self._task] if self._task else None
         out["language"] = (
             (texts if texts is not None else "")
@@ -215,7 +215,7 @@ class _Sequences(_Base):
         )
         out["episode_id"] = got["episode_id"]
         for role, keys in self.roles.items():
-            out[role + "_is_pad"] = _sequences.any_of([got[k + "_is_pad"] for k in keys])
+            out[role + "_is_pad"] = _stream_roles.any_mask([got[k + "_is_pad"] for k in keys])
         return out
 
     @property
@@ -234,16 +234,19 @@ class _Sequences(_Base):
         )
 
 
-class _Batches(Loader):
+class _SequenceLoader(Loader):
     """A Loader whose batches use the names of roles.
 
     It has all methods of Loader: state_dict, set_epoch, stats, close and so on.
     """
 
-    sequences: _Sequences
+    sequences: _SequenceDataset
 
-    def _serve(
-        self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any
+    def _start_loader(
+        self,
+        sequences: _SequenceDataset,
+        form: Callable[[dict[str, Any]], dict[str, Any]],
+        **how: Any,
     ) -> None:
         """Creates the loader of the sequences.
 
@@ -253,16 +256,16 @@ class _Batches(Loader):
             how: The keywords of Loader.
         """
         self.sequences, self._form = sequences, form
-        if sequences._memo is not None:
-            cache = _given.as_cache(how.get("cache", "ram"))
+        if sequences._kept_items is not None:
+            cache = _option_values.as_cache(how.get("cache", "ram"))
             if (
                 cache is not None
                 and cache.where == "ram"
                 and cache.budget is None
-                and sequences._bound
+                and sequences._cache_limit
             ):
                 # cache_in_memory does not bound a cache in a directory or a disabled cache.
-                cache = replace(cache, budget=sequences._bound)
+                cache = replace(cache, budget=sequences._cache_limit)
             how["cache"] = cache
         super().__init__(sequences.map, **how)
 
@@ -332,7 +335,7 @@ class RLDSEpisode:
             streams: As in RTXDataset.
             image_size: (height, width) in pixels. Default None: as recorded.
         """
-        return cls(**_sequences.episode_fields(episode, streams, image_size, RLDSStep))
+        return cls(**_stream_roles.episode_fields(episode, streams, image_size, RLDSStep))
 
     def to_tensor_dict(self) -> dict[str, Any]:
         """Returns the steps as tensors.
@@ -348,12 +351,12 @@ class RLDSEpisode:
             raise Misuse(f"episode {self.episode_id!r} has no steps")
         return {
             "observations": {
-                k: _sequences.stacked([s.observation[k] for s in self.steps])
+                k: _stream_roles.stack_rows([s.observation[k] for s in self.steps])
                 for k in self.steps[0].observation
             },
-            "actions": _sequences.stacked([s.action for s in self.steps]),
-            "rewards": _sequences.numbers([s.reward for s in self.steps], "float32"),
-            "terminals": _sequences.numbers([s.is_terminal for s in self.steps], "bool"),
+            "actions": _stream_roles.stack_rows([s.action for s in self.steps]),
+            "rewards": _stream_roles.number_array([s.reward for s in self.steps], "float32"),
+            "terminals": _stream_roles.number_array([s.is_terminal for s in self.steps], "bool"),
             "episode_id": self.episode_id,
             "success": self.success,
         }
@@ -394,10 +397,10 @@ class RTXEpisode:
             episode: An episode of robocache.open.
             streams: As in RTXDataset.
         """
-        return cls(**_sequences.stream_fields(episode, streams))
+        return cls(**_stream_roles.stream_fields(episode, streams))
 
 
-class RTXDataset(_Sequences):
+class RTXDataset(_SequenceDataset):
     """Open X-Embodiment (RLDS) as sequences of fixed length, read lazily and without TensorFlow.
 
     A sample is a dict of torch tensors (NumPy arrays without torch):
@@ -447,7 +450,7 @@ class RTXDataset(_Sequences):
         print(ds[0]["observations"]["rgb"].shape)
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         dataset_name: str | None = None,
@@ -472,7 +475,7 @@ class RTXDataset(_Sequences):
         memory_budget: int | str | None = None,
         follow_links: bool | None = None,
     ) -> None:
-        _one_path(use_robocache)
+        _warn_use_robocache(use_robocache)
         how: dict[str, Any] = {
             "format": "rlds",
             "rows_hz": rows_hz,
@@ -480,26 +483,28 @@ class RTXDataset(_Sequences):
             "follow_links": follow_links,
             "options": {**(options or {}), **({"split": split} if split is not None else {})},
         }
-        wanted, language = _sequences.modalities(modalities)
-        ds = _found(dataset_name, data_dir, path, how)
-        self.dataset_name: str = dataset_name or _sequences.dataset_name(ds)
+        wanted, language = _stream_roles.parse_modalities(modalities)
+        ds = _find_dataset(dataset_name, data_dir, path, how)
+        self.dataset_name: str = dataset_name or _stream_roles.dataset_name(ds)
         self.split = split
         if episode_length_sec is not None:
             hz = target_hz if target_hz is not None else ds.fps
-            seconds = _options.number("episode_length_sec", episode_length_sec)
+            seconds = _checks.check_nonnegative("episode_length_sec", episode_length_sec)
             if seconds == 0:
                 raise Misuse(
                     f"episode_length_sec={episode_length_sec!r}: expected more than 0 seconds"
                 )
-            sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * seconds))
+            sequence_length = max(
+                1, round(float(Fraction(str(check_rate("target_hz", hz)))) * seconds)
+            )
         n = (
             ds.num_episodes
             if max_episodes is None
-            else min(_options.whole("max_episodes", max_episodes), ds.num_episodes)
+            else min(_checks.check_whole("max_episodes", max_episodes), ds.num_episodes)
         )
-        self._begin(
+        self._open_sequences(
             ds,
-            _sequences.roles(ds, streams, wanted),
+            _stream_roles.find_roles(ds, streams, wanted),
             language=language,
             sequence_length=sequence_length,
             target_hz=target_hz,
@@ -513,16 +518,16 @@ class RTXDataset(_Sequences):
         self._streams = streams
         self.num_episodes: int = n
 
-    def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
-        return _sequences.nested(self._formed(got, 1), self.roles)
+    def _make_item(self, got: Mapping[str, Any]) -> dict[str, Any]:
+        return _stream_roles.nested_item(self._streams_by_role(got, 1), self.roles)
 
-    def _nested(self, got: Mapping[str, Any]) -> dict[str, Any]:
+    def _nested_batch(self, got: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch with observations in their own dict."""
-        return _sequences.nested(self._formed(got, 2), self.roles)
+        return _stream_roles.nested_item(self._streams_by_role(got, 2), self.roles)
 
-    def _flat(self, got: Mapping[str, Any]) -> dict[str, Any]:
+    def _flat_batch(self, got: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch with vision, proprio and fused, which are None if they are absent."""
-        return {"vision": None, "proprio": None, "fused": None, **self._formed(got, 2)}
+        return {"vision": None, "proprio": None, "fused": None, **self._streams_by_role(got, 2)}
 
     def episode(self, i: int) -> RLDSEpisode:
         """Returns the episode at position i with all its steps, at its own rate."""
@@ -534,7 +539,7 @@ class RTXDataset(_Sequences):
         return (self.episode(i) for i in range(self.num_episodes))
 
 
-def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -> Dataset:
+def _find_dataset(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -> Dataset:
     """Returns the dataset that the name, the folder or the path selects."""
     if path is not None:
         if data_dir is not None:
@@ -542,7 +547,7 @@ def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -
         return open_dataset(path, **how)
     if name is None and data_dir is None:
         raise Misuse("RTXDataset: expected dataset_name=, data_dir= or path=")
-    root = _options.uri(
+    root = _checks.path_text(
         data_dir
         if data_dir is not None
         else os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
@@ -564,11 +569,11 @@ def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -
     if own and (data_dir is not None or folder.name == name):
         return open_dataset(folder, **how)
     there = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    hint = _options.nearest(name, there) if there else "the folder is empty"
+    hint = _checks.nearest_names(name, there) if there else "the folder is empty"
     raise NotFound(f"no dataset {name!r} in {root}", {"dataset": f"{root}/{name}"}, hint)
 
 
-class RTXDataLoader(_Batches):
+class RTXDataLoader(_SequenceLoader):
     """Batches of RTXDataset, made by the engine's Loader without worker processes.
 
     A batch is a dict:
@@ -610,41 +615,41 @@ class RTXDataLoader(_Batches):
         sequences = RTXDataset(dataset_name, split=split, **kw)
         of_loader.setdefault("shuffle", "global" if split == "train" else False)
         of_loader = {
-            **_threads(num_workers),
+            **_thread_option(num_workers),
             **{k: kw[k] for k in ("threads", "memory_budget") if kw.get(k) is not None},
             **of_loader,
         }
-        self._serve(sequences, sequences._nested, batch_size=batch_size, **of_loader)
+        self._start_loader(sequences, sequences._nested_batch, batch_size=batch_size, **of_loader)
 
 
-def _threads(num_workers: Any) -> dict[str, Any]:
+def _thread_option(num_workers: Any) -> dict[str, Any]:
     """Returns the keyword threads= for num_workers=."""
-    n = _options.whole("num_workers", num_workers, least=0)
+    n = _checks.check_whole("num_workers", num_workers, least=0)
     return {"threads": n} if n else {}
 
 
-class _Encoded:
+class _EncodeVision:
     """Converts a batch, with vision encoded as vectors by the caller's encoder."""
 
     def __init__(self, sequences: RTXDataset, encoder: Callable[[Any], Any]) -> None:
         self.sequences, self.encoder = sequences, encoder
 
     def __call__(self, got: dict[str, Any]) -> dict[str, Any]:
-        batch = self.sequences._flat(got)
+        batch = self.sequences._flat_batch(got)
         frames = batch["vision"]
         if frames is None or frames.ndim != 5:
             raise Misuse(
                 "vision_encoder= is for frames, and there are none",
                 {"dataset": self.sequences.dataset.uri},
             )
-        batch["vision"] = _sequences.encoded(frames, self.encoder)
-        batch["fused"] = _sequences.joined(
+        batch["vision"] = _stream_roles.encode_frames(frames, self.encoder)
+        batch["fused"] = _stream_roles.join_streams(
             [batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2
         )
         return batch
 
 
-@_keywords.checked
+@_keywords.check_keywords
 def create_rtx_dataloader(
     data_dir: Any,
     batch_size: int = 32,
@@ -710,7 +715,7 @@ def create_rtx_dataloader(
             image_dtype="uint8".
         Misuse: An argument is invalid.
     """
-    _one_path(use_robocache)
+    _warn_use_robocache(use_robocache)
     if vision_encoder is not None and not callable(vision_encoder):
         raise Misuse(
             f"vision_encoder={vision_encoder!r}: expected a function of frames [T, C, H, W]"
@@ -727,9 +732,13 @@ def create_rtx_dataloader(
         rows_hz=rows_hz,
         image_dtype="float32" if vision_encoder is not None else image_dtype,
     )
-    form = sequences._flat if vision_encoder is None else _Encoded(sequences, vision_encoder)
-    loader = _Batches.__new__(_Batches)
-    loader._serve(
+    form = (
+        sequences._flat_batch
+        if vision_encoder is None
+        else _EncodeVision(sequences, vision_encoder)
+    )
+    loader = _SequenceLoader.__new__(_SequenceLoader)
+    loader._start_loader(
         sequences,
         form,
         batch_size=batch_size,
@@ -738,12 +747,12 @@ def create_rtx_dataloader(
         seed=seed,
         drop_last=drop_last,
         memory_budget=memory_budget,
-        **_threads(num_workers),
+        **_thread_option(num_workers),
     )
     return loader
 
 
-class CALVINDataset(_Sequences):
+class CALVINDataset(_SequenceDataset):
     """CALVIN as sequences of fixed length, with one or more cameras.
 
     A sample is a dict:
@@ -781,7 +790,7 @@ class CALVINDataset(_Sequences):
         Malformed: The dataset violates its format.
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         path: Any,
@@ -801,7 +810,7 @@ class CALVINDataset(_Sequences):
         memory_budget: int | str | None = None,
         follow_links: bool | None = None,
     ) -> None:
-        chosen = _sequences.names("tasks", tasks)
+        chosen = _stream_roles.name_list("tasks", tasks)
         ds = open_dataset(
             path,
             format="calvin",
@@ -811,15 +820,18 @@ class CALVINDataset(_Sequences):
             or None,
         )
         self.tasks = chosen
-        picked = _sequences.split_of(ds, split, "training")
+        picked = _stream_roles.split_episodes(ds, split, "training")
         if chosen is not None and "all" not in chosen:
-            picked = _sequences.with_tasks(ds, picked, chosen, "language_task")
-        roles = _sequences.roles(
+            picked = _stream_roles.episodes_with_tasks(ds, picked, chosen, "language_task")
+        roles = _stream_roles.find_roles(
             ds,
-            {**_sequences.cameras(ds, cameras, _options.flag("depth", depth)), **(streams or {})},
+            {
+                **_stream_roles.calvin_cameras(ds, cameras, _checks.check_flag("depth", depth)),
+                **(streams or {}),
+            },
             ("proprio",),
         )
-        self._begin(
+        self._open_sequences(
             ds,
             roles,
             language=True,
@@ -833,7 +845,7 @@ class CALVINDataset(_Sequences):
         )
 
 
-class RoboMimicDataset(_Sequences):
+class RoboMimicDataset(_SequenceDataset):
     """robomimic HDF5 files as sequences of fixed length.
 
     A sample is a dict:
@@ -870,7 +882,7 @@ class RoboMimicDataset(_Sequences):
         Malformed: A file violates its format.
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         path: Any,
@@ -891,23 +903,23 @@ class RoboMimicDataset(_Sequences):
     ) -> None:
         known = ("low_dim", "rgb", "image", "depth")
         kinds = {
-            _options.choice("obs_modality", m, known)
+            _checks.check_choice("obs_modality", m, known)
             for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)
         }
-        chosen = _sequences.names("tasks", tasks)
+        chosen = _stream_roles.name_list("tasks", tasks)
         ds = open_dataset(
             path, format="robomimic", rows_hz=rows_hz, options=options, follow_links=follow_links
         )
         self.tasks = chosen
-        picked = _sequences.split_of(ds, split, "all")
+        picked = _stream_roles.split_episodes(ds, split, "all")
         if chosen is not None and "all" not in chosen:
-            picked = _sequences.with_tasks(ds, picked, chosen, None)
-        imgs = _sequences.all_images(
+            picked = _stream_roles.episodes_with_tasks(ds, picked, chosen, None)
+        imgs = _stream_roles.camera_roles(
             ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds
         )
-        self._begin(
+        self._open_sequences(
             ds,
-            _sequences.roles(
+            _stream_roles.find_roles(
                 ds, {**imgs, **(streams or {})}, ("proprio", "rewards"), everything=True
             ),
             language=True,

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _options
+from . import _engine, _checks
 from ._errors import Misuse
-from ._verbs import Finding, Result, _run
+from ._verbs import Finding, Result, run_verb
 
 __all__ = [
     "Edit",
@@ -111,7 +111,7 @@ class Edit:
         self._verbs = list(verbs)
         self._files = files  # The temporary files of values that were given as arrays.
 
-    def _and(
+    def _with_change(
         self,
         verb: str,
         choice: Mapping[str, Any] | None = None,
@@ -126,13 +126,17 @@ class Edit:
             files: Temporary files that the change needs.
             given: The arguments of the change.
         """
-        v = {"verb": verb, **{k: x for k, x in given.items() if _said(x)}}
+        v = {"verb": verb, **{k: x for k, x in given.items() if _is_given(x)}}
         for name, x in (choice or {}).items():
             if isinstance(x, str) and not x:
                 raise Misuse(f"{name} is empty", hint="leave it out for all episodes")
-            if _said(x):
+            if _is_given(x):
                 v[name] = (
-                    _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
+                    _episode_text(x)
+                    if name == "episodes"
+                    else os.fspath(x)
+                    if name == "flags"
+                    else x
                 )
         return Edit(self._sources, [*self._verbs, v], self._files + files)
 
@@ -156,7 +160,7 @@ class Edit:
             label: Use only the flags with this label. Required if the file has several labels.
             invert: Whether to delete all other episodes instead. Default False.
         """
-        return self._and(
+        return self._with_change(
             "delete",
             {
                 "episodes": episodes,
@@ -188,7 +192,7 @@ class Edit:
             label: Use only the flags with this label. Required if the file has several labels.
             invert: Whether to keep all other episodes instead. Default False.
         """
-        return self._and(
+        return self._with_change(
             "keep",
             {
                 "episodes": episodes,
@@ -240,10 +244,10 @@ class Edit:
             "label": label,
             "invert": invert,
         }
-        return self._and(
+        return self._with_change(
             "trim",
             choice,
-            **{"from": _moment("start", start), "to": _moment("stop", stop)},
+            **{"from": _moment_text("start", start), "to": _moment_text("stop", stop)},
             idle=dict(idle) if idle else None,
             skip_short=skip_short,
         )
@@ -274,10 +278,10 @@ class Edit:
         """
         if isinstance(into, Mapping):
             into = [
-                f"{k}={_numbers(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
+                f"{k}={_episode_text(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
                 for k, v in into.items()
             ]
-        v = self._and(
+        v = self._with_change(
             "split",
             into=[into] if isinstance(into, str) else into,
             by=by,
@@ -287,7 +291,7 @@ class Edit:
             label=label,
         )
         if seed is not None:
-            v._verbs[-1]["seed"] = _options.whole("seed", seed, 0)
+            v._verbs[-1]["seed"] = _checks.check_whole("seed", seed, 0)
         return v
 
     def rename(self, names: Mapping[str, str]) -> Edit:
@@ -296,7 +300,7 @@ class Edit:
         Args:
             names: {old key: new key}.
         """
-        return self._and("rename", names=dict(names))
+        return self._with_change("rename", names=dict(names))
 
     def remove(self, *features: str) -> Edit:
         """Removes features.
@@ -304,7 +308,7 @@ class Edit:
         Args:
             features: The keys, as arguments or lists.
         """
-        return self._and(
+        return self._with_change(
             "remove", features=[f for x in features for f in ([x] if isinstance(x, str) else x)]
         )
 
@@ -333,7 +337,7 @@ class Edit:
             )
         else:
             source = json.dumps(values.item() if hasattr(values, "item") else values)
-        return self._and("add", None, files, features=[key], **{"from": source})
+        return self._with_change("add", None, files, features=[key], **{"from": source})
 
     def set_task(
         self,
@@ -357,7 +361,7 @@ class Edit:
             label: Use only the flags with this label. Required if the file has several labels.
             invert: Whether to select all other episodes instead. Default False.
         """
-        return self._and(
+        return self._with_change(
             "set-task",
             {
                 "episodes": episodes,
@@ -384,7 +388,9 @@ class Edit:
             rows: Rows such as "3:40-80", which are rows 40 to 79 of episode 3.
             text: The task of these rows.
         """
-        return self._and("relabel", names=dict(names) if names else None, rows=rows, text=text)
+        return self._with_change(
+            "relabel", names=dict(names) if names else None, rows=rows, text=text
+        )
 
     def reencode(
         self,
@@ -404,7 +410,9 @@ class Edit:
             crf: The quality of the encoder. Default None: chosen by the engine.
             preset: The speed of the encoder. Default None: chosen by the engine.
         """
-        return self._and("reencode", video=_set(codec=codec, gop=gop, crf=crf, preset=preset))
+        return self._with_change(
+            "reencode", video=_drop_none(codec=codec, gop=gop, crf=crf, preset=preset)
+        )
 
     def resize(
         self,
@@ -424,15 +432,17 @@ class Edit:
             crf: As in reencode.
             preset: As in reencode.
         """
-        height, width = _options.frame_size("size", size)
-        return self._and(
+        height, width = _checks.check_frame_size("size", size)
+        return self._with_change(
             "resize",
-            video=_set(codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width),
+            video=_drop_none(
+                codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width
+            ),
         )
 
     def recompute_stats(self) -> Edit:
         """Computes the statistics again. All edits do this; alone, it copies everything else."""
-        return self._and("recompute-stats")
+        return self._with_change("recompute-stats")
 
     def plan(self, dst: Any = None, **options: Any) -> EditReport:
         """Reports what write() would do, and writes nothing.
@@ -448,7 +458,7 @@ class Edit:
         Raises:
             Misuse: A change or option is invalid.
         """
-        return self._run(dst, dry_run=True, **options)
+        return self._send_request(dst, dry_run=True, **options)
 
     def write(
         self,
@@ -483,15 +493,15 @@ class Edit:
             Malformed: A source violates its format.
             Unsupported: The format or codec cannot be written.
         """
-        return self._run(dst, in_place=in_place, cut=cut, stats=stats, to=to)
+        return self._send_request(dst, in_place=in_place, cut=cut, stats=stats, to=to)
 
-    def _run(self, dst: Any, **options: Any) -> EditReport:
+    def _send_request(self, dst: Any, **options: Any) -> EditReport:
         """Sends the changes to the engine and returns the report."""
-        opened = [_source(s) for s in self._sources]
+        opened = [_source_request(s) for s in self._sources]
         request: dict[str, Any] = {
             "sources": [uri for uri, _ in opened],
             "verbs": self._verbs,
-            **{k: v for k, v in options.items() if _said(v)},
+            **{k: v for k, v in options.items() if _is_given(v)},
         }
         if any(how != opened[0][1] for _, how in opened):
             raise Misuse(
@@ -501,20 +511,22 @@ class Edit:
         if opened and opened[0][1]:
             request["open"] = opened[0][1]
         if dst is not None:
-            request["dst"] = _options.uri(dst)
-        return EditReport(_engine.engine().call("robocache_edit", 0, request, settle=True)[1])
+            request["dst"] = _checks.path_text(dst)
+        return EditReport(
+            _engine.current_engine().call("robocache_edit", 0, request, settle=True)[1]
+        )
 
     def __repr__(self) -> str:
-        sources = ", ".join(_source(s)[0] for s in self._sources)
+        sources = ", ".join(_source_request(s)[0] for s in self._sources)
         changes = ", ".join(v["verb"] for v in self._verbs) or "nothing yet"
         return f"<robocache.edit.Edit of {sources}: {changes}>"
 
 
-def _source(s: Any) -> tuple[str, dict[str, Any]]:
+def _source_request(s: Any) -> tuple[str, dict[str, Any]]:
     """Returns the URI of a dataset and the options with which it was opened."""
     args = getattr(s, "_args", None)
     if args is None:
-        return _options.uri(s), {}
+        return _checks.path_text(s), {}
     how = {
         k: v
         for k, v in args.items()
@@ -530,21 +542,21 @@ def _source(s: Any) -> tuple[str, dict[str, Any]]:
     return args["uri"], how
 
 
-def _said(v: Any) -> bool:
+def _is_given(v: Any) -> bool:
     """Reports whether an argument was given."""
     return v is not None and v is not False
 
 
-def _set(**given: Any) -> dict[str, Any]:
+def _drop_none(**given: Any) -> dict[str, Any]:
     """Returns the arguments that are not None."""
     return {k: v for k, v in given.items() if v is not None}
 
 
-def _numbers(v: Any) -> str:
+def _episode_text(v: Any) -> str:
     """Returns episode indices as text, such as "0,3,5"."""
     if not isinstance(v, str):
         v = ",".join(
-            str(_options.whole("episodes", x, 0))
+            str(_checks.check_whole("episodes", x, 0))
             for x in np.atleast_1d(
                 np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)
             ).tolist()
@@ -554,16 +566,16 @@ def _numbers(v: Any) -> str:
     return v
 
 
-def _moment(name: str, v: Any) -> str | None:
+def _moment_text(name: str, v: Any) -> str | None:
     """Returns a time of trim as text. Raises Misuse for an integer, whose unit is ambiguous."""
     if v is None or isinstance(v, str):
         return v
-    if _options.is_integer(v):
+    if _checks.is_integer(v):
         raise Misuse(
             f"{name}={v}: seconds are floats",
             hint=f'{name}={float(v)} is seconds, {name}="{v}r" is rows',
         )
-    return repr(_options.real(name, v))
+    return repr(_checks.check_real(name, v))
 
 
 def merge(
@@ -614,7 +626,7 @@ def undo(dataset: Any) -> str:
         Malformed: A file of the dataset was changed after the edit.
         NotFound: There was no edit in place.
     """
-    return str(_run("edit undo", [_options.uri(dataset)], {}, False)["done"])
+    return str(run_verb("edit undo", [_checks.path_text(dataset)], {}, False)["done"])
 
 
 def recover(dataset: Any) -> str:
@@ -626,10 +638,10 @@ def recover(dataset: Any) -> str:
     Returns:
         Text that describes the resulting state.
     """
-    return str(_run("edit recover", [_options.uri(dataset)], {}, False)["done"])
+    return str(run_verb("edit recover", [_checks.path_text(dataset)], {}, False)["done"])
 
 
-def _one(name: str) -> Any:
+def _one_call(name: str) -> Any:
     """Returns a function that makes one change of Edit in one call."""
     method = getattr(Edit, name)
 
@@ -663,4 +675,4 @@ def _one(name: str) -> Any:
 
 
 for _name in __all__[3:-2]:
-    globals()[_name] = _one(_name)
+    globals()[_name] = _one_call(_name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _config, _engine, _keywords, _memory, _options
+from . import _config, _engine, _keywords, _memory, _checks
 from ._errors import Misuse, NotIndexed
 from ._feature import Feature
 
@@ -19,7 +19,7 @@ __all__ = ["Episode", "Stream"]
 _IMAGES = ("video", "image")
 
 
-class _Streams(Mapping[str, "Stream"]):
+class _StreamMapping(Mapping[str, "Stream"]):
     """The streams of an episode by key, created when they are accessed."""
 
     def __init__(self, episode: Episode) -> None:
@@ -86,7 +86,7 @@ class Episode:
     @property
     def streams(self) -> Mapping[str, Stream]:
         """The streams by key, in the dataset's order. Nothing is read before .times or .values."""
-        return _Streams(self)
+        return _StreamMapping(self)
 
     def __len__(self) -> int:
         return self.length
@@ -136,17 +136,17 @@ class Episode:
         """
         from . import _notebook
 
-        return _notebook.thumbnails(self, n, key, height)
+        return _notebook.episode_thumbnails(self, n, key, height)
 
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.of_episode(self)
+        return _notebook.episode_html(self)
 
     def __repr__(self) -> str:
         return f"<robocache.Episode {self.index} of {self.dataset.uri!r}: {self.length} rows>"
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def align(
         self,
         *,
@@ -236,15 +236,15 @@ class Episode:
             "rotations": rotations,
             "relative": relative,
         }
-        args = _config.settle(_config.ALIGN, given, features)
+        args = _config.check_options(_config.ALIGN, given, features)
         if (hz is None) == (times is None):
             raise Misuse("align: give either hz= or times=")
         if extent not in ("intersection", "union"):
-            _options.key(extent, [*features, "intersection", "union"], "extent")
+            _checks.check_key(extent, [*features, "intersection", "union"], "extent")
         if hz is not None:
-            args.update(hz=_options.rate("hz", hz), extent=extent)
+            args.update(hz=_checks.check_rate("hz", hz), extent=extent)
         else:
-            args["times_ns"] = _options.times_ns("times", times).tolist()
+            args["times_ns"] = _checks.timestamps_ns("times", times).tolist()
         wanted = (
             [
                 k
@@ -254,13 +254,13 @@ class Episode:
             if keys is None
             else keys
         )
-        args["keys"] = [_options.key(k, [*features, "task"]) for k in wanted]
+        args["keys"] = [_checks.check_key(k, [*features, "task"]) for k in wanted]
         size = (
             {}
             if image_size is None
-            else {"image_size": _options.frame_size("image_size", image_size)}
+            else {"image_size": _checks.check_frame_size("image_size", image_size)}
         )
-        return _memory.values(
+        return _memory.batch_values(
             self.dataset._handle.call(
                 "robocache_align", {"position": self.position, "align": args, **size}
             )
@@ -302,9 +302,9 @@ class Stream:
         """The shape of one stored row."""
         return self.feature.shape
 
-    def _read(self, times: bool, values: bool) -> dict[str, Any]:
+    def _read_stream(self, times: bool, values: bool) -> dict[str, Any]:
         """Reads the timestamps or the values of the stream."""
-        return _memory.values(
+        return _memory.batch_values(
             self.episode.dataset._handle.call(
                 "robocache_stream",
                 {
@@ -320,7 +320,7 @@ class Stream:
     def times(self) -> np.ndarray:
         """The recorded timestamps, int64 nanoseconds."""
         if self._times is None:
-            self._times = self._read(True, False)["times"]
+            self._times = self._read_stream(True, False)["times"]
         return self._times
 
     @property
@@ -333,7 +333,7 @@ class Stream:
         """
         if self.kind in _IMAGES:
             return self.frames()
-        got = self._read(False, True)
+        got = self._read_stream(False, True)
         return (
             np.split(got["values"], np.cumsum(got["lengths"])[:-1])
             if self.feature.ragged and len(got["lengths"])
@@ -388,23 +388,23 @@ class Stream:
             "image_dtype": image_dtype,
             "image_size": image_size,
         }
-        config = _config.sample(
+        config = _config.sample_config(
             self.episode.dataset.features,
             {**given, "anchor": self.key if self.feature.clock else None},
         )
         if not chosen:
-            return self._no_frames(image_dtype, image_size, depth_unit)
+            return self._empty_frames(image_dtype, image_size, depth_unit)
         m = _engine.Handle(
-            lambda: self.episode.dataset._made("robocache_map_new", "map", config)
+            lambda: self.episode.dataset._create_object("robocache_map_new", "map", config)
         ).open()
         try:
-            return _memory.values(
+            return _memory.batch_values(
                 m.call("robocache_map_items", {"indices": [r % n for r in chosen]})
             )[self.key]
         finally:
             m.close()
 
-    def _no_frames(
+    def _empty_frames(
         self, image_dtype: str, image_size: tuple[int, int] | None, depth_unit: str
     ) -> np.ndarray:
         """Returns the result of frames() for no rows.
@@ -442,12 +442,16 @@ class Stream:
 
     def __len__(self) -> int:
         """Returns the number of rows. Rows without timestamps need no rate for this."""
-        return int(self._read(False, False)["rows"][0]) if self._times is None else len(self._times)
+        return (
+            int(self._read_stream(False, False)["rows"][0])
+            if self._times is None
+            else len(self._times)
+        )
 
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.of_stream(self)
+        return _notebook.stream_html(self)
 
     def __repr__(self) -> str:
         return f"<robocache.Stream {self.key!r}: {self.kind} {self.dtype} {self.shape}>"

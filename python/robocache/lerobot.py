@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _given, _hftable, _keywords, _options
+from . import _config, _option_values, _hftable, _keywords, _checks
 from ._errors import Misuse, Unsupported
-from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
+from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate_dataset, reject_recording
 from .dataset import Dataset
 from .mapdataset import MapDataset
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
 
-@read_only("create resume add_frame save_episode clear_episode_buffer push_to_hub")
+@reject_recording("create resume add_frame save_episode clear_episode_buffer push_to_hub")
 class LeRobotDataset(MapDataset):
     """A LeRobot dataset with the constructor, items and attributes of lerobot 0.6's class.
 
@@ -82,7 +82,7 @@ class LeRobotDataset(MapDataset):
         print(ds[0]["action"].shape)
     """
 
-    @_keywords.grouped("images", "open")
+    @_keywords.accept_groups("images", "open")
     def __init__(
         self,
         repo_id: Any,
@@ -132,7 +132,7 @@ class LeRobotDataset(MapDataset):
             "threads": threads,
             "memory_budget": memory_budget,
         }
-        own = _given.Given(plain, groups)
+        own = _option_values.OptionValues(plain, groups)
         how = {**own.pop_group("open"), "memory_budget": memory_budget}
         if how.setdefault("format", "lerobot") != "lerobot":
             raise Misuse(
@@ -143,9 +143,11 @@ class LeRobotDataset(MapDataset):
             "LeRobotDataset",
             "return_uint8= and depth_output_unit= say it",
         )
-        self.dataset: Dataset = Dataset(locate(repo_id, root), **how)
-        self.depth_output_unit: Any = _options.choice("depth_output_unit", depth_output_unit, UNITS)
-        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(
+        self.dataset: Dataset = Dataset(locate_dataset(repo_id, root), **how)
+        self.depth_output_unit: Any = _checks.check_choice(
+            "depth_output_unit", depth_output_unit, UNITS
+        )
+        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._of_open_dataset(
             self.dataset, repo_id, revision, depth_output_unit
         )
         self.root: Path = self.meta.root
@@ -170,8 +172,8 @@ class LeRobotDataset(MapDataset):
                 "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
             }
         )
-        self._config = {**_config.sample(self.dataset.features, own), "compat": "lerobot"}
-        self._start()
+        self._config = {**_config.sample_config(self.dataset.features, own), "compat": "lerobot"}
+        self._open_map()
 
     def __getstate__(self) -> dict[str, Any]:
         # Worker processes need neither, and both are created again on access.
@@ -208,11 +210,11 @@ class LeRobotDataset(MapDataset):
         columns = {
             k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"
         }
-        return _hftable.rows(
+        return _hftable.row_table(
             self.dataset,
             columns,
             self._config.get("episodes"),
-            self._config.get("memory_budget", _hftable.IMAGES),
+            self._config.get("memory_budget", _hftable.IMAGE_BUDGET),
         )
 
     @cached_property

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import (
     _config,
     _engine,
-    _given,
+    _option_values,
     _keywords,
     _memory,
-    _options,
-    _scales,
+    _checks,
+    _compare_scales,
     _sources,
     _statistics,
     options,
 )
-from ._batches import Batches, Taken
-from ._device import Device, PageLocked
+from ._batches import HostBatches, DeliveredBatch
+from ._device import DeviceBatches, PinnedBatches
 from ._epoch import Epoch
 from ._errors import ForkError, Misuse, NotIndexed, Unsupported
-from ._finish import Finisher
-from ._order import Located, Ordered
-from ._place import Place
+from ._finisher import Finisher
+from ._order import Located, OrderMixin
+from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
 from ._feature import Features
-from .mapdataset import delivered
-from .normalizer import Normalizer, again
+from .mapdataset import with_delivered_units
+from .normalizer import Normalizer, settled_config
 from .options import Cache
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _FixedOption(Misuse, AttributeError):
     """An attribute of a Loader was assigned that is fixed."""
 
 
-class Loader(Ordered, _Base):
+class Loader(OrderMixin, _Base):
     """Delivers batches of one dataset or a mixture, made in parallel by the engine.
 
     There are no worker processes, and no Python code runs per sample. A batch is a dict. Each key
@@ -135,7 +135,7 @@ class Loader(Ordered, _Base):
             train(batch["observation.state"], batch["action"])
     """
 
-    @_keywords.grouped(
+    @_keywords.accept_groups(
         "windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "open"
     )
     def __init__(
@@ -162,7 +162,7 @@ class Loader(Ordered, _Base):
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
-        where = _given.as_device(device)
+        where = _option_values.as_device(device)
         plain = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -178,15 +178,17 @@ class Loader(Ordered, _Base):
             "memory_budget": memory_budget,
             "drop_last": drop_last,
         }
-        given = _given.Given(plain, {**groups, "cache": _given.as_cache(cache), "device": where})
-        sources = _sources.opened_sources(source, given.pop_group("open"))
+        given = _option_values.OptionValues(
+            plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
+        )
+        sources = _sources.open_sources(source, given.pop_group("open"))
         self._mix, self.datasets, self._features = sources.mix, sources.datasets, sources.features
         # The configurations of the sources, in the engine's form.
-        self._sourced: list[dict[str, Any]] = []
+        self._source_configs: list[dict[str, Any]] = []
         inherited = sources.inherited
         if self._mix is not None:
             given["normalize"] = _sources.share_normalizer(self._mix, normalize)
-        own = _config.sample(self._features, given)
+        own = _config.sample_config(self._features, given)
         if self._mix is not None and "stats" in own:
             raise Misuse(
                 "Statistics(values=…) of a mixture",
@@ -200,16 +202,16 @@ class Loader(Ordered, _Base):
         self._config: dict[str, Any] = {
             **inherited,
             **own,
-            **_config.loader(given, self._mix is not None),
+            **_config.loader_config(given, self._mix is not None),
         }
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
-        self._place = Place(rank, world_size)
-        self._config["rank"], self._config["world_size"] = self._place.now()
-        self._delivered_to = found = find_target(where, self._config.get("decode"))
+        self._rank_resolver = RankResolver(rank, world_size)
+        self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
+        self._target = found = find_target(where, self._config.get("decode"))
         self._config.update(found.config)
-        self._on_host: str | None = None  # Why the host completes the batches for a device.
-        self._fresh()
+        self._host_reason: str | None = None  # Why the host completes the batches for a device.
+        self._reset_state()
         self._open().open()
 
     @property
@@ -233,12 +235,12 @@ class Loader(Ordered, _Base):
     @property
     def rank(self) -> int:
         """The rank of this Loader. It is fixed at the first use (len, iter, state_dict)."""
-        return self._place.now()[0]
+        return self._rank_resolver.current()[0]
 
     @property
     def world_size(self) -> int:
         """The number of ranks that share an epoch. It is fixed at the first use, like rank."""
-        return self._place.now()[1]
+        return self._rank_resolver.current()[1]
 
     @property
     def batch_size(self) -> int:
@@ -247,14 +249,14 @@ class Loader(Ordered, _Base):
 
     @batch_size.setter
     def batch_size(self, n: int) -> None:
-        n = _options.whole("batch_size", n)
-        if self._midway:
+        n = _checks.check_whole("batch_size", n)
+        if self._epoch_is_open:
             raise Misuse(
                 f"batch_size={n} in the middle of an epoch",
                 hint="set it after the `for` has ended, or after set_epoch()",
             )
         if n != self.batch_size:
-            self._remake(batch_size=n)
+            self._recreate(batch_size=n)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED:
@@ -279,22 +281,26 @@ class Loader(Ordered, _Base):
     @property
     def device(self) -> str:
         """The name of the device on which batches arrive."""
-        return self._delivered_to.name
+        return self._target.name
 
     @property
     def pin_memory(self) -> bool:
         """Whether batches on the host are in page-locked memory."""
         return bool(self._config.get("pin_memory"))
 
-    def _fresh(self) -> None:
+    def _reset_state(self) -> None:
         """Resets the state of a loader that has no object in the engine."""
         self._handle = None
-        self._batches: Batches | Device | PageLocked | None = None  # Created at the first batch.
-        self._midway = False  # Whether some batches of the epoch were delivered, but not its end.
-        self._given = 0  # The epoch of the last delivered batch.
+        self._batches: HostBatches | DeviceBatches | PinnedBatches | None = (
+            None  # Created at the first batch.
+        )
+        self._epoch_is_open = (
+            False  # Whether some batches of the epoch were delivered, but not its end.
+        )
+        self._last_epoch = 0  # The epoch of the last delivered batch.
         self._iterated = False
         self._positioned = False  # Whether set_epoch or load_state_dict was called.
-        self._turn = 0  # The number of the `for` that may receive batches.
+        self._pass_number = 0  # The number of the `for` that may receive batches.
         self._samples: Samples | None = None
 
     @property
@@ -302,31 +308,29 @@ class Loader(Ordered, _Base):
         """Whether the engine leaves casts, normalization and interpolation to the device."""
         return bool(self._config.get("raw"))
 
-    def _finisher(self, handle: _engine.Handle) -> Finisher:
+    def _make_finisher(self, handle: _engine.Handle) -> Finisher:
         """Returns the object that completes raw batches on the device."""
-        return Finisher(
-            handle, _memory.torch_module(), self._delivered_to.device, self._delivered_to.kernels
-        )
+        return Finisher(handle, _memory.torch_module(), self._target.device, self._target.kernels)
 
-    def _make(self) -> tuple[int, Any]:
+    def _create_loader(self) -> tuple[int, Any]:
         """Creates the engine's loader, on the host's kernels or in ordinary memory if necessary."""
         try:
-            answer = self._make_one()
+            answer = self._create_once()
         except Unsupported as why:
             if self._raw and why.where.get("raw"):
                 # Rows of varying length: the host completes batches, and stats() has the reason.
                 del self._config["raw"]
-                self._on_host = str(why)
-                return self._make()
+                self._host_reason = str(why)
+                return self._create_loader()
             # Page-locked memory is the default. If the driver cannot provide it, ordinary memory is
             # used.
-            if self._delivered_to.pin is not None or not self._config.pop("pin_memory", False):
+            if self._target.pin is not None or not self._config.pop("pin_memory", False):
                 raise
             del self._config["pin_device"]
-            answer = self._make_one()
+            answer = self._create_once()
         if self._raw:
-            e = _engine.engine()
-            where = {"rows": self.batch_size, **self._delivered_to.kernels}
+            e = _engine.current_engine()
+            where = {"rows": self.batch_size, **self._target.kernels}
             try:
                 probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
             except Unsupported as why:
@@ -334,35 +338,44 @@ class Loader(Ordered, _Base):
                 # the reason.
                 e.call("robocache_close", answer["loader"])
                 del self._config["raw"]
-                self._on_host = str(why)
-                answer = self._make_one()
+                self._host_reason = str(why)
+                answer = self._create_once()
             else:
                 if probe:
                     e.call("robocache_close", probe)
         return answer["loader"], answer
 
-    def _make_one(self) -> Any:
+    def _create_once(self) -> Any:
         """Creates the engine's loader with the current configuration."""
         if self._mix is None:
             answer = self.dataset._handle.call("robocache_loader_new", self._config)
-            _options.note(answer)
-            _scales.compare(self.datasets, [self._config], answer["normalizers"])
-            self._config = again(self._config, answer["settled"][0])
+            _checks.log_notes(answer)
+            _compare_scales.warn_if_scales_differ(
+                self.datasets, [self._config], answer["normalizers"]
+            )
+            self._config = settled_config(self._config, answer["settled"][0])
             return answer
-        self._sourced = self._sourced or [m._source() for m in self._mix]
-        for m, s in zip(self._mix, self._sourced):
+        self._source_configs = self._source_configs or [m._engine_source() for m in self._mix]
+        for m, s in zip(self._mix, self._source_configs):
             s["dataset"] = m.dataset._handle.number
-        answer = _engine.call("robocache_loader_new", {**self._config, "sources": self._sourced})
-        _options.note(answer)
-        _scales.compare(self.datasets, self._sourced, answer["normalizers"])
-        self._sourced = [again(s, settled) for s, settled in zip(self._sourced, answer["settled"])]
+        answer = _engine.call_engine(
+            "robocache_loader_new", {**self._config, "sources": self._source_configs}
+        )
+        _checks.log_notes(answer)
+        _compare_scales.warn_if_scales_differ(
+            self.datasets, self._source_configs, answer["normalizers"]
+        )
+        self._source_configs = [
+            settled_config(s, settled)
+            for s, settled in zip(self._source_configs, answer["settled"])
+        ]
         return answer
 
     def _open(self) -> _engine.Handle:
         """Returns the handle of the engine's loader, which may not exist yet."""
         h = self._handle
         if h is None:
-            h = self._handle = _engine.Handle(self._make)
+            h = self._handle = _engine.Handle(self._create_loader)
         elif h.foreign and not h.closed:
             if self._iterated:
                 raise ForkError(
@@ -370,36 +383,36 @@ class Loader(Ordered, _Base):
                     {"dataset": self._uri, "pid": os.getpid()},
                     "make a Loader in the child, or give a MapDataset to DataLoader workers",
                 )
-            self._fresh()
-            self._place.settled = None  # The child may be another rank.
-            h = self._handle = _engine.Handle(self._make)
+            self._reset_state()
+            self._rank_resolver.fixed = None  # The child may be another rank.
+            h = self._handle = _engine.Handle(self._create_loader)
         return h
 
-    def _use(self) -> _engine.Handle:
+    def _open_for_use(self) -> _engine.Handle:
         """Returns the handle, with the rank and the world size of this process.
 
         Both are fixed from now on.
         """
         h = self._open()
         if not h.closed:
-            rank, world = self._place.settle()
+            rank, world = self._rank_resolver.fix()
             if (rank, world) != (self._config["rank"], self._config["world_size"]):
-                self._remake(rank=rank, world_size=world)
+                self._recreate(rank=rank, world_size=world)
         return self._open()
 
-    def _remake(self, **change: Any) -> None:
+    def _recreate(self, **change: Any) -> None:
         """Creates the engine's loader again with other options, at the same position."""
         old = self._open()
-        before = self._batches.before if isinstance(self._batches, Device) else 0
+        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
         state = (
             old.call("robocache_loader_state", {"before": before} if before else None)
             if self._iterated or self._positioned
             else None
         )
-        iterated, positioned, turn = self._iterated, self._positioned, self._turn
+        iterated, positioned, turn = self._iterated, self._positioned, self._pass_number
         self.close()
-        self._fresh()
-        self._iterated, self._positioned, self._turn = iterated, positioned, turn + 1
+        self._reset_state()
+        self._iterated, self._positioned, self._pass_number = iterated, positioned, turn + 1
         self._config.update(change)
         new = self._open().open()
         if state is not None:
@@ -410,11 +423,11 @@ class Loader(Ordered, _Base):
         for name in (
             "_handle",
             "_batches",
-            "_midway",
-            "_given",
+            "_epoch_is_open",
+            "_last_epoch",
             "_iterated",
             "_positioned",
-            "_turn",
+            "_pass_number",
             "_samples",
         ):
             del state[name]
@@ -424,7 +437,7 @@ class Loader(Ordered, _Base):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._fresh()
+        self._reset_state()
 
     @property
     def features(self) -> Features:
@@ -433,7 +446,7 @@ class Loader(Ordered, _Base):
         unit is the unit in the batch, before normalization.
         """
         keys = set(self.keys)
-        all_features = delivered(self._features, self._open().open().info["fields"])
+        all_features = with_delivered_units(self._features, self._open().open().info["fields"])
         out = Features((k, f) for k, f in all_features.items() if k in keys)
         out.withheld = all_features.withheld
         return out
@@ -455,12 +468,12 @@ class Loader(Ordered, _Base):
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch on this rank."""
-        return self._use().open().info["len"]
+        return self._open_for_use().open().info["len"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
+        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
         return self._open().call("robocache_loader_stats")["epoch"] if ahead is None else ahead
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -477,37 +490,37 @@ class Loader(Ordered, _Base):
                 "DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; "
                 "or workers over a MapDataset",
             )
-        self._use()
-        if self._midway:  # The last `for` was left early.
-            self.set_epoch(self._given + 1)
-        self._turn += 1
+        self._open_for_use()
+        if self._epoch_is_open:  # The last `for` was left early.
+            self.set_epoch(self._last_epoch + 1)
+        self._pass_number += 1
         self._iterated = True
-        return Epoch(self, self._turn)
+        return Epoch(self, self._pass_number)
 
-    def _taker(self) -> Batches | Device | PageLocked:
+    def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches:
         """Returns the object that receives batches in this process, created at the first call."""
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
             handle = self._open().open()
-            taker = Batches(handle, raw=self._raw)
-            if self._delivered_to.device is not None:
-                taker = Device(
+            taker = HostBatches(handle, raw=self._raw)
+            if self._target.device is not None:
+                taker = DeviceBatches(
                     taker,
                     _memory.torch_module(),
-                    self._delivered_to.device,
-                    self._finisher(handle) if self._raw else None,
+                    self._target.device,
+                    self._make_finisher(handle) if self._raw else None,
                 )
             elif self.pin_memory:
-                taker = PageLocked(taker, _memory.torch_module(), self._config["pin_device"])
+                taker = PinnedBatches(taker, _memory.torch_module(), self._config["pin_device"])
             self._batches = taker
         return taker
 
-    def _next(self, epoch: int) -> Taken | None:
+    def _next_batch(self, epoch: int) -> DeliveredBatch | None:
         """Returns the next batch of an epoch, or None at its end."""
-        taken = self._taker().next(epoch)
-        self._midway = taken is not None
+        taken = self._batch_source().next(epoch)
+        self._epoch_is_open = taken is not None
         if taken is not None:
-            self._given = taken.epoch
+            self._last_epoch = taken.epoch
         return taken  # type: ignore[return-value]
 
     @property
@@ -535,25 +548,25 @@ class Loader(Ordered, _Base):
         Example:
             print(loader.stats()["wait_data_seconds"])
         """
-        from ._notebook import Counts
+        from ._notebook import CountersTable
 
         where = {
             "finished_on": "cuda" if self._raw else "host",
-            **({"not_on_device": self._on_host} if self._on_host else {}),
+            **({"not_on_device": self._host_reason} if self._host_reason else {}),
         }
-        return Counts(
+        return CountersTable(
             {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
         )
 
     def close(self) -> None:
         """Stops all work. Batches that were delivered stay valid."""
         taker, self._batches = self._batches, None
-        if isinstance(taker, (Device, PageLocked)) and taker.pid == os.getpid():
+        if isinstance(taker, (DeviceBatches, PinnedBatches)) and taker.pid == os.getpid():
             taker.close()
         if self._handle is not None:
             self._handle.close()
         else:
-            self._handle = _engine.Handle(self._make)
+            self._handle = _engine.Handle(self._create_loader)
             self._handle.closed = True
 
     def __enter__(self) -> Loader:

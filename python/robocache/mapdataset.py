@@ -8,11 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _given, _keywords, _memory, _options, _scales, _statistics
+from . import (
+    _config,
+    _engine,
+    _option_values,
+    _keywords,
+    _memory,
+    _checks,
+    _compare_scales,
+    _statistics,
+)
 from ._errors import Malformed, Misuse
 from ._feature import Features
-from .dataset import Dataset, opened
-from .normalizer import Normalizer, again
+from .dataset import Dataset, as_dataset
+from .normalizer import Normalizer, settled_config
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,7 +38,7 @@ else:
 __all__ = ["MapDataset"]
 
 
-def delivered(features: Features, fields: Iterable[Mapping[str, Any]]) -> Features:
+def with_delivered_units(features: Features, fields: Iterable[Mapping[str, Any]]) -> Features:
     """Returns the features with the units that items or batches use."""
     units = {f["key"]: f.get("unit", "") for f in fields}
     out = Features((k, replace(f, unit=units.get(k, f.unit))) for k, f in features.items())
@@ -37,12 +46,12 @@ def delivered(features: Features, fields: Iterable[Mapping[str, Any]]) -> Featur
     return out
 
 
-def _rows(v: Any, torch: Any) -> Sequence[Any]:
+def _split_rows(v: Any, torch: Any) -> Sequence[Any]:
     """Returns the rows of a batch without a copy. In NumPy, a scalar row stays an array."""
     return v.unbind(0) if torch is not None else [v[i, ...] for i in range(len(v))]
 
 
-def _entries(v: Any, lengths: Any) -> list[Any]:
+def _split_entries(v: Any, lengths: Any) -> list[Any]:
     """Returns the part of each sample in a ragged column, without a copy."""
     n = lengths.reshape(len(lengths), -1).sum(1).tolist()
     ends = list(itertools.accumulate(n))
@@ -95,11 +104,11 @@ class MapDataset(_Base):
         print(ds[7]["action"].shape)
     """
 
-    _told: tuple[int, list[Any]] | None = None
+    _first_answer: tuple[int, list[Any]] | None = None
     # The configuration that creates the same object again, without computing statistics.
-    _settled: dict[str, Any] | None = None
+    _settled_config: dict[str, Any] | None = None
 
-    @_keywords.grouped("windows", "align", "images", "order", "statistics", "open")
+    @_keywords.accept_groups("windows", "align", "images", "order", "statistics", "open")
     def __init__(
         self,
         source: Any,
@@ -126,49 +135,53 @@ class MapDataset(_Base):
             "threads": threads,
             "memory_budget": memory_budget,
         }
-        given = _given.Given(plain, groups)
-        self.dataset: Dataset = opened(source, given.pop_group("open"))
+        given = _option_values.OptionValues(plain, groups)
+        self.dataset: Dataset = as_dataset(source, given.pop_group("open"))
         given.refuse_unknown(
             [*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it"
         )
-        self._config = _config.sample(self.dataset.features, given)
+        self._config = _config.sample_config(self.dataset.features, given)
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config)
-        self._start()
+        self._open_map()
 
     @classmethod
     def _configured(cls, dataset: Dataset, config: dict[str, Any]) -> MapDataset:
         """Opens a MapDataset with options that were checked before."""
         made = cls.__new__(cls)
         made.dataset, made._config = dataset, config
-        made._start()
+        made._open_map()
         return made
 
-    def _start(self) -> None:
+    def _open_map(self) -> None:
         """Creates the engine's object."""
-        self._map = _engine.Handle(self._make)
+        self._map = _engine.Handle(self._create_map)
         self._map.open()
 
-    def _make(self) -> tuple[int, Any]:
+    def _create_map(self) -> tuple[int, Any]:
         """Creates the engine's object.
 
         Raises Malformed if the dataset has changed since the first time.
         """
-        answer = self.dataset._handle.call("robocache_map_new", self._settled or self._config)
-        if self._told is None:
-            _options.note(answer)
-            _scales.compare([self.dataset], [self._config], answer["normalizers"])
-        told = (answer["len"], answer["fields"])
+        answer = self.dataset._handle.call(
+            "robocache_map_new", self._settled_config or self._config
+        )
+        if self._first_answer is None:
+            _checks.log_notes(answer)
+            _compare_scales.warn_if_scales_differ(
+                [self.dataset], [self._config], answer["normalizers"]
+            )
+        shape = (answer["len"], answer["fields"])
         # The object is created again in another process. If the files of a camera have disappeared,
         # the camera must not silently be missing in the items.
-        if self._told is not None and self._told != told:
+        if self._first_answer is not None and self._first_answer != shape:
             raise Malformed(
                 "the dataset has changed since it was first opened",
                 {"dataset": self.dataset.uri},
                 "make the MapDataset again",
             )
-        self._told = told
-        self._settled = again(self._config, answer["settled"][0])
+        self._first_answer = shape
+        self._settled_config = settled_config(self._config, answer["settled"][0])
         return answer["map"], answer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -178,7 +191,7 @@ class MapDataset(_Base):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._map = _engine.Handle(self._make)  # Opened at the first item.
+        self._map = _engine.Handle(self._create_map)  # Opened at the first item.
 
     @property
     def keys(self) -> list[str]:
@@ -188,7 +201,7 @@ class MapDataset(_Base):
     @property
     def features(self) -> Features:
         """The dataset's streams by key. For the streams of an item, unit is that of the item."""
-        return delivered(self.dataset.features, self._map.open().info["fields"])
+        return with_delivered_units(self.dataset.features, self._map.open().info["fields"])
 
     @property
     def fps(self) -> Any:
@@ -237,7 +250,7 @@ class MapDataset(_Base):
         Args:
             indices: Sample numbers; negative numbers count from the end.
         """
-        return _memory.values(
+        return _memory.batch_values(
             self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}),
             _memory.torch_module(),
             True,
@@ -246,7 +259,7 @@ class MapDataset(_Base):
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
         """Reads the samples at indices of at least 0."""
         torch = _memory.torch_module()
-        columns = _memory.values(
+        columns = _memory.batch_values(
             self._map.call("robocache_map_items", {"indices": indices}), torch, True
         )
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
@@ -257,9 +270,9 @@ class MapDataset(_Base):
         rows = {
             k: v
             if isinstance(v, list)
-            else _entries(v, lengths[k])
+            else _split_entries(v, lengths[k])
             if k in ragged
-            else _rows(v, torch)
+            else _split_rows(v, torch)
             for k, v in columns.items()
         }
         return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]

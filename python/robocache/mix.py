@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _given, _keywords, _options, _statistics
+from . import _config, _option_values, _keywords, _checks, _statistics
 from ._errors import Error, Misuse
 from ._feature import Features
-from .dataset import Dataset, opened
+from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ _OWN = {
             "normalize",
         )
     },
-    "weight": _options.number,
-    "name": _config.text,
-    "dims": _config.by_key(_config.listed(partial(_options.whole, least=0), "a list of positions")),
+    "weight": _checks.check_nonnegative,
+    "name": _config.as_text,
+    "dims": _config.by_key(
+        _config.list_of(partial(_checks.check_whole, least=0), "a list of positions")
+    ),
 }
 
 
@@ -88,7 +90,7 @@ class Mix:
         loader = robocache.Loader([first, second], hz=20)
     """
 
-    @_keywords.grouped("windows", "align", "images", "augment", "statistics", "open")
+    @_keywords.accept_groups("windows", "align", "images", "augment", "statistics", "open")
     def __init__(
         self,
         source: Any,
@@ -116,7 +118,7 @@ class Mix:
             "name": name,
             "dims": dims,
         }
-        given = _given.Given(plain, groups)
+        given = _option_values.OptionValues(plain, groups)
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
@@ -129,7 +131,7 @@ class Mix:
         self._config: dict[str, Any] = {
             k: v for k, v in (("name", name), ("weight", weight)) if v is not None
         }
-        self._dataset: Dataset = opened(source, given.pop_group("open"))
+        self._dataset: Dataset = as_dataset(source, given.pop_group("open"))
         given.refuse_unknown(
             [*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader"
         )
@@ -140,13 +142,15 @@ class Mix:
         except Error as e:
             self._failure = e
 
-    def _configure(self, rename: Mapping[str, str] | None, given: _given.Given) -> None:
+    def _configure(
+        self, rename: Mapping[str, str] | None, given: _option_values.OptionValues
+    ) -> None:
         """Checks the keywords against the dataset's features."""
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})
         for old, to in names.items():
-            _options.key(old, self.dataset.features, "key of rename")
+            _checks.check_key(old, self.dataset.features, "key of rename")
             if not isinstance(to, str) or not to:
                 raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
         self._features = Features()
@@ -156,11 +160,11 @@ class Mix:
             if to in self.features:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self._features[to] = f
-        self._config = _config.settle(_OWN, given, [*self.features, *self.features.withheld])
+        self._config = _config.check_options(_OWN, given, [*self.features, *self.features.withheld])
         if names:
             self._config["rename"] = names
         own_names = [k for k in names if k not in self.features]
-        self._config.update(_statistics.asked(given, [*self.features, *own_names]))
+        self._config.update(_statistics.statistics_config(given, [*self.features, *own_names]))
 
     @property
     def dataset(self) -> Dataset:
@@ -186,7 +190,7 @@ class Mix:
         """The name, or None."""
         return self._config.get("name")
 
-    def _source(self) -> dict[str, Any]:
+    def _engine_source(self) -> dict[str, Any]:
         """Returns the engine's configuration of the source."""
         return {"dataset": self.dataset._handle.number, **self._config}
 

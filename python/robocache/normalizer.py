@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Malformed, Misuse
 
 __all__ = ["Normalizer"]
@@ -125,7 +125,7 @@ class Normalizer:
                 str(s["name"]): Normalizer({"version": 1, "keys": s["keys"]})
                 for s in state.get("sources", ())
             }
-            self._keys = {k: _ready(k, one) for k, one in state.get("keys", {}).items()}
+            self._keys = {k: _check_entry(k, one) for k, one in state.get("keys", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise Malformed(
                 f"a normalizer's state: {type(e).__name__}: {e}",
@@ -162,11 +162,11 @@ class Normalizer:
                 f"source {source!r}: this is the normalizer of one dataset", hint="use it as it is"
             )
         names = self.sources
-        if _options.is_integer(source):
+        if _checks.is_integer(source):
             if not -len(names) <= int(source) < len(names):
                 raise Misuse(f"source {source} of {len(names)}")
             return self._sources[names[int(source)]]
-        return self._sources[_options.key(str(source), names, "source")]
+        return self._sources[_checks.check_key(str(source), names, "source")]
 
     def __iter__(self) -> Any:
         raise TypeError("a Normalizer is no sequence: see .keys and .sources")
@@ -180,7 +180,7 @@ class Normalizer:
         Raises:
             Misuse: No key is normalized, or a shape or type does not fit.
         """
-        return self._apply(batch, _forward)
+        return self._apply_keys(batch, _normalize_key)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the batch before normalization, a new dict. Clipped values stay clipped.
@@ -191,9 +191,9 @@ class Normalizer:
         Raises:
             Misuse: No key is normalized, or a shape or type does not fit.
         """
-        return self._apply(batch, _backward)
+        return self._apply_keys(batch, _denormalize_key)
 
-    def _apply(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+    def _apply_keys(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
         """Applies `how` to the normalized keys of a batch."""
         if not isinstance(batch, Mapping):
             raise Misuse(
@@ -204,15 +204,16 @@ class Normalizer:
         if known and batch and not set(known) & set(batch):
             raise Misuse(
                 f"none of {', '.join(map(repr, batch))} was normalised",
-                hint=_options.nearest(str(next(iter(batch))), known),
+                hint=_checks.nearest_names(str(next(iter(batch))), known),
             )
         if self._sources:
-            return self._mixed(batch, how)
+            return self._apply_mixture(batch, how)
         return {
-            k: how(self._keys[k], _values(k, v)) if k in self._keys else v for k, v in batch.items()
+            k: how(self._keys[k], _as_numbers(k, v)) if k in self._keys else v
+            for k, v in batch.items()
         }
 
-    def _mixed(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+    def _apply_mixture(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
         """Applies `how` to a batch of a mixture, with the source of each row."""
         if "dataset_index" not in batch:
             raise Misuse(
@@ -220,14 +221,14 @@ class Normalizer:
                 "the batch has no dataset_index",
                 hint=f"one source's: normalizer[{self.sources[0]!r}]",
             )
-        index = np.asarray(_host(batch["dataset_index"]))
+        index = np.asarray(_to_host(batch["dataset_index"]))
         if index.size and not 0 <= int(index.min()) <= int(index.max()) < len(self._sources):
             raise Misuse(
                 f"dataset_index {index.min()} to {index.max()} of {len(self._sources)} sources"
             )
         out = dict(batch)
         for k in set(self.keys) & set(batch):
-            v = _values(k, batch[k])
+            v = _as_numbers(k, batch[k])
             # A column of several sources has one dtype, that of the first source that normalizes
             # it.
             done = None
@@ -241,15 +242,15 @@ class Normalizer:
                 )
                 if at is not None and not at.size:
                     continue
-                part = v if at is None else v[_like(at, v)]
+                part = v if at is None else v[_index_like(at, v)]
                 if k in source._keys:
                     part = how(source._keys[k], part)
                 if at is None:
                     done = part
                     continue
                 if done is None:
-                    done = _empty(part, v.shape)
-                done[_like(at, v)] = part
+                    done = _empty_like(part, v.shape)
+                done[_index_like(at, v)] = part
             out[k] = v if done is None else done
         return out
 
@@ -260,7 +261,7 @@ class Normalizer:
         return f"<robocache.Normalizer of {what or 'nothing'}>"
 
 
-def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
+def _check_entry(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the checked entry of one key, with its vectors as arrays."""
     out = dict(one)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
@@ -282,31 +283,31 @@ def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _torch(v: Any) -> Any:
+def _torch_of(v: Any) -> Any:
     """Returns the torch module if v is a tensor, else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(v, torch.Tensor) else None
 
 
-def _host(v: Any) -> Any:
+def _to_host(v: Any) -> Any:
     """Returns v as an array on the host."""
-    return v.detach().cpu().numpy() if _torch(v) else v
+    return v.detach().cpu().numpy() if _torch_of(v) else v
 
 
-def _like(at: np.ndarray, v: Any) -> Any:
+def _index_like(at: np.ndarray, v: Any) -> Any:
     """Returns an index array on the device of v."""
-    torch = _torch(v)
+    torch = _torch_of(v)
     return torch.from_numpy(at).to(v.device) if torch else at
 
 
-def _empty(part: Any, shape: Any) -> Any:
+def _empty_like(part: Any, shape: Any) -> Any:
     """Returns an uninitialized array or tensor with the dtype and device of part."""
-    return part.new_empty(shape) if _torch(part) else np.empty(shape, part.dtype)
+    return part.new_empty(shape) if _torch_of(part) else np.empty(shape, part.dtype)
 
 
-def _values(key: str, v: Any) -> Any:
+def _as_numbers(key: str, v: Any) -> Any:
     """Returns v as a tensor or an array of numbers."""
-    if _torch(v):
+    if _torch_of(v):
         return v
     try:
         a = np.asarray(v)
@@ -317,7 +318,7 @@ def _values(key: str, v: Any) -> Any:
     return a
 
 
-def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
+def _shift_and_scale(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
     """Returns shift and scale on the device of v, in the type of the computation."""
     if torch is None:
         return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
@@ -329,14 +330,14 @@ def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, A
     return made
 
 
-def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
+def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     """Returns v as rows of numbers for the computation.
 
     Returns:
         The rows (..., n), n being the number of statistics, in the type of the computation. A
         function that converts rows to the shape of v, in a given type. The type of the computation.
     """
-    torch = _torch(v)
+    torch = _torch_of(v)
     names = torch or np
     wide = names.float64 if one.get("double") else names.float32
     shape, n = [int(d) for d in one["shape"]], len(one["_vectors"][0])
@@ -348,7 +349,7 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
             )
         byte = v.dtype == names.uint8
         x = v.to(wide) if torch else v.astype(wide)
-        x = x / _scalar(255, x, torch) if byte else x
+        x = x / _scalar_like(255, x, torch) if byte else x
         x = (x.movedim(-3, -1) if torch else np.moveaxis(x, -3, -1)) if n > 1 else x[..., None]
         return (
             x,
@@ -386,7 +387,7 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     return x, back, wide
 
 
-def _scalar(x: float, like: Any, torch: Any) -> Any:
+def _scalar_like(x: float, like: Any, torch: Any) -> Any:
     """Returns a constant as a tensor on the device of like.
 
     For a Python number, a device multiplies by the reciprocal in place of a division.
@@ -394,7 +395,7 @@ def _scalar(x: float, like: Any, torch: Any) -> Any:
     return torch.full((), x, dtype=like.dtype, device=like.device) if torch else like.dtype.type(x)
 
 
-def _dtype(one: dict[str, Any], torch: Any) -> Any:
+def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
     """Returns the dtype of normalized values."""
     name = one.get("dtype", "float32")
     if torch is None:
@@ -403,11 +404,11 @@ def _dtype(one: dict[str, Any], torch: Any) -> Any:
     return getattr(torch, name)
 
 
-def _forward(one: dict[str, Any], v: Any) -> Any:
+def _normalize_key(one: dict[str, Any], v: Any) -> Any:
     """Normalizes the values of one key."""
-    torch = _torch(v)
-    x, back, wide = _rows(one, v)
-    shift, scale = _vectors(one, v, wide, torch)
+    torch = _torch_of(v)
+    x, back, wide = _as_rows(one, v)
+    shift, scale = _shift_and_scale(one, v, wide, torch)
     constant = scale == 0
     with np.errstate(all="ignore"):
         y = (x - shift if one["mode"] == "mean_std" else 2 * (x - shift)) / scale
@@ -420,40 +421,43 @@ def _forward(one: dict[str, Any], v: Any) -> Any:
     )
     if one.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
-    dtype = _dtype(one, torch)
-    return _as(back(y, dtype), dtype, torch)
+    dtype = _result_dtype(one, torch)
+    return _cast_to(back(y, dtype), dtype, torch)
 
 
-def _backward(one: dict[str, Any], v: Any) -> Any:
+def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
     """Inverts the normalization of one key."""
-    torch = _torch(v)
-    y, back, wide = _rows(one, v)
-    shift, scale = _vectors(one, v, wide, torch)
+    torch = _torch_of(v)
+    y, back, wide = _as_rows(one, v)
+    shift, scale = _shift_and_scale(one, v, wide, torch)
     x = y * scale + shift if one["mode"] == "mean_std" else (y + 1) * scale / 2 + shift
-    return _as(back(x, wide), wide, torch)
+    return _cast_to(back(x, wide), wide, torch)
 
 
-def _as(v: Any, dtype: Any, torch: Any) -> Any:
+def _cast_to(v: Any, dtype: Any, torch: Any) -> Any:
     """Returns v in a dtype."""
     return v.to(dtype) if torch else np.ascontiguousarray(v, dtype)
 
 
-class Vectors(dict[str, dict[str, Any]]):
+class NormVectors(dict[str, dict[str, Any]]):
     """A normalize= value that came from a Normalizer: its numbers by key, in the engine's form."""
 
 
-def taken_over(n: Normalizer) -> Vectors:
+def repeat_normalizer(n: Normalizer) -> NormVectors:
     """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit."""
-    out = Vectors()
+    out = NormVectors()
     for key, one in n._keys.items():
         shift, scale = one["_vectors"]
         if one["mode"] == "mean_std":
-            std = _solved(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
+            std = _solve_rounding(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
             # 0 would mean a constant.
             std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
             numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
         else:
-            numbers = {"low": shift, "high": _solved(scale, shift + scale, lambda c: c - shift)}
+            numbers = {
+                "low": shift,
+                "high": _solve_rounding(scale, shift + scale, lambda c: c - shift),
+            }
         clip = {"clip": True} if one.get("clip") else {}
         out[key] = {
             "mode": one["mode"],
@@ -463,7 +467,7 @@ def taken_over(n: Normalizer) -> Vectors:
     return out
 
 
-def _solved(
+def _solve_rounding(
     want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Returns float32 numbers next to guess that `of` maps to want.
@@ -476,7 +480,7 @@ def _solved(
     return best
 
 
-def again(config: dict[str, Any], settled: Any) -> dict[str, Any]:
+def settled_config(config: dict[str, Any], settled: Any) -> dict[str, Any]:
     """Returns the configuration for the same loader without computing statistics again.
 
     Args:

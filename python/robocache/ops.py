@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._tensors import resampling as _resampling, rules as _rules
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
-from ._tensors.prepared import Recent, raw_stream
+from ._tensors.prepared import Recent
 from ._tensors.resampling import Plan
 
 __all__ = ["resample", "fuse"]
 
-_fast: Recent[Plan] = Recent()
+_recent_plans: Recent[Plan] = Recent()
 
 _RESAMPLE = (
     "data",
@@ -65,7 +65,7 @@ _strided: Any = None
 _guards: Any = None
 
 
-def _bind(torch: Any) -> None:
+def _bind_torch(torch: Any) -> None:
     """Stores the parts of torch that each call needs.
 
     Looking them up costs as much as calling them.
@@ -88,7 +88,7 @@ def _bind(torch: Any) -> None:
     _tensor = torch.Tensor
 
 
-def _traced(torch: Any) -> bool:
+def _is_traced(torch: Any) -> bool:
     """Reports whether torch records operations, apart from torch.compile, which is checked first.
 
     If torch records operations, only torch's own operators may run.
@@ -181,7 +181,7 @@ def resample(
         values = robocache.resample(states, times, hz=50)
     """
     if unknown:
-        raise _unknown("resample", unknown, _RESAMPLE)
+        raise _unknown_keyword("resample", unknown, _RESAMPLE)
     kind: Any = type(data)
     key: Any = None
     if (
@@ -210,7 +210,7 @@ def resample(
         options = (
             mode,
             edge,
-            None if max_gap is None else _options.nanoseconds("max_gap", max_gap),
+            None if max_gap is None else _checks.to_nanoseconds("max_gap", max_gap),
             return_valid,
             backend,
             validate,
@@ -221,7 +221,7 @@ def resample(
         )
         try:
             plan = None
-            for check, known in _near.get(options) or ():
+            for check, known in guarded_plans.get(options) or ():
                 if check(*tensors):
                     plan = known
                     break
@@ -229,7 +229,7 @@ def resample(
             # An option that is not a plain value. The general path reports the error.
             tensors = ()
         if plan is None and tensors:
-            key, plan = _look(options, tensors)
+            key, plan = find_plan(options, tensors)
         if plan is not None:
             got = out
             if out is None:
@@ -270,8 +270,8 @@ def resample(
             )
             return got, valid
     elif kind is np.ndarray:
-        gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
-        key, plan, got = _quick(
+        gap = None if max_gap is None else _checks.to_nanoseconds("max_gap", max_gap)
+        key, plan, got = _repeat_call(
             (mode, edge, gap, return_valid, backend), (data, times, target_times), out
         )
         if plan is not None:
@@ -291,7 +291,7 @@ def resample(
         "lengths": lengths,
         "offsets": offsets,
     }
-    return _call(
+    return general_call(
         [("data", data, times, rule)],
         target_times,
         key,
@@ -374,7 +374,7 @@ def fuse(
         values = robocache.fuse([(states, state_times), (forces, force_times)], hz=50)
     """
     if unknown:
-        raise _unknown("fuse", unknown, _FUSE)
+        raise _unknown_keyword("fuse", unknown, _FUSE)
     options = {
         "mode": mode,
         "edge": edge,
@@ -404,7 +404,7 @@ def fuse(
             arrays += s[:2]
     except TypeError:
         raise Misuse(
-            f"streams: expected (data, times) pairs, found {_kinds(streams)}",
+            f"streams: expected (data, times) pairs, found {_type_names(streams)}",
             hint="resample(data, times, …) takes one stream",
         ) from None
     if plain and arrays:
@@ -412,11 +412,11 @@ def fuse(
             tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip)
         )
         # Converted to one unit and type: 1 equals 1.0, and 1 ns could equal 1 s.
-        key, plan, got = _quick(
+        key, plan, got = _repeat_call(
             (
                 *given,
-                _gaps(window),
-                _gaps(max_gap),
+                _gaps_ns(window),
+                _gaps_ns(max_gap),
                 str(dtype),
                 return_valid,
                 backend,
@@ -428,8 +428,8 @@ def fuse(
         )
         if plan is not None:
             return got
-    return _call(
-        _each(streams, options),
+    return general_call(
+        _expand_options(streams, options),
         target_times,
         key,
         False,
@@ -443,7 +443,7 @@ def fuse(
     )
 
 
-def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
+def needs_torch_operators(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     """Reports whether a call must use torch's operators.
 
     This is the case if the call is traced, needs a gradient, or has tensors of a subclass.
@@ -463,8 +463,8 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     ]
     if not data:
         return False
-    no_tangents(torch, data)
-    if _traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
+    reject_tangents(torch, data)
+    if _is_traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(
@@ -473,7 +473,7 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     )
 
 
-def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
+def reject_tangents(torch: Any, tensors: Sequence[Any]) -> None:
     """Rejects tensors of forward-mode AD.
 
     Operators of torch.library drop their tangents, so the derivative would silently be zero.
@@ -492,27 +492,27 @@ def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
             )
 
 
-def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
+def _unknown_keyword(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
     """Returns the error for an unknown keyword."""
     name = next(iter(unknown))
-    return Misuse(f"unknown keyword {name!r} of {op}", hint=_options.nearest(name, known))
+    return Misuse(f"unknown keyword {name!r} of {op}", hint=_checks.nearest_names(name, known))
 
 
-def _kinds(streams: Any) -> str:
+def _type_names(streams: Any) -> str:
     """Returns the types of streams as text."""
     if not isinstance(streams, (tuple, list)):
         return type(streams).__name__
     return ", ".join(type(s).__name__ for s in streams)
 
 
-def _gaps(v: Any) -> Any:
+def _gaps_ns(v: Any) -> Any:
     """Returns durations in nanoseconds, for one stream or a list."""
     if isinstance(v, (list, tuple)):
-        return tuple(_gaps(x) for x in v)
-    return None if v is None else _options.nanoseconds("max_gap", v)
+        return tuple(_gaps_ns(x) for x in v)
+    return None if v is None else _checks.to_nanoseconds("max_gap", v)
 
 
-def _each(
+def _expand_options(
     streams: Sequence[Any], options: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
     """Returns the name, data, times and options of each stream."""
@@ -528,22 +528,22 @@ def _each(
             )
         own = dict(s[2]) if len(s) == 3 else {}
         for k in own:
-            if k not in _rules.RULE:
+            if k not in _rules.RULE_NAMES:
                 raise Misuse(
                     f"stream {i}: unknown option {k!r}",
                     {"stream": i},
-                    _options.nearest(k, _rules.RULE),
+                    _checks.nearest_names(k, _rules.RULE_NAMES),
                 )
         out.append((f"stream {i}", s[0], s[1], {**{k: v[i] for k, v in spread.items()}, **own}))
     return out
 
 
-_near: Recent[list[tuple[Any, Any]]] = Recent()
-_NEAR = 4  # The number of shapes per kind of call for which a check is kept.
+guarded_plans: Recent[list[tuple[Any, Any]]] = Recent()
+_MAX_GUARDS = 4  # The number of shapes per kind of call for which a check is kept.
 
 
-def _look(
-    options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast
+def find_plan(
+    options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _recent_plans
 ) -> tuple[Any, Any]:
     """Returns the key and the plan of a call with tensors.
 
@@ -563,11 +563,11 @@ def _look(
     whole = tuple(key)
     plan = kept.get(whole)
     if plan is not None and _guards is not None:
-        near = _near.get(options)
+        near = guarded_plans.get(options)
         if near is None:
             near = []
-            _near.put(options, near)
-        if len(near) < _NEAR:
+            guarded_plans.put(options, near)
+        if len(near) < _MAX_GUARDS:
             sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
             near.append(
                 (
@@ -578,7 +578,7 @@ def _look(
     return whole, plan
 
 
-def _quick(
+def _repeat_call(
     options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any
 ) -> tuple[Any, Plan | None, Any]:
     """Repeats a plan of an earlier call with other addresses: returns (key, plan, result).
@@ -598,12 +598,12 @@ def _quick(
     key, plan = None, None
     try:
         if kind is _tensor:
-            for check, known in _near.get(options) or ():
+            for check, known in guarded_plans.get(options) or ():
                 if check(*given):
                     plan = known
                     break
             if plan is None:
-                key, plan = _look(options, given)
+                key, plan = find_plan(options, given)
             addresses = [a.data_ptr() for a in given] if plan is not None else []
         else:
             whole: list[Any] = [options]
@@ -614,7 +614,7 @@ def _quick(
             if out is not None:
                 whole.append(out.flags.writeable)
             key = tuple(whole)
-            plan = _fast.get(key)
+            plan = _recent_plans.get(key)
             addresses = (
                 [a.__array_interface__["data"][0] for a in given] if plan is not None else []
             )
@@ -623,11 +623,11 @@ def _quick(
     if plan is None:
         return key, None, None
     place = 0 if out is None else addresses.pop()
-    got, valid = _resampling.execute(plan, addresses, out, place)
+    got, valid = _resampling.run_plan(plan, addresses, out, place)
     return key, plan, got if valid is None else (got, valid)
 
 
-def _call(
+def general_call(
     streams: list[Any],
     target_times: Any,
     key: Any,
@@ -642,11 +642,11 @@ def _call(
         raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")
     if torch is not None and _tensor is None and not torch.compiler.is_compiling():
-        _bind(torch)
-    if torch is not None and recorded(torch, streams, target_times):
+        _bind_torch(torch)
+    if torch is not None and needs_torch_operators(torch, streams, target_times):
         from ._tensors import torchops as _torchops
 
-        return _torchops.call(
+        return _torchops.run_traced(
             streams,
             target_times,
             single=single,
@@ -654,11 +654,11 @@ def _call(
             return_times=return_times,
             **options,
         )
-    got, valid, targets, plan = _resampling.call(
+    got, valid, targets, plan = _resampling.run_call(
         streams, target_times, single=single, want_valid=want_valid, **options
     )
     if key is not None and plan is not None and not plan.far:
-        _fast.put(key, plan)
+        _recent_plans.put(key, plan)
     return deliver(
         (got, valid if want_valid else None, targets.array if return_times else None), streams[0][1]
     )

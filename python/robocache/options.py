@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ._fields import names_checked
+from ._check_fields import check_field_names
 
 __all__ = [
     "Windows",
@@ -36,7 +36,7 @@ Duration = float | str  # Seconds, or text with a unit such as "50ms".
 Bytes = int | str  # Bytes, or text with a unit such as "4GiB".
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Windows:
     """The content of a sample. Windows in lerobot's form are the keyword delta_timestamps=.
@@ -72,7 +72,7 @@ class Windows:
     dtype: Literal["float32", "keep"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Align:
     """How streams are put on one timeline. Episode.align explains these options.
@@ -111,7 +111,7 @@ class Align:
     dtypes: Mapping[str, Any] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Images:
     """The shape and dtype of decoded images.
@@ -192,7 +192,7 @@ class Noise(TypedDict, total=False):
     std: float | Mapping[str, float]
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Augment:
     """Random changes of samples. They depend only on seed, epoch, sample and camera.
@@ -221,7 +221,7 @@ class Augment:
     cameras: Sequence[str] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """The samples of an epoch, and how the ranks share them.
@@ -257,7 +257,7 @@ class Order:
     on_nan: Literal["error", "mask", "allow"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
     """How the sources of a mixture share an epoch. Mix is one source.
@@ -280,7 +280,7 @@ class Mixture:
     stratified: bool | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True)
 class Cache:
     """Where decoded images are kept for the next epoch.
@@ -302,7 +302,7 @@ class Cache:
     format: Literal["auto", "yuv", "rgb", "encoded"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True)
 class Device:
     """Where batches arrive, and where video is decoded.
@@ -327,7 +327,7 @@ class Device:
     memory_budget: Bytes | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
     """The statistics for normalize=.
@@ -348,7 +348,7 @@ class Statistics:
     values: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """The execution of a Loader.
@@ -371,7 +371,7 @@ class Runtime:
     metrics: str | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Open:
     """How a path is opened. robocache.open explains these options.

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import (
     Error,
     Internal,
@@ -38,8 +38,8 @@ from ._verbs import Result
 __all__ = ["run", "read", "Run"]
 
 # Exit codes that a retry does not change.
-_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
-_CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
+_FINAL_CODES = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
+_CLASSES = {**_FINAL_CODES, 13: ResourceLimit, 75: Temporary}
 # Exceptions of Ray that are not Temporary. All others mean that a worker, its node or the
 # connection died.
 _RAY = dict.fromkeys(
@@ -53,9 +53,9 @@ _RAY = dict.fromkeys(
     ),
     Misuse,
 )
-_JOIN = 60  # The seconds to wait for the answer of a cluster.
+_JOIN_SECONDS = 60  # The seconds to wait for the answer of a cluster.
 # The longest pause in seconds before the first retry. It doubles with each retry, up to a minute.
-_PAUSE = 1.0
+_PAUSE_SECONDS = 1.0
 
 
 class Run(Result):
@@ -86,7 +86,7 @@ class Run(Result):
     exit_code: int
 
 
-def _ray(what: str = "ray") -> Any:
+def _import_ray(what: str = "ray") -> Any:
     """Imports a module of Ray. Raises Unsupported if it is not installed."""
     try:
         import importlib
@@ -96,14 +96,14 @@ def _ray(what: str = "ray") -> Any:
         raise Unsupported(f"{what} is not installed: {e}", hint='pip install "ray[data]"') from None
 
 
-def _connect(address: str | None = None) -> Any:
+def _connect_cluster(address: str | None = None) -> Any:
     """Connects to a cluster and returns the module ray.
 
     The cluster is the one at the address or RAY_ADDRESS, else a new one on this machine. If no
     cluster answers, Ray itself waits for minutes and may end the process, so the connection is
     tested first and has a deadline.
     """
-    ray = _ray()
+    ray = _import_ray()
     if ray.is_initialized():
         return ray
     at = address or os.environ.get("RAY_ADDRESS", "")
@@ -122,8 +122,8 @@ def _connect(address: str | None = None) -> Any:
             socket.create_connection((host.strip("[]"), int(port)), 10).close()
         joining = threading.Thread(target=join, daemon=True)
         joining.start()
-        joining.join(_JOIN if at else None)
-        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN} s")
+        joining.join(_JOIN_SECONDS if at else None)
+        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
         if e is not None:
             raise e
     except (OSError, RuntimeError, SystemExit) as e:
@@ -136,7 +136,7 @@ def _connect(address: str | None = None) -> Any:
     return ray
 
 
-def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
+def _run_command(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
     """Runs the command line on the node of the task.
 
     Returns the exit code, stdout, and the last message on stderr.
@@ -166,14 +166,14 @@ def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str
     return p.returncode, out, last.removeprefix("robocache: ")
 
 
-def _shards(text: str) -> Iterator[int]:
+def _parse_shards(text: str) -> Iterator[int]:
     """Yields the numbers in text such as "0,3-5"."""
     for part in text.split(",") if text else ():
         a, _, b = part.partition("-")
         yield from range(int(a), int(b or a) + 1)
 
 
-def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
+def _convert_exception(e: Exception, what: str, where: dict[str, Any]) -> Error:
     """Returns the exception of RoboCache for an exception of Ray."""
     cause = getattr(e, "cause", None)  # The exception that the task raised.
     text = f"{what}: {type(e).__name__}: {(str(cause or e).strip().splitlines() or [''])[0]}"
@@ -200,7 +200,7 @@ def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
     )
 
 
-def _failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
+def _command_failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
     """Returns the exception for a failed command."""
     return _CLASSES.get(code, Temporary)(
         f"{verb} ended with exit code {code}: {last}", {**where, "exit_code": code}
@@ -246,11 +246,11 @@ def run(
     Example:
         robocache.ray.run("s3://bucket/job/manifest.json", num_cpus=4)
     """
-    ray = _connect()
-    manifest = _options.uri(manifest)
+    ray = _connect_cluster()
+    manifest = _checks.path_text(manifest)
     if "://" not in manifest:
         manifest = os.path.abspath(manifest)
-    call = ray.remote(_call)
+    call = ray.remote(_run_command)
     args = ["--manifest", manifest]
     where: dict[str, Any] = {"manifest": manifest}
 
@@ -262,16 +262,16 @@ def run(
                 )
             )
         except ray.exceptions.RayError as e:
-            raise _typed(e, verb, where) from e
+            raise _convert_exception(e, verb, where) from e
         if code not in (0, 3):
-            raise _failure(verb, code, last, where)
+            raise _command_failure(verb, code, last, where)
         return code, out
 
     try:
         status = json.loads(ask("status", "--json")[1])
     except ValueError as e:
         raise Misuse(f"program= gives no status: {e}", where) from None
-    todo = list(_shards(status.get("missing", "")))[::-1]
+    todo = list(_parse_shards(status.get("missing", "")))[::-1]
     made = Run(
         {
             "total": status["total"],
@@ -320,9 +320,9 @@ def run(
                 shard, tries = running.pop(ref)
                 try:
                     code, _, last = ray.get(ref)
-                    failed = _failure("run", code, last, {**where, "shard": shard})
+                    failed = _command_failure("run", code, last, {**where, "shard": shard})
                 except ray.exceptions.RayError as e:
-                    code, failed = None, _typed(e, "run", {**where, "shard": shard})
+                    code, failed = None, _convert_exception(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
                     made["done"] += 1
                     made["findings"] += code // 3
@@ -330,7 +330,7 @@ def run(
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
                 made["codes"][key] = made["codes"].get(key, 0) + 1
                 if tries <= retries and (
-                    code not in _FINAL
+                    code not in _FINAL_CODES
                     if code is not None
                     else isinstance(failed, (Temporary, ResourceLimit))
                 ):
@@ -339,7 +339,9 @@ def run(
                         later,
                         (
                             time.monotonic()
-                            + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)),
+                            + random.uniform(
+                                0, min(_PAUSE_SECONDS * 2 ** (tries - 1), 60 * _PAUSE_SECONDS)
+                            ),
                             shard,
                             tries + 1,
                         ),
@@ -352,13 +354,13 @@ def run(
     except BaseException as e:
         for ref in running:
             ray.cancel(ref, force=False)
-        raise _typed(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
+        raise _convert_exception(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
     code, text = ask("commit", "--json", *(["--partial"] if partial else []))
     made["committed"], made["commit"], made["exit_code"] = True, Result(json.loads(text)), code
     return made
 
 
-def _block(batch: dict[str, Any]) -> Any:
+def _arrow_block(batch: dict[str, Any]) -> Any:
     """Returns a batch as an Arrow table of tensors. Ragged keys become columns of arrays."""
     from ray.data.block import BlockAccessor
 
@@ -385,7 +387,7 @@ def _read_task(uri: Any, options: dict[str, Any], episodes: list[int]) -> Iterat
 
     with Loader(uri, episodes=episodes, **options) as loader:
         for batch in loader:
-            yield _block(batch)
+            yield _arrow_block(batch)
 
 
 def read(
@@ -422,7 +424,7 @@ def read(
     Example:
         rows = robocache.ray.read("s3://bucket/dataset", image_size=(224, 224))
     """
-    data = _ray("ray.data")
+    data = _import_ray("ray.data")
     from functools import partial
 
     from ray.data.block import BlockMetadata
@@ -446,8 +448,8 @@ def read(
         )
     if isinstance(uri, (list, tuple)):
         raise Misuse("a mixture", hint="read each, and union the datasets")
-    uri = _options.uri(uri)
-    _connect()
+    uri = _checks.path_text(uri)
+    _connect_cluster()
     fixed = {
         "shuffle": False,
         "rank": 0,
@@ -533,7 +535,7 @@ def main() -> None:
     p.add_argument("--partial", action="store_true")
     a = vars(p.parse_args())
     try:
-        _connect(a.pop("address"))
+        _connect_cluster(a.pop("address"))
         made = run(a.pop("manifest"), **a)
         print(json.dumps(made))
         sys.exit(made["exit_code"])

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _options, ops
+from . import _checks, ops
 from ._tensors import arrays as _arrays, resampling as _resampling, rules as _rules
 from ._tensors.arrays import HOST, View
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
 from ._tensors.prepared import Recent, prepare
-from ._tensors.results import Made, dense, native, same_place, writable
+from ._tensors.results import (
+    AllocatingOp,
+    dense_strides,
+    native_dtype,
+    require_same_device,
+    check_out,
+)
 
 __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
@@ -26,7 +32,7 @@ VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
 # The voxelize of torch's operators, for traced calls. _tensors.torchvoxels sets it when it
 # registers the operators.
-traced: Any = None
+traced_voxelize: Any = None
 _NAMES = (
     "points",
     "features",
@@ -70,7 +76,7 @@ class SparseVoxels(NamedTuple):
     found: Any
 
 
-def three(name: str, v: Any, phrase: str = "") -> list[float]:
+def three_numbers(name: str, v: Any, phrase: str = "") -> list[float]:
     """Returns three numbers, from three or from one for all axes."""
     try:
         a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64).ravel()
@@ -83,7 +89,7 @@ def three(name: str, v: Any, phrase: str = "") -> list[float]:
     return [float(x) for x in a]
 
 
-_fast: Recent[Any] = Recent()
+_recent_plans: Recent[Any] = Recent()
 
 
 def voxelize(
@@ -160,7 +166,9 @@ def voxelize(
     """
     if unknown:
         name = next(iter(unknown))
-        raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
+        raise Misuse(
+            f"unknown keyword {name!r} of voxelize", hint=_checks.nearest_names(name, _NAMES)
+        )
     key = None
     if lengths is None and offsets is None and out is None and memory_budget is None:
         options = (
@@ -177,7 +185,7 @@ def voxelize(
             backend,
             validate,
         )
-        key, plan, addresses = _quick(
+        key, plan, addresses = _find_recent(
             (points,) if features is None else (points, features),
             options,
             (grid_min, voxel_size, grid_size),
@@ -186,13 +194,13 @@ def voxelize(
             return plan.run(addresses, points)
     torch: Any = sys.modules.get("torch")
     if torch is not None and features is not None and not torch.compiler.is_compiling():
-        ops.no_tangents(torch, [features])
+        ops.reject_tangents(torch, [features])
     if torch is not None and (
-        ops.recorded(torch, [("points", points, features, {})], None)
+        ops.needs_torch_operators(torch, [("points", points, features, {})], None)
         or getattr(features, "requires_grad", False)
         and torch.is_grad_enabled()
     ):
-        return traced(
+        return traced_voxelize(
             points,
             features,
             grid_min=grid_min,
@@ -211,11 +219,11 @@ def voxelize(
             return_stats=return_stats,
             backend=backend,
         )
-    call = _Call(points, features, mode, layout, lengths, offsets)
-    spec = _spec(
+    call = _VoxelCall(points, features, mode, layout, lengths, offsets)
+    spec = _voxel_spec(
         call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget
     )
-    chosen = _rules.backend_of(backend, call.points.device, "points")
+    chosen = _rules.choose_backend(backend, call.points.device, "points")
     if chosen == "pytorch":
         from ._tensors import oracle as _oracle
 
@@ -228,17 +236,17 @@ def voxelize(
     if layout == "sparse":
         if out is not None or dtype is not None or bits:
             raise Misuse("layout='sparse' makes its own results: leave out=, dtype= and bits= out")
-        plan = _sparse(call, spec, capacity, return_stats)
+        plan = _prepare_sparse(call, spec, capacity, return_stats)
     else:
         if capacity is not None:
             raise Misuse("capacity= belongs to layout='sparse'")
-        plan = _dense(call, spec, dtype, out, return_stats)
+        plan = _prepare_dense(call, spec, dtype, out, return_stats)
     if key is not None:
-        _fast.put(key, plan)
+        _recent_plans.put(key, plan)
     return plan.run(call.addresses(), points, out)
 
 
-def _quick(
+def _find_recent(
     arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]
 ) -> tuple[Any, Any, list[int]]:
     """Finds the plan of an earlier call with other addresses: returns (key, plan, addresses).
@@ -265,17 +273,17 @@ def _quick(
             if any(type(a) is not kind for a in arrays):
                 return None, None, []
             key = (options, *((a.dtype, a.shape, a.strides) for a in arrays))
-            return key, _fast.get(key), [a.__array_interface__["data"][0] for a in arrays]
-        for check, plan in ops._near.get(options) or ():
+            return key, _recent_plans.get(key), [a.__array_interface__["data"][0] for a in arrays]
+        for check, plan in ops.guarded_plans.get(options) or ():
             if check(*arrays):
                 return None, plan, [a.data_ptr() for a in arrays]
-        key, plan = ops._look(options, arrays, _fast)
+        key, plan = ops.find_plan(options, arrays, _recent_plans)
         return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
     except TypeError:  # An option that is not a plain value.
         return None, None, []
 
 
-class _Call:
+class _VoxelCall:
     """The checked inputs of voxelize."""
 
     def __init__(
@@ -284,29 +292,29 @@ class _Call:
         if mode not in VOXEL_MODES:
             raise Misuse(
                 f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}",
-                hint=_options.nearest(str(mode), VOXEL_MODES),
+                hint=_checks.nearest_names(str(mode), VOXEL_MODES),
             )
-        _options.choice("layout", layout, ("dense", "sparse"))
+        _checks.check_choice("layout", layout, ("dense", "sparse"))
         self.mode = mode
         self.featured: bool = mode not in ("occupancy", "count")
         if self.featured and features is None:
             raise Misuse(f"features required for mean/max modes: mode={mode!r} reads them")
-        if _resampling.ragged(points):
+        if _resampling.is_ragged(points):
             if offsets is not None or lengths is not None:
                 raise Misuse(
                     "points: a ragged batch has lengths of its own: leave lengths= and offsets= out"
                 )
-            points, offsets = _resampling.joined("points", points)
+            points, offsets = _resampling.join_ragged("points", points)
             if self.featured:
-                features, other = _resampling.joined("features", features)
+                features, other = _resampling.join_ragged("features", features)
                 if other != offsets:
                     raise Misuse(
                         "length mismatch of points and features: "
                         f"{np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
                     )
-        elif _resampling.jagged(points):
+        elif _resampling.is_jagged(points):
             offsets, points = points.offsets(), points.values()
-            features = features.values() if _resampling.jagged(features) else features
+            features = features.values() if _resampling.is_jagged(features) else features
         self.points = _arrays.view("points", points)
         if (
             len(self.points.shape) == 0
@@ -329,12 +337,12 @@ class _Call:
             _arrays.view_like("features", features, self.points) if self.featured else None
         )
         self.lengths: _arrays.View | None = (
-            None if lengths is None else _resampling.index("lengths", lengths, self.points)
+            None if lengths is None else _resampling.index_view("lengths", lengths, self.points)
         )
         self.offsets: _arrays.View | None = (
-            None if offsets is None else _resampling.index("offsets", offsets, self.points)
+            None if offsets is None else _resampling.index_view("offsets", offsets, self.points)
         )
-        same_place(self.views())
+        require_same_device(self.views())
         shape = self.points.shape
         self.batch: int | None = (
             self.offsets.shape[0] - 1
@@ -363,8 +371,8 @@ class _Call:
         return [v.addr for v in self.views()]
 
 
-def _spec(
-    call: _Call,
+def _voxel_spec(
+    call: _VoxelCall,
     grid_min: Any,
     voxel_size: Any,
     grid_size: Any,
@@ -375,9 +383,9 @@ def _spec(
     memory_budget: Any,
 ) -> dict[str, Any]:
     """Returns the engine's specification of a voxelize, without its tensors."""
-    _options.choice("outside", outside, OUTSIDE)
-    size = three("voxel_size", voxel_size, "voxel_size must be positive: ")
-    grid = three("grid_size", grid_size, "Invalid grid dimensions: ")
+    _checks.check_choice("outside", outside, OUTSIDE)
+    size = three_numbers("voxel_size", voxel_size, "voxel_size must be positive: ")
+    grid = three_numbers("grid_size", grid_size, "Invalid grid dimensions: ")
     if any(not s > 0 or s == float("inf") for s in size):
         raise Misuse(
             "voxel_size must be positive (a voxel size must be positive and finite): "
@@ -390,19 +398,19 @@ def _spec(
             hint="grid_size is voxels an axis",
         )
     budget = (
-        _options.bytes_of("memory_budget", memory_budget)
+        _checks.parse_bytes("memory_budget", memory_budget)
         if memory_budget is not None
-        else _memory(call.points)
+        else _total_memory(call.points)
     )
     return {
         "op": "voxelize",
         "device": max(call.points.device, 0),
         "mode": call.mode,
         "outside": outside,
-        "min": three("grid_min", grid_min),
+        "min": three_numbers("grid_min", grid_min),
         "size": size,
         "grid": [int(g) for g in grid],
-        "fill": _fill(fill),
+        "fill": _check_fill(fill),
         "bits": bool(bits),
         "fast": not deterministic,
         "budget": budget,
@@ -418,7 +426,7 @@ def _spec(
     }
 
 
-def _fill(v: Any) -> float:
+def _check_fill(v: Any) -> float:
     """Returns fill= as a float."""
     try:
         return float(v)
@@ -426,15 +434,15 @@ def _fill(v: Any) -> float:
         raise Misuse(f"fill={v!r}: expected a number") from None
 
 
-def _memory(like: View) -> int:
+def _total_memory(like: View) -> int:
     """Returns all memory of the machine or the device, the default budget."""
     if like.device == HOST:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(_arrays.torch_of().cuda.get_device_properties(like.device).total_memory)
+    return int(_arrays.imported_torch().cuda.get_device_properties(like.device).total_memory)
 
 
 def dense_shape(
-    call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any
+    call: _VoxelCall, spec: Mapping[str, Any], dtype: Any, out: Any
 ) -> tuple[tuple[int, ...], str]:
     """Returns the shape and the dtype of a dense result."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
@@ -451,20 +459,20 @@ def dense_shape(
     return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind
 
 
-def _stats(
-    spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool
+def _add_stats(
+    spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _VoxelCall, wanted: bool
 ) -> None:
     """Adds the statistics of points to the results, if they are wanted."""
     if wanted:
         spec["has"].append("stats")
         tensors.append({"dtype": "int64", "shape": [3], "stride": [1]})
-        results.append(((3,), native("int64", call.points)))
+        results.append(((3,), native_dtype("int64", call.points)))
 
 
 class _DensePlan:
     """A prepared dense grid; only addresses are missing."""
 
-    def __init__(self, made: Made, out: View | None) -> None:
+    def __init__(self, made: AllocatingOp, out: View | None) -> None:
         self.made = made
         self.given = [] if out is None else [out.array]
 
@@ -476,41 +484,43 @@ class _DensePlan:
         return deliver(tuple(got), like)
 
 
-FRESH = 1 << 20  # Bytes from which new memory comes from the system, which fills it with zeros.
+FRESH_MEMORY = (
+    1 << 20
+)  # Bytes from which new memory comes from the system, which fills it with zeros.
 
 
-def _dense(
-    call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
+def _prepare_dense(
+    call: _VoxelCall, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
 ) -> _DensePlan:
     """Prepares a dense grid."""
     shape, kind = dense_shape(call, spec, dtype, out)
-    into = None if out is None else writable("out", out, shape, kind, call.points)
+    into = None if out is None else check_out("out", out, shape, kind, call.points)
     tensors = [
         *call.describe(),
         {
             "dtype": kind,
             "shape": list(shape),
-            "stride": dense(shape) if into is None else list(into.stride),
+            "stride": dense_strides(shape) if into is None else list(into.stride),
         },
     ]
     spec["has"] += ["out"]
-    results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
-    _stats(spec, tensors, results, call, return_stats)
+    results: list[Any] = [None if into is not None else (shape, native_dtype(kind, call.points))]
+    _add_stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     zeroed = None
     if (
         into is None
         and call.points.device == HOST
-        and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH
+        and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH_MEMORY
     ):
         zeroed = spec["zeroed"] = True
     return _DensePlan(
-        Made(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into
+        AllocatingOp(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into
     )
 
 
-def _sparse(
-    call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool
+def _prepare_sparse(
+    call: _VoxelCall, spec: dict[str, Any], capacity: int | None, return_stats: bool
 ) -> _SparsePlan:
     """Prepares a sparse grid."""
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
@@ -525,13 +535,13 @@ def _sparse(
     made += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
     spec["has"] += [m[0] for m in made]
     tensors = call.describe() + [
-        {"dtype": d, "shape": list(s), "stride": dense(s)} for _, d, s in made
+        {"dtype": d, "shape": list(s), "stride": dense_strides(s)} for _, d, s in made
     ]
-    results: list[Any] = [(s, native(d, call.points)) for _, d, s in made]
-    _stats(spec, tensors, results, call, return_stats)
+    results: list[Any] = [(s, native_dtype(d, call.points)) for _, d, s in made]
+    _add_stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     return _SparsePlan(
-        Made(prepare(spec), results, call.points),
+        AllocatingOp(prepare(spec), results, call.points),
         capacity is None,
         return_stats,
         call.featured,
@@ -544,7 +554,7 @@ class _SparsePlan:
     """A prepared sparse grid; only addresses are missing."""
 
     def __init__(
-        self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
+        self, made: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
     ) -> None:
         self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = (
             made,
@@ -577,7 +587,7 @@ class _SparsePlan:
         return sparse if stats is None else (sparse, deliver((stats,), like))
 
 
-def _numbers(v: Any) -> Any:
+def _float_array(v: Any) -> Any:
     """Returns v as a float64 array, or as an empty array if v has no numbers."""
     try:
         return np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
@@ -587,7 +597,7 @@ def _numbers(v: Any) -> Any:
 
 def camera_of(v: Any) -> list[float]:
     """Returns fx, fy, cx, cy, from four numbers or a 3x3 matrix."""
-    a = _numbers(v)
+    a = _float_array(v)
     if a.shape == (3, 3):
         a = np.array([a[0, 0], a[1, 1], a[0, 2], a[1, 2]])
     if a.shape != (4,) or not np.isfinite(a).all() or a[0] == 0 or a[1] == 0:
@@ -597,7 +607,7 @@ def camera_of(v: Any) -> list[float]:
 
 def pose_of(name: str, v: Any) -> list[float]:
     """Returns the first three rows of a 4x4 or 3x4 matrix."""
-    a = _numbers(v)
+    a = _float_array(v)
     if a.shape not in ((3, 4), (4, 4)) or not np.isfinite(a).all():
         raise Misuse(f"{name}: expected a finite matrix of 3×4 or 4×4, found shape {list(a.shape)}")
     return [float(x) for x in a[:3].ravel()]
@@ -653,16 +663,16 @@ def depth_to_points(
         raise Misuse(
             f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"}
         )
-    chosen = _rules.backend_of(backend, d.device, "depth")
+    chosen = _rules.choose_backend(backend, d.device, "depth")
     _no_gradient("depth_to_points", depth)
     shape = (*d.shape, 3)
-    into = None if out is None else writable("out", out, shape, "float32", d)
+    into = None if out is None else check_out("out", out, shape, "float32", d)
     tensors = [
         d.describe(),
         {
             "dtype": "float32",
             "shape": list(shape),
-            "stride": dense(shape) if into is None else list(into.stride),
+            "stride": dense_strides(shape) if into is None else list(into.stride),
         },
     ]
     spec: dict[str, Any] = {
@@ -673,16 +683,18 @@ def depth_to_points(
         "has": [],
     }
     if scale is not None:
-        spec["scale"] = _options.positive("scale", scale)
+        spec["scale"] = _checks.check_positive("scale", scale)
     if pose is not None:
         spec["pose"] = pose_of("pose", pose)
-    results: list[Any] = [None if into is not None else (shape, native("float32", d))]
+    results: list[Any] = [None if into is not None else (shape, native_dtype("float32", d))]
     if return_valid:
         spec["has"].append("valid")
-        tensors.append({"dtype": "uint8", "shape": list(d.shape), "stride": dense(d.shape)})
-        results.append((d.shape, native("bool", d)))
+        tensors.append({"dtype": "uint8", "shape": list(d.shape), "stride": dense_strides(d.shape)})
+        results.append((d.shape, native_dtype("bool", d)))
     spec["tensors"] = tensors
-    got = Made(prepare(spec), results, d).run([d.addr], [] if into is None else [into.array])
+    got = AllocatingOp(prepare(spec), results, d).run(
+        [d.addr], [] if into is None else [into.array]
+    )
     if out is not None:
         got[0] = out
     return deliver(tuple(got), depth)
@@ -731,26 +743,26 @@ def tsdf_integrate(
     d = _arrays.view("depth", depth)
     if len(d.shape) != 2:
         raise Misuse(f"depth must have shape [H, W], found {list(d.shape)}", {"tensor": "depth"})
-    chosen = _rules.backend_of(backend, d.device, "depth")
+    chosen = _rules.choose_backend(backend, d.device, "depth")
     _no_gradient("tsdf_integrate", depth)
     v = _arrays.view("value", value)
     if len(v.shape) != 3:
         raise Misuse(f"value must have shape [X, Y, Z], found {list(v.shape)}", {"tensor": "value"})
-    v = writable("value", value, v.shape, "float32", d)
-    w = writable("weight", weight, v.shape, "float32", d)
+    v = check_out("value", value, v.shape, "float32", d)
+    w = check_out("weight", weight, v.shape, "float32", d)
     spec: dict[str, Any] = {
         "op": "integrate",
         "backend": "cuda" if chosen == "pytorch" else chosen,
         "device": max(d.device, 0),
         "camera": camera_of(camera),
         "pose": pose_of("view", view),
-        "min": three("grid_min", grid_min),
-        "size": three("voxel_size", voxel_size),
-        "truncate": _options.positive("truncate", truncate),
-        "max_weight": _options.positive("max_weight", max_weight),
+        "min": three_numbers("grid_min", grid_min),
+        "size": three_numbers("voxel_size", voxel_size),
+        "truncate": _checks.check_positive("truncate", truncate),
+        "max_weight": _checks.check_positive("max_weight", max_weight),
         "tensors": [d.describe(), v.describe(), w.describe()],
     }
     if scale is not None:
-        spec["scale"] = _options.positive("scale", scale)
-    Made(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
+        spec["scale"] = _checks.check_positive("scale", scale)
+    AllocatingOp(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
     return value, weight

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _keywords, _options
+from . import _engine, _keywords, _checks
 from ._errors import ForkError, Misuse, Unsupported, from_engine
 from ._feature import Feature, Features
 
@@ -81,7 +81,7 @@ class Writer:
             w.save_episode()
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         path: Any,
@@ -101,12 +101,12 @@ class Writer:
     ) -> None:
         self.path: str = os.path.abspath(os.fspath(path))
         declared = [
-            _declared(key, f, use_videos)
+            _declare_feature(key, f, use_videos)
             for key, f in (features or {}).items()
             if key not in _BOOKKEEPING
         ]
         streams = {
-            k: _options.positive(f"{k}: hz", f["hz"])
+            k: _checks.check_positive(f"{k}: hz", f["hz"])
             for k, f in (features or {}).items()
             if isinstance(f, Mapping) and f.get("hz") is not None
         }
@@ -115,22 +115,22 @@ class Writer:
             "path": self.path,
             "features": declared,
             "robot_type": robot_type or "",
-            "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
-            "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")),
+            "queue_bytes": _checks.parse_bytes("queue_bytes", queue_bytes),
+            "on_full": _checks.check_choice("on_full", on_full, ("block", "raise", "drop")),
             "allow_nan": _allowed_nan(allow_nan),
-            "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
+            "only_new": _checks.check_choice("mode", mode, ("a", "x")) == "x",
             "video_codec": ""
             if video_codec is None
-            else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
+            else _checks.check_choice("video_codec", video_codec, ("av1", "h264", "hevc")),
             "preset": "" if preset is None else str(preset),
             **{
-                name: _options.whole(name, v)
+                name: _checks.check_whole(name, v)
                 for name, v in (("gop", gop), ("crf", crf))
                 if v is not None
             },
         }
         if fps is not None:
-            args["fps"] = _options.rate("fps", fps)
+            args["fps"] = _checks.check_rate("fps", fps)
         if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (
             fps is None or not declared
         ):
@@ -143,18 +143,18 @@ class Writer:
         self._handle = _engine.Handle(lambda: self._open(args)).open()
         info = self._handle.info
         self._engine, number = self._handle._resolve()
-        self._add = self._engine.lib.robocache_writer_add
+        self._add_row = self._engine.lib.robocache_writer_add
         self._number = number
-        self._told: dict[str, Any] = info["counted"]
-        self.fps: Any = _options.told_rate(info["fps"])
+        self._counters: dict[str, Any] = info["counted"]
+        self.fps: Any = _checks.parse_rate(info["fps"])
         self.robot_type: str | None = info.get("robot_type") or None
         self.features: Features = Features((d["key"], Feature.of(d)) for d in info["features"])
         self.streams: dict[str, float] = dict(info.get("streams") or {})
-        self._rows = [_Row(f) for f in self.features.values()]
+        self._rows = [_FeatureConverter(f) for f in self.features.values()]
         self._native = {
             row.f.key: (row, row.f.key.encode()) for row in self._rows if row.f.key in self.streams
         }
-        self._sample = self._engine.lib.robocache_writer_sample
+        self._add_sample = self._engine.lib.robocache_writer_sample
         self._addresses = (ctypes.c_int64 * len(self._rows))()
         self._pending = 0
         self._warned = False
@@ -167,18 +167,18 @@ class Writer:
                 {"dataset": self.path},
                 "make it in the process that calls add_frame",
             )
-        answer = _engine.call("robocache_writer_new", args)
+        answer = _engine.call_engine("robocache_writer_new", args)
         return answer["writer"], answer
 
     @property
     def num_episodes(self) -> int:
         """The number of saved episodes of the dataset, including those of earlier sessions."""
-        return int(self._told["episodes"])
+        return int(self._counters["episodes"])
 
     @property
     def num_frames(self) -> int:
         """The number of rows of the dataset."""
-        return int(self._told["frames"])
+        return int(self._counters["frames"])
 
     def __len__(self) -> int:
         """Returns the number of rows of the current episode."""
@@ -210,16 +210,16 @@ class Writer:
             raise Misuse(
                 f"the stream {key!r} has no rate of its own",
                 {"stream": key},
-                _options.nearest(key, known)
+                _checks.nearest_names(key, known)
                 if known
                 else f'features={{{key!r}: {{..., "hz": 100}}}}',
             )
         row, name = self._native[key]
-        a = row.of(value)
+        a = row.convert(value)
         out = ctypes.c_void_p()
         if (
-            self._sample(
-                self._number, name, a.ctypes.data, _time_ns(time, time_ns), ctypes.byref(out)
+            self._add_sample(
+                self._number, name, a.ctypes.data, _to_ns(time, time_ns), ctypes.byref(out)
             )
             != _engine.DONE
         ):
@@ -269,13 +269,13 @@ class Writer:
                 hint='add_frame(frame, task="pick the cube"), or frame["task"]',
             )
         if values.keys() != self.features.keys() - self.streams.keys():
-            _mismatch(values, self.features, self.streams)
+            _raise_mismatch(values, self.features, self.streams)
         if (time is not None or time_ns is not None) and not self.streams:
             raise Misuse(
                 "add_frame: time= is for a Writer with streams at rates of their own",
                 hint="row k is at k / fps; declare a float64 feature to keep a measured time",
             )
-        at = _time_ns(time, time_ns) if self.streams else 0
+        at = _to_ns(time, time_ns) if self.streams else 0
         keep, texts = [], {}
         for i, row in enumerate(self._rows):
             if row.f.key in self.streams:
@@ -289,13 +289,13 @@ class Writer:
                     )
                 texts[row.f.key], self._addresses[i] = v, 0
             else:
-                a = row.of(v)
+                a = row.convert(v)
                 keep.append(a)
                 self._addresses[i] = a.ctypes.data
         out = ctypes.c_void_p()
         told = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
         while True:
-            status = self._add(
+            status = self._add_row(
                 self._number,
                 told,
                 self._addresses,
@@ -337,12 +337,12 @@ class Writer:
             Misuse: The episode has no rows.
             ResourceLimit: The disk is full.
         """
-        self._call("robocache_writer_save")
+        self._call_writer("robocache_writer_save")
         self._pending = 0
 
     def discard_episode(self) -> None:
         """Drops the rows of the current episode, for example of a failed demonstration."""
-        self._call("robocache_writer_discard")
+        self._call_writer("robocache_writer_discard")
         self._pending = 0
 
     clear_episode_buffer = discard_episode
@@ -358,7 +358,7 @@ class Writer:
             Misuse: The dataset has no episodes, or the last episode is in a finished file or was
                 saved by an earlier Writer. The hint names the command that deletes it.
         """
-        self._call("robocache_writer_delete")
+        self._call_writer("robocache_writer_delete")
 
     def stats(self) -> dict[str, Any]:
         """Returns the counters of the Writer.
@@ -371,14 +371,14 @@ class Writer:
             on_full="raise" and "drop" did not add; codec_replaced, why cameras are H.264, if the
             default codec does not support their size.
         """
-        return dict(self._call("robocache_writer_stats"))
+        return dict(self._call_writer("robocache_writer_stats"))
 
-    def _call(self, name: str) -> Any:
+    def _call_writer(self, name: str) -> Any:
         """Calls a function of the engine's writer and stores the counters."""
         if os.getpid() != self._pid:
             self._open({})
-        self._told = self._handle.call(name)
-        return self._told
+        self._counters = self._handle.call(name)
+        return self._counters
 
     def close(self) -> None:
         """Ends the recording and computes the final statistics. No unfinished files are left.
@@ -395,7 +395,7 @@ class Writer:
                 stacklevel=2,
             )
         try:
-            self._call("robocache_writer_finish")
+            self._call_writer("robocache_writer_finish")
         finally:
             self._pending = 0
             self._handle.close()
@@ -423,7 +423,7 @@ class Writer:
         )
 
 
-class _Row:
+class _FeatureConverter:
     """Converts the values of one feature to the bytes of a row."""
 
     def __init__(self, f: Feature) -> None:
@@ -434,15 +434,15 @@ class _Row:
         self.dtype = np.dtype(object if self.text else "float32" if metres else f.dtype)
         self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
 
-    def of(self, v: Any) -> np.ndarray:
+    def convert(self, v: Any) -> np.ndarray:
         """Returns a value as a contiguous array in the declared dtype and shape."""
         if type(v) is not np.ndarray:
             v = v.detach().cpu().numpy() if hasattr(v, "detach") else np.asarray(v)
         if v.dtype == self.dtype and v.shape == self.shape:
             return np.ascontiguousarray(v)
-        return self._brought(v)
+        return self._convert_other(v)
 
-    def _brought(self, v: np.ndarray) -> np.ndarray:
+    def _convert_other(self, v: np.ndarray) -> np.ndarray:
         """Converts an array to the declared dtype and shape.
 
         Raises Misuse if a value would change.
@@ -500,7 +500,7 @@ def _allowed_nan(v: Any) -> list[str]:
     return list(v)
 
 
-def _time_ns(seconds: Any, ns: Any) -> int:
+def _to_ns(seconds: Any, ns: Any) -> int:
     """Returns a time on the caller's clock in nanoseconds."""
     if (seconds is None) == (ns is None):
         raise Misuse(
@@ -508,8 +508,8 @@ def _time_ns(seconds: Any, ns: Any) -> int:
             hint="time.monotonic(), or time.monotonic_ns()",
         )
     if ns is not None:
-        return _options.integer("time_ns", ns)
-    if _options.real("time", seconds) > 9.2e9 or seconds < -9.2e9:
+        return _checks.check_integer("time_ns", ns)
+    if _checks.check_real("time", seconds) > 9.2e9 or seconds < -9.2e9:
         raise Misuse(
             f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds",
             hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=",
@@ -517,7 +517,7 @@ def _time_ns(seconds: Any, ns: Any) -> int:
     return round(seconds * 1e9)
 
 
-def _mismatch(
+def _raise_mismatch(
     given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]
 ) -> None:
     """Raises Misuse for a frame with missing or undeclared keys."""
@@ -537,7 +537,7 @@ def _mismatch(
         hint = (
             "rows are at k / fps; declare a float64 feature of another name to keep a measured time"
             if extra[0] in _BOOKKEEPING
-            else _options.nearest(extra[0], features)
+            else _checks.nearest_names(extra[0], features)
         )
     raise Misuse(
         f"the frame does not fit the features: {'; '.join(parts)}",
@@ -546,7 +546,7 @@ def _mismatch(
     )
 
 
-def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
+def _declare_feature(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
     """Returns a feature in the engine's form, from LeRobot's dict or a Feature."""
     if isinstance(f, Feature):
         d = dict(f.raw)
@@ -561,7 +561,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
         )
     dtype, info = str(f["dtype"]), f.get("info") or {}
     shape = [
-        _options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
+        _checks.check_whole(f"{key}: shape", n)
+        for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
     ]
     if f.get("hz") is not None and dtype in (*_CAMERAS, "string"):
         raise Unsupported(
@@ -613,7 +614,7 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
     if names is None:
         out["names"] = ["channels", "height", "width"] if first else ["height", "width", "channels"]
     if info.get("is_depth_map") or info.get("video.is_depth_map"):
-        unit = _options.choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
+        unit = _checks.check_choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
         out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
         if out["kind"] == "video":
             code = {

@@ -143,7 +143,7 @@ def test_what_ray_says_is_typed(cluster, caplog):
         exceptions.RuntimeEnvSetupError("no"): robocache.Misuse,
     }
     for e, want in typed.items():
-        got = robocache.ray._typed(e, "run", {"shard": 1})
+        got = robocache.ray._convert_exception(e, "run", {"shard": 1})
         assert type(got) is want and got.where == {"shard": 1}, e
     for cause, want in (
         (ModuleNotFoundError("robocache"), robocache.Unsupported),
@@ -151,7 +151,11 @@ def test_what_ray_says_is_typed(cluster, caplog):
         (robocache.Malformed("m"), robocache.Malformed),
     ):
         assert (
-            type(robocache.ray._typed(exceptions.RayTaskError("f", "trace", cause), "run", {}))
+            type(
+                robocache.ray._convert_exception(
+                    exceptions.RayTaskError("f", "trace", cause), "run", {}
+                )
+            )
             is want
         )
     nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # to be done
@@ -356,7 +360,7 @@ def test_what_a_node_lacks_is_typed():
         (errno.ENOMEM, robocache.ResourceLimit),
         (errno.EAGAIN, robocache.ResourceLimit),
     ]:
-        assert type(robocache.ray._typed(Told(OSError(number, "")), "run", {})) is typed
+        assert type(robocache.ray._convert_exception(Told(OSError(number, "")), "run", {})) is typed
 
 
 @pytest.mark.skipif(ray is not None, reason="Ray is here")

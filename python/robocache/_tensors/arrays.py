@@ -18,7 +18,7 @@ __all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
 HOST = -1  # The device number of host memory, as Tensor.get_device() returns it.
 
 
-def torch_of() -> Any:
+def imported_torch() -> Any:
     """Returns torch if the process has imported it, else None."""
     return sys.modules.get("torch")
 
@@ -80,11 +80,11 @@ def view(name: str, x: Any) -> View:
     Lists, tuples and numbers become NumPy arrays. DLPack arrays are not copied.
     """
     if isinstance(x, np.ndarray):
-        return _numpy(name, x)
+        return _numpy_view(name, x)
     if is_tensor(x):
-        return _torch(name, x)
+        return _torch_view(name, x)
     if hasattr(x, "__dlpack__"):
-        return _dlpack(name, x)
+        return _dlpack_view(name, x)
     try:
         a = np.asarray(x)
     except (TypeError, ValueError):
@@ -93,10 +93,10 @@ def view(name: str, x: Any) -> View:
         raise Misuse(
             f"{name}: expected an array or a tensor, found {type(x).__name__}", {"tensor": name}
         )
-    return _numpy(name, a)
+    return _numpy_view(name, a)
 
 
-def given(name: str, x: Any) -> View:
+def writable_view(name: str, x: Any) -> View:
     """Returns x as memory to write to.
 
     Raises Misuse if x is not writable memory of the caller, or if it requires a gradient.
@@ -130,12 +130,12 @@ def view_like(name: str, x: Any, like: View) -> View:
     """Returns x as memory; lists and numbers are moved to the device of like."""
     if like.tensor and not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
         a = view(name, x).array
-        torch = torch_of()
-        return _torch(name, torch.from_numpy(np.ascontiguousarray(a)).to(like.array.device))
+        torch = imported_torch()
+        return _torch_view(name, torch.from_numpy(np.ascontiguousarray(a)).to(like.array.device))
     return view(name, x)
 
 
-def _numpy(name: str, a: np.ndarray) -> View:
+def _numpy_view(name: str, a: np.ndarray) -> View:
     """Returns a NumPy array as memory. Raises Misuse for unsupported dtypes and strides."""
     kind = a.dtype.kind
     if kind in "mM":  # timedelta64 and datetime64 become nanoseconds.
@@ -177,7 +177,7 @@ def _numpy(name: str, a: np.ndarray) -> View:
     )
 
 
-def _torch(name: str, t: Any) -> View:
+def _torch_view(name: str, t: Any) -> View:
     """Returns a torch tensor as memory.
 
     Raises Misuse or Unsupported for layouts and devices that the kernels cannot use.
@@ -192,7 +192,7 @@ def _torch(name: str, t: Any) -> View:
         problem = "a quantised tensor", "use .dequantize()"
     elif t.is_complex():
         problem = (
-            f"unsupported dtype {_dtype(t)}: complex numbers are not computed with",
+            f"unsupported dtype {_tensor_dtype(t)}: complex numbers are not computed with",
             "use .real and .imag",
         )
     if problem:
@@ -207,15 +207,17 @@ def _torch(name: str, t: Any) -> View:
         )
     if torch.is_grad_enabled() and t.requires_grad:
         t = t.detach()
-    return View(name, t, _dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True)
+    return View(
+        name, t, _tensor_dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True
+    )
 
 
-def _dtype(t: Any) -> str:
+def _tensor_dtype(t: Any) -> str:
     """Returns the name of a tensor's dtype in NumPy."""
     return str(t.dtype).removeprefix("torch.")
 
 
-def _dlpack(name: str, x: Any) -> View:
+def _dlpack_view(name: str, x: Any) -> View:
     """Returns an array of another library as memory.
 
     Host memory becomes a NumPy array. Device memory becomes a torch tensor, which shares the memory
@@ -228,7 +230,7 @@ def _dlpack(name: str, x: Any) -> View:
     try:
         if kind == 1:
             try:
-                return _numpy(name, np.from_dlpack(x))
+                return _numpy_view(name, np.from_dlpack(x))
             except (BufferError, RuntimeError, TypeError):
                 if "torch" not in sys.modules:  # Types that NumPy lacks, such as bfloat16.
                     raise
@@ -241,7 +243,7 @@ def _dlpack(name: str, x: Any) -> View:
                     {"tensor": name},
                     "pip install torch",
                 ) from None
-            return _torch(name, torch.from_dlpack(x))
+            return _torch_view(name, torch.from_dlpack(x))
     except (BufferError, RuntimeError, TypeError) as e:
         if isinstance(e, (Misuse, Unsupported)):
             raise

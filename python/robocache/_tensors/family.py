@@ -15,12 +15,12 @@ from . import arrays as _arrays
 __all__ = ["deliver", "foreign"]
 
 
-def foreign(x: Any) -> Any:
+def foreign_constructor(x: Any) -> Any:
     """Returns the from_dlpack function of x's library; None for NumPy, torch, lists and numbers."""
     if isinstance(x, np.ndarray) or _arrays.is_tensor(x):
         return None
     if isinstance(x, (list, tuple)) and x:
-        return foreign(x[0])
+        return foreign_constructor(x[0])
     if not hasattr(x, "__dlpack__"):
         return None
     space = getattr(x, "__array_namespace__", None)
@@ -46,7 +46,7 @@ def deliver(results: tuple[Any, ...], like: Any) -> Any:
     One result is returned alone, several as a tuple.
     """
     there = [r for r in results if r is not None]
-    make = foreign(like)
+    make = foreign_constructor(like)
     if make is not None:
         there = [make(r) if isinstance(r, np.ndarray) or _arrays.is_tensor(r) else r for r in there]
     return there[0] if len(there) == 1 else tuple(there)

@@ -19,7 +19,7 @@ from .._errors import Unsupported
 __all__ = ["fuse", "voxelize"]
 
 
-def _clock(t: torch.Tensor, given: bool) -> torch.Tensor:
+def _to_clock(t: torch.Tensor, given: bool) -> torch.Tensor:
     """Returns times as int64 ns, or as float64 seconds for the old clock."""
     if given:
         return t.double()
@@ -32,10 +32,10 @@ def fuse(
     """Returns [B, T, sum of D] and the validity [B, T, N]."""
     given = spec.get("clock") == "given"
     epsilon = spec.get("epsilon") or 0.0 if given else 0.0
-    at = _clock(targets.array, given)
+    at = _to_clock(targets.array, given)
     columns, valid = [], []
     for s in series:
-        v, t = s.values.array, _clock(s.times.array, given)
+        v, t = s.values.array, _to_clock(s.times.array, given)
         v = (
             v.reshape(1, *v.shape, *(1,) * (2 - v.dim()))
             if v.dim() < 3 and s.offsets is None
@@ -55,15 +55,15 @@ def fuse(
             )
             take = (o[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
             v, t = v[take], t[take]
-        got, ok, zero = _stream(
+        got, ok, zero = _interpolate(
             v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon
         )
-        columns.append(_finish(got, zero, s.spec, dtype or series[0].values.array.dtype))
+        columns.append(_apply_epilogue(got, zero, s.spec, dtype or series[0].values.array.dtype))
         valid.append(ok)
     return torch.cat(columns, -1), torch.stack(valid, -1)
 
 
-def _stream(
+def _interpolate(
     v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Interpolates one stream: returns values, valid rows, and rows that become zeros."""
@@ -144,7 +144,7 @@ def _stream(
     return v0, ok, (n == 0) | (~ok if edge == "mask" else torch.zeros_like(ok))
 
 
-def _finish(
+def _apply_epilogue(
     x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype: Any
 ) -> torch.Tensor:
     """Applies the epilogue and rounds once. The epilogue does not change rows of zeros."""

@@ -33,7 +33,7 @@ class Recent(Generic[V]):
         self._size = size
         self._new: dict[Any, V] = {}
         self._old: dict[Any, V] = {}
-        _all.add(self)
+        _all_caches.add(self)
 
     def get(self, key: Any) -> V | None:
         """Returns the value of a key, or None."""
@@ -55,18 +55,18 @@ class Recent(Generic[V]):
         self._new, self._old = {}, {}
 
 
-_all: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
+_all_caches: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Clears all caches: a forked child must not use the operations of its parent's engine."""
-    for r in list(_all):
+    for r in list(_all_caches):
         r.clear()
 
 
-os.register_at_fork(after_in_child=forget)
+os.register_at_fork(after_in_child=clear_caches)
 
-_packs = [struct.Struct(f"={n}q").pack for n in range(200)]
+_packers = [struct.Struct(f"={n}q").pack for n in range(200)]
 
 
 class Prepared:
@@ -82,15 +82,15 @@ class Prepared:
         self.scratch = scratch
         self.count = tensors + (scratch > 0)
         self.pack = (
-            _packs[self.count]
-            if self.count < len(_packs)
+            _packers[self.count]
+            if self.count < len(_packers)
             else struct.Struct(f"={self.count}q").pack
         )
         # A launch does not wait, so it keeps the GIL. An operation that computes or waits releases
         # the GIL. start(number, addresses, count, stream, address of the error text or None)
         # returns 0 or the status of an error.
         self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
-        weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
+        weakref.finalize(self, _engine.close_object, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
         """Runs the operation on addresses, in the order of its tensors.
@@ -118,7 +118,7 @@ def prepare(spec: dict[str, Any]) -> Prepared:
     p = _prepared.get(key)
     if p is None:
         try:
-            e = _engine.engine()
+            e = _engine.current_engine()
             made = e.call("robocache_op_new", 0, spec)[1]
             p = Prepared(
                 e,

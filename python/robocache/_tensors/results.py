@@ -15,7 +15,7 @@ from .prepared import Prepared, raw_stream
 __all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
 
 
-def dense(shape: Sequence[int]) -> list[int]:
+def dense_strides(shape: Sequence[int]) -> list[int]:
     """Returns the strides of C order, in elements."""
     out, n = [], 1
     for d in reversed(shape):
@@ -24,26 +24,26 @@ def dense(shape: Sequence[int]) -> list[int]:
     return out[::-1]
 
 
-def place(v: View) -> str:
+def device_name(v: View) -> str:
     """Returns the name of the device of a view."""
     return "cpu" if v.device == HOST else f"cuda:{v.device}"
 
 
-def same_place(views: Sequence[View]) -> None:
+def require_same_device(views: Sequence[View]) -> None:
     """Raises Misuse unless all views are on one device."""
     first = views[0]
     for v in views:
         if v.device != first.device:
             raise Misuse(
                 f"{v.name} must be on the same device as {first.name}: "
-                f"expected {place(first)}, found {place(v)}",
+                f"expected {device_name(first)}, found {device_name(v)}",
                 {"tensor": v.name},
             )
 
 
-def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
+def check_out(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
     """Returns a result that the caller gave, as memory to write to."""
-    v = _arrays.given(name, x)
+    v = _arrays.writable_view(name, x)
     if v.shape != tuple(shape):
         raise Misuse(
             f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}",
@@ -51,14 +51,14 @@ def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: V
         )
     if dtype is not None and v.dtype != dtype:
         raise Misuse(f"{name} has wrong dtype: expected {dtype}, found {v.dtype}", {"tensor": name})
-    same_place([like, v])
+    require_same_device([like, v])
     return v
 
 
-def native(dtype: str, like: View) -> Any:
+def native_dtype(dtype: str, like: View) -> Any:
     """Returns a dtype of the caller's library."""
     if like.tensor:
-        torch = _arrays.torch_of()
+        torch = _arrays.imported_torch()
         made = getattr(torch, dtype, None)
         if not isinstance(made, torch.dtype):
             raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="torch has no such type")
@@ -74,7 +74,7 @@ def native(dtype: str, like: View) -> Any:
         ) from None
 
 
-class Made:
+class AllocatingOp:
     """A prepared operation and the results that each run allocates.
 
     A result is (shape, dtype), or None if the caller gives it. With zeroed, the first result is
@@ -105,7 +105,7 @@ class Made:
         """
         addresses, mine = list(inputs), iter(given)
         out: list[Any] = []
-        torch = None if self.device is None else _arrays.torch_of()
+        torch = None if self.device is None else _arrays.imported_torch()
         for r in self.results:
             if self.zeroed is not None and not out and r is not None:
                 fresh = np.zeros(r[0], self.zeroed)

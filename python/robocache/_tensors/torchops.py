@@ -18,7 +18,7 @@ from . import arrays as _arrays, resampling as _resampling, rules as _rules
 from .._errors import Misuse, Unsupported
 from .prepared import Recent, prepare
 from .resampling import Plan, Series
-from .results import Made, dense
+from .results import AllocatingOp, dense_strides
 
 __all__ = ["call"]
 
@@ -39,21 +39,21 @@ _library.define(
 )
 
 _plans: Recent[Plan] = Recent()
-_grads: Recent[Made] = Recent()
+_gradient_ops: Recent[AllocatingOp] = Recent()
 
 
 @functools.lru_cache(1024)
-def _read(options: str) -> dict[str, Any]:
+def _parse_options(options: str) -> dict[str, Any]:
     """Returns the parsed options."""
     return json.loads(options)  # type: ignore[no-any-return]
 
 
-def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+def _layout_key(t: torch.Tensor) -> tuple[Any, ...]:
     """Returns what a plan depends on: dtype, shape, strides and device."""
     return t.dtype, t.shape, t.stride(), t.device
 
 
-def _extras(
+def _named_extras(
     spec: Mapping[str, Any], extras: Sequence[torch.Tensor]
 ) -> list[dict[str, torch.Tensor]]:
     """Returns the lengths, offsets and samples of each stream, by name."""
@@ -64,7 +64,7 @@ def _extras(
     ]
 
 
-def _series(
+def _make_series(
     spec: Mapping[str, Any],
     data: Sequence[torch.Tensor],
     times: Sequence[torch.Tensor],
@@ -72,7 +72,7 @@ def _series(
 ) -> list[Series]:
     """Returns the streams of a call."""
     out = []
-    for s, d, t, more in zip(spec["series"], data, times, _extras(spec, extras), strict=True):
+    for s, d, t, more in zip(spec["series"], data, times, _named_extras(spec, extras), strict=True):
         view = {n: _arrays.view(n, m) for n, m in more.items()}
         rule = {k: v for k, v in s.items() if k not in ("has", "name")}
         out.append(
@@ -89,7 +89,7 @@ def _series(
     return out
 
 
-def _forward(
+def _run_fuse(
     data: Sequence[torch.Tensor],
     times: Sequence[torch.Tensor],
     targets: torch.Tensor,
@@ -100,20 +100,20 @@ def _forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Runs fuse. The operator resample is fuse with one stream."""
     inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
-    key = (options, dtype, valid, len(data), *map(_layout, inputs))
+    key = (options, dtype, valid, len(data), *map(_layout_key, inputs))
     plan = _plans.get(key)
     n = len(data)
     data, times, targets, extras = inputs[:n], inputs[n : 2 * n], inputs[2 * n], inputs[2 * n + 1 :]
-    spec = _read(options)
+    spec = _parse_options(options)
     if plan is None:
-        series, at = _series(spec, data, times, extras), _arrays.view("target_times", targets)
-        chosen = _rules.backend_of(spec.get("backend"), series[0].values.device)
+        series, at = _make_series(spec, data, times, extras), _arrays.view("target_times", targets)
+        chosen = _rules.choose_backend(spec.get("backend"), series[0].values.device)
         if chosen == "pytorch":
             from . import oracle as _oracle
 
             got, mask = _oracle.fuse(series, at, dtype, spec)
             return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)
-        plan = _resampling.plan(
+        plan = _resampling.make_plan(
             series,
             at,
             single=False,
@@ -133,33 +133,37 @@ def _forward(
             t.data_ptr(),
             *(next(more).data_ptr() for _ in s.get("has", ())),
         ]
-    got, mask = _resampling.execute(plan, [*addresses, targets.data_ptr()], None, 0)
+    got, mask = _resampling.run_plan(plan, [*addresses, targets.data_ptr()], None, 0)
     return got, mask if mask is not None else torch.empty(0, dtype=torch.bool, device=got.device)
 
 
-def _resample(
+def _run_resample(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
     """Runs resample."""
-    return _forward([data], [times], targets, extras, options, dtype, valid)
+    return _run_fuse([data], [times], targets, extras, options, dtype, valid)
 
 
-def _backward(
+def _run_backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any
 ) -> Any:
     """Runs the backward pass of resample."""
-    spec = _read(options)
+    spec = _parse_options(options)
     inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
-    key = (options, dtype, tuple(shape), *map(_layout, inputs))
-    made = _grads.get(key)
+    key = (options, dtype, tuple(shape), *map(_layout_key, inputs))
+    made = _gradient_ops.get(key)
     if made is None:
         views = [_arrays.view("grad", t) for t in inputs]
         series = {k: v for k, v in spec["series"][0].items() if k not in _EPILOGUE}
         like = views[-1]
         tensors = [v.describe() for v in views] + [
-            {"dtype": _rules.dtype_name(dtype), "shape": list(shape), "stride": dense(shape)}
+            {
+                "dtype": _rules.dtype_name(dtype),
+                "shape": list(shape),
+                "stride": dense_strides(shape),
+            }
         ]
-        chosen = _rules.backend_of(
+        chosen = _rules.choose_backend(
             None if spec.get("backend") == "pytorch" else spec.get("backend"), like.device
         )
         whole = {
@@ -171,12 +175,12 @@ def _backward(
             "clock": spec.get("clock", "ns"),
             "epsilon": spec.get("epsilon", 0.0),
         }
-        made = Made(prepare(whole), [(tuple(shape), dtype)], like)
-        _grads.put(key, made)
+        made = AllocatingOp(prepare(whole), [(tuple(shape), dtype)], like)
+        _gradient_ops.put(key, made)
     return made.run([t.data_ptr() for t in inputs])[0]
 
 
-def _constant_result(f: Any) -> Any:
+def constant_result(f: Any) -> Any:
     """Marks a function like torch.compiler.assume_constant_result.
 
     Importing the compiler takes seconds, and this module is imported with torch.
@@ -188,9 +192,9 @@ def _constant_result(f: Any) -> Any:
 _EPILOGUE = ("norm", "unit", "plane", "clip", "augment")
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("resample", _resample, _key)
-    _library.impl("fuse", _forward, _key)
-    _library.impl("resample_backward", _backward, _key)
+    _library.impl("resample", _run_resample, _key)
+    _library.impl("fuse", _run_fuse, _key)
+    _library.impl("resample_backward", _run_backward, _key)
 
 
 @torch.library.register_fake("robocache::fuse", lib=_library)
@@ -198,8 +202,8 @@ def _fake_fuse(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
     """Returns results of fuse without data, for tracing."""
-    spec = _read(options)
-    more = _extras(spec, extras)[0]
+    spec = _parse_options(options)
+    more = _named_extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
     rows, channels = targets.shape[-1], sum(d.shape[-1] for d in data)
     out = data[0].new_empty((batch, rows, channels), dtype=dtype or data[0].dtype)
@@ -223,19 +227,19 @@ def _fake_backward(
 
 
 @functools.lru_cache(1024)
-def _alone(options: str, i: int) -> tuple[str, dict[str, Any]]:
+def _single_stream(options: str, i: int) -> tuple[str, dict[str, Any]]:
     """Returns the options of one stream without its epilogue, and the epilogue.
 
     torch multiplies by the slope of the epilogue itself.
     """
-    spec = dict(_read(options))
+    spec = dict(_parse_options(options))
     series = dict(spec["series"][i])
     epilogue = {k: series.pop(k) for k in _EPILOGUE if k in series}
     series["has"] = [h for h in series.get("has", ()) if h != "samples"]
     return json.dumps({**spec, "series": [series]}), epilogue
 
 
-def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
+def _scale_gradient(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
     """Returns the gradient before the normalization."""
     if epilogue.get("unit"):
         g = g / 255
@@ -273,7 +277,7 @@ def _check_differentiable(spec: Mapping[str, Any]) -> None:
 def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
     """Stores the inputs of fuse for the backward pass."""
     data, times, targets, extras, options, _, _ = inputs
-    _check_differentiable(_read(options))
+    _check_differentiable(_parse_options(options))
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*times, targets, *extras)
     ctx.streams, ctx.options = [(tuple(d.shape), d.dtype) for d in data], options
@@ -283,17 +287,17 @@ def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
     """Returns the gradients of fuse's inputs."""
     n = len(ctx.streams)
     saved = ctx.saved_tensors
-    spec = _read(ctx.options)
-    more = _extras(spec, saved[n + 1 :])
+    spec = _parse_options(ctx.options)
+    more = _named_extras(spec, saved[n + 1 :])
     out, column = [], 0
     for i, (shape, dtype) in enumerate(ctx.streams):
         mine = g[..., column : column + shape[-1]]
         column += shape[-1]
-        options, epilogue = _alone(ctx.options, i)
+        options, epilogue = _single_stream(ctx.options, i)
         extras = [v for k, v in more[i].items() if k != "samples"]
         out.append(
             torch.ops.robocache.resample_backward(
-                _slope(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
+                _scale_gradient(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
             )
         )
     return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
@@ -321,7 +325,7 @@ def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
 def _grad_backward(ctx: Any, g: Any) -> Any:
     """Returns the gradients of resample_backward's inputs."""
     times, targets, *extras = ctx.saved_tensors
-    options, _ = _alone(ctx.options, 0)
+    options, _ = _single_stream(ctx.options, 0)
     out, _ = torch.ops.robocache.resample(g, times, targets, extras, options, ctx.dtype, False)
     return out, None, None, [None] * len(extras), None, None, None
 
@@ -337,8 +341,8 @@ torch.library.register_autograd(
 )
 
 
-@_constant_result
-def _options(
+@constant_result
+def _options_text(
     rules: Any,
     names: Any,
     has: Any,
@@ -353,7 +357,7 @@ def _options(
     Tracing calls it once, with constants.
     """
     series = [
-        {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)}
+        {**_rules.series_rule(**dict(r), channels=c), "name": n, "has": list(h)}
         for r, n, h, c in zip(rules, names, has, channels, strict=True)
     ]
     return json.dumps(
@@ -368,14 +372,14 @@ def _options(
     )
 
 
-def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
+def tensor_like(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
     """Returns times, lengths or offsets as a tensor on the data's device."""
     if not isinstance(x, torch.Tensor):
         x = torch.as_tensor(np.asarray(x))
     return x.to(like.device)
 
 
-def _constant(v: Any) -> Any:
+def as_constant(v: Any) -> Any:
     """Returns an option for torch.compile, with numbers as constants of the operation.
 
     A graph cannot read numbers from a tensor.
@@ -386,16 +390,16 @@ def _constant(v: Any) -> Any:
             hint="use .tolist() outside of the compiled function",
         )
     if isinstance(v, dict):
-        return {k: _constant(v[k]) for k in v}
+        return {k: as_constant(v[k]) for k in v}
     if isinstance(v, (list, tuple)):
-        return [_constant(x) for x in v]
+        return [as_constant(x) for x in v]
     if isinstance(v, (int, float)):
         # As a dict key, a symbol that dynamic shapes created becomes a number again.
         return list({v: None})[0]
     return v
 
 
-def call(
+def run_traced(
     streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]],
     target_times: Any,
     *,
@@ -441,7 +445,7 @@ def call(
                 {"tensor": name},
             )
         if torch.compiler.is_compiling():
-            rule = _constant(rule)
+            rule = as_constant(rule)
         ragged = more["offsets"] is not None
         if not 1 <= d.dim() <= (2 if ragged else 3):
             raise Misuse(
@@ -454,17 +458,17 @@ def call(
         if d.dim() == 2 and not ragged:
             d = d[None]
         data.append(d)
-        times.append(_tensor("times", t, d))
+        times.append(tensor_like("times", t, d))
         here = [k for k in ("lengths", "offsets", "samples") if more[k] is not None]
-        extras += [_tensor(k, more[k], d) for k in here]
+        extras += [tensor_like(k, more[k], d) for k in here]
         has.append(tuple(here))
         rules.append(rule)
         names.append(name)
-        channels.append(_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
+        channels.append(as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
     if hz is not None:
-        step = _resampling.own_step(hz)
-        target_times = _resampling.targets_of(
-            None, hz, [_resampling.series_of(n, d, t, r, step) for n, d, t, r in streams]
+        step = _resampling.period_of(hz)
+        target_times = _resampling.make_targets(
+            None, hz, [_resampling.make_series(n, d, t, r, step) for n, d, t, r in streams]
         ).array
         for r in rules:
             r["window"] = (
@@ -475,7 +479,7 @@ def call(
             "expected target times or hz=, one of them",
             hint="hz=50 makes a grid of 50 rows a second over the data",
         )
-    targets = _tensor("target_times", target_times, data[0])
+    targets = tensor_like("target_times", target_times, data[0])
     if min(ranks) < 3 and (max(ranks) == 3 or targets.dim() > 1):
         raise Misuse(
             "Batch size mismatch (batch sizes of the streams and targets): "
@@ -492,7 +496,7 @@ def call(
         if torch.is_grad_enabled() and (out.requires_grad or any(d.requires_grad for d in data)):
             raise Misuse("out= keeps no gradient: leave it out, or use torch.no_grad()")
         wanted = wanted or out.dtype
-    options = _options(rules, names, has, channels, validate, backend, clock, epsilon)
+    options = _options_text(rules, names, has, channels, validate, backend, clock, epsilon)
     if len(data) == 1:
         got, valid = torch.ops.robocache.resample(
             data[0], times[0], targets, extras, options, wanted, want_valid

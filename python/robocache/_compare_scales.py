@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-_KEPT = 256  # The most datasets that are remembered.
+_MAX_DATASETS = 256  # The most datasets that are remembered.
 
 # By dataset and key: the first normalized part, and its normalization.
 _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 
 
-def compare(
+def warn_if_scales_differ(
     datasets: Sequence[Dataset],
     configs: Sequence[Mapping[str, Any]],
     normalizers: Sequence[Mapping[str, Any]],
@@ -26,7 +26,7 @@ def compare(
     Compares the loaders that were created in this process.
     """
     for ds, config, normalizer in zip(datasets, configs, normalizers):
-        part = _part(ds, config)
+        part = _describe_part(ds, config)
         before = _seen.setdefault(ds.uri, {})
         own_keys = {to: own for own, to in config.get("rename", {}).items()}
         differing = []
@@ -39,7 +39,7 @@ def compare(
                 and (other["shift"], other["scale"]) != (one["shift"], one["scale"])
             ):
                 differing.append((key, other, one))
-        while len(_seen) > _KEPT:
+        while len(_seen) > _MAX_DATASETS:
             del _seen[next(iter(_seen))]
         if differing and (ds.uri, part) not in _warned:
             _warned.add((ds.uri, part))
@@ -57,7 +57,7 @@ def compare(
             )
 
 
-def _part(ds: Dataset, config: Mapping[str, Any]) -> str:
+def _describe_part(ds: Dataset, config: Mapping[str, Any]) -> str:
     """Returns text that identifies the episodes that a loader reads from a dataset."""
     chosen = {k: config[k] for k in ("split", "episodes") if config.get(k) is not None}
     return repr((ds._args.get("split"), ds._args.get("episodes"), sorted(chosen.items())))

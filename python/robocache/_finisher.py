@@ -14,7 +14,7 @@ from . import _engine
 from ._tensors.prepared import Prepared
 
 
-class Raw(NamedTuple):
+class RawBatch(NamedTuple):
     """A batch as it was stored.
 
     Attributes:
@@ -28,7 +28,7 @@ class Raw(NamedTuple):
     texts: list[tuple[int, list[Any]]]
 
 
-class _Plan:
+class _FinishPlan:
     """The operations and the layout for batches with a fixed number of rows."""
 
     __slots__ = ("ops", "bases", "fields", "outputs")
@@ -71,12 +71,12 @@ class Finisher:
         self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]
     ) -> None:
         self._loader, self._torch, self._target, self._kernels = loader, torch, target, kernels
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[int, _FinishPlan] = {}
         fields = loader.info["fields"]
         self._texts = [f["key"] for f in fields if f["dtype"] in ("string", "json")]
         self._keys = [f["key"] for f in fields if f["key"] not in self._texts]
 
-    def plan(self, rows: int) -> _Plan:
+    def plan_for_rows(self, rows: int) -> _FinishPlan:
         """Returns the plan for batches of this many rows.
 
         Raises Unsupported if the kernels cannot run it.
@@ -89,13 +89,13 @@ class Finisher:
             info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[
                 1
             ]
-            p = self._plans[rows] = _Plan(
+            p = self._plans[rows] = _FinishPlan(
                 engine, info, self._kernels["backend"] == "cuda", self._torch
             )
         return p
 
     def __call__(
-        self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int
+        self, raw: RawBatch, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int
     ) -> tuple[dict[str, Any], list[Any]]:
         """Returns the batch on the device, and the tensors that own its memory.
 
@@ -107,13 +107,13 @@ class Finisher:
                 follows on the same stream and writes the outputs.
             stream: The CUDA stream of the copies and the launch.
         """
-        plan = self.plan(raw.rows)
+        plan = self.plan_for_rows(raw.rows)
         made = [
             self._torch.empty(shape, dtype=dtype, device=self._target)
             for shape, dtype in plan.outputs
         ]
         moved = copy(raw.buffers, made)
-        self._launch(plan, moved, made, stream)
+        self._launch_kernels(plan, moved, made, stream)
         bases = [
             moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype)
             for index, dtype in plan.bases
@@ -123,7 +123,7 @@ class Finisher:
             values.append(
                 made[index]
                 if output
-                else self._nothing(dtype, shape)
+                else self._empty_tensor(dtype, shape)
                 if index < 0
                 else bases[index].as_strided(shape, strides, offset)
             )
@@ -132,11 +132,13 @@ class Finisher:
             items.insert(position, (key, column))
         return dict(items), moved + made
 
-    def _nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+    def _empty_tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
         """Returns an empty tensor on the device."""
         return self._torch.empty(shape, dtype=dtype, device=self._target)
 
-    def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: int) -> None:
+    def _launch_kernels(
+        self, plan: _FinishPlan, moved: list[Any], made: list[Any], stream: int
+    ) -> None:
         """Runs the operations of the plan on the device addresses of the batch."""
         for op, places in plan.ops:
             op.run(

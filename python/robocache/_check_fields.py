@@ -16,7 +16,7 @@ from ._errors import Misuse
 T = TypeVar("T")
 
 
-def _hint(cls: type[Any], name: str, known: list[str]) -> str:
+def _unknown_field_hint(cls: type[Any], name: str, known: list[str]) -> str:
     """Returns the hint for an unknown field: the nearest fields, or the group with the field."""
     from . import options  # options imports this module.
 
@@ -37,7 +37,7 @@ def _hint(cls: type[Any], name: str, known: list[str]) -> str:
     return "known: " + ", ".join(known)
 
 
-def names_checked(cls: type[T]) -> type[T]:
+def check_field_names(cls: type[T]) -> type[T]:
     """Makes a group raise Misuse for an unknown field or a positional value.
 
     The message shows how to write the call.
@@ -59,7 +59,9 @@ def names_checked(cls: type[T]) -> type[T]:
             )
         for name in given:
             if name not in known:
-                raise Misuse(f"unknown field {name!r} of {title}", hint=_hint(cls, name, known))
+                raise Misuse(
+                    f"unknown field {name!r} of {title}", hint=_unknown_field_hint(cls, name, known)
+                )
             if name in unnamed[: len(args)]:
                 raise Misuse(
                     f"{title}: {args[0]!r} and {name}={given[name]!r}: expected one of them"

@@ -21,7 +21,7 @@ import numpy as np
 from ._errors import Misuse
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest_names(name: str, known: Iterable[str]) -> str:
     """Returns a hint with the known names nearest to name, or with all of them if none is near."""
     known = list(known)
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.6)
@@ -32,36 +32,36 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return "known: " + ", ".join(known)
 
 
-_noted: set[str] = set()
+_logged_notes: set[str] = set()
 
 
-def note(answer: Mapping[str, Any]) -> None:
+def log_notes(answer: Mapping[str, Any]) -> None:
     """Logs the choices that the engine made by default, each text once per process."""
     for text in answer.get("notes") or []:
-        if text not in _noted:
-            _noted.add(text)
+        if text not in _logged_notes:
+            _logged_notes.add(text)
             logging.getLogger("robocache").warning(text)
 
 
-def choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
+def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     """Returns value if it is one of the allowed values. Raises Misuse otherwise."""
     allowed = list(allowed)
     if value not in allowed:
         raise Misuse(
             f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}",
-            hint=nearest(str(value), [str(a) for a in allowed]),
+            hint=nearest_names(str(value), [str(a) for a in allowed]),
         )
     return value
 
 
-def key(name: str, known: Iterable[str], what: str = "stream") -> str:
+def check_key(name: str, known: Iterable[str], what: str = "stream") -> str:
     """Returns name if it is one of the known keys. Raises Misuse otherwise."""
     known = list(known)
     if name not in known:
         raise Misuse(
             f"unknown {what} {name!r}",
             {"stream" if what.startswith("key") else what: name},
-            nearest(name, known),
+            nearest_names(name, known),
         )
     return name
 
@@ -76,28 +76,28 @@ def is_integer(v: Any) -> bool:
     return dtype is not None and getattr(v, "ndim", 0) == 0 and "int" in str(dtype)
 
 
-def flag(name: str, v: Any) -> bool:
+def check_flag(name: str, v: Any) -> bool:
     """Returns v as a bool. Other types are rejected, because bool("no") is True."""
     if isinstance(v, (bool, np.bool_)) or (is_integer(v) and int(v) in (0, 1)):
         return bool(v)
     raise Misuse(f"{name}={v!r}: expected True or False")
 
 
-def integer(name: str, v: Any) -> int:
+def check_integer(name: str, v: Any) -> int:
     """Returns v as an int that fits into int64."""
     if not is_integer(v) or not -(2**63) <= int(v) < 2**63:
         raise Misuse(f"{name}={v!r}: expected an integer")
     return int(v)
 
 
-def whole(name: str, v: Any, least: int = 1) -> int:
+def check_whole(name: str, v: Any, least: int = 1) -> int:
     """Returns v as an int of at least `least`."""
     if not is_integer(v) or int(v) < least:
         raise Misuse(f"{name}={v!r}: expected an integer of at least {least}")
     return int(v)
 
 
-def real(
+def check_real(
     name: str,
     v: Any,
     want: str = "a finite number",
@@ -114,17 +114,17 @@ def real(
     return f
 
 
-def positive(name: str, v: Any) -> float:
+def check_positive(name: str, v: Any) -> float:
     """Returns v as a finite float above 0."""
-    return real(name, v, "a finite number above 0", above=0)
+    return check_real(name, v, "a finite number above 0", above=0)
 
 
-def number(name: str, v: Any) -> float:
+def check_nonnegative(name: str, v: Any) -> float:
     """Returns v as a finite float of at least 0."""
-    return real(name, v, "a number of at least 0", least=0)
+    return check_real(name, v, "a number of at least 0", least=0)
 
 
-def rate(name: str, v: Any) -> Any:
+def check_rate(name: str, v: Any) -> Any:
     """Returns a rate for the engine.
 
     Args:
@@ -138,11 +138,11 @@ def rate(name: str, v: Any) -> Any:
             raise Misuse(f"{name}={v!r}: expected a rate in Hz") from None
     if isinstance(v, Fraction) and v > 0:
         return v.numerator if v.denominator == 1 else f"{v.numerator}/{v.denominator}"
-    f = real(name, v, "a rate above 0 Hz", above=0)
+    f = check_real(name, v, "a rate above 0 Hz", above=0)
     return int(v) if is_integer(v) else f
 
 
-def told_rate(v: Any) -> Any:
+def parse_rate(v: Any) -> Any:
     """Returns a rate from the engine: int if it is whole, else float; None if there is no rate."""
     if v is None:
         return None
@@ -162,38 +162,38 @@ _TIME_UNITS = {
 _DURATION = "seconds as a number, or text with a unit, as '50ms'"
 
 
-def nanoseconds(name: str, v: Any) -> int:
+def to_nanoseconds(name: str, v: Any) -> int:
     """Returns a duration in nanoseconds, from seconds or text with a unit.
 
     Raises Misuse for a number of more than a day, which is probably meant as nanoseconds.
     """
-    return _time(name, v, lambda s: abs(s) <= 86_400)
+    return _time_to_ns(name, v, lambda s: abs(s) <= 86_400)
 
 
-def duration(name: str, v: Any) -> str:
+def duration_text(name: str, v: Any) -> str:
     """Returns a duration as text in nanoseconds, which the engine reads without loss."""
-    return f"{nanoseconds(name, v)}ns"
+    return f"{to_nanoseconds(name, v)}ns"
 
 
-def seconds(name: str, v: Any) -> Any:
+def check_seconds(name: str, v: Any) -> Any:
     """Returns a duration as seconds, or as text in whole nanoseconds.
 
     Accepts the same values as nanoseconds(). A number stays seconds with all its digits; text
     becomes nanoseconds.
     """
-    ns = nanoseconds(name, v)
+    ns = to_nanoseconds(name, v)
     return f"{ns}ns" if isinstance(v, str) else float(v)
 
 
-def moment(name: str, v: Any) -> str:
+def moment_text(name: str, v: Any) -> str:
     """Returns a moment on a clock as text in nanoseconds.
 
     Accepts moments within a year of zero, and Unix seconds from 2001 to 2286.
     """
-    return f"{_time(name, v, lambda s: abs(s) <= 3.2e7 or 1e9 <= s <= 1e10)}ns"
+    return f"{_time_to_ns(name, v, lambda s: abs(s) <= 3.2e7 or 1e9 <= s <= 1e10)}ns"
 
 
-def _time(name: str, v: Any, plausible: Callable[[float], bool]) -> int:
+def _time_to_ns(name: str, v: Any, plausible: Callable[[float], bool]) -> int:
     """Returns v in nanoseconds. Raises Misuse if it is not plausible as seconds."""
     if isinstance(v, str):
         text = v.strip()
@@ -205,11 +205,11 @@ def _time(name: str, v: Any, plausible: Callable[[float], bool]) -> int:
         except (ValueError, ZeroDivisionError):
             raise Misuse(f"{name}={v!r}: expected {_DURATION}") from None
     else:
-        f = real(name, v, _DURATION)
+        f = check_real(name, v, _DURATION)
         if not plausible(f):
             n = f"{f:.0f}" if f == int(f) else repr(f)
             raise Misuse(
-                f"{name}={v!r} is {n} s ({_days(f)}), and as nanoseconds {_short(f)}",
+                f"{name}={v!r} is {n} s ({_format_days(f)}), and as nanoseconds {_format_ns(f)}",
                 hint=f"write {n + 'ns'!r} or {f / 1e9:g} for nanoseconds, "
                 f"or {n + 's'!r} if seconds are meant",
             )
@@ -219,12 +219,12 @@ def _time(name: str, v: Any, plausible: Callable[[float], bool]) -> int:
     return ns
 
 
-def _days(s: float) -> str:
+def _format_days(s: float) -> str:
     """Returns seconds as text in days or years."""
     return f"{s / 86_400:.1f} days" if abs(s) < 86_400_000 else f"{s / 86_400 / 365.25:.3g} years"
 
 
-def _short(ns: float) -> str:
+def _format_ns(ns: float) -> str:
     """Returns nanoseconds as text in a readable unit."""
     for unit, n in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(ns) >= n:
@@ -232,7 +232,7 @@ def _short(ns: float) -> str:
     return f"{ns:.10g} ns"
 
 
-def times_ns(name: str, v: Any) -> np.ndarray:
+def timestamps_ns(name: str, v: Any) -> np.ndarray:
     """Returns timestamps as int64 nanoseconds.
 
     Raises Misuse for implausible values; the message shows them in both units.
@@ -248,7 +248,7 @@ def times_ns(name: str, v: Any) -> np.ndarray:
         most = max(abs(int(a.min())), abs(int(a.max()))) if a.size else 0
         if 0 < most < 10**6:
             raise Misuse(
-                f"{name}: integers are nanoseconds, and these lie within {_short(most)} of 0; "
+                f"{name}: integers are nanoseconds, and these lie within {_format_ns(most)} of 0; "
                 f"as seconds they reach {most} s",
                 hint="pass float seconds, or int64 nanoseconds",
             )
@@ -259,15 +259,15 @@ def times_ns(name: str, v: Any) -> np.ndarray:
         most = float(np.abs(a).max()) if a.size else 0.0
         if most > 9.2e9:
             raise Misuse(
-                f"{name}: floats are seconds, and these reach {most:g} s ({_days(most)}); "
-                f"as nanoseconds they reach {_short(most)}",
+                f"{name}: floats are seconds, and these reach {most:g} s ({_format_days(most)}); "
+                f"as nanoseconds they reach {_format_ns(most)}",
                 hint="pass nanoseconds as int64: times.astype('int64')",
             )
         return np.rint(a.astype(np.float64) * 1e9).astype(np.int64)
     raise Misuse(f"{name}: expected int64 nanoseconds or float seconds, found {a.dtype}")
 
 
-def frame_size(name: str, v: Any) -> list[int]:
+def check_frame_size(name: str, v: Any) -> list[int]:
     """Returns the size of images as [height, width]."""
     try:
         size = [operator.index(x) for x in v]
@@ -278,7 +278,7 @@ def frame_size(name: str, v: Any) -> list[int]:
     return size
 
 
-def uri(v: Any) -> str:
+def path_text(v: Any) -> str:
     """Returns a path or URI as text."""
     try:
         s = os.fspath(v)
@@ -304,7 +304,7 @@ _UNITS = {
 }
 
 
-def bytes_of(name: str, v: Any) -> int:
+def parse_bytes(name: str, v: Any) -> int:
     """Returns a size in bytes, from a number or text such as "4GiB" or "512MB"."""
     if is_integer(v):
         n = int(v)

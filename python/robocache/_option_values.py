@@ -10,11 +10,11 @@ from typing import Any
 
 from . import options
 from ._errors import Misuse
-from ._options import bytes_of, is_integer
+from ._checks import parse_bytes, is_integer
 from .options import Cache, Device
 
 
-class Given(dict[str, Any]):
+class OptionValues(dict[str, Any]):
     """Option values by the engine's names, without those that are None.
 
     Attributes:
@@ -26,14 +26,14 @@ class Given(dict[str, Any]):
         self.labels: dict[str, str] = {}
         for keyword, group in groups.items():
             if group is not None:
-                self._add(keyword, group)
+                self._add_group(keyword, group)
 
-    def _add(self, keyword: str, group: Any) -> None:
+    def _add_group(self, keyword: str, group: Any) -> None:
         """Adds the fields of a group. Raises Misuse if an option was already set."""
         fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
         fields = {k: v for k, v in fields.items() if v is not None}
         if keyword in options.NESTED:
-            nested = self[keyword] = Given(fields, {})
+            nested = self[keyword] = OptionValues(fields, {})
             nested.labels = {k: f"{type(group).__name__}.{k}" for k in fields}
             return
         for field, value in fields.items():
@@ -65,7 +65,7 @@ def as_cache(v: Any) -> Cache | None:
     return Cache("ram", budget=int(v)) if is_integer(v) else Cache(v)
 
 
-def refuse_size(where: Any) -> None:
+def refuse_size_as_path(where: Any) -> None:
     """Raises Misuse if the location of a cache is a size such as "8GiB".
 
     Text with a path separator is a directory.
@@ -73,7 +73,7 @@ def refuse_size(where: Any) -> None:
     if not isinstance(where, str) or "/" in where or os.sep in where:
         return
     try:
-        bytes_of("cache", where)
+        parse_bytes("cache", where)
     except Misuse:
         return
     raise Misuse(

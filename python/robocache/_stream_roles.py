@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _memory, _options
+from . import _memory, _checks
 from ._errors import Misuse
 from .dataset import Dataset, Episode, Feature
 
@@ -47,7 +47,7 @@ def _is_depth(f: Feature) -> bool:
     return _is_image(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
 
 
-def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
+def parse_modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
     """Returns the roles that modalities= names, and whether language is one of them.
 
     The roles are None for all available ones.
@@ -58,11 +58,11 @@ def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, boo
         raise Misuse(
             f"modalities={asked!r}: expected a list of {', '.join(map(repr, _MODALITIES))}"
         )
-    named = [_MODALITIES[_options.choice("modalities", m, _MODALITIES)] for m in asked]
+    named = [_MODALITIES[_checks.check_choice("modalities", m, _MODALITIES)] for m in asked]
     return tuple(m for m in named if m not in ("language", "actions")), "language" in named
 
 
-def names(option: str, v: Iterable[str] | None) -> list[str] | None:
+def name_list(option: str, v: Iterable[str] | None) -> list[str] | None:
     """Returns a list of names; a single name becomes a list."""
     if v is None:
         return None
@@ -72,7 +72,7 @@ def names(option: str, v: Iterable[str] | None) -> list[str] | None:
     return out
 
 
-def roles(
+def find_roles(
     ds: Dataset,
     streams: Mapping[str, Any] | None,
     wanted: Sequence[str] | None,
@@ -91,13 +91,13 @@ def roles(
         Misuse: No stream is known for a wanted role.
     """
     out: dict[str, list[str]] = {}
-    given = _given(ds, streams)
+    given = _check_streams(ds, streams)
     found = {
-        "vision": _vision,
-        "depth": _depth,
-        "proprio": _numeric if everything else _proprio,
-        "actions": _actions,
-        "rewards": _rewards,
+        "vision": _find_vision,
+        "depth": _find_depth,
+        "proprio": _find_numeric if everything else _find_proprio,
+        "actions": _find_actions,
+        "rewards": _find_rewards,
     }
     for role, find in found.items():
         if role in given:
@@ -118,7 +118,7 @@ def roles(
     return {**out, **given}
 
 
-def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def _check_streams(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str]]:
     """Returns the checked roles of streams=, with current role names."""
     if streams is None:
         return {}
@@ -127,7 +127,9 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
     out: dict[str, list[str]] = {}
     for role, keys in streams.items():
         name = {"rgb": "vision", "action": "actions", "reward": "rewards"}.get(role, role)
-        listed = [_options.key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)]
+        listed = [
+            _checks.check_key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)
+        ]
         if (
             not isinstance(name, str)
             or name in ("language", "episode_id", "fused")
@@ -157,7 +159,7 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
     return out
 
 
-def _vision(features: Mapping[str, Feature]) -> list[str]:
+def _find_vision(features: Mapping[str, Feature]) -> list[str]:
     """Returns the first colour camera that is not on a hand, else the first colour camera.
 
     For a dataset without images, returns a stored vector of image features.
@@ -172,7 +174,7 @@ def _vision(features: Mapping[str, Feature]) -> list[str]:
     return (aside or imgs or vectors)[:1]
 
 
-def _depth(features: Mapping[str, Feature]) -> list[str]:
+def _find_depth(features: Mapping[str, Feature]) -> list[str]:
     """Returns the first depth camera."""
     return [k for k, f in features.items() if _is_depth(f)][:1]
 
@@ -188,7 +190,7 @@ def _is_vector(key: str, f: Feature) -> bool:
     )
 
 
-def _numeric(features: Mapping[str, Feature]) -> list[str]:
+def _find_numeric(features: Mapping[str, Feature]) -> list[str]:
     """Returns all float observations of the robot, without embeddings and image features."""
     return [
         k
@@ -199,15 +201,15 @@ def _numeric(features: Mapping[str, Feature]) -> list[str]:
     ]
 
 
-def _proprio(features: Mapping[str, Feature]) -> list[str]:
+def _find_proprio(features: Mapping[str, Feature]) -> list[str]:
     """Returns the state of the robot, else all its float observations."""
     for k in _STATES:
         if k in features and is_numeric(features[k]):
             return [k]
-    return _numeric(features)
+    return _find_numeric(features)
 
 
-def _actions(features: Mapping[str, Feature]) -> list[str]:
+def _find_actions(features: Mapping[str, Feature]) -> list[str]:
     """Returns the stream "action", else all float streams "action.*"."""
     if "action" in features:
         return ["action"]
@@ -221,14 +223,14 @@ def _actions(features: Mapping[str, Feature]) -> list[str]:
     ]
 
 
-def _rewards(features: Mapping[str, Feature]) -> list[str]:
+def _find_rewards(features: Mapping[str, Feature]) -> list[str]:
     """Returns the stream of rewards."""
     return [k for k in ("reward", "rewards", "next.reward") if k in features][:1]
 
 
-def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
+def calvin_cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
     """Returns CALVIN's cameras by role: the first one is "vision", the others "vision_<camera>"."""
-    listed = names("cameras", asked) or []
+    listed = name_list("cameras", asked) or []
     out: dict[str, str] = {}
     for kind, what in (("rgb", "vision"), *([("depth", "depth")] if depth else [])):
         there = [
@@ -237,19 +239,19 @@ def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
             if k.startswith(f"observation.{kind}_")
         ]
         for i, c in enumerate(listed):
-            _options.choice("cameras", c, there)
+            _checks.check_choice("cameras", c, there)
             out[what if i == 0 else f"{what}_{c}"] = f"observation.{kind}_{c}"
     return out
 
 
-def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
+def camera_roles(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     """Returns all cameras by role.
 
     The first colour camera is "vision", and the first depth camera is "depth". The others are
     "vision_<name>" and "depth_<name>".
     """
     out: dict[str, str] = {}
-    for kind, want, first in (("vision", colour, _vision), ("depth", depth, _depth)):
+    for kind, want, first in (("vision", colour, _find_vision), ("depth", depth, _find_depth)):
         if not want:
             continue
         keys = [
@@ -267,7 +269,7 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     return out
 
 
-def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
+def split_episodes(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
     """Returns the indices of the episodes of a split, or None for all.
 
     Args:
@@ -280,12 +282,12 @@ def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
         split = usual
     if split is None or split == "all":
         return None
-    text = splits[_options.choice("split", split, splits)]
+    text = splits[_checks.check_choice("split", split, splits)]
     spans = [part.split(":") for part in text.split(",") if part]
     return [int(n) for a, b in spans for n in ds.episode_indices[int(a) : int(b)]]
 
 
-def with_tasks(
+def episodes_with_tasks(
     ds: Dataset, indices: list[int] | None, tasks: Sequence[str], stream: str | None
 ) -> list[int]:
     """Returns the indices of the episodes of some tasks.
@@ -312,7 +314,7 @@ def with_tasks(
             of[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
     known = sorted({t for s in of.values() for t in s if t})
     folded = {t.casefold(): t for t in known}
-    wanted = {_options.choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
+    wanted = {_checks.check_choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
     return [i for i in indices if of[i] & wanted]
 
 
@@ -326,7 +328,7 @@ def dataset_name(ds: Dataset) -> str:
     )
 
 
-def _once(episode: Episode, key: str) -> Any:
+def _first_value(episode: Episode, key: str) -> Any:
     """Returns the value that an episode has under a key, or None."""
     if key not in episode.dataset.features:
         return None
@@ -334,7 +336,7 @@ def _once(episode: Episode, key: str) -> Any:
     return v[0] if len(v) else None
 
 
-def joined(parts: Sequence[Any], axes: int) -> Any:
+def join_streams(parts: Sequence[Any], axes: int) -> Any:
     """Joins numeric streams on the last axis: [T, D], or [B, T, D] with two axes."""
     flat = [p.reshape((*p.shape[:axes], -1)) for p in parts]
     if len(flat) == 1:
@@ -343,7 +345,7 @@ def joined(parts: Sequence[Any], axes: int) -> Any:
     return np.concatenate(flat, -1) if torch is None else torch.cat(flat, -1)
 
 
-def any_of(masks: Sequence[Any]) -> Any:
+def any_mask(masks: Sequence[Any]) -> Any:
     """Returns a mask that is True where any of the masks is True."""
     out = masks[0]
     for m in masks[1:]:
@@ -351,25 +353,25 @@ def any_of(masks: Sequence[Any]) -> Any:
     return out
 
 
-def stacked(rows: Sequence[Any]) -> Any:
+def stack_rows(rows: Sequence[Any]) -> Any:
     """Stacks arrays or tensors on a new first axis."""
     if isinstance(rows[0], np.ndarray):
         return np.stack(rows)
     return _memory.torch_module().stack(list(rows))
 
 
-def numbers(v: Sequence[Any], dtype: str) -> Any:
+def number_array(v: Sequence[Any], dtype: str) -> Any:
     """Returns numbers as an array or tensor of a dtype."""
     torch = _memory.torch_module()
     return np.array(v, dtype) if torch is None else torch.tensor(v, dtype=getattr(torch, dtype))
 
 
-def _last(imgs: Any) -> Any:
+def _channels_last(imgs: Any) -> Any:
     """Returns a view [..., H, W, C] of images [..., C, H, W]."""
     return np.moveaxis(imgs, -3, -1) if isinstance(imgs, np.ndarray) else imgs.movedim(-3, -1)
 
 
-def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
+def nested_item(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an item in the form of the earlier RTXDataset.
 
     Observations are in their own dict, and images have the channels last.
@@ -383,7 +385,7 @@ def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
         name = "rgb" if role == "vision" else role
         v = flat[role]
         axes = len(flat["actions"].shape) - 1
-        observations[name] = _last(v) if len(v.shape) == axes + 3 else v
+        observations[name] = _channels_last(v) if len(v.shape) == axes + 3 else v
         if name != role:
             masks[name + "_is_pad"] = masks.pop(role + "_is_pad")
     actions = flat["actions"]
@@ -402,7 +404,7 @@ def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
 
 
-def encoded(frames: Any, encoder: Any) -> Any:
+def encode_frames(frames: Any, encoder: Any) -> Any:
     """Encodes frames [B, T, C, H, W] as vectors [B, T, D], one sample at a time.
 
     The activations of an encoder take many times the memory of its frames.
@@ -419,18 +421,18 @@ def encoded(frames: Any, encoder: Any) -> Any:
                 f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} "
                 f"for frames {tuple(f.shape)}: expected (T, D)"
             )
-    out = stacked(vectors)
+    out = stack_rows(vectors)
     return out.reshape((*out.shape[:2], -1))
 
 
-def _tensor(a: np.ndarray, dtype: Any = None) -> Any:
+def _to_tensor(a: np.ndarray, dtype: Any = None) -> Any:
     """Returns an array as a tensor, or as an array without torch."""
     torch = _memory.torch_module()
     a = np.ascontiguousarray(a if dtype is None else a.astype(dtype))
     return a if torch is None else torch.from_numpy(a if a.flags.writeable else a.copy())
 
 
-def _columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
+def _joined_columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
     """Returns numeric streams of an episode, joined on the last axis, as float32."""
     parts = [np.asarray(episode.streams[k].values) for k in keys]
     return np.concatenate([p.reshape(len(p), -1).astype(np.float32) for p in parts], -1)
@@ -444,24 +446,30 @@ def episode_fields(
 ) -> dict[str, Any]:
     """Returns the fields of RLDSEpisode, from the rows of an episode."""
     ds = episode.dataset
-    of = roles(ds, streams, None)
+    of = find_roles(ds, streams, None)
     observations: dict[str, Any] = {}
     for role, keys in of.items():
         if role in ("actions", "rewards"):
             continue
         if is_numeric(ds.features[keys[0]]):
-            observations[role if role != "vision" else "rgb"] = _tensor(_columns(episode, keys))
+            observations[role if role != "vision" else "rgb"] = _to_tensor(
+                _joined_columns(episode, keys)
+            )
         else:
-            observations[role if role != "vision" else "rgb"] = _last(
-                _tensor(
+            observations[role if role != "vision" else "rgb"] = _channels_last(
+                _to_tensor(
                     episode.streams[keys[0]].frames(
                         image_dtype="float32", image_size=image_size, depth_unit="mm"
                     )
                 )
             )
     n = episode.length
-    actions = _tensor(_columns(episode, of["actions"]))
-    rewards = _columns(episode, of["rewards"])[:, 0] if "rewards" in of else np.zeros(n, np.float32)
+    actions = _to_tensor(_joined_columns(episode, of["actions"]))
+    rewards = (
+        _joined_columns(episode, of["rewards"])[:, 0]
+        if "rewards" in of
+        else np.zeros(n, np.float32)
+    )
     ends = (
         np.asarray(episode.streams["is_terminal"].values).reshape(-1)
         if "is_terminal" in ds.features
@@ -475,7 +483,7 @@ def episode_fields(
     key = of["actions"][0]
     times = episode.streams[key].times
     notes = {
-        k.removeprefix("episode_metadata."): _once(episode, k)
+        k.removeprefix("episode_metadata."): _first_value(episode, k)
         for k in ds.features
         if k.startswith("episode_metadata.")
     }
@@ -504,15 +512,15 @@ def episode_fields(
 
 def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
     """Returns the fields of RTXEpisode."""
-    of = roles(episode.dataset, streams, None)
+    of = find_roles(episode.dataset, streams, None)
     out: dict[str, Any] = {"episode_id": str(episode.index), "vision": None, "vision_times": None}
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
         if role in of:
             s = episode.streams[of[role][0]]
             out[role] = (
-                _tensor(_columns(episode, of[role]))
+                _to_tensor(_joined_columns(episode, of[role]))
                 if is_numeric(s.feature)
-                else _tensor(s.frames(depth_unit="mm"))
+                else _to_tensor(s.frames(depth_unit="mm"))
             )
-            out[name + "_times"] = _tensor(s.times / 1e9)
+            out[name + "_times"] = _to_tensor(s.times / 1e9)
     return out
