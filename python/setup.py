@@ -46,12 +46,12 @@ SOURCES = (
 )
 
 
-def stop(message: str) -> None:
+def exit_with_message(message: str) -> None:
     """Exits with a message."""
     raise SystemExit(f"robocache: {message}")
 
 
-def say(message: str) -> None:
+def print_to_terminal(message: str) -> None:
     """Prints a message to the terminal.
 
     pip shows the output of a build only with -v or after an error.
@@ -73,15 +73,15 @@ def decoders_built() -> bool:
     return built >= {p.stem for p in (ROOT / "scripts" / "native").glob("*.sh")}
 
 
-def fresh(library: Path) -> bool:
+def is_up_to_date(library: Path) -> bool:
     """Reports whether a library built by 'make lib' is newer than every file of the engine."""
     if not library.is_file():
         return False
     built = library.stat().st_mtime
     files = [*ROOT.glob("*.go"), ROOT / "go.mod", ROOT / "go.sum"]
-    for room in SOURCES:
+    for folder in SOURCES:
         # Folders too: a deleted file changes their time.
-        files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]
+        files += [p for p in (ROOT / folder).rglob("*") if not p.name.endswith("_test.go")]
     files += NATIVE.glob("*.built")
     return all(p.stat().st_mtime <= built for p in files if p.exists())
 
@@ -92,17 +92,17 @@ def build_engine(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     if finished := os.environ.get("ROBOCACHE_ENGINE"):
         if not Path(finished).is_file():
-            stop(f"ROBOCACHE_ENGINE names no file: {finished}")
+            exit_with_message(f"ROBOCACHE_ENGINE names no file: {finished}")
         shutil.copy(finished, library)
         return
     if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
-        stop(
+        exit_with_message(
             "the engine is built from a source checkout: run 'pip install ./python' in one, "
             "or name a finished one by ROBOCACHE_ENGINE"
         )
     ready = HERE / "robocache" / "_lib" / "librobocache.so"
-    if decoders_built() and fresh(ready):
-        say(f"the engine is built already and fresh: {ready} is taken")
+    if decoders_built() and is_up_to_date(ready):
+        print_to_terminal(f"the engine is built already and fresh: {ready} is taken")
         if ready != library:
             shutil.copy(ready, library)
     else:
@@ -113,14 +113,16 @@ def compile_engine(library: Path) -> None:
     """Compiles the decoders, if necessary, and the engine."""
     go = os.environ.get("GO") or shutil.which("go")
     if go is None:
-        stop(
+        exit_with_message(
             "the engine is written in Go, and no 'go' is on PATH: "
             "install Go 1.26 or later (https://go.dev/dl), then try again"
         )
     if decoders_built():
-        say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
+        print_to_terminal(
+            "builds the engine, a Go library: about a minute, seconds where Go's cache has it"
+        )
     else:
-        say(
+        print_to_terminal(
             "builds the decoders first (FFmpeg's, dav1d, libjpeg-turbo, libdeflate, libzstd: "
             "once a checkout, about 4 minutes on two cores), "
             "then the engine, a Go library (one to two minutes). "
@@ -158,7 +160,7 @@ def run(command: list[str], what: str) -> None:
     """Runs a command in the checkout. Exits if it fails."""
     r = subprocess.run(command, cwd=ROOT, env={**os.environ, "CGO_ENABLED": "1"})
     if r.returncode != 0:
-        stop(
+        exit_with_message(
             f"{what} failed (exit code {r.returncode}); its own words are above. "
             "'make build' in the checkout installs what is missing and does the same"
         )
