@@ -297,7 +297,9 @@ def kept_rates():
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
                 print(
-                    f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, {size / took / 1e9:.2f} GB/s"
+                    f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, "
+                    f"{(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, "
+                    f"{size / took / 1e9:.2f} GB/s"
                 )
 
 

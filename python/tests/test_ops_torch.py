@@ -158,7 +158,10 @@ def test_gradient_of_repeated_reads() -> None:
 def test_opcheck() -> None:
     data, times, targets = make()
     lengths = torch.tensor([3, 12])
-    two = '{"series": [{"has": ["lengths"], "name": "a"}, {"has": [], "name": "b", "mode": "previous"}]}'
+    two = (
+        '{"series": [{"has": ["lengths"], "name": "a"}, {"has": [], "name": "b", "mode": '
+        '"previous"}]}'
+    )
     ops = torch.ops.robocache
     torch.library.opcheck(
         ops.resample.default,
@@ -191,7 +194,10 @@ def test_opcheck() -> None:
 
 
 def test_opcheck_of_voxels() -> None:
-    options = '{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 2, 2], "mode": "mean", "out_dtype": "float32"}'
+    options = (
+        '{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 2, 2], "mode": '
+        '"mean", "out_dtype": "float32"}'
+    )
     torch.library.opcheck(
         torch.ops.robocache.voxelize.default,
         (torch.rand(9, 3), torch.rand(9, 2), None, None, options),

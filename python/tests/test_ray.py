@@ -28,7 +28,8 @@ except ImportError:
 
 needs_ray = pytest.mark.skipif(
     ray is None,
-    reason="no Ray in this Python: 'make engines' puts it into .build/ray, and 'make test-ray' runs these tests there",
+    reason="no Ray in this Python: 'make engines' puts it into .build/ray, "
+    "and 'make test-ray' runs these tests there",
 )
 
 # $DIR/codes/I holds the exit codes of shard I's tries, then 0; "worker" kills Ray's worker.
@@ -377,7 +378,10 @@ def test_no_cluster_there():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):
-            code = f"import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', 'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
+            code = (
+                "import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', "
+                f"'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
+            )
             p = subprocess.run(
                 [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120
             )

@@ -224,7 +224,8 @@ def test_two_scales_of_one_dataset_are_warned_of(parts: Any, path: str) -> None:
     )
     with pytest.warns(
         UserWarning,
-        match=r"this part has other numbers than another part for 'action'.*normalize=train\.normalizer",
+        match=r"this part has other numbers than another part for "
+        r"'action'.*normalize=train\.normalizer",
     ):
         make_loader(parts[1], normalize="mean_std", statistics=robocache.Statistics(compute=True))
     with warnings.catch_warnings():
