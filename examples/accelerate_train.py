@@ -1,8 +1,13 @@
-"""Hugging Face Accelerate: prepare() is for the model and the optimizer; a Loader is each rank's part already, on its device.
+r"""Train with Hugging Face Accelerate and a robocache.Loader.
 
-    torchrun --standalone --nproc_per_node 2 examples/accelerate_train.py PATH --steps 20 --checkpoint run    (on GPUs: accelerate launch)
+    torchrun --standalone --nproc_per_node 2 examples/accelerate_train.py PATH --steps 20 \
+        --checkpoint run
 
-Do not prepare a DataLoader of a Loader: Accelerate would deal out rank 0's batches to all ranks, and the others' would be lost."""
+On GPUs, use `accelerate launch` in place of torchrun. Accelerate's prepare() takes only the model
+and the optimizer: a Loader already delivers the part of its rank, on its device. Do not prepare a
+DataLoader over a Loader. Accelerate would distribute rank 0's batches to all ranks and lose the
+batches of the others.
+"""
 
 import argparse
 import os
@@ -22,7 +27,7 @@ def main():
     p.add_argument("--checkpoint")
     a = p.parse_args()
     torch.manual_seed(0)
-    # first: it starts torch.distributed, where the Loader finds its rank
+    # This comes first because it starts torch.distributed, which gives the Loader its rank.
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     loader = robocache.Loader(
         a.path,
@@ -35,14 +40,14 @@ def main():
     features = loader.dataset.features
     model = torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0])
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
-    # save_state() and load_state() keep its position
+    # save_state() and load_state() store the loader's position.
     accelerator.register_for_checkpointing(loader)
     if a.checkpoint and os.path.isdir(a.checkpoint):
         accelerator.load_state(a.checkpoint)
     step = 0
     while step < a.steps:
         epoch, seen = loader.epoch, []
-        for batch in loader:  # one epoch, or what is left of it
+        for batch in loader:  # One epoch, or the rest of it.
             with accelerator.accumulate(model):
                 loss = (model(batch["observation.state"]) - batch["action"]).square().mean()
                 accelerator.backward(loss)
@@ -55,7 +60,8 @@ def main():
         distinct = len(accelerator.gather(torch.cat(seen)).unique())
         ranks = accelerator.num_processes
         accelerator.print(
-            f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+            f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of "
+            f"{loader.num_samples} samples; loss {loss.item():.4f}"
         )
     if a.checkpoint:
         accelerator.save_state(a.checkpoint)

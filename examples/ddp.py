@@ -1,8 +1,10 @@
-"""DistributedDataParallel: each rank gets its part of one sequence, and a restart goes on in it, with any number of ranks.
+"""Train with DistributedDataParallel, and resume with any number of ranks.
 
     torchrun --standalone --nproc_per_node 2 examples/ddp.py PATH --steps 20 --checkpoint run.pt
 
-Loader takes its rank from torch.distributed. All ranks get equally many batches: the last step is filled up with the epoch's first samples."""
+Loader takes its rank from torch.distributed, and each rank gets its part of one order. All ranks
+get equally many batches: the first samples of the epoch fill the last step.
+"""
 
 import argparse
 import os
@@ -23,7 +25,7 @@ def main():
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--checkpoint")
     a = p.parse_args()
-    dist.init_process_group("gloo")  # "nccl", and device=f"cuda:{local_rank}" for Loader, on GPUs
+    dist.init_process_group("gloo")  # On GPUs: "nccl", and device=f"cuda:{local_rank}" for Loader.
     loader = robocache.Loader(
         a.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"]
     )
@@ -37,11 +39,11 @@ def main():
         saved = torch.load(a.checkpoint)
         model.module.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        loader.load_state_dict(saved["loader"])  # any rank's state is everyone's
+        loader.load_state_dict(saved["loader"])  # The state of any rank is valid for all ranks.
         step = saved["step"]
     while step < a.steps:
         epoch, seen = loader.epoch, []
-        for batch in loader:  # one epoch, or what is left of it
+        for batch in loader:  # One epoch, or the rest of it.
             loss = (model(batch["observation.state"]) - batch["action"]).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -56,7 +58,8 @@ def main():
                     "step": step,
                 }
                 torch.save(state, a.checkpoint + ".new")
-                os.replace(a.checkpoint + ".new", a.checkpoint)  # whole or not at all
+                # An atomic replacement: the checkpoint is never half-written.
+                os.replace(a.checkpoint + ".new", a.checkpoint)
             if step == a.steps:
                 break
         everyone = [[]] * dist.get_world_size()
@@ -64,7 +67,8 @@ def main():
         if dist.get_rank() == 0:
             distinct = len({i for ids in everyone for i in ids})
             print(
-                f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+                f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of "
+                f"{loader.num_samples} samples; loss {loss.item():.4f}"
             )
     dist.destroy_process_group()
     # Threads of gloo can outlive the process group and abort Python's exit (torch 2.11, 3 of 14

@@ -1,8 +1,10 @@
-"""One table of rows for the lake and for training: write it, query it by delta-rs, add to it, train on it.
+"""Write a Delta Lake table, query it with delta-rs, append to it, and train from it.
 
     python examples/delta.py PATH
 
-PATH is any dataset. The table may as well lie at s3://…; Spark, Polars and DuckDB read it like any other Delta Lake table."""
+PATH is any dataset. The table can also be at s3://...; Spark, Polars and DuckDB read it like any
+other Delta Lake table.
+"""
 
 import argparse
 import os
@@ -18,19 +20,22 @@ def main(path):
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "lake")
         robocache.convert(path, table, to="delta", write_option=["partition=task"])
-        # the same episodes again, as the table's next version
+        # The same episodes again, as the next version of the table.
         robocache.convert(path, table, to="delta", write_option=["append=true"])
 
         lake = deltalake.DeltaTable(table)
         rows = lake.to_pyarrow_table(columns=["episode_index", "frame_index", "task"])
         print(
-            f"version {lake.version()}: {rows.num_rows} rows of {pc.count_distinct(rows['episode_index']).as_py()} episodes, by {lake.metadata().partition_columns}"
+            f"version {lake.version()}: {rows.num_rows} rows of "
+            f"{pc.count_distinct(rows['episode_index']).as_py()} episodes, "
+            f"by {lake.metadata().partition_columns}"
         )
 
         loader = robocache.Loader(table, batch_size=16, seed=7)
         print(
-            f"trained on {sum(len(batch['action']) for batch in loader)} rows of version {robocache.open(table).version}, "
-            f"and there are {robocache.open(table, options={'version': '0'}).num_frames} in version 0"
+            f"trained on {sum(len(batch['action']) for batch in loader)} rows "
+            f"of version {robocache.open(table).version}, and there are "
+            f"{robocache.open(table, options={'version': '0'}).num_frames} in version 0"
         )
 
 

@@ -1,8 +1,10 @@
-"""LeRobotDataset in torch's DataLoader, under fork and spawn, after the parent has used it.
+"""Use LeRobotDataset in torch's DataLoader, with fork and spawn, after the parent has used it.
 
     python examples/lerobot_dropin.py PATH
 
-Arguments, keys, dtypes and shapes are those of lerobot's class of that name; v2.0 and v2.1 are read in place."""
+Arguments, keys, dtypes and shapes are those of lerobot's class of the same name. v2.0 and v2.1 are
+read in place.
+"""
 
 import argparse
 
@@ -14,7 +16,7 @@ from robocache import LeRobotDataset
 
 
 def epoch(ds, method):
-    """The index column of every batch, as two workers started by the method bring it."""
+    """Returns the index column of one epoch, read by two workers that the method starts."""
     loader = DataLoader(ds, batch_size=32, num_workers=2, multiprocessing_context=method)
     return torch.cat([batch["index"] for batch in loader])
 
@@ -30,10 +32,11 @@ def main():
     ds = LeRobotDataset(
         "my/dataset", root=a.path, delta_timestamps={"action": [0.0, 1 / fps, 2 / fps]}
     )
-    item = ds[0]  # the engine now runs in this process; workers may still be forked
+    item = ds[0]  # The engine now runs in this process. Workers can still be forked.
     for key, value in item.items():
         print(
-            f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} {getattr(value, 'dtype', '')}"
+            f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} "
+            f"{getattr(value, 'dtype', '')}"
         )
     for method in ("fork", "spawn"):
         index = epoch(ds, method)
@@ -41,5 +44,5 @@ def main():
         print(f"{method}: {len(index)} samples, each at its index")
 
 
-if __name__ == "__main__":  # spawn imports this file again
+if __name__ == "__main__":  # A spawned worker imports this file again.
     main()

@@ -1,14 +1,17 @@
-"""Lightning: a LightningDataModule that gives a Loader. Checkpoints keep its position, so that a resume in mid-epoch is exact.
+"""Train with Lightning: a LightningDataModule returns a Loader, and checkpoints store its position.
 
     python examples/lightning_train.py PATH --steps 20 --devices 2 --checkpoint run.ckpt
 
-The Loader's state is the DataModule's: Lightning finds a Loader's state_dict by itself, but restores it in mid-epoch alone, and after an
-epoch's end would begin with the first epoch's order again. Go on in mid-epoch with as many ranks as before: Lightning counts batches."""
+The DataModule stores the Loader's state, so that training resumes exactly in the middle of an
+epoch. Lightning also finds the Loader's state_dict itself, but restores it only in the middle of an
+epoch. After the end of an epoch it would begin again with the order of the first epoch. Resume in
+the middle of an epoch with the same number of ranks, because Lightning counts batches.
+"""
 
 import argparse
 import os
 
-import pytorch_lightning as L  # or: import lightning as L
+import pytorch_lightning as L  # Or: import lightning as L.
 import torch
 
 import robocache
@@ -19,7 +22,7 @@ class Data(L.LightningDataModule):
         super().__init__()
         self.path, self.loader, self.saved = path, None, None
 
-    def train_dataloader(self):  # called in each process, when torch.distributed knows its rank
+    def train_dataloader(self):  # Called in each process, when torch.distributed knows its rank.
         self.loader = robocache.Loader(
             self.path,
             batch_size=8,
@@ -34,7 +37,7 @@ class Data(L.LightningDataModule):
     def state_dict(self):
         return self.loader.state_dict() if self.loader else {}
 
-    def load_state_dict(self, state):  # called before train_dataloader
+    def load_state_dict(self, state):  # Called before train_dataloader.
         self.saved = state
 
 
@@ -47,7 +50,8 @@ class Policy(L.LightningModule):
 
     def training_step(self, batch, batch_idx):
         print(
-            f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: {batch['index'].tolist()}"
+            f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: "
+            f"{batch['index'].tolist()}"
         )
         return (self.net(batch["observation.state"]) - batch["action"]).square().mean()
 
@@ -74,4 +78,4 @@ if __name__ == "__main__":
     )
     resume = a.checkpoint if os.path.exists(a.checkpoint) else None
     trainer.fit(Policy(robocache.open(a.path).features), datamodule=Data(a.path), ckpt_path=resume)
-    trainer.save_checkpoint(a.checkpoint)  # or a ModelCheckpoint(every_n_train_steps=...)
+    trainer.save_checkpoint(a.checkpoint)  # Or use a ModelCheckpoint(every_n_train_steps=...).

@@ -19,16 +19,16 @@ def mixture(a):
     return robocache.Loader(
         [
             Mix(ds, weight=3, name="most"),
-            # Its own selection, statistics and, where keys are named otherwise,
-            # rename={"their_key": "ours"}.
+            # An own selection and own statistics. If keys have other names, add
+            # rename={"their_key": "our_key"}.
             Mix(other, weight=1, name="some", episodes=[0]),
         ],
         batch_size=16,
         seed=1,
-        hz=20,  # seconds mean the same in both, whatever their rates
+        hz=20,  # Seconds have the same meaning in both datasets, independent of their rates.
         keys=["observation.state", "action", "index"],
         delta_timestamps={"action": [0, 0.05, 0.1]},
-        normalize={"action": "mean_std"},  # each by its own statistics
+        normalize={"action": "mean_std"},  # Each dataset is normalized by its own statistics.
         mixture=robocache.Mixture(epoch_size=320),
     )
 
@@ -42,7 +42,7 @@ def main():
     a = p.parse_args()
 
     with mixture(a) as loader:
-        order = loader.locate(loader.order(0))  # nothing is read for it
+        order = loader.locate(loader.order(0))  # This reads no data.
         seen = []
         for n, batch in enumerate(loader):
             seen += batch["dataset_index"].tolist()
@@ -54,9 +54,11 @@ def main():
         worst = max(abs(sum(s == 0 for s in seen[:k]) - 0.75 * k) for k in range(1, len(seen) + 1))
         print(f"at no moment more than {worst:.2f} samples from 3 to 1")
         print({k: tuple(v.shape) for k, v in batch.items()})
-        back = loader.normalizer.inverse(batch)["action"]  # each row by its own source
+        # Each row is denormalized by its own source.
+        back = loader.normalizer.inverse(batch)["action"]
         print(
-            f"undone: {back.shape[-1]} numbers a row, by the normalizers of {' and '.join(loader.normalizer.sources)}"
+            f"undone: {back.shape[-1]} numbers a row, by the normalizers of "
+            f"{' and '.join(loader.normalizer.sources)}"
         )
 
     with mixture(a) as loader:

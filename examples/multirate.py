@@ -1,6 +1,10 @@
-"""A recording whose streams have clocks of their own, as training samples: on the camera's rows, on a grid, and with windows at native rate.
+"""Read samples from a recording whose streams have different clocks.
 
-python examples/multirate.py recording.mcap [--anchor KEY] [--hz 50]"""
+    python examples/multirate.py recording.mcap [--anchor KEY] [--hz 50]
+
+The samples are at the rows of a camera, on a uniform grid, and with windows at a stream's native
+rate.
+"""
 
 import argparse
 
@@ -31,8 +35,7 @@ def main():
     ][:4]
     fast = max(numeric, key=lambda k: len(streams[k]))
 
-    # Every sample is a row of the anchor; the fastest stream comes with all it recorded in the 100
-    # ms before.
+    # Every sample is a row of the anchor. The fastest stream has all its rows of the last 100 ms.
     with robocache.Loader(
         ds,
         batch_size=16,
@@ -43,7 +46,8 @@ def main():
         parts = np.split(np.asarray(batch[fast]), np.cumsum(batch[fast + "_lengths"])[:-1])
         print(f"{fast}: {[len(x) for x in parts]} samples in 100 ms")
 
-    # The same streams on one grid, a second at a time; masks say what was not recorded.
+    # The same streams on one grid, one second at a time. The masks mark values that were not
+    # recorded.
     step = 1 / a.hz
     window = {k: [i * step for i in range(1 - round(a.hz), 1)] for k in numeric}
     with robocache.Loader(

@@ -1,11 +1,22 @@
-"""Train on several nodes, straight from a bucket. One script under three launchers; Loader takes its rank from torch.distributed.
+r"""Train on several nodes from a bucket, with one script under three launchers.
 
-    torchrun --nnodes 2 --nproc_per_node 1 --rdzv_backend c10d --rdzv_endpoint HOST:29500 examples/nodes.py s3://lab/set        # on each node
-    MASTER_ADDR=HOST MASTER_PORT=29500 srun --nodes 2 --ntasks-per-node 1 --export=ALL sh -c \\
+On each node:
+
+    torchrun --nnodes 2 --nproc_per_node 1 --rdzv_backend c10d \
+        --rdzv_endpoint HOST:29500 examples/nodes.py s3://lab/set
+
+With Slurm:
+
+    MASTER_ADDR=HOST MASTER_PORT=29500 srun --nodes 2 --ntasks-per-node 1 --export=ALL sh -c \
         'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python examples/nodes.py s3://lab/set'
-    python examples/nodes.py s3://lab/set --ray 2                          # on a Ray cluster, a worker a node; nodes have credentials of their own
 
-With shuffle="pool" each episode is of one rank in an epoch, so that a byte of video is fetched by one node; with "global" by every node."""
+On a Ray cluster, one worker per node; the nodes need their own credentials:
+
+    python examples/nodes.py s3://lab/set --ray 2
+
+Loader takes its rank from torch.distributed. With shuffle="pool", each episode belongs to one rank
+of an epoch, so only one node fetches its video. With "global", every node fetches it.
+"""
 
 import argparse
 
@@ -17,7 +28,10 @@ import robocache
 
 
 def train(path, shuffle, cache=None):
-    """What each process does once torch.distributed knows the others: an epoch. Returns what all did, as text."""
+    """Trains one epoch on this rank, and returns a summary of all ranks as text.
+
+    torch.distributed must be initialized.
+    """
     info = robocache.open(path)
     camera = next(k for k, f in info.features.items() if f.kind in ("video", "image"))
     loader = robocache.Loader(
@@ -57,8 +71,9 @@ def train(path, shuffle, cache=None):
     twice = len(samples) - len(set(samples))
     bytes_read = ", ".join(f"{r['bytes'] / 1e6:.2f} MB" for r in ranks)
     return (
-        f"{shuffle}: {len(ranks)} ranks gave {len(set(samples))} of {loader.num_samples} samples; {twice} twice, "
-        f"{sum(r['wrapped'] for r in ranks)} of them to fill the last step; video read by each: {bytes_read}; loss {loss.item():.4f}"
+        f"{shuffle}: {len(ranks)} ranks gave {len(set(samples))} of {loader.num_samples} samples; "
+        f"{twice} twice, {sum(r['wrapped'] for r in ranks)} of them to fill the last step; "
+        f"video read by each: {bytes_read}; loss {loss.item():.4f}"
     )
 
 
@@ -86,7 +101,7 @@ def main():
         print(done.return_value)
         ray.shutdown()
         return
-    dist.init_process_group("gloo")  # "nccl", and Loader(device=…), on GPUs
+    dist.init_process_group("gloo")  # On GPUs: "nccl", and device= for Loader.
     text = train(a.path, a.shuffle, a.cache)
     if dist.get_rank() == 0:
         print(text)

@@ -2,8 +2,8 @@
 
     python examples/numpy_policy.py PATH [--steps 400]
 
-The policy is a network with one hidden layer. It reads a 24×24 image and the state, and
-predicts the next 8 actions. The example needs NumPy alone; train_policy.py does the same in torch.
+The policy is a network with one hidden layer. It reads a 24x24 image and the state, and predicts
+the next 8 actions. The example needs only NumPy; train_policy.py does the same in torch.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Policy:
         return np.tanh(x @ w1 + b1) @ w2 + b2
 
     def train(self, x: np.ndarray, target: np.ndarray, valid: np.ndarray) -> float:
-        """Takes one step of Adam on the mean squared error of the valid outputs and returns it."""
+        """Makes one step of Adam on the mean squared error, which it returns."""
         w1, b1, w2, b2 = self.weights
         hidden = np.tanh(x @ w1 + b1)
         error = (hidden @ w2 + b2 - target) * valid
@@ -57,7 +57,7 @@ class Policy:
 
 
 def arrays_of(batch: dict, camera: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a batch as inputs (B, 1728 + state), targets (B, 8 × action) and a 0/1 mask of these."""
+    """Returns the inputs (B, 1728 + state), the targets (B, 8 * action) and their 0/1 mask."""
     image = np.asarray(batch[camera], np.float32) / 255 - 0.5  # (B, 3, 24, 24)
     state, action = np.asarray(batch["observation.state"]), np.asarray(batch["action"])
     valid = np.broadcast_to(~np.asarray(batch["action_is_pad"])[..., None], action.shape)
@@ -93,11 +93,11 @@ def main() -> None:
         normalize="mean_std",
         **options,
     )
-    # Held-out data is normalised by the statistics of the training episodes.
+    # Held-out data is normalized by the statistics of the training episodes.
     test = robocache.Loader(args.path, episodes=held_out, normalize=train.normalizer, **options)
 
     policy, losses, waited, start = None, [], 0.0, time.perf_counter()
-    batches = itertools.chain.from_iterable(iter(lambda: train, None))  # epoch after epoch
+    batches = itertools.chain.from_iterable(iter(lambda: train, None))  # One epoch after the other.
     for step in range(args.steps):
         asked = time.perf_counter()
         inputs, target, valid = arrays_of(next(batches), camera)

@@ -1,8 +1,10 @@
-"""Kill a training run in the middle of an epoch, and go on exactly where it stood.
+"""Kill a training run in the middle of an epoch, and continue at exactly the same position.
 
     python examples/resume.py PATH
 
-The state is a small JSON-able dict. It may be restored with other threads, another batch size or another number of ranks."""
+The state is a small dict that JSON can store. It can be restored with another number of threads or
+ranks, or another batch size.
+"""
 
 import argparse
 import json
@@ -20,16 +22,17 @@ def loader(path):
 
 
 def train(path, checkpoint, batches):
-    """Takes batches and writes a checkpoint after each, until it is killed."""
+    """Takes batches, and writes a checkpoint after each one, until the process is killed."""
     with loader(path) as ld:
         seen = []
         for n, batch in enumerate(ld, 1):
             seen += batch["index"].tolist()
             with open(checkpoint + ".new", "w") as f:
                 json.dump({"seen": seen, "loader": ld.state_dict()}, f)
-            os.replace(checkpoint + ".new", checkpoint)  # whole or not at all
+            # An atomic replacement: the checkpoint is never half-written.
+            os.replace(checkpoint + ".new", checkpoint)
             if n == batches:
-                os.kill(os.getpid(), signal.SIGKILL)  # the power fails
+                os.kill(os.getpid(), signal.SIGKILL)  # As in a power failure.
 
 
 def main():

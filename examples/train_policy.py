@@ -1,8 +1,9 @@
-"""Load an epoch with robocache, say how fast it was, then train a small policy for a few hundred steps, save it, and run it as a robot would.
+"""Measure the speed of an epoch, train a small policy, save it, and run it as a robot would.
 
     python examples/train_policy.py PATH [--steps 300] [--save policy.pt] [--metrics :9400]
 
-The policy sees one camera image and the state, and predicts the next 8 actions."""
+The policy reads one camera image and the state, and predicts the next 8 actions.
+"""
 
 import argparse
 import itertools
@@ -19,7 +20,7 @@ HORIZON = 8
 
 
 class Policy(nn.Module):
-    """A small CNN over the image, joined with the state; output: HORIZON actions."""
+    """A small CNN over the image, joined with the state. The output is HORIZON actions."""
 
     def __init__(self, state: int, action: int):
         super().__init__()
@@ -53,7 +54,8 @@ def main():
     p.add_argument("--metrics", help="serve the loader's figures to Prometheus at this address")
     a = p.parse_args()
     torch.manual_seed(0)
-    torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))  # the other half decodes
+    # The other half of the cores decodes.
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
 
     ds = robocache.open(a.path)
     camera = next(k for k, f in ds.features.items() if f.kind in ("video", "image"))
@@ -78,17 +80,21 @@ def main():
             samples += len(batch["action"])
         took = time.perf_counter() - start
         print(
-            f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} samples/s, first batch after {first * 1000:.0f} ms"
+            f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} "
+            f"samples/s, first batch after {first * 1000:.0f} ms"
         )
     for key, value in batch.items():
         print(
-            f"  {key:40} {tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} {getattr(value, 'dtype', '')}"
+            f"  {key:40} "
+            f"{tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} "
+            f"{getattr(value, 'dtype', '')}"
         )
 
     policy = Policy(batch["observation.state"].shape[-1], batch["action"].shape[-1])
     optimizer = torch.optim.AdamW(policy.parameters(), 1e-3)
     losses, wait, start = [], 0.0, time.perf_counter()
-    batches = itertools.chain.from_iterable(iter(lambda: loader, None))  # epoch after epoch
+    # One epoch after the other.
+    batches = itertools.chain.from_iterable(iter(lambda: loader, None))
     for step in range(a.steps):
         t = time.perf_counter()
         batch = next(batches)
@@ -106,9 +112,10 @@ def main():
     took = time.perf_counter() - start
     before, after = sum(losses[:20]) / 20, sum(losses[-20:]) / 20
     print(
-        f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; loss {before:.4f} -> {after:.4f}"
+        f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; "
+        f"loss {before:.4f} -> {after:.4f}"
     )
-    # The policy works on normalised values: what undoes them is saved with it.
+    # The policy works on normalized values, so the normalizer is saved with it.
     with tempfile.TemporaryDirectory() as kept:
         path = a.save or os.path.join(kept, "policy.pt")
         torch.save(
@@ -121,7 +128,10 @@ def main():
 
 
 def act(path, ds, camera, policy):
-    """What the robot's computer does: it has the file, and no dataset. Here an episode of one stands for the robot."""
+    """Runs the saved policy as on a robot, which has the file but no dataset.
+
+    Here, a recorded episode takes the place of the robot.
+    """
     saved = torch.load(path, weights_only=True)
     policy.load_state_dict(saved["policy"])
     norm = robocache.Normalizer.from_state_dict(saved["normalizer"])
@@ -137,7 +147,8 @@ def act(path, ds, camera, policy):
         plan = norm.inverse({"action": policy(image, seen["observation.state"])})["action"]
     off = (plan[0, 0] - recorded).abs().mean().item()
     print(
-        f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's units, the first {off:.3f} from the recorded one"
+        f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's "
+        f"units, the first {off:.3f} from the recorded one"
     )
 
 

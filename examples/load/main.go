@@ -1,5 +1,5 @@
-// Command load reads one epoch of a dataset in batches and says what was in them: the engine used
-// from Go.
+// Command load reads one epoch of a dataset in batches and prints the fields of a batch, the number
+// of samples and the speed. It is an example of the engine's use from Go.
 //
 //	go run ./examples/load PATH
 package main
@@ -14,9 +14,9 @@ import (
 	"os/signal"
 
 	"github.com/goatnote-inc/robocache"
-	_ "github.com/goatnote-inc/robocache/format/all" // formats register themselves
+	_ "github.com/goatnote-inc/robocache/format/all" // registers the formats
 	"github.com/goatnote-inc/robocache/loader"
-	_ "github.com/goatnote-inc/robocache/video/ffmpeg" // and so does the decoder
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg" // registers the decoder
 )
 
 func main() {
@@ -25,12 +25,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := load(ctx, os.Args[1]); err != nil {
-		log.Fatal(err) // class, where and hint; errors.Is tells the class
+	if err := readEpoch(ctx, os.Args[1]); err != nil {
+		log.Fatal(err) // the text has the class, the place and the hint
 	}
 }
 
-func load(ctx context.Context, uri string) error {
+// readEpoch reads one epoch of the dataset at uri.
+func readEpoch(ctx context.Context, uri string) error {
 	ds, err := robocache.Open(ctx, uri)
 	if err != nil {
 		return err
@@ -47,14 +48,14 @@ func load(ctx context.Context, uri string) error {
 	samples := 0
 	for {
 		b, err := ld.Next(ctx)
-		if errors.Is(err, io.EOF) { // the end of the epoch; the next call begins the next one
+		if errors.Is(err, io.EOF) { // the end of the epoch; the next call begins the next epoch
 			break
 		}
 		if err != nil {
 			return err
 		}
 		samples += b.Rows
-		b.Release() // the buffers go back to the pool: the tensors must not be used after this
+		b.Release() // frees the buffers; the tensors must not be used afterwards
 	}
 	fmt.Printf("%d samples, %.0f a second\n", samples, ld.Stats().SamplesPerSec)
 	return nil

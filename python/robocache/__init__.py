@@ -1,35 +1,75 @@
-"""RoboCache: from any robot dataset to aligned training batches, at the speed of the hardware.
+"""RoboCache turns robot datasets into aligned training batches.
 
-It reads datasets in place, as they were recorded: LeRobot v2.0 to v3.0, RLDS, robomimic, ALOHA and other HDF5, CALVIN, MCAP and ROS 2 bags, Zarr, point
-clouds; from a path or over http. It decodes exactly the frames that a sample asks for, brings streams recorded at different rates onto one timeline, and
-gives shuffled batches to PyTorch. The work is done by an engine in Go, in threads of this process: no worker processes, no Python for each sample, and
-one contiguous tensor for each key. Without torch everything gives NumPy arrays.
+RoboCache reads datasets in place, in the format in which they were recorded: LeRobot v2.0 to v3.0,
+RLDS, robomimic, ALOHA and other HDF5, CALVIN, MCAP and ROS 2 bags, Zarr, and point clouds. A
+dataset can be a local path or a URL. RoboCache decodes only the frames that a sample needs. It puts
+streams with different rates on one timeline and delivers shuffled batches to PyTorch.
 
-Durations are seconds, int or float, or text with a unit ("50ms"); arrays of timestamps are float seconds or int64 nanoseconds.
-Masks are named <key>_is_pad: True where a window leaves the episode, or where no value was recorded. Failures
-raise robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse
-or Internal (a fault of RoboCache: please report it).
+The work is done by an engine written in Go, in threads of this process. There are no worker
+processes, and no Python code runs per sample. Each key of a batch is one contiguous tensor. Without
+torch, all arrays are NumPy arrays.
 
-The ten names that matter:
+    import robocache
 
-    open            ds = robocache.open("path")       # print(ds.features); ds[0].streams["action"].values; ds[0].align(hz=50)
-    inspect         robocache.inspect("path")         # what is in a dataset; the verbs of the command line are functions with typed answers
-    doctor          robocache.doctor("path").findings # what is wrong with it, and what to do about it
-    convert         robocache.convert("recording.mcap", "set", hz=50)   # to LeRobot v3.0, or to="mcap", "rlds", "robomimic", "zarr"
-    Loader          for batch in robocache.Loader("path", batch_size=64, delta_timestamps={"action": [0, 0.1]}): ...
-    Mix             robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1)], hz=20)   # several datasets in a batch
-    Normalizer      loader.normalizer                 # what training did to the values, and its inverse, for the robot
-    MapDataset      robocache.MapDataset("path")[7]   # samples by number, for torch.utils.data.DataLoader
-    LeRobotDataset  robocache.LeRobotDataset("owner/name", root="path") # lerobot's class of this name, item by item
-    resample        robocache.resample(data, times, hz=50)              # rows onto new times, NumPy or torch, CPU or GPU
+    ds = robocache.open("path/to/dataset")
+    print(ds.features)
+    loader = robocache.Loader("path/to/dataset", batch_size=64,
+                              delta_timestamps={"action": [0, 0.1]})
+    for batch in loader:
+        train(batch["observation.state"], batch["action"])
 
-A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
-keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
-The rest is in groups: Windows, Align, Images, Augment, Order, Mixture, Cache, Device, Statistics, Runtime and Open, as images=robocache.Images(dtype="float32").
+Conventions:
 
-Beside them: Writer (records a dataset beside a robot's loop), edit and merge (ds.edit().delete([3]).write("clean")), pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
-self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
-RoboMimicDataset over the same readers. Importing robocache loads neither torch nor the engine. docs/guide.md is the first hour, step by step.
+- Durations are seconds (int or float) or text with a unit, such as "50ms".
+- Arrays of timestamps are float seconds or int64 nanoseconds.
+- Masks are named <key>_is_pad. They are True for rows outside the episode and for rows without a
+  recorded value.
+- Failures raise robocache.Error with the place in .where (file, episode, stream, row) and advice in
+  .hint. The subclasses are NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse and
+  Internal. Internal is a fault of RoboCache; please report it.
+
+The ten names to begin with:
+
+    open            Opens a dataset: ds = robocache.open("path"); ds[0].align(hz=50).
+    inspect         Summarizes a dataset: robocache.inspect("path").
+    doctor          Lists the problems of a dataset: robocache.doctor("path").findings.
+    convert         Writes LeRobot v3.0, MCAP, RLDS, robomimic or Zarr.
+    Loader          Delivers shuffled batches for training.
+    Mix             Is one dataset of a mixture: Loader([Mix(a, weight=3), Mix(b, weight=1)]).
+    Normalizer      Applies and inverts a loader's normalization, without the dataset.
+    MapDataset      Returns samples by number, for torch.utils.data.DataLoader.
+    LeRobotDataset  Replaces lerobot's class of the same name, item by item.
+    resample        Interpolates rows at new times, with NumPy or torch, on CPU or GPU.
+
+The most used keywords of Loader:
+
+- shuffle="pool" decodes each video frame once per epoch.
+- cache="ram", or a directory, keeps decoded images for the next epoch.
+- device="cuda" delivers batches on the GPU.
+- normalize="mean_std" normalizes the streams of numbers.
+- image_size= and hz= set the size of images and the rate of the timeline.
+
+The other options are in groups: Windows, Align, Images, Augment, Order, Mixture, Cache, Device,
+Statistics, Runtime and Open. Example: images=robocache.Images(dtype="float32").
+
+A Loader resumes exactly with state_dict() and load_state_dict(), also on another number of GPUs.
+order(epoch) returns the order of the samples, locate() their episodes and rows, and stats() the
+counters of the loader.
+
+More names:
+
+- Writer records a dataset while a robot runs.
+- edit and merge change datasets: ds.edit().delete([3]).write("clean").
+- pull and push copy datasets from and to the Hugging Face Hub.
+- stats computes exact statistics.
+- LeRobotDatasetMetadata reads the metadata of a LeRobot dataset.
+- fuse, voxelize, depth_to_points and tsdf_integrate work on arrays. With torch, torch.ops.robocache
+  has resample, fuse and voxelize.
+- self_test() and check_installation() report which parts of RoboCache work on this machine.
+- datasets has RTXDataset, CALVINDataset and RoboMimicDataset of the earlier RoboCache.
+
+Importing robocache loads neither torch nor the engine. docs/guide.md is a tutorial for the first
+hour.
 """
 
 from __future__ import annotations
@@ -146,17 +186,18 @@ __all__ = [
     "__version__",
 ]
 
-# Names of the earlier RoboCache that still work; docs/migration.md has the ways on.
+# Names of the earlier RoboCache that still work. docs/migration.md lists their replacements.
 _OLD = (
-    "resample_trajectories fuse_multimodal fuse_multimodal_alignment fused_multimodal_alignment voxelize_pointcloud voxelize_point_cloud voxelize_occupancy"
-    " set_device enable_jit_cache"
+    "resample_trajectories fuse_multimodal fuse_multimodal_alignment fused_multimodal_alignment "
+    "voxelize_pointcloud voxelize_point_cloud voxelize_occupancy set_device enable_jit_cache"
 ).split()
 
 _OLD_DATASETS = (
-    "RTXDataset RTXDataLoader create_rtx_dataloader CALVINDataset RoboMimicDataset RLDSStep RLDSEpisode RTXEpisode"
+    "RTXDataset RTXDataLoader create_rtx_dataloader CALVINDataset RoboMimicDataset "
+    "RLDSStep RLDSEpisode RTXEpisode"
 ).split()
 
-# Where each name is, and is looked for when it is used first.
+# The module of each public name. A module is imported when one of its names is first used.
 _PLACES = {
     "mapdataset": "MapDataset",
     "lerobot": "LeRobotDataset LeRobotDatasetMetadata",
@@ -177,7 +218,17 @@ _LAZY = {name: module for module, names in _PLACES.items() for name in names.spl
 
 
 def versions() -> dict[str, Any]:
-    """Versions of the package, the engine, its formats and its decoder, and of torch and NumPy where they are."""
+    """Returns the versions of RoboCache's parts.
+
+    Returns:
+        A dict with the versions of the package, the engine, Python, NumPy and torch, the engine's
+        formats and decoder, and the path of the engine's library. The version of a package that is
+        not installed is None.
+
+    Raises:
+        NotFound: The engine's library does not exist.
+        Unsupported: The engine's library cannot be loaded on this machine.
+    """
     import importlib.metadata
     import platform
 
@@ -185,7 +236,7 @@ def versions() -> dict[str, Any]:
 
     out = {
         "package": __version__,
-        **_engine.call("robocache_versions"),
+        **_engine.call_engine("robocache_versions"),
         "library": str(_engine.library_path()),
         "python": platform.python_version(),
     }
@@ -198,15 +249,27 @@ def versions() -> dict[str, Any]:
 
 
 def self_test() -> bool:
-    """Runs the conformance vectors on every back end of the kernels and the decoders, and prints what is here and why the rest is not. True, or raises."""
+    """Tests the installed parts of RoboCache and prints a report.
+
+    Runs the conformance vectors on every back end of the kernels and on the video decoders. For a
+    part that is not installed, the report has the reason.
+
+    Returns:
+        True. A wrong result raises an exception.
+
+    Raises:
+        Error: A part gave wrong results; the message names the part.
+        Unsupported: The engine was built without formats.
+    """
     from . import _engine
 
     v = versions()
     print(
-        f"robocache {v['package']}, engine {v['robocache']} (ABI {v['abi']}, {v['go']}), formats: {', '.join(v['formats']) or 'none'}"
+        f"robocache {v['package']}, engine {v['robocache']} (ABI {v['abi']}, {v['go']}), "
+        f"formats: {', '.join(v['formats']) or 'none'}"
     )
     failed = []
-    for r in _engine.call("robocache_self_test"):
+    for r in _engine.call_engine("robocache_self_test"):
         state = "ok" if r["ok"] else "WRONG" if r["present"] else "not here"
         print(f"{r['part']}: {state}{': ' + r['detail'] if r.get('detail') else ''}")
         failed += [r["part"]] if r["present"] and not r["ok"] else []
@@ -237,13 +300,13 @@ def __getattr__(name: str) -> Any:
 
         module = importlib.import_module("." + _LAZY[name], __name__)
         value = module if _LAZY[name] == name else getattr(module, name)
-        _torch.watch()  # torch may have been in the middle of its own import when this package was
+        _torch.register_when_imported()  # torch may have been importing itself when this package was imported.
         globals()[name] = value
         return value
-    from ._options import nearest
+    from ._checks import nearest_names
 
     raise AttributeError(
-        f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}"
+        f"module 'robocache' has no attribute {name!r}: {nearest_names(name, [*__all__, *_OLD])}"
     )
 
 
@@ -251,4 +314,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_torch.watch()
+_torch.register_when_imported()

@@ -1,4 +1,7 @@
-"""The command line: `robocache …`, `python -m robocache …`. It runs in the engine, as the program bin/robocache of a checkout."""
+"""The command line, as `robocache ...` or `python -m robocache ...`.
+
+The engine runs the command, with the same code as the program bin/robocache of a checkout.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ import os
 import sys
 from typing import NoReturn
 
-from ._engine import engine
+from ._engine import current_engine
 from ._errors import Error
 
 
 def main() -> NoReturn:
-    """Runs sys.argv, and ends the process with the exit code that docs/cli.md says."""
+    """Runs sys.argv and ends the process with one of the exit codes in docs/cli.md."""
     try:
-        run = engine().main
+        run = current_engine().main
     except Error as e:
         sys.exit(f"robocache: {e}")
     sys.stdout.flush()
     sys.stderr.flush()
-    # The engine's runtime has threads and signal handlers of its own: Python's way down would have
-    # nothing to do but meet them.
+    # The engine's runtime has its own threads and signal handlers. Python's shutdown could only
+    # conflict with them.
     os._exit(run(sys.argv[1:]))
 
 

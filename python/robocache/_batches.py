@@ -1,6 +1,8 @@
-"""Batches of a loader of the engine: tensors over its memory, without a copy, a call or a finalizer of Python per tensor.
+"""Batches of an engine loader, as tensors over the engine's memory.
 
-A batch counts once `arrived` is told, as the last step: interrupted before, it is given again.
+No tensor is copied, and no tensor needs its own engine call or Python finalizer. A batch is
+acknowledged by arrived(), as the last step. If the consumer is interrupted earlier, the engine
+delivers the batch again.
 """
 
 from __future__ import annotations
@@ -14,31 +16,33 @@ from typing import Any
 
 from . import _engine, _memory
 from ._errors import Misuse, from_engine
-from ._finish import Raw
+from ._finisher import RawBatch
 
-_TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
+# The number of int64 words in robocache_taken (robocache.h): rows, epoch, position, tensors, seq,
+# batch, text, text_bytes.
+_HEADER_WORDS = 8
 
 
-class Taken:
-    """A batch that the engine gave."""
+class DeliveredBatch:
+    """A batch that the engine delivered."""
 
     __slots__ = ("seq", "epoch", "batch", "copy")
 
     def __init__(self, seq: int, epoch: int, batch: Any) -> None:
-        self.seq = seq  # 1 for the first, and so on
+        self.seq = seq  # Counts from 1.
         self.epoch = epoch
-        self.batch = batch  # a dict; Raw where the engine gives raw ones
-        self.copy: Any = None  # on its way to a device
+        self.batch = batch  # A dict by key, or a RawBatch if the engine delivers raw batches.
+        self.copy: Any = None  # The copy to a device that is in progress, if any.
 
 
-class Batches:
-    """Takes the batches of one loader of the engine."""
+class HostBatches:
+    """Receives the batches of one engine loader."""
 
     def __init__(self, handle: _engine.Handle, raw: bool = False) -> None:
         self._raw = raw
         self._engine, self._number = handle._resolve()
         self.pid = self._engine.pid
-        self._take = self._engine.lib.robocache_loader_take
+        self._take_batch = self._engine.lib.robocache_loader_take
         self._fields = handle.info["fields"]
         self._keys = [f["key"] for f in self._fields]
         text = ("string", "json")
@@ -46,28 +50,37 @@ class Batches:
         self._texts = [
             (i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text
         ]
-        self._taken = (ctypes.c_int64 * _TAKEN)()
-        self._at = ctypes.addressof(self._taken)
+        self._header = (ctypes.c_int64 * _HEADER_WORDS)()
+        self._header_address = ctypes.addressof(self._header)
         self._torch = _memory.torch_module()
-        self._convert = None if self._torch is None else _memory.converter(self._torch)
-        # one taker at a time: what was taken must be told before the next
-        self._turn = threading.Lock()
+        self._convert = None if self._torch is None else _memory.dlpack_converter(self._torch)
+        # One consumer at a time: each batch must be acknowledged before the next one is taken.
+        self._consumer_lock = threading.Lock()
 
     def next(
-        self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None
-    ) -> Taken | None | bool:
-        """The next batch; None at the end of the epoch; False where wait is False and it is not finished.
+        self, epoch: int = -1, wait: bool = True, into: deque[DeliveredBatch] | None = None
+    ) -> DeliveredBatch | None | bool:
+        """Returns the next batch.
 
-        epoch: of the batches that this pass has had. into: a queue that takes it before it counts, so that an exception in between loses
-        nothing. Waits without the GIL, in steps, so that signals are seen.
+        Waits without the GIL, in short steps, so that Python handles signals.
+
+        Args:
+            epoch: The epoch of the earlier batches of this pass; -1 before the first batch.
+            wait: Whether to wait until the batch is complete.
+            into: A queue that receives the batch before the acknowledgement, so that an exception
+                in between does not lose the batch.
+
+        Returns:
+            The batch, None at the end of the epoch, or False if wait is False and the batch is not
+            complete.
         """
-        with self._turn:
+        with self._consumer_lock:
             out = ctypes.c_void_p()
             step = _engine.STEP_MS if wait else 0
             while True:
-                status = self._take(self._number, epoch, step, self._at, out)
+                status = self._take_batch(self._number, epoch, step, self._header_address, out)
                 if status == 0:
-                    return self._arrive(into)
+                    return self._receive_batch(into)
                 if status != _engine.PENDING:
                     break
                 if not wait:
@@ -76,8 +89,9 @@ class Batches:
             return None
         raise from_engine(self._engine.answer(out) or {})
 
-    def _arrive(self, into: deque[Taken] | None) -> Taken:
-        rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
+    def _receive_batch(self, into: deque[DeliveredBatch] | None) -> DeliveredBatch:
+        """Builds the tensors of the batch in the header, and acknowledges the batch."""
+        rows, epoch, _, count, seq, batch, text, text_bytes = self._header
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
             raise Misuse(
@@ -87,34 +101,39 @@ class Batches:
         values = (
             list(map(self._convert, capsules))
             if self._convert is not None
-            else self._arrays(capsules, rows)
+            else self._numpy_columns(capsules, rows)
         )
         texts = self._read_texts(rows, ctypes.string_at(text, text_bytes)) if self._texts else []
         if self._raw:
-            taken = Taken(seq, epoch, Raw(rows, values, texts))
+            taken = DeliveredBatch(seq, epoch, RawBatch(rows, values, texts))
         else:
             for position, column in texts:
                 values.insert(position, column)
-            taken = Taken(seq, epoch, dict(zip(self._keys, values)))
+            taken = DeliveredBatch(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
-            # given again, because an exception came before it counted
+            # The batch is a redelivery: an exception came before the acknowledgement.
             if into and into[-1].seq == seq:
                 into.pop()
             into.append(taken)
         self._engine.arrived(batch)
         return taken
 
-    def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
+    def _numpy_columns(self, capsules: list[Any], rows: int) -> list[Any]:
+        """Returns the numeric columns of a batch as NumPy arrays."""
         first = [
-            _memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)
+            _memory.first_extent(c) if f.get("ragged") else rows
+            for c, f in zip(capsules, self._tensors)
         ]
         return [
-            _memory.array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
+            _memory.capsule_to_array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
             for c, f, n in zip(capsules, self._tensors, first)
         ]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
-        """The text columns, each beside its position among the fields; robocache.h says how they are written."""
+        """Returns the text columns with their positions among the fields.
+
+        robocache.h describes the layout of blob.
+        """
         found: list[tuple[int, list[Any]]] = []
         at = 0
         for position, is_json in self._texts:
@@ -131,6 +150,7 @@ class Batches:
                 end += n
             at = end + (-size) % 4
             column = texts * rows if codes is None else [texts[c] for c in codes]
-            # Each row has a value of its own: what a user changes in one must not show in another.
+            # Each row gets its own value: a change to the value of one row must not affect another
+            # row.
             found.append((position, [json.loads(t) for t in column] if is_json else column))
         return found

@@ -1,4 +1,7 @@
-"""What may be asked of a dataset, a sample, a loader and a mixture: a table each of options with their checks. What is settled is what the engine takes."""
+"""Tables of the options of datasets, samples, loaders and mixtures, with one check per option.
+
+The results of the checks are the engine's configuration.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from . import _options, _statistics
+from . import _checks, _statistics
 from ._errors import Misuse
-from ._options import (
-    bytes_of,
-    duration,
-    flag,
-    frame_size,
-    integer,
+from ._checks import (
+    parse_bytes,
+    duration_text,
+    check_flag,
+    check_frame_size,
+    check_integer,
     is_integer,
-    moment,
-    nearest,
-    number,
-    rate,
-    real,
-    seconds,
-    whole,
+    moment_text,
+    nearest_names,
+    check_nonnegative,
+    check_rate,
+    check_real,
+    check_seconds,
+    check_whole,
 )
 from ._tensors.rules import EDGES, MODES
-from .normalizer import Normalizer, Vectors, taken_over
-from ._given import Given, refuse_size
+from .normalizer import Normalizer, NormVectors, repeat_normalizer
+from ._option_values import OptionValues, refuse_size_as_path
 
 Check = Callable[..., Any]
 
@@ -38,12 +41,18 @@ NORMS = ("mean_std", "min_max", "quantiles", "quantile10")
 UNITS = ("mm", "m")
 
 
-def settle(
+def check_options(
     table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None
 ) -> dict[str, Any]:
-    """The options of a table that are given (not None), checked. features: the keys that may be named."""
+    """Returns the checked options of a table, without those that are None.
+
+    Args:
+        table: The checks by option name.
+        given: The values by option name.
+        features: The stream keys that the values may name.
+    """
     out: dict[str, Any] = {}
-    labels = getattr(given, "labels", {})  # how messages name options of groups
+    labels = getattr(given, "labels", {})  # How messages name options of groups.
     for name, check in table.items():
         if (value := given.get(name)) is None:
             continue
@@ -56,23 +65,27 @@ def settle(
     return out
 
 
-def _keyed(check: Check) -> Check:
-    """A check that takes the keys that may be named, too."""
+def _takes_keys(check: Check) -> Check:
+    """Marks a check that also takes the known stream keys."""
     check.keyed = True  # type: ignore[attr-defined]
     return check
 
 
 def one_of(*allowed: Any) -> Check:
-    return lambda name, v: _options.choice(name, v, allowed)
+    """Returns a check that accepts one of the allowed values."""
+    return lambda name, v: _checks.check_choice(name, v, allowed)
 
 
 def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
-    """A dict by key; or_all: or one value for all."""
+    """Returns a check for a dict by stream key.
+
+    With or_all, the check also accepts one value for all keys.
+    """
 
     def table(name: str, v: Any, features: Iterable[str]) -> Any:
         if isinstance(v, Mapping):
             return {
-                _options.key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
+                _checks.check_key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
                 for k, x in v.items()
             }
         if not or_all:
@@ -81,20 +94,24 @@ def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check
             )
         return check(name, v)
 
-    return _keyed(table)
+    return _takes_keys(table)
 
 
-def text(_: str, v: Any) -> str:
+def as_text(_: str, v: Any) -> str:
+    """Returns v as text."""
     return str(v)
 
 
-def listed(check: Check, want: str, hint: str = "") -> Check:
-    """A list of what check takes, with something in it."""
+def list_of(check: Check, want: str, hint: str = "") -> Check:
+    """Returns a check for a list whose entries pass another check.
+
+    If want is not empty, the list must have an entry; want describes the list in messages.
+    """
 
     def of(name: str, v: Any) -> list[Any]:
         try:
             out = [check(name, x) for x in v]
-        except (TypeError, ValueError):  # Misuse is one
+        except (TypeError, ValueError):  # Misuse is a ValueError.
             out = []
         if not out and want:
             raise Misuse(f"{name}={v!r}: expected {want}", hint=hint)
@@ -103,24 +120,24 @@ def listed(check: Check, want: str, hint: str = "") -> Check:
     return of
 
 
-def _drift(name: str, v: Any) -> Any:
-    """Parts in a million, or (ppm, at)."""
+def _check_drift(name: str, v: Any) -> Any:
+    """Returns a clock drift: parts per million, or {"ppm", "at"} for (ppm, at)."""
     ppm, at = v, None
     if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
         ppm, at = v["ppm"], v.get("at")
     elif isinstance(v, (tuple, list)) and len(v) == 2:
         ppm, at = v
     try:
-        ppm = real(name, ppm)
+        ppm = check_real(name, ppm)
     except Misuse:
         ppm = math.inf
     if abs(ppm) > 1e5:
         raise Misuse(f"{name}={v!r}: expected parts in a million within ±100000, or (ppm, at)")
-    return ppm if at is None else {"ppm": ppm, "at": moment(f"{name} at", at)}
+    return ppm if at is None else {"ppm": ppm, "at": moment_text(f"{name} at", at)}
 
 
-def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
-    """A form, or a list of (first channel, form)."""
+def _check_rotations(name: str, v: Any) -> list[dict[str, Any]]:
+    """Returns a list of {"at", "form"}, from one form or a list of (first channel, form)."""
     out = []
     for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
         at, form = (
@@ -136,8 +153,8 @@ def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
     return out
 
 
-def _relative(name: str, v: Any) -> Any:
-    """True, False, or a list of channels by number or name."""
+def _check_relative(name: str, v: Any) -> Any:
+    """Returns True, False, or a list of channels by number or name."""
     if isinstance(v, (bool, np.bool_)):
         return bool(v)
     channels = list(v) if isinstance(v, (list, tuple, range, np.ndarray)) else []
@@ -146,26 +163,26 @@ def _relative(name: str, v: Any) -> Any:
     return [c if isinstance(c, str) else int(c) for c in channels]
 
 
-# Episode.align's; durations become text of nanoseconds.
+# The options of Episode.align. Durations become text in nanoseconds.
 ALIGN: dict[str, Check] = {
     "modes": by_key(one_of(*MODES, "sum"), "stream"),
     "edge": by_key(one_of(*EDGES), "stream", or_all=True),
-    "max_gap": by_key(duration, "stream", or_all=True),
-    "offset": by_key(duration, "stream"),
-    "latency": by_key(duration, "stream"),
-    "window": duration,
-    "drift": by_key(_drift, "stream"),
-    "clock": by_key(text, "stream"),
-    "rotations": by_key(_rotations, "stream"),
-    "relative": by_key(_relative, "stream"),
+    "max_gap": by_key(duration_text, "stream", or_all=True),
+    "offset": by_key(duration_text, "stream"),
+    "latency": by_key(duration_text, "stream"),
+    "window": duration_text,
+    "drift": by_key(_check_drift, "stream"),
+    "clock": by_key(as_text, "stream"),
+    "rotations": by_key(_check_rotations, "stream"),
+    "relative": by_key(_check_relative, "stream"),
 }
 
-# align= of MapDataset, Loader and Mix.
+# The fields of align= of MapDataset, Loader and Mix.
 _ALIGN = {
     **ALIGN,
-    "extent": text,
+    "extent": as_text,
     "dtypes": by_key(
-        lambda name, v: _options.choice(
+        lambda name, v: _checks.check_choice(
             name, str(v).removeprefix("torch."), ("float16", "bfloat16", "float32", "float64")
         ),
         "stream",
@@ -173,35 +190,41 @@ _ALIGN = {
 }
 
 
-@_keyed
-def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
-    return settle(_ALIGN, v, features)
+@_takes_keys
+def _check_align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """Returns the checked options of robocache.Align."""
+    return check_options(_ALIGN, v, features)
 
 
-@_keyed
-def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
+@_takes_keys
+def _check_keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
+    """Returns a list of keys, each of a stream or of a column that RoboCache generates."""
     if isinstance(v, str):
         raise Misuse(f"{name}={v!r}: expected a list of keys")
     return [
-        _options.key(
+        _checks.check_key(
             k, [*features, "task", "episode_id", "index", "episode_index", "frame_index"], "key"
         )
         for k in v
     ]
 
 
-def _indices(name: str, v: Any) -> list[int]:
+def _check_indices(name: str, v: Any) -> list[int]:
+    """Returns a list of episode indices."""
     try:
         return [operator.index(e) for e in v]
     except TypeError:
         raise Misuse(f"{name}={v!r}: expected episode indices, as a list of integers") from None
 
 
-def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") -> list[Any]:
-    """Offsets: each a number of seconds, or text with a unit. A number that is likely to be nanoseconds is Misuse."""
+def _check_offsets(name: str, v: Any, want: str = "a list of seconds for each key") -> list[Any]:
+    """Returns a list of offsets, each a number of seconds or text with a unit.
+
+    Raises Misuse for a number that is probably meant as nanoseconds.
+    """
     try:
-        out = [] if isinstance(v, (str, bytes, Mapping)) else [seconds(name, x) for x in v]
-    except (TypeError, ValueError) as e:  # Misuse is one
+        out = [] if isinstance(v, (str, bytes, Mapping)) else [check_seconds(name, x) for x in v]
+    except (TypeError, ValueError) as e:  # Misuse is a ValueError.
         if isinstance(e, Misuse) and e.hint:
             raise
         out = []
@@ -210,8 +233,11 @@ def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") ->
     return out
 
 
-def _window(name: str, w: Any) -> Any:
-    """One entry of windows=: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
+def _check_window(name: str, w: Any) -> Any:
+    """Checks one entry of windows=.
+
+    A tuple is a span, (from, to) or (from, to, count). A list holds offsets.
+    """
     want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
     if (
         isinstance(w, Mapping)
@@ -226,17 +252,23 @@ def _window(name: str, w: Any) -> Any:
     ):
         raise Misuse(f"{name}={w!r}: expected {want}")
     if not isinstance(w, tuple):
-        return w if isinstance(w, list) and not w else _seconds(name, w, want)
-    return {"span": _seconds(name, w[:2], want), **({"count": int(w[2])} if len(w) == 3 else {})}
+        return w if isinstance(w, list) and not w else _check_offsets(name, w, want)
+    return {
+        "span": _check_offsets(name, w[:2], want),
+        **({"count": int(w[2])} if len(w) == 3 else {}),
+    }
 
 
-@_keyed
-def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
-    """A mode, a dict by key, or the normalizer of another loader; None for none."""
+@_takes_keys
+def _check_normalize(name: str, v: Any, features: Iterable[str]) -> Any:
+    """Checks normalize=: a mode, a dict by key, or the normalizer of another loader.
+
+    Returns None for False.
+    """
     if v is False:
         return None
     if not isinstance(v, (str, Mapping, Normalizer)):
-        v = getattr(v, "normalizer", v)  # a Loader or MapDataset
+        v = getattr(v, "normalizer", v)  # A Loader or MapDataset.
     if isinstance(v, Normalizer):
         if v.sources:
             raise Misuse(
@@ -249,26 +281,28 @@ def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
                 hint='give it normalize="mean_std", and this one its normalizer',
             )
         for key in v.keys:
-            _options.key(key, features, "key of the normalizer")
-        return taken_over(v)
+            _checks.check_key(key, features, "key of the normalizer")
+        return repeat_normalizer(v)
     if isinstance(v, str):
-        return _options.choice(name, v, NORMS)
+        return _checks.check_choice(name, v, NORMS)
     if not isinstance(v, Mapping):
         raise Misuse(
-            f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, or the normalizer of another loader"
+            f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, "
+            "or the normalizer of another loader"
         )
-    return by_key(_norm)(name, v, features)
+    return by_key(_check_key_norm)(name, v, features)
 
 
-def _norm(name: str, one: Any) -> Any:
+def _check_key_norm(name: str, one: Any) -> Any:
+    """Checks the normalization of one key: a mode, or a dict."""
     if isinstance(one, str):
-        return _options.choice(name, one, NORMS)
+        return _checks.check_choice(name, one, NORMS)
     known = ("mode", "clip", "mean", "std", "low", "high")
     if not isinstance(one, Mapping):
         raise Misuse(f"{name}={one!r}: expected a mode, or a dict of {', '.join(known)}")
     for k in one:
         if k not in known:
-            raise Misuse(f"unknown entry {k!r} in {name}", hint=nearest(k, known))
+            raise Misuse(f"unknown entry {k!r} in {name}", hint=nearest_names(k, known))
     try:
         return {
             n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x)
@@ -278,106 +312,111 @@ def _norm(name: str, one: Any) -> Any:
         raise Misuse(f"{name}: expected numbers, found {dict(one)!r}") from None
 
 
-def _augment(name: str, v: Any) -> Any:
-    """The engine checks it: numbers of NumPy and tuples become plain ones."""
+def _plain_augment(name: str, v: Any) -> Any:
+    """Converts NumPy numbers and tuples to plain Python values; the engine checks them."""
     if isinstance(v, Mapping):
-        return {str(k): _augment(name, x) for k, x in v.items() if x is not None}
+        return {str(k): _plain_augment(name, x) for k, x in v.items() if x is not None}
     if isinstance(v, (list, tuple, set, np.ndarray)):
-        return [_augment(name, x) for x in v]
+        return [_plain_augment(name, x) for x in v]
     if isinstance(v, (str, bool)):
         return v
-    return int(v) if is_integer(v) else real(name, v, "a finite number, a list or a dict")
+    return int(v) if is_integer(v) else check_real(name, v, "a finite number, a list or a dict")
 
 
-# What a sample holds.
+# The options of a sample.
 SAMPLE: dict[str, Check] = {
-    "normalize": _normalize,
-    "keys": _keys,
-    "episodes": _indices,
-    "split": text,
-    # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
-    "delta_timestamps": by_key(_seconds),
+    "normalize": _check_normalize,
+    "keys": _check_keys,
+    "episodes": _check_indices,
+    "split": as_text,
+    # Integers are seconds too, as in lerobot: [-1, 0] spans one second.
+    "delta_timestamps": by_key(_check_offsets),
     "delta_indices": by_key(
-        listed(
-            integer, "a list of whole rows", "delta_timestamps= and Windows(seconds=…) take seconds"
+        list_of(
+            check_integer,
+            "a list of whole rows",
+            "delta_timestamps= and Windows(seconds=…) take seconds",
         )
     ),
-    "windows": by_key(_window),
-    "anchor": _keyed(lambda name, v, features: _options.key(v, features, f"key of {name}")),
-    "hz": rate,
-    "align": _align,
+    "windows": by_key(_check_window),
+    "anchor": _takes_keys(
+        lambda name, v, features: _checks.check_key(v, features, f"key of {name}")
+    ),
+    "hz": check_rate,
+    "align": _check_align,
     "image_dtype": one_of("uint8", "float32"),
     "depth_unit": one_of(*UNITS),
-    "image_size": frame_size,
+    "image_size": check_frame_size,
     "image_resize": one_of("stretch", "letterbox", "crop"),
-    "tolerance_s": seconds,
-    "offset_tolerance_s": seconds,
-    "augment": _augment,
+    "tolerance_s": check_seconds,
+    "offset_tolerance_s": check_seconds,
+    "augment": _plain_augment,
     "on_bad_episode": one_of("error", "skip"),
     "on_nan": one_of("error", "mask", "allow"),
     "missing": one_of("error", "pad"),
-    "threads": integer,
-    "memory_budget": bytes_of,
+    "threads": check_integer,
+    "memory_budget": parse_bytes,
 }
 
 
-def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sample holds, of the features of a dataset."""
-    known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
-    return {**settle(SAMPLE, given, known), **_statistics.asked(given, known)}
+def sample_config(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the checked options of a sample, for the features of a dataset."""
+    # The engine reports why a stream is withheld.
+    known = [*features, *getattr(features, "withheld", ())]
+    return {**check_options(SAMPLE, given, known), **_statistics.statistics_config(given, known)}
 
 
 def normalize_selected(config: dict[str, Any]) -> None:
-    """Leaves out of a normalizer that was taken over the keys that keys= does not select."""
+    """Removes the keys that keys= does not select from a normalizer of another loader."""
     v, keys = config.get("normalize"), config.get("keys")
-    if isinstance(v, Vectors) and keys is not None:
-        config["normalize"] = Vectors({k: one for k, one in v.items() if k in keys})
+    if isinstance(v, NormVectors) and keys is not None:
+        config["normalize"] = NormVectors({k: one for k, one in v.items() if k in keys})
 
 
 LOADER: dict[str, Check] = {
-    "drop_n_first_frames": integer,
-    "drop_n_last_frames": integer,
-    "batch_size": whole,
-    "seed": integer,
-    "drop_last": flag,
-    "prefetch": whole,
-    "threads": whole,
-    "io_threads": whole,
-    "deadline_s": lambda name, v: number(name, v) or -1.0,
+    "drop_n_first_frames": check_integer,
+    "drop_n_last_frames": check_integer,
+    "batch_size": check_whole,
+    "seed": check_integer,
+    "drop_last": check_flag,
+    "prefetch": check_whole,
+    "threads": check_whole,
+    "io_threads": check_whole,
+    "deadline_s": lambda name, v: check_nonnegative(name, v) or -1.0,
     "uneven": one_of("wrap", "short"),
-    "pool_size": bytes_of,
-    "pool_episodes": whole,
-    "pool_shards": whole,
-    "cache_budget": bytes_of,
+    "pool_size": parse_bytes,
+    "pool_episodes": check_whole,
+    "pool_shards": check_whole,
+    "cache_budget": parse_bytes,
     "cache_format": one_of("auto", "yuv", "rgb", "encoded"),
-    "metrics": text,
+    "metrics": as_text,
     "decode": one_of("cpu", "auto", "gpu"),
-    "device_memory_budget": bytes_of,
-    "dtype": lambda name, v: _options.choice(
+    "device_memory_budget": parse_bytes,
+    "dtype": lambda name, v: _checks.check_choice(
         name, str(v).removeprefix("torch."), ("float32", "keep")
     ),
 }
 
 MIXTURE: dict[str, Check] = {
-    "temperature": partial(real, want="a number above 0", above=0),
+    "temperature": partial(check_real, want="a number above 0", above=0),
     "stop": one_of("first", "all"),
-    "epoch_size": whole,
-    "stratified": flag,
+    "epoch_size": check_whole,
+    "stratified": check_flag,
 }
 
 
-def loader(given: Given, mixed: bool) -> dict[str, Any]:
-    """The order, the caches and the batches of a Loader."""
+def loader_config(given: OptionValues, mixed: bool) -> dict[str, Any]:
+    """Returns the checked options of a Loader: its order, caches and batches."""
     shuffle = given.get("shuffle")
     if isinstance(shuffle, (bool, np.bool_)):
         shuffle = "global" if shuffle else False
     elif not isinstance(shuffle, str):
         raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
     c = {
-        "shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)),
+        "shuffle": _checks.check_choice("shuffle", shuffle, ("global", "pool", False)),
         "dtype": "float32",
-        **_cache(given.get("cache")),
-        **settle(LOADER, given),
+        **_cache_config(given.get("cache")),
+        **check_options(LOADER, given),
     }
     for name in c:
         label = given.labels.get(name, name)
@@ -388,33 +427,36 @@ def loader(given: Given, mixed: bool) -> dict[str, Any]:
                 f"{label} without a place",
                 hint="robocache.Cache('ram', …) or robocache.Cache(directory, …)",
             )
-    mixture = settle(MIXTURE, given)
+    mixture = check_options(MIXTURE, given)
     if mixture and not mixed:
         raise Misuse("mixture= is for mixtures", hint="give a list of robocache.Mix")
     return {**c, **mixture}
 
 
-def _cache(v: Any) -> dict[str, Any]:
+def _cache_config(v: Any) -> dict[str, Any]:
+    """Returns the configuration of a cache: in RAM, on the device, or in a directory."""
     if v is None or v is False:
         return {}
     want = f"cache={v!r}: expected 'ram', 'device', a directory or a number of bytes"
     if not isinstance(v, (str, bytes, os.PathLike)):
         raise Misuse(want)
-    refuse_size(v)
+    refuse_size_as_path(v)
     named = isinstance(v, str) and v.lower() in ("ram", "device")
     if named and v != v.lower():
         raise Misuse(want, hint=f"did you mean {v.lower()!r}? A directory of that name is './{v}'")
-    where = _options.uri(v)
+    where = _checks.path_text(v)
     if "://" in where:
         raise Misuse(want, hint="a cache lies on a disk of this machine")
     return {"cache": v if named else os.path.abspath(where)}
 
 
-def _mapping(_: str, v: Any) -> Any:
-    return dict(v) if isinstance(v, Mapping) else os.path.abspath(_options.uri(v))
+def _check_mapping(_: str, v: Any) -> Any:
+    """Returns map= as a dict, or as the absolute path of a mapping file."""
+    return dict(v) if isinstance(v, Mapping) else os.path.abspath(_checks.path_text(v))
 
 
-def _format_options(name: str, v: Any) -> dict[str, str]:
+def _check_format_options(name: str, v: Any) -> dict[str, str]:
+    """Returns the options of one format as text by name."""
     if not isinstance(v, Mapping):
         raise Misuse(f"{name}={v!r}: expected a dict")
     return {
@@ -422,14 +464,14 @@ def _format_options(name: str, v: Any) -> dict[str, str]:
     }
 
 
-# How a dataset is opened.
+# The options of opening a dataset.
 OPEN: dict[str, Check] = {
-    "format": text,
-    "rows_hz": rate,
-    "map": _mapping,
-    "split": text,
-    "options": _format_options,
+    "format": as_text,
+    "rows_hz": check_rate,
+    "map": _check_mapping,
+    "split": as_text,
+    "options": _check_format_options,
     "follow_links": lambda _, v: bool(v),
-    "memory_budget": bytes_of,
+    "memory_budget": parse_bytes,
     "depth_unit": one_of(*UNITS),
 }

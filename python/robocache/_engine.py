@@ -1,8 +1,9 @@
-"""Loads the C library, calls it, and survives fork.
+"""Loads the engine's C library, calls it, and recovers after a fork.
 
-A Go runtime does not survive fork: a call into it would hang for ever. So the process that first called the library is remembered, and a
-forked child opens a private copy (through a memfd), which brings a fresh runtime; objects make themselves again there (Handle). The
-parent's copy is never called in the child, finalizers included.
+A Go runtime does not survive a fork: a call into it would block forever. So the library remembers
+the process that first called it. A forked child opens a private copy of the library (through a
+memfd) with its own runtime, and each Handle creates its object again in that copy. The child never
+calls the parent's copy, not even in finalizers.
 """
 
 from __future__ import annotations
@@ -23,34 +24,41 @@ from typing import Any
 from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
 ABI = 5
-STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
+STEP_MS = 50  # The longest time in ms that one call delays Ctrl-C.
 DONE, PENDING, END = 0, -1, -2
 
-_CALLS = (
-    "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_deal robocache_stream robocache_align "
-    "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
-    "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test "
-    "robocache_edit robocache_verb robocache_writer_new robocache_writer_save robocache_writer_discard robocache_writer_delete robocache_writer_stats robocache_writer_finish"
+_CALL_NAMES = (
+    "robocache_versions robocache_wait robocache_close robocache_open robocache_episode "
+    "robocache_episodes robocache_stats robocache_deal robocache_stream robocache_align "
+    "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state "
+    "robocache_loader_restore robocache_loader_set_epoch robocache_loader_order "
+    "robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new "
+    "robocache_backends robocache_self_test robocache_edit robocache_verb robocache_writer_new "
+    "robocache_writer_save robocache_writer_discard robocache_writer_delete "
+    "robocache_writer_stats robocache_writer_finish"
 ).split()
 
-# What the library makes capsules with, in the order that robocache.h says.
-_PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
+# Functions of Python with which the library makes capsules, in the order that robocache.h defines.
+_CAPSULE_FUNCTIONS = (
+    "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef"
+).split()
 
-_STATUS, _NUMBER, _PLACE = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
-_CALL: list[Any] = [
+_STATUS, _NUMBER, _ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+_CALL_ARGUMENTS: list[Any] = [
     _NUMBER,
     ctypes.c_char_p,
     _STATUS,
     ctypes.POINTER(_NUMBER),
-    ctypes.POINTER(_PLACE),
+    ctypes.POINTER(_ADDRESS),
 ]
-# op, addresses as packed int64, how many, stream, where the text of an error goes
-_RUN: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _PLACE]
+# The operation, the addresses as packed int64, their number, the stream, and the address that
+# receives the text of an error.
+_RUN_ARGUMENTS: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _ADDRESS]
 
-# The functions of robocache.h that are no calls: attribute of Engine, name, result, arguments.
-# Those with an attribute keep the GIL.
+# The functions of robocache.h that do not have the signature of _CALL: attribute of Engine, name,
+# result, arguments. Calls of the functions with an attribute keep the GIL.
 _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
-    ("", "robocache_free", None, [_PLACE]),
+    ("", "robocache_free", None, [_ADDRESS]),
     ("", "robocache_cancel", None, [_NUMBER]),
     ("", "robocache_interrupt", None, [_NUMBER]),
     ("", "robocache_main", _STATUS, [_STATUS, ctypes.POINTER(ctypes.c_char_p)]),
@@ -58,27 +66,26 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
         "",
         "robocache_loader_take",
         _STATUS,
-        [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)],
+        [_NUMBER, _NUMBER, _STATUS, _ADDRESS, ctypes.POINTER(_ADDRESS)],
     ),
-    ("", "robocache_op_run", _STATUS, _RUN),
+    ("", "robocache_op_run", _STATUS, _RUN_ARGUMENTS),
     (
         "",
         "robocache_writer_add",
         _STATUS,
-        [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)],
+        [_NUMBER, ctypes.c_char_p, _ADDRESS, _NUMBER, _STATUS, ctypes.POINTER(_ADDRESS)],
     ),
     (
         "",
         "robocache_writer_sample",
         _STATUS,
-        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_PLACE)],
+        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_ADDRESS)],
     ),
-    # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL
-    # again
-    ("launch", "robocache_op_run", _STATUS, _RUN),
-    # these two enter no Go and wait for nothing: no signal handler runs within them
-    ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),
-    ("arrived", "robocache_arrived", None, [_PLACE]),
+    # A launch does not wait. Getting the GIL again can cost milliseconds if other threads run.
+    ("launch", "robocache_op_run", _STATUS, _RUN_ARGUMENTS),
+    # These two functions do not enter Go and do not wait. No signal handler runs during the call.
+    ("capsules", "robocache_capsules", ctypes.py_object, [_ADDRESS]),
+    ("arrived", "robocache_arrived", None, [_ADDRESS]),
     ("update_environment", "robocache_environment", None, [ctypes.c_char_p, _STATUS]),
 ]
 
@@ -94,16 +101,22 @@ class Engine:
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
         self._initial = _initial_environment()
-        self._environment: dict[bytes, bytes] | None = None  # as the engine was last told
+        # The environment that was last sent to the engine.
+        self._environment: dict[bytes, bytes] | None = None
         self._environment_lock = threading.Lock()
         try:
-            self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls; PyDLL would not
+            self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls, PyDLL does not.
         except OSError as e:
-            here = f"{platform.system()} on {platform.machine()}, {' '.join(platform.libc_ver()).strip() or 'without glibc'}"
+            here = (
+                f"{platform.system()} on {platform.machine()}, "
+                f"{' '.join(platform.libc_ver()).strip() or 'without glibc'}"
+            )
             raise Unsupported(
                 f"the engine cannot be loaded: {e}",
                 {"file": path},
-                f"the wheels are for Linux with glibc 2.17 or later on x86-64 and arm64, this is {here}; 'make lib' in a checkout builds it for the machine that it runs on",
+                "the wheels are for Linux with glibc 2.17 or later on x86-64 and arm64, "
+                f"this is {here}; 'make lib' in a checkout builds it for the machine that it "
+                "runs on",
             ) from e
         self.lib.robocache_abi_version.restype = ctypes.c_int32
         found = self.lib.robocache_abi_version()
@@ -113,31 +126,39 @@ class Engine:
                 {"file": path},
                 "build both from one version: 'make lib', or pip install again",
             )
-        held = ctypes.PyDLL(path)  # keeps the GIL
-        calls = [("", name, _STATUS, _CALL) for name in _CALLS]
+        held = ctypes.PyDLL(path)  # Keeps the GIL.
+        calls = [("", name, _STATUS, _CALL_ARGUMENTS) for name in _CALL_NAMES]
         for attribute, name, result, arguments in (*_FUNCTIONS, *calls):
             fn = getattr(held if attribute else self.lib, name)
             fn.restype, fn.argtypes = result, arguments
             if attribute:
                 setattr(self, attribute, fn)
-        functions = (ctypes.c_void_p * len(_PYTHON))(
-            *(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON)
+        functions = (ctypes.c_void_p * len(_CAPSULE_FUNCTIONS))(
+            *(
+                ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value
+                for n in _CAPSULE_FUNCTIONS
+            )
         )
         held.robocache_python(functions)
 
     @property
     def ours(self) -> bool:
-        """False in a process that was forked off after this copy was loaded: it must not be called there."""
+        """Whether this process may call this copy.
+
+        False in a process that was forked after the copy was loaded.
+        """
         return self.pid == os.getpid()
 
     def sync_environment(self) -> None:
-        """Passes variables that Python set or removed to the engine, which copied the environment when the process started."""
+        """Sends the variables that Python has set or removed to the engine.
+
+        The engine copied the environment when the process started.
+        """
         current = dict(os.environb)
         if current == self._environment:
             return
         with self._environment_lock:
-            # The first call passes every variable. A variable that was removed and set again
-            # differs
+            # The first call sends every variable. A variable that was removed and set again differs
             # from the engine's copy, although it equals its value at the start of the process.
             known = self._environment or {}
             gone = self._initial if self._environment is None else known
@@ -148,7 +169,10 @@ class Engine:
             self._environment = current
 
     def main(self, args: list[str]) -> int:
-        """Runs the command line on the process's streams, and gives its exit code: the process is to end with it, its signals are the engine's."""
+        """Runs the command line on the streams of the process, and returns its exit code.
+
+        The engine handles signals from now on, so the process must end after this call.
+        """
         self.sync_environment()
         texts = (ctypes.c_char_p * len(args))(*map(os.fsencode, args))
         return int(self.lib.robocache_main(len(args), texts))
@@ -161,12 +185,20 @@ class Engine:
         *,
         settle: bool = False,
     ) -> tuple[int, Any]:
-        """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work.
+        """Calls the engine and returns (status, answer).
 
-        settle: waits for the end of work that was cancelled, which removes what it left unfinished; a second Ctrl-C does not.
+        Waits in short steps without the GIL, so that Python handles signals. An exception cancels
+        the work.
+
+        Args:
+            name: The function of the library.
+            handle: The number of the object, or 0.
+            args: The arguments as a JSON object.
+            settle: Whether to wait for the end of canceled work, which removes unfinished files. A
+                second Ctrl-C ends this wait.
         """
         self.sync_environment()
-        payload = None if args is None else _json(args)
+        payload = None if args is None else _to_json(args)
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
         try:
@@ -182,14 +214,15 @@ class Engine:
                 )
         except BaseException:
             if ticket.value:
-                self._give_up(ticket, settle)
+                self._cancel_work(ticket, settle)
             raise
         answer = self.answer(out)
         if status in (DONE, END):
             return status, answer
         raise from_engine(answer or {})
 
-    def _give_up(self, ticket: ctypes.c_int64, settle: bool) -> None:
+    def _cancel_work(self, ticket: ctypes.c_int64, settle: bool) -> None:
+        """Cancels the work of a ticket. With settle, first waits until the work has cleaned up."""
         try:
             if settle:
                 self.lib.robocache_interrupt(ticket)
@@ -207,7 +240,7 @@ class Engine:
                 self.lib.robocache_cancel(ticket)
 
     def answer(self, out: ctypes.c_void_p) -> Any:
-        """Takes the JSON that a call left, and gives its memory back."""
+        """Returns the JSON answer of a call and frees its memory."""
         if not out.value:
             return None
         text = ctypes.string_at(out.value)
@@ -226,11 +259,15 @@ def _initial_environment() -> dict[bytes, bytes]:
     }
 
 
-def _json(args: dict[str, Any]) -> bytes:
-    """JSON as the library reads it: it has no NaN and no infinities, so they go as null and as numbers beyond all."""
+def _to_json(args: dict[str, Any]) -> bytes:
+    """Returns args as JSON for the engine.
+
+    The engine's JSON has no NaN and no infinities. NaN becomes null, and an infinity becomes a
+    number that overflows to infinity.
+    """
     text = json.dumps(args)
     if "NaN" in text or "Infinity" in text:
-        text = _UNTOLD.sub(
+        text = _NON_FINITE.sub(
             lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text
         )
     return text.encode()
@@ -238,23 +275,28 @@ def _json(args: dict[str, Any]) -> bytes:
 
 _log = logging.getLogger("robocache")
 
-_UNTOLD = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|Infinity')
 
 _lock = threading.Lock()
 _current: Engine | None = None
-_kept: list[Engine] = []  # copies of ancestors: never called, never unloaded
+_parent_engines: list[Engine] = []  # Copies of the parent processes: never called, never unloaded.
 
 
-def _after_fork() -> None:
+def _replace_lock() -> None:
+    """Replaces the lock in a forked child."""
     global _lock
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = threading.Lock()  # Another thread of the parent may have held the lock.
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_replace_lock)
 
 
 def library_path() -> Path:
-    """Where the C library lies: in the package (wheel, or 'make lib' in a checkout), or where ROBOCACHE_LIBRARY says."""
+    """Returns the path of the C library.
+
+    This is the file in the package (of a wheel, or of 'make lib' in a checkout), or the file in the
+    variable ROBOCACHE_LIBRARY.
+    """
     named = os.environ.get("ROBOCACHE_LIBRARY")
     path = Path(named) if named else Path(__file__).resolve().parent / "_lib" / "librobocache.so"
     if not path.is_file():
@@ -267,7 +309,10 @@ def library_path() -> Path:
 
 
 def _private_copy(path: Path) -> Engine:
-    """Opens a copy of the library as a file of its own, so that the loader does not give us the parent's."""
+    """Loads a second copy of the library from its own file.
+
+    For the original file, dlopen would return the parent's copy.
+    """
     size = path.stat().st_size
     try:
         fd = os.memfd_create("librobocache", os.MFD_CLOEXEC)
@@ -278,19 +323,20 @@ def _private_copy(path: Path) -> Engine:
                 if n == 0:
                     break
                 done += n
-        # The descriptor stays open and the pid is in the name: dlopen compares names, and a reused
-        # one would give an ancestor's copy.
+        # The descriptor stays open, and the name contains the pid. dlopen compares names: a reused
+        # name would return the copy of a parent process.
         return Engine(f"/proc/{os.getpid()}/fd/{fd}")
     except (OSError, Unsupported):
-        pass  # no memfd, or not executable there: a file that is removed at once
+        # There is no memfd, or code in it cannot be executed. Use a file that is removed at once.
+        pass
     with tempfile.NamedTemporaryFile(prefix=f"librobocache-{os.getpid()}-", suffix=".so") as tmp:
         tmp.write(path.read_bytes())
         tmp.flush()
         return Engine(tmp.name)
 
 
-def engine() -> Engine:
-    """The copy of the library that this process may call."""
+def current_engine() -> Engine:
+    """Returns the copy of the library that this process may call."""
     global _current
     e = _current
     if e is not None and e.pid == os.getpid():
@@ -303,26 +349,31 @@ def engine() -> Engine:
         if e is None:
             _current = Engine(str(path))
         else:
-            _kept.append(e)
+            _parent_engines.append(e)
             _current = _private_copy(path)
         return _current
 
 
-def call(name: str, args: dict[str, Any] | None = None) -> Any:
-    """A call without an object."""
-    return engine().call(name, 0, args)[1]
+def call_engine(name: str, args: dict[str, Any] | None = None) -> Any:
+    """Calls a function of the engine that needs no object, and returns the answer."""
+    return current_engine().call(name, 0, args)[1]
 
 
-def _close(e: Engine, number: int) -> None:
+def close_object(e: Engine, number: int) -> None:
+    """Closes an object of the engine, if this process may call the engine."""
     if e.ours:
         try:
             e.call("robocache_close", number)
         except Error:
-            pass  # an object that fails to close is gone all the same
+            pass  # An object whose close fails is unusable anyway.
 
 
 class Handle:
-    """An object of the engine. In a forked or other process it makes itself again; collected, it closes itself."""
+    """An object of the engine.
+
+    The handle creates its object again in a forked child and after unpickling. A handle that is
+    garbage collected closes its object.
+    """
 
     __slots__ = (
         "_engine",
@@ -341,47 +392,52 @@ class Handle:
         self._engine: Engine | None = None
         self._number = 0
         self._mutex = threading.RLock()
-        self._process = os.getpid()  # whose threads may hold _mutex
+        self._process = os.getpid()  # The process whose threads may hold _mutex.
         self._finalizer: Any = None
         self.closed = False
-        self.info: Any = None  # what making it answered
+        self.info: Any = None  # The engine's answer to the creation of the object.
 
     def open(self) -> Handle:
+        """Creates the object if it does not exist, and returns the handle."""
         self._resolve()
         return self
 
     @property
     def foreign(self) -> bool:
-        """Whether it was made in a process that this one was forked off."""
+        """Whether the object was created in a process from which this one was forked."""
         return self._engine is not None and not self._engine.ours
 
     def _resolve(self) -> tuple[Engine, int]:
-        """The engine of this process and the object's number in it."""
+        """Returns the engine of this process and the number of the object in it."""
         if self.closed:
             raise Misuse("the object is closed", hint="make a new one")
         e = self._engine
         if e is not None and e.pid == os.getpid():
             return e, self._number
         if self._process != os.getpid():
-            # A thread of the parent may hold the lock, and is not here to give it back.
+            # A thread of the parent may hold the lock and does not exist in this process to release
+            # it.
             self._mutex, self._process, self._engine = threading.RLock(), os.getpid(), None
         with self._mutex:
             if self._engine is None:
-                e = engine()
+                e = current_engine()
                 self._number, self.info = self._make()
-                self._finalizer = weakref.finalize(self, _close, e, self._number)
+                self._finalizer = weakref.finalize(self, close_object, e, self._number)
                 self._engine = e
             return self._engine, self._number
 
     @property
     def number(self) -> int:
+        """The number of the object in the engine of this process."""
         return self._resolve()[1]
 
     def call(self, name: str, args: dict[str, Any] | None = None) -> Any:
+        """Calls a function of the object and returns the answer."""
         e, n = self._resolve()
         return e.call(name, n, args)[1]
 
     def close(self) -> None:
+        """Closes the object. Further calls raise Misuse."""
         if self.closed:
             return
         self.closed = True

@@ -1,4 +1,4 @@
-"""Epoch: one pass of a `for` over a Loader."""
+"""Epoch is the iterator of one `for` over a Loader."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Epoch:
-    """One pass of a `for`."""
+    """Iterates over the batches of one epoch of a Loader."""
 
-    def __init__(self, loader: Loader, turn: int) -> None:
+    def __init__(self, loader: Loader, pass_number: int) -> None:
         self._loader = loader
-        self._turn = turn
+        self._pass_number = pass_number
         self._done = False
-        self._epoch = -1  # known with the first batch
-        self._taking = (
-            threading.Lock()
-        )  # a thread that asked before that, and was late, would be given the next epoch's first
+        self._epoch = -1  # Known after the first batch.
+        # Without the lock, a thread that calls __next__ before the epoch is known and is served
+        # late would receive the first batch of the next epoch.
+        self._consumer_lock = threading.Lock()
 
     def __iter__(self) -> Epoch:
         return self
@@ -29,13 +29,13 @@ class Epoch:
     def __next__(self) -> dict[str, Any]:
         if self._done:
             raise StopIteration
-        if self._loader._turn != self._turn:
+        if self._loader._pass_number != self._pass_number:
             raise Misuse(
                 "another `for`, set_epoch or load_state_dict has moved this Loader",
                 hint="begin a new `for`",
             )
-        with self._taking:
-            taken = None if self._done else self._loader._next(self._epoch)
+        with self._consumer_lock:
+            taken = None if self._done else self._loader._next_batch(self._epoch)
             if taken is None:
                 self._done = True
                 raise StopIteration

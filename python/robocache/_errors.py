@@ -1,4 +1,7 @@
-"""The exceptions: one class per class of error of the engine. Branch on the class; the text is for people."""
+"""The exceptions: one class per error class of the engine.
+
+Programs decide by the class. The text is for people.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,18 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """What went wrong, where (`.where`: dataset, file, episode, stream, row …), and what to do about it (`.hint`)."""
+    """Base class of all errors of RoboCache.
+
+    Attributes:
+        where: The place of the error: dataset, file, episode, stream, row, and so on.
+        hint: What to do about the error; "" if there is no advice.
+
+    Example:
+        try:
+            loader = robocache.Loader("path")
+        except robocache.Error as e:
+            print(e, e.where, e.hint)
+    """
 
     where: dict[str, Any]
     hint: str
@@ -33,7 +47,11 @@ class Error(RuntimeError):
         self.hint = hint
 
     def within(self, where: dict[str, Any]) -> Error:
-        """Returns the same error with more of its place: in .where, and ahead of the message."""
+        """Returns the same error with a more precise place, in .where and before the message.
+
+        Args:
+            where: The entries to add. Existing entries of .where are kept.
+        """
         added = {k: v for k, v in where.items() if k not in self.where}
         place = ", ".join(f"{k} {v}" for k, v in added.items())
         return type(self)(
@@ -48,39 +66,48 @@ class Error(RuntimeError):
 
 
 class NotFound(Error, FileNotFoundError):
-    """A file, dataset, episode or back end is not there."""
+    """A file, dataset, episode or back end does not exist. Also a FileNotFoundError."""
 
 
 class Malformed(Error):
-    """The data breaks its own format; `.where` says where."""
+    """The data violates its own format. `.where` has the place."""
 
 
 class Unsupported(Error):
-    """A named feature that this build or version does not have; `.hint` names the way round."""
+    """This build or version lacks a feature. `.hint` names an alternative."""
 
 
 class ResourceLimit(Error):
-    """A limit in bytes, open files or disk space was met; `.hint` names what to raise."""
+    """A limit of bytes, open files or disk space was reached. `.hint` names the limit to raise."""
 
 
 class Temporary(Error):
-    """It may work when tried again."""
+    """The operation failed for a reason that may pass. A retry may succeed."""
 
 
 class Misuse(Error, ValueError):
-    """The call is wrong: an argument out of range, an unknown name, a closed object."""
+    """The call is wrong: an invalid argument, an unknown name, or a closed object.
+
+    Also a ValueError.
+    """
 
 
 class Internal(Error):
-    """A fault of RoboCache, never of the data: nothing skips it. Please report the message with its stack."""
+    """A fault of RoboCache, not of the data.
+
+    on_bad_episode="skip" does not skip it. Please report the message with its stack.
+    """
 
 
 class NotIndexed(Misuse, TypeError):
-    """An object without items was indexed; `.hint` names the object that has items."""
+    """An object without items was indexed. `.hint` names the object that has items."""
 
 
 class ForkError(Error):
-    """Something that cannot cross a fork was used in a forked child; `.hint` says what to do instead."""
+    """An object that does not work after a fork was used in a forked child.
+
+    `.hint` says what to use instead.
+    """
 
 
 _CLASSES: dict[str, type[Error]] = {
@@ -95,7 +122,7 @@ _CLASSES: dict[str, type[Error]] = {
 
 
 def from_engine(failure: dict[str, Any]) -> Error:
-    """The exception for an error as the engine tells it."""
+    """Returns the exception for an error of the engine."""
     cls = _CLASSES.get(failure.get("class", ""), Error)
     return cls(
         failure.get("message", "the engine failed"), failure.get("where"), failure.get("hint", "")

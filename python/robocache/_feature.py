@@ -1,4 +1,4 @@
-"""Feature: one stream of a dataset's schema; Features: all of them."""
+"""Feature describes one stream of a dataset, Features all of them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,49 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._errors import Misuse, Unsupported
-from ._options import nearest, told_rate
+from ._checks import nearest_names, parse_rate
 
 __all__ = ["Feature", "Features"]
 
 
-class NoKey(Misuse, KeyError):
+class UnknownKey(Misuse, KeyError):
     """A mapping has no such key. The message names the nearest key."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One stream of a dataset's schema. dtype and shape are those of one stored row; images also say height, width, channels, codec."""
+    """One stream of a dataset's schema.
+
+    f["dtype"] is f.dtype, as in the dicts of the formats.
+
+    Attributes:
+        key: The name of the stream.
+        kind: "numeric", "image", "video", "pointcloud", "text" or "event".
+        dtype: The type of one stored row, by NumPy's name.
+        shape: The shape of one stored row. A first entry of -1 means a varying number of entries.
+        names: The names of the channels, as the format stores them. Default None.
+        height: The height of images in pixels; 0 for other streams.
+        width: The width of images in pixels; 0 for other streams.
+        channels: The number of channels of images; 0 for other streams.
+        fps: The rate in Hz; None if it is not known.
+        codec: The codec of video, such as "h264"; "" for other streams.
+        depth: How depth is coded in video; None if the stream is not coded depth.
+        default: Whether this is a bookkeeping column of the format, such as timestamp or index.
+        clock: The clock of the stream. Streams of one clock have the same timestamps and rows. ""
+            is the clock of the episode.
+        interpolation: The align mode that fits the values; "" if the mode follows from kind and
+            dtype.
+        unit: The unit of the values, such as "mm"; "" if it is not known.
+        masked: Whether some rows have no value.
+        rotations: The groups of channels that form one rotation, such as {"at": 3, "form":
+            "rotvec"}. The align mode "slerp" interpolates them as rotations.
+        relative: The channels that hold changes (delta actions), which are summed at another rate.
+            None if the dataset does not state them.
+        raw: The description of the stream by the engine.
+    """
 
     key: str
-    kind: str  # numeric | image | video | pointcloud | text | event
+    kind: str
     dtype: str
     shape: tuple[int, ...]
     names: Any = None
@@ -31,35 +59,37 @@ class Feature:
     fps: float | None = None
     codec: str = ""
     depth: Mapping[str, Any] | None = None
-    default: bool = False  # a bookkeeping column of the format: timestamp, index …
-    clock: str = ""  # streams of one clock have the same timestamps and rows; "": the episode's own
-    # the mode of align that suits the values, where that does not follow from kind and dtype
+    default: bool = False
+    clock: str = ""
     interpolation: str = ""
     unit: str = ""
-    masked: bool = False  # some rows hold no value
-    # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
+    masked: bool = False
     rotations: tuple[Mapping[str, Any], ...] = ()
-    # channels that hold changes (delta actions), summed at another rate; None: not stated
     relative: tuple[int, ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
-        """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
+        """Returns the attribute with this name: f["dtype"] is f.dtype.
+
+        Raises:
+            Misuse: There is no such attribute. The error is also a KeyError.
+        """
         if name not in self.__dataclass_fields__:
-            raise NoKey(
+            raise UnknownKey(
                 f"unknown attribute {name!r} of the feature {self.key!r}",
                 {"stream": self.key},
-                nearest(str(name), self.__dataclass_fields__),
+                nearest_names(str(name), self.__dataclass_fields__),
             )
         return getattr(self, name)
 
     @property
     def ragged(self) -> bool:
-        """A row holds a varying number of entries: shape begins with -1."""
+        """Whether a row has a varying number of entries, so that shape begins with -1."""
         return len(self.shape) > 0 and self.shape[0] < 0
 
     @staticmethod
     def of(d: Mapping[str, Any]) -> Feature:
+        """Returns the Feature for a description by the engine."""
         return Feature(
             d["key"],
             d["kind"],
@@ -69,7 +99,7 @@ class Feature:
             d.get("height", 0),
             d.get("width", 0),
             d.get("channels", 0),
-            told_rate(d.get("fps")),
+            parse_rate(d.get("fps")),
             d.get("codec", ""),
             d.get("depth"),
             d.get("default", False),
@@ -84,7 +114,11 @@ class Feature:
 
 
 class Features(dict[str, Feature]):
-    """The streams of a dataset by key: a dict that prints as a table. withheld: those that it declares and cannot give, {key: why}."""
+    """The streams of a dataset by key: a dict that prints as a table.
+
+    Attributes:
+        withheld: {key: reason} for streams that the dataset declares and RoboCache cannot deliver.
+    """
 
     withheld: Mapping[str, str] = {}  # noqa: RUF012  # set once, by the dataset
 
@@ -94,18 +128,21 @@ class Features(dict[str, Feature]):
                 f"the stream {key!r} is declared and cannot be delivered: {self.withheld[key]}",
                 {"stream": key},
             )
-        raise NoKey(f"unknown stream {key!r}", {"stream": key}, nearest(str(key), self))
+        raise UnknownKey(f"unknown stream {key!r}", {"stream": key}, nearest_names(str(key), self))
 
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.page(f"{len(self)} features", lambda: [_notebook.features(self)])
+        return _notebook.html_page(
+            f"{len(self)} features", lambda: [_notebook.features_table(self)]
+        )
 
     def __repr__(self) -> str:
         def cells(f: Feature) -> list[str]:
             size = f"{f.height}×{f.width}" if f.height else ""
             own = f.names
-            while isinstance(own, (list, tuple, dict)) and len(own) == 1:  # {"motors": […]}, [[…]]
+            while isinstance(own, (list, tuple, dict)) and len(own) == 1:
+                # {"motors": [...]} or [[...]]
                 own = next(iter(own.values() if isinstance(own, dict) else own))
             names = ", ".join(map(str, own)) if isinstance(own, (list, tuple)) else ""
             shape = ", ".join(map(str, f.shape))
@@ -128,7 +165,7 @@ class Features(dict[str, Feature]):
             ["key", "kind", "dtype", "shape", "size", "codec", "rate", "clock", "unit", "names"],
             *map(cells, self.values()),
         ]
-        columns = [c for c in zip(*rows, strict=True) if any(c[1:])]  # those that say something
+        columns = [c for c in zip(*rows, strict=True) if any(c[1:])]  # Columns with a value.
         wide = [max(map(len, c)) for c in columns]
         return "\n".join(
             "  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip()

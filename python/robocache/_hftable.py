@@ -1,4 +1,8 @@
-"""Tables as lerobot's users know them: datasets.Dataset over Arrow where that package is installed, else views with the same reading methods."""
+"""Tables in the form that users of lerobot know.
+
+With the package datasets (Hugging Face), a table is a datasets.Dataset over Arrow. Without it, a
+table is a view with the same methods for reading.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _engine, _memory, _options
+from . import _engine, _memory, _checks
 from ._errors import Misuse, ResourceLimit
 
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-LANGUAGE = ("language_persistent", "language_events")
-_ROWS = 1 << 16  # of one piece of a table
-_NUMBERS = 1 << 27  # in one piece: a list's ends are int32
-IMAGES = 4 << 30  # bytes of stored images that a table holds, where no budget is given
+LANGUAGE_KEYS = ("language_persistent", "language_events")
+_CHUNK_ROWS = 1 << 16  # Rows in one chunk of a table.
+_CHUNK_VALUES = 1 << 27  # Values in one chunk: the offsets of an Arrow list are int32.
+IMAGE_BUDGET = 4 << 30  # Default bytes of stored images that a table may hold.
 
 
-def hf() -> Any:
-    """The package datasets; None where it is not installed."""
+def import_datasets() -> Any:
+    """Returns the package datasets, or None if it is not installed."""
     try:
         import datasets
     except ImportError:
@@ -31,8 +35,11 @@ def hf() -> Any:
     return datasets
 
 
-class View(Sequence[Any]):
-    """Columns in memory, where the package datasets is not installed: view[i] is a dict, view[a:b] a dict of lists, view["length"] a column."""
+class TableView(Sequence[Any]):
+    """A table in memory, used if the package datasets is not installed.
+
+    view[i] is a dict, view[a:b] a dict of lists, and view["length"] a column.
+    """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], types: Mapping[str, Any]) -> None:
         self._columns = dict(columns)
@@ -40,10 +47,12 @@ class View(Sequence[Any]):
 
     @property
     def column_names(self) -> list[str]:
+        """The names of the columns."""
         return list(self._columns)
 
     @property
     def num_rows(self) -> int:
+        """The number of rows."""
         return len(self)
 
     def __len__(self) -> int:
@@ -51,7 +60,7 @@ class View(Sequence[Any]):
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, str):
-            return list(self._columns[_options.key(i, self._columns, "column")])
+            return list(self._columns[_checks.check_key(i, self._columns, "column")])
         if isinstance(i, slice):
             return {k: list(v[i]) for k, v in self._columns.items()}
         if isinstance(i, Iterable) and getattr(i, "ndim", None) != 0:
@@ -61,17 +70,18 @@ class View(Sequence[Any]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
 
-    def select(self, indices: Iterable[int]) -> View:
-        """The rows at indices."""
+    def select(self, indices: Iterable[int]) -> TableView:
+        """Returns the rows at the positions in indices."""
         at = list(indices)
-        return View({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
+        return TableView({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
 
-    def select_columns(self, column_names: str | Sequence[str]) -> View:
+    def select_columns(self, column_names: str | Sequence[str]) -> TableView:
+        """Returns a view with these columns only."""
         names = [
-            _options.key(k, self._columns, "column")
+            _checks.check_key(k, self._columns, "column")
             for k in ([column_names] if isinstance(column_names, str) else column_names)
         ]
-        return View({k: self._columns[k] for k in names}, {k: self.features[k] for k in names})
+        return TableView({k: self._columns[k] for k in names}, {k: self.features[k] for k in names})
 
     def filter(
         self,
@@ -79,24 +89,35 @@ class View(Sequence[Any]):
         *,
         input_columns: str | Sequence[str] | None = None,
         **_: Any,
-    ) -> View:
-        """The rows for which function says True. input_columns: what it takes instead of the row. Other keywords of datasets are without effect."""
+    ) -> TableView:
+        """Returns the rows for which function returns True.
+
+        Args:
+            function: Called with the row as a dict, or with the input columns as positional
+                arguments.
+            input_columns: The columns to pass in place of the row. Default None.
+
+        Other keywords of datasets.Dataset.filter have no effect.
+        """
         if input_columns is None:
             return self.select(i for i, row in enumerate(self) if function(row))
         names = [input_columns] if isinstance(input_columns, str) else list(input_columns)
         return self.select(
             i
             for i, row in enumerate(self)
-            if function(*(row[_options.key(n, row, "column")] for n in names))
+            if function(*(row[_checks.check_key(n, row, "column")] for n in names))
         )
 
     def unique(self, column: str) -> list[Any]:
+        """Returns the different values of a column, in the order of their first row."""
         return list(dict.fromkeys(v.item() if hasattr(v, "item") else v for v in self[column]))
 
     def to_dict(self) -> dict[str, list[Any]]:
+        """Returns the table as a dict of lists."""
         return self[:]
 
     def to_pandas(self) -> Any:
+        """Returns the table as a pandas.DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self._columns)
@@ -108,50 +129,53 @@ class View(Sequence[Any]):
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(
-            f"a table's {name} needs the package datasets, which is not installed; there are [i], ['column'], slices, select, select_columns, filter, unique"
+            f"a table's {name} needs the package datasets, which is not installed; "
+            "there are [i], ['column'], slices, select, select_columns, filter, unique"
         )
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
-    """The type of Arrow that the engine names; None where the values alone tell."""
+    """Returns the Arrow type that the engine names, or None if it follows from the values."""
     if name.startswith("list<"):
         return pa.list_(_arrow_type(pa, name[5:-1]))
     return getattr(pa, "bool_" if name == "bool" else name)() if name else None
 
 
-def episodes(columns: Iterable[Mapping[str, Any]]) -> Any:
-    """The table of episodes, from the engine's columns {name, type, values}."""
+def episode_table(columns: Iterable[Mapping[str, Any]]) -> Any:
+    """Returns the table of episodes, from the engine's columns {name, type, values}."""
     import json
 
     typed = {c["name"]: c["type"] for c in columns}
     data = {c["name"]: json.loads(c["values"]) for c in columns}
     for k, v in data.items():
-        if typed[k].startswith("float"):  # a whole number may be written as one
+        if typed[k].startswith("float"):
+            # The JSON may contain whole numbers without a decimal point.
             data[k] = [None if x is None else float(x) for x in v]
-    datasets = hf()
+    datasets = import_datasets()
     if datasets is None:
-        return View(data, typed)
+        return TableView(data, typed)
     import pyarrow as pa
 
-    return _made(
+    return _wrap_table(
         datasets,
         pa.table({k: pa.array(v, _arrow_type(pa, typed[k])) for k, v in data.items()}),
         None,
     )
 
 
-def _made(datasets: Any, table: Any, features: Any) -> Any:
-    # A fingerprint of one's own: datasets would hash the whole table.
+def _wrap_table(datasets: Any, table: Any, features: Any) -> Any:
+    """Returns an Arrow table as a datasets.Dataset."""
+    # A random fingerprint: otherwise datasets hashes the whole table.
     fingerprint = datasets.fingerprint.generate_random_fingerprint()
     info = None if features is None else datasets.DatasetInfo(features=features)
     return datasets.Dataset(datasets.table.InMemoryTable(table), info=info, fingerprint=fingerprint)
 
 
-def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any:
-    """The type that lerobot gives a column."""
-    if key in LANGUAGE:
+def _column_type(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Returns the datasets type that lerobot uses for a column."""
+    if key in LANGUAGE_KEYS:
         text = datasets.Value("string")
-        time = {"timestamp": datasets.Value("float32")} if key == LANGUAGE[0] else {}
+        time = {"timestamp": datasets.Value("float32")} if key == LANGUAGE_KEYS[0] else {}
         calls = datasets.List(datasets.Json() if hasattr(datasets, "Json") else text)
         return datasets.List(
             {
@@ -177,8 +201,11 @@ def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any
     return array(shape=shape, dtype=dtype)
 
 
-def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
-    """Some rows of a column as Arrow, over the engine's memory: only texts and truth values, which Arrow packs in bits, are copied."""
+def _arrow_column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
+    """Returns some rows of a column as an Arrow array over the engine's memory.
+
+    Only text and booleans are copied, because Arrow packs booleans into bits.
+    """
     import pyarrow as pa
 
     if not isinstance(v, np.ndarray):
@@ -207,15 +234,17 @@ def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
     return out
 
 
-def _pieces(
+def _read_chunks(
     dataset: Dataset, config: dict[str, Any], step: int, torch: Any
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, some at a time."""
-    handle = _engine.Handle(lambda: dataset._made("robocache_map_new", "map", config)).open()
+    """Yields the rows of a dataset in chunks of `step` rows."""
+    handle = _engine.Handle(
+        lambda: dataset._create_object("robocache_map_new", "map", config)
+    ).open()
     try:
         n = handle.info["len"]
         for at in range(0, n, step):
-            yield _memory.values(
+            yield _memory.batch_values(
                 handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}),
                 torch,
                 True,
@@ -224,10 +253,12 @@ def _pieces(
         handle.close()
 
 
-def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any], step: int) -> View:
-    """The rows where the package datasets is not installed: tensors, as its torch transform gives them."""
+def _rows_as_view(
+    dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any], step: int
+) -> TableView:
+    """Returns the rows as a View of tensors, in the form of datasets' torch transform."""
     torch = _memory.torch_module()
-    pieces = list(_pieces(dataset, {**config, "compat": "lerobot"}, step, torch))
+    pieces = list(_read_chunks(dataset, {**config, "compat": "lerobot"}, step, torch))
     joined: dict[str, Any] = {}
     for k in config["keys"]:
         parts = [p[k] for p in pieces] or [[]]
@@ -238,18 +269,25 @@ def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any],
             if torch is None
             else torch.cat(parts)
         )
-    return View(joined, {k: features[k] for k in config["keys"]})
+    return TableView(joined, {k: features[k] for k in config["keys"]})
 
 
-def rows(
+def row_table(
     dataset: Dataset,
     features: Mapping[str, Mapping[str, Any]],
     episodes: list[int] | None,
     budget: int,
 ) -> Any:
-    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform; a View without that package.
+    """Returns the rows of the columns in features.
 
-    Images that take more than budget bytes as stored are left out, with a warning.
+    The result is a datasets.Dataset with lerobot's types and torch transform, or a View without
+    that package. Images that take more than budget bytes as stored are left out, with a warning.
+
+    Args:
+        dataset: The dataset.
+        features: The columns to read, by key.
+        episodes: The indices of the episodes, or None for all.
+        budget: The most bytes of stored images.
     """
     images = {k for k in features if dataset.features[k].kind == "image"}
     columns = [k for k in features if k not in images]
@@ -258,22 +296,22 @@ def rows(
         **({} if episodes is None else {"episodes": episodes}),
     }
     widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
-    step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
-    datasets = hf()
+    step = max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // max(widest, 1)))
+    datasets = import_datasets()
     if datasets is None:
-        return _view(dataset, features, config, step)
+        return _rows_as_view(dataset, features, config, step)
     import pyarrow as pa
 
     told = {
         k: datasets.Image()
         if k in images
-        else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"]))
+        else _column_type(datasets, k, dataset.features[k].dtype, tuple(f["shape"]))
         for k, f in features.items()
     }
     pieces: dict[str, list[Any]] = {k: [] for k in features}
-    for v in _pieces(dataset, config, step, None):
+    for v in _read_chunks(dataset, config, step, None):
         for k in columns:
-            pieces[k].append(_column(datasets, k, told[k], v[k]))
+            pieces[k].append(_arrow_column(datasets, k, told[k], v[k]))
     used = 0
     for p in (
         np.flatnonzero(
@@ -285,17 +323,18 @@ def rows(
         else ()
     ):
         for k in images:
-            v = _memory.values(
+            v = _memory.batch_values(
                 dataset._handle.call(
                     "robocache_stream", {"position": p, "key": k, "encoded": True}
                 ),
                 None,
             )
-            pieces[k].append(_encoded(told[k], v["values"], v["lengths"]))
+            pieces[k].append(_arrow_images(told[k], v["values"], v["lengths"]))
             used += v["values"].nbytes
         if used > budget:
             warnings.warn(
-                f"hf_dataset is without {', '.join(sorted(images))}: as stored they take more than {budget} bytes; the dataset's items have them, "
+                f"hf_dataset is without {', '.join(sorted(images))}: as stored they take more than "
+                f"{budget} bytes; the dataset's items have them, "
                 "and a larger memory_budget= brings them here",
                 stacklevel=3,
             )
@@ -305,13 +344,13 @@ def rows(
     table = pa.table(
         {k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in told}, schema=schema
     )
-    out = _made(datasets, table, datasets.Features(told))
+    out = _wrap_table(datasets, table, datasets.Features(told))
     out.set_transform(to_torch)
     return out
 
 
-def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
-    """Images as datasets.Image keeps them: their bytes, over the engine's memory."""
+def _arrow_images(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
+    """Returns encoded images in the form of datasets.Image, over the engine's memory."""
     import pyarrow as pa
 
     if data.size > np.iinfo(np.int32).max:
@@ -331,12 +370,15 @@ def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
 
 
 def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Columns of Python values as lists of tensors, as lerobot's own transform makes them: text and language columns stay as they are."""
+    """Converts columns of Python values to lists of tensors, as lerobot's transform does.
+
+    Text and language columns stay unchanged.
+    """
     torch = _memory.torch_module()
     for k, v in items.items():
         if (
             torch is not None
-            and k not in LANGUAGE
+            and k not in LANGUAGE_KEYS
             and v
             and v[0] is not None
             and not isinstance(v[0], dict)
@@ -344,7 +386,7 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
             items[k] = [
                 x
                 if isinstance(x, str)
-                else _image(torch, x)
+                else _image_tensor(torch, x)
                 if hasattr(x, "getbands")
                 else torch.tensor(x)
                 for x in v
@@ -352,8 +394,11 @@ def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return items
 
 
-def _image(torch: Any, image: Any) -> Any:
-    """An image of PIL as float32 (C, H, W): 8 bits in [0, 1], depth in its own unit."""
+def _image_tensor(torch: Any, image: Any) -> Any:
+    """Returns a PIL image as a float32 tensor (C, H, W).
+
+    8-bit images are scaled to [0, 1]; depth keeps its unit.
+    """
     a = np.array(image)
     if a.dtype == np.uint16:
         a = a.astype(np.float32)

@@ -1,4 +1,7 @@
-"""Keywords of functions: an unknown one is a Misuse that names the nearest or the equivalent."""
+"""Checks the keywords of functions.
+
+An unknown keyword raises Misuse, and the hint names the nearest keyword or the equivalent option.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _ROWS_HZ = (
     "hz= of Loader, MapDataset and Episode.align resamples"
 )
 
-_LATER = {
+_OTHER_CLASSES = {
     "augment": (
         "augment= is a keyword of robocache.Loader and Mix: "
         "its draws go by the epoch, and items have none"
@@ -55,7 +58,8 @@ _POOL = (
 _EPOCHS = "each `for` over the Loader gives one epoch, and the next one goes on with the next"
 _HZ = "hz= brings the streams onto one timeline; rows_hz= says the rate of rows that keep no clock"
 
-# The names of options in other loaders, and their equivalents here. Own names are not among them.
+# The names of options in other loaders, with the equivalent here. RoboCache's own names are not
+# included.
 _HABITS = {
     name: hint
     for hint, names in {
@@ -81,7 +85,9 @@ _HABITS = {
         "keys= names the streams that are read": (
             "columns fields select features modalities cameras camera_keys image_keys"
         ),
-        "Mix(source, weight=…): Loader([Mix(a, weight=3), Mix(b, weight=1)])": "weights sample_weights probabilities",
+        "Mix(source, weight=…): Loader([Mix(a, weight=3), Mix(b, weight=1)])": (
+            "weights sample_weights probabilities"
+        ),
         "image_size=(height, width)": "resize img_size image_shape resolution",
         _POOL: "shuffle_buffer shuffle_buffer_size buffer_size",
         _EPOCHS: "num_epochs epochs repeat",
@@ -115,7 +121,8 @@ def _keyword_hint(name: str, owner: str, known: list[str], groups: list[str]) ->
                     names[spelling] = options.spellings(spelling, groups)
     if name in names:
         return " or ".join(names[name])
-    from . import LeRobotDataset, Loader, MapDataset, Mix  # their keywords, when one of them has it
+    # Their keywords, in case one of them has this name.
+    from . import LeRobotDataset, Loader, MapDataset, Mix
 
     for other in (Loader, MapDataset, Mix, LeRobotDataset):
         if other.__name__ != owner and name in inspect.signature(other).parameters:
@@ -127,7 +134,7 @@ def _keyword_hint(name: str, owner: str, known: list[str], groups: list[str]) ->
 
 
 def _refuse_other_group(keyword: str, value: Any) -> None:
-    """Raises Misuse if the value of a keyword is a group of another keyword."""
+    """Raises Misuse if the value of a keyword is the group of another keyword."""
     other = next((k for k, v in options.GROUPS.items() if isinstance(value, v)), keyword)
     if other != keyword:
         name = f"robocache.{type(value).__name__}"
@@ -137,7 +144,7 @@ def _refuse_other_group(keyword: str, value: Any) -> None:
 
 
 def _check_group(keyword: str, group: Any) -> None:
-    """Raises Misuse if the value of a group's keyword is not the group."""
+    """Raises Misuse if the value of a group's keyword is not of the group's class."""
     cls = options.GROUPS[keyword]
     if group is None or isinstance(group, cls):
         return
@@ -149,17 +156,20 @@ def _check_group(keyword: str, group: Any) -> None:
     raise Misuse(f"{keyword}={found}: expected a robocache.{cls.__name__}", hint=example)
 
 
-def _expanded(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.Signature:
-    """Returns a signature with the groups in place of **groups."""
+def _expand_groups(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.Signature:
+    """Returns a signature with one parameter per group in place of **groups."""
     own = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
     kind = inspect.Parameter.KEYWORD_ONLY
     more = [inspect.Parameter(g, kind, default=None, annotation=options.GROUPS[g]) for g in groups]
     return signature.replace(parameters=[*own, *more])
 
 
-def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
-    """Makes an unknown keyword a Misuse that names the nearest one or its equivalent."""
-    signature = _expanded(inspect.signature(fn), groups)
+def check_keywords(fn: F, groups: tuple[str, ...] = ()) -> F:
+    """Makes a function raise Misuse for an unknown keyword.
+
+    The hint names the nearest keyword or its equivalent.
+    """
+    signature = _expand_groups(inspect.signature(fn), groups)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     known = [n for n, p in signature.parameters.items() if p.kind in named and n != "self"]
     owner = fn.__qualname__.removesuffix(".__init__")
@@ -168,8 +178,8 @@ def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         for k in kwargs:
-            if k in _LATER and k not in known:
-                raise Unsupported(_LATER[k])
+            if k in _OTHER_CLASSES and k not in known:
+                raise Unsupported(_OTHER_CLASSES[k])
             if k not in known:
                 raise Misuse(
                     f"unknown keyword {k!r} of {owner}",
@@ -184,6 +194,6 @@ def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def grouped(*groups: str) -> Callable[[F], F]:
-    """As checked, for a function that takes these groups as **groups."""
-    return lambda fn: checked(fn, groups)
+def accept_groups(*groups: str) -> Callable[[F], F]:
+    """Returns a decorator like checked, for a function that takes these groups as **groups."""
+    return lambda fn: check_keywords(fn, groups)

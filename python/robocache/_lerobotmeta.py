@@ -1,4 +1,4 @@
-"""LeRobotDatasetMetadata: what a LeRobot dataset says of itself, as lerobot's class of that name gives it."""
+"""LeRobotDatasetMetadata has the metadata of a LeRobot dataset, as lerobot's class of this name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 
-from . import _hftable, _keywords, _options
+from . import _hftable, _keywords, _checks
 from ._errors import Misuse, NotFound, Unsupported
 from .dataset import Dataset
 
@@ -18,11 +17,18 @@ UNITS = ("m", "mm")
 T = TypeVar("T")
 
 
-def locate(repo_id: Any, root: Any) -> str:
-    """root, else repo_id where that is a path or URI, else the folder where lerobot keeps datasets."""
+def locate_dataset(repo_id: Any, root: Any) -> str:
+    """Returns the location of a LeRobot dataset.
+
+    This is root if given, else repo_id if it is a path or URI, else the folder in which lerobot
+    keeps the dataset.
+
+    Raises:
+        NotFound: There is no such folder.
+    """
     if root is not None:
-        return _options.uri(root)
-    text = _options.uri(repo_id)
+        return _checks.path_text(root)
+    text = _checks.path_text(repo_id)
     if "://" in text or os.path.isdir(text):
         return text
     base = os.environ.get("HF_LEROBOT_HOME") or os.path.join(
@@ -42,23 +48,29 @@ def locate(repo_id: Any, root: Any) -> str:
     raise NotFound(
         f"no dataset {text!r}: it is not a path, and not in {base}",
         {"dataset": text},
-        "RoboCache reads what is on disk: give root=, or fetch it first with 'hf download --repo-type dataset'",
+        "RoboCache reads what is on disk: give root=, or fetch it first with "
+        "'hf download --repo-type dataset'",
     )
 
 
 class DatasetInfo(dict[str, Any]):
-    """meta/info.json by attribute and by item: info.fps, info["fps"]. What the file leaves out has the format's default."""
+    """The content of meta/info.json, by attribute and by item: info.fps, info["fps"].
+
+    Fields that the file lacks have the default of the format.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        raise AttributeError(f"info.json has no field {name!r}: {_options.nearest(name, self)}")
+        raise AttributeError(
+            f"info.json has no field {name!r}: {_checks.nearest_names(name, self)}"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it: shapes are lists, and tools that are not set stay out."""
+        """Returns the content for JSON: shapes are lists, and an unset `tools` is left out."""
         out = {k: v for k, v in self.items() if k != "tools" or v is not None}
         out["features"] = {
             k: {**f, "shape": list(f["shape"])} if isinstance(f.get("shape"), tuple) else dict(f)
@@ -67,8 +79,8 @@ class DatasetInfo(dict[str, Any]):
         return out
 
 
-def read_only(names: str) -> Callable[[type[T]], type[T]]:
-    """Gives a class the methods of recording, which say that they are not here."""
+def reject_recording(names: str) -> Callable[[type[T]], type[T]]:
+    """Adds the recording methods of lerobot to a class; they raise Unsupported."""
 
     def with_methods(cls: type[T]) -> type[T]:
         for name in names.split():
@@ -79,37 +91,61 @@ def read_only(names: str) -> Callable[[type[T]], type[T]]:
                     hint="record and change datasets with lerobot, and read here what it wrote",
                 )
 
-            method.__name__, method.__doc__ = name, f"{name} writes: Unsupported here."
+            method.__name__ = name
+            method.__doc__ = f"Raises Unsupported: {name} writes, and this class only reads."
             setattr(cls, name, classmethod(method) if name in ("create", "resume") else method)
         return cls
 
     return with_methods
 
 
-def _told(name: str) -> Any:
-    """What info.json says under a name."""
+def _info_property(name: str) -> Any:
+    """Returns a property with the value of info.json under a name."""
     return property(lambda self: self.info[name])
 
 
-def _of_kind(*kinds: str) -> Any:
-    """The streams of some kinds."""
+def _keys_of_kind(*kinds: str) -> Any:
+    """Returns a property with the keys of the streams of some kinds."""
     return property(lambda self: [k for k, f in self._dataset.features.items() if f.kind in kinds])
 
 
-@read_only("create save_episode save_episode_tasks update_video_info update_chunk_settings")
+@reject_recording("create save_episode save_episode_tasks update_video_info update_chunk_settings")
 class LeRobotDatasetMetadata:
-    """The metadata of a LeRobot dataset, with the constructor and the attributes of lerobot 0.6's class of that name.
+    """The metadata of a LeRobot dataset.
 
-    repo_id: a path, a URI, or a repository name that is on disk; root: the folder, as there. v2.0, v2.1 and v3.0 are read in place.
-    revision, force_cache_sync, metadata_buffer_size and token are accepted and without effect: nothing is downloaded or written.
-    info: meta/info.json by attribute and item, with totals as counted. features: key → {dtype, shape, names, …}, less what has no data.
-    episodes: a row an episode, with every column that the files have but the statistics: a datasets.Dataset where that package is
-    installed, else a view with [i], ["column"], slices, select, filter, to_pandas. None where there is no episode.
-    stats: feature → statistic → array, float64 as stored; None where the dataset brings none. tasks: a pandas frame, the texts as index.
-    These may be set. Raises NotFound, Malformed, Unsupported as robocache.open does.
+    The constructor and the attributes are those of lerobot 0.6's class of this name. v2.0, v2.1 and
+    v3.0 are read in place. The attributes may be assigned.
+
+    Args:
+        repo_id: A path, a URI, or the name of a repository that is on this disk.
+        root: The folder of the dataset. Default: derived from repo_id.
+        revision: Recorded in .revision. Default: the version of the format.
+        force_cache_sync: No effect, because nothing is downloaded.
+        metadata_buffer_size: No effect, because nothing is written.
+        repo_type: "dataset" (default). "bucket" needs root=.
+        token: No effect, because nothing is downloaded.
+
+    Attributes:
+        info: meta/info.json by attribute and by item, with counted totals.
+        features: {key: {"dtype", "shape", "names", ...}}, without streams that have no data.
+        episodes: One row per episode, with all columns of the files except the statistics. A
+            datasets.Dataset if that package is installed, else a view with [i], ["column"], slices,
+            select, filter and to_pandas. None if the dataset has no episodes.
+        stats: {feature: {statistic: float64 array}}, as stored. None if the dataset has no
+            statistics.
+        tasks: A pandas.DataFrame with the task texts as index.
+
+    Raises:
+        NotFound: There is no dataset at this location.
+        Malformed: The metadata violates the format.
+        Unsupported: The version of the format, or repo_type="bucket" without root=.
+
+    Example:
+        meta = robocache.LeRobotDatasetMetadata("lerobot/pusht", root="data/pusht")
+        print(meta.fps, meta.total_episodes, meta.camera_keys)
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         repo_id: Any,
@@ -122,30 +158,33 @@ class LeRobotDatasetMetadata:
         token: Any = None,
     ) -> None:
         if (
-            _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket"
+            _checks.check_choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket"
             and root is None
         ):
             raise Unsupported(
                 "repo_type='bucket' is streamed from the Hub",
                 hint="fetch it to a folder, and give root=",
             )
-        self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
+        self._set_dataset(
+            Dataset(locate_dataset(repo_id, root), format="lerobot"), repo_id, revision
+        )
         self._dataset._handle.open()
 
-    latest_episode = None  # of a recording; nothing is recorded here
-    _depth_unit: str | None = None  # of the frames that the statistics go with; None: as stored
+    latest_episode = None  # Belongs to recording, which this class does not do.
+    _depth_unit: str | None = None  # The unit of depth in the statistics; None: as stored.
 
     @classmethod
-    def _over(
+    def _of_open_dataset(
         cls, dataset: Dataset, repo_id: Any, revision: str | None, depth_unit: str
     ) -> LeRobotDatasetMetadata:
-        """The metadata of a dataset that is open, with statistics in the unit that its depth is given in."""
+        """Returns the metadata of an open dataset, with depth statistics in a given unit."""
         meta = cls.__new__(cls)
-        meta._of(dataset, repo_id, revision)
+        meta._set_dataset(dataset, repo_id, revision)
         meta._depth_unit = depth_unit
         return meta
 
-    def _of(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
+    def _set_dataset(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
+        """Sets the attributes for a dataset."""
         self._dataset = dataset
         self.repo_id: str = str(repo_id)
         self.repo_type = "dataset"
@@ -153,8 +192,11 @@ class LeRobotDatasetMetadata:
         self.root: Path = Path(dataset.uri.removeprefix("file://"))
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is read again where it is needed; a table that someone set stays.
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_table", "_place", "_read")}
+        # Tables that were read are read again when they are needed. A table that the caller
+        # assigned is kept.
+        state = {
+            k: v for k, v in self.__dict__.items() if k not in ("_table", "_positions", "_read")
+        }
         if state.get("episodes") is self.__dict__.get("_read", self):
             del state["episodes"]
         return state
@@ -180,19 +222,22 @@ class LeRobotDatasetMetadata:
         total_frames,
         total_tasks,
     ) = map(
-        _told,
-        "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb total_episodes total_frames total_tasks".split(),
+        _info_property,
+        (
+            "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb "
+            "total_episodes total_frames total_tasks"
+        ).split(),
     )
     fps: property = property(lambda self: self._dataset.fps)
     robot_type: property = property(lambda self: self._dataset.robot_type)
     video_keys, image_keys, camera_keys = (
-        _of_kind("video"),
-        _of_kind("image"),
-        _of_kind("video", "image"),
+        _keys_of_kind("video"),
+        _keys_of_kind("image"),
+        _keys_of_kind("video", "image"),
     )
     url_root: property = property(lambda self: f"hf://datasets/{self.repo_id}")
     has_language_columns: property = property(
-        lambda self: any(k in self.features for k in _hftable.LANGUAGE)
+        lambda self: any(k in self.features for k in _hftable.LANGUAGE_KEYS)
     )
     names: property = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
     shapes: property = property(
@@ -201,6 +246,7 @@ class LeRobotDatasetMetadata:
 
     @cached_property
     def info(self) -> DatasetInfo:
+        """The content of meta/info.json, with counted totals."""
         d = self._dataset
         v2 = d.version.startswith("v2")
         name = "episode_{episode_index:06d}" if v2 else "file-{file_index:03d}"
@@ -224,7 +270,7 @@ class LeRobotDatasetMetadata:
             tools=None,
         )
         told = d._handle.call("robocache_episodes", {"of": "info"})
-        # these are counted
+        # The totals are counted above.
         info.update(
             {
                 k: v
@@ -239,6 +285,7 @@ class LeRobotDatasetMetadata:
 
     @cached_property
     def features(self) -> dict[str, dict[str, Any]]:
+        """{key: {"dtype", "shape", "names", ...}}, without streams that have no data."""
         told = self.info["features"]
         out: dict[str, dict[str, Any]] = {}
         for k, f in self._dataset.features.items():
@@ -252,16 +299,20 @@ class LeRobotDatasetMetadata:
 
     @cached_property
     def stats(self) -> dict[str, dict[str, Any]] | None:
+        """{feature: {statistic: float64 array}}, or None if the dataset has no statistics."""
         out = {
             k: {n: v.copy() for n, v in s.items()} for k, s in self._dataset.stats.items()
         } or None
         if self._depth_unit is not None:
-            self._rescale(out, self._depth_unit)
+            self._rescale_depth(out, self._depth_unit)
         return out
 
     @cached_property
     def tasks(self) -> Any:
-        """A pandas frame with the task texts as index, as lerobot's; without pandas a dict text → task_index. None where there is none."""
+        """A pandas.DataFrame with the task texts as index and a column task_index.
+
+        Without pandas, a dict {text: task_index}. None if the dataset has no tasks.
+        """
         texts = self._dataset.tasks
         if not texts:
             return None
@@ -275,41 +326,48 @@ class LeRobotDatasetMetadata:
 
     @cached_property
     def _table(self) -> dict[str, Any]:
+        """The columns of the episodes and the paths of their files, from the engine."""
         return self._dataset._handle.call("robocache_episodes", {"of": "table"})
 
     @cached_property
     def episodes(self) -> Any:
-        self._read = _hftable.episodes(self._table["columns"]) if self.total_episodes else None
+        """The table of episodes, or None if the dataset has no episodes."""
+        self._read = _hftable.episode_table(self._table["columns"]) if self.total_episodes else None
         return self._read
 
     @cached_property
-    def _place(self) -> dict[int, int]:
-        """episode_index → position."""
+    def _positions(self) -> dict[int, int]:
+        """The positions of the episodes by episode_index."""
         return {int(n): i for i, n in enumerate(self._dataset.episode_indices)}
 
     def checked(self, episodes: Iterable[Any]) -> list[int]:
         """Returns episode indices as ints. Raises Misuse for an unknown index."""
         wanted = list(episodes)
-        missing = [e for e in wanted if int(e) not in self._place]
+        missing = [e for e in wanted if int(e) not in self._positions]
         if missing:
             raise Misuse(
-                f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes",
+                f"episodes {missing[:5]} are not in this dataset of {len(self._positions)} episodes",
                 {"dataset": self._dataset.uri, "episode": int(missing[0])},
             )
         return [int(e) for e in wanted]
 
     def positions(self, episodes: Iterable[int]) -> list[int]:
-        """The positions of episodes, ascending, each once."""
-        return sorted({self._place[e] for e in episodes})
+        """Returns the positions of episodes, ascending and without duplicates."""
+        return sorted({self._positions[e] for e in episodes})
 
     def ensure_readable(self) -> None:
-        """Opens the dataset; an open one is as it is."""
+        """Opens the dataset. Does nothing if it is open."""
         self._dataset._handle.open()
 
     def filter_episodes(
         self, predicate: Callable[[dict[str, Any]], bool], candidates: Iterable[int] | None = None
     ) -> list[int]:
-        """The numbers of the episodes for whose row predicate says True, ascending. candidates: only these are asked about."""
+        """Returns the indices of the episodes whose row satisfies a predicate, ascending.
+
+        Args:
+            predicate: Called with the row of an episode as a dict.
+            candidates: The indices of the episodes to test. Default None: all.
+        """
         among = None if candidates is None else {int(c) for c in candidates}
         return sorted(
             int(r["episode_index"])
@@ -317,31 +375,48 @@ class LeRobotDatasetMetadata:
             if (among is None or r["episode_index"] in among) and predicate(r)
         )
 
-    def _file(self, files: Mapping[str, Any], ep_index: int) -> Path:
+    def _episode_file(self, files: Mapping[str, Any], ep_index: int) -> Path:
+        """Returns the path of an episode's file. Raises IndexError for an unknown episode."""
         n = self.total_episodes
-        i = ep_index + n if ep_index < 0 else self._place.get(int(ep_index), n)
+        i = ep_index + n if ep_index < 0 else self._positions.get(int(ep_index), n)
         if not 0 <= i < n:
             raise IndexError(f"Episode index {ep_index} out of range. Episodes: {n}")
         return Path(files["names"][i if files.get("of") is None else files["of"][i]])
 
     def get_data_file_path(self, ep_index: int) -> Path:
-        """The Parquet file of an episode, relative to root; where the template of info.json does not fit, the one that does. IndexError past the last."""
-        return self._file(self._table["data"], ep_index)
+        """Returns the path of an episode's Parquet file, relative to root.
+
+        If the template of info.json does not fit, this is the path of the existing file.
+
+        Raises:
+            IndexError: There is no such episode.
+        """
+        return self._episode_file(self._table["data"], ep_index)
 
     def get_video_file_path(self, ep_index: int, vid_key: str) -> Path:
-        """The mp4 of an episode's camera, relative to root. IndexError past the last episode, KeyError for a key that is no video."""
+        """Returns the path of the mp4 file of an episode's camera, relative to root.
+
+        Raises:
+            IndexError: There is no such episode.
+            KeyError: vid_key is not a video stream.
+        """
         videos = self._table["videos"]
         if vid_key not in videos:
             raise KeyError(
-                f"{vid_key!r} is no camera of videos: {_options.nearest(vid_key, videos)}"
+                f"{vid_key!r} is no camera of videos: {_checks.nearest_names(vid_key, videos)}"
             )
-        return self._file(videos[vid_key], ep_index)
+        return self._episode_file(videos[vid_key], ep_index)
 
     def rescale_depth_stats(self, output_unit: str) -> None:
-        """Brings the statistics of depth cameras from the unit that they were recorded in to "mm" or "m", in place."""
-        self._rescale(self.stats, output_unit)
+        """Converts the statistics of depth cameras to a unit, in place.
 
-    def _rescale(self, stats: dict[str, dict[str, Any]] | None, output_unit: str) -> None:
+        Args:
+            output_unit: "mm" or "m".
+        """
+        self._rescale_depth(self.stats, output_unit)
+
+    def _rescale_depth(self, stats: dict[str, dict[str, Any]] | None, output_unit: str) -> None:
+        """Converts the depth statistics in stats to a unit, in place."""
         for k in self.depth_keys if stats else ():
             unit = (self.features[k].get("info") or {}).get("depth_unit")
             if stats and k in stats and unit in UNITS and unit != output_unit:
@@ -349,6 +424,7 @@ class LeRobotDatasetMetadata:
                 stats[k] = {n: v if n == "count" else v * factor for n, v in stats[k].items()}
 
     def get_chunk_settings(self) -> dict[str, Any]:
+        """Returns the chunk settings of info.json: chunks_size and the two file sizes in MB."""
         return {
             k: self.info[k]
             for k in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb")
@@ -356,12 +432,12 @@ class LeRobotDatasetMetadata:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """Tool schemas that info.json declares; empty where it declares none (lerobot then gives a default of its own)."""
+        """The tool schemas in info.json. Empty if there are none, unlike lerobot's default."""
         return [dict(t) for t in self.info.tools or ()]
 
     @property
     def depth_keys(self) -> list[str]:
-        """Cameras marked as depth, in any of the ways that the format has had."""
+        """The cameras marked as depth, in any of the forms that versions of the format use."""
 
         def marked(f: Mapping[str, Any]) -> bool:
             info, video_info = f.get("info") or {}, f.get("video_info") or {}
@@ -378,13 +454,17 @@ class LeRobotDatasetMetadata:
         ]
 
     def get_task_index(self, task: str) -> int | None:
+        """Returns the index of a task text, or None if there is no such task."""
         return next((i for i, t in self._dataset.tasks.items() if t == task), None)
 
     def finalize(self) -> None:
-        """Nothing is buffered here."""
+        """Does nothing, because nothing is buffered."""
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({{\n    Repository ID: '{self.repo_id}',\n    Total episodes: '{self.total_episodes}',\n"
-            f"    Total frames: '{self.total_frames}',\n    Features: '{list(self.features)}',\n}})"
+            f"{type(self).__name__}({{\n"
+            f"    Repository ID: '{self.repo_id}',\n"
+            f"    Total episodes: '{self.total_episodes}',\n"
+            f"    Total frames: '{self.total_frames}',\n"
+            f"    Features: '{list(self.features)}',\n}})"
         )

@@ -1,7 +1,9 @@
-"""Arrays and tensors over memory of the engine, without a copy. The memory goes back when the last array, tensor, view or slice over it dies.
+"""Arrays and tensors over the engine's memory, without a copy.
 
-The engine describes tensors as DLPack. Capsules of all tensors of a batch are made in one call that no signal handler interrupts; each gives its
-memory back by a C function when it dies, also in a forked child, where that does not enter the engine.
+The memory is freed when the last array, tensor, view or slice over it is garbage collected. The
+engine describes tensors as DLPack. One call makes the capsules of all tensors of a batch, and no
+signal handler interrupts it. A capsule frees its memory with a C function. This also works in a
+forked child, because the function does not enter the engine.
 """
 
 from __future__ import annotations
@@ -16,41 +18,45 @@ import numpy as np
 from . import _engine
 
 _torch: Any = None
-_looked = False
+_import_tried = False
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def torch_module() -> Any:
-    """torch, imported at the first tensor; None where it is not installed."""
-    global _torch, _looked
-    if not _looked:
+    """Returns torch, imported at the first call, or None if it is not installed."""
+    global _torch, _import_tried
+    if not _import_tried:
         try:
             import torch
         except ImportError:
             pass
         else:
             _torch = torch
-        _looked = True
+        _import_tried = True
     return _torch
 
 
-def converter(torch: Any) -> Any:
-    """What makes a tensor of torch out of a capsule."""
+def dlpack_converter(torch: Any) -> Any:
+    """Returns the function of torch that makes a tensor from a DLPack capsule."""
     return getattr(torch._C, "_from_dlpack", None) or torch.utils.dlpack.from_dlpack
 
 
-class _Span:
-    """What NumPy asks of a tensor's memory. As the array's base it keeps the capsule, which gives the memory back."""
+class _ArrayInterface:
+    """Describes the memory of a tensor to NumPy.
+
+    NumPy keeps the object as the base of the array. So the capsule, which owns the memory, lives as
+    long as the array.
+    """
 
     __slots__ = ("__array_interface__", "capsule")
 
     def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
         self.capsule = capsule
-        # DLManagedTensor begins with it
-        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0
+        # DLManagedTensor begins with the address of the data.
+        data = ctypes.c_void_p.from_address(_capsule_pointer(capsule, b"dltensor")).value or 0
         self.__array_interface__ = {
             "data": (data, False),
             "typestr": typestr,
@@ -76,20 +82,31 @@ _TYPESTR = {
 }
 
 
-def array(capsule: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A capsule as an array; bfloat16, which NumPy lacks, as its uint16 bits."""
-    return np.asarray(_Span(capsule, _TYPESTR[dtype], shape))
+def capsule_to_array(capsule: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns a capsule as an array. NumPy has no bfloat16, so its bits are returned as uint16."""
+    return np.asarray(_ArrayInterface(capsule, _TYPESTR[dtype], shape))
 
 
-def entries(capsule: Any) -> int:
-    """The first extent of a tensor, as its DLTensor says: data, device, ndim and dtype take 24 bytes, then comes the shape's address."""
-    shape = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor") + 24).value
+def first_extent(capsule: Any) -> int:
+    """Returns the first extent of a tensor, read from its DLTensor.
+
+    data, device, ndim and dtype take 24 bytes. The address of the shape follows.
+    """
+    shape = ctypes.c_void_p.from_address(_capsule_pointer(capsule, b"dltensor") + 24).value
     return ctypes.c_int64.from_address(shape).value  # type: ignore[arg-type]
 
 
-def values(answer: Mapping[str, Any], torch: Any = None, parsed: bool = False) -> dict[str, Any]:
-    """A batch of an answer as arrays (tensors where torch is given) and lists of text, in its order. parsed: JSON texts become what they say."""
-    e, batch = _engine.engine(), answer["batch"]
+def batch_values(
+    answer: Mapping[str, Any], torch: Any = None, parsed: bool = False
+) -> dict[str, Any]:
+    """Returns the batch of an answer as arrays and lists of text, in the order of the answer.
+
+    Args:
+        answer: The answer of the engine.
+        torch: The torch module, to return tensors. Default None: NumPy arrays.
+        parsed: Whether to parse JSON texts. Default False.
+    """
+    e, batch = _engine.current_engine(), answer["batch"]
     try:
         capsules = iter(e.capsules(batch) if batch else ())
     finally:
@@ -101,7 +118,7 @@ def values(answer: Mapping[str, Any], torch: Any = None, parsed: bool = False) -
             v = d.get("values") or []
             out[d["key"]] = [json.loads(s) for s in v] if parsed and d["dtype"] == "json" else v
         elif torch is None:
-            out[d["key"]] = array(next(capsules), d["dtype"], tuple(d["shape"]))
+            out[d["key"]] = capsule_to_array(next(capsules), d["dtype"], tuple(d["shape"]))
         else:
-            out[d["key"]] = converter(torch)(next(capsules))
+            out[d["key"]] = dlpack_converter(torch)(next(capsules))
     return out

@@ -1,4 +1,7 @@
-"""What notebooks show: tables and small drawings in HTML, plots by matplotlib, thumbnails. Nothing here decodes video but thumbnails."""
+"""The display of objects in notebooks: tables, drawings, plots with matplotlib, and thumbnails.
+
+Only thumbnails decode video.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Misuse, Unsupported
 
-LIMIT = 50_000  # bytes of HTML that an object shows
+LIMIT = 50_000  # The most bytes of HTML that an object shows.
 _COLORS = ("#3b6ea5", "#d98b3a", "#5b9a5b", "#a8506b", "#7a6ab0", "#777777", "#2a9d9d", "#b5a642")
 _CHANNELS, _POINTS, _ROWS = 8, 120, 100
 
 
-def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
-    """HTML of an object: what does not fit is left out, and an error is told in place of it: a notebook shows something for every object."""
-    out = f"<div><strong>{_text(head, 300)}</strong>"
+def html_page(head: str, parts: Callable[[], Iterable[str]]) -> str:
+    """Returns the HTML of an object.
+
+    Parts that do not fit are left out. An error replaces the remaining parts, so that a notebook
+    shows something for every object.
+    """
+    out = f"<div><strong>{_escape_text(head, 300)}</strong>"
     try:
         for p in parts():
             if len((out + p).encode()) > LIMIT - 200:
@@ -29,24 +36,28 @@ def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
                 break
             out += p
     except Exception as e:
-        out += f"<div>{_text(f'{type(e).__name__}: {e}', 500)}</div>"
+        out += f"<div>{_escape_text(f'{type(e).__name__}: {e}', 500)}</div>"
     return out + "</div>"
 
 
-def _text(v: Any, most: int = 80) -> str:
+def _escape_text(v: Any, most: int = 80) -> str:
+    """Returns v as escaped HTML text, cut after `most` characters."""
     s = str(v).encode("utf-8", "replace").decode()
     return html.escape(s if len(s) <= most else s[: most - 1] + "…")
 
 
-def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
+def html_table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
+    """Returns an HTML table without empty columns, with at most `most` rows."""
     rows = [list(r) for r in rows]
-    # columns that say something
+    # Columns with a value.
     used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]
 
     def line(tag: str, cells: list[Any]) -> str:
         return (
             "<tr>"
-            + "".join(f'<{tag} style="text-align:left">{_text(cells[i])}</{tag}>' for i in used)
+            + "".join(
+                f'<{tag} style="text-align:left">{_escape_text(cells[i])}</{tag}>' for i in used
+            )
             + "</tr>"
         )
 
@@ -60,7 +71,8 @@ def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> 
     )
 
 
-def features(fs: Mapping[str, Any]) -> str:
+def features_table(fs: Mapping[str, Any]) -> str:
+    """Returns an HTML table of streams."""
     shown = (
         [
             f.key,
@@ -75,28 +87,37 @@ def features(fs: Mapping[str, Any]) -> str:
         for f in fs.values()
         if not f.default
     )
-    return table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
+    return html_table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
 
 
-def _svg(width: int, height: int, inside: str, label: str) -> str:
-    return f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+def _svg_drawing(width: int, height: int, inside: str, label: str) -> str:
+    """Returns an SVG drawing."""
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{_escape_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
 
 
-def histogram(lengths: np.ndarray) -> str:
+def length_histogram(lengths: np.ndarray) -> str:
+    """Returns a histogram of the lengths of episodes."""
     if not len(lengths):
         return ""
     counts, edges = np.histogram(lengths, bins=min(40, max(1, len(np.unique(lengths)))))
     top = max(1, counts.max())
     bars = "".join(
-        f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>'
+        f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" '
+        f'height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>'
         for i, c in enumerate(counts)
     )
     label = f"lengths of episodes: {int(edges[0])} to {int(edges[-1])} rows"
-    return f"<div>{label}<br>{_svg(8 * len(counts), 60, bars, label)}</div>"
+    return f"<div>{label}<br>{_svg_drawing(8 * len(counts), 60, bars, label)}</div>"
 
 
-def lines(values: np.ndarray, label: str) -> str:
-    """The first channels of a stream over its rows: of each part of the rows the lowest and the highest."""
+def stream_plot(values: np.ndarray, label: str) -> str:
+    """Draws the first channels of a stream over its rows.
+
+    Each part of the rows is drawn as its lowest and highest value.
+    """
     v = np.asarray(values, np.float64).reshape(len(values), -1)[:, :_CHANNELS]
     finite = v[np.isfinite(v)]
     if not len(v) or not len(finite):
@@ -115,49 +136,59 @@ def lines(values: np.ndarray, label: str) -> str:
                     f"{4 * i},{62 - scale * (x - low):.0f}"
                     for x in ([part[0]] if part.min() == part.max() else [part.min(), part.max()])
                 ]
-        drawn += f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[c % len(_COLORS)]}"/>'
-    return f"<div>{_text(label)}<br>{_svg(4 * _POINTS, 64, drawn, label)}</div>"
+        drawn += (
+            f'<polyline points="{" ".join(points)}" fill="none" '
+            f'stroke="{_COLORS[c % len(_COLORS)]}"/>'
+        )
+    return f"<div>{_escape_text(label)}<br>{_svg_drawing(4 * _POINTS, 64, drawn, label)}</div>"
 
 
-def of_dataset(ds: Any) -> str:
+def dataset_html(ds: Any) -> str:
+    """Returns the HTML of a Dataset."""
+
     def parts() -> Iterable[str]:
         rate = "" if ds.fps is None else f", {ds.fps:g} Hz"
         robot = f", robot {ds.robot_type}" if ds.robot_type else ""
-        yield f"<div>{_text(f'{ds.format} {ds.version}, {ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}', 200)}</div>"
-        yield features(ds.features)
+        size = f"{ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}"
+        yield f"<div>{_escape_text(f'{ds.format} {ds.version}, {size}', 200)}</div>"
+        yield features_table(ds.features)
         if ds.tasks:
-            yield table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
+            yield html_table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
         if ds.splits:
-            yield table(["split", "episodes"], ds.splits.items(), 20)
-        yield histogram(ds.episodes["lengths"])
+            yield html_table(["split", "episodes"], ds.splits.items(), 20)
+        yield length_histogram(ds.episodes["lengths"])
 
-    return page(ds.uri, parts)
+    return html_page(ds.uri, parts)
 
 
-def of_episode(ep: Any) -> str:
+def episode_html(ep: Any) -> str:
+    """Returns the HTML of an Episode."""
+
     def parts() -> Iterable[str]:
-        yield f"<div>{ep.length} rows; {_text(' | '.join(ep.tasks), 300)}</div>"
-        yield features(ep.dataset.features)
-        drawn = [s for s in ep.streams.values() if _numeric(s)][:2]
+        yield f"<div>{ep.length} rows; {_escape_text(' | '.join(ep.tasks), 300)}</div>"
+        yield features_table(ep.dataset.features)
+        drawn = [s for s in ep.streams.values() if _is_plottable(s)][:2]
         for s in drawn:
-            yield lines(s.values, s.key)
+            yield stream_plot(s.values, s.key)
 
-    return page(f"episode {ep.index} of {ep.dataset.uri}", parts)
+    return html_page(f"episode {ep.index} of {ep.dataset.uri}", parts)
 
 
-def of_stream(s: Any) -> str:
+def stream_html(s: Any) -> str:
+    """Returns the HTML of a Stream."""
+
     def parts() -> Iterable[str]:
-        yield features({s.key: s.feature})
+        yield features_table({s.key: s.feature})
         rate = s.rate_hz
         yield f"<div>{len(s)} rows{'' if math.isnan(rate) else f', {rate:.4g} Hz'}</div>"
-        if _numeric(s):
-            yield lines(s.values, s.key)
+        if _is_plottable(s):
+            yield stream_plot(s.values, s.key)
 
-    return page(f"stream {s.key} of episode {s.episode.index}", parts)
+    return html_page(f"stream {s.key} of episode {s.episode.index}", parts)
 
 
-class Counts(dict[str, Any]):
-    """A dict that notebooks show as a table."""
+class CountersTable(dict[str, Any]):
+    """A dict of counters that notebooks show as a table."""
 
     def _repr_html_(self) -> str:
         def flat(d: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
@@ -167,14 +198,16 @@ class Counts(dict[str, Any]):
                 else:
                     yield f"{name}{k}", f"{v:.6g}" if isinstance(v, float) else v
 
-        return page("Loader.stats()", lambda: [table(["", ""], flat(self), 200)])
+        return html_page("Loader.stats()", lambda: [html_table(["", ""], flat(self), 200)])
 
 
-def _numeric(s: Any) -> bool:
+def _is_plottable(s: Any) -> bool:
+    """Reports whether a stream can be plotted: numbers of fixed shape, not bookkeeping."""
     return s.kind == "numeric" and not s.feature.ragged and not s.feature.default
 
 
-def _matplotlib() -> Any:
+def _import_pyplot() -> Any:
+    """Returns matplotlib.pyplot. Raises Unsupported if matplotlib is not installed."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as e:
@@ -186,12 +219,13 @@ def _matplotlib() -> Any:
 
 
 def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
+    """Plots streams of numbers over their timestamps; see Episode.plot."""
     known = ep.dataset.features
     if keys is None:
-        shown = [s for s in ep.streams.values() if _numeric(s)]
+        shown = [s for s in ep.streams.values() if _is_plottable(s)]
     else:
         shown = [
-            ep.streams[_options.key(k, known, "key")]
+            ep.streams[_checks.check_key(k, known, "key")]
             for k in ([keys] if isinstance(keys, str) else keys)
         ]
         for s in shown:
@@ -203,7 +237,7 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
                 )
     if not shown:
         raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
-    plt = _matplotlib()
+    plt = _import_pyplot()
     if ax is not None:
         figure, axes = ax.figure, [ax] * len(shown)
     else:
@@ -221,7 +255,8 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
     for s, a in zip(shown, axes, strict=True):
         v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
         names = s.feature.names
-        while isinstance(names, (list, tuple, dict)) and len(names) == 1:  # {"motors": […]}, [[…]]
+        while isinstance(names, (list, tuple, dict)) and len(names) == 1:
+            # {"motors": [...]} or [[...]]
             names = next(iter(names.values() if isinstance(names, dict) else names))
         names = (
             names
@@ -247,7 +282,8 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
 
 
 def plot_dataset(ds: Any, ax: Any) -> Any:
-    plt = _matplotlib()
+    """Plots the lengths of the episodes; see Dataset.plot."""
+    plt = _import_pyplot()
     figure = None
     if ax is None:
         figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
@@ -258,8 +294,8 @@ def plot_dataset(ds: Any, ax: Any) -> Any:
     return ax if figure is None else figure
 
 
-class Images(np.ndarray):
-    """Images (H, W, 3) or (N, H, W, 3), uint8: an array that notebooks show, several side by side."""
+class NotebookImages(np.ndarray):
+    """Images (H, W, 3) or (N, H, W, 3), uint8, that notebooks show next to each other."""
 
     def _repr_png_(self) -> bytes | None:
         a = np.asarray(self)
@@ -288,12 +324,13 @@ class Images(np.ndarray):
         )
 
 
-def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
+def episode_thumbnails(ep: Any, n: int, key: str | None, height: int) -> NotebookImages:
+    """Returns images of an episode; see Episode.thumbnails."""
     cameras = [k for k, f in ep.dataset.features.items() if f.kind in ("video", "image")]
     if not cameras:
         raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
-    s = ep.streams[cameras[0] if key is None else _options.key(key, cameras, "camera")]
-    rows, n, height = len(s), _options.whole("n", n), _options.whole("height", height)
+    s = ep.streams[cameras[0] if key is None else _checks.check_key(key, cameras, "camera")]
+    rows, n, height = len(s), _checks.check_whole("n", n), _checks.check_whole("height", height)
     if not rows:
         raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
     at = (
@@ -304,10 +341,10 @@ def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
     f = s.feature
     size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None
     v = s.frames(at, image_size=size)
-    if v.shape[1] == 1:  # depth: near is bright, no measurement black
+    if v.shape[1] == 1:  # Depth: near pixels are bright, pixels without a measurement are black.
         d = v.astype(np.float64)
         d = np.where(np.isfinite(d) & (d > 0), d, np.nan)
         near, far = (np.nanmin(d), np.nanmax(d)) if np.isfinite(d).any() else (0.0, 1.0)
         grey = np.nan_to_num(255 - 215 * (d - near) / max(far - near, 1e-9), nan=0.0)
         v = np.repeat(grey.astype(np.uint8), 3, axis=1)
-    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(Images)
+    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(NotebookImages)

@@ -1,4 +1,4 @@
-"""The order of a Loader's samples, and where it stands in it."""
+"""The order of a Loader's samples, and its position in the order."""
 
 from __future__ import annotations
 
@@ -8,97 +8,154 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _memory, _options
-from ._device import Device
+from . import _memory, _checks
+from ._device import DeviceBatches
 from ._errors import Misuse
 
 if TYPE_CHECKING:
     from . import _engine
-    from ._batches import Batches
-    from ._device import PageLocked
+    from ._batches import HostBatches
+    from ._device import PinnedBatches
 
 __all__ = ["Located", "Ordered"]
 
 
 class Located(NamedTuple):
-    """Where samples lie: int64 arrays."""
+    """The places of samples, as int64 arrays.
 
-    dataset_index: np.ndarray  # position among the sources; 0 of a single dataset
-    episode: np.ndarray  # its index in its dataset
-    row: np.ndarray  # of its episode; with hz, position on its timeline
+    Attributes:
+        dataset_index: The position of the dataset among the sources; 0 for a single dataset.
+        episode: The index of the episode in its dataset.
+        row: The row in the episode. With hz=, the position on the timeline.
+    """
+
+    dataset_index: np.ndarray
+    episode: np.ndarray
+    row: np.ndarray
 
 
-class Ordered:
-    """What of a Loader concerns its order, the epoch and the position in it."""
+class OrderMixin:
+    """The part of Loader that deals with the order, the epoch and the position."""
 
-    if TYPE_CHECKING:  # the Loader's own
-        _batches: Batches | Device | PageLocked | None
-        _midway: bool
-        _given: int
-        _turn: int
+    if TYPE_CHECKING:  # Attributes of Loader.
+        _batches: HostBatches | DeviceBatches | PinnedBatches | None
+        _epoch_is_open: bool
+        _last_epoch: int
+        _pass_number: int
 
         _positioned: bool
 
         def _open(self) -> _engine.Handle: ...
-        def _use(self) -> _engine.Handle: ...
+        def _open_for_use(self) -> _engine.Handle: ...
 
-    def _moved(self) -> None:
-        """The loader stands elsewhere: a `for` that is under way has ended, and so has what was taken ahead."""
-        self._midway = False
-        self._turn += 1
-        if isinstance(self._batches, Device):
-            self._batches.drop()
+    def _after_move(self) -> None:
+        """Ends the current `for` and drops the batches that were read ahead."""
+        self._epoch_is_open = False
+        self._pass_number += 1
+        if isinstance(self._batches, DeviceBatches):
+            self._batches.drop_pending()
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the position."""
-        epoch = _options.whole("epoch", epoch, least=0)
-        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
-        if ahead == epoch and not (self._midway and self._given == epoch):
-            self._midway = False
-            self._turn += 1
-            return  # what was taken ahead is what comes, and nothing of this epoch was given
+        """Moves to the start of an epoch.
+
+        Keeps the position if load_state_dict for the same epoch was called directly before.
+
+        Args:
+            epoch: The number of the epoch, at least 0.
+
+        Raises:
+            Misuse: epoch is not an integer of at least 0.
+        """
+        epoch = _checks.check_whole("epoch", epoch, least=0)
+        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
+        if ahead == epoch and not (self._epoch_is_open and self._last_epoch == epoch):
+            self._epoch_is_open = False
+            self._pass_number += 1
+            # The batches read ahead are the next ones, and no batch of this epoch was delivered.
+            return
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._positioned = True
-        self._moved()
+        self._after_move()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: a small JSON-able dict. It counts the samples that were handed out, not those prefetched."""
-        before = self._batches.before if isinstance(self._batches, Device) else 0
-        handle = self._use()
+        """Returns the position of the loader as a small dict that JSON can store.
+
+        The position counts the samples that were delivered, not those that were prefetched.
+
+        Example:
+            torch.save({"model": model.state_dict(), "data": loader.state_dict()}, "checkpoint.pt")
+        """
+        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
+        handle = self._open_for_use()
         return handle.call("robocache_loader_state", {"before": before} if before else None)
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data (also of equal lengths: some values
-        of the actions are compared) is Misuse that says what differs, unless force=True. States of earlier versions do not tell of values."""
+        """Continues from a state, exactly, at any world size, batch size and number of threads.
+
+        States of earlier versions do not contain values of the data, so only the lengths are
+        compared.
+
+        Args:
+            state: The dict that state_dict() returned.
+            force: Whether to accept a state of other data. Default False.
+
+        Raises:
+            Misuse: The state belongs to other data; the message names the difference. Some values
+                of the actions are compared, so data of equal lengths is also detected.
+        """
         if not isinstance(state, Mapping):
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
         self._positioned = True
-        self._moved()
+        self._after_move()
 
     def order(self, epoch: int = 0, *, rank: int | None = None) -> np.ndarray:
-        """Sample numbers in the order of an epoch, over all ranks: int64. Nothing is decoded for it. rank: what that rank gives, batch after batch.
+        """Returns the sample numbers of an epoch in their order, over all ranks. Decodes nothing.
 
-        Step t takes the positions [t·G, (t + 1)·G) of order(epoch), G = batch_size · world_size, and rank r the r-th slice of batch_size of
-        them. With shuffle="pool" a step's positions are sorted by pool (pool_shards) before they are sliced, so that a rank keeps to few pools;
-        what it gets it gives in the order of positions. The ranks' orders together are order(epoch): less what drop_last leaves out, more the
-        epoch's first samples with which uneven="wrap" fills the last step.
+        Samples are numbered as in MapDataset. In a mixture, the sources are numbered one after the
+        other. locate() returns the episodes and rows of samples.
 
-        Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
+        Let G = batch_size * world_size. Step t takes the positions [t*G, (t + 1)*G) of
+        order(epoch), and rank r takes the r-th slice of batch_size positions. With shuffle="pool",
+        the positions of a step are sorted by pool (pool_shards) before they are sliced, so that a
+        rank uses few pools. A rank delivers its samples in the order of their positions.
+
+        All ranks together deliver order(epoch), with two differences. drop_last leaves out the last
+        step if it is not full. uneven="wrap" fills the last step with the first samples of the
+        epoch.
+
+        Args:
+            epoch: The number of the epoch. Default 0.
+            rank: Return only the samples of this rank, batch after batch. Default None: all ranks.
+
+        Returns:
+            An int64 array of sample numbers.
         """
         which = {} if rank is None else {"rank": operator.index(rank)}
-        # the epoch does not depend on the ranks; a rank's share does
-        handle = self._open() if rank is None else self._use()
-        return _memory.values(
+        # The order of an epoch does not depend on the ranks, but the share of a rank does.
+        handle = self._open() if rank is None else self._open_for_use()
+        return _memory.batch_values(
             handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which})
         )["order"]
 
     def locate(self, samples: Any) -> Located:
-        """Where samples lie that order() named: dataset_index, episode (its index) and row, int64 arrays."""
+        """Returns the places of samples.
+
+        Args:
+            samples: Sample numbers, as order() returns them: an int or an integer array of any
+                shape.
+
+        Returns:
+            A Located with three int64 arrays in the shape of samples: dataset_index, episode (the
+            index of the episode) and row.
+
+        Raises:
+            Misuse: samples are not integers, or a number is out of range.
+        """
         a = np.asarray(samples)
         if a.dtype.kind not in "iu" and a.size:
             raise Misuse(f"samples of {a.dtype}: expected integers")
-        got = _memory.values(
+        got = _memory.batch_values(
             self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()})
         )
         return Located(*(got[k].reshape(a.shape) for k in Located._fields))

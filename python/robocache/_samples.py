@@ -1,4 +1,4 @@
-"""Samples: the dataset of a Loader, counted in samples as frameworks expect of loader.dataset."""
+"""Samples is the dataset of a Loader with a length in samples, as frameworks expect it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _ITEM = frozenset(
 
 
 class Samples(Dataset):
-    """A Dataset whose len() counts the samples of a Loader's epoch, over all ranks, and whose items are samples.
+    """A Dataset whose length and items are samples.
 
-    Training code divides by len(loader.dataset) to average over samples. [i] is sample i as
-    Loader.order numbers it, without augmentation. Episodes come from episode(i) and `episodes`.
+    len() is the number of samples of the Loader's epoch, over all ranks: training code divides by
+    len(loader.dataset) to average over samples. [i] is sample i as Loader.order numbers it, without
+    augmentation. episode(i) and `episodes` return episodes.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Samples(Dataset):
         return self._count()
 
     def _opened_items(self) -> MapDataset:
+        """Returns the MapDataset of the samples, created at the first call."""
         if self._items is None:
             self._items = MapDataset._configured(self, self._item_config)
         return self._items

@@ -1,4 +1,4 @@
-"""The sources of a Loader: one dataset, or those of a mixture."""
+"""Opens the sources of a Loader: one dataset, or those of a mixture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from . import _config
 from ._errors import Error, Misuse, Unsupported
 from ._feature import Features
-from .dataset import Dataset, opened
+from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
 from .mix import Mix
 from .normalizer import Normalizer
@@ -17,7 +17,14 @@ from .normalizer import Normalizer
 
 @dataclass
 class Sources:
-    """The open sources: mix is None for one dataset, inherited is of a MapDataset."""
+    """The open sources of a Loader.
+
+    Attributes:
+        mix: The sources of a mixture; None for one dataset.
+        datasets: The dataset of each source.
+        features: The streams of all sources by key.
+        inherited: The options of a MapDataset that was given as the source.
+    """
 
     mix: list[Mix] | None
     datasets: list[Dataset]
@@ -25,25 +32,30 @@ class Sources:
     inherited: dict[str, Any] = field(default_factory=dict)
 
 
-def _numbered(position: int, source: Any) -> Mix:
+def _open_source(position: int, source: Any) -> Mix:
     """Returns a source of a mixture as an open Mix. An error names its position."""
     try:
         mix = source if isinstance(source, Mix) else Mix(source)
-        mix.dataset  # raises the error of a path that could not be opened
+        mix.dataset  # Raises the error of a path that could not be opened.
     except Error as e:
         name = source.name if isinstance(source, Mix) else None
         raise e.within({"source": position, **({} if name is None else {"name": name})}) from None
     return mix
 
 
-def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
-    """Opens the source of a Loader. how: the options of opening a path."""
+def open_sources(source: Any, how: dict[str, Any]) -> Sources:
+    """Opens the source of a Loader.
+
+    Args:
+        source: The first argument of Loader.
+        how: The options for opening a path.
+    """
     if isinstance(source, (list, tuple)):
         if not source:
             raise Misuse("a mixture of no datasets")
-        return _of_mixture([_numbered(i, s) for i, s in enumerate(source)], how)
+        return _mixture_sources([_open_source(i, s) for i, s in enumerate(source)], how)
     if isinstance(source, Mix):
-        return _of_mixture([_numbered(0, source)], how)
+        return _mixture_sources([_open_source(0, source)], how)
     inherited: dict[str, Any] = {}
     if isinstance(source, MapDataset):
         if getattr(source, "image_transforms", None) is not None:
@@ -52,11 +64,12 @@ def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
                 hint="apply them to the batch, on its device",
             )
         inherited, source = dict(source._config), source.dataset
-    dataset = opened(source, how)
+    dataset = as_dataset(source, how)
     return Sources(None, [dataset], dataset.features, inherited)
 
 
-def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
+def _mixture_sources(mix: list[Mix], how: dict[str, Any]) -> Sources:
+    """Returns the sources of a mixture. Raises Misuse if only some have a weight."""
     if how:
         raise Misuse("open= of a mixture", hint="give it to each robocache.Mix")
     weighted = sum(m.weight is not None for m in mix)
@@ -75,7 +88,7 @@ def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
 
 
 def share_normalizer(mix: list[Mix], v: Any) -> Any:
-    """Passes each source its part of another mixture's normalizer, and returns the common part."""
+    """Gives each source its part of another mixture's normalizer, and returns the common part."""
     n = v if isinstance(v, (str, Mapping)) else getattr(v, "normalizer", v)
     if not isinstance(n, Normalizer) or not n.sources:
         return v

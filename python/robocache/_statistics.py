@@ -1,4 +1,4 @@
-"""Statistics: as the engine gives them, as a file keeps them, as a Loader takes them."""
+"""Converts statistics between the engine, stats.json files and the options of a Loader."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Malformed, Misuse, NotFound
 
 
-def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """Statistics as float64 arrays in the shape that the dataset stores; count as int64 of shape (1,)."""
+def parse_statistics(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the engine's statistics as float64 arrays in the shape of the stored feature.
+
+    count is int64 of shape (1,).
+    """
     out: dict[str, dict[str, np.ndarray]] = {}
     for k, s in answer.items():
         shape = tuple(s.get("shape") or (-1,))
@@ -30,21 +33,23 @@ def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     return out
 
 
-def asked(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
-    """Returns the statistics that options ask for, as the engine's configuration: computed ones, or values."""
+def statistics_config(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
+    """Returns the statistics options as the engine's configuration: compute_stats or stats."""
     compute, values = options.get("compute_stats"), options.get("stats")
     out: dict[str, Any] = {}
     if compute is not None:
-        out["compute_stats"] = _options.flag("Statistics.compute", compute)
+        out["compute_stats"] = _checks.check_flag("Statistics.compute", compute)
         if out["compute_stats"] and values is not None:
             raise Misuse("Statistics.compute and Statistics.values: expected one of them")
-    return out if values is None else {**out, "stats": given(values, features)}
+    return out if values is None else {**out, "stats": check_statistics(values, features)}
 
 
 def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Raises Misuse if statistics are asked for and nothing is normalised by them.
+    """Raises Misuse if statistics are given or computed but nothing is normalized.
 
-    sources: the configurations of a mixture's sources, whose other options are those of config.
+    Args:
+        config: The configuration of the loader or dataset.
+        sources: The configurations of a mixture's sources, which add to config.
     """
     asking = [c for c in (config, *sources) if c.get("compute_stats") or "stats" in c]
     for one in asking:
@@ -57,17 +62,23 @@ def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
             )
 
 
-def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
-    """Statistics in the shape of Dataset.stats, or a file of them, as the engine wants them."""
+def check_statistics(v: Any, features: Iterable[str]) -> dict[str, Any]:
+    """Returns statistics as the engine's configuration.
+
+    Args:
+        v: Statistics in the shape of Dataset.stats, or the path of a stats.json.
+        features: The known keys.
+    """
     if isinstance(v, (str, os.PathLike)):
-        v = _read(v, features)
+        v = _read_file(v, features)
     if not isinstance(v, Mapping):
         raise Misuse(
-            f"Statistics.values={type(v).__name__}: expected a dict, as Dataset.stats, or the path of a stats.json"
+            f"Statistics.values={type(v).__name__}: expected a dict, as Dataset.stats, "
+            "or the path of a stats.json"
         )
     out: dict[str, Any] = {}
     for k, one in v.items():
-        _options.key(k, features, "key of Statistics.values")
+        _checks.check_key(k, features, "key of Statistics.values")
         if not isinstance(one, Mapping):
             raise Misuse(
                 f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles"
@@ -81,7 +92,7 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
             ):
                 raise Misuse(
                     f"unknown statistic {name!r} in Statistics.values[{k!r}]",
-                    hint=_options.nearest(
+                    hint=_checks.nearest_names(
                         name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]
                     ),
                 )
@@ -97,15 +108,16 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
-    """A stats.json, as 'robocache stats URI --out FILE' and LeRobot write it; of the features that are there."""
+def _read_file(path: Any, features: Iterable[str]) -> dict[str, Any]:
+    """Returns the known features of a stats.json, as 'robocache stats' and LeRobot write it."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as f:
             v = json.load(f)
     except FileNotFoundError:
         raise NotFound(
             f"Statistics.values={str(path)!r}: no such file",
-            hint=f"robocache.stats(URI, out={str(path)!r}) writes one; robocache.Statistics(compute=True) computes them",
+            hint=f"robocache.stats(URI, out={str(path)!r}) writes one; "
+            "robocache.Statistics(compute=True) computes them",
         ) from None
     except (ValueError, OSError) as e:
         raise Malformed(f"Statistics.values={str(path)!r}: {e}") from None

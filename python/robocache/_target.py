@@ -1,4 +1,4 @@
-"""Target: where the batches of a Loader arrive."""
+"""Target is the device on which the batches of a Loader arrive."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _memory, _options, options
+from . import _memory, _checks, options
 from ._errors import Misuse, Unsupported
-from ._options import is_integer
+from ._checks import is_integer
 
 
 @dataclass
 class Target:
-    """A place of batches.
+    """The device on which batches arrive.
 
-    device is torch's device, None for the host. pin is the user's choice of page-locked memory.
-    config is the part of the engine's configuration, and kernels are the arguments of the kernels
-    that finish raw batches.
+    Attributes:
+        name: The name of the device.
+        pin: The caller's choice of page-locked memory; None for the default.
+        device: The torch.device, or None for the host.
+        config: The part of the engine's configuration that depends on the device.
+        kernels: The arguments of the kernels that complete raw batches.
     """
 
     name: str
@@ -27,13 +30,13 @@ class Target:
     kernels: dict[str, Any] = field(default_factory=dict)
 
 
-def _described(name: str, pin: bool | None) -> str:
-    """Returns a device and the choice of page-locked memory, for messages."""
+def _describe_target(name: str, pin: bool | None) -> str:
+    """Returns a device and the choice of page-locked memory as text for messages."""
     return f"device={name!r}" if pin is None else f"device={name!r}, pin_memory={pin}"
 
 
 def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
-    """Raises Misuse if options of a CUDA device are given for another one."""
+    """Raises Misuse if options of a CUDA device are given for another device."""
     given: dict[str, Any] = {}
     if decode not in (None, "cpu"):
         given["decode"] = decode
@@ -50,8 +53,15 @@ def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
 
 
 def find_target(where: options.Device, decode: str | None) -> Target:
-    """Returns the place that device= names. Raises Misuse or Unsupported if it is absent."""
-    pin = None if where.pin_memory is None else _options.flag("Device.pin_memory", where.pin_memory)
+    """Returns the device that device= names.
+
+    Raises Misuse or Unsupported if it is not available.
+    """
+    pin = (
+        None
+        if where.pin_memory is None
+        else _checks.check_flag("Device.pin_memory", where.pin_memory)
+    )
     name = int(where.name) if is_integer(where.name) else where.name
     target = Target(str(name), pin)
     if target.name == "cpu" and not pin:
@@ -61,7 +71,7 @@ def find_target(where: options.Device, decode: str | None) -> Target:
     if torch is None:
         if isinstance(name, str) and not name.startswith("cuda"):
             _refuse_cuda_options(where, decode)
-        what = _described(target.name, pin)
+        what = _describe_target(target.name, pin)
         raise Unsupported(f"{what}: torch is not installed", hint="pip install torch")
     try:
         d = torch.device(name)
@@ -70,7 +80,7 @@ def find_target(where: options.Device, decode: str | None) -> Target:
             f"device={name!r}: torch knows no such device", hint='use "cpu", "cuda" or "cuda:1"'
         ) from None
     target.name = str(d)
-    what = _described(target.name, pin)
+    what = _describe_target(target.name, pin)
     if d.type != "cuda":
         _refuse_cuda_options(where, decode)
     if d.type not in ("cpu", "cuda"):

@@ -1,6 +1,7 @@
 """Registers the operators of torch, without importing torch.
 
-A program that torch.export saved, or a graph that was compiled, names torch.ops.robocache.resample: who loads it needs the operator before anything calls one.
+A program saved by torch.export, or a compiled graph, refers to torch.ops.robocache.resample. A
+process that loads the program needs the operator before its first call.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ __all__ = ["register", "watch"]
 
 
 def register() -> None:
-    """Makes torch.ops.robocache.resample, fuse and voxelize. The installed package is also called by torch itself (the entry point torch.backends)."""
+    """Registers torch.ops.robocache.resample, fuse and voxelize.
+
+    torch also calls this function if the package is installed (entry point torch.backends).
+    """
     try:
         from ._tensors import torchops as _torchops, torchvoxels as _torchvoxels  # noqa: F401
-    except Exception as e:  # `import torch` must not fail by it
+    except Exception as e:  # An error must not break `import torch`.
         warnings.warn(
             f"torch.ops.robocache is not there: {type(e).__name__}: {e}",
             RuntimeWarning,
@@ -23,8 +27,11 @@ def register() -> None:
         )
 
 
-def watch() -> None:
-    """Registers now if torch was imported. If it is imported later, it calls register at the end of its own import."""
+def register_when_imported() -> None:
+    """Registers the operators if torch is imported.
+
+    If torch is imported later, torch calls register at the end of its own import.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and not getattr(torch.__spec__, "_initializing", False):
         register()

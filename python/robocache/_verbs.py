@@ -1,4 +1,7 @@
-"""The verbs of the command line as functions: inspect, doctor, convert, stats, pull, push. Their answers are what --json prints, with types."""
+"""The verbs of the command line as functions: inspect, doctor, convert, stats, pull and push.
+
+Their answers have the content of --json, as typed dicts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import _engine, _options
+from . import _engine, _checks
 from ._errors import Misuse
 
 __all__ = [
@@ -37,7 +40,11 @@ __all__ = [
 
 
 class Result(dict[str, Any]):
-    """A dict as the verb's --json prints it, whose keys are attributes too: r["findings"] is r.findings. A key that is absent is None as an attribute."""
+    """A dict with the content of the verb's --json output.
+
+    Keys are also attributes: r["findings"] is r.findings. A key that is absent is None as an
+    attribute.
+    """
 
     _parts: ClassVar[Mapping[str, type[Result]]] = {}
 
@@ -59,7 +66,7 @@ class Result(dict[str, Any]):
         if name in known:
             return None
         raise AttributeError(
-            f"{type(self).__name__} has no {name!r}: {_options.nearest(name, {*self, *known})}"
+            f"{type(self).__name__} has no {name!r}: {_checks.nearest_names(name, {*self, *known})}"
         )
 
     def __dir__(self) -> list[str]:
@@ -70,73 +77,139 @@ class Result(dict[str, Any]):
 
 
 class Finding(Result):
-    """Something that was noticed. docs/cli.md says the keys, docs/lerobot.md the codes."""
+    """A finding about a dataset. docs/cli.md describes the keys, docs/lerobot.md the codes.
 
-    severity: str  # error | warning | info
-    code: str  # stable, kebab-case
+    Attributes:
+        severity: "error", "warning" or "info".
+        code: A stable name in kebab case.
+        message: What was found.
+        where: The place: file, stream, episode, row, and so on.
+        hint: What to do about the finding.
+        count: The number of occurrences, if they were counted.
+    """
+
+    severity: str
+    code: str
     message: str
-    where: dict[str, Any] | None  # file, stream, episode, row …
-    hint: str | None  # what to do about it
-    count: int | None  # how often, where it was counted
+    where: dict[str, Any] | None
+    hint: str | None
+    count: int | None
 
 
 class StreamSummary(Result):
-    """A stream of a dataset, as its files say."""
+    """A stream of a dataset, as its files describe it.
+
+    Attributes:
+        key: The name of the stream.
+        kind: "numeric", "image", "video", "pointcloud", "text" or "event".
+        dtype: The type of one row.
+        shape: The shape of one row.
+        rate_hz: The rate in Hz. None if it is not declared and there are too few timestamps.
+        rate_measured: Whether rate_hz was computed from timestamps.
+        clock: The clock of the stream.
+        codec: The codec of video.
+        gop: Frames per key frame, in the first file.
+        height: The height of images in pixels.
+        width: The width of images in pixels.
+        problem: Why the first file could not be read.
+    """
 
     key: str
     kind: str
     dtype: str
     shape: list[int]
-    rate_hz: float | None  # None: not declared, and too few timestamps to tell
+    rate_hz: float | None
     rate_measured: bool | None
     clock: str | None
     codec: str | None
-    gop: float | None  # frames a key frame, in the first file
+    gop: float | None
     height: int | None
     width: int | None
-    problem: str | None  # why the first file could not be read
+    problem: str | None
 
 
 class Report(Result):
-    """What is in a dataset: the answer of inspect."""
+    """The content of a dataset: the answer of inspect.
+
+    Attributes:
+        uri: The path or URI.
+        format: The name of the format.
+        version: The version of the format.
+        robot_type: The type of the robot.
+        fps: The rate in Hz, a number or text such as "30000/1001".
+        num_episodes: The number of episodes.
+        num_frames: The number of rows over all episodes.
+        duration_s: The duration of all episodes in seconds.
+        episode_length: {"min", "mean", "max"}, in rows.
+        features: The declared schema, one dict per stream.
+        streams: The streams as their files describe them.
+        tasks: One dict per task, with task_index and task.
+        splits: {name: "from:to"}.
+        bytes: {"total", "files", "by_folder"}.
+        stats: The statistics in the dataset.
+        findings: What opening noticed.
+    """
 
     uri: str
     format: str
     version: str
     robot_type: str | None
-    fps: float | str | None  # a number, or text such as "30000/1001"
+    fps: float | str | None
     num_episodes: int
     num_frames: int
     duration_s: float
-    episode_length: dict[str, float]  # min, mean, max, in rows
-    features: list[dict[str, Any]]  # the declared schema
+    episode_length: dict[str, float]
+    features: list[dict[str, Any]]
     streams: list[StreamSummary]
-    tasks: list[dict[str, Any]] | None  # task_index, task
-    splits: dict[str, str] | None  # name → "from:to"
-    bytes: dict[str, Any] | None  # total, files, by_folder
-    stats: dict[str, Any] | None  # what the dataset brings
+    tasks: list[dict[str, Any]] | None
+    splits: dict[str, str] | None
+    bytes: dict[str, Any] | None
+    stats: dict[str, Any] | None
     findings: list[Finding] | None
     _parts = {"streams": StreamSummary, "findings": Finding}
 
 
 class EpisodeStream(Result):
-    """A stream of one episode: its time."""
+    """The timestamps of one stream of an episode.
+
+    Attributes:
+        key: The name of the stream.
+        kind: "numeric", "image", "video", "pointcloud", "text" or "event".
+        rows: The number of rows.
+        first_ns: The first timestamp in ns. This and the following are None if the stream has no
+            known timestamps.
+        last_ns: The last timestamp in ns.
+        rate_hz: The mean rate in Hz.
+        jitter_ms: The standard deviation of the steps in ms.
+        max_gap_ms: The longest step in ms.
+        gaps: The number of steps longer than 1.5 times the mean step.
+        repeated: The number of repeated timestamps.
+        problem: Why the stream could not be read.
+    """
 
     key: str
     kind: str
     rows: int
-    first_ns: int | None  # None, as what follows: nothing is known of the stream's time
+    first_ns: int | None
     last_ns: int | None
     rate_hz: float | None
-    jitter_ms: float | None  # standard deviation of the steps
+    jitter_ms: float | None
     max_gap_ms: float | None
-    gaps: int  # steps longer than 1.5 times the mean step
+    gaps: int
     repeated: int
     problem: str | None
 
 
 class EpisodeReport(Result):
-    """One episode's streams: the answer of inspect(uri, episode=…)."""
+    """The streams of one episode: the answer of inspect(uri, episode=...).
+
+    Attributes:
+        position: The position of the episode in the dataset.
+        episode_index: The index of the episode.
+        length: The number of rows.
+        tasks: The tasks of the episode.
+        streams: The timestamps of each stream.
+    """
 
     position: int
     episode_index: int
@@ -147,7 +220,18 @@ class EpisodeReport(Result):
 
 
 class Diagnosis(Result):
-    """What is wrong with a dataset: the answer of doctor."""
+    """The problems of a dataset: the answer of doctor.
+
+    Attributes:
+        uri: The path or URI.
+        format: The name of the format.
+        version: The version of the format.
+        num_episodes: The number of episodes.
+        num_frames: The number of rows over all episodes.
+        findings: The findings.
+        errors: The number of findings that are errors.
+        warnings: The number of findings that are warnings.
+    """
 
     uri: str
     format: str
@@ -155,13 +239,35 @@ class Diagnosis(Result):
     num_episodes: int
     num_frames: int
     findings: list[Finding]
-    errors: int  # how many of the findings are errors
+    errors: int
     warnings: int
     _parts = {"findings": Finding}
 
 
 class Conversion(Result):
-    """What a conversion wrote: the answer of convert. Those of other formats than LeRobot have num_episodes, num_frames, bytes, dropped_features, findings."""
+    """The result of a conversion: the answer of convert.
+
+    Formats other than LeRobot set num_episodes, num_frames, bytes, dropped_features and findings.
+
+    Attributes:
+        num_episodes: The number of episodes written.
+        num_frames: The number of rows written.
+        dropped_features: The features that the target format cannot store.
+        findings: The findings about the source and the conversion.
+        bytes: The bytes written.
+        source_format: The format of the source.
+        source_version: The version of the source's format.
+        fps: The rate in Hz, a number or text such as "30000/1001".
+        episodes: One dict per episode: old_episode_index, new_episode_index (-1 if left out),
+            length, dataset_from_index, start_ns, video.
+        tasks: One dict per task: old_task_index, new_task_index, task.
+        added_features: The features that were added.
+        renamed_features: {old key: new key}.
+        video_segments_copied: The number of video segments copied without encoding.
+        video_segments_encoded: The number of video segments that were encoded.
+        aligned: Whether streams were put on one timeline.
+        dry_run: Whether nothing was written.
+    """
 
     num_episodes: int
     num_frames: int
@@ -171,10 +277,8 @@ class Conversion(Result):
     source_format: str | None
     source_version: str | None
     fps: float | str | None
-    # old_episode_index, new_episode_index (-1: left out), length, dataset_from_index, start_ns,
-    # video
     episodes: list[dict[str, Any]] | None
-    tasks: list[dict[str, Any]] | None  # old_task_index, new_task_index, task
+    tasks: list[dict[str, Any]] | None
     added_features: list[str] | None
     renamed_features: dict[str, str] | None
     video_segments_copied: int | None
@@ -185,43 +289,58 @@ class Conversion(Result):
 
 
 class Pulled(Result):
-    """What a pull brought: the answer of pull."""
+    """The result of a download: the answer of pull.
+
+    Attributes:
+        uri: The URI of the dataset.
+        commit: The commit on the Hub.
+        destination: The local folder.
+        files: The number of files of the dataset in the folder.
+        bytes: The bytes that were read.
+        unchanged: The number of files that existed already.
+        left_out: The number of files of other episodes.
+    """
 
     uri: str
     commit: str | None
     destination: str
-    files: int  # of the dataset, that are there now
-    bytes: int  # that were read
-    unchanged: int  # files that were there already
-    left_out: int  # files of other episodes
+    files: int
+    bytes: int
+    unchanged: int
+    left_out: int
 
 
 class Pushed(Result):
-    """What a push did, or with dry_run would do: the answer of push."""
+    """The result of an upload, or of a dry run: the answer of push.
+
+    Attributes:
+        repo: The repository on the Hub.
+        branch: The branch.
+        commit: The new commit. None if the dataset does not exist yet.
+        tag: The tag with the version of the format.
+        added: The uploaded files.
+        deleted: The deleted files.
+        bytes: The bytes of the uploaded files.
+        card: The text of README.md.
+        dry_run: Whether nothing was uploaded.
+        notes: Remarks about the upload.
+    """
 
     repo: str
     branch: str
-    commit: str | None  # None: the dataset is not there yet
+    commit: str | None
     tag: str | None
-    added: list[str]  # files that went up
+    added: list[str]
     deleted: list[str]
-    bytes: int  # of those that went up
-    card: str  # README.md
+    bytes: int
+    card: str
     dry_run: bool
     notes: list[str] | None
 
 
-_OPTIONS = """
-    options: the flags of `robocache {verb} --help` by name, with _ for - ({examples} …). Lists and dicts stand for flags that take several values, and for
-    files of JSON. progress: shown on stderr; default: where that is a terminal. Notes go to logging.getLogger("robocache") otherwise.
-    The GIL is free meanwhile; Ctrl-C stops the work and leaves nothing half-written.
-    Raises the exceptions of robocache.open, and Misuse for an option that the verb does not have.
-    """
-
-
-def _plain(v: Any) -> Any:
-    """A value of an option as JSON has it."""
-    if dataclasses.is_dataclass(v) and not isinstance(v, type):  # robocache.Align
+def _plain_json(v: Any) -> Any:
+    """Returns the value of an option as plain JSON."""
+    if dataclasses.is_dataclass(v) and not isinstance(v, type):  # Such as robocache.Align.
         return {f.name: x for f in dataclasses.fields(v) if (x := getattr(v, f.name)) is not None}
     if isinstance(v, Fraction):
         return str(v)
@@ -229,7 +348,7 @@ def _plain(v: Any) -> Any:
         return os.fspath(v)
     if isinstance(v, np.ndarray):
         return v.tolist()
-    if _options.is_integer(v):
+    if _checks.is_integer(v):
         return int(v)
     if isinstance(v, (range, set, frozenset)):
         return sorted(v)
@@ -241,11 +360,12 @@ def _plain(v: Any) -> Any:
     )
 
 
-def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
+def run_verb(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
+    """Runs a verb of the command line in the engine and returns its answer."""
     terminal = sys.stderr.isatty() if progress is None else bool(progress)
-    given = json.loads(json.dumps(options, default=_plain))
+    given = json.loads(json.dumps(options, default=_plain_json))
     try:
-        _, answer = _engine.engine().call(
+        _, answer = _engine.current_engine().call(
             "robocache_verb",
             0,
             {"verb": verb, "args": args, "options": given, "terminal": terminal},
@@ -257,7 +377,7 @@ def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | N
             raise Misuse(
                 f"unknown option {name!r} of {verb}",
                 {"option": name},
-                _options.nearest(name, e.where["known"]),
+                _checks.nearest_names(name, e.where["known"]),
             ) from None
         raise
     for line in answer.get("notes") or ():
@@ -270,95 +390,214 @@ def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | N
 def inspect(
     uri: Any, *, episode: int | None = None, progress: bool | None = None, **options: Any
 ) -> Report | EpisodeReport:
-    """What is in a dataset: streams, rates, codecs, tasks, sizes. Decodes nothing.
+    """Summarizes a dataset: streams, rates, codecs, tasks and sizes. Decodes nothing.
 
-    uri: a path or URI of any readable format. episode: an index: that one's streams, with first and last timestamp, gaps and jitter.
+    The GIL is free during the call. Ctrl-C stops the work and leaves no unfinished files.
+
+    Args:
+        uri: A path or URI of any readable format.
+        episode: The index of one episode, to get the timestamps, gaps and jitter of its streams.
+            Default None: the whole dataset.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache inspect --help`, with _ in place of -: format=, hz=,
+            contact_sheet=, suggest_map= and so on.
+
+    Returns:
+        A Report, or an EpisodeReport if episode is given. With suggest_map=True, the text of a
+        mapping.
+
+    Raises:
+        NotFound: The dataset does not exist.
+        Malformed: The dataset violates its format.
+        Unsupported: RoboCache cannot read the dataset.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        print(robocache.inspect("data/pusht").streams)
     """
-    answer = _run("inspect", [_options.uri(uri)], {"episode": episode, **options}, progress)
+    answer = run_verb(
+        "inspect", [_checks.path_text(uri)], {"episode": episode, **options}, progress
+    )
     if not isinstance(answer, dict):
-        return answer  # type: ignore[no-any-return]  # the text of suggest_map=True
+        return answer  # The text of suggest_map=True.
     return Report(answer) if episode is None else EpisodeReport(answer)
 
 
 def doctor(uri: Any, *, progress: bool | None = None, **options: Any) -> Diagnosis:
-    """Proves that a dataset is what it claims, and says what is wrong with it: .findings, .errors, .warnings. Raises nothing for what it finds.
+    """Checks a dataset and lists its problems.
 
-    uri: a path or URI of any readable format. decode=True decodes every frame too.
+    Problems of the dataset are findings, not exceptions. The GIL is free during the call. Ctrl-C
+    stops the work and leaves no unfinished files.
+
+    Args:
+        uri: A path or URI of any readable format.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache doctor --help`, with _ in place of -: decode= (True decodes
+            every frame), deep=, episodes=, format=, map=, fix=, in_place= and so on.
+
+    Returns:
+        A Diagnosis with findings, errors and warnings.
+
+    Raises:
+        NotFound: The dataset does not exist.
+        Unsupported: RoboCache cannot read the dataset.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        for finding in robocache.doctor("data/pusht", decode=True).findings:
+            print(finding.severity, finding.message, finding.hint)
     """
-    return Diagnosis(_run("doctor", [_options.uri(uri)], options, progress))
+    return Diagnosis(run_verb("doctor", [_checks.path_text(uri)], options, progress))
 
 
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
-    """Writes any readable dataset as LeRobot v3.0, or in the format that to= names: "mcap", "rlds", "robomimic", "zarr", "delta". dst must be empty or absent.
+    """Writes any readable dataset as LeRobot v3.0 or in another format.
 
-    hz=50 brings streams onto one grid, align=robocache.Align(…) says how; dry_run=True says what would be done.
+    The GIL is free during the call. Ctrl-C stops the work and leaves no unfinished files.
+
+    Args:
+        src: A path or URI of any readable format.
+        dst: The folder to write. It must be empty or absent.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache convert --help`, with _ in place of -. to= is the target
+            format: "mcap", "rlds", "robomimic", "zarr" or "delta". hz= puts the streams on one
+            timeline of this rate, by the rules of align=robocache.Align(...). dry_run=True only
+            reports what would be written. Others are episodes=, keys=, video_codec=, skip_bad=,
+            resume= and write_option=.
+
+    Returns:
+        A Conversion.
+
+    Raises:
+        NotFound: The source does not exist.
+        Malformed: The source violates its format.
+        Unsupported: RoboCache cannot read the source, or cannot write the target format.
+        Misuse: An option is unknown or invalid, or dst is not empty.
+
+    Example:
+        robocache.convert("recording.mcap", "data/new", hz=50)
     """
-    return Conversion(_run("convert", [_options.uri(src), _options.uri(dst)], options, progress))
+    return Conversion(
+        run_verb("convert", [_checks.path_text(src), _checks.path_text(dst)], options, progress)
+    )
 
 
 def stats(
     uri: Any, *, progress: bool | None = None, **options: Any
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Exact statistics of every feature, in the shape of Dataset.stats: min, max, mean, std, q01 … as float64 arrays, count as int64 of shape (1,).
+    """Computes exact statistics of every feature.
 
-    uri: a path or URI of any readable format. frames: the frames of cameras that are looked at, "sampled" (default, as LeRobot chooses them), "all" or
-    "none"; theirs are in [0, 1] by channel, shape (C, 1, 1). out= writes a stats.json, write=True puts it into the dataset.
+    The GIL is free during the call. Ctrl-C stops the work and leaves no unfinished files.
+
+    Args:
+        uri: A path or URI of any readable format.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache stats --help`, with _ in place of -. frames= selects the camera
+            frames: "sampled" (default, LeRobot's choice), "all" or "none". out= writes a
+            stats.json, write=True writes the statistics into the dataset. Others are keys=,
+            episodes=, skip_bad= and format=.
+
+    Returns:
+        {feature: {statistic: array}} in the shape of Dataset.stats: min, max, mean, std, q01 and so
+        on as float64 arrays, and count as int64 of shape (1,). The statistics of cameras are in [0,
+        1] per channel, with shape (C, 1, 1).
+
+    Raises:
+        NotFound: The dataset does not exist.
+        Malformed: The dataset violates its format.
+        Unsupported: RoboCache cannot read the dataset.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        values = robocache.stats("data/pusht", frames="none")
+        loader = robocache.Loader("data/pusht", normalize="mean_std",
+                                  statistics=robocache.Statistics(values=values))
     """
-    answer = _run("stats", [_options.uri(uri)], options, progress)
+    answer = run_verb("stats", [_checks.path_text(uri)], options, progress)
     return {
         k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()}
         for k, one in answer.items()
     }
 
 
-def _hub() -> dict[str, str]:
-    """The variables of huggingface_hub as they are in Python: the engine has those of the time when it was loaded."""
+def _hub_environment() -> dict[str, str]:
+    """Returns the HF_* variables of this process.
+
+    The engine's environment is that of the time when it was loaded.
+    """
     return {k: v for k, v in os.environ.items() if k.startswith("HF_")}
 
 
 def pull(
     uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any
 ) -> Pulled:
-    """Copies a dataset of the Hugging Face Hub into a folder, each file held against the Hub's checksum. A second call goes on, and reads only what is missing.
+    """Copies a dataset from the Hugging Face Hub into a folder.
 
-    uri: hf://datasets/owner/name, with @revision where wanted. episodes: indices (ints, or text such as "0,3,5-9"); metadata and the files that hold them, of a LeRobot dataset.
+    Each file is checked against the Hub's checksum. A second call continues, and reads only the
+    missing files. The GIL is free during the call. Ctrl-C stops the work and leaves no unfinished
+    files.
+
+    Args:
+        uri: hf://datasets/owner/name, optionally with @revision.
+        dst: The folder to write.
+        episodes: Indices of episodes as ints, or text such as "0,3,5-9". Copies the metadata of a
+            LeRobot dataset and the files with these episodes. Default None: all.
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Further flags of `robocache pull --help`, with _ in place of -.
+
+    Returns:
+        A Pulled.
+
+    Raises:
+        NotFound: The dataset or the revision does not exist.
+        Temporary: The Hub cannot be reached.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        robocache.pull("hf://datasets/lerobot/pusht", "data/pusht", episodes=range(10))
     """
     return Pulled(
-        _run(
+        run_verb(
             "pull",
-            [uri, _options.uri(dst)],
-            {"episodes": episodes, "env": _hub(), **options},
+            [uri, _checks.path_text(dst)],
+            {"episodes": episodes, "env": _hub_environment(), **options},
             progress,
         )
     )
 
 
 def push(dir: Any, repo: str, *, progress: bool | None = None, **options: Any) -> Pushed:
-    """Makes the Hub's dataset repo ("owner/name") what the folder dir is, through huggingface_hub of this Python; tags it by its format's version, last.
+    """Uploads a folder to the Hub, so that the Hub's dataset equals the folder.
 
-    dir: a dataset of any readable format, without errors of doctor. Its card (README.md, assets/preview.png) is made from inspect, in dir too.
+    The upload uses the huggingface_hub package of this Python. The dataset must have no errors of
+    doctor. Its card (README.md and assets/preview.png) is made from inspect, and also written to
+    the folder. The last step tags the commit with the version of the format. The GIL is free during
+    the call; Ctrl-C stops the work.
+
+    Args:
+        dir: The folder of a dataset of any readable format.
+        repo: The name on the Hub, "owner/name".
+        progress: Whether to show progress on stderr. Default: if stderr is a terminal.
+        options: Flags of `robocache push --help`, with _ in place of -: private=, branch=,
+            license=, message=, dry_run=, skip_doctor=, format= and so on.
+
+    Returns:
+        A Pushed.
+
+    Raises:
+        NotFound: The folder does not exist.
+        Malformed: doctor finds errors in the dataset.
+        Unsupported: huggingface_hub is not installed.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        robocache.push("data/new", "owner/name", private=True, dry_run=True)
     """
     return Pushed(
-        _run(
+        run_verb(
             "push",
-            [_options.uri(dir), repo],
-            {"python": sys.executable, "env": _hub(), **options},
+            [_checks.path_text(dir), repo],
+            {"python": sys.executable, "env": _hub_environment(), **options},
             progress,
         )
-    )
-
-
-for _verb, _examples in (
-    (inspect, "format=, hz=, contact_sheet=, suggest_map="),
-    (doctor, "decode=, deep=, episodes=, format=, map="),
-    (
-        convert,
-        "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option=",
-    ),
-    (stats, "keys=, episodes=, frames=, skip_bad=, format="),
-    (pull, "episodes="),
-    (push, "private=, branch=, license=, message=, dry_run=, skip_doctor=, format="),
-):
-    _verb.__doc__ = (_verb.__doc__ or "").rstrip() + _OPTIONS.format(
-        verb=_verb.__name__, examples=_examples
     )

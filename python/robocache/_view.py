@@ -1,4 +1,4 @@
-"""The page of `robocache view`, served beside this process."""
+"""Serves the page of `robocache view` from a child process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ _CLASSES = {
 
 
 class View:
-    """A page that is served until close(), or the end of this process. url holds its token: who has it can look."""
+    """A page that is served until close() or until this process ends.
+
+    The page is served with an access token in its URL: any holder of the URL can read the dataset.
+
+    Attributes:
+        url: The URL of the page, with the token.
+    """
 
     url: str
 
@@ -49,7 +55,7 @@ class View:
                 stderr=said,
                 start_new_session=True,
             )
-            self._finalizer = weakref.finalize(self, _end, self._process)
+            self._finalizer = weakref.finalize(self, _end_process, self._process)
             line = self._process.stdout.readline()  # type: ignore[union-attr]
             if not line:
                 code = self._process.wait()
@@ -61,7 +67,7 @@ class View:
         self.url = json.loads(line)["url"]
 
     def close(self) -> None:
-        """Ends the page."""
+        """Stops serving the page."""
         self._finalizer()
 
     def __enter__(self) -> View:
@@ -71,13 +77,15 @@ class View:
         self.close()
 
     def _repr_html_(self) -> str:
-        return f'<a href="{html.escape(self.url)}" target="_blank" rel="noreferrer">{html.escape(self.url)}</a>'
+        url = html.escape(self.url)
+        return f'<a href="{url}" target="_blank" rel="noreferrer">{url}</a>'
 
     def __repr__(self) -> str:
         return f"<robocache.View {self.url}>"
 
 
-def _end(p: subprocess.Popen[bytes]) -> None:
+def _end_process(p: subprocess.Popen[bytes]) -> None:
+    """Terminates a process, and kills it if it still runs after 10 seconds."""
     p.terminate()
     try:
         p.wait(10)
@@ -88,8 +96,8 @@ def _end(p: subprocess.Popen[bytes]) -> None:
         p.stdout.close()
 
 
-def arguments(opened: dict[str, Any]) -> list[str]:
-    """The flags by which the command line opens a dataset as it was opened here."""
+def open_flags(opened: dict[str, Any]) -> list[str]:
+    """Returns the command line flags that open a dataset as it was opened in Python."""
     for name in ("episodes", "map", "options", "depth_unit"):
         if opened.get(name):
             raise Unsupported(

@@ -1,8 +1,10 @@
-"""The names of the earlier RoboCache, on the new kernels: its signatures, defaults, result types, and its clock.
+"""The names of the earlier RoboCache on the new kernels, with the old signatures and clock.
 
-Its clock: float times are seconds as they are (never rounded to nanoseconds), the interval is open on the left, t0 < t <= t1, and the denominator is
-(t1 - t0) + epsilon seconds; epsilon=0 turns that off. int64 times are nanoseconds and follow the new rules. Rows outside the data take the edge sample
-on both sides. New code uses resample, fuse and voxelize; docs/migration.md has the table.
+The old clock differs from the new one. Float times are seconds and are not rounded to nanoseconds.
+An interval is open on the left, t0 < t <= t1. The denominator of the interpolation is (t1 - t0) +
+epsilon seconds; epsilon=0 turns this off. int64 times are nanoseconds and follow the new rules.
+Rows outside the data take the first or last sample. New code uses resample, fuse and voxelize;
+docs/migration.md lists the replacements.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _engine, _options, voxels
+from . import _engine, _checks, voxels
 from ._tensors import arrays as _arrays, rules as _rules
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
 from ._version import __version__
-from .ops import _call as _resampled
+from .ops import general_call as _resampled
 
 __all__ = [
     "resample_trajectories",
@@ -39,8 +41,8 @@ __all__ = [
 _device: Any = None
 
 
-def _move(x: Any, device: Any) -> Any:
-    """x as a tensor on a device; as it is where none was asked for."""
+def _move_to_device(x: Any, device: Any) -> Any:
+    """Returns x as a tensor on a device, or unchanged if device is None."""
     if device is None or x is None:
         return x
     try:
@@ -59,7 +61,8 @@ def _move(x: Any, device: Any) -> Any:
         and not (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count())
     ):
         raise Unsupported(
-            f"CUDA backend requested but device={str(device)!r} is not here: torch sees {torch.cuda.device_count()} CUDA devices"
+            f"CUDA backend requested but device={str(device)!r} is not here: "
+            f"torch sees {torch.cuda.device_count()} CUDA devices"
         )
     if isinstance(x, torch.Tensor):
         return x.to(device)
@@ -70,16 +73,19 @@ def _move(x: Any, device: Any) -> Any:
     ).to(device)
 
 
-def _home(x: Any, device: Any) -> Any:
-    """Where a call's inputs go: where it says, else where set_device said for inputs of the host."""
+def _input_device(x: Any, device: Any) -> Any:
+    """Returns the device for the inputs of a call.
+
+    This is device= if given, else the device of set_device for inputs on the host.
+    """
     if device is not None or _device is None:
         return device
     on_host = not _arrays.is_tensor(x) or x.device.type == "cpu"
     return _device if on_host else None
 
 
-def _times(t: Any) -> tuple[Any, bool]:
-    """Times as the engine takes them, and whether they are seconds."""
+def _check_times(t: Any) -> tuple[Any, bool]:
+    """Returns times in a dtype that the engine takes, and whether they are seconds."""
     if not hasattr(t, "dtype"):
         t = np.asarray(t)
     kind = str(t.dtype).removeprefix("torch.")
@@ -88,7 +94,7 @@ def _times(t: Any) -> tuple[Any, bool]:
     return t, kind.startswith("float")
 
 
-def _run(
+def _resample_old(
     streams: list[tuple[str, Any, Any]],
     target_times: Any,
     *,
@@ -103,6 +109,7 @@ def _run(
     backend: Any,
     first: Mapping[str, Any] | None = None,
 ) -> Any:
+    """Checks the old options and calls resample or fuse."""
     if isinstance(epsilon, (np.floating, np.integer)):
         epsilon = float(epsilon)
     if (
@@ -112,10 +119,10 @@ def _run(
     ):
         raise Misuse(f"epsilon={epsilon!r}: expected seconds, 0 or more")
     rule = {"mode": mode, "edge": edge, "max_gap": max_gap}
-    target_times, seconds = _times(target_times)
+    target_times, seconds = _check_times(target_times)
     whole: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for name, data, times in streams:
-        times, own = _times(times)
+        times, own = _check_times(times)
         seconds = seconds and own
         whole.append((name, data, times, rule if first is None or whole else first))
     clock: dict[str, Any] = (
@@ -152,13 +159,37 @@ def resample_trajectories(
     validate: bool | None = None,
     out: Any = None,
 ) -> Any:
-    """source_data [B, S, D] at source_times [B, S] brought onto target_times [B, T]: [B, T, D] of source_data's dtype, on its device.
+    """Interpolates rows at new times. New code uses robocache.resample.
 
-    device= moves all three first. Shapes without a batch and times shared by it are taken too, as in robocache.resample, which new code uses.
+    As in resample, the inputs may lack the batch dimension, and times may be shared by the batch.
+
+    Args:
+        source_data: [B, S, D], an array or tensor.
+        source_times: [B, S], int64 nanoseconds or float seconds.
+        target_times: [B, T], in the unit of source_times.
+        device: The device to which all three are moved first. Default None: they stay.
+        backend: As in resample.
+        mode: As in resample. Default "linear".
+        edge: As in resample. Default "clamp".
+        max_gap: The longest gap that is interpolated, in seconds. Default None: no limit.
+        epsilon: Seconds added to the denominator of the interpolation. Default 1e-8.
+        return_valid: Whether to also return the validity, bool [B, T]. Default False.
+        validate: As in resample.
+        out: An array or tensor for the result.
+
+    Returns:
+        [B, T, D] with the dtype and device of source_data.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Malformed: Times decrease.
+        Unsupported: The device or back end is not available.
     """
-    home = _home(source_data, device)
-    data, times, target_times = (_move(x, home) for x in (source_data, source_times, target_times))
-    return _run(
+    home = _input_device(source_data, device)
+    data, times, target_times = (
+        _move_to_device(x, home) for x in (source_data, source_times, target_times)
+    )
+    return _resample_old(
         [("source_data", data, times)],
         target_times,
         single=True,
@@ -190,11 +221,32 @@ def fuse_multimodal(
     device: Any = None,
     **named: Any,
 ) -> Any:
-    """Streams side by side on one clock: [B, T, sum of D].
+    """Interpolates several streams at the same times. New code uses robocache.fuse.
 
-    An odd number of tensors is pairs (data, times) and the target times; an even number is pairs, and the first one's clock is the target: its data is
-    copied. Pairs may also be named: stream1_data, stream1_times … stream3_times, primary_data …, secondary_times. A pair None, None is left out.
-    New code uses robocache.fuse.
+    Args:
+        tensors: Pairs of data and times. An odd number of tensors ends with the target times. With
+            an even number, the clock of the first pair is the target, and the data of this pair is
+            copied. A pair None, None is left out.
+        target_times: The target times, in place of the last tensor.
+        backend: As in resample.
+        out: An array or tensor for the result.
+        mode: As in resample. Default "linear".
+        edge: As in resample. Default "clamp".
+        max_gap: The longest gap that is interpolated, in seconds. Default None: no limit.
+        epsilon: Seconds added to the denominator of the interpolation. Default 1e-8.
+        return_valid: Whether to also return the validity, bool [B, T, N]. Default False.
+        validate: As in resample.
+        device: The device to which the inputs are moved first. Default None: they stay.
+        named: Pairs by name: stream1_data and stream1_times, stream2_..., stream3_..., primary_...,
+            secondary_....
+
+    Returns:
+        [B, T, sum of D], the streams in the given order.
+
+    Raises:
+        Misuse: A pair is incomplete, or a shape, dtype or option is invalid.
+        Malformed: Times decrease.
+        Unsupported: The device or back end is not available.
     """
     listed = list(tensors)
     if len(listed) % 2 == 1:
@@ -213,7 +265,7 @@ def fuse_multimodal(
         name = next(iter(named))
         raise Misuse(
             f"unknown keyword {name!r} of fuse_multimodal",
-            hint=_options.nearest(
+            hint=_checks.nearest_names(
                 name, [f"{p}_{what}" for p in _PAIRS for what in ("data", "times")]
             ),
         )
@@ -225,8 +277,8 @@ def fuse_multimodal(
     pairs = [p for p in pairs if p[0] is not None]
     if not pairs:
         raise Misuse("fuse_multimodal: expected at least one pair (data, times)")
-    home = _home(pairs[0][0], device)
-    pairs = [(_move(d, home), _move(t, home)) for d, t in pairs]
+    home = _input_device(pairs[0][0], device)
+    pairs = [(_move_to_device(d, home), _move_to_device(t, home)) for d, t in pairs]
     streams = [(f"stream {i}", d, t) for i, (d, t) in enumerate(pairs)]
     options: dict[str, Any] = {
         "epsilon": epsilon,
@@ -238,22 +290,28 @@ def fuse_multimodal(
         "backend": backend,
     }
     if target_times is not None:
-        return _run(streams, _move(target_times, home), single=False, out=out, **options)
-    return _onto_first(streams, out, options)
+        return _resample_old(
+            streams, _move_to_device(target_times, home), single=False, out=out, **options
+        )
+    return _fuse_onto_first(streams, out, options)
 
 
-# moves any type, asks for nothing
-_COPIED: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}
+# The rule that copies values of any type.
+_COPY_RULE: dict[str, Any] = {"mode": "nearest", "edge": "clamp", "max_gap": None}
 
 
-def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str, Any]) -> Any:
-    """The first stream as it is, the others on its clock. It is resampled with them, so that all is checked as everywhere, and then copied over."""
+def _fuse_onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str, Any]) -> Any:
+    """Returns the first stream unchanged and the others at its times.
+
+    The first stream is resampled with the others, so that all inputs are checked in the usual way.
+    Then its data is copied over the result.
+    """
     name, like, clock = streams[0]
     if isinstance(like, (list, tuple)) and any(hasattr(x, "shape") for x in like):
         raise Misuse(
             "fuse_multimodal: a ragged batch has no clock that all share", hint="give target_times="
         )
-    _rules.rule(
+    _rules.series_rule(
         **{k: options[k] for k in ("mode", "edge", "max_gap")},
         window=1 if options["mode"] == "mean" else None,
     )
@@ -262,8 +320,13 @@ def _onto_first(streams: list[tuple[str, Any, Any]], out: Any, options: dict[str
         if isinstance(like, np.ndarray) or _arrays.is_tensor(like)
         else _arrays.view(name, like).array
     )
-    got = _run(
-        [(name, first, clock), *streams[1:]], clock, single=False, out=out, first=_COPIED, **options
+    got = _resample_old(
+        [(name, first, clock), *streams[1:]],
+        clock,
+        single=False,
+        out=out,
+        first=_COPY_RULE,
+        **options,
     )
     got, valid = got if options["return_valid"] else (got, None)
     got[..., : first.shape[-1] if first.ndim > 1 else 1] = (
@@ -291,14 +354,30 @@ def voxelize_pointcloud(
     layout: str = "dense",
     return_stats: bool = False,
 ) -> Any:
-    """points [N, 3] or [B, N, 3] in a grid: count and occupancy int32 [(B,) X, Y, Z]; mean, max, min, sum, first float32 [..., F].
+    """Sorts points into a grid. New code uses robocache.voxelize, whose occupancy is uint8.
 
-    New code uses robocache.voxelize, whose occupancy is uint8.
+    Args:
+        points: [N, 3] or [B, N, 3], floating point.
+        features: [..., F], one row per point. Default None.
+        grid_min: The lower corner of the grid, in the unit of points. Default (-10, -10, -10).
+        voxel_size: The edge of a voxel. Default 0.1.
+        grid_size: Voxels per axis. Default (128, 128, 128).
+        mode: "occupancy" (default), "count", "mean", "max", "min", "sum" or "first".
+        backend: As in voxelize.
+        outside: As in voxelize. Default "drop".
+        layout: As in voxelize. Default "dense".
+        return_stats: As in voxelize. Default False.
+
+    Returns:
+        occupancy and count: int32 [(B,) X, Y, Z]. The other modes: float32 [(B,) X, Y, Z, F].
+
+    Raises:
+        Misuse: A shape or option is invalid.
     """
-    home = _home(points, None)
+    home = _input_device(points, None)
     return voxels.voxelize(
-        _move(points, home),
-        _move(features, home),
+        _move_to_device(points, home),
+        _move_to_device(features, home),
         grid_min=grid_min,
         voxel_size=voxel_size,
         grid_size=grid_size,
@@ -314,10 +393,24 @@ def voxelize_pointcloud(
 def voxelize_point_cloud(
     points: Any, grid_size: Any, voxel_size: Any, origin: Any, backend: str | None = None
 ) -> Any:
-    """Occupancy as float32 0 and 1: [X, Y, Z], or [B, X, Y, Z]. New code uses robocache.voxelize."""
-    home = _home(points, None)
+    """Returns the occupancy of a grid as float32 0 and 1. New code uses robocache.voxelize.
+
+    Args:
+        points: [N, 3] or [B, N, 3], floating point.
+        grid_size: Voxels per axis.
+        voxel_size: The edge of a voxel.
+        origin: The lower corner of the grid.
+        backend: As in voxelize.
+
+    Returns:
+        float32 [X, Y, Z] or [B, X, Y, Z].
+
+    Raises:
+        Misuse: A shape or option is invalid.
+    """
+    home = _input_device(points, None)
     return voxels.voxelize(
-        _move(points, home),
+        _move_to_device(points, home),
         grid_min=origin,
         voxel_size=voxel_size,
         grid_size=grid_size,
@@ -330,7 +423,17 @@ voxelize_occupancy = voxelize_point_cloud
 
 
 def set_device(device: Any) -> None:
-    """Where the old names above put inputs of the host, and so their results: "cpu", "cuda", "cuda:1"; None: they stay where they are."""
+    """Sets the device to which the old functions move host inputs.
+
+    Their results are on the same device.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1". None: inputs stay where they are.
+
+    Raises:
+        Misuse: device is not one of these.
+        Unsupported: There is no such device.
+    """
     global _device
     if device is None:
         _device = None
@@ -340,34 +443,53 @@ def set_device(device: Any) -> None:
     if kind not in ("cpu", "cuda") or number and not number.isdigit():
         raise Misuse(f"set_device({device!r}): expected 'cpu', 'cuda' or 'cuda:1'")
     if kind == "cuda":
-        found = _cuda()
+        found = _cuda_report()
         if int(number or 0) >= len(found["devices"]):
             raise Unsupported(
-                f"CUDA backend requested but {found.get('reason') or 'there is no device ' + (number or '0')}"
+                "CUDA backend requested but "
+                f"{found.get('reason') or 'there is no device ' + (number or '0')}"
             )
     _device = name
 
 
 def enable_jit_cache(flag: bool = True) -> str:
-    """Lets the driver keep on disk what it compiles (chips that the package has no machine code for); returns the directory. Call it first of all."""
+    """Lets the CUDA driver keep compiled kernels on disk. Call it before all other functions.
+
+    The driver compiles kernels for GPUs for which the package has no machine code.
+
+    Args:
+        flag: False disables the cache. Default True.
+
+    Returns:
+        The directory of the cache.
+    """
     os.environ["CUDA_CACHE_DISABLE"] = "0" if flag else "1"
     return os.environ.get("CUDA_CACHE_PATH") or os.path.expanduser("~/.nv/ComputeCache")
 
 
-def _cuda() -> dict[str, Any]:
-    return _engine.call("robocache_backends")["cuda"]  # type: ignore[no-any-return]
+def _cuda_report() -> dict[str, Any]:
+    """Returns the CUDA part of the engine's report on back ends."""
+    return _engine.call_engine("robocache_backends")["cuda"]  # type: ignore[no-any-return]
 
 
 def is_cuda_available() -> bool:
-    """Whether there is a driver and a device, and our kernels load on it. check_installation()["reasons"] says why not."""
-    return bool(_cuda()["devices"])
+    """Reports whether a CUDA driver and a device exist and the kernels load on the device.
+
+    If not, check_installation()["reasons"] has the reason.
+    """
+    return bool(_cuda_report()["devices"])
 
 
 def check_installation() -> dict[str, Any]:
-    """What is here, and why the rest is not."""
+    """Reports which parts of RoboCache work on this machine.
+
+    Returns:
+        A dict with cuda_extension_available, pytorch_available, gpu_name, version, cpu_features,
+        driver and further entries. "reasons" maps each missing part to the reason.
+    """
     import importlib.util
 
-    found = _engine.call("robocache_backends")
+    found = _engine.call_engine("robocache_backends")
     cuda = found["cuda"]
     there = bool(cuda["devices"])
     reasons = {}
@@ -391,14 +513,19 @@ def check_installation() -> dict[str, Any]:
 
 
 def print_installation_info(stream: TextIO | None = None) -> None:
-    """check_installation() as text."""
+    """Prints check_installation() as text.
+
+    Args:
+        stream: The file to print to. Default None: sys.stdout.
+    """
     info: Mapping[str, Any] = check_installation()
     to = sys.stdout if stream is None else stream
     print("RoboCache Installation Info", file=to)
     for k, v in info.items():
         if k != "reasons":
             print(
-                f"  {k}: {', '.join(f'{n} {x}' for n, x in v.items()) if isinstance(v, dict) else v}",
+                f"  {k}: "
+                f"{', '.join(f'{n} {x}' for n, x in v.items()) if isinstance(v, dict) else v}",
                 file=to,
             )
     for k, v in info["reasons"].items():

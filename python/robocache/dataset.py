@@ -1,4 +1,4 @@
-"""Dataset: looking at what was recorded. Batches for training come from Loader and MapDataset."""
+"""Dataset reads what was recorded. Batches for training come from Loader and MapDataset."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _config, _engine, _keywords, _options, _statistics
+from . import _config, _engine, _keywords, _checks, _statistics
 from ._errors import Misuse
 from ._feature import Feature, Features
-from ._options import told_rate
+from ._checks import parse_rate
 from .episode import Episode, Stream
 
 if TYPE_CHECKING:
@@ -22,7 +22,20 @@ __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
 
 
 class Dataset:
-    """An open dataset of any readable format. Made by robocache.open; may be pickled, and used after a fork."""
+    """An open dataset of any readable format.
+
+    robocache.open returns it. A Dataset can be pickled and used after a fork. len() is the number
+    of episodes, ds[i] is the episode at position i, and iteration yields all episodes.
+
+    Attributes:
+        uri: The path or URI that was opened.
+
+    Example:
+        ds = robocache.open("data/pusht")
+        print(ds.features)
+        for episode in ds:
+            print(episode.index, episode.length, episode.streams["action"].values.shape)
+    """
 
     def __init__(
         self,
@@ -48,13 +61,14 @@ class Dataset:
             "depth_unit": depth_unit,
         }
         self._args: dict[str, Any] = {
-            "uri": _options.uri(uri),
-            **_config.settle(_config.OPEN, given),
+            "uri": _checks.path_text(uri),
+            **_config.check_options(_config.OPEN, given),
         }
         self.uri = self._args["uri"]
-        self._fresh()
+        self._reset_state()
 
-    def _fresh(self) -> None:
+    def _reset_state(self) -> None:
+        """Clears what was read, and makes a new handle."""
         self._handle = _engine.Handle(self._open)
         self._info: dict[str, Any] | None = None
         self._features: Features | None = None
@@ -63,11 +77,18 @@ class Dataset:
         self._indices: np.ndarray | None = None
 
     def _open(self) -> tuple[int, Any]:
-        answer = _engine.call("robocache_open", self._args)
+        """Opens the dataset in the engine."""
+        answer = _engine.call_engine("robocache_open", self._args)
         return answer["dataset"], answer["info"]
 
-    def _made(self, call: str, kind: str, config: Mapping[str, Any]) -> tuple[int, Any]:
-        """A map or loader over the dataset: its number, and what making it answered."""
+    def _create_object(self, call: str, kind: str, config: Mapping[str, Any]) -> tuple[int, Any]:
+        """Creates an object over the dataset; returns its number and the engine's answer.
+
+        Args:
+            call: The function of the engine.
+            kind: The entry of the answer with the number.
+            config: The arguments of the function.
+        """
         answer = self._handle.call(call, dict(config))
         return answer[kind], answer
 
@@ -77,46 +98,48 @@ class Dataset:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._args = state["args"]
         self.uri: Any = self._args["uri"]
-        self._fresh()
+        self._reset_state()
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the dataset says of itself, as the engine tells it."""
+        """The engine's description of the dataset."""
         if self._info is None:
             self._info = self._handle.open().info
         return self._info
 
     @property
     def format(self) -> str:
-        """Name of the format: "lerobot" …"""
+        """The name of the format, such as "lerobot"."""
         return self.info["format"]
 
     @property
     def version(self) -> str:
-        """Version of the format: "v3.0" …"""
+        """The version of the format, such as "v3.0"."""
         return self.info["version"]
 
     @property
     def robot_type(self) -> str | None:
+        """The type of the robot; None if the dataset does not name it."""
         return self.info.get("robot_type")
 
     @property
     def fps(self) -> Any:
-        """Rows a second: int where whole, else float; None where the format has no common rate."""
-        return told_rate(self.info.get("fps"))
+        """Rows per second: int if whole, else float. None if the streams have no common rate."""
+        return parse_rate(self.info.get("fps"))
 
     @property
     def num_episodes(self) -> int:
+        """The number of episodes."""
         return self.info["num_episodes"]
 
     @property
     def num_frames(self) -> int:
-        """Rows over all episodes."""
+        """The number of rows over all episodes."""
         return self.info["num_frames"]
 
     @property
     def features(self) -> Features:
-        """The streams by key, in the dataset's order: a dict that prints as a table."""
+        """The streams by key, in the dataset's order: a dict of Feature that prints as a table."""
         if self._features is None:
             self._features = Features(
                 (d["key"], Feature.of(d)) for d in self.info["features"] or []
@@ -130,19 +153,27 @@ class Dataset:
 
     @property
     def tasks(self) -> dict[int, str]:
-        """task_index → text."""
+        """{task_index: text}."""
         return {t["task_index"]: t["task"] for t in self.info.get("tasks") or []}
 
     @property
     def splits(self) -> dict[str, int]:
-        """The splits that the dataset names, each with the number of its episodes; empty where it names none."""
+        """{split: number of episodes}. Empty if the dataset names no splits."""
         return dict(self.info.get("split_episodes") or {})
 
     def split(self, name: str) -> Dataset:
-        """Returns the episodes of a split as a Dataset; they keep their indices. Raises Misuse, with the names of the splits."""
+        """Returns the episodes of a split as a Dataset. They keep their indices.
+
+        Args:
+            name: One of `splits`.
+
+        Raises:
+            Misuse: There is no such split; the message lists the names. Or this Dataset is already
+                a part.
+        """
         if "episodes" in self._args:
             raise Misuse("a part of a dataset has no splits of its own", {"dataset": self.uri})
-        return self._of({"split": str(name)})
+        return self._reopen({"split": str(name)})
 
     def random_split(
         self,
@@ -153,57 +184,83 @@ class Dataset:
         stratify: str | None = None,
         group: str | None = None,
     ) -> tuple[Dataset, ...]:
-        """Deals the episodes out at random: train, val = ds.random_split(0.9).
+        """Divides the episodes at random: train, val = ds.random_split(0.9).
 
-        fractions: of the first part, the second takes the rest; or of each part, (0.8, 0.1, 0.1), or numbers of episodes, (40, 10). Each episode goes into one part.
-        The same seed gives the same parts, as those of `robocache edit split --seed`. by: "episode", whose rows always stay together. stratify="task": each task
-        by the same fractions. group: a column; episodes whose first rows have one value of it stay together.
-        Returns Datasets, whose episodes are in their order and keep their indices. Raises Misuse where a part would be empty.
+        Each episode goes into exactly one part, in the original order and with its index. The same
+        seed gives the same parts, also in `robocache edit split --seed`.
+
+        Args:
+            fractions: The fraction of the first part (the second part takes the rest), or one
+                fraction per part, such as (0.8, 0.1, 0.1), or numbers of episodes, such as (40,
+                10).
+            seed: The seed of the random order. Default 0.
+            by: "episode": the rows of an episode stay together.
+            stratify: "task" divides the episodes of each task by the same fractions. Default None.
+            group: A column. Episodes whose first rows have the same value stay together. Default
+                None.
+
+        Returns:
+            A tuple of Datasets.
+
+        Raises:
+            Misuse: A part would be empty, or an argument is invalid.
         """
-        _options.choice("by", by, ("episode",))
+        _checks.check_choice("by", by, ("episode",))
         shares = (
             list(fractions)
             if isinstance(fractions, (list, tuple, np.ndarray))
-            else [_options.real("fractions", fractions), None]
+            else [_checks.check_real("fractions", fractions), None]
         )
         into = [f"{i}={'rest' if x is None else x}" for i, x in enumerate(shares)]
         given = {
             "verb": "split",
             "into": into,
-            "seed": _options.whole("seed", seed, 0),
+            "seed": _checks.check_whole("seed", seed, 0),
             "stratify": stratify,
             "group": group,
         }
         dealt = self._handle.call(
             "robocache_deal", {k: v for k, v in given.items() if v is not None}
         )
-        return tuple(self._of({"episodes": part}) for part in dealt["parts"])
+        return tuple(self._reopen({"episodes": part}) for part in dealt["parts"])
 
-    def _of(self, change: dict[str, Any]) -> Dataset:
+    def _reopen(self, change: dict[str, Any]) -> Dataset:
+        """Returns the same dataset opened with changed options."""
         ds = Dataset.__new__(Dataset)
         ds.__setstate__({"args": {**self._args, **change}})
         ds._handle.open()
         return ds
 
     def edit(self) -> Edit:
-        """Changes of this dataset, which are written in one pass: ds.edit().delete([3]).trim(0.5).write("clean"). robocache.edit has them all."""
+        """Starts a sequence of changes, which are written in one pass. See robocache.edit.
+
+        Returns:
+            An Edit without changes.
+
+        Example:
+            ds.edit().delete([3]).trim(0.5).write("clean")
+        """
         from .edit import Edit
 
         return Edit([self])
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """What opening noticed: severity, code, where, message, hint. 'robocache doctor' looks closer.
+        """What opening noticed: a list of dicts with severity, code, where, message and hint.
 
-        not_delivered is the key of a stream that the dataset declares and that cannot be given; `message` says why.
+        `robocache doctor` examines more. not_delivered is the key of a stream that the dataset
+        declares and RoboCache cannot deliver; message has the reason.
         """
         return list(self.info.get("findings") or [])
 
     @property
     def stats(self) -> dict[str, dict[str, np.ndarray]]:
-        """Statistics that the dataset brings: feature → min, max, mean, std, count, q01 …; empty where it brings none."""
+        """The statistics stored in the dataset: {feature: {statistic: array}}.
+
+        The statistics are min, max, mean, std, count, q01 and so on. Empty if the dataset has none.
+        """
         if self._stats is None:
-            self._stats = _statistics.of(self._handle.call("robocache_stats") or {})
+            self._stats = _statistics.parse_statistics(self._handle.call("robocache_stats") or {})
         return self._stats
 
     def compute_stats(
@@ -214,30 +271,44 @@ class Dataset:
         frames: str = "none",
         skip_bad: bool = False,
     ) -> dict[str, dict[str, np.ndarray]]:
-        """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
+        """Computes statistics in one pass, in float64 and with exact quantiles.
 
-        keys: these features (default: all that can have statistics; text has none). episodes: indices, say those one trains on.
-        frames: images looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
-        skip_bad: leave out episodes that cannot be read.
-        Raises Misuse for an unknown key or episode, Malformed where files or episodes cannot be read.
+        Args:
+            keys: The features. Default None: all that can have statistics. Text has none.
+            episodes: Indices of episodes, for example those of training. Default None: all.
+            frames: The images to read: "none" (default), "sampled" (LeRobot's choice) or "all". The
+                statistics of images are in [0, 1] per channel, with shape (C, 1, 1).
+            skip_bad: Whether to leave out episodes that cannot be read. Default False.
+
+        Returns:
+            {feature: {statistic: array}} in the shape of `stats`, for
+            robocache.Statistics(values=...).
+
+        Raises:
+            Misuse: A key or episode is unknown.
+            Malformed: A file or episode cannot be read.
         """
         how: dict[str, Any] = {
             "count": True,
             "skip_bad": bool(skip_bad),
-            "frames": _options.choice("frames", frames, ("none", "sampled", "all")),
+            "frames": _checks.check_choice("frames", frames, ("none", "sampled", "all")),
         }
         if keys is not None:
             how["keys"] = [
-                _options.key(k, self.features, "key")
+                _checks.check_key(k, self.features, "key")
                 for k in ([keys] if isinstance(keys, str) else keys)
             ]
         if episodes is not None:
-            how["episodes"] = [_options.whole("episodes", i, 0) for i in episodes]
-        return _statistics.of(self._handle.call("robocache_stats", how) or {})
+            how["episodes"] = [_checks.check_whole("episodes", i, 0) for i in episodes]
+        return _statistics.parse_statistics(self._handle.call("robocache_stats", how) or {})
 
     @property
     def episodes(self) -> dict[str, Any]:
-        """Columns over all episodes: episode_index, lengths (arrays) and tasks (lists of texts)."""
+        """A table of the episodes: {"episode_index", "lengths", "tasks"}.
+
+        episode_index and lengths (rows) are int64 arrays. tasks is a list with a list of texts per
+        episode.
+        """
         if self._table is None:
             t = self._handle.call("robocache_episodes")
             self._table = {
@@ -249,9 +320,11 @@ class Dataset:
 
     @property
     def episode_indices(self) -> np.ndarray:
-        """The index of each episode, int64, in the dataset's order: the numbers that episode() and every episodes= take.
+        """The index of each episode, int64, in the dataset's order.
 
-        LeRobot's episode_index, the N of HDF5's demo_N; formats without numbers count from 0."""
+        episode() and every episodes= take these numbers. They are LeRobot's episode_index or the N
+        of HDF5's demo_N. Formats without numbers count from 0.
+        """
         if self._indices is None:
             told = self.info.get("episode_indices")
             self._indices = (
@@ -260,15 +333,16 @@ class Dataset:
         return self._indices
 
     def episode(self, index: int) -> Episode:
-        """Returns the episode with an index (episode_indices lists them).
+        """Returns the episode with an index.
 
         Args:
-            index: the number that the dataset gives the episode. ds[i] takes a position instead, and ds[-1] is the last episode.
+            index: One of episode_indices, the number that the dataset gives the episode. ds[i]
+                takes a position instead: ds[-1] is the last episode.
 
         Raises:
-            Misuse: there is no such episode, or several have this index.
+            Misuse: There is no such episode, or several episodes have this index.
         """
-        if not _options.is_integer(index):
+        if not _checks.is_integer(index):
             raise Misuse(f"episode {index!r}: expected an integer")
         found = np.flatnonzero(self.episode_indices == int(index))
         if len(found) != 1:
@@ -289,8 +363,12 @@ class Dataset:
         return self.num_episodes
 
     def __getitem__(self, position: int) -> Episode:
-        """The episode at a position, as of any sequence: ds[0] is the first, ds[-1] the last."""
-        if not _options.is_integer(position):
+        """Returns the episode at a position: ds[0] is the first, ds[-1] the last.
+
+        Raises:
+            Misuse: The position is out of range or not an integer.
+        """
+        if not _checks.is_integer(position):
             raise Misuse(f"position {position!r}: expected an integer")
         n, position = self.num_episodes, int(position)
         if not -n <= position < n:
@@ -304,15 +382,24 @@ class Dataset:
         return (Episode(self, i) for i in range(self.num_episodes))
 
     def view(self, other: Any = None, *, flags: Any = None, listen: str = "127.0.0.1:0") -> View:
-        """Serves the page of `robocache view` beside this process: episodes, frames, plots on one time axis. Returns a View: .url (with its token), .close().
+        """Serves the page of `robocache view`: episodes, frames, and plots on one time axis.
 
-        other: another dataset, beside this one. flags: the file of flagged episodes that the page writes. listen: address and port; port 0 takes a free one.
+        Args:
+            other: A second dataset to show next to this one. Default None.
+            flags: The file in which the page stores flagged episodes. Default None.
+            listen: The address and port. Port 0 (default) takes a free port.
+
+        Returns:
+            A View with .url, which contains an access token, and .close().
+
+        Raises:
+            Unsupported: The dataset was opened with options that the page does not support.
         """
-        from ._view import View, arguments
+        from ._view import View, open_flags
 
         args = [
             f"--listen={listen}",
-            *arguments(self._args),
+            *open_flags(self._args),
             *([] if flags is None else [f"--flags={os.fspath(flags)}"]),
         ]
         return View(
@@ -320,27 +407,54 @@ class Dataset:
                 *args,
                 "--",
                 self.uri,
-                *([] if other is None else [getattr(other, "uri", None) or _options.uri(other)]),
+                *(
+                    []
+                    if other is None
+                    else [getattr(other, "uri", None) or _checks.path_text(other)]
+                ),
             ]
         )
 
     def plot(self, ax: Any = None) -> Any:
-        """The lengths of the episodes, as a histogram. Returns matplotlib's Figure, or ax where one is given. Unsupported without matplotlib."""
+        """Plots a histogram of the lengths of the episodes.
+
+        Args:
+            ax: The matplotlib Axes to draw into. Default None: a new Figure.
+
+        Returns:
+            The Figure, or ax if it was given.
+
+        Raises:
+            Unsupported: matplotlib is not installed.
+        """
         from . import _notebook
 
         return _notebook.plot_dataset(self, ax)
 
     def thumbnail(self, index: int, key: str | None = None, *, height: int = 96) -> np.ndarray:
-        """An image of the middle of the episode with an index, uint8 (height, W, 3), which notebooks show. key: the camera; default the first."""
+        """Returns an image from the middle of an episode, which notebooks show.
+
+        Args:
+            index: The index of the episode.
+            key: The camera. Default None: the first one.
+            height: The height in pixels. Default 96.
+
+        Returns:
+            uint8 (height, W, 3).
+
+        Raises:
+            Misuse: There is no such episode or camera.
+            Unsupported: The dataset has no camera.
+        """
         return self.episode(index).thumbnails(1, key, height=height)[0]
 
     def _repr_html_(self) -> str:
         from . import _notebook
 
-        return _notebook.of_dataset(self)
+        return _notebook.dataset_html(self)
 
     def close(self) -> None:
-        """Closes files. Batches and tensors that came from it stay valid."""
+        """Closes the files. Arrays and tensors that were returned stay valid."""
         self._handle.close()
 
     def __enter__(self) -> Dataset:
@@ -350,10 +464,13 @@ class Dataset:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<robocache.Dataset {self.uri!r}: {self.format} {self.version}, {self.num_episodes} episodes, {self.num_frames} frames>"
+        return (
+            f"<robocache.Dataset {self.uri!r}: {self.format} {self.version}, "
+            f"{self.num_episodes} episodes, {self.num_frames} frames>"
+        )
 
 
-@_keywords.checked
+@_keywords.check_keywords
 def open(
     uri: Any,
     *,
@@ -368,16 +485,40 @@ def open(
 ) -> Dataset:
     """Opens the dataset at a path or URI.
 
-    uri: a path, file://, http(s)://, s3:// or gs://bucket/prefix, or hf://datasets/owner/name. The format is detected; format= overrides.
-    rows_hz: rate of the rows, for formats that keep no clock; Misuse of those that do: LeRobot, MCAP, rosbag2 (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
-    map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
-    split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), which keep their indices; default all.
-    follow_links: True lets links of a local dataset lead out of its folder, as those of git-annex and DVC do: whoever wrote it then chooses which
-        files of this machine are read. Such a link is Malformed otherwise, and names its file. The links of Hugging Face's cache need it not.
-    memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
-    depth_unit: "mm" or "m": depth of streams, align and statistics comes in it, and features says so; a Loader or MapDataset of this dataset
-        takes it over. Default: the unit in which it is kept, which features says, and float depth as stored, to the bit.
-    Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
+    Args:
+        uri: A path, file://, http(s)://, s3:// or gs://bucket/prefix, or hf://datasets/owner/name.
+        format: The name of the format. Default None: detected.
+        rows_hz: The rate of the rows in Hz, for formats without timestamps. Formats with timestamps
+            (LeRobot, MCAP, rosbag2) raise Misuse. To resample, use hz= of Loader, MapDataset or
+            Episode.align.
+        map: A mapping for the parts that the format leaves open (streams, clocks, units): a dict,
+            or the path of a file. Default None.
+        options: {name: value}, the options of one format; the page of the format lists them.
+        follow_links: Whether symbolic links may lead out of a local dataset's folder, as those of
+            git-annex and DVC do. Then the author of the dataset chooses which files of this machine
+            are read. Default False: such a link is Malformed, except for the links of Hugging
+            Face's cache.
+        memory_budget: Bytes, or text such as "1GiB", for tables, sample indexes and open files.
+            Default None: chosen by the engine.
+        split: Open only the episodes of one split, such as "train"; Dataset.splits has the names.
+            Episodes keep their indices. Default None: all.
+        depth_unit: "mm" or "m", the unit of depth in streams, align and statistics. A Loader or
+            MapDataset of this dataset uses it too. Default None: the stored unit, which features
+            has, and float depth exactly as stored.
+
+    Returns:
+        A Dataset.
+
+    Raises:
+        NotFound: There is no dataset at uri.
+        Malformed: The dataset violates its format; .where has the file.
+        Unsupported: RoboCache cannot read the dataset; .hint has the reason.
+        Misuse: An option is unknown or invalid.
+
+    Example:
+        ds = robocache.open("data/pusht")
+        print(ds.features)
+        print(ds[0].streams["action"].values)
     """
     ds = Dataset(
         uri,
@@ -394,8 +535,13 @@ def open(
     return ds
 
 
-def opened(source: Any, how: Mapping[str, Any]) -> Dataset:
-    """Returns source if it is a Dataset, else a Dataset of the path. how: keywords of open that are not None."""
+def as_dataset(source: Any, how: Mapping[str, Any]) -> Dataset:
+    """Returns source if it is a Dataset, else a Dataset of the path.
+
+    Args:
+        source: A Dataset, a path or a URI.
+        how: The keywords of open that are not None.
+    """
     if not isinstance(source, Dataset):
         return Dataset(source, **how)
     for name in how:

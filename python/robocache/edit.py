@@ -1,12 +1,17 @@
-"""Datasets made of datasets: episodes deleted, cut, split, merged; features renamed, removed, added; tasks and video changed. The twin of `robocache edit`.
+"""Edits of datasets: delete, cut, split and merge episodes; change features, tasks and video.
 
     ds = robocache.open("set")
-    print(ds.edit().delete([3, 7]).trim(0.5, -1.0).plan())         # what would be copied, cut and encoded; nothing is written
+    print(ds.edit().delete([3, 7]).trim(0.5, -1.0).plan())
     ds.edit().delete(where="length < 30").rename({"cam": "observation.images.cam"}).write("clean")
-    robocache.edit.delete("set", "clean", episodes=[3, 7])          # one change, in one call
+    robocache.edit.delete("set", "clean", episodes=[3, 7])
     robocache.merge(["a", "b"]).write("both")
 
-A change names episodes by their index in the source, whatever the changes before it deleted; after a merge, by their place in the merged whole. The source is never written to, unless write(in_place=True) says so.
+plan() reports what write() would do and writes nothing. A function of this module makes one change
+in one call. `robocache edit` is the command line for the same edits.
+
+A change names episodes by their index in the source, regardless of earlier deletions. After a
+merge, it names them by their position in the merged dataset. The source is not modified, unless
+write(in_place=True) is called.
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _options
+from . import _engine, _checks
 from ._errors import Misuse
-from ._verbs import Finding, Result, _run
+from ._verbs import Finding, Result, run_verb
 
 __all__ = [
     "Edit",
@@ -46,7 +51,25 @@ __all__ = [
 
 
 class EditReport(Result):
-    """What an edit did, or would do: the answer of Edit.write and Edit.plan."""
+    """The result of an edit, or of its plan: the answer of Edit.write and Edit.plan.
+
+    Attributes:
+        dst: The folder that was written.
+        format: The format that was written.
+        dry_run: Whether nothing was written.
+        in_place: Whether the source was replaced.
+        num_episodes: The number of episodes of the result.
+        num_frames: The number of rows of the result.
+        video: The numbers of video segments that were copied, hidden and encoded, with reasons.
+        bytes: In a plan, the approximate size of the result.
+        free: In a plan, the free bytes at the destination.
+        notes: Remarks about the edit.
+        findings: Findings about the source and the result.
+        plan: The plan, which `robocache edit apply` takes.
+        parts: The reports of the parts of a split.
+        split: The name of the part.
+        undo: After an edit in place, the folder with the old dataset.
+    """
 
     dst: str | None
     format: str
@@ -54,29 +77,29 @@ class EditReport(Result):
     in_place: bool | None
     num_episodes: int
     num_frames: int
-    video: dict[str, Any]  # segments copied, hidden, encoded, and why
-    bytes: int | None  # of a plan: about what the result takes
-    free: int | None  # of a plan: what is free there
+    video: dict[str, Any]
+    bytes: int | None
+    free: int | None
     notes: list[str] | None
     findings: list[Finding]
     plan: dict[str, Any] | None
-    parts: list[EditReport] | None  # of a split
+    parts: list[EditReport] | None
     split: str | None
-    undo: str | None  # in place: where the old dataset is kept
+    undo: str | None
     _parts = {"findings": Finding}
 
 
 EditReport._parts = {"findings": Finding, "parts": EditReport}
 
-_CHOICE = """
-        episodes: indices, a range, or text such as "0,3,5-9". task: a pattern that a task of the episode matches ("pick*"). where: an expression, such as
-        "length < 30 or max(action[gripper]) > 1.2". flags: a file of flags of `robocache view`; label: only its flags with this label,
-        needed if the file has several labels. What is given holds together; invert: all others.
-        """
-
 
 class Edit:
-    """Changes of a dataset, one after the other, which write() makes in one pass. Each method gives a new Edit. Made by Dataset.edit and robocache.merge."""
+    """A sequence of changes of datasets, which write() makes in one pass.
+
+    Dataset.edit and robocache.merge return it. Each method returns a new Edit with one more change.
+
+    Example:
+        ds.edit().delete([3]).set_task("pick the cube", episodes=[0, 1]).write("clean")
+    """
 
     def __init__(
         self,
@@ -86,22 +109,34 @@ class Edit:
     ) -> None:
         self._sources = list(sources)
         self._verbs = list(verbs)
-        self._files = files  # of values that were given as arrays
+        self._files = files  # The temporary files of values that were given as arrays.
 
-    def _and(
+    def _with_change(
         self,
         verb: str,
         choice: Mapping[str, Any] | None = None,
         files: tuple[Any, ...] = (),
         **given: Any,
     ) -> Edit:
-        v = {"verb": verb, **{k: x for k, x in given.items() if _said(x)}}
+        """Returns a new Edit with one more change.
+
+        Args:
+            verb: The name of the change.
+            choice: The selection of episodes.
+            files: Temporary files that the change needs.
+            given: The arguments of the change.
+        """
+        v = {"verb": verb, **{k: x for k, x in given.items() if _is_given(x)}}
         for name, x in (choice or {}).items():
             if isinstance(x, str) and not x:
                 raise Misuse(f"{name} is empty", hint="leave it out for all episodes")
-            if _said(x):
+            if _is_given(x):
                 v[name] = (
-                    _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
+                    _episode_text(x)
+                    if name == "episodes"
+                    else os.fspath(x)
+                    if name == "flags"
+                    else x
                 )
         return Edit(self._sources, [*self._verbs, v], self._files + files)
 
@@ -115,8 +150,17 @@ class Edit:
         label: str | None = None,
         invert: bool = False,
     ) -> Edit:
-        """Deletes episodes."""
-        return self._and(
+        """Deletes episodes. The arguments that are given must all hold for an episode.
+
+        Args:
+            episodes: Indices, a range, or text such as "0,3,5-9". Default None: all episodes.
+            where: An expression, such as "length < 30 or max(action[gripper]) > 1.2". Default None.
+            task: A pattern that a task of the episode must match, such as "pick*". Default None.
+            flags: The path of a file of flags of `robocache view`. Default None.
+            label: Use only the flags with this label. Required if the file has several labels.
+            invert: Whether to delete all other episodes instead. Default False.
+        """
+        return self._with_change(
             "delete",
             {
                 "episodes": episodes,
@@ -138,8 +182,17 @@ class Edit:
         label: str | None = None,
         invert: bool = False,
     ) -> Edit:
-        """Keeps episodes, and deletes the others."""
-        return self._and(
+        """Keeps episodes and deletes all others. The arguments must all hold for an episode.
+
+        Args:
+            episodes: Indices, a range, or text such as "0,3,5-9". Default None: all episodes.
+            where: An expression, such as "length < 30 or max(action[gripper]) > 1.2". Default None.
+            task: A pattern that a task of the episode must match, such as "pick*". Default None.
+            flags: The path of a file of flags of `robocache view`. Default None.
+            label: Use only the flags with this label. Required if the file has several labels.
+            invert: Whether to keep all other episodes instead. Default False.
+        """
+        return self._with_change(
             "keep",
             {
                 "episodes": episodes,
@@ -165,10 +218,23 @@ class Edit:
         label: str | None = None,
         invert: bool = False,
     ) -> Edit:
-        """Cuts the beginnings and ends of episodes.
+        """Cuts the start and the end of episodes.
 
-        start, stop: seconds as floats (0.5; -1.0: from the end), or rows as text ("12r", "-12r"). idle: {stream: the greatest change from row to row at which it
-        rests}: what rests at both ends goes. skip_short: episodes of which nothing is left are deleted; else they are an error.
+        Args:
+            start: The first row to keep: seconds as float (0.5, or -1.0 from the end), or rows as
+                text ("12r", "-12r"). Default None: the first row.
+            stop: The end of the rows to keep, in the form of start. Default None: the last row.
+            idle: {stream: limit}. Cuts the rows at both ends in which the stream changes by at most
+                limit from row to row. Default None.
+            skip_short: Whether to delete episodes that become empty. Default False: they are an
+                error.
+            episodes: Trim only these: indices, a range, or text such as "0,3,5-9". Default None:
+                all.
+            where: Trim only episodes for which this expression holds. Default None.
+            task: Trim only episodes with a task that matches this pattern. Default None.
+            flags: Trim only the episodes in this file of flags of `robocache view`. Default None.
+            label: Use only the flags with this label. Required if the file has several labels.
+            invert: Whether to trim all other episodes instead. Default False.
         """
         choice = {
             "episodes": episodes,
@@ -178,10 +244,10 @@ class Edit:
             "label": label,
             "invert": invert,
         }
-        return self._and(
+        return self._with_change(
             "trim",
             choice,
-            **{"from": _moment("start", start), "to": _moment("stop", stop)},
+            **{"from": _moment_text("start", start), "to": _moment_text("stop", stop)},
             idle=dict(idle) if idle else None,
             skip_short=skip_short,
         )
@@ -197,23 +263,25 @@ class Edit:
         flags: Any = None,
         label: str | None = None,
     ) -> Edit:
-        """Splits into several datasets, in folders of write()'s dst: the last change.
+        """Splits into several datasets, in folders of write()'s dst. This must be the last change.
 
         Args:
-            into: {"train": 0.8, "val": 0.2} (fractions, or counts), or {"train": "0-79"}.
-            seed: Episodes are dealt out in the order of this seed. Default: as they stand.
-            by: "task" makes a part for each task.
-            stratify: "task" gives each task the same fractions.
-            group: A column. Episodes with one value of it stay together.
-            flags: A file of flags makes a part for each label, of the flagged episodes and rows, and the part "rest".
-            label: Takes only the flags with this label.
+            into: {"train": 0.8, "val": 0.2} (fractions or counts), or {"train": "0-79"}.
+            seed: Divide the episodes in the random order of this seed. Default None: in their
+                order.
+            by: "task" makes one part per task. Default None.
+            stratify: "task" divides each task by the same fractions. Default None.
+            group: A column. Episodes with the same value stay together. Default None.
+            flags: A file of flags. Makes one part per label, with the flagged episodes and rows,
+                and a part "rest". Default None.
+            label: Use only the flags with this label. Default None.
         """
         if isinstance(into, Mapping):
             into = [
-                f"{k}={_numbers(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
+                f"{k}={_episode_text(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
                 for k, v in into.items()
             ]
-        v = self._and(
+        v = self._with_change(
             "split",
             into=[into] if isinstance(into, str) else into,
             by=by,
@@ -223,21 +291,35 @@ class Edit:
             label=label,
         )
         if seed is not None:
-            v._verbs[-1]["seed"] = _options.whole("seed", seed, 0)
+            v._verbs[-1]["seed"] = _checks.check_whole("seed", seed, 0)
         return v
 
     def rename(self, names: Mapping[str, str]) -> Edit:
-        """Renames features, {old: new}, wherever they are named."""
-        return self._and("rename", names=dict(names))
+        """Renames features in all places.
+
+        Args:
+            names: {old key: new key}.
+        """
+        return self._with_change("rename", names=dict(names))
 
     def remove(self, *features: str) -> Edit:
-        """Removes features."""
-        return self._and(
+        """Removes features.
+
+        Args:
+            features: The keys, as arguments or lists.
+        """
+        return self._with_change(
             "remove", features=[f for x in features for f in ([x] if isinstance(x, str) else x)]
         )
 
     def add(self, key: str, values: Any) -> Edit:
-        """Adds a feature: an array with a row for each row of the dataset, the path of a .npy or .parquet file, or one value for all rows."""
+        """Adds a feature.
+
+        Args:
+            key: The key of the feature.
+            values: An array with one row per row of the dataset, the path of a .npy or .parquet
+                file, or one value for all rows.
+        """
         files: tuple[Any, ...] = ()
         if (
             isinstance(values, os.PathLike)
@@ -255,7 +337,7 @@ class Edit:
             )
         else:
             source = json.dumps(values.item() if hasattr(values, "item") else values)
-        return self._and("add", None, files, features=[key], **{"from": source})
+        return self._with_change("add", None, files, features=[key], **{"from": source})
 
     def set_task(
         self,
@@ -268,8 +350,18 @@ class Edit:
         label: str | None = None,
         invert: bool = False,
     ) -> Edit:
-        """Gives all rows of episodes a task."""
-        return self._and(
+        """Sets one task for all rows of episodes. The arguments that are given must all hold.
+
+        Args:
+            text: The text of the task.
+            episodes: Indices, a range, or text such as "0,3,5-9". Default None: all episodes.
+            where: An expression, such as "length < 30 or max(action[gripper]) > 1.2". Default None.
+            task: A pattern that a task of the episode must match, such as "pick*". Default None.
+            flags: The path of a file of flags of `robocache view`. Default None.
+            label: Use only the flags with this label. Required if the file has several labels.
+            invert: Whether to select all other episodes instead. Default False.
+        """
+        return self._with_change(
             "set-task",
             {
                 "episodes": episodes,
@@ -289,8 +381,16 @@ class Edit:
         rows: str | None = None,
         text: str | None = None,
     ) -> Edit:
-        """Changes task texts, {old: new}; or gives rows ("3:40-80", rows 40 to 79 of episode 3) the task `text`."""
-        return self._and("relabel", names=dict(names) if names else None, rows=rows, text=text)
+        """Changes the texts of tasks, or sets the task of some rows.
+
+        Args:
+            names: {old text: new text}.
+            rows: Rows such as "3:40-80", which are rows 40 to 79 of episode 3.
+            text: The task of these rows.
+        """
+        return self._with_change(
+            "relabel", names=dict(names) if names else None, rows=rows, text=text
+        )
 
     def reencode(
         self,
@@ -300,8 +400,19 @@ class Edit:
         crf: int | None = None,
         preset: str | None = None,
     ) -> Edit:
-        """Encodes all video anew. codec: "av1", "h264" or "hevc". The report's video["psnr"] says how near it comes to the source."""
-        return self._and("reencode", video=_set(codec=codec, gop=gop, crf=crf, preset=preset))
+        """Encodes all video again.
+
+        The report's video["psnr"] measures the difference from the source.
+
+        Args:
+            codec: "av1", "h264" or "hevc". Default None: the codec of the source.
+            gop: The distance of key frames, in frames. Default None: chosen by the engine.
+            crf: The quality of the encoder. Default None: chosen by the engine.
+            preset: The speed of the encoder. Default None: chosen by the engine.
+        """
+        return self._with_change(
+            "reencode", video=_drop_none(codec=codec, gop=gop, crf=crf, preset=preset)
+        )
 
     def resize(
         self,
@@ -312,20 +423,42 @@ class Edit:
         crf: int | None = None,
         preset: str | None = None,
     ) -> Edit:
-        """Encodes all video anew at (height, width)."""
-        height, width = _options.frame_size("size", size)
-        return self._and(
+        """Encodes all video again with another size.
+
+        Args:
+            size: (height, width) in pixels.
+            codec: As in reencode.
+            gop: As in reencode.
+            crf: As in reencode.
+            preset: As in reencode.
+        """
+        height, width = _checks.check_frame_size("size", size)
+        return self._with_change(
             "resize",
-            video=_set(codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width),
+            video=_drop_none(
+                codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width
+            ),
         )
 
     def recompute_stats(self) -> Edit:
-        """Counts the statistics anew. All edits do; this alone copies the rest."""
-        return self._and("recompute-stats")
+        """Computes the statistics again. All edits do this; alone, it copies everything else."""
+        return self._with_change("recompute-stats")
 
     def plan(self, dst: Any = None, **options: Any) -> EditReport:
-        """What write() would do: episodes, bytes, frames to encode and why. Writes nothing. The plan itself is .plan, which `robocache edit apply` takes."""
-        return self._run(dst, dry_run=True, **options)
+        """Reports what write() would do, and writes nothing.
+
+        Args:
+            dst: As in write.
+            options: As in write.
+
+        Returns:
+            An EditReport with episodes, bytes, and the frames to encode with the reasons. Its .plan
+            is the plan itself, which `robocache edit apply` takes.
+
+        Raises:
+            Misuse: A change or option is invalid.
+        """
+        return self._send_request(dst, dry_run=True, **options)
 
     def write(
         self,
@@ -336,22 +469,39 @@ class Edit:
         stats: str | None = None,
         to: str | None = None,
     ) -> EditReport:
-        """Writes the result, to a new folder or in place of the dataset.
+        """Writes the result to a new folder, or in place of the dataset.
 
-        cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the frames up to the next key
-        frame, or where these would not stand in one file with the rest, the episode), "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "rows": of none.
-        to: the format.
-        in_place: swaps the folders in one step, and keeps the old dataset at .undo.
-        Raises before the first byte is written what can be refused: Misuse (unknown episodes and keys, a folder that is taken), NotFound, Malformed, Unsupported.
+        Invalid changes are rejected before the first byte is written.
+
+        Args:
+            dst: The new folder. None with in_place=True.
+            in_place: Whether to replace the dataset in one step. The old dataset is kept in the
+                folder .undo of the report. Default False.
+            cut: How to cut video between key frames. "hidden" (default) keeps unused frames in the
+                file. "exact" encodes the frames up to the next key frame, or the whole episode if
+                these frames cannot be in one file with the rest. "snap" moves the cut.
+            stats: Statistics of rows are always computed, and statistics of frames if episodes have
+                changed. "rows" computes no statistics of frames. Default None.
+            to: The format. Default None: the format of the source.
+
+        Returns:
+            An EditReport.
+
+        Raises:
+            Misuse: An episode or key is unknown, or dst is not empty.
+            NotFound: A source does not exist.
+            Malformed: A source violates its format.
+            Unsupported: The format or codec cannot be written.
         """
-        return self._run(dst, in_place=in_place, cut=cut, stats=stats, to=to)
+        return self._send_request(dst, in_place=in_place, cut=cut, stats=stats, to=to)
 
-    def _run(self, dst: Any, **options: Any) -> EditReport:
-        opened = [_source(s) for s in self._sources]
+    def _send_request(self, dst: Any, **options: Any) -> EditReport:
+        """Sends the changes to the engine and returns the report."""
+        opened = [_source_request(s) for s in self._sources]
         request: dict[str, Any] = {
             "sources": [uri for uri, _ in opened],
             "verbs": self._verbs,
-            **{k: v for k, v in options.items() if _said(v)},
+            **{k: v for k, v in options.items() if _is_given(v)},
         }
         if any(how != opened[0][1] for _, how in opened):
             raise Misuse(
@@ -361,18 +511,22 @@ class Edit:
         if opened and opened[0][1]:
             request["open"] = opened[0][1]
         if dst is not None:
-            request["dst"] = _options.uri(dst)
-        return EditReport(_engine.engine().call("robocache_edit", 0, request, settle=True)[1])
+            request["dst"] = _checks.path_text(dst)
+        return EditReport(
+            _engine.current_engine().call("robocache_edit", 0, request, settle=True)[1]
+        )
 
     def __repr__(self) -> str:
-        return f"<robocache.edit.Edit of {', '.join(_source(s)[0] for s in self._sources)}: {', '.join(v['verb'] for v in self._verbs) or 'nothing yet'}>"
+        sources = ", ".join(_source_request(s)[0] for s in self._sources)
+        changes = ", ".join(v["verb"] for v in self._verbs) or "nothing yet"
+        return f"<robocache.edit.Edit of {sources}: {changes}>"
 
 
-def _source(s: Any) -> tuple[str, dict[str, Any]]:
-    """The URI of a dataset, and how it is opened."""
+def _source_request(s: Any) -> tuple[str, dict[str, Any]]:
+    """Returns the URI of a dataset and the options with which it was opened."""
     args = getattr(s, "_args", None)
     if args is None:
-        return _options.uri(s), {}
+        return _checks.path_text(s), {}
     how = {
         k: v
         for k, v in args.items()
@@ -388,18 +542,21 @@ def _source(s: Any) -> tuple[str, dict[str, Any]]:
     return args["uri"], how
 
 
-def _said(v: Any) -> bool:
+def _is_given(v: Any) -> bool:
+    """Reports whether an argument was given."""
     return v is not None and v is not False
 
 
-def _set(**given: Any) -> dict[str, Any]:
+def _drop_none(**given: Any) -> dict[str, Any]:
+    """Returns the arguments that are not None."""
     return {k: v for k, v in given.items() if v is not None}
 
 
-def _numbers(v: Any) -> str:
+def _episode_text(v: Any) -> str:
+    """Returns episode indices as text, such as "0,3,5"."""
     if not isinstance(v, str):
         v = ",".join(
-            str(_options.whole("episodes", x, 0))
+            str(_checks.check_whole("episodes", x, 0))
             for x in np.atleast_1d(
                 np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)
             ).tolist()
@@ -409,24 +566,38 @@ def _numbers(v: Any) -> str:
     return v
 
 
-def _moment(name: str, v: Any) -> str | None:
+def _moment_text(name: str, v: Any) -> str | None:
+    """Returns a time of trim as text. Raises Misuse for an integer, whose unit is ambiguous."""
     if v is None or isinstance(v, str):
         return v
-    if _options.is_integer(v):
+    if _checks.is_integer(v):
         raise Misuse(
             f"{name}={v}: seconds are floats",
             hint=f'{name}={float(v)} is seconds, {name}="{v}r" is rows',
         )
-    return repr(_options.real(name, v))
+    return repr(_checks.check_real(name, v))
 
 
 def merge(
     sources: Iterable[Any], *, keys: str = "strict", hz: Any = None, black: bool = False
 ) -> Edit:
-    """Joins datasets, one after the other, as an Edit: .write(dst) writes it, other changes may follow.
+    """Joins datasets, one after the other.
 
-    sources: paths, URIs or Datasets. keys: "strict" (the same features), "intersection", or "union" (zeros where a dataset has none, and "<key>.valid" says so;
-    black=True: black frames too). hz: the rate that all are brought to; None: they must have the same. Tasks are joined by their texts, joints by their names.
+    Tasks are joined by their texts, and joints by their names.
+
+    Args:
+        sources: Paths, URIs or Datasets.
+        keys: "strict" (default): all have the same features. "intersection": the common features.
+            "union": all features; rows of a dataset that lacks a feature are zeros, and
+            "<key>.valid" marks them.
+        hz: The common rate in Hz. Default None: all must have the same rate.
+        black: With keys="union", whether to write black frames for missing cameras. Default False.
+
+    Returns:
+        An Edit, which may be changed further. Its write() writes the merged dataset.
+
+    Example:
+        robocache.merge(["a", "b"], keys="intersection").write("both")
     """
     sources = list(sources)
     return Edit(
@@ -443,16 +614,35 @@ def merge(
 
 
 def undo(dataset: Any) -> str:
-    """Gives a dataset back as it was before its last edit in place, and says so. Raises Malformed where a file of it was changed since, NotFound where there was no edit."""
-    return str(_run("edit undo", [_options.uri(dataset)], {}, False)["done"])
+    """Restores a dataset to its state before the last edit in place.
+
+    Args:
+        dataset: A path or a Dataset.
+
+    Returns:
+        Text that describes what was done.
+
+    Raises:
+        Malformed: A file of the dataset was changed after the edit.
+        NotFound: There was no edit in place.
+    """
+    return str(run_verb("edit undo", [_checks.path_text(dataset)], {}, False)["done"])
 
 
 def recover(dataset: Any) -> str:
-    """Ends an edit in place that was interrupted, and says what is there now."""
-    return str(_run("edit recover", [_options.uri(dataset)], {}, False)["done"])
+    """Completes or reverts an interrupted edit in place.
+
+    Args:
+        dataset: A path or a Dataset.
+
+    Returns:
+        Text that describes the resulting state.
+    """
+    return str(run_verb("edit recover", [_checks.path_text(dataset)], {}, False)["done"])
 
 
-def _one(name: str) -> Any:
+def _one_call(name: str) -> Any:
+    """Returns a function that makes one change of Edit in one call."""
     method = getattr(Edit, name)
 
     def verb(
@@ -463,9 +653,10 @@ def _one(name: str) -> Any:
     kinds = _inspect.Parameter
     own = list(_inspect.signature(method).parameters.values())[1:]
     verb.__name__ = verb.__qualname__ = name
-    verb.__doc__ = (
-        (method.__doc__ or "").rstrip()
-        + "\n\n        In one call: source is a path or a Dataset, dst a new folder; or in_place=True.\n        "
+    verb.__doc__ = (method.__doc__ or "").rstrip() + (
+        "\n\n        This function makes the change in one call. source is a path, URI or Dataset."
+        "\n        dst is the new folder, or None with in_place=True. Returns the EditReport of"
+        "\n        Edit.write.\n        "
     )
     verb.__signature__ = _inspect.Signature(
         [  # type: ignore[attr-defined]
@@ -483,8 +674,5 @@ def _one(name: str) -> Any:
     return verb
 
 
-for _name in ("delete", "keep", "trim", "set_task"):
-    _m = getattr(Edit, _name)
-    _m.__doc__ = (_m.__doc__ or "").rstrip() + "\n" + _CHOICE
 for _name in __all__[3:-2]:
-    globals()[_name] = _one(_name)
+    globals()[_name] = _one_call(_name)

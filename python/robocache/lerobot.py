@@ -1,4 +1,7 @@
-"""LeRobotDataset: items as lerobot's class of that name gives them, key by key, out of v2.0, v2.1 and v3.0 datasets in place."""
+"""LeRobotDataset has the items of lerobot's class of this name.
+
+It reads the versions v2.0, v2.1 and v3.0 in place.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _given, _hftable, _keywords, _options
+from . import _config, _option_values, _hftable, _keywords, _checks
 from ._errors import Misuse, Unsupported
-from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
+from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate_dataset, reject_recording
 from .dataset import Dataset
 from .mapdataset import MapDataset
 
@@ -22,23 +25,64 @@ if TYPE_CHECKING:
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
 
-@read_only("create resume add_frame save_episode clear_episode_buffer push_to_hub")
+@reject_recording("create resume add_frame save_episode clear_episode_buffer push_to_hub")
 class LeRobotDataset(MapDataset):
-    """A LeRobot dataset, with the constructor, the items and the attributes of lerobot 0.6's class of that name.
+    """A LeRobot dataset with the constructor, items and attributes of lerobot 0.6's class.
 
-    repo_id: a path, a URI, or a repository name that is on disk; root: the folder, as there. v2.0, v2.1 and v3.0 are read in place.
-    Frames of videos are found by frame number, so drifting timestamps never give a neighbouring frame; tolerance_s checks delta_timestamps.
-    check_timestamps=True also repeats lerobot's check of frame times against tolerance_s, and raises where it does.
-    return_uint8: video as uint8 instead of float32 in [0, 1]. depth_output_unit: "mm" or "m".
-    image_transforms: called once per colour camera, on (C, H, W) or (T, C, H, W).
-    keys, image_size, threads, memory_budget, images (size and fit), open: RoboCache's own; see MapDataset.
-    revision, force_cache_sync, download_videos, video_backend and token are accepted and without effect: nothing is downloaded.
+    v2.0, v2.1 and v3.0 are read in place. Frames of videos are found by frame number, so drifting
+    timestamps never select a neighbouring frame. lerobot-train takes the class in place of
+    lerobot.datasets.factory.LeRobotDataset.
 
-    meta: a LeRobotDatasetMetadata. hf_dataset: the table as a datasets.Dataset. lerobot-train takes the class in place of
-    lerobot.datasets.factory.LeRobotDataset. Raises Misuse for an argument or an episode that is wrong, Unsupported for the options of recording.
+    Args:
+        repo_id: A path, a URI, or the name of a repository that is on this disk.
+        root: The folder of the dataset. Default None: derived from repo_id.
+        episodes: Indices of episodes. Default None: all.
+        episode_filter: Called with the metadata row of an episode; returns whether to include it.
+            Default None.
+        image_transforms: Called once per colour camera with (C, H, W) or (T, C, H, W). Default
+            None.
+        delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`. Default None.
+        tolerance_s: The tolerance of delta_timestamps in seconds. Default 1e-4.
+        revision: Recorded in .revision. Default None: the version of the format.
+        force_cache_sync: No effect, because nothing is downloaded.
+        download_videos: No effect, because nothing is downloaded.
+        video_backend: No effect; the engine decodes video.
+        return_uint8: Whether video is uint8. Default False: float32 in [0, 1].
+        depth_output_unit: The unit of depth, "mm" (default) or "m".
+        batch_encoding_size: For recording; other values than 1 raise Unsupported.
+        rgb_encoder: For recording; must be None.
+        depth_encoder: For recording; must be None.
+        encoder_threads: For recording; no effect.
+        streaming_encoding: For recording; must be False.
+        encoder_queue_maxsize: For recording; no effect.
+        token: No effect, because nothing is downloaded.
+        check_timestamps: Whether to also check frame times against tolerance_s, as lerobot does.
+            Default False.
+        keys: The streams of an item, as in MapDataset. RoboCache's own option.
+        image_size: (height, width) in pixels, as in MapDataset. RoboCache's own option.
+        threads: As in MapDataset. RoboCache's own option.
+        memory_budget: As in MapDataset. RoboCache's own option.
+        images: A robocache.Images with size and fit. RoboCache's own option.
+        open: A robocache.Open: how the path is opened. RoboCache's own option.
+
+    Attributes:
+        meta: The LeRobotDatasetMetadata.
+        episodes: The selected indices, or None for all.
+        image_transforms: The transform, or None.
+
+    Raises:
+        Misuse: An argument or an episode is invalid.
+        Unsupported: An option of recording is given.
+        NotFound: There is no dataset at this location.
+        Malformed: The dataset violates the format.
+
+    Example:
+        ds = robocache.LeRobotDataset("lerobot/pusht", root="data/pusht",
+                                      delta_timestamps={"action": [0, 0.1]})
+        print(ds[0]["action"].shape)
     """
 
-    @_keywords.grouped("images", "open")
+    @_keywords.accept_groups("images", "open")
     def __init__(
         self,
         repo_id: Any,
@@ -88,7 +132,7 @@ class LeRobotDataset(MapDataset):
             "threads": threads,
             "memory_budget": memory_budget,
         }
-        own = _given.Given(plain, groups)
+        own = _option_values.OptionValues(plain, groups)
         how = {**own.pop_group("open"), "memory_budget": memory_budget}
         if how.setdefault("format", "lerobot") != "lerobot":
             raise Misuse(
@@ -99,9 +143,11 @@ class LeRobotDataset(MapDataset):
             "LeRobotDataset",
             "return_uint8= and depth_output_unit= say it",
         )
-        self.dataset: Dataset = Dataset(locate(repo_id, root), **how)
-        self.depth_output_unit: Any = _options.choice("depth_output_unit", depth_output_unit, UNITS)
-        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(
+        self.dataset: Dataset = Dataset(locate_dataset(repo_id, root), **how)
+        self.depth_output_unit: Any = _checks.check_choice(
+            "depth_output_unit", depth_output_unit, UNITS
+        )
+        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._of_open_dataset(
             self.dataset, repo_id, revision, depth_output_unit
         )
         self.root: Path = self.meta.root
@@ -126,11 +172,11 @@ class LeRobotDataset(MapDataset):
                 "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
             }
         )
-        self._config = {**_config.sample(self.dataset.features, own), "compat": "lerobot"}
-        self._start()
+        self._config = {**_config.sample_config(self.dataset.features, own), "compat": "lerobot"}
+        self._open_map()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Made again where they are needed: a worker needs neither.
+        # Worker processes need neither, and both are created again on access.
         return {
             k: v
             for k, v in super().__getstate__().items()
@@ -139,38 +185,41 @@ class LeRobotDataset(MapDataset):
 
     @property
     def num_frames(self) -> int:
-        """Frames of the selected episodes."""
+        """The number of frames of the selected episodes."""
         return len(self)
 
     @property
     def num_episodes(self) -> int:
-        """Episodes selected."""
+        """The number of selected episodes."""
         return self.dataset.num_episodes if self.episodes is None else len(self.episodes)
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:
+        """{key: {"dtype", "shape", "names", ...}}, as in info.json."""
         return self.meta.features
 
     @cached_property
     def hf_dataset(self) -> Any:
-        """The rows of the selected episodes without video, as a datasets.Dataset over Arrow with lerobot's types and torch transform.
+        """The rows of the selected episodes without video, as a datasets.Dataset over Arrow.
 
-        All of it is read into memory, once. Images that take more than memory_budget as stored (default 4 GiB) are left out, with a warning.
-        Without the package datasets: a view with [i], ["column"], slices, select, filter, and without images.
+        It has lerobot's types and torch transform. The whole table is read into memory, once.
+        Images that take more than memory_budget as stored (default 4 GiB) are left out, with a
+        warning. Without the package datasets, this is a view with [i], ["column"], slices, select
+        and filter, and without images.
         """
         columns = {
             k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"
         }
-        return _hftable.rows(
+        return _hftable.row_table(
             self.dataset,
             columns,
             self._config.get("episodes"),
-            self._config.get("memory_budget", _hftable.IMAGES),
+            self._config.get("memory_budget", _hftable.IMAGE_BUDGET),
         )
 
     @cached_property
     def absolute_to_relative_idx(self) -> dict[int, int] | None:
-        """Row number in the dataset → row number in the selected episodes; None where all are selected."""
+        """{row in the dataset: row in the selected episodes}; None if all episodes are selected."""
         if self.episodes is None:
             return None
         lengths = self.dataset.episodes["lengths"].tolist()
@@ -183,24 +232,29 @@ class LeRobotDataset(MapDataset):
         return {r: i for i, r in enumerate(rows)}
 
     def select_columns(self, column_names: str | Sequence[str]) -> Any:
+        """Returns hf_dataset with these columns only."""
         return self.hf_dataset.select_columns(column_names)
 
     def get_raw_item(self, idx: Any) -> dict[str, Any]:
-        """A row of hf_dataset: no windows, no video."""
+        """Returns a row of hf_dataset, without windows and video."""
         return self.hf_dataset[idx]
 
     @property
     def reader(self) -> LeRobotDataset:
-        """This dataset: lerobot's class keeps its reading half in an object of that name."""
+        """This dataset; lerobot's class keeps its reading part in an object of this name."""
         return self
 
-    writer = None  # nothing is recorded here
+    writer = None  # Belongs to recording, which this class does not do.
 
     def get_item(self, idx: Any) -> dict[str, Any]:
+        """Returns the item at idx."""
         return self[idx]
 
     def get_episodes_file_paths(self) -> list[Path]:
-        """The files of the selected episodes, relative to root, each once."""
+        """Returns the paths of the selected episodes' files, without duplicates.
+
+        The paths are relative to root.
+        """
         numbers = (
             self.dataset.episodes["episode_index"].tolist()
             if self.episodes is None
@@ -213,11 +267,17 @@ class LeRobotDataset(MapDataset):
         return list(dict.fromkeys(paths))
 
     def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:
+        """Sets image_transforms.
+
+        Raises:
+            TypeError: image_transforms is neither callable nor None.
+        """
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError("image_transforms must be callable or None.")
         self.image_transforms = image_transforms
 
     def clear_image_transforms(self) -> None:
+        """Removes image_transforms."""
         self.image_transforms = None
 
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
@@ -231,14 +291,17 @@ class LeRobotDataset(MapDataset):
         return items
 
     def has_pending_frames(self) -> bool:
-        """False: nothing is recorded here."""
+        """Returns False, because this class does not record."""
         return False
 
     def finalize(self) -> None:
-        """Nothing is recorded here."""
+        """Does nothing, because this class does not record."""
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({{\n    Repository ID: '{self.repo_id}',\n    Number of selected episodes: '{self.num_episodes}',\n"
-            f"    Number of selected samples: '{self.num_frames}',\n    Features: '{list(self.features)}',\n}})"
+            f"{type(self).__name__}({{\n"
+            f"    Repository ID: '{self.repo_id}',\n"
+            f"    Number of selected episodes: '{self.num_episodes}',\n"
+            f"    Number of selected samples: '{self.num_frames}',\n"
+            f"    Features: '{list(self.features)}',\n}})"
         )

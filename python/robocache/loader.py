@@ -1,4 +1,4 @@
-"""Loader: batches made by the engine, ready as tensors."""
+"""Loader delivers batches that the engine makes, as tensors."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import (
     _config,
     _engine,
-    _given,
+    _option_values,
     _keywords,
     _memory,
-    _options,
-    _scales,
+    _checks,
+    _compare_scales,
     _sources,
     _statistics,
     options,
 )
-from ._batches import Batches, Taken
-from ._device import Device, PageLocked
+from ._batches import HostBatches, DeliveredBatch
+from ._device import DeviceBatches, PinnedBatches
 from ._epoch import Epoch
 from ._errors import ForkError, Misuse, NotIndexed, Unsupported
-from ._finish import Finisher
-from ._order import Located, Ordered
-from ._place import Place
+from ._finisher import Finisher
+from ._order import Located, OrderMixin
+from ._rank_resolver import RankResolver
 from ._samples import Samples
 from ._target import find_target
 from ._feature import Features
-from .mapdataset import delivered
-from .normalizer import Normalizer, again
+from .mapdataset import with_delivered_units
+from .normalizer import Normalizer, settled_config
 from .options import Cache
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     _Base = object
 else:
-    try:  # to be what DataLoader and torchdata's StatefulDataLoader iterate over
+    try:  # DataLoader and torchdata's StatefulDataLoader iterate over an IterableDataset.
         from torch.utils.data import IterableDataset as _Base
     except ImportError:
         _Base = object
@@ -51,79 +51,91 @@ __all__ = ["Loader", "Located"]
 
 
 class _NoDataset(Misuse, AttributeError):
-    """Also an AttributeError: Lightning and others ask hasattr(loader, "dataset")."""
+    """A mixture has no single dataset.
+
+    Also an AttributeError, because Lightning and others call hasattr(loader, "dataset").
+    """
 
 
 class _FixedOption(Misuse, AttributeError):
-    """What assigning to a read-only attribute raises."""
+    """An attribute of a Loader was assigned that is fixed."""
 
 
-class Loader(Ordered, _Base):
-    """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
+class Loader(OrderMixin, _Base):
+    """Delivers batches of one dataset or a mixture, made in parallel by the engine.
 
-    A batch is a dict: one contiguous tensor a key (a NumPy array without torch), text as a list of
-    str. Nothing writes to it again. Each `for` gives one epoch; the next `for` gives the next
-    epoch, also after one that was left early. state_dict() and load_state_dict() continue exactly,
-    also at another batch size, world size or number of threads, and inside torchdata's
-    StatefulDataLoader(loader, batch_size=None, num_workers=0). In torch's DataLoader too the loader
-    needs batch_size=None, because it gives whole batches. docs/batches.md describes what is in a
-    batch.
+    There are no worker processes, and no Python code runs per sample. A batch is a dict. Each key
+    is one contiguous tensor (a NumPy array without torch), and text is a list of str. A batch is
+    not overwritten later. docs/batches.md describes the content of a batch.
+
+    Each `for` delivers one epoch. The next `for` delivers the next epoch, also if the last one was
+    left early. len() is the number of batches per epoch on this rank.
+
+    state_dict() and load_state_dict() continue exactly, also at another batch size, world size or
+    number of threads. In torch's DataLoader and torchdata's StatefulDataLoader, the loader needs
+    batch_size=None and num_workers=0, because it delivers whole batches.
 
     Args:
-        source: A path or URI, a Dataset, or a MapDataset, whose selection and windows keywords here
-            override; or a list of robocache.Mix, paths, URIs and Datasets: a mixture.
-        batch_size: Samples a batch, on each rank. Default 64.
-        shuffle: "global" (default: an exact permutation of all samples), "pool" (whole episodes are
-            decoded once and drawn from while they are resident) or False (file order). order(epoch)
-            returns the order.
-        seed: Of the order and of augment=. Default 0.
-        keys: The streams of a batch; others are not read. Default: all. "episode_id", "index",
-            "episode_index" and "frame_index" are made if the dataset has none.
-        episodes: Indices of episodes, in place of a split. The samples are numbered in file order.
-        split: The episodes of one split. Default "train" (or "training") if the dataset names one;
-            "all": all.
+        source: A path or URI, a Dataset, or a MapDataset, whose selection and windows this loader
+            takes unless a keyword overrides them. Or a list of robocache.Mix, paths, URIs and
+            Datasets: a mixture.
+        batch_size: Samples per batch on each rank. Default 64.
+        shuffle: "global" (default): an exact permutation of all samples. "pool": whole episodes are
+            decoded once, and samples are drawn from the episodes in memory. False: the order of the
+            files. order(epoch) returns the order.
+        seed: The seed of the order and of augment=. Default 0.
+        keys: The streams of a batch; other streams are not read. Default None: all. "episode_id",
+            "index", "episode_index" and "frame_index" are generated if the dataset lacks them.
+        episodes: Indices of episodes, in place of a split. The samples are numbered in the order of
+            the files. Default None.
+        split: Use only the episodes of this split. Default None: "train" (or "training") if the
+            dataset has this split, else all. "all": all episodes.
         delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules.
-            Default: none.
-        hz: Samples lie on a uniform timeline of this rate, in Hz. Default: the dataset's rows.
-        normalize: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10", for every float
-            stream of numbers; {key: mode or {"mode", "clip", "mean", "std", "low", "high"}}; or
-            another Loader or its normalizer, so that validation takes the numbers of training.
-            Default: none.
-        image_size: (height, width) in pixels, by a bilinear filter with antialiasing. Default: as
-            recorded.
-        cache: "ram", a directory or a robocache.Cache: decoded images stay for the next epoch; a
-            number is the bytes of a cache in RAM. Default: none.
-        threads: Threads of the engine. Default: the cores.
+            Default None.
+        hz: The rate of a uniform timeline of samples, in Hz. Default None: the rows of the dataset.
+        normalize: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10" for every float
+            stream of numbers. Or {key: mode or {"mode", "clip", "mean", "std", "low", "high"}}. Or
+            another Loader or its normalizer, so that validation uses the numbers of training.
+            Default None.
+        image_size: (height, width) in pixels, scaled with a bilinear filter with antialiasing.
+            Default None: as recorded.
+        cache: "ram", a directory or a robocache.Cache: keeps decoded images for the next epoch. A
+            number is the bytes of a cache in RAM. Default None.
+        threads: Threads of the engine. Default None: one per core.
         memory_budget: Bytes, or text such as "4GiB" (default), for batches in flight, decoders,
-            resident images and the RAM cache together.
-        device: "cpu" (default), "cuda", "cuda:1" or a robocache.Device: batches arrive there, one
-            batch ahead.
+            images in memory and the RAM cache together.
+        device: "cpu" (default), "cuda", "cuda:1" or a robocache.Device. Batches are copied to the
+            device one batch ahead.
         drop_last: Whether to leave out the last step if it is not full. Default False.
-        rank: The rank that this loader serves. Default: from torch.distributed or the environment,
-            when the loader is first used (len, iter, state_dict).
-        world_size: The number of ranks. All give equally many batches. Default: as rank.
-        windows: A robocache.Windows: rows and spans at a stream's own rate, absent keys, the type
-            of float64.
-        align: A robocache.Align: how streams come onto one timeline.
-        images: A robocache.Images: type and shape of images, the unit of depth.
+        rank: The rank that this loader serves. Default None: from torch.distributed or the
+            environment, when the loader is first used (len, iter, state_dict).
+        world_size: The number of ranks. All ranks deliver equally many batches. Default None: as
+            rank.
+        windows: A robocache.Windows: windows in rows, windows at a stream's own rate, absent keys,
+            and the dtype of float64 streams.
+        align: A robocache.Align: how streams are put on one timeline.
+        images: A robocache.Images: the dtype and shape of images, and the unit of depth.
         augment: A robocache.Augment: random changes of images and numbers.
-        order: A robocache.Order: pools, the last step, frames that start no sample, episodes that
-            cannot be read.
-        mixture: A robocache.Mixture: temperature and length of a mixture's epoch.
-        statistics: A robocache.Statistics: those that normalize= takes.
-        runtime: A robocache.Runtime: prefetching, reads in flight, a deadline, metrics.
+        order: A robocache.Order: pools, the last step, excluded frames, and episodes that cannot be
+            read.
+        mixture: A robocache.Mixture: the shares and the length of a mixture's epoch.
+        statistics: A robocache.Statistics: the statistics for normalize=.
+        runtime: A robocache.Runtime: prefetching, reads in flight, a deadline and metrics.
         open: A robocache.Open: how a path is opened.
 
     Raises:
-        Misuse: an option is unknown or out of range; .hint names the nearest.
-        NotFound, Malformed, Unsupported: the source, or an episode of it; .where says which.
+        Misuse: An option is unknown or out of range; .hint names the nearest valid one.
+        NotFound: The source, a split or a device does not exist.
+        Malformed: An episode violates the format; .where has the place.
+        Unsupported: RoboCache cannot read the source or serve the device.
 
     Example:
-        for batch in robocache.Loader("path", batch_size=64, delta_timestamps={"action": [0, 0.1]}):
+        loader = robocache.Loader("path", batch_size=64, delta_timestamps={"action": [0, 0.1]})
+        for batch in loader:
             train(batch["observation.state"], batch["action"])
     """
 
-    @_keywords.grouped(
+    @_keywords.accept_groups(
         "windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "open"
     )
     def __init__(
@@ -150,7 +162,7 @@ class Loader(Ordered, _Base):
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
-        where = _given.as_device(device)
+        where = _option_values.as_device(device)
         plain = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -166,18 +178,22 @@ class Loader(Ordered, _Base):
             "memory_budget": memory_budget,
             "drop_last": drop_last,
         }
-        given = _given.Given(plain, {**groups, "cache": _given.as_cache(cache), "device": where})
-        sources = _sources.opened_sources(source, given.pop_group("open"))
+        given = _option_values.OptionValues(
+            plain, {**groups, "cache": _option_values.as_cache(cache), "device": where}
+        )
+        sources = _sources.open_sources(source, given.pop_group("open"))
         self._mix, self.datasets, self._features = sources.mix, sources.datasets, sources.features
-        self._sourced: list[dict[str, Any]] = []  # as the engine takes them
+        # The configurations of the sources, in the engine's form.
+        self._source_configs: list[dict[str, Any]] = []
         inherited = sources.inherited
         if self._mix is not None:
             given["normalize"] = _sources.share_normalizer(self._mix, normalize)
-        own = _config.sample(self._features, given)
+        own = _config.sample_config(self._features, given)
         if self._mix is not None and "stats" in own:
             raise Misuse(
                 "Statistics(values=…) of a mixture",
-                hint="give it to each robocache.Mix; statistics=robocache.Statistics(compute=True) may stand here",
+                hint="give it to each robocache.Mix; statistics=robocache.Statistics(compute=True) "
+                "may stand here",
             )
         if own.get("compute_stats"):
             inherited.pop("stats", None)
@@ -186,24 +202,25 @@ class Loader(Ordered, _Base):
         self._config: dict[str, Any] = {
             **inherited,
             **own,
-            **_config.loader(given, self._mix is not None),
+            **_config.loader_config(given, self._mix is not None),
         }
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
-        self._place = Place(rank, world_size)
-        self._config["rank"], self._config["world_size"] = self._place.now()
-        self._delivered_to = found = find_target(where, self._config.get("decode"))
+        self._rank_resolver = RankResolver(rank, world_size)
+        self._config["rank"], self._config["world_size"] = self._rank_resolver.current()
+        self._target = found = find_target(where, self._config.get("decode"))
         self._config.update(found.config)
-        self._on_host: str | None = None  # why batches for a device are finished on the host
-        self._fresh()
+        self._host_reason: str | None = None  # Why the host completes the batches for a device.
+        self._reset_state()
         self._open().open()
 
     @property
     def dataset(self) -> Samples:
-        """The dataset as this Loader reads it: len() counts the samples of an epoch, [i] is a sample without augmentation.
+        """The dataset with its length and items in samples.
 
-        Its other attributes are those of the Dataset, which is datasets[0]. A mixture has only
-        `datasets`.
+        len() is the number of samples of an epoch, and [i] is a sample without augmentation. The
+        other attributes are those of the Dataset, which is datasets[0]. A mixture has only
+        `datasets`, and raises Misuse here.
         """
         if self._mix is not None:
             raise _NoDataset("a mixture has several datasets", hint="see .datasets")
@@ -212,33 +229,34 @@ class Loader(Ordered, _Base):
         return self._samples
 
     def _count_samples(self) -> int:
+        """Returns the number of samples of an epoch."""
         return self.num_samples
 
     @property
     def rank(self) -> int:
-        """The rank that this Loader serves. Fixed at the first use of the Loader (len, iter, state_dict), not before."""
-        return self._place.now()[0]
+        """The rank of this Loader. It is fixed at the first use (len, iter, state_dict)."""
+        return self._rank_resolver.current()[0]
 
     @property
     def world_size(self) -> int:
-        """How many ranks share an epoch. Fixed at the first use of the Loader, as rank."""
-        return self._place.now()[1]
+        """The number of ranks that share an epoch. It is fixed at the first use, like rank."""
+        return self._rank_resolver.current()[1]
 
     @property
     def batch_size(self) -> int:
-        """Number of samples per batch on each rank. May be set between epochs; the order of samples is kept."""
+        """Samples per batch on each rank. It can be set between epochs, and keeps the order."""
         return self._config["batch_size"]
 
     @batch_size.setter
     def batch_size(self, n: int) -> None:
-        n = _options.whole("batch_size", n)
-        if self._midway:
+        n = _checks.check_whole("batch_size", n)
+        if self._epoch_is_open:
             raise Misuse(
                 f"batch_size={n} in the middle of an epoch",
                 hint="set it after the `for` has ended, or after set_epoch()",
             )
         if n != self.batch_size:
-            self._remake(batch_size=n)
+            self._recreate(batch_size=n)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED:
@@ -256,90 +274,108 @@ class Loader(Ordered, _Base):
 
     @property
     def _uri(self) -> Any:
+        """The URI of the dataset, or a list of the URIs of a mixture."""
         uris = [d.uri for d in self.datasets]
         return uris[0] if self._mix is None else uris
 
     @property
     def device(self) -> str:
-        """Where batches arrive."""
-        return self._delivered_to.name
+        """The name of the device on which batches arrive."""
+        return self._target.name
 
     @property
     def pin_memory(self) -> bool:
-        """Whether the batches' memory on the host is page-locked."""
+        """Whether batches on the host are in page-locked memory."""
         return bool(self._config.get("pin_memory"))
 
-    def _fresh(self) -> None:
+    def _reset_state(self) -> None:
+        """Resets the state of a loader that has no object in the engine."""
         self._handle = None
-        self._batches: Batches | Device | PageLocked | None = None  # made at the first batch
-        self._midway = False  # some of the epoch was given, and not its end
-        self._given = 0  # epoch of the batch that was given last
+        self._batches: HostBatches | DeviceBatches | PinnedBatches | None = (
+            None  # Created at the first batch.
+        )
+        self._epoch_is_open = (
+            False  # Whether some batches of the epoch were delivered, but not its end.
+        )
+        self._last_epoch = 0  # The epoch of the last delivered batch.
         self._iterated = False
-        self._positioned = False  # set_epoch or load_state_dict was called
-        self._turn = 0  # which `for` may take batches
+        self._positioned = False  # Whether set_epoch or load_state_dict was called.
+        self._pass_number = 0  # The number of the `for` that may receive batches.
         self._samples: Samples | None = None
 
     @property
     def _raw(self) -> bool:
-        """Whether the engine leaves casts, normalisation and interpolation to the device."""
+        """Whether the engine leaves casts, normalization and interpolation to the device."""
         return bool(self._config.get("raw"))
 
-    def _finisher(self, handle: _engine.Handle) -> Finisher:
-        return Finisher(
-            handle, _memory.torch_module(), self._delivered_to.device, self._delivered_to.kernels
-        )
+    def _make_finisher(self, handle: _engine.Handle) -> Finisher:
+        """Returns the object that completes raw batches on the device."""
+        return Finisher(handle, _memory.torch_module(), self._target.device, self._target.kernels)
 
-    def _make(self) -> tuple[int, Any]:
+    def _create_loader(self) -> tuple[int, Any]:
+        """Creates the engine's loader, on the host's kernels or in ordinary memory if necessary."""
         try:
-            answer = self._make_one()
+            answer = self._create_once()
         except Unsupported as why:
             if self._raw and why.where.get("raw"):
-                # Rows of varying length: the host finishes batches, and stats() says so.
+                # Rows of varying length: the host completes batches, and stats() has the reason.
                 del self._config["raw"]
-                self._on_host = str(why)
-                return self._make()
-            # Page-locked memory is what the user gets by default: where the driver does not give
-            # it, ordinary memory does.
-            if self._delivered_to.pin is not None or not self._config.pop("pin_memory", False):
+                self._host_reason = str(why)
+                return self._create_loader()
+            # Page-locked memory is the default. If the driver cannot provide it, ordinary memory is
+            # used.
+            if self._target.pin is not None or not self._config.pop("pin_memory", False):
                 raise
             del self._config["pin_device"]
-            answer = self._make_one()
+            answer = self._create_once()
         if self._raw:
-            e = _engine.engine()
-            where = {"rows": self.batch_size, **self._delivered_to.kernels}
+            e = _engine.current_engine()
+            where = {"rows": self.batch_size, **self._target.kernels}
             try:
                 probe = e.call("robocache_loader_finish", answer["loader"], where)[1]["op"]
             except Unsupported as why:
-                # Our kernels do not run there: the host finishes batches, and stats() says so.
+                # The kernels do not run on the device: the host completes batches, and stats() has
+                # the reason.
                 e.call("robocache_close", answer["loader"])
                 del self._config["raw"]
-                self._on_host = str(why)
-                answer = self._make_one()
+                self._host_reason = str(why)
+                answer = self._create_once()
             else:
                 if probe:
                     e.call("robocache_close", probe)
         return answer["loader"], answer
 
-    def _make_one(self) -> Any:
+    def _create_once(self) -> Any:
+        """Creates the engine's loader with the current configuration."""
         if self._mix is None:
             answer = self.dataset._handle.call("robocache_loader_new", self._config)
-            _options.note(answer)
-            _scales.compare(self.datasets, [self._config], answer["normalizers"])
-            self._config = again(self._config, answer["settled"][0])
+            _checks.log_notes(answer)
+            _compare_scales.warn_if_scales_differ(
+                self.datasets, [self._config], answer["normalizers"]
+            )
+            self._config = settled_config(self._config, answer["settled"][0])
             return answer
-        self._sourced = self._sourced or [m._source() for m in self._mix]
-        for m, s in zip(self._mix, self._sourced):
+        self._source_configs = self._source_configs or [m._engine_source() for m in self._mix]
+        for m, s in zip(self._mix, self._source_configs):
             s["dataset"] = m.dataset._handle.number
-        answer = _engine.call("robocache_loader_new", {**self._config, "sources": self._sourced})
-        _options.note(answer)
-        _scales.compare(self.datasets, self._sourced, answer["normalizers"])
-        self._sourced = [again(s, settled) for s, settled in zip(self._sourced, answer["settled"])]
+        answer = _engine.call_engine(
+            "robocache_loader_new", {**self._config, "sources": self._source_configs}
+        )
+        _checks.log_notes(answer)
+        _compare_scales.warn_if_scales_differ(
+            self.datasets, self._source_configs, answer["normalizers"]
+        )
+        self._source_configs = [
+            settled_config(s, settled)
+            for s, settled in zip(self._source_configs, answer["settled"])
+        ]
         return answer
 
     def _open(self) -> _engine.Handle:
+        """Returns the handle of the engine's loader, which may not exist yet."""
         h = self._handle
         if h is None:
-            h = self._handle = _engine.Handle(self._make)
+            h = self._handle = _engine.Handle(self._create_loader)
         elif h.foreign and not h.closed:
             if self._iterated:
                 raise ForkError(
@@ -347,33 +383,36 @@ class Loader(Ordered, _Base):
                     {"dataset": self._uri, "pid": os.getpid()},
                     "make a Loader in the child, or give a MapDataset to DataLoader workers",
                 )
-            self._fresh()
-            self._place.settled = None  # the child may be another rank
-            h = self._handle = _engine.Handle(self._make)
+            self._reset_state()
+            self._rank_resolver.fixed = None  # The child may be another rank.
+            h = self._handle = _engine.Handle(self._create_loader)
         return h
 
-    def _use(self) -> _engine.Handle:
-        """Opens the engine's loader for the rank and the world size of this process, which are fixed from now on."""
+    def _open_for_use(self) -> _engine.Handle:
+        """Returns the handle, with the rank and the world size of this process.
+
+        Both are fixed from now on.
+        """
         h = self._open()
         if not h.closed:
-            rank, world = self._place.settle()
+            rank, world = self._rank_resolver.fix()
             if (rank, world) != (self._config["rank"], self._config["world_size"]):
-                self._remake(rank=rank, world_size=world)
+                self._recreate(rank=rank, world_size=world)
         return self._open()
 
-    def _remake(self, **change: Any) -> None:
-        """Makes the engine's loader again with other options. It continues at the same position."""
+    def _recreate(self, **change: Any) -> None:
+        """Creates the engine's loader again with other options, at the same position."""
         old = self._open()
-        before = self._batches.before if isinstance(self._batches, Device) else 0
+        before = self._batches.first_pending_seq if isinstance(self._batches, DeviceBatches) else 0
         state = (
             old.call("robocache_loader_state", {"before": before} if before else None)
             if self._iterated or self._positioned
             else None
         )
-        iterated, positioned, turn = self._iterated, self._positioned, self._turn
+        iterated, positioned, turn = self._iterated, self._positioned, self._pass_number
         self.close()
-        self._fresh()
-        self._iterated, self._positioned, self._turn = iterated, positioned, turn + 1
+        self._reset_state()
+        self._iterated, self._positioned, self._pass_number = iterated, positioned, turn + 1
         self._config.update(change)
         new = self._open().open()
         if state is not None:
@@ -384,54 +423,57 @@ class Loader(Ordered, _Base):
         for name in (
             "_handle",
             "_batches",
-            "_midway",
-            "_given",
+            "_epoch_is_open",
+            "_last_epoch",
             "_iterated",
             "_positioned",
-            "_turn",
+            "_pass_number",
             "_samples",
         ):
             del state[name]
-        # the address is this process's
+        # The address belongs to this process.
         state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._fresh()
+        self._reset_state()
 
     @property
     def features(self) -> Features:
-        """The streams of a batch by key, as the dataset describes them; unit is the one in which they come (before normalisation)."""
+        """The streams of a batch by key, as the dataset describes them.
+
+        unit is the unit in the batch, before normalization.
+        """
         keys = set(self.keys)
-        all_features = delivered(self._features, self._open().open().info["fields"])
+        all_features = with_delivered_units(self._features, self._open().open().info["fields"])
         out = Features((k, f) for k, f in all_features.items() if k in keys)
         out.withheld = all_features.withheld
         return out
 
     @property
     def keys(self) -> list[str]:
-        """The keys of a batch, in its order."""
+        """The keys of a batch, in their order."""
         return [f["key"] for f in self._open().open().info["fields"]]
 
     @property
     def metrics_address(self) -> str | None:
-        """Where Runtime(metrics=…) serves: host:port."""
+        """The address host:port of Runtime(metrics=...); None without metrics."""
         return self._open().open().info.get("metrics")
 
     @property
     def num_samples(self) -> int:
-        """Samples of an epoch, over all ranks."""
+        """The number of samples of an epoch, over all ranks."""
         return self._open().open().info["samples"]
 
     def __len__(self) -> int:
-        """Batches of an epoch on this rank."""
-        return self._use().open().info["len"]
+        """Returns the number of batches of an epoch on this rank."""
+        return self._open_for_use().open().info["len"]
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch belongs to."""
-        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
+        """The epoch of the next batch."""
+        ahead = self._batches.pending_epoch if isinstance(self._batches, DeviceBatches) else None
         return self._open().call("robocache_loader_stats")["epoch"] if ahead is None else ahead
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -442,76 +484,89 @@ class Loader(Ordered, _Base):
             and worker.num_workers > 1
         ):
             raise Misuse(
-                f"a Loader in {worker.num_workers} workers of a DataLoader: each would give every batch",
-                hint="a Loader needs no workers: DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; or workers over a MapDataset",
+                f"a Loader in {worker.num_workers} workers of a DataLoader: "
+                "each would give every batch",
+                hint="a Loader needs no workers: "
+                "DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; "
+                "or workers over a MapDataset",
             )
-        self._use()
-        if self._midway:  # the last `for` was left early
-            self.set_epoch(self._given + 1)
-        self._turn += 1
+        self._open_for_use()
+        if self._epoch_is_open:  # The last `for` was left early.
+            self.set_epoch(self._last_epoch + 1)
+        self._pass_number += 1
         self._iterated = True
-        return Epoch(self, self._turn)
+        return Epoch(self, self._pass_number)
 
-    def _taker(self) -> Batches | Device | PageLocked:
+    def _batch_source(self) -> HostBatches | DeviceBatches | PinnedBatches:
+        """Returns the object that receives batches in this process, created at the first call."""
         taker = self._batches
         if taker is None or taker.pid != os.getpid():
             handle = self._open().open()
-            taker = Batches(handle, raw=self._raw)
-            if self._delivered_to.device is not None:
-                taker = Device(
+            taker = HostBatches(handle, raw=self._raw)
+            if self._target.device is not None:
+                taker = DeviceBatches(
                     taker,
                     _memory.torch_module(),
-                    self._delivered_to.device,
-                    self._finisher(handle) if self._raw else None,
+                    self._target.device,
+                    self._make_finisher(handle) if self._raw else None,
                 )
             elif self.pin_memory:
-                taker = PageLocked(taker, _memory.torch_module(), self._config["pin_device"])
+                taker = PinnedBatches(taker, _memory.torch_module(), self._config["pin_device"])
             self._batches = taker
         return taker
 
-    def _next(self, epoch: int) -> Taken | None:
-        taken = self._taker().next(epoch)
-        self._midway = taken is not None
+    def _next_batch(self, epoch: int) -> DeliveredBatch | None:
+        """Returns the next batch of an epoch, or None at its end."""
+        taken = self._batch_source().next(epoch)
+        self._epoch_is_open = taken is not None
         if taken is not None:
-            self._given = taken.epoch
+            self._last_epoch = taken.epoch
         return taken  # type: ignore[return-value]
 
     @property
     def normalizer(self) -> Normalizer:
-        """What normalize= does, to be done and undone elsewhere: small, JSON-able by state_dict(), and it needs no dataset. Of a mixture it has one of
-        each source, by name or position: normalizer["name"]."""
+        """The normalization of this loader as a Normalizer, to apply and invert it elsewhere.
+
+        It is small, has a state_dict() for JSON, and needs no dataset. The Normalizer of a mixture
+        has one part per source, by name or position: normalizer["name"].
+        """
         return Normalizer.of(self._open().open().info["normalizers"])
 
     def stats(self) -> dict[str, Any]:
-        """What was done so far: samples/s, seconds of each stage (summed over threads) and of waits, images wanted and decoded, bytes read,
-        wrapped and skipped samples, bad episodes, not_delivered (streams that are declared and
-        cannot be given: key, reason, source), memory by use; of a mixture, what each source gave;
-        whether batches are page-locked; and
-        finished_on: "cuda" where casts, normalisation and interpolation are done there ("host"
-            beside not_on_device: why, where they cannot be).
+        """Returns the counters of the loader since its creation.
 
-        wait_data_seconds is what the loop waited for the loader; wait_consumer_seconds what the
-        loader waited for the loop.
+        Returns:
+            A dict with, among others: samples per second; seconds of each stage, summed over
+            threads; wait_data_seconds, the time that the training loop waited for the loader;
+            wait_consumer_seconds, the time that the loader waited for the training loop; images
+            requested and decoded; bytes read; wrapped and skipped samples; bad_episodes;
+            not_delivered, the declared streams that cannot be delivered, with key, reason and
+            source; memory by use; for a mixture, the samples of each source; pinned, whether
+            batches are page-locked; finished_on, "cuda" if casts, normalization and interpolation
+            run on the device, else "host"; not_on_device, why they cannot run on the device.
+
+        Example:
+            print(loader.stats()["wait_data_seconds"])
         """
-        from ._notebook import Counts
+        from ._notebook import CountersTable
 
         where = {
             "finished_on": "cuda" if self._raw else "host",
-            **({"not_on_device": self._on_host} if self._on_host else {}),
+            **({"not_on_device": self._host_reason} if self._host_reason else {}),
         }
-        return Counts(
+        return CountersTable(
             {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
         )
 
     def close(self) -> None:
-        """Ends all work. Batches that were taken stay valid."""
+        """Stops all work. Batches that were delivered stay valid."""
         taker, self._batches = self._batches, None
-        if isinstance(taker, (Device, PageLocked)) and taker.pid == os.getpid():
+        if isinstance(taker, (DeviceBatches, PinnedBatches)) and taker.pid == os.getpid():
             taker.close()
         if self._handle is not None:
             self._handle.close()
         else:
-            self._handle = _engine.Handle(self._make)
+            self._handle = _engine.Handle(self._create_loader)
             self._handle.closed = True
 
     def __enter__(self) -> Loader:
@@ -521,11 +576,14 @@ class Loader(Ordered, _Base):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<robocache.Loader of {self._uri!r}: batch {self.batch_size}, rank {self.rank} of {self.world_size}>"
+        return (
+            f"<robocache.Loader of {self._uri!r}: batch {self.batch_size}, "
+            f"rank {self.rank} of {self.world_size}>"
+        )
 
 
 def _fixed_options() -> dict[str, str]:
-    """Returns the options that an assignment would not change, with the text that sets each in a new Loader."""
+    """Returns the options that cannot be assigned, with the text that sets each in a new Loader."""
     names = {name: f"{name}=…" for name in inspect.signature(Loader.__init__).parameters}
     for keyword, group in options.GROUPS.items():
         for field in dataclasses.fields(group):

@@ -1,4 +1,4 @@
-"""MapDataset: samples by number, for torch.utils.data.DataLoader or a loop of one's own."""
+"""MapDataset returns samples by number, for torch.utils.data.DataLoader or a custom loop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _given, _keywords, _memory, _options, _scales, _statistics
+from . import (
+    _config,
+    _engine,
+    _option_values,
+    _keywords,
+    _memory,
+    _checks,
+    _compare_scales,
+    _statistics,
+)
 from ._errors import Malformed, Misuse
 from ._feature import Features
-from .dataset import Dataset, opened
-from .normalizer import Normalizer, again
+from .dataset import Dataset, as_dataset
+from .normalizer import Normalizer, settled_config
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 
     _Base = object
 else:
-    try:  # to be an instance of what training frameworks check for
+    try:  # Training frameworks check for an instance of torch's Dataset.
         from torch.utils.data import Dataset as _Base
     except ImportError:
         _Base = object
@@ -29,72 +38,77 @@ else:
 __all__ = ["MapDataset"]
 
 
-def delivered(features: Features, fields: Iterable[Mapping[str, Any]]) -> Features:
-    """The features with the units in which items or batches have them."""
+def with_delivered_units(features: Features, fields: Iterable[Mapping[str, Any]]) -> Features:
+    """Returns the features with the units that items or batches use."""
     units = {f["key"]: f.get("unit", "") for f in fields}
     out = Features((k, replace(f, unit=units.get(k, f.unit))) for k, f in features.items())
     out.withheld = features.withheld
     return out
 
 
-def _rows(v: Any, torch: Any) -> Sequence[Any]:
-    """The rows of a batch, without a copy; in NumPy a row without axes stays an array."""
+def _split_rows(v: Any, torch: Any) -> Sequence[Any]:
+    """Returns the rows of a batch without a copy. In NumPy, a scalar row stays an array."""
     return v.unbind(0) if torch is not None else [v[i, ...] for i in range(len(v))]
 
 
-def _entries(v: Any, lengths: Any) -> list[Any]:
-    """Each sample's own part of a ragged column, without a copy."""
+def _split_entries(v: Any, lengths: Any) -> list[Any]:
+    """Returns the part of each sample in a ragged column, without a copy."""
     n = lengths.reshape(len(lengths), -1).sum(1).tolist()
     ends = list(itertools.accumulate(n))
     return [v[end - k : end] for k, end in zip(n, ends)]
 
 
 class MapDataset(_Base):
-    """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
+    """Returns samples by number: len(ds), ds[i], ds[a:b], with negative indices.
 
-    Works in a DataLoader under fork, forkserver and spawn, also after this process has used it.
-    Items are dicts of torch tensors (NumPy arrays without torch); text is str. Images are (C, H,
-    W), windows (T, ...).
+    __getitems__ decodes a whole batch at once. A MapDataset works in a DataLoader under fork,
+    forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
+    (NumPy arrays without torch), and text is str. Images are (C, H, W), windows (T, ...).
 
     Args:
         source: A path or URI, or an open Dataset.
-        episodes: Indices (Dataset.episode_indices), in place of a split. The samples come in file
-            order.
-        delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules;
-            with several clocks in time, by the align rule. Seconds may be text with a unit, as
-            "50ms". A number beyond a day is Misuse, because it is likely to be nanoseconds.
-        hz: Samples lie on a uniform timeline of this rate, in Hz. Default: the dataset's rows.
-        keys: The streams of a sample; others are not read. Default: all. "episode_id", if named, is
-            the index of the sample's episode, as text; "index", "episode_index" and "frame_index"
-            are LeRobot's columns, and are made if the dataset has none.
-        image_size: (height, width) in pixels, to which images come while they are decoded. Default:
-            as recorded.
-        normalize: As of Loader; `normalizer` does and undoes it elsewhere. Default: none.
-        split: The episodes of one split. Default "train" (or "training") if the dataset names one,
-            which is logged; "all": all of them.
-        threads: Threads for one batch. Default: the cores.
-        memory_budget: Bytes, or "4GiB", for decoders, tables and a batch.
-        windows: A robocache.Windows, all fields but dtype.
-        align: A robocache.Align: how streams come onto one timeline.
-        images: A robocache.Images.
-        order: A robocache.Order, of which on_bad_episode and on_nan apply. With
-            on_bad_episode="skip" the samples leave out the files that opening could not read; an
-            episode that fails later is an error of the item.
-        statistics: A robocache.Statistics: those that normalize= takes.
+        episodes: Indices of episodes (Dataset.episode_indices), in place of a split. The samples
+            are in the order of the files. Default None.
+        delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules. If
+            streams have several clocks, windows are aligned in time. Seconds may be text with a
+            unit, such as "50ms". A number of more than a day raises Misuse, because it is probably
+            meant as nanoseconds. Default None.
+        hz: The rate of a uniform timeline of samples, in Hz. Default None: the rows of the dataset.
+        keys: The streams of a sample; other streams are not read. Default None: all. "episode_id"
+            is the index of the sample's episode, as text. "index", "episode_index" and
+            "frame_index" are LeRobot's columns, and are generated if the dataset lacks them.
+        image_size: (height, width) in pixels, scaled during decoding. Default None: as recorded.
+        normalize: As in Loader; `normalizer` applies and inverts it elsewhere. Default None.
+        split: Use only the episodes of this split. Default None: "train" (or "training") if the
+            dataset has this split, with a log message, else all. "all": all episodes.
+        threads: Threads for one batch. Default None: one per core.
+        memory_budget: Bytes, or text such as "4GiB", for decoders, tables and a batch. Default
+            None: chosen by the engine.
+        windows: A robocache.Windows, all fields except dtype.
+        align: A robocache.Align: how streams are put on one timeline.
+        images: A robocache.Images: the dtype and shape of images, and the unit of depth.
+        order: A robocache.Order with on_bad_episode and on_nan. on_bad_episode="skip" leaves out
+            the samples of files that could not be read at opening. An episode that fails later is
+            an error of the item.
+        statistics: A robocache.Statistics: the statistics for normalize=.
         open: A robocache.Open: how a path is opened.
 
     Raises:
-        Misuse: an option is unknown or out of range; .hint names the nearest.
-        NotFound, Malformed, Unsupported: the source, or an episode of it; .where says which.
+        Misuse: An option is unknown or out of range; .hint names the nearest valid one.
+        NotFound: The source or a split does not exist.
+        Malformed: An episode violates the format; .where has the place.
+        Unsupported: RoboCache cannot read the source.
 
     Example:
-        robocache.MapDataset("path", delta_timestamps={"action": [0, 0.1]})[7]
+        ds = robocache.MapDataset("path", delta_timestamps={"action": [0, 0.1]})
+        print(ds[7]["action"].shape)
     """
 
-    _told: tuple[int, list[Any]] | None = None
-    _settled: dict[str, Any] | None = None  # the configuration that makes it again
+    _first_answer: tuple[int, list[Any]] | None = None
+    # The configuration that creates the same object again, without computing statistics.
+    _settled_config: dict[str, Any] | None = None
 
-    @_keywords.grouped("windows", "align", "images", "order", "statistics", "open")
+    @_keywords.accept_groups("windows", "align", "images", "order", "statistics", "open")
     def __init__(
         self,
         source: Any,
@@ -121,44 +135,53 @@ class MapDataset(_Base):
             "threads": threads,
             "memory_budget": memory_budget,
         }
-        given = _given.Given(plain, groups)
-        self.dataset: Dataset = opened(source, given.pop_group("open"))
+        given = _option_values.OptionValues(plain, groups)
+        self.dataset: Dataset = as_dataset(source, given.pop_group("open"))
         given.refuse_unknown(
             [*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it"
         )
-        self._config = _config.sample(self.dataset.features, given)
+        self._config = _config.sample_config(self.dataset.features, given)
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config)
-        self._start()
+        self._open_map()
 
     @classmethod
     def _configured(cls, dataset: Dataset, config: dict[str, Any]) -> MapDataset:
-        """Opens one from options that were checked already."""
+        """Opens a MapDataset with options that were checked before."""
         made = cls.__new__(cls)
         made.dataset, made._config = dataset, config
-        made._start()
+        made._open_map()
         return made
 
-    def _start(self) -> None:
-        self._map = _engine.Handle(self._make)
+    def _open_map(self) -> None:
+        """Creates the engine's object."""
+        self._map = _engine.Handle(self._create_map)
         self._map.open()
 
-    def _make(self) -> tuple[int, Any]:
-        answer = self.dataset._handle.call("robocache_map_new", self._settled or self._config)
-        if self._told is None:
-            _options.note(answer)
-            _scales.compare([self.dataset], [self._config], answer["normalizers"])
-        told = (answer["len"], answer["fields"])
-        # Opened again in another process: a camera whose files are gone by now must not drop out of
-        # the items silently.
-        if self._told is not None and self._told != told:
+    def _create_map(self) -> tuple[int, Any]:
+        """Creates the engine's object.
+
+        Raises Malformed if the dataset has changed since the first time.
+        """
+        answer = self.dataset._handle.call(
+            "robocache_map_new", self._settled_config or self._config
+        )
+        if self._first_answer is None:
+            _checks.log_notes(answer)
+            _compare_scales.warn_if_scales_differ(
+                [self.dataset], [self._config], answer["normalizers"]
+            )
+        shape = (answer["len"], answer["fields"])
+        # The object is created again in another process. If the files of a camera have disappeared,
+        # the camera must not silently be missing in the items.
+        if self._first_answer is not None and self._first_answer != shape:
             raise Malformed(
                 "the dataset has changed since it was first opened",
                 {"dataset": self.dataset.uri},
                 "make the MapDataset again",
             )
-        self._told = told
-        self._settled = again(self._config, answer["settled"][0])
+        self._first_answer = shape
+        self._settled_config = settled_config(self._config, answer["settled"][0])
         return answer["map"], answer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,31 +191,33 @@ class MapDataset(_Base):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._map = _engine.Handle(self._make)  # opened at the first item
+        self._map = _engine.Handle(self._create_map)  # Opened at the first item.
 
     @property
     def keys(self) -> list[str]:
-        """The keys of an item, in its order."""
+        """The keys of an item, in their order."""
         return [f["key"] for f in self._map.open().info["fields"]]
 
     @property
     def features(self) -> Features:
-        """The dataset's streams by key; the unit of those of an item is the one in which they come."""
-        return delivered(self.dataset.features, self._map.open().info["fields"])
+        """The dataset's streams by key. For the streams of an item, unit is that of the item."""
+        return with_delivered_units(self.dataset.features, self._map.open().info["fields"])
 
     @property
     def fps(self) -> Any:
+        """Rows per second of the dataset; None if its streams have no common rate."""
         return self.dataset.fps
 
     @property
     def normalizer(self) -> Normalizer:
-        """What normalize= does, to be done and undone elsewhere; it needs no dataset."""
+        """The normalization as a Normalizer, which needs no dataset."""
         return Normalizer.of(self._map.open().info["normalizers"])
 
     def __len__(self) -> int:
         return self._map.open().info["len"]
 
     def _index(self, i: Any) -> int:
+        """Returns i as an index of at least 0. Raises IndexError if it is out of range."""
         try:
             k = operator.index(i)
         except TypeError:
@@ -208,7 +233,11 @@ class MapDataset(_Base):
         return self._items([self._index(i)])[0]
 
     def __getitems__(self, indices: Sequence[Any]) -> list[dict[str, Any]]:
-        """Several items at once: each image is decoded once, however many windows hold it."""
+        """Returns several items. Each image is decoded once, even if several windows contain it.
+
+        Args:
+            indices: Sample numbers; negative numbers count from the end.
+        """
         wanted = [self._index(i) for i in indices]
         return self._items(wanted) if wanted else []
 
@@ -216,16 +245,21 @@ class MapDataset(_Base):
         return (self[i] for i in range(len(self)))
 
     def batch(self, indices: Sequence[Any]) -> dict[str, Any]:
-        """Several items stacked: one tensor a key, as a Loader's batch."""
-        return _memory.values(
+        """Returns several items stacked: one tensor per key, as in a Loader's batch.
+
+        Args:
+            indices: Sample numbers; negative numbers count from the end.
+        """
+        return _memory.batch_values(
             self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}),
             _memory.torch_module(),
             True,
         )
 
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Reads the samples at indices of at least 0."""
         torch = _memory.torch_module()
-        columns = _memory.values(
+        columns = _memory.batch_values(
             self._map.call("robocache_map_items", {"indices": indices}), torch, True
         )
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
@@ -236,15 +270,15 @@ class MapDataset(_Base):
         rows = {
             k: v
             if isinstance(v, list)
-            else _entries(v, lengths[k])
+            else _split_entries(v, lengths[k])
             if k in ragged
-            else _rows(v, torch)
+            else _split_rows(v, torch)
             for k, v in columns.items()
         }
         return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
 
     def close(self) -> None:
-        """Gives decoders and indexes back. Items that were taken stay valid."""
+        """Releases decoders and indexes. Items that were returned stay valid."""
         self._map.close()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Mix: one dataset of a mixture, and what is special about it."""
+"""Mix is one dataset of a mixture, with its own options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _given, _keywords, _options, _statistics
+from . import _config, _option_values, _keywords, _checks, _statistics
 from ._errors import Error, Misuse
 from ._feature import Features
-from .dataset import Dataset, opened
+from .dataset import Dataset, as_dataset
 from .mapdataset import MapDataset
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Mix"]
 
 
-# The options of a source. The rest of a sample is the Loader's.
+# The options of a source. The other options of a sample belong to the Loader.
 _OWN = {
     **{
         k: _config.SAMPLE[k]
@@ -37,56 +37,60 @@ _OWN = {
             "normalize",
         )
     },
-    "weight": _options.number,
-    "name": _config.text,
-    "dims": _config.by_key(_config.listed(partial(_options.whole, least=0), "a list of positions")),
+    "weight": _checks.check_nonnegative,
+    "name": _config.as_text,
+    "dims": _config.by_key(
+        _config.list_of(partial(_checks.check_whole, least=0), "a list of positions")
+    ),
 }
 
 
 class Mix:
     """One dataset of a mixture: Loader([Mix(a, weight=3), Mix(b, weight=1, rename={...}), ...]).
 
-    A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index`
-    (int64). Keys that a source lacks: see missing of robocache.Windows. A path that cannot be
-    opened is an error when the Mix is used: by Loader, whose error names the position of the source
-    in the mixture, or by .dataset or .features.
+    A batch has the keys of all sources, each with one dtype and shape, and `dataset_index` (int64).
+    robocache.Windows(missing=...) decides about keys that a source lacks. If a path cannot be
+    opened, the error is raised when the Mix is used: by Loader, which adds the position of the
+    source, or by .dataset or .features.
 
     Args:
         source: A path or URI, or an open Dataset.
-        weight: Its share of the samples beside the other weights, whatever its size. All sources
-            have one, or none: then shares go by size. At every prefix of the epoch the counts stay
-            within a few samples of the shares.
-        rename: {its key: the batch's key}. What follows, and the options of the Loader, use the
-            batch's keys.
-        hz: The rate of its timeline in Hz, so that windows in seconds mean the same at every
-            source's rate.
-        normalize: As of Loader, for this source alone.
-        image_size: As of Loader, for this source alone.
-        episodes: As of Loader, for this source alone.
-        keys: As of Loader, for this source alone.
-        split: As of Loader, for this source alone.
-        name: In errors, statistics and states. Default: its number.
-        dims: {key: [position, ...]}, with Windows(missing="pad") of the Loader: where each of its
-            own numbers of a row stands in the padded row, each position once. Default: the leading
-            ones, in their order.
-        windows: A robocache.Windows, of which anchor applies: the stream whose rows are its
-            samples.
-        align: A robocache.Align: how its streams come onto one timeline.
-        images: A robocache.Images, of which size and fit apply.
-        augment: As of Loader, for this source alone; robocache.Augment() is none.
-        statistics: A robocache.Statistics in place of its own, by its own keys or by the batch's.
-            Statistics are never pooled over sources.
+        weight: The share of the samples relative to the other weights, independent of the size.
+            Either all sources have a weight, or none; without weights, the sizes are the shares. At
+            every prefix of the epoch, the counts differ from the shares by at most a few samples.
+            Default None.
+        rename: {key of the source: key of the batch}. The following arguments and the options of
+            the Loader use the keys of the batch. Default None.
+        hz: The rate of the source's timeline in Hz, so that windows in seconds have the same
+            meaning for all sources. Default None.
+        normalize: As in Loader, for this source only.
+        image_size: As in Loader, for this source only.
+        episodes: As in Loader, for this source only.
+        keys: As in Loader, for this source only.
+        split: As in Loader, for this source only.
+        name: The name in errors, statistics and states. Default None: the number of the source.
+        dims: {key: [position, ...]}, with Windows(missing="pad") of the Loader: the position of
+            each number of the source in the padded row, without duplicates. Default None: the
+            leading positions.
+        windows: A robocache.Windows with anchor: the stream whose rows are the samples of the
+            source.
+        align: A robocache.Align: how the source's streams are put on one timeline.
+        images: A robocache.Images with size and fit.
+        augment: As in Loader, for this source only. robocache.Augment() turns augmentation off.
+        statistics: A robocache.Statistics in place of the source's own, by its own keys or those of
+            the batch. Statistics are never pooled over sources.
         open: A robocache.Open: how a path is opened.
 
     Raises:
-        Misuse: an option is unknown or out of range; .hint names the nearest.
+        Misuse: An option is unknown or out of range; .hint names the nearest valid one.
 
     Example:
-        robocache.Loader([robocache.Mix(a, weight=3), robocache.Mix(b, weight=1, rename={"cam":
-        "camera"})], hz=20)
+        first = robocache.Mix("a", weight=3)
+        second = robocache.Mix("b", weight=1, rename={"cam": "camera"})
+        loader = robocache.Loader([first, second], hz=20)
     """
 
-    @_keywords.grouped("windows", "align", "images", "augment", "statistics", "open")
+    @_keywords.accept_groups("windows", "align", "images", "augment", "statistics", "open")
     def __init__(
         self,
         source: Any,
@@ -114,19 +118,20 @@ class Mix:
             "name": name,
             "dims": dims,
         }
-        given = _given.Given(plain, groups)
+        given = _option_values.OptionValues(plain, groups)
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse(
                 "a Mix of a MapDataset",
-                hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here",
+                hint="give its .dataset; windows are the Loader's delta_timestamps=, "
+                "the rest are keywords here",
             )
         self._failure: Error | None = None
         self._config: dict[str, Any] = {
             k: v for k, v in (("name", name), ("weight", weight)) if v is not None
         }
-        self._dataset: Dataset = opened(source, given.pop_group("open"))
+        self._dataset: Dataset = as_dataset(source, given.pop_group("open"))
         given.refuse_unknown(
             [*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader"
         )
@@ -137,13 +142,15 @@ class Mix:
         except Error as e:
             self._failure = e
 
-    def _configure(self, rename: Mapping[str, str] | None, given: _given.Given) -> None:
-        """Checks the keywords against the dataset."""
+    def _configure(
+        self, rename: Mapping[str, str] | None, given: _option_values.OptionValues
+    ) -> None:
+        """Checks the keywords against the dataset's features."""
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})
         for old, to in names.items():
-            _options.key(old, self.dataset.features, "key of rename")
+            _checks.check_key(old, self.dataset.features, "key of rename")
             if not isinstance(to, str) or not to:
                 raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
         self._features = Features()
@@ -153,11 +160,11 @@ class Mix:
             if to in self.features:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self._features[to] = f
-        self._config = _config.settle(_OWN, given, [*self.features, *self.features.withheld])
+        self._config = _config.check_options(_OWN, given, [*self.features, *self.features.withheld])
         if names:
             self._config["rename"] = names
         own_names = [k for k in names if k not in self.features]
-        self._config.update(_statistics.asked(given, [*self.features, *own_names]))
+        self._config.update(_statistics.statistics_config(given, [*self.features, *own_names]))
 
     @property
     def dataset(self) -> Dataset:
@@ -175,14 +182,16 @@ class Mix:
 
     @property
     def weight(self) -> float | None:
+        """The weight, or None."""
         return self._config.get("weight")
 
     @property
     def name(self) -> str | None:
+        """The name, or None."""
         return self._config.get("name")
 
-    def _source(self) -> dict[str, Any]:
-        """For the engine: which dataset, and how."""
+    def _engine_source(self) -> dict[str, Any]:
+        """Returns the engine's configuration of the source."""
         return {"dataset": self.dataset._handle.number, **self._config}
 
     def __repr__(self) -> str:

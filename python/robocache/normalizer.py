@@ -1,4 +1,4 @@
-"""Normalizer: what a loader's normalize= did, done and undone where there is no dataset."""
+"""Normalizer applies and inverts the normalization of a loader, without the dataset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import Malformed, Misuse
 
 __all__ = ["Normalizer"]
@@ -17,26 +17,47 @@ _FIELDS = {"mode", "clip", "shift", "scale", "shape", "image", "double", "dtype"
 
 
 class Normalizer:
-    """What a loader's normalize= did to a batch, as a function: norm(batch), norm.inverse(batch). NumPy and torch, on any device.
+    """The normalization of a loader as a function.
 
-        norm = loader.normalizer                      # in training
+    norm(batch) applies the normalization, and norm.inverse(batch) inverts it. Both work with NumPy
+    and torch, on any device. A batch is a dict of arrays or tensors with any of the keys. Leading
+    dimensions are free: [B, T, D], [B, D] or [D]. Keys that are not normalized are returned
+    unchanged. A batch without any normalized key raises Misuse. The input is not modified.
+
+    Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalize another part of the
+    data, such as the held-out episodes, with the same numbers.
+
+    Formulas, in float32, or in float64 for float64 streams:
+
+    - mean_std: (x - mean) / (std + 1e-8), as in lerobot.
+    - All others: 2 * (x - low) / (high - low) - 1. With clip, the result is limited to [-1, 1].
+    - A constant number (std or high - low is 0) becomes 0, and inverse returns the constant.
+
+    norm applied to recorded values of a loader without normalize= equals the batches of the same
+    loader with normalize=, bit by bit. There are three exceptions: interpolated float16 values are
+    rounded once more, float64 streams are rounded before they become float32, and rows without a
+    value are 0 in the loader. inverse returns the original values up to the rounding of float32,
+    except for values that clip has limited.
+
+    Images are (..., C, H, W), float32 in [0, 1] or uint8.
+
+    A mixture has one Normalizer per source: norm["name"] or norm[0]. norm(batch) selects the source
+    of each row by dataset_index. If missing="pad" padded the rows, only the source's own numbers
+    are normalized (dims).
+
+    Args:
+        state: What state_dict() returned. Default None: an empty Normalizer.
+
+    Raises:
+        Misuse: state is not a state of a Normalizer.
+        Malformed: The content of state is damaged.
+
+    Example:
+        norm = loader.normalizer  # during training
         json.dump(norm.state_dict(), open("normalizer.json", "w"))
-        norm = robocache.Normalizer.from_state_dict(json.load(open("normalizer.json")))   # on the robot: no dataset, no engine
+        # On the robot, without dataset and engine:
+        norm = robocache.Normalizer.from_state_dict(json.load(open("normalizer.json")))
         action = norm.inverse({"action": policy(norm({"observation.state": state}))})["action"]
-
-    A batch is a dict of arrays or tensors with any of the keys; leading dimensions are free: [B, T, D], [B, D] or [D]. Keys that were not
-    normalised are passed on as they are; a batch with none that was is Misuse. What is given is not changed.
-
-    Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalise another part of the data, say the held-out episodes, by the same numbers.
-
-    In float32, of float64 streams in float64: mean_std (x - mean) / (std + 1e-8); all others 2 (x - low) / (high - low) - 1, with clip brought
-    into [-1, 1]. A constant number (std or high - low of 0) becomes 0, and is its constant again by inverse. norm applied to batches of a loader
-    without normalize= equals that loader's batches with normalize=, to the bit, for recorded values (interpolated float16 ones are rounded once more, float64 streams once before they become float32,
-    and rows that a mask says are empty are 0 in the loader). inverse brings back what was to the rounding of float32, but for what clip cut off.
-    Images are (…, C, H, W): float32 in [0, 1], or uint8.
-
-    Of a mixture there is one of each source: norm["name"] or norm[0]; norm(batch) takes each row's by its dataset_index. Rows that
-    missing="pad" padded stay padded: only a source's own numbers are changed (dims).
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -47,7 +68,7 @@ class Normalizer:
 
     @classmethod
     def of(cls, sources: list[dict[str, Any]]) -> Normalizer:
-        """From what the engine says of a loader: one entry a source."""
+        """Returns the Normalizer for the engine's description of a loader, one entry per source."""
         if len(sources) == 1:
             return cls({"version": 1, "keys": sources[0]["keys"]})
         return cls(
@@ -56,11 +77,19 @@ class Normalizer:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Normalizer:
-        """What state_dict() gave, as a Normalizer again."""
+        """Returns a Normalizer from a state.
+
+        Args:
+            state: What state_dict() returned.
+
+        Raises:
+            Misuse: state is not a state of a Normalizer.
+            Malformed: The content of state is damaged.
+        """
         return cls(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """All there is to it: a small dict that JSON holds without loss."""
+        """Returns the whole content as a small dict that JSON stores without loss."""
         if self._sources:
             return {
                 "version": 1,
@@ -76,7 +105,15 @@ class Normalizer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what state_dict() gave."""
+        """Replaces the content by a state.
+
+        Args:
+            state: What state_dict() returned.
+
+        Raises:
+            Misuse: state is not a state of a Normalizer.
+            Malformed: The content of state is damaged.
+        """
         if not isinstance(state, Mapping) or not ({"keys", "sources"} & set(state)):
             raise Misuse(
                 f"a state of {type(state).__name__}: expected what Normalizer.state_dict() gave"
@@ -88,7 +125,7 @@ class Normalizer:
                 str(s["name"]): Normalizer({"version": 1, "keys": s["keys"]})
                 for s in state.get("sources", ())
             }
-            self._keys = {k: _ready(k, one) for k, one in state.get("keys", {}).items()}
+            self._keys = {k: _check_entry(k, one) for k, one in state.get("keys", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise Malformed(
                 f"a normalizer's state: {type(e).__name__}: {e}",
@@ -97,7 +134,7 @@ class Normalizer:
 
     @property
     def keys(self) -> list[str]:
-        """The keys that are normalised."""
+        """The keys that are normalized."""
         return (
             list(dict.fromkeys(k for s in self._sources.values() for k in s.keys))
             if self._sources
@@ -106,39 +143,58 @@ class Normalizer:
 
     @property
     def sources(self) -> list[str]:
-        """The names of a mixture's sources; empty of one dataset."""
+        """The names of a mixture's sources; empty for one dataset."""
         return list(self._sources)
 
     @property
     def dims(self) -> dict[str, list[int]]:
-        """Of the keys that a mixture pads: where this source's own numbers stand in the padded row."""
+        """{key: positions of the source's numbers in the padded row}, for a mixture that pads."""
         return {k: list(one["dims"]) for k, one in self._keys.items() if one.get("dims")}
 
     def __getitem__(self, source: str | int) -> Normalizer:
-        """The one of a mixture's source, by name or position."""
+        """Returns the Normalizer of a mixture's source, by name or position.
+
+        Raises:
+            Misuse: There is no such source, or this is not a mixture.
+        """
         if not self._sources:
             raise Misuse(
                 f"source {source!r}: this is the normalizer of one dataset", hint="use it as it is"
             )
         names = self.sources
-        if _options.is_integer(source):
+        if _checks.is_integer(source):
             if not -len(names) <= int(source) < len(names):
                 raise Misuse(f"source {source} of {len(names)}")
             return self._sources[names[int(source)]]
-        return self._sources[_options.key(str(source), names, "source")]
+        return self._sources[_checks.check_key(str(source), names, "source")]
 
     def __iter__(self) -> Any:
         raise TypeError("a Normalizer is no sequence: see .keys and .sources")
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch normalised: a new dict."""
-        return self._apply(batch, _forward)
+        """Returns the normalized batch, a new dict.
+
+        Args:
+            batch: A dict of arrays or tensors by key.
+
+        Raises:
+            Misuse: No key is normalized, or a shape or type does not fit.
+        """
+        return self._apply_keys(batch, _normalize_key)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch as it was before: a new dict. Of clipped values what clip left of them."""
-        return self._apply(batch, _backward)
+        """Returns the batch before normalization, a new dict. Clipped values stay clipped.
 
-    def _apply(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+        Args:
+            batch: A dict of arrays or tensors by key.
+
+        Raises:
+            Misuse: No key is normalized, or a shape or type does not fit.
+        """
+        return self._apply_keys(batch, _denormalize_key)
+
+    def _apply_keys(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+        """Applies `how` to the normalized keys of a batch."""
         if not isinstance(batch, Mapping):
             raise Misuse(
                 f"a batch of {type(batch).__name__}: expected a dict by key",
@@ -148,29 +204,33 @@ class Normalizer:
         if known and batch and not set(known) & set(batch):
             raise Misuse(
                 f"none of {', '.join(map(repr, batch))} was normalised",
-                hint=_options.nearest(str(next(iter(batch))), known),
+                hint=_checks.nearest_names(str(next(iter(batch))), known),
             )
         if self._sources:
-            return self._mixed(batch, how)
+            return self._apply_mixture(batch, how)
         return {
-            k: how(self._keys[k], _values(k, v)) if k in self._keys else v for k, v in batch.items()
+            k: how(self._keys[k], _as_numbers(k, v)) if k in self._keys else v
+            for k, v in batch.items()
         }
 
-    def _mixed(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+    def _apply_mixture(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
+        """Applies `how` to a batch of a mixture, with the source of each row."""
         if "dataset_index" not in batch:
             raise Misuse(
-                "which source a row is of decides how it is normalised: the batch has no dataset_index",
+                "which source a row is of decides how it is normalised: "
+                "the batch has no dataset_index",
                 hint=f"one source's: normalizer[{self.sources[0]!r}]",
             )
-        index = np.asarray(_host(batch["dataset_index"]))
+        index = np.asarray(_to_host(batch["dataset_index"]))
         if index.size and not 0 <= int(index.min()) <= int(index.max()) < len(self._sources):
             raise Misuse(
                 f"dataset_index {index.min()} to {index.max()} of {len(self._sources)} sources"
             )
         out = dict(batch)
         for k in set(self.keys) & set(batch):
-            v = _values(k, batch[k])
-            # One column of several sources has one dtype: that of the first that normalises it.
+            v = _as_numbers(k, batch[k])
+            # A column of several sources has one dtype, that of the first source that normalizes
+            # it.
             done = None
             for i, source in enumerate(self._sources.values()):
                 at = (
@@ -182,15 +242,15 @@ class Normalizer:
                 )
                 if at is not None and not at.size:
                     continue
-                part = v if at is None else v[_like(at, v)]
+                part = v if at is None else v[_index_like(at, v)]
                 if k in source._keys:
                     part = how(source._keys[k], part)
                 if at is None:
                     done = part
                     continue
                 if done is None:
-                    done = _empty(part, v.shape)
-                done[_like(at, v)] = part
+                    done = _empty_like(part, v.shape)
+                done[_index_like(at, v)] = part
             out[k] = v if done is None else done
         return out
 
@@ -201,8 +261,8 @@ class Normalizer:
         return f"<robocache.Normalizer of {what or 'nothing'}>"
 
 
-def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    """One key's entry, checked, beside its vectors as arrays."""
+def _check_entry(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the checked entry of one key, with its vectors as arrays."""
     out = dict(one)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
     size = int(np.prod(out["shape"]))
@@ -223,28 +283,31 @@ def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _torch(v: Any) -> Any:
-    """torch, where v is a tensor of it."""
+def _torch_of(v: Any) -> Any:
+    """Returns the torch module if v is a tensor, else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(v, torch.Tensor) else None
 
 
-def _host(v: Any) -> Any:
-    return v.detach().cpu().numpy() if _torch(v) else v
+def _to_host(v: Any) -> Any:
+    """Returns v as an array on the host."""
+    return v.detach().cpu().numpy() if _torch_of(v) else v
 
 
-def _like(at: np.ndarray, v: Any) -> Any:
-    torch = _torch(v)
+def _index_like(at: np.ndarray, v: Any) -> Any:
+    """Returns an index array on the device of v."""
+    torch = _torch_of(v)
     return torch.from_numpy(at).to(v.device) if torch else at
 
 
-def _empty(part: Any, shape: Any) -> Any:
-    return part.new_empty(shape) if _torch(part) else np.empty(shape, part.dtype)
+def _empty_like(part: Any, shape: Any) -> Any:
+    """Returns an uninitialized array or tensor with the dtype and device of part."""
+    return part.new_empty(shape) if _torch_of(part) else np.empty(shape, part.dtype)
 
 
-def _values(key: str, v: Any) -> Any:
-    """v as a tensor or array of numbers."""
-    if _torch(v):
+def _as_numbers(key: str, v: Any) -> Any:
+    """Returns v as a tensor or an array of numbers."""
+    if _torch_of(v):
         return v
     try:
         a = np.asarray(v)
@@ -255,8 +318,8 @@ def _values(key: str, v: Any) -> Any:
     return a
 
 
-def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
-    """Shift and scale where v is, in the type that is computed in."""
+def _shift_and_scale(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, Any]:
+    """Returns shift and scale on the device of v, in the type of the computation."""
     if torch is None:
         return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
     made = one["_made"].get(v.device)
@@ -267,9 +330,14 @@ def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, A
     return made
 
 
-def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
-    """v in the type that is computed in, as rows of as many numbers as there are statistics; and how it becomes v's own shape again, in a type."""
-    torch = _torch(v)
+def _as_rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
+    """Returns v as rows of numbers for the computation.
+
+    Returns:
+        The rows (..., n), n being the number of statistics, in the type of the computation. A
+        function that converts rows to the shape of v, in a given type. The type of the computation.
+    """
+    torch = _torch_of(v)
     names = torch or np
     wide = names.float64 if one.get("double") else names.float32
     shape, n = [int(d) for d in one["shape"]], len(one["_vectors"][0])
@@ -281,7 +349,7 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
             )
         byte = v.dtype == names.uint8
         x = v.to(wide) if torch else v.astype(wide)
-        x = x / _scalar(255, x, torch) if byte else x
+        x = x / _scalar_like(255, x, torch) if byte else x
         x = (x.movedim(-3, -1) if torch else np.moveaxis(x, -3, -1)) if n > 1 else x[..., None]
         return (
             x,
@@ -319,23 +387,28 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     return x, back, wide
 
 
-def _scalar(x: float, like: Any, torch: Any) -> Any:
-    """A constant as a tensor where like is: a device multiplies by the reciprocal of a Python number instead of dividing."""
+def _scalar_like(x: float, like: Any, torch: Any) -> Any:
+    """Returns a constant as a tensor on the device of like.
+
+    For a Python number, a device multiplies by the reciprocal in place of a division.
+    """
     return torch.full((), x, dtype=like.dtype, device=like.device) if torch else like.dtype.type(x)
 
 
-def _dtype(one: dict[str, Any], torch: Any) -> Any:
+def _result_dtype(one: dict[str, Any], torch: Any) -> Any:
+    """Returns the dtype of normalized values."""
     name = one.get("dtype", "float32")
     if torch is None:
-        # NumPy has no bfloat16
+        # NumPy has no bfloat16.
         return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
-def _forward(one: dict[str, Any], v: Any) -> Any:
-    torch = _torch(v)
-    x, back, wide = _rows(one, v)
-    shift, scale = _vectors(one, v, wide, torch)
+def _normalize_key(one: dict[str, Any], v: Any) -> Any:
+    """Normalizes the values of one key."""
+    torch = _torch_of(v)
+    x, back, wide = _as_rows(one, v)
+    shift, scale = _shift_and_scale(one, v, wide, torch)
     constant = scale == 0
     with np.errstate(all="ignore"):
         y = (x - shift if one["mode"] == "mean_std" else 2 * (x - shift)) / scale
@@ -348,38 +421,43 @@ def _forward(one: dict[str, Any], v: Any) -> Any:
     )
     if one.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
-    dtype = _dtype(one, torch)
-    return _as(back(y, dtype), dtype, torch)
+    dtype = _result_dtype(one, torch)
+    return _cast_to(back(y, dtype), dtype, torch)
 
 
-def _backward(one: dict[str, Any], v: Any) -> Any:
-    torch = _torch(v)
-    y, back, wide = _rows(one, v)
-    shift, scale = _vectors(one, v, wide, torch)
+def _denormalize_key(one: dict[str, Any], v: Any) -> Any:
+    """Inverts the normalization of one key."""
+    torch = _torch_of(v)
+    y, back, wide = _as_rows(one, v)
+    shift, scale = _shift_and_scale(one, v, wide, torch)
     x = y * scale + shift if one["mode"] == "mean_std" else (y + 1) * scale / 2 + shift
-    return _as(back(x, wide), wide, torch)
+    return _cast_to(back(x, wide), wide, torch)
 
 
-def _as(v: Any, dtype: Any, torch: Any) -> Any:
+def _cast_to(v: Any, dtype: Any, torch: Any) -> Any:
+    """Returns v in a dtype."""
     return v.to(dtype) if torch else np.ascontiguousarray(v, dtype)
 
 
-class Vectors(dict[str, dict[str, Any]]):
-    """normalize= that came from a Normalizer: its numbers by key, as the engine takes them."""
+class NormVectors(dict[str, dict[str, Any]]):
+    """A normalize= value that came from a Normalizer: its numbers by key, in the engine's form."""
 
 
-def taken_over(n: Normalizer) -> Vectors:
-    """Returns what normalize= must be to repeat the Normalizer of one dataset to the bit."""
-    out = Vectors()
+def repeat_normalizer(n: Normalizer) -> NormVectors:
+    """Returns the normalize= value that repeats the Normalizer of one dataset, bit by bit."""
+    out = NormVectors()
     for key, one in n._keys.items():
         shift, scale = one["_vectors"]
         if one["mode"] == "mean_std":
-            std = _solved(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
-            # 0 would mean a constant
+            std = _solve_rounding(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
+            # 0 would mean a constant.
             std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
             numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
         else:
-            numbers = {"low": shift, "high": _solved(scale, shift + scale, lambda c: c - shift)}
+            numbers = {
+                "low": shift,
+                "high": _solve_rounding(scale, shift + scale, lambda c: c - shift),
+            }
         clip = {"clip": True} if one.get("clip") else {}
         out[key] = {
             "mode": one["mode"],
@@ -389,18 +467,26 @@ def taken_over(n: Normalizer) -> Vectors:
     return out
 
 
-def _solved(
+def _solve_rounding(
     want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Returns the float32 numbers next to guess whose image under of is want: rounding hides up to one step."""
+    """Returns float32 numbers next to guess that `of` maps to want.
+
+    Rounding changes the result by at most one step, so the neighbours of guess are tried.
+    """
     best = guess
     for c in (np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))):
         best = np.where((of(best) != want) & (of(c) == want), c, best)
     return best
 
 
-def again(config: dict[str, Any], settled: Any) -> dict[str, Any]:
-    """The configuration that makes the same loader without computing statistics again. settled: the engine's normalisation with its vectors."""
+def settled_config(config: dict[str, Any], settled: Any) -> dict[str, Any]:
+    """Returns the configuration for the same loader without computing statistics again.
+
+    Args:
+        config: The configuration of the loader.
+        settled: The engine's normalization with its vectors, or a false value.
+    """
     if not settled:
         return config
     return {

@@ -1,7 +1,8 @@
-"""Rows onto new times: resample for one stream, fuse for several in one launch.
+"""Interpolation of rows at new times: resample for one stream, fuse for several in one launch.
 
-They take NumPy arrays, torch tensors on the CPU or a CUDA device, and anything with __dlpack__; results are of the family and on the device
-of the first argument. Nothing is copied to make it contiguous. On a GPU the work is put into the caller's current stream.
+The functions take NumPy arrays, torch tensors on the CPU or a CUDA device, and any object with
+__dlpack__. Results have the library and the device of the first argument. Inputs are not copied to
+make them contiguous. On a GPU, the work is queued on the caller's current stream.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._tensors import resampling as _resampling, rules as _rules
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
-from ._tensors.prepared import Recent, raw_stream
+from ._tensors.prepared import Recent
 from ._tensors.resampling import Plan
 
 __all__ = ["resample", "fuse"]
 
-_fast: Recent[Plan] = Recent()
+_recent_plans: Recent[Plan] = Recent()
 
 _RESAMPLE = (
     "data",
@@ -51,19 +52,24 @@ _RESAMPLE = (
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
 
-_tensor: Any = None  # torch.Tensor, once there was one; the others are torch's functions
+# Parts of torch, set by _bind when the first tensor is seen: torch.Tensor, then functions.
+_tensor: Any = None
 _compiling: Any = None
 _modes: Any = None
 _transforms: Any = None
-_dual: Any = None  # tensors in forward mode look like all others
+# Forward-mode AD: its tensors cannot be distinguished from others by type.
+_dual: Any = None
 _stream: Any = None
 _bool: Any = None
 _strided: Any = None
 _guards: Any = None
 
 
-def _bind(torch: Any) -> None:
-    """Keeps what each call asks of torch: looking it up costs as much as calling it."""
+def _bind_torch(torch: Any) -> None:
+    """Stores the parts of torch that each call needs.
+
+    Looking them up costs as much as calling them.
+    """
     global _tensor, _compiling, _modes, _transforms, _dual, _stream, _bool, _strided, _guards
     _compiling, _modes, _transforms = (
         torch.compiler.is_compiling,
@@ -73,8 +79,8 @@ def _bind(torch: Any) -> None:
     _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
     _strided = torch.strided
     try:
-        # What torch.compile looks at tensors with: one call proves types, shapes, strides, devices,
-        # no gradient, and that nothing is recorded.
+        # The guards of torch.compile: one call checks types, shapes, strides, devices, that no
+        # gradient is required, and that nothing is traced.
         from torch._C._dynamo.guards import TensorGuards as _guards
     except ImportError:
         pass
@@ -82,8 +88,11 @@ def _bind(torch: Any) -> None:
     _tensor = torch.Tensor
 
 
-def _traced(torch: Any) -> bool:
-    """Whether torch records what is done (beside torch.compile, which is asked first): then all of it must be torch's own operations."""
+def _is_traced(torch: Any) -> bool:
+    """Reports whether torch records operations, apart from torch.compile, which is checked first.
+
+    If torch records operations, only torch's own operators may run.
+    """
     return bool(
         torch._C._len_torch_dispatch_stack()
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -117,26 +126,62 @@ def resample(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Brings rows onto new times.
+    """Interpolates rows at new times.
 
-    data: [B, S, D], [S, D] or [S]; float32, float16, bfloat16, float64, any type under previous, next and nearest; any strides. A ragged batch is a
-        list of [S, D], a jagged nested tensor, or all rows [sum of S, D] with offsets= [B+1]; lengths= [B] says how many rows of [B, S, D] count.
-    times: [S] for all, or [B, S]; int64 nanoseconds, or float seconds; they must not decrease (Malformed, with the row and index).
-    target_times: [T] or [B, T], in any order; or hz= for a grid over the data.
-    mode: linear, nearest, previous, next, slerp, angle, mean. edge: clamp, mask, extrapolate, error: rows outside the data or in a gap longer
-        than max_gap.
-    normalize: "unit" (x/255), {"mean": …, "std": …}, {"min": …, "max": …}, or (name, statistics); then clip=(lowest, highest), then
-        augment={"seed": …, "noise": …, "scale": (…, …), "dropout": …}; then one rounding to dtype.
-    window (mean): seconds around each target. period, lo (angle). quats (slerp): groups of four channels;
-        sign="continuous": each turned to the side of the one before.
-    return_valid: also a bool [B, T], True where a row is inside the data and in no gap. return_times: also the targets.
-    backend: None or "auto" by the data's device, "cpu", "cuda", "pytorch". validate: a GPU checks the order of times only if True (it waits).
+    Formulas and ties are in docs/kernels.md. Linear interpolation is x0 + w * (x1 - x0) with w = (t
+    - t0) / (t1 - t0).
 
-    Returns [B, T, D] ([T, D], [T]) of data's dtype, device and family, and never a view of data. Differentiable in data for linear,
-    previous, next and nearest. Formulas and ties: docs/kernels.md.
+    Args:
+        data: [B, S, D], [S, D] or [S], with any strides. float32, float16, bfloat16 or float64; any
+            type for the modes previous, next and nearest. A ragged batch is a list of [S, D], a
+            jagged nested tensor, or all rows [sum of S, D] with offsets=.
+        times: [S] for all entries of the batch, or [B, S]. int64 nanoseconds, or float seconds.
+            They must not decrease.
+        target_times: [T] or [B, T] in any order, in the unit of times. Give either target_times or
+            hz.
+        mode: "linear" (default), "nearest", "previous", "next", "slerp", "angle" or "mean".
+        edge: The rule for rows outside the data or in a gap longer than max_gap: "clamp" (default),
+            "mask", "extrapolate" or "error".
+        max_gap: The longest gap that is interpolated, in seconds. Default None: no limit.
+        out: An array or tensor for the result. Default None: a new one.
+        hz: The rate of a uniform grid over the data, in Hz. Default None.
+        dtype: The dtype of the result. Default None: that of data.
+        return_valid: Whether to also return the validity, bool [B, T], True for rows inside the
+            data and in no gap. Default False.
+        return_times: Whether to also return the target times. Default False.
+        normalize: "unit" (x / 255), {"mean", "std"}, {"min", "max"}, or (name, statistics). Default
+            None.
+        clip: (lowest, highest), applied after normalize. Default None.
+        augment: {"seed", "noise", "scale", "dropout"}, applied after clip. The result is then
+            rounded once to dtype. Default None.
+        window: For mode "mean": the seconds around each target, or (before, after). Default None:
+            the period of the targets.
+        period: For mode "angle": the period of the values. Default None: 2 pi.
+        lo: For mode "angle": the lower end of the range of values. Default None.
+        quats: For mode "slerp": groups of four channels that are quaternions. Default None.
+        sign: For mode "slerp": "continuous" chooses the sign of each quaternion nearest to the one
+            before. Default None.
+        lengths: int64 [B], the number of valid rows of each entry of [B, S, D]. Default None.
+        offsets: int64 [B + 1], the first row of each entry of a ragged batch. Default None.
+        backend: None or "auto" (by the device of data), "cpu", "cuda" or "pytorch".
+        validate: Whether to check the order of times. Default None: only on the host, because a GPU
+            must wait for the result.
+
+    Returns:
+        [B, T, D], [T, D] or [T], with the dtype, device and library of data; never a view of data.
+        With return_valid or return_times, a tuple. The result is differentiable in data for the
+        modes linear, previous, next and nearest.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Malformed: Times decrease; the message has the entry and the index.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        values = robocache.resample(states, times, hz=50)
     """
     if unknown:
-        raise _unknown("resample", unknown, _RESAMPLE)
+        raise _unknown_keyword("resample", unknown, _RESAMPLE)
     kind: Any = type(data)
     key: Any = None
     if (
@@ -165,7 +210,7 @@ def resample(
         options = (
             mode,
             edge,
-            None if max_gap is None else _options.nanoseconds("max_gap", max_gap),
+            None if max_gap is None else _checks.to_nanoseconds("max_gap", max_gap),
             return_valid,
             backend,
             validate,
@@ -176,14 +221,15 @@ def resample(
         )
         try:
             plan = None
-            for check, known in _near.get(options) or ():
+            for check, known in guarded_plans.get(options) or ():
                 if check(*tensors):
                     plan = known
                     break
-        except TypeError:  # an option that is no plain value: the long way says which
+        except TypeError:
+            # An option that is not a plain value. The general path reports the error.
             tensors = ()
         if plan is None and tensors:
-            key, plan = _look(options, tensors)
+            key, plan = find_plan(options, tensors)
         if plan is not None:
             got = out
             if out is None:
@@ -204,7 +250,7 @@ def resample(
                     stream,
                     None,
                 ):
-                    # says what is wrong
+                    # Raises the error.
                     op.run(
                         stream,
                         data.data_ptr(),
@@ -224,8 +270,8 @@ def resample(
             )
             return got, valid
     elif kind is np.ndarray:
-        gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
-        key, plan, got = _quick(
+        gap = None if max_gap is None else _checks.to_nanoseconds("max_gap", max_gap)
+        key, plan, got = _repeat_call(
             (mode, edge, gap, return_valid, backend), (data, times, target_times), out
         )
         if plan is not None:
@@ -245,7 +291,7 @@ def resample(
         "lengths": lengths,
         "offsets": offsets,
     }
-    return _call(
+    return general_call(
         [("data", data, times, rule)],
         target_times,
         key,
@@ -284,17 +330,51 @@ def fuse(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Brings several streams onto the same times, side by side in one result, in one launch.
+    """Interpolates several streams at the same times and joins the results, in one launch.
 
-    streams: (data, times) pairs, each as in resample; a third part holds options of that stream alone, as
-        (data, times, {"mode": "nearest", "lengths": …}). Any option may also be a list with one entry a stream.
-    target_times: [T] or [B, T]; or hz= for a grid from where all streams have begun to where the first one ends.
-    dtype: needed where the streams' dtypes differ, unless out= says it.
+    Any option of a stream may also be a list with one entry per stream. The options that are not
+    listed here are those of resample.
 
-    Returns [B, T, sum of D] in the order given; return_valid: also a bool [B, T, N], one a stream. The rest is as in resample.
+    Args:
+        streams: Pairs (data, times), each as in resample. A third part has the options of this
+            stream: (data, times, {"mode": "nearest", "lengths": ...}).
+        target_times: [T] or [B, T]. Give either target_times or hz.
+        mode: As in resample. Default "linear".
+        edge: As in resample. Default "clamp".
+        max_gap: As in resample. Default None.
+        out: An array or tensor for the result. Default None: a new one.
+        hz: The rate of a uniform grid in Hz. It starts when all streams have begun, and ends when
+            the first one ends. Default None.
+        dtype: The dtype of the result. Required if the streams have different dtypes and out is
+            None.
+        return_valid: Whether to also return the validity, bool [B, T, N], one column per stream.
+            Default False.
+        return_times: Whether to also return the target times. Default False.
+        normalize: As in resample. Default None.
+        clip: As in resample. Default None.
+        augment: As in resample. Default None.
+        window: As in resample. Default None.
+        period: As in resample. Default None.
+        lo: As in resample. Default None.
+        quats: As in resample. Default None.
+        sign: As in resample. Default None.
+        backend: As in resample. Default None.
+        validate: As in resample. Default None.
+
+    Returns:
+        [B, T, sum of D], the streams in the given order. With return_valid or return_times, a
+        tuple.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Malformed: Times decrease; the message has the entry and the index.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        values = robocache.fuse([(states, state_times), (forces, force_times)], hz=50)
     """
     if unknown:
-        raise _unknown("fuse", unknown, _FUSE)
+        raise _unknown_keyword("fuse", unknown, _FUSE)
     options = {
         "mode": mode,
         "edge": edge,
@@ -317,26 +397,26 @@ def fuse(
         plain = False
     try:
         for s in streams:
-            if not isinstance(s, (tuple, list)):  # rows of an array are no pair
+            if not isinstance(s, (tuple, list)):  # Rows of an array are not a pair.
                 raise TypeError
             if len(s) != 2:
                 plain = False
             arrays += s[:2]
     except TypeError:
         raise Misuse(
-            f"streams: expected (data, times) pairs, found {_kinds(streams)}",
+            f"streams: expected (data, times) pairs, found {_type_names(streams)}",
             hint="resample(data, times, …) takes one stream",
         ) from None
     if plain and arrays:
         given = tuple(
             tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip)
         )
-        # 1 and 1.0 are equal, and a nanosecond and a second.
-        key, plan, got = _quick(
+        # Converted to one unit and type: 1 equals 1.0, and 1 ns could equal 1 s.
+        key, plan, got = _repeat_call(
             (
                 *given,
-                _gaps(window),
-                _gaps(max_gap),
+                _gaps_ns(window),
+                _gaps_ns(max_gap),
                 str(dtype),
                 return_valid,
                 backend,
@@ -348,8 +428,8 @@ def fuse(
         )
         if plan is not None:
             return got
-    return _call(
-        _each(streams, options),
+    return general_call(
+        _expand_options(streams, options),
         target_times,
         key,
         False,
@@ -363,8 +443,11 @@ def fuse(
     )
 
 
-def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
-    """Whether a call is to be made of torch's own operators: it is traced, needs a gradient, or has tensors that are more than memory."""
+def needs_torch_operators(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
+    """Reports whether a call must use torch's operators.
+
+    This is the case if the call is traced, needs a gradient, or has tensors of a subclass.
+    """
     if torch.compiler.is_compiling():
         return any(
             isinstance(s[1], torch.Tensor)
@@ -380,8 +463,8 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     ]
     if not data:
         return False
-    no_tangents(torch, data)
-    if _traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
+    reject_tangents(torch, data)
+    if _is_traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(
@@ -390,8 +473,11 @@ def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     )
 
 
-def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
-    """Refuses tensors of forward mode: an operator of torch.library drops their tangents, and the derivative would be zero without a word."""
+def reject_tangents(torch: Any, tensors: Sequence[Any]) -> None:
+    """Rejects tensors of forward-mode AD.
+
+    Operators of torch.library drop their tangents, so the derivative would silently be zero.
+    """
     if torch.autograd.forward_ad._current_level < 0:
         return
     for t in tensors:
@@ -406,56 +492,63 @@ def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
             )
 
 
-def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
+def _unknown_keyword(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
+    """Returns the error for an unknown keyword."""
     name = next(iter(unknown))
-    return Misuse(f"unknown keyword {name!r} of {op}", hint=_options.nearest(name, known))
+    return Misuse(f"unknown keyword {name!r} of {op}", hint=_checks.nearest_names(name, known))
 
 
-def _kinds(streams: Any) -> str:
+def _type_names(streams: Any) -> str:
+    """Returns the types of streams as text."""
     if not isinstance(streams, (tuple, list)):
         return type(streams).__name__
     return ", ".join(type(s).__name__ for s in streams)
 
 
-def _gaps(v: Any) -> Any:
+def _gaps_ns(v: Any) -> Any:
+    """Returns durations in nanoseconds, for one stream or a list."""
     if isinstance(v, (list, tuple)):
-        return tuple(_gaps(x) for x in v)
-    return None if v is None else _options.nanoseconds("max_gap", v)
+        return tuple(_gaps_ns(x) for x in v)
+    return None if v is None else _checks.to_nanoseconds("max_gap", v)
 
 
-def _each(
+def _expand_options(
     streams: Sequence[Any], options: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
-    """Name, data, times and options of each stream."""
+    """Returns the name, data, times and options of each stream."""
     n = len(streams)
     spread = {k: _rules.per_stream(k, v, n) for k, v in options.items()}
     out: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for i, s in enumerate(streams):
         if len(s) not in (2, 3):
             raise Misuse(
-                f"stream {i}: expected (data, times) or (data, times, options), found {len(s)} parts",
+                f"stream {i}: expected (data, times) or (data, times, options), "
+                f"found {len(s)} parts",
                 {"stream": i},
             )
         own = dict(s[2]) if len(s) == 3 else {}
         for k in own:
-            if k not in _rules.RULE:
+            if k not in _rules.RULE_NAMES:
                 raise Misuse(
                     f"stream {i}: unknown option {k!r}",
                     {"stream": i},
-                    _options.nearest(k, _rules.RULE),
+                    _checks.nearest_names(k, _rules.RULE_NAMES),
                 )
         out.append((f"stream {i}", s[0], s[1], {**{k: v[i] for k, v in spread.items()}, **own}))
     return out
 
 
-_near: Recent[list[tuple[Any, Any]]] = Recent()
-_NEAR = 4  # shapes of a kind of call that one check each is kept for
+guarded_plans: Recent[list[tuple[Any, Any]]] = Recent()
+_MAX_GUARDS = 4  # The number of shapes per kind of call for which a check is kept.
 
 
-def _look(
-    options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast
+def find_plan(
+    options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _recent_plans
 ) -> tuple[Any, Any]:
-    """The plan of a call with tensors, by all that it depends on: (key, plan). The key is None where the call cannot be kept."""
+    """Returns the key and the plan of a call with tensors.
+
+    The key holds everything that the plan depends on. It is None if the plan cannot be kept.
+    """
     if _modes() or _transforms() is not None or _dual._current_level >= 0:
         return None, None
     key: list[Any] = [options]
@@ -470,11 +563,11 @@ def _look(
     whole = tuple(key)
     plan = kept.get(whole)
     if plan is not None and _guards is not None:
-        near = _near.get(options)
+        near = guarded_plans.get(options)
         if near is None:
             near = []
-            _near.put(options, near)
-        if len(near) < _NEAR:
+            guarded_plans.put(options, near)
+        if len(near) < _MAX_GUARDS:
             sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
             near.append(
                 (
@@ -485,10 +578,13 @@ def _look(
     return whole, plan
 
 
-def _quick(
+def _repeat_call(
     options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any
 ) -> tuple[Any, Plan | None, Any]:
-    """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
+    """Repeats a plan of an earlier call with other addresses: returns (key, plan, result).
+
+    The key is None if the plan of this call cannot be kept.
+    """
     kind: Any = type(arrays[0])
     if (
         kind is not _tensor
@@ -502,12 +598,12 @@ def _quick(
     key, plan = None, None
     try:
         if kind is _tensor:
-            for check, known in _near.get(options) or ():
+            for check, known in guarded_plans.get(options) or ():
                 if check(*given):
                     plan = known
                     break
             if plan is None:
-                key, plan = _look(options, given)
+                key, plan = find_plan(options, given)
             addresses = [a.data_ptr() for a in given] if plan is not None else []
         else:
             whole: list[Any] = [options]
@@ -518,20 +614,20 @@ def _quick(
             if out is not None:
                 whole.append(out.flags.writeable)
             key = tuple(whole)
-            plan = _fast.get(key)
+            plan = _recent_plans.get(key)
             addresses = (
                 [a.__array_interface__["data"][0] for a in given] if plan is not None else []
             )
-    except TypeError:  # an option that is no plain value
+    except TypeError:  # An option that is not a plain value.
         return None, None, None
     if plan is None:
         return key, None, None
     place = 0 if out is None else addresses.pop()
-    got, valid = _resampling.execute(plan, addresses, out, place)
+    got, valid = _resampling.run_plan(plan, addresses, out, place)
     return key, plan, got if valid is None else (got, valid)
 
 
-def _call(
+def general_call(
     streams: list[Any],
     target_times: Any,
     key: Any,
@@ -541,16 +637,16 @@ def _call(
     want_valid: bool,
     **options: Any,
 ) -> Any:
-    """The long way: everything is looked at, and what it comes to is kept under the key."""
+    """Runs a call on the general path, and keeps its plan under the key."""
     if not streams:
         raise Misuse("no stream: expected at least one (data, times) pair")
     torch = sys.modules.get("torch")
     if torch is not None and _tensor is None and not torch.compiler.is_compiling():
-        _bind(torch)
-    if torch is not None and recorded(torch, streams, target_times):
+        _bind_torch(torch)
+    if torch is not None and needs_torch_operators(torch, streams, target_times):
         from ._tensors import torchops as _torchops
 
-        return _torchops.call(
+        return _torchops.run_traced(
             streams,
             target_times,
             single=single,
@@ -558,11 +654,11 @@ def _call(
             return_times=return_times,
             **options,
         )
-    got, valid, targets, plan = _resampling.call(
+    got, valid, targets, plan = _resampling.run_call(
         streams, target_times, single=single, want_valid=want_valid, **options
     )
     if key is not None and plan is not None and not plan.far:
-        _fast.put(key, plan)
+        _recent_plans.put(key, plan)
     return deliver(
         (got, valid if want_valid else None, targets.array if return_times else None), streams[0][1]
     )

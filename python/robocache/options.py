@@ -1,9 +1,10 @@
-"""Groups of options of Loader, MapDataset and Mix: frozen dataclasses whose None is the default.
+"""Option groups of Loader, MapDataset and Mix: frozen dataclasses in which None means the default.
 
-    robocache.Loader(uri, images=robocache.Images(dtype="float32"), cache=robocache.Cache("ram",
-    budget="8GiB"))
+    images = robocache.Images(dtype="float32")
+    cache = robocache.Cache("ram", budget="8GiB")
+    loader = robocache.Loader("path", images=images, cache=cache)
 
-Go's loader.Config and its JSON have the same options; ENGINE is the table of the names that differ.
+Go's loader.Config and its JSON have the same options. ENGINE lists the names that differ.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ._fields import names_checked
+from ._check_fields import check_field_names
 
 __all__ = [
     "Windows",
@@ -31,33 +32,36 @@ __all__ = [
 
 Mode = Literal["linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"]
 Edge = Literal["clamp", "mask", "extrapolate", "error"]
-Duration = float | str  # seconds, or text with a unit: "50ms"
-Bytes = int | str  # bytes, or text with a unit: "4GiB"
+Duration = float | str  # Seconds, or text with a unit such as "50ms".
+Bytes = int | str  # Bytes, or text with a unit such as "4GiB".
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """The contents of a sample. Windows in lerobot's form are delta_timestamps=.
+    """The content of a sample. Windows in lerobot's form are the keyword delta_timestamps=.
 
     Attributes:
-        rows: {key: [rows, ...]}, offsets in rows from the sample, with `<key>_is_pad`. They need no
-            rate. They are for streams on the samples' rows; with hz=, rows of the timeline.
-        seconds: {key: window}, windows at a stream's own rate, in seconds. A list holds offsets:
-            images and point clouds are the nearest there, everything else is the previous. A tuple
-            (from, to) takes all samples in the span, both ends included, with `<key>_lengths` and
-            `<key>_times` (int64 ns after the sample). A tuple (from, to, count) takes count times
-            evenly from end to end. docs/batches.md has the shapes.
+        rows: {key: [rows, ...]}, offsets in rows relative to the sample, with `<key>_is_pad`. They
+            need no rate. They apply to streams on the rows of the samples, and with hz= to rows of
+            the timeline.
+        seconds: {key: window}, windows at a stream's own rate, in seconds. A list has offsets:
+            images and point clouds take the nearest row, all others the previous row. A tuple
+            (from, to) takes all rows in the span, including both ends, with `<key>_lengths` and
+            `<key>_times` (int64 ns relative to the sample). A tuple (from, to, count) takes count
+            evenly spaced times from end to end. docs/batches.md has the shapes.
         anchor: The stream whose rows are the samples, for datasets with several clocks. Default:
             the dataset's rows.
-        tolerance_s: Seconds, or text such as "50ms". Offsets and image times are checked against
-            it. Default: offsets against 1e-4 s.
-        missing: What becomes of a key that a source of a mixture or an episode lacks. "error"
-            (default), or "pad": zeros, and `<key>_is_pad` is True. "pad" also widens rows of
-            numbers to the widest source's, with `<key>_dim_is_pad` (bool, (B, D)) True where a
-            number is absent.
-        dtype: The type of float64 streams of a Loader. "float32" (default), or "keep": as stored.
-            float64 timestamps of formats other than LeRobot stay as they are.
+        tolerance_s: Seconds, or text such as "50ms". Offsets and image times must match within this
+            tolerance. Default: offsets within 1e-4 s.
+        missing: The rule for a key that a source of a mixture or an episode lacks. "error"
+            (default), or "pad": zeros, with `<key>_is_pad` True. "pad" also widens rows of numbers
+            to the widest source, with `<key>_dim_is_pad` (bool, (B, D)) True for absent numbers.
+        dtype: The dtype of float64 streams in a Loader. "float32" (default), or "keep": as stored.
+            float64 timestamps of formats other than LeRobot keep their dtype.
+
+    Example:
+        robocache.Windows(rows={"action": range(16)})
     """
 
     rows: Mapping[str, Sequence[int]] | None = None
@@ -68,26 +72,29 @@ class Windows:
     dtype: Literal["float32", "keep"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Align:
-    """How streams come onto one timeline: the keywords of Episode.align, which explains them.
+    """How streams are put on one timeline. Episode.align explains these options.
 
     Attributes:
-        modes: {key: mode}. Default: what the feature states, else floats linear, images and clouds
-            nearest, everything else previous.
-        edge: What a row outside the data is, for all streams or {key: edge}. Default "clamp".
+        modes: {key: mode}. Default: the feature's interpolation, else linear for floats, nearest
+            for images and point clouds, and previous for all others.
+        edge: The rule for rows outside the data, for all streams or {key: edge}. Default "clamp".
         max_gap: Seconds, or text such as "50ms", for all streams or by key. Longer gaps are not
-            bridged. Default: none.
+            interpolated. Default: no limit.
         offset: {key: seconds}, added to a stream's timestamps.
-        latency: {key: seconds}, how long after the fact a stream was timestamped.
-        drift: {key: ppm or (ppm, at)}, how fast a stream's clock runs, in parts in a million.
-        clock: {key: "header", "publish" or "log"}, which of several timestamps counts.
+        latency: {key: seconds}, the delay between an event and its timestamp.
+        drift: {key: ppm or (ppm, at)}, how fast a stream's clock runs, in parts per million.
+        clock: {key: "header", "publish" or "log"}, the timestamps to use if there are several.
         rotations: {key: form or [(first channel, form), ...]}, the channels that are rotations.
         relative: {key: bool or [channels]}, the channels that hold changes.
         window: Seconds, or text with a unit: the window of "mean". Default: the period of hz=.
         extent: The extent of the timeline: "intersection" (default), "union" or a stream's key.
-        dtypes: {key: "float16", "bfloat16", "float32" or "float64"}, types to cast to.
+        dtypes: {key: "float16", "bfloat16", "float32" or "float64"}, the dtypes of the result.
+
+    Example:
+        robocache.Align(modes={"observation.state": "linear"}, max_gap="200ms")
     """
 
     modes: Mapping[str, Mode] | None = None
@@ -104,19 +111,23 @@ class Align:
     dtypes: Mapping[str, Any] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """What becomes of decoded images, which are (C, H, W); grey ones have three equal planes.
+    """The shape and dtype of decoded images.
+
+    Images are (C, H, W). Grey images have three equal planes.
 
     Attributes:
-        size: (height, width) in pixels, to which images are scaled while they are decoded. The same
-            as image_size=.
+        size: (height, width) in pixels; images are scaled during decoding. The same as image_size=.
         dtype: "uint8" (default), or "float32" in [0, 1].
-        fit: How an image of another shape comes to size. "stretch" (default), "letterbox" (the
-            whole image by one factor, centred, the rest zeros) or "crop" (by one factor so that it
-            covers, its middle).
-        depth_unit: "mm" (default: the unit that the dataset was opened with, else "mm") or "m".
+        fit: How an image of another shape is fitted to size. "stretch" (default). "letterbox": the
+            whole image, scaled by one factor and centred, with zeros around it. "crop": scaled by
+            one factor to cover size, and cut to the middle.
+        depth_unit: "mm" or "m". Default: the unit with which the dataset was opened, else "mm".
+
+    Example:
+        robocache.Images(size=(224, 224), fit="letterbox", dtype="float32")
     """
 
     size: Sequence[int] | None = None
@@ -126,7 +137,13 @@ class Images:
 
 
 class RandomCrop(TypedDict, total=False):
-    """A random part of each image: its size (height, width), pixels of padding, depth cameras."""
+    """A random part of each image.
+
+    Attributes:
+        size: (height, width) in pixels.
+        pad: Pixels of padding on each side.
+        keep: The depth cameras that are not cropped.
+    """
 
     size: Sequence[int]
     pad: int
@@ -134,7 +151,14 @@ class RandomCrop(TypedDict, total=False):
 
 
 class ColorJitter(TypedDict, total=False):
-    """Random factors of colours between 1-v and 1+v, and turns of the hue; or [low, high]."""
+    """Random changes of colours: factors from 1 - v to 1 + v, or from [low, high].
+
+    Attributes:
+        brightness: The range of the brightness factor.
+        contrast: The range of the contrast factor.
+        saturation: The range of the saturation factor.
+        hue: The range of the rotation of the hue.
+    """
 
     brightness: float | Sequence[float]
     contrast: float | Sequence[float]
@@ -143,7 +167,14 @@ class ColorJitter(TypedDict, total=False):
 
 
 class HFlip(TypedDict, total=False):
-    """A mirrored sample: its probability, and the elements of other keys that change."""
+    """A random mirror image of a sample.
+
+    Attributes:
+        p: The probability of the mirror image.
+        negate: {key: [elements]}, the elements whose sign changes.
+        swap: {key: [(i, j)]}, the elements that are exchanged.
+        keep: The keys that do not change.
+    """
 
     p: float
     negate: Mapping[str, Sequence[int]]
@@ -152,28 +183,35 @@ class HFlip(TypedDict, total=False):
 
 
 class Noise(TypedDict, total=False):
-    """Normal noise: std is a part of full scale of images, or {key: std} in the delivered unit."""
+    """Normally distributed noise.
+
+    Attributes:
+        std: A fraction of full scale for images, or {key: std} in the delivered unit.
+    """
 
     std: float | Mapping[str, float]
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random changes of samples: a function of seed, epoch, sample and camera alone.
+    """Random changes of samples. They depend only on seed, epoch, sample and camera.
 
-    Images change after image_size= and before dtype and normalize=. Noise of numbers comes after
+    Images change after image_size= and before dtype and normalize=. Noise of numbers is added after
     normalize=.
 
     Attributes:
-        random_crop: {"size": (height, width), "pad": pixels, "keep": [depth keys]}, one place per
-            sample and camera.
+        random_crop: {"size": (height, width), "pad": pixels, "keep": [depth keys]}, at one position
+            per sample and camera.
         color_jitter: {"brightness": v, "contrast": v, "saturation": v, "hue": v}.
         hflip: {"p": probability, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep":
-            [keys]}. All cameras of a sample flip together. Every other key must be named in negate,
-            swap or keep.
-        noise: {"std": v} of images, as a part of full scale, or {"std": {key: v}}.
+            [keys]}. All cameras of a sample flip together. Every other key must be in negate, swap
+            or keep.
+        noise: {"std": v} for images, as a fraction of full scale, or {"std": {key: v}}.
         cameras: The cameras that change. Default: all colour cameras.
+
+    Example:
+        robocache.Augment(random_crop={"size": (200, 200)}, color_jitter={"brightness": 0.2})
     """
 
     random_crop: RandomCrop | None = None
@@ -183,28 +221,30 @@ class Augment:
     cameras: Sequence[str] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Which samples an epoch has, and how the ranks share them.
+    """The samples of an epoch, and how the ranks share them.
 
     Attributes:
-        pool_size: Bytes of resident images that shuffle="pool" is made for. Default: half of
-            memory_budget=.
-        pool_episodes: Resident episodes of shuffle="pool" at most. Default: no bound.
-        pool_shards: Pools that the epoch is cut into, so that each stays on one rank. Default: by
-            the episodes.
-        uneven: The last step on several ranks when the samples do not divide. "wrap" (default)
-            fills it with the first samples of the epoch; "short" delivers each sample once, and the
-            last batches are smaller.
-        drop_n_first_frames: Rows at the start of each episode that start no sample. Windows still
-            reach them. Default 0.
-        drop_n_last_frames: Rows at the end of each episode that start no sample. Default 0.
-        on_bad_episode: An episode that cannot be read. "error" (default), or "skip": it is left out
-            and listed in stats()["bad_episodes"].
-        on_nan: A number that is NaN or infinite. "error" (default): its episode is bad. "mask": its
-            row is zeros, and `<key>_is_pad` is True. "allow". Depth, clouds and rows of varying
-            length are exempt.
+        pool_size: Bytes of images in memory for shuffle="pool". Default: half of memory_budget=.
+        pool_episodes: The most episodes in memory for shuffle="pool". Default: no limit.
+        pool_shards: The number of pools of an epoch; each pool belongs to one rank. Default: chosen
+            by the number of episodes.
+        uneven: The last step of several ranks if the number of samples is not divisible. "wrap"
+            (default) fills the step with the first samples of the epoch. "short" delivers each
+            sample once, and the last batches are smaller.
+        drop_n_first_frames: Rows at the start of each episode that are not samples. Windows still
+            include them. Default 0.
+        drop_n_last_frames: Rows at the end of each episode that are not samples. Default 0.
+        on_bad_episode: The rule for an episode that cannot be read. "error" (default), or "skip":
+            the episode is left out and listed in stats()["bad_episodes"].
+        on_nan: The rule for a number that is NaN or infinite. "error" (default): its episode cannot
+            be read. "mask": its row is zeros, and `<key>_is_pad` is True. "allow": it is delivered.
+            Depth, point clouds and rows of varying length are exempt.
+
+    Example:
+        robocache.Order(pool_size="2GiB", uneven="short")
     """
 
     pool_size: Bytes | None = None
@@ -217,18 +257,21 @@ class Order:
     on_nan: Literal["error", "mask", "allow"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
     """How the sources of a mixture share an epoch. Mix is one source.
 
     Attributes:
-        temperature: Shares are weight^(1/temperature), normalised. Sizes stand for absent weights.
-            Default 1.
-        stop: An epoch ends when the "first" source, or "all", were given whole. Default: after the
-            sum of the sizes.
-        epoch_size: Samples of an epoch.
-        stratified: Whether each global batch holds its exact shares. Default False.
+        temperature: Shares are weight^(1/temperature), divided by their sum. Without weights, the
+            sizes are the weights. Default 1.
+        stop: End the epoch when the "first" source, or "all" sources, have been delivered
+            completely. Default: after the sum of the sizes.
+        epoch_size: The number of samples of an epoch. Default: decided by stop.
+        stratified: Whether each global batch has the exact shares. Default False.
+
+    Example:
+        robocache.Mixture(temperature=2, epoch_size=100_000)
     """
 
     temperature: float | None = None
@@ -237,10 +280,10 @@ class Mixture:
     stratified: bool | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True)
 class Cache:
-    """Where decoded images stay for the next epoch.
+    """Where decoded images are kept for the next epoch.
 
     Attributes:
         where: "ram", "device" (the GPU's memory, with device=robocache.Device("cuda", decode="gpu",
@@ -248,6 +291,9 @@ class Cache:
         budget: Bytes. Default: half of memory_budget= in RAM, 64 GiB in a directory.
         format: "yuv" (planes as decoded), "rgb" (as in the batch, at image_size=), "encoded" (bytes
             of a remote store), or "auto" (default).
+
+    Example:
+        robocache.Cache("ram", budget="8GiB")
     """
 
     where: str | os.PathLike[str] | None = None
@@ -256,19 +302,22 @@ class Cache:
     format: Literal["auto", "yuv", "rgb", "encoded"] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True)
 class Device:
     """Where batches arrive, and where video is decoded.
 
     Attributes:
         name: "cpu" (default), "cuda", "cuda:1" or a torch.device.
-        pin_memory: Whether batches on the host are page-locked. Default: when the device is CUDA.
-        decode: Where video is decoded with a CUDA device. "cpu" (default), "gpu" (streams whose
-            frames are equal to the bit; the others stay on the CPU) or "auto" (both at once, where
-            that is faster).
-        memory_budget: Bytes of the device's memory for resident images of shuffle="pool" (default:
+        pin_memory: Whether batches on the host are page-locked. Default: if the device is CUDA.
+        decode: Where video is decoded with a CUDA device. "cpu" (default). "gpu": on the GPU, for
+            streams whose frames are bit-identical; other streams use the CPU. "auto": on both, if
+            this is faster.
+        memory_budget: Bytes of the device's memory for the images of shuffle="pool" (default:
             pool_size) and of cache="device" (no default).
+
+    Example:
+        robocache.Device("cuda:1", decode="gpu")
     """
 
     name: Any = "cpu"
@@ -278,36 +327,42 @@ class Device:
     memory_budget: Bytes | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The statistics that normalize= takes.
+    """The statistics for normalize=.
 
-    Default: the dataset's own. Absent ones are computed if that reads little.
+    Default: the dataset's own. Absent statistics are computed if this needs little reading.
 
     Attributes:
-        compute: Whether all are computed at opening, of the selected episodes alone. Default False.
+        compute: Whether to compute all statistics at opening, from the selected episodes only.
+            Default False.
         values: {key: {"mean": ..., "std": ..., "min": ..., "max": ..., "q01": ...}}, as
-            Dataset.stats and Dataset.compute_stats() return it, or the path of a stats.json.
+            Dataset.stats and Dataset.compute_stats() return, or the path of a stats.json.
+
+    Example:
+        robocache.Statistics(values="stats.json")
     """
 
     compute: bool | None = None
     values: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str] | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """How a Loader works.
+    """The execution of a Loader.
 
     Attributes:
         prefetch: Batches that are planned and decoded together. Default 4.
         io_threads: Reads in flight, for remote stores. Default 32.
-        deadline_s: Seconds in which a batch must make progress, else the error states what is
-            missing. Default 300; 0: never.
-        metrics: The address that serves Prometheus metrics and /healthz: ":9400" (of this machine
-            alone), "0.0.0.0:9400", or ":0" (a free port; see Loader.metrics_address). Default:
-            none.
+        deadline_s: Seconds within which a batch must make progress. Otherwise an error names the
+            missing parts. Default 300; 0: no deadline.
+        metrics: The address that serves Prometheus metrics and /healthz: ":9400" (for this machine
+            only), "0.0.0.0:9400", or ":0" (a free port; see Loader.metrics_address). Default: none.
+
+    Example:
+        robocache.Runtime(prefetch=8, metrics=":9400")
     """
 
     prefetch: int | None = None
@@ -316,18 +371,21 @@ class Runtime:
     metrics: str | None = None
 
 
-@names_checked
+@check_field_names
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """How a path is opened. The fields are keywords of robocache.open, which explains them.
+    """How a path is opened. robocache.open explains these options.
 
     Attributes:
-        format: The format's name. Default: detected.
-        rows_hz: The rate of rows without a clock, in Hz.
+        format: The name of the format. Default: detected.
+        rows_hz: The rate of rows without timestamps, in Hz.
         map: A mapping, or the path of its file: streams, clocks and units that the format leaves
             open.
-        options: {name: value}, choices of one format.
+        options: {name: value}, the options of one format.
         follow_links: Whether links may lead out of a local dataset's folder. Default False.
+
+    Example:
+        robocache.Open(rows_hz=50)
     """
 
     format: str | None = None
@@ -337,7 +395,7 @@ class Open:
     follow_links: bool | None = None
 
 
-# The groups by their keywords.
+# The groups by keyword.
 GROUPS: dict[str, type[Any]] = {
     "windows": Windows,
     "align": Align,
@@ -352,7 +410,7 @@ GROUPS: dict[str, type[Any]] = {
     "open": Open,
 }
 
-# The names that fields have in Go's JSON, when they differ.
+# The names of fields in Go's JSON, if they differ.
 ENGINE: dict[tuple[str, str], str] = {
     ("windows", "rows"): "delta_indices",
     ("windows", "seconds"): "windows",
@@ -368,7 +426,7 @@ ENGINE: dict[tuple[str, str], str] = {
     ("statistics", "values"): "stats",
 }
 
-NESTED = ("align", "augment")  # objects in the JSON too
+NESTED = ("align", "augment")  # These groups are objects in the JSON too.
 
 
 def engine_name(group: str, field: str) -> str:
@@ -377,7 +435,7 @@ def engine_name(group: str, field: str) -> str:
 
 
 def spelled(group: str, field: str, value: str = "…") -> str:
-    """Returns the Python text that sets a field: images=robocache.Images(dtype=…)."""
+    """Returns the Python text that sets a field, such as images=robocache.Images(dtype=...)."""
     first = {"cache": "…", "device": '"cuda"'}.get(group)
     if first is not None and field in ("where", "name"):
         return f"{group}=robocache.{GROUPS[group].__name__}({first})"
@@ -386,7 +444,7 @@ def spelled(group: str, field: str, value: str = "…") -> str:
 
 
 def spellings(name: str, groups: Iterable[str] = GROUPS) -> list[str]:
-    """Returns the texts that set the fields of a name, of groups or of the engine; Open first."""
+    """Returns the texts that set the fields with a name, of groups or of the engine, Open first."""
     found = [
         spelled(group, field)
         for group in sorted(groups, key=lambda g: g != "open")

@@ -1,4 +1,8 @@
-"""On a Ray cluster: run(), the shards of a manifest as tasks; read(), a dataset as Ray Data. Needs ray, and ray[data] for read."""
+"""RoboCache on a Ray cluster.
+
+run() runs the shards of a manifest as tasks. read() returns a dataset as Ray Data. Both need the
+package ray, and read() needs ray[data].
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _options
+from . import _checks
 from ._errors import (
     Error,
     Internal,
@@ -33,11 +37,11 @@ from ._verbs import Result
 
 __all__ = ["run", "read", "Run"]
 
-# exit codes that no retry changes
-_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
-_CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
-# What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or
-# the connection died.
+# Exit codes that a retry does not change.
+_FINAL_CODES = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
+_CLASSES = {**_FINAL_CODES, 13: ResourceLimit, 75: Temporary}
+# Exceptions of Ray that are not Temporary. All others mean that a worker, its node or the
+# connection died.
 _RAY = dict.fromkeys(
     ("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit
 ) | dict.fromkeys(
@@ -49,27 +53,41 @@ _RAY = dict.fromkeys(
     ),
     Misuse,
 )
-_JOIN = 60  # seconds for a cluster to answer
-_PAUSE = 1.0  # seconds before the first retry at most; it doubles up to a minute
+_JOIN_SECONDS = 60  # The seconds to wait for the answer of a cluster.
+# The longest pause in seconds before the first retry. It doubles with each retry, up to a minute.
+_PAUSE_SECONDS = 1.0
 
 
 class Run(Result):
-    """What run() did."""
+    """The result of run().
 
-    total: int  # shards of the manifest
-    done: int  # with a receipt
-    failed: int  # given up; only with partial=True
-    findings: int  # shards of this run in which episodes were skipped
+    Attributes:
+        total: The number of shards of the manifest.
+        done: The number of shards with a receipt.
+        failed: The number of shards that were given up, with partial=True.
+        findings: The number of shards of this run in which episodes were skipped.
+        retries: The number of retries.
+        codes: The number of failed tries by exit code. "signal": the process was killed. "lost":
+            the worker or its node died.
+        committed: Whether the job was committed.
+        commit: The report of the commit, with the findings of the whole job.
+        exit_code: The exit code of the commit: 3 if a finding is a warning or an error, or if
+            episodes were left out.
+    """
+
+    total: int
+    done: int
+    failed: int
+    findings: int
     retries: int
-    # tries that were no success by exit code; "signal", or "lost": the worker or its node died
     codes: dict[str, int]
     committed: bool
-    commit: Result  # the report of the commit; findings are those of the whole job
-    # exit code of the commit: 3 if a finding is a warning or an error, or episodes were left out
+    commit: Result
     exit_code: int
 
 
-def _ray(what: str = "ray") -> Any:
+def _import_ray(what: str = "ray") -> Any:
+    """Imports a module of Ray. Raises Unsupported if it is not installed."""
     try:
         import importlib
 
@@ -78,9 +96,14 @@ def _ray(what: str = "ray") -> Any:
         raise Unsupported(f"{what} is not installed: {e}", hint='pip install "ray[data]"') from None
 
 
-def _connect(address: str | None = None) -> Any:
-    """Ray, joined to the cluster at the address or RAY_ADDRESS, else to one of this machine. Where no cluster answers, Ray itself waits for minutes, and may end the process."""
-    ray = _ray()
+def _connect_cluster(address: str | None = None) -> Any:
+    """Connects to a cluster and returns the module ray.
+
+    The cluster is the one at the address or RAY_ADDRESS, else a new one on this machine. If no
+    cluster answers, Ray itself waits for minutes and may end the process, so the connection is
+    tested first and has a deadline.
+    """
+    ray = _import_ray()
     if ray.is_initialized():
         return ray
     at = address or os.environ.get("RAY_ADDRESS", "")
@@ -99,8 +122,8 @@ def _connect(address: str | None = None) -> Any:
             socket.create_connection((host.strip("[]"), int(port)), 10).close()
         joining = threading.Thread(target=join, daemon=True)
         joining.start()
-        joining.join(_JOIN if at else None)
-        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN} s")
+        joining.join(_JOIN_SECONDS if at else None)
+        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN_SECONDS} s")
         if e is not None:
             raise e
     except (OSError, RuntimeError, SystemExit) as e:
@@ -113,8 +136,11 @@ def _connect(address: str | None = None) -> Any:
     return ray
 
 
-def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
-    """Runs the command line where the task runs: exit code (3 is as it is), stdout, and the last message on stderr."""
+def _run_command(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
+    """Runs the command line on the node of the task.
+
+    Returns the exit code, stdout, and the last message on stderr.
+    """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     p = subprocess.Popen(
         [*(program or (sys.executable, "-m", "robocache")), *args],
@@ -125,7 +151,8 @@ def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str
     )
     try:
         out, err = p.communicate()
-    except BaseException:  # the task is cancelled: the worker leaves what can be resumed
+    except BaseException:
+        # The task was canceled: the process gets time to leave a state that can be resumed.
         p.terminate()
         try:
             p.wait(30)
@@ -139,15 +166,16 @@ def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str
     return p.returncode, out, last.removeprefix("robocache: ")
 
 
-def _shards(text: str) -> Iterator[int]:
+def _parse_shards(text: str) -> Iterator[int]:
+    """Yields the numbers in text such as "0,3-5"."""
     for part in text.split(",") if text else ():
         a, _, b = part.partition("-")
         yield from range(int(a), int(b or a) + 1)
 
 
-def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
-    """An exception of Ray as one of ours."""
-    cause = getattr(e, "cause", None)  # what the task raised, where it ran
+def _convert_exception(e: Exception, what: str, where: dict[str, Any]) -> Error:
+    """Returns the exception of RoboCache for an exception of Ray."""
+    cause = getattr(e, "cause", None)  # The exception that the task raised.
     text = f"{what}: {type(e).__name__}: {(str(cause or e).strip().splitlines() or [''])[0]}"
     if isinstance(cause, OSError) and cause.errno in (
         errno.ENOENT,
@@ -156,7 +184,8 @@ def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
         errno.ENOEXEC,
     ):
         return Misuse(text, where, "program= is a path on the workers' nodes")
-    if isinstance(cause, OSError):  # no memory for a process, too many of them, too many open files
+    if isinstance(cause, OSError):
+        # No memory for a process, too many processes, or too many open files.
         return ResourceLimit(text, where)
     if isinstance(cause, ImportError) or "failed to import" in str(e):
         return Unsupported(
@@ -171,7 +200,8 @@ def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
     )
 
 
-def _failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
+def _command_failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
+    """Returns the exception for a failed command."""
     return _CLASSES.get(code, Temporary)(
         f"{verb} ended with exit code {code}: {last}", {**where, "exit_code": code}
     )
@@ -188,19 +218,39 @@ def run(
     in_flight: int = 1000,
     resources: dict[str, float] | None = None,
 ) -> Run:
-    """Runs the shards of a manifest that have no receipt, a Ray task each, and commits.
+    """Runs the shards of a manifest that have no receipt, one Ray task each, and commits.
 
-    manifest: its path or URI, as the workers see it. num_cpus, num_gpus, resources: of a shard. retries: further tries of a shard that ends with a temporary
-    failure, or whose worker or node dies. partial: commit what is done where shards have failed for good. program: robocache as the workers call it
-    (default: this package, with the worker's Python). in_flight: tasks that Ray holds at once.
-    A shard that can never succeed ends the others (partial=False) and raises Error, or the class of its exit code. What Ray says in place of an exit code is typed likewise:
-    Temporary, ResourceLimit (memory, disk), Misuse (program=, resources), Unsupported (this package is not on the nodes).
+    Args:
+        manifest: The path or URI of the manifest, as the workers see it.
+        num_cpus: CPUs per shard. Default 1.
+        num_gpus: GPUs per shard. Default 0.
+        retries: Retries of a shard that ends with a temporary failure, or whose worker or node
+            dies. Default 5.
+        partial: Whether to commit the finished shards if others failed. Default False: the first
+            shard that cannot succeed ends the run.
+        program: The command for robocache on the workers. Default None: this package, with the
+            worker's Python.
+        in_flight: The most tasks that Ray holds at once. Default 1000.
+        resources: Further Ray resources per shard. Default None.
+
+    Returns:
+        A Run.
+
+    Raises:
+        Error: A shard cannot succeed. The class is that of its exit code.
+        Temporary: A worker, a node or the connection died.
+        ResourceLimit: Memory or disk space is exhausted.
+        Misuse: program or resources are invalid.
+        Unsupported: ray or this package is not installed on the nodes.
+
+    Example:
+        robocache.ray.run("s3://bucket/job/manifest.json", num_cpus=4)
     """
-    ray = _connect()
-    manifest = _options.uri(manifest)
+    ray = _connect_cluster()
+    manifest = _checks.path_text(manifest)
     if "://" not in manifest:
         manifest = os.path.abspath(manifest)
-    call = ray.remote(_call)
+    call = ray.remote(_run_command)
     args = ["--manifest", manifest]
     where: dict[str, Any] = {"manifest": manifest}
 
@@ -212,16 +262,16 @@ def run(
                 )
             )
         except ray.exceptions.RayError as e:
-            raise _typed(e, verb, where) from e
+            raise _convert_exception(e, verb, where) from e
         if code not in (0, 3):
-            raise _failure(verb, code, last, where)
+            raise _command_failure(verb, code, last, where)
         return code, out
 
     try:
         status = json.loads(ask("status", "--json")[1])
     except ValueError as e:
         raise Misuse(f"program= gives no status: {e}", where) from None
-    todo = list(_shards(status.get("missing", "")))[::-1]
+    todo = list(_parse_shards(status.get("missing", "")))[::-1]
     made = Run(
         {
             "total": status["total"],
@@ -270,9 +320,9 @@ def run(
                 shard, tries = running.pop(ref)
                 try:
                     code, _, last = ray.get(ref)
-                    failed = _failure("run", code, last, {**where, "shard": shard})
+                    failed = _command_failure("run", code, last, {**where, "shard": shard})
                 except ray.exceptions.RayError as e:
-                    code, failed = None, _typed(e, "run", {**where, "shard": shard})
+                    code, failed = None, _convert_exception(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
                     made["done"] += 1
                     made["findings"] += code // 3
@@ -280,7 +330,7 @@ def run(
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
                 made["codes"][key] = made["codes"].get(key, 0) + 1
                 if tries <= retries and (
-                    code not in _FINAL
+                    code not in _FINAL_CODES
                     if code is not None
                     else isinstance(failed, (Temporary, ResourceLimit))
                 ):
@@ -289,7 +339,9 @@ def run(
                         later,
                         (
                             time.monotonic()
-                            + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)),
+                            + random.uniform(
+                                0, min(_PAUSE_SECONDS * 2 ** (tries - 1), 60 * _PAUSE_SECONDS)
+                            ),
                             shard,
                             tries + 1,
                         ),
@@ -302,14 +354,14 @@ def run(
     except BaseException as e:
         for ref in running:
             ray.cancel(ref, force=False)
-        raise _typed(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
+        raise _convert_exception(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
     code, text = ask("commit", "--json", *(["--partial"] if partial else []))
     made["committed"], made["commit"], made["exit_code"] = True, Result(json.loads(text)), code
     return made
 
 
-def _block(batch: dict[str, Any]) -> Any:
-    """A batch as an Arrow table of tensors; what is ragged becomes a column of arrays."""
+def _arrow_block(batch: dict[str, Any]) -> Any:
+    """Returns a batch as an Arrow table of tensors. Ragged keys become columns of arrays."""
     from ray.data.block import BlockAccessor
 
     columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
@@ -330,11 +382,12 @@ def _block(batch: dict[str, Any]) -> Any:
 
 
 def _read_task(uri: Any, options: dict[str, Any], episodes: list[int]) -> Iterator[Any]:
+    """Yields the batches of some episodes as Arrow tables."""
     from .loader import Loader
 
     with Loader(uri, episodes=episodes, **options) as loader:
         for batch in loader:
-            yield _block(batch)
+            yield _arrow_block(batch)
 
 
 def read(
@@ -346,13 +399,32 @@ def read(
     ray_remote_args: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A dataset as ray.data.Dataset: a row is a sample as a Loader gives it (windows, hz=, align=, normalize=, image_size= …), tensors as Arrow tensors.
+    """Returns a dataset as ray.data.Dataset.
 
-    uri and options: of robocache.Loader, but for the order: rows come in the order of the files, whole episodes a read task, and Ray shuffles, repartitions and
-    batches them. batch_size: rows of a block. override_num_blocks: read tasks at most; concurrency, ray_remote_args: of the tasks, as in ray.data.read_*.
-    Ragged keys and windows of a span are arrays of different lengths, beside their <key>_lengths.
+    A row is a sample of a Loader (windows, hz=, align=, normalize=, image_size= and so on), with
+    tensors as Arrow tensors. Rows are in the order of the files, and a read task has whole
+    episodes. Ray shuffles, repartitions and batches them. Ragged keys and windows of a span are
+    arrays of different lengths, with their <key>_lengths.
+
+    Args:
+        uri: The source, as in Loader.
+        batch_size: Rows per block. Default 64.
+        override_num_blocks: The most read tasks. Default None: chosen by Ray.
+        concurrency: The concurrent read tasks, as in ray.data.read_*. Default None.
+        ray_remote_args: Arguments of the tasks, as in ray.data.read_*. Default None.
+        options: Keywords of Loader, except those of the order, the ranks and the device.
+
+    Returns:
+        A ray.data.Dataset.
+
+    Raises:
+        Misuse: An option is invalid, or belongs to the order, the ranks or the device.
+        Unsupported: ray[data] is not installed.
+
+    Example:
+        rows = robocache.ray.read("s3://bucket/dataset", image_size=(224, 224))
     """
-    data = _ray("ray.data")
+    data = _import_ray("ray.data")
     from functools import partial
 
     from ray.data.block import BlockMetadata
@@ -371,12 +443,13 @@ def read(
     if taken:
         raise Misuse(
             f"{sorted(taken)[0]} of robocache.ray.read",
-            hint="rows come in the order of the files, on the host; shuffle and batch them with Ray Data",
+            hint="rows come in the order of the files, on the host; "
+            "shuffle and batch them with Ray Data",
         )
     if isinstance(uri, (list, tuple)):
         raise Misuse("a mixture", hint="read each, and union the datasets")
-    uri = _options.uri(uri)
-    _connect()
+    uri = _checks.path_text(uri)
+    _connect_cluster()
     fixed = {
         "shuffle": False,
         "rank": 0,
@@ -393,7 +466,8 @@ def read(
             for f in loader._open().open().info["fields"]
             if f["dtype"] in np.sctypeDict
         )
-        counts: dict[int, int] = {}  # samples by episode, in their order
+        # The number of samples per episode, in the order of the episodes.
+        counts: dict[int, int] = {}
         for at in range(0, rows, 1 << 20):
             episodes, n = np.unique(
                 loader.locate(np.arange(at, min(at + (1 << 20), rows))).episode, return_counts=True
@@ -441,7 +515,10 @@ def read(
 
 
 def main() -> None:
-    """python -m robocache.ray MANIFEST: what `robocache submit ray` starts. Exit codes as those of the command line."""
+    """Runs `python -m robocache.ray MANIFEST`, which `robocache submit ray` starts.
+
+    The exit codes are those of the command line.
+    """
     import argparse
 
     p = argparse.ArgumentParser(
@@ -458,7 +535,7 @@ def main() -> None:
     p.add_argument("--partial", action="store_true")
     a = vars(p.parse_args())
     try:
-        _connect(a.pop("address"))
+        _connect_cluster(a.pop("address"))
         made = run(a.pop("manifest"), **a)
         print(json.dumps(made))
         sys.exit(made["exit_code"])

@@ -1,28 +1,38 @@
-"""Points and depth images into grids: voxelize, depth_to_points, tsdf_integrate. What they take and give is as in robocache.ops."""
+"""Grids from points and depth images: voxelize, depth_to_points and tsdf_integrate.
+
+Inputs and results are as in robocache.ops.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _options, ops
+from . import _checks, ops
 from ._tensors import arrays as _arrays, resampling as _resampling, rules as _rules
 from ._tensors.arrays import HOST, View
 from ._errors import Misuse, Unsupported
 from ._tensors.family import deliver
 from ._tensors.prepared import Recent, prepare
-from ._tensors.results import Made, dense, native, same_place, writable
+from ._tensors.results import (
+    AllocatingOp,
+    dense_strides,
+    native_dtype,
+    require_same_device,
+    check_out,
+)
 
 __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
 VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
-# voxelize where torch records operations: _torchvoxels sets it when the operators are registered
-traced: Any = None
+# The voxelize of torch's operators, for traced calls. _tensors.torchvoxels sets it when it
+# registers the operators.
+traced_voxelize: Any = None
 _NAMES = (
     "points",
     "features",
@@ -48,16 +58,26 @@ _NAMES = (
 
 
 class SparseVoxels(NamedTuple):
-    """The occupied voxels in ascending order. With capacity= the first `found` rows count, and found is a tensor: nothing waited for it."""
+    """The occupied voxels in ascending order.
 
-    coords: Any  # int32 [M, 4]: b, x, y, z
-    features: Any  # float32 [M, F]; None under occupancy and count
-    counts: Any  # int32 [M]: points of each
-    found: Any  # M; with capacity= int64 [1] on the device, also where it is more than the capacity
+    With capacity=, only the first `found` rows are valid, and found is a tensor, so that nothing
+    waits for the device.
+
+    Attributes:
+        coords: int32 [M, 4]: b, x, y, z.
+        features: float32 [M, F]; None for the modes occupancy and count.
+        counts: int32 [M], the number of points of each voxel.
+        found: M. With capacity=, int64 [1] on the device, also if it exceeds the capacity.
+    """
+
+    coords: Any
+    features: Any
+    counts: Any
+    found: Any
 
 
-def three(name: str, v: Any, phrase: str = "") -> list[float]:
-    """Three numbers, or one for all three axes."""
+def three_numbers(name: str, v: Any, phrase: str = "") -> list[float]:
+    """Returns three numbers, from three or from one for all axes."""
     try:
         a = np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64).ravel()
     except (TypeError, ValueError):
@@ -69,7 +89,7 @@ def three(name: str, v: Any, phrase: str = "") -> list[float]:
     return [float(x) for x in a]
 
 
-_fast: Recent[Any] = Recent()
+_recent_plans: Recent[Any] = Recent()
 
 
 def voxelize(
@@ -96,21 +116,59 @@ def voxelize(
     validate: bool | None = None,
     **unknown: Any,
 ) -> Any:
-    """Sorts points into the voxels of a grid: index floor((p - grid_min) / voxel_size) in float32, half-open, NaN and Inf dropped.
+    """Sorts points into the voxels of a grid.
 
-    points: [N, 3], [B, N, 3] (lengths= [B]: how many count), a list of [N, 3], or [sum of N, 3] with offsets= [B+1]; floating point, any strides.
-    features: [..., F] beside the points, for sum, mean, max, min and first.
-    grid_min, voxel_size, grid_size: three numbers each, or one for all axes. outside: drop, clip (into the nearest voxel), error.
-    mode: occupancy (uint8, or dtype= bool, int32, float32; bits=True: a bit a voxel), count (int32), sum, mean, max, min, first (float32).
-        fill: what empty voxels hold under max, min and first. deterministic=False allows float32 sums in any order.
-    layout: "dense" gives [(B,) X, Y, Z] or [(B,) X, Y, Z, F]; "sparse" gives SparseVoxels(coords, features, counts, found); on a GPU it waits to
-        learn how many there are, unless capacity= sets the rows of the result.
-    return_stats: also int64 [3], the points inside, outside, and not finite.
-    validate: a GPU proves lengths and offsets only if True (it waits). memory_budget: bytes ("4GiB") that a dense grid may have; default: the memory of the machine or the device.
+    The index of a point p is floor((p - grid_min) / voxel_size), computed in float32. Voxels are
+    half-open intervals. Points with NaN or infinity are dropped. docs/kernels.md has the details.
+
+    Args:
+        points: [N, 3], [B, N, 3], a list of [N, 3], or [sum of N, 3] with offsets=. Floating point,
+            with any strides.
+        features: [..., F], one row per point, for the modes sum, mean, max, min and first. Default
+            None.
+        grid_min: The lower corner of the grid: three numbers, or one for all axes, in the unit of
+            points.
+        voxel_size: The edge of a voxel: three numbers, or one for all axes, in the unit of points.
+        grid_size: Voxels per axis: three integers, or one for all axes.
+        mode: "occupancy" (default, uint8), "count" (int32), "sum", "mean", "max", "min" or "first"
+            (float32).
+        layout: "dense" (default) or "sparse".
+        outside: The rule for points outside the grid: "drop" (default), "clip" (into the nearest
+            voxel) or "error".
+        fill: The value of empty voxels for the modes max, min and first. Default 0.
+        dtype: The dtype of occupancy: uint8 (default), bool, int32 or float32.
+        bits: Whether occupancy has one bit per voxel. Default False.
+        deterministic: False allows sums in float32 in any order. Default True.
+        lengths: int64 [B], the number of valid points of each entry of [B, N, 3]. Default None.
+        offsets: int64 [B + 1], the first point of each entry of a ragged batch. Default None.
+        capacity: The number of rows of a sparse result. Default None: the number of occupied
+            voxels, for which a GPU waits.
+        out: An array or tensor for a dense result. Default None: a new one.
+        return_stats: Whether to also return int64 [3]: the numbers of points inside, outside and
+            not finite. Default False.
+        memory_budget: The most bytes of a dense grid, such as "4GiB". Default None: the memory of
+            the machine or the device.
+        backend: None or "auto" (by the device of points), "cpu", "cuda" or "pytorch".
+        validate: Whether to check lengths and offsets. Default None: only on the host, because a
+            GPU must wait for the result.
+
+    Returns:
+        layout "dense": [(B,) X, Y, Z], or [(B,) X, Y, Z, F] with features. layout "sparse":
+        SparseVoxels. With return_stats, a tuple.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        ResourceLimit: The grid exceeds memory_budget.
+        Unsupported: The device or back end is not available.
+
+    Example:
+        grid = robocache.voxelize(points, grid_min=-1, voxel_size=0.02, grid_size=100)
     """
     if unknown:
         name = next(iter(unknown))
-        raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
+        raise Misuse(
+            f"unknown keyword {name!r} of voxelize", hint=_checks.nearest_names(name, _NAMES)
+        )
     key = None
     if lengths is None and offsets is None and out is None and memory_budget is None:
         options = (
@@ -127,7 +185,7 @@ def voxelize(
             backend,
             validate,
         )
-        key, plan, addresses = _quick(
+        key, plan, addresses = _find_recent(
             (points,) if features is None else (points, features),
             options,
             (grid_min, voxel_size, grid_size),
@@ -136,13 +194,13 @@ def voxelize(
             return plan.run(addresses, points)
     torch: Any = sys.modules.get("torch")
     if torch is not None and features is not None and not torch.compiler.is_compiling():
-        ops.no_tangents(torch, [features])
+        ops.reject_tangents(torch, [features])
     if torch is not None and (
-        ops.recorded(torch, [("points", points, features, {})], None)
+        ops.needs_torch_operators(torch, [("points", points, features, {})], None)
         or getattr(features, "requires_grad", False)
         and torch.is_grad_enabled()
     ):
-        return traced(
+        return traced_voxelize(
             points,
             features,
             grid_min=grid_min,
@@ -161,11 +219,11 @@ def voxelize(
             return_stats=return_stats,
             backend=backend,
         )
-    call = _Call(points, features, mode, layout, lengths, offsets)
-    spec = _spec(
+    call = _VoxelCall(points, features, mode, layout, lengths, offsets)
+    spec = _voxel_spec(
         call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget
     )
-    chosen = _rules.backend_of(backend, call.points.device, "points")
+    chosen = _rules.choose_backend(backend, call.points.device, "points")
     if chosen == "pytorch":
         from ._tensors import oracle as _oracle
 
@@ -178,20 +236,23 @@ def voxelize(
     if layout == "sparse":
         if out is not None or dtype is not None or bits:
             raise Misuse("layout='sparse' makes its own results: leave out=, dtype= and bits= out")
-        plan = _sparse(call, spec, capacity, return_stats)
+        plan = _prepare_sparse(call, spec, capacity, return_stats)
     else:
         if capacity is not None:
             raise Misuse("capacity= belongs to layout='sparse'")
-        plan = _dense(call, spec, dtype, out, return_stats)
+        plan = _prepare_dense(call, spec, dtype, out, return_stats)
     if key is not None:
-        _fast.put(key, plan)
+        _recent_plans.put(key, plan)
     return plan.run(call.addresses(), points, out)
 
 
-def _quick(
+def _find_recent(
     arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]
 ) -> tuple[Any, Any, list[int]]:
-    """A call that was made before with other addresses: (key, plan, addresses). The key is None where the call cannot be kept."""
+    """Finds the plan of an earlier call with other addresses: returns (key, plan, addresses).
+
+    The key is None if the plan of this call cannot be kept.
+    """
     kind: Any = type(arrays[0])
     tensor = kind is ops._tensor
     if (
@@ -212,18 +273,18 @@ def _quick(
             if any(type(a) is not kind for a in arrays):
                 return None, None, []
             key = (options, *((a.dtype, a.shape, a.strides) for a in arrays))
-            return key, _fast.get(key), [a.__array_interface__["data"][0] for a in arrays]
-        for check, plan in ops._near.get(options) or ():
+            return key, _recent_plans.get(key), [a.__array_interface__["data"][0] for a in arrays]
+        for check, plan in ops.guarded_plans.get(options) or ():
             if check(*arrays):
                 return None, plan, [a.data_ptr() for a in arrays]
-        key, plan = ops._look(options, arrays, _fast)
+        key, plan = ops.find_plan(options, arrays, _recent_plans)
         return key, plan, [] if plan is None else [a.data_ptr() for a in arrays]
-    except TypeError:  # an option that is no plain value
+    except TypeError:  # An option that is not a plain value.
         return None, None, []
 
 
-class _Call:
-    """The inputs of a voxelize, looked at."""
+class _VoxelCall:
+    """The checked inputs of voxelize."""
 
     def __init__(
         self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any
@@ -231,28 +292,29 @@ class _Call:
         if mode not in VOXEL_MODES:
             raise Misuse(
                 f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}",
-                hint=_options.nearest(str(mode), VOXEL_MODES),
+                hint=_checks.nearest_names(str(mode), VOXEL_MODES),
             )
-        _options.choice("layout", layout, ("dense", "sparse"))
+        _checks.check_choice("layout", layout, ("dense", "sparse"))
         self.mode = mode
         self.featured: bool = mode not in ("occupancy", "count")
         if self.featured and features is None:
             raise Misuse(f"features required for mean/max modes: mode={mode!r} reads them")
-        if _resampling.ragged(points):
+        if _resampling.is_ragged(points):
             if offsets is not None or lengths is not None:
                 raise Misuse(
                     "points: a ragged batch has lengths of its own: leave lengths= and offsets= out"
                 )
-            points, offsets = _resampling.joined("points", points)
+            points, offsets = _resampling.join_ragged("points", points)
             if self.featured:
-                features, other = _resampling.joined("features", features)
+                features, other = _resampling.join_ragged("features", features)
                 if other != offsets:
                     raise Misuse(
-                        f"length mismatch of points and features: {np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
+                        "length mismatch of points and features: "
+                        f"{np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
                     )
-        elif _resampling.jagged(points):
+        elif _resampling.is_jagged(points):
             offsets, points = points.offsets(), points.values()
-            features = features.values() if _resampling.jagged(features) else features
+            features = features.values() if _resampling.is_jagged(features) else features
         self.points = _arrays.view("points", points)
         if (
             len(self.points.shape) == 0
@@ -260,11 +322,11 @@ class _Call:
             and self.points.shape[0] == 0
             and not self.points.tensor
         ):
-            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # an empty list
+            self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # An empty list.
         if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(
             points, "dtype"
         ):
-            # a list of whole numbers
+            # A list of integers.
             self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
             raise Misuse(
@@ -275,12 +337,12 @@ class _Call:
             _arrays.view_like("features", features, self.points) if self.featured else None
         )
         self.lengths: _arrays.View | None = (
-            None if lengths is None else _resampling.index("lengths", lengths, self.points)
+            None if lengths is None else _resampling.index_view("lengths", lengths, self.points)
         )
         self.offsets: _arrays.View | None = (
-            None if offsets is None else _resampling.index("offsets", offsets, self.points)
+            None if offsets is None else _resampling.index_view("offsets", offsets, self.points)
         )
-        same_place(self.views())
+        require_same_device(self.views())
         shape = self.points.shape
         self.batch: int | None = (
             self.offsets.shape[0] - 1
@@ -295,19 +357,22 @@ class _Call:
         )
 
     def views(self) -> list[View]:
+        """Returns the inputs in the order of the operation's tensors."""
         return [
             v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None
         ]
 
     def describe(self) -> list[dict[str, Any]]:
+        """Returns the engine's descriptions of the inputs."""
         return [v.describe() for v in self.views()]
 
     def addresses(self) -> list[int]:
+        """Returns the addresses of the inputs."""
         return [v.addr for v in self.views()]
 
 
-def _spec(
-    call: _Call,
+def _voxel_spec(
+    call: _VoxelCall,
     grid_min: Any,
     voxel_size: Any,
     grid_size: Any,
@@ -317,32 +382,35 @@ def _spec(
     deterministic: bool,
     memory_budget: Any,
 ) -> dict[str, Any]:
-    _options.choice("outside", outside, OUTSIDE)
-    size = three("voxel_size", voxel_size, "voxel_size must be positive: ")
-    grid = three("grid_size", grid_size, "Invalid grid dimensions: ")
+    """Returns the engine's specification of a voxelize, without its tensors."""
+    _checks.check_choice("outside", outside, OUTSIDE)
+    size = three_numbers("voxel_size", voxel_size, "voxel_size must be positive: ")
+    grid = three_numbers("grid_size", grid_size, "Invalid grid dimensions: ")
     if any(not s > 0 or s == float("inf") for s in size):
         raise Misuse(
-            f"voxel_size must be positive (a voxel size must be positive and finite): found {voxel_size!r}"
+            "voxel_size must be positive (a voxel size must be positive and finite): "
+            f"found {voxel_size!r}"
         )
     if any(g != int(g) or g <= 0 if g == g and abs(g) < 2**62 else True for g in grid):
         raise Misuse(
-            f"Invalid grid dimensions (invalid grid dimensions): expected whole numbers above 0, found {grid_size!r}",
+            "Invalid grid dimensions (invalid grid dimensions): "
+            f"expected whole numbers above 0, found {grid_size!r}",
             hint="grid_size is voxels an axis",
         )
     budget = (
-        _options.bytes_of("memory_budget", memory_budget)
+        _checks.parse_bytes("memory_budget", memory_budget)
         if memory_budget is not None
-        else _memory(call.points)
+        else _total_memory(call.points)
     )
     return {
         "op": "voxelize",
         "device": max(call.points.device, 0),
         "mode": call.mode,
         "outside": outside,
-        "min": three("grid_min", grid_min),
+        "min": three_numbers("grid_min", grid_min),
         "size": size,
         "grid": [int(g) for g in grid],
-        "fill": _fill(fill),
+        "fill": _check_fill(fill),
         "bits": bool(bits),
         "fast": not deterministic,
         "budget": budget,
@@ -358,24 +426,25 @@ def _spec(
     }
 
 
-def _fill(v: Any) -> float:
+def _check_fill(v: Any) -> float:
+    """Returns fill= as a float."""
     try:
         return float(v)
     except (TypeError, ValueError):
         raise Misuse(f"fill={v!r}: expected a number") from None
 
 
-def _memory(like: View) -> int:
-    """All memory of the machine, or of the device: more cannot be had."""
+def _total_memory(like: View) -> int:
+    """Returns all memory of the machine or the device, the default budget."""
     if like.device == HOST:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(_arrays.torch_of().cuda.get_device_properties(like.device).total_memory)
+    return int(_arrays.imported_torch().cuda.get_device_properties(like.device).total_memory)
 
 
 def dense_shape(
-    call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any
+    call: _VoxelCall, spec: Mapping[str, Any], dtype: Any, out: Any
 ) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a dense result."""
+    """Returns the shape and the dtype of a dense result."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
     if dtype is not None:
         kind = _rules.dtype_name(dtype)
@@ -390,64 +459,70 @@ def dense_shape(
     return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind
 
 
-def _stats(
-    spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool
+def _add_stats(
+    spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _VoxelCall, wanted: bool
 ) -> None:
+    """Adds the statistics of points to the results, if they are wanted."""
     if wanted:
         spec["has"].append("stats")
         tensors.append({"dtype": "int64", "shape": [3], "stride": [1]})
-        results.append(((3,), native("int64", call.points)))
+        results.append(((3,), native_dtype("int64", call.points)))
 
 
 class _DensePlan:
-    """A dense grid, ready but for addresses."""
+    """A prepared dense grid; only addresses are missing."""
 
-    def __init__(self, made: Made, out: View | None) -> None:
+    def __init__(self, made: AllocatingOp, out: View | None) -> None:
         self.made = made
         self.given = [] if out is None else [out.array]
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        """Runs the plan on the addresses of the inputs."""
         got = self.made.run(addresses, self.given)
         if out is not None:
             got[0] = out
         return deliver(tuple(got), like)
 
 
-FRESH = 1 << 20  # bytes: from here on new memory comes from the system, and is zeros
+FRESH_MEMORY = (
+    1 << 20
+)  # Bytes from which new memory comes from the system, which fills it with zeros.
 
 
-def _dense(
-    call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
+def _prepare_dense(
+    call: _VoxelCall, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
 ) -> _DensePlan:
+    """Prepares a dense grid."""
     shape, kind = dense_shape(call, spec, dtype, out)
-    into = None if out is None else writable("out", out, shape, kind, call.points)
+    into = None if out is None else check_out("out", out, shape, kind, call.points)
     tensors = [
         *call.describe(),
         {
             "dtype": kind,
             "shape": list(shape),
-            "stride": dense(shape) if into is None else list(into.stride),
+            "stride": dense_strides(shape) if into is None else list(into.stride),
         },
     ]
     spec["has"] += ["out"]
-    results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
-    _stats(spec, tensors, results, call, return_stats)
+    results: list[Any] = [None if into is not None else (shape, native_dtype(kind, call.points))]
+    _add_stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     zeroed = None
     if (
         into is None
         and call.points.device == HOST
-        and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH
+        and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH_MEMORY
     ):
         zeroed = spec["zeroed"] = True
     return _DensePlan(
-        Made(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into
+        AllocatingOp(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into
     )
 
 
-def _sparse(
-    call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool
+def _prepare_sparse(
+    call: _VoxelCall, spec: dict[str, Any], capacity: int | None, return_stats: bool
 ) -> _SparsePlan:
+    """Prepares a sparse grid."""
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
     if capacity is not None and not hasattr(capacity, "__index__"):
         raise Misuse(f"capacity={capacity!r}: expected a number of rows")
@@ -460,13 +535,13 @@ def _sparse(
     made += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
     spec["has"] += [m[0] for m in made]
     tensors = call.describe() + [
-        {"dtype": d, "shape": list(s), "stride": dense(s)} for _, d, s in made
+        {"dtype": d, "shape": list(s), "stride": dense_strides(s)} for _, d, s in made
     ]
-    results: list[Any] = [(s, native(d, call.points)) for _, d, s in made]
-    _stats(spec, tensors, results, call, return_stats)
+    results: list[Any] = [(s, native_dtype(d, call.points)) for _, d, s in made]
+    _add_stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     return _SparsePlan(
-        Made(prepare(spec), results, call.points),
+        AllocatingOp(prepare(spec), results, call.points),
         capacity is None,
         return_stats,
         call.featured,
@@ -476,10 +551,10 @@ def _sparse(
 
 
 class _SparsePlan:
-    """The occupied voxels, ready but for addresses."""
+    """A prepared sparse grid; only addresses are missing."""
 
     def __init__(
-        self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
+        self, made: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
     ) -> None:
         self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = (
             made,
@@ -491,12 +566,13 @@ class _SparsePlan:
         )
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
+        """Runs the plan on the addresses of the inputs."""
         got = self.made.run(addresses)
         stats = got.pop() if self.stats else None
         found = got.pop()
         if self.trim:
-            m = int(found[0])  # on a GPU this waits
-            # Few rows of a large buffer should not keep it.
+            m = int(found[0])  # On a GPU this waits.
+            # A few rows must not keep a large buffer in memory.
             got = [
                 (a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m]
                 for a in got
@@ -511,7 +587,8 @@ class _SparsePlan:
         return sparse if stats is None else (sparse, deliver((stats,), like))
 
 
-def _numbers(v: Any) -> Any:
+def _float_array(v: Any) -> Any:
+    """Returns v as a float64 array, or as an empty array if v has no numbers."""
     try:
         return np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, np.float64)
     except (TypeError, ValueError):
@@ -519,8 +596,8 @@ def _numbers(v: Any) -> Any:
 
 
 def camera_of(v: Any) -> list[float]:
-    """fx, fy, cx, cy from four numbers or a 3×3 matrix."""
-    a = _numbers(v)
+    """Returns fx, fy, cx, cy, from four numbers or a 3x3 matrix."""
+    a = _float_array(v)
     if a.shape == (3, 3):
         a = np.array([a[0, 0], a[1, 1], a[0, 2], a[1, 2]])
     if a.shape != (4,) or not np.isfinite(a).all() or a[0] == 0 or a[1] == 0:
@@ -529,15 +606,15 @@ def camera_of(v: Any) -> list[float]:
 
 
 def pose_of(name: str, v: Any) -> list[float]:
-    """The first three rows of a 4×4 or 3×4 matrix."""
-    a = _numbers(v)
+    """Returns the first three rows of a 4x4 or 3x4 matrix."""
+    a = _float_array(v)
     if a.shape not in ((3, 4), (4, 4)) or not np.isfinite(a).all():
         raise Misuse(f"{name}: expected a finite matrix of 3×4 or 4×4, found shape {list(a.shape)}")
     return [float(x) for x in a[:3].ravel()]
 
 
 def _no_gradient(op: str, *tensors: Any) -> None:
-    """Results are new memory: a gradient would be lost without a word."""
+    """Raises Unsupported if a tensor needs a gradient: the results are new memory without one."""
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.compiler.is_compiling():
         return
@@ -555,28 +632,47 @@ def depth_to_points(
     return_valid: bool = False,
     backend: str | None = None,
 ) -> Any:
-    """Makes points of depth images: z = depth·scale, x = ((u - cx)·z) / fx, y = ((v - cy)·z) / fy, then the pose.
+    """Computes the points of depth images with the pinhole model.
 
-    depth: [H, W] or [B, H, W]; uint16 (scale 0.001 by default) or floating point (scale 1). camera: (fx, fy, cx, cy) or a 3×3 matrix.
-    pose: 4×4 or 3×4, camera to world. A pixel without depth (0, not finite) is NaN; return_valid: also a bool [(B,) H, W].
+    z = depth * scale, x = (u - cx) * z / fx and y = (v - cy) * z / fy, in camera coordinates. Then
+    the pose is applied. docs/kernels.md has the details.
 
-    Returns float32 [(B,) H, W, 3]; .reshape(-1, 3) are the points that voxelize takes: it drops the NaN.
+    Args:
+        depth: [H, W] or [B, H, W], uint16 or floating point.
+        camera: (fx, fy, cx, cy) in pixels, or the 3x3 matrix of intrinsics.
+        scale: Metres per unit of depth. Default None: 0.001 for uint16, 1 for floating point.
+        pose: 4x4 or 3x4, camera to world. Default None: camera coordinates.
+        out: An array or tensor for the result. Default None: a new one.
+        return_valid: Whether to also return bool [(B,) H, W], True for pixels with depth. Default
+            False.
+        backend: None or "auto" (by the device of depth), "cpu" or "cuda".
+
+    Returns:
+        float32 [(B,) H, W, 3]. Pixels without depth (0 or not finite) are NaN. .reshape(-1, 3)
+        gives points for voxelize, which drops NaN.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Unsupported: The device is not available, or depth requires a gradient.
+
+    Example:
+        points = robocache.depth_to_points(depth, (525, 525, 319.5, 239.5)).reshape(-1, 3)
     """
     d = _arrays.view("depth", depth)
     if len(d.shape) not in (2, 3):
         raise Misuse(
             f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"}
         )
-    chosen = _rules.backend_of(backend, d.device, "depth")
+    chosen = _rules.choose_backend(backend, d.device, "depth")
     _no_gradient("depth_to_points", depth)
     shape = (*d.shape, 3)
-    into = None if out is None else writable("out", out, shape, "float32", d)
+    into = None if out is None else check_out("out", out, shape, "float32", d)
     tensors = [
         d.describe(),
         {
             "dtype": "float32",
             "shape": list(shape),
-            "stride": dense(shape) if into is None else list(into.stride),
+            "stride": dense_strides(shape) if into is None else list(into.stride),
         },
     ]
     spec: dict[str, Any] = {
@@ -587,16 +683,18 @@ def depth_to_points(
         "has": [],
     }
     if scale is not None:
-        spec["scale"] = _options.positive("scale", scale)
+        spec["scale"] = _checks.check_positive("scale", scale)
     if pose is not None:
         spec["pose"] = pose_of("pose", pose)
-    results: list[Any] = [None if into is not None else (shape, native("float32", d))]
+    results: list[Any] = [None if into is not None else (shape, native_dtype("float32", d))]
     if return_valid:
         spec["has"].append("valid")
-        tensors.append({"dtype": "uint8", "shape": list(d.shape), "stride": dense(d.shape)})
-        results.append((d.shape, native("bool", d)))
+        tensors.append({"dtype": "uint8", "shape": list(d.shape), "stride": dense_strides(d.shape)})
+        results.append((d.shape, native_dtype("bool", d)))
     spec["tensors"] = tensors
-    got = Made(prepare(spec), results, d).run([d.addr], [] if into is None else [into.array])
+    got = AllocatingOp(prepare(spec), results, d).run(
+        [d.addr], [] if into is None else [into.array]
+    )
     if out is not None:
         got[0] = out
     return deliver(tuple(got), depth)
@@ -616,34 +714,55 @@ def tsdf_integrate(
     scale: float | None = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """Integrates one depth image into a truncated signed distance field, in place: value and weight, float32 [X, Y, Z].
+    """Integrates one depth image into a truncated signed distance field, in place.
 
-    view: world to camera, 4×4 or 3×4. truncate: the distance that counts as 1. A voxel that no image saw has weight 0; its value means nothing.
-    Begin with weight = zeros. Returns (value, weight), the same arrays.
+    The formulas are those of Curless and Levoy, "A volumetric method for building complex models
+    from range images" (1996); docs/kernels.md has the details. Begin with zeros in weight.
+
+    Args:
+        value: float32 [X, Y, Z], the distances divided by truncate. It is undefined for voxels that
+            no image has observed.
+        weight: float32 [X, Y, Z], the weights; 0 for voxels that no image has observed.
+        depth: [H, W], uint16 or floating point.
+        camera: (fx, fy, cx, cy) in pixels, or the 3x3 matrix of intrinsics.
+        view: 4x4 or 3x4, world to camera.
+        grid_min: The lower corner of the grid, in metres.
+        voxel_size: The edge of a voxel, in metres.
+        truncate: The distance that counts as 1, in metres.
+        max_weight: The limit of the weights. Default 64.
+        scale: Metres per unit of depth. Default None: 0.001 for uint16, 1 for floating point.
+        backend: None or "auto" (by the device of depth), "cpu" or "cuda".
+
+    Returns:
+        (value, weight), the same arrays.
+
+    Raises:
+        Misuse: A shape, dtype or option is invalid.
+        Unsupported: The device is not available, or depth requires a gradient.
     """
     d = _arrays.view("depth", depth)
     if len(d.shape) != 2:
         raise Misuse(f"depth must have shape [H, W], found {list(d.shape)}", {"tensor": "depth"})
-    chosen = _rules.backend_of(backend, d.device, "depth")
+    chosen = _rules.choose_backend(backend, d.device, "depth")
     _no_gradient("tsdf_integrate", depth)
     v = _arrays.view("value", value)
     if len(v.shape) != 3:
         raise Misuse(f"value must have shape [X, Y, Z], found {list(v.shape)}", {"tensor": "value"})
-    v = writable("value", value, v.shape, "float32", d)
-    w = writable("weight", weight, v.shape, "float32", d)
+    v = check_out("value", value, v.shape, "float32", d)
+    w = check_out("weight", weight, v.shape, "float32", d)
     spec: dict[str, Any] = {
         "op": "integrate",
         "backend": "cuda" if chosen == "pytorch" else chosen,
         "device": max(d.device, 0),
         "camera": camera_of(camera),
         "pose": pose_of("view", view),
-        "min": three("grid_min", grid_min),
-        "size": three("voxel_size", voxel_size),
-        "truncate": _options.positive("truncate", truncate),
-        "max_weight": _options.positive("max_weight", max_weight),
+        "min": three_numbers("grid_min", grid_min),
+        "size": three_numbers("voxel_size", voxel_size),
+        "truncate": _checks.check_positive("truncate", truncate),
+        "max_weight": _checks.check_positive("max_weight", max_weight),
         "tensors": [d.describe(), v.describe(), w.describe()],
     }
     if scale is not None:
-        spec["scale"] = _options.positive("scale", scale)
-    Made(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
+        spec["scale"] = _checks.check_positive("scale", scale)
+    AllocatingOp(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
     return value, weight

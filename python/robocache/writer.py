@@ -1,4 +1,4 @@
-"""Writer: records a LeRobot dataset beside a robot's loop."""
+"""Writer records a LeRobot dataset while a robot runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _keywords, _options
+from . import _engine, _keywords, _checks
 from ._errors import ForkError, Misuse, Unsupported, from_engine
 from ._feature import Feature, Features
 
@@ -20,61 +20,68 @@ __all__ = ["Writer"]
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _CAMERAS = ("video", "image")
 _KINDS = {"string": "text"}
-# lerobot's code of depth video, where none is declared: metres, and whether steps are even in the
-# logarithm.
+# The defaults of lerobot's depth video: metres, and whether the steps are even in the logarithm.
 _DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": True}
 
 
 class Writer:
     """Records a LeRobot v3.0 dataset row by row, with the calls of lerobot's LeRobotDataset.create.
 
-    A saved episode is on the disk and part of the dataset when save_episode returns; any reader can open it. A process that
-    is killed loses only the episode under way, and the next Writer of the folder continues after the last saved episode.
-    Quantiles in meta/stats.json are computed by close(); all other statistics are exact after each episode.
+    When save_episode returns, the episode is on disk and part of the dataset, and any reader can
+    open it. A process that is killed loses only the current episode. The next Writer of the folder
+    continues after the last saved episode. close() computes the quantiles in meta/stats.json; all
+    other statistics are exact after each episode.
 
-    A Writer is used by one thread at a time, in the process that made it.
+    A Writer is used by one thread at a time, in the process that created it. len() is the number of
+    rows of the current episode.
 
     Args:
-        path: A local folder. If it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out.
-        fps: Rows per second. Row k of an episode is at k / fps.
-        features: {key: {"dtype", "shape", "names"?}} as in LeRobot's info.json, or Dataset.features. dtype is "video"
-            (encoded), "image" (PNG, lossless), "string", "bool" or a NumPy name. Cameras have the shape (H, W, C). Depth has
-            the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32): "image"
-            keeps it without loss, "video" in lerobot's 12-bit codes from "depth_min" to "depth_max". The Writer adds the
-            bookkeeping columns (timestamp, frame_index, …) itself. "hz" declares a native clock for a stream of numbers: add()
-            records its samples, a row holds the last sample at or before its time, and all samples are kept in
-            recordings/episode_N.mcap. hz is the nominal rate; the recorded times are kept as they are.
-        robot_type: The name of the robot in info.json.
-        use_videos: False keeps "video" cameras as images.
-        video_codec: "av1" (default, as lerobot), "h264" or "hevc".
-        gop: Distance of the key frames. Default: as lerobot.
-        crf: Quality of the encoder. Default: as lerobot.
-        preset: Speed of the encoder. Default: as lerobot.
-        queue_bytes: Bound of the images that wait for their encoders, in bytes or as "256MiB" (default). The encoders are
-            separate processes, one per camera.
-        on_full: What add_frame does when the queue is full. "block" (default) waits for room. "raise" raises Temporary at
-            once; the row is not added. "drop" leaves the row out and returns False. stats() counts all three.
-        allow_nan: True accepts NaN and infinities in all features, a list of keys in these. Default: add_frame rejects
-            them. Depth images are exempt.
-        mode: "a" (default) adds to an existing dataset, "x" rejects a folder that holds one.
+        path: A local folder. If it has a LeRobot v3.0 dataset, episodes are added to it, and fps
+            and features may be left out.
+        fps: Rows per second. Row k of an episode is at k / fps seconds.
+        features: {key: {"dtype", "shape", "names"?}} as in LeRobot's info.json, or
+            Dataset.features. dtype is "video" (encoded), "image" (PNG, lossless), "string", "bool"
+            or a NumPy name. Cameras have the shape (H, W, C). Depth has the shape (H, W, 1) and
+            "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32). "image"
+            stores depth without loss, "video" in lerobot's 12-bit codes from "depth_min" to
+            "depth_max". The Writer adds the bookkeeping columns (timestamp, frame_index and so on).
+            "hz" declares a native rate for a stream of numbers: add() records its samples, and a
+            row has the last sample at or before its time. All samples are stored in
+            recordings/episode_N.mcap with their exact times; hz is the nominal rate.
+        robot_type: The name of the robot in info.json. Default None.
+        use_videos: False stores "video" cameras as images. Default True.
+        video_codec: "av1" (default, as in lerobot), "h264" or "hevc".
+        gop: The distance of key frames, in frames. Default None: as in lerobot.
+        crf: The quality of the encoder. Default None: as in lerobot.
+        preset: The speed of the encoder. Default None: as in lerobot.
+        queue_bytes: The most bytes of images that wait for the encoders, or text such as "256MiB"
+            (default). Each camera has its own encoder process.
+        on_full: What add_frame does when the queue is full. "block" (default): waits. "raise":
+            raises Temporary at once and does not add the row. "drop": does not add the row and
+            returns False. stats() counts all three.
+        allow_nan: True accepts NaN and infinity in all features, a list of keys in these. Default
+            False: add_frame rejects them. Depth images are exempt.
+        mode: "a" (default) adds to an existing dataset. "x" rejects a folder with a dataset.
 
     Raises:
-        Misuse: The schema is wrong, the folder holds a dataset with another schema, or another Writer records there.
+        Misuse: The schema is invalid, the folder has a dataset with another schema, or another
+            Writer records in the folder.
         Unsupported: This machine has no encoder for a camera.
         ResourceLimit: The disk is full.
 
     Example:
-        with robocache.Writer("my_set", fps=30, features={
-            "observation.state": {"dtype": "float32", "shape": (6,), "names": [...]},
+        features = {
+            "observation.state": {"dtype": "float32", "shape": (6,)},
             "action": {"dtype": "float32", "shape": (6,)},
             "observation.images.front": {"dtype": "video", "shape": (480, 640, 3)},
-        }) as w:
-            for frame in loop():
-                w.add_frame({"observation.state": …, "action": …, "observation.images.front": image}, task="pick the cube")
+        }
+        with robocache.Writer("my_set", fps=30, features=features) as w:
+            for frame in loop():  # {"observation.state": ..., "action": ..., ...}
+                w.add_frame(frame, task="pick the cube")
             w.save_episode()
     """
 
-    @_keywords.checked
+    @_keywords.check_keywords
     def __init__(
         self,
         path: Any,
@@ -94,12 +101,12 @@ class Writer:
     ) -> None:
         self.path: str = os.path.abspath(os.fspath(path))
         declared = [
-            _declared(key, f, use_videos)
+            _declare_feature(key, f, use_videos)
             for key, f in (features or {}).items()
             if key not in _BOOKKEEPING
         ]
         streams = {
-            k: _options.positive(f"{k}: hz", f["hz"])
+            k: _checks.check_positive(f"{k}: hz", f["hz"])
             for k, f in (features or {}).items()
             if isinstance(f, Mapping) and f.get("hz") is not None
         }
@@ -108,22 +115,22 @@ class Writer:
             "path": self.path,
             "features": declared,
             "robot_type": robot_type or "",
-            "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
-            "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")),
+            "queue_bytes": _checks.parse_bytes("queue_bytes", queue_bytes),
+            "on_full": _checks.check_choice("on_full", on_full, ("block", "raise", "drop")),
             "allow_nan": _allowed_nan(allow_nan),
-            "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
+            "only_new": _checks.check_choice("mode", mode, ("a", "x")) == "x",
             "video_codec": ""
             if video_codec is None
-            else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
+            else _checks.check_choice("video_codec", video_codec, ("av1", "h264", "hevc")),
             "preset": "" if preset is None else str(preset),
             **{
-                name: _options.whole(name, v)
+                name: _checks.check_whole(name, v)
                 for name, v in (("gop", gop), ("crf", crf))
                 if v is not None
             },
         }
         if fps is not None:
-            args["fps"] = _options.rate("fps", fps)
+            args["fps"] = _checks.check_rate("fps", fps)
         if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (
             fps is None or not declared
         ):
@@ -136,44 +143,45 @@ class Writer:
         self._handle = _engine.Handle(lambda: self._open(args)).open()
         info = self._handle.info
         self._engine, number = self._handle._resolve()
-        self._add = self._engine.lib.robocache_writer_add
+        self._add_row = self._engine.lib.robocache_writer_add
         self._number = number
-        self._told: dict[str, Any] = info["counted"]
-        self.fps: Any = _options.told_rate(info["fps"])
+        self._counters: dict[str, Any] = info["counted"]
+        self.fps: Any = _checks.parse_rate(info["fps"])
         self.robot_type: str | None = info.get("robot_type") or None
         self.features: Features = Features((d["key"], Feature.of(d)) for d in info["features"])
         self.streams: dict[str, float] = dict(info.get("streams") or {})
-        self._rows = [_Row(f) for f in self.features.values()]
+        self._rows = [_FeatureConverter(f) for f in self.features.values()]
         self._native = {
             row.f.key: (row, row.f.key.encode()) for row in self._rows if row.f.key in self.streams
         }
-        self._sample = self._engine.lib.robocache_writer_sample
+        self._add_sample = self._engine.lib.robocache_writer_sample
         self._addresses = (ctypes.c_int64 * len(self._rows))()
         self._pending = 0
         self._warned = False
 
     def _open(self, args: dict[str, Any]) -> tuple[int, Any]:
+        """Creates the engine's writer. Raises ForkError in another process."""
         if os.getpid() != self._pid:
             raise ForkError(
                 "a Writer records in the process that made it",
                 {"dataset": self.path},
                 "make it in the process that calls add_frame",
             )
-        answer = _engine.call("robocache_writer_new", args)
+        answer = _engine.call_engine("robocache_writer_new", args)
         return answer["writer"], answer
 
     @property
     def num_episodes(self) -> int:
-        """Episodes in the dataset: those that were saved, in earlier sessions too."""
-        return int(self._told["episodes"])
+        """The number of saved episodes of the dataset, including those of earlier sessions."""
+        return int(self._counters["episodes"])
 
     @property
     def num_frames(self) -> int:
-        """Rows in the dataset."""
-        return int(self._told["frames"])
+        """The number of rows of the dataset."""
+        return int(self._counters["frames"])
 
     def __len__(self) -> int:
-        """Rows of the episode under way."""
+        """Returns the number of rows of the current episode."""
         return self._pending
 
     def add(
@@ -184,13 +192,13 @@ class Writer:
         Args:
             key: A feature that was declared with "hz".
             value: An array, tensor, list or scalar of the declared shape; it is copied.
-            time: The time of the sample in seconds, at least 0, on any clock that add_frame uses too (time.monotonic()). The
-                times of a stream increase.
+            time: The time of the sample in seconds, at least 0, on the clock that add_frame uses
+                too, such as time.monotonic(). The times of a stream must increase.
             time_ns: The same time in nanoseconds.
 
         Raises:
-            Misuse: The stream has no native rate, the value does not fit it or is NaN, or the time does not increase. The
-                sample is not added.
+            Misuse: The stream has no native rate, the value does not fit or is NaN, or the time
+                does not increase. The sample is not added.
 
         Example:
             w.add("joints", robot.joints(), time.monotonic())
@@ -202,16 +210,16 @@ class Writer:
             raise Misuse(
                 f"the stream {key!r} has no rate of its own",
                 {"stream": key},
-                _options.nearest(key, known)
+                _checks.nearest_names(key, known)
                 if known
                 else f'features={{{key!r}: {{..., "hz": 100}}}}',
             )
         row, name = self._native[key]
-        a = row.of(value)
+        a = row.convert(value)
         out = ctypes.c_void_p()
         if (
-            self._sample(
-                self._number, name, a.ctypes.data, _time_ns(time, time_ns), ctypes.byref(out)
+            self._add_sample(
+                self._number, name, a.ctypes.data, _to_ns(time, time_ns), ctypes.byref(out)
             )
             != _engine.DONE
         ):
@@ -225,15 +233,17 @@ class Writer:
         *,
         time_ns: int | None = None,
     ) -> bool:
-        """Adds a row to the episode under way.
+        """Adds a row to the current episode.
 
         Args:
-            frame: A value for each feature without a native rate; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
-                shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
-                or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
-            task: The task of this row as text; frame["task"] works too. Rows of one episode may have different tasks.
-            time: The time of the row in seconds, at least 0, on the clock of add(). Required if a stream has a native
-                rate; in the dataset row k stays at k / fps.
+            frame: A value for each feature without a native rate; all values are copied. Numbers
+                are arrays, tensors, lists or scalars of the declared shape. Floats may be rounded
+                to the declared dtype; any other change of a value is rejected. Images are (H, W, C)
+                or (C, H, W), uint8 or floats in [0, 1], as arrays, tensors or PIL images.
+            task: The task of this row as text. Default None: frame["task"]. Rows of one episode may
+                have different tasks.
+            time: The time of the row in seconds, at least 0, on the clock of add(). Required if a
+                stream has a native rate. In the dataset, row k is still at k / fps.
             time_ns: The same time in nanoseconds.
 
         Returns:
@@ -242,6 +252,9 @@ class Writer:
         Raises:
             Misuse: A value does not fit its feature, or is NaN or infinite. The row is not added.
             Temporary: The queue is full, with on_full="raise". The row is not added.
+
+        Example:
+            w.add_frame({"observation.state": state, "action": action}, task="pick the cube")
         """
         if os.getpid() != self._pid:
             self._open({})
@@ -256,13 +269,13 @@ class Writer:
                 hint='add_frame(frame, task="pick the cube"), or frame["task"]',
             )
         if values.keys() != self.features.keys() - self.streams.keys():
-            _mismatch(values, self.features, self.streams)
+            _raise_mismatch(values, self.features, self.streams)
         if (time is not None or time_ns is not None) and not self.streams:
             raise Misuse(
                 "add_frame: time= is for a Writer with streams at rates of their own",
                 hint="row k is at k / fps; declare a float64 feature to keep a measured time",
             )
-        at = _time_ns(time, time_ns) if self.streams else 0
+        at = _to_ns(time, time_ns) if self.streams else 0
         keep, texts = [], {}
         for i, row in enumerate(self._rows):
             if row.f.key in self.streams:
@@ -276,13 +289,13 @@ class Writer:
                     )
                 texts[row.f.key], self._addresses[i] = v, 0
             else:
-                a = row.of(v)
+                a = row.convert(v)
                 keep.append(a)
                 self._addresses[i] = a.ctypes.data
         out = ctypes.c_void_p()
         told = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
         while True:
-            status = self._add(
+            status = self._add_row(
                 self._number,
                 told,
                 self._addresses,
@@ -294,79 +307,95 @@ class Writer:
                 break
             if status == _engine.END:
                 self._warn_once(
-                    'the encoders are slower than the loop: rows are dropped (stats()["dropped"]), and later rows move up'
+                    "the encoders are slower than the loop: "
+                    'rows are dropped (stats()["dropped"]), and later rows move up'
                 )
                 return False
             if status != _engine.PENDING:
                 raise from_engine(self._engine.answer(out) or {})
             self._warn_once(
-                'the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec="h264" costs less)'
+                "the encoders are slower than the loop: add_frame waits for them "
+                '(queue_bytes is full; video_codec="h264" costs less)'
             )
         self._pending += 1
         return True
 
     def _warn_once(self, text: str) -> None:
+        """Logs the first warning of this Writer."""
         if not self._warned:
             self._warned = True
             _engine._log.warning(text)
 
     def save_episode(self) -> None:
-        """Ends the episode under way and makes it part of the dataset: on return it is on the disk, whatever happens to this process.
+        """Ends the current episode and adds it to the dataset.
 
-        Waits for the encoders, which are a few frames behind. After an error (ResourceLimit: the disk is full) the dataset is as it was, and the episode is
-        kept: call it again, or discard_episode(). Raises Misuse for an episode without rows.
+        Waits for the encoders, which are a few frames behind. On return, the episode is on disk and
+        survives the end of this process. After an error, the dataset is unchanged and the episode
+        is kept: call save_episode again, or discard_episode.
+
+        Raises:
+            Misuse: The episode has no rows.
+            ResourceLimit: The disk is full.
         """
-        self._call("robocache_writer_save")
+        self._call_writer("robocache_writer_save")
         self._pending = 0
 
     def discard_episode(self) -> None:
-        """Drops the rows of the episode under way: a failed demonstration."""
-        self._call("robocache_writer_discard")
+        """Drops the rows of the current episode, for example of a failed demonstration."""
+        self._call_writer("robocache_writer_discard")
         self._pending = 0
 
     clear_episode_buffer = discard_episode
 
     def delete_last_episode(self) -> None:
-        """Deletes the episode that was saved last, for example a demonstration that turns out to have failed.
+        """Deletes the episode that was saved last, for example a failed demonstration.
 
-        On return the episode is gone from the dataset, also after a kill. Rows of the episode under way are kept. Repeated
-        calls delete further episodes, as far back as the files that this Writer is still writing reach.
+        On return, the episode is removed from the dataset, even if the process is killed. Rows of
+        the current episode are kept. Repeated calls delete further episodes, as long as they are in
+        the files that this Writer is writing.
 
         Raises:
-            Misuse: The dataset has no episodes, or the last episode is in a finished file or was saved by an earlier Writer;
-                the hint names the command that deletes it.
+            Misuse: The dataset has no episodes, or the last episode is in a finished file or was
+                saved by an earlier Writer. The hint names the command that deletes it.
         """
-        self._call("robocache_writer_delete")
+        self._call_writer("robocache_writer_delete")
 
     def stats(self) -> dict[str, Any]:
-        """Returns counters.
+        """Returns the counters of the Writer.
 
         Returns:
-            episodes, frames, tasks: of the dataset. pending: rows of the episode under way. queue_bytes: the bound of the queue of
-            images. queue_peak: the most bytes that waited. waits, wait_seconds, longest_wait_seconds: rows that waited for room,
-            how long together, and the longest of them. refused: rows that on_full="raise" rejected. dropped: rows that
-            on_full="drop" dropped. codec_replaced: why cameras are H.264, if the default codec does not take their size.
+            A dict: episodes, frames and tasks of the dataset; pending, the rows of the current
+            episode; queue_bytes, the limit of the queue of images; queue_peak, the most bytes that
+            waited; waits, wait_seconds and longest_wait_seconds, the rows that waited for space in
+            the queue, with the total and the longest time; refused and dropped, the rows that
+            on_full="raise" and "drop" did not add; codec_replaced, why cameras are H.264, if the
+            default codec does not support their size.
         """
-        return dict(self._call("robocache_writer_stats"))
+        return dict(self._call_writer("robocache_writer_stats"))
 
-    def _call(self, name: str) -> Any:
+    def _call_writer(self, name: str) -> Any:
+        """Calls a function of the engine's writer and stores the counters."""
         if os.getpid() != self._pid:
             self._open({})
-        self._told = self._handle.call(name)
-        return self._told
+        self._counters = self._handle.call(name)
+        return self._counters
 
     def close(self) -> None:
-        """Ends the recording: statistics become exact, and nothing unfinished is left. Rows that were not saved are dropped, with a warning."""
+        """Ends the recording and computes the final statistics. No unfinished files are left.
+
+        Rows that were not saved are dropped, with a warning.
+        """
         if self._handle.closed or os.getpid() != self._pid:
             return
         if self._pending:
             warnings.warn(
-                f"{self._pending} rows of an episode that was not saved are dropped: save_episode() comes before close()",
+                f"{self._pending} rows of an episode that was not saved are dropped: "
+                "save_episode() comes before close()",
                 RuntimeWarning,
                 stacklevel=2,
             )
         try:
-            self._call("robocache_writer_finish")
+            self._call_writer("robocache_writer_finish")
         finally:
             self._pending = 0
             self._handle.close()
@@ -378,7 +407,7 @@ class Writer:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:
-            self._pending = 0  # the exception says enough
+            self._pending = 0  # The exception is enough information; no warning is needed.
         self.close()
 
     def __reduce__(self) -> Any:
@@ -388,28 +417,37 @@ class Writer:
 
     def __repr__(self) -> str:
         state = "closed" if self._handle.closed else f"{self._pending} rows under way"
-        return f"<robocache.Writer {self.path!r}: {self.num_episodes} episodes, {self.num_frames} frames, {state}>"
+        return (
+            f"<robocache.Writer {self.path!r}: {self.num_episodes} episodes, "
+            f"{self.num_frames} frames, {state}>"
+        )
 
 
-class _Row:
-    """How values of one feature become the bytes of a row."""
+class _FeatureConverter:
+    """Converts the values of one feature to the bytes of a row."""
 
     def __init__(self, f: Feature) -> None:
         self.f = f
         self.text = f.kind == "text"
         self.camera = f.kind in _CAMERAS
-        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # stored as codes
+        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # Stored as codes.
         self.dtype = np.dtype(object if self.text else "float32" if metres else f.dtype)
         self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
 
-    def of(self, v: Any) -> np.ndarray:
+    def convert(self, v: Any) -> np.ndarray:
+        """Returns a value as a contiguous array in the declared dtype and shape."""
         if type(v) is not np.ndarray:
             v = v.detach().cpu().numpy() if hasattr(v, "detach") else np.asarray(v)
         if v.dtype == self.dtype and v.shape == self.shape:
             return np.ascontiguousarray(v)
-        return self._brought(v)
+        return self._convert_other(v)
 
-    def _brought(self, v: np.ndarray) -> np.ndarray:
+    def _convert_other(self, v: np.ndarray) -> np.ndarray:
+        """Converts an array to the declared dtype and shape.
+
+        Raises Misuse if a value would change.
+        """
+
         def wrong(want: str, got: Any) -> Misuse:
             return Misuse(f"{self.f.key}: expected {want}, got {got}", {"stream": self.f.key})
 
@@ -451,6 +489,7 @@ class _Row:
 
 
 def _allowed_nan(v: Any) -> list[str]:
+    """Returns the keys that may have NaN; "*" means all."""
     if isinstance(v, (bool, np.bool_)):
         return ["*"] if v else []
     if isinstance(v, str) or not isinstance(v, Sequence) or not all(isinstance(k, str) for k in v):
@@ -461,16 +500,16 @@ def _allowed_nan(v: Any) -> list[str]:
     return list(v)
 
 
-def _time_ns(seconds: Any, ns: Any) -> int:
-    """A time on the caller's clock in nanoseconds."""
+def _to_ns(seconds: Any, ns: Any) -> int:
+    """Returns a time on the caller's clock in nanoseconds."""
     if (seconds is None) == (ns is None):
         raise Misuse(
             "expected time= in seconds, or time_ns= in nanoseconds",
             hint="time.monotonic(), or time.monotonic_ns()",
         )
     if ns is not None:
-        return _options.integer("time_ns", ns)
-    if _options.real("time", seconds) > 9.2e9 or seconds < -9.2e9:
+        return _checks.check_integer("time_ns", ns)
+    if _checks.check_real("time", seconds) > 9.2e9 or seconds < -9.2e9:
         raise Misuse(
             f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds",
             hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=",
@@ -478,9 +517,10 @@ def _time_ns(seconds: Any, ns: Any) -> int:
     return round(seconds * 1e9)
 
 
-def _mismatch(
+def _raise_mismatch(
     given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]
 ) -> None:
+    """Raises Misuse for a frame with missing or undeclared keys."""
     missing, extra = (
         [k for k in features if k not in given and k not in streams],
         [k for k in given if k not in features or k in streams],
@@ -497,7 +537,7 @@ def _mismatch(
         hint = (
             "rows are at k / fps; declare a float64 feature of another name to keep a measured time"
             if extra[0] in _BOOKKEEPING
-            else _options.nearest(extra[0], features)
+            else _checks.nearest_names(extra[0], features)
         )
     raise Misuse(
         f"the frame does not fit the features: {'; '.join(parts)}",
@@ -506,8 +546,8 @@ def _mismatch(
     )
 
 
-def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
-    """A feature as the engine takes it, from LeRobot's dict or a Feature."""
+def _declare_feature(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
+    """Returns a feature in the engine's form, from LeRobot's dict or a Feature."""
     if isinstance(f, Feature):
         d = dict(f.raw)
         if f.kind == "video" and not use_videos:
@@ -521,7 +561,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
         )
     dtype, info = str(f["dtype"]), f.get("info") or {}
     shape = [
-        _options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
+        _checks.check_whole(f"{key}: shape", n)
+        for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
     ]
     if f.get("hz") is not None and dtype in (*_CAMERAS, "string"):
         raise Unsupported(
@@ -573,7 +614,7 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
     if names is None:
         out["names"] = ["channels", "height", "width"] if first else ["height", "width", "channels"]
     if info.get("is_depth_map") or info.get("video.is_depth_map"):
-        unit = _options.choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
+        unit = _checks.check_choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
         out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
         if out["kind"] == "video":
             code = {
@@ -583,7 +624,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
             out.update(dtype="uint16", depth={**code, "depth_unit": unit})
             if not 0 < code["depth_min"] + code["shift"] < code["depth_max"] + code["shift"]:
                 raise Misuse(
-                    f"camera {key!r}: depth_min {code['depth_min']}, depth_max {code['depth_max']}, shift {code['shift']}",
+                    f"camera {key!r}: depth_min {code['depth_min']}, "
+                    f"depth_max {code['depth_max']}, shift {code['shift']}",
                     {"stream": key},
                     "metres, the least first; depth_min + shift above 0",
                 )

@@ -282,7 +282,10 @@ class Hub:
         at = int(q.get("cursor", ["0"])[0])
         more = (
             {
-                "Link": f'<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; rel="next"'
+                "Link": (
+                    f"<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; "
+                    'rel="next"'
+                )
             }
             if at + PAGE < len(out)
             else {}

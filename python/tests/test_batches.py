@@ -12,7 +12,7 @@ import pytest
 
 import robocache
 from robocache import _engine
-from robocache._batches import Batches
+from robocache._batches import HostBatches
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 NUMBERS = ["action", "index", "observation.state", "task"]
@@ -206,7 +206,7 @@ def test_texts() -> None:
         blob += b"".join(raw)
         return blob + b"\0" * (-len(blob) % 4)
 
-    b = Batches.__new__(Batches)
+    b = HostBatches.__new__(HostBatches)
     b._texts = [(1, False), (2, True), (3, False)]
     tasks, events, empty = (
         ["größer", "öl", "größer"],
@@ -257,7 +257,13 @@ def test_a_late_thread_gets_nothing_of_the_next_epoch(
 ) -> None:
     """A thread that asked for the first batch, and was then held up while another took the epoch, is not given the epoch behind it."""
     loader = robocache.Loader(h264, batch_size=8, keys=["index"], threads=2)
-    it, got, asked, go, take = iter(loader), [], threading.Event(), threading.Event(), loader._next
+    it, got, asked, go, take = (
+        iter(loader),
+        [],
+        threading.Event(),
+        threading.Event(),
+        loader._next_batch,
+    )
 
     def held_up(epoch: int) -> Any:
         if not asked.is_set():
@@ -265,7 +271,7 @@ def test_a_late_thread_gets_nothing_of_the_next_epoch(
             go.wait(60)
         return take(epoch)
 
-    monkeypatch.setattr(loader, "_next", held_up)
+    monkeypatch.setattr(loader, "_next_batch", held_up)
     late, other = (
         threading.Thread(target=lambda: got.extend(i for b in it for i in b["index"].tolist()))
         for _ in range(2)

@@ -180,8 +180,8 @@ def test_a_caller_who_changes_streams():
                 before = len(noted)
                 b = next(batches)
                 if n == 0:
-                    real = loader._batches._in_use
-                    loader._batches._in_use = lambda v, stream: (
+                    real = loader._batches._record_use
+                    loader._batches._record_use = lambda v, stream: (
                         noted.append(v.nbytes),
                         real(v, stream),
                     )
@@ -224,7 +224,7 @@ def test_copies_overlap():
         time.sleep(1.0)  # the engine is ahead
         next(it)
         torch.cuda.synchronize()
-        ahead = loader._batches._ahead
+        ahead = loader._batches._pending
         assert len(ahead) == 1 and ahead[0].copy.event.query(), "its copy was done by then"
 
 
@@ -297,7 +297,9 @@ def kept_rates():
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
                 print(
-                    f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, {size / took / 1e9:.2f} GB/s"
+                    f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, "
+                    f"{(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, "
+                    f"{size / took / 1e9:.2f} GB/s"
                 )
 
 

@@ -361,7 +361,8 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
             state = json.loads((tmp_path / "state.json").read_text())
             done = (state["position"] - at) / (world * BATCH)
             assert done in (die - 2, die - 1), (
-                "the step in which it died did not count; the one before may not have been saved yet"
+                "the step in which it died did not count; the one before may not have been "
+                "saved yet"
             )
         logs = [
             [

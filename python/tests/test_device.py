@@ -13,7 +13,7 @@ import weakref
 import pytest
 
 import robocache
-from robocache import _device, _finish
+from robocache import _device, _finisher
 
 from fake_cuda import Caller, Event, Stream
 
@@ -28,7 +28,7 @@ AUGMENT = {
 }
 
 
-class Late(_device.Device):
+class Late(_device.DeviceBatches):
     """Copies that read the host's memory as late as a device may."""
 
     def _move(self, to, host) -> None:  # type: ignore[no-untyped-def]
@@ -38,7 +38,7 @@ class Late(_device.Device):
                 lambda to=out.data_ptr(), place=(v.data_ptr(), v.nbytes): ctypes.memmove(to, *place)
             )
 
-    def _in_use(self, v, stream) -> None:  # type: ignore[no-untyped-def]
+    def _record_use(self, v, stream) -> None:  # type: ignore[no-untyped-def]
         assert stream is caller.stream
         used.append(v)
 
@@ -47,11 +47,11 @@ def empty(shape, dtype, device):  # type: ignore[no-untyped-def]
     return torch.full(shape, dtype != torch.bool and 77, dtype=dtype)
 
 
-class LateFinisher(_finish.Finisher):
+class LateFinisher(_finisher.Finisher):
     """The launch too runs when somebody waits for its stream."""
 
-    def _launch(self, plan, moved, made, stream) -> None:  # type: ignore[no-untyped-def]
-        launch = super()._launch
+    def _launch_kernels(self, plan, moved, made, stream) -> None:  # type: ignore[no-untyped-def]
+        launch = super()._launch_kernels
         assert all(m.dtype == torch.uint8 for m in moved)
         self.queue.append(lambda: launch(plan, moved, made, stream))
 
@@ -77,16 +77,16 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
         if raw:
             loader._config["raw"] = True
-            loader._delivered_to.kernels = {"backend": "cpu", "device": 0}
-            loader._fresh()
-        real = robocache.Loader._taker
+            loader._target.kernels = {"backend": "cpu", "device": 0}
+            loader._reset_state()
+        real = robocache.Loader._batch_source
 
         def taker(self):  # type: ignore[no-untyped-def]
             if not isinstance(self._batches, Late):
                 batches = real(self)
                 finisher = None
                 if self._raw:
-                    finisher = LateFinisher(self._open(), torch, "cpu", self._delivered_to.kernels)
+                    finisher = LateFinisher(self._open(), torch, "cpu", self._target.kernels)
                 self._batches = Late(
                     batches, types.SimpleNamespace(cuda=cuda, empty=empty), "device", finisher
                 )
@@ -94,7 +94,7 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
                     finisher.queue = self._batches._stream.work
             return self._batches
 
-        monkeypatch.setattr(loader, "_taker", taker.__get__(loader))
+        monkeypatch.setattr(loader, "_batch_source", taker.__get__(loader))
         return loader
 
     return make
@@ -107,9 +107,9 @@ def plain(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-d
 def surely_ahead(loader: robocache.Loader) -> None:
     """One batch ahead, its copy begun, also where it was not finished in time."""
     d = loader._batches
-    if not d._ahead:
-        d._batches.next(0, into=d._ahead)
-        d._send(d._ahead[0], main)
+    if not d._pending:
+        d._batches.next(0, into=d._pending)
+        d._start_copy(d._pending[0], main)
 
 
 def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore[no-untyped-def]
@@ -131,7 +131,7 @@ def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.Mo
     next(it)
     for want in loader.order(0)[32:320].reshape(-1, 32).tolist():
         surely_ahead(loader)
-        began = loader._batches._ahead[0].copy.stream
+        began = loader._batches._pending[0].copy.stream
         monkeypatch.setattr(caller, "stream", Caller())
         used.clear()
         b = next(it)
@@ -167,7 +167,7 @@ def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # ty
     assert all(("step", step) in log[:at] for at, step in copies)
 
 
-@pytest.mark.parametrize("place", ["_send", "_copy", "_in_use"])
+@pytest.mark.parametrize("place", ["_start_copy", "_copy", "_record_use"])
 def test_a_lost_device_is_temporary(
     h264: str, late, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # type: ignore[no-untyped-def]
@@ -182,7 +182,7 @@ def test_a_lost_device_is_temporary(
 
     with monkeypatch.context() as m:
         m.setattr(loader._batches, place, fail)
-        if place == "_in_use":
+        if place == "_record_use":
             surely_ahead(loader)
         with pytest.raises(robocache.Temporary, match="device-side assert") as e:
             next(it)
@@ -300,7 +300,7 @@ def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: 
     for b in loader:
         got.append(b["index"])
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
-    assert len(loader._batches._behind) <= 2
+    assert len(loader._batches._copying) <= 2
 
 
 def test_a_host_far_ahead_of_the_device(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -310,7 +310,7 @@ def test_a_host_far_ahead_of_the_device(h264: str, late, monkeypatch: pytest.Mon
     got = []
     for b in loader:
         got.append(b)  # whole: memory of torch's here is not given out in the order of a stream
-        assert len(loader._batches._behind) <= 3
+        assert len(loader._batches._copying) <= 3
     caller.stream.run()
     assert torch.cat([b["index"] for b in got]).tolist() == loader.order(0).tolist()
 
@@ -375,7 +375,7 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
                 )
             assert torch.equal(batch["index"], y["index"])
             assert loader.epoch == twin.epoch and loader.state_dict() == twin.state_dict(), (e, k)
-        ahead.append(loader._batches.waiting)
+        ahead.append(loader._batches.pending_epoch)
         if e % 3:  # else, as Lightning does, the end is not asked for
             assert next(a, None) is None and next(a, None) is None
         assert next(b, None) is None
@@ -412,12 +412,12 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
         lambda epoch=-1, wait=True, into=None, real=source.next: wait and real(epoch, into=into),
     )
     for place, how in [
-        ("_send", strike),
-        ("_in_use", strike),
+        ("_start_copy", strike),
+        ("_record_use", strike),
         ("_copy", strike),
         ("_move", half),
     ] * 10:
-        if place == "_in_use":
+        if place == "_record_use":
             surely_ahead(loader)
         with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
             m.setattr(device, place, how)
@@ -452,8 +452,8 @@ def test_what_copies_write_to_stays_until_they_are_over(
         alive.extend(r() is not None for r in owners)
         wait()
 
-    device.drop()
-    monkeypatch.setattr(real, "_launch", lambda *args: None)  # the stand-in's has them too
+    device.drop_pending()
+    monkeypatch.setattr(real, "_launch_kernels", lambda *args: None)  # the stand-in's has them too
     monkeypatch.setattr(device, "_finisher", interrupted)
     monkeypatch.setattr(device._stream, "synchronize", synchronize)
     with pytest.raises(KeyboardInterrupt):

@@ -164,7 +164,8 @@ def test_both_sides(hub: Hub, arm: Path, tmp_path: Path) -> None:
 
     python(
         hub,
-        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'theirs')!r})",
+        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', "
+        f"revision='v3.0', local_dir={str(tmp_path / 'theirs')!r})",
     )
     assert tree(tmp_path / "theirs") == tree(arm)
     pulled = ok(
@@ -180,7 +181,9 @@ def test_both_sides(hub: Hub, arm: Path, tmp_path: Path) -> None:
     (other / "notes.json").write_text("{}")
     python(
         hub,
-        f"import huggingface_hub as h; a = h.HfApi(); a.create_repo('me/theirs', repo_type='dataset'); a.upload_folder(repo_id='me/theirs', repo_type='dataset', folder_path={str(other)!r})",
+        "import huggingface_hub as h; a = h.HfApi(); a.create_repo('me/theirs', "
+        "repo_type='dataset'); a.upload_folder(repo_id='me/theirs', repo_type='dataset', "
+        f"folder_path={str(other)!r})",
     )
     ok(command(hub, "pull", "hf://datasets/me/theirs", str(tmp_path / "back"), "--json"))
     assert tree(tmp_path / "back") == tree(other)
@@ -241,7 +244,8 @@ def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
     )
     python(
         hub,
-        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'x')!r})",
+        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', "
+        f"revision='v3.0', local_dir={str(tmp_path / 'x')!r})",
     )
     assert "extra.json" not in tree(tmp_path / "x")
     hub.strike = lambda method, path: None
@@ -373,7 +377,10 @@ def test_pull_some(hub: Hub, tmp_path: Path) -> None:
         for p in all_files
         if p.startswith(("data/", "videos/")) and ("_000001." in p or "_000003." in p)
     }
-    read = f"import robocache; b = next(iter(robocache.Loader({str(dst)!r}, batch_size=4, episodes=[1, 3]))); print(len(b['action']))"
+    read = (
+        f"import robocache; b = next(iter(robocache.Loader({str(dst)!r}, batch_size=4, "
+        "episodes=[1, 3]))); print(len(b['action']))"
+    )
     assert python(hub, read).strip() == "4"
     done = command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--episodes", "99999")
     assert done.returncode == 2 and "The dataset has 0-4" in done.stderr

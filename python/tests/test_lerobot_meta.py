@@ -49,8 +49,14 @@ def test_as_lerobot(name: str, small: str, theirs: Any) -> None:
     )
     public = [n for n in dir(theirs) if not n.startswith("_")]
     assert [n for n in public if not hasattr(a, n)] == []
-    simple = "repo_id root fps robot_type features names shapes video_keys image_keys camera_keys depth_keys has_language_columns total_episodes total_frames"
-    simple += " total_tasks chunks_size data_files_size_in_mb video_files_size_in_mb data_path video_path url_root"
+    simple = (
+        "repo_id root fps robot_type features names shapes video_keys image_keys camera_keys "
+        "depth_keys has_language_columns total_episodes total_frames"
+    )
+    simple += (
+        " total_tasks chunks_size data_files_size_in_mb video_files_size_in_mb data_path "
+        "video_path url_root"
+    )
     for n in simple.split():
         assert getattr(a, n) == getattr(b, n), n
     assert a.get_chunk_settings() == b.get_chunk_settings()

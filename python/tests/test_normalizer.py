@@ -256,7 +256,10 @@ def test_computed_once(demos: str, tmp_path: Path) -> None:
     ds = robocache.MapDataset(
         demos, keys=["action"], normalize="mean_std", statistics=robocache.Statistics(compute=True)
     )
-    assert "compute_stats" not in ds._settled and ds._settled["normalize"]["action"]["mean"]
+    assert (
+        "compute_stats" not in ds._settled_config
+        and ds._settled_config["normalize"]["action"]["mean"]
+    )
     copy = pickle.loads(pickle.dumps(ds))
     assert (
         torch.equal(copy[3]["action"], ds[3]["action"])

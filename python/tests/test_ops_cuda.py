@@ -549,5 +549,6 @@ def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print("\nhost time of one call, µs: " + ", ".join(f"{k} {v:.2f}" for k, v in told.items()))
         print(
-            f"voxelize {best(lambda: robocache.voxelize(p, grid_min=0, voxel_size=0.1, grid_size=10)):.2f}"
+            "voxelize "
+            f"{best(lambda: robocache.voxelize(p, grid_min=0, voxel_size=0.1, grid_size=10)):.2f}"
         )

@@ -158,7 +158,10 @@ def test_gradient_of_repeated_reads() -> None:
 def test_opcheck() -> None:
     data, times, targets = make()
     lengths = torch.tensor([3, 12])
-    two = '{"series": [{"has": ["lengths"], "name": "a"}, {"has": [], "name": "b", "mode": "previous"}]}'
+    two = (
+        '{"series": [{"has": ["lengths"], "name": "a"}, {"has": [], "name": "b", "mode": '
+        '"previous"}]}'
+    )
     ops = torch.ops.robocache
     torch.library.opcheck(
         ops.resample.default,
@@ -191,7 +194,10 @@ def test_opcheck() -> None:
 
 
 def test_opcheck_of_voxels() -> None:
-    options = '{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 2, 2], "mode": "mean", "out_dtype": "float32"}'
+    options = (
+        '{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 2, 2], "mode": '
+        '"mean", "out_dtype": "float32"}'
+    )
     torch.library.opcheck(
         torch.ops.robocache.voxelize.default,
         (torch.rand(9, 3), torch.rand(9, 2), None, None, options),
@@ -410,7 +416,7 @@ def test_torch_operators_agree() -> None:
             gap = gap and 0.12
         for more in ({}, {"normalize": norm}, {"lengths": [0, 7]}):
             rule = {"mode": mode, "edge": edge, "max_gap": gap, **more}
-            got, ok, _, _ = _resampling.call(
+            got, ok, _, _ = _resampling.run_call(
                 [("data", data, times, rule)],
                 targets,
                 single=True,
@@ -418,7 +424,7 @@ def test_torch_operators_agree() -> None:
                 clock=clock,
                 epsilon=1e-8 if clock == "given" else 0.0,
             )
-            s = _resampling.series_of("data", data, times, rule)
+            s = _resampling.make_series("data", data, times, rule)
             want, valid = _oracle.fuse(
                 [s], _arrays.view("targets", targets), None, {"clock": clock, "epsilon": 1e-8}
             )
@@ -444,10 +450,10 @@ def test_voxels_of_torch_operators_agree() -> None:
         got, stats = robocache.voxelize(
             points, features, mode=mode, outside=outside, return_stats=True, **kw
         )
-        call = voxels._Call(points, features, mode, "dense", None, None)
+        call = voxels._VoxelCall(points, features, mode, "dense", None, None)
         want, counts = _oracle.voxelize(
             call,
-            voxels._spec(call, *kw.values(), outside, 0.0, False, True, None),
+            voxels._voxel_spec(call, *kw.values(), outside, 0.0, False, True, None),
             dtype=None,
             capacity=None,
             return_stats=True,

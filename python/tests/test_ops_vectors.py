@@ -329,7 +329,7 @@ def test_whole_calls(file: str, family: Family) -> None:
                 "backend": None,
                 **clock,
             }
-            return ops._call(
+            return ops.general_call(
                 [(f"stream {i}", *g) for i, g in enumerate(given)], targets, None, False, **options
             )
 
@@ -390,7 +390,7 @@ def test_gradients(family: Family) -> None:
                 "validate": None,
                 "backend": None,
             }
-            got = ops._call(
+            got = ops.general_call(
                 [("data", data, times, options)],
                 targets,
                 None,

@@ -27,8 +27,8 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
     cuda = types.SimpleNamespace(
         Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run()
     )
-    held = loader._batches = _device.PageLocked(
-        loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
+    held = loader._batches = _device.PinnedBatches(
+        loader._batch_source(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
     )
     want, got, late, at_user = [], [], [], []
     for n, b in enumerate(loader):
@@ -47,34 +47,36 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
         del t
         if n % 6 == 5:
             main.run()
-        assert len(held._left) <= 8 and len(held._given) <= 8 * 4, "what was read goes back"
+        assert len(held._releasing) <= 8 and len(held._delivered) <= 8 * 4, (
+            "what was read goes back"
+        )
     del b
     loader.close()
     assert not main.work, "closing waits for the device"
     assert all(torch.equal(a, w) for a, w in zip(got, want)) and len(want) > 20
     assert len(set(late)) < len(late), "buffers are used again"
-    assert not held._given and not held._left
+    assert not held._delivered and not held._releasing
 
 
 def test_tensors_that_a_user_collects_are_looked_at_in_turns(
     h264: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_device.PageLocked, "_LOOKED_AT", 4)
+    monkeypatch.setattr(_device.PinnedBatches, "_MAX_EXAMINED", 4)
     loader = robocache.Loader(h264, keys=KEYS, batch_size=8)
     cuda = types.SimpleNamespace(
         Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run()
     )
-    held = loader._batches = _device.PageLocked(
-        loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
+    held = loader._batches = _device.PinnedBatches(
+        loader._batch_source(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
     )
     mine = [b["index"] for b in loader]
     assert len(held._older) > 8
     n = len(mine)
     mine.clear()
     for _ in range(n):
-        held._let_go()
+        held._release_unused()
         main.run()
-    assert len(held._given) + len(held._older) == 0
+    assert len(held._delivered) + len(held._older) == 0
 
 
 def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
@@ -106,7 +108,7 @@ def test_page_locked_by_default_where_the_driver_gives_it(
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     loader = robocache.Loader(h264, device="cuda", keys=KEYS)
     assert (
-        loader._delivered_to.device == torch.device("cuda", 1)
+        loader._target.device == torch.device("cuda", 1)
         and not loader.pin_memory
         and loader.stats()["pinned"] is False
     )

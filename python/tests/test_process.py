@@ -243,8 +243,8 @@ def test_symbols() -> None:
 
 
 def test_every_call_is_declared() -> None:
-    lib = _engine.engine().lib
-    for name in _engine._CALLS:
+    lib = _engine.current_engine().lib
+    for name in _engine._CALL_NAMES:
         assert hasattr(lib, name)
 
 
@@ -292,7 +292,7 @@ def test_names() -> None:
 
 
 def test_stale_and_foreign_handles() -> None:
-    e = _engine.engine()
+    e = _engine.current_engine()
     for name in (
         "robocache_stats",
         "robocache_map_items",

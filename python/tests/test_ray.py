@@ -28,7 +28,8 @@ except ImportError:
 
 needs_ray = pytest.mark.skipif(
     ray is None,
-    reason="no Ray in this Python: 'make engines' puts it into .build/ray, and 'make test-ray' runs these tests there",
+    reason="no Ray in this Python: 'make engines' puts it into .build/ray, "
+    "and 'make test-ray' runs these tests there",
 )
 
 # $DIR/codes/I holds the exit codes of shard I's tries, then 0; "worker" kills Ray's worker.
@@ -143,7 +144,7 @@ def test_what_ray_says_is_typed(cluster, caplog):
         exceptions.RuntimeEnvSetupError("no"): robocache.Misuse,
     }
     for e, want in typed.items():
-        got = robocache.ray._typed(e, "run", {"shard": 1})
+        got = robocache.ray._convert_exception(e, "run", {"shard": 1})
         assert type(got) is want and got.where == {"shard": 1}, e
     for cause, want in (
         (ModuleNotFoundError("robocache"), robocache.Unsupported),
@@ -151,7 +152,11 @@ def test_what_ray_says_is_typed(cluster, caplog):
         (robocache.Malformed("m"), robocache.Malformed),
     ):
         assert (
-            type(robocache.ray._typed(exceptions.RayTaskError("f", "trace", cause), "run", {}))
+            type(
+                robocache.ray._convert_exception(
+                    exceptions.RayTaskError("f", "trace", cause), "run", {}
+                )
+            )
             is want
         )
     nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # to be done
@@ -356,7 +361,7 @@ def test_what_a_node_lacks_is_typed():
         (errno.ENOMEM, robocache.ResourceLimit),
         (errno.EAGAIN, robocache.ResourceLimit),
     ]:
-        assert type(robocache.ray._typed(Told(OSError(number, "")), "run", {})) is typed
+        assert type(robocache.ray._convert_exception(Told(OSError(number, "")), "run", {})) is typed
 
 
 @pytest.mark.skipif(ray is not None, reason="Ray is here")
@@ -373,7 +378,10 @@ def test_no_cluster_there():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):
-            code = f"import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', 'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
+            code = (
+                "import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', "
+                f"'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
+            )
             p = subprocess.run(
                 [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120
             )

@@ -97,7 +97,8 @@ def test_dry_run(clone: Path, tmp_path: Path) -> None:
     """It says all that a release would be refused for and goes on, as far as there are wheels; the notes are those of the version's own section."""
     git(clone, "tag", f"v{__version__}")
     (clone / "CHANGELOG.md").write_text(
-        f"# Changelog\n\n## Unreleased\n\n- later\n\n## {__version__} - today\n\n### Added\n\n- a thing\n\n## 0.0.1\n\n- before\n"
+        f"# Changelog\n\n## Unreleased\n\n- later\n\n## {__version__} - today\n\n### "
+        "Added\n\n- a thing\n\n## 0.0.1\n\n- before\n"
     )
     (tmp_path / "wheels").mkdir()
     code, said = release(clone, __version__, "--dry-run", "--wheels", str(tmp_path / "wheels"))

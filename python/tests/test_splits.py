@@ -79,7 +79,8 @@ def test_it_is_said(bridge: str, tmp_path: Path) -> None:
     """In a program of its own: once, on stderr."""
     program = tmp_path / "train.py"
     program.write_text(
-        "import sys, robocache\nfor _ in range(2): robocache.Loader(sys.argv[1], keys=['action'], batch_size=8)\n"
+        "import sys, robocache\nfor _ in range(2): robocache.Loader(sys.argv[1], "
+        "keys=['action'], batch_size=8)\n"
     )
     err = subprocess.run(
         [sys.executable, str(program), bridge], capture_output=True, text=True, check=True

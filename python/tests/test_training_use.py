@@ -14,7 +14,7 @@ import pytest
 from conftest import synth
 
 import robocache
-from robocache import _scales
+from robocache import _compare_scales
 
 N = 93
 
@@ -159,8 +159,8 @@ def test_hints_in_place_of_bare_errors(path: str) -> None:
 
 @pytest.fixture
 def parts(path: str) -> Any:
-    _scales._seen.clear()
-    _scales._warned.clear()
+    _compare_scales._seen.clear()
+    _compare_scales._warned.clear()
     return robocache.open(path).random_split((2, 1), seed=1)
 
 
@@ -204,7 +204,7 @@ def test_numbers_are_taken_over_exactly() -> None:
     high = (shift + std).astype(np.float32)
     for mode, b in (("mean_std", scale), ("min_max", high - shift)):
         state = {"mode": mode, "shift": shift.tolist(), "scale": b.tolist(), "shape": [len(std)]}
-        one = robocache.normalizer.taken_over(
+        one = robocache.normalizer.repeat_normalizer(
             robocache.Normalizer({"version": 1, "keys": {"x": state}})
         )["x"]
         if mode == "mean_std":
@@ -224,7 +224,8 @@ def test_two_scales_of_one_dataset_are_warned_of(parts: Any, path: str) -> None:
     )
     with pytest.warns(
         UserWarning,
-        match=r"this part has other numbers than another part for 'action'.*normalize=train\.normalizer",
+        match=r"this part has other numbers than another part for "
+        r"'action'.*normalize=train\.normalizer",
     ):
         make_loader(parts[1], normalize="mean_std", statistics=robocache.Statistics(compute=True))
     with warnings.catch_warnings():

@@ -115,7 +115,10 @@ def test_interrupted(exact: str, tmp_path: Path, way: str) -> None:
     if shutil.which("ffmpeg") is None:
         pytest.skip("no ffmpeg to encode with")
     dst = tmp_path / "dst"
-    run = "import robocache, sys\ntry: robocache.convert(*sys.argv[1:], video_codec='h264', crf=1)\nexcept KeyboardInterrupt: print('interrupted')"
+    run = (
+        "import robocache, sys\ntry: robocache.convert(*sys.argv[1:], video_codec='h264', "
+        "crf=1)\nexcept KeyboardInterrupt: print('interrupted')"
+    )
     args = (
         [sys.executable, "-c", run, exact, str(dst)]
         if way == "function"

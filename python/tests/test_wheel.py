@@ -126,7 +126,10 @@ def test_torch_knows_the_operators(wheel: Path, tmp_path: Path) -> None:
         ],
         check=True,
     )
-    text = "import sys, torch; assert torch.ops.robocache.voxelize and torch.ops.robocache.fuse; print(sys.modules['robocache'].__file__)"
+    text = (
+        "import sys, torch; assert torch.ops.robocache.voxelize and "
+        "torch.ops.robocache.fuse; print(sys.modules['robocache'].__file__)"
+    )
     env = {**os.environ, "PYTHONPATH": str(target)}
     r = subprocess.run(
         [sys.executable, "-c", text], env=env, capture_output=True, text=True, cwd=tmp_path

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import robocache
 from conftest import ROOT
-from recorded import H, W, image, row
+from recorded import H, W, image
 
 NATIVE = {
     "joints": {"dtype": "float32", "shape": (2,), "names": ["a", "b"], "hz": 100},

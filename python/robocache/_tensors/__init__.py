@@ -1,1 +1,1 @@
-"""Operations on tensors: from arrays of NumPy and torch to prepared operations of the engine, and torch's own operators."""
+"""Operations on tensors: conversion of arrays to the engine's operations, and torch's operators."""

@@ -1,6 +1,7 @@
-"""What comes into an operation: NumPy arrays, torch tensors, and whatever speaks DLPack, seen as pointer, type, shape and strides.
+"""The inputs of operations as address, dtype, shape and strides.
 
-torch is looked at only where the process has imported it: this module never imports it for a NumPy array.
+Inputs are NumPy arrays, torch tensors and objects that support DLPack. The module uses torch only
+if the process has imported it, and never imports it for a NumPy array.
 """
 
 from __future__ import annotations
@@ -14,21 +15,25 @@ from .._errors import Misuse, Unsupported
 
 __all__ = ["View", "given", "view", "view_like", "torch_of", "is_tensor"]
 
-HOST = -1  # device number of host memory, as Tensor.get_device() tells it
+HOST = -1  # The device number of host memory, as Tensor.get_device() returns it.
 
 
-def torch_of() -> Any:
-    """torch, where the process has it; nothing is imported."""
+def imported_torch() -> Any:
+    """Returns torch if the process has imported it, else None."""
     return sys.modules.get("torch")
 
 
 def is_tensor(x: Any) -> bool:
+    """Reports whether x is a torch tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, getattr(torch, "Tensor", ()))
 
 
 class View:
-    """A strided view of memory. `array` keeps it alive; `axes` may be added and taken without a copy."""
+    """A strided view of memory.
+
+    `array` keeps the memory alive.
+    """
 
     __slots__ = ("name", "array", "dtype", "shape", "stride", "addr", "device", "tensor")
 
@@ -45,15 +50,18 @@ class View:
     ) -> None:
         self.name: str = name
         self.array: Any = array
-        self.dtype: str = dtype  # NumPy's name of the type
+        self.dtype: str = dtype  # The name of the dtype in NumPy.
         self.shape: tuple[int, ...] = shape
-        self.stride: tuple[int, ...] = stride  # in elements
+        self.stride: tuple[int, ...] = stride  # In elements.
         self.addr: int = addr
-        self.device: int = device  # HOST, or the number of a CUDA device
-        self.tensor: bool = tensor  # a torch tensor
+        self.device: int = device  # HOST, or the number of a CUDA device.
+        self.tensor: bool = tensor  # Whether the array is a torch tensor.
 
     def batched(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and strides with leading axes of one entry, and one channel where there is none: [S] and [S, D] as [1, S, D]."""
+        """Returns the shape and strides with `rank` axes: [S] and [S, D] become [1, S, D].
+
+        Leading axes have one entry. A missing channel axis has one channel.
+        """
         shape, stride = self.shape, self.stride
         if len(shape) == 1 and rank > 1:
             shape, stride = (*shape, 1), (*stride, 1)
@@ -62,17 +70,21 @@ class View:
         return shape, stride
 
     def describe(self) -> dict[str, Any]:
+        """Returns the engine's description of the memory."""
         return {"dtype": self.dtype, "shape": list(self.shape), "stride": list(self.stride)}
 
 
 def view(name: str, x: Any) -> View:
-    """x as memory. Lists, tuples and numbers become NumPy arrays; DLPack comes in without a copy."""
+    """Returns x as memory.
+
+    Lists, tuples and numbers become NumPy arrays. DLPack arrays are not copied.
+    """
     if isinstance(x, np.ndarray):
-        return _numpy(name, x)
+        return _numpy_view(name, x)
     if is_tensor(x):
-        return _torch(name, x)
+        return _torch_view(name, x)
     if hasattr(x, "__dlpack__"):
-        return _dlpack(name, x)
+        return _dlpack_view(name, x)
     try:
         a = np.asarray(x)
     except (TypeError, ValueError):
@@ -81,11 +93,14 @@ def view(name: str, x: Any) -> View:
         raise Misuse(
             f"{name}: expected an array or a tensor, found {type(x).__name__}", {"tensor": name}
         )
-    return _numpy(name, a)
+    return _numpy_view(name, a)
 
 
-def given(name: str, x: Any) -> View:
-    """As view, for what is written: the memory must be the caller's own, and nobody's gradient."""
+def writable_view(name: str, x: Any) -> View:
+    """Returns x as memory to write to.
+
+    Raises Misuse if x is not writable memory of the caller, or if it requires a gradient.
+    """
     if not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
         raise Misuse(
             f"{name}: expected an array or a tensor to write into, found {type(x).__name__}",
@@ -112,17 +127,18 @@ def given(name: str, x: Any) -> View:
 
 
 def view_like(name: str, x: Any, like: View) -> View:
-    """As view, but lists and numbers go where `like` lies; arrays of another device are refused."""
+    """Returns x as memory; lists and numbers are moved to the device of like."""
     if like.tensor and not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
         a = view(name, x).array
-        torch = torch_of()
-        return _torch(name, torch.from_numpy(np.ascontiguousarray(a)).to(like.array.device))
+        torch = imported_torch()
+        return _torch_view(name, torch.from_numpy(np.ascontiguousarray(a)).to(like.array.device))
     return view(name, x)
 
 
-def _numpy(name: str, a: np.ndarray) -> View:
+def _numpy_view(name: str, a: np.ndarray) -> View:
+    """Returns a NumPy array as memory. Raises Misuse for unsupported dtypes and strides."""
     kind = a.dtype.kind
-    if kind in "mM":  # timedelta64, datetime64: nanoseconds
+    if kind in "mM":  # timedelta64 and datetime64 become nanoseconds.
         a = a.astype(f"{kind}8[ns]", copy=False).view(np.int64)
     elif kind in "OSUT":
         raise Misuse(
@@ -161,7 +177,11 @@ def _numpy(name: str, a: np.ndarray) -> View:
     )
 
 
-def _torch(name: str, t: Any) -> View:
+def _torch_view(name: str, t: Any) -> View:
+    """Returns a torch tensor as memory.
+
+    Raises Misuse or Unsupported for layouts and devices that the kernels cannot use.
+    """
     torch = sys.modules["torch"]
     problem = None
     if t.layout is not torch.strided:
@@ -172,7 +192,7 @@ def _torch(name: str, t: Any) -> View:
         problem = "a quantised tensor", "use .dequantize()"
     elif t.is_complex():
         problem = (
-            f"unsupported dtype {_dtype(t)}: complex numbers are not computed with",
+            f"unsupported dtype {_tensor_dtype(t)}: complex numbers are not computed with",
             "use .real and .imag",
         )
     if problem:
@@ -187,15 +207,22 @@ def _torch(name: str, t: Any) -> View:
         )
     if torch.is_grad_enabled() and t.requires_grad:
         t = t.detach()
-    return View(name, t, _dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True)
+    return View(
+        name, t, _tensor_dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True
+    )
 
 
-def _dtype(t: Any) -> str:
+def _tensor_dtype(t: Any) -> str:
+    """Returns the name of a tensor's dtype in NumPy."""
     return str(t.dtype).removeprefix("torch.")
 
 
-def _dlpack(name: str, x: Any) -> View:
-    """Another library's array: on the host as NumPy, on a device as a torch tensor, which shares its memory and waits for its stream."""
+def _dlpack_view(name: str, x: Any) -> View:
+    """Returns an array of another library as memory.
+
+    Host memory becomes a NumPy array. Device memory becomes a torch tensor, which shares the memory
+    and waits for the stream of its library.
+    """
     try:
         kind = int(x.__dlpack_device__()[0])
     except Exception as e:
@@ -203,9 +230,9 @@ def _dlpack(name: str, x: Any) -> View:
     try:
         if kind == 1:
             try:
-                return _numpy(name, np.from_dlpack(x))
+                return _numpy_view(name, np.from_dlpack(x))
             except (BufferError, RuntimeError, TypeError):
-                if "torch" not in sys.modules:  # types that NumPy lacks, such as bfloat16
+                if "torch" not in sys.modules:  # Types that NumPy lacks, such as bfloat16.
                     raise
         if kind in (1, 2, 3, 13):
             try:
@@ -216,7 +243,7 @@ def _dlpack(name: str, x: Any) -> View:
                     {"tensor": name},
                     "pip install torch",
                 ) from None
-            return _torch(name, torch.from_dlpack(x))
+            return _torch_view(name, torch.from_dlpack(x))
     except (BufferError, RuntimeError, TypeError) as e:
         if isinstance(e, (Misuse, Unsupported)):
             raise

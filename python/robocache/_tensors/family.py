@@ -1,4 +1,7 @@
-"""Results in the family of the first argument: NumPy and torch as they are, other libraries through their own from_dlpack."""
+"""Converts results to the library of the first argument.
+
+NumPy and torch results stay as they are. Other libraries use their own from_dlpack.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from . import arrays as _arrays
 __all__ = ["deliver", "foreign"]
 
 
-def foreign(x: Any) -> Any:
-    """What makes arrays of x's library out of DLPack; None for NumPy, torch, lists and numbers."""
+def foreign_constructor(x: Any) -> Any:
+    """Returns the from_dlpack function of x's library; None for NumPy, torch, lists and numbers."""
     if isinstance(x, np.ndarray) or _arrays.is_tensor(x):
         return None
     if isinstance(x, (list, tuple)) and x:
-        return foreign(x[0])
+        return foreign_constructor(x[0])
     if not hasattr(x, "__dlpack__"):
         return None
     space = getattr(x, "__array_namespace__", None)
@@ -38,9 +41,12 @@ def foreign(x: Any) -> Any:
 
 
 def deliver(results: tuple[Any, ...], like: Any) -> Any:
-    """The results that there are, one alone or several as a tuple, in the family of `like`."""
+    """Returns the results that are not None, in the library of like.
+
+    One result is returned alone, several as a tuple.
+    """
     there = [r for r in results if r is not None]
-    make = foreign(like)
+    make = foreign_constructor(like)
     if make is not None:
         there = [make(r) if isinstance(r, np.ndarray) or _arrays.is_tensor(r) else r for r in there]
     return there[0] if len(there) == 1 else tuple(there)

@@ -1,7 +1,9 @@
-"""backend="pytorch": resample, fuse and voxelize in a few lines of torch's own operators, for GPU tensors without our kernels and as the tests' oracle.
+"""backend="pytorch": resample, fuse and voxelize with a few of torch's own operators.
 
-The bits are those of the kernels, with one exception: linear is a float64 multiply-add rounded to float32, which in rare cases (one in 1e9) is not
-the exact fused one. Sums of voxels are float64 additions in any order.
+It serves GPU tensors without our kernels, and is the oracle of the tests. The results equal those
+of the kernels bit by bit, with one exception: linear is a float64 multiply-add rounded to float32,
+which in rare cases (one in 1e9) differs from the exact fused one. Sums of voxels are float64
+additions in any order.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from .._errors import Unsupported
 __all__ = ["fuse", "voxelize"]
 
 
-def _clock(t: torch.Tensor, given: bool) -> torch.Tensor:
-    """int64 ns, or under the old clock float64 seconds."""
+def _to_clock(t: torch.Tensor, given: bool) -> torch.Tensor:
+    """Returns times as int64 ns, or as float64 seconds for the old clock."""
     if given:
         return t.double()
     return t if t.dtype == torch.int64 else (t.double() * 1e9).round().long()
@@ -27,13 +29,13 @@ def _clock(t: torch.Tensor, given: bool) -> torch.Tensor:
 def fuse(
     series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, T, sum of D] and the validity [B, T, N]."""
+    """Returns [B, T, sum of D] and the validity [B, T, N]."""
     given = spec.get("clock") == "given"
     epsilon = spec.get("epsilon") or 0.0 if given else 0.0
-    at = _clock(targets.array, given)
+    at = _to_clock(targets.array, given)
     columns, valid = [], []
     for s in series:
-        v, t = s.values.array, _clock(s.times.array, given)
+        v, t = s.values.array, _to_clock(s.times.array, given)
         v = (
             v.reshape(1, *v.shape, *(1,) * (2 - v.dim()))
             if v.dim() < 3 and s.offsets is None
@@ -45,7 +47,7 @@ def fuse(
                 if s.lengths is not None
                 else torch.full((v.shape[0],), v.shape[1], device=v.device)
             )
-        else:  # ragged: padded
+        else:  # A ragged batch is padded.
             o = s.offsets.array
             n, rows = (
                 o[1:] - o[:-1],
@@ -53,18 +55,18 @@ def fuse(
             )
             take = (o[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
             v, t = v[take], t[take]
-        got, ok, zero = _stream(
+        got, ok, zero = _interpolate(
             v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon
         )
-        columns.append(_finish(got, zero, s.spec, dtype or series[0].values.array.dtype))
+        columns.append(_apply_epilogue(got, zero, s.spec, dtype or series[0].values.array.dtype))
         valid.append(ok)
     return torch.cat(columns, -1), torch.stack(valid, -1)
 
 
-def _stream(
+def _interpolate(
     v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Values before the epilogue, which rows are valid, and which are zeros."""
+    """Interpolates one stream: returns values, valid rows, and rows that become zeros."""
     mode, edge, longest = (
         rule.get("mode", "linear"),
         rule.get("edge", "clamp"),
@@ -76,7 +78,14 @@ def _stream(
         or "augment" in rule
     ):
         raise Unsupported(
-            f"backend='pytorch' has no {'augment' if 'augment' in rule else f'edge={edge!r}' if edge == 'error' else f'mode={mode!r}'}",
+            "backend='pytorch' has no "
+            + (
+                "augment"
+                if "augment" in rule
+                else f"edge={edge!r}"
+                if edge == "error"
+                else f"mode={mode!r}"
+            ),
             hint="leave backend= out",
         )
     rows = v.shape[1]
@@ -85,7 +94,7 @@ def _stream(
         return v.new_zeros((len(v), at.shape[1], v.shape[2])), none, ~none
     n = n[:, None]
     far = torch.finfo(t.dtype).max if t.is_floating_point() else torch.iinfo(t.dtype).max
-    # what does not count lies behind everything
+    # Rows beyond the length come after all others.
     t = torch.where(torch.arange(rows, device=v.device) < n, t, far).contiguous()
     at = at.contiguous()
     ub = torch.searchsorted(t, at, right=True)
@@ -93,7 +102,7 @@ def _stream(
     k = (ub - 1).clamp(min=0)
     exact = (ub > 0) & (t.gather(1, k) == at)
     before, after = (ub == 0), (k >= last) & ~exact & (ub > 0)
-    if given and mode == "linear":  # the old interval is open on the left
+    if given and mode == "linear":  # The old interval is open on the left.
         k = torch.where(exact, (torch.searchsorted(t, at) - 1).clamp(min=0), k)
         exact = exact & (at == t[:, :1])
     a, b = k, torch.minimum(k + 1, last)
@@ -122,7 +131,8 @@ def _stream(
         compute = torch.float64 if v.dtype == torch.float64 else torch.float32
         x, y = v0.to(compute), v.gather(1, b[..., None].expand(wide)).to(compute)
         w = w.to(compute)[..., None]
-        mixed = (w.double() * (y - x).double() + x.double()).to(compute)  # float64: not fused
+        # float64, because it is not fused.
+        mixed = (w.double() * (y - x).double() + x.double()).to(compute)
         v0 = (
             torch.where(blend[..., None] & (w != 0), mixed, x)
             if v.dtype != compute
@@ -134,10 +144,10 @@ def _stream(
     return v0, ok, (n == 0) | (~ok if edge == "mask" else torch.zeros_like(ok))
 
 
-def _finish(
+def _apply_epilogue(
     x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype: Any
 ) -> torch.Tensor:
-    """The epilogue, and the only rounding; no epilogue touches rows of zeros."""
+    """Applies the epilogue and rounds once. The epilogue does not change rows of zeros."""
     norm = rule.get("norm")
     if rule.get("unit"):
         x = x.float() / 255
@@ -168,7 +178,7 @@ def _finish(
 def voxelize(
     call: Any, spec: Mapping[str, Any], *, dtype: Any, capacity: Any, return_stats: bool, out: Any
 ) -> Any:
-    """A dense grid; [(B,) X, Y, Z(, F)]."""
+    """Returns a dense grid [(B,) X, Y, Z(, F)]."""
     if (
         call.offsets is not None
         or call.lengths is not None

@@ -1,4 +1,7 @@
-"""Operations that the engine made ready, kept by what they were made from: a call with the same shapes runs one with new addresses."""
+"""Prepared operations of the engine, cached by their specification.
+
+A call with the same shapes runs a prepared operation with new addresses.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """What was used of late, at most twice `size` of it. A hit costs one look-up: the older half falls away when the newer one is full."""
+    """A cache of recently used values, at most twice `size` of them.
+
+    A hit costs one lookup. When the newer half is full, the older half is dropped.
+    """
 
     __slots__ = ("_new", "_old", "_size", "__weakref__")
 
@@ -27,9 +33,10 @@ class Recent(Generic[V]):
         self._size = size
         self._new: dict[Any, V] = {}
         self._old: dict[Any, V] = {}
-        _all.add(self)
+        _all_caches.add(self)
 
     def get(self, key: Any) -> V | None:
+        """Returns the value of a key, or None."""
         v = self._new.get(key)
         if v is None:
             v = self._old.get(key)
@@ -38,30 +45,32 @@ class Recent(Generic[V]):
         return v
 
     def put(self, key: Any, v: V) -> None:
+        """Stores a value."""
         if len(self._new) >= self._size:
             self._old, self._new = self._new, {}
         self._new[key] = v
 
     def clear(self) -> None:
+        """Removes all values."""
         self._new, self._old = {}, {}
 
 
-_all: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
+_all_caches: weakref.WeakSet[Recent[Any]] = weakref.WeakSet()
 
 
-def forget() -> None:
-    """Empties all: a forked child must not use what its parent's engine made."""
-    for r in list(_all):
+def clear_caches() -> None:
+    """Clears all caches: a forked child must not use the operations of its parent's engine."""
+    for r in list(_all_caches):
         r.clear()
 
 
-os.register_at_fork(after_in_child=forget)
+os.register_at_fork(after_in_child=clear_caches)
 
-_packs = [struct.Struct(f"={n}q").pack for n in range(200)]
+_packers = [struct.Struct(f"={n}q").pack for n in range(200)]
 
 
 class Prepared:
-    """One operation with its shapes, types and options. It is checked; only addresses are missing."""
+    """A checked operation with its shapes, types and options; only addresses are missing."""
 
     __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
@@ -73,18 +82,23 @@ class Prepared:
         self.scratch = scratch
         self.count = tensors + (scratch > 0)
         self.pack = (
-            _packs[self.count]
-            if self.count < len(_packs)
+            _packers[self.count]
+            if self.count < len(_packers)
             else struct.Struct(f"={self.count}q").pack
         )
-        # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
-        # start(number, addresses, count, stream, where the text of an error goes or None): 0, or
-        # the status of an error.
+        # A launch does not wait, so it keeps the GIL. An operation that computes or waits releases
+        # the GIL. start(number, addresses, count, stream, address of the error text or None)
+        # returns 0 or the status of an error.
         self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
-        weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
+        weakref.finalize(self, _engine.close_object, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
-        """Runs it on these addresses, in the order of its tensors; on a device: on that stream."""
+        """Runs the operation on addresses, in the order of its tensors.
+
+        Args:
+            stream: The CUDA stream; ignored on the host.
+            addresses: The addresses of the tensors.
+        """
         out = ctypes.c_void_p()
         if (
             self.start(
@@ -99,12 +113,12 @@ _prepared: Recent[Prepared] = Recent()
 
 
 def prepare(spec: dict[str, Any]) -> Prepared:
-    """The prepared operation for a specification (robocache_op_new in robocache.h says what is in it)."""
+    """Returns the prepared operation for a specification, as robocache.h describes it."""
     key = json.dumps(spec, sort_keys=True)
     p = _prepared.get(key)
     if p is None:
         try:
-            e = _engine.engine()
+            e = _engine.current_engine()
             made = e.call("robocache_op_new", 0, spec)[1]
             p = Prepared(
                 e,
@@ -122,5 +136,5 @@ def prepare(spec: dict[str, Any]) -> Prepared:
 
 
 def raw_stream(device: int) -> int:
-    """The caller's current stream on a CUDA device."""
+    """Returns the caller's current stream on a CUDA device."""
     return sys.modules["torch"]._C._cuda_getCurrentRawStream(device)  # type: ignore[no-any-return]

@@ -1,4 +1,7 @@
-"""resample and fuse for any input: what came in becomes one prepared operation, its result an array of the caller's family."""
+"""resample and fuse for any input.
+
+The inputs become one prepared operation, and the result is an array of the caller's library.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from . import arrays as _arrays, rules as _rules, timeline as _timeline
 from .arrays import HOST, View
 from .._errors import Misuse
 from .prepared import Prepared, prepare, raw_stream
-from .results import dense, native, place, same_place
+from .results import dense_strides, native_dtype, device_name, require_same_device
 
 __all__ = ["Plan", "Series", "call", "index", "jagged", "joined", "ragged", "series_of"]
 
 _CLOCKS = ("float64", "float32", "int64")
-FAR = float(1 << 17)  # s: from here on float32 timestamps have steps of 1/64 s
+FAR_SECONDS = float(
+    1 << 17
+)  # Seconds; float32 timestamps beyond this have steps of at least 1/64 s.
 
 
 class Series:
@@ -41,13 +46,13 @@ class Series:
 
     @property
     def batch(self) -> int | None:
-        """Entries of the batch; None where there is none."""
+        """The number of entries of the batch; None without a batch."""
         if self.offsets is not None:
             return self.offsets.shape[0] - 1 if self.offsets.shape else 0
         return self.values.shape[0] if self.rank == 3 else None
 
     def views(self) -> list[View]:
-        """In the order of the operation's tensors."""
+        """Returns the inputs in the order of the operation's tensors."""
         return [
             v
             for v in (self.values, self.times, self.lengths, self.offsets, self.samples)
@@ -55,6 +60,7 @@ class Series:
         ]
 
     def describe(self) -> list[dict[str, Any]]:
+        """Returns the engine's descriptions of the inputs."""
         rank = 2 if self.offsets is not None else 3
         shape, stride = self.values.batched(rank)
         return [
@@ -64,7 +70,7 @@ class Series:
 
 
 class Plan:
-    """What a call of these shapes, types and options does: the operation, and how its results look. Only addresses are missing."""
+    """A prepared call: the operation, and the shapes of its results. Only addresses are missing."""
 
     __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far", "alike")
 
@@ -78,19 +84,21 @@ class Plan:
         cuda: int,
     ) -> None:
         self.op, self.shape, self.dtype, self.device = op, shape, dtype, device
-        self.valid = valid  # shape of the validity; None: not asked for
+        self.valid = valid  # The shape of the validity; None if it is not returned.
         self.cuda = cuda
-        self.alike = False  # the result has the type of the data
-        # float32 timestamps of the host, which are looked at in each call until somebody was warned
+        self.alike = False  # Whether the result has the dtype of the data.
+        # Whether the plan has float32 timestamps on the host, which each call checks until a
+        # warning was given.
         self.far = False
 
 
-def _times(name: str, x: Any, like: View) -> View:
-    """Times follow the data's device."""
-    v = follow(_arrays.view_like(name, x, like), like)
+def _times_view(name: str, x: Any, like: View) -> View:
+    """Returns times as memory on the data's device."""
+    v = move_to(_arrays.view_like(name, x, like), like)
     if v.dtype not in _CLOCKS:
         raise Misuse(
-            f"{name}: unsupported dtype {v.dtype}: expected int64 nanoseconds, or float64 or float32 seconds",
+            f"{name}: unsupported dtype {v.dtype}: "
+            "expected int64 nanoseconds, or float64 or float32 seconds",
             {"tensor": name},
         )
     if len(v.shape) not in (1, 2):
@@ -104,20 +112,20 @@ def _times(name: str, x: Any, like: View) -> View:
     return v
 
 
-def follow(v: View, like: View) -> View:
-    """v where `like` lies; copied where it is elsewhere."""
+def move_to(v: View, like: View) -> View:
+    """Returns v on the device of like, copied if necessary."""
     if v.device == like.device:
         return v
-    torch = _arrays.torch_of()
+    torch = _arrays.imported_torch()
     if like.device == HOST:
         return _arrays.view(v.name, v.array.cpu())
     t = v.array if v.tensor else torch.from_numpy(np.ascontiguousarray(v.array))
     return _arrays.view(v.name, t.to(like.array.device))
 
 
-def index(name: str, x: Any, like: View) -> View:
-    """Lengths, offsets or sample numbers: int64 on the data's device."""
-    v = follow(_arrays.view_like(name, x, like), like)
+def index_view(name: str, x: Any, like: View) -> View:
+    """Returns lengths, offsets or sample numbers as int64 on the data's device."""
+    v = move_to(_arrays.view_like(name, x, like), like)
     if v.dtype != "int64":
         if "int" not in v.dtype:
             raise Misuse(f"{name}: unsupported dtype {v.dtype}: expected int64", {"tensor": name})
@@ -127,23 +135,25 @@ def index(name: str, x: Any, like: View) -> View:
     return v
 
 
-def joined(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
-    """Rows of a list of arrays in one array, and where each begins."""
+def join_ragged(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
+    """Returns the rows of a list of arrays in one array, and the first row of each."""
     views = [_arrays.view(f"{name}[{i}]", p) for i, p in enumerate(parts)]
     if len({(v.dtype, v.shape[1:], v.device) for v in views}) > 1 or not views[0].shape:
         raise Misuse(
-            f"{name}: the arrays of a ragged batch differ in more than their length: {[(v.dtype, list(v.shape)) for v in views]}",
+            f"{name}: the arrays of a ragged batch differ in more than their length: "
+            f"{[(v.dtype, list(v.shape)) for v in views]}",
             {"tensor": name},
         )
     offsets = [0]
     for v in views:
         offsets.append(offsets[-1] + v.shape[0])
     if views[0].tensor:
-        return _arrays.torch_of().cat([v.array for v in views]), offsets
+        return _arrays.imported_torch().cat([v.array for v in views]), offsets
     return np.concatenate([v.array for v in views]), offsets
 
 
-def ragged(x: Any) -> bool:
+def is_ragged(x: Any) -> bool:
+    """Reports whether x is a list of arrays."""
     return (
         isinstance(x, (list, tuple))
         and len(x) > 0
@@ -151,23 +161,24 @@ def ragged(x: Any) -> bool:
     )
 
 
-def jagged(x: Any) -> bool:
+def is_jagged(x: Any) -> bool:
+    """Reports whether x is a nested tensor."""
     return getattr(x, "is_nested", False) is True
 
 
-def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: int = 0) -> Series:
-    """A stream as it was given: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
+def make_series(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: int = 0) -> Series:
+    """Returns a stream: dense, padded with lengths, or ragged (lists, offsets, nested tensors)."""
     rule = dict(rule)
     lengths, offsets = rule.pop("lengths", None), rule.pop("offsets", None)
     of = "" if name == "data" else f" of {name}"
-    if ragged(data) or jagged(data):
+    if is_ragged(data) or is_jagged(data):
         if offsets is not None or lengths is not None:
             raise Misuse(
                 f"{name}: a ragged batch has lengths of its own: leave lengths= and offsets= out",
                 {"tensor": name},
             )
-        if jagged(data):
-            torch = _arrays.torch_of()
+        if is_jagged(data):
+            torch = _arrays.imported_torch()
             if data.layout is not torch.jagged:
                 raise Misuse(
                     f"{name}: a nested tensor of layout {data.layout}",
@@ -180,21 +191,22 @@ def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: i
                 )
             offsets = data.offsets()
             data = data.values()
-            if jagged(times):
+            if is_jagged(times):
                 times = times.values()
         else:
-            data, offsets = joined(name, data)
+            data, offsets = join_ragged(name, data)
         if (
-            ragged(times)
+            is_ragged(times)
             or isinstance(times, (list, tuple))
             and times
             and isinstance(times[0], (list, tuple))
         ):
             at = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
-            times, other = joined(f"times{of}", at)
+            times, other = join_ragged(f"times{of}", at)
             if isinstance(offsets, list) and other != offsets:
                 raise Misuse(
-                    f"Source length mismatch (length of data and of its timestamps{of}): expected {np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
+                    f"Source length mismatch (length of data and of its timestamps{of}): expected "
+                    f"{np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
                 )
     values = _arrays.view(name, data)
     if not 1 <= len(values.shape) <= 3 or offsets is not None and len(values.shape) > 2:
@@ -214,11 +226,11 @@ def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: i
     return Series(
         name,
         values,
-        _times(f"times{of}", times, values),
-        None if lengths is None else index(f"lengths{of}", lengths, values),
-        None if offsets is None else index(f"offsets{of}", offsets, values),
-        None if samples is None else index(f"samples{of}", samples, values),
-        _rules.rule(**rule, channels=shape[-1], step=step),
+        _times_view(f"times{of}", times, values),
+        None if lengths is None else index_view(f"lengths{of}", lengths, values),
+        None if offsets is None else index_view(f"offsets{of}", offsets, values),
+        None if samples is None else index_view(f"samples{of}", samples, values),
+        _rules.series_rule(**rule, channels=shape[-1], step=step),
     )
 
 
@@ -226,21 +238,26 @@ _warned = False
 
 
 def warn_far(times: View) -> bool:
-    """float32 seconds since 1970 are 128 s apart: told once. True where it has still to be told."""
+    """Warns once about float32 seconds with large steps, such as 128 s for times since 1970.
+
+    Returns whether the warning is still to be given.
+    """
     global _warned
     if _warned or times.dtype != "float32" or times.device != HOST:
         return False
     a = times.array.numpy() if times.tensor else times.array
-    if a.size and max(abs(float(a.min())), abs(float(a.max()))) > FAR:
+    if a.size and max(abs(float(a.min())), abs(float(a.max()))) > FAR_SECONDS:
         _warned = True
         warnings.warn(
-            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more (at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds",
+            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more "
+            "(at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds",
             stacklevel=5,
         )
     return not _warned
 
 
-def targets_of(target_times: Any, hz: Any, series: list[Series]) -> View:
+def make_targets(target_times: Any, hz: Any, series: list[Series]) -> View:
+    """Returns the target times as memory, from target_times= or hz=."""
     like = series[0].values
     if (target_times is None) == (hz is None):
         raise Misuse(
@@ -248,14 +265,14 @@ def targets_of(target_times: Any, hz: Any, series: list[Series]) -> View:
             hint="hz=50 makes a grid of 50 rows a second over the data",
         )
     if hz is None:
-        return _times("target_times", target_times, like)
-    made = _timeline.grid(
-        [(s.times, s.lengths, s.offsets) for s in series], _timeline.frequency(hz)
+        return _times_view("target_times", target_times, like)
+    made = _timeline.uniform_grid(
+        [(s.times, s.lengths, s.offsets) for s in series], _timeline.parse_frequency(hz)
     )
-    return follow(_arrays.view("target_times", made), like)
+    return move_to(_arrays.view("target_times", made), like)
 
 
-def plan(
+def make_plan(
     series: list[Series],
     targets: View,
     *,
@@ -268,19 +285,21 @@ def plan(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> Plan:
-    """The operation for these inputs. The engine checks them."""
+    """Returns the plan for these inputs. The engine checks their values."""
     first = series[0].values
-    same_place([*(v for s in series for v in s.views()), targets])
+    require_same_device([*(v for s in series for v in s.views()), targets])
     batches = [s.batch for s in series]
     batch = batches[0]
     if any(b != batch for b in batches):
         raise Misuse(
-            f"Batch size mismatch (batch sizes of the streams): found {[b if b is not None else 'none' for b in batches]}",
+            "Batch size mismatch (batch sizes of the streams): "
+            f"found {[b if b is not None else 'none' for b in batches]}",
             hint="give all streams a batch, or none",
         )
     if batch is None and len(targets.shape) == 2:
         raise Misuse(
-            f"Batch size mismatch (batch of the targets): expected [T], as the data has no batch, found {list(targets.shape)}"
+            "Batch size mismatch (batch of the targets): "
+            f"expected [T], as the data has no batch, found {list(targets.shape)}"
         )
     types = {s.values.dtype for s in series}
     if dtype is not None:
@@ -293,7 +312,8 @@ def plan(
         result = out.dtype
     elif len(types) > 1:
         raise Misuse(
-            f"Stream dtypes must match (dtypes must match): found {', '.join(s.values.dtype for s in series)}",
+            "Stream dtypes must match (dtypes must match): "
+            f"found {', '.join(s.values.dtype for s in series)}",
             hint="dtype= says what the result is to be",
         )
     else:
@@ -302,7 +322,11 @@ def plan(
     rows = targets.shape[-1]
     full = (batch or 0 if batch is not None else 1, rows, channels)
     shape = full if batch is not None else (rows,) if single and series[0].rank == 1 else full[1:]
-    described: dict[str, Any] = {"dtype": result, "shape": list(full), "stride": dense(full)}
+    described: dict[str, Any] = {
+        "dtype": result,
+        "shape": list(full),
+        "stride": dense_strides(full),
+    }
     if out is not None:
         if out.shape != shape:
             raise Misuse(
@@ -311,7 +335,8 @@ def plan(
             )
         if out.device != first.device:
             raise Misuse(
-                f"out must be on the same device as {first.name}: expected {place(first)}, found {place(out)}",
+                f"out must be on the same device as {first.name}: "
+                f"expected {device_name(first)}, found {device_name(out)}",
                 {"tensor": "out"},
             )
         described["stride"] = list(out.batched(3)[1])
@@ -321,7 +346,7 @@ def plan(
     if want_valid:
         has.append("valid")
         whole = (*full[:2], len(series))
-        tensors.append({"dtype": "uint8", "shape": list(whole), "stride": dense(whole)})
+        tensors.append({"dtype": "uint8", "shape": list(whole), "stride": dense_strides(whole)})
         valid = whole[1 if batch is None else 0 : 2 if single else 3]
     spec: dict[str, Any] = {
         "op": "fuse",
@@ -350,7 +375,7 @@ def plan(
     made = Plan(
         prepare(spec),
         shape,
-        native(result, first),
+        native_dtype(result, first),
         first.array.device if first.tensor else None,
         valid,
         first.device,
@@ -359,8 +384,8 @@ def plan(
     return made
 
 
-def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any, Any]:
-    """Runs a plan on addresses. Results are made by the caller's allocator."""
+def run_plan(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any, Any]:
+    """Runs a plan on addresses. The caller's library allocates the results."""
     if p.device is None:
         if out is None:
             out = np.empty(p.shape, p.dtype)
@@ -371,7 +396,7 @@ def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any
         valid: Any = np.empty(p.valid, np.bool_)
         p.op.run(0, *inputs, address, valid.__array_interface__["data"][0])
         return out, valid
-    torch = _arrays.torch_of()
+    torch = _arrays.imported_torch()
     if out is None:
         out = torch.empty(p.shape, dtype=p.dtype, device=p.device)
         address = out.data_ptr()
@@ -384,7 +409,7 @@ def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any
     return out, valid
 
 
-def _by_torch(
+def _run_torch(
     series: list[Series],
     targets: View,
     single: bool,
@@ -394,11 +419,11 @@ def _by_torch(
     clock: str,
     epsilon: float,
 ) -> tuple[Any, Any, View, None]:
-    """The same by torch's operators."""
+    """Runs a call with torch's operators."""
     from . import oracle as _oracle
 
-    same_place([*(v for s in series for v in s.views()), targets])
-    kind = None if dtype is None else native(_rules.dtype_name(dtype), series[0].values)
+    require_same_device([*(v for s in series for v in s.views()), targets])
+    kind = None if dtype is None else native_dtype(_rules.dtype_name(dtype), series[0].values)
     got, valid = _oracle.fuse(
         series, targets, kind if out is None else out.dtype, {"clock": clock, "epsilon": epsilon}
     )
@@ -409,11 +434,12 @@ def _by_torch(
     return got if out is None else out.copy_(got), valid if want_valid else None, targets, None
 
 
-def own_step(hz: Any) -> int:
-    return _timeline.period_ns(_timeline.frequency(hz)) if hz is not None else 0
+def period_of(hz: Any) -> int:
+    """Returns the period of hz= in ns; 0 without hz=."""
+    return _timeline.period_ns(_timeline.parse_frequency(hz)) if hz is not None else 0
 
 
-def call(
+def run_call(
     streams: list[tuple[str, Any, Any, Mapping[str, Any]]],
     target_times: Any,
     *,
@@ -427,22 +453,22 @@ def call(
     clock: str = "ns",
     epsilon: float = 0.0,
 ) -> tuple[Any, Any, View, Plan | None]:
-    """One call: result, validity, targets, and the plan."""
-    step = own_step(hz)
+    """Runs one call: returns the result, the validity, the targets and the plan."""
+    step = period_of(hz)
     if (
         not step
         and clock == "ns"
         and any(s[3].get("mode") == "mean" and s[3].get("window") is None for s in streams)
     ):
         step = _timeline.even_step(target_times)
-    series = [series_of(*s, step=step) for s in streams]
-    targets = targets_of(target_times, hz, series)
+    series = [make_series(*s, step=step) for s in streams]
+    targets = make_targets(target_times, hz, series)
     far = [warn_far(v) for v in (*(s.times for s in series), targets)]
-    into = None if out is None else _arrays.given("out", out)
-    chosen = _rules.backend_of(backend, series[0].values.device)
+    into = None if out is None else _arrays.writable_view("out", out)
+    chosen = _rules.choose_backend(backend, series[0].values.device)
     if chosen == "pytorch":
-        return _by_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
-    p = plan(
+        return _run_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
+    p = make_plan(
         series,
         targets,
         single=single,
@@ -456,7 +482,7 @@ def call(
     )
     p.far = any(far)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]
-    got, valid = execute(
+    got, valid = run_plan(
         p, inputs, None if into is None else into.array, 0 if into is None else into.addr
     )
     return got if out is None else out, valid, targets, p

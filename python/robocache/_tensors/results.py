@@ -1,4 +1,4 @@
-"""An operation with several results: what to allocate by the caller's allocator, and the run on the addresses."""
+"""Allocates the results of an operation with the caller's library, and runs the operation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .prepared import Prepared, raw_stream
 __all__ = ["Made", "dense", "native", "place", "same_place", "writable"]
 
 
-def dense(shape: Sequence[int]) -> list[int]:
-    """Strides of C order, in elements."""
+def dense_strides(shape: Sequence[int]) -> list[int]:
+    """Returns the strides of C order, in elements."""
     out, n = [], 1
     for d in reversed(shape):
         out.append(n)
@@ -24,24 +24,26 @@ def dense(shape: Sequence[int]) -> list[int]:
     return out[::-1]
 
 
-def place(v: View) -> str:
+def device_name(v: View) -> str:
+    """Returns the name of the device of a view."""
     return "cpu" if v.device == HOST else f"cuda:{v.device}"
 
 
-def same_place(views: Sequence[View]) -> None:
-    """All lie where the first one does."""
+def require_same_device(views: Sequence[View]) -> None:
+    """Raises Misuse unless all views are on one device."""
     first = views[0]
     for v in views:
         if v.device != first.device:
             raise Misuse(
-                f"{v.name} must be on the same device as {first.name}: expected {place(first)}, found {place(v)}",
+                f"{v.name} must be on the same device as {first.name}: "
+                f"expected {device_name(first)}, found {device_name(v)}",
                 {"tensor": v.name},
             )
 
 
-def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
-    """A result that the caller gave."""
-    v = _arrays.given(name, x)
+def check_out(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
+    """Returns a result that the caller gave, as memory to write to."""
+    v = _arrays.writable_view(name, x)
     if v.shape != tuple(shape):
         raise Misuse(
             f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}",
@@ -49,14 +51,14 @@ def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: V
         )
     if dtype is not None and v.dtype != dtype:
         raise Misuse(f"{name} has wrong dtype: expected {dtype}, found {v.dtype}", {"tensor": name})
-    same_place([like, v])
+    require_same_device([like, v])
     return v
 
 
-def native(dtype: str, like: View) -> Any:
-    """A dtype in the terms of the caller's family."""
+def native_dtype(dtype: str, like: View) -> Any:
+    """Returns a dtype of the caller's library."""
     if like.tensor:
-        torch = _arrays.torch_of()
+        torch = _arrays.imported_torch()
         made = getattr(torch, dtype, None)
         if not isinstance(made, torch.dtype):
             raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="torch has no such type")
@@ -72,10 +74,11 @@ def native(dtype: str, like: View) -> Any:
         ) from None
 
 
-class Made:
-    """A prepared operation and the results that each run makes: (shape, dtype) each, or None where the caller gives it.
+class AllocatingOp:
+    """A prepared operation and the results that each run allocates.
 
-    zeroed: the first result is made of fresh pages, which the host's system fills with zeros when they are touched.
+    A result is (shape, dtype), or None if the caller gives it. With zeroed, the first result is
+    allocated from fresh pages, which the system fills with zeros when they are first used.
     """
 
     __slots__ = ("op", "results", "zeroed", "device", "cuda")
@@ -89,15 +92,20 @@ class Made:
     ) -> None:
         self.op = op
         self.results = results
-        self.zeroed = zeroed  # NumPy's dtype of it
+        self.zeroed = zeroed  # The NumPy dtype of the zeroed result.
         self.device = like.array.device if like.tensor else None
         self.cuda = like.device
 
     def run(self, inputs: Sequence[int], given: Sequence[Any] = ()) -> list[Any]:
-        """Runs it on the inputs' addresses. given: arrays for the results that the caller has."""
+        """Runs the operation and returns the results.
+
+        Args:
+            inputs: The addresses of the inputs.
+            given: The arrays of the results that the caller gives.
+        """
         addresses, mine = list(inputs), iter(given)
         out: list[Any] = []
-        torch = None if self.device is None else _arrays.torch_of()
+        torch = None if self.device is None else _arrays.imported_torch()
         for r in self.results:
             if self.zeroed is not None and not out and r is not None:
                 fresh = np.zeros(r[0], self.zeroed)
@@ -111,7 +119,7 @@ class Made:
                 addresses.append(a.data_ptr())
             out.append(a)
         if self.op.scratch and torch is not None:
-            # freed in stream order
+            # torch frees it in the order of the stream.
             scratch = torch.empty(self.op.scratch, dtype=torch.uint8, device=self.device)
             addresses.append(scratch.data_ptr())
         self.op.run(raw_stream(self.cuda) if self.cuda >= 0 else 0, *addresses)

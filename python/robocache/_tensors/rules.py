@@ -1,4 +1,4 @@
-"""What a caller says about values (mode, edge, gaps, normalisation …), as the engine takes it."""
+"""Converts a caller's options for values (mode, edge, gaps, normalization) to the engine's form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _options
+from .. import _checks
 from .._errors import Misuse, Unsupported
 
 __all__ = ["MODES", "EDGES", "RULE", "rule", "dtype_name", "backend_of", "BACKENDS"]
@@ -16,8 +16,8 @@ MODES = ("linear", "nearest", "previous", "next", "slerp", "angle", "mean")
 EDGES = ("clamp", "mask", "extrapolate", "error")
 BACKENDS = ("cuda", "pytorch", "cpu", "auto")
 
-# The options that each stream of a fuse may have of its own.
-RULE = (
+# The options that each stream of a fuse may have.
+RULE_NAMES = (
     "mode",
     "edge",
     "max_gap",
@@ -33,7 +33,7 @@ RULE = (
     "offsets",
 )
 
-# Names of the statistics of each normalisation, and what the engine calls it.
+# The statistics of each normalization, and its name in the engine.
 _NORMS = {
     "mean_std": ("mean", "std", "mean_std"),
     "min_max": ("min", "max", "min_max"),
@@ -42,7 +42,7 @@ _NORMS = {
 }
 
 
-def rule(
+def series_rule(
     mode: Any = "linear",
     edge: Any = "clamp",
     max_gap: Any = None,
@@ -58,7 +58,11 @@ def rule(
     channels: int = 1,
     step: int = 0,
 ) -> dict[str, Any]:
-    """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
+    """Returns a series of the engine's specification.
+
+    step is the period of the targets in ns, the default window of "mean"; 0 if it is not known. The
+    other arguments are those of resample.
+    """
     out: dict[str, Any] = {}
     if mode == "sum":
         raise Unsupported(
@@ -68,40 +72,40 @@ def rule(
     if mode not in MODES:
         raise Misuse(
             f"Invalid mode {mode!r}: expected {', '.join(MODES)}",
-            hint=_options.nearest(str(mode), MODES),
+            hint=_checks.nearest_names(str(mode), MODES),
         )
     if edge not in EDGES:
         raise Misuse(
             f"Invalid edge {edge!r}: expected {', '.join(EDGES)}",
-            hint=_options.nearest(str(edge), EDGES),
+            hint=_checks.nearest_names(str(edge), EDGES),
         )
     if mode != "linear":
         out["mode"] = mode
     if edge != "clamp":
         out["edge"] = edge
     if max_gap is not None:
-        gap = _options.nanoseconds("max_gap", max_gap)
+        gap = _checks.to_nanoseconds("max_gap", max_gap)
         if gap < 0:
             raise Misuse(f"max_gap={max_gap!r}: expected a duration; 0 or None sets no limit")
         out["max_gap"] = gap
-    _window(out, mode, window, step)
+    _add_window(out, mode, window, step)
     if mode == "angle":
         if period is not None:
-            out["period"] = _options.positive("invalid period", period)
+            out["period"] = _checks.check_positive("invalid period", period)
         if lo is not None:
-            out["lo"] = _options.real("invalid lo", lo)
+            out["lo"] = _checks.check_real("invalid lo", lo)
     elif period is not None or lo is not None:
         raise Misuse("period= and lo= belong to mode='angle'")
     if quats is not None:
         if mode != "slerp":
             raise Misuse("quats= belongs to mode='slerp'")
-        out["quats"] = [_quat(q) for q in quats]
+        out["quats"] = [_check_quat(q) for q in quats]
     if sign is not None:
         if mode != "slerp" or sign != "continuous":
             raise Misuse(f"sign={sign!r}: expected 'continuous', with mode='slerp'")
         out["continuous"] = True
     if normalize is not None:
-        _norm(normalize, channels, out)
+        _add_norm(normalize, channels, out)
     if clip is not None:
         try:
             low, high = (float(c) for c in clip)
@@ -111,11 +115,12 @@ def rule(
             raise Misuse(f"invalid clip {clip!r}: expected the lowest value first")
         out["clip"] = [low, high]
     if augment is not None:
-        out["augment"] = _augment(augment)
+        out["augment"] = _check_augment(augment)
     return out
 
 
-def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
+def _add_window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
+    """Adds the window of "mean"."""
     if mode != "mean":
         if window is not None:
             raise Misuse("window= belongs to mode='mean'")
@@ -124,30 +129,32 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         if step <= 0:
             raise Misuse(
                 "mean needs a window: window= seconds around each target",
-                hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own",
+                hint="give window=, or hz= in place of target times; "
+                "evenly spaced targets on the CPU have a period of their own",
             )
         window = f"{step}ns"
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
             raise Misuse(f"window={window!r}: expected a duration, or (before, after)")
-        before, after = (_options.nanoseconds("window", w) for w in window)
+        before, after = (_checks.to_nanoseconds("window", w) for w in window)
     else:
-        whole = _options.nanoseconds("window", window)
+        whole = _checks.to_nanoseconds("window", window)
         before, after = whole // 2, whole - whole // 2
     if before < 0 or after < 0 or before + after <= 0:
         raise Misuse(f"mean needs a window: window={window!r}: expected a duration above 0")
     out["before"], out["after"] = before, after
 
 
-def _quat(q: Any) -> list[int]:
+def _check_quat(q: Any) -> list[int]:
+    """Returns a group of four channels."""
     channels = [int(c) for c in q]
     if len(channels) != 4:
         raise Misuse(f"quats: expected groups of four channels, found {q!r}")
     return channels
 
 
-def numbers(name: str, v: Any) -> list[float]:
-    """Statistics as plain numbers, from lists, arrays or tensors. Those of a device cost a wait for it."""
+def statistic_values(name: str, v: Any) -> list[float]:
+    """Returns statistics as a list of floats. A tensor on a device must be waited for."""
     try:
         a = v.detach().cpu().double().numpy() if hasattr(v, "detach") else np.asarray(v, np.float64)
     except (TypeError, ValueError):
@@ -155,55 +162,62 @@ def numbers(name: str, v: Any) -> list[float]:
     return [float(x) for x in a.ravel()]
 
 
-def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
+def _add_norm(v: Any, channels: int, out: dict[str, Any]) -> None:
+    """Adds the normalization."""
     if isinstance(v, str) and v == "unit":
         out["unit"] = True
         return
     name, stats = v if isinstance(v, (tuple, list)) and len(v) == 2 else (None, v)
     if not isinstance(stats, Mapping):
         raise Misuse(
-            f"normalize={v!r}: expected 'unit' (x/255), statistics such as {{'mean': …, 'std': …}}, or (name, statistics)",
+            f"normalize={v!r}: expected 'unit' (x/255), statistics such as "
+            "{'mean': …, 'std': …}, or (name, statistics)",
             hint=f"names: {', '.join(_NORMS)}",
         )
     if name is None:
         found = [n for n, (a, b, _) in _NORMS.items() if a in stats and b in stats]
         if len(found) != 1:
             raise Misuse(
-                f"normalize: the statistics {sorted(stats)} fit {' and '.join(found) or 'no normalisation'}",
+                f"normalize: the statistics {sorted(stats)} fit "
+                f"{' and '.join(found) or 'no normalisation'}",
                 hint=f"say which: (name, statistics), with one of {', '.join(_NORMS)}",
             )
         name = found[0]
     if name not in _NORMS:
-        raise Misuse(f"normalize: unknown name {name!r}", hint=_options.nearest(str(name), _NORMS))
+        raise Misuse(
+            f"normalize: unknown name {name!r}", hint=_checks.nearest_names(str(name), _NORMS)
+        )
     a, b, kind = _NORMS[name]
     for k in (a, b):
         if k not in stats:
             raise Misuse(
                 f"normalize={name!r} needs the statistic {k!r}", hint=f"there is {sorted(stats)}"
             )
-    one, two = numbers(a, stats[a]), numbers(b, stats[b])
+    one, two = statistic_values(a, stats[a]), statistic_values(b, stats[b])
     if len(one) != len(two):
         raise Misuse(
             f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}"
         )
-    # One value for all, or one each for so many neighbouring columns (the pixels of a channel).
+    # One value for all columns, or one per group of `plane` adjacent columns (the pixels of a
+    # channel).
     plane = stats.get("plane", channels if len(one) == 1 else 1)
     if plane != 1:
         out["plane"] = max(int(plane), 1)
     if stats.get("unit"):
-        out["unit"] = True  # x/255 comes first
+        out["unit"] = True  # x / 255 is computed first.
     out["norm"] = {"kind": kind, "a": one, "b": two}
 
 
 _AUGMENT = ("seed", "epoch", "op", "samples", "noise", "dropout", "scale")
 
 
-def _augment(v: Any) -> dict[str, Any]:
+def _check_augment(v: Any) -> dict[str, Any]:
+    """Returns augment= in the engine's form."""
     if not isinstance(v, Mapping) or "seed" not in v:
         raise Misuse(f"augment={v!r}: expected {{'seed': …}} and some of {', '.join(_AUGMENT[1:])}")
     for k in v:
         if k not in _AUGMENT:
-            raise Misuse(f"augment: unknown key {k!r}", hint=_options.nearest(k, _AUGMENT))
+            raise Misuse(f"augment: unknown key {k!r}", hint=_checks.nearest_names(k, _AUGMENT))
     out: dict[str, Any] = {k: int(v.get(k, 0)) for k in ("seed", "epoch", "op")}
     for k, bits in (("seed", 64), ("epoch", 64), ("op", 32)):
         if not 0 <= out[k] < 1 << bits:
@@ -215,7 +229,7 @@ def _augment(v: Any) -> dict[str, Any]:
 
 
 def dtype_name(dtype: Any) -> str:
-    """NumPy's name of a dtype of NumPy or torch."""
+    """Returns the NumPy name of a dtype of NumPy or torch."""
     if isinstance(dtype, str):
         name = dtype
     elif type(dtype).__module__ == "torch":
@@ -230,11 +244,12 @@ def dtype_name(dtype: Any) -> str:
     return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
 
 
-def backend_of(backend: Any, device: int, what: str = "the data") -> str:
-    """Which back end runs a call on memory of this device (-1: the host): 'cpu', 'cuda' or 'pytorch'."""
+def choose_backend(backend: Any, device: int, what: str = "the data") -> str:
+    """Returns the back end for memory on a device (-1: the host): "cpu", "cuda" or "pytorch"."""
     if backend is not None and backend not in BACKENDS and backend != "reference":
         raise Misuse(
-            f"Invalid backend {backend!r} (Unknown backend): expected {', '.join(map(repr, BACKENDS))}"
+            f"Invalid backend {backend!r} (Unknown backend): "
+            f"expected {', '.join(map(repr, BACKENDS))}"
         )
     if device < 0:
         if backend == "cuda":
@@ -252,7 +267,7 @@ def backend_of(backend: Any, device: int, what: str = "the data") -> str:
 
 
 def per_stream(name: str, v: Any, n: int) -> Sequence[Any]:
-    """An option of fuse for each of n streams: a list gives one each, anything else is everyone's."""
+    """Returns an option of fuse for each of n streams. A list has one entry per stream."""
     if isinstance(v, list):
         if len(v) != n:
             raise Misuse(f"{name}: {len(v)} entries for {n} streams")

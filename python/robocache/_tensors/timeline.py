@@ -1,4 +1,4 @@
-"""Target times from hz=: the grid that starts where all streams have begun and ends where the first one ends."""
+"""Target times from hz=: a grid from when all streams have begun to when the first one ends."""
 
 from __future__ import annotations
 
@@ -9,49 +9,54 @@ import numpy as np
 
 from .arrays import View
 from .._errors import Misuse
-from .._options import rate
+from .._checks import check_rate
 
 __all__ = ["frequency", "grid", "period_ns"]
 
 
-def frequency(hz: Any) -> Fraction:
-    """hz as a fraction; 29.97 is 2997/100, as it is written."""
-    f = Fraction(str(rate("hz", hz)))
+def parse_frequency(hz: Any) -> Fraction:
+    """Returns hz as a fraction of its decimal text; 29.97 is 2997/100."""
+    f = Fraction(str(check_rate("hz", hz)))
     if f.denominator > 10**9 or f.numerator > 10**18:
         raise Misuse(f"hz={hz!r}: expected a rate of at most 9 decimals, or a fraction")
     return f
 
 
 def period_ns(f: Fraction) -> int:
-    """The time of row 1 after row 0."""
-    return _nanos(np.array([1]), f)[0].item()
+    """Returns the time of row 1 in ns; row 0 is at 0."""
+    return _row_times_ns(np.array([1]), f)[0].item()
 
 
-def _nanos(k: np.ndarray, f: Fraction) -> np.ndarray:
-    """round(k·1e9/f), halves up, in integers."""
+def _row_times_ns(k: np.ndarray, f: Fraction) -> np.ndarray:
+    """Returns round(k * 1e9 / f), with halves rounded up, in integers."""
     step = 2 * 10**9 * f.denominator
     if len(k) and int(k[-1]) * step + f.numerator >= 1 << 63:
         k = k.astype(object)
     return np.asarray((k * step + f.numerator) // (2 * f.numerator), dtype=np.int64)
 
 
-def _host(v: View) -> np.ndarray:
-    """The values of a tensor, on the host; those of a device cost a wait for it."""
+def _to_host(v: View) -> np.ndarray:
+    """Returns the values of a tensor on the host. This waits for a device."""
     return v.array.cpu().numpy() if v.tensor else v.array
 
 
-def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.ndarray, np.ndarray]:
-    """First and last timestamp of each entry, ns; an entry without samples ends before it begins."""
-    t = _host(times)
+def _first_and_last(
+    times: View, lengths: View | None, offsets: View | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first and last timestamp of each entry, in ns.
+
+    An entry without samples ends before it begins.
+    """
+    t = _to_host(times)
     if t.dtype.kind == "f":
         t = np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
     if offsets is not None:
-        o = _host(offsets)
+        o = _to_host(offsets)
         begin, end = o[:-1], o[1:]
     else:
         t = t.reshape(int(np.prod(t.shape[:-1])), t.shape[-1])
         begin = np.arange(len(t)) * t.shape[1]
-        n = np.full(len(t), t.shape[1]) if lengths is None else _host(lengths)
+        n = np.full(len(t), t.shape[1]) if lengths is None else _to_host(lengths)
         if len(n) != len(t):
             begin, t = np.zeros(len(n), np.int64), t[:1]
         end = begin + n
@@ -62,9 +67,13 @@ def _ends(times: View, lengths: View | None, offsets: View | None) -> tuple[np.n
     return first, np.where(end > begin, last, first - 1)
 
 
-def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> np.ndarray:
-    """Targets [T], or [B, T] where entries have clocks of their own: T is the longest entry's, and the rows beyond a shorter one's end are not valid."""
-    ends = [_ends(*s) for s in streams]
+def uniform_grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> np.ndarray:
+    """Returns the targets, [T], or [B, T] if entries have their own clocks.
+
+    T is the number of rows of the longest entry. The rows after the end of a shorter entry are not
+    valid.
+    """
+    ends = [_first_and_last(*s) for s in streams]
     first = np.max(np.broadcast_arrays(*(e[0] for e in ends)), axis=0)
     last = np.min(np.broadcast_arrays(*(e[1] for e in ends)), axis=0)
     longest = int(np.max(last - first, initial=-1))
@@ -72,15 +81,18 @@ def grid(streams: list[tuple[View, View | None, View | None]], f: Fraction) -> n
         rows = 0
     else:
         rows = int(longest * f / 10**9) + 2
-        while rows > 0 and _nanos(np.array([rows - 1]), f)[0] > longest:
+        while rows > 0 and _row_times_ns(np.array([rows - 1]), f)[0] > longest:
             rows -= 1
-    out = first[:, None] + _nanos(np.arange(rows), f)[None, :]
+    out = first[:, None] + _row_times_ns(np.arange(rows), f)[None, :]
     shared = all(len(s[0].shape) == 1 and s[1] is None and s[2] is None for s in streams)
     return np.ascontiguousarray(out[0]) if shared else out
 
 
 def even_step(targets: Any) -> int:
-    """The period of evenly spaced target times, ns, to the nanosecond that their rounding leaves; 0 of others, and of those on a device."""
+    """Returns the period of evenly spaced target times in ns; 0 for others.
+
+    The spacing may vary by the rounding of the times. For times on a device, the result is 0.
+    """
     if getattr(targets, "is_cuda", False):
         return 0
     try:

@@ -1,6 +1,7 @@
-"""resample and fuse as operators of torch: what autograd, torch.compile, export, fake tensors and subclasses go through.
+"""resample and fuse as operators of torch, for autograd, torch.compile, export and subclasses.
 
-Imported with torch, by _torch. Everything that decides which operator runs is a text of options, which tracing keeps as a constant.
+_torch imports the module together with torch. The options that select the operation are one text,
+which tracing keeps as a constant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from . import arrays as _arrays, resampling as _resampling, rules as _rules
 from .._errors import Misuse, Unsupported
 from .prepared import Recent, prepare
 from .resampling import Plan, Series
-from .results import Made, dense
+from .results import AllocatingOp, dense_strides
 
 __all__ = ["call"]
 
@@ -25,32 +26,37 @@ DIFFERENTIABLE = ("linear", "previous", "next", "nearest")
 
 _library = torch.library.Library("robocache", "DEF")
 _library.define(
-    "resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+    "resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, "
+    "ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
 )
 _library.define(
-    "fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+    "fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, "
+    "ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
 )
 _library.define(
-    "resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, str options, ScalarType dtype) -> Tensor"
+    "resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, "
+    "str options, ScalarType dtype) -> Tensor"
 )
 
 _plans: Recent[Plan] = Recent()
-_grads: Recent[Made] = Recent()
+_gradient_ops: Recent[AllocatingOp] = Recent()
 
 
 @functools.lru_cache(1024)
-def _read(options: str) -> dict[str, Any]:
+def _parse_options(options: str) -> dict[str, Any]:
+    """Returns the parsed options."""
     return json.loads(options)  # type: ignore[no-any-return]
 
 
-def _layout(t: torch.Tensor) -> tuple[Any, ...]:
+def _layout_key(t: torch.Tensor) -> tuple[Any, ...]:
+    """Returns what a plan depends on: dtype, shape, strides and device."""
     return t.dtype, t.shape, t.stride(), t.device
 
 
-def _extras(
+def _named_extras(
     spec: Mapping[str, Any], extras: Sequence[torch.Tensor]
 ) -> list[dict[str, torch.Tensor]]:
-    """Lengths, offsets and samples of each stream, by name."""
+    """Returns the lengths, offsets and samples of each stream, by name."""
     mine = iter(extras)
     return [
         {n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())}
@@ -58,14 +64,15 @@ def _extras(
     ]
 
 
-def _series(
+def _make_series(
     spec: Mapping[str, Any],
     data: Sequence[torch.Tensor],
     times: Sequence[torch.Tensor],
     extras: Sequence[torch.Tensor],
 ) -> list[Series]:
+    """Returns the streams of a call."""
     out = []
-    for s, d, t, more in zip(spec["series"], data, times, _extras(spec, extras), strict=True):
+    for s, d, t, more in zip(spec["series"], data, times, _named_extras(spec, extras), strict=True):
         view = {n: _arrays.view(n, m) for n, m in more.items()}
         rule = {k: v for k, v in s.items() if k not in ("has", "name")}
         out.append(
@@ -82,7 +89,7 @@ def _series(
     return out
 
 
-def _forward(
+def _run_fuse(
     data: Sequence[torch.Tensor],
     times: Sequence[torch.Tensor],
     targets: torch.Tensor,
@@ -91,21 +98,22 @@ def _forward(
     dtype: Any,
     valid: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Runs fuse. The operator resample is fuse with one stream."""
     inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
-    key = (options, dtype, valid, len(data), *map(_layout, inputs))
+    key = (options, dtype, valid, len(data), *map(_layout_key, inputs))
     plan = _plans.get(key)
     n = len(data)
     data, times, targets, extras = inputs[:n], inputs[n : 2 * n], inputs[2 * n], inputs[2 * n + 1 :]
-    spec = _read(options)
+    spec = _parse_options(options)
     if plan is None:
-        series, at = _series(spec, data, times, extras), _arrays.view("target_times", targets)
-        chosen = _rules.backend_of(spec.get("backend"), series[0].values.device)
+        series, at = _make_series(spec, data, times, extras), _arrays.view("target_times", targets)
+        chosen = _rules.choose_backend(spec.get("backend"), series[0].values.device)
         if chosen == "pytorch":
             from . import oracle as _oracle
 
             got, mask = _oracle.fuse(series, at, dtype, spec)
             return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)
-        plan = _resampling.plan(
+        plan = _resampling.make_plan(
             series,
             at,
             single=False,
@@ -125,31 +133,37 @@ def _forward(
             t.data_ptr(),
             *(next(more).data_ptr() for _ in s.get("has", ())),
         ]
-    got, mask = _resampling.execute(plan, [*addresses, targets.data_ptr()], None, 0)
+    got, mask = _resampling.run_plan(plan, [*addresses, targets.data_ptr()], None, 0)
     return got, mask if mask is not None else torch.empty(0, dtype=torch.bool, device=got.device)
 
 
-def _resample(
+def _run_resample(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
-    return _forward([data], [times], targets, extras, options, dtype, valid)
+    """Runs resample."""
+    return _run_fuse([data], [times], targets, extras, options, dtype, valid)
 
 
-def _backward(
+def _run_backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any
 ) -> Any:
-    spec = _read(options)
+    """Runs the backward pass of resample."""
+    spec = _parse_options(options)
     inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
-    key = (options, dtype, tuple(shape), *map(_layout, inputs))
-    made = _grads.get(key)
+    key = (options, dtype, tuple(shape), *map(_layout_key, inputs))
+    made = _gradient_ops.get(key)
     if made is None:
         views = [_arrays.view("grad", t) for t in inputs]
         series = {k: v for k, v in spec["series"][0].items() if k not in _EPILOGUE}
         like = views[-1]
         tensors = [v.describe() for v in views] + [
-            {"dtype": _rules.dtype_name(dtype), "shape": list(shape), "stride": dense(shape)}
+            {
+                "dtype": _rules.dtype_name(dtype),
+                "shape": list(shape),
+                "stride": dense_strides(shape),
+            }
         ]
-        chosen = _rules.backend_of(
+        chosen = _rules.choose_backend(
             None if spec.get("backend") == "pytorch" else spec.get("backend"), like.device
         )
         whole = {
@@ -161,13 +175,16 @@ def _backward(
             "clock": spec.get("clock", "ns"),
             "epsilon": spec.get("epsilon", 0.0),
         }
-        made = Made(prepare(whole), [(tuple(shape), dtype)], like)
-        _grads.put(key, made)
+        made = AllocatingOp(prepare(whole), [(tuple(shape), dtype)], like)
+        _gradient_ops.put(key, made)
     return made.run([t.data_ptr() for t in inputs])[0]
 
 
-def _constant_result(f: Any) -> Any:
-    """torch.compiler.assume_constant_result, without the seconds that importing the compiler takes: this module comes with `import torch`."""
+def constant_result(f: Any) -> Any:
+    """Marks a function like torch.compiler.assume_constant_result.
+
+    Importing the compiler takes seconds, and this module is imported with torch.
+    """
     f._dynamo_marked_constant = True
     return f
 
@@ -175,17 +192,18 @@ def _constant_result(f: Any) -> Any:
 _EPILOGUE = ("norm", "unit", "plane", "clip", "augment")
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("resample", _resample, _key)
-    _library.impl("fuse", _forward, _key)
-    _library.impl("resample_backward", _backward, _key)
+    _library.impl("resample", _run_resample, _key)
+    _library.impl("fuse", _run_fuse, _key)
+    _library.impl("resample_backward", _run_backward, _key)
 
 
 @torch.library.register_fake("robocache::fuse", lib=_library)
 def _fake_fuse(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
-    spec = _read(options)
-    more = _extras(spec, extras)[0]
+    """Returns results of fuse without data, for tracing."""
+    spec = _parse_options(options)
+    more = _named_extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
     rows, channels = targets.shape[-1], sum(d.shape[-1] for d in data)
     out = data[0].new_empty((batch, rows, channels), dtype=dtype or data[0].dtype)
@@ -196,6 +214,7 @@ def _fake_fuse(
 def _fake_resample(
     data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
 ) -> Any:
+    """Returns results of resample without data, for tracing."""
     return _fake_fuse([data], [times], targets, extras, options, dtype, valid)
 
 
@@ -203,21 +222,25 @@ def _fake_resample(
 def _fake_backward(
     grad: Any, times: Any, targets: Any, extras: Any, shape: Any, options: str, dtype: Any
 ) -> Any:
+    """Returns a gradient without data, for tracing."""
     return grad.new_empty(tuple(shape), dtype=dtype)
 
 
 @functools.lru_cache(1024)
-def _alone(options: str, i: int) -> tuple[str, dict[str, Any]]:
-    """The options of one stream of several, without its epilogue, which is kept apart: its slope is torch's to multiply."""
-    spec = dict(_read(options))
+def _single_stream(options: str, i: int) -> tuple[str, dict[str, Any]]:
+    """Returns the options of one stream without its epilogue, and the epilogue.
+
+    torch multiplies by the slope of the epilogue itself.
+    """
+    spec = dict(_parse_options(options))
     series = dict(spec["series"][i])
     epilogue = {k: series.pop(k) for k in _EPILOGUE if k in series}
     series["has"] = [h for h in series.get("has", ()) if h != "samples"]
     return json.dumps({**spec, "series": [series]}), epilogue
 
 
-def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
-    """The gradient before the normalisation."""
+def _scale_gradient(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
+    """Returns the gradient before the normalization."""
     if epilogue.get("unit"):
         g = g / 255
     norm = epilogue.get("norm")
@@ -235,6 +258,7 @@ def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _check_differentiable(spec: Mapping[str, Any]) -> None:
+    """Raises Unsupported if a mode or option of a stream has no gradient."""
     for s in spec["series"]:
         mode = s.get("mode", "linear")
         if mode not in DIFFERENTIABLE:
@@ -251,51 +275,57 @@ def _check_differentiable(spec: Mapping[str, Any]) -> None:
 
 
 def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of fuse for the backward pass."""
     data, times, targets, extras, options, _, _ = inputs
-    _check_differentiable(_read(options))
+    _check_differentiable(_parse_options(options))
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*times, targets, *extras)
     ctx.streams, ctx.options = [(tuple(d.shape), d.dtype) for d in data], options
 
 
 def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
+    """Returns the gradients of fuse's inputs."""
     n = len(ctx.streams)
     saved = ctx.saved_tensors
-    spec = _read(ctx.options)
-    more = _extras(spec, saved[n + 1 :])
+    spec = _parse_options(ctx.options)
+    more = _named_extras(spec, saved[n + 1 :])
     out, column = [], 0
     for i, (shape, dtype) in enumerate(ctx.streams):
         mine = g[..., column : column + shape[-1]]
         column += shape[-1]
-        options, epilogue = _alone(ctx.options, i)
+        options, epilogue = _single_stream(ctx.options, i)
         extras = [v for k, v in more[i].items() if k != "samples"]
         out.append(
             torch.ops.robocache.resample_backward(
-                _slope(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
+                _scale_gradient(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
             )
         )
     return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
 
 
 def _setup_resample(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of resample for the backward pass."""
     data, times, *rest = inputs
     _setup_fuse(ctx, ([data], [times], *rest), output)
 
 
 def _grad_resample(ctx: Any, g: Any, _: Any) -> Any:
+    """Returns the gradients of resample's inputs."""
     data, times, *rest = _grad_fuse(ctx, g, _)
     return data[0], times[0], *rest
 
 
 def _setup_backward(ctx: Any, inputs: Any, output: Any) -> None:
+    """Stores the inputs of resample_backward for its own backward pass."""
     grad, times, targets, extras, _, options, _ = inputs
     ctx.save_for_backward(times, targets, *extras)
     ctx.dtype, ctx.options = grad.dtype, options
 
 
 def _grad_backward(ctx: Any, g: Any) -> Any:
+    """Returns the gradients of resample_backward's inputs."""
     times, targets, *extras = ctx.saved_tensors
-    options, _ = _alone(ctx.options, 0)
+    options, _ = _single_stream(ctx.options, 0)
     out, _ = torch.ops.robocache.resample(g, times, targets, extras, options, ctx.dtype, False)
     return out, None, None, [None] * len(extras), None, None, None
 
@@ -311,8 +341,8 @@ torch.library.register_autograd(
 )
 
 
-@_constant_result
-def _options(
+@constant_result
+def _options_text(
     rules: Any,
     names: Any,
     has: Any,
@@ -322,9 +352,12 @@ def _options(
     clock: str,
     epsilon: Any,
 ) -> str:
-    """What decides the operation, as a text. Tracing calls it once, with constants."""
+    """Returns the options that select the operation, as text.
+
+    Tracing calls it once, with constants.
+    """
     series = [
-        {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)}
+        {**_rules.series_rule(**dict(r), channels=c), "name": n, "has": list(h)}
         for r, n, h, c in zip(rules, names, has, channels, strict=True)
     ]
     return json.dumps(
@@ -339,31 +372,34 @@ def _options(
     )
 
 
-def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
-    """Times, lengths and the like, on the data's device."""
+def tensor_like(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
+    """Returns times, lengths or offsets as a tensor on the data's device."""
     if not isinstance(x, torch.Tensor):
         x = torch.as_tensor(np.asarray(x))
     return x.to(like.device)
 
 
-def _constant(v: Any) -> Any:
-    """An option under torch.compile: numbers become part of the operation, and a graph cannot read them from a tensor."""
+def as_constant(v: Any) -> Any:
+    """Returns an option for torch.compile, with numbers as constants of the operation.
+
+    A graph cannot read numbers from a tensor.
+    """
     if isinstance(v, (torch.Tensor, np.ndarray)):
         raise Unsupported(
             "under torch.compile options must be numbers, not arrays",
             hint="use .tolist() outside of the compiled function",
         )
     if isinstance(v, dict):
-        return {k: _constant(v[k]) for k in v}
+        return {k: as_constant(v[k]) for k in v}
     if isinstance(v, (list, tuple)):
-        return [_constant(x) for x in v]
+        return [as_constant(x) for x in v]
     if isinstance(v, (int, float)):
-        # as a key it is looked at: a number that dynamic shapes made a symbol is one again
+        # As a dict key, a symbol that dynamic shapes created becomes a number again.
         return list({v: None})[0]
     return v
 
 
-def call(
+def run_traced(
     streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]],
     target_times: Any,
     *,
@@ -378,7 +414,7 @@ def call(
     clock: str = "ns",
     epsilon: float | None = None,
 ) -> Any:
-    """One call of resample or fuse, made of torch's operations alone."""
+    """Runs one call of resample or fuse with torch's operators only."""
     if hz is not None and torch.compiler.is_compiling():
         raise Unsupported(
             "hz= looks at the times, which torch.compile cannot: give target times",
@@ -409,7 +445,7 @@ def call(
                 {"tensor": name},
             )
         if torch.compiler.is_compiling():
-            rule = _constant(rule)
+            rule = as_constant(rule)
         ragged = more["offsets"] is not None
         if not 1 <= d.dim() <= (2 if ragged else 3):
             raise Misuse(
@@ -422,17 +458,17 @@ def call(
         if d.dim() == 2 and not ragged:
             d = d[None]
         data.append(d)
-        times.append(_tensor("times", t, d))
+        times.append(tensor_like("times", t, d))
         here = [k for k in ("lengths", "offsets", "samples") if more[k] is not None]
-        extras += [_tensor(k, more[k], d) for k in here]
+        extras += [tensor_like(k, more[k], d) for k in here]
         has.append(tuple(here))
         rules.append(rule)
         names.append(name)
-        channels.append(_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
+        channels.append(as_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
     if hz is not None:
-        step = _resampling.own_step(hz)
-        target_times = _resampling.targets_of(
-            None, hz, [_resampling.series_of(n, d, t, r, step) for n, d, t, r in streams]
+        step = _resampling.period_of(hz)
+        target_times = _resampling.make_targets(
+            None, hz, [_resampling.make_series(n, d, t, r, step) for n, d, t, r in streams]
         ).array
         for r in rules:
             r["window"] = (
@@ -443,10 +479,11 @@ def call(
             "expected target times or hz=, one of them",
             hint="hz=50 makes a grid of 50 rows a second over the data",
         )
-    targets = _tensor("target_times", target_times, data[0])
+    targets = tensor_like("target_times", target_times, data[0])
     if min(ranks) < 3 and (max(ranks) == 3 or targets.dim() > 1):
         raise Misuse(
-            f"Batch size mismatch (batch sizes of the streams and targets): ranks {ranks} and {targets.dim()}",
+            "Batch size mismatch (batch sizes of the streams and targets): "
+            f"ranks {ranks} and {targets.dim()}",
             hint="give all a batch, or none",
         )
     wanted = getattr(torch, _rules.dtype_name(dtype)) if dtype is not None else None
@@ -459,7 +496,7 @@ def call(
         if torch.is_grad_enabled() and (out.requires_grad or any(d.requires_grad for d in data)):
             raise Misuse("out= keeps no gradient: leave it out, or use torch.no_grad()")
         wanted = wanted or out.dtype
-    options = _options(rules, names, has, channels, validate, backend, clock, epsilon)
+    options = _options_text(rules, names, has, channels, validate, backend, clock, epsilon)
     if len(data) == 1:
         got, valid = torch.ops.robocache.resample(
             data[0], times[0], targets, extras, options, wanted, want_valid

@@ -17,11 +17,13 @@ __all__ = ["call"]
 
 _library = torch.library.Library("robocache", "FRAGMENT")
 _library.define(
-    "voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) -> (Tensor, Tensor)"
+    "voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) "
+    "-> (Tensor, Tensor)"
 )
 
 
-def _run(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+def _run_voxelize(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+    """Runs voxelize."""
     with torch.no_grad():
         kw = dict(json.loads(options))
         kw.pop("out_dtype")
@@ -31,11 +33,12 @@ def _run(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -
 
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("voxelize", _run, _key)
+    _library.impl("voxelize", _run_voxelize, _key)
 
 
 @torch.library.register_fake("robocache::voxelize", lib=_library)
-def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+def _fake_voxelize(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
+    """Returns results of voxelize without data, for tracing."""
     kw = json.loads(options)
     batch = (offsets.shape[0] - 1,) if offsets is not None else points.shape[:-2]
     shape = (
@@ -48,14 +51,17 @@ def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) 
     )
 
 
-@_torchops._constant_result
-def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
-    """What decides the operation, as a text. Tracing calls it once, with constants."""
+@_torchops.constant_result
+def _options_text(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
+    """Returns the options that select the operation, as text.
+
+    Tracing calls it once, with constants.
+    """
     grid_min, voxel_size, grid_size = grid
     kw: dict[str, Any] = {
-        "grid_min": voxels.three("grid_min", grid_min),
-        "voxel_size": voxels.three("voxel_size", voxel_size),
-        "grid_size": [int(g) for g in voxels.three("grid_size", grid_size)],
+        "grid_min": voxels.three_numbers("grid_min", grid_min),
+        "voxel_size": voxels.three_numbers("voxel_size", voxel_size),
+        "grid_size": [int(g) for g in voxels.three_numbers("grid_size", grid_size)],
         "mode": mode,
         **dict(rest),
     }
@@ -65,7 +71,8 @@ def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
     return json.dumps({**kw, "out_dtype": kind})
 
 
-def _plain(v: Any) -> Any:
+def _plain_value(v: Any) -> Any:
+    """Returns an array or tensor as a list. A tensor under torch.compile stays a tensor."""
     return (
         v.tolist()
         if isinstance(v, np.ndarray)
@@ -75,7 +82,7 @@ def _plain(v: Any) -> Any:
     )
 
 
-def call(
+def run_traced_voxelize(
     points: Any,
     features: Any,
     *,
@@ -95,7 +102,7 @@ def call(
     return_stats: bool,
     backend: Any,
 ) -> Any:
-    """voxelize, made of one operator of torch."""
+    """Runs voxelize with one operator of torch."""
     if layout != "dense" or bits or out is not None or isinstance(points, (list, tuple)):
         raise Unsupported(
             "where torch records operations voxelize makes new dense grids of one tensor",
@@ -110,14 +117,14 @@ def call(
         raise Unsupported(
             "voxelize has no gradient", hint="use features.detach(), or torch.no_grad()"
         )
-    grid = tuple(_torchops._constant(_plain(g)) for g in (grid_min, voxel_size, grid_size))
-    rest = _torchops._constant(
+    grid = tuple(_torchops.as_constant(_plain_value(g)) for g in (grid_min, voxel_size, grid_size))
+    rest = _torchops.as_constant(
         {"outside": outside, "fill": fill, "deterministic": deterministic, "backend": backend}
     )
-    options = _options(grid, mode, None if dtype is None else str(dtype), rest)
+    options = _options_text(grid, mode, None if dtype is None else str(dtype), rest)
     features = None if mode in ("occupancy", "count") else features
     extra: Sequence[Any] = [
-        None if x is None else _torchops._tensor(n, x, points)
+        None if x is None else _torchops.tensor_like(n, x, points)
         for n, x in (("lengths", lengths), ("offsets", offsets))
     ]
     got, stats = torch.ops.robocache.voxelize(
@@ -126,4 +133,4 @@ def call(
     return (got, stats) if return_stats else got
 
 
-voxels.traced = call
+voxels.traced_voxelize = run_traced_voxelize

@@ -1,4 +1,4 @@
-"""Compares the normalisation of loaders over parts of one dataset, and warns where two parts differ."""
+"""Compares the normalization of loaders over parts of one dataset, and warns about differences."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-_KEPT = 256  # datasets that are remembered
+_MAX_DATASETS = 256  # The most datasets that are remembered.
 
-# By dataset and key: the part that was normalised, and how.
+# By dataset and key: the first normalized part, and its normalization.
 _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 
 
-def compare(
+def warn_if_scales_differ(
     datasets: Sequence[Dataset],
     configs: Sequence[Mapping[str, Any]],
     normalizers: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns of keys that another part of the same dataset has with other numbers in this process."""
+    """Warns about keys that another part of the same dataset normalizes with different numbers.
+
+    Compares the loaders that were created in this process.
+    """
     for ds, config, normalizer in zip(datasets, configs, normalizers):
-        part = _part(ds, config)
+        part = _describe_part(ds, config)
         before = _seen.setdefault(ds.uri, {})
         own_keys = {to: own for own, to in config.get("rename", {}).items()}
         differing = []
@@ -36,7 +39,7 @@ def compare(
                 and (other["shift"], other["scale"]) != (one["shift"], one["scale"])
             ):
                 differing.append((key, other, one))
-        while len(_seen) > _KEPT:
+        while len(_seen) > _MAX_DATASETS:
             del _seen[next(iter(_seen))]
         if differing and (ds.uri, part) not in _warned:
             _warned.add((ds.uri, part))
@@ -44,15 +47,17 @@ def compare(
             numbers = zip(zip(one["shift"], one["scale"]), zip(other["shift"], other["scale"]))
             i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)
             warnings.warn(
-                f"normalize: {ds.uri!r}: this part has other numbers than another part for {', '.join(repr(k) for k, _, _ in differing)} "
-                f"({key}[{i}]: shift {one['shift'][i]:g} and scale {one['scale'][i]:g} here, {other['shift'][i]:g} and {other['scale'][i]:g} there). "
+                f"normalize: {ds.uri!r}: this part has other numbers than another part for "
+                f"{', '.join(repr(k) for k, _, _ in differing)} "
+                f"({key}[{i}]: shift {one['shift'][i]:g} and scale {one['scale'][i]:g} here, "
+                f"{other['shift'][i]:g} and {other['scale'][i]:g} there). "
                 "Pass normalize=train.normalizer to the loader that validates",
                 UserWarning,
                 stacklevel=2,
             )
 
 
-def _part(ds: Dataset, config: Mapping[str, Any]) -> str:
-    """Names the episodes that a loader reads of a dataset."""
+def _describe_part(ds: Dataset, config: Mapping[str, Any]) -> str:
+    """Returns text that identifies the episodes that a loader reads from a dataset."""
     chosen = {k: config[k] for k in ("split", "episodes") if config.get(k) is not None}
     return repr((ds._args.get("split"), ds._args.get("episodes"), sorted(chosen.items())))

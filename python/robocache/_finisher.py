@@ -1,4 +1,8 @@
-"""Raw batches made whole on a device: each buffer is moved once, then one launch casts, normalises and interpolates all keys, and one augments cameras."""
+"""Completes raw batches on a device.
+
+Each buffer is copied once. Then one launch casts, normalizes and interpolates all keys, and another
+one augments the cameras.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,22 @@ from . import _engine
 from ._tensors.prepared import Prepared
 
 
-class Raw(NamedTuple):
-    """A batch as it was stored: whole buffers, and the columns of text beside their positions among the keys."""
+class RawBatch(NamedTuple):
+    """A batch as it was stored.
+
+    Attributes:
+        rows: The number of rows.
+        buffers: The buffers with the values of the keys.
+        texts: The text columns with their positions among the keys.
+    """
 
     rows: int
     buffers: list[Any]
     texts: list[tuple[int, list[Any]]]
 
 
-class _Plan:
-    """What is done to batches of so many rows."""
+class _FinishPlan:
+    """The operations and the layout for batches with a fixed number of rows."""
 
     __slots__ = ("ops", "bases", "fields", "outputs")
 
@@ -31,9 +41,9 @@ class _Plan:
             if info[op]:
                 at = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
                 self.ops.append((Prepared(engine, info[op], len(at), 0, held), at))
-        bases: dict[
-            tuple[int, Any], int
-        ] = {}  # a buffer seen as one dtype: a field is one view of it, where slicing and two casts were a third of a batch's time
+        # Each (buffer, dtype) pair becomes one tensor, and each field is one view of it. Slicing
+        # the buffer and casting it twice took a third of the time of a batch.
+        bases: dict[tuple[int, Any], int] = {}
         self.fields = []
         for f in info["fields"] or []:
             dtype, shape, index, offset = (
@@ -55,46 +65,55 @@ class _Plan:
 
 
 class Finisher:
-    """Finishes the raw batches of one loader, by `kernels` (back end and device)."""
+    """Completes the raw batches of one loader, with a back end and device given by `kernels`."""
 
     def __init__(
         self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]
     ) -> None:
         self._loader, self._torch, self._target, self._kernels = loader, torch, target, kernels
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[int, _FinishPlan] = {}
         fields = loader.info["fields"]
         self._texts = [f["key"] for f in fields if f["dtype"] in ("string", "json")]
         self._keys = [f["key"] for f in fields if f["key"] not in self._texts]
 
-    def plan(self, rows: int) -> _Plan:
-        """What is done to batches of so many rows; Unsupported where the kernels cannot."""
+    def plan_for_rows(self, rows: int) -> _FinishPlan:
+        """Returns the plan for batches of this many rows.
+
+        Raises Unsupported if the kernels cannot run it.
+        """
         p = self._plans.get(rows)
         if p is None:
             if len(self._plans) >= 4:
-                self._plans.clear()  # an epoch has two sizes of batches
+                self._plans.clear()  # An epoch has at most two sizes of batches.
             engine, number = self._loader._resolve()
             info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[
                 1
             ]
-            p = self._plans[rows] = _Plan(
+            p = self._plans[rows] = _FinishPlan(
                 engine, info, self._kernels["backend"] == "cuda", self._torch
             )
         return p
 
     def __call__(
-        self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int
+        self, raw: RawBatch, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int
     ) -> tuple[dict[str, Any], list[Any]]:
-        """The batch on the device, and whose memory its tensors share.
+        """Returns the batch on the device, and the tensors that own its memory.
 
-        copy(buffers, outputs) copies buffers there on `stream`, on which the launch comes next and writes outputs. All memory is allocated before, on the stream that is current.
+        All memory is allocated first, on the current stream.
+
+        Args:
+            raw: The stored batch.
+            copy: copy(buffers, outputs) copies the buffers to the device on `stream`. The launch
+                follows on the same stream and writes the outputs.
+            stream: The CUDA stream of the copies and the launch.
         """
-        plan = self.plan(raw.rows)
+        plan = self.plan_for_rows(raw.rows)
         made = [
             self._torch.empty(shape, dtype=dtype, device=self._target)
             for shape, dtype in plan.outputs
         ]
         moved = copy(raw.buffers, made)
-        self._launch(plan, moved, made, stream)
+        self._launch_kernels(plan, moved, made, stream)
         bases = [
             moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype)
             for index, dtype in plan.bases
@@ -104,7 +123,7 @@ class Finisher:
             values.append(
                 made[index]
                 if output
-                else self._nothing(dtype, shape)
+                else self._empty_tensor(dtype, shape)
                 if index < 0
                 else bases[index].as_strided(shape, strides, offset)
             )
@@ -113,10 +132,14 @@ class Finisher:
             items.insert(position, (key, column))
         return dict(items), moved + made
 
-    def _nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+    def _empty_tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """Returns an empty tensor on the device."""
         return self._torch.empty(shape, dtype=dtype, device=self._target)
 
-    def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: int) -> None:
+    def _launch_kernels(
+        self, plan: _FinishPlan, moved: list[Any], made: list[Any], stream: int
+    ) -> None:
+        """Runs the operations of the plan on the device addresses of the batch."""
         for op, places in plan.ops:
             op.run(
                 stream,

@@ -1,4 +1,7 @@
-"""Fields of groups of options: an unknown one is a Misuse that names the nearest one."""
+"""Checks the field names of option groups.
+
+An unknown field raises Misuse, and the hint names the nearest field.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from ._errors import Misuse
 T = TypeVar("T")
 
 
-def _hint(cls: type[Any], name: str, known: list[str]) -> str:
-    """Returns the hint for an unknown field: the nearest ones, or the group that has it."""
-    from . import options  # which imports this module
+def _unknown_field_hint(cls: type[Any], name: str, known: list[str]) -> str:
+    """Returns the hint for an unknown field: the nearest fields, or the group with the field."""
+    from . import options  # options imports this module.
 
     keyword = next(k for k, v in options.GROUPS.items() if v is cls)
     names = {
@@ -34,8 +37,11 @@ def _hint(cls: type[Any], name: str, known: list[str]) -> str:
     return "known: " + ", ".join(known)
 
 
-def names_checked(cls: type[T]) -> type[T]:
-    """Makes an unknown field, or one without its name, a Misuse that shows how it is written."""
+def check_field_names(cls: type[T]) -> type[T]:
+    """Makes a group raise Misuse for an unknown field or a positional value.
+
+    The message shows how to write the call.
+    """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     known = [f.name for f in fields]
     unnamed = [f.name for f in fields if not f.kw_only]
@@ -53,7 +59,9 @@ def names_checked(cls: type[T]) -> type[T]:
             )
         for name in given:
             if name not in known:
-                raise Misuse(f"unknown field {name!r} of {title}", hint=_hint(cls, name, known))
+                raise Misuse(
+                    f"unknown field {name!r} of {title}", hint=_unknown_field_hint(cls, name, known)
+                )
             if name in unnamed[: len(args)]:
                 raise Misuse(
                     f"{title}: {args[0]!r} and {name}={given[name]!r}: expected one of them"

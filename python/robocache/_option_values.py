@@ -1,4 +1,4 @@
-"""The options that a call gives, by the engine's names, and the short forms of cache= and device=."""
+"""The option values of a call, by the engine's names, and the short forms of cache= and device=."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from . import options
 from ._errors import Misuse
-from ._options import bytes_of, is_integer
+from ._checks import parse_bytes, is_integer
 from .options import Cache, Device
 
 
-class Given(dict[str, Any]):
-    """Options by the engine's names, without those that are None.
+class OptionValues(dict[str, Any]):
+    """Option values by the engine's names, without those that are None.
 
-    labels holds the names of options of groups in messages.
+    Attributes:
+        labels: The names of group options in messages, by the engine's names.
     """
 
     def __init__(self, plain: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
@@ -25,13 +26,14 @@ class Given(dict[str, Any]):
         self.labels: dict[str, str] = {}
         for keyword, group in groups.items():
             if group is not None:
-                self._add(keyword, group)
+                self._add_group(keyword, group)
 
-    def _add(self, keyword: str, group: Any) -> None:
+    def _add_group(self, keyword: str, group: Any) -> None:
+        """Adds the fields of a group. Raises Misuse if an option was already set."""
         fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
         fields = {k: v for k, v in fields.items() if v is not None}
         if keyword in options.NESTED:
-            nested = self[keyword] = Given(fields, {})
+            nested = self[keyword] = OptionValues(fields, {})
             nested.labels = {k: f"{type(group).__name__}.{k}" for k in fields}
             return
         for field, value in fields.items():
@@ -50,7 +52,7 @@ class Given(dict[str, Any]):
         return {k: self.pop(k) for k in names if k in self}
 
     def refuse_unknown(self, known: Iterable[str], owner: str, hint: str) -> None:
-        """Raises Misuse if an option of a group is not among the known ones."""
+        """Raises Misuse if an option of a group is not in known."""
         for name, label in self.labels.items():
             if name in self and name not in known:
                 raise Misuse(f"{label} is not for robocache.{owner}", hint=hint)
@@ -63,12 +65,15 @@ def as_cache(v: Any) -> Cache | None:
     return Cache("ram", budget=int(v)) if is_integer(v) else Cache(v)
 
 
-def refuse_size(where: Any) -> None:
-    """Raises Misuse if the place of a cache is text such as "8GiB" and names no folder."""
+def refuse_size_as_path(where: Any) -> None:
+    """Raises Misuse if the location of a cache is a size such as "8GiB".
+
+    Text with a path separator is a directory.
+    """
     if not isinstance(where, str) or "/" in where or os.sep in where:
         return
     try:
-        bytes_of("cache", where)
+        parse_bytes("cache", where)
     except Misuse:
         return
     raise Misuse(
@@ -78,9 +83,9 @@ def refuse_size(where: Any) -> None:
 
 
 def as_device(v: Any) -> Device:
-    """Returns device= as a Device. Raises Misuse if it names no device."""
+    """Returns device= as a Device. Raises Misuse if it does not name a device."""
     device = v if isinstance(v, Device) else Device(v)
-    torch = sys.modules.get("torch")  # a torch.device exists only if torch is imported
+    torch = sys.modules.get("torch")  # A torch.device exists only if torch has been imported.
     if isinstance(device.name, str) or is_integer(device.name):
         return device
     if torch is not None and isinstance(device.name, torch.device):

@@ -1,4 +1,4 @@
-"""What the old datasets share: which stream plays which role, and tensors under the names of roles."""
+"""Shared parts of the old datasets: the streams of each role, and tensors by role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _memory, _options
+from . import _memory, _checks
 from ._errors import Misuse
 from .dataset import Dataset, Episode, Feature
 
@@ -33,31 +33,37 @@ _OTHER = ("embedding", "language", "instruction")
 
 
 def is_numeric(f: Feature) -> bool:
+    """Reports whether a stream holds numbers."""
     return f.kind == "numeric"
 
 
 def _is_image(f: Feature) -> bool:
+    """Reports whether a stream holds images or video."""
     return f.kind in ("image", "video")
 
 
 def _is_depth(f: Feature) -> bool:
+    """Reports whether a stream holds depth images."""
     return _is_image(f) and (f.depth is not None or f.channels == 1 and f.dtype != "uint8")
 
 
-def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
-    """The roles that modalities= names (None: all that are there), and whether language is one."""
+def parse_modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, bool]:
+    """Returns the roles that modalities= names, and whether language is one of them.
+
+    The roles are None for all available ones.
+    """
     if asked is None:
         return None, True
     if isinstance(asked, str):
         raise Misuse(
             f"modalities={asked!r}: expected a list of {', '.join(map(repr, _MODALITIES))}"
         )
-    named = [_MODALITIES[_options.choice("modalities", m, _MODALITIES)] for m in asked]
+    named = [_MODALITIES[_checks.check_choice("modalities", m, _MODALITIES)] for m in asked]
     return tuple(m for m in named if m not in ("language", "actions")), "language" in named
 
 
-def names(option: str, v: Iterable[str] | None) -> list[str] | None:
-    """A list of names; one name is a list of it."""
+def name_list(option: str, v: Iterable[str] | None) -> list[str] | None:
+    """Returns a list of names; a single name becomes a list."""
     if v is None:
         return None
     out = [v] if isinstance(v, str) else list(v)
@@ -66,24 +72,32 @@ def names(option: str, v: Iterable[str] | None) -> list[str] | None:
     return out
 
 
-def roles(
+def find_roles(
     ds: Dataset,
     streams: Mapping[str, Any] | None,
     wanted: Sequence[str] | None,
     everything: bool = False,
 ) -> dict[str, list[str]]:
-    """role → the streams that play it. streams: what the caller says of some; wanted: which must be there (None: which there are).
+    """Returns the streams of each role: {role: [keys]}.
 
-    everything: proprio is all numeric observations, also where one of them is called state.
+    Args:
+        ds: The dataset.
+        streams: The streams that the caller assigned to roles.
+        wanted: The roles that must exist. None: the roles that the dataset has.
+        everything: Whether "proprio" is all numeric observations, even if one of them is called
+            state.
+
+    Raises:
+        Misuse: No stream is known for a wanted role.
     """
     out: dict[str, list[str]] = {}
-    given = _given(ds, streams)
+    given = _check_streams(ds, streams)
     found = {
-        "vision": _vision,
-        "depth": _depth,
-        "proprio": _numeric if everything else _proprio,
-        "actions": _actions,
-        "rewards": _rewards,
+        "vision": _find_vision,
+        "depth": _find_depth,
+        "proprio": _find_numeric if everything else _find_proprio,
+        "actions": _find_actions,
+        "rewards": _find_rewards,
     }
     for role, find in found.items():
         if role in given:
@@ -98,12 +112,14 @@ def roles(
             raise Misuse(
                 f"no stream of {ds.uri!r} is known to be {role}",
                 {"dataset": ds.uri},
-                f"streams={{{role!r}: key}}; there are: {', '.join(k for k, f in ds.features.items() if not f.default)}",
+                f"streams={{{role!r}: key}}; there are: "
+                f"{', '.join(k for k, f in ds.features.items() if not f.default)}",
             )
     return {**out, **given}
 
 
-def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def _check_streams(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    """Returns the checked roles of streams=, with current role names."""
     if streams is None:
         return {}
     if not isinstance(streams, Mapping):
@@ -111,7 +127,9 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
     out: dict[str, list[str]] = {}
     for role, keys in streams.items():
         name = {"rgb": "vision", "action": "actions", "reward": "rewards"}.get(role, role)
-        listed = [_options.key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)]
+        listed = [
+            _checks.check_key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)
+        ]
         if (
             not isinstance(name, str)
             or name in ("language", "episode_id", "fused")
@@ -119,27 +137,33 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
             or not listed
         ):
             raise Misuse(
-                f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or 'actions', and keys"
+                f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or "
+                "'actions', and keys"
             )
         for k in listed:
             f = ds.features[k]
             if f.ragged or not (is_numeric(f) or _is_image(f) and len(listed) == 1):
                 raise Misuse(
-                    f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}",
+                    f"streams[{role!r}]: {k!r} is "
+                    f"{f.kind}{' of varying length' if f.ragged else ''}",
                     {"stream": k},
                     "one image stream, or numeric ones, which are joined",
                 )
         if name in ("actions", "proprio", "rewards") and not is_numeric(ds.features[listed[0]]):
             raise Misuse(
-                f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, expected numbers",
+                f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, "
+                "expected numbers",
                 {"stream": listed[0]},
             )
         out[name] = listed
     return out
 
 
-def _vision(features: Mapping[str, Feature]) -> list[str]:
-    """The first colour camera that is not at a hand; of a dataset without images, a stored vector of what was seen."""
+def _find_vision(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the first colour camera that is not on a hand, else the first colour camera.
+
+    For a dataset without images, returns a stored vector of image features.
+    """
     imgs = [k for k, f in features.items() if _is_image(f) and not _is_depth(f)]
     aside = [k for k in imgs if not any(h in k.lower() for h in _HANDS)]
     vectors = [
@@ -150,11 +174,13 @@ def _vision(features: Mapping[str, Feature]) -> list[str]:
     return (aside or imgs or vectors)[:1]
 
 
-def _depth(features: Mapping[str, Feature]) -> list[str]:
+def _find_depth(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the first depth camera."""
     return [k for k, f in features.items() if _is_depth(f)][:1]
 
 
 def _is_vector(key: str, f: Feature) -> bool:
+    """Reports whether a stream is a float observation of fixed shape."""
     return (
         key.startswith("observation")
         and is_numeric(f)
@@ -164,8 +190,8 @@ def _is_vector(key: str, f: Feature) -> bool:
     )
 
 
-def _numeric(features: Mapping[str, Feature]) -> list[str]:
-    """All numbers that were observed of the robot: no embeddings, no images as vectors."""
+def _find_numeric(features: Mapping[str, Feature]) -> list[str]:
+    """Returns all float observations of the robot, without embeddings and image features."""
     return [
         k
         for k, f in features.items()
@@ -175,14 +201,16 @@ def _numeric(features: Mapping[str, Feature]) -> list[str]:
     ]
 
 
-def _proprio(features: Mapping[str, Feature]) -> list[str]:
+def _find_proprio(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the state of the robot, else all its float observations."""
     for k in _STATES:
         if k in features and is_numeric(features[k]):
             return [k]
-    return _numeric(features)
+    return _find_numeric(features)
 
 
-def _actions(features: Mapping[str, Feature]) -> list[str]:
+def _find_actions(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the stream "action", else all float streams "action.*"."""
     if "action" in features:
         return ["action"]
     return [
@@ -195,13 +223,14 @@ def _actions(features: Mapping[str, Feature]) -> list[str]:
     ]
 
 
-def _rewards(features: Mapping[str, Feature]) -> list[str]:
+def _find_rewards(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the stream of rewards."""
     return [k for k in ("reward", "rewards", "next.reward") if k in features][:1]
 
 
-def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
-    """CALVIN's cameras as roles: the first is vision, the others vision_<camera>."""
-    listed = names("cameras", asked) or []
+def calvin_cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
+    """Returns CALVIN's cameras by role: the first one is "vision", the others "vision_<camera>"."""
+    listed = name_list("cameras", asked) or []
     out: dict[str, str] = {}
     for kind, what in (("rgb", "vision"), *([("depth", "depth")] if depth else [])):
         there = [
@@ -210,15 +239,19 @@ def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
             if k.startswith(f"observation.{kind}_")
         ]
         for i, c in enumerate(listed):
-            _options.choice("cameras", c, there)
+            _checks.check_choice("cameras", c, there)
             out[what if i == 0 else f"{what}_{c}"] = f"observation.{kind}_{c}"
     return out
 
 
-def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
-    """All cameras as roles: the first colour camera is vision, the first depth camera depth, the others vision_<name> and depth_<name>."""
+def camera_roles(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
+    """Returns all cameras by role.
+
+    The first colour camera is "vision", and the first depth camera is "depth". The others are
+    "vision_<name>" and "depth_<name>".
+    """
     out: dict[str, str] = {}
-    for kind, want, first in (("vision", colour, _vision), ("depth", depth, _depth)):
+    for kind, want, first in (("vision", colour, _find_vision), ("depth", depth, _find_depth)):
         if not want:
             continue
         keys = [
@@ -226,7 +259,8 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
         ]
         if not keys:
             raise Misuse(
-                f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} images",
+                f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} "
+                "images",
                 {"dataset": ds.uri},
                 "obs_modality='low_dim'",
             )
@@ -235,22 +269,35 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     return out
 
 
-def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
-    """Returns the indices of the episodes of a split, or None for all. usual: the split that is used by default if it exists."""
+def split_episodes(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
+    """Returns the indices of the episodes of a split, or None for all.
+
+    Args:
+        ds: The dataset.
+        split: The name of the split, "all", or None for the default.
+        usual: The default split, if the dataset has it.
+    """
     splits: Mapping[str, str] = ds.info.get("splits") or {}
     if split is None and usual in splits:
         split = usual
     if split is None or split == "all":
         return None
-    text = splits[_options.choice("split", split, splits)]
+    text = splits[_checks.check_choice("split", split, splits)]
     spans = [part.split(":") for part in text.split(",") if part]
     return [int(n) for a, b in spans for n in ds.episode_indices[int(a) : int(b)]]
 
 
-def with_tasks(
+def episodes_with_tasks(
     ds: Dataset, indices: list[int] | None, tasks: Sequence[str], stream: str | None
 ) -> list[int]:
-    """The indices of the episodes of some tasks, by a text stream of names, or by the episodes' own tasks and what else the recording calls them."""
+    """Returns the indices of the episodes of some tasks.
+
+    Args:
+        ds: The dataset.
+        indices: The indices to select from, or None for all.
+        tasks: The names of the tasks, in any case.
+        stream: The text stream with the names. None: the tasks of the episode and their aliases.
+    """
     indices = ds.episode_indices.tolist() if indices is None else indices
     if stream is not None:
         if stream not in ds.features:
@@ -267,12 +314,12 @@ def with_tasks(
             of[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
     known = sorted({t for s in of.values() for t in s if t})
     folded = {t.casefold(): t for t in known}
-    wanted = {_options.choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
+    wanted = {_checks.check_choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
     return [i for i in indices if of[i] & wanted]
 
 
 def dataset_name(ds: Dataset) -> str:
-    """<name>/<version> is where an RLDS set lies; else the name of the path."""
+    """Returns the name of the path. An RLDS dataset lies in <name>/<version>."""
     parts = PurePath(ds.info.get("uri") or ds.uri).parts
     return (
         parts[-2]
@@ -281,16 +328,16 @@ def dataset_name(ds: Dataset) -> str:
     )
 
 
-def _once(episode: Episode, key: str) -> Any:
-    """A value of the episode, where the dataset keeps one under that key."""
+def _first_value(episode: Episode, key: str) -> Any:
+    """Returns the value that an episode has under a key, or None."""
     if key not in episode.dataset.features:
         return None
     v = episode.streams[key].values
     return v[0] if len(v) else None
 
 
-def joined(parts: Sequence[Any], axes: int) -> Any:
-    """Numeric streams side by side on the last axis: [T, D], or [B, T, D] with two axes."""
+def join_streams(parts: Sequence[Any], axes: int) -> Any:
+    """Joins numeric streams on the last axis: [T, D], or [B, T, D] with two axes."""
     flat = [p.reshape((*p.shape[:axes], -1)) for p in parts]
     if len(flat) == 1:
         return flat[0]
@@ -298,31 +345,37 @@ def joined(parts: Sequence[Any], axes: int) -> Any:
     return np.concatenate(flat, -1) if torch is None else torch.cat(flat, -1)
 
 
-def any_of(masks: Sequence[Any]) -> Any:
+def any_mask(masks: Sequence[Any]) -> Any:
+    """Returns a mask that is True where any of the masks is True."""
     out = masks[0]
     for m in masks[1:]:
         out = out | m
     return out
 
 
-def stacked(rows: Sequence[Any]) -> Any:
+def stack_rows(rows: Sequence[Any]) -> Any:
+    """Stacks arrays or tensors on a new first axis."""
     if isinstance(rows[0], np.ndarray):
         return np.stack(rows)
     return _memory.torch_module().stack(list(rows))
 
 
-def numbers(v: Sequence[Any], dtype: str) -> Any:
+def number_array(v: Sequence[Any], dtype: str) -> Any:
+    """Returns numbers as an array or tensor of a dtype."""
     torch = _memory.torch_module()
     return np.array(v, dtype) if torch is None else torch.tensor(v, dtype=getattr(torch, dtype))
 
 
-def _last(imgs: Any) -> Any:
-    """[…, C, H, W] seen as […, H, W, C]: no copy."""
+def _channels_last(imgs: Any) -> Any:
+    """Returns a view [..., H, W, C] of images [..., C, H, W]."""
     return np.moveaxis(imgs, -3, -1) if isinstance(imgs, np.ndarray) else imgs.movedim(-3, -1)
 
 
-def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
-    """The item of the earlier RTXDataset: observations in a dict of their own, images with channels last."""
+def nested_item(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an item in the form of the earlier RTXDataset.
+
+    Observations are in their own dict, and images have the channels last.
+    """
     observations: dict[str, Any] = {}
     masks = {k: v for k, v in flat.items() if k.endswith("_is_pad")}
     out: dict[str, Any] = {"observations": observations}
@@ -332,7 +385,7 @@ def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
         name = "rgb" if role == "vision" else role
         v = flat[role]
         axes = len(flat["actions"].shape) - 1
-        observations[name] = _last(v) if len(v.shape) == axes + 3 else v
+        observations[name] = _channels_last(v) if len(v.shape) == axes + 3 else v
         if name != role:
             masks[name + "_is_pad"] = masks.pop(role + "_is_pad")
     actions = flat["actions"]
@@ -351,8 +404,11 @@ def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
 
 
-def encoded(frames: Any, encoder: Any) -> Any:
-    """[B, T, C, H, W] → [B, T, D], a sample at a time: an encoder's activations take many times the memory of its frames."""
+def encode_frames(frames: Any, encoder: Any) -> Any:
+    """Encodes frames [B, T, C, H, W] as vectors [B, T, D], one sample at a time.
+
+    The activations of an encoder take many times the memory of its frames.
+    """
     torch = _memory.torch_module()
     if torch is None:
         vectors = [encoder(f) for f in frames]
@@ -362,19 +418,22 @@ def encoded(frames: Any, encoder: Any) -> Any:
     for v, f in zip(vectors, frames, strict=True):
         if not hasattr(v, "shape") or len(v.shape) < 2 or v.shape[0] != f.shape[0]:
             raise Misuse(
-                f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} for frames {tuple(f.shape)}: expected (T, D)"
+                f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} "
+                f"for frames {tuple(f.shape)}: expected (T, D)"
             )
-    out = stacked(vectors)
+    out = stack_rows(vectors)
     return out.reshape((*out.shape[:2], -1))
 
 
-def _tensor(a: np.ndarray, dtype: Any = None) -> Any:
+def _to_tensor(a: np.ndarray, dtype: Any = None) -> Any:
+    """Returns an array as a tensor, or as an array without torch."""
     torch = _memory.torch_module()
     a = np.ascontiguousarray(a if dtype is None else a.astype(dtype))
     return a if torch is None else torch.from_numpy(a if a.flags.writeable else a.copy())
 
 
-def _columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
+def _joined_columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
+    """Returns numeric streams of an episode, joined on the last axis, as float32."""
     parts = [np.asarray(episode.streams[k].values) for k in keys]
     return np.concatenate([p.reshape(len(p), -1).astype(np.float32) for p in parts], -1)
 
@@ -385,26 +444,32 @@ def episode_fields(
     image_size: tuple[int, int] | None,
     step: Any,
 ) -> dict[str, Any]:
-    """The fields of RLDSEpisode, from the rows of an episode."""
+    """Returns the fields of RLDSEpisode, from the rows of an episode."""
     ds = episode.dataset
-    of = roles(ds, streams, None)
+    of = find_roles(ds, streams, None)
     observations: dict[str, Any] = {}
     for role, keys in of.items():
         if role in ("actions", "rewards"):
             continue
         if is_numeric(ds.features[keys[0]]):
-            observations[role if role != "vision" else "rgb"] = _tensor(_columns(episode, keys))
+            observations[role if role != "vision" else "rgb"] = _to_tensor(
+                _joined_columns(episode, keys)
+            )
         else:
-            observations[role if role != "vision" else "rgb"] = _last(
-                _tensor(
+            observations[role if role != "vision" else "rgb"] = _channels_last(
+                _to_tensor(
                     episode.streams[keys[0]].frames(
                         image_dtype="float32", image_size=image_size, depth_unit="mm"
                     )
                 )
             )
     n = episode.length
-    actions = _tensor(_columns(episode, of["actions"]))
-    rewards = _columns(episode, of["rewards"])[:, 0] if "rewards" in of else np.zeros(n, np.float32)
+    actions = _to_tensor(_joined_columns(episode, of["actions"]))
+    rewards = (
+        _joined_columns(episode, of["rewards"])[:, 0]
+        if "rewards" in of
+        else np.zeros(n, np.float32)
+    )
     ends = (
         np.asarray(episode.streams["is_terminal"].values).reshape(-1)
         if "is_terminal" in ds.features
@@ -418,7 +483,7 @@ def episode_fields(
     key = of["actions"][0]
     times = episode.streams[key].times
     notes = {
-        k.removeprefix("episode_metadata."): _once(episode, k)
+        k.removeprefix("episode_metadata."): _first_value(episode, k)
         for k in ds.features
         if k.startswith("episode_metadata.")
     }
@@ -446,16 +511,16 @@ def episode_fields(
 
 
 def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fields of RTXEpisode."""
-    of = roles(episode.dataset, streams, None)
+    """Returns the fields of RTXEpisode."""
+    of = find_roles(episode.dataset, streams, None)
     out: dict[str, Any] = {"episode_id": str(episode.index), "vision": None, "vision_times": None}
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
         if role in of:
             s = episode.streams[of[role][0]]
             out[role] = (
-                _tensor(_columns(episode, of[role]))
+                _to_tensor(_joined_columns(episode, of[role]))
                 if is_numeric(s.feature)
-                else _tensor(s.frames(depth_unit="mm"))
+                else _to_tensor(s.frames(depth_unit="mm"))
             )
-            out[name + "_times"] = _tensor(s.times / 1e9)
+            out[name + "_times"] = _to_tensor(s.times / 1e9)
     return out
