@@ -3,7 +3,7 @@
 // # Contract
 //
 //	aloha.A1  An episode is a file. Files are sorted by the numbers in their names. The length of
-//	          an episode is that of action.
+//	          an episode is the number of rows of action.
 //	aloha.A2  Streams are action, observation.<path> for data sets below observations, and other
 //	          data sets that are as long as action, named by their path.
 //	aloha.A3  Cameras are pixels, or rows of JPEG or PNG bytes, either padded with zeros or of

@@ -41,8 +41,8 @@ func Shuffle(dst, src []byte, size int) {
 	copy(dst[n*size:], src[n*size:])
 }
 
-// Unshuffle reverses Shuffle. It implements the filters of HDF5 and numcodecs, and that of one
-// blosc block.
+// Unshuffle reverses Shuffle. HDF5, numcodecs and blosc (per block) use this
+// filter.
 func Unshuffle(dst, src []byte, size int) {
 	if size == 1 {
 		copy(dst, src)

@@ -2,17 +2,17 @@
 
 package elements
 
-// unshuffle2, unshuffle4 and unshuffle8 reorder the first some of n elements of 2, 4 or 8 bytes.
+// unshuffleSize2, unshuffleSize4 and unshuffleSize8 reorder the first some of n elements of 2, 4 or 8 bytes.
 // some must be a positive multiple of 16.
 
 //go:noescape
-func unshuffle2(dst, src *byte, n, some int)
+func unshuffleSize2(dst, src *byte, n, some int)
 
 //go:noescape
-func unshuffle4(dst, src *byte, n, some int)
+func unshuffleSize4(dst, src *byte, n, some int)
 
 //go:noescape
-func unshuffle8(dst, src *byte, n, some int)
+func unshuffleSize8(dst, src *byte, n, some int)
 
 // unshuffleBlocks reorders as many of the n elements as the assembly supports, and returns their
 // number.
@@ -23,11 +23,11 @@ func unshuffleBlocks(dst, src []byte, n, size int) int {
 	}
 	switch size {
 	case 2:
-		unshuffle2(&dst[0], &src[0], n, some)
+		unshuffleSize2(&dst[0], &src[0], n, some)
 	case 4:
-		unshuffle4(&dst[0], &src[0], n, some)
+		unshuffleSize4(&dst[0], &src[0], n, some)
 	case 8:
-		unshuffle8(&dst[0], &src[0], n, some)
+		unshuffleSize8(&dst[0], &src[0], n, some)
 	default:
 		return 0
 	}

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func unshuffle2(dst, src *byte, n, some int)
-TEXT ·unshuffle2(SB), NOSPLIT, $0-32
+// func unshuffleSize2(dst, src *byte, n, some int)
+TEXT ·unshuffleSize2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), DX
@@ -23,8 +23,8 @@ next:
 	JNE       next
 	RET
 
-// func unshuffle4(dst, src *byte, n, some int)
-TEXT ·unshuffle4(SB), NOSPLIT, $0-32
+// func unshuffleSize4(dst, src *byte, n, some int)
+TEXT ·unshuffleSize4(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), DX
@@ -50,8 +50,8 @@ next:
 	JNE       next
 	RET
 
-// func unshuffle8(dst, src *byte, n, some int)
-TEXT ·unshuffle8(SB), NOSPLIT, $0-32
+// func unshuffleSize8(dst, src *byte, n, some int)
+TEXT ·unshuffleSize8(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), DX

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func unshuffle2(dst, src *byte, n, some int)
-TEXT ·unshuffle2(SB), NOSPLIT, $0-32
+// func unshuffleSize2(dst, src *byte, n, some int)
+TEXT ·unshuffleSize2(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R2
@@ -18,8 +18,8 @@ next:
 	BNE    next
 	RET
 
-// func unshuffle4(dst, src *byte, n, some int)
-TEXT ·unshuffle4(SB), NOSPLIT, $0-32
+// func unshuffleSize4(dst, src *byte, n, some int)
+TEXT ·unshuffleSize4(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R2
@@ -38,8 +38,8 @@ next:
 	BNE    next
 	RET
 
-// func unshuffle8(dst, src *byte, n, some int)
-TEXT ·unshuffle8(SB), NOSPLIT, $0-32
+// func unshuffleSize8(dst, src *byte, n, some int)
+TEXT ·unshuffleSize8(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R2

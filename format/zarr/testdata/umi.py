@@ -1,6 +1,9 @@
-"""A replay buffer in UMI's layout, written by zarr-python with imagecodecs' JPEG XL: a folder and a zip of it. Prints JSON: for each array
-the sha256 of its values by the same libraries. usage: umi.py OUT
+"""Writes a replay buffer in UMI's layout, as a folder and as a zip file.
+
+The writer is zarr-python with imagecodecs' JPEG XL. The script prints JSON: for each array the
+sha256 of its values as read by the same libraries. Usage: umi.py OUT
 """
+
 import hashlib
 import json
 import os
@@ -18,7 +21,23 @@ out = sys.argv[1]
 rng = np.random.default_rng(11)
 T, ends = 23, [9, 23]
 y, x = np.mgrid[0:64, 0:80]
-video = np.stack([np.stack([127 + 90 * np.sin((x + 3 * t) / 9), 255 * ((x // 16 + y // 16 + t) % 2), 255 * y / 64], -1) for t in range(T)]).clip(0, 255).astype(np.uint8)
+video = (
+    np.stack(
+        [
+            np.stack(
+                [
+                    127 + 90 * np.sin((x + 3 * t) / 9),
+                    255 * ((x // 16 + y // 16 + t) % 2),
+                    255 * y / 64,
+                ],
+                -1,
+            )
+            for t in range(T)
+        ]
+    )
+    .clip(0, 255)
+    .astype(np.uint8)
+)
 root = os.path.join(out, "umi.zarr")
 g = zarr.open_group(root, mode="w", zarr_format=2)
 arrays = {}
@@ -34,7 +53,12 @@ put("data/camera0_rgb", video, (1, 64, 80, 3), ic.Jpegxl(lossless=True))
 put("data/camera1_rgb", video, (1, 64, 80, 3), ic.Jpegxl(level=99, numthreads=1, lossless=False))
 put("data/camera2_rgb", video, (8, 64, 80, 3), ic.Jpegxl(lossless=True))
 put("data/camera0_mask", video[..., :1], (1, 64, 80, 1), ic.Jpegxl(lossless=True))
-put("data/camera0_depth", rng.integers(0, 65536, (T, 64, 80), np.uint16), (1, 64, 80), ic.Jpegxl(lossless=True))
+put(
+    "data/camera0_depth",
+    rng.integers(0, 65536, (T, 64, 80), np.uint16),
+    (1, 64, 80),
+    ic.Jpegxl(lossless=True),
+)
 put("data/robot0_eef_pos", rng.normal(size=(T, 3)).astype(np.float32), (T, 3))
 put("data/robot0_eef_rot_axis_angle", rng.normal(size=(T, 3)).astype(np.float32), (T, 3))
 put("data/robot0_gripper_width", rng.random((T, 1)).astype(np.float32), (T, 1))

@@ -1,4 +1,5 @@
-"""Says what h5py reads in a file, as JSON: the judge of the writer (see write_test.go)."""
+"""Prints as JSON what h5py reads from a file. write_test.go compares it with the written data."""
+
 import hashlib
 import json
 import sys
@@ -26,9 +27,17 @@ with h5py.File(sys.argv[1], "r", swmr=True, libver="latest") as f:
         if isinstance(o, h5py.Dataset):
             a = o[()]
             text = o.dtype.kind in "OS"
-            d |= {"shape": list(o.shape), "dtype": str(o.dtype), "chunks": o.chunks and list(o.chunks), "gzip": o.compression_opts, "shuffle": o.shuffle}
+            d |= {
+                "shape": list(o.shape),
+                "dtype": str(o.dtype),
+                "chunks": o.chunks and list(o.chunks),
+                "gzip": o.compression_opts,
+                "shuffle": o.shuffle,
+            }
             d["text"] = [value(x) for x in np.ravel(a)] if text else None
-            d["sha256"] = None if text else hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
+            d["sha256"] = (
+                None if text else hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
+            )
         out[name] = d
 
     f.visititems(visit)
