@@ -55,10 +55,7 @@ func (a *aligner) resampleNumbers(s *source, p *kernel.Plan, out *Stream) error 
 		},
 	)
 	a.budgetLeft += int64(len(raw))
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // sampleRange returns the half-open range of samples that a plan reads.

@@ -120,7 +120,7 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 		text, _ := o.taskOf(e)
 		d.lengths = append(d.lengths, n)
 		d.tasks = append(d.tasks, text)
-		d.info.Frames = d.info.Frames + int64(n)
+		d.info.Frames += int64(n)
 	}
 	d.easels.New = func() any {
 		x := &easel{}

@@ -108,7 +108,7 @@ func (d *Dataset) Text(_ context.Context, key string, rows []robocache.Row) ([]s
 	})
 }
 
-// phaseText describes what the arm does.
+// phaseText returns the activity of the arm as text.
 func (s *state) phaseText() string {
 	far := max(math.Abs(s.goal[0]-s.q[0]), math.Abs(s.goal[1]-s.q[1]))
 	switch {
@@ -240,7 +240,7 @@ func (o *Options) encodeFrame(c *canvas) (robocache.FrameRef, error) {
 	return robocache.FrameRef{Encoded: b}, err
 }
 
-// depthImage returns the distances of what is on the canvas, in mm: a tilted table, and objects
+// depthImage returns the distances of the drawn objects, in mm: a tilted table, and objects
 // that are 400 mm nearer.
 func (o *Options) depthImage(c *canvas) (robocache.FrameRef, error) {
 	m := image.NewGray16(image.Rect(0, 0, c.width, c.height))

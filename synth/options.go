@@ -65,7 +65,7 @@ type Options struct {
 	Progress func(robocache.Progress) `json:"-"`
 }
 
-// Report describes what was written.
+// Report is a summary of the written dataset.
 type Report struct {
 	URI      string   `json:"uri"`
 	Episodes int      `json:"num_episodes"`

@@ -39,7 +39,7 @@ func (s *state) command() [2]float64 {
 	return c
 }
 
-// wristForce returns what a sensor in the wrist measures: the pull towards the goal, and a ripple
+// wristForce returns the measurement of a sensor in the wrist: the pull towards the goal, and a ripple
 // at 40 Hz that slow rows alias.
 func (s *state) wristForce() [3]float64 {
 	c := s.command()
@@ -60,7 +60,7 @@ func armPoints(q [2]float64) (elbow, tip [2]float64) {
 	return elbow, tip
 }
 
-// anglesFor returns the joint angles, with the elbow bent to the left, that bring the tip to p.
+// anglesFor returns the joint angles that move the tip to p, with the elbow bent to the left.
 func anglesFor(p [2]float64) [2]float64 {
 	r2 := float64(p[0]*p[0]) + float64(p[1]*p[1])
 	q2 := math.Acos(max(-1, min(1, (r2-2)/2)))

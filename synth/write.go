@@ -82,7 +82,7 @@ func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]strin
 // needsClocks reports whether the options need more than rows with one clock can hold.
 func (o *Options) needsClocks() bool { return o.checkFitsRows() != nil }
 
-// Report returns the description of what was written.
+// Report returns a summary of the written dataset.
 func (d *Dataset) Report(dst string, r *robocache.WriteReport) *Report {
 	return &Report{
 		URI:      dst,

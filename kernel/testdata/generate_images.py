@@ -1,4 +1,4 @@
-"""Writes testdata/vectors/images: the conformance vectors of augmented images (K22, K23).
+"""Writes testdata/vectors/images: the conformance vectors of augmented images (kernel.K22, kernel.K23).
 
 Run from the repository root: python kernel/testdata/generate_images.py [FOLDER]
 Needs NumPy. The logic is its own, by the words of docs/kernels.md section 8: whole arrays in int64, one step after the other.

@@ -124,7 +124,7 @@ func All(source string) ([]Image, error) {
 	return out, nil
 }
 
-// For returns the images of a source that a chip can run, best first. Machine code comes first: it
+// For returns the images of a source that a chip can run, best first. Machine code is first: it
 // must be of the chip's generation and at most its revision, latest revision first. PTX follows.
 func For(source string, major, minor int) ([]Image, error) {
 	all, err := All(source)

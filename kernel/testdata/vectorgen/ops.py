@@ -239,7 +239,7 @@ class Series:
         return continuous(rows, self.rule, self.values.dtype) if self.rule.get("continuous") else rows
 
     def slack(self, out):
-        """How far a back end may be from the result, in each of the stream's columns (K5, K16); 0 = equal bits."""
+        """How far a back end may be from the result, in each of the stream's columns (kernel.K5, kernel.K16); 0 = equal bits."""
         s = 0.0
         e = self.epilogue
         if self.rule["mode"] == "slerp":

@@ -1,4 +1,4 @@
-"""Philox4x32-10 and the draws of an augmentation (K16), on Python's integers; the normal numbers by mpmath."""
+"""Philox4x32-10 and the draws of an augmentation (kernel.K16), on Python's integers; the normal numbers by mpmath."""
 from fractions import Fraction as F
 
 import mpmath
