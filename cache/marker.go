@@ -82,7 +82,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	}
 	var m marker
 	if len(text) > maxMarker || json.Unmarshal(text, &m) != nil {
-		return f, 0, badMarker(dir, "not what RoboCache writes")
+		return f, 0, badMarker(dir, "it was not written by RoboCache")
 	}
 	if m.Format != formatVersion {
 		return f, 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
@@ -105,7 +105,7 @@ func badMarker(dir, got string) error {
 		"file":  markerName,
 	}, "%s", got).
 		WithHint(
-			"look at what the directory holds; RoboCache removes nothing there without its marker",
+			"check the content of the directory; RoboCache removes nothing without its marker",
 		)
 }
 

@@ -50,7 +50,7 @@ func Pull(
 ) (_ *Pulled, err error) {
 	if !strings.HasPrefix(uri, "hf://") {
 		return nil, robocache.Misuse("pull", robocache.Where{"dataset": robocache.Redact(uri)}, "").
-			Expected("hf://datasets/owner/name, with @revision where wanted", "another URI")
+			Expected("hf://datasets/owner/name, optionally with @revision", "another URI")
 	}
 	hf.Forget()
 	src, err := store.Open(uri)

@@ -180,7 +180,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			return nil, err
 		}
 		return nil, robocache.Temporary("push", nil, "%s ended without an answer", python).
-			WithHint("run it in a terminal to see what it says")
+			WithHint("run it in a terminal to see its messages")
 	}
 	if e := answer.Error; e != nil {
 		class := map[string]error{

@@ -101,12 +101,12 @@ func (m *Manifest) commitShards(
 			return nil, robocache.Temporary("commit", robocache.Where{
 				"dataset": robocache.Redact(m.Job.Destination),
 			}, "%d of %d shards are missing: %s", len(missing), len(m.Shards), text).
-				WithHint("run them, or commit those that are there with --partial")
+				WithHint("run them, or commit the others with --partial")
 		} else if len(missing) > 0 &&
 			format.Whole {
 			return nil, robocache.Unsupported("commit", robocache.Where{
 				"dataset": robocache.Redact(m.Job.Destination),
-			}, "%s without the shards %s: each stands where it was planned", m.Job.To, string(text)).
+			}, "%s without the shards %s: positions depend on the plan", m.Job.To, string(text)).
 				WithHint("run the shards that are missing")
 		}
 		if receipts, missing, err = m.agreeOnShards(
@@ -295,7 +295,7 @@ func (m *Manifest) agreeOnShards(
 	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
 		return nil, nil, robocache.Misuse("commit", robocache.Where{
 			"file": missingName,
-		}, "a commit of a part began, without the shards %s: its numbers are in the files", string(text)).
+		}, "a partial commit without the shards %s began, and files have its numbers", string(text)).
 			WithHint("end it with --partial, or plan into an empty destination")
 	}
 	for _, i := range missing {
@@ -336,15 +336,14 @@ func (m *Manifest) moveFiles(
 		s, dir := &m.Shards[r.Shard], attemptDir(r.Shard, r.Attempt)
 		// the episodes and rows of missing shards before this one
 		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames
-		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(
-			c.Skipped,
-			r.Skipped...)
+		c.Episodes, c.Frames = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames
+		c.Skipped = append(c.Skipped, r.Skipped...)
 		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
 		if _, noted := present[dir+".json"]; noted && shifted &&
 			isAlive(ctx, dst, dir+".json", quietLimit) {
 			return left, robocache.Temporary("commit", robocache.Where{
 				"shard": r.Shard,
-			}, "its attempt is bringing its files to their places").
+			}, "its attempt is moving its files").
 				WithHint("commit again")
 		}
 		for _, f := range r.Files {
@@ -384,7 +383,7 @@ func (m *Manifest) moveFiles(
 							err = robocache.NotFound("commit", robocache.Where{
 								"file":  to,
 								"shard": r.Shard,
-							}, "the receipt names it, and it is not there").
+							}, "the receipt names it, but it does not exist").
 								WithHint("%s", rerunHint(r.Shard))
 						}
 						if err != nil {
@@ -485,7 +484,7 @@ func (f *File) mismatchError(shard int, name, want, got string) error {
 	return robocache.Malformed("commit", robocache.Where{
 		"file":  name,
 		"shard": shard,
-	}, "the file is not the one that was staged").
+	}, "the file differs from the staged one").
 		Expected(want, got).
 		WithHint("%s", rerunHint(shard))
 }

@@ -194,7 +194,7 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 			if err := json.Unmarshal(b, v); err != nil {
 				return robocache.Malformed("commit", robocache.Where{
 					"file": receiptName(r.Shard),
-				}, "what the shard counted").
+				}, "the statistics of the shard are not readable").
 					WithCause(err)
 			}
 			return nil

@@ -75,9 +75,8 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	var seconds float64
 	var bytes, left int64
 	for _, r := range receipts {
-		s.Episodes, s.Frames, s.Bytes, s.Skipped = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames, s.Bytes+r.Bytes, s.Skipped+len(
-			r.Skipped,
-		)
+		s.Episodes, s.Frames = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames
+		s.Bytes, s.Skipped = s.Bytes+r.Bytes, s.Skipped+len(r.Skipped)
 		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
 	}
 	for _, f := range m.allFindings(receipts) {

@@ -63,7 +63,7 @@ func storeError(op, uri, name string, err error) error {
 	case errors.Is(err, syscall.EMFILE):
 		e.Hint = "raise 'ulimit -n'"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		e.Hint = "free space on the volume or write elsewhere; nothing half-written was left"
+		e.Hint = "free space on the volume or write elsewhere; no partial file is left"
 	case strings.Contains(err.Error(), "path escapes"): // os.Root exports no error value for this
 		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that "+
 			"leaves it", linkHint()
@@ -103,7 +103,7 @@ func changedError(uri, name, want, got string) error {
 	}, "").
 		Expected("version "+want, got).
 		WithCause(ErrChanged).
-		WithHint("something writes to the dataset; open it again when it is at rest")
+		WithHint("something writes to the dataset; open it again when writing has ended")
 }
 
 func unsupportedError(op, uri, msg, hint string) error {

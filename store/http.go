@@ -207,7 +207,8 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 			return unsupportedError(
 				"open",
 				h.uri,
-				"the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
+				"the server answers no ranges, and the file is too large to hold in memory ("+
+					err.Error()+")",
 				"use a server with range requests, or copy the dataset",
 			)
 		}

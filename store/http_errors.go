@@ -93,13 +93,10 @@ func (h *HTTP) statusError(resp *http.Response) error {
 	case status >= 500:
 		e.Class, e.Msg = robocache.ErrUnsupported, "the server answers "+http.StatusText(status)
 	case status >= 400:
-		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+http.StatusText(
-			status,
-		)
+		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+
+			http.StatusText(status)
 	default:
-		e.Class, e.Msg = robocache.ErrMalformed, "an answer that means nothing here: "+http.StatusText(
-			status,
-		)
+		e.Class, e.Msg = robocache.ErrMalformed, "an unexpected answer: "+http.StatusText(status)
 	}
 	if h.options.Explain != nil {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))

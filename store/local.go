@@ -148,7 +148,7 @@ func (l *Local) openError(op, name string, err error) error {
 				}, "").
 					Expected("a regular file", "a link that leads nowhere: "+l.linkTarget(part)).
 					WithHint(
-						"fetch what it leads to: git annex get, dvc pull, or download the " +
+						"fetch its target: git annex get, dvc pull, or download the " +
 							"file again",
 					)
 			}

@@ -128,10 +128,18 @@ func TestOpenLocalOddThings(t *testing.T) {
 	must(t, os.WriteFile(dir+"/file", nil, 0o666))
 	must(t, syscall.Mkfifo(dir+"/fifo", 0o666))
 	for uri, class := range map[string]error{
-		dir + "/nope": robocache.ErrNotFound, dir + "/file": robocache.ErrMisuse, dir + "/fifo": robocache.ErrMisuse,
-		dir + "/file/x": robocache.ErrNotFound, "/dev/null": robocache.ErrMisuse, "a\x00b": robocache.ErrMalformed, "": robocache.ErrMisuse,
-		"s3://b/x": robocache.ErrUnsupported, "pipe:echo x": robocache.ErrNotFound, "file://host/x": robocache.ErrUnsupported, "file:///%zz": robocache.ErrMalformed,
-		"mem://": robocache.ErrNotFound, "http://": robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
+		dir + "/nope":   robocache.ErrNotFound,
+		dir + "/file":   robocache.ErrMisuse,
+		dir + "/fifo":   robocache.ErrMisuse,
+		dir + "/file/x": robocache.ErrNotFound,
+		"/dev/null":     robocache.ErrMisuse,
+		"a\x00b":        robocache.ErrMalformed,
+		"":              robocache.ErrMisuse,
+		"s3://b/x":      robocache.ErrUnsupported,
+		"pipe:echo x":   robocache.ErrNotFound,
+		"file://host/x": robocache.ErrUnsupported,
+		"file:///%zz":   robocache.ErrMalformed,
+		"mem://":        robocache.ErrNotFound, "http://": robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
 	} {
 		if err := soon(
 			t,

@@ -205,7 +205,7 @@ func (w *localWriter) publishFile() error {
 		return robocache.Unsupported(
 			"commit",
 			nil,
-			"this file system has no hard links, by which a name is taken only once",
+			"this file system has no hard links, which exclusive creation needs",
 		).
 			WithCause(err).
 			WithHint("write to another volume")

@@ -64,7 +64,7 @@ func CreateNew(ctx context.Context, w Writable, name string) (Writer, error) {
 	return nil, unsupportedError(
 		"create",
 		w.URI(),
-		"this store cannot put a file only where there is none",
+		"this store cannot create a file only if none exists",
 		"",
 	)
 }

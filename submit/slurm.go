@@ -136,7 +136,7 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 			"file": c.Path,
 		}, "%s", lastLine(errs.String())).
 			WithCause(err).
-			WithHint("jobs that were submitted stand above; scancel ends them")
+			WithHint("submitted jobs are listed above; scancel ends them")
 	}
 	return jobs, err
 }

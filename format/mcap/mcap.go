@@ -125,7 +125,7 @@ func OpenStore(
 		}
 	}
 	if len(files) == 0 {
-		return nil, robocache.NotFound("open", nil, "no file that ends in .mcap is here")
+		return nil, robocache.NotFound("open", nil, "no .mcap file was found")
 	}
 	sto := StorageOptionsOf(o)
 	recs := make([]bag.Recording, len(files))

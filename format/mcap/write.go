@@ -166,8 +166,7 @@ func checkDestination(ctx context.Context, st store.Store, single string) error 
 		"dataset": st.URI(),
 	}, "the destination is not empty").
 		WithHint(
-			"choose a folder that is empty, or not there yet; what a conversion left that was " +
-				"killed can go",
+			"choose an empty or new folder; files of a conversion that was killed can be deleted",
 		)
 	if single != "" {
 		if _, err := st.Stat(ctx, single); err == nil {

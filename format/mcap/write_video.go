@@ -64,7 +64,7 @@ func (w *datasetWriter) findPackets(ctx context.Context, eps []int) error {
 				},
 				Count: not,
 				Message: fmt.Sprintf(
-					"the packets of %d of %d episodes cannot stand in messages as they are, "+
+					"the packets of %d of %d episodes cannot be copied into messages, "+
 						"so each frame of the camera becomes an image, without loss; the first: %v",
 					not,
 					len(eps),
@@ -333,7 +333,7 @@ func packetError(err error) error {
 	return robocache.Unsupported(
 		"mcap write",
 		nil,
-		"the packets of the video cannot stand in messages as they are",
+		"the packets of the video cannot be copied into messages",
 	).
 		WithCause(err).
 		WithHint("write images: %s", robocache.Option("write_option", "video", "stills"))

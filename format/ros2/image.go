@@ -208,7 +208,8 @@ func (t *Topic) SetChannelOrder(order string, force bool) bool {
 func (d *rawImages) streamLayout(key string) ([]Field, []string) {
 	f := robocache.Feature{Kind: robocache.KindImage, DType: robocache.Uint8}
 	if d.seen {
-		f.DType, f.Height, f.Width, f.Channels = d.pix.dtype, d.height, d.width, d.pix.outputChannels()
+		f.DType, f.Channels = d.pix.dtype, d.pix.outputChannels()
+		f.Height, f.Width = d.height, d.width
 		f.Shape = []int{f.Height, f.Width, f.Channels}
 		f.Unit = depthUnit(&d.pix)
 	}

@@ -69,7 +69,8 @@ type idlParser struct {
 // characters. Comments and lines that begin with # are skipped.
 func (p *idlParser) startText(text string) {
 	p.lex.Init(strings.NewReader(text))
-	p.lex.Mode = scanner.ScanIdents | scanner.ScanStrings | scanner.ScanComments | scanner.SkipComments
+	p.lex.Mode = scanner.ScanIdents | scanner.ScanStrings |
+		scanner.ScanComments | scanner.SkipComments
 	p.lex.IsIdentRune = func(c rune, _ int) bool {
 		return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' ||
 			c >= 'A' && c <= 'Z'

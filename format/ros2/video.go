@@ -82,7 +82,14 @@ func codecOf(format []byte) video.Codec {
 	for _, c := range []struct {
 		name  string
 		codec video.Codec
-	}{{"h264", video.H264}, {"avc", video.H264}, {"h265", video.HEVC}, {"hevc", video.HEVC}, {"vp9", video.VP9}, {"av1", video.AV1}} {
+	}{
+		{"h264", video.H264},
+		{"avc", video.H264},
+		{"h265", video.HEVC},
+		{"hevc", video.HEVC},
+		{"vp9", video.VP9},
+		{"av1", video.AV1},
+	} {
 		if bytes.Contains(text, []byte(c.name)) {
 			return c.codec
 		}

@@ -62,9 +62,8 @@ func openDB3(
 			Code:     "not-closed",
 			Where:    where,
 			Count:    int64(db.LogPages()),
-			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(
-				db.LogPages(),
-			) + " pages were read from the log",
+			Message: "the file has a write-ahead log: the recorder did not close it. " +
+				strconv.Itoa(db.LogPages()) + " pages were read from the log",
 			Hint: "open and close the file once with sqlite3",
 		})
 	}

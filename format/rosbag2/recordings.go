@@ -57,7 +57,7 @@ func findRecordings(
 			return out, links, failed
 		}
 		if r == nil {
-			return nil, nil, robocache.NotFound("open", nil, "no rosbag2 metadata.yaml is here")
+			return nil, nil, robocache.NotFound("open", nil, "no rosbag2 metadata.yaml was found")
 		}
 		return []recording{*r}, nil, nil
 	}
@@ -127,7 +127,7 @@ func groupByStem(dir string, files []string, why string) []recording {
 	missing := robocache.Finding{
 		Severity: robocache.SeverityInfo,
 		Code:     "no-metadata",
-		Message: "no metadata.yaml lies beside the file: the recorder was killed, or the " +
+		Message: "metadata.yaml is missing: the recorder was killed, or the " +
 			"file was moved",
 		Hint: "ros2 bag reindex",
 	}
@@ -248,7 +248,7 @@ func recordingFromMetadata(
 				Severity: robocache.SeverityError,
 				Code:     "missing-split",
 				Where:    robocache.Where{"file": path.Join(dir, f)},
-				Message:  "metadata.yaml lists the file, and it is not there: its time is a gap",
+				Message:  "metadata.yaml lists the file, but it does not exist: its time is a gap",
 				Hint:     "fetch the file again",
 				Lost:     true,
 			})
@@ -331,16 +331,16 @@ func (r *recording) openStorage(
 			e := robocache.NotFound("open", robocache.Where{
 				"file": r.name,
 			}, "the recording has no files").
-				WithHint("fetch them; metadata.yaml lists none that is here")
+				WithHint("fetch the files: none of those that metadata.yaml lists exists")
 			if len(r.found) > 0 {
 				e.Where, e.Hint = r.found[0].Where, r.found[0].Hint
 				e.Msg = fmt.Sprintf(
-					"%s lists %d files, and none is there",
+					"%s lists %d files, but none of them exists",
 					metadataName,
 					len(r.found),
 				)
 				if len(r.found) == 1 {
-					e.Msg = metadataName + " lists the file, and it is not there"
+					e.Msg = metadataName + " lists the file, but it does not exist"
 				}
 			}
 			first = e

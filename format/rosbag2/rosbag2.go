@@ -168,7 +168,7 @@ func OpenStore(
 		return nil, links[0].Err
 	}
 	if len(all) == 0 {
-		return nil, robocache.NotFound("open", nil, "no rosbag2 recording is here").
+		return nil, robocache.NotFound("open", nil, "no rosbag2 recording was found").
 			WithHint("a recording has a metadata.yaml, or files that end in .db3")
 	}
 	if m := all[0].meta; m != nil {

@@ -97,9 +97,9 @@ func (s *Store) signRequest(r *http.Request) error {
 	t, err := source.Token()
 	if err != nil { // the text of err quotes the response of the token server
 		class := robocache.ErrMisuse
-		if refused := (*oauth2.RetrieveError)(
-			nil,
-		); !errors.As(err, &refused) || refused.Response == nil || refused.Response.StatusCode >= 500 ||
+		var refused *oauth2.RetrieveError
+		if !errors.As(err, &refused) || refused.Response == nil ||
+			refused.Response.StatusCode >= 500 ||
 			refused.Response.StatusCode == http.StatusTooManyRequests {
 			class = robocache.ErrTemporary // the token server cannot be reached
 		}
@@ -375,7 +375,11 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			return s.Remove(ctx, from)
 		}
 		if said.RewriteToken == "" {
-			return s.Fail("move", from, robocache.Temporary("", nil, "the server copies nothing"))
+			return s.Fail(
+				"move",
+				from,
+				robocache.Temporary("", nil, "the server did not copy the object"),
+			)
 		}
 		q.Set("rewriteToken", said.RewriteToken)
 	}

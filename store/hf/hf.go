@@ -68,7 +68,7 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 		return nil, robocache.Misuse("open", robocache.Where{
 			"dataset": robocache.Redact("hf://" + rest),
 		}, "").
-			Expected("hf://datasets/owner/name, with @revision and /folder where wanted", what)
+			Expected("hf://datasets/owner/name, optionally with @revision and /folder", what)
 	}
 	if m == nil {
 		return bad("another form")

@@ -98,7 +98,7 @@ func (s *repository) listFolder(
 			return nil, robocache.Malformed(
 				"list",
 				robocache.Where{"dataset": s.uri},
-				"the Hub's list goes on at another host",
+				"the Hub's list continues on another host",
 			)
 		}
 		u = next

@@ -195,7 +195,7 @@ func (up *upload) uploadParts(
 		}
 		err = xml.Unmarshal(answer.Body, &begun)
 		if err != nil || begun.UploadId == "" {
-			return robocache.Malformed("commit", nil, "the server begins no upload in parts")
+			return robocache.Malformed("commit", nil, "the server did not begin a multipart upload")
 		}
 	}
 	id := url.Values{"uploadId": {begun.UploadId}}

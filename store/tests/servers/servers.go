@@ -167,8 +167,16 @@ var OtherS3 = map[string]func(t testing.TB) (url string){
 func Credentials(t testing.TB) {
 	t.Helper()
 	for k, v := range map[string]string{
-		"AWS_ACCESS_KEY_ID": Key, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "", "AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "",
+		"AWS_ACCESS_KEY_ID":           Key,
+		"AWS_SECRET_ACCESS_KEY":       Secret,
+		"AWS_REGION":                  "us-east-1",
+		"AWS_EC2_METADATA_DISABLED":   "true",
+		"AWS_CONFIG_FILE":             os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_PROFILE":                 "",
+		"AWS_SESSION_TOKEN":           "",
+		"AWS_ENDPOINT_URL":            "",
+		"AWS_ENDPOINT_URL_S3":         "",
 	} {
 		t.Setenv(k, v)
 	}

@@ -121,7 +121,7 @@ func tooLarge(off int64, want, got string) *robocache.Error {
 
 // withChunkHint adds the hint to write smaller chunks.
 func withChunkHint(e *robocache.Error) error {
-	e.Hint = "where the file is not damaged, write it anew with smaller chunks: mcap compress " +
+	e.Hint = "If the file is not damaged, write it again with smaller chunks: mcap compress " +
 		"--chunk-size BYTES"
 	return e
 }

@@ -99,7 +99,7 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (_ *File, err er
 		"recovered",
 		-1,
 		"recovered: "+causeText(cause)+"; the file was scanned",
-		"mcap recover, or record it anew",
+		"run mcap recover, or record the file again",
 		0,
 	)
 	f.scanFile(ctx)

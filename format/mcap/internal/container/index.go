@@ -125,7 +125,7 @@ func (f *File) reportUndefined(ix *Index) {
 					n,
 					id,
 				),
-				"record it anew",
+				"record the file again",
 				int64(n),
 			)
 		}

@@ -104,7 +104,7 @@ func (f *File) collectChunks(ctx context.Context, from, to int64) (out []Chunk) 
 					n,
 					room,
 				),
-				"record it anew, or fetch it again",
+				"record the file again, or fetch it again",
 				0,
 			)
 			return out
