@@ -66,6 +66,7 @@ type bitReader struct {
 	bad       bool
 }
 
+// readBit returns the next bit.
 func (r *bitReader) readBit() uint32 {
 	if r.bitsLeft == 0 {
 		if !r.noEscapes && r.zeros >= 2 && r.next < len(r.b) && r.b[r.next] == 3 {
@@ -86,6 +87,7 @@ func (r *bitReader) readBit() uint32 {
 	return uint32(r.cur>>r.bitsLeft) & 1
 }
 
+// readBits returns a number of n bits.
 func (r *bitReader) readBits(n int) (v uint32) {
 	for range n {
 		v = v<<1 | r.readBit()
@@ -93,6 +95,7 @@ func (r *bitReader) readBits(n int) (v uint32) {
 	return v
 }
 
+// skipBits skips n bits.
 func (r *bitReader) skipBits(n int) {
 	for range n {
 		r.readBit()
@@ -111,6 +114,7 @@ func (r *bitReader) readUnsigned() uint32 {
 	return 1<<zeros - 1 + r.readBits(zeros)
 }
 
+// readSigned reads a signed number in Exp-Golomb code.
 func (r *bitReader) readSigned() int32 {
 	v := r.readUnsigned()
 	if v&1 == 1 {
@@ -137,6 +141,8 @@ type sequenceSet struct {
 	left, right, top, bottom uint32
 }
 
+// applyCrop subtracts the cropped area from the size, and returns an error if the result is invalid
+// or exceeds maxPixels.
 func (p *sequenceSet) applyCrop(maxPixels int64) (*sequenceSet, error) {
 	w := int64(p.width) - int64(p.cropX)*(int64(p.left)+int64(p.right))
 	h := int64(p.height) - int64(p.cropY)*(int64(p.top)+int64(p.bottom))
@@ -236,6 +242,7 @@ func parseSPS264(nal []byte, maxPixels int64) (*sequenceSet, error) {
 	return p.applyCrop(maxPixels)
 }
 
+// scalingList skips a scaling list of H.264.
 func scalingList(r *bitReader, size int) {
 	last, next := int32(8), int32(8)
 	for range size {

@@ -24,20 +24,24 @@ type box struct {
 // isPresent reports whether the box was found.
 func (b box) isPresent() bool { return b.kind != "" }
 
+// malformed returns an error for a box whose contents are invalid.
 func (b box) malformed(format string, args ...any) *robocache.Error {
 	return b.boxError(robocache.ErrMalformed, format, args...)
 }
 
+// tooLarge returns an error for a box that exceeds a limit.
 func (b box) tooLarge(format string, args ...any) *robocache.Error {
 	return b.boxError(robocache.ErrResourceLimit, format, args...)
 }
 
+// unsupported returns an error for a box whose feature is not supported.
 func (b box) unsupported(hint, format string, args ...any) *robocache.Error {
 	e := b.boxError(robocache.ErrUnsupported, format, args...)
 	e.Hint = hint
 	return e
 }
 
+// boxError returns an error that names the kind and the offset of the box.
 func (b box) boxError(class error, format string, args ...any) *robocache.Error {
 	kind := b.kind
 	for _, c := range []byte(kind) {

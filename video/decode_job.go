@@ -89,6 +89,8 @@ func (r *decodeJob) passFailed(err error, ordinal int) (keep bool, _ error) {
 	return false, locateError(err, r.file, &r.worker.entry, ordinal)
 }
 
+// sendGroup sends the packets of the group and delivers its frames. On an error it sets
+// outsideGroup if the cause may lie outside the group.
 func (r *decodeJob) sendGroup(ctx context.Context) (keep bool, err error) {
 	ix, w := r.file.Index, r.worker
 	if h, ok := w.decoder.(Reorderer); ok && w.position.next == r.group.Start {
@@ -227,6 +229,7 @@ func (r *decodeJob) fillWanted() {
 	}
 }
 
+// wantedOrdinal returns the ordinal of packet d plus 1, or 0 if its frame is not wanted.
 func (r *decodeJob) wantedOrdinal(d int) int32 {
 	if i := d - r.firstDecode; i >= 0 && i < len(r.worker.wanted) {
 		return r.worker.wanted[i]
@@ -243,6 +246,7 @@ func (r *decodeJob) ordinalAt(d int) int {
 	return r.firstMissing()
 }
 
+// firstMissing returns the first wanted frame that is not delivered yet.
 func (r *decodeJob) firstMissing() int {
 	for _, k := range r.group.Ordinals {
 		if r.worker.wanted[r.file.Index.DecodeIndex(k)-r.firstDecode] > 0 {

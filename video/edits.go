@@ -30,13 +30,8 @@ func (t *track) readEdits(p *boxParser, movieScale int64) ([]edit, error) {
 	start := int64(0)
 	for i := range n {
 		e := d[width*i:]
-		duration, media, rate := uint64(
-			be.Uint32(e),
-		), int64(
-			int32(be.Uint32(e[4:])),
-		), be.Uint32(
-			e[width-4:],
-		)
+		duration, media := uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:])))
+		rate := be.Uint32(e[width-4:])
 		if width == 20 {
 			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
 		}

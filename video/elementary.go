@@ -1,8 +1,6 @@
 package video
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Elementary converts samples of a file to the packet form used outside of files. H.264 and HEVC
 // become Annex B, with the parameter sets before key frames. AV1 becomes temporal units in the
@@ -60,6 +58,7 @@ type byteCursor struct {
 	bad bool
 }
 
+// takeBytes returns the next n bytes, or nil beyond the end.
 func (c *byteCursor) takeBytes(n int) []byte {
 	if n > len(c.b) {
 		c.b, c.bad = nil, true

@@ -75,6 +75,7 @@ func encodeError(
 		WithHint("%s", hint)
 }
 
+// withDefaults returns the options with defaults for zero values.
 func (c EncodeConfig) withDefaults() EncodeConfig {
 	if c.Gray12 {
 		c.Codec = HEVC
@@ -177,6 +178,7 @@ func (c EncodeConfig) checkSupported() error {
 	return encodeError(class, nil, msg, hint, nil)
 }
 
+// ffmpegArguments returns the command line arguments for an output at path.
 func (c EncodeConfig) ffmpegArguments(path string) ([]string, error) {
 	timescale, _, err := TrackTimescale(c.Rate)
 	if err != nil {
@@ -424,6 +426,8 @@ func (e *Encoder) stopAndFail(cause error) error {
 	return e.reportFailure(cause)
 }
 
+// reportFailure removes the file and returns an error with the class that matches the output of
+// ffmpeg.
 func (e *Encoder) reportFailure(cause error) error {
 	_ = os.Remove(e.path)
 	if err := e.ctx.Err(); err != nil {
@@ -452,6 +456,7 @@ func (e *Encoder) reportFailure(cause error) error {
 	return e.err
 }
 
+// verifyFile compares the index of the written file with the frames that were passed to Write.
 func (e *Encoder) verifyFile() (err error) {
 	defer robocache.LocateIn(&err, "file", e.path)
 	same := func(ok bool, want, got string) error {

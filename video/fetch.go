@@ -228,6 +228,7 @@ func (b *Fetched) findPiece(r Range) *fetchedPiece {
 	return nil
 }
 
+// holdsPacket reports whether packet d was fetched.
 func (b *Fetched) holdsPacket(d int) bool {
 	s := b.index.Sample(d)
 	return b.findPiece(Range{s.Offset, int64(s.Size)}) != nil

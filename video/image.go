@@ -80,6 +80,7 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	return info, nil
 }
 
+// strideOf returns the bytes from one row to the next. A stride of 0 means rows without padding.
 func strideOf(r *robocache.Raw) int {
 	return cmp.Or(r.Stride, r.Width*r.Channels*r.DType.Size())
 }

@@ -108,6 +108,7 @@ func (ix *Index) Sample(d int) Sample {
 	return s
 }
 
+// isSync reports whether sample d is a sync sample.
 func (ix *Index) isSync(d int) bool {
 	if ix.allSync {
 		return true
@@ -116,6 +117,7 @@ func (ix *Index) isSync(d int) bool {
 	return found
 }
 
+// entryOf returns the number of the sample entry of sample d.
 func (ix *Index) entryOf(d int) int {
 	if len(ix.entryRuns) == 1 {
 		return int(ix.entryRuns[0].entry)
@@ -200,6 +202,7 @@ type timeTable struct {
 	wide       []int64
 }
 
+// timeAt returns time i.
 func (t *timeTable) timeAt(i int) int64 {
 	switch {
 	case t.offsets != nil:
@@ -246,6 +249,7 @@ type frameOrder struct {
 	far      []uint32 // decode indexes, if a displacement does not fit into 16 bits
 }
 
+// decodeIndex returns the decode index of frame k.
 func (o *frameOrder) decodeIndex(k int) int {
 	switch {
 	case o.near != nil:

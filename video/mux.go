@@ -84,6 +84,7 @@ func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	return timescale, delta, nil
 }
 
+// planJoin checks the parts and computes the tables of the output.
 func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*joinPlan, error) {
 	m := &joinPlan{}
 	var err error
@@ -214,6 +215,7 @@ func comparableEntry(raw []byte) []byte {
 	return out
 }
 
+// partError returns an error that names part i and its file.
 func partError(class error, i int, p Part, msg, hint string) error {
 	return robocache.NewError(
 		class,

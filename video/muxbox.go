@@ -142,6 +142,7 @@ func (m *joinPlan) moovBox(media int64, offsets string) []byte {
 	)
 }
 
+// sampleTables returns the stbl box of samples that begin at file offset media.
 func (m *joinPlan) sampleTables(media int64, offsets string) []byte {
 	n := len(m.sizes)
 	var ctts, stss []byte
@@ -185,6 +186,7 @@ func (m *joinPlan) sampleTables(media int64, offsets string) []byte {
 		boxOf(offsets, bigEndianWords(0, uint32(chunks)), places))
 }
 
+// rotationMatrix returns the display matrix of the rotation of an entry.
 func rotationMatrix(e *SampleEntry) []uint32 {
 	const one, minus = 1 << 16, 0xffff0000
 	w, h := uint32(e.Width)<<16, uint32(e.Height)<<16

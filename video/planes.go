@@ -42,6 +42,7 @@ type PixelMover interface {
 	SplitPixels(r, g, b, rgb []byte) // splits 3 × len(r) bytes of pixels into planes
 }
 
+// pixelMover returns the registered backend's pixel mover, or nil.
 func pixelMover() PixelMover {
 	backendMu.RLock()
 	defer backendMu.RUnlock()
@@ -175,6 +176,7 @@ func PlaneFormat(name string) uint8 {
 	return 0
 }
 
+// planeFormat returns the description of the format, or of the invalid format 0.
 func (i PlaneInfo) planeFormat() *planeFormat {
 	if int(i.Format) >= len(planeFormats) {
 		return &planeFormats[0]
@@ -285,6 +287,7 @@ func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 	return i, nil
 }
 
+// validatePlanes returns an error if the format, the size or the rotation is invalid.
 func (i PlaneInfo) validatePlanes() error {
 	switch {
 	case i.Format == 0 || int(i.Format) >= len(planeFormats):

@@ -179,6 +179,7 @@ func (p *Pool) Decode(
 	return nil
 }
 
+// decodeGroup decodes one group with an idle or a new decoder.
 func (p *Pool) decodeGroup(
 	ctx context.Context,
 	f *File,
@@ -237,6 +238,7 @@ func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err erro
 	return keep, err
 }
 
+// canJoin reports whether next continues g without a gap, with the same sample entry.
 func canJoin(ix *Index, g, next Group) bool {
 	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
 		next.Start < ix.NumSamples() &&
@@ -244,6 +246,7 @@ func canJoin(ix *Index, g, next Group) bool {
 		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
+// checkGroup returns an error if the group names frames or packets that the file does not have.
 func checkGroup(f *File, g Group) error {
 	n := f.Index.NumFrames()
 	for _, k := range g.Ordinals {
@@ -341,6 +344,7 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 	return w, elsewhere, err
 }
 
+// newWorker returns a worker with a new decoder for the sample entry.
 func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	b := p.backend
 	if b == nil {

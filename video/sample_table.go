@@ -272,6 +272,7 @@ func (t *track) readTimes(p *boxParser, n int) (dts, pts []int64, err error) {
 	return dts, pts, nil
 }
 
+// readSync reads the list of sync samples. Without a list, all samples are sync samples.
 func (t *track) readSync(p *boxParser, ix *Index) error {
 	b := t.boxes["stss"]
 	if !b.isPresent() {

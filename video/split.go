@@ -86,6 +86,7 @@ func NewSplit(host *Pool, b DeviceBackend, budget int64, wait bool) *Split {
 // deviceSlots holds one set of slots per device. All users of the process share it.
 var deviceSlots sync.Map
 
+// slotsOf returns the slots of a device, and creates them at the first call.
 func slotsOf(b DeviceBackend) chan struct{} {
 	n := 1
 	for _, c := range []Codec{H264, HEVC, VP9, AV1} {

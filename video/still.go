@@ -87,6 +87,7 @@ func stillError(class error, format string, args ...any) error {
 	return robocache.NewError(class, opStill, nil, format, args...)
 }
 
+// stillHeader parses the header of a PNG, JPEG or TIFF.
 func stillHeader(b []byte) (StillInfo, error) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):
@@ -186,6 +187,7 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	)
 }
 
+// outputSize returns the requested size, or the image's own size.
 func (s *Spec) outputSize(info StillInfo) (w, h int) {
 	return cmp.Or(s.Width, info.Width), cmp.Or(s.Height, info.Height)
 }
@@ -360,6 +362,7 @@ var unitBits = func() (t [256]uint32) {
 	return t
 }()
 
+// scaleRGB scales packed pixels bilinearly.
 func scaleRGB(rgb []byte, w, h, toW, toH int) []byte {
 	src := image.NewRGBA(image.Rect(0, 0, w, h))
 	for i := range w * h {

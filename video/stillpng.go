@@ -63,6 +63,8 @@ func fastGreyPNG(b []byte, info StillInfo, out []byte) (done bool) {
 	})
 }
 
+// withPNG calls use with the parsed file, if the fast path can decode it, and with scratch memory
+// from a pool.
 func withPNG(b []byte, info StillInfo, use func(*pngFile) bool) bool {
 	s := pngScratches.Get().(*pngScratch)
 	defer func() {
@@ -250,6 +252,7 @@ func unfilterRow(kind byte, line, above []byte, n int) bool {
 	return true
 }
 
+// unfilterSub reverses the filter Sub, which predicts from the left pixel.
 func unfilterSub(line []byte, n int) {
 	switch n {
 	case 3:
@@ -288,6 +291,7 @@ func addBytes(a, b []byte) {
 	}
 }
 
+// unfilterPaeth reverses the filter Paeth.
 func unfilterPaeth(line, above []byte, n int) {
 	above = above[:len(line)]
 	if n == 3 { // three independent chains

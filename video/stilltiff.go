@@ -31,6 +31,7 @@ type tiffFile struct {
 	tiled            bool
 }
 
+// tiffHeader parses the first directory of a TIFF.
 func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	bad := func(format string, args ...any) (*tiffFile, error) {
 		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
@@ -137,6 +138,7 @@ func (t *tiffFile) entryValues(e []byte) ([]uint32, error) {
 	return v, nil
 }
 
+// stillInfo returns the description of the image.
 func (t *tiffFile) stillInfo() StillInfo {
 	info := StillInfo{
 		Format:   "tiff",

@@ -274,6 +274,7 @@ func (s *Stream) inspectNAL(nal []byte) (u nalInfo, err error) {
 	return u, nil
 }
 
+// inspectSlice264 describes a slice of H.264.
 func (s *Stream) inspectSlice264(nal []byte, kind byte, u *nalInfo) error {
 	r := bitReader{b: nal[1:min(len(nal), 64)]}
 	u.isSlice, u.isKey, u.isReference = true, kind == 5, nal[0]&0x60 != 0
@@ -358,6 +359,7 @@ func (s *Stream) checkSize(p *sequenceSet) error {
 	return nil
 }
 
+// keepParameterSet stores a parameter set, and records whether it changed.
 func (s *Stream) keepParameterSet(kind byte, id uint32, nal []byte) error {
 	for _, o := range s.parameterSets {
 		if o.kind == kind && o.id == id {

@@ -23,6 +23,7 @@ var entryKinds = map[Codec]struct {
 	},
 }
 
+// sampleEntry returns the sample entry of the stream.
 func (s *Stream) sampleEntry() []byte {
 	head := make([]byte, entryHead)
 	head[7] = 1
@@ -62,6 +63,7 @@ func (s *Stream) joinSets(kind byte) (b []byte, n int) {
 	return b, n
 }
 
+// avcConfig returns the avcC box contents: the H.264 parameter sets and their profile.
 func (s *Stream) avcConfig() []byte {
 	sps, n := s.joinSets(7)
 	pps, m := s.joinSets(8)
@@ -85,6 +87,7 @@ func (s *Stream) avcConfig() []byte {
 	return b
 }
 
+// hevcConfig returns the hvcC box contents: the HEVC parameter sets and their profile.
 func (s *Stream) hevcConfig() []byte {
 	h := s.firstSet
 	b := append([]byte{1}, h.profile[:]...)

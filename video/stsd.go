@@ -41,6 +41,7 @@ func (p *boxParser) parseStsd(b box) (entries []SampleEntry, raw [][]byte, err e
 // entryHead is the length of the fixed part of a visual sample entry after the box header.
 const entryHead = 78
 
+// parseEntry parses one visual sample entry.
 func (p *boxParser) parseEntry(b box) (SampleEntry, error) {
 	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
@@ -99,6 +100,7 @@ var codecs = map[string]Codec{
 	"mp4v": MPEG4, "XVID": MPEG4, "DIVX": MPEG4,
 }
 
+// parseColr copies the color description of a colr box to e.
 func parseColr(d []byte, e *SampleEntry) {
 	switch {
 	case len(d) >= 11 && string(d[:4]) == "nclx":

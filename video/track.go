@@ -1,8 +1,6 @@
 package video
 
-import (
-	"cmp"
-)
+import "cmp"
 
 // track holds the relevant boxes of one trak, by kind. Of repeated boxes the first one counts.
 type track struct {

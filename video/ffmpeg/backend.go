@@ -148,6 +148,7 @@ func canSkip(e *video.SampleEntry) bool {
 // checkResult converts a result code of the shim, which may be a code of libavcodec, to an error.
 func checkResult(op string, code C.int) error { return resultError(op, int(code)) }
 
+// resultError returns the error for a result code, or nil.
 func resultError(op string, code int) error {
 	if code >= 0 {
 		return nil

@@ -62,6 +62,7 @@ type depthKey struct {
 
 const maxTables = 64
 
+// tableFor returns the table of a code, and computes it at the first call.
 func (d *depthTableCache) tableFor(code robocache.Depth, metres bool) (*[4096]float32, error) {
 	key := depthKey{code, metres}
 	d.mu.RLock()

@@ -96,6 +96,7 @@ type conversionArgs struct {
 	table         *C.float // depth by code
 }
 
+// conversionArgsOf returns the arguments that convert a frame to spec.
 func conversionArgsOf(
 	s *video.Shape,
 	spec *video.Spec,

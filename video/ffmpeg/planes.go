@@ -130,6 +130,7 @@ func (ffmpegBackend) ConvertPlanes(
 	return convertPlanes(&info, planes, spec, dst, true)
 }
 
+// convertPlanes converts stored planes. fast = false disables the vector kernels.
 func convertPlanes(
 	info *video.PlaneInfo,
 	planes []byte,
@@ -262,6 +263,7 @@ const (
 	maxIdleBytes = 64 << 20
 )
 
+// acquireScratch returns an idle scratch for key, or another one to be set up.
 func (p *scratchPool) acquireScratch(key scratchKey) (*scratch, error) {
 	p.mu.Lock()
 	at := len(p.idle) - 1 // the last used one first, because its rows are in the caches
@@ -287,6 +289,7 @@ func (p *scratchPool) acquireScratch(key scratchKey) (*scratch, error) {
 	return &scratch{native: c, key: key}, nil
 }
 
+// releaseScratch makes a scratch idle and frees those beyond the limits.
 func (p *scratchPool) releaseScratch(s *scratch) {
 	var out []*scratch
 	p.mu.Lock()

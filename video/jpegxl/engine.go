@@ -219,8 +219,10 @@ func (in *instance) callFunction(
 	return r[0], nil
 }
 
+// isFull reports whether the decoder's memory is nearly at its limit.
 func (in *instance) isFull() bool { return in.module.Memory().Size() > (maxPages-64)*pageBytes }
 
+// outOfMemory returns the error for an image that exceeds the memory limit.
 func outOfMemory() error {
 	return robocache.ResourceLimit(
 		opDecode,
@@ -332,6 +334,7 @@ func (in *instance) decodeImages(ctx context.Context, dst, src []byte, size int)
 	return nil
 }
 
+// readInfo reads the description of the images at an address of the decoder.
 func (in *instance) readInfo(at uint64) streamInfo {
 	word := func(k uint32) uint32 {
 		v, _ := in.module.Memory().ReadUint32Le(uint32(at) + 4*k)

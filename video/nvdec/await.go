@@ -82,6 +82,7 @@ func (d *decoder) statusError(status int32) error {
 	return d.engineError(status)
 }
 
+// engineError returns the error for a frame that the engine could not decode.
 func (d *decoder) engineError(status int32) error {
 	return robocache.Malformed(
 		opDecode,

@@ -137,6 +137,7 @@ func (b *Backend) Engines(codec video.Codec) int {
 	return max(int(c.engines), 1)
 }
 
+// codecCaps returns the driver's answer about a codec. Answers are cached.
 func (b *Backend) codecCaps(codec video.Codec) (decodeCaps, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,6 +149,7 @@ func (b *Backend) codecCaps(codec video.Codec) (decodeCaps, error) {
 	return a.caps, a.err
 }
 
+// queryCodec asks the driver whether an engine decodes a codec.
 func (b *Backend) queryCodec(codec video.Codec) (decodeCaps, error) {
 	number, ok := codecs[codec]
 	if !ok {
@@ -171,6 +173,7 @@ func (b *Backend) queryCodec(codec video.Codec) (decodeCaps, error) {
 	return *c, nil
 }
 
+// unsupported returns an ErrUnsupported error with the advice to decode on the CPU.
 func (b *Backend) unsupported(msg, want, got string) error {
 	return robocache.Unsupported(opDecode, robocache.Where{"device": b.device}, "%s", msg).
 		Expected(want, got).

@@ -118,6 +118,7 @@ func (d *decoder) SendUnwanted(sample []byte, number int64) (err error) {
 	return err
 }
 
+// sendPacket converts a sample to a packet and passes it to the parser.
 func (d *decoder) sendPacket(sample []byte, number int64, unwanted bool) (err error) {
 	if d.closed {
 		return closedError()
@@ -142,6 +143,7 @@ func (d *decoder) sendPacket(sample []byte, number int64, unwanted bool) (err er
 	return d.parseCurrent()
 }
 
+// parseCurrent passes the current packet to the parser, and adds its frame to the pending ones.
 func (d *decoder) parseCurrent() error {
 	err := d.backend.driver.parsePacket(d.parser, &d.packet)
 	d.packet.data = nil
@@ -266,9 +268,8 @@ func (d *decoder) vacateSurface(surface int32) error {
 				if status == statusRuns { // mapping it waited until it was decoded
 					status = d.backend.driver.surfaceStatus(d.handle, surface)
 				}
-				x.decodeErr = d.statusError(
-					status,
-				) // frames that refer to it come later and fail with it
+				// Frames that refer to it come later and fail with it.
+				x.decodeErr = d.statusError(status)
 			}
 		}
 	}

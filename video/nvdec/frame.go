@@ -38,6 +38,8 @@ func (f *frame) PixelFormat() string {
 // PlaneInfo describes the planes in the form that libavcodec decodes the same stream to.
 func (f *frame) PlaneInfo() (video.PlaneInfo, bool) { return f.planeInfo(), true }
 
+// planeInfo returns the description of the planes. Fields that the stream does not specify come
+// from the sample entry.
 func (f *frame) planeInfo() video.PlaneInfo {
 	t, e := &f.decoder.format, &f.decoder.entry
 	full := t.isFullRange()

@@ -71,6 +71,7 @@ type driverFunctions struct {
 
 var loadDriver = sync.OnceValues(func() (*driverFunctions, error) { return loadLibrary(libraries) })
 
+// loadLibrary opens the first library of names that exists, and resolves its functions.
 func loadLibrary(names []string) (*driverFunctions, error) {
 	var library uintptr
 	var err error
@@ -282,6 +283,7 @@ type decoderRegistry struct {
 	decoders map[uintptr]*decoder
 }
 
+// register adds a decoder and returns its number.
 func (r *decoderRegistry) register(d *decoder) uintptr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,6 +295,7 @@ func (r *decoderRegistry) register(d *decoder) uintptr {
 	return r.next
 }
 
+// unregister removes a decoder.
 func (r *decoderRegistry) unregister(number uintptr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -135,6 +135,7 @@ func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
 	return err
 }
 
+// convertOnDevice queues the conversion. The device context must be current.
 func (f *frame) convertOnDevice(spec *video.Spec, dst []byte) error {
 	info := f.planeInfo()
 	shape := info.Shape()
@@ -165,6 +166,7 @@ func (f *frame) KeepPlanes(dst []byte) (err error) {
 	return err
 }
 
+// keepPlanes queues the copy. The device context must be current.
 func (f *frame) keepPlanes(dst []byte) error {
 	info := f.planeInfo()
 	if n := info.Bytes(); len(dst) < n {

@@ -117,6 +117,7 @@ func (s *stagingPool) awaitEvent(event uintptr) error {
 	return nil
 }
 
+// freeBuffer frees the memory and the event of a buffer.
 func (s *stagingPool) freeBuffer(x *stagingBuffer) {
 	if x.m != nil {
 		s.driver.freeHost(x.m)

@@ -40,6 +40,7 @@ var hasNative = C.rc_jpeg_present() != 0
 
 func isLinked() bool { return hasNative }
 
+// decodeNative decodes with libjpeg-turbo. The caller has checked the sizes.
 func decodeNative(dst, src []byte, width, height, channels int) error {
 	if len(src) == 0 {
 		return jpegError(robocache.ErrMalformed, "the image is empty")

@@ -2,6 +2,6 @@
 
 package turbojpeg
 
-func native() bool { return false }
+func isLinked() bool { return false }
 
-func decode(_, _ []byte, _, _, _ int) error { return nil }
+func decodeNative(_, _ []byte, _, _, _ int) error { return nil }
