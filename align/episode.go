@@ -210,7 +210,8 @@ func (a *aligner) resolveOptions(f robocache.Feature) (source, error) {
 			"nearest, previous or next, or a floating-point output dtype",
 			f.DType.String(),
 		)
-		err.(*robocache.Error).Hint = "set dtypes[" + k + `] to "float32" if the numbers are quantities and not categories`
+		err.(*robocache.Error).Hint = "set dtypes[" + k +
+			`] to "float32" if the numbers are quantities and not categories`
 		return s, err
 	}
 	if s.opt.Mode == Sum {

@@ -187,9 +187,7 @@ func TestEpisode(t *testing.T) {
 		{"words", Previous},
 		{"task", Previous},
 	} {
-		if s := a.Stream(
-			c.key,
-		); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) ||
+		if s := a.Stream(c.key); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) ||
 			slices.Contains(s.Valid, 0) && c.key != "camera" {
 			t.Errorf("%s: %+v", c.key, s)
 		}
@@ -220,9 +218,7 @@ func TestEpisode(t *testing.T) {
 			}
 		}
 		k := sort.Search(len(rows), func(i int) bool { return rows[i] > at }) - 1
-		if v := int(
-			binary.LittleEndian.Uint64(st.Data[8*i:]),
-		); v != k ||
+		if v := int(binary.LittleEndian.Uint64(st.Data[8*i:])); v != k ||
 			w.Text[i] != fmt.Sprintf("words %d", k) {
 			t.Fatalf("stage at %d: %d and %q, want %d", at, v, w.Text[i], k)
 		}
@@ -276,16 +272,12 @@ func TestEpisodeTimeline(t *testing.T) {
 		}
 		return a
 	}
-	if a := span(
-		`{"hz": 10, "keys": ["joints", "camera"], "extent": "union"}`,
-	); a.Times[0] != -200e6 ||
-		a.Times[len(a.Times)-1] != 2000e6 {
+	if a := span(`{"hz": 10, "keys": ["joints", "camera"], "extent": "union"}`); a.Times[0] !=
+		-200e6 || a.Times[len(a.Times)-1] != 2000e6 {
 		t.Errorf("union: %v", a.Times)
 	}
-	if a := span(
-		`{"hz": 10, "keys": ["joints", "camera"], "extent": "force"}`,
-	); a.Times[0] != 100e6 ||
-		len(a.Times) != 8 {
+	if a := span(`{"hz": 10, "keys": ["joints", "camera"], "extent": "force"}`); a.Times[0] !=
+		100e6 || len(a.Times) != 8 {
 		t.Errorf("a stream that is not selected gives the extent: %v", a.Times)
 	}
 	a := span(
@@ -331,22 +323,14 @@ func TestEpisodeTimeline(t *testing.T) {
 	}
 	empty := newFake()
 	empty.clocks["joints"] = nil
-	if a, err := Episode(
-		ctx,
-		empty,
-		0,
-		mustConfig(t, `{"times_ns": [1], "keys": ["joints"]}`),
-	); err != nil || a.Streams[0].Valid[0] != 0 ||
-		len(a.Streams[0].Data) != 8 {
+	if a, err := Episode(ctx, empty, 0,
+		mustConfig(t, `{"times_ns": [1], "keys": ["joints"]}`)); err != nil ||
+		a.Streams[0].Valid[0] != 0 || len(a.Streams[0].Data) != 8 {
 		t.Errorf("a stream without samples: %v", err)
 	}
-	if a, err := Episode(
-		ctx,
-		empty,
-		0,
-		mustConfig(t, `{"hz": 10, "keys": ["joints", "camera"]}`),
-	); err != nil ||
-		len(a.Times) != 0 {
+	if a, err := Episode(ctx, empty, 0,
+		mustConfig(t, `{"hz": 10, "keys": ["joints", "camera"]}`)); err != nil || len(a.Times) !=
+		0 {
 		t.Errorf("an empty intersection: %v", err)
 	}
 }
@@ -461,9 +445,7 @@ func TestEpisodeErrors(t *testing.T) {
 		{`nonsense`, ""},
 		{`{"hz": 10}, "edge": "mask"}`, "after its object"},
 	} {
-		if _, err := ParseConfig(
-			[]byte(c.text),
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if _, err := ParseConfig([]byte(c.text)); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), c.hint) {
 			t.Errorf("%s: %v", c.text, err)
 		}
@@ -497,13 +479,9 @@ func TestConfigJSON(t *testing.T) {
 	if b, _ := json.Marshal(Config{}); string(b) != "{}" {
 		t.Errorf("the zero configuration is %s", b)
 	}
-	if c := mustConfig(
-		t,
-		`{"times_ns": [1760000000000000001, 9007199254740993, 500000000]}`,
-	); !slices.Equal(
-		c.Times,
-		[]int64{1760000000000000001, 9007199254740993, 5e8},
-	) {
+	if c := mustConfig(t,
+		`{"times_ns": [1760000000000000001, 9007199254740993, 500000000]}`); !slices.Equal(c.Times,
+		[]int64{1760000000000000001, 9007199254740993, 5e8}) {
 		t.Errorf("times %v", c.Times)
 	}
 }

@@ -64,23 +64,17 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	hz := rate.Float()
 	// Beyond this time, half a step of float32 is a quarter of the period. Such timestamps cannot
 	// come from float32 seconds; they count from an epoch.
-	if n := len(
-		timestamps,
-	); n > 0 &&
-		max(
-			math.Abs(float64(timestamps[0])),
-			math.Abs(float64(timestamps[n-1])),
-		)*0x1p-24*4 > 1e9/hz {
+	if n := len(timestamps); n > 0 &&
+		max(math.Abs(float64(timestamps[0])), math.Abs(float64(timestamps[n-1])))*0x1p-24*4 >
+			1e9/hz {
 		return timestamps
 	}
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
 	for i, t := range timestamps {
 		d := t - nanos(rate, row(t))
 		// Half a step of float32, plus the rounding to nanoseconds.
-		if limit := int64(
-			math.Abs(float64(t))*0x1p-24,
-		) + 1; d > limit || d < -limit ||
-			i > 0 && row(t) == row(timestamps[i-1]) {
+		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 &&
+			row(t) == row(timestamps[i-1]) {
 			return timestamps
 		}
 	}

@@ -25,14 +25,8 @@ func TestUniform(t *testing.T) {
 	for _, r := range rates {
 		for _, k := range []int64{0, 1, 2, 3, 29, 30, 180_000, 1_234_567_891} {
 			// floor(k·1e9·den/num + 1/2)
-			x := new(
-				big.Rat,
-			).SetFrac(
-				new(
-					big.Int,
-				).Mul(big.NewInt(k*1), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))),
-				big.NewInt(r.Num),
-			)
+			x := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(k*1),
+				new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))), big.NewInt(r.Num))
 			x.Add(x, big.NewRat(1, 2))
 			want := new(big.Int).Div(x.Num(), x.Denom())
 			if !want.IsInt64() {
@@ -73,11 +67,8 @@ func TestUniform(t *testing.T) {
 	if n := UniformCount(0, 3600e9, robocache.Rate{Num: 30000, Den: 1001}); n != 107893 {
 		t.Errorf("an hour at 29.97 Hz: %d rows", n)
 	}
-	if n := UniformCount(
-		math.MinInt64,
-		math.MaxInt64,
-		robocache.Rate{Num: 1 << 60, Den: 1},
-	); n != math.MaxInt64 {
+	if n := UniformCount(math.MinInt64, math.MaxInt64, robocache.Rate{Num: 1 << 60, Den: 1}); n !=
+		math.MaxInt64 {
 		t.Errorf("a hopeless grid counts %d rows", n)
 	}
 }
@@ -105,11 +96,7 @@ func TestExtent(t *testing.T) {
 			t.Errorf("%q of %d: [%d, %d] %v", c.kind, c.n, t0, t1, err)
 		}
 	}
-	if _, _, err := Extent(
-		"jionts",
-		names,
-		streams,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if _, _, err := Extent("jionts", names, streams); !errors.Is(err, robocache.ErrMisuse) ||
 		!contains(err, "did you mean joints") {
 		t.Errorf("%v", err)
 	}
@@ -151,11 +138,8 @@ func TestOnGrid(t *testing.T) {
 		}
 	}
 	for _, s := range [][]int64{{}, {0, 0}, {0, 33_333_333, 33_333_333}} {
-		if got := OnGrid(
-			s,
-			robocache.Rate{Num: 30, Den: 1},
-		); len(got) != len(s) ||
-			len(s) > 0 && got[len(s)-1] != s[len(s)-1] {
+		if got := OnGrid(s, robocache.Rate{Num: 30, Den: 1}); len(got) != len(s) || len(s) > 0 &&
+			got[len(s)-1] != s[len(s)-1] {
 			t.Errorf("%v became %v", s, got)
 		}
 	}

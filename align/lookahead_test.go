@@ -18,7 +18,12 @@ func TestLookAhead(t *testing.T) {
 	deltas := newFake()
 	deltas.info.FPS = robocache.Rate{Num: 30, Den: 1}
 	deltas.info.Features = nil
-	for _, key := range []string{"odometry", "delta_action", "joint_actions", "observation.last_action"} {
+	for _, key := range []string{
+		"odometry",
+		"delta_action",
+		"joint_actions",
+		"observation.last_action",
+	} {
 		deltas.info.Features = append(deltas.info.Features, robocache.Feature{
 			Key: key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{2},
 		})
@@ -39,7 +44,8 @@ func TestLookAhead(t *testing.T) {
 			rows,
 			`{"hz": 50}`,
 			nil,
-			"observations at 50 Hz use samples from after the tick, at most 33.3 ms of joints, force, 16.7 ms of camera",
+			"observations at 50 Hz use samples from after the tick, at most 33.3 ms of joints, " +
+				"force, 16.7 ms of camera",
 		},
 		{rows, `{"hz": 50}`, []string{"camera"}, "at most 16.7 ms of camera"},
 		{rows, `{"hz": 15}`, nil, ""}, // each tick is a row
@@ -75,7 +81,8 @@ func TestLookAhead(t *testing.T) {
 			recording,
 			`{}`,
 			[]string{"force"},
-			"observations on another clock use samples from after the tick, at most 3.0 ms of force",
+			"observations on another clock use samples from after the tick, at most 3.0 ms of " +
+				"force",
 		},
 	} {
 		cfg := mustConfig(t, c.config)

@@ -332,12 +332,8 @@ func TestPlanErrors(t *testing.T) {
 		if _, err := kernel.ParseMode(name); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseMode(%q): %v", name, err)
 		}
-		if err := new(
-			kernel.Edge,
-		).UnmarshalText([]byte(name)); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if err := new(kernel.Edge).UnmarshalText([]byte(name)); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("ParseEdge(%q): %v", name, err)
 		}
 	}

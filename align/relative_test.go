@@ -88,14 +88,8 @@ func (d *deltas) slow(c int, from, to int64) (sum float64) {
 			end = d.times[k+1]
 		}
 		if start < end {
-			sum += float64(
-				d.values[k][c],
-			) * max(
-				0,
-				float64(min(end, to)-max(start, from)),
-			) / float64(
-				end-start,
-			)
+			sum += float64(d.values[k][c]) * max(0,
+				float64(min(end, to)-max(start, from))) / float64(end-start)
 		}
 	}
 	return sum
@@ -178,15 +172,9 @@ func TestSumOverRows(t *testing.T) {
 	}
 	d := newDeltas(jittered(9, 1e8, r), 1, r)
 	for _, times := range [][]int64{{5}, {2, 1}, {1, 1}} {
-		if _, err := Episode(
-			t.Context(),
-			d,
-			0,
-			Config{Modes: map[string]Mode{"action": Sum}, Times: times},
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if _, err := Episode(t.Context(), d, 0,
+			Config{Modes: map[string]Mode{"action": Sum}, Times: times}); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("times %v: %v, want misuse", times, err)
 		}
 	}
@@ -245,7 +233,8 @@ func TestRelativeChoices(t *testing.T) {
 		{
 			name: "nothing is known",
 			mode: Linear,
-			note: "action is interpolated as absolute: nothing says whether its 7 columns are relative",
+			note: "action is interpolated as absolute: nothing says whether its 7 columns are " +
+				"relative",
 		},
 		{
 			name:   "the user says it",
@@ -277,7 +266,8 @@ func TestRelativeChoices(t *testing.T) {
 			stated: []int{0, 2},
 			cfg:    Config{Modes: map[string]Mode{"action": Previous}},
 			mode:   Previous,
-			note:   "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
+			note: "action is relative (as it says) and mode previous does not sum its rows: " +
+				"totals will not be kept",
 		},
 		{
 			name: "a mode beside the user's word", cfg: Config{
@@ -297,7 +287,8 @@ func TestRelativeChoices(t *testing.T) {
 			names:  `["dx","dy","dz","a","b","c","gripper"]`,
 			mode:   Sum,
 			summed: []int{0, 1, 2},
-			note:   "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
+			note: "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 " +
+				"of its rows are summed",
 		},
 		{
 			name:   "the dataset says that it is absolute",
@@ -332,15 +323,9 @@ func TestRelativeChoices(t *testing.T) {
 	}
 	d := newDeltas([]int64{0, 1e8}, 4, r)
 	d.info.Features[0].Rotations = []robocache.Rotation{{Form: robocache.FormQuat}}
-	if _, err := Episode(
-		t.Context(),
-		d,
-		0,
-		Config{HZ: robocache.Rate{Num: 10, Den: 1}, Relative: yes},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := Episode(t.Context(), d, 0,
+		Config{HZ: robocache.Rate{Num: 10, Den: 1}, Relative: yes}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Errorf("a relative quaternion: %v, want unsupported", err)
 	}
 	if c, err := ParseConfig(

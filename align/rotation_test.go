@@ -59,7 +59,9 @@ func TestRotations(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := got.Streams[0].Data
-		at := func(i int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:])) }
+		at := func(i int) float64 {
+			return math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+		}
 		for i, when := range got.Times {
 			along := at(4*i)*spindle[0] + at(4*i+1)*spindle[1] + at(4*i+2)*spindle[2]
 			turned = max(turned, math.Abs(math.Remainder(along-spin(when), 2*math.Pi)))
@@ -104,12 +106,7 @@ func TestRotations(t *testing.T) {
 	for i := range rows {
 		rows[i].Index = i
 	}
-	if err := v.Gather(
-		context.Background(),
-		"force",
-		rows,
-		raw,
-	); err != nil ||
+	if err := v.Gather(context.Background(), "force", rows, raw); err != nil ||
 		string(raw) != string(want.Streams[0].Data) {
 		t.Errorf("the view differs from the episode: %v", err)
 	}

@@ -223,12 +223,9 @@ func timestampsBy(
 	if err := CheckTimestamps(timestamps, key); err != nil {
 		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
 		if e.Hint == "" && e.Msg == "timestamps must not decrease" {
-			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with " + robocache.Option(
-				"options",
-				"clock",
-				clock,
-			) +
-				", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
+			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with " +
+				robocache.Option("options", "clock", clock) + ", or with clock: " + clock +
+				" of the stream in a mapping, they lie in this one's"
 		}
 		if e != nil {
 			return nil, e

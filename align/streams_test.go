@@ -144,12 +144,7 @@ func TestRowsWithoutValue(t *testing.T) {
 		Modes:  map[string]Mode{"joints": Mean},
 		Window: 40e6,
 	}
-	if got, err = Episode(
-		context.Background(),
-		s,
-		0,
-		cfg,
-	); err != nil ||
+	if got, err = Episode(context.Background(), s, 0, cfg); err != nil ||
 		got.Streams[0].Valid[0] != 0 {
 		t.Errorf("a mean over a row without a value: %v, %v", got, err)
 	}
@@ -204,19 +199,9 @@ func TestClockChoice(t *testing.T) {
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)
 	}
-	if _, err := Episode(
-		context.Background(),
-		s,
-		0,
-		Config{
-			Times: []int64{0},
-			Keys:  []string{"force"},
-			Clock: map[string]string{"force": "log"},
-		},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
+		Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Errorf("a stream of one clock: %v", err)
 	}
 }
@@ -303,36 +288,21 @@ func TestDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		row := make([]byte, 24)
-		if err := v.Gather(
-			context.Background(),
-			"force",
-			[]robocache.Row{{Index: 30}},
-			row,
-		); err != nil ||
-			!slices.Equal(row, got.Stream("force").Data[720:744]) {
+		if err := v.Gather(context.Background(), "force", []robocache.Row{{Index: 30}}, row); err !=
+			nil || !slices.Equal(row, got.Stream("force").Data[720:744]) {
 			t.Errorf("the view's row is another: %v", err)
 		}
 	}
 	for _, bad := range []robocache.Drift{{PPM: 1e6}, {PPM: math.NaN()}} {
-		if _, err := Episode(
-			context.Background(),
-			s,
-			0,
-			Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"force": bad}},
-		); !errors.Is(err, robocache.ErrMisuse) ||
-			!strings.Contains(err.Error(), "force") {
+		if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
+			Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err,
+			robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Episode(
-		context.Background(),
-		s,
-		0,
-		Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0},
+		Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Errorf("a stream that is not there: %v", err)
 	}
 	c, err := ParseConfig(

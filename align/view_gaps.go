@@ -83,9 +83,7 @@ func (v *Viewed) findGaps() {
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	var rule []string
 	for i := range v.kept {
-		if s, _ := probe.resolveOptions(
-			v.kept[i],
-		); v.usesRhythm(&s) && v.gaps[i].most > 0 &&
+		if s, _ := probe.resolveOptions(v.kept[i]); v.usesRhythm(&s) && v.gaps[i].most > 0 &&
 			!v.isIgnored(i) {
 			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limitText())
 		}
@@ -111,7 +109,8 @@ func (v *Viewed) findGaps() {
 			"max-gap",
 			nil,
 			int64(len(rule)),
-			"a step longer than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(
+			"a step longer than three periods of a stream (of its median step; 2 ms at least) "+
+				"counts as a gap: "+strings.Join(
 				rule,
 				", ",
 			),
@@ -129,10 +128,8 @@ func (v *Viewed) findGaps() {
 		g, f := &v.gaps[i], &v.kept[i]
 		where := robocache.Where{"stream": f.Key}
 		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
-		hint := "Pass " + robocache.Option(
-			"drop_invalid",
-			true,
-		) + " of convert to leave these rows out and split the episode there."
+		hint := "Pass " + robocache.Option("drop_invalid", true) +
+			" of convert to leave these rows out and split the episode there."
 		if isFramed(f) {
 			done += ", and their frames are black"
 		}

@@ -161,12 +161,8 @@ func (v *Viewed) sourceRows(
 		rows,
 		func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil },
 		func(at int, l *layout, p *kernel.Plan) (err error) {
-			if p, err = newAligner(
-				ctx,
-				v.src,
-				l.a.ep,
-				v.cfg,
-			).maskPlan(&l.a.streams[i], p); err != nil {
+			if p, err = newAligner(ctx, v.src, l.a.ep, v.cfg).maskPlan(&l.a.streams[i], p); err !=
+				nil {
 				return err
 			}
 			picked, where := distinctRows(p, l.a.ep)

@@ -71,12 +71,8 @@ func (d *several) Times(ctx context.Context, e int, key string) ([]int64, error)
 func (d *several) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
 	n := d.info.Feature(key).RowBytes()
 	for i, r := range rows {
-		if err := d.eps[r.Episode].Gather(
-			ctx,
-			key,
-			[]robocache.Row{r},
-			dst[i*n:(i+1)*n],
-		); err != nil {
+		if err := d.eps[r.Episode].Gather(ctx, key, []robocache.Row{r}, dst[i*n:(i+1)*n]); err !=
+			nil {
 			return err
 		}
 	}
@@ -158,11 +154,7 @@ func TestViewIsEpisode(t *testing.T) {
 						sameStream(t, v, ds, &want.Streams[i], asked)
 					}
 				}
-				if task, err := v.Text(
-					ctx,
-					"task",
-					rows,
-				); err != nil || len(task) != len(rows) ||
+				if task, err := v.Text(ctx, "task", rows); err != nil || len(task) != len(rows) ||
 					!strings.HasPrefix(task[0], "task{") {
 					t.Errorf("task: %v %v", task[:1], err)
 				}
@@ -314,10 +306,7 @@ func TestViewBroken(t *testing.T) {
 	if v.Len(1) != 0 || v.Len(0) == 0 || v.Len(2) == 0 || len(broken) != 1 {
 		t.Errorf("lengths %v, findings %v", v.lengths, v.Info().Findings)
 	}
-	if _, err := v.Episode(
-		t.Context(),
-		1,
-	); !errors.Is(err, robocache.ErrMalformed) ||
+	if _, err := v.Episode(t.Context(), 1); !errors.Is(err, robocache.ErrMalformed) ||
 		!strings.Contains(err.Error(), "force") {
 		t.Errorf("%v", err)
 	}
@@ -334,25 +323,19 @@ func TestViewBroken(t *testing.T) {
 		{"joint", robocache.Row{}},
 		{"words", robocache.Row{}},
 	} {
-		if err := v.Gather(
-			t.Context(),
-			bad.key,
-			[]robocache.Row{bad.row},
-			make([]byte, 8),
-		); err == nil {
+		if err := v.Gather(t.Context(), bad.key, []robocache.Row{bad.row}, make([]byte, 8)); err ==
+			nil {
 			t.Errorf("%v passed", bad)
 		}
 	}
-	for _, text := range []string{`{"times_ns": [1]}`, `{"hz": 50, "keys": ["nothing"]}`, `{"hz": 50, "modes": {"words": "linear"}}`, `{"hz": 50, "modes": {"hits": "linear"}}`} {
-		if _, err := View(
-			t.Context(),
-			ds,
-			mustConfig(t, text),
-			ViewOptions{},
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+	for _, text := range []string{
+		`{"times_ns": [1]}`,
+		`{"hz": 50, "keys": ["nothing"]}`,
+		`{"hz": 50, "modes": {"words": "linear"}}`,
+		`{"hz": 50, "modes": {"hits": "linear"}}`,
+	} {
+		if _, err := View(t.Context(), ds, mustConfig(t, text), ViewOptions{}); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -369,20 +352,13 @@ func TestViewForgets(t *testing.T) {
 	v.layouts.Limit(1 << 14) // space for one or two
 	for _, e := range []int{0, 1, 2, 0, 1} {
 		dst := make([]byte, 8)
-		if err := v.Gather(
-			t.Context(),
-			"joints",
-			[]robocache.Row{{Episode: e, Index: 3}},
-			dst,
-		); err != nil {
+		if err := v.Gather(t.Context(), "joints", []robocache.Row{{Episode: e, Index: 3}},
+			dst); err != nil {
 			t.Fatal(err)
 		}
 		want, _ := Episode(t.Context(), ds, e, mustConfig(t, `{"hz": 50}`))
-		if binary.LittleEndian.Uint64(
-			dst,
-		) != binary.LittleEndian.Uint64(
-			want.Stream("joints").Data[24:],
-		) {
+		if binary.LittleEndian.Uint64(dst) !=
+			binary.LittleEndian.Uint64(want.Stream("joints").Data[24:]) {
 			t.Errorf("episode %d: %x", e, dst)
 		}
 	}

@@ -40,7 +40,8 @@ func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, er
 				strings.Join(bad, ", "),
 			).
 			WithHint(
-				"give multiples of the frame period, or windows on a timeline (%s), which need none",
+				"give multiples of the frame period, or windows on a timeline (%s), which need "+
+					"none",
 				robocache.Option("hz"),
 			)
 	}

@@ -63,14 +63,8 @@ func TestOffsets(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Offsets(
-		[]float64{0},
-		robocache.Rate{},
-		1e-4,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _,
+		err := Offsets([]float64{0}, robocache.Rate{}, 1e-4); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("no rate: %v", err)
 	}
 }

@@ -154,10 +154,7 @@ func roleFull(args []string) error {
 	if err := fill(); err != nil { // the shard that could not be sealed was removed
 		return err
 	}
-	if _, err := Open(
-		dir,
-		Options{Budget: 1 << 30},
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if _, err := Open(dir, Options{Budget: 1 << 30}); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "hint") {
 		return fmt.Errorf("open on a full disk: %w", err)
 	} else {
@@ -201,13 +198,8 @@ func roleReadOnly(args []string) error {
 	if err := errors.Join(d.Put(key(1), value(1)), d.Close()); err != nil {
 		return err
 	}
-	if err := syscall.Mount(
-		"tmpfs",
-		root,
-		"tmpfs",
-		syscall.MS_REMOUNT|syscall.MS_RDONLY,
-		"",
-	); err != nil {
+	if err := syscall.Mount("tmpfs", root, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY,
+		""); err != nil {
 		return fmt.Errorf("cannot mount: %w", err)
 	}
 	for _, dir := range []string{dir, filepath.Join(root, "new")} {
@@ -242,10 +234,8 @@ func roleSealSize(args []string) error {
 	if err := d.Put(key(0), value(0)); err != nil {
 		return err
 	}
-	if err := syscall.Setrlimit(
-		syscall.RLIMIT_FSIZE,
-		&syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)},
-	); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE,
+		&syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)}); err != nil {
 		return err
 	}
 	d.rollMu.Lock()
@@ -257,10 +247,7 @@ func roleSealSize(args []string) error {
 			return errors.New("never told")
 		}
 	}
-	if err := d.Put(
-		key(1),
-		value(1),
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if err := d.Put(key(1), value(1)); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("the Put after it: %w", err)
 	}
@@ -306,10 +293,7 @@ func roleFileSize(args []string) error {
 		return fmt.Errorf("%d errors, %d puts", errs, hits)
 	}
 	d.Close()
-	if _, err := Open(
-		args[0],
-		Options{},
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -380,10 +364,7 @@ func roleFiles(args []string) error {
 	if s := d.Stats(); errs != 1 || s.Stopped == "" {
 		return fmt.Errorf("%d errors, %+v", errs, s)
 	}
-	if _, err := Open(
-		args[0],
-		Options{},
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "ulimit -n") {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -470,9 +451,7 @@ func roleResident(args []string) error {
 		fmt.Printf("limit %d: RSS of files grew by %d, counted %d\n", limit, peak, s.Peak)
 		// Without an effective limit, RSS must be high enough to measure. The system decides how
 		// much of it stays in memory.
-		if whole := int64(
-			n * size,
-		); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
+		if whole := int64(n * size); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
 			limit > whole && (peak < whole/2 || s.Mapped != whole) {
 			return fmt.Errorf("limit %d: the RSS of files grew by %d; %+v", limit, peak, s)
 		}

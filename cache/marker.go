@@ -219,12 +219,8 @@ func parseShardFileName(name string, cacheID uint64) (shardID uint64, sealed, ok
 		}
 	}
 	shardID, err := strconv.ParseUint(hex, 16, 64)
-	if err != nil ||
-		shardFileName(
-			cacheID,
-			shardID,
-			map[bool]string{true: sealedSuffix, false: openSuffix}[sealed],
-		) != name {
+	if err != nil || shardFileName(cacheID, shardID,
+		map[bool]string{true: sealedSuffix, false: openSuffix}[sealed]) != name {
 		return 0, false, false
 	}
 	return shardID, sealed, true

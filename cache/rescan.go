@@ -80,12 +80,8 @@ func (d *Dir) scanDir(wait bool) (err error) {
 	d.mu.Unlock()
 	for _, s := range gone {
 		// The shard may have been sealed after the listing, so look up its name.
-		if _, err := d.root.Lstat(
-			shardFileName(d.id, s.id, sealedSuffix),
-		); errors.Is(
-			err,
-			fs.ErrNotExist,
-		) {
+		if _, err := d.root.Lstat(shardFileName(d.id, s.id, sealedSuffix)); errors.Is(err,
+			fs.ErrNotExist) {
 			d.dropShard(s)
 		}
 	}

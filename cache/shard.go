@@ -122,14 +122,8 @@ func (s *shard) noteUse(now int64) {
 
 func (s *shard) writeModTime(now int64) {
 	t := time.Unix(0, now)
-	if err := s.dir.root.Chtimes(
-		shardFileName(s.dir.id, s.id, sealedSuffix),
-		t,
-		t,
-	); errors.Is(
-		err,
-		fs.ErrNotExist,
-	) {
+	if err := s.dir.root.Chtimes(shardFileName(s.dir.id, s.id, sealedSuffix), t, t); errors.Is(err,
+		fs.ErrNotExist) {
 		s.dir.dropShard(
 			s,
 		) // another process evicted it; its bytes stay on disk while they are mapped

@@ -23,10 +23,9 @@ import (
 // encoder skips the test if video cannot be encoded or decoded.
 func encoder(t testing.TB) {
 	t.Helper()
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
-	); err != nil {
+	if err := video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+		nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -163,28 +162,13 @@ func TestClocksToLeRobot(t *testing.T) {
 							black++
 						}
 					default:
-						if want, have := content(
-							t,
-							v,
-							&f,
-							e,
-						), content(
-							t,
-							out,
-							got,
-							e,
-						); !reflect.DeepEqual(
-							want,
-							have,
-						) {
+						if want, have := content(t, v, &f, e),
+							content(t, out, got, e); !reflect.DeepEqual(want, have) {
 							t.Errorf("%s of episode %d differs", f.Key, e)
 						}
 					}
 				}
-				if ep, err := out.Episode(
-					t.Context(),
-					e,
-				); err != nil || len(ep.Tasks) != 1 ||
+				if ep, err := out.Episode(t.Context(), e); err != nil || len(ep.Tasks) != 1 ||
 					ep.Tasks[0] != src.Info().Tasks[(e+4)%3].Text {
 					t.Errorf("%+v %v", ep, err)
 				}
@@ -217,25 +201,17 @@ func content(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) an
 // encoder is deterministic too.
 func TestThreadsSameBytes(t *testing.T) {
 	opt := Options{Images: "images"}
-	if video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
-	) == nil {
+	if video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}) == nil {
 		opt.Images = "video"
 	}
 	var want map[string]string
 	for _, n := range []int{1, 2, 5} {
 		dst := filepath.Join(t.TempDir(), "set")
 		opt.Threads = n
-		if _, err := ToLeRobot(
-			t.Context(),
-			synthetic(
-				t,
-				synth.Options{Episodes: 6, Seconds: 0.5, Spread: 0.5, Cameras: 2, Codec: "jpeg"},
-			),
-			dst,
-			opt,
-		); err != nil {
+		if _, err := ToLeRobot(t.Context(), synthetic(t,
+			synth.Options{Episodes: 6, Seconds: 0.5, Spread: 0.5, Cameras: 2, Codec: "jpeg"}), dst,
+			opt); err != nil {
 			t.Fatal(err)
 		}
 		got := tree(t, dst)
@@ -289,15 +265,8 @@ func TestResumeEncoded(t *testing.T) {
 	want := tree(t, whole)
 	dst := filepath.Join(t.TempDir(), "set")
 	left := reads / 2
-	if _, err := ToLeRobot(
-		t.Context(),
-		dying{synthetic(t, set), &left},
-		dst,
-		opt,
-	); !errors.Is(
-		err,
-		robocache.ErrTemporary,
-	) {
+	if _, err := ToLeRobot(t.Context(), dying{synthetic(t, set), &left}, dst, opt); !errors.Is(err,
+		robocache.ErrTemporary) {
 		t.Fatal(err)
 	}
 	parts, _ := filepath.Glob(filepath.Join(dst, partsName, "*.json"))
@@ -342,14 +311,7 @@ func TestWriteFormats(t *testing.T) {
 	robocache.Register(robocache.Format{Name: "test-rows", Write: write, Detect: never})
 	robocache.Register(robocache.Format{Name: "test-read", Detect: never})
 	src := synthetic(t, bent)
-	if _, err := Write(
-		t.Context(),
-		src,
-		"test-clocks",
-		"x",
-		Options{},
-		nil,
-	); err != nil ||
+	if _, err := Write(t.Context(), src, "test-clocks", "x", Options{}, nil); err != nil ||
 		seen != robocache.Dataset(src) {
 		t.Errorf("%v %T", err, seen)
 	}
@@ -360,22 +322,16 @@ func TestWriteFormats(t *testing.T) {
 		"x",
 		Options{},
 		nil,
-	); err != nil || seen.Info().Clock != "" || slices.ContainsFunc(seen.Info().Features, func(f robocache.Feature) bool { return f.Clock != "" }) ||
+	); err != nil || seen.Info().Clock != "" ||
+		slices.ContainsFunc(seen.Info().Features, func(f robocache.Feature) bool {
+			return f.Clock != ""
+		}) ||
 		seen.Info().FPS != src.Info().FPS {
 		t.Errorf("%v %T", err, seen)
 	}
-	if _, err := Write(
-		t.Context(),
-		src,
-		"test-clocks",
-		"x",
-		Options{
-			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
-			Keys:  []string{"action"},
-		},
-		nil,
-	); err != nil ||
-		len(seen.Info().Features) != 1 {
+	if _, err := Write(t.Context(), src, "test-clocks", "x",
+		Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
+			Keys: []string{"action"}}, nil); err != nil || len(seen.Info().Features) != 1 {
 		t.Errorf("%v %+v", err, seen.Info())
 	}
 	for format, class := range map[string]error{
@@ -386,30 +342,12 @@ func TestWriteFormats(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	if _, err := Write(
-		t.Context(),
-		src,
-		"test-rows",
-		"x",
-		Options{Resume: true},
-		nil,
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Resume: true},
+		nil); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Write(
-		t.Context(),
-		src,
-		"test-rows",
-		"x",
-		Options{Episodes: []int{9}},
-		nil,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Episodes: []int{9}},
+		nil); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("%v", err)
 	}
 	if names := convert.Formats(); !slices.Contains(names, "lerobot") ||
@@ -439,28 +377,21 @@ func TestDepthStills(t *testing.T) {
 			f.Channels != 1 {
 			t.Errorf("read back as %+v", f)
 		}
-		if all, err := out.Stats(
-			t.Context(),
-		); err != nil || all[key] == nil ||
+		if all, err := out.Stats(t.Context()); err != nil || all[key] == nil ||
 			!(all[key].Max[0] > 255) {
 			t.Errorf("statistics %+v, %v", all[key], err)
 		}
 		rows := rowsOf(0, src.Len(0))
 		a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-		if err := errors.Join(
-			src.Frames(t.Context(), key, rows, a),
-			out.Frames(t.Context(), key, rows, b),
-		); err != nil {
+		if err := errors.Join(src.Frames(t.Context(), key, rows, a),
+			out.Frames(t.Context(), key, rows, b)); err != nil {
 			t.Fatal(err)
 		}
 		spec := &video.Spec{Pixel: video.Gray16}
 		for i := range a {
 			x, y := make([]byte, 2*128*96), make([]byte, 2*128*96)
-			if err := errors.Join(
-				video.DecodeImage(&a[i], spec, x),
-				video.DecodeImage(&b[i], spec, y),
-			); err != nil ||
-				!bytes.Equal(x, y) {
+			if err := errors.Join(video.DecodeImage(&a[i], spec, x),
+				video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
 				t.Fatalf("row %d: %v", i, err)
 			}
 		}

@@ -123,7 +123,11 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 				t.Fatalf("episode %d row %d: task %q became %q", e, k, a[k], b[k])
 			}
 		}
-		for key, want := range map[string]func(k int) int64{"index": func(k int) int64 { return next + int64(k) }, "frame_index": func(k int) int64 { return int64(k) }, "episode_index": func(int) int64 { return int64(e) }} {
+		for key, want := range map[string]func(k int) int64{
+			"index":         func(k int) int64 { return next + int64(k) },
+			"frame_index":   func(k int) int64 { return int64(k) },
+			"episode_index": func(int) int64 { return int64(e) },
+		} {
 			raw := make([]byte, 8*n)
 			if err := dst.Gather(t.Context(), key, rows, raw); err != nil {
 				t.Fatal(err)
@@ -139,11 +143,8 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 			t.Fatal(err)
 		}
 		for k := range n {
-			if v := math.Float32frombits(
-				binary.LittleEndian.Uint32(raw[4*k:]),
-			); v != float32(
-				float64(k)/fps,
-			) {
+			if v := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])); v !=
+				float32(float64(k)/fps) {
 				t.Fatalf("episode %d row %d: timestamp %v", e, k, v)
 			}
 		}
@@ -203,12 +204,8 @@ func TestDeterministic(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	run := func() map[string]string {
 		dst := filepath.Join(t.TempDir(), "out")
-		if _, err := ToLeRobot(
-			t.Context(),
-			src,
-			dst,
-			Options{DataFileBytes: 50_000, VideoFileBytes: 500_000},
-		); err != nil {
+		if _, err := ToLeRobot(t.Context(), src, dst,
+			Options{DataFileBytes: 50_000, VideoFileBytes: 500_000}); err != nil {
 			t.Fatal(err)
 		}
 		return tree(t, dst)

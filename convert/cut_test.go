@@ -47,15 +47,8 @@ func (s shifted) Video() *video.Library { return s.Dataset.(video.Source).Video(
 // C2: images that cannot be copied are encoded one by one, or rejected if only copying is allowed.
 // A whole episode in the same run is copied.
 func TestCutInsideGroup(t *testing.T) {
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{
-			Codec:  video.H264,
-			Width:  256,
-			Height: 256,
-			Rate:   robocache.Rate{Num: 20, Den: 1},
-		},
-	); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 256,
+		Height: 256, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -65,15 +58,8 @@ func TestCutInsideGroup(t *testing.T) {
 	src := shifted{open(t, data(t, "gr00t_picknplace_v20")), by}
 	const key = "observation.images.ego_view"
 	opt := Options{Episodes: []int{0}, CopyOnly: true}
-	if _, err := ToLeRobot(
-		t.Context(),
-		src,
-		filepath.Join(t.TempDir(), "x"),
-		opt,
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Fatalf("copy only: %v", err)
 	}
 	opt.CopyOnly = false

@@ -38,20 +38,15 @@ func TestFloatDepth(t *testing.T) {
 	}
 	rows := rowsOf(0, src.Len(0))
 	a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-	if err := errors.Join(
-		src.Frames(t.Context(), key, rows, a),
-		out.Frames(t.Context(), key, rows, b),
-	); err != nil {
+	if err := errors.Join(src.Frames(t.Context(), key, rows, a),
+		out.Frames(t.Context(), key, rows, b)); err != nil {
 		t.Fatal(err)
 	}
 	spec := &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	for i := range a {
 		x, y := make([]byte, 4*f.Height*f.Width), make([]byte, 4*f.Height*f.Width)
-		if err := errors.Join(
-			video.DecodeImage(&a[i], spec, x),
-			video.DecodeImage(&b[i], spec, y),
-		); err != nil ||
-			!bytes.Equal(x, y) {
+		if err := errors.Join(video.DecodeImage(&a[i], spec, x),
+			video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
 			t.Fatalf("row %d: %v", i, err)
 		}
 	}

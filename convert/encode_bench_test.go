@@ -37,10 +37,9 @@ func cpuSeconds() float64 {
 //
 // go test ./convert -run - -bench ToVideo -benchtime 1x
 func BenchmarkToVideo(b *testing.B) {
-	if err := video.CanEncode(
-		b.Context(),
-		video.EncodeConfig{Width: 256, Height: 256, Rate: robocache.Rate{Num: 30, Den: 1}},
-	); err != nil {
+	if err := video.CanEncode(b.Context(),
+		video.EncodeConfig{Width: 256, Height: 256, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+		nil {
 		b.Skip(err)
 	}
 	set := synth.Options{
@@ -70,12 +69,8 @@ func BenchmarkToVideo(b *testing.B) {
 				w, c := measured(func() { encodeAlone(b, raw) })
 				floorWall, floorCPU = floorWall+w, floorCPU+c
 				w, c = measured(func() {
-					if _, err := ToLeRobot(
-						b.Context(),
-						src,
-						filepath.Join(b.TempDir(), "out"),
-						Options{FPS: src.Info().FPS},
-					); err != nil {
+					if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
+						Options{FPS: src.Info().FPS}); err != nil {
 						b.Fatal(err)
 					}
 				})
@@ -130,11 +125,8 @@ func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 					b.Fatal(err)
 				}
 				for k := range refs {
-					if buf, err = stats.Still(
-						&refs[k],
-						&video.Spec{Pixel: video.RGB8},
-						buf,
-					); err != nil {
+					if buf, err = stats.Still(&refs[k], &video.Spec{Pixel: video.RGB8}, buf); err !=
+						nil {
 						b.Fatal(err)
 					}
 					if _, err := out.Write(buf); err != nil {

@@ -69,15 +69,8 @@ func rms(a, b []byte) float64 {
 func TestEncode(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
-			if err := video.CanEncode(
-				context.Background(),
-				video.EncodeConfig{
-					Codec:  codec,
-					Width:  320,
-					Height: 240,
-					Rate:   robocache.Rate{Num: 30, Den: 1},
-				},
-			); err != nil {
+			if err := video.CanEncode(context.Background(), video.EncodeConfig{Codec: codec,
+				Width: 320, Height: 240, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
 				t.Skip(err)
 			}
 			if _, err := video.ActiveBackend(); err != nil {
@@ -184,15 +177,8 @@ func TestDryRun(t *testing.T) {
 // An episode whose images cannot be decoded is left out if SkipBad is set. The other episodes are
 // complete.
 func TestSkipUndecodable(t *testing.T) {
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{
-			Codec:  video.H264,
-			Width:  160,
-			Height: 120,
-			Rate:   robocache.Rate{Num: 30, Den: 1},
-		},
-	); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 160,
+		Height: 120, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -206,12 +192,8 @@ func TestSkipUndecodable(t *testing.T) {
 	path := filepath.Join(dir, "videos", "chunk-000", key, "episode_000002.mp4")
 	src := open(t, from)
 	refs := make([]robocache.FrameRef, 1)
-	if err := src.Frames(
-		t.Context(),
-		key,
-		[]robocache.Row{{Episode: 2, Index: 20}},
-		refs,
-	); err != nil {
+	if err := src.Frames(t.Context(), key, []robocache.Row{{Episode: 2, Index: 20}}, refs); err !=
+		nil {
 		t.Fatal(err)
 	}
 	f, err := src.(video.Source).Video().Acquire(t.Context(), refs[0].Path)
@@ -239,15 +221,8 @@ func TestSkipUndecodable(t *testing.T) {
 		Frames:     stats.NoFrames,
 		TempDir:    t.TempDir(),
 	}
-	if _, err := ToLeRobot(
-		t.Context(),
-		open(t, dir),
-		filepath.Join(t.TempDir(), "x"),
-		opt,
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := ToLeRobot(t.Context(), open(t, dir), filepath.Join(t.TempDir(), "x"),
+		opt); !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("not asked to skip: %v", err)
 	}
 	opt.SkipBad = true
@@ -265,10 +240,8 @@ func TestSkipUndecodable(t *testing.T) {
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	for i, e := range []int{1, 3} {
-		if r := rms(
-			frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}),
-			frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7}),
-		); r > 8 {
+		if r := rms(frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}),
+			frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
 			t.Errorf("episode %d: %.1f levels from its image", e, r)
 		}
 	}

@@ -138,12 +138,8 @@ func killOptions() Options {
 // is complete. Resuming gives the bytes of an uninterrupted run.
 func TestKill(t *testing.T) {
 	if dst := os.Getenv(childEnv); dst != "" {
-		if _, err := ToLeRobot(
-			t.Context(),
-			open(t, data(t, "g1_v21")),
-			dst,
-			killOptions(),
-		); err != nil {
+		if _, err := ToLeRobot(t.Context(), open(t, data(t, "g1_v21")), dst, killOptions()); err !=
+			nil {
 			t.Fatal(err)
 		}
 		return
@@ -188,35 +184,19 @@ func TestKill(t *testing.T) {
 		}
 		early++
 		if _, err := os.Stat(filepath.Join(dst, journalName)); err == nil {
-			if _, err := ToLeRobot(
-				t.Context(),
-				src,
-				dst,
-				killOptions(),
-			); !errors.Is(
-				err,
-				robocache.ErrMisuse,
-			) {
+			if _, err := ToLeRobot(t.Context(), src, dst, killOptions()); !errors.Is(err,
+				robocache.ErrMisuse) {
 				t.Fatalf("without Resume: %v", err)
 			}
 			other := killOptions()
 			other.Resume, other.VideoFileBytes = true, 1
-			if _, err := ToLeRobot(
-				t.Context(),
-				src,
-				dst,
-				other,
-			); !errors.Is(
-				err,
-				robocache.ErrMisuse,
-			) {
+			if _, err := ToLeRobot(t.Context(), src, dst, other); !errors.Is(err,
+				robocache.ErrMisuse) {
 				t.Fatalf("resumed with other options: %v", err)
 			}
-			if files, _ := filepath.Glob(
-				filepath.Join(dst, "videos", "*", "*", "*.mp4"),
-			); len(
-				files,
-			) > 0 {
+			if files,
+				_ := filepath.Glob(filepath.Join(dst, "videos", "*", "*", "*.mp4")); len(files) >
+				0 {
 				reused++
 			}
 		}
@@ -280,15 +260,8 @@ func TestRefusesTakenDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resume := range []bool{false, true} {
-		if _, err := ToLeRobot(
-			t.Context(),
-			src,
-			dst,
-			Options{Resume: resume},
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if _, err := ToLeRobot(t.Context(), src, dst, Options{Resume: resume}); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("resume %v: %v", resume, err)
 		}
 	}

@@ -22,14 +22,8 @@ import (
 func recording(t *testing.T, opt synth.Options) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "whole.mcap")
-	if _, err := Write(
-		t.Context(),
-		synthetic(t, opt),
-		"mcap",
-		file,
-		Options{},
-		map[string]string{"chunk": "4096"},
-	); err != nil {
+	if _, err := Write(t.Context(), synthetic(t, opt), "mcap", file, Options{},
+		map[string]string{"chunk": "4096"}); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -124,9 +118,7 @@ func TestNoticedFindings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := codes(
-			r.Findings,
-		); !slices.Equal(got[:2], []string{"seen-early", "seen-late"}) &&
+		if got := codes(r.Findings); !slices.Equal(got[:2], []string{"seen-early", "seen-late"}) &&
 			!strings.HasSuffix(strings.Join(got, " "), "seen-early seen-late") {
 			t.Errorf("%+v: %v", opt, got)
 		}
@@ -136,12 +128,9 @@ func TestNoticedFindings(t *testing.T) {
 // Without findings, the report has an empty list, because scripts iterate over it.
 func TestNoFindings(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "set")
-	if _, err := ToLeRobot(
-		t.Context(),
-		synthetic(t, synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1}),
-		dst,
-		Options{},
-	); err != nil {
+	if _, err := ToLeRobot(t.Context(),
+		synthetic(t, synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1}), dst, Options{}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(dst, reportName))
@@ -183,12 +172,8 @@ func TestGapsByRhythm(t *testing.T) {
 			start := r.Episodes[e].StartNS
 			valid := make([]byte, out.Len(e))
 			if mask != nil {
-				if err := out.Gather(
-					t.Context(),
-					mask.Key,
-					rowsOf(e, out.Len(e)),
-					valid,
-				); err != nil {
+				if err := out.Gather(t.Context(), mask.Key, rowsOf(e, out.Len(e)), valid); err !=
+					nil {
 					t.Fatal(err)
 				}
 			}
@@ -215,7 +200,9 @@ func TestGapsByRhythm(t *testing.T) {
 		}
 		i := slices.IndexFunc(
 			r.Findings,
-			func(f robocache.Finding) bool { return f.Code == "rows-in-gaps" && f.Where["stream"] == key },
+			func(f robocache.Finding) bool {
+				return f.Code == "rows-in-gaps" && f.Where["stream"] == key
+			},
 		)
 		if (i >= 0) != (masked > 0) || i >= 0 && r.Findings[i].Count != masked {
 			t.Errorf("%s: %d rows masked, %v", key, masked, r.Findings)

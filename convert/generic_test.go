@@ -124,15 +124,8 @@ func (m *made) Close() error                                   { return nil }
 // left out or stored separately.
 func TestOtherFormat(t *testing.T) {
 	src := newMade()
-	if _, err := ToLeRobot(
-		t.Context(),
-		src,
-		filepath.Join(t.TempDir(), "x"),
-		Options{},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "x"),
+		Options{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Fatalf("without a rate: %v", err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
@@ -158,12 +151,8 @@ func TestOtherFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range rows {
-		if v := math.Float64frombits(
-			binary.LittleEndian.Uint64(raw[16*k+8:]),
-		); v != src.value(
-			robocache.Row{Episode: 2, Index: k},
-			1,
-		) {
+		if v := math.Float64frombits(binary.LittleEndian.Uint64(raw[16*k+8:])); v !=
+			src.value(robocache.Row{Episode: 2, Index: k}, 1) {
 			t.Errorf("row %d: %v", k, v)
 		}
 	}
@@ -179,15 +168,8 @@ func TestOtherFormat(t *testing.T) {
 	}
 
 	src.bad = 2
-	if _, err := ToLeRobot(
-		t.Context(),
-		src,
-		filepath.Join(t.TempDir(), "y"),
-		Options{FPS: robocache.Rate{Num: 20, Den: 1}},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "y"),
+		Options{FPS: robocache.Rate{Num: 20, Den: 1}}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a bad episode: %v", err)
 	}
 	rep, err = ToLeRobot(
@@ -205,15 +187,8 @@ func TestOtherFormat(t *testing.T) {
 // C2: depth is encoded without loss, and a second conversion copies it. Colour stays within the
 // encoder's loss.
 func TestDepth(t *testing.T) {
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{
-			Width:  64,
-			Height: 64,
-			Rate:   robocache.Rate{Num: 30, Den: 1},
-			Gray12: true,
-		},
-	); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 64, Height: 64,
+		Rate: robocache.Rate{Num: 30, Den: 1}, Gray12: true}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -313,7 +288,9 @@ func TestDepth(t *testing.T) {
 						file,
 						nil,
 						[]video.Group{g},
-						func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) },
+						func(_ int, p video.Frame) error {
+							return p.Convert(&video.Spec{Pixel: video.Gray16}, got)
+						},
 					); err != nil {
 						t.Fatal(err)
 					}

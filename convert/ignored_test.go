@@ -114,10 +114,7 @@ func TestDroppedStreamIsIgnored(t *testing.T) {
 					src.Info().Episodes,
 				)
 			}
-			if f := finding(
-				r.Findings,
-				"max-gap",
-			); f == nil ||
+			if f := finding(r.Findings, "max-gap"); f == nil ||
 				strings.Contains(f.Message, lidarPoints) != keeps {
 				t.Errorf("%s: %+v", format, f)
 			}

@@ -36,12 +36,7 @@ func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 			t.Error(err)
 		}
 		for _, f := range files {
-			if now[f.Name], err = store.ReadFile(
-				t.Context(),
-				m,
-				f.Name,
-				1<<30,
-			); err != nil &&
+			if now[f.Name], err = store.ReadFile(t.Context(), m, f.Name, 1<<30); err != nil &&
 				!errors.Is(err, robocache.ErrNotFound) {
 				t.Error(err)
 			}
@@ -70,12 +65,9 @@ func TestKilledAnywhere(t *testing.T) {
 	want := tree(t, whole)
 	mem := storetest.NewMem("killed-anywhere")
 	seen := states(t, mem)
-	if _, err := write.WriteStore(
-		t.Context(),
-		src,
-		mem,
-		opt.options(true, nil).WriteOptions,
-	); err != nil {
+	if _,
+		err := write.WriteStore(t.Context(), src, mem, opt.options(true, nil).WriteOptions); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if len(*seen) < len(want)+2 {
@@ -95,11 +87,8 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		}
 		_, ended := state["meta/info.json"]
-		if _, err := robocache.Open(
-			t.Context(),
-			dst,
-			robocache.OpenOptions{},
-		); (err == nil) != ended {
+		if _, err := robocache.Open(t.Context(), dst, robocache.OpenOptions{}); (err == nil) !=
+			ended {
 			t.Errorf("state %d: info.json there: %v, opened: %v", i, ended, err)
 		}
 		r, err := ToLeRobot(t.Context(), src, dst, opt)
@@ -137,23 +126,12 @@ func TestFailedWriters(t *testing.T) {
 		for _, dst := range []string{filepath.Join(t.TempDir(), "a", "b"), t.TempDir()} {
 			ctx, stop := context.WithCancel(t.Context())
 			broken := &stopping{Dataset: src, stop: stop}
-			if _, err := Write(
-				ctx,
-				broken,
-				format,
-				dst,
-				Options{FPS: src.Info().FPS, Threads: 1},
-				nil,
-			); !errors.Is(
-				err,
-				context.Canceled,
-			) {
+			if _, err := Write(ctx, broken, format, dst, Options{FPS: src.Info().FPS, Threads: 1},
+				nil); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", format, err)
 			}
 			left, err := os.ReadDir(filepath.Dir(dst))
-			if _, gone := os.Stat(
-				filepath.Dir(dst),
-			); filepath.Base(dst) == "b" &&
+			if _, gone := os.Stat(filepath.Dir(dst)); filepath.Base(dst) == "b" &&
 				!os.IsNotExist(gone) {
 				t.Errorf("%s: %v, %v", format, left, err)
 			}
@@ -201,10 +179,7 @@ func TestKilledWriters(t *testing.T) {
 			}
 			// Zarr's consolidated metadata is written last except for .zgroup, which our reader
 			// does not need. Then the dataset is complete.
-			if ds, err := robocache.Open(
-				t.Context(),
-				left.URI(),
-			); err == nil &&
+			if ds, err := robocache.Open(t.Context(), left.URI()); err == nil &&
 				!(format == "zarr" && i == len(*seen)-2) {
 				t.Errorf(
 					"%s: state %d of %d opens as %s with %d episodes: %v",
@@ -218,14 +193,8 @@ func TestKilledWriters(t *testing.T) {
 				ds.Close()
 			}
 			var e *robocache.Error
-			if _, err := Write(
-				t.Context(),
-				src,
-				format,
-				left.URI(),
-				Options{},
-				nil,
-			); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+			if _, err := Write(t.Context(), src, format, left.URI(), Options{},
+				nil); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
 				!strings.Contains(e.Hint, "empty") {
 				t.Errorf("%s: state %d: a new run: %v", format, i, err)
 			}

@@ -32,14 +32,8 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("%s: files are left at the destination", format)
 		}
 	}
-	if _, err := Write(
-		t.Context(),
-		src,
-		"mcap",
-		filepath.Join(t.TempDir(), "out"),
-		Options{},
-		nil,
-	); err != nil {
+	if _, err := Write(t.Context(), src, "mcap", filepath.Join(t.TempDir(), "out"), Options{},
+		nil); err != nil {
 		t.Errorf("mcap keeps point clouds: %v", err)
 	}
 }

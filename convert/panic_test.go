@@ -108,15 +108,8 @@ func TestPanic(t *testing.T) {
 			Encode:  write.VideoConfig{Codec: "h264"},
 		}
 		if images == "video" {
-			if err := video.CanEncode(
-				t.Context(),
-				video.EncodeConfig{
-					Codec:  video.H264,
-					Width:  96,
-					Height: 64,
-					Rate:   robocache.Rate{Num: 20, Den: 1},
-				},
-			); err != nil {
+			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264,
+				Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 				t.Log(err)
 				continue
 			}

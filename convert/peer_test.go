@@ -28,12 +28,8 @@ func TestPeer(t *testing.T) {
 			from := data(t, name)
 			src := open(t, from)
 			dst := filepath.Join(t.TempDir(), "out")
-			if _, err := ToLeRobot(
-				t.Context(),
-				src,
-				dst,
-				Options{DataFileBytes: 200_000, VideoFileBytes: 3_000_000},
-			); err != nil {
+			if _, err := ToLeRobot(t.Context(), src, dst,
+				Options{DataFileBytes: 200_000, VideoFileBytes: 3_000_000}); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(py, filepath.Join("testdata", "peer.py"), dst, from)

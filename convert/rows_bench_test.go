@@ -170,12 +170,8 @@ func BenchmarkToRows(b *testing.B) {
 						b.StartTimer()
 					}
 					_, used := measured(func() {
-						if _, err := ToLeRobot(
-							b.Context(),
-							src,
-							filepath.Join(b.TempDir(), "out"),
-							Options{Images: "images", FPS: src.Info().FPS},
-						); err != nil {
+						if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
+							Options{Images: "images", FPS: src.Info().FPS}); err != nil {
 							b.Fatal(err)
 						}
 					})
@@ -199,11 +195,8 @@ func decodeAlone(b *testing.B, src robocache.Dataset, images [][]byte) {
 		n := src.Len(e)
 		for _, k := range stats.SampleFrames(n) {
 			var err error
-			if buf, err = stats.Still(
-				&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]},
-				&video.Spec{Pixel: video.RGB8},
-				buf,
-			); err != nil {
+			if buf, err = stats.Still(&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]},
+				&video.Spec{Pixel: video.RGB8}, buf); err != nil {
 				b.Fatal(err)
 			}
 		}

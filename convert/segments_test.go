@@ -121,10 +121,7 @@ func TestDropInvalidSplits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f := finding(
-				r.Findings,
-				"split-at-gaps",
-			); f == nil || f.Count != 2 ||
+			if f := finding(r.Findings, "split-at-gaps"); f == nil || f.Count != 2 ||
 				!strings.Contains(f.Message, "2 of 2 episodes are split at gaps and become 4") {
 				t.Errorf("%+v", r.Findings)
 			}
@@ -158,12 +155,7 @@ func TestDropInvalidSplits(t *testing.T) {
 				want := numbersOf(t, grid, "observation.joints", e/2)
 				width := len(want) / grid.Len(e/2)
 				want = want[span.From*width : span.To*width]
-				if got := numbersOf(
-					t,
-					out,
-					key,
-					e,
-				); out.Len(e) != span.To-span.From ||
+				if got := numbersOf(t, out, key, e); out.Len(e) != span.To-span.From ||
 					!slices.Equal(got, want) {
 					t.Errorf(
 						"episode %d: %d rows, want %d, or other joints",
@@ -189,19 +181,11 @@ func TestKeepGaps(t *testing.T) {
 	)
 	opt.KeepGaps = true
 	dst := filepath.Join(t.TempDir(), "out")
-	if _, err := convert.Write(
-		t.Context(),
-		newHoled(t, 40, 76, 1),
-		"lerobot",
-		dst,
-		opt,
-	); err != nil {
+	if _, err := convert.Write(t.Context(), newHoled(t, 40, 76, 1), "lerobot", dst, opt); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if out := open(
-		t,
-		dst,
-	); out.Info().Episodes != 2 ||
+	if out := open(t, dst); out.Info().Episodes != 2 ||
 		out.Info().Feature(holedCamera+robocache.ValidSuffix) == nil {
 		t.Errorf("%d episodes of %v", out.Info().Episodes, out.Info().Keys())
 	}
@@ -257,12 +241,8 @@ func TestGapsAreBlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst += "2"
-	if _, err := ToLeRobot(
-		t.Context(),
-		newHoled(t, 40, 76, 1),
-		dst,
-		Options{Align: &cfg, Images: "images"},
-	); err != nil {
+	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), dst,
+		Options{Align: &cfg, Images: "images"}); err != nil {
 		t.Fatal(err)
 	}
 	if codes := codesOf(t, open(t, dst), holedCamera, 0); slices.Contains(codes, -1) {
@@ -286,7 +266,8 @@ func TestFramesRepeated(t *testing.T) {
 		f := finding(r.Findings, "frames-repeated")
 		if (f != nil) != (every == 2) {
 			t.Errorf("every %d: %+v", every, r.Findings)
-		} else if f != nil && (f.Severity != robocache.SeverityWarning || !strings.Contains(f.Message, "(50 %)") || !strings.Contains(f.Hint, "HZ: 15")) {
+		} else if f != nil && (f.Severity != robocache.SeverityWarning ||
+			!strings.Contains(f.Message, "(50 %)") || !strings.Contains(f.Hint, "HZ: 15")) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -296,21 +277,13 @@ func TestFramesRepeated(t *testing.T) {
 // masked rows.
 func TestDropInvalidOfRows(t *testing.T) {
 	masked := filepath.Join(t.TempDir(), "masked")
-	if _, err := ToLeRobot(
-		t.Context(),
-		newHoled(t, 40, 76, 1),
-		masked,
-		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"},
-	); err != nil {
+	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), masked,
+		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"}); err != nil {
 		t.Fatal(err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	if _, err := ToLeRobot(
-		t.Context(),
-		open(t, masked),
-		dst,
-		Options{DropInvalid: true},
-	); err != nil {
+	if _, err := ToLeRobot(t.Context(), open(t, masked), dst, Options{DropInvalid: true}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	out := open(t, dst)
@@ -326,12 +299,8 @@ func TestDropInvalidOfRows(t *testing.T) {
 	stepped := newMade()
 	stepped.lengths = []int{4, 8, 6, 3}
 	dst += "2"
-	if _, err := ToLeRobot(
-		t.Context(),
-		&late{stepped, 1, 5},
-		dst,
-		Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}},
-	); err != nil {
+	if _, err := ToLeRobot(t.Context(), &late{stepped, 1, 5}, dst,
+		Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	var lengths []int

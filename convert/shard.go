@@ -44,10 +44,7 @@ func PlanShards(
 	var s shardSchema
 	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
-			if key, mask := strings.CutSuffix(
-				g.Key,
-				align.ValidSuffix,
-			); mask &&
+			if key, mask := strings.CutSuffix(g.Key, align.ValidSuffix); mask &&
 				src.Info().Feature(g.Key) == nil {
 				s.Masks = append(s.Masks, key)
 			}

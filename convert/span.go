@@ -38,10 +38,8 @@ func streamSpans(
 		if !ok {
 			var err error
 			times, err = src.Times(ctx, e, f.Key)
-			if err := robocache.At(
-				err,
-				robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key},
-			); err != nil {
+			if err := robocache.At(err,
+				robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key}); err != nil {
 				return all, late, early, err
 			}
 			clocks[f.Clock] = times
@@ -84,10 +82,8 @@ func findDroppedSpan(
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
 		e := episodes[0]
 		_, err := view.Episode(ctx, e)
-		if err := robocache.At(
-			err,
-			robocache.Where{"episode": src.Info().EpisodeIndex(e)},
-		); err != nil {
+		if err := robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}); err !=
+			nil {
 			return nil, err
 		}
 		_, late, early, err := streamSpans(ctx, src, cfg, e)
@@ -192,12 +188,8 @@ func findDroppedSpan(
 
 func spanHint() string {
 	return "leave a stream out with " + robocache.Option("keys") + ", shift one with " +
-		robocache.Option(
-			"align",
-			"offset",
-			"STREAM",
-			"50ms",
-		) + ", or take all time that some stream has with " +
+		robocache.Option("align", "offset", "STREAM", "50ms") +
+		", or take all time that some stream has with " +
 		robocache.Option("align", "extent", "union")
 }
 

@@ -66,15 +66,9 @@ func TestNoSharedSpan(t *testing.T) {
 		}
 	}
 	opt := Options{Align: &align.Config{HZ: hz, Extent: key}, Images: "images"}
-	if _, err := Write(
-		t.Context(),
-		src,
-		"zarr",
-		filepath.Join(t.TempDir(), "out"),
-		opt,
-		nil,
-	); err != nil &&
-		strings.Contains(err.Error(), "share no span") {
+	if _,
+		err := Write(t.Context(), src, "zarr", filepath.Join(t.TempDir(), "out"), opt, nil); err !=
+		nil && strings.Contains(err.Error(), "share no span") {
 		t.Errorf("another extent: %v", err)
 	}
 }
@@ -92,7 +86,9 @@ func TestWrites(t *testing.T) {
 		var e *robocache.Error
 		if class == nil && err != nil ||
 			class != nil &&
-				(!errors.Is(err, class) || !errors.As(err, &e) || !strings.Contains(e.Hint, "lerobot, mcap") || strings.Contains(e.Hint, "calvin")) {
+				(!errors.Is(err, class) || !errors.As(err, &e) ||
+					!strings.Contains(e.Hint, "lerobot, mcap") ||
+					strings.Contains(e.Hint, "calvin")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

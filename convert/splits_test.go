@@ -132,12 +132,7 @@ func TestSplits(t *testing.T) {
 			}
 			again := filepath.Join(t.TempDir(), "again")
 			opt.Resume = true
-			if _, err := ToLeRobot(
-				t.Context(),
-				src,
-				again,
-				opt,
-			); err != nil ||
+			if _, err := ToLeRobot(t.Context(), src, again, opt); err != nil ||
 				!maps.Equal(tree(t, dst), tree(t, again)) {
 				t.Errorf("%s: with resume: %v, or other bytes", c.name, err)
 			}

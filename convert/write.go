@@ -118,15 +118,10 @@ func prepareWrite(
 		)
 	}
 	if src.Info().Episodes == 0 && f.NeedsEpisodes {
-		return fail(
-			robocache.Unsupported(
-				"convert",
-				where,
-				"the dataset has no episodes, and %s has no place for one without",
-				format,
-			).WithHint("Record episodes first, or convert to a format that keeps an empty " +
-				"dataset: lerobot, rlds, zarr, delta."),
-		)
+		return fail(robocache.Unsupported("convert", where,
+			"the dataset has no episodes, and %s has no place for one without",
+			format).WithHint("Record episodes first, or convert to a format that keeps an empty " +
+			"dataset: lerobot, rlds, zarr, delta."))
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
@@ -146,12 +141,8 @@ func prepareWrite(
 		src = robocache.WithoutUnasked(src)
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(
-			src,
-			opt.Episodes,
-			"convert",
-			robocache.Option("skip_bad", true)+" converts the rest",
-		); err != nil {
+		if err := robocache.Whole(src, opt.Episodes, "convert", robocache.Option("skip_bad", true)+
+			" converts the rest"); err != nil {
 			return fail(err)
 		}
 	}

@@ -74,11 +74,8 @@ func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, ba
 		// to b, whose timestamps are assumed to be right.
 		shift, gain = median(subtractSlope(diff, at, slope)), 1/(1+slope)-1
 	}
-	avoid := "one clock for all streams (" + robocache.Option(
-		"options",
-		"clock",
-		"log",
-	) + ") avoids it"
+	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") +
+		") avoids it"
 	hint := fmt.Sprintf(
 		"%s brings it onto %s, if that is the clock that the others share",
 		x.correction(f, shift/1e9, gain),

@@ -59,11 +59,8 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 
 // angle returns a motion that does not repeat.
 func angle(t float64) (a, b float64) {
-	return math.Sin(
-		2.1*t+0.8*math.Sin(0.31*t),
-	) + 0.4*math.Sin(
-		5.3*t+2*math.Sin(0.17*t),
-	), math.Cos(1.3*t + math.Sin(0.7*t))
+	return math.Sin(2.1*t+0.8*math.Sin(0.31*t)) +
+		0.4*math.Sin(5.3*t+2*math.Sin(0.17*t)), math.Cos(1.3*t + math.Sin(0.7*t))
 }
 
 func (p *pair) value(key string, t int64) (float64, float64) {
@@ -280,12 +277,14 @@ func TestClockStep(t *testing.T) {
 		p.step = step
 		f := found(t, p)
 		if s := f["clock-step"]; step > 0 &&
-			(len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 || s[0].Where["index"] != 9990) ||
+			(len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 ||
+				s[0].Where["index"] != 9990) ||
 			step < 0 && len(s) != 0 {
 			t.Errorf("step of %v s: %+v", step, s)
 		}
 		if d := f["clock-drift"]; step > 0 &&
-			(len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Hint, "align=") || d[0].Where["index"] != nil) {
+			(len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 ||
+				strings.Contains(d[0].Hint, "align=") || d[0].Where["index"] != nil) {
 			t.Errorf("step of %v s: drift %+v", step, d)
 		}
 	}

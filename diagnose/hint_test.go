@@ -95,13 +95,8 @@ func TestHintCloses(t *testing.T) {
 			align.Config{},
 		)
 		for i := range taken {
-			worst, before = max(
-				worst,
-				math.Abs(float64(fixed[i]-taken[i])),
-			), max(
-				before,
-				math.Abs(float64(raw[i]-taken[i])),
-			)
+			worst, before = max(worst, math.Abs(float64(fixed[i]-taken[i]))),
+				max(before, math.Abs(float64(raw[i]-taken[i])))
 		}
 		t.Logf(
 			"seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, fixed by %.3f ms",

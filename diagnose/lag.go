@@ -35,9 +35,8 @@ func (x *examination) comparePair(e int, a, b []motion, first int64) (alike, sai
 	// The lag cannot be measured better than half the longer period. It is less certain if the
 	// correlation is lower, or if the motion is a single jump (a gripper that opens or closes),
 	// which may lie anywhere between two samples of either stream.
-	blind := float64(
-		max(p.period, q.period),
-	)/2e9*(1+math.Sqrt(p.largestJump()*q.largestJump())) + 0.1*(1-r)
+	blind := float64(max(p.period, q.period))/2e9*(1+math.Sqrt(p.largestJump()*q.largestJump())) +
+		0.1*(1-r)
 	if math.Abs(middle) > max(blind, 0.002) {
 		x.addFinding(
 			robocache.SeverityWarning,
@@ -155,13 +154,8 @@ func fitDrift(p, q *motion, l lag, first int64) (lag, bool) {
 		var mean, middle float64
 		for k := range pieces {
 			if piece := correlate(p, bent, k*n/pieces, (k+1)*n/pieces); piece.clear {
-				at, lags = append(
-					at,
-					(float64(k)+0.5)*float64(n)/pieces/motionRate,
-				), append(
-					lags,
-					piece.lag,
-				)
+				at, lags = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate),
+					append(lags, piece.lag)
 			}
 		}
 		if len(at) < 5 {

@@ -147,12 +147,8 @@ func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]
 	for at := 0; at < rows; at += block {
 		k := min(block, rows-at)
 		part := raw[:k*l.feature.RowBytes()]
-		if err := x.ds.Gather(
-			x.ctx,
-			l.feature.Key,
-			robocache.RowsOf(e, from+at, k),
-			part,
-		); err != nil {
+		if err := x.ds.Gather(x.ctx, l.feature.Key, robocache.RowsOf(e, from+at, k), part); err !=
+			nil {
 			return nil, err
 		}
 		v = robocache.Float64s(v, l.feature.DType, part)

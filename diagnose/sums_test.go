@@ -34,20 +34,9 @@ func TestSums(t *testing.T) {
 		from, to := rng.IntN(n/2), n-rng.IntN(n/2)
 		for k := -30; k <= 30; k++ {
 			lo, hi := max(from, -k), min(to, n-k)
-			got, want := p.sumsBetween(
-				q,
-				a,
-				b,
-				max(lo, p.from, q.from-k),
-				min(hi, p.to, q.to-k),
-				k,
-			), sumPoints(
-				a,
-				b,
-				lo,
-				hi,
-				k,
-			)
+			got,
+				want := p.sumsBetween(q, a, b, max(lo, p.from, q.from-k), min(hi, p.to, q.to-k), k),
+				sumPoints(a, b, lo, hi, k)
 			for i, d := range []float64{
 				got.n - want.n,
 				got.a - want.a,

@@ -72,24 +72,12 @@ func (x *examination) checkTimestamps(e int, f *robocache.Feature, times []int64
 		)
 	}
 	if gaps > 0 && !f.Latched {
-		x.addFinding(
-			robocache.SeverityWarning,
-			"gap",
-			where,
-			gaps,
-			robocache.Option(
-				"align",
-				"max_gap",
-				time.Duration(3*step).Round(time.Millisecond).String(),
-			)+" masks what lies in gaps",
+		x.addFinding(robocache.SeverityWarning, "gap", where, gaps, robocache.Option("align",
+			"max_gap", time.Duration(3*step).Round(time.Millisecond).String())+
+			" masks what lies in gaps",
 			"%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f "+
-				"periods of %.2f ms)",
-			gaps,
-			seconds(at-times[0]),
-			seconds(widest),
-			float64(widest)/float64(step),
-			float64(step)/1e6,
-		)
+				"periods of %.2f ms)", gaps, seconds(at-times[0]), seconds(widest),
+			float64(widest)/float64(step), float64(step)/1e6)
 	}
 	if steady > 2 {
 		if jitter := math.Sqrt(sum / float64(steady)); jitter > 0.25*float64(step) {
@@ -126,42 +114,16 @@ func (x *examination) checkEnds(e int, lines []streamTimes) {
 		where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.feature.Key}
 		slack := max(3*step, 50_000_000)
 		if late := l.times[0] - first; late > slack {
-			x.addFinding(
-				robocache.SeverityWarning,
-				"late-start",
-				where,
-				0,
-				robocache.Option(
-					"align",
-					"extent",
-					"intersection",
-				)+" begins there; "+robocache.Option(
-					"align",
-					"edge",
-					"mask",
-				)+" masks what is before",
-				"begins %.3f s after the first stream",
-				seconds(late),
-			)
+			x.addFinding(robocache.SeverityWarning, "late-start", where, 0,
+				robocache.Option("align", "extent", "intersection")+" begins there; "+
+					robocache.Option("align", "edge", "mask")+" masks what is before",
+				"begins %.3f s after the first stream", seconds(late))
 		}
 		if early := last - l.times[n-1]; early > slack {
-			x.addFinding(
-				robocache.SeverityWarning,
-				"early-end",
-				where,
-				0,
-				robocache.Option(
-					"align",
-					"extent",
-					"intersection",
-				)+" ends there; "+robocache.Option(
-					"align",
-					"edge",
-					"mask",
-				)+" masks what is after",
-				"ends %.3f s before the last stream",
-				seconds(early),
-			)
+			x.addFinding(robocache.SeverityWarning, "early-end", where, 0,
+				robocache.Option("align", "extent", "intersection")+" ends there; "+
+					robocache.Option("align", "edge", "mask")+" masks what is after",
+				"ends %.3f s before the last stream", seconds(early))
 		}
 	}
 }

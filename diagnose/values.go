@@ -47,11 +47,7 @@ func (x *examination) checkValues(e int, l *streamTimes) error {
 			if gather := x.ds.Capabilities().GatherRagged; gather != nil {
 				var data []byte
 				var counts []int
-				if data, counts, err = gather(
-					x.ctx,
-					l.feature.Key,
-					rows,
-				); err == nil &&
+				if data, counts, err = gather(x.ctx, l.feature.Key, rows); err == nil &&
 					l.feature.Kind != robocache.KindPointCloud {
 					x.countNotFinite(l.feature, rows, counts, data)
 				}
@@ -60,12 +56,8 @@ func (x *examination) checkValues(e int, l *streamTimes) error {
 			if raw == nil {
 				raw = make([]byte, step*l.feature.RowBytes())
 			}
-			if err = x.ds.Gather(
-				x.ctx,
-				l.feature.Key,
-				rows,
-				raw[:k*l.feature.RowBytes()],
-			); err == nil {
+			if err = x.ds.Gather(x.ctx, l.feature.Key, rows, raw[:k*l.feature.RowBytes()]); err ==
+				nil {
 				x.countNotFinite(l.feature, rows, nil, raw[:k*l.feature.RowBytes()])
 			}
 		}

@@ -182,16 +182,10 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 					f.rows[0],
 					f.rows[1],
 				)
-				return out, misuse(
-					where,
-					msg,
-					"Cut flagged rows off with "+robocache.Command(
-						"edit trim --flags=FILE",
-					)+", split them off with "+
-						robocache.Command(
-							"edit split --flags=FILE",
-						)+", or choose other flags with "+robocache.Option("label"),
-				)
+				return out, misuse(where, msg, "Cut flagged rows off with "+
+					robocache.Command("edit trim --flags=FILE")+", split them off with "+
+					robocache.Command("edit split --flags=FILE")+", or choose other flags with "+
+					robocache.Option("label"))
 			}
 			flagged[f.position] = true
 		}

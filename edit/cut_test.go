@@ -57,10 +57,9 @@ func TestCuts(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("no ffmpeg to make groups of frames with")
 	}
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
-	); err != nil {
+	if err := video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+		nil {
 		t.Skip(err)
 	}
 	base := made(
@@ -138,7 +137,8 @@ func TestCuts(t *testing.T) {
 			mp4 := filepath.Join(from, "videos", key, "chunk-000", "file-000.mp4")
 			if c.args != nil {
 				args := append([]string{"-v", "error", "-y", "-i", mp4}, c.args...)
-				if out, err := exec.Command("ffmpeg", append(args, "-fps_mode", "passthrough", mp4+".new.mp4")...).
+				if out, err := exec.Command("ffmpeg", append(args, "-fps_mode", "passthrough", mp4+
+					".new.mp4")...).
 					CombinedOutput(); err != nil {
 					t.Skipf("%v %s", err, out)
 				}
@@ -192,10 +192,7 @@ func TestCuts(t *testing.T) {
 					cut == edit.CutHidden && counts.Hidden == 0 {
 					t.Errorf("%s: %+v", cut, counts)
 				}
-				if long := strings.HasSuffix(
-					c.name,
-					"-long",
-				); cut == edit.CutExact && long &&
+				if long := strings.HasSuffix(c.name, "-long"); cut == edit.CutExact && long &&
 					(counts.Joined < 3 || counts.Encoded > 0 || counts.Rows > 60) {
 					t.Errorf(
 						"%s: %+v: more than the frames up to a key frame were encoded",

@@ -122,17 +122,9 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(taken, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(
-		t.Context(),
-		&edit.Request{
-			Sources: []string{from},
-			Verbs:   []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}},
-			DST:     taken,
-		},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from},
+		Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken,
+	}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
@@ -166,21 +158,13 @@ func TestInside(t *testing.T) {
 			if r.DST = dst; r.Verbs[0].Verb == "split" && dst == filepath.Dir(dir) {
 				continue // the parts are next to the source
 			}
-			if _, err := edit.Run(
-				t.Context(),
-				&r,
-			); !errors.Is(err, robocache.ErrMisuse) ||
+			if _, err := edit.Run(t.Context(), &r); !errors.Is(err, robocache.ErrMisuse) ||
 				!strings.Contains(err.Error(), "lies in the other") {
 				t.Errorf("%s to %s: %v", r.Verbs[0].Verb, dst, err)
 			}
 		}
-		if _, err := convert.Write(
-			t.Context(),
-			open(t, dir),
-			"lerobot",
-			dst,
-			convert.Options{},
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if _, err := convert.Write(t.Context(), open(t, dir), "lerobot", dst,
+			convert.Options{}); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "lies in the other") {
 			t.Errorf("convert to %s: %v", dst, err)
 		}
@@ -226,10 +210,9 @@ func TestSplitAndMerge(t *testing.T) {
 			}
 		}
 		both := filepath.Join(t.TempDir(), "both")
-		if _, err := edit.Run(
-			t.Context(),
-			&edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both},
-		); err != nil {
+		if _, err := edit.Run(t.Context(),
+			&edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both}); err !=
+			nil {
 			t.Fatal(err)
 		}
 		same(t, open(t, both), src, whole(src, order...), nil)
@@ -269,9 +252,7 @@ func TestTrim(t *testing.T) {
 	next, _ := run(t, dst, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,3"}})
 	same(t, open(t, next), out, whole(out, 1, 2, 4), nil)
 	healthy(t, next)
-	if b, err := os.ReadFile(
-		filepath.Join(next, "meta", "edits.jsonl"),
-	); err != nil ||
+	if b, err := os.ReadFile(filepath.Join(next, "meta", "edits.jsonl")); err != nil ||
 		strings.Count(string(b), "\n") != 2 {
 		t.Errorf("%v %s", err, b)
 	}

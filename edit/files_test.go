@@ -28,11 +28,8 @@ func TestFilesCopied(t *testing.T) {
 		if err := os.MkdirAll(mcap, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(
-			filepath.Join(mcap, string(rune('a'+i))+".mcap"),
-			b,
-			0o666,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(mcap, string(rune('a'+i))+".mcap"), b, 0o666); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,19 +65,14 @@ func TestFilesCopied(t *testing.T) {
 		}
 		// The file belongs to no recording, so an edit in place keeps it.
 		notes := filepath.Join(c.from, "notes", "calibration.yaml")
-		if err := errors.Join(
-			os.Mkdir(filepath.Dir(notes), 0o777),
-			os.WriteFile(notes, []byte("a: 1\n"), 0o666),
-		); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Dir(notes), 0o777),
+			os.WriteFile(notes, []byte("a: 1\n"), 0o666)); err != nil {
 			t.Fatal(err)
 		}
 		old, want := tree(t, c.from), tree(t, c.from)
 		delete(want, c.gone)
-		if _, err := inPlace(
-			t,
-			c.from,
-			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}},
-		); err != nil ||
+		if _, err := inPlace(t, c.from,
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}}); err != nil ||
 			!maps.Equal(tree(t, c.from), want) {
 			t.Errorf("%s in place: %v", c.format, err)
 		}
@@ -88,11 +80,7 @@ func TestFilesCopied(t *testing.T) {
 			t.Errorf("%s: %v", c.format, err)
 		}
 	}
-	if _, r := run(
-		t,
-		mcap,
-		edit.Verb{Verb: "trim", From: "2r"},
-	); r.Format != "mcap" ||
+	if _, r := run(t, mcap, edit.Verb{Verb: "trim", From: "2r"}); r.Format != "mcap" ||
 		r.Frames == 0 {
 		t.Errorf("%+v", r)
 	}

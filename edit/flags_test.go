@@ -21,11 +21,8 @@ func TestFlagsByLabel(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(
-			file,
-			[]byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,11 +80,8 @@ func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 		{`{"episode_index": 1, "label": "bad"}`, "the flag is of a whole episode"},
 		{`{"episode_index": 1, "label": "bad", "rows": [0, 5]}`, ""},
 	} {
-		if err := os.WriteFile(
-			file,
-			[]byte(`{"robocache_flags": 1, "flags": [`+c.flags+`]}`),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+c.flags+`]}`),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		verb := edit.Verb{Verb: "trim", Choice: edit.Choice{Flags: file}}
@@ -114,21 +108,15 @@ func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 // at flagged rows, and puts every row into one part.
 func TestSplitByFlags(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "src")
-	if _, err := synth.Write(
-		t.Context(),
-		src,
-		synth.Options{Episodes: 3, Seconds: 2, Cameras: 1, Width: 64, Height: 64},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), src,
+		synth.Options{Episodes: 3, Seconds: 2, Cameras: 1, Width: 64, Height: 64}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(
-			file,
-			[]byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,20 +173,12 @@ func TestSplitByFlags(t *testing.T) {
 					}
 					size := whole.Info().Feature("action").RowBytes()
 					got, from := make([]byte, p.n*size), make([]byte, p.n*size)
-					if err := part.Gather(
-						t.Context(),
-						"action",
-						robocache.RowsOf(e, 0, p.n),
-						got,
-					); err != nil {
+					if err := part.Gather(t.Context(), "action", robocache.RowsOf(e, 0, p.n),
+						got); err != nil {
 						t.Fatal(err)
 					}
-					if err := whole.Gather(
-						t.Context(),
-						"action",
-						robocache.RowsOf(p.episode, p.from, p.n),
-						from,
-					); err != nil {
+					if err := whole.Gather(t.Context(), "action",
+						robocache.RowsOf(p.episode, p.from, p.n), from); err != nil {
 						t.Fatal(err)
 					}
 					if !slices.Equal(got, from) {
@@ -220,11 +200,7 @@ func TestSplitByFlags(t *testing.T) {
 		"no episode and no row is flagged":          "",
 	} {
 		write(t, flags)
-		if _, err := split(
-			"",
-			"",
-			true,
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if _, err := split("", "", true); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), message) {
 			t.Errorf("got %v, want misuse: %s", err, message)
 		}

@@ -80,14 +80,8 @@ func TestRecording(t *testing.T) {
 	)
 	src := open(t, from)
 	dst := filepath.Join(t.TempDir(), "out.mcap")
-	if _, err := edit.Run(
-		t.Context(),
-		&edit.Request{
-			Sources: []string{from},
-			DST:     dst,
-			Verbs:   []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}},
-		},
-	); err != nil {
+	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst,
+		Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inPlace(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-0.5"}); err != nil {
@@ -170,11 +164,9 @@ func TestRelabel(t *testing.T) {
 		len(swapped.Info().Tasks) != len(src.Info().Tasks) {
 		t.Errorf("%v", swapped.Info().Tasks)
 	}
-	if _, r := run(
-		t,
-		dst,
-		edit.Verb{Verb: "keep", Choice: edit.Choice{Task: "oth*"}},
-	); r.Episodes != 1 {
+	if _,
+		r := run(t, dst, edit.Verb{Verb: "keep", Choice: edit.Choice{Task: "oth*"}}); r.Episodes !=
+		1 {
 		t.Errorf("%d episodes", r.Episodes)
 	}
 }
@@ -201,11 +193,7 @@ func TestFeatures(t *testing.T) {
 		out.Info().Feature("action") != nil {
 		t.Errorf("%v", out.Info().Keys())
 	}
-	if note, err := out.Text(
-		t.Context(),
-		"note",
-		robocache.RowsOf(0, 0, 1),
-	); err != nil ||
+	if note, err := out.Text(t.Context(), "note", robocache.RowsOf(0, 0, 1)); err != nil ||
 		note[0] != "left arm" {
 		t.Error(note, err)
 	}
@@ -259,13 +247,8 @@ func TestMergeDiffering(t *testing.T) {
 	out := open(t, dst)
 	mask := make([]byte, 1)
 	for e, want := range []byte{0, 0, 1, 1} {
-		if err := out.Gather(
-			t.Context(),
-			"extra.valid",
-			robocache.RowsOf(e, 3, 1),
-			mask,
-		); err != nil ||
-			mask[0] != want {
+		if err := out.Gather(t.Context(), "extra.valid", robocache.RowsOf(e, 3, 1), mask); err !=
+			nil || mask[0] != want {
 			t.Errorf("episode %d: valid %d, %v", e, mask[0], err)
 		}
 	}
@@ -351,7 +334,9 @@ func TestFix(t *testing.T) {
 				if err == nil &&
 					slices.ContainsFunc(
 						y.Stayed,
-						func(f robocache.Finding) bool { return !slices.Contains(codes(x.Beyond), f.Code) },
+						func(f robocache.Finding) bool {
+							return !slices.Contains(codes(x.Beyond), f.Code)
+						},
 					) {
 					t.Errorf("stayed: %v", codes(y.Stayed))
 				}
@@ -415,13 +400,8 @@ func TestApply(t *testing.T) {
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(
-		t.Context(),
-		&edit.Request{Plans: plans, DST: dst + "3"},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst + "3"}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
@@ -511,10 +491,8 @@ func TestMergePermuted(t *testing.T) {
 	size := src.Info().Feature("action").RowBytes()
 	x, y := make([]byte, size), make([]byte, size)
 	for k := range src.Len(0) {
-		if err := errors.Join(
-			out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x),
-			src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y),
-		); err != nil {
+		if err := errors.Join(out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x),
+			src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y)); err != nil {
 			t.Fatal(err)
 		}
 		for c := range width {

@@ -316,12 +316,8 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := store.WriteFile(
-		context.WithoutCancel(ctx),
-		s.parent,
-		filepath.Base(s.entryPath(entryJournal)),
-		encoded,
-	); err != nil {
+	if err := store.WriteFile(context.WithoutCancel(ctx), s.parent,
+		filepath.Base(s.entryPath(entryJournal)), encoded); err != nil {
 		return nil, err
 	}
 	done = true // from here on, recoverEdit decides what is kept
@@ -356,11 +352,8 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 			),
 		)
 	}
-	out.DST, out.InPlace, out.Undo, out.DryRun = s.entryPath(
-		"",
-	), true, s.entryPath(
-		entryUndo,
-	), false
+	out.DST, out.InPlace, out.Undo, out.DryRun = s.entryPath(""), true, s.entryPath(entryUndo),
+		false
 	return out, nil
 }
 
@@ -498,17 +491,14 @@ func checksums(dir string) (map[string]string, error) {
 				defer in.Close()
 				if step := f.Size() / sampleBlocks; total > wholeBytes && step > sampleBytes {
 					for k := range int64(sampleBlocks) {
-						if _, err := io.Copy(
-							h,
-							io.NewSectionReader(in, k*step, sampleBytes),
-						); err != nil {
+						if _,
+							err := io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)); err !=
+							nil {
 							return err
 						}
 					}
-					if _, err := io.Copy(
-						h,
-						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes),
-					); err != nil {
+					if _, err := io.Copy(h,
+						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)); err != nil {
 						return err
 					}
 				} else {

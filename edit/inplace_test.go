@@ -43,24 +43,15 @@ var dropFirst = edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
 func TestInPlace(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	old := tree(t, dir)
-	if _, err := inPlace(
-		t,
-		dir,
-		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := inPlace(t, dir,
+		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(tree(t, dir), old) {
 		t.Fatal("a wrong number changed something")
 	}
-	if r, err := inPlace(
-		t,
-		dir,
-		dropFirst,
-	); err != nil ||
+	if r, err := inPlace(t, dir, dropFirst); err != nil ||
 		strings.Contains(fmt.Sprint(r.Notes), "README") {
 		t.Fatal(err, r)
 	}
@@ -85,11 +76,7 @@ func TestInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Unchanged videos are not copied. A change through their hard link is detected.
-	if r, err := inPlace(
-		t,
-		dir,
-		edit.Verb{Verb: "set-task", Text: "other"},
-	); err != nil ||
+	if r, err := inPlace(t, dir, edit.Verb{Verb: "set-task", Text: "other"}); err != nil ||
 		!strings.Contains(fmt.Sprint(r.Notes), "notes.txt") {
 		t.Fatal(err, r)
 	}
@@ -243,10 +230,8 @@ func TestKilledRenames(t *testing.T) {
 					t.Fatalf("%s, step %d: %v", how, n, err)
 				}
 			}
-			if left, _ := filepath.Glob(
-				filepath.Join(filepath.Dir(dir), ".src.robocache-*"),
-			); len(left) != 0 ||
-				!maps.Equal(tree(t, dir), old) {
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir),
+				".src.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
 				t.Fatalf("%s, step %d: left %v", how, n, left)
 			}
 			if done {
@@ -289,21 +274,15 @@ func TestOneEditor(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := open(t, dir)
-	if _, err := edit.Run(
-		t.Context(),
-		&edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true},
-	); err != nil {
+	if _, err := edit.Run(t.Context(),
+		&edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true}); err != nil {
 		t.Fatal(err)
 	}
 	if ds := open(t, dir); ds.Info().Episodes != n-1 || ds.Info().Feature("act") == nil {
 		t.Errorf("%v", ds.Info().Keys())
 	}
-	if err := reader.Gather(
-		t.Context(),
-		"action",
-		robocache.RowsOf(0, 0, 1),
-		make([]byte, reader.Info().Feature("action").RowBytes()),
-	); err != nil {
+	if err := reader.Gather(t.Context(), "action", robocache.RowsOf(0, 0, 1),
+		make([]byte, reader.Info().Feature("action").RowBytes())); err != nil {
 		t.Errorf("a reader that was open before: %v", err)
 	}
 }
@@ -326,10 +305,8 @@ func TestNoSpace(t *testing.T) {
 	if _, err := inPlace(t, dir, dropFirst); err == nil {
 		t.Fatal("a broken result took the dataset's place")
 	}
-	if left, _ := filepath.Glob(
-		filepath.Join(filepath.Dir(dir), ".set.robocache-*"),
-	); len(left) != 0 ||
-		!maps.Equal(tree(t, dir), old) {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) !=
+		0 || !maps.Equal(tree(t, dir), old) {
 		t.Errorf("%v", left)
 	}
 	edit.SetStep(func(string) {})
@@ -343,10 +320,9 @@ func TestNoSpace(t *testing.T) {
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Fatalf("no error within files of %d blocks\n%s", blocks, out)
 		}
-		if left, _ := filepath.Glob(
-			filepath.Join(filepath.Dir(dir), ".set.robocache-*"),
-		); len(left) != 0 ||
-			!maps.Equal(tree(t, dir), old) {
+		if left,
+			_ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) !=
+			0 || !maps.Equal(tree(t, dir), old) {
 			t.Errorf("%d blocks: %v", blocks, left)
 		}
 	}

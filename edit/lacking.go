@@ -43,14 +43,12 @@ func (v *planDataset) refuseLacking(deleted []int64) error {
 	numbers = slices.Compact(numbers)
 	left := robocache.Info{Episodes: len(numbers)}
 	left.NumberEpisodes(numbers)
-	hint := "leave the stream out: " + robocache.Command(
-		"edit remove",
-	) + "; or such episodes: " + robocache.Command("edit delete")
+	hint := "leave the stream out: " + robocache.Command("edit remove") + "; or such episodes: " +
+		robocache.Command("edit delete")
 	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
-		hint = "leave such episodes out: " + robocache.Command(
-			"edit delete --episodes=%s",
-			ranges,
-		) + "; or the stream: " + robocache.Command("edit remove")
+		hint = "leave such episodes out: " +
+			robocache.Command("edit delete --episodes=%s", ranges) + "; or the stream: " +
+			robocache.Command("edit remove")
 	}
 	return robocache.Malformed(
 		"edit",

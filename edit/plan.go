@@ -161,13 +161,8 @@ func (p *Plan) episodeNumbers(srcs []robocache.Dataset) []int64 {
 // clone returns a copy of the plan that verbs can change independently.
 func (p *Plan) clone() *Plan {
 	q := *p
-	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(
-		p.Verbs,
-	), slices.Clone(
-		p.Episodes,
-	), slices.Clone(
-		p.Keys,
-	), slices.Clone(p.Notes)
+	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(p.Verbs), slices.Clone(p.Episodes),
+		slices.Clone(p.Keys), slices.Clone(p.Notes)
 	for i := range q.Keys {
 		q.Keys[i].From = slices.Clone(p.Keys[i].From)
 	}
@@ -187,7 +182,15 @@ func datasetFingerprint(ctx context.Context, ds robocache.Dataset) (string, erro
 		return "", err
 	}
 	if err := json.NewEncoder(h).
-		Encode([]any{fingerprint, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
+		Encode([]any{
+			fingerprint,
+			info.Format,
+			info.Version,
+			info.FPS,
+			features,
+			info.Tasks,
+			info.Splits,
+		}); err != nil {
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
@@ -263,10 +266,8 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	}
 	switch {
 	case p.Version != planVersion:
-		if err := bad(
-			nil,
-			fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion),
-		); err != nil {
+		if err := bad(nil,
+			fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)); err != nil {
 			return nil, err
 		}
 	case len(p.Sources) == 0 || len(p.Episodes) == 0:
@@ -279,24 +280,18 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 			e.Episode >= p.Sources[e.Source].Episodes ||
 			e.From < 0 ||
 			e.To <= e.From {
-			if err := bad(
-				nil,
-				fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e),
-			); err != nil {
+			if err := bad(nil,
+				fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)); err !=
+				nil {
 				return nil, err
 			}
 		}
 	}
 	for _, k := range p.Keys {
 		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
-			if err := bad(
-				nil,
-				fmt.Sprintf(
-					"feature %q of the plan does not say where it comes from in %d sources",
-					k.Key,
-					len(p.Sources),
-				),
-			); err != nil {
+			if err := bad(nil,
+				fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources",
+					k.Key, len(p.Sources))); err != nil {
 				return nil, err
 			}
 		}

@@ -38,17 +38,16 @@ func (v *planDataset) comparePSNR(
 	}
 	defer ds.Close()
 	for _, f := range ds.Info().Features {
-		if of := v.info.Feature(
-			f.Key,
-		); f.Kind != robocache.KindVideo || f.Depth != nil || of == nil ||
-			of.Kind != robocache.KindVideo {
+		if of := v.info.Feature(f.Key); f.Kind != robocache.KindVideo || f.Depth != nil ||
+			of == nil || of.Kind != robocache.KindVideo {
 			continue
 		}
 		var was, is []robocache.Row
 		for e, m := range w.Episodes {
 			for k := range m.Length {
 				if m.New >= 0 &&
-					(m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] || k >= m.Length-m.Ends[f.Key][1]) {
+					(m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] ||
+						k >= m.Length-m.Ends[f.Key][1]) {
 					was, is = append(
 						was,
 						robocache.Row{Episode: e, Index: k},

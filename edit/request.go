@@ -185,7 +185,8 @@ func (e *editor) openSources(ctx context.Context) error {
 		want := e.req.Plans[0].Sources[i]
 		if got, err := datasetFingerprint(ctx, e.srcs[i]); err != nil {
 			return err
-		} else if got != want.Fingerprint || want.State != "" && filesState(ctx, e.srcs[i]) != want.State {
+		} else if got != want.Fingerprint || want.State != "" &&
+			filesState(ctx, e.srcs[i]) != want.State {
 			return robocache.Misuse(
 				"edit",
 				robocache.Where{"dataset": uri},

@@ -325,10 +325,8 @@ func dealUnits(units []splitUnit, shares []partShare) [][]int {
 		for ; left != 0; left -= sign(left) { // negative if a carry is taken back
 			best := 0
 			for i := range quota {
-				if float64(
-					sign(left),
-				)*(quota[i]-float64(whole[i])-quota[best]+float64(whole[best])) > 1e-9 &&
-					(left > 0 || whole[i] > 0) {
+				if float64(sign(left))*(quota[i]-float64(whole[i])-quota[best]+
+					float64(whole[best])) > 1e-9 && (left > 0 || whole[i] > 0) {
 					best = i
 				}
 			}

@@ -164,10 +164,8 @@ func (v *planDataset) numberTasks(ctx context.Context) error {
 				return err
 			}
 			for i, r := range rows {
-				if text, ok, err := v.taskText(
-					r,
-					int64(binary.LittleEndian.Uint64(raw[8*i:])),
-				); err != nil {
+				if text, ok,
+					err := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); err != nil {
 					return err
 				} else if ok {
 					use(text)
@@ -227,10 +225,8 @@ func (v *planDataset) renumberTasks(rows []robocache.Row, dst []byte) error {
 		return nil
 	}
 	for i, r := range rows {
-		if text, ok, err := v.taskText(
-			r,
-			int64(binary.LittleEndian.Uint64(dst[8*i:])),
-		); err != nil {
+		if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); err !=
+			nil {
 			return err
 		} else if ok {
 			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.taskNumbers[text]))

@@ -88,9 +88,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	}
 	defer view.Close()
 	for key := range v.Idle {
-		if f := view.info.Feature(
-			key,
-		); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() ||
+		if f := view.info.Feature(key); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() ||
 			f.Clock != "" {
 			return misuse(
 				robocache.Where{"stream": key},
@@ -112,13 +110,9 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 					"file":    v.Flags,
 					"episode": view.info.EpisodeIndex(f.position),
 				}
-				return misuse(
-					where,
-					"trim: the flag is of a whole episode, not of rows",
-					"Delete the episode, choose other flags with "+robocache.Option(
-						"label",
-					)+", or name episodes with "+robocache.Option("episodes"),
-				)
+				return misuse(where, "trim: the flag is of a whole episode, not of rows",
+					"Delete the episode, choose other flags with "+robocache.Option("label")+
+						", or name episodes with "+robocache.Option("episodes"))
 			}
 			cut[f.position] = append(cut[f.position], f.rows)
 		}
@@ -159,9 +153,10 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 						rows[0],
 						rows[1],
 					),
-					"Rows at its ends can be cut off. Split those in the middle off with "+robocache.Command(
-						"edit split --flags=FILE",
-					)+", or delete the episode.",
+					"Rows at its ends can be cut off. Split those in the middle off with "+
+						robocache.Command(
+							"edit split --flags=FILE",
+						)+", or delete the episode.",
 				)
 			}
 		}

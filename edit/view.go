@@ -331,10 +331,7 @@ func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, 
 		}
 		if p.From > 0 {
 			var exact bool
-			if from, exact = slices.BinarySearch(
-				own,
-				rows[p.From],
-			); v.isRecordings && !exact &&
+			if from, exact = slices.BinarySearch(own, rows[p.From]); v.isRecordings && !exact &&
 				from > 0 {
 				from-- // the first row holds this sample
 			}

@@ -118,12 +118,9 @@ func (v *planDataset) restartTimestamps(
 			continue
 		}
 		raw := make([]byte, 2*size)
-		if err := v.srcs[p.Source].Gather(
-			ctx,
-			f.Key,
+		if err := v.srcs[p.Source].Gather(ctx, f.Key,
 			[]robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}},
-			raw,
-		); err != nil {
+			raw); err != nil {
 			return err
 		}
 		first := robocache.Float64s(nil, f.DType, raw)

@@ -138,17 +138,10 @@ func ParseWhere(text string) (_ *Where, err error) {
 }
 
 func (w *Where) parseError(msg string) error {
-	return misuse(
-		nil,
-		"where: "+msg,
-		"such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(
-			slices.Sorted(maps.Keys(episodeTerms)),
-			", ",
-		)+"; "+strings.Join(
-			columnFunctions,
-			", ",
-		)+" of a column, abs inside; texts, and keys of other letters, in quotes",
-	)
+	return misuse(nil, "where: "+msg, "such as: length < 30 or max(action[gripper]) > 1.2; "+
+		strings.Join(slices.Sorted(maps.Keys(episodeTerms)), ", ")+"; "+
+		strings.Join(columnFunctions, ", ")+
+		" of a column, abs inside; texts, and keys of other letters, in quotes")
 }
 
 // sourceText returns the text of a part of the expression, without quotes.

@@ -158,9 +158,7 @@ func (e *editor) resultFormat() (string, error) {
 	}
 	name := e.srcs[0].Info().Format
 	for _, ds := range e.srcs {
-		if f, err := robocache.FormatNamed(
-			ds.Info().Format,
-		); err != nil || f.Write == nil ||
+		if f, err := robocache.FormatNamed(ds.Info().Format); err != nil || f.Write == nil ||
 			f.Name != name {
 			return robocache.DefaultFormat(), nil
 		}
@@ -171,10 +169,8 @@ func (e *editor) resultFormat() (string, error) {
 // refuseNonEmpty returns an error if the destination is not empty.
 func refuseNonEmpty(ctx context.Context, dst string) (err error) {
 	if dir, ok := store.LocalPath(dst); ok {
-		if entries, err := os.ReadDir(
-			dir,
-		); err == nil && len(entries) > 0 ||
-			err != nil && !os.IsNotExist(err) {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil &&
+			!os.IsNotExist(err) {
 			return misuse(
 				robocache.Where{"dataset": dst},
 				"the destination is not empty",
@@ -308,10 +304,8 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 			}
 		}
 	case p.files != nil:
-		if out.Notes = append(
-			slices.Clip(p.Notes),
-			fmt.Sprintf("%d files are copied as they are", len(p.files)),
-		); !dry {
+		if out.Notes = append(slices.Clip(p.Notes),
+			fmt.Sprintf("%d files are copied as they are", len(p.files))); !dry {
 			if err := e.copyFiles(ctx, p, dst); err != nil {
 				return nil, err
 			}

@@ -28,10 +28,7 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	if head != "" {
 		var doc yaml.Node
-		if err := yaml.Unmarshal(
-			[]byte(head),
-			&doc,
-		); err != nil || len(doc.Content) != 1 ||
+		if err := yaml.Unmarshal([]byte(head), &doc); err != nil || len(doc.Content) != 1 ||
 			doc.Content[0].Kind != yaml.MappingNode {
 			return nil, robocache.Malformed("push", robocache.Where{
 				"file": "README.md",
@@ -69,11 +66,9 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 		if err := set("tags", []string{"LeRobot"}, false); err != nil {
 			return nil, err
 		}
-		if err := set(
-			"configs",
+		if err := set("configs",
 			[]map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}},
-			false,
-		); err != nil {
+			false); err != nil {
 			return nil, err
 		}
 	}

@@ -20,7 +20,10 @@ func report() *inspect.Report {
 		Frames:   60,
 		FPS:      robocache.Rate{Num: 30, Den: 1},
 		Tasks:    []robocache.Task{{Text: "a\n# <img src=x onerror=y> | `z`"}},
-	}, Streams: []inspect.Stream{{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}}}}
+	},
+		Streams: []inspect.Stream{
+			{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}},
+		}}
 }
 
 // TestCard checks that a README keeps its content, that the generated part appears once, and that
@@ -53,11 +56,13 @@ func TestCard(t *testing.T) {
 			"# Title\n\nWords.\n",
 		}, []string{"LeRobot", "# arm"}},
 		"no keys": {"# Title\n\n---\nline\n", "", []string{"# Title\n\n---\nline\n"}, nil},
-		"made before": {"---\na: 1\n---\n\nfront\n\n" + generatedBegin + "\nold table\n" + generatedEnd + "\n\nback\n", "", []string{
-			"a: 1",
-			"front\n\n" + generatedBegin,
+		"made before": {"---\na: 1\n---\n\nfront\n\n" + generatedBegin + "\nold table\n" +
 			generatedEnd + "\n\nback\n",
-		}, []string{"old table"}},
+			"", []string{
+				"a: 1",
+				"front\n\n" + generatedBegin,
+				generatedEnd + "\n\nback\n",
+			}, []string{"old table"}},
 		"windows": {"---\r\na: 1\r\n---\r\ntext\r\n", "", []string{
 			"a: 1\n",
 			"\ntext\n",
@@ -85,14 +90,8 @@ func TestCard(t *testing.T) {
 		})
 	}
 	var e *robocache.Error
-	if _, err := Card(
-		report(),
-		"arm",
-		"",
-		"",
-		[]byte("---\n- a\n: [\n---\n"),
-	); !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) ||
-		e.Where["file"] != "README.md" {
+	if _, err := Card(report(), "arm", "", "", []byte("---\n- a\n: [\n---\n")); !errors.Is(err,
+		robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["file"] != "README.md" {
 		t.Error(err)
 	}
 }

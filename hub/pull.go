@@ -201,9 +201,7 @@ func (p *pull) hasChecksum(name string, e store.Entry) bool {
 
 // pullFile downloads one file unless it is already present.
 func (p *pull) pullFile(ctx context.Context, e store.Entry) error {
-	if i, err := p.root.Stat(
-		e.Name,
-	); err == nil && i.Mode().IsRegular() && i.Size() == e.Size &&
+	if i, err := p.root.Stat(e.Name); err == nil && i.Mode().IsRegular() && i.Size() == e.Size &&
 		p.hasChecksum(e.Name, e) {
 		p.unchanged.Add(1)
 		p.progress(e.Size)

@@ -198,9 +198,8 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		return nil, failed
 	}
 	hf.Forget()
-	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(
-		card,
-	), opt.DryRun, out.Notes
+	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(card), opt.DryRun,
+		out.Notes
 	return answer.Result, nil
 }
 

@@ -193,13 +193,8 @@ func (m *decodeMeter) measureStream(f *robocache.Feature, s *StreamCost) error {
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	}
 	var err error
-	if s.CPU, err = m.measureRate(
-		lib,
-		refs,
-		spec,
-		runtime.GOMAXPROCS(0),
-		m.pool.Decode,
-	); err != nil {
+	if s.CPU, err = m.measureRate(lib, refs, spec, runtime.GOMAXPROCS(0), m.pool.Decode); err !=
+		nil {
 		return err
 	}
 	device, err := video.OpenDevice(0)
@@ -261,7 +256,8 @@ func (m *decodeMeter) measureRate(
 			g.Go(func() (err error) {
 				defer crash.Recover(opDecoding, &err)
 				var buf []byte
-				for i := next.Add(1) - 1; i < most && time.Since(began) < span; i = next.Add(1) - 1 {
+				for i := next.Add(1) - 1; i < most &&
+					time.Since(began) < span; i = next.Add(1) - 1 {
 					ref := &refs[i%int64(len(refs))]
 					file, err := lib.Acquire(ctx, ref.Path)
 					if err != nil {
@@ -278,10 +274,8 @@ func (m *decodeMeter) measureRate(
 						},
 					)
 					file.Release()
-					if err := robocache.At(
-						err,
-						robocache.Where{"file": ref.Path, "frame": ref.Ordinal},
-					); err != nil {
+					if err := robocache.At(err,
+						robocache.Where{"file": ref.Path, "frame": ref.Ordinal}); err != nil {
 						return err
 					}
 					atomic.AddInt64(&n, 1)

@@ -278,16 +278,8 @@ func (d *drawer) addText(lines ...string) {
 // above them.
 func (d *drawer) addCamera(f *robocache.Feature, l *Timeline) error {
 	n := min(sheetCols, l.Rows)
-	rows, refs, tiles := make(
-		[]robocache.Row,
-		n,
-	), make(
-		[]robocache.FrameRef,
-		n,
-	), make(
-		[]image.Image,
-		n,
-	)
+	rows, refs, tiles := make([]robocache.Row, n), make([]robocache.FrameRef, n),
+		make([]image.Image, n)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: d.episode, Index: i * (l.Rows - 1) / max(n-1, 1)}
 	}

@@ -113,12 +113,8 @@ func paintDepth(raw []byte, w, h, tw, th int, pix []byte) {
 		var r, g, b float64
 		if v > 0 && v-v == 0 {
 			z := 1 - min(max((v-near)/max(far-near, 1e-9), 0), 1) // 1 is near
-			r, g, b = 40+215*min(
-				1,
-				1.6*z,
-			), 30+200*z*z, 60+150*math.Sin(
-				math.Pi*(0.25+0.5*(1-z)),
-			)*(1-0.6*z)
+			r, g, b = 40+215*min(1, 1.6*z), 30+200*z*z, 60+
+				150*math.Sin(math.Pi*(0.25+0.5*(1-z)))*(1-0.6*z)
 		}
 		pix[4*i], pix[4*i+1], pix[4*i+2], pix[4*i+3] = byte(r), byte(g), byte(b), 255
 	}

@@ -206,9 +206,7 @@ func fileSizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 		}
 		defer store.Close(s)
 	}
-	if _, name := store.Above(
-		uri,
-	); strings.Contains(uri, "://") && name != "" &&
+	if _, name := store.Above(uri); strings.Contains(uri, "://") && name != "" &&
 		path.Ext(name) != "" {
 		if e, err := s.Stat(ctx, name); err == nil { // one file of a folder
 			return &Sizes{Total: e.Size, Files: 1, By: map[string]int64{".": e.Size}}

@@ -62,11 +62,8 @@ func TestSheetShowsEveryStream(t *testing.T) {
 		if len(s.Y) != f.Elements() {
 			t.Errorf("%s: %d curves of %d channels", f.Key, len(s.Y), f.Elements())
 		}
-		if first, last := float64(
-			l.Times[0]-all.Start,
-		), float64(
-			l.Times[l.Rows-1]-all.Start,
-		); s.X[0] != first || s.X[len(s.X)-1] != last ||
+		if first, last := float64(l.Times[0]-all.Start),
+			float64(l.Times[l.Rows-1]-all.Start); s.X[0] != first || s.X[len(s.X)-1] != last ||
 			len(s.X) != l.Rows {
 			t.Errorf(
 				"%s: %d points from %v to %v, want %d from %v to %v",
@@ -192,10 +189,8 @@ func TestChannelNames(t *testing.T) {
 			t.Errorf("%s: %s", names, got)
 		}
 	}
-	if got := strings.Join(
-		ChannelNames(&robocache.Feature{Shape: []int{2, 2}}),
-		" ",
-	); got != "0,0 0,1 1,0 1,1" {
+	if got := strings.Join(ChannelNames(&robocache.Feature{Shape: []int{2, 2}}), " "); got !=
+		"0,0 0,1 1,0 1,1" {
 		t.Error(got)
 	}
 }

@@ -57,13 +57,8 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 	for _, latched := range []bool{false, true} {
 		for i, l := range all.Streams {
 			if len(l.Times) > 0 && features[i].Latched == latched {
-				all.Start, all.End = min(
-					all.Start,
-					l.Times[0],
-				), max(
-					all.End,
-					l.Times[len(l.Times)-1],
-				)
+				all.Start, all.End = min(all.Start, l.Times[0]),
+					max(all.End, l.Times[len(l.Times)-1])
 			}
 		}
 		if all.End >= all.Start {
@@ -107,9 +102,8 @@ func TimelineOf(
 	for i := 1; i < len(times); i++ {
 		if times[i] < l.Times[i-1] {
 			if l.Problem == "" {
-				l.Problem = "timestamps go back at row " + strconv.Itoa(
-					i,
-				) + ": such rows are shown at the time of the row before"
+				l.Problem = "timestamps go back at row " + strconv.Itoa(i) +
+					": such rows are shown at the time of the row before"
 				l.Times = slices.Clone(times)
 			}
 			l.Times[i] = l.Times[i-1]

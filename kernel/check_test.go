@@ -63,7 +63,8 @@ func TestHostileTensors(t *testing.T) {
 			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil),
 		}), "too many samples"},
 		"scratch's strides": {(&VoxelOp{
-			Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{
+			Points: points,
+			Size:   [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{
 				DType: robocache.Int32,
 				Shape: []int{2, 2, 2},
 				Data:  make([]byte, 32),

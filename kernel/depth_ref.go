@@ -96,14 +96,8 @@ func (op *DepthOp) Check() (err error) {
 		return err
 	}
 	if op.Valid != nil {
-		if err := checkForm(
-			unproject,
-			"valid",
-			op.Valid,
-			d.Shape,
-			robocache.Uint8,
-			robocache.Bool,
-		); err != nil {
+		if err := checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8,
+			robocache.Bool); err != nil {
 			return err
 		}
 	}

@@ -101,9 +101,8 @@ func TestEarlier(t *testing.T) {
 	}
 	out := zeros(robocache.Float32, 1, 2, 2)
 	s := Series{Values: line, Times: float64Tensor(0, 1)}
-	if err := (Reference{}).Run(
-		&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out},
-	); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 ||
+	if err := (Reference{}).Run(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1),
+		Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 ||
 		read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}
@@ -145,14 +144,8 @@ func TestEarlier(t *testing.T) {
 			t.Errorf("%v: %x, want %x", dt, got, values.Data)
 		}
 		none := Tensor{DType: dt, Shape: []int{1, 0, 2}}
-		if got, valid := fused(
-			t,
-			none,
-			int64Tensor(),
-			int64Tensor(5),
-			Rule{},
-		); !bytes.Equal(got, make([]byte, 2*dt.Size())) ||
-			valid[0] != 0 {
+		if got, valid := fused(t, none, int64Tensor(), int64Tensor(5), Rule{}); !bytes.Equal(got,
+			make([]byte, 2*dt.Size())) || valid[0] != 0 {
 			t.Errorf("%v, no samples: %x valid %v", dt, got, valid)
 		}
 	}
@@ -183,9 +176,7 @@ func TestBeyondInt32(t *testing.T) {
 		t.Error(err)
 	}
 	// The host must not read the device's memory.
-	if err := (Reference{}).Run(
-		op,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if err := (Reference{}).Run(op); !errors.Is(err, robocache.ErrMisuse) ||
 		!strings.Contains(err.Error(), "must be on the same device") {
 		t.Error(err)
 	}

@@ -101,13 +101,8 @@ func TestFMA32AgainstBig(t *testing.T) {
 			d = math.Float32frombits((127-75)<<23 - 2*k)
 			v = math.Float32frombits(rng.Uint32() & 0x807fffff)
 		default:
-			w, d, v = math.Float32frombits(
-				rng.Uint32(),
-			), math.Float32frombits(
-				rng.Uint32(),
-			), math.Float32frombits(
-				rng.Uint32(),
-			)
+			w, d, v = math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32()),
+				math.Float32frombits(rng.Uint32())
 		}
 		if finite := func(x float32) bool { return x-x == 0 }; !finite(w) || !finite(d) ||
 			!finite(v) {

@@ -25,13 +25,8 @@ func (op *FuseOp) Check() (err error) {
 			if err := s.checkSeries(name, op.Clock, &batch); err != nil {
 				return err
 			}
-			if err := s.Rule.checkValues(
-				name,
-				s.columnCount(),
-				s.Values.DType,
-				op.Out.DType,
-				&s.Epilogue,
-			); err != nil {
+			if err := s.Rule.checkValues(name, s.columnCount(), s.Values.DType, op.Out.DType,
+				&s.Epilogue); err != nil {
 				return err
 			}
 			if err := s.Epilogue.checkEpilogue(name, s.columnCount()); err != nil {
@@ -59,15 +54,8 @@ func (op *FuseOp) Check() (err error) {
 	if !slices.Equal(op.Out.Shape, []int{batch, rows, cols}) {
 		return shapeError(name, "out", []int{batch, rows, cols}, op.Out.Shape)
 	}
-	if err := checkOptional(
-		name,
-		"valid",
-		op.Valid,
-		robocache.Uint8,
-		batch,
-		rows,
-		len(op.Series),
-	); err != nil {
+	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows,
+		len(op.Series)); err != nil {
 		return err
 	}
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {

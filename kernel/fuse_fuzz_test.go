@@ -171,9 +171,8 @@ func within(t *testing.T, got, v0, v1 float32, num, den int64) {
 	w := big.NewRat(num, den)
 	exact := new(big.Rat).Add(x, new(big.Rat).Mul(w, new(big.Rat).Sub(y, x)))
 	off := new(big.Rat).Sub(exact, new(big.Rat).SetFloat64(float64(got)))
-	bound := new(
-		big.Rat,
-	).Mul(new(big.Rat).SetFloat64(max(math.Abs(a), math.Abs(b))), big.NewRat(1, 1<<21))
+	bound := new(big.Rat).Mul(new(big.Rat).SetFloat64(max(math.Abs(a), math.Abs(b))),
+		big.NewRat(1, 1<<21))
 	bound.Add(bound, new(big.Rat).SetFloat64(math.SmallestNonzeroFloat32))
 	if off.Abs(off).Cmp(bound) > 0 {
 		t.Fatalf("%v of %v and %v at %d/%d: off by %v", got, v0, v1, num, den, off)

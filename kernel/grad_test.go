@@ -58,14 +58,12 @@ func TestGradientIsAdjoint(t *testing.T) {
 			lengths := int64Tensor(l...)
 			s.Lengths = &lengths
 		}
-		if err := (Reference{}).Run(
-			&FuseOp{Series: []Series{s}, Targets: aims, Out: *out},
-		); err != nil {
+		if err := (Reference{}).Run(&FuseOp{Series: []Series{s}, Targets: aims, Out: *out}); err !=
+			nil {
 			t.Fatal(err)
 		}
-		if err := (Reference{}).Run(
-			&FuseGradOp{Series: s, Targets: aims, Out: *g, Grad: *grad},
-		); err != nil {
+		if err := (Reference{}).Run(&FuseGradOp{Series: s, Targets: aims, Out: *g,
+			Grad: *grad}); err != nil {
 			t.Fatal(err)
 		}
 		x, y := dot(g, out), dot(grad, values)

@@ -26,13 +26,8 @@ func (op *ApplyOp) runReference() error {
 				opt.Samples = append(opt.Samples, a.Samples.int64At(k))
 			}
 		}
-		if err := resampleCounted(
-			p.Out.matrixView(0, rows),
-			p.Src.matrixView(0, p.Src.Shape[0]),
-			plans[i],
-			opt,
-			op.Counts,
-		); err != nil {
+		if err := resampleCounted(p.Out.matrixView(0, rows), p.Src.matrixView(0, p.Src.Shape[0]),
+			plans[i], opt, op.Counts); err != nil {
 			return robocache.At(err, p.errorPlace(i))
 		}
 		if p.Valid != nil {

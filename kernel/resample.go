@@ -100,13 +100,8 @@ func (r *resampleRun) checkInputs() error {
 	if n := len(r.opt.Samples); n > 0 && r.dst.Rows%n != 0 {
 		return batchError("resample", "batch of the samples", r.dst.Rows, n)
 	}
-	if err := r.opt.Rule.checkValues(
-		"resample",
-		r.src.Cols,
-		r.src.DType,
-		r.dst.DType,
-		&r.opt.Epilogue,
-	); err != nil {
+	if err := r.opt.Rule.checkValues("resample", r.src.Cols, r.src.DType, r.dst.DType,
+		&r.opt.Epilogue); err != nil {
 		return err
 	}
 	if err := r.opt.Epilogue.checkEpilogue("resample", r.src.Cols); err != nil {

@@ -136,12 +136,8 @@ func TestLayouts(t *testing.T) {
 			}
 		}
 		want := make([]byte, T*D*size)
-		if err := kernel.Resample(
-			kernel.Dense(want, dt, T, D),
-			kernel.Dense(dense, dt, S, D),
-			p,
-			kernel.Options{},
-		); err != nil {
+		if err := kernel.Resample(kernel.Dense(want, dt, T, D), kernel.Dense(dense, dt, S, D), p,
+			kernel.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		dst := view(max(T, 1), D, false)
@@ -428,20 +424,12 @@ func TestMisuse(t *testing.T) {
 	// Neighboring columns of one buffer are not aliases.
 	buf := make([]byte, 4*2*5)
 	whole := kernel.Dense(buf, robocache.Float32, 2, 5)
-	if err := kernel.Resample(
-		whole.Columns(3, 2),
-		whole.Columns(0, 2),
-		blends(kernel.Linear, .5, .25),
-		kernel.Options{},
-	); err != nil {
+	if err := kernel.Resample(whole.Columns(3, 2), whole.Columns(0, 2),
+		blends(kernel.Linear, .5, .25), kernel.Options{}); err != nil {
 		t.Errorf("disjoint columns: %v", err)
 	}
-	if err := kernel.Resample(
-		whole.Columns(1, 2),
-		whole.Columns(0, 2),
-		blends(kernel.Linear, .5, .25),
-		kernel.Options{},
-	); err == nil {
+	if err := kernel.Resample(whole.Columns(1, 2), whole.Columns(0, 2),
+		blends(kernel.Linear, .5, .25), kernel.Options{}); err == nil {
 		t.Error("overlapping columns passed")
 	}
 }
@@ -453,12 +441,8 @@ func TestWeightZero(t *testing.T) {
 	src := kernel.Dense(f32(1, zero, zero, inf, inf, 5, 2, 1), robocache.Float32, 2, 4)
 	for _, m := range []kernel.Mode{kernel.Linear, kernel.Angle, kernel.Slerp} {
 		out := make([]byte, 16)
-		if err := kernel.Resample(
-			kernel.Dense(out, robocache.Float32, 1, 4),
-			src,
-			blends(m, 0),
-			kernel.Options{},
-		); err != nil {
+		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src, blends(m, 0),
+			kernel.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if string(out) != string(src.Data[:16]) {
@@ -467,13 +451,9 @@ func TestWeightZero(t *testing.T) {
 	}
 	// A weight that rounds to 0 in float32 is 0 for float32 data.
 	out := make([]byte, 16)
-	if err := kernel.Resample(
-		kernel.Dense(out, robocache.Float32, 1, 4),
-		src,
-		blends(kernel.Linear, 1e-60),
-		kernel.Options{},
-	); err != nil ||
-		string(out) != string(src.Data[:16]) {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src,
+		blends(kernel.Linear, 1e-60), kernel.Options{}); err != nil || string(out) !=
+		string(src.Data[:16]) {
 		t.Errorf("%v %v", back32(out), err)
 	}
 }
@@ -493,12 +473,8 @@ func TestOneRounding(t *testing.T) {
 		want uint16
 	}{{robocache.Float16, 0, 0x3c01}, {robocache.BFloat16, 1, 0x3f81}} {
 		out := make([]byte, 4)
-		if err := kernel.Resample(
-			kernel.Dense(out, c.dt, 1, 2),
-			kernel.Dense(b, robocache.Float64, 2, 2),
-			p,
-			kernel.Options{},
-		); err != nil {
+		if err := kernel.Resample(kernel.Dense(out, c.dt, 1, 2),
+			kernel.Dense(b, robocache.Float64, 2, 2), p, kernel.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := binary.LittleEndian.Uint16(out[2*c.col:]); got != c.want {
@@ -517,35 +493,26 @@ func TestNorm(t *testing.T) {
 		for i := range out {
 			out[i] = 0xff
 		}
-		if err := kernel.Resample(
-			kernel.Dense(out, robocache.Float32, 2, 3),
-			src,
-			p,
-			kernel.Options{Epilogue: kernel.Epilogue{Norm: n}},
-		); err != nil {
+		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 2, 3), src, p,
+			kernel.Options{Epilogue: kernel.Epilogue{Norm: n}}); err != nil {
 			t.Fatal(err)
 		}
 		return back32(out)
 	}
 	// These are variables, because the compiler computes constants exactly.
 	m, s, eps := float32(0.3), float32(0.7), float32(1e-8)
-	if got := run(
-		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0}),
-	); got[0] != (2-m)/(s+eps) || got[1] != 0 || got[2] != 0 || got[3] != 0 ||
-		got[4] != 0 {
+	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0})); got[0] !=
+		(2-m)/(s+eps) || got[1] != 0 || got[2] != 0 || got[3] != 0 || got[4] != 0 {
 		t.Errorf("mean/std: %v", got)
 	}
 	s = 3e-8 // small enough that adding 1e-8 makes a difference
-	if got := run(
-		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0}),
-	); got[0] != (2-m)/(s+eps) {
+	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0})); got[0] !=
+		(2-m)/(s+eps) {
 		t.Errorf("mean/std with a small std: %v", got)
 	}
 	lo, hi := float32(0.3), float32(0.9)
-	if got := run(
-		kernel.NewMinMax([]float64{0.3, 5, 0}, []float64{0.9, 5, 0}),
-	); got[0] != 2*(2-lo)/(hi-lo)-1 || got[1] != 0 || got[2] != 0 ||
-		got[3] != 0 {
+	if got := run(kernel.NewMinMax([]float64{0.3, 5, 0}, []float64{0.9, 5, 0})); got[0] !=
+		2*(2-lo)/(hi-lo)-1 || got[1] != 0 || got[2] != 0 || got[3] != 0 {
 		t.Errorf("min/max: %v", got)
 	}
 	bytes := make([]byte, 512)
@@ -555,12 +522,9 @@ func TestNorm(t *testing.T) {
 	out := make([]byte, 1024)
 	q := blends(kernel.Previous, 0)
 	q.Kind[0] = kernel.Copy
-	if err := kernel.Resample(
-		kernel.Dense(out, robocache.Float32, 1, 256),
-		kernel.Dense(bytes, robocache.Uint8, 2, 256),
-		q,
-		kernel.Options{Epilogue: kernel.Epilogue{Unit: true}},
-	); err != nil {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 256),
+		kernel.Dense(bytes, robocache.Uint8, 2, 256), q,
+		kernel.Options{Epilogue: kernel.Epilogue{Unit: true}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range back32(out) {
@@ -599,22 +563,15 @@ func TestCasts(t *testing.T) {
 	} {
 		out := make([]byte, 6*c.dt.Size())
 		var n kernel.Counts
-		if err := kernel.Resample(
-			kernel.Dense(out, c.dt, 1, 6),
-			src,
-			p,
-			kernel.Options{Counts: &n},
-		); err != nil {
+		if err := kernel.Resample(kernel.Dense(out, c.dt, 1, 6), src, p,
+			kernel.Options{Counts: &n}); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range c.want {
 			var b [8]byte
 			binary.LittleEndian.PutUint64(b[:], uint64(w))
-			if got := out[i*c.dt.Size() : (i+1)*c.dt.Size()]; string(
-				got,
-			) != string(
-				b[:c.dt.Size()],
-			) {
+			if got := out[i*c.dt.Size() : (i+1)*c.dt.Size()]; string(got) !=
+				string(b[:c.dt.Size()]) {
 				t.Errorf("%v column %d: %x, want %d", c.dt, i, got, w)
 			}
 		}
@@ -625,13 +582,8 @@ func TestCasts(t *testing.T) {
 	}
 	var n kernel.Counts
 	out := make([]byte, 12)
-	if err := kernel.Resample(
-		kernel.Dense(out, robocache.Float16, 1, 6),
-		src,
-		p,
-		kernel.Options{Counts: &n},
-	); err != nil ||
-		n.Overflow != 2 {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float16, 1, 6), src, p,
+		kernel.Options{Counts: &n}); err != nil || n.Overflow != 2 {
 		t.Errorf("float16: %+v %v", n, err)
 	}
 }
@@ -642,12 +594,10 @@ func TestQuats(t *testing.T) {
 	h := float32(math.Sqrt(0.5))
 	src := kernel.Dense(f32(10, 0, 0, 0, 1, 0, 0, 20, 0, h, h, 0, 0, 1), robocache.Float32, 2, 7)
 	out, valid := make([]byte, 28), []uint8{9}
-	if err := kernel.Resample(
-		kernel.Dense(out, robocache.Float32, 1, 7),
-		src,
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 7), src,
 		blends(kernel.Slerp, 0.5),
-		kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{1, 2, 3, 4}}}, Valid: valid},
-	); err != nil {
+		kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{1, 2, 3, 4}}}, Valid: valid}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	got := back32(out)
@@ -664,11 +614,8 @@ func TestQuats(t *testing.T) {
 	}
 	signs := f32(1, 0, 0, 0, -1, 0, 0, 0, -0.9, 0.1, 0, 0, 1, 0, 0, 0)
 	fixed := make([]byte, len(signs))
-	if err := kernel.ContinuousSigns(
-		kernel.Dense(fixed, robocache.Float32, 4, 4),
-		kernel.Dense(signs, robocache.Float32, 4, 4),
-		nil,
-	); err != nil {
+	if err := kernel.ContinuousSigns(kernel.Dense(fixed, robocache.Float32, 4, 4),
+		kernel.Dense(signs, robocache.Float32, 4, 4), nil); err != nil {
 		t.Fatal(err)
 	}
 	f := back32(fixed)
@@ -750,12 +697,8 @@ func BenchmarkResample(b *testing.B) {
 				b.SetBytes(int64(len(out) * 3)) // two rows read, one written
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := kernel.Resample(
-						kernel.Dense(out, c.dt, T, c.d),
-						kernel.Dense(data, c.dt, S, c.d),
-						p,
-						kernel.Options{},
-					); err != nil {
+					if err := kernel.Resample(kernel.Dense(out, c.dt, T, c.d),
+						kernel.Dense(data, c.dt, S, c.d), p, kernel.Options{}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -173,9 +173,7 @@ func TestRotationsGoOn(t *testing.T) {
 		for _, w := range []float64{1e-9, 0.125, 0.5, 0.75, 1 - 1e-9} {
 			v := blended(t, c.Form, c.V0, c.V1, w)
 			for k := range v {
-				if d := math.Abs(
-					v[k] - (c.V0[k] + w*(c.V1[k]-c.V0[k])),
-				); d > reach+1e-6 ||
+				if d := math.Abs(v[k] - (c.V0[k] + w*(c.V1[k]-c.V0[k]))); d > reach+1e-6 ||
 					(w < 1e-8 || w > 1-1e-8) && d > 1e-6 {
 					t.Fatalf("%s %v → %v at %g: %v", c.Form, c.V0, c.V1, w, v)
 				}
@@ -200,12 +198,8 @@ func TestRotationsRefused(t *testing.T) {
 	} {
 		src := kernel.Dense(make([]byte, 2*5*8), robocache.Float64, 2, 5)
 		p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2}
-		if err := kernel.Resample(
-			kernel.Dense(nil, robocache.Float64, 0, 5),
-			src,
-			p,
-			kernel.Options{Rule: kernel.Rule{Rotations: list}},
-		); err == nil {
+		if err := kernel.Resample(kernel.Dense(nil, robocache.Float64, 0, 5), src, p,
+			kernel.Options{Rule: kernel.Rule{Rotations: list}}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -178,9 +178,7 @@ func (c *coverage) cutGap(i int, limit int64, out *Sums) (length int64, cut bool
 		sample int
 		share  float64
 	}{{from, out.Head[i]}, {to - 1, out.Tail[i]}} {
-		if length = c.sampleEnd(
-			end.sample,
-		) - c.src[end.sample]; length > limit && end.share > 0 &&
+		if length = c.sampleEnd(end.sample) - c.src[end.sample]; length > limit && end.share > 0 &&
 			end.share < 1 {
 			return length, true
 		}

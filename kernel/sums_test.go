@@ -94,13 +94,8 @@ func TestSumMatchesTheDefinition(t *testing.T) {
 		length := 10 * int64(1+r.IntN(100))
 		got, _ := summed(t, src, targets, values, kernel.Rule{After: length})
 		for i, x := range got {
-			if want := slowSum(
-				src,
-				values,
-				targets[i],
-				targets[i]+length,
-			); math.Abs(x-want) > 1e-12 &&
-				n > 0 {
+			if want := slowSum(src, values, targets[i], targets[i]+
+				length); math.Abs(x-want) > 1e-12 && n > 0 {
 				t.Fatalf(
 					"timestamps %v, values %v: [%d, %d) = %v, want %v",
 					src,
@@ -204,11 +199,8 @@ func TestSumAtEdgesAndGaps(t *testing.T) {
 		t.Errorf("edge mask: %v, valid %v; want zeros", masked, valid)
 	}
 	for _, target := range []int64{50, 250} {
-		if _, err := kernel.NewPlan(
-			src,
-			[]int64{target},
-			kernel.Rule{Mode: kernel.ModeSum, After: 100, MaxGap: 100, Edge: kernel.ErrorEdge},
-		); err == nil {
+		if _, err := kernel.NewPlan(src, []int64{target}, kernel.Rule{Mode: kernel.ModeSum,
+			After: 100, MaxGap: 100, Edge: kernel.ErrorEdge}); err == nil {
 			t.Errorf("edge error at %d: no error", target)
 		}
 	}

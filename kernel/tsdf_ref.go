@@ -57,13 +57,8 @@ func (op *TSDFOp) Check() (err error) {
 		}
 	}
 	for _, n := range op.namedTensors()[1:] {
-		if err := checkForm(
-			integrate,
-			n.name,
-			n.tensor,
-			op.Value.Shape,
-			robocache.Float32,
-		); err != nil {
+		if err := checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32); err !=
+			nil {
 			return err
 		}
 	}

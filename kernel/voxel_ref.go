@@ -83,11 +83,8 @@ func (op *VoxelOp) collectPoints() (points []voxelPoint, stats [3]int, err error
 			case place == Beyond && op.Outside == FailOutside:
 				return points, stats, op.OutsideError(b, row, p)
 			}
-			flat := (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
-				op.Grid[2],
-			) + int64(
-				cell[2],
-			)
+			flat := (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) +
+				int64(cell[2])
 			points = append(points, voxelPoint{int64(b)*cells + flat, b, row})
 		}
 	}

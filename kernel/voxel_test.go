@@ -209,17 +209,13 @@ func TestVoxelPhrases(t *testing.T) {
 	}
 	op := good()
 	op.Outside, op.Points = FailOutside, floats([]int{2, 3}, 0, 0, 0, 2, 0, 0)
-	if err := (Reference{}).Run(
-		op,
-	); err == nil ||
+	if err := (Reference{}).Run(op); err == nil ||
 		!strings.Contains(err.Error(), "row 1, tensor points: point outside the grid") {
 		t.Error(err)
 	}
 	op = good()
 	op.Points.Data = op.Out.Data
-	if err := (Reference{}).Run(
-		op,
-	); err == nil ||
+	if err := (Reference{}).Run(op); err == nil ||
 		!strings.Contains(err.Error(), "out aliases points") {
 		t.Error(err)
 	}

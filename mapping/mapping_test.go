@@ -164,12 +164,7 @@ streams:
 task: note
 `)
 	p, r := newPlant(), robocache.Row{Episode: 1, Index: 2}
-	if got, want := floats(
-		t,
-		ds,
-		"state",
-		r,
-	), []float64{
+	if got, want := floats(t, ds, "state", r), []float64{
 		p.value("grip", r, 0),
 		p.value("arm", r, 0),
 		p.value("arm", r, 1),
@@ -181,13 +176,7 @@ task: note
 		t.Errorf("state %v, want %v", got, want)
 	}
 	r0 := robocache.Row{Episode: 0, Index: 0}
-	if got, want := floats(
-		t,
-		ds,
-		"tip",
-		r,
-		r0,
-	), []float64{
+	if got, want := floats(t, ds, "tip", r, r0), []float64{
 		2 * p.value("arm", r, 2),
 		2 * p.value("grip", r, 0),
 		2 * p.value("arm", r0, 2),
@@ -226,12 +215,8 @@ task: note
 	if len(ds.Info().Tasks) != 2 || ds.Info().Tasks[1].Text != "place" {
 		t.Errorf("tasks %v", ds.Info().Tasks)
 	}
-	if text, err := ds.Text(
-		context.Background(),
-		"task",
-		[]robocache.Row{r, r0},
-	); err != nil || text[0] != "place" ||
-		text[1] != "pick" {
+	if text, err := ds.Text(context.Background(), "task", []robocache.Row{r, r0}); err != nil ||
+		text[0] != "place" || text[1] != "pick" {
 		t.Errorf("task %q, %v", text, err)
 	}
 	if ep, _ := ds.Episode(context.Background(), 1); len(ep.Tasks) != 1 || ep.Tasks[0] != "place" {
@@ -464,10 +449,7 @@ func TestNewNamesOfTimesAndTasks(t *testing.T) {
 	if times, err := ds.Times(t.Context(), 0, "inertia"); err != nil || len(times) != 10 {
 		t.Errorf("%v, %v", times, err)
 	}
-	if ep, err := ds.Episode(
-		t.Context(),
-		1,
-	); err != nil || len(ep.Tasks) != 1 ||
+	if ep, err := ds.Episode(t.Context(), 1); err != nil || len(ep.Tasks) != 1 ||
 		ep.Tasks[0] != "place" {
 		t.Errorf("%+v, %v", ep, err)
 	}

@@ -122,10 +122,8 @@ func checkMapping(m *robocache.Mapping) (err error) {
 				)
 			}
 		}
-		if err := robocache.At(
-			robocache.CheckRotations(s.Rotations, math.MaxInt32),
-			robocache.Where{"stream": key},
-		); err != nil {
+		if err := robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32),
+			robocache.Where{"stream": key}); err != nil {
 			return err
 		}
 		if _, ok := timestampKey(s.Clock); !ok {

@@ -230,10 +230,8 @@ func (d *mappedDataset) Gather(
 		lo, hi := max(at, 0), min(at+p.rowBytes, size)
 		if lo < hi {
 			raw := make([]byte, p.rowBytes*len(rows))
-			if err := robocache.At(
-				d.base.Gather(ctx, p.key, rows, raw),
-				robocache.Where{"stream": p.key},
-			); err != nil {
+			if err := robocache.At(d.base.Gather(ctx, p.key, rows, raw),
+				robocache.Where{"stream": p.key}); err != nil {
 				return err
 			}
 			for i := range rows {

@@ -227,7 +227,8 @@ func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocac
 			key,
 		)
 		switch {
-		case from == nil && key == ActionKey && info.Clock != "" && (state != nil || info.Feature(StateKey) != nil):
+		case from == nil && key == ActionKey && info.Clock != "" && (state != nil ||
+			info.Feature(StateKey) != nil):
 			hint += " " + robocache.Option("preset", "lerobot") + " takes the state one row later."
 		case from != nil:
 			hint = fmt.Sprintf(

@@ -72,11 +72,9 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}
-		if m, _ := Preset(
-			info,
-			100,
-		); c.name == "joints alone" &&
-			(m.Streams["action"].Offset != -100 || m.Streams["observation.state"].From[0] != "joint_states.position") {
+		if m, _ := Preset(info, 100); c.name == "joints alone" &&
+			(m.Streams["action"].Offset != -100 ||
+				m.Streams["observation.state"].From[0] != "joint_states.position") {
 			t.Errorf("%+v", m)
 		}
 	}

@@ -16,7 +16,12 @@ import (
 func umi() *plant {
 	p := newPlant()
 	for _, robot := range []string{"robot1", "robot0"} {
-		for part, n := range map[string]int{"_gripper_width": 1, "_eef_pos": 3, "_eef_rot_axis_angle": 3, "_demo_start_pose": 6} {
+		for part, n := range map[string]int{
+			"_gripper_width":      1,
+			"_eef_pos":            3,
+			"_eef_rot_axis_angle": 3,
+			"_demo_start_pose":    6,
+		} {
 			p.info.Features = append(
 				p.info.Features,
 				robocache.Feature{
@@ -54,11 +59,8 @@ func TestSuggestedAction(t *testing.T) {
 	ds := suggested(t, p)
 	f := ds.Info().Feature("action")
 	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 ||
-		f.Interpolation != "slerp" ||
-		!slices.Equal(
-			f.Rotations,
-			[]robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}},
-		) {
+		f.Interpolation != "slerp" || !slices.Equal(f.Rotations,
+		[]robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}}) {
 		t.Fatalf("%+v", f)
 	}
 	if got, want := len(ds.Info().Features), len(p.info.Features)+1; got != want {
@@ -74,11 +76,8 @@ func TestSuggestedAction(t *testing.T) {
 		for _, part := range []string{"_eef_pos", "_eef_rot_axis_angle", "_gripper_width"} {
 			key := "observation." + robot + part
 			for i := range p.info.Feature(key).Elements() {
-				if got, want := math.Float32frombits(
-					binary.LittleEndian.Uint32(raw[4*at:]),
-				), float32(
-					p.value(key, row, i),
-				); got != want {
+				if got, want := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*at:])),
+					float32(p.value(key, row, i)); got != want {
 					t.Errorf("value %d: %g, want %g of %s", at, got, want, key)
 				}
 				at++
@@ -92,12 +91,20 @@ func TestSuggestedAction(t *testing.T) {
 func TestNoSuggestedAction(t *testing.T) {
 	for name, change := range map[string]func(p *plant){
 		"missing": func(p *plant) {
-			p.info.Features = slices.DeleteFunc(p.info.Features, func(f robocache.Feature) bool { return f.Key == "observation.robot1_gripper_width" })
+			p.info.Features = slices.DeleteFunc(p.info.Features, func(f robocache.Feature) bool {
+				return f.Key == "observation.robot1_gripper_width"
+			})
 		},
-		"dtype":  func(p *plant) { p.info.Feature("observation.robot0_gripper_width").DType = robocache.Float64 },
-		"clock":  func(p *plant) { p.info.Feature("observation.robot0_gripper_width").Clock = "imu" },
-		"ragged": func(p *plant) { p.info.Feature("observation.robot0_gripper_width").Shape = []int{-1} },
-		"there":  func(p *plant) { p.info.Features[0].Key = "action" },
+		"dtype": func(p *plant) {
+			p.info.Feature("observation.robot0_gripper_width").DType = robocache.Float64
+		},
+		"clock": func(p *plant) {
+			p.info.Feature("observation.robot0_gripper_width").Clock = "imu"
+		},
+		"ragged": func(p *plant) {
+			p.info.Feature("observation.robot0_gripper_width").Shape = []int{-1}
+		},
+		"there": func(p *plant) { p.info.Features[0].Key = "action" },
 		"other": func(p *plant) {
 			p.info.Feature("observation.robot0_eef_pos").Key = "observation.eef_pos"
 			p.info.Feature("observation.robot1_eef_pos").Key = "observation.robot_eef_pos"

@@ -178,11 +178,8 @@ func TestDashboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(
-		b,
-		&d,
-	); err != nil || d.Title == "" || d.UID == "" || d.SchemaVersion < 30 || len(d.Panels) < 10 ||
-		len(d.Templating.List) != 2 {
+	if err := json.Unmarshal(b, &d); err != nil || d.Title == "" || d.UID == "" ||
+		d.SchemaVersion < 30 || len(d.Panels) < 10 || len(d.Templating.List) != 2 {
 		t.Fatalf("%v %+v", err, d)
 	}
 	ids, shown := map[int]bool{}, string(b)
@@ -218,7 +215,7 @@ func TestDashboard(t *testing.T) {
 	}
 	dir := t.TempDir()
 	conf := fmt.Sprintf(
-		"global: {scrape_interval: 500ms}\n" +
+		"global: {scrape_interval: 500ms}\n"+
 			"scrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
 		s.Addr(),
 	)

@@ -58,20 +58,11 @@ func TestBalance(t *testing.T) {
 	if ordered < 1000 {
 		t.Errorf("only %d are in order", ordered)
 	}
-	if out := balanceShards(
-		[]int64{5, 5, 5, 5, 5, 5},
-		3,
-	); !slices.EqualFunc(
-		out,
-		[][]int{{0, 1}, {2, 3}, {4, 5}},
-		slices.Equal,
-	) {
+	if out := balanceShards([]int64{5, 5, 5, 5, 5, 5}, 3); !slices.EqualFunc(out,
+		[][]int{{0, 1}, {2, 3}, {4, 5}}, slices.Equal) {
 		t.Errorf("%v", out)
 	}
-	if out := balanceShards(
-		[]int64{1, 1, 1, 90, 1, 1, 1, 90},
-		2,
-	); !slices.Contains(out[0], 3) &&
+	if out := balanceShards([]int64{1, 1, 1, 90, 1, 1, 1, 90}, 2); !slices.Contains(out[0], 3) &&
 		!slices.Contains(out[1], 3) {
 		t.Errorf("%v", out)
 	}

@@ -109,13 +109,8 @@ func (m *Manifest) commitShards(
 			}, "%s without the shards %s: positions depend on the plan", m.Job.To, string(text)).
 				WithHint("run the shards that are missing")
 		}
-		if receipts, missing, err = m.agreeOnShards(
-			ctx,
-			dst,
-			receipts,
-			missing,
-			opt.Partial,
-		); err != nil {
+		if receipts, missing,
+			err = m.agreeOnShards(ctx, dst, receipts, missing, opt.Partial); err != nil {
 			return nil, err
 		}
 		c = &Committed{
@@ -146,13 +141,8 @@ func (m *Manifest) commitShards(
 					return nil, err
 				}
 			} else {
-				if err := convert.Merge(
-					ctx,
-					m.Job.To,
-					m.Job.Destination,
-					m.Schema,
-					shardReports(receipts),
-				); err != nil {
+				if err := convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema,
+					shardReports(receipts)); err != nil {
 					return nil, err
 				}
 			}
@@ -184,10 +174,7 @@ func (m *Manifest) commitShards(
 		removeEmpty(joinURI(m.Job.Destination, stagingName))
 	}
 	if format.Unfinished != "" {
-		if err := dst.Remove(
-			ctx,
-			format.Unfinished,
-		); err != nil &&
+		if err := dst.Remove(ctx, format.Unfinished); err != nil &&
 			!errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
 		}
@@ -295,7 +282,9 @@ func (m *Manifest) agreeOnShards(
 	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
 		return nil, nil, robocache.Misuse("commit", robocache.Where{
 			"file": missingName,
-		}, "a partial commit without the shards %s began, and files have its numbers", string(text)).
+		}, "a partial commit without the shards %s began, and files have its numbers", string(
+			text,
+		)).
 			WithHint("end it with --partial, or plan into an empty destination")
 	}
 	for _, i := range missing {

@@ -269,7 +269,6 @@ func (e *Estimate) extrapolate(seconds [4]float64, share float64, opt EstimateOp
 	e.Seconds = perShard * shards * runs
 	// Whole rounds, because workers may be idle in the last one.
 	e.Elapsed = perShard * math.Ceil(shards*runs/float64(opt.Workers))
-	e.Cost = e.Seconds/3600*opt.PricePerCoreHour + float64(
-		bytes[1]+bytes[3],
-	)*runs/1e9*opt.PricePerGB
+	e.Cost = e.Seconds/3600*opt.PricePerCoreHour +
+		float64(bytes[1]+bytes[3])*runs/1e9*opt.PricePerGB
 }

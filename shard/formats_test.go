@@ -40,7 +40,14 @@ func TestBytesOfConvert(t *testing.T) {
 		source, to string
 		opt        convert.Options
 		shards     int
-	}{{src, "zarr", convert.Options{}, 4}, {src, "zarr", convert.Options{}, 9}, {src, "zarr", grid, 3}, {uneven, "zarr", grid, 5}, {uneven, "rlds", grid, 1}, {src, "rlds", convert.Options{}, 1}} {
+	}{
+		{src, "zarr", convert.Options{}, 4},
+		{src, "zarr", convert.Options{}, 9},
+		{src, "zarr", grid, 3},
+		{uneven, "zarr", grid, 5},
+		{uneven, "rlds", grid, 1},
+		{src, "rlds", convert.Options{}, 1},
+	} {
 		dir := t.TempDir()
 		plain, dst := filepath.Join(dir, "plain", "set"), filepath.Join(dir, "out", "set")
 		ds := open(t, c.source)
@@ -87,13 +94,8 @@ func TestRLDSShards(t *testing.T) {
 	}
 	dir := t.TempDir()
 	plain, dst := filepath.Join(dir, "plain", "set"), filepath.Join(dir, "out", "set")
-	if _, err := convert.Write(
-		t.Context(),
-		open(t, src),
-		"rlds",
-		plain,
-		convert.Options{},
-	); err != nil {
+	if _, err := convert.Write(t.Context(), open(t, src), "rlds", plain, convert.Options{}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	// The second shard has episodes of both splits.
@@ -104,10 +106,7 @@ func TestRLDSShards(t *testing.T) {
 		a["val"] != b["val"] {
 		t.Errorf("splits %v, want %v", b, a)
 	}
-	if f := files(
-		t,
-		dst,
-	); f["set-train.tfrecord-00001-of-00002"] == "" ||
+	if f := files(t, dst); f["set-train.tfrecord-00001-of-00002"] == "" ||
 		f["set-val.tfrecord-00000-of-00001"] == "" {
 		t.Errorf("%v", differences(nil, f))
 	}
@@ -126,17 +125,9 @@ func TestRLDSShards(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	healthy(t, left)
-	if _, err := shard.NewPlan(
-		t.Context(),
-		shard.Job{
-			Name:        "convert",
-			Source:      src,
-			Destination: filepath.Join(dir, "z"),
-			To:          "zarr",
-			Convert:     opt,
-		},
-		shard.PlanOptions{Shards: 2},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src,
+		Destination: filepath.Join(dir, "z"), To: "zarr", Convert: opt},
+		shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "left out") {
 		t.Errorf("%v", err)
 	}
@@ -148,13 +139,8 @@ func TestRobomimicShards(t *testing.T) {
 	src := source(t, 7, synth.Options{})
 	dir := t.TempDir()
 	plain, dst := filepath.Join(dir, "plain"), filepath.Join(dir, "out")
-	if _, err := convert.Write(
-		t.Context(),
-		open(t, src),
-		"robomimic",
-		plain,
-		convert.Options{},
-	); err != nil {
+	if _, err := convert.Write(t.Context(), open(t, src), "robomimic", plain,
+		convert.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic"}, 3)
@@ -184,14 +170,9 @@ func TestRobomimicShards(t *testing.T) {
 	scaled := convert.Options{
 		WriteOptions: robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}},
 	}
-	if _, err := shard.NewPlan(
-		t.Context(),
+	if _, err := shard.NewPlan(t.Context(),
 		shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic", Convert: scaled},
-		shard.PlanOptions{Shards: 2},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+		shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
 }

@@ -37,10 +37,7 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	living := map[string]bool{}
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)
-		if name, note := strings.CutSuffix(
-			attempt,
-			".json",
-		); note &&
+		if name, note := strings.CutSuffix(attempt, ".json"); note &&
 			isAlive(ctx, dst, e.Name, age) {
 			living[shard+"/"+name] = true
 		}

@@ -83,14 +83,8 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	job.Convert.Options = map[string]string{"temp_dir": "/tmp/elsewhere"}
-	if _, err := shard.NewPlan(
-		t.Context(),
-		job,
-		shard.PlanOptions{Shards: 1},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := shard.NewPlan(t.Context(), job, shard.PlanOptions{Shards: 1}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Errorf("temp_dir: %v", err)
 	}
 	for i := range m.Shards {
@@ -134,11 +128,8 @@ func TestStrangers(t *testing.T) {
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(
-			t.Context(),
-			m,
-			shard.CommitOptions{},
-		); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrMisuse) &&
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err,
+			robocache.ErrMalformed) && !errors.Is(err, robocache.ErrMisuse) &&
 			(what != "not there" || !errors.Is(err, robocache.ErrNotFound)) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -196,18 +187,12 @@ func TestOneNameTwice(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	was, now := filepath.Base(names[2]), filepath.Base(names[0])
-	if err := errors.Join(
-		os.Rename(names[2], filepath.Join(filepath.Dir(names[2]), now)),
-		os.WriteFile(receipt, bytes.ReplaceAll(b, []byte(was), []byte(now)), 0o644),
-	); err != nil {
+	if err := errors.Join(os.Rename(names[2], filepath.Join(filepath.Dir(names[2]), now)),
+		os.WriteFile(receipt, bytes.ReplaceAll(b, []byte(was), []byte(now)), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{},
-	); !errors.Is(err, robocache.ErrMalformed) ||
-		!strings.Contains(err.Error(), "one file of the name "+now) {
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err,
+		robocache.ErrMalformed) || !strings.Contains(err.Error(), "one file of the name "+now) {
 		t.Error(err)
 	}
 	if moved, _ := filepath.Glob(filepath.Join(dst, "*.mcap")); len(moved) > 0 {
@@ -327,18 +312,12 @@ func TestStatsOfStrangers(t *testing.T) {
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(
-			t.Context(),
-			m,
-			shard.CommitOptions{},
-		); change != nil && !errors.Is(err, robocache.ErrMalformed) ||
-			change == nil && err != nil {
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); change != nil &&
+			!errors.Is(err, robocache.ErrMalformed) || change == nil && err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if b, err := os.ReadFile(
-		filepath.Join(dst, "stats.json"),
-	); err != nil ||
+	if b, err := os.ReadFile(filepath.Join(dst, "stats.json")); err != nil ||
 		!bytes.Contains(b, []byte("mean")) {
 		t.Errorf("%s, %v", b, err)
 	}
@@ -377,12 +356,8 @@ func TestSourceChanged(t *testing.T) {
 		if err := do(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Run(
-			t.Context(),
-			m,
-			1,
-			shard.RunOptions{},
-		); !errors.Is(err, shard.ErrNever) || !errors.Is(err, robocache.ErrMalformed) ||
+		if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{}); !errors.Is(err,
+			shard.ErrNever) || !errors.Is(err, robocache.ErrMalformed) ||
 			!strings.Contains(err.Error(), "changed since it was planned") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -399,15 +374,8 @@ func TestSourceChanged(t *testing.T) {
 		shard.Job{Name: "convert", Source: src, Destination: m.Job.Destination, To: "lerobot"},
 		3,
 	)
-	if _, err := shard.Run(
-		t.Context(),
-		other,
-		1,
-		shard.RunOptions{},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := shard.Run(t.Context(), other, 1, shard.RunOptions{}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Errorf("shards of another manifest: %v", err)
 	}
 }

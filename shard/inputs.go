@@ -137,29 +137,20 @@ func (m *Manifest) checkUnchanged(ctx context.Context) error {
 		g, ok := have[f.Name]
 		switch {
 		case !ok:
-			if err := differs(
-				f.Name,
-				"a file of "+strconv.FormatInt(f.Size, 10)+" bytes",
-				"none",
-			); err != nil {
+			if err := differs(f.Name, "a file of "+strconv.FormatInt(f.Size, 10)+
+				" bytes", "none"); err != nil {
 				return err
 			}
 		case g != f:
-			if err := differs(
-				f.Name,
-				fmt.Sprintf("%d bytes, %s", f.Size, f.Version),
-				fmt.Sprintf("%d bytes, %s", g.Size, g.Version),
-			); err != nil {
+			if err := differs(f.Name, fmt.Sprintf("%d bytes, %s", f.Size, f.Version),
+				fmt.Sprintf("%d bytes, %s", g.Size, g.Version)); err != nil {
 				return err
 			}
 		}
 	}
 	if len(now.Files) > len(m.Inputs.Files) && m.Inputs.Listed {
-		if err := differs(
-			"",
-			fmt.Sprintf("%d files", len(m.Inputs.Files)),
-			strconv.Itoa(len(now.Files)),
-		); err != nil {
+		if err := differs("", fmt.Sprintf("%d files", len(m.Inputs.Files)),
+			strconv.Itoa(len(now.Files))); err != nil {
 			return err
 		}
 	}

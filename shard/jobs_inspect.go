@@ -116,7 +116,8 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 			}
 			c.Numbers = parts[f.Key]
 		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) &&
-			a.manifest.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
+			a.manifest.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage ||
+			decoder == nil):
 			sum := a.manifest.Job.Frames.Images(f)
 			if err := a.eachEpisode(src, r, f.Key, func(e int) error {
 				p, err := look.Episode(ctx, f, e)

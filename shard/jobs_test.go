@@ -119,7 +119,9 @@ func damage(t *testing.T, src string) {
 	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
 	b := must(os.ReadFile(name))
 	file := must(parquet.OpenFile(bytes.NewReader(b), int64(len(b))))
-	at := file.Metadata().RowGroups[5].Columns[file.Root().Column("action").Column("list").Column("element").Index()].MetaData
+	at := file.Metadata().RowGroups[5].Columns[file.Root().Column("action").Column("list").Column(
+		"element",
+	).Index()].MetaData
 	for i := at.DataPageOffset; i < at.DataPageOffset+at.TotalCompressedSize; i++ {
 		b[i] ^= 0xff
 	}
@@ -147,24 +149,15 @@ func TestLeftOut(t *testing.T) {
 	)
 	bad := 0
 	for i := range strict.Shards {
-		if _, err := shard.Run(
-			t.Context(),
-			strict,
-			i,
-			shard.RunOptions{},
-		); errors.Is(
-			err,
-			shard.ErrNever,
-		) {
+		if _, err := shard.Run(t.Context(), strict, i, shard.RunOptions{}); errors.Is(err,
+			shard.ErrNever) {
 			bad++
 		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s, err := shard.StatusOf(
-		t.Context(),
-		strict,
-	); bad != 1 || err != nil || s.Done != 3 || s.Failed != 1 || s.ByClass["malformed"] != 1 || len(s.Never) != 1 ||
+	if s, err := shard.StatusOf(t.Context(), strict); bad != 1 || err != nil || s.Done != 3 ||
+		s.Failed != 1 || s.ByClass["malformed"] != 1 || len(s.Never) != 1 ||
 		s.Array != "--array="+string(must(s.Missing.MarshalText())) {
 		t.Fatalf("%d, %+v %v", bad, s, err)
 	}
@@ -202,12 +195,8 @@ func TestLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{},
-	); !errors.Is(err, robocache.ErrTemporary) ||
-		!strings.Contains(err.Error(), "0,2") {
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err,
+		robocache.ErrTemporary) || !strings.Contains(err.Error(), "0,2") {
 		t.Fatalf("%v", err)
 	}
 	c, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true})
@@ -224,14 +213,8 @@ func TestLeftOut(t *testing.T) {
 		shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt},
 		4,
 	)
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{Partial: true},
-	); !errors.Is(
-		err,
-		robocache.ErrTemporary,
-	) {
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err,
+		robocache.ErrTemporary) {
 		t.Fatal(err)
 	}
 	late(t, m, 3) // a partial commit that was interrupted after it read the receipts
@@ -281,12 +264,8 @@ func TestWhole(t *testing.T) {
 		}
 	}
 	before := files(t, dst)
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{Partial: true},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "without the shards 1") {
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "without the shards 1") {
 		t.Error(err)
 	}
 	if d := differences(before, files(t, dst)); d != nil {
@@ -315,14 +294,8 @@ func TestOtherChannels(t *testing.T) {
 	if bytes.Equal(good, gray) || os.WriteFile(name, gray, 0o644) != nil {
 		t.Fatalf("%s", good)
 	}
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{},
-	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(
-		err.Error(),
-		"another kind of image",
-	) ||
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err,
+		robocache.ErrMalformed) || !strings.Contains(err.Error(), "another kind of image") ||
 		!strings.Contains(err.Error(), "00001.json") {
 		t.Error(err)
 	}

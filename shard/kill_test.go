@@ -215,12 +215,8 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 				if failure == nil { // temporary: the source fails too
 					job.Source = "frail://s/src"
 					for _, name := range slices.Sorted(maps.Keys(files)) {
-						if err := store.Put(
-							t.Context(),
-							mem,
-							"src/"+name,
-							[]byte(files[name]),
-						); err != nil {
+						if err := store.Put(t.Context(), mem, "src/"+
+							name, []byte(files[name])); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -396,12 +392,8 @@ func TestPartialKilled(t *testing.T) {
 	if _, err := shard.Run(t.Context(), m, 0, shard.RunOptions{Threads: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shard.Commit(
-		t.Context(),
-		m,
-		shard.CommitOptions{},
-	); !errors.Is(err, robocache.ErrMisuse) ||
-		!strings.Contains(err.Error(), "without the shards 0") {
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err,
+		robocache.ErrMisuse) || !strings.Contains(err.Error(), "without the shards 0") {
 		t.Error(err)
 	}
 	again(0)
@@ -431,12 +423,8 @@ func TestGCWhileAnAttemptEnds(t *testing.T) {
 					if looks++; looks == n && !ended {
 						ended = true
 						setFrail(nil, &storetest.Plan{})
-						if _, err := shard.Run(
-							t.Context(),
-							m,
-							1,
-							shard.RunOptions{Threads: 1},
-						); err != nil {
+						if _, err := shard.Run(t.Context(), m, 1,
+							shard.RunOptions{Threads: 1}); err != nil {
 							t.Error(err)
 						}
 					}

@@ -298,10 +298,8 @@ func (j *Job) checkJob() error {
 			return err
 		}
 	case j.Convert.Options["temp_dir"] != "":
-		if err := misuse(
-			"the option temp_dir names a folder outside the destination",
-			"set TMPDIR where the shards run",
-		); err != nil {
+		if err := misuse("the option temp_dir names a folder outside the destination",
+			"set TMPDIR where the shards run"); err != nil {
 			return err
 		}
 	case j.Convert.Resume || j.Convert.DryRun:

@@ -53,12 +53,9 @@ func BenchmarkRun(b *testing.B) {
 				WriteOptions: robocache.WriteOptions{Keys: []string{"observation.proprio"}},
 			},
 		}
-		if _, err := shard.Run(
-			b.Context(),
-			plan(b, job, 1),
-			0,
-			shard.RunOptions{Threads: 1},
-		); err != nil {
+		if _,
+			err := shard.Run(b.Context(), plan(b, job, 1), 0, shard.RunOptions{Threads: 1}); err !=
+			nil {
 			b.Fatal(err)
 		}
 	}

@@ -470,9 +470,7 @@ func (m *Manifest) parseReceipt(name string, b []byte, shard int, r *Receipt) er
 		}
 	}
 	for _, f := range r.Files {
-		if clean, err := store.CleanName(
-			f.Name,
-		); err != nil || clean != f.Name ||
+		if clean, err := store.CleanName(f.Name); err != nil || clean != f.Name ||
 			strings.HasPrefix(f.Name, "_") {
 			if err := bad(fmt.Sprintf("a file named %q", f.Name), err); err != nil {
 				return err
@@ -485,10 +483,7 @@ func (m *Manifest) parseReceipt(name string, b []byte, shard int, r *Receipt) er
 		if err := bad("more episodes or frames than were planned", nil); err != nil {
 			return err
 		}
-	} else if len(
-		r.Skipped,
-	) == 0 &&
-		r.Report.Frames != s.Frames {
+	} else if len(r.Skipped) == 0 && r.Report.Frames != s.Frames {
 		if err := bad(
 			fmt.Sprintf(
 				"%d frames of %d that were planned, and no episode that was left out",

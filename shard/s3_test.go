@@ -60,13 +60,8 @@ func TestObjectStore(t *testing.T) {
 		}
 		return out
 	}
-	want, got := result(
-		src,
-		filepath.Join(t.TempDir(), "out"),
-	), result(
-		"s3://lab/src",
-		"s3://lab/out",
-	)
+	want, got := result(src, filepath.Join(t.TempDir(), "out")),
+		result("s3://lab/src", "s3://lab/out")
 	if d := differences(want, got); len(want) < 8 || d != nil {
 		t.Errorf("%d files, %v", len(want), d)
 	}

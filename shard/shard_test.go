@@ -218,11 +218,8 @@ func TestShardsOfGaps(t *testing.T) {
 				same(t, want, got)
 				for e := range want.Info().Episodes {
 					a, aerr := want.Episode(t.Context(), e)
-					if b, err := got.Episode(
-						t.Context(),
-						e,
-					); err != nil || aerr != nil || a.Index != b.Index ||
-						a.Length != b.Length {
+					if b, err := got.Episode(t.Context(), e); err != nil || aerr != nil ||
+						a.Index != b.Index || a.Length != b.Length {
 						t.Errorf("%+v, want %+v: %v %v", b, a, err, aerr)
 					}
 				}
@@ -237,11 +234,7 @@ func TestShardsOfGaps(t *testing.T) {
 					slices.Sort(out)
 					return slices.Compact(out)
 				}
-				if a, b := codes(
-					report.Findings,
-				), codes(
-					c.Findings,
-				); !slices.Equal(a, b) ||
+				if a, b := codes(report.Findings), codes(c.Findings); !slices.Equal(a, b) ||
 					len(b) == 0 {
 					t.Errorf(
 						"the commit reports\n%v\nthe conversion\n%v",

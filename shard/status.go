@@ -95,11 +95,8 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	for _, e := range entries {
 		shard, attempt := attemptOf(e.Name)
 		i, err := strconv.Atoi(shard)
-		if _, there := slices.BinarySearch(
-			missing,
-			i,
-		); err != nil || !there || strings.Count(e.Name, "/") != 2 ||
-			!strings.HasSuffix(attempt, ".json") {
+		if _, there := slices.BinarySearch(missing, i); err != nil || !there ||
+			strings.Count(e.Name, "/") != 2 || !strings.HasSuffix(attempt, ".json") {
 			continue
 		}
 		g.Go(func() error {

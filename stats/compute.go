@@ -90,12 +90,8 @@ func Compute(
 		}
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(
-			ds,
-			opt.Episodes,
-			"statistics",
-			robocache.Option("skip_bad", true)+" counts the rest",
-		); err != nil {
+		if err := robocache.Whole(ds, opt.Episodes, "statistics",
+			robocache.Option("skip_bad", true)+" counts the rest"); err != nil {
 			return nil, err
 		}
 	}
@@ -130,9 +126,7 @@ func Compute(
 					func(robocache.Finding) {},
 				); err == nil {
 					good = append(good, e)
-				} else if !robocache.Bad(
-					err,
-				) {
+				} else if !robocache.Bad(err) {
 					return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 				} else {
 					index := ds.Info().EpisodeIndex(e)
@@ -204,7 +198,8 @@ func computeStream(
 						Severity: robocache.SeverityInfo,
 						Code:     "no-image-statistics",
 						Where:    robocache.Where{"stream": f.Key},
-						Message:  "no statistics of this camera: none of its frames was to be looked at",
+						Message: "no statistics of this camera: none of its frames was to be " +
+							"looked at",
 					},
 				)
 			}

@@ -187,14 +187,9 @@ func TestComputeBudget(t *testing.T) {
 func TestComputeNoSuchEpisode(t *testing.T) {
 	ds, _, _ := open(t, "g1_v21")
 	for _, e := range []int{-1, ds.Info().Episodes} {
-		if s, err := stats.Compute(
-			t.Context(),
-			ds,
-			stats.Options{Episodes: []int{0, e}, Frames: stats.NoFrames},
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if s, err := stats.Compute(t.Context(), ds,
+			stats.Options{Episodes: []int{0, e}, Frames: stats.NoFrames}); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("episode %d: %v, %v", e, s, err)
 		}
 	}

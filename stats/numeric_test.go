@@ -470,13 +470,8 @@ func BenchmarkNumeric(b *testing.B) {
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if _, _, err := NumericBytes(
-			b.Context(),
-			robocache.Float32,
-			[]int{26},
-			raw,
-			64<<20,
-		); err != nil {
+		if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{26}, raw, 64<<20); err !=
+			nil {
 			b.Fatal(err)
 		}
 	}
@@ -517,13 +512,8 @@ func BenchmarkEpisodes(b *testing.B) {
 		b.Run(strconv.Itoa(rows), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				if _, _, err := NumericBytes(
-					b.Context(),
-					robocache.Float32,
-					[]int{width},
-					raw,
-					64<<20,
-				); err != nil {
+				if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{width}, raw,
+					64<<20); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -249,12 +249,7 @@ func (col *PartColumn) encodeEntries(dtype robocache.DType, keys []uint64) (file
 			n++
 		}
 		at := len(file)
-		if file = appendValue(
-			file,
-			dtype,
-			counted,
-			keyValue(keys[i]),
-		); e%every == 0 ||
+		if file = appendValue(file, dtype, counted, keyValue(keys[i])); e%every == 0 ||
 			e == col.Entries-1 {
 			if col.Marks = append(col.Marks, file[at:]...); counted {
 				col.Marks = le.AppendUint64(le.AppendUint64(col.Marks, uint64(i)), uint64(i+n))

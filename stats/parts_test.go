@@ -65,10 +65,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 			robocache.Uint8,
 		} {
 			for _, rows := range []int{1, 7, 300, 20_000} {
-				if v := of(
-					0,
-				); dtype.Integer() && v-v != 0 ||
-					dtype == robocache.Uint8 && name != "few" {
+				if v := of(0); dtype.Integer() && v-v != 0 || dtype == robocache.Uint8 &&
+					name != "few" {
 					continue
 				}
 				var raw []byte
@@ -186,14 +184,8 @@ func BenchmarkParts(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
 		s := Sorter{Create: func() (io.Writer, error) { return io.Discard, nil }}
-		if _, err := s.Parts(
-			b.Context(),
-			robocache.Float32,
-			[]int{width},
-			pieces(raw, 4*width),
-			int64(len(raw)),
-			256<<20,
-		); err != nil {
+		if _, err := s.Parts(b.Context(), robocache.Float32, []int{width}, pieces(raw, 4*width),
+			int64(len(raw)), 256<<20); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,10 +15,8 @@ func rowsIn(
 	episode int,
 ) (int, error) {
 	n, err := robocache.RowsIn(ctx, ds, episode, f)
-	if err := robocache.At(
-		err,
-		robocache.Where{"episode": ds.Info().EpisodeIndex(episode)},
-	); err != nil {
+	if err := robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(episode)}); err !=
+		nil {
 		return 0, err
 	}
 	return n, nil

@@ -141,11 +141,7 @@ func TestCachedRangedOnce(t *testing.T) {
 			for range 60 {
 				off := rng.IntN(len(data))
 				p := make([]byte, rng.IntN(min(20_000, len(data)-off)+1))
-				if err := f.ReadAt(
-					t.Context(),
-					p,
-					int64(off),
-				); err != nil ||
+				if err := f.ReadAt(t.Context(), p, int64(off)); err != nil ||
 					!bytes.Equal(p, data[off:off+len(p)]) {
 					t.Errorf("[%d, %d): %v", off, off+len(p), err)
 				}
@@ -163,12 +159,9 @@ func TestCachedRangedOnce(t *testing.T) {
 	reads := n.Load()
 	again := open()
 	clear(whole)
-	if err := store.ReadRanges(
-		t.Context(),
-		again,
-		[]store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}},
-	); err != nil ||
-		!bytes.Equal(whole, data) {
+	if err := store.ReadRanges(t.Context(), again,
+		[]store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}}); err !=
+		nil || !bytes.Equal(whole, data) {
 		t.Error(err)
 	}
 	if n.Load() != reads+1 {
@@ -287,11 +280,7 @@ func TestCachedRangedVersions(t *testing.T) {
 	if err := f.ReadAt(t.Context(), p, 1000); err != nil || !bytes.Equal(p, old[1000:16_000]) {
 		t.Errorf("what was read stays what it was: %v", err)
 	}
-	if err := f.ReadAt(
-		t.Context(),
-		p,
-		40_000,
-	); !errors.Is(err, store.ErrChanged) ||
+	if err := f.ReadAt(t.Context(), p, 40_000); !errors.Is(err, store.ErrChanged) ||
 		!errors.Is(err, robocache.ErrTemporary) {
 		t.Errorf("%v", err)
 	}

@@ -116,10 +116,8 @@ func TestFaults(t *testing.T) {
 	if _, err := read(second(storetest.FaultFail)); !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
 	}
-	if b, err := read(
-		second(storetest.FaultShort),
-	); !errors.Is(err, io.ErrUnexpectedEOF) || b[49] != 1 ||
-		b[50] != 0 {
+	if b, err := read(second(storetest.FaultShort)); !errors.Is(err, io.ErrUnexpectedEOF) ||
+		b[49] != 1 || b[50] != 0 {
 		t.Error(b, err)
 	}
 	if b, err := read(second(storetest.FaultCorrupt)); err != nil || bytes.Equal(b, data) {
@@ -144,10 +142,8 @@ func TestFaults(t *testing.T) {
 	if err := f.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if _, ok := storetest.Faulty(
-		serve(t, http.NotFoundHandler(), store.HTTPOptions{}),
-		second(0),
-	).(store.Writable); ok {
+	if _, ok := storetest.Faulty(serve(t, http.NotFoundHandler(), store.HTTPOptions{}),
+		second(0)).(store.Writable); ok {
 		t.Error("a read-only store became writable")
 	}
 }
@@ -186,19 +182,11 @@ func TestHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := store.ReadFile(
-		t.Context(),
-		s,
-		"a",
-		1<<20,
-	); err != nil ||
+	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil ||
 		!bytes.Equal(b, httpData) {
 		t.Errorf("https: %v", err)
 	}
-	if _, err := s.Open(
-		t.Context(),
-		"away",
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if _, err := s.Open(t.Context(), "away"); !errors.Is(err, robocache.ErrMisuse) ||
 		plain.Load() != 0 {
 		t.Errorf("redirect to http: %v, %d requests", err, plain.Load())
 	}

@@ -55,11 +55,7 @@ func TestFolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := store.Folders(
-			t.Context(),
-			below,
-			"",
-		); err != nil ||
+		if got, err := store.Folders(t.Context(), below, ""); err != nil ||
 			!slices.Equal(got, []string{"c", "e"}) {
 			t.Errorf("%s: %v %v", below.URI(), got, err)
 		}

@@ -64,13 +64,8 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	setDefault(&o.MinRate, 128<<10)
 	setDefault(&o.Spool, 64<<20)
 	setDefault(&o.Conns, 64)
-	o.VersionHeader, o.MatchHeader = cmp.Or(
-		o.VersionHeader,
-		"ETag",
-	), cmp.Or(
-		o.MatchHeader,
-		"If-Match",
-	)
+	o.VersionHeader, o.MatchHeader = cmp.Or(o.VersionHeader, "ETag"),
+		cmp.Or(o.MatchHeader, "If-Match")
 	return o
 }
 

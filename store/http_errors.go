@@ -87,9 +87,8 @@ func (h *HTTP) statusError(resp *http.Response) error {
 		status == 503,
 		status == 504,
 		status > 505:
-		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(
-			status,
-		), true
+		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+
+			http.StatusText(status), true
 	case status >= 500:
 		e.Class, e.Msg = robocache.ErrUnsupported, "the server answers "+http.StatusText(status)
 	case status >= 400:

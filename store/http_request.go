@@ -224,9 +224,7 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 	default:
 		return nil, h.statusError(resp)
 	}
-	if enc := resp.Header.Get(
-		"Content-Encoding",
-	); enc != "" &&
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" &&
 		!strings.EqualFold(enc, "identity") {
 		return nil, wrong(
 			robocache.ErrUnsupported,

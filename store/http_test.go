@@ -160,11 +160,7 @@ func TestHTTPRetries(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := make([]byte, 300_000)
-				if err := f.ReadAt(
-					t.Context(),
-					p,
-					50_000,
-				); err != nil ||
+				if err := f.ReadAt(t.Context(), p, 50_000); err != nil ||
 					!bytes.Equal(p, httpData[50_000:350_000]) {
 					t.Fatalf("first %d: wrong bytes, or %v", first, err)
 				}
@@ -206,11 +202,7 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := make([]byte, 5000)
-	if err := f.ReadAt(
-		t.Context(),
-		p,
-		50_100,
-	); err != nil ||
+	if err := f.ReadAt(t.Context(), p, 50_100); err != nil ||
 		!bytes.Equal(p, httpData[50_100:55_100]) {
 		t.Fatal(err)
 	}
@@ -339,12 +331,7 @@ func TestHTTPGivesUp(t *testing.T) {
 			if requests != c.requests {
 				t.Errorf("%d requests, want %d: %v", requests, c.requests, err)
 			}
-			if _, err := store.ReadFile(
-				t.Context(),
-				s,
-				"a",
-				1000,
-			); !errors.Is(err, c.class) &&
+			if _, err := store.ReadFile(t.Context(), s, "a", 1000); !errors.Is(err, c.class) &&
 				c.what != "no Content-Range" {
 				t.Errorf("ReadFile: %v", err)
 			}
@@ -377,14 +364,8 @@ func TestHTTPDrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(
-		t.Context(),
-		make([]byte, 1000),
-		50_000,
-	); !errors.Is(
-		err,
-		robocache.ErrTemporary,
-	) {
+	if err := f.ReadAt(t.Context(), make([]byte, 1000), 50_000); !errors.Is(err,
+		robocache.ErrTemporary) {
 		t.Error(err)
 	}
 }
@@ -510,24 +491,12 @@ func TestHTTPNoRanges(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	}), store.HTTPOptions{})
-	if b, err := store.ReadFile(
-		t.Context(),
-		chunked,
-		"a",
-		1<<20,
-	); err != nil ||
+	if b, err := store.ReadFile(t.Context(), chunked, "a", 1<<20); err != nil ||
 		!bytes.Equal(b, httpData) {
 		t.Errorf("chunked: %d bytes, %v", len(b), err)
 	}
-	if _, err := store.ReadFile(
-		t.Context(),
-		chunked,
-		"a",
-		1000,
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, err := store.ReadFile(t.Context(), chunked, "a", 1000); !errors.Is(err,
+		robocache.ErrResourceLimit) {
 		t.Errorf("chunked over the limit: %v", err)
 	}
 }
@@ -557,9 +526,7 @@ func TestHTTPSecrets(t *testing.T) {
 	const secret = "hunter2"
 	var leaked atomic.Value
 	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if text := fmt.Sprint(
-			r.Header,
-		); strings.Contains(text, secret) ||
+		if text := fmt.Sprint(r.Header); strings.Contains(text, secret) ||
 			r.Header.Get("Authorization") != "" {
 			leaked.Store(text)
 		}
@@ -594,12 +561,8 @@ func TestHTTPSecrets(t *testing.T) {
 	}
 	for what, h := range modes {
 		srv := httptest.NewServer(h)
-		u := strings.Replace(
-			srv.URL,
-			"http://",
-			"http://user:"+secret+"@",
-			1,
-		) + "/set?sig=" + secret + "#" + secret
+		u := strings.Replace(srv.URL, "http://", "http://user:"+secret+"@", 1) + "/set?sig=" +
+			secret + "#" + secret
 		s, err := store.NewHTTP(
 			u,
 			store.HTTPOptions{
@@ -641,12 +604,7 @@ func TestHTTPSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if b, err := store.ReadFile(
-		t.Context(),
-		s,
-		"a",
-		1<<20,
-	); err != nil ||
+	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil ||
 		!bytes.Equal(b, httpData) {
 		t.Fatalf("over a redirect: %v", err)
 	}
@@ -663,9 +621,7 @@ func TestHTTPSecrets(t *testing.T) {
 		"http://u:a/" + secret + "@h/",
 		"http://[::1/?x=" + secret,
 	} {
-		if _, err := store.Open(
-			bad,
-		); !errors.Is(err, robocache.ErrMalformed) ||
+		if _, err := store.Open(bad); !errors.Is(err, robocache.ErrMalformed) ||
 			strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}

@@ -157,10 +157,8 @@ func (k *readCache) putWhole(h *HTTP, name string, p pin, data []byte) {
 func (k *readCache) listedEntry(ctx context.Context, h *HTTP, name string) Entry {
 	dir, _ := path.Split(name)
 	// Chunks may be in folders with numbers as names; list the folder above them.
-	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(
-		path.Base(dir),
-		"0123456789",
-	) == ""; {
+	for dir = strings.TrimSuffix(dir, "/"); dir != "" &&
+		strings.Trim(path.Base(dir), "0123456789") == ""; {
 		dir, _ = path.Split(dir)
 		dir = strings.TrimSuffix(dir, "/")
 	}

@@ -37,12 +37,8 @@ func TestCopiesTakeTime(t *testing.T) {
 	defer h.Close()
 	u, _ := url.Parse(srv.URL)
 	for copies, good := range map[int64]bool{0: false, 1 << 20: true} {
-		if _, err := h.Do(
-			t.Context(),
-			"move",
-			"a",
-			store.Request{Method: http.MethodPut, URL: u, Copies: copies},
-		); (err == nil) != good {
+		if _, err := h.Do(t.Context(), "move", "a",
+			store.Request{Method: http.MethodPut, URL: u, Copies: copies}); (err == nil) != good {
 			t.Errorf("%d: %v", copies, err)
 		}
 	}
@@ -90,12 +86,7 @@ func TestKeep(t *testing.T) {
 	}
 	whole := func(h *store.HTTP, name string, want []byte) {
 		t.Helper()
-		if got, err := store.ReadFile(
-			t.Context(),
-			h,
-			name,
-			1<<20,
-		); err != nil ||
+		if got, err := store.ReadFile(t.Context(), h, name, 1<<20); err != nil ||
 			!bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
@@ -129,11 +120,7 @@ func TestKeep(t *testing.T) {
 	if p, err := part(h, 70<<10, 100); err != nil || !bytes.Equal(p, old[70<<10:][:100]) {
 		t.Errorf("what was read before the change: %v", err)
 	}
-	if _, err := part(
-		h,
-		100<<10,
-		100<<10,
-	); err == nil ||
+	if _, err := part(h, 100<<10, 100<<10); err == nil ||
 		!strings.Contains(err.Error(), "changed") {
 		t.Errorf("a part that was not read before the change: %v", err)
 	}

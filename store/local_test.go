@@ -139,7 +139,8 @@ func TestOpenLocalOddThings(t *testing.T) {
 		"pipe:echo x":   robocache.ErrNotFound,
 		"file://host/x": robocache.ErrUnsupported,
 		"file:///%zz":   robocache.ErrMalformed,
-		"mem://":        robocache.ErrNotFound, "http://": robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
+		"mem://":        robocache.ErrNotFound,
+		"http://":       robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
 	} {
 		if err := soon(
 			t,
@@ -201,10 +202,7 @@ func TestHubSnapshot(t *testing.T) {
 	if _, err := s.Open(t.Context(), "meta/bad.json"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	if list, err := s.List(
-		t.Context(),
-		"",
-	); err != nil || len(list) != 1 ||
+	if list, err := s.List(t.Context(), ""); err != nil || len(list) != 1 ||
 		list[0].Name != "meta/info.json" {
 		t.Error(list, err)
 	}
@@ -415,16 +413,11 @@ func FuzzOpen(f *testing.F) {
 		}
 		defer Close(s)
 		if h, ok := s.(*HTTP); ok {
-			if i := strings.IndexAny(
-				h.URI(),
-				"?#@",
-			); i >= 0 &&
+			if i := strings.IndexAny(h.URI(), "?#@"); i >= 0 &&
 				!strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
 				t.Fatalf("%q: the URI says too much: %s", uri, h.URI())
 			}
-			if u := h.fileURL(
-				"a/b?c#d",
-			); u.Host != h.base.Host ||
+			if u := h.fileURL("a/b?c#d"); u.Host != h.base.Host ||
 				!strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
 				t.Fatalf("%q: a name left the root: %s", uri, u)
 			}

@@ -79,12 +79,8 @@ func (l *Local) Move(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	from, to = cleanFrom, cleanTo
-	if err := storeError(
-		"move",
-		l.uri,
-		to,
-		l.root.MkdirAll(path.Dir(l.rootPath(to)), 0o777),
-	); err != nil {
+	if err := storeError("move", l.uri, to,
+		l.root.MkdirAll(path.Dir(l.rootPath(to)), 0o777)); err != nil {
 		return err
 	}
 	return storeError("move", l.uri, from, l.root.Rename(l.rootPath(from), l.rootPath(to)))

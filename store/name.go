@@ -41,11 +41,8 @@ func badName(name string) string {
 	case name == "":
 		return "empty name"
 	case len(name) > MaxName:
-		return "the name has " + strconv.Itoa(
-			len(name),
-		) + " bytes, over the " + strconv.Itoa(
-			MaxName,
-		) + " allowed"
+		return "the name has " + strconv.Itoa(len(name)) + " bytes, over the " +
+			strconv.Itoa(MaxName) + " allowed"
 	case name[0] == '/':
 		return "absolute name"
 	case strings.IndexByte(name, 0) >= 0:

@@ -243,13 +243,9 @@ func (p *plane) kubelet(namespace string, code func(index string) int) (ran []st
 			c,
 			time.Now().UTC().Format(time.RFC3339),
 		)
-		if status, text := p.call(
-			"PATCH",
-			"/api/v1/namespaces/"+namespace+"/pods/"+pod.Metadata.Name+"/status",
-			"application/merge-patch+json",
-			[]byte(body),
-			nil,
-		); status != 200 {
+		if status, text := p.call("PATCH", "/api/v1/namespaces/"+namespace+"/pods/"+
+			pod.Metadata.Name+
+			"/status", "application/merge-patch+json", []byte(body), nil); status != 200 {
 			p.t.Fatalf("%d %s", status, text)
 		}
 		ran = append(ran, fmt.Sprintf("%s=%d", index, c))
@@ -284,7 +280,8 @@ func TestControlPlane(t *testing.T) {
 		for _, dry := range []string{"&dryRun=All", ""} {
 			status, text := p.call(
 				"PATCH",
-				"/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name+"?fieldManager=test&fieldValidation=Strict"+dry,
+				"/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name+
+					"?fieldManager=test&fieldValidation=Strict"+dry,
 				"application/apply-patch+yaml",
 				yaml,
 				nil,
@@ -297,17 +294,14 @@ func TestControlPlane(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
 		codes     map[string][]int
-	}{{"retried", map[string][]int{"5": {75}, "2": {137}, "commit": {75}}}, {"final", map[string][]int{"3": {42}, "4": {11}}}} {
+	}{
+		{"retried", map[string][]int{"5": {75}, "2": {137}, "commit": {75}}},
+		{"final", map[string][]int{"3": {42}, "4": {11}}},
+	} {
 		t.Run(c.namespace, func(t *testing.T) {
-			if status, text := p.call(
-				"POST",
-				"/api/v1/namespaces",
-				"application/json",
-				[]byte(
-					`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+c.namespace+`"}}`,
-				),
-				nil,
-			); status != 201 {
+			if status, text := p.call("POST", "/api/v1/namespaces", "application/json",
+				[]byte(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+
+					c.namespace+`"}}`), nil); status != 201 {
 				t.Fatalf("%d %s", status, text)
 			}
 			k := indexed()
@@ -322,19 +316,13 @@ func TestControlPlane(t *testing.T) {
 					t.Fatal(err)
 				}
 				apply(c.namespace, "rtx-"+name, text)
-				if bad := bytes.Replace(
-					text,
-					[]byte("backoffLimit"),
-					[]byte("backOfLimit"),
-					1,
-				); name == "run" {
-					if status, _ := p.call(
-						"PATCH",
-						"/apis/batch/v1/namespaces/"+c.namespace+"/jobs/x?fieldManager=test&fieldValidation=Strict&dryRun=All",
+				if bad := bytes.Replace(text, []byte("backoffLimit"), []byte("backOfLimit"),
+					1); name == "run" {
+					if status, _ := p.call("PATCH", "/apis/batch/v1/namespaces/"+c.namespace+
+						"/jobs/x?fieldManager=test&fieldValidation=Strict&dryRun=All",
 						"application/apply-patch+yaml",
-						bytes.Replace(bad, []byte(`"rtx-run"`), []byte(`"x"`), 1),
-						nil,
-					); status < 400 {
+						bytes.Replace(bad, []byte(`"rtx-run"`), []byte(`"x"`), 1), nil); status <
+						400 {
 						t.Errorf("a misspelt key passes: %d", status)
 					}
 				}

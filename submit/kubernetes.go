@@ -61,10 +61,7 @@ func (k *Kubernetes) checkOptions() error {
 		}
 	}
 	for _, c := range k.Claims {
-		if claim, path, ok := strings.Cut(
-			c,
-			":",
-		); !ok || !dnsLabel.MatchString(claim) ||
+		if claim, path, ok := strings.Cut(c, ":"); !ok || !dnsLabel.MatchString(claim) ||
 			!strings.HasPrefix(path, "/") {
 			return bad("--volume", "CLAIM:/path", c)
 		}

@@ -164,9 +164,7 @@ func TestNodes(t *testing.T) {
 			line,
 		).
 			CombinedOutput()
-		if text := string(
-			out,
-		); err != nil || !strings.Contains(text, "0 on n1") ||
+		if text := string(out); err != nil || !strings.Contains(text, "0 on n1") ||
 			!strings.Contains(text, "1 on n2") {
 			t.Fatalf("%v: %s", err, out)
 		}

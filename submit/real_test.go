@@ -130,26 +130,19 @@ func TestRealShards(t *testing.T) {
 		Committed     bool
 	}
 	for end := time.Now().Add(time.Minute); s.Done < 1 && time.Now().Before(end); {
-		if err := json.Unmarshal(
-			[]byte(call("status", "--manifest", manifest, "--json")),
-			&s,
-		); err != nil {
+		if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")),
+			&s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = c.Process.Signal(syscall.SIGTERM)
 	err := c.Wait()
-	if err := json.Unmarshal(
-		[]byte(call("status", "--manifest", manifest, "--json")),
-		&s,
-	); err != nil {
+	if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if s.Done < 8 &&
-		(c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(
-			errs.String(),
-			"robocache: interrupted with ",
-		)) {
+	if s.Done < 8 && (c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 ||
+		!strings.Contains(errs.String(), "robocache: interrupted with ")) {
 		t.Errorf("interrupted: %v, %+v: %s", err, s, &errs)
 	}
 	t.Logf("interrupted with %d of 8 shards", s.Done)
@@ -194,10 +187,8 @@ func TestTenCommands(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", address)
 	call, dir := robo(t), t.TempDir()
 	t.Setenv("PATH", filepath.Dir(call())+":"+filepath.Dir(python)+":"+os.Getenv("PATH"))
-	if err := os.Symlink(
-		filepath.Join(root, "examples"),
-		filepath.Join(dir, "examples"),
-	); err != nil {
+	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(bucket, "lab"), 0o755); err != nil {
@@ -256,16 +247,8 @@ func TestBenchOnTwoNodes(t *testing.T) {
 	)
 	c := startCluster(t, 1001, largeNodes)
 	bench := filepath.Join(dir, "robocache-bench")
-	if out, err := exec.Command(
-		"go",
-		"build",
-		"-C",
-		"../bench",
-		"-o",
-		bench,
-		"./cmd/robocache-bench",
-	).
-		CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench,
+		"./cmd/robocache-bench").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Chdir(dir) // for the jobs' logs
@@ -311,10 +294,7 @@ func TestBenchOnTwoNodes(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(
-		b,
-		&r,
-	); err != nil || len(r.Results) != 1 ||
+	if err := json.Unmarshal(b, &r); err != nil || len(r.Results) != 1 ||
 		len(r.Results[0].Ranks) != 2 {
 		t.Fatalf("%v: %.2000s", err, b)
 	}

@@ -95,10 +95,8 @@ func (s *Slurm) scriptValues() map[string]string {
 		"arrays":        "",
 	}
 	if s.Parallel > 0 {
-		v["at-once"], v["after-last"] = fmt.Sprintf(
-			"%%%d",
-			s.Parallel,
-		), ` ${last:+"--dependency=afterany:$last"}`
+		v["at-once"], v["after-last"] = fmt.Sprintf("%%%d", s.Parallel),
+			` ${last:+"--dependency=afterany:$last"}`
 	}
 	if s.Partial {
 		v["partial"], v["after"] = " --partial", "afterany"

@@ -112,18 +112,12 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		}
 	}
 	conf := filepath.Join(c.dir, "slurm.conf")
-	if err := os.WriteFile(
-		conf,
-		fmt.Appendf(nil, slurmConf, c.dir, host, maxArray, nodes),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, slurmConf, c.dir, host, maxArray, nodes),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(c.dir, "gres.conf"),
-		[]byte("Name=gpu File=/dev/null\n"),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(c.dir, "gres.conf"), []byte("Name=gpu File=/dev/null\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_CONF", conf)
@@ -135,11 +129,8 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		}
 	})
 	key := filepath.Join(c.dir, "munge.key")
-	if err := os.WriteFile(
-		key,
-		[]byte(strings.Repeat("not a secret: of this test alone", 4)),
-		0o600,
-	); err != nil {
+	if err := os.WriteFile(key, []byte(strings.Repeat("not a secret: of this test alone", 4)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.daemon(
@@ -181,9 +172,7 @@ func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	c.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		if b, err := os.ReadFile(
-			log.Name(),
-		); err == nil && c.t.Failed() &&
+		if b, err := os.ReadFile(log.Name()); err == nil && c.t.Failed() &&
 			os.Getenv("SLURM_TEST_LOGS") != "" {
 			c.t.Logf("%s:\n%.3000s", name, b)
 		}
@@ -246,12 +235,9 @@ func (c *cluster) kill(node string) (tasks int) {
 		if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
 			c.t.Fatal(err)
 		}
-		if name, _ := os.ReadFile(
-			fmt.Sprintf("/proc/%d/comm", parent),
-		); strings.HasPrefix(
-			string(name),
-			"slurmstepd",
-		) {
+		if name,
+			_ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent)); strings.HasPrefix(string(name),
+			"slurmstepd") {
 			pids = append([]int{parent}, pids...) // first, because it would inform the controller
 			tasks++
 		}
@@ -335,11 +321,8 @@ func TestSlurmFinal(t *testing.T) {
 	}
 	jobs := submitted(t, s)
 	c.drained()
-	if log := calls(
-		t,
-		dir,
-	); count(log, "run 2") != 1 || count(log, "commit partial=") != 0 || c.state(jobs[1]) != "CANCELLED" ||
-		c.state(jobs[0]+"_2") != "FAILED" {
+	if log := calls(t, dir); count(log, "run 2") != 1 || count(log, "commit partial=") != 0 ||
+		c.state(jobs[1]) != "CANCELLED" || c.state(jobs[0]+"_2") != "FAILED" {
 		t.Errorf("%q, %s, %s", log, c.state(jobs[1]), c.state(jobs[0]+"_2"))
 	}
 	s.Plan = look(t, dir, program)
@@ -348,10 +331,7 @@ func TestSlurmFinal(t *testing.T) {
 	}
 	jobs = submitted(t, s)
 	c.drained()
-	if log := calls(
-		t,
-		dir,
-	); count(log, "run 2") != 2 || count(log, "commit partial=") != 1 ||
+	if log := calls(t, dir); count(log, "run 2") != 2 || count(log, "commit partial=") != 1 ||
 		c.state(jobs[1]) != "COMPLETED" {
 		t.Errorf("%q", log)
 	}
@@ -376,10 +356,7 @@ func TestSlurmCancelled(t *testing.T) {
 	c.out("scancel", jobs[0])
 	c.drained()
 	time.Sleep(3 * time.Second)
-	if log := calls(
-		t,
-		dir,
-	); count(log, "run 0") != 1 || count(log, "commit partial=") != 0 ||
+	if log := calls(t, dir); count(log, "run 0") != 1 || count(log, "commit partial=") != 0 ||
 		c.out("squeue", "-h", "-o", "%i %t %r") != "" {
 		t.Errorf("%q; %s; %s", log, c.out("squeue", "-h", "-o", "%i %t %r"), c.state(jobs[0]+"_0"))
 	}
@@ -430,9 +407,7 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 		t.Errorf("%q %s", log, c.state(jobs[1]))
 	}
 	for i := range 6 {
-		if b, err := os.ReadFile(
-			filepath.Join(dir, "receipts", fmt.Sprint(i)),
-		); err != nil ||
+		if b, err := os.ReadFile(filepath.Join(dir, "receipts", fmt.Sprint(i))); err != nil ||
 			!strings.Contains(string(b), " n1 ") {
 			t.Errorf("shard %d: %v %s", i, err, b)
 		}

@@ -131,9 +131,7 @@ func TestLocal(t *testing.T) {
 	if !strings.Contains(errs.String(), "shard 2: robocache: shard says 75\n") {
 		t.Errorf("%q", errs.String())
 	}
-	if b, err := os.ReadFile(
-		filepath.Join(dir, "cores"),
-	); err != nil ||
+	if b, err := os.ReadFile(filepath.Join(dir, "cores")); err != nil ||
 		string(b) != strings.Repeat("2\n", 12) && os.Getenv("GOMAXPROCS") == "" {
 		t.Errorf("%v: %q", err, b)
 	}
@@ -208,9 +206,7 @@ func TestLocalPassesSignalsOn(t *testing.T) {
 		t.Errorf("%+v after %v", s, time.Since(begin))
 	}
 	log := calls(t, dir)
-	if slices.Sort(
-		log,
-	); count(log, "asked 0")+count(log, "asked 1")+count(log, "asked 2") != 3 ||
+	if slices.Sort(log); count(log, "asked 0")+count(log, "asked 1")+count(log, "asked 2") != 3 ||
 		len(log) != 6 {
 		t.Errorf("%q", log)
 	}
@@ -219,22 +215,12 @@ func TestLocalPassesSignalsOn(t *testing.T) {
 func TestLook(t *testing.T) {
 	dir, program := worker(t, 3, nil)
 	var f *Failed
-	if _, err := Look(
-		t.Context(),
-		program,
-		dir+"/none",
-	); !errors.As(err, &f) || f.Code != 10 ||
+	if _, err := Look(t.Context(), program, dir+"/none"); !errors.As(err, &f) || f.Code != 10 ||
 		!strings.Contains(f.Last, "not found") {
 		t.Error(err)
 	}
-	if _, err := Look(
-		t.Context(),
-		[]string{dir + "/none"},
-		"m",
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := Look(t.Context(), []string{dir + "/none"}, "m"); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if _, err := Look(t.Context(), []string{"true"}, "m"); !errors.Is(err, robocache.ErrMalformed) {

@@ -109,10 +109,8 @@ func TestDatasetSameRows(t *testing.T) {
 				go func() {
 					defer wg.Done()
 					times, values := all(t, b, e, &f)
-					if w := want[f.Key+string(rune('0'+e))]; !reflect.DeepEqual(
-						w,
-						part{times, values},
-					) {
+					if w := want[f.Key+string(rune('0'+e))]; !reflect.DeepEqual(w,
+						part{times, values}) {
 						t.Errorf("%s: %s of episode %d differs", codec, f.Key, e)
 					}
 				}()
@@ -256,11 +254,7 @@ func TestManyTrajectories(t *testing.T) {
 		t.Errorf("%d lengths, %d kept", len(lengths), len(d.kept))
 	}
 	for e := 0; e < 5000; e += 100 {
-		if times, err := d.Times(
-			t.Context(),
-			e,
-			"observation.force",
-		); err != nil ||
+		if times, err := d.Times(t.Context(), e, "observation.force"); err != nil ||
 			len(times) < 50 {
 			t.Fatalf("%d %v", len(times), err)
 		}

@@ -335,7 +335,8 @@ func TestFasterStreams(t *testing.T) {
 				if flawless && (different < want || sum < want || sum > different+1) ||
 					!flawless && (different < want/2 || sum > different+1) {
 					t.Errorf(
-						"%s episode %d: %d samples in the rows, counts say %d, the stream has about %d",
+						"%s episode %d: %d samples in the rows, counts say %d, the stream has "+
+							"about %d",
 						key,
 						e,
 						different,
@@ -459,12 +460,8 @@ func TestImagesShowTheWorld(t *testing.T) {
 		_, colour := o.taskOf(e)
 		world := simulate(o.newRand(e, drawWorld), colour, 1e9)
 		s := worldAt(world, 5e8)
-		if _, tip := armPoints(
-			s.goal,
-		); math.Hypot(
-			tip[0]-s.discs[colour][0],
-			tip[1]-s.discs[colour][1],
-		) > 1e-9 {
+		if _, tip := armPoints(s.goal); math.Hypot(tip[0]-s.discs[colour][0],
+			tip[1]-s.discs[colour][1]) > 1e-9 {
 			t.Fatalf("the goal %v is not at its disc %v", tip, s.discs[colour])
 		}
 		var before []byte
@@ -516,15 +513,11 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r, err := ParseRates(
-		"30..333",
-	); err != nil ||
+	if r, err := ParseRates("30..333"); err != nil ||
 		!reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
 		t.Errorf("%v %v", r, err)
 	}
-	if r, err := ParseRates(
-		"12.5 .. 12.5",
-	); err != nil ||
+	if r, err := ParseRates("12.5 .. 12.5"); err != nil ||
 		!reflect.DeepEqual(r, map[string]float64{"camera": 12.5, "joints": 12.5, "force": 12.5}) {
 		t.Errorf("%v %v", r, err)
 	}
@@ -533,9 +526,7 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%q: %v %v", text, r, err)
 		}
 	}
-	if r, err := ParseRates(
-		"camera=30, joints=100,force=333",
-	); err != nil ||
+	if r, err := ParseRates("camera=30, joints=100,force=333"); err != nil ||
 		!reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
 		t.Errorf("%v %v", r, err)
 	}

@@ -84,12 +84,8 @@ func TestCodeSurvivesCoding(t *testing.T) {
 						rows[i] = robocache.Row{Episode: e, Index: i}
 					}
 					refs := make([]robocache.FrameRef, len(rows))
-					if err := ds.Frames(
-						context.Background(),
-						cameraKey(c),
-						rows,
-						refs,
-					); err != nil {
+					if err := ds.Frames(context.Background(), cameraKey(c), rows, refs); err !=
+						nil {
 						t.Fatal(err)
 					}
 					for i, r := range refs {
@@ -111,12 +107,9 @@ func TestCodeSurvivesCoding(t *testing.T) {
 								r.Ordinal,
 							)
 						}
-						if ge, gr, ok := ReadCode(
-							decoded[r.Path][r.Ordinal],
-							o.Width,
-							o.Height,
-						); !ok || ge != e ||
-							gr != i {
+						if ge, gr,
+							ok := ReadCode(decoded[r.Path][r.Ordinal], o.Width, o.Height); !ok ||
+							ge != e || gr != i {
 							t.Fatalf("episode %d row %d shows %d, %d, %v", e, i, ge, gr, ok)
 						}
 					}

@@ -243,12 +243,8 @@ func TestFragmentedIsRefusedByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ix, err := ReadIndex(
-			t.Context(),
-			&memory{data: b},
-			Limits{},
-		); !errors.Is(err, robocache.ErrUnsupported) ||
-			!strings.Contains(err.Error(), "fragment") {
+		if ix, err := ReadIndex(t.Context(), &memory{data: b}, Limits{}); !errors.Is(err,
+			robocache.ErrUnsupported) || !strings.Contains(err.Error(), "fragment") {
 			t.Errorf("%s: %v %v", flags, ix != nil, err)
 		}
 	}

@@ -62,7 +62,11 @@ func firstVideo(t *testing.T, dir string) (*SampleEntry, float64) {
 func TestEngineLimits(t *testing.T) {
 	for why, e := range map[string]*SampleEntry{
 		"frames of 40×40: the engines decode h264 from 48×16": {Codec: H264, Width: 40, Height: 40},
-		"no GPU engine decodes mp4v":                          {FourCC: "mp4v", Width: 640, Height: 480},
+		"no GPU engine decodes mp4v": {
+			FourCC: "mp4v",
+			Width:  640,
+			Height: 480,
+		},
 	} {
 		if got := OffEngine(e); !strings.HasPrefix(got, why) {
 			t.Errorf("%q, not %q", got, why)

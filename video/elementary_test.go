@@ -86,9 +86,7 @@ func TestElementary(t *testing.T) {
 				t.Error(codec, k, n, err)
 			}
 		}
-		if other, err := again.MP4(
-			robocache.Rate{Num: 30, Den: 1},
-		); err != nil ||
+		if other, err := again.MP4(robocache.Rate{Num: 30, Den: 1}); err != nil ||
 			other.Size() != film.Size()-int64(len(film.Head())-len(other.Head())) {
 			t.Errorf("%s: the samples grew: %v", codec, err)
 		}
@@ -152,14 +150,8 @@ func TestElementaryHeads(t *testing.T) {
 			t.Errorf("%s: % x, want % x: %v", name, got, c.want, err)
 		}
 	}
-	if _, err := x.Packet(
-		nil,
-		[]byte{0, 0, 0, 9, 1},
-		false,
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := x.Packet(nil, []byte{0, 0, 0, 9, 1}, false); !errors.Is(err,
+		robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	seq := []byte{obuSequence<<3 | 2, 1, 0xaa}
@@ -169,11 +161,7 @@ func TestElementaryHeads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := x.Packet(
-		nil,
-		[]byte{obuFrame << 3, 5, 6, 7},
-		true,
-	); err != nil ||
+	if got, err := x.Packet(nil, []byte{obuFrame << 3, 5, 6, 7}, true); err != nil ||
 		string(got) != "\x12\x00\x0a\x01\xaa\x32\x03\x05\x06\x07" {
 		t.Errorf("% x %v", got, err)
 	}

@@ -225,18 +225,13 @@ func TestEncodeRefusals(t *testing.T) {
 		}
 	}
 	program := filepath.Join(t.TempDir(), "ffmpeg")
-	if err := os.WriteFile(
-		program,
-		[]byte("#!/bin/sh\necho ' V..... libx264 x'\n"),
-		0o755,
-	); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho ' V..... libx264 x'\n"), 0o755); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if err := CanEncode(
-		t.Context(),
-		EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: program},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "libsvtav1") {
+	if err := CanEncode(t.Context(),
+		EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: program}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "libsvtav1") {
 		t.Errorf("an ffmpeg without libsvtav1: %v", err)
 	}
 }
@@ -289,11 +284,8 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	}
 	gone("empty")
 
-	if e, err = NewEncoder(
-		t.Context(),
-		filepath.Join(t.TempDir(), "none", "x.mp4"),
-		cfg,
-	); err != nil {
+	if e, err = NewEncoder(t.Context(), filepath.Join(t.TempDir(), "none", "x.mp4"), cfg); err !=
+		nil {
 		t.Fatal(err)
 	}
 	for k := 0; err == nil && k < 100; k++ {
@@ -337,10 +329,7 @@ func TestEncoderIsNoRealTime(t *testing.T) {
 	}
 	for _, name := range threads {
 		id, _ := strconv.Atoi(filepath.Base(name))
-		if a, err := unix.SchedGetAttr(
-			id,
-			0,
-		); err == nil &&
+		if a, err := unix.SchedGetAttr(id, 0); err == nil &&
 			(a.Policy != own.Policy || a.Nice != min(19, own.Nice+10)) {
 			t.Fatalf(
 				"a thread of the encoder has policy %d, nice %d; this one %d, %d",

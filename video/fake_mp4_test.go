@@ -239,9 +239,7 @@ func (f *fake) stbl(b []byte, media int64) []byte {
 	type chunk struct{ first, n, entry uint32 }
 	var chunks []chunk
 	for i, s := range f.samples {
-		if k := len(
-			chunks,
-		) - 1; k >= 0 && chunks[k].n < uint32(f.perChunk) &&
+		if k := len(chunks) - 1; k >= 0 && chunks[k].n < uint32(f.perChunk) &&
 			chunks[k].entry == s.entry {
 			chunks[k].n++
 			continue

@@ -102,10 +102,9 @@ func eachRead(f *File, g Group, yield func(Range) bool) {
 		return
 	}
 	entry := ix.entryOf(g.Start)
-	for d, end := g.End+1, min(
-		g.End+reorderDepth(ix, g.Start, g.End),
-		ix.NumSamples()-1,
-	); d <= end && ok && ix.entryOf(d) == entry; {
+	for d, end := g.End+
+		1, min(g.End+reorderDepth(ix, g.Start, g.End), ix.NumSamples()-1); d <= end && ok &&
+		ix.entryOf(d) == entry; {
 		d, ok = give(d, d)
 	}
 }

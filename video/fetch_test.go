@@ -290,13 +290,10 @@ func TestFetchIsolates(t *testing.T) {
 	p := NewPool(0)
 	for _, g := range groups {
 		err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil })
-		if bad := g.Ordinals[0] == 10; bad != (err != nil) ||
-			bad &&
-				(!errors.Is(
-					err,
-					robocache.ErrTemporary,
-				) || !strings.Contains(err.Error(), "long.mp4") ||
-					!strings.Contains(err.Error(), "frame 10")) {
+		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad &&
+			(!errors.Is(err, robocache.ErrTemporary) ||
+				!strings.Contains(err.Error(), "long.mp4") ||
+				!strings.Contains(err.Error(), "frame 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
 	}
@@ -314,30 +311,14 @@ func TestFetchMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Decode(
-		t.Context(),
-		other,
-		fetched,
-		[]Group{g[0]},
-		none,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := p.Decode(t.Context(), other, fetched, []Group{g[0]}, none); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	fetched.Release()
 	fetched.Release()
-	if err := p.Decode(
-		t.Context(),
-		f,
-		fetched,
-		[]Group{g[0]},
-		none,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := p.Decode(t.Context(), f, fetched, []Group{g[0]}, none); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if err := p.Decode(t.Context(), f, nil, []Group{g[0]}, none); err != nil {
@@ -390,12 +371,8 @@ func TestFetchBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewPool(
-		0,
-	).Decode(t.Context(), f, fetched, []Group{groups[0]}, nil); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if err := NewPool(0).Decode(t.Context(), f, fetched, []Group{groups[0]}, nil); !errors.Is(err,
+		robocache.ErrResourceLimit) {
 		t.Error(err)
 	}
 	if grown := allocated() - before; grown > 1<<20 || fetched.Bytes() != 0 {
@@ -407,11 +384,7 @@ func TestFetchBounds(t *testing.T) {
 	}
 	f = &File{Path: "large.mp4", Index: ix, Ranged: zeros{h}}
 	groups = Plan(ix, []int{0, 1, 2, 3, 4, 5, 6, 7, 8})
-	if fetched, err = Fetch(
-		t.Context(),
-		f,
-		groups,
-	); err != nil || fetched.Bytes() > 64<<20 ||
+	if fetched, err = Fetch(t.Context(), f, groups); err != nil || fetched.Bytes() > 64<<20 ||
 		fetched.Bytes() < 60<<20 {
 		t.Error(fetched.Bytes(), err)
 	}

@@ -68,14 +68,8 @@ func TestRawFrames(t *testing.T) {
 					}
 					dst := make([]byte, 3*w*h)
 					if channels == 1 && dtype == robocache.Uint16 {
-						if err := DecodeImage(
-							ref,
-							&Spec{},
-							dst,
-						); !errors.Is(
-							err,
-							robocache.ErrUnsupported,
-						) {
+						if err := DecodeImage(ref, &Spec{}, dst); !errors.Is(err,
+							robocache.ErrUnsupported) {
 							t.Errorf("depth as RGB: %v", err)
 						}
 						continue
@@ -88,11 +82,7 @@ func TestRawFrames(t *testing.T) {
 						t.Fatal(err)
 					}
 					again := make([]byte, len(dst))
-					if err := DecodeStill(
-						encoded,
-						&Spec{},
-						again,
-					); err != nil ||
+					if err := DecodeStill(encoded, &Spec{}, again); err != nil ||
 						!bytes.Equal(again, dst) {
 						t.Errorf("%s×%d through PNG: %v", dtype, channels, err)
 					}
@@ -172,11 +162,8 @@ func TestRawDepth(t *testing.T) {
 			}
 			const small, narrow = 3, 4 // scaled to the nearest pixel
 			less := make([]byte, 4*small*narrow)
-			if err := DecodeImage(
-				ref,
-				&Spec{Pixel: DepthMM, Height: small, Width: narrow},
-				less,
-			); err != nil {
+			if err := DecodeImage(ref, &Spec{Pixel: DepthMM, Height: small, Width: narrow},
+				less); err != nil {
 				t.Fatal(err)
 			}
 			for i := range small * narrow {
@@ -190,19 +177,11 @@ func TestRawDepth(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := make([]byte, len(mm))
-			if err := DecodeStill(
-				encoded,
-				&Spec{Pixel: DepthM},
-				again,
-			); err != nil ||
+			if err := DecodeStill(encoded, &Spec{Pixel: DepthM}, again); err != nil ||
 				!bytes.Equal(again, m) {
 				t.Errorf("%s through a file, metres: %v", dtype, err)
 			}
-			if err := DecodeStill(
-				encoded,
-				&Spec{Pixel: DepthMM},
-				again,
-			); err != nil ||
+			if err := DecodeStill(encoded, &Spec{Pixel: DepthMM}, again); err != nil ||
 				!bytes.Equal(again, mm) {
 				t.Errorf("%s through a file: %v", dtype, err)
 			}
@@ -234,12 +213,8 @@ func TestRawThatLies(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ImageSize(
-		&robocache.FrameRef{Path: "a.mp4"},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := ImageSize(&robocache.FrameRef{Path: "a.mp4"}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

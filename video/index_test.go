@@ -105,9 +105,7 @@ func otherTrack(handler string) []byte {
 func TestFixedSizeAndAllSync(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: constant(10, 1), fixed: 9, noStss: true})
 	for k := range 10 {
-		if s := ix.Sample(
-			k,
-		); s.Size != 9 || !s.Sync || ix.Governing(k) != k ||
+		if s := ix.Sample(k); s.Size != 9 || !s.Sync || ix.Governing(k) != k ||
 			ix.PTS(k) != int64(512*k) {
 			t.Errorf("ordinal %d: %+v", k, s)
 		}
@@ -453,14 +451,8 @@ func TestRefusals(t *testing.T) {
 		{MaxPixels: 64*48 - 1},
 		{MaxExtradata: 3},
 	} {
-		if _, err := ReadIndex(
-			t.Context(),
-			&memory{data: big},
-			lim,
-		); !errors.Is(
-			err,
-			robocache.ErrResourceLimit,
-		) {
+		if _, err := ReadIndex(t.Context(), &memory{data: big}, lim); !errors.Is(err,
+			robocache.ErrResourceLimit) {
 			t.Errorf("%+v: %v", lim, err)
 		}
 	}

@@ -141,11 +141,7 @@ func TestLibraryTogether(t *testing.T) {
 				}
 				f, err := l.Acquire(ctx, fmt.Sprintf("%d.mp4", r.IntN(6)))
 				if err == nil {
-					if err := f.Ranged.ReadAt(
-						t.Context(),
-						make([]byte, 16),
-						0,
-					); err != nil ||
+					if err := f.Ranged.ReadAt(t.Context(), make([]byte, 16), 0); err != nil ||
 						f.Index.NumFrames() != 50 {
 						t.Errorf("%s: %v", f.Path, err)
 					}

@@ -99,12 +99,7 @@ func TestConcatKeepsFrames(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := Concat(
-			t.Context(),
-			&again,
-			parts,
-			rate,
-		); err != nil ||
+		if err := Concat(t.Context(), &again, parts, rate); err != nil ||
 			!bytes.Equal(out.Bytes(), again.Bytes()) {
 			t.Errorf("%s: the same parts gave other bytes (%v)", name, err)
 		}
@@ -189,29 +184,16 @@ func TestConcatRuns(t *testing.T) {
 	all := hashes(t, path)
 	var out bytes.Buffer
 	rate := robocache.Rate{Num: 2997, Den: 100}
-	if err := Concat(
-		t.Context(),
-		&out,
-		[]Part{{f, 24, 48}, {f, 0, 12}, {f, 108, 120}},
-		rate,
-	); err != nil {
+	if err := Concat(t.Context(), &out, []Part{{f, 24, 48}, {f, 0, 12}, {f, 108, 120}},
+		rate); err != nil {
 		t.Fatal(err)
 	}
 	joined := filepath.Join(t.TempDir(), "runs.mp4")
 	if err := os.WriteFile(joined, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := hashes(
-		t,
-		joined,
-	), slices.Concat(
-		all[24:48],
-		all[:12],
-		all[108:],
-	); !slices.Equal(
-		got,
-		want,
-	) {
+	if got, want := hashes(t, joined),
+		slices.Concat(all[24:48], all[:12], all[108:]); !slices.Equal(got, want) {
 		t.Error("frames differ from the sources'")
 	}
 	if ix := indexOf(t, joined); ix.Timescale() != 11988 || ix.PTS(47) != 47*400 {
@@ -268,12 +250,7 @@ func TestConcatRuns(t *testing.T) {
 		"ordinals beyond the file": {[]Part{{f, 0, 500}}, robocache.ErrMisuse},
 	} {
 		var out bytes.Buffer
-		if err := Concat(
-			t.Context(),
-			&out,
-			c.parts,
-			rate,
-		); !errors.Is(err, c.class) ||
+		if err := Concat(t.Context(), &out, c.parts, rate); !errors.Is(err, c.class) ||
 			out.Len() > 0 {
 			t.Errorf("%s: %v, %d bytes written", name, err, out.Len())
 		}

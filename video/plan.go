@@ -70,7 +70,9 @@ func (p *Planner) Plan(ix *Index, ordinals []int) []Group {
 				w.start <= g.End && ix.entryOf(w.start) == ix.entryOf(g.Start) {
 				g.End = max(g.End, w.decode)
 				p.ordinals = append(p.ordinals, w.ordinal)
-				g.Ordinals = p.ordinals[len(p.ordinals)-len(g.Ordinals)-1 : len(p.ordinals) : len(p.ordinals)]
+				g.Ordinals = p.ordinals[len(
+					p.ordinals,
+				)-len(g.Ordinals)-1 : len(p.ordinals) : len(p.ordinals)]
 				continue
 			}
 		}

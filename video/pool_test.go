@@ -264,12 +264,7 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 		t.Error("a failed decoder is kept")
 	}
 	bad = false
-	if got, err := delivered(
-		t,
-		p,
-		f,
-		5,
-	); err != nil || !slices.Equal(got, []int{5}) ||
+	if got, err := delivered(t, p, f, 5); err != nil || !slices.Equal(got, []int{5}) ||
 		len(b.opened) != 2 {
 		t.Errorf("%v, %v, %d opened", got, err, len(b.opened))
 	}
@@ -323,12 +318,7 @@ func TestDamagedNeighbour(t *testing.T) {
 		!slices.Equal(b.opened[1].sent, []int64{0, 1}) {
 		t.Errorf("%d opened, sent %v", len(b.opened), b.opened[0].sent)
 	}
-	if _, err := delivered(
-		t,
-		p,
-		f,
-		2,
-	); !errors.Is(err, robocache.ErrMalformed) ||
+	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) ||
 		!strings.Contains(err.Error(), "frame 2") {
 		t.Errorf("the damaged one itself: %v", err)
 	}
@@ -343,12 +333,7 @@ func TestDamagedNeighbour(t *testing.T) {
 			t.Fatalf("before the cut: %v, %v", got, err)
 		}
 	}
-	if _, err := delivered(
-		t,
-		p,
-		f,
-		2,
-	); !errors.Is(err, robocache.ErrTemporary) ||
+	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrTemporary) ||
 		len(b.opened) != 1 {
 		t.Errorf("behind the cut: %v, %d opened", err, len(b.opened))
 	}
@@ -382,9 +367,8 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewPool(
-		0,
-	).Decode(ctx, f, nil, []Group{Plan(f.Index, []int{4})[0]}, nil); err != context.Canceled {
+	if err := NewPool(0).Decode(ctx, f, nil, []Group{Plan(f.Index, []int{4})[0]}, nil); err !=
+		context.Canceled {
 		t.Errorf("%v", err)
 	}
 }

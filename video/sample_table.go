@@ -46,12 +46,8 @@ func (t *track) buildIndex(p *boxParser, movieScale int64) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ix.numberFrames(
-		pts,
-		edits,
-		t.timescale/max(movieScale, 1)+1,
-		t.boxes["elst"],
-	); err != nil {
+	if err := ix.numberFrames(pts, edits, t.timescale/max(movieScale, 1)+
+		1, t.boxes["elst"]); err != nil {
 		return nil, err
 	}
 	if slices.Equal(dts, pts) {

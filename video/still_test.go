@@ -124,14 +124,8 @@ func TestStillDelivery(t *testing.T) {
 	}
 	for _, name := range []string{"i16_raw.tif", "f32_raw.tif", "grey16.png"} {
 		b, _ := os.ReadFile("testdata/still/" + name)
-		if err := DecodeStill(
-			b,
-			&Spec{},
-			make([]byte, w*h*3),
-		); !errors.Is(
-			err,
-			robocache.ErrUnsupported,
-		) {
+		if err := DecodeStill(b, &Spec{}, make([]byte, w*h*3)); !errors.Is(err,
+			robocache.ErrUnsupported) {
 			t.Errorf("%s as RGB: %v", name, err)
 		}
 	}

@@ -169,12 +169,8 @@ func (p *pngFile) inflateRows() ([]byte, bool) {
 		p.scratch.rows = make([]byte, need)
 	}
 	out := p.scratch.rows[:need]
-	if n, read, err := inflate.Some(
-		inflate.ZlibStream,
-		out,
-		p.zlibStream,
-	); err != nil || n != need ||
-		read != len(p.zlibStream) {
+	if n, read, err := inflate.Some(inflate.ZlibStream, out, p.zlibStream); err != nil ||
+		n != need || read != len(p.zlibStream) {
 		return nil, false
 	}
 	var above []byte

@@ -97,14 +97,8 @@ func TestFilmIndex(t *testing.T) {
 				t.Errorf("%s: frame %d: %+v", codec, k, d)
 			}
 		}
-		if err := f.ReadAt(
-			make([]byte, 2),
-			f.Size()-1,
-			nil,
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := f.ReadAt(make([]byte, 2), f.Size()-1, nil); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Error(err)
 		}
 		packets[2], packets[3] = packets[3], packets[2]

@@ -47,16 +47,12 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		case !s.knownHost(r.Host):
 			// If an attacker's host name resolves to this server (DNS rebinding), the attacker's
 			// page would count as same-origin.
-			http.Error(
-				w,
-				"this server does not answer for the host "+hostName(
-					r.Host,
-				)+"; --allow-host names others",
-				http.StatusMisdirectedRequest,
-			)
+			http.Error(w, "this server does not answer for the host "+hostName(r.Host)+
+				"; --allow-host names others", http.StatusMisdirectedRequest)
 		case site != "" && site != "same-origin" && site != "none", !sameOrigin(r):
 			http.Error(w, "a request from another site", http.StatusForbidden)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead &&
+			r.Method != http.MethodPost:
 			http.Error(w, "the data is read only", http.StatusMethodNotAllowed)
 		default:
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -113,9 +113,7 @@ func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 // are measured.
 func TestMeasuresOfATornSet(t *testing.T) {
 	x := newSet(0, torn{newNumbers(3, 100, 2)})
-	if err := x.measureMovement(
-		t.Context(),
-	); err != nil || x.movement.err != nil ||
+	if err := x.measureMovement(t.Context()); err != nil || x.movement.err != nil ||
 		len(x.movement.jerk) != 3 {
 		t.Fatal(err, x.movement.err)
 	}
@@ -176,16 +174,8 @@ func TestBudget(t *testing.T) {
 			return err
 		}
 	}
-	vga, many, wide := prepare(
-		"vga30",
-		video(30),
-	), prepare(
-		"many",
-		of(100_000, 3, 8),
-	), prepare(
-		"wide",
-		of(1, 100_000, 26),
-	)
+	vga, many, wide := prepare("vga30", video(30)), prepare("many", of(100_000, 3, 8)),
+		prepare("wide", of(1, 100_000, 26))
 	gop2 := prepare("vga2", video(2))
 	fmt.Println("| | measured | bar |\n|---|---|---|")
 	say := func(what, bar, format string, args ...any) {

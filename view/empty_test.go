@@ -15,11 +15,8 @@ import (
 // still opens.
 func TestViewEmptySet(t *testing.T) {
 	full := filepath.Join(t.TempDir(), "full")
-	if _, err := synth.Write(
-		t.Context(),
-		full,
-		synth.Options{Codec: "png", Episodes: 1, Seconds: 1},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), full,
+		synth.Options{Codec: "png", Episodes: 1, Seconds: 1}); err != nil {
 		t.Fatal(err)
 	}
 	empty := cases.EmptySet(t)
@@ -44,10 +41,8 @@ func TestViewEmptySet(t *testing.T) {
 						"document.getElementById(id).click()), true)",
 				)
 			}
-			if got := eval[string](
-				p,
-				"document.querySelector('#problem').textContent",
-			); got != c.problem {
+			if got := eval[string](p, "document.querySelector('#problem').textContent"); got !=
+				c.problem {
 				t.Errorf("the page says %q, want %q", got, c.problem)
 			}
 			p.mu.Lock()

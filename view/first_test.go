@@ -22,21 +22,17 @@ const recording = "mcap_robot/recording_zstd.mcap"
 // other streams are closed.
 func TestFirstView(t *testing.T) {
 	p := serve(t, Options{}, recording).browse("")
-	if text := eval[string](
-		p,
-		"document.querySelector('#clock').textContent",
-	); text != "0.534 s of 3.20 s · row 0 of 80" {
+	if text := eval[string](p, "document.querySelector('#clock').textContent"); text !=
+		"0.534 s of 3.20 s · row 0 of 80" {
 		t.Error("clock: ", text)
 	}
 	p.wait("document.querySelector('#cameras figure').dataset.row === '0'")
 	if n := eval[int](p, "document.querySelectorAll('figure .none:not([hidden])').length"); n != 0 {
 		t.Errorf("%d black boxes", n)
 	}
-	if share := eval[float64](
-		p,
+	if share := eval[float64](p,
 		"[...document.querySelectorAll('#views figure')].reduce((sum, f) => sum + "+
-			"f.clientWidth, 0) / document.querySelector('#views').clientWidth",
-	); share < 0.9 {
+			"f.clientWidth, 0) / document.querySelector('#views').clientWidth"); share < 0.9 {
 		t.Errorf("cameras and clouds use %.0f %% of the width", 100*share)
 	}
 	keys := eval[string](
@@ -46,10 +42,8 @@ func TestFirstView(t *testing.T) {
 	if keys != "joint_states.position joint_states.velocity" {
 		t.Error("plots that are open: ", keys)
 	}
-	if !eval[bool](
-		p,
-		"!document.querySelector('#more-box').open && !document.querySelector('#lanes-box').open",
-	) {
+	if !eval[bool](p,
+		"!document.querySelector('#more-box').open && !document.querySelector('#lanes-box').open") {
 		t.Error("the rest is not folded")
 	}
 	order := eval[[]string](
@@ -85,13 +79,13 @@ func TestFirstView(t *testing.T) {
 // and that the key n visits them.
 func TestFindingsOfAnEpisode(t *testing.T) {
 	p := serve(t, Options{}, recording).browse("t=0")
-	if text := eval[string](
-		p,
-		"document.querySelector('#findings-title').textContent",
-	); text != "Findings: 12 of this episode, 0 of the dataset" {
+	if text := eval[string](p, "document.querySelector('#findings-title').textContent"); text !=
+		"Findings: 12 of this episode, 0 of the dataset" {
 		t.Error(text)
 	}
-	clock := func() string { return eval[string](p, "document.querySelector('#clock').textContent") }
+	clock := func() string {
+		return eval[string](p, "document.querySelector('#clock').textContent")
+	}
 	current := func() string {
 		return eval[string](p, "document.querySelector('#findings .current')?.textContent ?? ''")
 	}
@@ -126,13 +120,8 @@ func TestCommonOrigin(t *testing.T) {
 	defer ds.Close()
 	dst := filepath.Join(t.TempDir(), "part.mcap")
 	part := &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}
-	if _, err := convert.Write(
-		t.Context(),
-		ds,
-		"mcap",
-		dst,
-		convert.Options{Align: part},
-	); err != nil {
+	if _, err := convert.Write(t.Context(), ds, "mcap", dst, convert.Options{Align: part}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -41,16 +41,9 @@ func made(t *testing.T, format string, opt synth.Options) string {
 	if format == "mcap" {
 		dst += ".mcap"
 	}
-	if _, err := convert.Write(
-		t.Context(),
-		ds,
-		format,
-		dst,
-		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}},
-	); errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := convert.Write(t.Context(), ds, format, dst,
+		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}}); errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -160,8 +153,17 @@ func TestFramesOfARealSet(t *testing.T) {
 	f := ds.Info().Feature(key)
 	w := 64
 	h := w * f.Height / f.Width
-	raw, err := exec.Command(ffmpeg, "-v", "error", "-i", filepath.Join(realdata.Path(t, "g1_h264_v30_bigdrift"), "videos", key, "chunk-000/file-000.mp4"), "-fps_mode", "passthrough",
-		"-vf", fmt.Sprintf("scale=%d:%d:flags=area", w, h), "-pix_fmt", "rgb24", "-f", "rawvideo", "-").
+	raw, err := exec.Command(ffmpeg, "-v", "error", "-i", filepath.Join(
+		realdata.Path(t, "g1_h264_v30_bigdrift"),
+		"videos",
+		key,
+		"chunk-000/file-000.mp4",
+	), "-fps_mode", "passthrough",
+		"-vf", fmt.Sprintf(
+			"scale=%d:%d:flags=area",
+			w,
+			h,
+		), "-pix_fmt", "rgb24", "-f", "rawvideo", "-").
 		Output()
 	if err != nil {
 		t.Fatal(err)
@@ -177,12 +179,8 @@ func TestFramesOfARealSet(t *testing.T) {
 	for e := 0; e < ds.Info().Episodes; e += 5 {
 		for row := range ds.Len(e) {
 			refs := make([]robocache.FrameRef, 1)
-			if err := ds.Frames(
-				t.Context(),
-				key,
-				[]robocache.Row{{Episode: e, Index: row}},
-				refs,
-			); err != nil {
+			if err := ds.Frames(t.Context(), key, []robocache.Row{{Episode: e, Index: row}},
+				refs); err != nil {
 				t.Fatal(err)
 			}
 			_, b := s.do("GET", fmt.Sprintf("/api/e/%d/frame/%s/%d?w=%d", e, key, row, w), nil, nil)
@@ -247,7 +245,8 @@ func TestManyAtOnce(t *testing.T) {
 				b, err := s.server.jpegOf(ctx, x, f, 0, row, 80)
 				if err == nil && !bytes.Equal(b, want[row]) {
 					t.Errorf("row %d: another frame", row)
-				} else if err != nil && ctx.Err() == nil && !errors.Is(err, robocache.ErrTemporary) {
+				} else if err != nil && ctx.Err() == nil &&
+					!errors.Is(err, robocache.ErrTemporary) {
 					t.Error(err)
 				}
 				cancel()

@@ -21,7 +21,8 @@ func (t *tab) code(selector string) (episode, row int, ok bool) {
 	t.Helper()
 	text := eval[string](
 		t,
-		`(() => { const from = document.querySelector(`+"`"+selector+"`"+`), c = document.createElement('canvas');
+		`(() => { const from = document.querySelector(`+"`"+selector+"`"+
+			`), c = document.createElement('canvas');
 		c.width = from.videoWidth || from.width; c.height = from.videoHeight || from.height;
 		const g = c.getContext('2d'); g.drawImage(from, 0, 0);
 		const d = g.getImageData(0, 0, c.width, c.height).data; let s = '';
@@ -60,7 +61,9 @@ func TestKeys(t *testing.T) {
 		},
 	)
 	p := serve(t, Options{Flags: path}, set).browse("")
-	row := func() int { return eval[int](p, "Number(document.querySelector('"+firstCamera+"').dataset.row)") }
+	row := func() int {
+		return eval[int](p, "Number(document.querySelector('"+firstCamera+"').dataset.row)")
+	}
 	at := func(e, n int) {
 		t.Helper()
 		p.wait(
@@ -80,17 +83,22 @@ func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		key  string
 		e, n int
-	}{{kb.ArrowRight, 0, 1}, {kb.ArrowRight, 0, 2}, {kb.ArrowLeft, 0, 1}, {kb.ArrowDown, 1, 0}, {kb.ArrowDown, 2, 0}, {kb.ArrowUp, 1, 0}} {
+	}{
+		{kb.ArrowRight, 0, 1},
+		{kb.ArrowRight, 0, 2},
+		{kb.ArrowLeft, 0, 1},
+		{kb.ArrowDown, 1, 0},
+		{kb.ArrowDown, 2, 0},
+		{kb.ArrowUp, 1, 0},
+	} {
 		p.press(c.key)
 		at(c.e, c.n)
 	}
 	p.press(kb.ArrowRight, chromedp.KeyModifiers(8)) // Shift
 	at(1, 10)
 	p.press(kb.End)
-	last := eval[int](
-		p,
-		"1 * document.querySelector('#clock').textContent.match(/of (\\d+)$/)[1]",
-	) - 1
+	last := eval[int](p,
+		"1 * document.querySelector('#clock').textContent.match(/of (\\d+)$/)[1]") - 1
 	at(1, last)
 	p.press(kb.Home)
 	at(1, 0)
@@ -126,22 +134,14 @@ func TestKeys(t *testing.T) {
 	eval[bool](p, "(document.activeElement.value = '', true)")
 	p.press("reach")
 	p.wait("document.querySelector('#filter').value === 'reach'")
-	if text := eval[string](
-		p,
-		"document.querySelector('#count').textContent",
-	); !strings.HasPrefix(
-		text,
-		"3 of 6",
-	) {
+	if text := eval[string](p,
+		"document.querySelector('#count').textContent"); !strings.HasPrefix(text, "3 of 6") {
 		t.Error(text, eval[string](p, "document.querySelector('#list').innerText"))
 	}
 	p.press(kb.Escape)
 
 	// Strings from the dataset stay text.
-	if n := eval[int](
-		p,
-		"document.querySelectorAll('img, #rows script').length",
-	); n != 0 ||
+	if n := eval[int](p, "document.querySelectorAll('img, #rows script').length"); n != 0 ||
 		eval[string](p, "document.title") == "owned" {
 		t.Errorf("%d elements of the task's text", n)
 	}
@@ -198,11 +198,8 @@ func TestKeys(t *testing.T) {
 	)
 	p.visit(hash)
 	at(1, n)
-	if again := eval[string](
-		p,
-		"document.querySelector('#title').textContent + "+
-			"document.querySelector('#clock').textContent",
-	); again != title {
+	if again := eval[string](p, "document.querySelector('#title').textContent + "+
+		"document.querySelector('#clock').textContent"); again != title {
 		t.Errorf("%q, before %q", again, title)
 	}
 	p.clean()
@@ -260,12 +257,10 @@ func TestSeen(t *testing.T) {
 	// The plots show the time line.
 	p.wait("document.querySelector('#plots .at').offsetLeft > 500")
 	// Elements have names for screen readers.
-	if n := eval[int](
-		p,
+	if n := eval[int](p,
 		"[...document.querySelectorAll('button, input, select, canvas[role]')].filter((x) => "+
 			"!(x.ariaLabel || x.getAttribute('aria-label') || x.textContent.trim() || "+
-			"x.labels?.length)).length",
-	); n != 0 {
+			"x.labels?.length)).length"); n != 0 {
 		t.Errorf("%d controls have no name", n)
 	}
 	p.clean()

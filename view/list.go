@@ -357,11 +357,8 @@ func (s *Server) serveEpisodeFindings(q *request) error {
 	}
 	if !known {
 		var err error
-		if found, err = diagnose.Run(
-			ctx,
-			x.ds,
-			robocache.DiagnoseOptions{Episodes: []int{q.episode}},
-		); err != nil {
+		if found, err = diagnose.Run(ctx, x.ds,
+			robocache.DiagnoseOptions{Episodes: []int{q.episode}}); err != nil {
 			return err
 		}
 		d.mu.Lock()

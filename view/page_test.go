@@ -121,11 +121,8 @@ func (s *site) browseAt(hash string) *tab {
 
 func (t *tab) visit(hash string) {
 	t.Helper()
-	if err := chromedp.Do(
-		t.ctx,
-		chromedp.Navigate("about:blank"),
-		chromedp.Navigate(t.site.http.URL+"/"+hash),
-	); err != nil {
+	if err := chromedp.Do(t.ctx, chromedp.Navigate("about:blank"),
+		chromedp.Navigate(t.site.http.URL+"/"+hash)); err != nil {
 		t.Fatal(err)
 	}
 	t.wait(

@@ -106,15 +106,8 @@ func TestInternalErrors(t *testing.T) {
 				s.internal(path)
 				var about map[string]any
 				s.get("/api/info", &about)
-				if path := strings.Replace(
-					path,
-					"/e/1",
-					"/e/2",
-					1,
-				); strings.Contains(
-					path,
-					"/e/2",
-				) {
+				if path := strings.Replace(path, "/e/1", "/e/2", 1); strings.Contains(path,
+					"/e/2") {
 					if a, b := s.do("GET", path, nil, nil); a.StatusCode != 200 {
 						t.Errorf("%s: %s %s", path, a.Status, b)
 					}

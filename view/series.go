@@ -100,9 +100,7 @@ func (s *Server) serveText(q *request) error {
 			return err
 		}
 		for i, text := range texts {
-			if n := len(
-				out.Rows,
-			); n == 0 || out.Rows[n-1].Text != text ||
+			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text ||
 				q.feature.Kind == robocache.KindEvent && text != "" {
 				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clipText(text)})
 			}

@@ -318,17 +318,8 @@ func (q *request) queryNumber(name string, otherwise, least, most int64) (int64,
 func parseNumber(name, text string, least, most int64) (int64, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < least || v > most {
-		return 0, notFound(
-			name + " is " + strconv.Quote(
-				text,
-			) + ", expected " + strconv.FormatInt(
-				least,
-				10,
-			) + " to " + strconv.FormatInt(
-				most,
-				10,
-			),
-		)
+		return 0, notFound(name + " is " + strconv.Quote(text) + ", expected " +
+			strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10))
 	}
 	return v, nil
 }

@@ -95,10 +95,7 @@ func TestEveryFormat(t *testing.T) {
 					images++
 				case robocache.KindPointCloud:
 					var h struct{ Points, Of int }
-					if cols := s.columns(
-						base+"/cloud/"+key+"/0",
-						&h,
-					); h.Points == 0 ||
+					if cols := s.columns(base+"/cloud/"+key+"/0", &h); h.Points == 0 ||
 						len(cols) != 2 {
 						t.Errorf("%s: %+v", st.Key, h)
 					}
@@ -185,9 +182,8 @@ func TestAccess(t *testing.T) {
 			c.status != 404 {
 			t.Errorf("%s %s tells of the dataset: %s", c.method, c.path, b)
 		}
-		if p := a.Header.Get(
-			"Content-Security-Policy",
-		); !strings.HasPrefix(p, "default-src 'none'") || a.Header.Get("X-Content-Type-Options") != "nosniff" ||
+		if p := a.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p,
+			"default-src 'none'") || a.Header.Get("X-Content-Type-Options") != "nosniff" ||
 			a.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s %s: %v", c.method, c.path, a.Header)
 		}
@@ -316,14 +312,9 @@ func TestFlags(t *testing.T) {
 	if again.get("/api/flags", &got); len(got.Flags) != 1 {
 		t.Error(got)
 	}
-	if _, err := New(
-		t.Context(),
+	if _, err := New(t.Context(),
 		[]robocache.Dataset{serve(t, Options{}, "g1_h264_v30").server.sets[0].ds},
-		Options{Flags: path},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+		Options{Flags: path}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("flags of another dataset:", err)
 	}
 }
@@ -452,12 +443,7 @@ func TestRemote(t *testing.T) {
 		"/api/e/3/at?t=1000000000",
 	} {
 		a, got := s.do("GET", path, nil, nil)
-		if _, want := local.do(
-			"GET",
-			path,
-			nil,
-			nil,
-		); a.StatusCode != 200 ||
+		if _, want := local.do("GET", path, nil, nil); a.StatusCode != 200 ||
 			!bytes.Equal(got, want) {
 			t.Errorf("%s: %s, %d bytes, here %d", path, a.Status, len(got), len(want))
 		}
@@ -482,10 +468,7 @@ func TestVendored(t *testing.T) {
 			t.Fatal(err)
 		}
 		total += len(b)
-		if sum := fmt.Sprintf(
-			"%x",
-			sha256.Sum256(b),
-		); want[e.Name()] != "" &&
+		if sum := fmt.Sprintf("%x", sha256.Sum256(b)); want[e.Name()] != "" &&
 			sum != want[e.Name()] {
 			t.Errorf("%s: %s", e.Name(), sum)
 		}

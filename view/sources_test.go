@@ -85,11 +85,8 @@ func TestManyEpisodes(t *testing.T) {
 		"(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = "+
 			"'push'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()",
 	)
-	if text := eval[string](
-		p,
-		"document.querySelector('#count').textContent",
-	); text != "33333 of 100000 episodes" ||
-		ms > 1000 {
+	if text := eval[string](p, "document.querySelector('#count').textContent"); text !=
+		"33333 of 100000 episodes" || ms > 1000 {
 		t.Errorf("%s in %.0f ms", text, ms)
 	}
 	eval[bool](
@@ -134,14 +131,9 @@ func TestMoves(t *testing.T) {
 				"r.querySelector('span').textContent.match(/jerk ([0-9.]+)/)?.[1]).join(' ')",
 		)
 	}
-	if text := order(); text == "" ||
-		eval[bool](
-			p,
-			fmt.Sprintf(
-				"'%s'.split(' ').map(Number).some((v, i, a) => !(v > 0) || i && v > a[i - 1])",
-				text,
-			),
-		) {
+	if text := order(); text == "" || eval[bool](p,
+		fmt.Sprintf("'%s'.split(' ').map(Number).some((v, i, a) => !(v > 0) || i && v > a[i - 1])",
+			text)) {
 		t.Errorf("not the greatest first: %s", text)
 	}
 	eval[bool](

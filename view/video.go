@@ -27,9 +27,8 @@ func (q *request) videoFile() (file *video.File, numbers []int, err error) {
 		)
 	}
 	if q.feature.Kind != robocache.KindVideo || q.set.library == nil {
-		if err := unsupported(
-			"a stream of kind " + string(q.feature.Kind) + " is no video file",
-		); err != nil {
+		if err := unsupported("a stream of kind " + string(q.feature.Kind) +
+			" is no video file"); err != nil {
 			return file, numbers, err
 		}
 	}
@@ -38,12 +37,8 @@ func (q *request) videoFile() (file *video.File, numbers []int, err error) {
 		return file, numbers, err
 	}
 	refs := make([]robocache.FrameRef, l.Rows)
-	if err := q.set.ds.Frames(
-		ctx,
-		q.feature.Key,
-		robocache.RowsOf(q.episode, 0, l.Rows),
-		refs,
-	); err != nil {
+	if err := q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.episode, 0, l.Rows),
+		refs); err != nil {
 		return file, numbers, err
 	}
 	path := ""
@@ -53,9 +48,8 @@ func (q *request) videoFile() (file *video.File, numbers []int, err error) {
 		case refs[i].Missing:
 			numbers[i] = -1
 		case refs[i].Path == "" || path != "" && path != refs[i].Path:
-			if err := unsupported(
-				"the frames of the episode are not in one video file",
-			); err != nil {
+			if err := unsupported("the frames of the episode are not in one video file"); err !=
+				nil {
 				return file, numbers, err
 			}
 		default:

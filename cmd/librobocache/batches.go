@@ -237,11 +237,8 @@ func (l *loaderHandle) locateSamples(_ context, a *struct {
 			return err
 		}
 		return l.loader.Locate(a.Samples, func(i, source int, r robocache.Row) {
-			index[i], episode[i], row[i] = int64(
-				source,
-			), l.datasets[source].Info().
-				EpisodeIndex(r.Episode),
-				int64(r.Index)
+			index[i], episode[i], row[i] = int64(source),
+				l.datasets[source].Info().EpisodeIndex(r.Episode), int64(r.Index)
 		})
 	})
 }

@@ -92,11 +92,8 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if err := decodeArguments(
-		[]byte(`{"uri": "x", "memory_budget": 5}`),
-		&a,
-	); err != nil || a.URI != "x" ||
-		a.MemoryBudget != 5 {
+	if err := decodeArguments([]byte(`{"uri": "x", "memory_budget": 5}`), &a); err != nil ||
+		a.URI != "x" || a.MemoryBudget != 5 {
 		t.Error(a, err)
 	}
 }

@@ -19,7 +19,9 @@ func TestHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told, exported []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:ROBOCACHE_CALL\(|(?:int32_t|void|DLManagedTensor) \*?)(robocache_\w+)`).FindAllSubmatch(
+	for _, m := range regexp.MustCompile(
+		`(?m)^(?:ROBOCACHE_CALL\(|(?:int32_t|void|DLManagedTensor) \*?)(robocache_\w+)`,
+	).FindAllSubmatch(
 		header,
 		-1,
 	) {
@@ -34,10 +36,8 @@ func TestHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^//export (robocache_\w+)$`).FindAllSubmatch(
-			text,
-			-1,
-		) {
+		for _, m := range regexp.MustCompile(`(?m)^//export (robocache_\w+)$`).FindAllSubmatch(text,
+			-1) {
 			exported = append(exported, string(m[1]))
 		}
 	}
@@ -46,7 +46,9 @@ func TestHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(?:int32_t|void|DLManagedTensor) \*?(robocache_\w+)\(.*\{`).FindAllSubmatch(
+	for _, m := range regexp.MustCompile(
+		`(?m)^(?:int32_t|void|DLManagedTensor) \*?(robocache_\w+)\(.*\{`,
+	).FindAllSubmatch(
 		text,
 		-1,
 	) {

@@ -131,11 +131,8 @@ func (r *request) acquireSources(
 				ComputeStats: s.Compute,
 			},
 		}
-		if err := open.checkGrid(
-			ctx,
-			cmp.Or(m.Hz, r.cfg.Hz),
-			cmp.Or(m.Align, r.cfg.Align),
-		); err != nil {
+		if err := open.checkGrid(ctx, cmp.Or(m.Hz, r.cfg.Hz), cmp.Or(m.Align, r.cfg.Align)); err !=
+			nil {
 			if r.sources != nil {
 				err = robocache.At(err, robocache.Where{"source": i})
 			}

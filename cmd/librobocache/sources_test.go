@@ -35,9 +35,7 @@ func TestRequests(t *testing.T) {
 		st.Std != nil {
 		t.Errorf("%+v", st)
 	}
-	if w, err := parseRequest(
-		[]byte(`{"batch_size": 4}`),
-	); err != nil || w.sources != nil ||
+	if w, err := parseRequest([]byte(`{"batch_size": 4}`)); err != nil || w.sources != nil ||
 		w.cfg.BatchSize != 4 {
 		t.Error(w, err)
 	}
@@ -104,10 +102,7 @@ func TestDatasetsOfAFailedLoader(t *testing.T) {
 
 func TestNumbersFromJSON(t *testing.T) {
 	var v []number
-	if err := json.Unmarshal(
-		[]byte("[1.5,null,1e999,-1e999]"),
-		&v,
-	); err != nil ||
+	if err := json.Unmarshal([]byte("[1.5,null,1e999,-1e999]"), &v); err != nil ||
 		fmt.Sprint(castFloats[float64](v)) != "[1.5 NaN +Inf -Inf]" {
 		t.Fatal(v, err)
 	}

@@ -105,12 +105,8 @@ func (s *sharedDataset) addPlainStream(ctx context, ans *answer, episode int, a 
 			lengths[i] = int64(n)
 		}
 	case f.Kind != robocache.KindNumeric:
-		return robocache.Unsupported(
-			"stream",
-			nil,
-			"a stream of kind %s is read through a map",
-			string(f.Kind),
-		).WithHint("use MapDataset(…, keys=[…])")
+		return robocache.Unsupported("stream", nil, "a stream of kind %s is read through a map",
+			string(f.Kind)).WithHint("use MapDataset(…, keys=[…])")
 	default:
 		added, err := ans.addTensor("values", f.DType, rowShape(rows, f.Shape, f)...)
 		if err != nil {
@@ -257,14 +253,8 @@ func (s *sharedDataset) addAligned(
 	}
 	copy(ints, got.Times)
 	for i := range got.Streams {
-		if err := s.addAlignedStream(
-			ctx,
-			ans,
-			episode,
-			&got.Streams[i],
-			rows,
-			imageSize,
-		); err != nil {
+		if err := s.addAlignedStream(ctx, ans, episode, &got.Streams[i], rows, imageSize); err !=
+			nil {
 			return err
 		}
 	}

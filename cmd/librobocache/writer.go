@@ -178,11 +178,8 @@ func robocache_writer_sample(
 		name := C.GoString(key)
 		for i := range w.feats {
 			if f := &w.feats[i]; f.Key == name {
-				if err := w.r.AddSample(
-					name,
-					int64(timeNS),
-					unsafe.Slice((*byte)(clientPointer(uintptr(addr))), f.RowBytes()),
-				); err != nil {
+				if err := w.r.AddSample(name, int64(timeNS),
+					unsafe.Slice((*byte)(clientPointer(uintptr(addr))), f.RowBytes())); err != nil {
 					return err
 				}
 				return nil

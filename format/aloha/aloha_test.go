@@ -134,12 +134,8 @@ func TestChannelOrder(t *testing.T) {
 	)
 	rgb := func(d *Dataset, key string) []byte {
 		ref := make([]robocache.FrameRef, 1)
-		if err := d.Frames(
-			t.Context(),
-			key,
-			[]robocache.Row{{Episode: 0, Index: 3}},
-			ref,
-		); err != nil {
+		if err := d.Frames(t.Context(), key, []robocache.Row{{Episode: 0, Index: 3}}, ref); err !=
+			nil {
 			t.Fatal(err)
 		}
 		out := make([]byte, 320*240*3)
@@ -154,11 +150,8 @@ func TestChannelOrder(t *testing.T) {
 			t.Fatal("pixel", i/3)
 		}
 	}
-	if sum(
-		rgb(plain, "observation.images.cam_low"),
-	) != sum(
-		rgb(swapped, "observation.images.cam_low"),
-	) {
+	if sum(rgb(plain, "observation.images.cam_low")) !=
+		sum(rgb(swapped, "observation.images.cam_low")) {
 		t.Error("the other camera was swapped too")
 	}
 	for _, bad := range []string{"grb", "cam_left=bgr"} {

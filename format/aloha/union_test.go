@@ -47,14 +47,8 @@ func TestUnionOfStreams(t *testing.T) {
 		if want := []string{"action", top, "observation.qpos"}; !slices.Equal(keys, want) {
 			t.Fatalf("%s: streams %v, want %v", variant, keys, want)
 		}
-		if got := findings(
-			t,
-			ds,
-			robocache.LackingStream,
-		); !slices.Equal(
-			got,
-			[]int64{int64(odd)},
-		) {
+		if got := findings(t, ds, robocache.LackingStream); !slices.Equal(got,
+			[]int64{int64(odd)}) {
 			t.Errorf("%s: findings of episodes %v, want %d", variant, got, odd)
 		}
 		refs := make([]robocache.FrameRef, 1)
@@ -124,15 +118,9 @@ func samples(
 func TestMissing(t *testing.T) {
 	ds := openCase(t, "cmiss_first")
 	var e *robocache.Error
-	if _, err := loader.New(
-		t.Context(),
-		ds,
-		loader.Config{Order: loader.Order{BatchSize: 5}},
-	); !errors.As(err, &e) ||
-		!errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) || e.Where["stream"] != top || e.Where["episode"] != int64(0) ||
+	if _, err := loader.New(t.Context(), ds,
+		loader.Config{Order: loader.Order{BatchSize: 5}}); !errors.As(err, &e) || !errors.Is(err,
+		robocache.ErrMalformed) || e.Where["stream"] != top || e.Where["episode"] != int64(0) ||
 		e.Hint == "" {
 		t.Errorf("without a choice: %v", err)
 	}
@@ -140,19 +128,13 @@ func TestMissing(t *testing.T) {
 	if bad := l.Stats().BadEpisodes; n != 10 || len(bad) != 1 {
 		t.Errorf("skip: %d samples, bad episodes %v", n, bad)
 	}
-	if n, pads, _ := samples(
-		t,
-		ds,
-		loader.Config{Windows: loader.Windows{Missing: "pad"}},
-	); n != 15 ||
-		pads != 5 {
+	if n, pads, _ := samples(t, ds, loader.Config{Windows: loader.Windows{Missing: "pad"}}); n !=
+		15 || pads != 5 {
 		t.Errorf("pad: %d samples, %d of them padding", n, pads)
 	}
-	if n, _, _ := samples(
-		t,
-		ds,
-		loader.Config{Windows: loader.Windows{Keys: []string{"action"}}},
-	); n != 15 {
+	if n, _,
+		_ := samples(t, ds, loader.Config{Windows: loader.Windows{Keys: []string{"action"}}}); n !=
+		15 {
 		t.Errorf("without the camera: %d samples", n)
 	}
 }

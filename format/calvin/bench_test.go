@@ -51,12 +51,8 @@ func readFrames(b *testing.B, n int) {
 				}
 				done()
 			case robocache.KindNumeric:
-				if err := d.Gather(
-					b.Context(),
-					f.Key,
-					rows,
-					make([]byte, n*f.RowBytes()),
-				); err != nil {
+				if err := d.Gather(b.Context(), f.Key, rows, make([]byte, n*f.RowBytes())); err !=
+					nil {
 					b.Fatal(err)
 				}
 			}

@@ -140,11 +140,8 @@ func OpenStore(
 ) (d *Dataset, err error) {
 	defer crash.Recover("calvin open", &err)
 	language := "text"
-	if err := op.Settle(
-		opt.Options,
-		options,
-		map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")},
-	); err != nil {
+	if err := op.Settle(opt.Options, options,
+		map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")}); err != nil {
 		return d, err
 	}
 	d = &Dataset{
@@ -181,10 +178,8 @@ func OpenStore(
 	if err := d.describeMembers(ctx); err != nil {
 		return d, err
 	}
-	if err := d.readLanguage(
-		ctx,
-		cmp.Or(opt.Options["annotations"], usualAnnotations),
-	); err != nil {
+	if err := d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations)); err !=
+		nil {
 		return d, err
 	}
 	if language == "episodes" {

@@ -81,15 +81,8 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 		d.About.Splits["validation"] != "1:2" {
 		t.Fatalf("%+v", d.About)
 	}
-	if got := text(
-		t,
-		d,
-		"language_instruction",
-		0,
-	); !slices.Equal(
-		got,
-		[]string{"", "push", "lift", "out", "out"},
-	) {
+	if got := text(t, d, "language_instruction", 0); !slices.Equal(got,
+		[]string{"", "push", "lift", "out", "out"}) {
 		t.Errorf("%q", got)
 	}
 	if got := text(t, d, "task", 1); !slices.Equal(got, []string{"turn", ""}) {
@@ -100,18 +93,12 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	}
 	rows := []robocache.Row{{Index: 0}, {Index: 2}, {Episode: 1}}
 	valid, emb := make([]uint8, 3), make([]byte, 3*16)
-	if err := errors.Join(
-		d.Valid(t.Context(), "language_embedding", rows, valid),
-		d.Gather(t.Context(), "language_embedding", rows, emb),
-	); err != nil {
+	if err := errors.Join(d.Valid(t.Context(), "language_embedding", rows, valid),
+		d.Gather(t.Context(), "language_embedding", rows, emb)); err != nil {
 		t.Fatal(err)
 	}
-	if v := robocache.Float64s(
-		nil,
-		robocache.Float32,
-		emb,
-	); !slices.Equal(valid, []uint8{0, 1, 0}) || v[4] != 4 || v[0] != 0 ||
-		v[8] != 0 {
+	if v := robocache.Float64s(nil, robocache.Float32, emb); !slices.Equal(valid,
+		[]uint8{0, 1, 0}) || v[4] != 4 || v[0] != 0 || v[8] != 0 {
 		t.Error(valid, v)
 	}
 	codes := map[string]int{}
@@ -132,12 +119,8 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	if got := text(t, w, "task", 0); !slices.Equal(got, []string{"push", "push", "push"}) {
 		t.Errorf("%q", got)
 	}
-	if one := open(
-		t,
-		filepath.Join(dir, "validation"),
-		robocache.OpenOptions{},
-	); one.About.Episodes != 1 ||
-		one.Len(0) != 2 {
+	if one := open(t, filepath.Join(dir, "validation"),
+		robocache.OpenOptions{}); one.About.Episodes != 1 || one.Len(0) != 2 {
 		t.Errorf("%+v", one.About)
 	}
 }
@@ -172,9 +155,7 @@ frame(9, 6); ids((9, 9))
 			t.Errorf("%s: %v", key, v)
 		}
 	}
-	if r := get(
-		"observation.depth_static",
-	); r.DType != robocache.Float32 || r.Height != 20 ||
+	if r := get("observation.depth_static"); r.DType != robocache.Float32 || r.Height != 20 ||
 		r.Width != 24 {
 		t.Errorf("%+v", r)
 	}
@@ -195,24 +176,16 @@ ids((0, 6))
 `)
 	d := open(t, dir, robocache.OpenOptions{})
 	b := make([]byte, 120)
-	if err := d.Gather(
-		t.Context(),
-		"observation.robot_obs",
-		[]robocache.Row{{Index: 1}},
-		b,
-	); err != nil {
+	if err := d.Gather(t.Context(), "observation.robot_obs", []robocache.Row{{Index: 1}}, b); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if v := robocache.Float64s(nil, robocache.Float64, b); v[14] != 15 {
 		t.Error(v)
 	}
 	out := make([]robocache.FrameRef, 1)
-	if err := d.Frames(
-		t.Context(),
-		"observation.rgb_static",
-		[]robocache.Row{{Index: 1}},
-		out,
-	); err != nil {
+	if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 1}},
+		out); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range out[0].Raw.Pix {
@@ -242,11 +215,8 @@ ids((0, 6))
 			if !errors.Is(err, class) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
-			if class != nil &&
-				(!strings.Contains(err.Error(), want) || !strings.Contains(
-					err.Error(),
-					"episode_000000",
-				)) {
+			if class != nil && (!strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "episode_000000")) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 		}
@@ -278,23 +248,12 @@ frame(0, 7, save=np.savez_compressed); frame(1, 7); ids((0, 1))
 			t.Fatal(err)
 		}
 		d := open(t, dir, robocache.OpenOptions{})
-		if err := d.Frames(
-			t.Context(),
-			"observation.rgb_static",
-			[]robocache.Row{{Index: 1}},
-			out,
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 1}},
+			out); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("cut to %d of %d: %v", n, len(whole), err)
 		}
-		if err := d.Frames(
-			t.Context(),
-			"observation.rgb_static",
-			[]robocache.Row{{Index: 0}},
-			out,
-		); err != nil {
+		if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 0}},
+			out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,12 +279,8 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 	}
 	for _, runs := range []string{"(5, 3)", "(-1, 3)", "(0, 2**60)"} {
 		dir := made(t, "frame(0, 7); ids("+runs+")")
-		if _, err := Open(
-			t.Context(),
-			dir,
-			robocache.OpenOptions{},
-		); !errors.Is(err, robocache.ErrMalformed) ||
-			!strings.Contains(err.Error(), "ep_start_end_ids.npy") {
+		if _, err := Open(t.Context(), dir, robocache.OpenOptions{}); !errors.Is(err,
+			robocache.ErrMalformed) || !strings.Contains(err.Error(), "ep_start_end_ids.npy") {
 			t.Error(runs, err)
 		}
 	}
@@ -389,10 +344,8 @@ ids((0, 11))
 		t.Fatal(err)
 	}
 	write := func(b []byte) {
-		if err := errors.Join(
-			os.WriteFile(name, b, 0o644),
-			os.Chtimes(name, stat.ModTime(), stat.ModTime()),
-		); err != nil {
+		if err := errors.Join(os.WriteFile(name, b, 0o644),
+			os.Chtimes(name, stat.ModTime(), stat.ModTime())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -447,7 +400,10 @@ ids((0, 11))
 // numbers, with a finding that names the file.
 func TestWithoutRuns(t *testing.T) {
 	dir := made(t, "for n in (3, 4, 9): frame(n, 7)")
-	for path, name := range map[string]string{dir: "training/ep_start_end_ids.npy", filepath.Join(dir, "training"): "ep_start_end_ids.npy"} {
+	for path, name := range map[string]string{
+		dir:                            "training/ep_start_end_ids.npy",
+		filepath.Join(dir, "training"): "ep_start_end_ids.npy",
+	} {
 		d, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -463,12 +419,8 @@ func TestWithoutRuns(t *testing.T) {
 	if ok, err := Detect(t.Context(), t.TempDir(), robocache.OpenOptions{}); ok || err != nil {
 		t.Error(ok, err)
 	}
-	if _, err := Open(
-		t.Context(),
-		t.TempDir(),
-		robocache.OpenOptions{},
-	); !errors.Is(err, robocache.ErrNotFound) ||
-		!strings.Contains(err.Error(), "hint") {
+	if _, err := Open(t.Context(), t.TempDir(), robocache.OpenOptions{}); !errors.Is(err,
+		robocache.ErrNotFound) || !strings.Contains(err.Error(), "hint") {
 		t.Error(err)
 	}
 }

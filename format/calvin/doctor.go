@@ -115,10 +115,8 @@ func (d *Dataset) checkFrame(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := report(
-			robocache.At(err, robocache.Where{"file": d.frameName(e, row)}),
-			m,
-		); err != nil {
+		if err := report(robocache.At(err, robocache.Where{"file": d.frameName(e, row)}), m); err !=
+			nil {
 			return err
 		}
 	}

@@ -11,7 +11,10 @@ import (
 
 // TestSuite runs the tests that every format must pass, for both kinds of episodes.
 func TestSuite(t *testing.T) {
-	for name, opt := range map[string]robocache.OpenOptions{"runs": {}, "windows": {Options: map[string]string{"language": "episodes"}}} {
+	for name, opt := range map[string]robocache.OpenOptions{
+		"runs":    {},
+		"windows": {Options: map[string]string{"language": "episodes"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			formattest.Run(
 				t,

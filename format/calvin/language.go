@@ -66,10 +66,8 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 		if err != nil {
 			return err
 		}
-		if err := robocache.At(
-			l.parseNotes(e.split, b),
-			robocache.Where{"file": name},
-		); err != nil {
+		if err := robocache.At(l.parseNotes(e.split, b), robocache.Where{"file": name}); err !=
+			nil {
 			return err
 		}
 	}

@@ -16,7 +16,8 @@ import zipfile
 def lie(path, **a):
     with zipfile.ZipFile(path, "w") as z:
         for k, v in a.items():
-            h = "{'descr': '<f4', 'fortran_order': False, 'shape': `+shape+`, }" if k == "actions" else "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (v.dtype.str, v.shape)
+            h = "{'descr': '<f4', 'fortran_order': False, 'shape': `+shape+
+			`, }" if k == "actions" else "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (v.dtype.str, v.shape)
             h += "\n"
             z.writestr(k + ".npy", b"\x93NUMPY\x01\x00" + len(h).to_bytes(2, "little") + h.encode() + v.tobytes())
 for n in (3, 4): frame(n, 7, save=lie)

@@ -102,10 +102,7 @@ func TestOracle(t *testing.T) {
 			t.Errorf("annotation %d: %+v", i, n)
 		}
 	}
-	if found, err := d.Diagnose(
-		t.Context(),
-		robocache.DiagnoseOptions{Decode: true},
-	); err != nil ||
+	if found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); err != nil ||
 		len(found) != 0 {
 		t.Error(found, err)
 	}

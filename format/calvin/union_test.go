@@ -44,13 +44,25 @@ func wantReadable(t *testing.T, ds robocache.Dataset, key string, episode int, l
 func TestUnion(t *testing.T) {
 	for odd := range 3 {
 		for name, c := range map[string]struct{ change, key string }{
-			"lacks":     {`z.pop("rgb_gripper"); z.pop("scene_obs")`, "observation.rgb_gripper"},
-			"shape":     {`z["rgb_gripper"] = np.zeros((5, 4, 3), np.uint8)`, "observation.rgb_gripper"},
-			"size":      {`z["rgb_gripper"] = np.zeros((5, 5, 3), np.uint8)`, "observation.rgb_gripper"},
-			"type":      {`z["robot_obs"] = z["robot_obs"].view(np.int64)`, "observation.robot_obs"},
-			"late":      {`if n % 3 == 0: z.pop("rgb_gripper")`, "observation.rgb_gripper"},
-			"no frame":  {`if n % 3 == 0: z = None`, "observation.rgb_gripper"},
-			"no number": {`z["rgb_gripper"] = np.array([{"a": 1}], dtype=object)`, "observation.rgb_gripper"},
+			"lacks": {`z.pop("rgb_gripper"); z.pop("scene_obs")`, "observation.rgb_gripper"},
+			"shape": {
+				`z["rgb_gripper"] = np.zeros((5, 4, 3), np.uint8)`,
+				"observation.rgb_gripper",
+			},
+			"size": {
+				`z["rgb_gripper"] = np.zeros((5, 5, 3), np.uint8)`,
+				"observation.rgb_gripper",
+			},
+			"type": {
+				`z["robot_obs"] = z["robot_obs"].view(np.int64)`,
+				"observation.robot_obs",
+			},
+			"late":     {`if n % 3 == 0: z.pop("rgb_gripper")`, "observation.rgb_gripper"},
+			"no frame": {`if n % 3 == 0: z = None`, "observation.rgb_gripper"},
+			"no number": {
+				`z["rgb_gripper"] = np.array([{"a": 1}], dtype=object)`,
+				"observation.rgb_gripper",
+			},
 		} {
 			t.Run(fmt.Sprint(name, " in ", odd), func(t *testing.T) {
 				dir := made(t, fmt.Sprintf(`

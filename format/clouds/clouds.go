@@ -108,10 +108,8 @@ func detectLocal(uri string, opt robocache.OpenOptions, s source) bool {
 		{"", "velodyne_points/data"},
 		{"*", "velodyne_points/data"},
 	} {
-		for _, dir := range firstFolders(
-			path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")),
-			tree[0] == "*",
-		) {
+		for _, dir := range firstFolders(path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")),
+			tree[0] == "*") {
 			if s.scansIn(path.Join(dir, tree[1])) {
 				return true
 			}

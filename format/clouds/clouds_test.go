@@ -193,14 +193,8 @@ func TestTimestampsAndDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer five.Close()
-	if _, _, err := five.GatherRagged(
-		t.Context(),
-		points,
-		[]robocache.Row{{Index: 0}},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, _, err := five.GatherRagged(t.Context(), points,
+		[]robocache.Row{{Index: 0}}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	small, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{MemoryBudget: 100})
@@ -208,14 +202,8 @@ func TestTimestampsAndDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer small.Close()
-	if _, _, err := small.GatherRagged(
-		t.Context(),
-		points,
-		[]robocache.Row{{Index: 0}, {Index: 0}},
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, _, err := small.GatherRagged(t.Context(), points,
+		[]robocache.Row{{Index: 0}, {Index: 0}}); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Error(err)
 	}
 }
@@ -259,7 +247,12 @@ func TestDetected(t *testing.T) {
 
 // TestBadTimestamps checks that a malformed file of timestamps is an error with its line.
 func TestBadTimestamps(t *testing.T) {
-	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
+	for text, line := range map[string]string{
+		"0.1\nx\n":   "line 2",
+		"0.2\n0.1\n": "line 2",
+		"1e300\n2\n": "line 1",
+		"NaN\n1\n":   "line 1",
+	} {
 		dir := folder(
 			t,
 			map[string][]byte{
@@ -290,16 +283,36 @@ func TestListOfTimestamps(t *testing.T) {
 		{"000000 000001 000002", "0.5\n0.6\n0.7\n\n\n", []int64{500, 600, 700}, ""},
 		// A lost scan has no file: the line stays blank.
 		{"000000 000001 000003 000004", "0.5\n0.6\n\n0.8\n0.9\n", []int64{500, 600, 800, 900}, ""},
-		{"000001 000002 000004 000005", "0.5\n0.6\n  \n0.8\n0.9\n", []int64{500, 600, 800, 900}, ""},
+		{
+			"000001 000002 000004 000005",
+			"0.5\n0.6\n  \n0.8\n0.9\n",
+			[]int64{500, 600, 800, 900},
+			"",
+		},
 		// A file whose line is blank has no time.
-		{"000000 000001 000002 000003", "0.5\n\n0.7\n0.8\n", []int64{500, 700, 800}, "short-timestamps"},
+		{
+			"000000 000001 000002 000003",
+			"0.5\n\n0.7\n0.8\n",
+			[]int64{500, 700, 800},
+			"short-timestamps",
+		},
 		{"000000 000001 000002", "\n0.6\n0.7\n", []int64{600, 700}, "short-timestamps"},
 		{"000000 000001 000002", "0.5\n0.6\n\n", []int64{500, 600}, "short-timestamps"},
 		{"000000 000001", "\n\n", []int64{0, 100}, "no-timestamps"},
 		{"000000 000001 000002", "0.5\n0.7\n", nil, "2 timestamps in 2 lines for 3 scans"},
 		{"000000 000002", "0.5\n0.6\n0.7\n", nil, "3 timestamps in 3 lines for 2 scans"},
-		{"000000 000001 000002 000003", "0.5\n0.6\n\n0.8\n0.9\n", nil, "4 timestamps in 5 lines for 4 scans"},
-		{"000000 000001 000002", "0.5\n\n0.7\n0.8\n0.9\n", nil, "4 timestamps in 5 lines for 3 scans"},
+		{
+			"000000 000001 000002 000003",
+			"0.5\n0.6\n\n0.8\n0.9\n",
+			nil,
+			"4 timestamps in 5 lines for 4 scans",
+		},
+		{
+			"000000 000001 000002",
+			"0.5\n\n0.7\n0.8\n0.9\n",
+			nil,
+			"4 timestamps in 5 lines for 3 scans",
+		},
 		{"000010", "1\n2\n3\n", nil, "3 timestamps in 3 lines for 1 scans"},
 	} {
 		files := map[string][]byte{"times.txt": []byte(c.text)}
@@ -409,12 +422,8 @@ func TestArrays(t *testing.T) {
 	if err != nil || counts[0] != 1 {
 		t.Fatal(counts, err)
 	}
-	if v := robocache.Float64s(
-		nil,
-		robocache.Float64,
-		data,
-	); len(v) != 3 || v[0] != 1 || v[1] != 2 ||
-		v[2] != 3 {
+	if v := robocache.Float64s(nil, robocache.Float64, data); len(v) != 3 || v[0] != 1 ||
+		v[1] != 2 || v[2] != 3 {
 		t.Error(v)
 	}
 }

@@ -21,9 +21,7 @@ func FuzzScans(f *testing.F) {
 	f.Add("a_9.npy", npy(">f8", "True", "(1, 5)", make([]byte, 40)), []byte("NaN"))
 	f.Add("a_9.npy", npy("<f2", "False", "(1099511627776, 3)", nil), []byte("-1\n-1\n"))
 	f.Fuzz(func(t *testing.T, name string, b, timestamps []byte) {
-		if _, err := store.CleanName(
-			"scans/" + name,
-		); err != nil ||
+		if _, err := store.CleanName("scans/" + name); err != nil ||
 			strings.Contains(name, ".txt") {
 			return
 		}

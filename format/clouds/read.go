@@ -26,10 +26,8 @@ func (d *Dataset) Len(episode int) int {
 
 func (d *Dataset) checkRows(rows []robocache.Row) error {
 	for _, r := range rows {
-		if err := cmp.Or(
-			op.Episode(len(d.episodes), r.Episode),
-			op.Row(d.About, d.Len(r.Episode), r),
-		); err != nil {
+		if err := cmp.Or(op.Episode(len(d.episodes), r.Episode),
+			op.Row(d.About, d.Len(r.Episode), r)); err != nil {
 			return err
 		}
 	}

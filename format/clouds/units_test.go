@@ -21,13 +21,8 @@ func TestTimeUnits(t *testing.T) {
 			for i := range 4 {
 				text += fmt.Sprintf("%.0f\n", (base+float64(i)*0.1)*k)
 				if unit == "s" {
-					text = strings.TrimSuffix(
-						text,
-						fmt.Sprintf("%.0f\n", base+float64(i)*0.1),
-					) + fmt.Sprintf(
-						"%.1f\n",
-						base+float64(i)*0.1,
-					)
+					text = strings.TrimSuffix(text, fmt.Sprintf("%.0f\n", base+float64(i)*0.1)) +
+						fmt.Sprintf("%.1f\n", base+float64(i)*0.1)
 				}
 			}
 			dir := timed(t, text)

@@ -54,11 +54,8 @@ func TestUnusedClock(t *testing.T) {
 			t.Errorf("%+v, want %q", d.Info().Findings, want)
 		}
 		err = robocache.CheckGrid(t.Context(), d, robocache.Rate{Num: 5, Den: 1})
-		if err == nil ||
-			!strings.Contains(
-				err.Error(),
-				"the clock of the rows cannot be used, and 10 Hz is only assumed: "+want,
-			) {
+		if err == nil || !strings.Contains(err.Error(),
+			"the clock of the rows cannot be used, and 10 Hz is only assumed: "+want) {
 			t.Error(err)
 		}
 	}

@@ -37,32 +37,16 @@ func TestParse(t *testing.T) {
 		!slices.Equal(pose.Index, []int64{1, 0}) {
 		t.Fatalf("%+v %v", pose, err)
 	}
-	if values := robocache.Float64s(
-		nil,
-		pose.DType,
-		pose.Data,
-	); !slices.Equal(
-		values,
-		[]float64{1, 2, 3, 4},
-	) {
+	if values := robocache.Float64s(nil, pose.DType, pose.Data); !slices.Equal(values,
+		[]float64{1, 2, 3, 4}) {
 		t.Error(values)
 	}
-	if label, err := Parse(
-		t.Context(),
-		"x.parquet",
-		b,
-		"label",
-	); err != nil ||
+	if label, err := Parse(t.Context(), "x.parquet", b, "label"); err != nil ||
 		!slices.Equal(label.Text, []string{"a", "b"}) {
 		t.Error(label, err)
 	}
-	if small, err := Parse(
-		t.Context(),
-		"x.parquet",
-		b,
-		"small",
-	); err != nil || small.DType != robocache.Int32 ||
-		!slices.Equal(small.Shape, []int{1}) {
+	if small, err := Parse(t.Context(), "x.parquet", b, "small"); err != nil ||
+		small.DType != robocache.Int32 || !slices.Equal(small.Shape, []int{1}) {
 		t.Error(small, err)
 	}
 	for name, b := range map[string][]byte{
@@ -75,15 +59,8 @@ func TestParse(t *testing.T) {
 			X *float32 `parquet:"x,optional"`
 		}{{}}), "cut": b[:len(b)/2], "empty": nil,
 	} {
-		if _, err := Parse(
-			t.Context(),
-			"x.parquet",
-			b,
-			"x",
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if _, err := Parse(t.Context(), "x.parquet", b, "x"); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

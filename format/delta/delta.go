@@ -138,11 +138,8 @@ func OpenStore(
 ) (d *Dataset, err error) {
 	defer crash.Recover("delta open", &err)
 	version := int64(-1)
-	if err := op.Settle(
-		opt.Options,
-		formatOptions,
-		map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)},
-	); err != nil {
+	if err := op.Settle(opt.Options, formatOptions,
+		map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)}); err != nil {
 		return d, err
 	}
 	t, err := loadTable(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget))
@@ -527,10 +524,8 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 			return out, newError(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}
 		ns := int64(math.Round(s * 1e9))
-		if grid := rate.Nanos(
-			int64(math.Round(s * rate.Float())),
-		); c.feature.DType == robocache.Float32 &&
-			float32(float64(grid)/1e9) == float32(s) {
+		if grid := rate.Nanos(int64(math.Round(s * rate.Float()))); c.feature.DType ==
+			robocache.Float32 && float32(float64(grid)/1e9) == float32(s) {
 			ns = grid // which float32 rounds
 		}
 		out = append(out, ns)

@@ -41,29 +41,18 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 			t.Fatalf("%+v became %+v", f, g)
 		}
 		for e := range src.Info().Episodes {
-			rows, there := robocache.RowsOf(
-				e,
-				0,
-				src.Len(e),
-			), robocache.RowsOf(
-				e+from,
-				0,
-				src.Len(e),
-			)
+			rows, there := robocache.RowsOf(e, 0, src.Len(e)), robocache.RowsOf(e+
+				from, 0, src.Len(e))
 			switch f.Kind {
 			case robocache.KindNumeric:
 				a, b := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*g.RowBytes())
-				if err := errors.Join(
-					src.Gather(t.Context(), f.Key, rows, a),
-					got.Gather(t.Context(), f.Key, there, b),
-				); err != nil {
+				if err := errors.Join(src.Gather(t.Context(), f.Key, rows, a),
+					got.Gather(t.Context(), f.Key, there, b)); err != nil {
 					t.Fatal(err)
 				}
 				x, y := make([]uint8, len(rows)), make([]uint8, len(rows))
-				if err := errors.Join(
-					robocache.Valid(t.Context(), src, f.Key, rows, x),
-					robocache.Valid(t.Context(), got, f.Key, there, y),
-				); err != nil {
+				if err := errors.Join(robocache.Valid(t.Context(), src, f.Key, rows, x),
+					robocache.Valid(t.Context(), got, f.Key, there, y)); err != nil {
 					t.Fatal(err)
 				}
 				if f.DType == g.DType && !bytes.Equal(a, b) || !bytes.Equal(x, y) {
@@ -77,10 +66,8 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 				}
 			case robocache.KindImage:
 				a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-				if err := errors.Join(
-					src.Frames(t.Context(), f.Key, rows, a),
-					got.Frames(t.Context(), f.Key, there, b),
-				); err != nil {
+				if err := errors.Join(src.Frames(t.Context(), f.Key, rows, a),
+					got.Frames(t.Context(), f.Key, there, b)); err != nil {
 					t.Fatal(err)
 				}
 				for k := range a {
@@ -434,10 +421,7 @@ func TestCommitLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	for i, want := range []string{"commitInfo", "protocol", "metaData", "add", "add", "add"} {
 		var a map[string]map[string]any
-		if err := json.Unmarshal(
-			[]byte(lines[i]),
-			&a,
-		); err != nil || len(a) != 1 ||
+		if err := json.Unmarshal([]byte(lines[i]), &a); err != nil || len(a) != 1 ||
 			a[want] == nil {
 			t.Fatalf("%s: %v", lines[i], err)
 		}
@@ -446,10 +430,8 @@ func TestCommitLines(t *testing.T) {
 				Rows                 float64 `json:"numRecords"`
 				MinValues, MaxValues map[string]any
 			}
-			if err := json.Unmarshal(
-				[]byte(a[want]["stats"].(string)),
-				&s,
-			); err != nil || s.MinValues["source"] != "bench 1" ||
+			if err := json.Unmarshal([]byte(a[want]["stats"].(string)), &s); err != nil ||
+				s.MinValues["source"] != "bench 1" ||
 				s.MaxValues["frame_index"].(float64) != s.Rows-1 {
 				t.Errorf("%+v: %v", a, err)
 			}
@@ -482,7 +464,8 @@ func TestFeatures(t *testing.T) {
 	)
 	clone := strings.Replace(file, `"path":"`, `"path":"file:/elsewhere/`, 1)
 	features := func(reader, writer string) string {
-		return `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":[` + reader + `],"writerFeatures":[` + writer + `]}}`
+		return `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":[` +
+			reader + `],"writerFeatures":[` + writer + `]}}`
 	}
 	all, none := made(t, synth.Options{Episodes: 2, Seconds: 0.2}).Info().Frames, int64(0)
 	for name, c := range map[string]struct {
@@ -570,11 +553,8 @@ func TestFeatures(t *testing.T) {
 		},
 		"cut": {[]string{file[:40]}, 0, "not valid JSON"},
 	} {
-		if err := os.WriteFile(
-			filepath.Join(dir, "_delta_log", "00000000000000000001.json"),
-			[]byte(strings.Join(c.second, "\n")),
-			0o666,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "_delta_log", "00000000000000000001.json"),
+			[]byte(strings.Join(c.second, "\n")), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		d, err := robocache.Open(t.Context(), dir)
@@ -655,31 +635,15 @@ func TestConstraintMeanwhile(t *testing.T) {
 	})
 	o := convert.Options{}
 	o.Options = map[string]string{"append": "true"}
-	if _, err = convert.Write(
-		t.Context(),
-		src,
-		"delta",
-		"mem://meanwhile",
-		o,
-	); !errors.Is(
-		err,
-		robocache.ErrTemporary,
-	) {
+	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err,
+		robocache.ErrTemporary) {
 		t.Errorf("%v", err)
 	}
 	if n := files(); n != before+1 {
 		t.Errorf("%d files, want %d", n, before+1)
 	}
-	if _, err = convert.Write(
-		t.Context(),
-		src,
-		"delta",
-		"mem://meanwhile",
-		o,
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
 }

@@ -54,9 +54,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			} else {
 				next[e]++
 			}
-			if p := len(
-				runs,
-			) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e &&
+			if p := len(runs) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e &&
 				runs[p].frame+int64(runs[p].n) == k {
 				runs[p].n++
 			} else {

@@ -91,9 +91,7 @@ func (d *Dataset) loadChunk(ctx context.Context, g int, c *readColumn, sub strin
 			dtype = robocache.Int64
 		}
 		numbers, per, rows := c.feature.Kind == robocache.KindNumeric ||
-			sub == "frame", elementCount(
-			c.dims,
-		), d.groups[g].file.Groups[d.groups[g].number].Rows
+			sub == "frame", elementCount(c.dims), d.groups[g].file.Groups[d.groups[g].number].Rows
 		if err := d.checkMemory(8 * min(rows, math.MaxInt64/8)); err != nil {
 			return nil, 0, err
 		}
@@ -409,14 +407,8 @@ func (d *Dataset) Text(
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
-		if c, err = d.featureColumn(
-			key,
-			"rows",
-			len(rows),
-			len(rows),
-			robocache.KindText,
-			robocache.KindEvent,
-		); err != nil {
+		if c, err = d.featureColumn(key, "rows", len(rows), len(rows), robocache.KindText,
+			robocache.KindEvent); err != nil {
 			return out, err
 		}
 	}

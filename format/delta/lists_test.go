@@ -63,11 +63,8 @@ func writeLists(t *testing.T, lengths []int, files ...[]int) string {
 	if err := os.MkdirAll(filepath.Join(dir, "_delta_log"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(dir, "_delta_log/00000000000000000000.json"),
-		[]byte(log),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "_delta_log/00000000000000000000.json"), []byte(log),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -97,7 +94,8 @@ func TestOddLists(t *testing.T) {
 					switch {
 					case e == odd && !errors.Is(err, robocache.ErrMalformed):
 						t.Errorf("%s, %d of episode %d: %v", name, length, odd, err)
-					case e != odd && (err != nil || v[20] != float64(100*e+26) || v[7] != float64(100*e+10)):
+					case e != odd && (err != nil || v[20] != float64(100*e+26) ||
+						v[7] != float64(100*e+10)):
 						t.Errorf(
 							"%s, %d of episode %d: episode %d: %v, %v",
 							name,
@@ -154,17 +152,11 @@ func TestColumnOfLaterParts(t *testing.T) {
 	}
 	rows := []robocache.Row{{Episode: 0}, {Episode: 2, Index: 2}}
 	valid, values := make([]uint8, 2), make([]byte, 2*16)
-	if err := errors.Join(
-		robocache.Valid(t.Context(), ds, "state", rows, valid),
-		ds.Gather(t.Context(), "state", rows, values),
-	); err != nil {
+	if err := errors.Join(robocache.Valid(t.Context(), ds, "state", rows, valid),
+		ds.Gather(t.Context(), "state", rows, values)); err != nil {
 		t.Fatal(err)
 	}
-	if v := robocache.Float64s(
-		nil,
-		robocache.Float32,
-		values,
-	); valid[0] != 0 || valid[1] != 1 ||
+	if v := robocache.Float64s(nil, robocache.Float32, values); valid[0] != 0 || valid[1] != 1 ||
 		v[7] != 223 {
 		t.Error(valid, v)
 	}

@@ -147,10 +147,8 @@ func loadTable(ctx context.Context, st store.Store, version, budget int64) (t *t
 		}
 	}
 	for _, name := range points[from] {
-		if err := robocache.At(
-			t.applyCheckpoint(ctx, st, name, budget),
-			robocache.Where{"file": name},
-		); err != nil {
+		if err := robocache.At(t.applyCheckpoint(ctx, st, name, budget),
+			robocache.Where{"file": name}); err != nil {
 			return t, err
 		}
 	}

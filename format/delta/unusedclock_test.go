@@ -58,15 +58,14 @@ func writeClock[T any](t *testing.T, delta string, rows []clockRow[T]) string {
 			`\"long\"`,
 		) + "," + field("frame_index", `\"long\"`) + "," + field("timestamp", delta) + `]}"}}
 ` + fmt.Sprintf(`{"add":{"path":"part-0.parquet","size":%d,"partitionValues":{},"modificationTime":0,"dataChange":true,`+
-		`"stats":"{\"numRecords\":%d,\"nullCount\":{\"episode_index\":0,\"frame_index\":0,\"timestamp\":0}}"}}`+"\n", stat.Size(), len(rows))
+		`"stats":"{\"numRecords\":%d,\"nullCount\":{\"episode_index\":0,\"frame_index\":0,\"timestamp\":0}}"}}`+"\n", stat.Size(), len(
+		rows,
+	))
 	if err := os.MkdirAll(filepath.Join(dir, "_delta_log"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(dir, "_delta_log/00000000000000000000.json"),
-		[]byte(log),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "_delta_log/00000000000000000000.json"), []byte(log),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -117,7 +116,8 @@ func TestUnusedClock(t *testing.T) {
 		"backwards": {numbers(last(0.2)), "steps back from 0.4 to 0.2 at row 5 in episode 2", nil},
 		"constant": {
 			numbers(func(int, int) float64 { return 0 }),
-			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes", robocache.ErrNoClock,
+			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes",
+			robocache.ErrNoClock,
 		},
 	} {
 		d := openTable(t, c.uri)

@@ -79,15 +79,9 @@ func newWriting(
 		prefix:  "part-" + rand.Text(),
 	}
 	w.report.Dropped = []string{}
-	if err := op.Settle(
-		opt.Options,
-		writeOptions,
-		map[string]reader.Set{
-			"partition": reader.Text(&w.partition, partitions...),
-			"source":    reader.Text(&w.source),
-			"append":    reader.Yes(&w.appends),
-		},
-	); err != nil {
+	if err := op.Settle(opt.Options, writeOptions,
+		map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...),
+			"source": reader.Text(&w.source), "append": reader.Yes(&w.appends)}); err != nil {
 		return nil, err
 	}
 	uri, _, _ := strings.Cut(w.info.URI, "?")
@@ -451,14 +445,9 @@ func planTable(
 		return nil, err
 	}
 	if w.appends {
-		return nil, unsupported(
-			"shards that are appended to a table",
-			"plan into an empty destination, or append with "+robocache.Option(
-				"write_option",
-				"append",
-				true,
-			)+" of convert",
-		)
+		return nil, unsupported("shards that are appended to a table",
+			"plan into an empty destination, or append with "+
+				robocache.Option("write_option", "append", true)+" of convert")
 	}
 	description, err := w.metaData()
 	if err != nil {

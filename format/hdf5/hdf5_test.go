@@ -82,10 +82,8 @@ with h5py.File('t.h5', 'w') as f:
 	if got := keysOf(d); got != "actions obs.depth obs.pos obs.rgb point.n point.v text" {
 		t.Error(got)
 	}
-	if f := info.Feature(
-		"obs.depth",
-	); f.Kind != robocache.KindImage || f.DType != robocache.Uint16 ||
-		f.Channels != 1 {
+	if f := info.Feature("obs.depth"); f.Kind != robocache.KindImage ||
+		f.DType != robocache.Uint16 || f.Channels != 1 {
 		t.Errorf("%+v", f)
 	}
 	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" ||
@@ -93,24 +91,16 @@ with h5py.File('t.h5', 'w') as f:
 		t.Error(f)
 	}
 	pos := make([]byte, 24)
-	if err := d.Gather(
-		t.Context(),
-		"obs.pos",
-		[]robocache.Row{{Episode: 1, Index: 2}},
-		pos,
-	); err != nil {
+	if err := d.Gather(t.Context(), "obs.pos", []robocache.Row{{Episode: 1, Index: 2}}, pos); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if v := robocache.Float64s(nil, robocache.Float64, pos); v[0] != 6 || v[2] != 8 {
 		t.Error(v)
 	}
 	n := make([]byte, 8)
-	if err := d.Gather(
-		t.Context(),
-		"point.n",
-		[]robocache.Row{{Episode: 3, Index: 13}, {Episode: 0, Index: 1}},
-		n,
-	); err != nil ||
+	if err := d.Gather(t.Context(), "point.n",
+		[]robocache.Row{{Episode: 3, Index: 13}, {Episode: 0, Index: 1}}, n); err != nil ||
 		!bytes.Equal(n, []byte{13, 0, 0, 0, 1, 0, 0, 0}) {
 		t.Error(n, err)
 	}
@@ -139,11 +129,7 @@ with h5py.File('run2.hdf5', 'w') as f:
     f['q'] = np.zeros((1, 2), 'f4'); f['master/joint'] = np.ones((2, 7), 'f4'); f['t_us'] = np.array([10], 'i8'); f['img'] = np.zeros((1, 9, 9), 'f4')
 `)
 	d := open(t, dir, robocache.OpenOptions{})
-	if _, err := d.Times(
-		t.Context(),
-		0,
-		"",
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) ||
 		!strings.Contains(err.Error(), "OpenOptions.HZ") {
 		t.Error(err)
 	}
@@ -211,12 +197,8 @@ with h5py.File('a.hdf5', 'w') as f:
 			t.Errorf("%+v", f)
 		}
 		refs := make([]robocache.FrameRef, 3)
-		if err := d.Frames(
-			t.Context(),
-			key,
-			[]robocache.Row{{Index: 0}, {Index: 1}, {Index: 2}},
-			refs,
-		); err != nil {
+		if err := d.Frames(t.Context(), key, []robocache.Row{{Index: 0}, {Index: 1}, {Index: 2}},
+			refs); err != nil {
 			t.Fatal(err)
 		}
 		if refs[1].Missing != (key == "padded") || len(refs[2].Encoded) == 0 ||
@@ -326,12 +308,8 @@ with h5py.File('t.h5', 'w') as f:
 		var before int64 // reads for opening the data sets and for their first chunks
 		for row := range 64 {
 			for _, key := range []string{"a", "b", "c"} {
-				if err := d.Gather(
-					t.Context(),
-					key,
-					[]robocache.Row{{Episode: 0, Index: row}},
-					b,
-				); err != nil {
+				if err := d.Gather(t.Context(), key, []robocache.Row{{Episode: 0, Index: row}},
+					b); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -366,9 +344,8 @@ with h5py.File('t.h5', 'w') as f:
 		filepath.Join(dir, "t.h5"),
 		robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}},
 	)
-	if got := keysOf(
-		d,
-	); got != "actions env_states obs.agent.qpos obs.sensor_data.base.rgb success" {
+	if got := keysOf(d); got !=
+		"actions env_states obs.agent.qpos obs.sensor_data.base.rgb success" {
 		t.Fatal(got)
 	}
 	rows := []robocache.Row{{Episode: 1, Index: 0}, {Episode: 1, Index: 4}}
@@ -379,26 +356,12 @@ with h5py.File('t.h5', 'w') as f:
 	if v := robocache.Float64s(nil, robocache.Float32, b); v[0] != 100 || v[1] != 104 {
 		t.Error(v)
 	}
-	if err := d.Gather(
-		t.Context(),
-		"obs.agent.qpos",
-		[]robocache.Row{{Episode: 1, Index: 5}},
-		b[:4],
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 1, Index: 5}},
+		b[:4]); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("the row after the last action:", err)
 	}
-	if err := d.Gather(
-		t.Context(),
-		"obs.agent.qpos",
-		[]robocache.Row{{Episode: 2}},
-		b[:4],
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 2}},
+		b[:4]); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error("an episode without the last observation:", err)
 	}
 	found := 0

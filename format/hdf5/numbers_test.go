@@ -38,14 +38,42 @@ def put(name, n):
 		format string
 		want   []int64
 	}{
-		"aloha":           {alohaFile + `for n in (3, 10, 7): put(f"episode_{n}", n)`, "aloha", []int64{3, 7, 10}},
-		"aloha padded":    {alohaFile + `for n in (30, 100, 7): put(f"episode_{n:06d}", n)`, "aloha", []int64{7, 30, 100}},
-		"aloha from 0":    {alohaFile + `for n in range(3): put(f"episode_{n}", n)`, "aloha", []int64{0, 1, 2}},
-		"aloha one":       {alohaFile + `put("episode_5", 5)`, "aloha", []int64{5}},
-		"aloha twice":     {alohaFile + `put("demo_4", 0); put("episode_4", 1)`, "aloha", []int64{0, 1}},
-		"aloha no number": {alohaFile + `put("episode_4", 0); put("first", 1)`, "aloha", []int64{0, 1}},
-		"demos":           {demoFile + `for n in (3, 10, 7): put(f"demo_{n}", n)`, "robomimic", []int64{3, 7, 10}},
-		"arrays":          {arrayFile + `for n in (3, 10, 7): put(f"traj_{n}", n)`, "hdf5", []int64{3, 7, 10}},
+		"aloha": {
+			alohaFile + `for n in (3, 10, 7): put(f"episode_{n}", n)`,
+			"aloha",
+			[]int64{3, 7, 10},
+		},
+		"aloha padded": {
+			alohaFile + `for n in (30, 100, 7): put(f"episode_{n:06d}", n)`,
+			"aloha",
+			[]int64{7, 30, 100},
+		},
+		"aloha from 0": {
+			alohaFile + `for n in range(3): put(f"episode_{n}", n)`,
+			"aloha",
+			[]int64{0, 1, 2},
+		},
+		"aloha one": {alohaFile + `put("episode_5", 5)`, "aloha", []int64{5}},
+		"aloha twice": {
+			alohaFile + `put("demo_4", 0); put("episode_4", 1)`,
+			"aloha",
+			[]int64{0, 1},
+		},
+		"aloha no number": {
+			alohaFile + `put("episode_4", 0); put("first", 1)`,
+			"aloha",
+			[]int64{0, 1},
+		},
+		"demos": {
+			demoFile + `for n in (3, 10, 7): put(f"demo_{n}", n)`,
+			"robomimic",
+			[]int64{3, 7, 10},
+		},
+		"arrays": {
+			arrayFile + `for n in (3, 10, 7): put(f"traj_{n}", n)`,
+			"hdf5",
+			[]int64{3, 7, 10},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := robocache.Open(

@@ -77,12 +77,8 @@ func TestOtherLengths(t *testing.T) {
 			realdata.Path(t, "hdf5_features/"+file+".hdf5"),
 			robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}},
 		)
-		if at, err := with.Times(
-			t.Context(),
-			0,
-			"layout.contiguous",
-		); err != nil || len(at) != 200 ||
-			at[199] != 199*50e6 {
+		if at, err := with.Times(t.Context(), 0, "layout.contiguous"); err != nil ||
+			len(at) != 200 || at[199] != 199*50e6 {
 			t.Error(len(at), err)
 		}
 	}

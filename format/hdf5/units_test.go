@@ -16,8 +16,10 @@ import (
 func TestTimestampUnits(t *testing.T) {
 	const period = 33_333_333
 	for variant, want := range map[string]int64{
-		"ns_epoch": period, "us_epoch": 33_333_000, "ms_epoch": 33e6, "ms_rel": 33e6, "us_rel": 33_333_000,
-		"ns_rel": period, "s_epoch_f8": period, "ms_epoch_f8": period, "ms_rel_f8": period, "frames": 0,
+		"ns_epoch": period,
+		"us_epoch": 33_333_000, "ms_epoch": 33e6, "ms_rel": 33e6, "us_rel": 33_333_000,
+		"ns_rel":     period,
+		"s_epoch_f8": period, "ms_epoch_f8": period, "ms_rel_f8": period, "frames": 0,
 	} {
 		path := cases.Make(t, "H10", variant, "t.h5")
 		ds, err := robocache.Open(t.Context(), path, robocache.OpenOptions{})

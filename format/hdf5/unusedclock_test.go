@@ -98,18 +98,12 @@ func TestUnusedClock(t *testing.T) {
 			}
 			err = robocache.CheckGrid(t.Context(), d, hz)
 			if err == nil ||
-				!strings.Contains(
-					err.Error(),
-					"the clock of the rows cannot be used, and "+state+want+";",
-				) {
+				!strings.Contains(err.Error(), "the clock of the rows cannot be used, and "+state+
+					want+";") {
 				t.Errorf("%s %s: %v", layout, fault, err)
 			}
 			stated := openClock(t, layout, fault, robocache.OpenOptions{HZ: hz})
-			if err := robocache.CheckGrid(
-				t.Context(),
-				stated,
-				hz,
-			); err != nil ||
+			if err := robocache.CheckGrid(t.Context(), stated, hz); err != nil ||
 				stated.Info().UnusedClocks != nil {
 				t.Errorf(
 					"%s %s with a stated rate: %v, %v",
@@ -126,7 +120,10 @@ func TestUnusedClock(t *testing.T) {
 // TestSoundClockNotTaken checks that usable timestamps are reported if the format ignores them, and
 // that following the hint makes them the clock.
 func TestSoundClockNotTaken(t *testing.T) {
-	for layout, column := range map[string]string{"robomimic": "obs/timestamp", "aloha": "observations/timestamp"} {
+	for layout, column := range map[string]string{
+		"robomimic": "obs/timestamp",
+		"aloha":     "observations/timestamp",
+	} {
 		d := openClock(t, layout, "sound", robocache.OpenOptions{})
 		f := unusable(t, d)
 		want := column + " is not taken as the clock of the rows by the format " + layout
@@ -134,12 +131,9 @@ func TestSoundClockNotTaken(t *testing.T) {
 			t.Errorf("%+v, want %q", f, want)
 		}
 		err := robocache.CheckGrid(t.Context(), d, robocache.Rate{Num: 10, Den: 1})
-		if err == nil ||
-			!strings.Contains(err.Error(), "the clock of the rows is not used, and ") ||
-			!strings.Contains(
-				err.Error(),
-				`Open the files as Format: "hdf5" with Options: {"timestamps": "`+column+`"}`,
-			) {
+		if err == nil || !strings.Contains(err.Error(),
+			"the clock of the rows is not used, and ") || !strings.Contains(err.Error(),
+			`Open the files as Format: "hdf5" with Options: {"timestamps": "`+column+`"}`) {
 			t.Error(err)
 		}
 		named, err := robocache.Open(
@@ -153,24 +147,13 @@ func TestSoundClockNotTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer named.Close()
-		if times, err := named.Times(
-			t.Context(),
-			2,
-			"",
-		); err != nil || len(times) != 9 ||
+		if times, err := named.Times(t.Context(), 2, ""); err != nil || len(times) != 9 ||
 			times[8] != 800_000_000 {
 			t.Error(times, err)
 		}
 	}
-	if found := openClock(
-		t,
-		"hdf5",
-		"sound",
-		robocache.OpenOptions{},
-	).Info().
-		Findings; len(
-		found,
-	) > 0 {
+	if found := openClock(t, "hdf5", "sound", robocache.OpenOptions{}).Info().Findings; len(found) >
+		0 {
 		t.Error(found)
 	}
 }

@@ -146,13 +146,8 @@ func TestImagePaths(t *testing.T) {
 	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 10)
 	d := mustOpen(t, dir)
 	refs := make([]robocache.FrameRef, 2)
-	if err := d.Frames(
-		ctx,
-		"cam",
-		rowsOf(d, 0)[:2],
-		refs,
-	); err != nil || string(refs[0].Encoded) != "inline" ||
-		string(refs[1].Encoded) != "PICTURE" {
+	if err := d.Frames(ctx, "cam", rowsOf(d, 0)[:2], refs); err != nil ||
+		string(refs[0].Encoded) != "inline" || string(refs[1].Encoded) != "PICTURE" {
 		t.Fatal(refs, err)
 	}
 	err := d.Frames(ctx, "cam", rowsOf(d, 0)[2:3], refs[:1])

@@ -34,7 +34,13 @@ func TestInfoDeviations(t *testing.T) {
 			"/codebase_version",
 			"",
 		},
-		{"lance", func(s *synth) { s.info = `"storage_format": "lance",` }, robocache.ErrUnsupported, "lance", ""},
+		{
+			"lance",
+			func(s *synth) { s.info = `"storage_format": "lance",` },
+			robocache.ErrUnsupported,
+			"lance",
+			"",
+		},
 		{"fps 0", func(s *synth) { s.fps = "0" }, robocache.ErrMalformed, "/fps", ""},
 		{"fps -1", func(s *synth) { s.fps = "-1" }, robocache.ErrMalformed, "/fps", ""},
 		{"fps null", func(s *synth) { s.fps = "null" }, robocache.ErrMalformed, "/fps", ""},
@@ -44,16 +50,62 @@ func TestInfoDeviations(t *testing.T) {
 		{"totals", func(s *synth) {
 			s.info = `"total_episodes": 9, "total_frames": 9, "total_tasks": 9, "splits": {"train": "0:100"},`
 		}, nil, "", "total-differs total-differs total-differs split-differs"},
-		{"key twice", func(s *synth) { s.info = `"fps": 10,` }, robocache.ErrMalformed, "twice", ""},
-		{"no column", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [2]},` }, nil, "", "feature-dropped"},
-		{"no video", func(s *synth) { s.features = `"ghost": {"dtype": "video", "shape": [2, 2, 3]},` }, nil, "", "feature-dropped"},
-		{"unknown type", func(s *synth) { s.features = `"ghost": {"dtype": "complex64", "shape": [2]},` }, nil, "", "feature-dropped"},
-		{"shape 0", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [0]},` }, robocache.ErrMalformed, "/features/ghost/shape", ""},
-		{"shape 2^60", func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [1152921504606846976]},` }, robocache.ErrMalformed, "/features/ghost/shape", ""},
+		{
+			"key twice",
+			func(s *synth) { s.info = `"fps": 10,` },
+			robocache.ErrMalformed,
+			"twice",
+			"",
+		},
+		{
+			"no column",
+			func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [2]},` },
+			nil,
+			"",
+			"feature-dropped",
+		},
+		{
+			"no video",
+			func(s *synth) { s.features = `"ghost": {"dtype": "video", "shape": [2, 2, 3]},` },
+			nil,
+			"",
+			"feature-dropped",
+		},
+		{
+			"unknown type",
+			func(s *synth) { s.features = `"ghost": {"dtype": "complex64", "shape": [2]},` },
+			nil,
+			"",
+			"feature-dropped",
+		},
+		{
+			"shape 0",
+			func(s *synth) { s.features = `"ghost": {"dtype": "float32", "shape": [0]},` },
+			robocache.ErrMalformed,
+			"/features/ghost/shape",
+			"",
+		},
+		{
+			"shape 2^60",
+			func(s *synth) {
+				s.features = `"ghost": {"dtype": "float32", "shape": [1152921504606846976]},`
+			},
+			robocache.ErrMalformed,
+			"/features/ghost/shape",
+			"",
+		},
 		{"features twice", func(s *synth) {
 			s.features = `"g": {"dtype": "float32", "shape": [1]}, "g": {"dtype": "float32", "shape": [1]},`
 		}, robocache.ErrMalformed, "twice", ""},
-		{"deep", func(s *synth) { s.info = `"x": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "," }, robocache.ErrMalformed, "nested", ""},
+		{
+			"deep",
+			func(s *synth) {
+				s.info = `"x": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + ","
+			},
+			robocache.ErrMalformed,
+			"nested",
+			"",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSynth(3, 4)

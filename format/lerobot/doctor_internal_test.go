@@ -59,13 +59,8 @@ func diagnoseBroken(t *testing.T, planted *robocache.Error) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Diagnose(
-		t.Context(),
-		robocache.DiagnoseOptions{Decode: true},
-	); errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)

@@ -90,11 +90,8 @@ func TestUnreadColumns(t *testing.T) {
 		dir := newSynth(3).write(t)
 		name := "meta/extra.parquet"
 		writeRows(t, filepath.Join(dir, name), rows, 100)
-		if found, err := mustOpen(
-			t,
-			dir,
-		).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil ||
-			named(found, name, c.column) {
+		if found, err := mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err !=
+			nil || named(found, name, c.column) {
 			t.Errorf("%s: whole: %v, %v", what, found, err)
 		}
 		spoil(t, dir, name, c.column, c.with)
@@ -120,11 +117,8 @@ func TestUnreadColumnsOfRealSets(t *testing.T) {
 			continue // Open reads all of its columns
 		}
 		spoil(t, dir, name, column, func(page []byte) { clear(page[len(page)/2:]) })
-		if found, err = mustOpen(
-			t,
-			dir,
-		).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil ||
-			!named(found, name, column) {
+		if found, err = mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err !=
+			nil || !named(found, name, column) {
 			t.Errorf("%s: not found: %v, %v", name, found, err)
 		}
 	}

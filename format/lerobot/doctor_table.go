@@ -354,17 +354,10 @@ func (doc *doctor) checkTimestamp(
 			d/step,
 		)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(
-			robocache.SeverityWarning,
-			"timestamp-grid",
-			where(),
-			robocache.Command(
-				"convert",
-			)+" writes timestamps on the grid, and keeps the recorded ones",
-			"the step is %.6g s, but 1/fps is %.6g",
-			d,
-			step,
-		)
+		doc.found(robocache.SeverityWarning, "timestamp-grid", where(),
+			robocache.Command("convert")+
+				" writes timestamps on the grid, and keeps the recorded ones",
+			"the step is %.6g s, but 1/fps is %.6g", d, step)
 	}
 }
 

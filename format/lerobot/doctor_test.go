@@ -39,11 +39,8 @@ func pick(found []robocache.Finding, code string) *robocache.Finding {
 // A sound dataset has no finding, also when every frame is decoded.
 func TestDoctorFindsNothingOnCleanSets(t *testing.T) {
 	for _, name := range []string{"g1_v21", "g1_v30_exact", "g1_h264_v30"} {
-		for _, f := range diagnose(
-			t,
-			realdata.Path(t, name),
-			robocache.DiagnoseOptions{Decode: name == "g1_h264_v30"},
-		) {
+		for _, f := range diagnose(t, realdata.Path(t, name),
+			robocache.DiagnoseOptions{Decode: name == "g1_h264_v30"}) {
 			t.Errorf("%s: %s %s: %s", name, f.Code, f.Where, f.Message)
 		}
 	}
@@ -141,19 +138,14 @@ func TestDoctorListsPlacesWithinReason(t *testing.T) {
 // A fault of one file, or of one that was not requested, is not a fault of the following files.
 func TestDoctorOfSomeFiles(t *testing.T) {
 	for _, name := range []string{"g1_v21", "g1_v30_exact"} {
-		for _, f := range diagnose(
-			t,
-			realdata.Path(t, name),
-			robocache.DiagnoseOptions{Episodes: []int{2, 4}},
-		) {
+		for _, f := range diagnose(t, realdata.Path(t, name),
+			robocache.DiagnoseOptions{Episodes: []int{2, 4}}) {
 			t.Errorf("%s: %s %s: %s", name, f.Code, f.Where, f.Message)
 		}
 	}
 	dir := copySet(t, "g1_v21")
-	if err := os.Truncate(
-		filepath.Join(dir, "data/chunk-000/episode_000002.parquet"),
-		5000,
-	); err != nil {
+	if err := os.Truncate(filepath.Join(dir, "data/chunk-000/episode_000002.parquet"), 5000); err !=
+		nil {
 		t.Fatal(err)
 	}
 	for _, f := range diagnose(t, dir, robocache.DiagnoseOptions{}) {

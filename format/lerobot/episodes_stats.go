@@ -66,10 +66,8 @@ func (d *Dataset) EpisodeStats(
 	}
 	raw := make([]map[string]any, n)
 	for _, name := range t.names {
-		for i, text := range reader.Permute(
-			padNulls(t.values[name], d.episodes.rows),
-			d.paths.permutation,
-		) {
+		for i, text := range reader.Permute(padNulls(t.values[name], d.episodes.rows),
+			d.paths.permutation) {
 			var v any
 			if err := jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v); err != nil {
 				return nil, err

@@ -270,7 +270,8 @@ func (d *Dataset) tableV3(
 					d.noticeOnce(warningAt(
 						"episodes-columns",
 						name,
-						"the column "+top.Name+" is left out: the type of its values is not supported",
+						"the column "+top.Name+" is left out: the type of its values is not "+
+							"supported",
 						"write it as numbers or text",
 					))
 					continue
@@ -283,10 +284,8 @@ func (d *Dataset) tableV3(
 		func(r robocache.Ranged, f *pq.File, g int) error {
 			for _, top := range tops {
 				v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
-				if err := robocache.At(
-					err,
-					robocache.Where{"row_group": g, "column": top.Name},
-				); err != nil {
+				if err := robocache.At(err,
+					robocache.Where{"row_group": g, "column": top.Name}); err != nil {
 					return err
 				}
 				t.addValues(top.Name, typeName(top), v...)

@@ -61,9 +61,7 @@ marks list<int32> [[],null,[1, 2]]
 	if s := fmt.Sprint(table.Data); s != "{[data/chunk-000/file-000.parquet] [0 0 0]}" {
 		t.Error(s)
 	}
-	if c := codes(
-		d,
-	); c != "unknown-key episodes-unsorted episodes-columns" &&
+	if c := codes(d); c != "unknown-key episodes-unsorted episodes-columns" &&
 		c != "episodes-unsorted episodes-columns" {
 		t.Errorf("findings %q: the column that is left out is said", c)
 	}

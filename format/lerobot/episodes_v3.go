@@ -125,10 +125,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 					err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
 						Expected("a number", "null")
 				}
-				if err := robocache.At(
-					err,
-					robocache.Where{"row_group": g, "column": top.Name},
-				); err != nil {
+				if err := robocache.At(err,
+					robocache.Where{"row_group": g, "column": top.Name}); err != nil {
 					return err
 				}
 				want[top.Name].values = append(want[top.Name].values, v...)
@@ -363,11 +361,9 @@ func assembleEpisodes(
 	if from == nil {
 		from = e.from[:total]
 	}
-	if e.file, e.files, err = numberFiles(
-		reader.Permute(chunk, perm),
-		reader.Permute(file, perm),
-		total,
-	); err != nil {
+	if e.file, e.files,
+		err = numberFiles(reader.Permute(chunk, perm), reader.Permute(file, perm), total); err !=
+		nil {
 		return nil, nil, err
 	}
 	e.start = rowsInFile(e, from)
@@ -385,11 +381,9 @@ func assembleEpisodes(
 			from: reader.Permute(want[col+"from_timestamp"].values, perm),
 			to:   reader.Permute(want[col+"to_timestamp"].values, perm),
 		}
-		if c.file, c.files, err = numberFiles(
-			reader.Permute(vc, perm),
-			reader.Permute(vf, perm),
-			total,
-		); err != nil {
+		if c.file, c.files,
+			err = numberFiles(reader.Permute(vc, perm), reader.Permute(vf, perm), total); err !=
+			nil {
 			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
 		}
 		e.cameras[raw.features[i].key] = c

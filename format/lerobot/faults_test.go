@@ -225,12 +225,7 @@ func TestConcurrent(t *testing.T) {
 		for range 16 {
 			wg.Go(func() {
 				b := make([]byte, len(want))
-				if err := d.Gather(
-					t.Context(),
-					"action",
-					rows,
-					b,
-				); err != nil ||
+				if err := d.Gather(t.Context(), "action", rows, b); err != nil ||
 					!bytes.Equal(b, want) {
 					t.Error("another result", err)
 				}
@@ -246,15 +241,8 @@ func TestConcurrent(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := d.Gather(
-			ctx,
-			"observation.state",
-			rowsOf(d, 2),
-			make([]byte, d.Len(2)*104),
-		); !errors.Is(
-			err,
-			context.Canceled,
-		) {
+		if err := d.Gather(ctx, "observation.state", rowsOf(d, 2),
+			make([]byte, d.Len(2)*104)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if err := d.Close(); err != nil {

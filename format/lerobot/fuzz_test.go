@@ -46,10 +46,8 @@ func FuzzMetadata(f *testing.F) {
 				_, _ = parseFeature(&raw.features[i])
 			}
 			for _, tmpl := range []string{raw.dataPath, raw.videoPath} {
-				if p, err := expandTemplate(
-					tmpl,
-					place{episode: 1 << 40, chunk: 7, file: 1 << 50, key: "../../x"},
-				); err == nil {
+				if p, err := expandTemplate(tmpl,
+					place{episode: 1 << 40, chunk: 7, file: 1 << 50, key: "../../x"}); err == nil {
 					_, _ = store.CleanName(p)
 				}
 			}

@@ -252,10 +252,8 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 			if json.Unmarshal(v, to) != nil {
 				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
 			}
-			if err := robocache.At(
-				checkTemplate(*to),
-				robocache.Where{"file": infoPath, "pointer": "/" + key},
-			); err != nil {
+			if err := robocache.At(checkTemplate(*to),
+				robocache.Where{"file": infoPath, "pointer": "/" + key}); err != nil {
 				return f, found, err
 			}
 		}
@@ -365,7 +363,8 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	}
 	if f.major != 3 && (f.major != 2 || f.minor > 1) {
 		e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
-		e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own scripts"
+		e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own " +
+			"scripts"
 		return e
 	}
 	return nil

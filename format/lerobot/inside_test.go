@@ -9,19 +9,8 @@ func (d *Dataset) cacheStats() lru.Stats { return d.tables.cache.Stats() }
 // table.
 func (d *Dataset) memoryBytes() int64 {
 	e := d.episodes
-	n := 8*cap(
-		e.index,
-	) + 4*cap(
-		e.length,
-	) + 8*cap(
-		e.from,
-	) + 4*cap(
-		e.file,
-	) + 8*cap(
-		e.start,
-	) + 16*cap(
-		e.files,
-	)
+	n := 8*cap(e.index) + 4*cap(e.length) + 8*cap(e.from) + 4*cap(e.file) + 8*cap(e.start) +
+		16*cap(e.files)
 	for _, c := range e.cameras {
 		n += 4*cap(c.file) + 16*cap(c.files) + 8*cap(c.from) + 8*cap(c.to)
 	}

@@ -27,9 +27,15 @@ func TestLinesOfMetadata(t *testing.T) {
 		"comma":    {one + ",\n", "found text after the object"},
 		"array":    {"[" + one + "]", "found a line that is a list"},
 		"text":     {`"pick"`, "found a line that is another value"},
-		"float":    {`{"task_index": 0.5, "task": "pick"}`, "pointer /task_index, line 1: expected an integer, found 0.5"},
-		"number":   {`{"task_index": 0, "task": 3}`, "pointer /task, line 1: expected a text, found 3"},
-		"quotes":   {`{'task_index': 0}`, "expected a key in double quotes"},
+		"float": {
+			`{"task_index": 0.5, "task": "pick"}`,
+			"pointer /task_index, line 1: expected an integer, found 0.5",
+		},
+		"number": {
+			`{"task_index": 0, "task": 3}`,
+			"pointer /task, line 1: expected a text, found 3",
+		},
+		"quotes": {`{'task_index': 0}`, "expected a key in double quotes"},
 	} {
 		tasks, err := parseTasksJSONL([]byte(c.text))
 		if c.words == "" {
@@ -69,8 +75,16 @@ func TestLinesOfMetadata(t *testing.T) {
 // TestWordsOfInfo checks the errors about values of the wrong type in info.json.
 func TestWordsOfInfo(t *testing.T) {
 	for _, c := range []struct{ old, new, words string }{
-		{`"dtype": "float32", "shape": [3]`, `"dtype": 32, "shape": [3]`, "pointer /features/observation.state/dtype: expected a text, found 32"},
-		{`"shape": [3]`, `"shape": [3], "info": [1]`, "pointer /features/observation.state/info: expected an object, found the list [1]"},
+		{
+			`"dtype": "float32", "shape": [3]`,
+			`"dtype": 32, "shape": [3]`,
+			"pointer /features/observation.state/dtype: expected a text, found 32",
+		},
+		{
+			`"shape": [3]`,
+			`"shape": [3], "info": [1]`,
+			"pointer /features/observation.state/info: expected an object, found the list [1]",
+		},
 		{`"fps": 10`, `"fps": 10 10`, "not valid JSON: expected ',' or '}', found '1'"},
 		{`"fps": 10`, `"fps": "ten"`, `expected a number above 0, found the text "ten"`},
 	} {
@@ -87,11 +101,8 @@ func TestWordsOfInfo(t *testing.T) {
 	writeText(t, filepath.Join(dir, modalityPath), `{"state": {"arm": {"start": "0", "end": 3}}}`)
 	d := mustOpen(t, dir)
 	f := pick(d.Info().Findings, "modality")
-	if f == nil ||
-		!strings.Contains(
-			f.Message,
-			`pointer /state/arm/start: expected an integer, found the text "0"`,
-		) {
+	if f == nil || !strings.Contains(f.Message,
+		`pointer /state/arm/start: expected an integer, found the text "0"`) {
 		t.Error(f)
 	}
 	if err := os.Remove(filepath.Join(dir, modalityPath)); err != nil {

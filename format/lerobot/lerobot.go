@@ -165,7 +165,9 @@ func OpenStore(
 	}
 	d.compareTotals()
 	d.library = video.NewLibrary(
-		func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) },
+		func(ctx context.Context, path string) (robocache.Ranged, error) {
+			return s.Open(ctx, path)
+		},
 		max(budget/4, smallestBudget/4),
 	)
 	return d, nil

@@ -338,15 +338,10 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 
 // reportMoved reports a file whose episodes are at other rows than the table states.
 func (t *tables) reportMoved(file string) {
-	t.dataset.noticeOnce(warningAt(
-		"rows-moved",
-		file,
+	t.dataset.noticeOnce(warningAt("rows-moved", file,
 		"episodes are at other rows than dataset_from_index states: they were found by "+
-			"episode_index",
-		"run "+robocache.Command(
-			"doctor --fix --in-place",
-		)+": it writes rows and table in order",
-	))
+			"episode_index", "run "+robocache.Command("doctor --fix --in-place")+
+			": it writes rows and table in order"))
 }
 
 // scatteredError returns the error about an episode whose rows are not one run.
@@ -377,9 +372,8 @@ func (t *tables) lengthError(file string, episode int, rows int64) error {
 }
 
 func rowsLostHint() string {
-	return "fetch the file again, or leave the episode out: " + robocache.Command(
-		"doctor --fix --in-place --drop-bad",
-	) + " does"
+	return "fetch the file again, or leave the episode out: " +
+		robocache.Command("doctor --fix --in-place --drop-bad") + " does"
 }
 
 // missingRow handles a row after the end of its file. It returns an error, which is errMoved if the

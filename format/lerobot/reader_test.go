@@ -176,12 +176,8 @@ func TestFrames(t *testing.T) {
 			}
 			for _, o := range oracle {
 				var out [1]robocache.FrameRef
-				if err := d.Frames(
-					context.Background(),
-					o.Key,
-					[]robocache.Row{{Episode: o.Episode, Index: o.Frame}},
-					out[:],
-				); err != nil {
+				if err := d.Frames(context.Background(), o.Key,
+					[]robocache.Row{{Episode: o.Episode, Index: o.Frame}}, out[:]); err != nil {
 					t.Fatal(err)
 				}
 				if out[0].Path != o.File || out[0].Ordinal != o.Ordinal || out[0].Missing {

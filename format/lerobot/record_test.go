@@ -34,10 +34,8 @@ func TestRecorderWaits(t *testing.T) {
 			},
 		},
 	}
-	if err := video.CanEncode(
-		context.Background(),
-		video.EncodeConfig{Codec: video.H264, Width: w, Height: h, Rate: cfg.FPS},
-	); err != nil {
+	if err := video.CanEncode(context.Background(),
+		video.EncodeConfig{Codec: video.H264, Width: w, Height: h, Rate: cfg.FPS}); err != nil {
 		t.Skip(err)
 	}
 	// capacity for one image

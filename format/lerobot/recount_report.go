@@ -27,9 +27,8 @@ func (d *Dataset) reportCounted(f robocache.Finding) {
 }
 
 func fixTableHint() string {
-	return "run " + robocache.Command(
-		"doctor --fix --in-place",
-	) + ": it writes the table by the data"
+	return "run " + robocache.Command("doctor --fix --in-place") +
+		": it writes the table by the data"
 }
 
 // reportLength reports an episode whose length in the table is wrong.

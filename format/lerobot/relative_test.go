@@ -59,16 +59,33 @@ func TestModalityRelative(t *testing.T) {
 	}{
 		{`{"arm": {"start": 0, "end": 7}}`, nil, false},
 		{`{"arm": {"start": 0, "end": 7, "absolute": true}}`, []int{}, false},
-		{`{"turn": {"start": 3, "end": 6, "absolute": false}, "pos": {"start": 0, "end": 3, "absolute": false}, "hand": {"start": 6, "end": 7}}`, []int{0, 1, 2, 3, 4, 5}, false},
-		{`{"turn": {"start": 3, "end": 7, "absolute": false, "rotation_type": "quaternion"}}`, []int{3, 4, 5, 6}, true},
+		{
+			`{"turn": {"start": 3, "end": 6, "absolute": false}, "pos": {"start": 0, "end": 3, "absolute": false}, "hand": {"start": 6, "end": 7}}`,
+			[]int{0, 1, 2, 3, 4, 5},
+			false,
+		},
+		{
+			`{"turn": {"start": 3, "end": 7, "absolute": false, "rotation_type": "quaternion"}}`,
+			[]int{3, 4, 5, 6},
+			true,
+		},
 		{`{"arm": {"start": 0, "end": 7, "absolute": "no"}}`, nil, false},
-		{`{"turn": {"start": 1, "end": 7, "absolute": true, "rotation_type": "rotation_6d"}}`, []int{}, false},
-		{`{"turn": {"start": 3, "end": 6, "absolute": false, "rotation_type": "axis_angle"}}`, []int{3, 4, 5}, false},
+		{
+			`{"turn": {"start": 1, "end": 7, "absolute": true, "rotation_type": "rotation_6d"}}`,
+			[]int{},
+			false,
+		},
+		{
+			`{"turn": {"start": 3, "end": 6, "absolute": false, "rotation_type": "axis_angle"}}`,
+			[]int{3, 4, 5},
+			false,
+		},
 	} {
 		i := info()
 		if _, err := parseModality(
 			[]byte(
-				`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+`}`,
+				`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+
+					`}`,
 			),
 			i,
 		); err != nil {
@@ -101,7 +118,8 @@ func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
 			},
 		}}
 		text := `{"action": {"position": {"start": 0, "end": 3, "absolute": false},
-			"turn": {"start": 3, "end": 9, "absolute": false, "rotation_type": "` + rotation + `"}}}`
+			"turn": {"start": 3, "end": 9, "absolute": false, "rotation_type": "` + rotation +
+			`"}}}`
 		if _, err := parseModality([]byte(text), info); err != nil {
 			t.Fatal(err)
 		}

@@ -119,9 +119,8 @@ func (d *Dataset) warm(
 			continue
 		}
 		// Units that do not fit into the cache together would be read twice.
-		if bytes += int64(d.episodes.length[r.Episode]) * int64(
-			c.rowBytes+16,
-		); bytes > d.tables.cache.Stats().Budget/2 {
+		if bytes += int64(d.episodes.length[r.Episode]) * int64(c.rowBytes+
+			16); bytes > d.tables.cache.Stats().Budget/2 {
 			break
 		}
 		first = append(first, r)
@@ -201,11 +200,8 @@ type piece struct{ off, size int64 }
 // Chunks beyond the end of the file are left out; ReadColumn reports them.
 func appendPieces(to []piece, f *pq.File, leaves []*pq.Node, group int, limit int64) []piece {
 	for _, l := range leaves {
-		if k, ok := f.Chunk(
-			group,
-			l,
-		); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(limit, f.Size) &&
-			k.Offset <= f.Size-k.Size {
+		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 &&
+			k.Size <= min(limit, f.Size) && k.Offset <= f.Size-k.Size {
 			to = append(to, piece{k.Offset, k.Size})
 		}
 	}

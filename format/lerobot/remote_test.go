@@ -76,22 +76,12 @@ func TestRemoteRowGroups(t *testing.T) {
 					continue
 				}
 				numeric++
-				want, got := make(
-					[]byte,
-					len(rows)*f.RowBytes(),
-				), make(
-					[]byte,
-					len(rows)*f.RowBytes(),
-				)
+				want, got := make([]byte, len(rows)*f.RowBytes()),
+					make([]byte, len(rows)*f.RowBytes())
 				if err := local.Gather(t.Context(), f.Key, rows, want); err != nil {
 					t.Fatal(err)
 				}
-				if err := d.Gather(
-					t.Context(),
-					f.Key,
-					rows,
-					got,
-				); err != nil ||
+				if err := d.Gather(t.Context(), f.Key, rows, got); err != nil ||
 					!bytes.Equal(got, want) {
 					t.Errorf("%s: other values over http, or %v", f.Key, err)
 				}
@@ -176,23 +166,17 @@ func TestRemoteAtOnce(t *testing.T) {
 func TestRemoteErrors(t *testing.T) {
 	src := realdata.Path(t, "g1_v30_exact")
 	dir := t.TempDir()
-	if err := os.CopyFS(
-		filepath.Join(dir, "meta"),
-		os.DirFS(filepath.Join(src, "meta")),
-	); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "meta"), os.DirFS(filepath.Join(src, "meta"))); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(
-		filepath.Join(dir, "videos"),
-		os.DirFS(filepath.Join(src, "videos")),
-	); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "videos"),
+		os.DirFS(filepath.Join(src, "videos"))); err != nil {
 		t.Fatal(err)
 	}
 	table := filepath.Join(dir, "data", "chunk-000", "file-000.parquet")
-	if err := os.CopyFS(
-		filepath.Join(dir, "data"),
-		os.DirFS(filepath.Join(src, "data")),
-	); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(src, "data"))); err !=
+		nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(table)

@@ -300,9 +300,8 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 // which an episode_index occurs twice.
 func (d *Dataset) noFrameHint() string {
 	if len(d.episodes.stored) > 0 {
-		return "leave the episode out: " + robocache.Command(
-			"doctor --fix --in-place --drop-bad",
-		) + " does"
+		return "leave the episode out: " + robocache.Command("doctor --fix --in-place --drop-bad") +
+			" does"
 	}
 	return video.NoFrameHint()
 }

@@ -296,12 +296,8 @@ func TestMissingFilesAreNoRepeat(t *testing.T) {
 		}
 	}
 	d := mustOpen(t, dir)
-	if err := d.Gather(
-		t.Context(),
-		"observation.state",
-		rowsOf(d, 1)[:1],
-		make([]byte, d.About.Feature("observation.state").RowBytes()),
-	); err != nil {
+	if err := d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1],
+		make([]byte, d.About.Feature("observation.state").RowBytes())); err != nil {
 		t.Error(err)
 	}
 }

@@ -199,25 +199,13 @@ func TestManyEpisodes(t *testing.T) {
 	took := cpuTime() - start
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	t.Logf(
-		"opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way "+
-			"%.1f MB in %d objects",
-		d.Info().Episodes,
-		took.Round(time.Millisecond),
-		float64(
-			after.HeapAlloc-before.HeapAlloc,
-		)/1e6,
-		float64(d.memoryBytes())/1e6,
-		float64(after.TotalAlloc-before.TotalAlloc)/1e6,
-		after.Mallocs-before.Mallocs,
-	)
+	t.Logf("opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way "+
+		"%.1f MB in %d objects", d.Info().Episodes, took.Round(time.Millisecond),
+		float64(after.HeapAlloc-before.HeapAlloc)/1e6, float64(d.memoryBytes())/1e6,
+		float64(after.TotalAlloc-before.TotalAlloc)/1e6, after.Mallocs-before.Mallocs)
 	// There is no object per episode, on machines of any speed.
-	if heap := int64(
-		after.HeapAlloc,
-	) - int64(
-		before.HeapAlloc,
-	); heap > 64<<20 || after.Mallocs-before.Mallocs > episodes/2 ||
-		after.TotalAlloc-before.TotalAlloc > 128<<20 {
+	if heap := int64(after.HeapAlloc) - int64(before.HeapAlloc); heap > 64<<20 ||
+		after.Mallocs-before.Mallocs > episodes/2 || after.TotalAlloc-before.TotalAlloc > 128<<20 {
 		t.Errorf("too much")
 	}
 	if took > 5*time.Second { // no parallel test has started yet

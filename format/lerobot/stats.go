@@ -88,7 +88,11 @@ func pythonJSON(b []byte) []byte {
 		return b
 	}
 	return pythonNumbers.ReplaceAllFunc(b, func(m []byte) []byte {
-		if to, ok := map[string]string{"NaN": "null", "Infinity": "1e308", "-Infinity": "-1e308"}[string(m)]; ok {
+		if to, ok := map[string]string{
+			"NaN":       "null",
+			"Infinity":  "1e308",
+			"-Infinity": "-1e308",
+		}[string(m)]; ok {
 			return []byte(to)
 		}
 		return m

@@ -97,10 +97,9 @@ func (s *synth) write(t testing.TB) string {
 // codes returns the codes of the findings.
 func codes(d *Dataset) string {
 	var out []string
-	for _, f := range append(
-		append([]robocache.Finding(nil), d.Info().Findings...),
-		d.Noticed()...,
-	) {
+	for _, f := range append(append([]robocache.Finding(
+		nil,
+	), d.Info().Findings...), d.Noticed()...) {
 		out = append(out, f.Code)
 	}
 	return strings.Join(out, " ")
@@ -189,16 +188,14 @@ func edit(t *testing.T, path, old, new string) {
 	if !strings.Contains(string(b), old) {
 		t.Fatalf("%s does not hold %q", path, old)
 	}
-	if err := os.WriteFile(
-		path,
-		[]byte(strings.ReplaceAll(string(b), old, new)),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(b), old, new)), 0o644); err !=
+		nil {
 		t.Fatal(err)
 	}
 }
 
-const lfsText = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+const lfsText = "version https://git-lfs.github.com/spec/v1\noid " +
+	"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 
 // fixed is a store of a few files in memory.
 type fixed map[string][]byte

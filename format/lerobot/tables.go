@@ -170,10 +170,8 @@ func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err erro
 			}
 			defer t.handles.Put(h)
 			f, err := pq.Open(ctx, h.Value, nil)
-			if err := t.withEpisode(
-				robocache.At(err, robocache.Where{"file": h.Value.name}),
-				file,
-			); err != nil {
+			if err := t.withEpisode(robocache.At(err, robocache.Where{"file": h.Value.name}),
+				file); err != nil {
 				return nil, 0, err
 			}
 			return &tableFile{d: t.dataset, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
@@ -275,10 +273,8 @@ func (t *tables) loadGroup(
 		if errors.As(err, &e) && e.Where["file"] == infoPath {
 			return v, size, err
 		}
-		if err := robocache.At(
-			err,
-			robocache.Where{"file": f.name, "row_group": int(key.group)},
-		); err != nil {
+		if err := robocache.At(err,
+			robocache.Where{"file": f.name, "row_group": int(key.group)}); err != nil {
 			return v, size, err
 		}
 		return v, size, nil
@@ -318,15 +314,8 @@ func (c *column) readLeaf(
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 &&
 			chunk.Values/rows != int64(elementCount(shape)) {
 			width := int(chunk.Values / rows)
-			if _, again := pq.ReadColumn(
-				ctx,
-				r,
-				f.pq,
-				group,
-				leaf,
-				[]int{width},
-				f.limits(),
-			); again == nil {
+			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width},
+				f.limits()); again == nil {
 				return nil, c.wrongWidth(width)
 			}
 		}

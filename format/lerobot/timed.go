@@ -170,12 +170,8 @@ func (d *Dataset) matchTimes(
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
 		if times[k] = from + t; t > 1<<62 || t < -1<<62 {
-			return nil, mismatchAt(
-				k,
-				"the row is outside of it",
-				"a time",
-				fmt.Sprintf("%d ns", t),
-			), nil
+			return nil,
+				mismatchAt(k, "the row is outside of it", "a time", fmt.Sprintf("%d ns", t)), nil
 		}
 	}
 	frames, none := ix.FramesOfRows(times, within)
@@ -193,12 +189,9 @@ func (d *Dataset) matchTimes(
 				video.Seconds(k.from),
 				d.episodes.indexAt(int(k.episode)),
 			)
-			return nil, mismatchAt(
-				-1,
-				"two episodes name the same part of it",
-				"frames of its own",
-				got,
-			), nil
+			return nil,
+				mismatchAt(-1, "two episodes name the same part of it", "frames of its own", got),
+				nil
 		}
 	}
 	return frames, nil, nil

@@ -282,7 +282,8 @@ func (d *Dataset) placeEpisodes(
 				Severity: robocache.SeverityWarning,
 				Code:     "video-order",
 				Where:    robocache.Where{"file": path, "stream": c.key},
-				Message:  "according to from_timestamp, the order of episodes in the video differs from the dataset",
+				Message: "according to from_timestamp, the order of episodes in the video " +
+					"differs from the dataset",
 			})
 		}
 	}

@@ -494,13 +494,8 @@ func TestWriteCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := w.AddEpisode(
-		ctx,
-		writerEpisode(t, cfg.Features, 1, 4),
-	); !errors.Is(
-		err,
-		context.Canceled,
-	) {
+	if err := w.AddEpisode(ctx, writerEpisode(t, cfg.Features, 1, 4)); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if err := w.Close(t.Context()); err == nil {
@@ -532,14 +527,8 @@ func TestWriterFindingsAreCounted(t *testing.T) {
 	defer w.Abort()
 	nan := []byte{0, 0, 0xc0, 0x7f, 0, 0, 0xc0, 0x7f, 0, 0, 0, 0}
 	for range 5 {
-		if err := w.AddEpisode(
-			t.Context(),
-			write.EpisodeData{
-				Length:  3,
-				Tasks:   []string{"t"},
-				Columns: map[string][]byte{"x": nan},
-			},
-		); err != nil {
+		if err := w.AddEpisode(t.Context(), write.EpisodeData{Length: 3, Tasks: []string{"t"},
+			Columns: map[string][]byte{"x": nan}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,9 +30,7 @@ func TestNoFeatures(t *testing.T) {
 	if len(ds.Info().Features) != 0 || len(ds.Info().Findings) == 0 {
 		t.Fatalf("%+v", ds.Info())
 	}
-	if told, err := json.Marshal(
-		ds.Info(),
-	); err != nil ||
+	if told, err := json.Marshal(ds.Info()); err != nil ||
 		!strings.Contains(string(told), `"features":[]`) {
 		t.Errorf("%s %v", told, err)
 	}

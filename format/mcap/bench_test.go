@@ -104,12 +104,8 @@ func BenchmarkWhole(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := ds.Gather(
-				ctx,
-				f.Key,
-				allRows(0, len(t)),
-				make([]byte, len(t)*f.RowBytes()),
-			); err != nil {
+			if err := ds.Gather(ctx, f.Key, allRows(0, len(t)),
+				make([]byte, len(t)*f.RowBytes())); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -56,9 +56,8 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 			}
 			ids[m.topic] = id
 		}
-		if err := w.Message(
-			&container.Message{Channel: id, Log: m.log, Publish: m.log - 5, Data: m.data},
-		); err != nil {
+		if err := w.Message(&container.Message{Channel: id, Log: m.log, Publish: m.log - 5,
+			Data: m.data}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,10 +132,7 @@ func TestClocks(t *testing.T) {
 			want["back"] = "header" // its first messages are good
 		}
 		for _, f := range ds.Info().Features {
-			if topic, _, _ := strings.Cut(
-				f.Clock,
-				".",
-			); want[topic] != "" &&
+			if topic, _, _ := strings.Cut(f.Clock, "."); want[topic] != "" &&
 				ds.Clocks(f.Key)[0] != want[topic] {
 				t.Errorf("scan=%s %s: %v", scan, f.Key, ds.Clocks(f.Key))
 			}
@@ -211,14 +207,9 @@ func TestEpisodesBy(t *testing.T) {
 		}
 		ds.Close()
 	}
-	if _, err := Open(
-		ctx,
-		path,
-		robocache.OpenOptions{Options: map[string]string{"episodes_by": "weeks"}},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := Open(ctx, path,
+		robocache.OpenOptions{Options: map[string]string{"episodes_by": "weeks"}}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
@@ -229,11 +220,8 @@ func TestBadFile(t *testing.T) {
 	dir := t.TempDir()
 	record(t, filepath.Join(dir, "a_2.mcap"), made())
 	record(t, filepath.Join(dir, "a_10.mcap"), made())
-	if err := os.WriteFile(
-		filepath.Join(dir, "a_1.mcap"),
-		[]byte("no recording"),
-		0o666,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a_1.mcap"), []byte("no recording"), 0o666); err !=
+		nil {
 		t.Fatal(err)
 	}
 	ds, err := Open(ctx, dir, robocache.OpenOptions{})
@@ -248,14 +236,9 @@ func TestBadFile(t *testing.T) {
 	if _, err := ds.Episode(ctx, 0); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	if _, err := Open(
-		ctx,
-		dir,
-		robocache.OpenOptions{Options: map[string]string{"damaged": "error"}},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := Open(ctx, dir,
+		robocache.OpenOptions{Options: map[string]string{"damaged": "error"}}); !errors.Is(err,
+		robocache.ErrMalformed) {
 		t.Error(err)
 	}
 }

@@ -33,12 +33,7 @@ func TestDamageKeepsRows(t *testing.T) {
 	last := func(ds *Dataset, n int) float64 {
 		t.Helper()
 		dst := make([]byte, 24)
-		if err := ds.Gather(
-			ctx,
-			key,
-			[]robocache.Row{{Index: n - 1}},
-			dst,
-		); err != nil &&
+		if err := ds.Gather(ctx, key, []robocache.Row{{Index: n - 1}}, dst); err != nil &&
 			!errors.Is(err, robocache.ErrMalformed) {
 			t.Error(err)
 		} else if err != nil {

@@ -129,12 +129,8 @@ func TestDecoded(t *testing.T) {
 		times("/points", "points")
 
 		refs := make([]robocache.FrameRef, ds.Len(ep))
-		if err := ds.Frames(
-			ctx,
-			"camera.color.image_raw.compressed",
-			allRows(ep, len(refs)),
-			refs,
-		); err != nil {
+		if err := ds.Frames(ctx, "camera.color.image_raw.compressed", allRows(ep, len(refs)),
+			refs); err != nil {
 			t.Fatal(err)
 		}
 		h := sha256.New()
@@ -142,11 +138,8 @@ func TestDecoded(t *testing.T) {
 			h.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(refs[i].Encoded))))
 			h.Write(refs[i].Encoded)
 		}
-		if w := want(
-			"/camera/color/image_raw/compressed",
-			"data",
-		); hex.EncodeToString(h.Sum(nil)) != w.SHALen ||
-			w.Count != len(refs) {
+		if w := want("/camera/color/image_raw/compressed",
+			"data"); hex.EncodeToString(h.Sum(nil)) != w.SHALen || w.Count != len(refs) {
 			t.Error("images differ")
 		}
 		at, _ := ds.Times(ctx, ep, "points")
@@ -154,10 +147,7 @@ func TestDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w := want(
-			"/points",
-			"xyzi",
-		); sum(data) != w.SHA || len(counts) != w.Shape[0] ||
+		if w := want("/points", "xyzi"); sum(data) != w.SHA || len(counts) != w.Shape[0] ||
 			counts[0] != w.Shape[1] {
 			t.Error("clouds differ")
 		}
@@ -185,11 +175,7 @@ func TestDecoded(t *testing.T) {
 			t.Error(task, err)
 		}
 		// The two transforms of /tf_static, once for the whole recording.
-		if at, err := ds.Times(
-			ctx,
-			ep,
-			"tf_static.torso.velodyne.translation",
-		); err != nil ||
+		if at, err := ds.Times(ctx, ep, "tf_static.torso.velodyne.translation"); err != nil ||
 			len(at) != 1 {
 			t.Error(at, err)
 		}

@@ -27,10 +27,8 @@ func TestLayoutsOfTwoConversions(t *testing.T) {
 		}
 		list, _ := filepath.Glob(filepath.Join(dir, "*.mcap"))
 		for _, f := range list {
-			if err := os.Rename(
-				f,
-				filepath.Join(both, string(rune('a'+i))+filepath.Base(f)),
-			); err != nil {
+			if err := os.Rename(f,
+				filepath.Join(both, string(rune('a'+i))+filepath.Base(f))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -158,10 +158,8 @@ func TestLostMessages(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := strings.Join(
-				examine(t, numbered(t, c.a, c.b), "lost-messages"),
-				", ",
-			); got != c.want {
+			if got := strings.Join(examine(t, numbered(t, c.a, c.b), "lost-messages"), ", "); got !=
+				c.want {
 				t.Errorf("%q, not %q", got, c.want)
 			}
 		})
@@ -187,13 +185,8 @@ func TestStride(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := numbered(t, c.a, row(0, 40))
-			lost, stride := strings.Join(
-				examine(t, b, "lost-messages"),
-				", ",
-			), strings.Join(
-				examine(t, b, "numbers-stride"),
-				", ",
-			)
+			lost, stride := strings.Join(examine(t, b, "lost-messages"), ", "),
+				strings.Join(examine(t, b, "numbers-stride"), ", ")
 			if lost != c.lost || stride != c.stride {
 				t.Errorf("%q and %q, not %q and %q", lost, stride, c.lost, c.stride)
 			}
@@ -237,15 +230,8 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds.Close()
-	if err := ds.Gather(
-		context.Background(),
-		"a",
-		[]robocache.Row{{}},
-		make([]byte, 8),
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := ds.Gather(context.Background(), "a", []robocache.Row{{}},
+		make([]byte, 8)); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }

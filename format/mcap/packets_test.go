@@ -187,12 +187,8 @@ func TestVideoIsCopied(t *testing.T) {
 			}
 			entry := func(ds filmable, e int) video.SampleEntry {
 				refs := make([]robocache.FrameRef, 1)
-				if err := ds.Frames(
-					t.Context(),
-					cam,
-					[]robocache.Row{{Episode: e}},
-					refs,
-				); err != nil {
+				if err := ds.Frames(t.Context(), cam, []robocache.Row{{Episode: e}}, refs); err !=
+					nil {
 					t.Fatal(err)
 				}
 				file, err := ds.Video().Acquire(t.Context(), refs[0].Path)
@@ -202,13 +198,8 @@ func TestVideoIsCopied(t *testing.T) {
 				defer file.Release()
 				return file.Index.Entries()[0]
 			}
-			if a, b := entry(
-				src,
-				0,
-			), entry(
-				out,
-				0,
-			); a.Matrix != b.Matrix || a.Primaries != b.Primaries || a.Transfer != b.Transfer ||
+			if a, b := entry(src, 0), entry(out, 0); a.Matrix != b.Matrix ||
+				a.Primaries != b.Primaries || a.Transfer != b.Transfer ||
 				a.FullRange != b.FullRange {
 				t.Errorf("colours %+v, written %+v", a, b)
 			}

@@ -154,12 +154,7 @@ func TestRemotePasses(t *testing.T) {
 func TestRemoteTrouble(t *testing.T) {
 	s, _ := served(t, StorageOptions{}, func(_ int64, w http.ResponseWriter, r *http.Request) bool {
 		var from, to int64
-		if n, _ := fmt.Sscanf(
-			r.Header.Get("Range"),
-			"bytes=%d-%d",
-			&from,
-			&to,
-		); n == 2 &&
+		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 &&
 			to-from > 200<<10 {
 			http.Error(w, "too much", http.StatusForbidden)
 			return true

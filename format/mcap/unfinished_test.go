@@ -25,14 +25,8 @@ func TestUnfinished(t *testing.T) {
 			return // within an episode
 		}
 		looked++
-		if _, err := Open(
-			context.Background(),
-			dst,
-			robocache.OpenOptions{},
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if _, err := Open(context.Background(), dst, robocache.OpenOptions{}); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Errorf("after %d recordings: %v", looked, err)
 		}
 	}}

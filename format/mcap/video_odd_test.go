@@ -185,13 +185,8 @@ func TestVideoOfEachRecording(t *testing.T) {
 		WriteOptions: robocache.WriteOptions{Episodes: []int{1, 2, 3}},
 		Align:        &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
 	}
-	if _, err := toLeRobot(
-		ctx,
-		ds,
-		filepath.Join(dir, "copied"),
-		opt,
-		map[string]string{"copy_only": "true"},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if _, err := toLeRobot(ctx, ds, filepath.Join(dir, "copied"), opt,
+		map[string]string{"copy_only": "true"}); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "80×64") {
 		t.Error(err)
 	}

@@ -255,11 +255,8 @@ func TestVideo(t *testing.T) {
 								valid[i],
 							)
 						}
-						if at := int64(
-							1_770_000_000_000_000_000,
-						) + int64(
-							k,
-						)*1_000_000_000/30; times[row] != at {
+						if at := int64(1_770_000_000_000_000_000) +
+							int64(k)*1_000_000_000/30; times[row] != at {
 							t.Fatalf("%s: row %d at %d, expected %d", key, row, times[row], at)
 						}
 					}
@@ -307,11 +304,8 @@ func TestVideoRefused(t *testing.T) {
 	if !said {
 		t.Error(ds.Info().Findings)
 	}
-	if _, err := ds.Video().
-		Acquire(context.Background(), "filmed.mcap#/cam/h264"); !errors.Is(
-		err,
-		robocache.ErrNotFound,
-	) {
+	if _, err := ds.Video().Acquire(context.Background(), "filmed.mcap#/cam/h264"); !errors.Is(err,
+		robocache.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -335,10 +335,8 @@ func (w *datasetWriter) writeEpisodes(
 				(!w.options.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
 				err = bad
 			}
-			if err := robocache.At(
-				err,
-				robocache.Where{"episode": w.info.EpisodeIndex(ep)},
-			); err != nil {
+			if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep)}); err !=
+				nil {
 				return err
 			}
 			w.mu.Lock()
@@ -417,10 +415,8 @@ func (w *datasetWriter) writeFile(
 	if err != nil {
 		return rows, size, bad, err
 	}
-	if err := cw.Metadata(
-		bag.LayoutRecord,
-		map[string]string{bag.LayoutDataset: w.datasetNote, bag.LayoutEpisodeKey: string(meta)},
-	); err != nil {
+	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.datasetNote,
+		bag.LayoutEpisodeKey: string(meta)}); err != nil {
 		return rows, size, bad, err
 	}
 	if err := cw.Close(); err != nil {

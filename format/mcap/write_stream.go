@@ -152,10 +152,8 @@ func (s *source) nextMessage(ctx context.Context) ([]byte, error) {
 	if s.next >= s.batchStart+len(s.batch) {
 		n := min(s.batchRows(), len(s.times)-s.next)
 		s.batchStart, s.batch = s.next, s.batch[:0]
-		if err := s.fillBatch(
-			ctx,
-			reader.Rows(s.episode, s.batchStart, s.batchStart+n),
-		); err != nil {
+		if err := s.fillBatch(ctx, reader.Rows(s.episode, s.batchStart, s.batchStart+n)); err !=
+			nil {
 			return nil, err
 		}
 		if len(s.batch) != n {
@@ -220,21 +218,13 @@ func (s *source) fillBatch(ctx context.Context, rows []robocache.Row) (err error
 		w := f.Elements() * f.DType.Size()
 		for i, n := range counts {
 			if s.kind == asCloud {
-				if err := add(
-					ros2.EncodePointCloud2(nil, s.messageHeader(i), s.fields, w, data[:n*w]),
-				); err != nil {
+				if err := add(ros2.EncodePointCloud2(nil, s.messageHeader(i), s.fields, w,
+					data[:n*w])); err != nil {
 					return err
 				}
 			} else {
-				if err := add(
-					ros2.EncodeMultiArray(
-						nil,
-						s.dtype,
-						append([]int{n}, f.Shape[1:]...),
-						nil,
-						data[:n*w],
-					),
-				); err != nil {
+				if err := add(ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...),
+					nil, data[:n*w])); err != nil {
 					return err
 				}
 			}
@@ -369,15 +359,8 @@ func (w *datasetWriter) writeMessages(
 			}
 		}
 		at := s.times[s.next]
-		if err := cw.Message(
-			&container.Message{
-				Channel:  s.channel,
-				Sequence: uint32(s.next),
-				Log:      at,
-				Publish:  at,
-				Data:     data,
-			},
-		); err != nil {
+		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next),
+			Log: at, Publish: at, Data: data}); err != nil {
 			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
 		}
 		s.next++

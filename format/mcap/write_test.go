@@ -151,13 +151,7 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 					if err := robocache.Valid(ctx, a, key, rows, va); err != nil {
 						t.Fatal(err)
 					}
-					if err := robocache.Valid(
-						ctx,
-						b,
-						key,
-						rows,
-						vb,
-					); err != nil ||
+					if err := robocache.Valid(ctx, b, key, rows, vb); err != nil ||
 						!bytes.Equal(va, vb) {
 						t.Errorf("episode %d %s: masks differ (%v)", ep, key, err)
 					}
@@ -169,13 +163,8 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 					t.Errorf("episode %d %s differs (%v)", ep, key, err)
 				}
 			case f.Kind == robocache.KindImage:
-				ra, rb := make(
-					[]robocache.FrameRef,
-					len(rows),
-				), make(
-					[]robocache.FrameRef,
-					len(rows),
-				)
+				ra, rb := make([]robocache.FrameRef, len(rows)),
+					make([]robocache.FrameRef, len(rows))
 				if err := a.Frames(ctx, key, rows, ra); err != nil {
 					t.Fatal(err)
 				}
@@ -256,12 +245,9 @@ func TestRoundTrip(t *testing.T) {
 			}
 			// one episode as one file
 			one := filepath.Join(t.TempDir(), "one.mcap")
-			if _, err := mcap.Write(
-				ctx,
-				src,
-				one,
-				robocache.WriteOptions{Episodes: []int{2}},
-			); err != nil {
+			if _,
+				err := mcap.Write(ctx, src, one, robocache.WriteOptions{Episodes: []int{2}}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			if st, err := os.Stat(one); err != nil || st.IsDir() {

@@ -37,13 +37,8 @@ func (w *datasetWriter) findPackets(ctx context.Context, eps []int) error {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.options.SkipBad || !robocache.Bad(err) {
-					if err := robocache.At(
-						err,
-						robocache.Where{
-							"episode": w.info.EpisodeIndex(ep),
-							"stream":  t.feature.Key,
-						},
-					); err != nil {
+					if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep),
+						"stream": t.feature.Key}); err != nil {
 						return err
 					}
 					return nil
@@ -155,18 +150,13 @@ func (w *datasetWriter) provePackets(ctx context.Context, t *target, ep int) (er
 					return err
 				}
 			case entry.Rotation != 0:
-				if err := no(
-					"the file turns its frames by %d degrees",
-					entry.Rotation,
-				); err != nil {
+				if err := no("the file turns its frames by %d degrees", entry.Rotation); err !=
+					nil {
 					return err
 				}
 			case t.codec != "" && t.codec != entry.Codec:
-				if err := no(
-					"the codec is %s, of episodes before %s",
-					entry.Codec,
-					t.codec,
-				); err != nil {
+				if err := no("the codec is %s, of episodes before %s", entry.Codec, t.codec); err !=
+					nil {
 					return err
 				}
 			}
@@ -179,9 +169,8 @@ func (w *datasetWriter) provePackets(ctx context.Context, t *target, ep int) (er
 			colour := colourOf(entry)
 			if t.codec != "" && (colour == nil) != (t.colour == nil) ||
 				colour != nil && t.colour != nil && *colour != *t.colour {
-				if err := no(
-					"the colours are said in another way than in episodes before",
-				); err != nil {
+				if err := no("the colours are said in another way than in episodes before"); err !=
+					nil {
 					return err
 				}
 			}
@@ -293,11 +282,8 @@ func (s *source) copyPackets(ctx context.Context, rows []robocache.Row) error {
 				return err
 			}
 			index := opened.Index
-			if packet, err = from.readPacket(
-				ctx,
-				index.Sample(index.DecodeIndex(refs[i].Ordinal)),
-				nil,
-			); err != nil {
+			if packet, err = from.readPacket(ctx, index.Sample(index.DecodeIndex(refs[i].Ordinal)),
+				nil); err != nil {
 				return err
 			}
 			if s.proof == nil {

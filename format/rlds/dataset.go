@@ -332,7 +332,8 @@ func (d *Dataset) numberEpisodes(missing []error) {
 				Lost:     true,
 			}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
-				f.Message, f.Hint = "the shard is missing", "fetch it into this folder, under this name"
+				f.Message, f.Hint = "the shard is missing", "fetch it into this folder, under "+
+					"this name"
 			}
 			if f.Count = max(s.stated, 0); s.stated >= 0 {
 				f.Message += fmt.Sprintf(": %d episodes are lost", s.stated)
@@ -416,7 +417,8 @@ func (d *Dataset) numberEpisodes(missing []error) {
 			Code:     "unknown-features",
 			Where:    robocache.Where{"file": featuresName},
 			Count:    unknown,
-			Message:  "records hold features that are not in " + featuresName + ": they are not read",
+			Message: "records hold features that are not in " + featuresName +
+				": they are not read",
 		})
 	}
 	d.About.Episodes = d.firstEpisodes[len(d.shards)]

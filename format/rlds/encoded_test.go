@@ -48,12 +48,7 @@ func TestEncodedCounts(t *testing.T) {
 			t.Errorf("is_first %v: %d steps of 4", first, d.Len(0))
 			continue
 		}
-		if err := d.Gather(
-			t.Context(),
-			"a",
-			rowsOf(d, 0),
-			got,
-		); err != nil ||
+		if err := d.Gather(t.Context(), "a", rowsOf(d, 0), got); err != nil ||
 			!bytes.Equal(got, bytes.Join(values, nil)) {
 			t.Errorf("is_first %v: % x, %v", first, got, err)
 		}

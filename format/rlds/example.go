@@ -106,13 +106,21 @@ func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err
 			continue
 		}
 		const entries = "the map of features"
-		for entry, ok := w.next(x.from, x.to, entries); ok; entry, ok = w.next(entry.to, x.to, entries) {
+		for entry, ok := w.next(
+			x.from,
+			x.to,
+			entries,
+		); ok; entry, ok = w.next(entry.to, x.to, entries) {
 			if entry.num != 1 || entry.typ != protowire.BytesType {
 				continue
 			}
 			var key, val field // either may be absent; the last of each is used
 			const pair = "a map entry"
-			for f, ok := w.next(entry.from, entry.to, pair); ok; f, ok = w.next(f.to, entry.to, pair) {
+			for f, ok := w.next(
+				entry.from,
+				entry.to,
+				pair,
+			); ok; f, ok = w.next(f.to, entry.to, pair) {
 				switch {
 				case f.typ != protowire.BytesType:
 				case f.num == 1:
@@ -213,7 +221,11 @@ func (l *list) runs() iter.Seq[[]byte] {
 			return
 		}
 		w := wire{b: l.raw}
-		for f, ok := w.next(0, len(l.raw), "a list"); ok; f, ok = w.next(f.to, len(l.raw), "a list") {
+		for f, ok := w.next(
+			0,
+			len(l.raw),
+			"a list",
+		); ok; f, ok = w.next(f.to, len(l.raw), "a list") {
 			if f.num == 1 && !yield(l.raw[f.from:f.to]) {
 				return
 			}

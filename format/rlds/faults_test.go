@@ -90,23 +90,15 @@ func TestFlippedAnywhere(t *testing.T) {
 			for e := range d.Info().Episodes {
 				if d.Len(e) != []int{3, 1, 5}[e] {
 					// The heads were wrong, and reading the whole record reports it.
-					if err := d.Gather(
-						t.Context(),
-						"reward",
-						rowsOf(d, e),
-						make([]byte, 4*d.Len(e)),
-					); err == nil &&
-						d.Len(e) > 0 {
+					if err := d.Gather(t.Context(), "reward", rowsOf(d, e),
+						make([]byte, 4*d.Len(e))); err == nil && d.Len(e) > 0 {
 						t.Errorf("byte %d: episode %d has %d steps", i, e, d.Len(e))
 					}
 					bad++
 					continue
 				}
 				if err := checkEpisode(t, d, e, e); err != nil {
-					if hostile.Typed(
-						t,
-						err,
-					); !errors.Is(err, robocache.ErrMalformed) ||
+					if hostile.Typed(t, err); !errors.Is(err, robocache.ErrMalformed) ||
 						!strings.Contains(err.Error(), handShard) {
 						t.Errorf("byte %d: %v", i, err)
 					}
@@ -271,12 +263,7 @@ func TestCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if err := checkEpisode(
-			t,
-			d,
-			0,
-			0,
-		); !errors.Is(err, robocache.ErrMalformed) ||
+		if err := checkEpisode(t, d, 0, 0); !errors.Is(err, robocache.ErrMalformed) ||
 			!strings.Contains(err.Error(), "steps/") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -326,12 +313,7 @@ func TestUnpacked(t *testing.T) {
 		t.Error(err)
 	}
 	got := make([]byte, 12)
-	if err := d.Gather(
-		t.Context(),
-		"reward",
-		rowsOf(d, 0),
-		got,
-	); err != nil ||
+	if err := d.Gather(t.Context(), "reward", rowsOf(d, 0), got); err != nil ||
 		!bytes.Equal(got, f32s(0, 1, 2)) {
 		t.Error(got, err)
 	}
@@ -373,10 +355,7 @@ func TestPackedShards(t *testing.T) {
 			h.shards[handShard] = z.Bytes()[:cut]
 			d, err := h.open(t, how)
 			if err != nil {
-				if hostile.Typed(
-					t,
-					err,
-				); cut > headBytes &&
+				if hostile.Typed(t, err); cut > headBytes &&
 					!errors.Is(err, robocache.ErrMalformed) {
 					t.Errorf("%s cut at %d: %v", how, cut, err)
 				}

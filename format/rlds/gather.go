@@ -146,7 +146,9 @@ func (d *Dataset) eachEpisode(
 		}
 		order[i] = i
 	}
-	if inOrder := func(a, b int) int { return rows[a].Episode - rows[b].Episode }; !slices.IsSortedFunc(
+	if inOrder := func(a, b int) int {
+		return rows[a].Episode - rows[b].Episode
+	}; !slices.IsSortedFunc(
 		order,
 		inOrder,
 	) {

@@ -19,7 +19,8 @@ type hand struct {
 }
 
 func scalar(dtype string) string {
-	return `{"pythonClassName": "x.Scalar", "tensor": {"shape": {}, "dtype": "` + dtype + `", "encoding": "none"}}`
+	return `{"pythonClassName": "x.Scalar", "tensor": {"shape": {}, "dtype": "` + dtype +
+		`", "encoding": "none"}}`
 }
 
 func newHand() *hand {

@@ -61,7 +61,8 @@ func (d *Dataset) absentFromAll(leaf int) bool {
 			featuresName,
 			l.name,
 		),
-		Hint:         "The other streams can be read. To remove this finding, remove the key from " + featuresName,
+		Hint: "The other streams can be read. To remove this finding, remove the key " +
+			"from " + featuresName,
 		NotDelivered: l.key,
 		Count:        int64(lacking),
 	})

@@ -104,10 +104,7 @@ func TestUnaskedKeys(t *testing.T) {
 			}
 			return fields, err
 		}
-		if fields, err := load(
-			nil,
-			"",
-		); err != nil || slices.Contains(fields, key) ||
+		if fields, err := load(nil, ""); err != nil || slices.Contains(fields, key) ||
 			!slices.Contains(fields, "action") {
 			t.Errorf("%s: %v, %v", variant, fields, err)
 		}

@@ -65,11 +65,7 @@ func TestLevels(t *testing.T) {
 		t.Error(err)
 	}
 	h.folder(t, filepath.Join(root, "other", "low_dim", "1.0.0"))
-	if _, err := Open(
-		t.Context(),
-		root,
-		handOptions,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if _, err := Open(t.Context(), root, handOptions); !errors.Is(err, robocache.ErrMisuse) ||
 		!strings.Contains(err.Error(), "other/low_dim") {
 		t.Error(err)
 	}
@@ -88,12 +84,9 @@ func TestLevels(t *testing.T) {
 		}
 	}
 	os.Remove(filepath.Join(root, "toy", "0.9.0", featuresName))
-	if _, err := Open(
-		t.Context(),
-		filepath.Join(root, "toy", "0.9.0"),
-		handOptions,
-	); !errors.Is(err, robocache.ErrNotFound) ||
-		!strings.Contains(err.Error(), featuresName) {
+	if _, err := Open(t.Context(), filepath.Join(root, "toy", "0.9.0"),
+		handOptions); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(),
+		featuresName) {
 		t.Error(err)
 	}
 }
@@ -119,9 +112,8 @@ func TestClock(t *testing.T) {
 		}
 		return ts
 	}
-	if ts := times(
-		robocache.OpenOptions{HZ: robocache.Rate{Num: 25, Den: 2}},
-	); ts[4] != 320_000_000 {
+	if ts := times(robocache.OpenOptions{HZ: robocache.Rate{Num: 25, Den: 2}}); ts[4] !=
+		320_000_000 {
 		t.Error(ts)
 	}
 	if ts := times(
@@ -191,10 +183,7 @@ func TestInfoFile(t *testing.T) {
 	} {
 		h.info = strings.Replace(handInfo("toy", "train", 3), defaultTemplate, template, 1)
 		h.shards = map[string][]byte{name: shard}
-		if d, err := h.open(
-			t,
-			"template",
-		); err != nil || d.Info().Episodes != 3 ||
+		if d, err := h.open(t, "template"); err != nil || d.Info().Episodes != 3 ||
 			len(d.Info().Findings) != 0 {
 			t.Errorf("%s: %v", template, err)
 		}
@@ -205,12 +194,42 @@ func TestInfoFile(t *testing.T) {
 		t.Error("without lengths:", err)
 	}
 	for text, class := range map[string]error{
-		strings.Replace(handInfo("toy", "train", 3), `"tfrecord"`, `"array_record"`, 1):      robocache.ErrUnsupported,
-		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "../{SPLIT}", 1):       robocache.ErrMalformed,
-		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "/etc/{SPLIT}", 1):     robocache.ErrMalformed,
-		strings.Replace(handInfo("toy", "train", 3), defaultTemplate, "{SPLIT}-{SECRET}", 1): robocache.ErrMalformed,
-		strings.Replace(handInfo("toy", "train", 3), `["3"]`, `["-3"]`, 1):                   robocache.ErrMalformed,
-		strings.Replace(handInfo("toy", "train", 3), `"toy"`, `""`, 1):                       robocache.ErrMalformed,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			`"tfrecord"`,
+			`"array_record"`,
+			1,
+		): robocache.ErrUnsupported,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			defaultTemplate,
+			"../{SPLIT}",
+			1,
+		): robocache.ErrMalformed,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			defaultTemplate,
+			"/etc/{SPLIT}",
+			1,
+		): robocache.ErrMalformed,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			defaultTemplate,
+			"{SPLIT}-{SECRET}",
+			1,
+		): robocache.ErrMalformed,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			`["3"]`,
+			`["-3"]`,
+			1,
+		): robocache.ErrMalformed,
+		strings.Replace(
+			handInfo("toy", "train", 3),
+			`"toy"`,
+			`""`,
+			1,
+		): robocache.ErrMalformed,
 		`{"name": "toy"`:               robocache.ErrMalformed,
 		strings.Repeat("[", 1_000_000): robocache.ErrMalformed,
 	} {
@@ -258,13 +277,8 @@ func TestUnsupported(t *testing.T) {
 		t.Error(err)
 	}
 	h = newHand()
-	h.features = `"is_first": ` + scalar(
-		"bool",
-	) + `, "a": {"featuresDict": {"features": {"b": ` + scalar(
-		"float32",
-	) + `}}}, "a.b": ` + scalar(
-		"float32",
-	)
+	h.features = `"is_first": ` + scalar("bool") + `, "a": {"featuresDict": {"features": {"b": ` +
+		scalar("float32") + `}}}, "a.b": ` + scalar("float32")
 	x := handExample(0, 3)
 	x.floats("steps/a/b", f32s(1, 2, 3))
 	x.floats("steps/a.b", f32s(4, 5, 6))
@@ -273,10 +287,7 @@ func TestUnsupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.info, h.shards[handShard] = handInfo("toy", "train", 1), appendRecord(nil, record)
-	if d, err := h.open(
-		t,
-		"twins",
-	); err != nil || d.Info().Feature("a.b") == nil ||
+	if d, err := h.open(t, "twins"); err != nil || d.Info().Feature("a.b") == nil ||
 		len(d.Info().Features) != 3 {
 		t.Error("two streams of one key:", err)
 	}
@@ -300,11 +311,8 @@ func TestNoFeatures(t *testing.T) {
 			}
 		}
 		_, err := robocache.Open(t.Context(), dir)
-		if !errors.Is(err, robocache.ErrNotFound) ||
-			!strings.Contains(
-				err.Error(),
-				"the folder has dataset_info.json and shards, but not features.json",
-			) {
+		if !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(),
+			"the folder has dataset_info.json and shards, but not features.json") {
 			t.Errorf("%q: %v", below, err)
 		}
 	}

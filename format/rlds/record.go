@@ -176,7 +176,11 @@ func (l *leaf) checkCounts(r *record) {
 	}
 	f := &r.lists[l.slot]
 	if f.n > 0 && f.kind != l.listKind() {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+		guard.Fail(robocache.Malformed(
+			"rlds",
+			robocache.Where{"stream": l.key, "column": l.name},
+			"",
+		).
 			Expected(l.listKind().String(), f.kind.String()))
 	}
 	// a missing key is an error of the streams that need it
@@ -357,7 +361,11 @@ func (l *leaf) convertNumbers(f *list) []byte {
 		return least <= v && v <= most
 	})
 	if !ok {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+		guard.Fail(robocache.Malformed(
+			"rlds",
+			robocache.Where{"stream": l.key, "column": l.name},
+			"",
+		).
 			Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)))
 	}
 	return out

@@ -146,11 +146,8 @@ func (d *Dataset) noClock() error {
 	if d.About.UnusedClocks != nil {
 		return err
 	}
-	err.Hint += ", or name the stream that holds their times (" + robocache.Option(
-		"options",
-		"timestamps",
-		"observation.timestamp",
-	) +
+	err.Hint += ", or name the stream that holds their times (" +
+		robocache.Option("options", "timestamps", "observation.timestamp") +
 		`, or clock: "timestamps:…" in a mapping)`
 	return err
 }

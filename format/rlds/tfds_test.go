@@ -181,10 +181,7 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 		}
 		for i := range got {
 			var list []any
-			if err := json.Unmarshal(
-				[]byte(got[i]),
-				&list,
-			); err != nil ||
+			if err := json.Unmarshal([]byte(got[i]), &list); err != nil ||
 				!reflect.DeepEqual(list, want.Texts[i]) {
 				t.Errorf("episode %d %s: %s, expected %v", e, key, got[i], want.Texts[i])
 			}
@@ -193,9 +190,7 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 		if jpeg(t, d, key, rows) {
 			return // decoders differ in the last bits
 		}
-		if got := hash(
-			pixels(t, d, f, rows),
-		); got != want.SHA256 ||
+		if got := hash(pixels(t, d, f, rows)); got != want.SHA256 ||
 			f.DType.String() != want.DType {
 			t.Errorf("episode %d %s: pixels differ", e, key)
 		}

@@ -39,20 +39,12 @@ func TestImagesByThePiece(t *testing.T) {
 		a, b := make([]robocache.FrameRef, 1), make([]robocache.FrameRef, 1)
 		x, y := make([]byte, 28), make([]byte, 28)
 		for i, f := range []*Dataset{d, whole} {
-			if err := f.Frames(
-				t.Context(),
-				"observation.image_2",
-				row,
-				[][]robocache.FrameRef{a, b}[i],
-			); err != nil {
+			if err := f.Frames(t.Context(), "observation.image_2", row,
+				[][]robocache.FrameRef{a, b}[i]); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Gather(
-				t.Context(),
-				"observation.state",
-				row,
-				[][]byte{x, y}[i],
-			); err != nil {
+			if err := f.Gather(t.Context(), "observation.state", row, [][]byte{x, y}[i]); err !=
+				nil {
 				t.Fatal(err)
 			}
 		}
@@ -60,11 +52,7 @@ func TestImagesByThePiece(t *testing.T) {
 			t.Errorf("episode %d is served otherwise", e)
 		}
 		s, err := d.Text(t.Context(), "language_instruction", row)
-		if w, _ := whole.Text(
-			t.Context(),
-			"language_instruction",
-			row,
-		); err != nil ||
+		if w, _ := whole.Text(t.Context(), "language_instruction", row); err != nil ||
 			s[0] != w[0] {
 			t.Errorf("episode %d: %q %v", e, s, err)
 		}

@@ -254,12 +254,8 @@ func TestUnpackBudget(t *testing.T) {
 	// The folder does not exist; the cached indexes are of another version of the files.
 	t.Setenv("TMPDIR", dir+"/none")
 	s.Put("toy-train.tfrecord-00000-of-00006", packed)
-	if _, err := OpenStore(
-		t.Context(),
-		s,
-		handOptions,
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
-		!strings.Contains(err.Error(), "TMPDIR") {
+	if _, err := OpenStore(t.Context(), s, handOptions); !errors.Is(err,
+		robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Error(err)
 	}
 }

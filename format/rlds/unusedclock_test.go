@@ -85,7 +85,8 @@ func TestUnusedClock(t *testing.T) {
 		},
 		"twodim": {
 			`{"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float32", "encoding": "none"}}`,
-			floats(func(_ int, v []float32) []float32 { return append(v, v...) }), "has 2 values for each row",
+			floats(func(_ int, v []float32) []float32 { return append(v, v...) }),
+			"has 2 values for each row",
 		},
 		"short": {scalar("float32"), floats(func(e int, v []float32) []float32 {
 			if e == 2 {
@@ -120,11 +121,8 @@ func TestUnusedClock(t *testing.T) {
 			state, hint = "is not used", `Name it: Options: {"timestamps": "observation.timestamp"}`
 		}
 		_, err := d.Times(t.Context(), 0, "")
-		if !errors.Is(err, robocache.ErrNoClock) ||
-			!strings.Contains(
-				err.Error(),
-				message+" (the clock of the rows "+state+", and nothing says their rate); hint: "+hint,
-			) {
+		if !errors.Is(err, robocache.ErrNoClock) || !strings.Contains(err.Error(), message+
+			" (the clock of the rows "+state+", and nothing says their rate); hint: "+hint) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if stated := open(handOptions); stated.About.UnusedClocks != nil {

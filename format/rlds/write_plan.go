@@ -84,13 +84,8 @@ func (w *writing) sourceSplits() []*outSplit {
 	var out []*outSplit
 	for name, text := range w.info.Splits {
 		var from, to int
-		if n, _ := fmt.Sscanf(
-			text,
-			"%d:%d",
-			&from,
-			&to,
-		); n != 2 || name != snakeCase(name) || from < 0 || to < from ||
-			to > w.info.Episodes {
+		if n, _ := fmt.Sscanf(text, "%d:%d", &from, &to); n != 2 || name != snakeCase(name) ||
+			from < 0 || to < from || to > w.info.Episodes {
 			return nil
 		}
 		s := &outSplit{name: name, first: from}

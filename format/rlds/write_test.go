@@ -210,11 +210,8 @@ func TestWriteSynth(t *testing.T) {
 			len(d.Info().Findings) != 0 {
 			t.Errorf("%+v\n%+v", rep, d.Info())
 		}
-		if n, _ := filepath.Glob(
-			filepath.Join(dir, "my_set-train.tfrecord-*-of-00002"),
-		); len(
-			n,
-		) != 2 {
+		if n, _ := filepath.Glob(filepath.Join(dir, "my_set-train.tfrecord-*-of-00002")); len(n) !=
+			2 {
 			t.Errorf("shards: %v", n)
 		}
 		t.Run("judge "+codec, func(t *testing.T) { rlds.JudgeReads(t, dir) })
@@ -264,10 +261,8 @@ func TestWriteBridge(t *testing.T) {
 	}
 	for e := range 3 {
 		a, b := make([]robocache.FrameRef, 10), make([]robocache.FrameRef, 10)
-		if err := errors.Join(
-			src.Frames(t.Context(), "observation.image_1", rows(src, e), a),
-			d.Frames(t.Context(), "observation.image_1", rows(d, e), b),
-		); err != nil {
+		if err := errors.Join(src.Frames(t.Context(), "observation.image_1", rows(src, e), a),
+			d.Frames(t.Context(), "observation.image_1", rows(d, e), b)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range a {
@@ -338,12 +333,7 @@ func TestWriteVideo(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	ref := make([]robocache.FrameRef, 1)
-	if err := d.Frames(
-		t.Context(),
-		cam,
-		[]robocache.Row{{Index: d.Len(0) - 1}},
-		ref,
-	); err != nil ||
+	if err := d.Frames(t.Context(), cam, []robocache.Row{{Index: d.Len(0) - 1}}, ref); err != nil ||
 		!bytes.HasPrefix(ref[0].Encoded, []byte("\x89PNG")) {
 		t.Error("no PNG", err)
 	}
@@ -366,12 +356,7 @@ func TestWriteRefuses(t *testing.T) {
 		"episode": {Episodes: []int{7}},
 		"key":     {Keys: []string{"nothing"}},
 	} {
-		if _, err := rlds.Write(
-			t.Context(),
-			src,
-			dir,
-			opt,
-		); !errors.Is(err, robocache.ErrMisuse) &&
+		if _, err := rlds.Write(t.Context(), src, dir, opt); !errors.Is(err, robocache.ErrMisuse) &&
 			!errors.Is(err, robocache.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -382,28 +367,14 @@ func TestWriteRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rlds.Write(
-		t.Context(),
-		src,
-		dir,
-		robocache.WriteOptions{},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := rlds.Write(t.Context(), src, dir, robocache.WriteOptions{}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error("a folder that is not empty was taken:", err)
 	}
 	mem := storetest.NewMem("rlds-refuses")
 	defer mem.Drop()
-	if _, err := rlds.WriteStore(
-		t.Context(),
-		broken{src},
-		mem,
-		robocache.WriteOptions{},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := rlds.WriteStore(t.Context(), broken{src}, mem,
+		robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
 	if left, _ := mem.List(t.Context(), ""); len(left) != 0 {

@@ -27,12 +27,16 @@ var keepClocks = robocache.WriteOptions{Options: map[string]string{"timestamps":
 // robomimic.M7). Samples and timestamps are read back exactly, equal to those of MCAP.
 func TestClocks(t *testing.T) {
 	for name, opt := range map[string]synth.Options{
-		"rtx": {Preset: "rtx", Episodes: 3}, "heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
-		"arm": {Episodes: 3, Seconds: 0.6, Spread: 0.5, Cameras: 2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{
-			"joints": 100,
-			"force":  333,
-			"text":   5,
-		}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05},
+		"rtx":           {Preset: "rtx", Episodes: 3},
+		"heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
+		"arm": {Episodes: 3,
+			Seconds: 0.6,
+			Spread:  0.5,
+			Cameras: 2, Width: 80, Height: 64, Codec: "png", Rates: map[string]float64{
+				"joints": 100,
+				"force":  333,
+				"text":   5,
+			}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Gaps: 0.05},
 	} {
 		src, err := synth.New(opt)
 		if err != nil {
@@ -85,29 +89,15 @@ func TestClocks(t *testing.T) {
 					continue
 				}
 				rows := robocache.RowsOf(e, 0, len(want))
-				x, y, z := make(
-					[]byte,
-					len(rows)*f.RowBytes(),
-				), make(
-					[]byte,
-					len(rows)*f.RowBytes(),
-				), make(
-					[]byte,
-					len(rows)*f.RowBytes(),
-				)
-				if err := errors.Join(
-					src.Gather(t.Context(), f.Key, rows, x),
+				x, y, z := make([]byte, len(rows)*f.RowBytes()),
+					make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*f.RowBytes())
+				if err := errors.Join(src.Gather(t.Context(), f.Key, rows, x),
 					ds.Gather(t.Context(), key, rows, y),
-					other.Gather(t.Context(), f.Key, rows, z),
-				); err != nil || !bytes.Equal(x, y) ||
+					other.Gather(t.Context(), f.Key, rows, z)); err != nil || !bytes.Equal(x, y) ||
 					!bytes.Equal(x, z) {
 					t.Fatalf("%s: %s of episode %d differs (%v)", name, key, e, err)
 				}
-				if got, err := other.Times(
-					t.Context(),
-					e,
-					f.Key,
-				); err != nil ||
+				if got, err := other.Times(t.Context(), e, f.Key); err != nil ||
 					!slices.Equal(got, want) {
 					t.Errorf("%s: MCAP has other timestamps of %s (%v)", name, key, err)
 				}
@@ -159,7 +149,10 @@ with h5py.File('a.hdf5', 'w') as f:
 		}
 		return ds
 	}
-	for layout, keys := range map[string][]string{"robomimic": {"action", "observation.vision", "observation.force"}, "hdf5": {"actions", "obs.vision", "obs.force"}} {
+	for layout, keys := range map[string][]string{
+		"robomimic": {"action", "observation.vision", "observation.force"},
+		"hdf5":      {"actions", "obs.vision", "obs.force"},
+	} {
 		ds := made(layout, "pass")
 		got := ds.Info().Keys()
 		slices.Sort(got)
@@ -228,12 +221,10 @@ func TestSharedTimestamps(t *testing.T) {
 	made := func(streams, change string) robocache.Dataset {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "a.hdf5")
-		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(
-			path,
-		) + ", 'w') as f:\n    for k in range(2):\n        g = " +
+		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(path) +
+			", 'w') as f:\n    for k in range(2):\n        g = " +
 			"f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n  " +
-			"      " + streams +
-			"\n        if k == 1:\n            " + change + "\n"
+			"      " + streams + "\n        if k == 1:\n            " + change + "\n"
 		if out, err := exec.CommandContext(t.Context(), py, "-c", script).
 			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -245,7 +236,12 @@ func TestSharedTimestamps(t *testing.T) {
 		"g['obs/b_timestamps'] = g['obs/a_timestamps']; " +
 		"g['obs/c'] = np.zeros((5, 1), 'f4'); g['obs/c_timestamps'] = g['actions_timestamps']"
 	ds := made(shared, "pass")
-	for key, want := range map[string]string{"observation.a": "observation.a", "observation.b": "observation.a", "observation.c": "", "action": ""} {
+	for key, want := range map[string]string{
+		"observation.a": "observation.a",
+		"observation.b": "observation.a",
+		"observation.c": "",
+		"action":        "",
+	} {
 		if f := ds.Info().Feature(key); f == nil || f.Clock != want {
 			t.Errorf("%s: %+v, want the clock %q", key, f, want)
 		}
@@ -266,12 +262,8 @@ func TestSharedTimestamps(t *testing.T) {
 			!strings.Contains(err.Error(), "timestamps of its own") {
 			t.Errorf("%s no longer shares its timestamps: %v", key, err)
 		}
-		if err := ds.Gather(
-			t.Context(),
-			key,
-			[]robocache.Row{{Episode: 0}},
-			make([]byte, f.RowBytes()),
-		); err != nil {
+		if err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 0}},
+			make([]byte, f.RowBytes())); err != nil {
 			t.Errorf("%s: the sound episode: %v", key, err)
 		}
 	}

@@ -26,8 +26,16 @@ with h5py.File(sys.argv[1], 'w') as f:
 		columns int
 		want    []int
 	}{
-		{`{"controller_configs": {"type": "OSC_POSE", "control_delta": true}}`, 7, []int{0, 1, 2, 3, 4, 5}},
-		{`{"controller_configs": {"type": "OSC_POSITION", "control_delta": true}}`, 4, []int{0, 1, 2}},
+		{
+			`{"controller_configs": {"type": "OSC_POSE", "control_delta": true}}`,
+			7,
+			[]int{0, 1, 2, 3, 4, 5},
+		},
+		{
+			`{"controller_configs": {"type": "OSC_POSITION", "control_delta": true}}`,
+			4,
+			[]int{0, 1, 2},
+		},
 		{`{"controller_configs": {"type": "OSC_POSE", "control_delta": false}}`, 7, nil},
 		{`{"controller_configs": {"type": "JOINT_POSITION", "control_delta": true}}`, 7, nil},
 		{`{"controller_configs": {"type": "OSC_POSE", "control_delta": true}}`, 14, nil},

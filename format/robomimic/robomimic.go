@@ -145,12 +145,8 @@ func (d *Dataset) readFiles(ctx context.Context, names []string, opt robocache.O
 	}
 	d.About.Splits = splitPositions(d.Episodes, splits)
 	next := false
-	if err := reader.Op("robomimic").
-		Settle(
-			opt.Options,
-			options,
-			map[string]reader.Set{"next_obs": reader.Yes(&next)},
-		); err != nil {
+	if err := reader.Op("robomimic").Settle(opt.Options, options,
+		map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
 		return err
 	}
 	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
@@ -409,12 +405,8 @@ func readDemo(
 		return found, err
 	}
 	if err != nil {
-		bad(
-			robocache.SeverityError,
-			"unreadable-episode",
-			err.Error(),
-			"fetch the file again, or write the demo again",
-		).Lost = true
+		bad(robocache.SeverityError, "unreadable-episode", err.Error(),
+			"fetch the file again, or write the demo again").Lost = true
 	}
 	return found, nil
 }

@@ -131,9 +131,8 @@ func TestReal(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						if hexSum(
-							got,
-						) != want[fmt.Sprintf("data/demo_%d/%s", e, paths[f.Key])].SHA {
+						if hexSum(got) !=
+							want[fmt.Sprintf("data/demo_%d/%s", e, paths[f.Key])].SHA {
 							t.Error(f.Key, e)
 						}
 					}
@@ -155,10 +154,7 @@ func TestReal(t *testing.T) {
 func TestSplit(t *testing.T) {
 	path := realdata.Path(t, "robomimic_like/earliest_gzip.hdf5")
 	d := open(t, path, robocache.OpenOptions{Options: map[string]string{"split": "train"}})
-	if e, _ := d.Episode(
-		t.Context(),
-		1,
-	); d.Info().Episodes != 2 || e.Index != 2 ||
+	if e, _ := d.Episode(t.Context(), 1); d.Info().Episodes != 2 || e.Index != 2 ||
 		d.Info().Splits["train"] != "0:2" {
 		t.Errorf("%+v %+v", e, d.Info())
 	}
@@ -170,26 +166,23 @@ func TestSplit(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "train, valid") {
 		t.Error(err)
 	}
-	if _, err = robocache.Open(
-		t.Context(),
-		path,
-		robocache.OpenOptions{Options: map[string]string{"splits": "x"}},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err = robocache.Open(t.Context(), path,
+		robocache.OpenOptions{Options: map[string]string{"splits": "x"}}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
 
 func TestDetect(t *testing.T) {
-	for path, want := range map[string]bool{"robomimic_like/earliest_lzf.hdf5": true, "robomimic_like": true, "hdf5_features/latest.hdf5": false, "aloha_like": false, "g1_v21": false} {
-		if ok, err := Detect(
-			t.Context(),
-			realdata.Path(t, path),
-			robocache.OpenOptions{},
-		); ok != want ||
-			err != nil {
+	for path, want := range map[string]bool{
+		"robomimic_like/earliest_lzf.hdf5": true,
+		"robomimic_like":                   true,
+		"hdf5_features/latest.hdf5":        false,
+		"aloha_like":                       false,
+		"g1_v21":                           false,
+	} {
+		if ok, err := Detect(t.Context(), realdata.Path(t, path), robocache.OpenOptions{}); ok !=
+			want || err != nil {
 			t.Error(path, ok, err)
 		}
 	}
@@ -245,15 +238,8 @@ func TestLease(t *testing.T) {
 		})
 	}
 	g.Wait()
-	if _, err := d.LeaseFrames(
-		t.Context(),
-		"observation.image",
-		[]robocache.Row{{Index: 99}},
-		make([]robocache.FrameRef, 1),
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := d.LeaseFrames(t.Context(), "observation.image", []robocache.Row{{Index: 99}},
+		make([]robocache.FrameRef, 1)); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }
@@ -262,20 +248,20 @@ func TestLease(t *testing.T) {
 // camera is Misuse (robomimic.M5).
 func TestChannelOrder(t *testing.T) {
 	path := filepath.Join(realdata.Path(t, "robomimic_like"), "latest_gzip_shuffle.hdf5")
-	for order, bgr := range map[string]bool{"bgr": true, "image=bgr": true, "rgb": false, "": false} {
+	for order, bgr := range map[string]bool{
+		"bgr":       true,
+		"image=bgr": true,
+		"rgb":       false,
+		"":          false,
+	} {
 		d := open(
 			t,
 			path,
 			robocache.OpenOptions{Options: map[string]string{"channel_order": order}},
 		)
 		refs := make([]robocache.FrameRef, 1)
-		if err := d.Frames(
-			t.Context(),
-			"observation.image",
-			[]robocache.Row{{}},
-			refs,
-		); err != nil ||
-			refs[0].Raw.BGR != bgr {
+		if err := d.Frames(t.Context(), "observation.image", []robocache.Row{{}}, refs); err !=
+			nil || refs[0].Raw.BGR != bgr {
 			t.Errorf("%q: %v %+v", order, err, refs[0].Raw)
 		}
 	}
@@ -303,12 +289,8 @@ func TestOwnPixels(t *testing.T) {
 		refs := make([]robocache.FrameRef, 3)
 		var sums [2]string
 		for i := range sums {
-			if err := d.Frames(
-				t.Context(),
-				"observation.image",
-				rowsOf(d, 0)[:3],
-				refs,
-			); err != nil {
+			if err := d.Frames(t.Context(), "observation.image", rowsOf(d, 0)[:3], refs); err !=
+				nil {
 				t.Fatal(err)
 			}
 			for _, r := range refs {

@@ -210,14 +210,8 @@ func (w *writer) chooseStreams() error {
 		why := ""
 		switch {
 		case f.Clock != "" && !w.keepClocks:
-			why = "it has a clock of its own: give all streams one (" + robocache.Option(
-				"hz",
-			) + "), or keep them (" +
-				robocache.Option(
-					"write_option",
-					"timestamps",
-					true,
-				) + ")"
+			why = "it has a clock of its own: give all streams one (" + robocache.Option("hz") +
+				"), or keep them (" + robocache.Option("write_option", "timestamps", true) + ")"
 		case whyDropped(f) != "":
 			why = whyDropped(f)
 		case taken[s.group+"/"+s.name] != "":
@@ -369,11 +363,8 @@ func (w *writer) writeDemos() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(
-		data.Attribute("total", w.report.Frames),
-		data.Attribute("env_args", env),
-		data.Close(),
-	); err != nil {
+	if err := errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", env),
+		data.Close()); err != nil {
 		return err
 	}
 	if err := w.writeMasks(); err != nil {
@@ -499,12 +490,8 @@ func (w *writer) writeMasks() error {
 				width = max(width, len(demo))
 			}
 		}
-		if err := writeTexts(
-			mask,
-			strings.ReplaceAll(name, "/", "."),
-			h5.Spec{Fixed: width},
-			demos,
-		); err != nil {
+		if err := writeTexts(mask, strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width},
+			demos); err != nil {
 			return err
 		}
 	}

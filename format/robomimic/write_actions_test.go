@@ -129,11 +129,8 @@ func TestActionsBeyondOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := finding(
-		r,
-		"actions-beyond-one",
-	); f == nil || f.Count != beyond || f.Where["channel"] != 2 ||
-		worst != 42 {
+	if f := finding(r, "actions-beyond-one"); f == nil || f.Count != beyond ||
+		f.Where["channel"] != 2 || worst != 42 {
 		t.Errorf("%d beyond, the largest %g: %+v", beyond, worst, f)
 	}
 	if ok, ran := checker(t, file); ran && ok {
@@ -141,12 +138,8 @@ func TestActionsBeyondOne(t *testing.T) {
 	}
 
 	file = filepath.Join(dir, "scaled.hdf5")
-	if r, err = robomimic.Write(
-		t.Context(),
-		src,
-		file,
-		robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}},
-	); err != nil {
+	if r, err = robomimic.Write(t.Context(), src, file,
+		robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	f := finding(r, "actions-scaled")
@@ -213,16 +206,12 @@ for d in a:
 	if quiet != (finding(r, "actions-beyond-one") == nil) {
 		t.Errorf("%+v", r.Findings)
 	}
-	for _, bad := range []robocache.WriteOptions{{Options: map[string]string{"scale_actions": "yes"}}, {Keys: []string{"observation.state"}, Options: map[string]string{"scale_actions": "true"}}} {
-		if _, err := robomimic.Write(
-			t.Context(),
-			tame,
-			filepath.Join(t.TempDir(), "x.hdf5"),
-			bad,
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+	for _, bad := range []robocache.WriteOptions{
+		{Options: map[string]string{"scale_actions": "yes"}},
+		{Keys: []string{"observation.state"}, Options: map[string]string{"scale_actions": "true"}},
+	} {
+		if _, err := robomimic.Write(t.Context(), tame, filepath.Join(t.TempDir(), "x.hdf5"),
+			bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

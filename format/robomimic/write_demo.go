@@ -126,10 +126,8 @@ func (w *writer) fillDemo(demo *h5.GroupWriter, e, rows int, meta robocache.Epis
 				return err
 			}
 		}
-		if err := robocache.At(
-			w.writeStream(s, g, next, reader.Rows(e, 0, rows)),
-			robocache.Where{"stream": s.Key},
-		); err != nil {
+		if err := robocache.At(w.writeStream(s, g, next, reader.Rows(e, 0, rows)),
+			robocache.Where{"stream": s.Key}); err != nil {
 			return err
 		}
 	}
@@ -253,12 +251,8 @@ func (w *writer) writeStream(s *outStream, g, next *h5.GroupWriter, all []roboca
 			return err
 		}
 		if next != nil {
-			if err := writeTexts(
-				next,
-				s.name,
-				h5.Spec{DType: robocache.String},
-				append(list[1:rows:rows], list[rows-1]),
-			); err != nil {
+			if err := writeTexts(next, s.name, h5.Spec{DType: robocache.String},
+				append(list[1:rows:rows], list[rows-1])); err != nil {
 				return err
 			}
 		}
@@ -430,10 +424,8 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 				"offset, the attributes "+scaleName+" and "+offsetName+" of data",
 			"",
 		)
-		if err := errors.Join(
-			data.Attribute(scaleName, a.scale),
-			data.Attribute(offsetName, a.offset),
-		); err != nil {
+		if err := errors.Join(data.Attribute(scaleName, a.scale),
+			data.Attribute(offsetName, a.offset)); err != nil {
 			return err
 		}
 	} else if a.beyond > 0 {

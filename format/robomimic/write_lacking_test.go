@@ -115,13 +115,8 @@ func TestEditLacking(t *testing.T) {
 				wantLacking(t, out, last, false, false)
 				f := out.Info().Feature(cameraKey)
 				got := pixels(t, out, f, rows(out, last))
-				if want := slices.Repeat(
-					[]byte{20},
-					out.Len(last)*16*16*3,
-				); !slices.Equal(
-					got,
-					want,
-				) {
+				if want := slices.Repeat([]byte{20}, out.Len(last)*16*16*3); !slices.Equal(got,
+					want) {
 					t.Errorf("the images of the last episode differ")
 				}
 			}
@@ -153,11 +148,8 @@ func TestEditLackingRefused(t *testing.T) {
 			t.Errorf("dry run %v: something was written: %v", dry, err)
 		}
 	}
-	if r, err := edit.Run(
-		t.Context(),
-		request(filepath.Join(t.TempDir(), "out"), "3,7-8", false),
-	); err != nil ||
-		r.Episodes != 1 {
+	if r, err := edit.Run(t.Context(),
+		request(filepath.Join(t.TempDir(), "out"), "3,7-8", false)); err != nil || r.Episodes != 1 {
 		t.Errorf("the edit of the hint: %v", err)
 	}
 }

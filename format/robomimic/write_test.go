@@ -128,10 +128,8 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 					continue
 				}
 				x, y := make([]byte, len(ra)*f.RowBytes()), make([]byte, len(rb)*f.RowBytes())
-				if err := errors.Join(
-					a.Gather(t.Context(), f.Key, ra, x),
-					b.Gather(t.Context(), key, rb, y),
-				); err != nil {
+				if err := errors.Join(a.Gather(t.Context(), f.Key, ra, x),
+					b.Gather(t.Context(), key, rb, y)); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(x, y) {
@@ -144,17 +142,7 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 					t.Errorf("episode %d: %s differs (%v %v)", i, key, err1, err2)
 				}
 			default:
-				if x, y := pixels(
-					t,
-					a,
-					f,
-					ra,
-				), pixels(
-					t,
-					b,
-					g,
-					rb,
-				); len(x) == 0 ||
+				if x, y := pixels(t, a, f, ra), pixels(t, b, g, rb); len(x) == 0 ||
 					!bytes.Equal(x, y) {
 					t.Errorf("episode %d: the images of %s differ", i, key)
 				}
@@ -196,11 +184,12 @@ func TestWriteRealAgain(t *testing.T) {
 		realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"),
 		robocache.OpenOptions{},
 	)
-	for _, options := range []map[string]string{nil, {"compression": "gzip:1", "next_obs": "true"}} {
+	for _, options := range []map[string]string{
+		nil,
+		{"compression": "gzip:1", "next_obs": "true"},
+	} {
 		dst, r := write(t, src, "again.hdf5", robocache.WriteOptions{Options: options})
-		if info, err := os.Stat(
-			dst,
-		); err != nil || info.Size() != r.Bytes || r.Episodes != 3 ||
+		if info, err := os.Stat(dst); err != nil || info.Size() != r.Bytes || r.Episodes != 3 ||
 			r.Frames != 90 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -289,11 +278,8 @@ func TestWriteVideo(t *testing.T) {
 		t.Skip("no ffmpeg to encode with")
 	}
 	dir := filepath.Join(t.TempDir(), "set")
-	if _, err := synth.Write(
-		t.Context(),
-		dir,
-		synth.Options{Episodes: 2, Seconds: 0.5, Cameras: 1, Width: 80, Height: 64, Codec: "h264"},
-	); err != nil {
+	if _, err := synth.Write(t.Context(), dir, synth.Options{Episodes: 2, Seconds: 0.5, Cameras: 1,
+		Width: 80, Height: 64, Codec: "h264"}); err != nil {
 		t.Fatal(err)
 	}
 	src, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})
@@ -327,13 +313,9 @@ func TestWriteSkipsBad(t *testing.T) {
 	}
 	src := &broken{made, 1}
 	dst := filepath.Join(t.TempDir(), "a.hdf5")
-	if _, err := robomimic.Write(
-		t.Context(),
-		src,
-		dst,
-		robocache.WriteOptions{},
-	); !errors.Is(err, robocache.ErrMalformed) ||
-		!strings.Contains(err.Error(), "episode 1") && !strings.Contains(err.Error(), "episode=1") {
+	if _, err := robomimic.Write(t.Context(), src, dst, robocache.WriteOptions{}); !errors.Is(err,
+		robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") &&
+		!strings.Contains(err.Error(), "episode=1") {
 		t.Errorf("a broken episode: %v", err)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(dst)); len(left) != 0 {
@@ -430,10 +412,7 @@ func loadByRobomimic(
 		Items, Demos, Total int
 		Freq                float64 `json:"control_freq"`
 	}
-	if err := json.Unmarshal(
-		line,
-		&got,
-	); err != nil || got.Items == 0 || got.Total != total ||
+	if err := json.Unmarshal(line, &got); err != nil || got.Items == 0 || got.Total != total ||
 		got.Freq == 0 {
 		t.Errorf("robomimic: %s %v", out, err)
 	}

@@ -32,16 +32,8 @@ func columnsOf(
 func room(top *Topic, n int) (fields []int, dst [][]byte, valid [][]uint8) {
 	for k, f := range top.Fields() {
 		if b := f.Feature.RowBytes(); b > 0 {
-			fields, dst, valid = append(
-				fields,
-				k,
-			), append(
-				dst,
-				make([]byte, n*b),
-			), append(
-				valid,
-				make([]uint8, n),
-			)
+			fields, dst, valid = append(fields, k), append(dst, make([]byte, n*b)),
+				append(valid, make([]uint8, n))
 		}
 	}
 	return fields, dst, valid

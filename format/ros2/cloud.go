@@ -103,16 +103,9 @@ func (m *cloudMessage) countPoints(p *cloudPlan) (int, error) {
 	row := int64(m.width) * int64(m.point)
 	if m.height > 1 && int64(m.row) < row ||
 		int64(m.height-1)*int64(m.row)+row > int64(len(m.data)) {
-		return 0, cloudError(
-			"row_step",
-			"at least "+strconv.FormatInt(
-				row,
-				10,
-			)+" and "+strconv.Itoa(
-				m.height,
-			)+" rows inside the data",
-			strconv.Itoa(m.row)+" of "+strconv.Itoa(len(m.data))+" bytes",
-		)
+		return 0, cloudError("row_step", "at least "+strconv.FormatInt(row, 10)+" and "+
+			strconv.Itoa(m.height)+" rows inside the data", strconv.Itoa(m.row)+" of "+
+			strconv.Itoa(len(m.data))+" bytes")
 	}
 	for k := range p.fields {
 		f := &p.fields[k]
@@ -318,17 +311,17 @@ func (m *cloudMessage) countFinite(p *cloudPlan, n int) int {
 func (d *cloud) streamLayout(key string) ([]Field, []string) {
 	if d.plan == nil {
 		return []Field{
-			{
-				Feature: robocache.Feature{
-					Kind:  robocache.KindPointCloud,
-					DType: robocache.Float32,
-					Shape: []int{-1, 3},
-					Names: encodeNames(xyz),
+				{
+					Feature: robocache.Feature{
+						Kind:  robocache.KindPointCloud,
+						DType: robocache.Float32,
+						Shape: []int{-1, 3},
+						Names: encodeNames(xyz),
+					},
 				},
-			},
-		}, []string{
-			key,
-		}
+			}, []string{
+				key,
+			}
 	}
 	var out []Field
 	for k, g := range d.plan.groups {

@@ -107,11 +107,8 @@ func EncodePointCloud2(
 	}
 	step = cmp.Or(step, end)
 	if step < end || step == 0 || len(data)%step != 0 {
-		return dst, misuseError(
-			"a cloud's bytes are no whole number of points of " + strconv.Itoa(
-				step,
-			) + " bytes, or its fields are wider",
-		)
+		return dst, misuseError("a cloud's bytes are no whole number of points of " +
+			strconv.Itoa(step) + " bytes, or its fields are wider")
 	}
 	w := newWriter(dst)
 	w.header(h)

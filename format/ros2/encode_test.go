@@ -151,57 +151,24 @@ print("ok")
 
 // TestEncoderRefuses checks that unsupported values are errors and not written incorrectly.
 func TestEncoderRefuses(t *testing.T) {
-	if _, err := EncodeImage(
-		nil,
-		Header{},
-		&robocache.Raw{
-			Pix:      make([]byte, 5),
-			Height:   2,
-			Width:    1,
-			Channels: 3,
-			DType:    robocache.Uint8,
-		},
-	); err == nil {
+	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 5), Height: 2,
+		Width: 1, Channels: 3, DType: robocache.Uint8}); err == nil {
 		t.Error("an image with too few bytes")
 	}
-	if _, err := EncodeImage(
-		nil,
-		Header{},
-		&robocache.Raw{
-			Pix:      make([]byte, 6),
-			Height:   1,
-			Width:    1,
-			Channels: 3,
-			DType:    robocache.Uint16,
-		},
-	); err == nil {
+	if _, err := EncodeImage(nil, Header{}, &robocache.Raw{Pix: make([]byte, 6), Height: 1,
+		Width: 1, Channels: 3, DType: robocache.Uint16}); err == nil {
 		t.Error("16-bit colour")
 	}
-	if _, err := EncodePointCloud2(
-		nil,
-		Header{},
-		[]PointField{{"x", 0, robocache.Int64, 1}},
-		0,
-		make([]byte, 8),
-	); err == nil {
+	if _, err := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Int64, 1}}, 0,
+		make([]byte, 8)); err == nil {
 		t.Error("a datatype that PointField lacks")
 	}
-	if _, err := EncodePointCloud2(
-		nil,
-		Header{},
-		[]PointField{{"x", 0, robocache.Float32, 1}},
-		0,
-		make([]byte, 7),
-	); err == nil {
+	if _, err := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Float32, 1}}, 0,
+		make([]byte, 7)); err == nil {
 		t.Error("no whole number of points")
 	}
-	if _, err := EncodeMultiArray(
-		nil,
-		robocache.Float64,
-		[]int{3},
-		nil,
-		make([]byte, 8),
-	); err == nil {
+	if _, err := EncodeMultiArray(nil, robocache.Float64, []int{3}, nil, make([]byte, 8)); err ==
+		nil {
 		t.Error("a shape that the data does not have")
 	}
 	if _, err := EncodeMultiArray(nil, robocache.Bool, []int{1}, nil, []byte{1}); err == nil {

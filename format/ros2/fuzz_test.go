@@ -210,15 +210,8 @@ func TestMissingBytes(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range []byte{2, 3, 8, 9, 0x12} {
-		if _, err := top.Numeric(
-			append([]byte{0, id, 0, 0}, msg[4:]...),
-			0,
-			0,
-			make([]byte, 32),
-		); !errors.Is(
-			err,
-			robocache.ErrUnsupported,
-		) {
+		if _, err := top.Numeric(append([]byte{0, id, 0, 0}, msg[4:]...), 0, 0,
+			make([]byte, 32)); !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("representation %d: %v", id, err)
 		}
 	}
@@ -240,12 +233,7 @@ func TestXCDR2(t *testing.T) {
 	for k, want := range []string{"01000000", "000000000000f03f", "05", "0000000000000040"} {
 		f := top.Fields()[k].Feature
 		dst := make([]byte, f.RowBytes())
-		if ok, err := top.Numeric(
-			msg,
-			k,
-			0,
-			dst,
-		); err != nil || !ok ||
+		if ok, err := top.Numeric(msg, k, 0, dst); err != nil || !ok ||
 			hex.EncodeToString(dst) != want {
 			t.Errorf("%s: %x, %v", f.Key, dst, err)
 		}
@@ -323,11 +311,7 @@ func TestUnsupportedImages(t *testing.T) {
 		w.u8(0)
 		w.u32(2)
 		w.bytes(make([]byte, 4))
-		if _, err := NewTopic(
-			"/i",
-			s,
-			[][]byte{w.b},
-		); !errors.Is(err, robocache.ErrUnsupported) ||
+		if _, err := NewTopic("/i", s, [][]byte{w.b}); !errors.Is(err, robocache.ErrUnsupported) ||
 			!strings.Contains(err.Error(), enc) {
 			t.Errorf("%s: %v", enc, err)
 		}
@@ -342,12 +326,9 @@ func TestUnsupportedImages(t *testing.T) {
 		"h264":                       "\x00\x00\x00\x09\x67",
 		"16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02",
 	} {
-		if _, err := NewTopic(
-			"/c",
-			c,
-			[][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))},
-		); !errors.Is(err, robocache.ErrUnsupported) ||
-			!strings.Contains(err.Error(), strings.Fields(format)[0]) {
+		if _, err := NewTopic("/c", c,
+			[][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))}); !errors.Is(err,
+			robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.Fields(format)[0]) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
@@ -366,11 +347,7 @@ func TestUnsupportedImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ref, err := top.Image(
-		EncodeCompressedImage(nil, Header{}, "jpeg", nil),
-		0,
-		0,
-	); err != nil ||
+	if ref, err := top.Image(EncodeCompressedImage(nil, Header{}, "jpeg", nil), 0, 0); err != nil ||
 		!ref.Missing {
 		t.Errorf("%+v, %v", ref, err)
 	}

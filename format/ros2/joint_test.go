@@ -76,11 +76,9 @@ func TestJointGroups(t *testing.T) {
 			t.Errorf("%s of another group's message: %v %v", f.Feature.Key, ok, err)
 		}
 	}
-	if got := strings.Join(
-		keys,
-		", ",
-	); got != "joint_states.position on joint_states, joint_states.2.position on "+
-		"joint_states.2, joint_states.2.effort on joint_states.2" {
+	if got := strings.Join(keys, ", "); got !=
+		"joint_states.position on joint_states, joint_states.2.position on "+
+			"joint_states.2, joint_states.2.effort on joint_states.2" {
 		t.Error(got)
 	}
 	if len(rows[0]) != 3 || len(rows[1]) != 2 {
@@ -110,12 +108,7 @@ func TestJointNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst = dst[:16]
-	if ok, err := top.Numeric(
-		twice,
-		0,
-		0,
-		dst,
-	); !ok || err != nil || readF64(dst)[0] != 1 ||
+	if ok, err := top.Numeric(twice, 0, 0, dst); !ok || err != nil || readF64(dst)[0] != 1 ||
 		readF64(dst)[1] != 3 {
 		t.Errorf("%v, %v, %v", ok, err, readF64(dst))
 	}

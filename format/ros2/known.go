@@ -72,14 +72,8 @@ func SchemaText(name string) (string, bool) {
 				continue
 			}
 			done[d.name] = true
-			b.WriteString(
-				strings.Repeat(
-					"=",
-					80,
-				) + "\nMSG: " + shortKey(
-					d.name,
-				) + "\n" + knownTexts()[shortKey(d.name)],
-			)
+			b.WriteString(strings.Repeat("=", 80) + "\nMSG: " + shortKey(d.name) + "\n" +
+				knownTexts()[shortKey(d.name)])
 			add(d)
 		}
 	}

@@ -151,13 +151,8 @@ func alone(t *testing.T, g *generic, j *reference) {
 		}
 		dst := make([]byte, len(numbers)/2)
 		ok := []uint8{0}
-		if err := g.decodeRow(
-			j.raw,
-			0,
-			[]int{k},
-			rows{[][]byte{dst}, [][]uint8{ok}, 0, 1},
-		); err != nil || ok[0] == 0 ||
-			hex.EncodeToString(dst) != numbers {
+		if err := g.decodeRow(j.raw, 0, []int{k}, rows{[][]byte{dst}, [][]uint8{ok}, 0, 1}); err !=
+			nil || ok[0] == 0 || hex.EncodeToString(dst) != numbers {
 			t.Errorf("%s %s: %x, not %s: %v", j.Type, l.path, dst, numbers, err)
 		}
 	}

@@ -120,7 +120,8 @@ func expandServiceEvent(name, text string, types map[string]*message) string {
 		} {
 			types[shortKey(part)] = parseMembers(part, half)
 		}
-		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base + "_Response[<=1] response\n"
+		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base +
+			"_Response[<=1] response\n"
 	}
 	return text
 }

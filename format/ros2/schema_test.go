@@ -108,13 +108,16 @@ func TestHostileSchemas(t *testing.T) {
 		"deep":            {chain(70, 1), robocache.ErrUnsupported},
 		"a bomb":          {chain(40, 2), robocache.ErrResourceLimit},
 		"huge arrays":     {"float64[2000000000] a\n", robocache.ErrResourceLimit},
-		"huge nested":     {"B[2000000000] a\n" + line + "MSG: own/B\nuint8[2000000000] x\n", robocache.ErrResourceLimit},
-		"missing":         {"other/B b\n", robocache.ErrMalformed},
-		"no type":         {"float64\n", robocache.ErrMalformed},
-		"bad array":       {"float64[x] a\n", robocache.ErrMalformed},
-		"bad bound":       {"float64<=3 a\n", robocache.ErrMalformed},
-		"no tag":          {"uint8 a\n" + line + "uint8 b\n", robocache.ErrMalformed},
-		"long":            {strings.Repeat("#", maxSchemaText+1), robocache.ErrResourceLimit},
+		"huge nested": {
+			"B[2000000000] a\n" + line + "MSG: own/B\nuint8[2000000000] x\n",
+			robocache.ErrResourceLimit,
+		},
+		"missing":   {"other/B b\n", robocache.ErrMalformed},
+		"no type":   {"float64\n", robocache.ErrMalformed},
+		"bad array": {"float64[x] a\n", robocache.ErrMalformed},
+		"bad bound": {"float64<=3 a\n", robocache.ErrMalformed},
+		"no tag":    {"uint8 a\n" + line + "uint8 b\n", robocache.ErrMalformed},
+		"long":      {strings.Repeat("#", maxSchemaText+1), robocache.ErrResourceLimit},
 	} {
 		if _, err := ParseSchema("ros2msg", "own/msg/A", c.text); !errors.Is(err, c.class) {
 			t.Errorf("%s: %v", what, err)
@@ -127,11 +130,7 @@ func TestHostileSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewTopic(
-		"/a",
-		s,
-		nil,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if _, err := NewTopic("/a", s, nil); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "field w") {
 		t.Error(err)
 	}
@@ -141,14 +140,8 @@ func TestHostileSchemas(t *testing.T) {
 		line + "IDL: own/msg/A\nmodule own { module msg { struct A { sequence<sequence<long>> " +
 			"x; }; }; };",
 	} {
-		if _, err := ParseSchema(
-			"ros2idl",
-			"own/msg/A",
-			text,
-		); !errors.Is(
-			err,
-			robocache.ErrUnsupported,
-		) {
+		if _, err := ParseSchema("ros2idl", "own/msg/A", text); !errors.Is(err,
+			robocache.ErrUnsupported) {
 			t.Error(err)
 		}
 	}

@@ -74,12 +74,8 @@ func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 	for k, m := range s.msgs {
 		err := top.Scan(m, func(clock, entry int, timestamp int64, stamped bool) {
 			rows[clock] = append(rows[clock], [2]int{k, entry})
-			if want := int64(
-				1700000000+k,
-			)*1e9 + int64(
-				k,
-			)*7; stamped && timestamp != want && len(s.msgs) > 1 &&
-				!strings.HasPrefix(s.Case, "cloud") {
+			if want := int64(1700000000+k)*1e9 + int64(k)*7; stamped && timestamp != want &&
+				len(s.msgs) > 1 && !strings.HasPrefix(s.Case, "cloud") {
 				t.Errorf("%s: timestamp %d, not %d", s.Case, timestamp, want)
 			}
 		})
@@ -107,14 +103,8 @@ func numbers(
 		msgs, entries = append(msgs, s.msgs[r[0]]), append(entries, int32(r[1]))
 	}
 	dst, valid := bytes.Repeat([]byte{0xaa}, size*len(rows)), make([]uint8, len(rows))
-	if bad, err := top.Columns(
-		msgs,
-		entries,
-		[]int{k},
-		[][]byte{dst},
-		[][]uint8{valid},
-	); err != nil ||
-		bad != -1 {
+	if bad, err := top.Columns(msgs, entries, []int{k}, [][]byte{dst}, [][]uint8{valid}); err !=
+		nil || bad != -1 {
 		t.Fatalf("%s: %d, %v", s.Case, bad, err)
 	}
 	one := make([]byte, size)
@@ -124,15 +114,9 @@ func numbers(
 			t.Errorf("%s%s: Numeric differs from Columns: %v", s.Case, f.Suffix, err)
 		}
 		rowDst, rowValid := make([]byte, len(dst)), make([]uint8, len(rows))
-		if err := top.Row(
-			msgs[i],
-			int(entries[i]),
-			[]int{k},
-			[][]byte{rowDst},
-			[][]uint8{rowValid},
-			i,
-		); err != nil || rowValid[i] != valid[i] ||
-			!bytes.Equal(rowDst[i*size:(i+1)*size], one) {
+		if err := top.Row(msgs[i], int(entries[i]), []int{k}, [][]byte{rowDst}, [][]uint8{rowValid},
+			i); err != nil || rowValid[i] != valid[i] || !bytes.Equal(rowDst[i*size:(i+1)*size],
+			one) {
 			t.Errorf("%s%s: Row differs from Columns: %v", s.Case, f.Suffix, err)
 		}
 		if clear(rowDst[i*size : (i+1)*size]); !bytes.Equal(rowDst, make([]byte, len(dst))) {
@@ -233,9 +217,7 @@ func (s *special) imaged(t *testing.T, top *Topic, f *robocache.Feature) {
 	if err != nil {
 		t.Fatalf("%s: %v", s.Case, err)
 	}
-	if size := s.ints(
-		"size",
-	); size != nil &&
+	if size := s.ints("size"); size != nil &&
 		(size[0] != f.Height || size[1] != f.Width || size[2] != f.Channels) {
 		t.Errorf("%s: %d × %d × %d, not %v", s.Case, f.Height, f.Width, f.Channels, size)
 	}

@@ -293,12 +293,8 @@ func (t *Topic) Columns(
 		if entries != nil {
 			entry = int(entries[k])
 		}
-		if err := t.decoder.decodeRow(
-			msg,
-			entry,
-			fields,
-			rows{dst, valid, k, len(msgs)},
-		); err != nil {
+		if err := t.decoder.decodeRow(msg, entry, fields, rows{dst, valid, k, len(msgs)}); err !=
+			nil {
 			return k, err
 		}
 	}

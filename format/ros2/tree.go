@@ -134,14 +134,8 @@ func (c *compiler) expandMembers(
 		var one int64
 		switch f.base {
 		case isMessage:
-			if n.children, one = c.expandMembers(
-				f.msg,
-				n.path+".",
-				in,
-				depth,
-			); len(
-				f.msg.members,
-			) == 0 {
+			if n.children, one = c.expandMembers(f.msg, n.path+
+				".", in, depth); len(f.msg.members) == 0 {
 				// An empty structure has one byte on the wire.
 				n.children, one = []node{
 					{

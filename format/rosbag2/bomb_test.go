@@ -51,9 +51,7 @@ func TestFramesWithoutSize(t *testing.T) {
 		t.Errorf("black: %d bytes, %v", len(got), err)
 	}
 	bomb := pack(make([]byte, 300<<20))
-	if got, err := d.decompress(
-		bomb,
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if got, err := d.decompress(bomb); !errors.Is(err, robocache.ErrResourceLimit) ||
 		cap(d.buf) > max(maxRatio*len(bomb), freeBytes) {
 		t.Errorf(
 			"a bomb of %d bytes: %d bytes, %v; the buffer holds %d",

@@ -69,8 +69,11 @@ func TestDecodedOracle(t *testing.T) {
 		}
 	}
 	for key, at := range map[string][2]string{
-		"joint_states.position": {"/joint_states", "position"}, "joint_states.velocity": {"/joint_states", "velocity"},
-		"imu.data.orientation": {"/imu/data", "orientation_xyzw"}, "imu.data.angular_velocity": {"/imu/data", "angular_velocity"}, "imu.data.linear_acceleration": {"/imu/data", "linear_acceleration"},
+		"joint_states.position":        {"/joint_states", "position"},
+		"joint_states.velocity":        {"/joint_states", "velocity"},
+		"imu.data.orientation":         {"/imu/data", "orientation_xyzw"},
+		"imu.data.angular_velocity":    {"/imu/data", "angular_velocity"},
+		"imu.data.linear_acceleration": {"/imu/data", "linear_acceleration"},
 	} {
 		sum, n := want(at[0], at[1])
 		f := ds.Info().Feature(key)

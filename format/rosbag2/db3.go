@@ -122,13 +122,8 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
 	if func() error {
-		if _, err := requireColumns(
-			c,
-			"message_definitions",
-			"topic_type",
-			"encoding",
-			"encoded_message_definition",
-		); err != nil {
+		if _, err := requireColumns(c, "message_definitions", "topic_type", "encoding",
+			"encoded_message_definition"); err != nil {
 			return err
 		}
 		return nil
@@ -271,8 +266,9 @@ func (s *db3) readIndex(ctx context.Context, c *sqlite.Conn, numbers map[int64]i
 			Code:     "damaged",
 			Where:    robocache.Where{"file": s.name},
 			Count:    int64(s.rowCount()),
-			Message:  "the file is damaged: the messages before the damage are read: " + err.Error(),
-			Hint:     "fetch the file again, or use sqlite3 .recover",
+			Message: "the file is damaged: the messages before the damage are read: " +
+				err.Error(),
+			Hint: "fetch the file again, or use sqlite3 .recover",
 		})
 		err = nil
 	}
@@ -417,10 +413,7 @@ func (s *db3) readRefs(
 		delete(left, r.topic)
 	}
 	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND " +
-		"topic_id IN (" + strings.Join(
-		list,
-		",",
-	) + ") ORDER BY rowid"
+		"topic_id IN (" + strings.Join(list, ",") + ") ORDER BY rowid"
 	lost := robocache.Malformed("rosbag2", nil, "the row of a message is not found again")
 	var m bag.Message
 	for len(refs) > 0 && len(left) > 0 {

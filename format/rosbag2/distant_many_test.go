@@ -64,12 +64,8 @@ func TestDistantBagsStayOpen(t *testing.T) {
 		f := d.Info().Feature(key)
 		s.opens.Store(0)
 		for e := range d.Info().Episodes {
-			if err := d.Gather(
-				t.Context(),
-				key,
-				[]robocache.Row{{Episode: e, Index: 3}},
-				make([]byte, f.RowBytes()),
-			); err != nil {
+			if err := d.Gather(t.Context(), key, []robocache.Row{{Episode: e, Index: 3}},
+				make([]byte, f.RowBytes())); err != nil {
 				t.Fatal(err)
 			}
 		}

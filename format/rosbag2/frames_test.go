@@ -51,9 +51,7 @@ func TestMessageWindows(t *testing.T) {
 	rand.NewChaCha8([32]byte{}).Read(want[:16<<20])
 	for _, window := range []int{1 << 20, 16 << 20} {
 		for range 2 {
-			if got, err := d.decompress(
-				squeezed(t, want, window),
-			); err != nil ||
+			if got, err := d.decompress(squeezed(t, want, window)); err != nil ||
 				!bytes.Equal(got, want) {
 				t.Errorf("window %d: %d bytes, %v", window, len(got), err)
 			}
@@ -64,12 +62,8 @@ func TestMessageWindows(t *testing.T) {
 // TestMessageBroken checks that the message after a message that grows too large is read.
 func TestMessageBroken(t *testing.T) {
 	d := (&zstdMessages{}).acquireDecoder()
-	if _, err := d.decompress(
-		squeezed(t, make([]byte, freeBytes+1), 1<<20),
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, err := d.decompress(squeezed(t, make([]byte, freeBytes+1), 1<<20)); !errors.Is(err,
+		robocache.ErrResourceLimit) {
 		t.Fatal(err)
 	}
 	e, err := zstd.NewWriter(nil)

@@ -118,14 +118,8 @@ func TestBombs(t *testing.T) {
 	if _, err := d.decompress(bomb); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
-	if _, err := unpackFile(
-		t.Context(),
-		mem(bomb),
-		"x.zstd",
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, err := unpackFile(t.Context(), mem(bomb), "x.zstd"); !errors.Is(err,
+		robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
 	if got := hostile.Allocated() - before; got > 64<<20 {
@@ -160,11 +154,7 @@ func TestUnpackLarge(t *testing.T) {
 	}
 	p := make([]byte, 1000)
 	for _, off := range []int64{0, (4 << 20) - 500, int64(len(whole)) - 1000} {
-		if err := u.ReadAt(
-			t.Context(),
-			p,
-			off,
-		); err != nil ||
+		if err := u.ReadAt(t.Context(), p, off); err != nil ||
 			string(p) != string(whole[off:off+1000]) {
 			t.Errorf("at %d: %v", off, err)
 		}
@@ -213,9 +203,7 @@ os._exit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(
-		read(t, all[0]),
-	); n != 40 || !slices.Contains(codes(all[0]), "not-closed") ||
+	if n := len(read(t, all[0])); n != 40 || !slices.Contains(codes(all[0]), "not-closed") ||
 		!all[0].Topics()[0].Latched {
 		t.Errorf("%d messages, %v", n, all[0].Findings())
 	}
@@ -292,11 +280,8 @@ func TestFolder(t *testing.T) {
 	}
 	meta := "rosbag2_bagfile_information:\n  version: 3\n  relative_file_paths:\n    - " +
 		"run_2/run_2_0.db3\n"
-	if err := os.WriteFile(
-		filepath.Join(dir, "run_2", metadataName),
-		[]byte(meta),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "run_2", metadataName), []byte(meta), 0o644); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); !ok || err != nil {

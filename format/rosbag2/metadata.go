@@ -157,10 +157,8 @@ func cleanFileName(name, folder string, version int) (string, error) {
 			WithHint("list the files by their names in the folder")
 	}
 	if version < 4 {
-		if dir, base := path.Split(
-			clean,
-		); strings.TrimSuffix(dir, "/") == folder ||
-			dir != "" && !strings.Contains(strings.TrimSuffix(dir, "/"), "/") && folder == "" {
+		if dir, base := path.Split(clean); strings.TrimSuffix(dir, "/") == folder || dir != "" &&
+			!strings.Contains(strings.TrimSuffix(dir, "/"), "/") && folder == "" {
 			return base, nil
 		}
 	}

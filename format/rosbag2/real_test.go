@@ -132,11 +132,7 @@ func TestRealMessages(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s: %s: %v", name, f.Key, err)
 					}
-					if times, err := ds.Times(
-						t.Context(),
-						0,
-						f.Key,
-					); err != nil ||
+					if times, err := ds.Times(t.Context(), 0, f.Key); err != nil ||
 						times[k] != m.Time {
 						t.Errorf(
 							"%s: %s: row %d at %d, not %d (%v)",

@@ -91,10 +91,8 @@ func findRecordings(
 				return nil
 			}()
 			if why = metadataFault(r, err); why == "" || len(files) == 0 {
-				if err := robocache.At(
-					err,
-					robocache.Where{"file": path.Join(dir, metadataName)},
-				); err != nil {
+				if err := robocache.At(err,
+					robocache.Where{"file": path.Join(dir, metadataName)}); err != nil {
 					return out, links, err
 				}
 			}
@@ -229,17 +227,11 @@ func recordingFromMetadata(
 				continue
 			}
 			// A name that is not a regular file is kept, so that opening it returns the error.
-			if _, err := s.Stat(
-				ctx,
-				path.Join(dir, n),
-			); err == nil ||
+			if _, err := s.Stat(ctx, path.Join(dir, n)); err == nil ||
 				errors.Is(err, robocache.ErrMalformed) {
 				name = n
 				break
-			} else if !errors.Is(
-				err,
-				robocache.ErrNotFound,
-			) {
+			} else if !errors.Is(err, robocache.ErrNotFound) {
 				return nil, err
 			}
 		}

@@ -66,10 +66,7 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		}
 		var odd error
 		for _, e := range entries {
-			if odd = cmp.Or(
-				odd,
-				e.Err,
-			); e.Err == nil && !strings.Contains(e.Name, "/") &&
+			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") &&
 				bag.Named(e.Name, ".mcap") {
 				// Without metadata, the folder has the format mcap.
 				return hasMetadata, nil

@@ -256,11 +256,7 @@ func TestEscapes(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, metadataName), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openAll(
-			t,
-			dir,
-			openOptions{},
-		); err == nil ||
+		if _, err := openAll(t, dir, openOptions{}); err == nil ||
 			robocache.Classify(err) != robocache.ErrMalformed {
 			t.Errorf("%s: %v", p, err)
 		}
@@ -321,9 +317,7 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		all, err := openAll(t, dir, openOptions{})
 		if err != nil {
-			if c := robocache.Classify(
-				err,
-			); c != robocache.ErrMalformed &&
+			if c := robocache.Classify(err); c != robocache.ErrMalformed &&
 				c != robocache.ErrNotFound {
 				t.Errorf("cut at %d: %v", n, err)
 			}

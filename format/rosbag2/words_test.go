@@ -30,10 +30,7 @@ func TestMetadataWords(t *testing.T) {
 	if err != nil || m.wrongTypes != nil || m.messages != 7 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := parseMetadata(
-		[]byte(head+"\t a: 1\n"),
-		"x",
-	); err == nil ||
+	if _, err := parseMetadata([]byte(head+"\t a: 1\n"), "x"); err == nil ||
 		strings.Contains(err.Error(), "(yaml: ") {
 		t.Errorf("tabs: %v", err)
 	}

@@ -33,7 +33,11 @@ func TestDeltaUnsigned(t *testing.T) {
 			`{"zarr_format":2,"shape":[5],"chunks":[5],"dtype":"%su8","compressor":null,"fill_value":0,"order":"C","filters":[{"id":"delta","dtype":"%[1]su8","astype":"%[1]su8"}]}`,
 			order,
 		)
-		for name, b := range map[string][]byte{".zgroup": []byte(`{"zarr_format":2}`), "a/.zarray": []byte(meta), "a/0": stored} {
+		for name, b := range map[string][]byte{
+			".zgroup":   []byte(`{"zarr_format":2}`),
+			"a/.zarray": []byte(meta),
+			"a/0":       stored,
+		} {
 			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -45,11 +49,7 @@ func TestDeltaUnsigned(t *testing.T) {
 		for i := range rows {
 			rows[i].Index = i
 		}
-		if err := open(
-			t,
-			dir,
-			ten,
-		).Gather(t.Context(), "a", rows, got); err != nil ||
+		if err := open(t, dir, ten).Gather(t.Context(), "a", rows, got); err != nil ||
 			!bytes.Equal(got, want) {
 			t.Errorf("%s: % x, not % x: %v", order, got, want, err)
 		}

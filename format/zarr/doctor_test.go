@@ -20,10 +20,7 @@ func TestDiagnose(t *testing.T) {
 		filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"),
 		ten,
 	)
-	if found, err := d.Diagnose(
-		t.Context(),
-		robocache.DiagnoseOptions{Decode: true},
-	); err != nil ||
+	if found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); err != nil ||
 		len(found) != 0 {
 		t.Error(found, err)
 	}

@@ -201,8 +201,18 @@ func TestLies(t *testing.T) {
 		"huge shape": {meta(
 			map[string]any{"shape": []int{1 << 60, 2}},
 		), whole, robocache.ErrMalformed, "shape"},
-		"short chunk": {meta(nil), whole[:20], robocache.ErrMalformed, "expected 24 bytes, found 20"},
-		"long chunk":  {meta(nil), whole + "x", robocache.ErrMalformed, "expected 24 bytes, found 25"},
+		"short chunk": {
+			meta(nil),
+			whole[:20],
+			robocache.ErrMalformed,
+			"expected 24 bytes, found 20",
+		},
+		"long chunk": {
+			meta(nil),
+			whole + "x",
+			robocache.ErrMalformed,
+			"expected 24 bytes, found 25",
+		},
 		"unknown codec": {meta(
 			map[string]any{"compressor": map[string]any{"id": "imagecodecs_webp"}},
 		), whole, robocache.ErrUnsupported, "imagecodecs_webp"},
@@ -216,7 +226,9 @@ func TestLies(t *testing.T) {
 		), whole, robocache.ErrUnsupported, "pickle"},
 		"blosc that lies": {meta(
 			map[string]any{"compressor": map[string]any{"id": "blosc"}},
-		), "\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole, robocache.ErrMalformed, "2147483647"},
+		),
+			"\x02\x01\x21\x04\xff\xff\xff\x7f\xff\xff\x00\x00\x28\x00\x00\x00" + whole,
+			robocache.ErrMalformed, "2147483647"},
 		"lz4 that lies": {meta(
 			map[string]any{"compressor": map[string]any{"id": "lz4"}},
 		), "\xff\xff\xff\x7f" + whole, robocache.ErrMalformed, "2147483647"},
@@ -271,12 +283,9 @@ func TestLies(t *testing.T) {
 			"meta/episode_ends/0": b,
 		}
 	}
-	if _, err := open(
-		ends(2, "\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"),
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := open(ends(2,
+		"\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00")); !errors.Is(err,
+		robocache.ErrMalformed) {
 		t.Error("ends that decrease:", err)
 	}
 	if _, err := open(ends(1<<40, "")); !errors.Is(err, robocache.ErrResourceLimit) {
@@ -286,23 +295,12 @@ func TestLies(t *testing.T) {
 	if err != nil || len(d.Info().Findings) != 1 || d.Info().Findings[0].Code != "short-stream" {
 		t.Fatal(err)
 	}
-	if err := d.Gather(
-		t.Context(),
-		"observation.a",
-		[]robocache.Row{{Episode: 1, Index: 5}},
-		make([]byte, 8),
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 1, Index: 5}},
+		make([]byte, 8)); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error("a row beyond the array:", err)
 	}
-	if err := d.Gather(
-		t.Context(),
-		"observation.a",
-		[]robocache.Row{{Episode: 0, Index: 2}},
-		make([]byte, 8),
-	); err != nil {
+	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 0, Index: 2}},
+		make([]byte, 8)); err != nil {
 		t.Error("the others:", err)
 	}
 }
@@ -319,14 +317,8 @@ func TestZipOfBadNames(t *testing.T) {
 	m := storetest.NewMem("badzip")
 	defer m.Drop()
 	m.Put("x.zarr.zip", b.Bytes())
-	if _, err := Open(
-		t.Context(),
-		"mem://badzip/x.zarr.zip",
-		ten,
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := Open(t.Context(), "mem://badzip/x.zarr.zip", ten); !errors.Is(err,
+		robocache.ErrMalformed) {
 		t.Error(err)
 	}
 }

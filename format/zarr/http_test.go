@@ -41,14 +41,9 @@ func TestHTTP(t *testing.T) {
 		}
 		d.Close()
 	}
-	if _, err := robocache.Open(
-		t.Context(),
-		s.URL+"/zarr/v3/data.zarr",
-		robocache.OpenOptions{Format: "zarr", HZ: ten.HZ},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := robocache.Open(t.Context(), s.URL+"/zarr/v3/data.zarr",
+		robocache.OpenOptions{Format: "zarr", HZ: ten.HZ}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

@@ -232,13 +232,8 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 		if a.Shape[0] != anchor {
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		if err := d.describeArray(
-			ctx,
-			a,
-			cmp.Or(strings.ReplaceAll(p, "/", "."), "values"),
-			clock,
-			images,
-		); err != nil {
+		if err := d.describeArray(ctx, a, cmp.Or(strings.ReplaceAll(p, "/", "."), "values"), clock,
+			images); err != nil {
 			return err
 		}
 	}

@@ -460,10 +460,8 @@ func integerFill(s string, size int, signed bool) (uint64, bool) {
 		return u, true
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	return uint64(
-			int64(f),
-		), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 &&
-			fitsInteger(int64(f), size, signed)
+	return uint64(int64(f)), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 &&
+		fitsInteger(int64(f), size, signed)
 }
 
 func fitsInteger(i int64, size int, signed bool) bool {

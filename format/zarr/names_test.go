@@ -19,7 +19,8 @@ func TestTwoArraysOfOneName(t *testing.T) {
 		t.Context(),
 		mem(
 			map[string]string{
-				".zmetadata": `{"metadata": {"data/x/.zarray": ` + one + `, "data//x/.zarray": ` + one + `, "data/y/.zarray": ` + one + `}}`,
+				".zmetadata": `{"metadata": {"data/x/.zarray": ` + one + `, "data//x/.zarray": ` +
+					one + `, "data/y/.zarray": ` + one + `}}`,
 			},
 		),
 		1<<20,

@@ -108,8 +108,17 @@ func compare(t *testing.T, uri string, arrays map[string]oracleArray) {
 // TestConformance checks zarr.A2 on the arrays of zarrita.js, in folders and zip files.
 func TestConformance(t *testing.T) {
 	for version, stores := range map[string]map[string]string{
-		"v2": {"data.zarr": "data.zarr", "parent.zip": "data.zipped_from_parent.zarr.zip", "within.zip": "data.zipped_from_within.zarr.zip"},
-		"v3": {"data.zarr": "data.zarr", "parent.zip": "data.zipped_from_parent.zarr.zip", "within.zip": "data.zipped_from_within.zarr.zip", "uncompressed.zip": "data.uncompressed.zarr.zip"},
+		"v2": {
+			"data.zarr":  "data.zarr",
+			"parent.zip": "data.zipped_from_parent.zarr.zip",
+			"within.zip": "data.zipped_from_within.zarr.zip",
+		},
+		"v3": {
+			"data.zarr":        "data.zarr",
+			"parent.zip":       "data.zipped_from_parent.zarr.zip",
+			"within.zip":       "data.zipped_from_within.zarr.zip",
+			"uncompressed.zip": "data.uncompressed.zarr.zip",
+		},
 	} {
 		dir := realdata.Path(t, "zarr")
 		b, err := os.ReadFile(filepath.Join(dir, "oracle", version+".json"))
@@ -146,7 +155,10 @@ func TestReplayBuffer(t *testing.T) {
 	if err := json.Unmarshal(b, &o); err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range map[string]string{"dir": "replay_buffer.zarr", "zip": "replay_buffer.zarr.zip"} {
+	for name, file := range map[string]string{
+		"dir": "replay_buffer.zarr",
+		"zip": "replay_buffer.zarr.zip",
+	} {
 		var s struct{ Arrays map[string]oracleArray }
 		if err := json.Unmarshal(o[name], &s); err != nil || len(s.Arrays) != 4 {
 			t.Fatal(name, err, len(s.Arrays))

@@ -19,9 +19,21 @@ func TestRotations(t *testing.T) {
 		f    robocache.Feature
 		want []robocache.Rotation
 	}{
-		{"data/robot0_eef_rot_axis_angle", num(robocache.Float32, 3), []robocache.Rotation{{At: 0, Form: "rotvec"}}},
-		{"data/robot0_demo_start_pose", num(robocache.Float64, 6), []robocache.Rotation{{At: 3, Form: "rotvec"}}},
-		{"data/robot1_demo_end_pose", num(robocache.Float64, 6), []robocache.Rotation{{At: 3, Form: "rotvec"}}},
+		{
+			"data/robot0_eef_rot_axis_angle",
+			num(robocache.Float32, 3),
+			[]robocache.Rotation{{At: 0, Form: "rotvec"}},
+		},
+		{
+			"data/robot0_demo_start_pose",
+			num(robocache.Float64, 6),
+			[]robocache.Rotation{{At: 3, Form: "rotvec"}},
+		},
+		{
+			"data/robot1_demo_end_pose",
+			num(robocache.Float64, 6),
+			[]robocache.Rotation{{At: 3, Form: "rotvec"}},
+		},
 		{"data/robot0_eef_rot_axis_angle", num(robocache.Float32, 4), nil},
 		{"data/robot0_eef_rot_axis_angle", num(robocache.Int32, 3), nil},
 		{"data/robot0_eef_pos", num(robocache.Float32, 3), nil},

@@ -243,12 +243,8 @@ func (t *tree) addArrays(nodes map[string]json.RawMessage, in string) (err error
 			}
 		}
 		if base == metaV2Name || n.Type == "array" {
-			if err := t.addArray(
-				strings.TrimSuffix(dir, "/"),
-				name,
-				nodes[name],
-				base == metaV3Name,
-			); err != nil {
+			if err := t.addArray(strings.TrimSuffix(dir, "/"), name, nodes[name],
+				base == metaV3Name); err != nil {
 				return err
 			}
 		}

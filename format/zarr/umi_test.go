@@ -18,12 +18,9 @@ import (
 // images may differ by 1 (video/jpegxl X1).
 func TestUMI(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(
-		python,
-		"-c",
-		"import zarr, imagecodecs; assert imagecodecs.JPEGXL.available",
-	).
-		CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c",
+		"import zarr, imagecodecs; assert imagecodecs.JPEGXL.available").CombinedOutput(); err !=
+		nil {
 		t.Skipf("no zarr or imagecodecs in .venv: %v %s", err, out)
 	}
 	dir := t.TempDir()
@@ -48,15 +45,8 @@ func TestUMI(t *testing.T) {
 				t.Errorf("%s: %s differs", name, array)
 			}
 		}
-		lossless, lossy := all(
-			t,
-			d,
-			d.arrays["data/camera0_rgb"],
-		), all(
-			t,
-			d,
-			d.arrays["data/camera1_rgb"],
-		)
+		lossless, lossy := all(t, d, d.arrays["data/camera0_rgb"]),
+			all(t, d, d.arrays["data/camera1_rgb"])
 		var off int
 		for i := range lossy {
 			e := int(lossy[i]) - int(lossless[i])
@@ -71,12 +61,8 @@ func TestUMI(t *testing.T) {
 		t.Errorf("%+v", s.Info())
 	}
 	out2 := make([]robocache.FrameRef, 2)
-	if err := s.Frames(
-		t.Context(),
-		"observation.camera0_rgb",
-		[]robocache.Row{{Episode: 1, Index: 13}, {Episode: 0, Index: 0}},
-		out2,
-	); err != nil {
+	if err := s.Frames(t.Context(), "observation.camera0_rgb",
+		[]robocache.Row{{Episode: 1, Index: 13}, {Episode: 0, Index: 0}}, out2); err != nil {
 		t.Fatal(err)
 	}
 	whole := all(t, s.tree, s.arrays["data/camera0_rgb"])
@@ -115,12 +101,8 @@ func TestJPEGXL(t *testing.T) {
 	}
 	defer d.Close()
 	out := make([]robocache.FrameRef, 2)
-	if err := d.Frames(
-		t.Context(),
-		"good",
-		[]robocache.Row{{Index: 0}, {Index: 1}},
-		out,
-	); err != nil {
+	if err := d.Frames(t.Context(), "good", []robocache.Row{{Index: 0}, {Index: 1}}, out); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if p := out[1].Raw.Pix; p[0] != 7 || p[len(p)-1] != 7 || bytes.Equal(out[0].Raw.Pix, p) {

@@ -61,12 +61,8 @@ func TestFirstRowsDecideNothing(t *testing.T) {
 			}
 			for e := range 5 {
 				rows := []robocache.Row{{Episode: e, Index: 3}}
-				if err := d.Gather(
-					t.Context(),
-					"observation.state",
-					rows,
-					make([]byte, 12),
-				); err != nil {
+				if err := d.Gather(t.Context(), "observation.state", rows, make([]byte, 12)); err !=
+					nil {
 					t.Error(e, err)
 				}
 			}

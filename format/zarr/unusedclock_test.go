@@ -69,11 +69,7 @@ func TestUnusedClock(t *testing.T) {
 			t.Errorf("%s:\n%v, want\n%s", fault, err, want)
 		}
 		stated := open(robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
-		if times, err := stated.Times(
-			t.Context(),
-			2,
-			"",
-		); err != nil || times[1] != 1e8 ||
+		if times, err := stated.Times(t.Context(), 2, ""); err != nil || times[1] != 1e8 ||
 			stated.Info().UnusedClocks != nil {
 			t.Errorf(
 				"%s with a stated rate: %v %v %v",

@@ -126,26 +126,15 @@ func TestVideos(t *testing.T) {
 	}
 	// Without a file the episode lacks the camera. missing="pad" masks its rows.
 	lost := []robocache.Row{{Episode: 3}}
-	if err := d.Frames(
-		t.Context(),
-		f.Key,
-		lost,
-		out[:1],
-	); !errors.Is(err, robocache.ErrMalformed) ||
-		!robocache.Lacks(d, 3, f.Key) {
+	if err := d.Frames(t.Context(), f.Key, lost, out[:1]); !errors.Is(err,
+		robocache.ErrMalformed) || !robocache.Lacks(d, 3, f.Key) {
 		t.Error(err)
 	}
 	padded, valid := robocache.PadLacking(d), []uint8{1}
 	if err := padded.Frames(t.Context(), f.Key, lost, out[:1]); err != nil || !out[0].Missing {
 		t.Error(out[0], err)
 	}
-	if err := robocache.Valid(
-		t.Context(),
-		padded,
-		f.Key,
-		lost,
-		valid,
-	); err != nil ||
+	if err := robocache.Valid(t.Context(), padded, f.Key, lost, valid); err != nil ||
 		valid[0] != 0 {
 		t.Error(valid, err)
 	}
@@ -285,7 +274,11 @@ func TestVideosBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, uri := range []string{root, filepath.Join(root, bufferFolder), filepath.Join(root, bufferFolder) + "/"} {
+	for _, uri := range []string{
+		root,
+		filepath.Join(root, bufferFolder),
+		filepath.Join(root, bufferFolder) + "/",
+	} {
 		if ok, err := Detect(t.Context(), uri, robocache.OpenOptions{}); !ok || err != nil {
 			t.Error(uri, ok, err)
 		}
@@ -295,11 +288,8 @@ func TestVideosBeside(t *testing.T) {
 			d.Info().Feature("observation.camera_0") != nil {
 			t.Errorf("%s: %+v", uri, d.Info())
 		}
-		if err := d.Info().
-			Withheld("observation.camera_0"); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := d.Info().Withheld("observation.camera_0"); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Errorf("%s: asking for the camera: %v, want malformed", uri, err)
 		}
 		if err := d.Close(); err != nil {

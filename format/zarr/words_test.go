@@ -18,19 +18,44 @@ func TestMetadataWords(t *testing.T) {
 		file, text string
 		want       []string
 	}{
-		"shape":      {"x/.zarray", swapField(t, good, "shape", `"three"`), []string{"x/.zarray", "/shape", "a list", `"three"`}},
-		"order":      {"x/.zarray", swapField(t, good, "order", `7`), []string{"x/.zarray", "/order", "a text", "7"}},
-		"compressor": {"x/.zarray", swapField(t, good, "compressor", `5`), []string{"x/.zarray", "a codec", "an object", "5"}},
+		"shape": {
+			"x/.zarray",
+			swapField(t, good, "shape", `"three"`),
+			[]string{"x/.zarray", "/shape", "a list", `"three"`},
+		},
+		"order": {
+			"x/.zarray",
+			swapField(t, good, "order", `7`),
+			[]string{"x/.zarray", "/order", "a text", "7"},
+		},
+		"compressor": {
+			"x/.zarray",
+			swapField(t, good, "compressor", `5`),
+			[]string{"x/.zarray", "a codec", "an object", "5"},
+		},
 		"syntax": {"x/.zarray", good[:len(good)-1], []string{
 			"x/.zarray",
 			"not valid JSON",
 			"the end",
 		}},
-		"node type":    {"zarr.json", `{"zarr_format": 3, "node_type": [1]}`, []string{"zarr.json", "/node_type", "a text", "[1]"}},
-		"attributes":   {"zarr.json", `{"zarr_format": 3, "node_type": "group", "attributes": 4}`, []string{"zarr.json", "/attributes", "an object", "4"}},
-		"consolidated": {".zmetadata", `{"metadata": "none"}`, []string{".zmetadata", "/metadata", "an object", `"none"`}},
+		"node type": {
+			"zarr.json",
+			`{"zarr_format": 3, "node_type": [1]}`,
+			[]string{"zarr.json", "/node_type", "a text", "[1]"},
+		},
+		"attributes": {
+			"zarr.json",
+			`{"zarr_format": 3, "node_type": "group", "attributes": 4}`,
+			[]string{"zarr.json", "/attributes", "an object", "4"},
+		},
+		"consolidated": {
+			".zmetadata",
+			`{"metadata": "none"}`,
+			[]string{".zmetadata", "/metadata", "an object", `"none"`},
+		},
 		"chunk grid": {
-			"zarr.json", `{"zarr_format": 3, "node_type": "array", "shape": [3], "data_type": "int64",
+			"zarr.json",
+			`{"zarr_format": 3, "node_type": "array", "shape": [3], "data_type": "int64",
 			"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": "x"}}, "chunk_key_encoding": {"name": "default"}, "codecs": []}`,
 			[]string{"zarr.json", "regular", "a list", `"x"`},
 		},
@@ -53,11 +78,8 @@ func TestMetadataWords(t *testing.T) {
 	}
 	// An integer may be written as 3.0.
 	whole := swapField(t, good, "zarr_format", "2.0")
-	if _, err := readTree(
-		t.Context(),
-		mem(map[string]string{"x/.zarray": whole}),
-		1<<20,
-	); err != nil {
+	if _, err := readTree(t.Context(), mem(map[string]string{"x/.zarray": whole}), 1<<20); err !=
+		nil {
 		t.Error(err)
 	}
 }

@@ -589,10 +589,8 @@ func (w *writer) writeMetadata(root map[string]any) error {
 			}
 		}
 	}
-	if err := w.putJSON(
-		consolidated,
-		map[string]any{"zarr_consolidated_format": 1, "metadata": meta},
-	); err != nil {
+	if err := w.putJSON(consolidated,
+		map[string]any{"zarr_consolidated_format": 1, "metadata": meta}); err != nil {
 		return err
 	}
 	return w.putJSON(".zgroup", group)

@@ -319,13 +319,8 @@ func (w *writer) joinEdges(
 					end-first,
 				)
 			}
-			s.chunk, s.buf, s.bufferedRows = int(
-				k,
-			), append(
-				s.buf,
-				b...), s.bufferedRows+int(
-				end-first,
-			)
+			s.chunk, s.buf, s.bufferedRows = int(k), append(s.buf, b...), s.bufferedRows+
+				int(end-first)
 			if s.bufferedRows == s.chunkRows {
 				w.flushChunk(s)
 			}

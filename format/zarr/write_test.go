@@ -194,11 +194,8 @@ func TestRoundTrip(t *testing.T) {
 	j := readByZarrPython(t, dst)
 	var total float64
 	for _, e := range []int{0, 2} {
-		for _, v := range robocache.Float64s(
-			nil,
-			robocache.Float64,
-			stream(t, src, src.Info().Feature("observation.state"), e),
-		) {
+		for _, v := range robocache.Float64s(nil, robocache.Float64,
+			stream(t, src, src.Info().Feature("observation.state"), e)) {
 			total += v
 		}
 	}
@@ -213,15 +210,8 @@ func TestRoundTrip(t *testing.T) {
 	if a := j.Arrays["meta/episode_ends"]; a.Sum != 27.0+60 {
 		t.Errorf("%+v", a)
 	}
-	if _, err := zarr.Write(
-		t.Context(),
-		src,
-		dst,
-		robocache.WriteOptions{},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := zarr.Write(t.Context(), src, dst, robocache.WriteOptions{}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error("a full destination:", err)
 	}
 }
@@ -274,15 +264,8 @@ func TestBadEpisode(t *testing.T) {
 	}
 	defer src.Close()
 	dst := filepath.Join(t.TempDir(), "out.zarr")
-	if _, err := zarr.Write(
-		t.Context(),
-		torn{src},
-		dst,
-		robocache.WriteOptions{},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if _, err := zarr.Write(t.Context(), torn{src}, dst, robocache.WriteOptions{}); !errors.Is(err,
+		robocache.ErrMalformed) {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dst, "*")); len(left) > 2 { // empty folders

@@ -107,14 +107,9 @@ func openStores(
 		beside, s = s, sub
 	}
 	images, unit := "auto", ""
-	if err := op.Settle(
-		opt.Options,
-		options,
-		map[string]reader.Set{
-			"images":         reader.Text(&images, "auto", "raw"),
-			"timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns"),
-		},
-	); err != nil {
+	if err := op.Settle(opt.Options, options,
+		map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"),
+			"timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")}); err != nil {
 		return d, err
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
@@ -146,10 +141,8 @@ func openStores(
 	}
 	ends := t.arrays["meta/episode_ends"]
 	if ends != nil {
-		if err := robocache.At(
-			d.readEnds(ctx, ends),
-			robocache.Where{"stream": ends.Path},
-		); err != nil {
+		if err := robocache.At(d.readEnds(ctx, ends), robocache.Where{"stream": ends.Path}); err !=
+			nil {
 			return d, err
 		}
 		if err := d.describeBuffer(ctx, images); err != nil {
@@ -261,12 +254,8 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 		if err == nil && g.Unit == "" {
 			continue
 		}
-		if f := robocache.UnitFinding(
-			g,
-			err,
-			usual,
-			robocache.Where{"stream": "timestamp"},
-		); f != nil {
+		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"stream": "timestamp"}); f !=
+			nil {
 			d.addFinding(*f)
 		}
 		if d.unitErr = err; err == nil {

@@ -68,10 +68,21 @@ func TestMarks(t *testing.T) {
 			`stroke="#ff0000" stroke-width="2" d="M10.0 10.0L50.0 10.0"`,
 		},
 		"gap": {func(c *Canvas) {
-			c.Line(red, 2, 0, Point{10, 10}, Point{20, 10}, Point{nan, 1}, Point{40, 10}, Point{50, 10})
+			c.Line(
+				red,
+				2,
+				0,
+				Point{10, 10},
+				Point{20, 10},
+				Point{nan, 1},
+				Point{40, 10},
+				Point{50, 10},
+			)
 		}, image.Rect(22, 9, 38, 11), [2]int{0, 0}, `M10.0 10.0L20.0 10.0M40.0 10.0L50.0 10.0`},
 		"dot": {
-			func(c *Canvas) { c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1}) },
+			func(c *Canvas) {
+				c.Line(red, 2, 0, Point{nan, 1}, Point{30, 30}, Point{math.Inf(1), 1})
+			},
 			image.Rect(26, 26, 34, 34),
 			[2]int{20, 45},
 			`fill="#ff0000"`,
@@ -83,25 +94,33 @@ func TestMarks(t *testing.T) {
 			`M10.0 10.0L15.0 10.0M20.0 10.0L25.0 10.0`,
 		},
 		"crossing": {
-			func(c *Canvas) { c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50}) },
+			func(c *Canvas) {
+				c.Line(red, 4, 0, Point{10, 10}, Point{50, 50}, Point{50, 10}, Point{10, 50})
+			},
 			image.Rect(27, 27, 33, 33),
 			[2]int{20, 36},
 			"L50.0 50.0",
 		},
 		"area": {
-			func(c *Canvas) { c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30}) },
+			func(c *Canvas) {
+				c.Area(red, Point{10, 10}, Point{20, 10}, Point{20, 30}, Point{10, 30})
+			},
 			image.Rect(0, 0, 100, 100),
 			[2]int{200, 200},
 			`Z`,
 		},
 		"outside": {
-			func(c *Canvas) { c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300}) },
+			func(c *Canvas) {
+				c.Area(red, Point{-1e6, -50}, Point{-5, -50}, Point{-5, 300}, Point{-1e6, 300})
+			},
 			image.Rect(0, 0, 100, 100),
 			[2]int{0, 0},
 			`Z`,
 		},
 		"half": {
-			func(c *Canvas) { c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300}) },
+			func(c *Canvas) {
+				c.Area(red, Point{-50, -50}, Point{50, -50}, Point{50, 300}, Point{-50, 300})
+			},
 			image.Rect(0, 0, 100, 100),
 			[2]int{5000, 5000},
 			`Z`,
@@ -125,18 +144,17 @@ func TestMarks(t *testing.T) {
 			`rotate(-90 50.0 50.0)`,
 		},
 		"image": {func(c *Canvas) {
-			c.Image(Rect{10, 10, 20, 30}, &image.Gray{Pix: []byte{0}, Stride: 1, Rect: image.Rect(0, 0, 1, 1)})
+			c.Image(
+				Rect{10, 10, 20, 30},
+				&image.Gray{Pix: []byte{0}, Stride: 1, Rect: image.Rect(0, 0, 1, 1)},
+			)
 		}, image.Rect(0, 0, 100, 100), [2]int{600, 600}, `xlink:href="data:image/png;base64,`},
 	} {
 		canvas := &Canvas{Width: 100, Height: 100}
 		c.draw(canvas)
 		img, svg := drawn(t, canvas)
-		if n := dark(
-			img,
-			c.in,
-		); n < c.pixels[0] || n > c.pixels[1] ||
-			n > 0 && n != dark(img, img.Bounds()) &&
-				!slices.Contains([]string{"gap", "crossing"}, name) {
+		if n := dark(img, c.in); n < c.pixels[0] || n > c.pixels[1] || n > 0 &&
+			n != dark(img, img.Bounds()) && !slices.Contains([]string{"gap", "crossing"}, name) {
 			t.Errorf("%s: %d pixels, %d in all", name, n, dark(img, img.Bounds()))
 		}
 		if !strings.Contains(svg, c.svg) {
@@ -149,11 +167,8 @@ func TestMarks(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	c := &Canvas{Width: 300, Height: 40}
 	c.Text(0, 20, 0, 0, "</text><script>\x00\x1b\xff ]]> µ × 倉庫")
-	if img, svg := drawn(
-		t,
-		c,
-	); strings.Contains(svg, "<script") || !strings.Contains(svg, "µ × 倉庫") ||
-		dark(img, img.Bounds()) < 100 {
+	if img, svg := drawn(t, c); strings.Contains(svg, "<script") ||
+		!strings.Contains(svg, "µ × 倉庫") || dark(img, img.Bounds()) < 100 {
 		t.Error(svg)
 	}
 }
@@ -183,7 +198,15 @@ func TestTicks(t *testing.T) {
 
 // A plot of any values terminates and is well formed: no values, one, equal ones, or none finite.
 func TestPlotOfAnyValues(t *testing.T) {
-	for _, values := range [][]Point{nil, {{0, 0}}, {{1, 5}, {2, 5}}, {{math.NaN(), 1}, {1, math.Inf(1)}}, {{0, 0}, {0, -1}}, {{1e300, -1e300}, {-1e300, 1e300}}, {{1, 1e-320}, {2, 2e-320}}} {
+	for _, values := range [][]Point{
+		nil,
+		{{0, 0}},
+		{{1, 5}, {2, 5}},
+		{{math.NaN(), 1}, {1, math.Inf(1)}},
+		{{0, 0}, {0, -1}},
+		{{1e300, -1e300}, {-1e300, 1e300}},
+		{{1, 1e-320}, {2, 2e-320}},
+	} {
 		p := &Plot{
 			Title: "t",
 			X:     Axis{Label: "x"},

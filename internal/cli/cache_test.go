@@ -32,28 +32,16 @@ func TestCacheVerbs(t *testing.T) {
 	}
 	code, out, errs := call(t, "cache", "ls", dir, "--json")
 	var l cache.Listing
-	if err := json.Unmarshal(
-		[]byte(out),
-		&l,
-	); code != exitDone || err != nil || l.Entries != n || l.DataBytes != n*size || len(l.Shards) != 2 ||
-		l.Shards[0].State != cache.StateSealed {
+	if err := json.Unmarshal([]byte(out), &l); code != exitDone || err != nil || l.Entries != n ||
+		l.DataBytes != n*size || len(l.Shards) != 2 || l.Shards[0].State != cache.StateSealed {
 		t.Fatalf("ls: exit %d, %v: %s%s", code, err, out, errs)
 	}
-	if code, out, _ := call(
-		t,
-		"cache",
-		"ls",
-		dir,
-	); code != exitDone || !strings.Contains(out, "20 entries of 200.0 kB") ||
+	if code, out, _ := call(t, "cache", "ls", dir); code != exitDone ||
+		!strings.Contains(out, "20 entries of 200.0 kB") ||
 		!strings.Contains(out, l.Shards[1].File) {
 		t.Errorf("ls: exit %d: %s", code, out)
 	}
-	if code, out, _ := call(
-		t,
-		"cache",
-		"verify",
-		dir,
-	); code != exitDone ||
+	if code, out, _ := call(t, "cache", "verify", dir); code != exitDone ||
 		!strings.Contains(out, "2 shards, 20 entries, 200.0 kB read: 0 damaged") {
 		t.Errorf("verify: exit %d: %s", code, out)
 	}
@@ -68,19 +56,13 @@ func TestCacheVerbs(t *testing.T) {
 	}
 	code, out, _ = call(t, "cache", "verify", dir, "--drop", "--json")
 	var v cache.Verification
-	if err := json.Unmarshal(
-		[]byte(out),
-		&v,
-	); code != exitFindings || err != nil || len(v.Damaged) != 1 || v.Damaged[0].File != l.Shards[0].File ||
-		v.Dropped != 1 {
+	if err := json.Unmarshal([]byte(out), &v); code != exitFindings || err != nil ||
+		len(v.Damaged) != 1 || v.Damaged[0].File != l.Shards[0].File || v.Dropped != 1 {
 		t.Errorf("verify after damage: exit %d: %s", code, out)
 	}
 	code, out, _ = call(t, "cache", "prune", dir, "--budget", "0", "--json")
 	var p cache.Pruned
-	if err := json.Unmarshal(
-		[]byte(out),
-		&p,
-	); code != exitDone || err != nil || p.Removed != 1 ||
+	if err := json.Unmarshal([]byte(out), &p); code != exitDone || err != nil || p.Removed != 1 ||
 		p.Bytes != 0 {
 		t.Errorf("prune: exit %d: %s", code, out)
 	}
@@ -110,12 +92,8 @@ func TestCacheVerbs(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"ls", "prune", "verify"} {
-		if code, help, _ := call(
-			t,
-			"cache",
-			verb,
-			"--help",
-		); code != exitDone || !strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") ||
+		if code, help, _ := call(t, "cache", verb, "--help"); code != exitDone ||
+			!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") ||
 			!strings.Contains(help, "--json") {
 			t.Errorf("cache %s --help: exit %d: %s", verb, code, help)
 		}

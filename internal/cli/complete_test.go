@@ -15,17 +15,8 @@ import (
 // TestComplete requests completions like the scripts of bash, zsh and fish.
 func TestComplete(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
-	if code, _, errs := call(
-		t,
-		"synth",
-		set,
-		"--codec",
-		"png",
-		"--episodes",
-		"1",
-		"--seconds",
-		"0.2",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", set, "--codec", "png", "--episodes", "1", "--seconds",
+		"0.2"); code != exitDone {
 		t.Fatal(errs)
 	}
 	for _, c := range []struct {
@@ -116,10 +107,7 @@ func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 			if flagValues[key] == nil {
 				key = "--" + f.Name
 			}
-			if delete(
-				unused,
-				key,
-			); flagValues[key] == nil ||
+			if delete(unused, key); flagValues[key] == nil ||
 				!slices.Contains(inHelp, "--"+f.Name) {
 				return
 			}

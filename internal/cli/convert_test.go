@@ -20,23 +20,9 @@ import (
 func TestConvertCutRecording(t *testing.T) {
 	dir := t.TempDir()
 	whole := filepath.Join(dir, "whole.mcap")
-	if code, _, errs := call(
-		t,
-		"synth",
-		whole,
-		"--format",
-		"mcap",
-		"--episodes",
-		"1",
-		"--seconds",
-		"3",
-		"--cameras",
-		"0",
-		"--rates",
-		"camera=30,joints=100",
-		"--write-option",
-		"chunk=4096",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", whole, "--format", "mcap", "--episodes", "1", "--seconds",
+		"3", "--cameras", "0", "--rates", "camera=30,joints=100", "--write-option",
+		"chunk=4096"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	b, err := os.ReadFile(whole)
@@ -75,18 +61,13 @@ func TestConvertCutRecording(t *testing.T) {
 			"--json",
 		)
 		var r struct{ Findings []struct{ Code string } }
-		if err := json.Unmarshal(
-			[]byte(out),
-			&r,
-		); err != nil || code != exitFindings || !strings.Contains(out, `"cut-file"`) ||
-			len(r.Findings) == 0 {
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFindings ||
+			!strings.Contains(out, `"cut-file"`) || len(r.Findings) == 0 {
 			t.Errorf("%s: exit %d: %s%s", to, code, out, errs)
 		}
 	}
-	if b, err := os.ReadFile(
-		filepath.Join(dir, "cut_lerobot", "1.0.0", "meta", "conversion.json"),
-	); err != nil ||
-		!strings.Contains(string(b), `"cut-file"`) {
+	if b, err := os.ReadFile(filepath.Join(dir, "cut_lerobot", "1.0.0", "meta",
+		"conversion.json")); err != nil || !strings.Contains(string(b), `"cut-file"`) {
 		t.Errorf("%v: %s", err, b)
 	}
 }
@@ -96,15 +77,10 @@ func TestConvertCutRecording(t *testing.T) {
 func TestConvertForLeRobot(t *testing.T) {
 	recording := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
 	dir := t.TempDir()
-	if code, out, errs := call(
-		t,
-		"convert",
-		recording,
-		filepath.Join(dir, "as-it-is"),
-		"--images",
-		"images",
-	); code != exitFindings || !strings.Contains(out, "no-action") || !strings.Contains(out, "no-state") ||
-		!strings.Contains(out, `{"observation.state": {"from": ["joint_states.position"]}}`) {
+	if code, out, errs := call(t, "convert", recording, filepath.Join(dir, "as-it-is"), "--images",
+		"images"); code != exitFindings || !strings.Contains(out, "no-action") ||
+		!strings.Contains(out, "no-state") || !strings.Contains(out,
+		`{"observation.state": {"from": ["joint_states.position"]}}`) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	dst := filepath.Join(dir, "set")
@@ -154,32 +130,15 @@ func TestConvertForLeRobot(t *testing.T) {
 func TestLinkedRecording(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "store", "a.mcap")
-	if code, _, errs := call(
-		t,
-		"synth",
-		file,
-		"--format",
-		"mcap",
-		"--episodes",
-		"1",
-		"--seconds",
-		"1",
-		"--cameras",
-		"0",
-		"--rates",
-		"camera=30,joints=100",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", file, "--format", "mcap", "--episodes", "1", "--seconds",
+		"1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	link := filepath.Join(dir, "link.mcap")
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := call(
-		t,
-		"inspect",
-		link,
-	); code != exitDone ||
+	if code, out, errs := call(t, "inspect", link); code != exitDone ||
 		!strings.Contains(out, "1 episodes, 30 frames") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
@@ -231,21 +190,8 @@ func TestProvenanceOfLeRobotSource(t *testing.T) {
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "recordings")
-	if code, _, errs := call(
-		t,
-		"synth",
-		src,
-		"--format",
-		"mcap",
-		"--episodes",
-		"3",
-		"--seconds",
-		"1",
-		"--cameras",
-		"0",
-		"--rates",
-		"camera=30,joints=100",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "3", "--seconds",
+		"1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	files, err := filepath.Glob(filepath.Join(src, "*.mcap"))
@@ -342,32 +288,16 @@ func TestProvenance(t *testing.T) {
 // source, because its path now holds another dataset.
 func TestProvenanceInPlace(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
-	if code, _, errs := call(
-		t,
-		"synth",
-		set,
-		"--codec",
-		"png",
-		"--episodes",
-		"3",
-		"--seconds",
-		"1",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", set, "--codec", "png", "--episodes", "3", "--seconds",
+		"1"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	report := filepath.Join(set, "meta", "conversion.json")
 	if err := os.Remove(report); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if code, out, errs := call(
-		t,
-		"edit",
-		"delete",
-		set,
-		"--episodes",
-		"0",
-		"--in-place",
-	); code != exitDone {
+	if code, out, errs := call(t, "edit", "delete", set, "--episodes", "0", "--in-place"); code !=
+		exitDone {
 		t.Fatal(code, out, errs)
 	}
 	b, err := os.ReadFile(report)
@@ -391,23 +321,9 @@ func TestProvenanceInPlace(t *testing.T) {
 // lists all.
 func TestDoctorSummary(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "a")
-	if code, _, errs := call(
-		t,
-		"synth",
-		src,
-		"--format",
-		"mcap",
-		"--episodes",
-		"8",
-		"--seconds",
-		"3",
-		"--cameras",
-		"0",
-		"--rates",
-		"camera=30,joints=100",
-		"--dropout",
-		"1s",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "8", "--seconds",
+		"3", "--cameras", "0", "--rates", "camera=30,joints=100", "--dropout", "1s"); code !=
+		exitDone {
 		t.Fatal(code, errs)
 	}
 	code, out, _ := call(t, "doctor", src)
@@ -423,17 +339,8 @@ func TestDoctorSummary(t *testing.T) {
 // TestPushPlanned: a dry run of push needs neither the Hub nor Python.
 func TestPushPlanned(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "a")
-	if code, _, errs := call(
-		t,
-		"synth",
-		src,
-		"--codec",
-		"png",
-		"--episodes",
-		"1",
-		"--seconds",
-		"0.5",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", src, "--codec", "png", "--episodes", "1", "--seconds",
+		"0.5"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	code, out, errs := call(
@@ -456,21 +363,8 @@ func TestPushPlanned(t *testing.T) {
 func TestAlignInline(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "a.mcap")
-	if code, _, errs := call(
-		t,
-		"synth",
-		src,
-		"--format",
-		"mcap",
-		"--episodes",
-		"1",
-		"--seconds",
-		"1",
-		"--cameras",
-		"0",
-		"--rates",
-		"camera=30,joints=100",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "1", "--seconds",
+		"1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	frames := func(name, text string) float64 {
@@ -505,15 +399,9 @@ func TestAlignInline(t *testing.T) {
 		t.Error("the offset changes nothing")
 	}
 	for _, bad := range []string{`{"hz": 20`, `{"hzz": 20}`, `{}x`} {
-		if code, _, errs := call(
-			t,
-			"convert",
-			src,
-			filepath.Join(dir, "bad"),
-			"--align",
-			bad,
-		); code != exitMisuse ||
-			!strings.Contains(errs, "--align") {
+		if code, _,
+			errs := call(t, "convert", src, filepath.Join(dir, "bad"), "--align", bad); code !=
+			exitMisuse || !strings.Contains(errs, "--align") {
 			t.Errorf("%s: exit %d: %s", bad, code, errs)
 		}
 	}

@@ -353,13 +353,8 @@ var editVerbs = []editVerb{
 }
 
 func (f *editFlags) setSize(text string) error {
-	if n, err := fmt.Sscanf(
-		text,
-		"%dx%d",
-		&f.verb.Video.Width,
-		&f.verb.Video.Height,
-	); n != 2 || err != nil ||
-		text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
+	if n, err := fmt.Sscanf(text, "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 ||
+		err != nil || text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
 		return misuse("expected a size such as 224x224, found " + text)
 	}
 	return nil

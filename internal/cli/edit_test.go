@@ -17,10 +17,9 @@ func TestEditDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := video.CanEncode(
-		t.Context(),
-		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
-	); err != nil {
+	if err := video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+		nil {
 		t.Skip(err)
 	}
 	t.Chdir(t.TempDir())

@@ -79,21 +79,9 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 func TestLostFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a.mcap", "b.mcap"} {
-		if code, _, errs := call(
-			t,
-			"synth",
-			filepath.Join(dir, name),
-			"--format",
-			"mcap",
-			"--episodes",
-			"1",
-			"--seconds",
-			"1",
-			"--cameras",
-			"0",
-			"--rates",
-			"joints=20",
-		); code != exitDone {
+		if code, _, errs := call(t, "synth", filepath.Join(dir, name), "--format", "mcap",
+			"--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "joints=20"); code !=
+			exitDone {
 			t.Fatal(errs)
 		}
 	}
@@ -122,15 +110,9 @@ func TestLostFilesAreRefused(t *testing.T) {
 			t.Errorf("%q --skip-bad: exit %d: %s%s", args, code, errs, text)
 		}
 	}
-	if code, text, errs := call(
-		t,
-		"convert",
-		dir,
-		filepath.Join(out, "whole"),
-		"--episodes",
-		"0,1",
-	); code != exitFindings ||
-		!strings.Contains(text, "2 episodes") {
+	if code, text,
+		errs := call(t, "convert", dir, filepath.Join(out, "whole"), "--episodes", "0,1"); code !=
+		exitFindings || !strings.Contains(text, "2 episodes") {
 		t.Errorf("whole episodes: exit %d: %s%s", code, errs, text)
 	}
 }
@@ -167,19 +149,8 @@ func TestArraysWithoutTime(t *testing.T) {
 func TestConvertedSetsOpenAgain(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "rlds")
-	if code, _, errs := call(
-		t,
-		"synth",
-		src,
-		"--format",
-		"rlds",
-		"--episodes",
-		"2",
-		"--seconds",
-		"0.5",
-		"--cameras",
-		"0",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", src, "--format", "rlds", "--episodes", "2", "--seconds",
+		"0.5", "--cameras", "0"); code != exitDone {
 		t.Fatal(errs)
 	}
 	for _, to := range []string{"zarr", "hdf5", "mcap", "rlds"} {

@@ -87,7 +87,14 @@ func literals(t *testing.T, fn func(file, text string, hint bool)) {
 		}
 		if d.IsDir() {
 			if name := d.Name(); path != root &&
-				(strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "python", "tests", "docs", "scripts", "bench"}, name)) {
+				(strings.HasPrefix(name, ".") || slices.Contains([]string{
+					"testdata",
+					"python",
+					"tests",
+					"docs",
+					"scripts",
+					"bench",
+				}, name)) {
 				return fs.SkipDir
 			}
 			return nil
@@ -221,11 +228,8 @@ func damaged(t *testing.T) map[string]string {
 	cut(first(delta, ".parquet"))
 	loose := made("robomimic-loose", "robomimic", "--cameras", "0")
 	if i, err := os.Stat(loose); err == nil && i.IsDir() {
-		if err := os.WriteFile(
-			filepath.Join(loose, "camera.mp4"),
-			[]byte("no video"),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(loose, "camera.mp4"), []byte("no video"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +237,9 @@ func damaged(t *testing.T) map[string]string {
 		"pointclouds": func(path string) { cut(first(path, ".bin")) },
 		"calvin_like": func(path string) {
 			cut(first(path, ".npz"))
-			if err := os.Remove(filepath.Join(path, "training", "episode_0000020.npz")); err != nil {
+			if err := os.Remove(
+				filepath.Join(path, "training", "episode_0000020.npz"),
+			); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -345,11 +351,14 @@ func TestHintsLeadOn(t *testing.T) {
 					switch {
 					case code == exitMisuse:
 						t.Errorf("%s: %v is not accepted: %s", f.Code, words, errs)
-					case code != exitDone && code != exitFindings && (strings.Contains(again, "robocache "+words[0]) || strings.Contains(again, "robocache doctor")):
+					case code != exitDone && code != exitFindings &&
+						(strings.Contains(again, "robocache "+words[0]) ||
+							strings.Contains(again, "robocache doctor")):
 						t.Errorf("%s: %v sends back: %s", f.Code, words, errs)
 					case words[0] == "doctor" && strings.Contains(out, " "+f.Code+":"):
 						t.Errorf("%s: %v does not remove the finding: %s", f.Code, words, out)
-					case words[0] == "doctor" && words[1] == "--fix" && strings.Contains(out, "pass a destination"):
+					case words[0] == "doctor" && words[1] == "--fix" &&
+						strings.Contains(out, "pass a destination"):
 						t.Errorf("%s: %v writes nothing: %s", f.Code, words, out)
 					}
 				}

@@ -80,15 +80,8 @@ func TestConvertRates(t *testing.T) {
 		} else {
 			first, at, _ := plan(exitDone, c.uri, "--rows-hz", c.hz)
 			again, other, _ := plan(exitDone, c.uri, "--rows-hz", "7")
-			if twice, at, _ := plan(
-				exitFindings,
-				c.uri,
-				"--rows-hz",
-				"7",
-				"--hz",
-				"14",
-			); at != 14 || twice < 1.7*first ||
-				twice > 2*first {
+			if twice, at, _ := plan(exitFindings, c.uri, "--rows-hz", "7", "--hz", "14"); at !=
+				14 || twice < 1.7*first || twice > 2*first {
 				t.Errorf(
 					"%s: rows at 7 Hz resampled to 14 are %v at %v Hz of %v",
 					c.name,
@@ -97,15 +90,9 @@ func TestConvertRates(t *testing.T) {
 					first,
 				)
 			}
-			if _, _, errs := plan(
-				exitMisuse,
-				c.uri,
-				"--hz",
-				c.hz,
-			); !strings.Contains(
-				errs,
-				"--rows-hz "+c.hz,
-			) {
+			if _, _,
+				errs := plan(exitMisuse, c.uri, "--hz", c.hz); !strings.Contains(errs, "--rows-hz "+
+				c.hz) {
 				t.Errorf("%s: --hz alone: %s", c.name, errs)
 			}
 			if named, at, _ := plan(exitDone, c.uri, "--fps", "7"); named != first || at != 7 {
@@ -118,17 +105,8 @@ func TestConvertRates(t *testing.T) {
 				t.Errorf("%s: %v rows at %v Hz, %v at %v", c.name, first, at, again, other)
 			}
 		}
-		if _, _, errs := plan(
-			exitMisuse,
-			c.uri,
-			"--hz",
-			"10",
-			"--fps",
-			"12",
-		); !strings.Contains(
-			errs,
-			"--fps",
-		) {
+		if _, _, errs := plan(exitMisuse, c.uri, "--hz", "10", "--fps",
+			"12"); !strings.Contains(errs, "--fps") {
 			t.Errorf("%s: %s", c.name, errs)
 		}
 	}
@@ -200,19 +178,8 @@ func TestWriterChoices(t *testing.T) {
 		}
 	}
 	dst := filepath.Join(t.TempDir(), "arm")
-	if code, _, errs := call(
-		t,
-		"synth",
-		dst,
-		"--hz",
-		"15",
-		"--codec",
-		"png",
-		"--episodes",
-		"1",
-		"--cameras",
-		"1",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", dst, "--hz", "15", "--codec", "png", "--episodes", "1",
+		"--cameras", "1"); code != exitDone {
 		t.Fatalf("synth --hz: exit %d: %s", code, errs)
 	}
 	if _, out, _ := call(t, "inspect", dst); !strings.Contains(out, "at 15 fps") {
@@ -300,29 +267,13 @@ func TestRowsHZ(t *testing.T) {
 	}
 	// A rate that a format only assumes is not used as the recorded one.
 	assumed := realdata.Path(t, "aloha_like")
-	if code, _, errs := call(
-		t,
-		"stats",
-		assumed,
-		"--frames",
-		"none",
-		"--hz",
-		"30",
-	); code != exitMisuse || !strings.Contains(errs, "assumed") ||
+	if code, _, errs := call(t, "stats", assumed, "--frames", "none", "--hz", "30"); code !=
+		exitMisuse || !strings.Contains(errs, "assumed") ||
 		!strings.Contains(errs, "--rows-hz 30") {
 		t.Errorf("an assumed rate: exit %d: %s", code, errs)
 	}
-	if code, _, errs := call(
-		t,
-		"stats",
-		none,
-		"--rows-hz",
-		"10",
-		"--hz",
-		"20",
-		"--write",
-	); code != exitMisuse ||
-		!strings.Contains(errs, "--out") {
+	if code, _, errs := call(t, "stats", none, "--rows-hz", "10", "--hz", "20", "--write"); code !=
+		exitMisuse || !strings.Contains(errs, "--out") {
 		t.Errorf("stats of a grid into the dataset: exit %d: %s", code, errs)
 	}
 }
@@ -359,17 +310,9 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%v of an unknown split: exit %d: %s", verb, code, errs)
 		}
 	}
-	if code, _, errs := call(
-		t,
-		"stats",
-		demos,
-		"--frames",
-		"none",
-		"--split",
-		"train",
-		"--write",
-	); code != exitMisuse ||
-		!strings.Contains(errs, "--out") {
+	if code, _,
+		errs := call(t, "stats", demos, "--frames", "none", "--split", "train", "--write"); code !=
+		exitMisuse || !strings.Contains(errs, "--out") {
 		t.Errorf("stats of a split into the dataset: exit %d: %s", code, errs)
 	}
 }
@@ -386,7 +329,19 @@ func TestRowsWithTimestamps(t *testing.T) {
 		uri := filepath.Join(dir, format)
 		if format == "rosbag2" {
 			uri = realdata.Path(t, "mcap_robot/recording_db3")
-		} else if code, _, errs := call(t, "synth", uri, "--format", format, "--episodes", "1", "--seconds", "1", "--cameras", "0"); code != exitDone {
+		} else if code, _, errs := call(
+			t,
+			"synth",
+			uri,
+			"--format",
+			format,
+			"--episodes",
+			"1",
+			"--seconds",
+			"1",
+			"--cameras",
+			"0",
+		); code != exitDone {
 			t.Fatal(format, errs)
 		}
 		for _, c := range [][]string{{"--rows-hz", "30"}, {"--map", m}} {

@@ -244,13 +244,8 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 			"–",
 		}
 		if s.FirstNS != nil && s.LastNS != nil {
-			row[3], row[4] = fmt.Sprintf(
-				"%.6f",
-				float64(*s.FirstNS)/1e9,
-			), fmt.Sprintf(
-				"%.6f",
-				float64(*s.LastNS)/1e9,
-			)
+			row[3], row[4] = fmt.Sprintf("%.6f", float64(*s.FirstNS)/1e9),
+				fmt.Sprintf("%.6f", float64(*s.LastNS)/1e9)
 		}
 		if s.JitterMS != nil && s.MaxGapMS != nil {
 			copy(

@@ -40,7 +40,8 @@ func TestDecodeCost(t *testing.T) {
 	}
 	for _, s := range r.Streams {
 		if s.Codec != "" &&
-			(math.Abs(s.Decoded-1.5) > 0.01 || s.NVDEC == nil || *s.NVDEC || !strings.Contains(s.NotNVDEC, "av1")) {
+			(math.Abs(s.Decoded-1.5) > 0.01 || s.NVDEC == nil || *s.NVDEC ||
+				!strings.Contains(s.NotNVDEC, "av1")) {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -65,12 +66,8 @@ func TestDecodeCost(t *testing.T) {
 	if !strings.HasSuffix(d.Trial.Command, "DST --codec h264 --gop 4") {
 		t.Error(d.Trial.Command)
 	}
-	if code, out, errs = call(
-		t,
-		"inspect",
-		set,
-		"--decode-cost",
-	); code != exitDone || !strings.Contains(out, "128 frames of episode 2 as hevc, GOP 8") ||
+	if code, out, errs = call(t, "inspect", set, "--decode-cost"); code != exitDone ||
+		!strings.Contains(out, "128 frames of episode 2 as hevc, GOP 8") ||
 		!strings.Contains(out, "decoded on the CPU: no GPU engine decodes av1") {
 		t.Error(code, out, errs)
 	}
@@ -89,7 +86,10 @@ func TestDecodeCostRefused(t *testing.T) {
 		},
 	} {
 		code, _, errs := call(t, append([]string{"inspect"}, c...)...)
-		if want := map[bool]int{true: 12, false: exitMisuse}[strings.Contains(say, "no video")]; code != want ||
+		if want := map[bool]int{
+			true:  12,
+			false: exitMisuse,
+		}[strings.Contains(say, "no video")]; code != want ||
 			!strings.Contains(errs, say) {
 			t.Errorf("%v: exit code %d, %q", c, code, errs)
 		}
@@ -104,14 +104,8 @@ func TestDoctorTellsOfLongGOPs(t *testing.T) {
 		!strings.Contains(out, "robocache edit reencode SRC DST --codec=h264 --gop=8") {
 		t.Error(code, out)
 	}
-	if _, out, _ = call(
-		t,
-		"doctor",
-		realdata.Path(t, "g1_v30_exact"),
-	); strings.Contains(
-		out,
-		"long-gop",
-	) {
+	if _, out,
+		_ = call(t, "doctor", realdata.Path(t, "g1_v30_exact")); strings.Contains(out, "long-gop") {
 		t.Error(out)
 	}
 }

@@ -10,23 +10,9 @@ import (
 // that exit codes do not change.
 func TestLookAheadFinding(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "recording")
-	if code, _, errs := call(
-		t,
-		"synth",
-		set,
-		"--format",
-		"mcap",
-		"--episodes",
-		"1",
-		"--cameras",
-		"1",
-		"--size",
-		"64x64",
-		"--seconds",
-		"1",
-		"--rates",
-		"camera=30,joints=100",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", set, "--format", "mcap", "--episodes", "1", "--cameras",
+		"1", "--size", "64x64", "--seconds", "1", "--rates", "camera=30,joints=100"); code !=
+		exitDone {
 		t.Fatal(errs)
 	}
 	for _, c := range []struct {

@@ -60,7 +60,8 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 			t.Errorf("%s --help: exit %d", verb, code)
 		}
 		if verb != "submit" &&
-			(!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
+			(!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") ||
+				!strings.Contains(help, "--json")) {
 			t.Errorf("%s --help lacks an example, the exit codes or --json:\n%s", verb, help)
 		}
 	}
@@ -72,22 +73,16 @@ func TestExitCodes(t *testing.T) {
 	if err := os.MkdirAll(bad, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(bad, "info.json"),
-		[]byte(`{"codebase_version":"v3.0","fps":0}`),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(bad, "info.json"),
+		[]byte(`{"codebase_version":"v3.0","fps":0}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	old := filepath.Join(dir, "old", "meta")
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(
-		filepath.Join(old, "info.json"),
-		[]byte(`{"codebase_version":"v1.6","fps":30}`),
-		0o644,
-	); err != nil {
+	if err := os.WriteFile(filepath.Join(old, "info.json"),
+		[]byte(`{"codebase_version":"v1.6","fps":30}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -124,13 +119,8 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	if code := runCommand(
-		ctx,
-		newRoot(),
-		[]string{"doctor", realdata.Path(t, "g1_v30_exact")},
-		&out,
-		&errs,
-	); code != exitInterrupted {
+	if code := runCommand(ctx, newRoot(), []string{"doctor", realdata.Path(t, "g1_v30_exact")},
+		&out, &errs); code != exitInterrupted {
 		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, errs.String())
 	}
 }
@@ -202,13 +192,9 @@ func TestDoctorExitCodes(t *testing.T) {
 
 func TestContactSheet(t *testing.T) {
 	png := filepath.Join(t.TempDir(), "sheet.png")
-	if code, _, errs := call(
-		t,
-		"inspect",
-		realdata.Path(t, "g1_h264_v30"),
-		"--contact-sheet",
-		png,
-	); code != exitDone {
+	if code, _,
+		errs := call(t, "inspect", realdata.Path(t, "g1_h264_v30"), "--contact-sheet", png); code !=
+		exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	st, err := os.Stat(png)

@@ -88,11 +88,7 @@ func TestFilesWithoutEnding(t *testing.T) {
 	if err := os.WriteFile(text, []byte("a note"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := call(
-		t,
-		"inspect",
-		text,
-	); code == exitDone ||
+	if code, _, errs := call(t, "inspect", text); code == exitDone ||
 		!strings.Contains(errs, "a file that no format knows") {
 		t.Errorf("exit %d: %s", code, errs)
 	}

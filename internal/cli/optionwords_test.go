@@ -86,7 +86,10 @@ func TestOptionWords(t *testing.T) {
 		{"Go", "rows_hz", `OpenOptions.HZ: "30000/1001"`},
 		{"Go", "align", `Align: {Relative: {"action": false}}`},
 	} {
-		words := map[string]robocache.Words{"Python": robocache.PythonWords, "Go": robocache.GoWords}[c.surface]
+		words := map[string]robocache.Words{
+			"Python": robocache.PythonWords,
+			"Go":     robocache.GoWords,
+		}[c.surface]
 		if words.Option == nil {
 			verb, _, err := newRoot().Find(strings.Fields(c.surface))
 			if err != nil {
@@ -242,10 +245,10 @@ func pythonFields(t *testing.T) map[string]bool {
 	for _, group := range pythonGroup.FindAllStringSubmatch(string(b), -1) {
 		_, class, _ := strings.Cut(string(b), "\nclass "+group[2]+":\n")
 		class, _, _ = strings.Cut(class, "\n\n\n")
-		for _, field := range regexp.MustCompile(`(?m)^    (\w+): .* = `).FindAllStringSubmatch(
-			class,
-			-1,
-		) {
+		for _, field := range regexp.MustCompile(
+			`(?m)^    (\w+): .* = `,
+		).FindAllStringSubmatch(class,
+			-1) {
 			out[group[1]+"."+group[2]+"."+field[1]] = true
 		}
 	}

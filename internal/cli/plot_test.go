@@ -74,28 +74,10 @@ func TestPlot(t *testing.T) {
 // if they are named. Hostile text stays text.
 func TestPlotOfManyClocks(t *testing.T) {
 	dir := t.TempDir()
-	set, out := filepath.Join(
-		dir,
-		`<img src=x onerror=alert(1)> & "set"`,
-	), filepath.Join(
-		dir,
-		"p.html",
-	)
-	if code, _, errs := call(
-		t,
-		"synth",
-		set,
-		"--format",
-		"mcap",
-		"--episodes",
-		"1",
-		"--seconds",
-		"1",
-		"--rates",
-		"camera=15,joints=50,force=100",
-		"--size",
-		"64x64",
-	); code != exitDone {
+	set, out := filepath.Join(dir, `<img src=x onerror=alert(1)> & "set"`),
+		filepath.Join(dir, "p.html")
+	if code, _, errs := call(t, "synth", set, "--format", "mcap", "--episodes", "1", "--seconds",
+		"1", "--rates", "camera=15,joints=50,force=100", "--size", "64x64"); code != exitDone {
 		t.Skip(errs)
 	}
 	_, text, _ := call(t, "inspect", set, "--json")

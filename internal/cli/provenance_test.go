@@ -129,11 +129,8 @@ func TestProvenanceOfRuns(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(
-			filepath.Join(folder, fmt.Sprintf("episode_%07d.npz", n)),
-			b.Bytes(),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("episode_%07d.npz", n)), b.Bytes(),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,11 +152,7 @@ func TestProvenanceOfRuns(t *testing.T) {
 	if o := originOf(t, dst, 0); o != want {
 		t.Errorf("%+v, want %+v", o, want)
 	}
-	if o := originOf(
-		t,
-		dst,
-		1,
-	); o.File != "training/episode_0000102.npz" || o.Episode != 1 ||
+	if o := originOf(t, dst, 1); o.File != "training/episode_0000102.npz" || o.Episode != 1 ||
 		o.Checksum == "" {
 		t.Errorf("%+v", o)
 	}

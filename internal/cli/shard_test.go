@@ -29,10 +29,8 @@ func TestShards(t *testing.T) {
 	}
 	stateWith := func(code int) (s map[string]any) {
 		t.Helper()
-		if err := json.Unmarshal(
-			[]byte(ok(code, "status", "--manifest", m, "--json")),
-			&s,
-		); err != nil {
+		if err := json.Unmarshal([]byte(ok(code, "status", "--manifest", m, "--json")), &s); err !=
+			nil {
 			t.Fatal(err)
 		}
 		return s
@@ -78,12 +76,8 @@ func TestShards(t *testing.T) {
 	ok(75, "commit", "--manifest", m)
 	t.Setenv("JOB_COMPLETION_INDEX", "2")
 	t.Setenv("ROBOCACHE_LOG_LEVEL", "info")
-	if log, run := ok(
-		0,
-		"run",
-		"--manifest",
-		m,
-	), state()["run"].(string); len(run) != 12 || strings.Count(log, `"run":"`+run+`","shard":2`) != 2 ||
+	if log, run := ok(0, "run", "--manifest", m), state()["run"].(string); len(run) != 12 ||
+		strings.Count(log, `"run":"`+run+`","shard":2`) != 2 ||
 		!strings.Contains(log, `"exit_code":0`) {
 		t.Errorf("%s: %s", run, log)
 	}
@@ -94,17 +88,8 @@ func TestShards(t *testing.T) {
 		s["failed"] != 0.0 {
 		t.Errorf("%v", s)
 	}
-	if text := ok(
-		0,
-		"run",
-		"--manifest",
-		m,
-		"--shard",
-		"2",
-	); !strings.Contains(
-		text,
-		"done already",
-	) {
+	if text := ok(0, "run", "--manifest", m, "--shard", "2"); !strings.Contains(text,
+		"done already") {
 		t.Error(text)
 	}
 	ok(0, "run", "--manifest", m, "--shard", "1")
@@ -162,17 +147,9 @@ func TestShardSignals(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
-		if code, _, errs := call(
-			t,
-			"plan",
-			"resample",
-			"synth://heterogeneous?episodes=20000&cap=120",
-			dst,
-			"--hz",
-			"50",
-			"--manifest",
-			m,
-		); code != 0 {
+		if code, _, errs := call(t, "plan", "resample",
+			"synth://heterogeneous?episodes=20000&cap=120", dst, "--hz", "50", "--manifest",
+			m); code != 0 {
 			t.Fatal(errs)
 		}
 		c := exec.Command(os.Args[0], "-test.run=^TestShardSignals$")
@@ -181,11 +158,9 @@ func TestShardSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 500 { // until it has started
-			if notes, _ := filepath.Glob(
-				filepath.Join(dst, "_staging", "00000", "*", "*"),
-			); len(
-				notes,
-			) > 0 {
+			if notes,
+				_ := filepath.Glob(filepath.Join(dst, "_staging", "00000", "*", "*")); len(notes) >
+				0 {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -199,11 +174,8 @@ func TestShardSignals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, err := shard.StatusOf(
-			t.Context(),
-			man,
-		); err != nil || s.Failed != 1 || s.Running != 0 ||
-			len(s.Never) != 0 {
+		if s, err := shard.StatusOf(t.Context(), man); err != nil || s.Failed != 1 ||
+			s.Running != 0 || len(s.Never) != 0 {
 			t.Errorf("%+v %v", s, err)
 		}
 	}
@@ -294,10 +266,8 @@ func TestShardEstimate(t *testing.T) {
 		"--json",
 	)
 	p = verbs.Planned{}
-	if err := json.Unmarshal(
-		[]byte(out),
-		&p,
-	); code != 0 || err != nil || p.Manifest != m || p.Estimate.Frames != p.Frames ||
+	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Manifest != m ||
+		p.Estimate.Frames != p.Frames ||
 		math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
 		t.Errorf("%d %v %s%s", code, err, out, errs)
 	}

@@ -45,19 +45,13 @@ func TestSubmitLocal(t *testing.T) {
 		t.Error(errs)
 	}
 	var s map[string]any
-	if err := json.Unmarshal(
-		[]byte(out),
-		&s,
-	); err != nil || code != exitFindings || s["done"] != 3.0 || s["total"] != 3.0 || s["findings"] != 2.0 ||
-		s["committed"] != true {
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != exitFindings ||
+		s["done"] != 3.0 || s["total"] != 3.0 || s["findings"] != 2.0 || s["committed"] != true {
 		t.Errorf("exit %d: %v: %s%s", code, err, out, errs)
 	}
 	for _, want := range []int{42, 2, exitTemporary} {
-		if err := os.WriteFile(
-			filepath.Join(dir, "code"),
-			[]byte(strconv.Itoa(want)),
-			0o644,
-		); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "code"), []byte(strconv.Itoa(want)),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		if code, _, errs := call(t, args...); code != want || !strings.Contains(errs, "exit code") {
@@ -95,17 +89,8 @@ func TestSubmitSlurm(t *testing.T) {
 		t.Errorf("exit %d: %v %s%s\n%s", code, err, text, errs, script)
 	}
 	t.Setenv("PATH", "/bin:/usr/nothing")
-	if code, _, errs := call(
-		t,
-		"submit",
-		"slurm",
-		"--manifest",
-		"mem://plan.json",
-		"--program",
-		"/none",
-		"--out",
-		out,
-	); code != exitMisuse {
+	if code, _, errs := call(t, "submit", "slurm", "--manifest", "mem://plan.json", "--program",
+		"/none", "--out", out); code != exitMisuse {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	for _, bad := range [][]string{
@@ -158,11 +143,9 @@ func TestSubmitKubernetes(t *testing.T) {
 func TestSubmitRay(t *testing.T) {
 	dir := worker(t)
 	python := filepath.Join(dir, "python")
-	if err := os.WriteFile(
-		python,
+	if err := os.WriteFile(python,
 		[]byte("#!/bin/sh\necho \"$@\"; echo 'robocache: never' >&2; exit \"${RAY_CODE:-42}\"\n"),
-		0o755,
-	); err != nil {
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	code, out, errs := call(
@@ -186,26 +169,12 @@ func TestSubmitRay(t *testing.T) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	t.Setenv("RAY_CODE", "3") // the commit has findings
-	if code, _, _ := call(
-		t,
-		"submit",
-		"ray",
-		"--manifest",
-		"x",
-		"--python",
-		python,
-	); code != exitFindings {
+	if code, _, _ := call(t, "submit", "ray", "--manifest", "x", "--python", python); code !=
+		exitFindings {
 		t.Errorf("exit %d of a commit with findings", code)
 	}
-	if code, _, errs := call(
-		t,
-		"submit",
-		"ray",
-		"--manifest",
-		"x",
-		"--python",
-		filepath.Join(dir, "none"),
-	); code != exitMisuse {
+	if code, _, errs := call(t, "submit", "ray", "--manifest", "x", "--python",
+		filepath.Join(dir, "none")); code != exitMisuse {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
@@ -213,51 +182,23 @@ func TestSubmitRay(t *testing.T) {
 // A scheduler gets 0 for exit code 3. With --wait a verb runs again while it returns 75.
 func TestSubmitTask(t *testing.T) {
 	dir := worker(t)
-	if code, _, errs := call(
-		t,
-		"submit",
-		"task",
-		"--",
-		"submit",
-		"local",
-		"--manifest",
-		"mem://plan.json",
-		"--program",
-		filepath.Join(dir, "worker"),
-		"--retries",
-		"0",
-	); code != exitDone {
+	if code, _, errs := call(t, "submit", "task", "--", "submit", "local", "--manifest",
+		"mem://plan.json", "--program", filepath.Join(dir, "worker"), "--retries", "0"); code !=
+		exitDone {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	if code, _, _ := call(
-		t,
-		"submit",
-		"task",
-		"--wait",
-		"--",
-		"inspect",
-		filepath.Join(dir, "none"),
-	); code != exitNotFound {
+	if code, _, _ := call(t, "submit", "task", "--wait", "--", "inspect",
+		filepath.Join(dir, "none")); code != exitNotFound {
 		t.Errorf("exit %d", code)
 	}
 	taskPause = time.Millisecond
-	script := "#!/bin/sh\ncase $1 in status) echo '{\"total\": 1}';; commit) echo '{}'; [ -e '" + dir + "/again' ] && exit 3; touch '" + dir + "/again'; exit 75;; esac\n"
+	script := "#!/bin/sh\ncase $1 in status) echo '{\"total\": 1}';; commit) echo '{}'; [ -e '" +
+		dir + "/again' ] && exit 3; touch '" + dir + "/again'; exit 75;; esac\n"
 	if err := os.WriteFile(filepath.Join(dir, "worker"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := call(
-		t,
-		"submit",
-		"task",
-		"--wait",
-		"--",
-		"submit",
-		"local",
-		"--manifest",
-		"mem://plan.json",
-		"--program",
-		filepath.Join(dir, "worker"),
-	); code != exitDone {
+	if code, _, errs := call(t, "submit", "task", "--wait", "--", "submit", "local", "--manifest",
+		"mem://plan.json", "--program", filepath.Join(dir, "worker")); code != exitDone {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

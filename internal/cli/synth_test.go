@@ -60,12 +60,7 @@ func TestSynthSameSamples(t *testing.T) {
 		ds, found := made(format)
 		for e := range 2 {
 			for _, key := range []string{"observation.state", "action"} {
-				if got := column(
-					t,
-					ds,
-					key,
-					e,
-				); !slices.Equal(got, column(t, want, key, e)) ||
+				if got := column(t, ds, key, e); !slices.Equal(got, column(t, want, key, e)) ||
 					len(got) == 0 {
 					t.Errorf("%s: %s of episode %d differs", format, key, e)
 				}
@@ -109,22 +104,8 @@ func TestSynthSameSamples(t *testing.T) {
 				d := len(values) / len(times)
 				var got []float64
 				var at []int64
-				rows, timestamps, counts := column(
-					t,
-					ds,
-					key,
-					e,
-				), column(
-					t,
-					ds,
-					key+".recorded",
-					e,
-				), column(
-					t,
-					ds,
-					key+".count",
-					e,
-				)
+				rows, timestamps, counts := column(t, ds, key, e), column(t, ds, key+
+					".recorded", e), column(t, ds, key+".count", e)
 				k := len(timestamps) / len(counts)
 				for r, n := range counts {
 					at = append(at, nanos(timestamps[r*k:r*k+int(n)])...)
@@ -146,7 +127,9 @@ func TestSynthSameSamples(t *testing.T) {
 			}
 			i := slices.IndexFunc(
 				found,
-				func(f robocache.Finding) bool { return f.Code == "samples-after-last-row" && f.Where["stream"] == key },
+				func(f robocache.Finding) bool {
+					return f.Code == "samples-after-last-row" && f.Where["stream"] == key
+				},
 			)
 			if (i >= 0) != (after > 0) || i >= 0 && found[i].Count != int64(after) || after > 40 {
 				t.Errorf("%s: %d samples of %s are in no row: %+v", format, after, key, found)

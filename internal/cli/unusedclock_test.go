@@ -51,7 +51,8 @@ func TestUnusedClock(t *testing.T) {
 			}
 		}
 		code, _, errs := call(t, "convert", uri, filepath.Join(t.TempDir(), "out"), "--hz", "5")
-		want := "--hz resamples, but the clock of the rows cannot be used, and " + c.state + ": " + message + "; hint: Write " + c.column + " again"
+		want := "--hz resamples, but the clock of the rows cannot be used, and " + c.state + ": " +
+			message + "; hint: Write " + c.column + " again"
 		if code != exitMisuse || !strings.Contains(errs, want) ||
 			!strings.Contains(errs, "or state their rate: --rows-hz 5 says") {
 			t.Errorf("convert %s: exit %d, want %q\n%s", variant, code, want, errs)

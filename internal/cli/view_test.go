@@ -54,26 +54,22 @@ func TestViewDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if code, _, errs := call(
-		t,
-		"synth",
-		filepath.Join(dir, "arm50"),
-		"--codec",
-		"png",
-		"--episodes",
-		"1",
-	); code != exitDone {
+	if code, _, errs := call(t, "synth", filepath.Join(dir, "arm50"), "--codec", "png",
+		"--episodes", "1"); code != exitDone {
 		t.Fatal(errs)
 	}
 	n := 0
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(
-		string(text),
-		-1,
-	) {
+	for _, block := range regexp.MustCompile(
+		"(?s)```sh\n(.*?)```",
+	).FindAllStringSubmatch(string(text),
+		-1) {
 		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
 			n++
 			var args []string
-			for _, a := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(strings.ReplaceAll(line, "/tmp/", dir+"/"), -1)[1:] {
+			for _, a := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(
+				strings.ReplaceAll(line, "/tmp/", dir+"/"),
+				-1,
+			)[1:] {
 				if a != "--open" { // would open a browser on the test machine
 					args = append(args, strings.Trim(a, "'"))
 				}
@@ -93,12 +89,8 @@ func TestViewDocument(t *testing.T) {
 	if n < 6 {
 		t.Errorf("only %d commands", n)
 	}
-	if code, out, _ := viewed(
-		t,
-		filepath.Join(dir, "arm"),
-		"--json",
-		"--no-token",
-	); code != exitDone || !strings.Contains(out, `"url":"http://127.0.0.1:`) ||
+	if code, out, _ := viewed(t, filepath.Join(dir, "arm"), "--json", "--no-token"); code !=
+		exitDone || !strings.Contains(out, `"url":"http://127.0.0.1:`) ||
 		strings.Contains(out, "token") {
 		t.Errorf("%d %q", code, out)
 	}

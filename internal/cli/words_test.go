@@ -17,7 +17,10 @@ import (
 // TestOptionErrorsInPlainWords checks that errors about options name the option and the value, and
 // never a type or a function of Go.
 func TestOptionErrorsInPlainWords(t *testing.T) {
-	parseLoader := func(text string) error { _, err := loader.ParseConfig([]byte(text)); return err }
+	parseLoader := func(text string) error {
+		_, err := loader.ParseConfig([]byte(text))
+		return err
+	}
 	parseAlign := func(text string) error { _, err := align.ParseConfig([]byte(text)); return err }
 	parseMapping := func(text string) error { _, err := mapping.Parse([]byte(text)); return err }
 	parseFlags := func(text string) error { _, err := flags.Parse([]byte(text)); return err }

@@ -35,12 +35,23 @@ func (f *fake) driver() *memoryDriver {
 		},
 		primaryRetain: func(c *uintptr, d int32) int32 {
 			return locked(
-				func() int32 { f.lastDevice = d - 10; *c = 0xc0; f.retained++; return code("retain") },
+				func() int32 {
+					f.lastDevice = d - 10
+					*c = 0xc0
+					f.retained++
+					return code("retain")
+				},
 			)
 		},
-		primaryRelease: func(int32) int32 { return locked(func() int32 { f.retained--; return 0 }) },
-		push:           func(uintptr) int32 { return locked(func() int32 { f.pushed++; return code("push") }) },
-		pop:            func(*uintptr) int32 { return locked(func() int32 { f.pushed--; return 0 }) },
+		primaryRelease: func(int32) int32 {
+			return locked(func() int32 { f.retained--; return 0 })
+		},
+		push: func(uintptr) int32 {
+			return locked(func() int32 { f.pushed++; return code("push") })
+		},
+		pop: func(*uintptr) int32 {
+			return locked(func() int32 { f.pushed--; return 0 })
+		},
 		hostAlloc: func(p *unsafe.Pointer, n uintptr, flags uint32) int32 {
 			return locked(func() int32 {
 				if c := code("alloc"); c != 0 {
@@ -152,20 +163,14 @@ func TestFailures(t *testing.T) {
 	} {
 		f := newFake()
 		f.fail[op] = 35
-		if _, err := openHost(
-			f.driver(),
-			0,
-		); !errors.Is(err, class) ||
+		if _, err := openHost(f.driver(), 0); !errors.Is(err, class) ||
 			!strings.Contains(err.Error(), "CUDA_ERROR_OF_SORTS") {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
 	f := newFake()
 	f.devices = 0
-	if _, err := openHost(
-		f.driver(),
-		-1,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if _, err := openHost(f.driver(), -1); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "no device") {
 		t.Error(err)
 	}
@@ -179,9 +184,7 @@ func TestFailures(t *testing.T) {
 		t.Error(err, f.pushed)
 	}
 	f.fail["alloc"], f.fail["push"] = 0, 999
-	if _, err := h.Alloc(
-		1,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if _, err := h.Alloc(1); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "999") {
 		t.Error(err)
 	}

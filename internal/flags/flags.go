@@ -196,25 +196,15 @@ func Parse(b []byte) (_ *File, err error) {
 	}
 	for i, x := range f.Flags {
 		if x.Episode < 0 || x.Length < 0 {
-			if err := bad(
-				nil,
-				"flag %d: episode_index %d, length %d",
-				i,
-				x.Episode,
-				x.Length,
-			); err != nil {
+			if err := bad(nil, "flag %d: episode_index %d, length %d", i, x.Episode,
+				x.Length); err != nil {
 				return nil, err
 			}
 		}
 		if r := x.Rows; len(r) != 0 &&
 			(len(r) != 2 || r[0] < 0 || r[1] <= r[0] || x.Length > 0 && r[1] > x.Length) {
-			if err := bad(
-				nil,
-				"flag %d: rows %v of an episode of %d, expected [from, to)",
-				i,
-				r,
-				x.Length,
-			); err != nil {
+			if err := bad(nil, "flag %d: rows %v of an episode of %d, expected [from, to)", i, r,
+				x.Length); err != nil {
 				return nil, err
 			}
 		}

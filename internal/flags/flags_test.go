@@ -45,13 +45,8 @@ func TestWritten(t *testing.T) {
 	if err := got.Check(t.Context(), ds); err != nil {
 		t.Error(err)
 	}
-	if err := got.Check(
-		t.Context(),
-		open("g1_h264_v30_bigdrift"),
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := got.Check(t.Context(), open("g1_h264_v30_bigdrift")); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {

@@ -107,11 +107,7 @@ func TestCut(t *testing.T) {
 			src := deflated(t, kind, 6, data)
 			for n := range src {
 				// truncated data may also look too long
-				if _, _, err := way(
-					kind,
-					dst,
-					src[:n],
-				); !errors.Is(err, errDamaged) &&
+				if _, _, err := way(kind, dst, src[:n]); !errors.Is(err, errDamaged) &&
 					!errors.Is(err, ErrRoom) {
 					t.Fatalf("%s %s cut at %d of %d: %v", name, kind, n, len(src), err)
 				}
@@ -152,10 +148,7 @@ func TestGzipMembers(t *testing.T) {
 	want := append(bytes.Clone(a), b...)
 	for _, tail := range []string{"", "\x00\x00\x00"} {
 		dst := make([]byte, 800)
-		if err := Gzip(
-			dst,
-			append(bytes.Clone(src), tail...),
-		); err != nil ||
+		if err := Gzip(dst, append(bytes.Clone(src), tail...)); err != nil ||
 			!bytes.Equal(dst, want) {
 			t.Errorf("tail %q: %v", tail, err)
 		}
@@ -178,11 +171,7 @@ func TestManyAtOnce(t *testing.T) {
 				data := plain(1000+g*100+i, uint64(i))
 				kind := kinds[(g+i)%3]
 				dst := make([]byte, len(data))
-				if _, _, err := Some(
-					kind,
-					dst,
-					deflated(t, kind, 6, data),
-				); err != nil ||
+				if _, _, err := Some(kind, dst, deflated(t, kind, 6, data)); err != nil ||
 					!bytes.Equal(dst, data) {
 					t.Errorf("%v %v", kind, err)
 				}

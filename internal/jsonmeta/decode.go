@@ -211,13 +211,8 @@ func syntaxError(op string, b []byte, err *json.SyntaxError) error {
 		}
 	}
 	e.Where["offset"] = at
-	if line := bytes.Count(
-		b[:at],
-		[]byte("\n"),
-	) + 1; bytes.Contains(
-		bytes.TrimSpace(b),
-		[]byte("\n"),
-	) {
+	if line := bytes.Count(b[:at], []byte("\n")) +
+		1; bytes.Contains(bytes.TrimSpace(b), []byte("\n")) {
 		e.Where["line"] = line
 	}
 	return e

@@ -63,7 +63,9 @@ func OptionError(op, name string, b []byte, err error) error {
 		fields := strings.Split(wrongType.Field, ".")
 		isField := func(key string) bool { return slices.Contains(fields, key) }
 		if !slices.ContainsFunc(strings.Split(pointer, "/"), isField) {
-			pointer, e.Got = "/"+fields[len(fields)-1], kindWords[strings.Fields(wrongType.Value)[0]]
+			pointer, e.Got = "/"+fields[len(
+				fields,
+			)-1], kindWords[strings.Fields(wrongType.Value)[0]]
 		}
 	}
 	e.Msg = optionPath(name, pointer)

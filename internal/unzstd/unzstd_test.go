@@ -85,12 +85,7 @@ func TestRoundTrip(t *testing.T) {
 					}
 					for _, room := range []int{len(want), len(want) + 9} {
 						dst := make([]byte, room+16)
-						if got, err := way(
-							dst[:room:room],
-							src,
-							needAll,
-							Verify,
-						); err != nil ||
+						if got, err := way(dst[:room:room], src, needAll, Verify); err != nil ||
 							!bytes.Equal(dst[:got], want) {
 							t.Fatalf(
 								"%s %s %d of %d, stream %v: %d %v",
@@ -108,15 +103,8 @@ func TestRoundTrip(t *testing.T) {
 						}
 					}
 					if n > 0 {
-						if got, err := way(
-							make([]byte, len(want)-1),
-							src,
-							needAll,
-							Verify,
-						); !errors.Is(
-							err,
-							ErrRoom,
-						) {
+						if got, err := way(make([]byte, len(want)-1), src, needAll,
+							Verify); !errors.Is(err, ErrRoom) {
 							t.Fatalf(
 								"%s %s %d, stream %v: one byte less of room: %d %v",
 								name,
@@ -187,11 +175,8 @@ func TestTypedErrors(t *testing.T) {
 	data := plain(1000, 2)
 	src := frame(t, data, true, false, 1)
 	for _, n := range []int{0, 999} {
-		if _, err := Decode(
-			make([]byte, n),
-			src,
-			Verify,
-		); !errors.Is(err, robocache.ErrMalformed) ||
+		if _,
+			err := Decode(make([]byte, n), src, Verify); !errors.Is(err, robocache.ErrMalformed) ||
 			!errors.Is(err, ErrRoom) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
@@ -209,11 +194,7 @@ func TestTypedErrors(t *testing.T) {
 		t.Errorf("a sum that nobody asks for: %v", err)
 	}
 	for n := 1; n < len(src); n++ {
-		if _, err := Decode(
-			dst,
-			src[:n],
-			Verify,
-		); !errors.Is(err, errDamaged) &&
+		if _, err := Decode(dst, src[:n], Verify); !errors.Is(err, errDamaged) &&
 			!errors.Is(err, ErrRoom) {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
@@ -269,11 +250,7 @@ func TestManyAtOnce(t *testing.T) {
 			for i := range 50 {
 				data := plain(1000+g*100+i, uint64(i))
 				dst := make([]byte, len(data))
-				if err := Fill(
-					dst,
-					frame(t, data, i%2 == 0, g%2 == 0, 1),
-					Verify,
-				); err != nil ||
+				if err := Fill(dst, frame(t, data, i%2 == 0, g%2 == 0, 1), Verify); err != nil ||
 					!bytes.Equal(dst, data) {
 					t.Error(err)
 				}
@@ -314,13 +291,8 @@ func FuzzBothWays(f *testing.F) {
 			}
 			for name, way := range ways {
 				part := make([]byte, room)
-				if n, err := way(
-					part,
-					src,
-					int(need),
-					Ignore,
-				); err != nil || n < min(int(need), na) || n > na ||
-					!bytes.Equal(part[:n], a[:n]) {
+				if n, err := way(part, src, int(need), Ignore); err != nil ||
+					n < min(int(need), na) || n > na || !bytes.Equal(part[:n], a[:n]) {
 					t.Fatalf("%s: %d of %d: %d %v", name, need, na, n, err)
 				}
 			}

@@ -50,13 +50,8 @@ func TestFresh(t *testing.T) {
 		t.Skip("no .venv with mpmath in the repository: the vectors are not made again")
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(
-		python,
-		filepath.Join("..", "testdata", "generate.py"),
-		dir,
-		"--quick",
-	).
-		CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, filepath.Join("..", "testdata", "generate.py"), dir,
+		"--quick").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	list, err := filepath.Glob(filepath.Join(dir, "*.json"))

@@ -254,12 +254,8 @@ func (c *opCase) compareResults(out, valid, counts *kernel.Tensor, overflow, nan
 		return err
 	}
 	if c.Counts != nil {
-		if err := expectElements(
-			"counts",
-			counts,
-			hexWords([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16),
-			nil,
-		); err != nil {
+		if err := expectElements("counts", counts,
+			hexWords([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil); err != nil {
 			return err
 		}
 	}

@@ -122,10 +122,8 @@ func (c *largeVoxels) runOnce(b kernel.Backend) error {
 		return err
 	}
 	if op.Out != nil {
-		if err := checkDigest(
-			c.SHA256,
-			op.Out.Data[:op.Out.Len()*op.Out.DType.Size()],
-		); err != nil {
+		if err := checkDigest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()]); err !=
+			nil {
 			return err
 		}
 		return nil

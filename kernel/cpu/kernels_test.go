@@ -102,7 +102,12 @@ func TestGenerated(t *testing.T) {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	for _, name := range []string{"kernels_amd64.s", "kernels_amd64.go", "kernels_arm64.s", "kernels_arm64.go"} {
+	for _, name := range []string{
+		"kernels_amd64.s",
+		"kernels_amd64.go",
+		"kernels_arm64.s",
+		"kernels_arm64.go",
+	} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

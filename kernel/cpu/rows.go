@@ -98,12 +98,8 @@ func (w *worker) shortRows(s *stream, at region, valid []uint8, from, to int) bo
 		Valid:    valid[from:to],
 		Counts:   &w.counts,
 	}
-	return kernel.Resample(
-		s.dst.matrixView(at.b, at.row+from, to-from, s.cols),
-		s.src.matrixView(at.batch, at.from, at.sources, s.cols),
-		&part,
-		opt,
-	) == nil
+	return kernel.Resample(s.dst.matrixView(at.b, at.row+from, to-from, s.cols),
+		s.src.matrixView(at.batch, at.from, at.sources, s.cols), &part, opt) == nil
 }
 
 // kernelRows runs the kernel on rows from … to-1. If the normalization table is shorter than a row,
@@ -161,12 +157,8 @@ func (w *worker) referenceRows(s *stream, at region, samples []int64) ([]uint8, 
 		Valid:    w.valid,
 		Counts:   &w.counts,
 	}
-	if err := kernel.Resample(
-		s.dst.matrixView(at.b, at.row, len(p.Kind), s.cols),
-		s.src.matrixView(at.batch, at.from, at.sources, s.cols),
-		p,
-		opt,
-	); err != nil {
+	if err := kernel.Resample(s.dst.matrixView(at.b, at.row, len(p.Kind), s.cols),
+		s.src.matrixView(at.batch, at.from, at.sources, s.cols), p, opt); err != nil {
 		return nil, false
 	}
 	return w.valid, true

@@ -130,7 +130,9 @@ func (s *stream) chooseKernel(
 	}
 	k := streamKernel(from, to)
 	if streaming && rule.Mode == kernel.Linear && k != nil &&
-		(uintptr(dst.rowPointer(0, 0))|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
+		(uintptr(
+			dst.rowPointer(0, 0),
+		)|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
 		s.kernel = k
 		if cols*from.Size() >= 512 {
 			a.ahead = rowsAhead

@@ -118,13 +118,17 @@ func (r *reducer) gatherRows(keys []uint64) {
 	case w == 4 && r.rows == 0:
 		for _, k := range keys {
 			at := r.base + int(k&r.mask)*r.row
-			*(*fourFloats)(unsafe.Pointer(unsafe.SliceData(dst[:4]))) = *(*fourFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+4])))
+			*(*fourFloats)(
+				unsafe.Pointer(unsafe.SliceData(dst[:4])),
+			) = *(*fourFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+4])))
 			dst = dst[4:]
 		}
 	case w == 8 && r.rows == 0:
 		for _, k := range keys {
 			at := r.base + int(k&r.mask)*r.row
-			*(*eightFloats)(unsafe.Pointer(unsafe.SliceData(dst[:8]))) = *(*eightFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+8])))
+			*(*eightFloats)(
+				unsafe.Pointer(unsafe.SliceData(dst[:8])),
+			) = *(*eightFloats)(unsafe.Pointer(unsafe.SliceData(r.f32[at : at+8])))
 			dst = dst[8:]
 		}
 	default:

@@ -41,28 +41,16 @@ func TestVoxelSweep(t *testing.T) {
 		n = 300
 	}
 	for i, threads := range []int{1, 2, 4} {
-		if err := sweep.Voxels(
-			kernel.Reference{},
-			small{New(threads)},
-			uint64(100+i),
-			n,
-		); err != nil {
+		if err := sweep.Voxels(kernel.Reference{}, small{New(threads)}, uint64(100+i), n); err !=
+			nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := sweep.Depth(
-			kernel.Reference{},
-			small{New(threads)},
-			uint64(100+i),
-			n/4,
-		); err != nil {
+		if err := sweep.Depth(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err !=
+			nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := sweep.TSDF(
-			kernel.Reference{},
-			small{New(threads)},
-			uint64(100+i),
-			n/4,
-		); err != nil {
+		if err := sweep.TSDF(kernel.Reference{}, small{New(threads)}, uint64(100+i), n/4); err !=
+			nil {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 	}

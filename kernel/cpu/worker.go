@@ -87,15 +87,8 @@ func (w *worker) planClock(c *fuseRun, k, b, t, n int) bool {
 	if key := [2]int{t, n}; !clock.shared || len(c.clocks) > 1 || p.planned != key {
 		p.planned = key
 		w.resizePlan(n)
-		if !w.planRows(
-			&clock.series.Rule,
-			&p.timestamps,
-			&w.targets,
-			t,
-			n,
-			c.op.Clock,
-			c.op.Epsilon,
-		) {
+		if !w.planRows(&clock.series.Rule, &p.timestamps, &w.targets, t, n, c.op.Clock,
+			c.op.Epsilon) {
 			return false
 		}
 	}
@@ -141,11 +134,8 @@ func (w *worker) continuousStream(s *stream, at *region) *stream {
 	size := s.src.dtype.Size()
 	w.turned = resizeSlice(w.turned, at.sources*s.cols*size)
 	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)
-	if kernel.ContinuousSigns(
-		signed,
-		s.src.matrixView(at.batch, at.from, at.sources, s.cols),
-		s.rule.Quats,
-	) != nil {
+	if kernel.ContinuousSigns(signed, s.src.matrixView(at.batch, at.from, at.sources, s.cols),
+		s.rule.Quats) != nil {
 		return nil
 	}
 	w.turnedStream = *s

@@ -409,7 +409,10 @@ func TestDirectChoice(t *testing.T) {
 			1<<12,
 		),
 		"fuse_any": kernelOf(
-			func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 },
+			func(op *kernel.FuseOp) {
+				op.Series[0].Rule.Mode = kernel.Mean
+				op.Series[0].Rule.After = 1
+			},
 			4,
 		),
 		"fuse_8 ": kernelOf(

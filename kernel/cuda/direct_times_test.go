@@ -173,9 +173,8 @@ func graphTime(
 			if k := &l.calls[i]; k.grid != 0 && block != 0 &&
 				strings.HasPrefix(k.kernel, "direct_") {
 				p := (*directParams)(unsafe.Pointer(unsafe.SliceData(k.params)))
-				k.block, k.grid, k.early = block, uint32(
-					ceilDiv(int64(p.total), int64(block)),
-				), early
+				k.block, k.grid, k.early = block, uint32(ceilDiv(int64(p.total), int64(block))),
+					early
 			}
 		}
 	})

@@ -33,7 +33,10 @@ func newFake(major, minor int) *fake {
 		name:    "a chip",
 		chip:    chip{major: major, minor: minor, shared: 1000},
 	}
-	answer := func(what string) uintptr { f.log = append(f.log, what); return uintptr(f.result[what]) }
+	answer := func(what string) uintptr {
+		f.log = append(f.log, what)
+		return uintptr(f.result[what])
+	}
 	fn := &f.g.f
 	fn.CtxGetCurrent = purego.NewCallback(func(p *uintptr) uintptr { *p = 7; return 0 })
 	fn.ThreadExchangeStreamCaptureMode = purego.NewCallback(
@@ -90,9 +93,7 @@ func newFake(major, minor int) *fake {
 func TestModules(t *testing.T) {
 	f := newFake(9, 0)
 	k := &call{kernel: "probe_add", grid: 3, block: 64, params: []byte{8}}
-	if err := f.g.prepareKernel(
-		k,
-	); err != nil ||
+	if err := f.g.prepareKernel(k); err != nil ||
 		!slices.Equal(f.log, []string{"ELF", "function", "attribute", "attribute", "shared 900"}) {
 		t.Fatal(err, f.log)
 	}
@@ -100,26 +101,18 @@ func TestModules(t *testing.T) {
 		t.Errorf("%+v", fn)
 	}
 	f.log = nil
-	if err := f.g.prepareKernel(
-		&call{kernel: "probe_early"},
-	); err != nil ||
+	if err := f.g.prepareKernel(&call{kernel: "probe_early"}); err != nil ||
 		slices.Contains(f.log, "ELF") {
 		t.Error("the module is loaded again:", err, f.log)
 	}
 	// A driver before CUDA 11.8 launches without attributes.
 	f.log = nil
-	if err := f.g.launchCall(
-		k,
-		5,
-	); err != nil ||
+	if err := f.g.launchCall(k, 5); err != nil ||
 		!slices.Equal(f.log, []string{"launch 11 3 1 1 64 1 1 0 5 8 0"}) {
 		t.Error(err, f.log)
 	}
 	f.result["launch 11 3 1 1 64 1 1 0 5 8 0"] = 700 // CUDA_ERROR_ILLEGAL_ADDRESS
-	if err := f.g.launchCall(
-		k,
-		5,
-	); !errors.Is(err, robocache.ErrTemporary) ||
+	if err := f.g.launchCall(k, 5); !errors.Is(err, robocache.ErrTemporary) ||
 		!strings.Contains(err.Error(), "probe_add<<<3, 64, 0>>>") ||
 		!strings.Contains(err.Error(), "Restart the process") {
 		t.Error(err)
@@ -145,22 +138,16 @@ func TestModules(t *testing.T) {
 		t.Error("tried again:", again, f.log)
 	}
 	f = newFake(7, 5)
-	if err := f.g.prepareKernel(
-		&call{kernel: "probe_add"},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "no image for the chip") ||
+	if err := f.g.prepareKernel(&call{kernel: "probe_add"}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "no image for the chip") ||
 		!strings.Contains(err.Error(), "sm_75") {
 		t.Error(err)
 	}
 	// cuda.G8
 	f.result["alloc"] = outOfMemory
-	if _, err := f.g.allocMemory(
-		100,
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
-		!strings.Contains(
-			err.Error(),
-			"memory budget: expected at most 5 bytes free of 6, found 100",
-		) {
+	if _, err := f.g.allocMemory(100); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(),
+			"memory budget: expected at most 5 bytes free of 6, found 100") {
 		t.Error(err)
 	}
 }

@@ -179,11 +179,8 @@ func TestFuseReplay(t *testing.T) {
 		words(t, d, b*800),
 	}
 	fillTrajectories(values, times, b)
-	if err := errors.Join(
-		d.CopyIn(addrs[0], values),
-		d.CopyIn(addrs[1], times),
-		d.CopyIn(addrs[2], targets50()),
-	); err != nil {
+	if err := errors.Join(d.CopyIn(addrs[0], values), d.CopyIn(addrs[1], times),
+		d.CopyIn(addrs[2], targets50())); err != nil {
 		t.Fatal(err)
 	}
 	g, err := d.Capture(s, func() error { return l.Run(addrs, s) })

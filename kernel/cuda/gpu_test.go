@@ -194,11 +194,8 @@ func TestGraph(t *testing.T) {
 	s := stream(t, d)
 	g, err := d.Capture(s, func() error {
 		for range 20 {
-			if err := errors.Join(
-				l.Run([]uintptr{a}, s),
-				e.Run([]uintptr{a}, s),
-				e.Run([]uintptr{a}, s),
-			); err != nil {
+			if err := errors.Join(l.Run([]uintptr{a}, s), e.Run([]uintptr{a}, s),
+				e.Run([]uintptr{a}, s)); err != nil {
 				return err
 			}
 		}
@@ -293,19 +290,13 @@ func TestErrorsOfLaunches(t *testing.T) {
 	if got := word(t, d, a, 63); got != 3 {
 		t.Error(got)
 	}
-	if _, err := d.launcher.(*gpu).kernelFunction(
-		"probe_missing",
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := d.launcher.(*gpu).kernelFunction("probe_missing"); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 	// cuda.G8
 	free, total, _ := d.Memory()
-	if _, err := d.Alloc(
-		int(total) + 1<<30,
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if _, err := d.Alloc(int(total) + 1<<30); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "memory budget") {
 		t.Error(free, total, err)
 	}
@@ -379,9 +370,7 @@ func TestOwns(t *testing.T) {
 		}
 	}
 	for _, bad := range []uintptr{uintptr(unsafe.Pointer(&plain[0])), 12} {
-		if err := d.launcher.checkOwner(
-			bad,
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if err := d.launcher.checkOwner(bad); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "must be on the same device") {
 			t.Error(err)
 		}
@@ -398,9 +387,7 @@ func TestOwns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.launcher.checkOwner(
-			words(t, o, 1),
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if err := d.launcher.checkOwner(words(t, o, 1)); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "memory of device 1") {
 			t.Error(err)
 		}
@@ -439,13 +426,8 @@ func TestMemory(t *testing.T) {
 	}
 	a, b := words(t, d, n/4), words(t, d, n/4)
 	out := make([]byte, n)
-	if err := errors.Join(
-		d.CopyInAsync(a, in, s),
-		d.copyThere(b, a, n, s),
-		d.CopyOutAsync(out, b, s),
-		d.Wait(s),
-	); err != nil ||
-		!bytes.Equal(in, out) {
+	if err := errors.Join(d.CopyInAsync(a, in, s), d.copyThere(b, a, n, s),
+		d.CopyOutAsync(out, b, s), d.Wait(s)); err != nil || !bytes.Equal(in, out) {
 		t.Fatal("copies differ", err)
 	}
 }

@@ -64,12 +64,8 @@ func TestLaunch(t *testing.T) {
 		if err := d.CopyOut(b, addrs[i]); err != nil {
 			t.Fatal(err)
 		}
-		if first, last := binary.LittleEndian.Uint32(
-			b,
-		), binary.LittleEndian.Uint32(
-			b[n*4-4:],
-		); first != want[0] ||
-			last != want[1] {
+		if first, last := binary.LittleEndian.Uint32(b),
+			binary.LittleEndian.Uint32(b[n*4-4:]); first != want[0] || last != want[1] {
 			t.Errorf("tensor %d: %d … %d, not %v", i, first, last, want)
 		}
 	}
@@ -98,10 +94,7 @@ func TestLaunchErrors(t *testing.T) {
 	checks := 0
 	l.after = func([]uintptr, uintptr) error { checks++; return nil }
 	s.capture = true
-	if err := l.Run(
-		[]uintptr{a},
-		0,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if err := l.Run([]uintptr{a}, 0); !errors.Is(err, robocache.ErrMisuse) ||
 		!strings.Contains(err.Error(), "capture") {
 		t.Error(err)
 	}
@@ -109,14 +102,8 @@ func TestLaunchErrors(t *testing.T) {
 	if err := l.Run([]uintptr{a}, 0); err != nil || checks != 1 {
 		t.Error(err, checks)
 	}
-	if _, err := probe(
-		d,
-		"probe_missing",
-		probeParams{n: 1},
-		32,
-		0,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "probe_missing") {
+	if _, err := probe(d, "probe_missing", probeParams{n: 1}, 32, 0); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "probe_missing") {
 		t.Error(err)
 	}
 	var big struct {
@@ -152,10 +139,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := make([]byte, 8)
-	if err := errors.Join(
-		l.Run(nil, 0),
-		d.CopyOut(b, p.out),
-	); err != nil || b[0] != 6 ||
+	if err := errors.Join(l.Run(nil, 0), d.CopyOut(b, p.out)); err != nil || b[0] != 6 ||
 		b[4] != 7 {
 		t.Error(err, b)
 	}

@@ -108,13 +108,8 @@ func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error)
 	if err := g.callDriver("wait for an event", g.f.EventSynchronize, events[1]); err != nil {
 		return us, err
 	}
-	if err := g.callDriver(
-		"tell the time between events",
-		g.f.EventElapsedTime,
-		ptr(ms),
-		events[0],
-		events[1],
-	); err != nil {
+	if err := g.callDriver("tell the time between events", g.f.EventElapsedTime, ptr(ms), events[0],
+		events[1]); err != nil {
 		return us, err
 	}
 	return float64(*ms) * 1000, nil
@@ -134,12 +129,8 @@ func (d *Device) Capture(stream uintptr, f func() error) (_ *Graph, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.callDriver(
-		"begin to capture",
-		g.f.StreamBeginCapture_v2,
-		stream,
-		captureRelaxed,
-	); err != nil {
+	if err := g.callDriver("begin to capture", g.f.StreamBeginCapture_v2, stream,
+		captureRelaxed); err != nil {
 		return nil, err
 	}
 	failed := f()

@@ -68,7 +68,8 @@ func prepareFuse(t *testing.T, d *Device, op *kernel.FuseOp) *Launch {
 func compareTrajectories(values, times, out []byte, n int) error {
 	for _, i := range []int{0, 1, n / 3, n - 1} {
 		op := trajectories(1)
-		op.Series[0].Values.Data, op.Series[0].Times.Data = values[i*6400:(i+1)*6400], times[i*800:(i+1)*800]
+		op.Series[0].Values.Data, op.Series[0].Times.Data = values[i*6400:(i+
+			1)*6400], times[i*800:(i+1)*800]
 		op.Targets.Data, op.Out.Data = targets50(), make([]byte, 3200)
 		if err := (kernel.Reference{}).Run(op); err != nil {
 			return err

@@ -87,7 +87,9 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		}
 	}
 	scratch := l.number[op.Scratch]
-	aligned := func(addrs []uintptr) uintptr { return (addrs[scratch] + voxelAlign - 1) &^ (voxelAlign - 1) }
+	aligned := func(addrs []uintptr) uintptr {
+		return (addrs[scratch] + voxelAlign - 1) &^ (voxelAlign - 1)
+	}
 	l.adjust = append(l.adjust, func(addrs []uintptr) {
 		for _, p := range all {
 			p.scratch = aligned(addrs)

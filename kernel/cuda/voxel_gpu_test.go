@@ -147,7 +147,8 @@ func TestVoxelTimes(t *testing.T) {
 			continue
 		}
 		t.Logf(
-			"%-20s %-10s B %3d N %8d grid %3d³ F %2d sparse %-5v: %9.2f µs (best %.2f), scratch %.1f MB",
+			"%-20s %-10s B %3d N %8d grid %3d³ F %2d sparse %-5v: %9.2f µs (best %.2f), scratch "+
+				"%.1f MB",
 			c.name,
 			c.mode,
 			c.batch,

@@ -74,10 +74,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
 	opt.Sign, opt.Explain, opt.Versions = s.signRequest, explainError, s.List
-	if s.HTTP, err = store.NewHTTP(
-		s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(),
-		opt,
-	); err != nil {
+	if s.HTTP, err = store.NewHTTP(s.endpoint+"/"+bucket+"/"+
+		(&url.URL{Path: prefix}).EscapedPath(), opt); err != nil {
 		return nil, err
 	}
 	if prefix != "" {
@@ -390,16 +388,8 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if name, err = s.Clean(ctx, "remove", name); err != nil {
 		return err
 	}
-	if _, err := s.callAPI(
-		ctx,
-		"remove",
-		name,
-		http.MethodDelete,
-		"/storage/v1/b/"+s.bucket+"/o/"+url.PathEscape(s.prefix+name),
-		nil,
-		nil,
-		nil,
-	); err != nil {
+	if _, err := s.callAPI(ctx, "remove", name, http.MethodDelete, "/storage/v1/b/"+s.bucket+"/o/"+
+		url.PathEscape(s.prefix+name), nil, nil, nil); err != nil {
 		return err
 	}
 	return nil

@@ -97,12 +97,8 @@ func TestFaults(t *testing.T) {
 					!errors.Is(err, robocache.ErrTemporary) && fault != "403" {
 					t.Errorf("%s: %v", name, err)
 				}
-			} else if got, rerr := store.ReadFile(
-				t.Context(),
-				near,
-				name,
-				10,
-			); err != nil || rerr != nil || !bytes.Equal(got, []byte("text")) {
+			} else if got, rerr := store.ReadFile(t.Context(), near, name, 10); err != nil ||
+				rerr != nil || !bytes.Equal(got, []byte("text")) {
 				t.Errorf("%s: %v, %q, %v", name, err, got, rerr)
 			}
 			s.Close()
@@ -143,25 +139,14 @@ func TestUploadGoesOn(t *testing.T) {
 			name := fmt.Sprint(fault, at)
 			if err := store.PutNew(t.Context(), s, name, data); err != nil {
 				t.Errorf("%s: %v", name, err)
-			} else if got, err := store.ReadFile(
-				t.Context(),
-				near,
-				"a b/"+name,
-				1<<20,
-			); err != nil || !bytes.Equal(got, data) {
+			} else if got, err := store.ReadFile(t.Context(), near, "a b/"+
+				name, 1<<20); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%s: %d bytes, %v", name, len(got), err)
 			} else if n := far.Requests.Load(); fault != "reset after" && n != 6 {
 				t.Errorf("%s: %d requests: more than the piece was sent again", name, n)
 			}
-			if err := store.PutNew(
-				t.Context(),
-				s,
-				name,
-				data[1:],
-			); !errors.Is(
-				err,
-				store.ErrExists,
-			) {
+			if err := store.PutNew(t.Context(), s, name, data[1:]); !errors.Is(err,
+				store.ErrExists) {
 				t.Errorf("a second writer: %v", err)
 			}
 			s.Close()

@@ -225,10 +225,8 @@ func (h *hub) cache(t testing.TB, names ...string) {
 		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(
-			strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+blob,
-			p,
-		); err != nil {
+		if err := os.Symlink(strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+
+			blob, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,11 +294,7 @@ func TestFewQuestions(t *testing.T) {
 		}
 		p := make([]byte, 1000)
 		for off := int64(20_000); off < 190_000; off += 17_000 {
-			if err := f.ReadAt(
-				t.Context(),
-				p,
-				off,
-			); err != nil ||
+			if err := f.ReadAt(t.Context(), p, off); err != nil ||
 				!bytes.Equal(p, h.files["a.bin"][off:off+1000]) {
 				t.Fatal(err)
 			}
@@ -325,11 +319,7 @@ func TestFewQuestions(t *testing.T) {
 	}
 	h.expire.Store(true)
 	p := make([]byte, 100)
-	if err := f.ReadAt(
-		t.Context(),
-		p,
-		50_000,
-	); err != nil ||
+	if err := f.ReadAt(t.Context(), p, 50_000); err != nil ||
 		!bytes.Equal(p, h.files["a.bin"][50_000:50_100]) {
 		t.Fatal(err)
 	}
@@ -354,24 +344,15 @@ func TestToken(t *testing.T) {
 		set()
 		s := open(t, "datasets/owner/name")
 		for n, want := range h.files {
-			if got, err := store.ReadFile(
-				t.Context(),
-				s,
-				n,
-				1<<20,
-			); err != nil ||
+			if got, err := store.ReadFile(t.Context(), s, n, 1<<20); err != nil ||
 				!bytes.Equal(got, want) {
 				t.Errorf("%s: %s: %v", what, n, err)
 			}
 		}
 		_, err := s.Open(t.Context(), "nope")
-		if text := fmt.Sprintf(
-			"%v %+v %v",
-			err,
-			s,
-			s.URI(),
-		); !errors.Is(err, robocache.ErrNotFound) || strings.Contains(text, secret) ||
-			strings.Contains(text, "Signature") {
+		if text := fmt.Sprintf("%v %+v %v", err, s, s.URI()); !errors.Is(err,
+			robocache.ErrNotFound) || strings.Contains(text, secret) || strings.Contains(text,
+			"Signature") {
 			t.Errorf("%s: %s", what, text)
 		}
 	}
@@ -385,11 +366,8 @@ func TestOffline(t *testing.T) {
 		map[string][]byte{"meta/a": []byte("a"), "b": storetest.Bytes(5000, 1), "c": []byte("c")},
 	)
 	t.Setenv("HF_HUB_OFFLINE", "1")
-	if _, err := open(
-		t,
-		"datasets/owner/name",
-	).Stat(t.Context(), "b"); !errors.Is(err, robocache.ErrNotFound) ||
-		!strings.Contains(err.Error(), "hf download") {
+	if _, err := open(t, "datasets/owner/name").Stat(t.Context(), "b"); !errors.Is(err,
+		robocache.ErrNotFound) || !strings.Contains(err.Error(), "hf download") {
 		t.Fatalf("nothing cached: %v", err)
 	}
 	h.cache(t, "meta/a", "b")
@@ -399,12 +377,7 @@ func TestOffline(t *testing.T) {
 			t.Setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 		}
 		s := open(t, "datasets/owner/name@main")
-		if b, err := store.ReadFile(
-			t.Context(),
-			s,
-			"b",
-			1<<20,
-		); err != nil ||
+		if b, err := store.ReadFile(t.Context(), s, "b", 1<<20); err != nil ||
 			!bytes.Equal(b, h.files["b"]) {
 			t.Fatal(err)
 		}
@@ -432,11 +405,8 @@ func TestForms(t *testing.T) {
 		"datasets/o/n@../x",
 		"datasets/o/n?x=1",
 	} {
-		if s, err := Open(
-			bad,
-			quick,
-		); err == nil ||
-			!errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) {
+		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) &&
+			!errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}

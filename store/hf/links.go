@@ -55,9 +55,7 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.transport.RoundTrip(r)
 	if err == nil &&
 		(resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
-		if to, err := url.Parse(
-			resp.Header.Get("Location"),
-		); err == nil && to.IsAbs() &&
+		if to, err := url.Parse(resp.Header.Get("Location")); err == nil && to.IsAbs() &&
 			to.Host != r.URL.Host {
 			h := resp.Header.Clone()
 			h.Set(remembered, "1")

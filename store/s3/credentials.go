@@ -25,11 +25,8 @@ func credentialChain(
 		}
 	}
 	in = append(in, &credentials.FileAWSCredentials{Profile: profile})
-	container := os.Getenv(
-		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-	) + os.Getenv(
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI",
-	)
+	container := os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") +
+		os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 	if profile == "" &&
 		(container != "" || aws && os.Getenv("AWS_EC2_METADATA_DISABLED") != "true") {
 		in = append(in, role)

@@ -246,15 +246,8 @@ func TestWriteFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := store.PutNew(
-		t.Context(),
-		s,
-		"taken",
-		[]byte(text),
-	); !errors.Is(
-		err,
-		store.ErrExists,
-	) {
+	if err := store.PutNew(t.Context(), s, "taken", []byte(text)); !errors.Is(err,
+		store.ErrExists) {
 		t.Error(err)
 	}
 }
@@ -318,12 +311,8 @@ func TestParts(t *testing.T) {
 			if _, err := near.Stat(t.Context(), name); !errors.Is(err, robocache.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)
 			}
-		} else if got, err := store.ReadFile(
-			t.Context(),
-			near,
-			name,
-			1<<30,
-		); err != nil || !bytes.Equal(got, data) {
+		} else if got, err := store.ReadFile(t.Context(), near, name, 1<<30); err != nil ||
+			!bytes.Equal(got, data) {
 			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
 		}
 		u := *near.bucket
@@ -338,12 +327,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: parts were left: %v %s", name, err, a.Body)
 		}
 		if err == nil {
-			if err := store.PutNew(
-				t.Context(),
-				s,
-				name,
-				data[:singleUploadMax+1],
-			); !c.always &&
+			if err := store.PutNew(t.Context(), s, name, data[:singleUploadMax+1]); !c.always &&
 				!errors.Is(err, store.ErrExists) {
 				t.Errorf("%s again: %v", name, err)
 			}
@@ -379,10 +363,8 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	for _, query := range []string{"", "&anonymous=true"} {
-		if err := read(
-			query,
-		); !errors.Is(err, robocache.ErrMisuse) ||
-			query == "" && !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		if err := read(query); !errors.Is(err, robocache.ErrMisuse) || query == "" &&
+			!strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
 			t.Error("anonymous:", err)
 		}
 	}
@@ -392,14 +374,9 @@ func TestCredentials(t *testing.T) {
 		servers.Key,
 		servers.Secret,
 	)
-	if err := os.WriteFile(
-		file,
-		[]byte(
-			"[default]\n"+keys+"[lab]\n"+keys+"[bad]\naws_access_key_id = "+
-				"x\naws_secret_access_key = token-of-mine\n",
-		),
-		0o600,
-	); err != nil {
+	if err := os.WriteFile(file, []byte("[default]\n"+keys+"[lab]\n"+keys+
+		"[bad]\naws_access_key_id = "+"x\naws_secret_access_key = token-of-mine\n"), 0o600); err !=
+		nil {
 		t.Fatal(err)
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
@@ -456,9 +433,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("the service was away: %v, %d", err, down.Load())
 	}
 	down.Store(1 << 30)
-	if err := read(
-		"",
-	); !errors.Is(err, robocache.ErrTemporary) ||
+	if err := read(""); !errors.Is(err, robocache.ErrTemporary) ||
 		errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("the service is away: %v", err)
 	}
@@ -500,12 +475,7 @@ func TestMove(t *testing.T) {
 		if want := []int64{2, 4}[i]; struck.Load() != want {
 			t.Errorf("%d copies, want %d", struck.Load(), want)
 		}
-		if got, err := store.ReadFile(
-			t.Context(),
-			near,
-			"b/to",
-			1<<30,
-		); err != nil ||
+		if got, err := store.ReadFile(t.Context(), near, "b/to", 1<<30); err != nil ||
 			!bytes.Equal(got, data) {
 			t.Fatal(len(got), err)
 		}
@@ -572,20 +542,17 @@ func TestForms(t *testing.T) {
 		"b?secret=x",
 		".b/x",
 	} {
-		if s, err := Open(
-			bad,
-			quick,
-		); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) ||
-			strings.Contains(err.Error(), "u:p") {
+		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) &&
+			!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}
 	for rest, want := range map[string]string{
-		"b": "https://b.s3.us-east-1.amazonaws.com/x", "b/p/": "https://b.s3.us-east-1.amazonaws.com/p/x", "b.c/p": "https://s3.us-east-1.amazonaws.com/b.c/p/x",
-		"b?region=cn-north-1": "https://b.s3.cn-north-1.amazonaws.com.cn/x", "b/p?endpoint=localhost:9000": "https://localhost:9000/b/p/x",
+		"b":                           "https://b.s3.us-east-1.amazonaws.com/x",
+		"b/p/":                        "https://b.s3.us-east-1.amazonaws.com/p/x",
+		"b.c/p":                       "https://s3.us-east-1.amazonaws.com/b.c/p/x",
+		"b?region=cn-north-1":         "https://b.s3.cn-north-1.amazonaws.com.cn/x",
+		"b/p?endpoint=localhost:9000": "https://localhost:9000/b/p/x",
 	} {
 		s, err := Open(rest, quick)
 		if err != nil {

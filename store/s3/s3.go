@@ -96,9 +96,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 		if !strings.Contains(endpoint, "://") {
 			endpoint = "https://" + endpoint
 		}
-		if s.bucket, err = url.Parse(
-			endpoint,
-		); err != nil || s.bucket.Host == "" ||
+		if s.bucket, err = url.Parse(endpoint); err != nil || s.bucket.Host == "" ||
 			s.bucket.User != nil {
 			return nil, robocache.Misuse("open", nil, "the endpoint is not a URL").
 				WithHint("endpoint=https://host:port")
@@ -186,10 +184,8 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 		e.Want = "the request to be accepted"
 	}
 	region := *s.region.Load()
-	if named := cmp.Or(
-		r.Header.Get("X-Amz-Bucket-Region"),
-		said.Region,
-	); named != "" && named != region && isPlainRegion(named) &&
+	if named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region); named != "" &&
+		named != region && isPlainRegion(named) &&
 		(r.StatusCode < 404 || said.Code == "PermanentRedirect") {
 		s.region.Store(&named)
 		return true

@@ -343,12 +343,8 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			return err
 		}
 	}
-	if _, err := s.Do(
-		ctx,
-		"move",
-		from,
-		store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}},
-	); err != nil {
+	if _, err := s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source,
+		Expect: []int{http.StatusNotFound}}); err != nil {
 		return err
 	}
 	return nil
@@ -363,12 +359,8 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if _, err := s.Stat(ctx, name); err != nil {
 		return err
 	}
-	if _, err := s.Do(
-		ctx,
-		"remove",
-		name,
-		store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}},
-	); err != nil {
+	if _, err := s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u,
+		Expect: []int{http.StatusNotFound}}); err != nil {
 		return err
 	}
 	return nil

@@ -106,13 +106,8 @@ func BenchmarkRandomFrame(b *testing.B) {
 	step := func() {
 		one[0] = r.IntN(n)
 		for _, g := range planner.Plan(f.Index, one) {
-			if err := p.Decode(
-				context.Background(),
-				f,
-				nil,
-				[]video.Group{g},
-				deliver,
-			); err != nil {
+			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err !=
+				nil {
 				b.Fatal(err)
 			}
 		}

@@ -71,7 +71,8 @@ var clips = []clip{
 		"hevc temporal layers",
 		"160x120",
 		"yuv420p",
-		"-c:v libx265 -tag:v hvc1 -x265-params keyint=24:temporal-layers=2:b-adapt=0:bframes=4" + x265Quiet,
+		"-c:v libx265 -tag:v hvc1 -x265-params keyint=24:temporal-layers=2:b-adapt=0:bframes=4" +
+			x265Quiet,
 	},
 	{
 		"hevc gray12 lossless g=2",
@@ -324,7 +325,8 @@ func TestPeersOnClips(t *testing.T) {
 					t.Log("PyAV before 18 takes BT.601 for every stream")
 				case differ[i] > 0 && i == 0 && strings.Contains(c.format, "10le"):
 					t.Log(
-						"PyAV interpolates chroma of more than 8 bits linearly, torchcodec by cubics",
+						"PyAV interpolates chroma of more than 8 bits linearly, torchcodec by " +
+							"cubics",
 					)
 				case differ[i] > 0 && c.exact():
 					t.Errorf("%d frames differ from %s", differ[i], peerNames[i])

@@ -51,7 +51,8 @@ func TestGolden(t *testing.T) {
 	}
 	fmt.Fprintf(
 		&got,
-		"# MD5 of frames of noise as RGB8, CHW, of many sizes, matrices and ranges: of their own size, and scaled\n",
+		"# MD5 of frames of noise as RGB8, CHW, of many sizes, matrices and ranges: of their own "+
+			"size, and scaled\n",
 	)
 	for _, format := range formats {
 		own, scaled := md5.New(), md5.New()
@@ -92,13 +93,8 @@ func TestGolden(t *testing.T) {
 // ffmpeg.F8 on a file: a track rotated by 90 degrees is delivered upright, with width and height
 // exchanged.
 func TestRotatedTrack(t *testing.T) {
-	turned, plain := acquire(
-		t,
-		filepath.Join("testdata", "odd", "rot90.mp4"),
-	), acquire(
-		t,
-		filepath.Join("testdata", "odd", "w100.mp4"),
-	)
+	turned, plain := acquire(t, filepath.Join("testdata", "odd", "rot90.mp4")),
+		acquire(t, filepath.Join("testdata", "odd", "w100.mp4"))
 	deg := turned.Index.Entries()[0].Rotation
 	if deg != 90 && deg != 270 {
 		t.Fatalf("rotation %d in the index", deg)

@@ -37,7 +37,8 @@ func TestOracle(t *testing.T) {
 		singles, plans = 2, 1
 	}
 	t.Logf(
-		"%d of %d files in sequence, at most 300 frames; %d frames alone and %d random plans of each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)",
+		"%d of %d files in sequence, at most 300 frames; %d frames alone and %d random plans of "+
+			"each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)",
 		len(shortest),
 		len(tables),
 		singles,
@@ -84,9 +85,7 @@ func mp4Of(t *testing.T, set, name string) string {
 			}
 			rel, _ := filepath.Rel(set, path)
 			want := plain(strings.TrimSuffix(name, ".mp4"))
-			if p := plain(
-				rel,
-			); p == want || strings.HasSuffix(p, "_"+want) ||
+			if p := plain(rel); p == want || strings.HasSuffix(p, "_"+want) ||
 				matchesV21(rel, want) {
 				found = path
 			}

@@ -126,9 +126,7 @@ func TestPeersOnRealVideo(t *testing.T) {
 		for _, path := range found {
 			rel, _ := filepath.Rel(dir, path)
 			set := strings.SplitN(rel, string(filepath.Separator), 2)[0]
-			if st, err := os.Stat(
-				path,
-			); err == nil &&
+			if st, err := os.Stat(path); err == nil &&
 				(smallest[set] == "" || st.Size() < size[set]) {
 				smallest[set], size[set] = path, st.Size()
 			}

@@ -65,12 +65,8 @@ func mapped(b *testing.B, n int) []byte {
 func threadTime() time.Duration {
 	var t syscall.Timespec
 	// CLOCK_THREAD_CPUTIME_ID
-	if _, _, errno := syscall.Syscall(
-		syscall.SYS_CLOCK_GETTIME,
-		3,
-		uintptr(unsafe.Pointer(&t)),
-		0,
-	); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, 3, uintptr(unsafe.Pointer(&t)),
+		0); errno != 0 {
 		return 0
 	}
 	return time.Duration(t.Nano())
@@ -203,7 +199,9 @@ func BenchmarkDepthPlanes(b *testing.B) {
 	for b.Loop() {
 		for k := range times {
 			i += 37
-			to, from := dst[i%images*4*640*480:][:4*640*480], kept[i*5%images*len(planes):][:len(planes)]
+			to, from := dst[i%images*4*640*480:][:4*640*480], kept[i*5%images*len(
+				planes,
+			):][:len(planes)]
 			begin := threadTime()
 			if k == len(specs) {
 				copy(to, dst[i*3%images*4*640*480:][:4*640*480])

@@ -234,7 +234,10 @@ func TestKeptPlanesOfClips(t *testing.T) {
 		err := newPool(
 			t,
 			0,
-		).Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
+		).Decode(context.Background(), f, nil, video.Plan(
+			f.Index,
+			upTo(n),
+		), func(k int, pic video.Frame) error {
 			info, planes := keep(t, pic)
 			for _, spec := range specsFor(pic) {
 				if strings.HasPrefix(path, "testdata") || spec.Width == 0 || spec.Width == 224 {
@@ -319,9 +322,7 @@ func TestScratchesAreBounded(t *testing.T) {
 	for _, s := range held {
 		scratches.releaseScratch(s)
 	}
-	if n := len(
-		scratches.idle,
-	); n > maxIdle || scratches.bytes > maxIdleBytes ||
+	if n := len(scratches.idle); n > maxIdle || scratches.bytes > maxIdleBytes ||
 		scratches.bytes < 0 {
 		t.Errorf("%d idle scratches of %d bytes", n, scratches.bytes)
 	}
@@ -403,10 +404,8 @@ func TestEveryAlignment(t *testing.T) {
 				}
 				e := len(turned) / (size[0] * size[1])
 				for i := range size[0] * size[1] {
-					if !bytes.Equal(
-						buf[at+i*e:at+i*e+e],
-						turned[len(turned)-i*e-e:len(turned)-i*e],
-					) {
+					if !bytes.Equal(buf[at+i*e:at+i*e+e],
+						turned[len(turned)-i*e-e:len(turned)-i*e]) {
 						t.Fatalf("%v %+v at %d: code %d", size, spec, at, i)
 					}
 				}
@@ -449,64 +448,29 @@ func TestConvertPlanesRefuses(t *testing.T) {
 		{Width: 1 << 30, Height: 1 << 30, Format: 1},
 		{Width: 8, Height: 8, Format: 1, Rotation: 45},
 	} {
-		if err := video.ConvertPlanes(
-			bad,
-			planes,
-			&video.Spec{},
-			dst,
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := video.ConvertPlanes(bad, planes, &video.Spec{}, dst); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 		_ = bad.Bytes()
 		_ = bad.Shape()
 	}
-	if err := video.ConvertPlanes(
-		video.PlaneInfo{Width: 64, Height: 8, Format: 1},
-		planes,
-		&video.Spec{},
-		dst,
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if err := video.ConvertPlanes(video.PlaneInfo{Width: 64, Height: 8, Format: 1}, planes,
+		&video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a larger frame than its planes: %v", err)
 	}
 	for _, n := range []int{0, 1, len(dst) - 1} {
-		if err := video.ConvertPlanes(
-			good,
-			planes[:n],
-			&video.Spec{},
-			dst,
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := video.ConvertPlanes(good, planes[:n], &video.Spec{}, dst); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Errorf("%d bytes of planes: %v", n, err)
 		}
-		if err := video.ConvertPlanes(
-			good,
-			planes,
-			&video.Spec{},
-			dst[:n],
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if err := video.ConvertPlanes(good, planes, &video.Spec{}, dst[:n]); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("a destination of %d bytes: %v", n, err)
 		}
 	}
-	if err := video.ConvertPlanes(
-		good,
-		planes,
-		&video.Spec{Pixel: video.DepthMM},
-		make([]byte, 256),
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := video.ConvertPlanes(good, planes, &video.Spec{Pixel: video.DepthMM},
+		make([]byte, 256)); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("depth without a code: %v", err)
 	}
 	b := good.Append(nil)

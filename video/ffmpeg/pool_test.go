@@ -90,9 +90,8 @@ func TestItemsInOrder(t *testing.T) {
 			for _, step := range []int{1, 3} {
 				before := p.Stats().Packets
 				for k := 0; k < len(want); k += step {
-					if s := sum(
-						images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
-					); s != want[k] {
+					if s := sum(images(t, p, f, []int{k},
+						video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
 						t.Fatalf("step %d: frame %d is not ffmpeg's", step, k)
 					}
 				}
@@ -105,9 +104,8 @@ func TestItemsInOrder(t *testing.T) {
 			before := p.Stats().Packets
 			for k := range want {
 				for _, f := range files {
-					if s := sum(
-						images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
-					); s != want[k] {
+					if s := sum(images(t, p, f, []int{k},
+						video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
 						t.Fatalf("in turn: frame %d is not ffmpeg's", k)
 					}
 				}
@@ -321,9 +319,8 @@ func TestMutatedPackets(t *testing.T) {
 				}
 			}
 			k := r.IntN(len(want))
-			if s := sum(
-				images(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
-			); s != want[k] {
+			if s := sum(images(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s !=
+				want[k] {
 				t.Errorf("after the damaged ones frame %d is not ffmpeg's", k)
 			}
 			t.Logf("%d groups failed; %d decoders opened", failed, p.Stats().Opened)
@@ -394,28 +391,12 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if sum(got[9]) != want[9] {
 		t.Error("after the errors frame 9 is not ffmpeg's")
 	}
-	if err := p.Decode(
-		ctx,
-		f,
-		nil,
-		[]video.Group{video.Plan(f.Index, []int{clipFrames})[0]},
-		none,
-	); !errors.Is(
-		err,
-		robocache.ErrNotFound,
-	) {
+	if err := p.Decode(ctx, f, nil, []video.Group{video.Plan(f.Index, []int{clipFrames})[0]},
+		none); !errors.Is(err, robocache.ErrNotFound) {
 		t.Errorf("a frame behind the last: %v", err)
 	}
-	if err := p.Decode(
-		ctx,
-		f,
-		nil,
-		[]video.Group{{Start: 4, End: 6, Ordinals: []int{9}}},
-		none,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := p.Decode(ctx, f, nil, []video.Group{{Start: 4, End: 6, Ordinals: []int{9}}},
+		none); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a group without the frame's packet: %v", err)
 	}
 	if err := p.Decode(ctx, f, nil, []video.Group{{}}, none); err != nil {
@@ -424,16 +405,8 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := p.Decode(
-		ctx,
-		f,
-		nil,
-		[]video.Group{one},
-		none,
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := p.Decode(ctx, f, nil, []video.Group{one}, none); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -472,13 +445,8 @@ func TestNoAllocation(t *testing.T) {
 			set[i] = r.IntN(clipFrames)
 		}
 		for _, g := range planner.Plan(f.Index, set) {
-			if err := p.Decode(
-				context.Background(),
-				f,
-				nil,
-				[]video.Group{g},
-				deliver,
-			); err != nil {
+			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err !=
+				nil {
 				t.Fatal(err)
 			}
 		}
@@ -499,26 +467,16 @@ func TestUnsupportedCodec(t *testing.T) {
 	if b.Name() != "ffmpeg" || b.Version() == "" {
 		t.Errorf("%s %s", b.Name(), b.Version())
 	}
-	if _, err := b.NewDecoder(
-		&video.SampleEntry{FourCC: "apcn", Width: 8, Height: 8},
-	); !isUnsupported(
-		err,
-	) {
+	if _, err := b.NewDecoder(&video.SampleEntry{FourCC: "apcn", Width: 8,
+		Height: 8}); !isUnsupported(err) {
 		t.Errorf("ProRes: %v", err)
 	}
-	if _, err := b.NewDecoder(
-		&video.SampleEntry{Codec: video.H264, Width: 1 << 20, Height: 1 << 20},
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264, Width: 1 << 20,
+		Height: 1 << 20}); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("a terapixel: %v", err)
 	}
-	if _, err := b.NewDecoder(
-		&video.SampleEntry{Codec: video.H264, Rotation: 45},
-	); !isUnsupported(
-		err,
-	) {
+	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264,
+		Rotation: 45}); !isUnsupported(err) {
 		t.Errorf("45 degrees: %v", err)
 	}
 }

@@ -204,7 +204,8 @@ func TestMP4Gaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
 		if codec == video.HEVC {
-			args = "-c:v libx265 -x265-params keyint=12:min-keyint=12:scenecut=0:bframes=0:repeat-headers=1" + x265Quiet
+			args = "-c:v libx265 -x265-params " +
+				"keyint=12:min-keyint=12:scenecut=0:bframes=0:repeat-headers=1" + x265Quiet
 		}
 		path, packets := elementary(t, codec, args)
 		want := fileSums(t, path)
@@ -282,13 +283,8 @@ func TestMP4Refuses(t *testing.T) {
 	refuse(video.H264, [][]byte{plain[0][4:]}, "Annex B")
 	_, hevc := elementary(t, video.HEVC, "-c:v libx265 -x265-params keyint=12"+x265Quiet)
 	refuse(video.HEVC, hevc, "B frames")
-	if _, err := video.NewStream(
-		video.MPEG4,
-		video.Limits{},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := video.NewStream(video.MPEG4, video.Limits{}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

@@ -48,12 +48,8 @@ func TestLackOfAddressSpace(t *testing.T) {
 		strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("no address space: %v", err)
 	}
-	if err := startError(
-		os.NewSyscallError("mmap", syscall.EPERM),
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if err := startError(os.NewSyscallError("mmap", syscall.EPERM)); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Errorf("no executable memory: %v", err)
 	}
 }

@@ -33,11 +33,8 @@ func file(t testing.TB, name string) []byte {
 
 // TestDecoder: the embedded decoder is the one of scripts/jpegxl-wasm.sh.
 func TestDecoder(t *testing.T) {
-	if s := sha256.Sum256(
-		decoderWasm,
-	); hex.EncodeToString(
-		s[:],
-	) != "20c544c0ebc5dfc04f83ae33e4326390b289c95957c55e9acec2e6dfb057bc9a" {
+	if s := sha256.Sum256(decoderWasm); hex.EncodeToString(s[:]) !=
+		"20c544c0ebc5dfc04f83ae33e4326390b289c95957c55e9acec2e6dfb057bc9a" {
 		t.Errorf("%x", s)
 	}
 }
@@ -61,10 +58,8 @@ func TestKnown(t *testing.T) {
 		}
 	}
 	lossless, lossy := make([]byte, 48*64*3), make([]byte, 48*64*3)
-	if err := errors.Join(
-		Decode(t.Context(), lossless, file(t, "lossless.jxl"), 1),
-		Decode(t.Context(), lossy, file(t, "lossy.jxl"), 1),
-	); err != nil {
+	if err := errors.Join(Decode(t.Context(), lossless, file(t, "lossless.jxl"), 1),
+		Decode(t.Context(), lossy, file(t, "lossy.jxl"), 1)); err != nil {
 		t.Fatal(err)
 	}
 	far := 0
@@ -92,13 +87,8 @@ func TestKnown(t *testing.T) {
 		{"f32.jxl", 12 * 16 * 3, 2, robocache.ErrUnsupported, "32 bits"},
 		{"frames.jxl", 2 * 12 * 16, 1, robocache.ErrMalformed, "3 of 12×16"},
 	} {
-		if err := Decode(
-			t.Context(),
-			make([]byte, c.values*c.size),
-			file(t, c.name),
-			c.size,
-		); !errors.Is(err, c.class) ||
-			!strings.Contains(err.Error(), c.text) {
+		if err := Decode(t.Context(), make([]byte, c.values*c.size), file(t, c.name),
+			c.size); !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s as %d values of %d: %v", c.name, c.values, c.size, err)
 		}
 	}
@@ -119,12 +109,7 @@ func TestDamage(t *testing.T) {
 		step = 16 // each failure costs a decoder, which is slow to create under the race detector
 	}
 	for n := 0; n < len(whole); n += step {
-		if err := Decode(
-			t.Context(),
-			dst,
-			whole[:n],
-			1,
-		); !errors.As(err, &e) ||
+		if err := Decode(t.Context(), dst, whole[:n], 1); !errors.As(err, &e) ||
 			!errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("cut at %d: %v", n, err)
 		}
@@ -161,15 +146,8 @@ func TestDeadline(t *testing.T) {
 	}
 	gone, stop := context.WithCancel(t.Context())
 	stop()
-	if err := Decode(
-		gone,
-		make([]byte, 48*64*3),
-		file(t, "lossless.jxl"),
-		1,
-	); !errors.Is(
-		err,
-		context.Canceled,
-	) {
+	if err := Decode(gone, make([]byte, 48*64*3), file(t, "lossless.jxl"), 1); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -201,12 +179,8 @@ func TestMany(t *testing.T) {
 // ones bit for bit, lossy ones within 1 (jpegxl.X1).
 func TestEqualsImagecodecs(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(
-		python,
-		"-c",
-		"import imagecodecs; assert imagecodecs.JPEGXL.available",
-	).
-		CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c",
+		"import imagecodecs; assert imagecodecs.JPEGXL.available").CombinedOutput(); err != nil {
 		t.Skipf("no imagecodecs in .venv: %v %s", err, out)
 	}
 	cmd := exec.Command(python, "testdata/imagecodecs_jxl.py")

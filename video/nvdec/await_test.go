@@ -20,12 +20,8 @@ func TestDamage(t *testing.T) {
 		}
 		pic, _, _, _ := receive(d)
 		info, _ := pic.(video.PlanarFrame).PlaneInfo()
-		if err := pic.(video.PlanarFrame).CopyPlanes(
-			make([]byte, info.Bytes()),
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); !errors.Is(err,
+			robocache.ErrMalformed) {
 			t.Error(err)
 		}
 		d.Close()
@@ -75,9 +71,7 @@ func TestDamageInside(t *testing.T) {
 	expect(t, pic, f, 11)
 	pic, number, _, _ := receive(d)
 	info, _ := pic.(video.PlanarFrame).PlaneInfo()
-	if err := pic.(video.PlanarFrame).CopyPlanes(
-		make([]byte, info.Bytes()),
-	); number != 1 ||
+	if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); number != 1 ||
 		!errors.Is(err, robocache.ErrMalformed) {
 		t.Error(number, err)
 	}

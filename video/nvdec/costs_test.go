@@ -138,13 +138,8 @@ func TestCosts(t *testing.T) {
 							)
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
-								planes, rgb = make(
-									[]byte,
-									info.Bytes(),
-								), make(
-									[]byte,
-									3*info.Width*info.Height,
-								)
+								planes, rgb = make([]byte, info.Bytes()),
+									make([]byte, 3*info.Width*info.Height)
 							}
 							step("planes", func() error { return d.frame.CopyPlanes(planes) })
 							step(

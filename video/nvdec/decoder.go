@@ -123,11 +123,8 @@ func (d *decoder) sendPacket(sample []byte, number int64, unwanted bool) (err er
 	if d.closed {
 		return closedError()
 	}
-	if d.packetBytes, err = d.elementary.Packet(
-		d.packetBytes[:0],
-		sample,
-		d.needsParameters,
-	); err != nil {
+	if d.packetBytes,
+		err = d.elementary.Packet(d.packetBytes[:0], sample, d.needsParameters); err != nil {
 		return err
 	}
 	if len(d.packetBytes) == 0 {
@@ -397,11 +394,8 @@ func (d *decoder) dropPending() {
 // MemoryBytes returns the memory that the decoder occupies, most of it on the device.
 func (d *decoder) MemoryBytes() int64 {
 	one := int64(d.format.width) * int64(d.format.height) * 3 / 2
-	return one*int64(
-		int(d.surfaceCount)+d.maxMapped(),
-	) + int64(
-		len(d.frame.hostBytes)+cap(d.packetBytes),
-	) + 1<<20
+	return one*int64(int(d.surfaceCount)+d.maxMapped()) +
+		int64(len(d.frame.hostBytes)+cap(d.packetBytes)) + 1<<20
 }
 
 // Close keeps a working decoder for the next stream with an equal sample entry. Creating one takes

@@ -225,10 +225,7 @@ func TestFormatChanges(t *testing.T) {
 	}
 	d.Flush()
 	f.format.width = 96
-	if err := d.Send(
-		unit(2, true),
-		1,
-	); !errors.Is(err, robocache.ErrUnsupported) ||
+	if err := d.Send(unit(2, true), 1); !errors.Is(err, robocache.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "changes its format") {
 		t.Error(err)
 	}
@@ -305,9 +302,8 @@ func TestEachCallFails(t *testing.T) {
 					return errors.Join(errors.New("no frame"), err)
 				}
 				info, _ := pic.(video.PlanarFrame).PlaneInfo()
-				if err := pic.(video.PlanarFrame).CopyPlanes(
-					make([]byte, info.Bytes()),
-				); err != nil {
+				if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); err !=
+					nil {
 					return err
 				}
 			}
@@ -335,9 +331,7 @@ func TestNoLibrary(t *testing.T) {
 		"libno-such-video.so.1": "NVIDIA video library",
 		"libc.so.6":             "driver too old",
 	} {
-		if _, err := loadLibrary(
-			[]string{name},
-		); !errors.Is(err, robocache.ErrUnsupported) ||
+		if _, err := loadLibrary([]string{name}); !errors.Is(err, robocache.ErrUnsupported) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}

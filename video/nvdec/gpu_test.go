@@ -427,7 +427,8 @@ func TestDamagedOnGPU(t *testing.T) {
 					}
 				case !same:
 					t.Errorf(
-						"%s, frame %d, which no damaged packet is needed for: on the CPU %v, beside the GPU %v, %s",
+						"%s, frame %d, which no damaged packet is needed for: on the CPU %v, "+
+							"beside the GPU %v, %s",
 						filepath.Base(name),
 						k,
 						failed,

@@ -75,11 +75,8 @@ func loop(
 						switch way {
 						case "map":
 							var addr uintptr
-							if addr, _, failed = b.driver.mapFrame(
-								d.handle,
-								d.frame.surface,
-								&mapParams{progressive: 1, stream: d.stream},
-							); failed == nil {
+							if addr, _, failed = b.driver.mapFrame(d.handle, d.frame.surface,
+								&mapParams{progressive: 1, stream: d.stream}); failed == nil {
 								failed = b.driver.unmapFrame(d.handle, addr)
 							}
 						case "copy":
@@ -158,18 +155,10 @@ func TestRandomTimes(t *testing.T) {
 			}
 			s, took := pool.Stats(), time.Since(begin)
 			s.Delivered, s.Packets = s.Delivered-before.Delivered, s.Packets-before.Packets
-			t.Logf(
-				"%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), "+
-					"%.3f CPU s for 1,000; %d decoders",
-				name,
-				workers,
-				float64(
-					s.Delivered,
-				)/took.Seconds(),
-				float64(s.Packets)/took.Seconds(),
-				(cpuTime()-used).Seconds()/float64(s.Delivered)*1000,
-				s.Opened,
-			)
+			t.Logf("%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), "+
+				"%.3f CPU s for 1,000; %d decoders", name, workers,
+				float64(s.Delivered)/took.Seconds(), float64(s.Packets)/took.Seconds(),
+				(cpuTime()-used).Seconds()/float64(s.Delivered)*1000, s.Opened)
 			_ = pool.Close()
 		}
 	})

@@ -88,7 +88,8 @@ func loadLibrary(names []string) (*driverFunctions, error) {
 			err.Error(),
 		).
 			WithHint(
-				"install the NVIDIA driver; in a container, add 'video' to NVIDIA_DRIVER_CAPABILITIES",
+				"install the NVIDIA driver; in a container, add 'video' to " +
+					"NVIDIA_DRIVER_CAPABILITIES",
 			)
 	}
 	f := &driverFunctions{}
@@ -185,13 +186,8 @@ func (l *cuvidLibrary) decodePicture(decoder uintptr, p *decodeParams) error {
 
 func (l *cuvidLibrary) surfaceStatus(decoder uintptr, surface int32) int32 {
 	s := new(decodeStatus)
-	if l.device.Call(
-		"query how a frame was decoded",
-		l.functions.GetDecodeStatus,
-		decoder,
-		uintptr(surface),
-		addressOf(s),
-	) != nil {
+	if l.device.Call("query how a frame was decoded", l.functions.GetDecodeStatus, decoder,
+		uintptr(surface), addressOf(s)) != nil {
 		return 0
 	}
 	return s.status

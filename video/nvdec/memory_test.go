@@ -24,10 +24,8 @@ func TestFramesThere(t *testing.T) {
 		t.Skip("the host makes no frame by code of its own")
 	}
 	if b.Converts(info, &video.Spec{Pixel: video.RGBFloat32}) ||
-		b.Converts(
-			video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90},
-			&spec,
-		) {
+		b.Converts(video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90},
+			&spec) {
 		t.Error("a kernel for what there is none")
 	}
 	room := func(n int) []byte {
@@ -37,19 +35,8 @@ func TestFramesThere(t *testing.T) {
 		}
 		return m
 	}
-	first, kept, second, copied, lifted, third := room(
-		3*56*28,
-	), room(
-		info.Bytes(),
-	), room(
-		3*56*28,
-	), room(
-		3*56*28,
-	), room(
-		info.Bytes(),
-	), room(
-		3*56*28,
-	)
+	first, kept, second, copied, lifted, third := room(3*56*28), room(info.Bytes()), room(3*56*28),
+		room(3*56*28), room(info.Bytes()), room(3*56*28)
 	for i := range 20 {
 		id := byte(1 + 9*i)
 		if err := d.Send(unit(id, i%2 == 0), int64(i)); err != nil {
@@ -110,34 +97,19 @@ func TestFramesThere(t *testing.T) {
 	if err := b.Clear(first); err != nil || f.near(deviceAddress(first))[100] != 0 {
 		t.Error(err)
 	}
-	if err := errors.Join(
-		b.Upload(first, bytes.Repeat([]byte{7}, len(first))),
-		b.Wait(),
-	); err != nil ||
-		f.near(deviceAddress(first))[100] != 7 {
+	if err := errors.Join(b.Upload(first, bytes.Repeat([]byte{7}, len(first))), b.Wait()); err !=
+		nil || f.near(deviceAddress(first))[100] != 7 {
 		t.Error(err)
 	}
-	if err := b.ConvertKept(
-		info,
-		one(kept),
-		&spec,
-		one(first[:5]),
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := b.ConvertKept(info, one(kept), &spec, one(first[:5])); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if err := b.Copy(nil, nil); err != nil {
 		t.Error(err)
 	}
-	if err := b.Copy(
-		[][]byte{first, second},
-		[][]byte{copied, third[:5]},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if err := b.Copy([][]byte{first, second}, [][]byte{copied, third[:5]}); !errors.Is(err,
+		robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
@@ -227,13 +199,8 @@ func TestKeptTogether(t *testing.T) {
 	}
 	f.failAt = f.calls + 1
 	for range 2 { // the error of a launch is permanent
-		if err := b.ConvertKept(
-			info,
-			one(room[0]),
-			&spec,
-			one(rgb),
-		); !errors.Is(err, robocache.ErrUnsupported) ||
-			!strings.Contains(err.Error(), "could not copy") {
+		if err := b.ConvertKept(info, one(room[0]), &spec, one(rgb)); !errors.Is(err,
+			robocache.ErrUnsupported) || !strings.Contains(err.Error(), "could not copy") {
 			t.Error(err)
 		}
 	}

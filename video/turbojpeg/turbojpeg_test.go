@@ -155,32 +155,16 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	for _, size := range [][2]int{{25, 24}, {24, 23}, {1, 1}} {
-		if err := Decode(
-			make([]byte, 3*size[0]*size[1]),
-			data,
-			size[0],
-			size[1],
-			3,
-		); !errors.Is(
-			err,
-			robocache.ErrMalformed,
-		) {
+		if err := Decode(make([]byte, 3*size[0]*size[1]), data, size[0], size[1],
+			3); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("asked for %v: %v", size, err)
 		}
 	}
 	if err := Decode(dst[:10], data, 24, 24, 3); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	if err := Decode(
-		make([]byte, 24*24),
-		data,
-		24,
-		24,
-		1,
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if err := Decode(make([]byte, 24*24), data, 24, 24, 1); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Errorf("color as grey: %v", err)
 	}
 	if err := Decode(dst, nil, 24, 24, 3); !errors.Is(err, robocache.ErrMalformed) {

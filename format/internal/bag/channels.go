@@ -9,11 +9,8 @@ import (
 )
 
 func channelOrderHint() string {
-	return "Pass " + robocache.Option(
-		"options",
-		"channel_order",
-		"rgb",
-	) + " or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
+	return "Pass " + robocache.Option("options", "channel_order", "rgb") +
+		" or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
 }
 
 // parseChannelOrder parses "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".

@@ -29,9 +29,7 @@ func TestApartDrift(t *testing.T) {
 		}
 		return said
 	}
-	if said := drifts(
-		drifting,
-	); len(said) != 1 ||
+	if said := drifts(drifting); len(said) != 1 ||
 		!strings.Contains(said[0], "by -500 parts in a million (-10") {
 		t.Errorf("a clock that gains 500 ppm: %q", said)
 	}

@@ -154,7 +154,8 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 			Count:    c.n,
 			Message: fmt.Sprintf(
 				"the sequence numbers of the sender mostly increase by %d, with %d messages for "+
-					"%d numbers. A filter, or a recorder that keeps every nth message, causes such "+
+					"%d numbers. A filter, or a recorder that keeps every nth message, causes "+
+					"such "+
 					"a stride. Lost messages cannot be detected by these numbers.",
 				s,
 				c.n,

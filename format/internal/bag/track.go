@@ -47,11 +47,8 @@ func (r *rows) entryOf(i int) int {
 
 func (t *track) memoryBytes() (n int64) {
 	for _, r := range t.clocks {
-		n += int64(
-			len(r.msg)+len(r.entry),
-		)*4 + int64(
-			len(r.header)+len(r.publish)+len(r.log),
-		)*8 + 200
+		n += int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8 +
+			200
 	}
 	return n
 }

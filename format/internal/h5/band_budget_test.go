@@ -49,12 +49,8 @@ func TestChunkAboveNoBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(
-			d.Write(make([]byte, 800)),
-			d.Close(),
-			w.Close(),
-			out.Close(),
-		); err != nil {
+		if err := errors.Join(d.Write(make([]byte, 800)), d.Close(), w.Close(), out.Close()); err !=
+			nil {
 			t.Fatal(err)
 		}
 		f := openFile(t, path, c.budget)
@@ -67,12 +63,8 @@ func TestChunkAboveNoBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		var e *robocache.Error
-		if err := x.ReadRows(
-			t.Context(),
-			0,
-			1,
-			make([]byte, 100),
-		); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit || e.Want != c.want ||
+		if err := x.ReadRows(t.Context(), 0, 1, make([]byte, 100)); !errors.As(err, &e) ||
+			e.Class != robocache.ErrResourceLimit || e.Want != c.want ||
 			!strings.Contains(e.Hint, c.hint) {
 			t.Errorf("budget %d: %v", c.budget, err)
 		}

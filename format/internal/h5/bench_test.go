@@ -59,12 +59,8 @@ with h5py.File(sys.argv[1], 'w') as f:
 		b.SetBytes(int64(len(dst)))
 		for b.Loop() {
 			for i := range d.Rows() {
-				if err := d.ReadRows(
-					b.Context(),
-					i,
-					1,
-					dst[i*d.RowBytes():(i+1)*d.RowBytes()],
-				); err != nil {
+				if err := d.ReadRows(b.Context(), i, 1,
+					dst[i*d.RowBytes():(i+1)*d.RowBytes()]); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -256,11 +256,7 @@ func TestLies(t *testing.T) {
 	c := append([]byte(nil), old...)
 	copy(c[i+5:], []byte{1}) // one level higher
 	copy(c[i+8+16+8:], le(uint64(i)))
-	if _, errs = checkHostile(
-		t,
-		c,
-		false,
-	); len(errs) == 0 ||
+	if _, errs = checkHostile(t, c, false); len(errs) == 0 ||
 		!errors.Is(errs[0], robocache.ErrMalformed) {
 		t.Error(errs)
 	}
@@ -291,10 +287,7 @@ func TestSoftCircle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = f.Lookup(
-		t.Context(),
-		"g/soft",
-	); !errors.Is(err, robocache.ErrMalformed) ||
+	if _, err = f.Lookup(t.Context(), "g/soft"); !errors.Is(err, robocache.ErrMalformed) ||
 		!strings.Contains(err.Error(), "circle") {
 		t.Error(err)
 	}

@@ -56,13 +56,7 @@ func TestLongPipelines(t *testing.T) {
 		{id: filterDeflate},
 	}
 	got := make([]byte, len(want))
-	if err := undoFilters(
-		two,
-		0,
-		z.Bytes(),
-		got,
-		&scratch{},
-	); err != nil ||
+	if err := undoFilters(two, 0, z.Bytes(), got, &scratch{}); err != nil ||
 		!bytes.Equal(got, want) {
 		t.Errorf("shuffle, shuffle, fletcher32, deflate: %v", err)
 	}
@@ -167,12 +161,7 @@ func TestEmptyChunks(t *testing.T) {
 	}
 	got := make([]byte, n)
 	start := cpuTime()
-	if err := d.ReadRows(
-		t.Context(),
-		0,
-		1,
-		got,
-	); err != nil || got[0] != 7 ||
+	if err := d.ReadRows(t.Context(), 0, 1, got); err != nil || got[0] != 7 ||
 		bytes.Count(got, []byte{7}) != n {
 		t.Error(err)
 	}

@@ -269,10 +269,8 @@ func TestOracles(t *testing.T) {
 			for _, budget := range []int64{64 << 20, 1 << 20} {
 				t.Run(fmt.Sprintf("%s/%s/%d", set, name, budget), func(t *testing.T) {
 					f := openFile(t, path, budget)
-					for object, want := range readOracle(
-						t,
-						filepath.Join(dir, "oracle", name+".json"),
-					) {
+					for object, want := range readOracle(t, filepath.Join(dir, "oracle", name+
+						".json")) {
 						checkObject(t, f, object, want)
 					}
 					if s := f.cache.Stats(); s.Bytes > s.Budget {
@@ -296,20 +294,12 @@ func TestLinks(t *testing.T) {
 		if err != nil || hard.Address() != soft.Address() {
 			t.Error("the soft link leads elsewhere", err)
 		}
-		if _, err = f.Lookup(
-			t.Context(),
-			"links/dangling",
-		); !errors.Is(
-			err,
-			robocache.ErrNotFound,
-		) {
+		if _,
+			err = f.Lookup(t.Context(), "links/dangling"); !errors.Is(err, robocache.ErrNotFound) {
 			t.Error(err)
 		}
-		if _, err = f.Lookup(
-			t.Context(),
-			"links/external",
-		); !errors.Is(err, robocache.ErrUnsupported) ||
-			!strings.Contains(err.Error(), "other.hdf5") {
+		if _, err = f.Lookup(t.Context(), "links/external"); !errors.Is(err,
+			robocache.ErrUnsupported) || !strings.Contains(err.Error(), "other.hdf5") {
 			t.Error(err)
 		}
 	}

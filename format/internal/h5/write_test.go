@@ -109,7 +109,15 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 		if s == nil {
 			continue
 		}
-		for k, c := range []Spec{{ChunkRows: 1}, {ChunkRows: 3}, {ChunkRows: 99}, {ChunkRows: 2, Deflate: 4}, {ChunkRows: 2, Shuffle: true}, {ChunkRows: 99, Deflate: 9, Shuffle: true}, {ChunkRows: 99, Shuffle: true}} {
+		for k, c := range []Spec{
+			{ChunkRows: 1},
+			{ChunkRows: 3},
+			{ChunkRows: 99},
+			{ChunkRows: 2, Deflate: 4},
+			{ChunkRows: 2, Shuffle: true},
+			{ChunkRows: 99, Deflate: 9, Shuffle: true},
+			{ChunkRows: 99, Shuffle: true},
+		} {
 			c.DType, c.Shape = robocache.Int32, s
 			add(shapes, "shapes/", fmt.Sprintf("chunk%d-%d", i, k), c)
 		}
@@ -332,10 +340,8 @@ func TestWrittenIsReadByH5py(t *testing.T) {
 				}
 				continue
 			}
-			if sum := sha256.Sum256(
-				s.data,
-			); o.SHA256 != hex.EncodeToString(sum[:]) || o.DType != s.spec.DType.String() ||
-				!slices.Equal(o.Shape, s.spec.Shape) {
+			if sum := sha256.Sum256(s.data); o.SHA256 != hex.EncodeToString(sum[:]) ||
+				o.DType != s.spec.DType.String() || !slices.Equal(o.Shape, s.spec.Shape) {
 				t.Errorf(
 					"%s: %s %v, other bytes or form than %s %v",
 					s.path,
@@ -372,10 +378,7 @@ func TestWrittenIsReadByH5py(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v %.2000s", err, out[max(0, len(out)-2000):])
 		}
-		if n := strings.Count(
-			string(out),
-			"DATASET \"",
-		); n != len(sets) ||
+		if n := strings.Count(string(out), "DATASET \""); n != len(sets) ||
 			strings.Contains(string(out), "unable") {
 			t.Errorf("h5dump shows %d data sets of %d", n, len(sets))
 		}
@@ -431,13 +434,9 @@ func TestWriterMisuse(t *testing.T) {
 	if err := g.Attribute("big", make([]int64, 9000)); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("a large attribute: %v", err)
 	}
-	if _, err := g.Dataset(
-		"huge",
-		Spec{DType: robocache.Float64, Shape: []int64{1 << 40, 1 << 40}},
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, err := g.Dataset("huge",
+		Spec{DType: robocache.Float64, Shape: []int64{1 << 40, 1 << 40}}); !errors.Is(err,
+		robocache.ErrResourceLimit) {
 		t.Errorf("a huge shape: %v", err)
 	}
 	if err := errors.Join(d.Write(make([]byte, 4)), d.Close(), g.Close(), w.Close()); err != nil {

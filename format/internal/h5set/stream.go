@@ -213,10 +213,8 @@ func (s *Stream) detectPixels(path string) {
 	case len(dims) == 3 && min(dims[0], dims[1]) >= leastImageSide &&
 		(s.DType == robocache.Uint8 && (dims[2] == 1 || dims[2] == 3 || dims[2] == 4) ||
 			depth && dims[2] == 1):
-	case len(dims) == 2 && min(dims[0], dims[1]) >= leastImageSide && depth && strings.Contains(
-		strings.ToLower(path),
-		"depth",
-	):
+	case len(dims) == 2 && min(dims[0], dims[1]) >= leastImageSide && depth &&
+		strings.Contains(strings.ToLower(path), "depth"):
 		s.Shape = append(slices.Clone(dims), 1)
 	default:
 		return

@@ -110,11 +110,8 @@ func (s *Set) readTimestamps(
 	}
 	t, _ := elementOf(d)
 	if !isTimes(d) || d.Rows() != int64(length) {
-		if err := bad(
-			nil,
-			fmt.Sprintf("%d timestamps", length),
-			fmt.Sprintf("shape %v of %s", d.Shape, d.Type),
-		); err != nil {
+		if err := bad(nil, fmt.Sprintf("%d timestamps", length),
+			fmt.Sprintf("shape %v of %s", d.Shape, d.Type)); err != nil {
 			return nil, err
 		}
 	}
@@ -126,20 +123,15 @@ func (s *Set) readTimestamps(
 	for k := range out {
 		one := raw[k*t.Size() : (k+1)*t.Size()]
 		if out[k] = timestampNanos(t, one, unit.seconds, s.About.FPS); out[k] == noTime {
-			if err := bad(
-				robocache.Where{"index": k},
-				"a time",
-				"NaN, infinity or a number beyond int64 nanoseconds",
-			); err != nil {
+			if err := bad(robocache.Where{"index": k}, "a time",
+				"NaN, infinity or a number beyond int64 nanoseconds"); err != nil {
 				return nil, err
 			}
 		}
 		if k > 0 && out[k] < out[k-1] {
-			if err := bad(
-				robocache.Where{"index": k},
+			if err := bad(robocache.Where{"index": k},
 				fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]),
-				fmt.Sprintf("%d ns", out[k]),
-			); err != nil {
+				fmt.Sprintf("%d ns", out[k])); err != nil {
 				return nil, err
 			}
 		}

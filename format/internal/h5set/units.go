@@ -108,12 +108,8 @@ func (s *Set) inferUnit(ctx context.Context, path string, rows bool) error {
 		if g.Unit == "" && err == nil {
 			continue // too few rows: another episode may determine the unit
 		}
-		if f := robocache.UnitFinding(
-			g,
-			err,
-			usual,
-			robocache.Where{"file": e.File.Name(), "pointer": path},
-		); f != nil {
+		if f := robocache.UnitFinding(g, err, usual,
+			robocache.Where{"file": e.File.Name(), "pointer": path}); f != nil {
 			s.About.Findings = append(s.About.Findings, *f)
 		}
 		if out.err, out.step = err, g.Step; err == nil {

@@ -92,10 +92,9 @@ func (h *Header) parseDict(s string) (err error) {
 			}
 		case m[1] == "fortran_order" && order != "":
 			h.Fortran = order == "True"
-		case m[1] == "shape" && strings.HasPrefix(
-			strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]),
-			"(",
-		) && headerDims.MatchString(dims):
+		case m[1] == "shape" &&
+			strings.HasPrefix(strings.TrimSpace(m[0][strings.Index(m[0], ":")+1:]), "(") &&
+			headerDims.MatchString(dims):
 			for _, d := range strings.FieldsFunc(dims, func(r rune) bool {
 				return strings.ContainsRune(", \t\r\nL", r)
 			}) {

@@ -71,12 +71,8 @@ for dt in ("|b1","|i1","|u1","<i2",">i2","<u2",">u2","<i4",">i4","<u4","<i8",">i
 		if err != nil {
 			t.Fatal(n, err)
 		}
-		if shape := strings.ReplaceAll(
-			fmt.Sprint(a.Shape),
-			" ",
-			", ",
-		); !bytes.Equal(a.Data, p[1]) ||
-			shape != string(p[2]) {
+		if shape := strings.ReplaceAll(fmt.Sprint(a.Shape), " ", ", "); !bytes.Equal(a.Data,
+			p[1]) || shape != string(p[2]) {
 			t.Errorf("array %d: %s %s, not %s", n, a.Type, shape, p[2])
 		}
 		n++
@@ -137,21 +133,12 @@ for proto in range(6):
 		if task, ok := get(lang, "task").(*Array).Strings(); !ok || task[1] != "drink" {
 			t.Errorf("%d: %v", i, task)
 		}
-		if v := robocache.Float64s(
-			nil,
-			robocache.Float32,
-			get(lang, "emb").(*Array).Data,
-		); len(v) != 8 ||
-			v[5] != 5 {
+		if v := robocache.Float64s(nil, robocache.Float32,
+			get(lang, "emb").(*Array).Data); len(v) != 8 || v[5] != 5 {
 			t.Errorf("%d: %v", i, v)
 		}
-		if v := robocache.Float64s(
-			nil,
-			robocache.Float64,
-			get(info, "f").(*Array).Data,
-		); fmt.Sprint(
-			v,
-		) != "[0 1 2 3 4 5]" {
+		if v := robocache.Float64s(nil, robocache.Float64,
+			get(info, "f").(*Array).Data); fmt.Sprint(v) != "[0 1 2 3 4 5]" {
 			t.Errorf("%d: %v", i, v)
 		}
 		indx := get(info, "indx").(*List)
@@ -197,13 +184,10 @@ put(b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.")
 		if !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("%d: %q: %v", i, b, err)
 		}
-		if i < 24 &&
-			!strings.Contains(
-				err.Error(),
-				map[int]string{0: "system", 1: "eval", 2: "system", 3: "copyreg"}[i%4],
-			) &&
-			!strings.Contains(err.Error(), "_reconstructor") &&
-			!strings.Contains(err.Error(), "Plain") {
+		if i < 24 && !strings.Contains(err.Error(),
+			map[int]string{0: "system", 1: "eval", 2: "system", 3: "copyreg"}[i%4]) &&
+			!strings.Contains(err.Error(), "_reconstructor") && !strings.Contains(err.Error(),
+			"Plain") {
 			t.Errorf("%d: the error does not name the class: %v", i, err)
 		}
 	}
@@ -296,7 +280,11 @@ func FuzzUnpickle(f *testing.F) {
 
 // FuzzArray checks npy.N1 and npy.N5.
 func FuzzArray(f *testing.F) {
-	for _, h := range []string{"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", "{'descr': '>U3', 'fortran_order': False, 'shape': (1,), }", "{'descr': '|O', 'fortran_order': False, 'shape': (), }"} {
+	for _, h := range []string{
+		"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }",
+		"{'descr': '>U3', 'fortran_order': False, 'shape': (1,), }",
+		"{'descr': '|O', 'fortran_order': False, 'shape': (), }",
+	} {
 		b := []byte("\x93NUMPY\x01\x00")
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(h)))
 		f.Add(append(append(b, h...), "0123456789abcdef"...))

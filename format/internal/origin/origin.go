@@ -42,11 +42,8 @@ func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error)
 	}
 	s, ok := robocache.As[store.Source](t.src)
 	if ok && o.Checksum == "" && o.File != "" && o.Dataset == robocache.Redact(t.src.Info().URI) {
-		if o.Checksum, err = t.cachedChecksum(
-			ctx,
-			s.Store(),
-			[2]string{o.File, o.LastFile},
-		); err != nil {
+		if o.Checksum, err = t.cachedChecksum(ctx, s.Store(), [2]string{o.File, o.LastFile}); err !=
+			nil {
 			return nil, err
 		}
 	}

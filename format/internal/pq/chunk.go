@@ -145,7 +145,8 @@ func (d *chunkDecoder) decodePage(b []byte, at int64) int {
 	h, n := readPageHeader(b)
 	if int64(h.packed) > int64(len(b)-n) {
 		failParse(
-			"a page of %d bytes, but %d bytes are left: the file is truncated or its header is wrong",
+			"a page of %d bytes, but %d bytes are left: the file is truncated or its header is "+
+				"wrong",
 			h.packed,
 			len(b)-n,
 		)

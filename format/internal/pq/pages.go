@@ -111,7 +111,8 @@ func headerAt(
 		guard.Check(err)
 		if size = int64(n) + int64(h.packed); size > end-at {
 			failParse(
-				"a page of %d bytes, but %d bytes are left: the file is truncated or its header is wrong",
+				"a page of %d bytes, but %d bytes are left: the file is truncated or its header "+
+					"is wrong",
 				size,
 				end-at,
 			)

@@ -170,7 +170,8 @@ func TestRoundTrip(t *testing.T) {
 					for k := range int(f.Groups[g].Rows) {
 						w := want[at+k]
 						le := binary.LittleEndian
-						if math.Float32frombits(le.Uint32(state.Item(3*k))) != w.State[0] || math.Float64frombits(le.Uint64(f64.Item(k))) != w.F64 ||
+						if math.Float32frombits(le.Uint32(state.Item(3*k))) != w.State[0] ||
+							math.Float64frombits(le.Uint64(f64.Item(k))) != w.F64 ||
 							int64(le.Uint64(i64.Item(k))) != w.I64 ||
 							int32(le.Uint32(i32.Item(k))) != w.I32 ||
 							(bl.Item(k)[0] == 1) != w.Bool ||
@@ -187,7 +188,11 @@ func TestRoundTrip(t *testing.T) {
 						} else if opt.Def[k] != 0 {
 							t.Fatal("null, row", at+k)
 						}
-						wantJSON := []string{`[]`, `[{"role": "user", "tool_calls": []}]`, `[{"role": "user", "tool_calls": []}, {"role": "user", "tool_calls": [{}]}]`}[(at+k)%3]
+						wantJSON := []string{
+							`[]`,
+							`[{"role": "user", "tool_calls": []}]`,
+							`[{"role": "user", "tool_calls": []}, {"role": "user", "tool_calls": [{}]}]`,
+						}[(at+k)%3]
 						if nest[k] != wantJSON {
 							t.Fatal("row", at+k, nest[k])
 						}

@@ -167,26 +167,14 @@ func TestBrotli(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range []int{len(plain) - 1, len(plain) + 1, 0} {
-			if err := decompressInto(
-				4,
-				make([]byte, n),
-				packed.Bytes(),
-			); !errors.Is(
-				err,
-				robocache.ErrMalformed,
-			) {
+			if err := decompressInto(4, make([]byte, n), packed.Bytes()); !errors.Is(err,
+				robocache.ErrMalformed) {
 				t.Errorf("a page that declares %d bytes: %v", n, err)
 			}
 		}
 		for cut := range packed.Len() {
-			if err := decompressInto(
-				4,
-				make([]byte, len(plain)),
-				packed.Bytes()[:cut],
-			); !errors.Is(
-				err,
-				robocache.ErrMalformed,
-			) {
+			if err := decompressInto(4, make([]byte, len(plain)),
+				packed.Bytes()[:cut]); !errors.Is(err, robocache.ErrMalformed) {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 		}
@@ -194,11 +182,7 @@ func TestBrotli(t *testing.T) {
 			b := bytes.Clone(packed.Bytes())
 			for bit := range 8 {
 				b[i] ^= 1 << bit
-				if err := decompressInto(
-					4,
-					make([]byte, len(plain)),
-					b,
-				); err != nil &&
+				if err := decompressInto(4, make([]byte, len(plain)), b); err != nil &&
 					!errors.Is(err, robocache.ErrMalformed) {
 					t.Fatal(err)
 				}
@@ -206,14 +190,8 @@ func TestBrotli(t *testing.T) {
 			}
 		}
 	}
-	if err := decompressInto(
-		4,
-		make([]byte, 8),
-		[]byte{0x11, 0x1e, 0, 0, 0, 0, 0, 0},
-	); !errors.Is(
-		err,
-		robocache.ErrMalformed,
-	) {
+	if err := decompressInto(4, make([]byte, 8),
+		[]byte{0x11, 0x1e, 0, 0, 0, 0, 0, 0}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a large window: %v", err)
 	}
 }

@@ -46,7 +46,11 @@ func TestChunkBoundsOfLongTexts(t *testing.T) {
 // The bounds of booleans are 0 and 1 for every byte that the rows use for true.
 func TestBoundsOfBooleans(t *testing.T) {
 	l := &Leaf{kind: parquet.Boolean, size: 1, bounded: true}
-	for _, c := range []struct{ v, lo, hi []byte }{{[]byte{0, 2}, []byte{0}, []byte{1}}, {[]byte{255}, []byte{1}, []byte{1}}, {[]byte{0, 0}, []byte{0}, []byte{0}}} {
+	for _, c := range []struct{ v, lo, hi []byte }{
+		{[]byte{0, 2}, []byte{0}, []byte{1}},
+		{[]byte{255}, []byte{1}, []byte{1}},
+		{[]byte{0, 0}, []byte{0}, []byte{0}},
+	} {
 		if b := l.boundsOf(c.v); !b.ok || !bytes.Equal(b.lo, c.lo) || !bytes.Equal(b.hi, c.hi) {
 			t.Errorf("%v: %v to %v", c.v, b.lo, b.hi)
 		}

@@ -141,9 +141,8 @@ func (f *File) Close() (err error) {
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
 			m := &f.footer.RowGroups[g].Columns[i]
-			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(
-				&format.OffsetIndex{PageLocations: c.pages},
-			); err != nil {
+			if m.OffsetIndexOffset, m.OffsetIndexLength,
+				err = put(&format.OffsetIndex{PageLocations: c.pages}); err != nil {
 				return err
 			}
 		}
@@ -152,9 +151,8 @@ func (f *File) Close() (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := f.out.Write(
-		append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...),
-	); err != nil {
+	if _, err := f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)),
+		"PAR1"...)); err != nil {
 		return err
 	}
 	return f.out.Flush()

@@ -78,12 +78,8 @@ func TestPageLimit(t *testing.T) {
 		}
 		if compressed {
 			// The uncompressed size is limited too, because the header contains it.
-			if _, err := l.Blobs(
-				[][]byte{make([]byte, limit+1)},
-			); !errors.Is(
-				err,
-				robocache.ErrResourceLimit,
-			) {
+			if _, err := l.Blobs([][]byte{make([]byte, limit+1)}); !errors.Is(err,
+				robocache.ErrResourceLimit) {
 				t.Error(err)
 			}
 		}

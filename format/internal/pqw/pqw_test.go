@@ -185,9 +185,8 @@ func TestLibraryReads(t *testing.T) {
 					t.Errorf("%s: page %d: null %v", key, k, x.NullPage(k))
 				} else if key == "l" && !(x.MinValue(k).Double() < x.MaxValue(k).Double()) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
-				} else if key == "f" && (math.IsNaN(
-					float64(x.MinValue(k).Float()),
-				) || !(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
+				} else if key == "f" && (math.IsNaN(float64(x.MinValue(k).Float())) ||
+					!(x.MinValue(k).Float() <= x.MaxValue(k).Float())) {
 					t.Errorf("%s: bounds %v %v", key, x.MinValue(k), x.MaxValue(k))
 				}
 			}

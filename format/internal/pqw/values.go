@@ -170,16 +170,8 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.addPage(
-			rep[from:to],
-			def[from:to],
-			rows,
-			to-from-(value-first),
-			v.boundsBetween(first, value, numbers),
-			encoding,
-			body,
-			s,
-		); err != nil {
+		if err := c.addPage(rep[from:to], def[from:to], rows, to-from-(value-first),
+			v.boundsBetween(first, value, numbers), encoding, body, s); err != nil {
 			return c, err
 		}
 		from = to

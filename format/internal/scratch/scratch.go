@@ -102,10 +102,8 @@ func (p *Part) Write(b []byte) (done int, err error) {
 			p.blocks = append(p.blocks, k)
 		}
 		n := min(len(b)-done, int(blockBytes-at))
-		if _, err := p.file.file.WriteAt(
-			b[done:done+n],
-			p.blocks[len(p.blocks)-1]*blockBytes+at,
-		); err != nil {
+		if _, err := p.file.file.WriteAt(b[done:done+n], p.blocks[len(p.blocks)-1]*blockBytes+
+			at); err != nil {
 			return done, p.file.folderError(err)
 		}
 		done += n

@@ -167,10 +167,8 @@ func (d *DB) openConn(ctx context.Context, heap int64) (_ *Conn, err error) {
 	name := sources.register(c.src)
 	// the files are open after the first read, so the name is no longer needed
 	defer sources.at.Delete(name)
-	if c.c, err = sqlite3.OpenContext(
-		sqlite3.WithMaxMemory(ctx, heap),
-		"file:"+name+"?vfs="+vfsName+"&mode=rw",
-	); err != nil {
+	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, heap), "file:"+name+"?vfs="+
+		vfsName+"&mode=rw"); err != nil {
 		return nil, c.classifyError(err)
 	}
 	if _, err = c.c.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err == nil {

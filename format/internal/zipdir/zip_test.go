@@ -180,11 +180,27 @@ func TestHostile(t *testing.T) {
 			le.PutUint32(entryOf(b, "a")[24:], 50)
 			return b
 		}(), robocache.ErrMalformed, ""},
-		"checksum":    {func() []byte { b := two(); b[bytes.Index(b, []byte("alpha"))] ^= 1; return b }(), robocache.ErrMalformed, "CRC"},
-		"encrypted":   {func() []byte { b := two(); entryOf(b, "a")[8] |= 1; return b }(), robocache.ErrUnsupported, "encrypted"},
-		"method":      {func() []byte { b := two(); entryOf(b, "a")[10] = 93; return b }(), robocache.ErrUnsupported, "93"},
-		"many claims": {func() []byte { b := two(); le.PutUint16(b[len(b)-22+10:], 60000); return b }(), robocache.ErrMalformed, "60000"},
-		"no archive":  {bytes.Repeat([]byte("x"), 100), robocache.ErrMalformed, "no end record"},
+		"checksum": {
+			func() []byte { b := two(); b[bytes.Index(b, []byte("alpha"))] ^= 1; return b }(),
+			robocache.ErrMalformed,
+			"CRC",
+		},
+		"encrypted": {
+			func() []byte { b := two(); entryOf(b, "a")[8] |= 1; return b }(),
+			robocache.ErrUnsupported,
+			"encrypted",
+		},
+		"method": {
+			func() []byte { b := two(); entryOf(b, "a")[10] = 93; return b }(),
+			robocache.ErrUnsupported,
+			"93",
+		},
+		"many claims": {
+			func() []byte { b := two(); le.PutUint16(b[len(b)-22+10:], 60000); return b }(),
+			robocache.ErrMalformed,
+			"60000",
+		},
+		"no archive": {bytes.Repeat([]byte("x"), 100), robocache.ErrMalformed, "no end record"},
 	} {
 		_, err := read(c.b, 1<<20)
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.text) {

@@ -110,17 +110,8 @@ func Copyable(
 			continue
 		}
 		for behind = 0; behind <= min(limit, f.Index.NumFrames()-to); behind++ {
-			if now := CanCopy(
-				ctx,
-				lib,
-				path,
-				from-before,
-				to+behind,
-				rate,
-			); !errors.Is(
-				now,
-				robocache.ErrUnsupported,
-			) {
+			if now := CanCopy(ctx, lib, path, from-before, to+
+				behind, rate); !errors.Is(now, robocache.ErrUnsupported) {
 				return before, behind, now
 			}
 		}
@@ -469,9 +460,7 @@ func (w *Writer) locateEpisodes(ctx context.Context, c *outCamera, name string) 
 	at := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
-		if pts := ix.PTS(
-			at,
-		); ix.Timescale() != scale || pts != int64(at)*delta ||
+		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta ||
 			ix.PTS(at+n-1) != int64(at+n-1)*delta {
 			return malformed(
 				robocache.Where{"frame": at},

@@ -488,10 +488,8 @@ func (c *conversion) splitRanges() map[string]string {
 // Carrier is a source with additional files, and keys of info.json, for the result.
 type Carrier interface {
 	// Carried returns these files and keys. It is called when all episodes are written.
-	Carried(
-		ctx context.Context,
-		r *Report,
-	) (files map[string][]byte, info map[string]json.RawMessage, err error)
+	Carried(ctx context.Context, r *Report) (files map[string][]byte,
+		info map[string]json.RawMessage, err error)
 }
 
 // extraFiles returns files of the source that belong to the schema but are unknown to lerobot.
@@ -555,10 +553,8 @@ func (c *conversion) dryRun(ctx context.Context) error {
 						segmentValue.recordIn(&m, f.Key)
 						return nil
 					}()
-					if err := robocache.At(
-						err,
-						robocache.Where{"episode": meta.Index, "stream": f.source},
-					); err != nil {
+					if err := robocache.At(err,
+						robocache.Where{"episode": meta.Index, "stream": f.source}); err != nil {
 						return err
 					}
 				}

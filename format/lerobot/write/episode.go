@@ -338,10 +338,8 @@ func (c *conversion) decodeFrames(
 				buf, err = video.ConvertTo(buf, pic, spec)
 			} else {
 				var n int
-				if n, err = video.StillBytes(
-					video.StillInfo{Width: f.Width, Height: f.Height},
-					spec,
-				); err == nil {
+				if n, err = video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height},
+					spec); err == nil {
 					buf = slices.Grow(buf[:0], n)[:n]
 					clear(buf)
 				}
@@ -368,10 +366,8 @@ func (c *conversion) recordedTimes(
 		Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() &&
 		(f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
-		if err := robocache.At(
-			c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw),
-			robocache.Where{"stream": "timestamp"},
-		); err != nil {
+		if err := robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw),
+			robocache.Where{"stream": "timestamp"}); err != nil {
 			return timestamps, start, err
 		}
 		return robocache.Float64s(nil, f.DType, raw), 0, nil

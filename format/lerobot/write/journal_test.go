@@ -58,12 +58,7 @@ func TestJournalMalformed(t *testing.T) {
 	if err := store.Put(t.Context(), mem, journalName, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if j, err := openJournal(
-		t.Context(),
-		mem,
-		"id",
-		true,
-	); j != nil ||
+	if j, err := openJournal(t.Context(), mem, "id", true); j != nil ||
 		!errors.Is(err, robocache.ErrMalformed) {
 		t.Error(j, err)
 	}

@@ -83,12 +83,9 @@ func (c *conversion) sampleKnown(ctx context.Context, w *Writer) error {
 				at++
 			}
 			ref := make([]robocache.FrameRef, 1)
-			if err := c.src.Frames(
-				ctx,
-				f.source,
+			if err := c.src.Frames(ctx, f.source,
 				[]robocache.Row{{Episode: c.options.Episodes[at], Index: row - before}},
-				ref,
-			); err != nil {
+				ref); err != nil {
 				return err
 			}
 			if !ref[0].Missing && ref[0].Path != "" {

@@ -134,15 +134,8 @@ func (c *conversion) estimateBytes(group []int) (n int64) {
 		case robocache.KindNumeric:
 			row += 2 * int64(f.Elements()) * int64(f.DType.Size())
 		case robocache.KindImage:
-			row += int64(
-				f.Width,
-			) * int64(
-				f.Height,
-			) * int64(
-				max(1, f.Channels),
-			) * int64(
-				f.DType.Size(),
-			)
+			row += int64(f.Width) * int64(f.Height) * int64(max(1,
+				f.Channels)) * int64(f.DType.Size())
 		}
 	}
 	for _, i := range group {
@@ -240,12 +233,8 @@ func (c *conversion) writeEpisodes(ctx context.Context, w *Writer) error {
 			if err != nil {
 				// Frames that cannot be decoded are found only here. A missing capability of the
 				// machine is not an error of the episode.
-				if err := skip(
-					t,
-					err,
-					"source episode",
-					!errors.Is(err, robocache.ErrUnsupported) && w.failed == nil,
-				); err != nil {
+				if err := skip(t, err, "source episode",
+					!errors.Is(err, robocache.ErrUnsupported) && w.failed == nil); err != nil {
 					return err
 				}
 			}

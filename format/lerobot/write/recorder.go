@@ -325,11 +325,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	if len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				if err := differs(
-					"schema",
-					append(want, "no such feature")[min(i, len(want))],
-					append(got, "nothing")[min(i, len(got))],
-				); err != nil {
+				if err := differs("schema", append(want, "no such feature")[min(i, len(want))],
+					append(got, "nothing")[min(i, len(got))]); err != nil {
 					return err
 				}
 			}
@@ -342,10 +339,8 @@ func (r *Recorder) resumeDataset(have *Recorded) error {
 	r.counters.Episodes, r.counters.Frames = have.Episodes, have.Frames
 	r.saved.exact = false // another program may have written its statistics
 	var counts recordingCounts
-	if b, err := os.ReadFile(
-		filepath.Join(r.dir, countsName),
-	); err == nil && json.Unmarshal(b, &counts) == nil &&
-		counts.Episodes == have.Episodes {
+	if b, err := os.ReadFile(filepath.Join(r.dir, countsName)); err == nil &&
+		json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
 		r.saved.exact = counts.Exact
 		maps.Copy(r.saved.pixels, counts.Images)
 	}

@@ -318,7 +318,10 @@ func mergeShards(
 			// Numbers were planned before episodes were left out. If episodes before this shard are
 			// missing, the actual numbers are lower.
 			less := 0.0
-			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok &&
+			if actual, ok := map[string]float64{
+				"episode_index": float64(w.written),
+				"index":         float64(w.rows),
+			}[key]; ok &&
 				len(parts) > 0 {
 				least, err := parts[0].Least(0)
 				if err != nil {

@@ -119,12 +119,9 @@ func (s *tableSeries) startGroup(ctx context.Context, size int64) error {
 	}
 	s.bytes, s.rows = 0, 0
 	var err error
-	if s.table, err = s.writer.createTable(
-		ctx,
-		fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file),
-		s.schema,
-		s.meta,
-	); err != nil {
+	if s.table, err = s.writer.createTable(ctx,
+		fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema,
+		s.meta); err != nil {
 		return err
 	}
 	return nil

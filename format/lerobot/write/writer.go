@@ -206,14 +206,8 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 		return err
 	}
 	for _, key := range w.cameraKeys {
-		if err := w.addVideo(
-			ctx,
-			w.cameras[key],
-			ep.Videos[key],
-			p.parts[key],
-			&ep,
-			row,
-		); err != nil {
+		if err := w.addVideo(ctx, w.cameras[key], ep.Videos[key], p.parts[key], &ep, row); err !=
+			nil {
 			return err
 		}
 	}
@@ -241,12 +235,8 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 		return nil
 	}
 	if n := len(ep.Tasks); n != 1 {
-		if err := has(
-			"task",
-			n,
-			ep.Length,
-			fmt.Sprintf("1 or %d task texts", ep.Length),
-		); err != nil {
+		if err := has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length)); err !=
+			nil {
 			return err
 		}
 	}
@@ -261,31 +251,20 @@ func (w *Writer) checkEpisode(ep *EpisodeData) error {
 				return misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", "")
 			}
 		case robocache.KindImage:
-			if err := has(
-				f.Key,
-				len(ep.Images[f.Key]),
-				ep.Length,
-				fmt.Sprintf("%d frames", ep.Length),
-			); err != nil {
+			if err := has(f.Key, len(ep.Images[f.Key]), ep.Length,
+				fmt.Sprintf("%d frames", ep.Length)); err != nil {
 				return err
 			}
 		case robocache.KindText, robocache.KindEvent:
-			if err := has(
-				f.Key,
-				len(ep.Text[f.Key]),
-				ep.Length,
-				fmt.Sprintf("%d texts", ep.Length),
-			); err != nil {
+			if err := has(f.Key, len(ep.Text[f.Key]), ep.Length,
+				fmt.Sprintf("%d texts", ep.Length)); err != nil {
 				return err
 			}
 		default:
 			n := ep.Length * f.Elements() * f.DType.Size()
-			if err := has(
-				f.Key,
-				len(ep.Columns[f.Key]),
-				n,
-				fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape),
-			); err != nil {
+			if err := has(f.Key, len(ep.Columns[f.Key]), n,
+				fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape)); err !=
+				nil {
 				return err
 			}
 		}
@@ -315,10 +294,8 @@ func (w *Writer) countEpisode(ep *EpisodeData, row *writtenEpisode) error {
 			)
 		}
 		row.stats[f.Key] = c.stats
-		if err := robocache.At(
-			w.collector.Add(f.Key, f.DType, f.Shape, c.raw),
-			robocache.Where{"stream": f.Key},
-		); err != nil {
+		if err := robocache.At(w.collector.Add(f.Key, f.DType, f.Shape, c.raw),
+			robocache.Where{"stream": f.Key}); err != nil {
 			return err
 		}
 	}
@@ -437,10 +414,8 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return err
 	}
 	if w.cfg.PartsDir != "" {
-		if err := robocache.At(
-			os.RemoveAll(w.cfg.PartsDir),
-			robocache.Where{"file": w.cfg.PartsDir},
-		); err != nil {
+		if err := robocache.At(os.RemoveAll(w.cfg.PartsDir),
+			robocache.Where{"file": w.cfg.PartsDir}); err != nil {
 			return err
 		}
 	}

@@ -19,16 +19,8 @@ func TestNextFile(t *testing.T) {
 			t.Errorf("%+v: %d %d %v", c, a, b, err)
 		}
 	}
-	if _, _, err := nextFile(
-		999,
-		999,
-		1000,
-		"data",
-		nil,
-	); !errors.Is(
-		err,
-		robocache.ErrResourceLimit,
-	) {
+	if _, _,
+		err := nextFile(999, 999, 1000, "data", nil); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%v", err)
 	}
 }

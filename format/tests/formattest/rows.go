@@ -192,12 +192,7 @@ func (s *suite) masks(e int, f *robocache.Feature, rows []robocache.Row) {
 	}
 	for i := range rows {
 		one := []uint8{9}
-		if err := mask(
-			s.ctx,
-			f.Key,
-			rows[i:i+1],
-			one,
-		); err != nil || one[0] != valid[i] ||
+		if err := mask(s.ctx, f.Key, rows[i:i+1], one); err != nil || one[0] != valid[i] ||
 			one[0] > 1 {
 			s.Errorf(
 				"episode %d, valid of %s, row %d: %d and %d, %v",

@@ -29,7 +29,8 @@ func writeBracket() {
 	TEXT("bracket", NOSPLIT, "func(a *uint16) int")
 	Pragma("noescape")
 	Doc(
-		"bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time.",
+		"bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at "+
+			"a time.",
 		"It returns the number of rows. It needs at least four timestamps.",
 	)
 	a := Load(Param("a"), GP64())

@@ -17,7 +17,8 @@ func writeFlatten() {
 	TEXT("flattenRows", NOSPLIT, "func(out *int64, p *float32, n int, grid *uint64) int")
 	Pragma("noescape")
 	Doc(
-		"flattenRows is flattenGo for n points, a multiple of 8. It returns the number of points inside.",
+		"flattenRows is flattenGo for n points, a multiple of 8. It returns the number of points " +
+			"inside.",
 	)
 	out := Load(Param("out"), GP64())
 	p := Load(Param("p"), GP64())

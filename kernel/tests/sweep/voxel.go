@@ -234,7 +234,8 @@ func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 		}
 		if err != nil {
 			return fmt.Errorf(
-				"voxels, seed %d, op %d: %s of points %s %v: grid %v, outside %v, sparse %v, bits %v: %w",
+				"voxels, seed %d, op %d: %s of points %s %v: grid %v, outside %v, sparse %v, "+
+					"bits %v: %w",
 				seed,
 				i,
 				x.Mode,

@@ -120,12 +120,7 @@ func reading(t *testing.T, open Opener) {
 		}
 	}
 	// another spelling of a name is the same file
-	if b, err := store.ReadFile(
-		t.Context(),
-		s,
-		"./meta//./info.json",
-		100,
-	); err != nil ||
+	if b, err := store.ReadFile(t.Context(), s, "./meta//./info.json", 100); err != nil ||
 		string(b) != `{"fps": 30}` {
 		t.Fatalf("unclean name: %q, %v", b, err)
 	}
@@ -199,11 +194,7 @@ func concurrency(t *testing.T, open Opener) {
 			p := make([]byte, 5000)
 			for range 40 {
 				off := rng.Int64N(int64(len(data) - len(p)))
-				if err := f.ReadAt(
-					t.Context(),
-					p,
-					off,
-				); err != nil ||
+				if err := f.ReadAt(t.Context(), p, off); err != nil ||
 					!bytes.Equal(p, data[off:off+int64(len(p))]) {
 					t.Errorf("read at %d: wrong, or %v", off, err)
 					return
@@ -256,12 +247,7 @@ func version(t *testing.T, open Opener) {
 		if err != nil || e.Version == before || e.Size != int64(len(data)) {
 			t.Errorf("%s: after the change Stat says %+v, %v; it was %s", what, e, err, before)
 		}
-		if b, err := store.ReadFile(
-			t.Context(),
-			fx.Store,
-			"a",
-			1<<20,
-		); err != nil ||
+		if b, err := store.ReadFile(t.Context(), fx.Store, "a", 1<<20); err != nil ||
 			!bytes.Equal(b, data) {
 			t.Errorf("%s: a new open does not see the new bytes: %v", what, err)
 		}
@@ -326,10 +312,7 @@ func notFound(t *testing.T, open Opener) {
 		}
 	}
 	// A folder is not a file. Whether it exists depends on the back end.
-	if _, err := s.Open(
-		t.Context(),
-		"a",
-	); !errors.Is(err, robocache.ErrNotFound) &&
+	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrNotFound) &&
 		!errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a folder: %v", err)
 	}
@@ -354,7 +337,8 @@ func listing(t *testing.T, open Opener) {
 		t.Fatal(err)
 	}
 	for prefix, want := range map[string][]string{
-		"": {"a-b", "a/x", "a/y/z", "ab/c", "b"}, ".": {"a-b", "a/x", "a/y/z", "ab/c", "b"}, "a": {"a/x", "a/y/z"}, "a/": {"a/x", "a/y/z"},
+		"":  {"a-b", "a/x", "a/y/z", "ab/c", "b"},
+		".": {"a-b", "a/x", "a/y/z", "ab/c", "b"}, "a": {"a/x", "a/y/z"}, "a/": {"a/x", "a/y/z"},
 		"a/y": {"a/y/z"}, "nope": nil, "b": nil, "a/x/y": nil,
 	} {
 		list, err := s.List(t.Context(), prefix)
@@ -378,13 +362,8 @@ func listing(t *testing.T, open Opener) {
 func limit(t *testing.T, open Opener) {
 	s := open(t, map[string][]byte{"a": Bytes(1000, 1), "empty": nil}).Store
 	for _, l := range []int64{-1, 0, 999} {
-		if b, err := store.ReadFile(
-			t.Context(),
-			s,
-			"a",
-			l,
-		); !errors.Is(err, robocache.ErrResourceLimit) ||
-			b != nil {
+		if b, err := store.ReadFile(t.Context(), s, "a", l); !errors.Is(err,
+			robocache.ErrResourceLimit) || b != nil {
 			t.Errorf("limit %d: %d bytes, %v", l, len(b), err)
 		}
 	}
@@ -423,11 +402,7 @@ func afterClose(t *testing.T, open Opener) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(
-		t.Context(),
-		make([]byte, 10),
-		0,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if err := f.ReadAt(t.Context(), make([]byte, 10), 0); !errors.Is(err, robocache.ErrMisuse) ||
 		!errors.Is(err, fs.ErrClosed) {
 		t.Errorf("read after Close: %v", err)
 	}

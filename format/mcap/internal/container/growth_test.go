@@ -30,10 +30,7 @@ func TestChunkGrowth(t *testing.T) {
 	}
 	for _, c := range [][2]int64{{65 << 20, 4000}, {257 << 20, 900 << 10}} {
 		var e *robocache.Error
-		if err := check(
-			c[0],
-			c[1],
-		); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit ||
+		if err := check(c[0], c[1]); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit ||
 			!strings.Contains(e.Hint, "smaller chunks") {
 			t.Errorf("%d bytes of %d: %v", c[0], c[1], err)
 		}

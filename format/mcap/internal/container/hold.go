@@ -91,13 +91,8 @@ func (f *File) readChunk(ctx context.Context, i int, need int64, raw *[]byte) *R
 		_, whole := f.wholeChunks.Load(i)
 		r.buf, r.pool = recordBuffers.borrowBuffer(int(k.Size)), &recordBuffers
 		if need > 0 && need < k.Size && !k.Cut && whole {
-			if out := decompressPart(
-				k.Compression,
-				body,
-				*r.buf,
-				int(k.Size),
-				int(need),
-			); out != nil {
+			if out := decompressPart(k.Compression, body, *r.buf, int(k.Size), int(need)); out !=
+				nil {
 				r.b, r.isWhole = out, int64(len(out)) == k.Size
 				return r
 			}

@@ -261,16 +261,8 @@ func assembleIndex(found []chunkContent) *Index {
 	runs(func(chunk int, spots []messageSpot) {
 		c := ix.Channels[spots[0].channel]
 		for _, s := range spots {
-			c.Log, c.Chunk, c.At = append(
-				c.Log,
-				s.log,
-			), append(
-				c.Chunk,
-				int32(chunk),
-			), append(
-				c.At,
-				s.at,
-			)
+			c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(chunk)),
+				append(c.At, s.at)
 		}
 	})
 	for _, c := range ix.Channels {
@@ -304,11 +296,8 @@ func (ix *Index) Of(channels []uint16) *ChannelIndex {
 }
 
 func (c *ChannelIndex) Less(i, j int) bool {
-	return cmp.Or(
-		cmp.Compare(c.Log[i], c.Log[j]),
-		cmp.Compare(c.Chunk[i], c.Chunk[j]),
-		cmp.Compare(c.At[i], c.At[j]),
-	) < 0
+	return cmp.Or(cmp.Compare(c.Log[i], c.Log[j]), cmp.Compare(c.Chunk[i], c.Chunk[j]),
+		cmp.Compare(c.At[i], c.At[j])) < 0
 }
 
 func (c *ChannelIndex) Swap(i, j int) {

@@ -88,9 +88,7 @@ func (f *File) fetchBatch(ctx context.Context, chunks []int32) []*[]byte {
 	var spans []store.Span
 	for n, i := range chunks {
 		k := &f.Chunks[i]
-		if _, kept := f.chunkCache.records.Peek(
-			chunkKey{f, int(i)},
-		); !kept && !f.isBad(int(i)) &&
+		if _, kept := f.chunkCache.records.Peek(chunkKey{f, int(i)}); !kept && !f.isBad(int(i)) &&
 			len(chunks) > 1 {
 			raw[n] = rawBuffers.borrowBuffer(int(k.Length))
 			spans = append(spans, store.Span{Off: k.Offset, P: *raw[n]})

@@ -99,11 +99,8 @@ func (f *File) At(
 			fmt.Sprintf("place %d of %d", at, len(records)),
 		)
 	}
-	if err := parseMessage(
-		m,
-		records[int(at)+headSize:int(at)+headSize+int(le64(records[at+1:]))],
-		off,
-	); err != nil {
+	if err := parseMessage(m, records[int(at)+headSize:int(at)+headSize+int(le64(records[at+1:]))],
+		off); err != nil {
 		return err
 	}
 	if m.Channel != channel || m.Log != log {
@@ -195,9 +192,7 @@ func (f *File) readPart(ctx context.Context, p Part, keep bool, raw *[]byte) *Re
 			if keep {
 				return f.acquireRecords(ctx, i, need, raw)
 			}
-			if r, ok := f.chunkCache.records.Peek(
-				chunkKey{f, i},
-			); ok && r.isWhole &&
+			if r, ok := f.chunkCache.records.Peek(chunkKey{f, i}); ok && r.isWhole &&
 				r.tryAcquire() {
 				return r
 			}

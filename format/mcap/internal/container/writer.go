@@ -57,16 +57,12 @@ func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.records, err = foxglove.NewWriter(
-		&w.body,
-		&foxglove.WriterOptions{SkipMagic: true},
-	); err != nil {
+	if w.records,
+		err = foxglove.NewWriter(&w.body, &foxglove.WriterOptions{SkipMagic: true}); err != nil {
 		return nil, err
 	}
-	if w.file, err = foxglove.NewWriter(
-		out,
-		&foxglove.WriterOptions{IncludeCRC: true, OverrideLibrary: true},
-	); err != nil {
+	if w.file, err = foxglove.NewWriter(out,
+		&foxglove.WriterOptions{IncludeCRC: true, OverrideLibrary: true}); err != nil {
 		return nil, err
 	}
 	return w, w.file.WriteHeader(&foxglove.Header{Profile: opt.Profile, Library: opt.Library})

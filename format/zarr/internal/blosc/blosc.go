@@ -109,11 +109,8 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 		if at < headSize || at > packed {
 			return nil, bad("block %d begins at %d of %d", i, at, packed)
 		}
-		if err := d.decodeBlock(
-			dst[i*blockSize:to],
-			src[at:],
-			to-i*blockSize < blockSize,
-		); err != nil {
+		if err := d.decodeBlock(dst[i*blockSize:to], src[at:], to-i*blockSize < blockSize); err !=
+			nil {
 			return nil, robocache.At(err, robocache.Where{"block": i})
 		}
 	}

@@ -33,17 +33,35 @@ func TestHead(t *testing.T) {
 		change func(b []byte)
 		class  error
 	}{
-		"version":         {func(b []byte) { b[0] = 5 }, robocache.ErrUnsupported},
-		"snappy":          {func(b []byte) { b[2] = 0x51 }, robocache.ErrUnsupported},
-		"codec 6":         {func(b []byte) { b[2] = 0xd1 }, robocache.ErrUnsupported},
-		"no elements":     {func(b []byte) { b[3] = 0 }, robocache.ErrMalformed},
-		"over the limit":  {func(b []byte) { binary.LittleEndian.PutUint32(b[4:], 9) }, robocache.ErrResourceLimit},
-		"blocks of none":  {func(b []byte) { binary.LittleEndian.PutUint32(b[8:], 0) }, robocache.ErrMalformed},
-		"longer than all": {func(b []byte) { binary.LittleEndian.PutUint32(b[12:], 99) }, robocache.ErrMalformed},
-		"start outside":   {func(b []byte) { binary.LittleEndian.PutUint32(b[16:], 77) }, robocache.ErrMalformed},
-		"start negative":  {func(b []byte) { binary.LittleEndian.PutUint32(b[16:], 1<<31) }, robocache.ErrMalformed},
-		"stream outside":  {func(b []byte) { binary.LittleEndian.PutUint32(b[20:], 9) }, robocache.ErrMalformed},
-		"stored, larger":  {func(b []byte) { b[2] |= 2 }, robocache.ErrMalformed},
+		"version":     {func(b []byte) { b[0] = 5 }, robocache.ErrUnsupported},
+		"snappy":      {func(b []byte) { b[2] = 0x51 }, robocache.ErrUnsupported},
+		"codec 6":     {func(b []byte) { b[2] = 0xd1 }, robocache.ErrUnsupported},
+		"no elements": {func(b []byte) { b[3] = 0 }, robocache.ErrMalformed},
+		"over the limit": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[4:], 9) },
+			robocache.ErrResourceLimit,
+		},
+		"blocks of none": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[8:], 0) },
+			robocache.ErrMalformed,
+		},
+		"longer than all": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[12:], 99) },
+			robocache.ErrMalformed,
+		},
+		"start outside": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[16:], 77) },
+			robocache.ErrMalformed,
+		},
+		"start negative": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[16:], 1<<31) },
+			robocache.ErrMalformed,
+		},
+		"stream outside": {
+			func(b []byte) { binary.LittleEndian.PutUint32(b[20:], 9) },
+			robocache.ErrMalformed,
+		},
+		"stored, larger": {func(b []byte) { b[2] |= 2 }, robocache.ErrMalformed},
 	} {
 		b := append([]byte(nil), ok...)
 		c.change(b)

@@ -166,10 +166,8 @@ func Update(src, out string, c *Compiler, all bool, say func(format string, args
 			return err
 		}
 		old := images.Manifest{}
-		if b, err := os.ReadFile(
-			filepath.Join(out, name+".json"),
-		); err == nil && json.Unmarshal(b, &old) == nil && old.Hash == s.Hash() &&
-			!all {
+		if b, err := os.ReadFile(filepath.Join(out, name+".json")); err == nil &&
+			json.Unmarshal(b, &old) == nil && old.Hash == s.Hash() && !all {
 			continue
 		}
 		begin := time.Now()
@@ -178,11 +176,9 @@ func Update(src, out string, c *Compiler, all bool, say func(format string, args
 			return err
 		}
 		b, err := json.MarshalIndent(m, "", "\t")
-		if err := errors.Join(
-			err,
+		if err := errors.Join(err,
 			os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644),
-			os.WriteFile(filepath.Join(out, name+".zst"), packed, 0o644),
-		); err != nil {
+			os.WriteFile(filepath.Join(out, name+".zst"), packed, 0o644)); err != nil {
 			return err
 		}
 		say(

@@ -80,15 +80,8 @@ func (c *Compiler) Compile(
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	program, src, file := new(uintptr), cString(source), cString(name)
-	if err := c.callNVRTC(
-		"nvrtcCreateProgram",
-		ptr(&pin, program),
-		ptr(&pin, src),
-		ptr(&pin, file),
-		uintptr(len(names)-1),
-		ptr(&pin, &texts[0]),
-		ptr(&pin, &names[0]),
-	); err != nil {
+	if err := c.callNVRTC("nvrtcCreateProgram", ptr(&pin, program), ptr(&pin, src), ptr(&pin, file),
+		uintptr(len(names)-1), ptr(&pin, &texts[0]), ptr(&pin, &names[0])); err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.callNVRTC("nvrtcDestroyProgram", ptr(&pin, program)) }()

@@ -179,7 +179,8 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	text = bytes.ReplaceAll(text, []byte("__shared__"), []byte("static"))
 	text = append(
 		text,
-		"\ntemplate <class P> static inline void sim_call(void (*f)(P), const void *p) { f(*(const P *)p); }\n"...)
+		"\ntemplate <class P> static inline void sim_call(void (*f)(P), const void *p) { "+
+			"f(*(const P *)p); }\n"...)
 	for _, k := range kernels {
 		text = append(
 			text,
@@ -225,14 +226,8 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	if err := os.WriteFile(filepath.Join(work, "kernels.ii"), text, 0o600); err != nil {
 		return "", nil, err
 	}
-	if _, err := run(
-		append(
-			append(append([]string{}, flags...), check...),
-			"-c",
-			"kernels.ii",
-			"-o",
-			"kernels.o",
-		)...); err != nil {
+	if _, err := run(append(append(append([]string{}, flags...), check...), "-c", "kernels.ii",
+		"-o", "kernels.o")...); err != nil {
 		return "", nil, err
 	}
 	// All sources share one scheduler object.
@@ -240,30 +235,17 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	fmt.Fprintln(hash, flags, scheduler, header)
 	object := filepath.Join(cache, "scheduler-"+hex.EncodeToString(hash.Sum(nil))[:24]+".o")
 	if _, err := os.Stat(object); err != nil {
-		if _, err := run(
-			append(
-				append([]string{}, flags...),
-				"-O2",
-				"-c",
-				"sim.cpp",
-				"-o",
-				"sim.o",
-			)...); err != nil {
+		if _, err := run(append(append([]string{}, flags...), "-O2", "-c", "sim.cpp", "-o",
+			"sim.o")...); err != nil {
 			return "", nil, err
 		}
 		if err := os.Rename(filepath.Join(work, "sim.o"), object); err != nil {
 			return "", nil, err
 		}
 	}
-	if _, err := run(
-		"-shared",
-		"-Wl,-Bsymbolic",
-		"-o",
-		"out.so",
-		"kernels.o",
-		object,
-		"-lm",
-	); err != nil {
+	if _,
+		err := run("-shared", "-Wl,-Bsymbolic", "-o", "out.so", "kernels.o", object, "-lm"); err !=
+		nil {
 		return "", nil, err
 	}
 	return file, kernels, os.Rename(filepath.Join(work, "out.so"), file)
@@ -343,10 +325,8 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 			Expected("", fmt.Sprint(n)).WithCause(err)
 	}
 	if body > 0 {
-		if err := syscall.Mprotect(
-			pages[page:page+body],
-			syscall.PROT_READ|syscall.PROT_WRITE,
-		); err != nil {
+		if err := syscall.Mprotect(pages[page:page+body],
+			syscall.PROT_READ|syscall.PROT_WRITE); err != nil {
 			return 0, nil, err
 		}
 	}

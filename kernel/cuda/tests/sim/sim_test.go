@@ -121,13 +121,7 @@ func TestMistakes(t *testing.T) {
 		t.Error("five orders of threads do not show a missing barrier")
 	}
 	// The machine can be used after an error.
-	if got, err := runSum(
-		t,
-		Options{Seed: 3, Checked: true},
-		300,
-		0,
-		false,
-	); err != nil ||
+	if got, err := runSum(t, Options{Seed: 3, Checked: true}, 300, 0, false); err != nil ||
 		got[0] != right[0] {
 		t.Error(got, err)
 	}
@@ -179,29 +173,10 @@ func TestWarpOperations(t *testing.T) {
 				}
 			}
 			want := [16]uint32{
-				w[3],
-				w[max(l-1, 0)],
-				w[l],
-				w[l^16],
-				ballot,
-				five | 2,
-				match,
-				add,
-				high,
-				low,
-				add24,
-				w[l^1],
-				odd,
-				w[l&^7+1],
-				uint32(
-					bits.LeadingZeros32(w[l]),
-				) | uint32(
-					bits.TrailingZeros32(w[l])+1,
-				)<<8 | uint32(
-					bits.OnesCount32(w[l]),
-				)<<16,
-				bits.Reverse32(w[l]),
-			}
+				w[3], w[max(l-1, 0)], w[l], w[l^16], ballot, five | 2, match, add, high, low, add24,
+				w[l^1], odd, w[l&^7+1],
+				uint32(bits.LeadingZeros32(w[l])) | uint32(bits.TrailingZeros32(w[l])+
+					1)<<8 | uint32(bits.OnesCount32(w[l]))<<16, bits.Reverse32(w[l])}
 			if l+2 < 32 {
 				want[2] = w[l+2]
 			}
@@ -215,13 +190,7 @@ func TestWarpOperations(t *testing.T) {
 			}
 		}
 		p.fault = 1
-		if err := m.Launch(
-			"warp",
-			1,
-			n,
-			n*4,
-			bytesOf(&p),
-		); err == nil ||
+		if err := m.Launch("warp", 1, n, n*4, bytesOf(&p)); err == nil ||
 			!strings.Contains(err.Error(), "has ended") {
 			t.Error("a lane that has ended:", err)
 		}
@@ -238,7 +207,19 @@ type race struct {
 // TestRaces covers sim.S4 and sim.S5.
 func TestRaces(t *testing.T) {
 	m := demo(t, Options{Seed: 5, Checked: true})
-	for kind, want := range []string{"", "race", "", "another block writes", "race", "not aligned", "division by zero", "100 bytes of shared memory", "", "did not wait for", "not aligned"} {
+	for kind, want := range []string{
+		"",
+		"race",
+		"",
+		"another block writes",
+		"race",
+		"not aligned",
+		"division by zero",
+		"100 bytes of shared memory",
+		"",
+		"did not wait for",
+		"not aligned",
+	} {
 		out, b, _ := m.Alloc(4*4*64, 4, false)
 		clear(b)
 		p := race{out, uint32(kind)}
@@ -269,11 +250,7 @@ func TestNoSource(t *testing.T) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)
 	}
-	if _, err := New(
-		"testdata",
-		[]string{"broken"},
-		Options{},
-	); err == nil ||
+	if _, err := New("testdata", []string{"broken"}, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "broken.cu") {
 		t.Error(err)
 	}
