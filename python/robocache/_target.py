@@ -42,12 +42,12 @@ def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
         given["decode"] = decode
     if where.memory_budget is not None:
         given["memory_budget"] = where.memory_budget
-    for field, value in given.items():
+    for name, value in given.items():
         fields = ", ".join(
             f"{k}={json.dumps(v, default=int)}" for k, v in {"decode": "gpu", **given}.items()
         )
         raise Misuse(
-            f"Device.{field}={value!r} with device={str(where.name)!r}",
+            f"Device.{name}={value!r} with device={str(where.name)!r}",
             hint=f'device=robocache.Device("cuda", {fields}) decodes and keeps images on the GPU',
         )
 
