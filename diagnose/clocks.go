@@ -80,7 +80,7 @@ func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, ba
 		"log",
 	) + ") avoids it"
 	hint := fmt.Sprintf(
-		"%s brings it onto %s, if that is the clock that the others share",
+		"%s converts it to %s, if the other streams use that clock",
 		x.correction(f, shift/1e9, gain),
 		b,
 	)
