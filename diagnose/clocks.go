@@ -144,8 +144,8 @@ func findStep(at, diff []float64) (row int, step float64) {
 	for i := row; i < len(flat); i++ {
 		flat[i] -= step
 	}
-	// Temporary delays are no steps: without them, removing a step must reduce the distance to a
-	// line.
+	// Temporary delays are not steps. Removing a real step must reduce the distance to a line by at
+	// least a quarter.
 	_, before := fitLine(at, diff)
 	if _, after := fitLine(at, flat); math.Abs(step) <= 10*median(vary) || after > 0.75*before {
 		return 0, 0
