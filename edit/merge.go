@@ -234,7 +234,7 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 			key+" is not in "+strings.Join(
 				lacks,
 				", ",
-			)+": zeros there, and "+key+robocache.ValidSuffix+" says so",
+			)+": its rows are zeros there, and "+key+robocache.ValidSuffix+" is false",
 		)
 		return k, nil
 	}
