@@ -28,7 +28,7 @@ func errNoRate(info *robocache.Info) error {
 	}
 	return robocache.Misuse("convert", robocache.Where{"dataset": info.URI},
 		"the streams have clocks of their own, and none states a rate to bring them to").
-		WithHint("give one: %s; of %s %s says the rate they were recorded at",
+		WithHint("Set a rate: %s. For %s, %s states the recorded rate.",
 			robocache.Option("hz"), rows, robocache.Option("rows_hz"))
 }
 

@@ -198,7 +198,7 @@ func Apart(dst string, sources ...string) error {
 				robocache.Where{"dataset": robocache.Redact(dst)},
 				"the destination and the source %s are one folder, or one lies in the other",
 				robocache.Redact(src),
-			).WithHint("name a folder beside the source")
+			).WithHint("Name a folder outside the source.")
 		}
 	}
 	return nil

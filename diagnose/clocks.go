@@ -77,7 +77,7 @@ func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, ba
 	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") +
 		") avoids it"
 	hint := fmt.Sprintf(
-		"%s brings it onto %s, if that is the clock that the others share",
+		"%s converts it to %s, if the other streams use that clock",
 		x.correction(f, shift/1e9, gain),
 		b,
 	)
@@ -141,8 +141,8 @@ func findStep(at, diff []float64) (row int, step float64) {
 	for i := row; i < len(flat); i++ {
 		flat[i] -= step
 	}
-	// Temporary delays are no steps: without them, removing a step must reduce the distance to a
-	// line.
+	// Temporary delays are not steps. Removing a real step must reduce the distance to a line by at
+	// least a quarter.
 	_, before := fitLine(at, diff)
 	if _, after := fitLine(at, flat); math.Abs(step) <= 10*median(vary) || after > 0.75*before {
 		return 0, 0

@@ -34,7 +34,7 @@ func (x *examination) findLongGOPs() error {
 		file.Release()
 		if n > manyDecoded && len(entries) > 0 {
 			hint := fmt.Sprintf(
-				"%s makes that 4.5; %s says what it brings, in size and quality too",
+				"%s reduces that to 4.5; %s measures the effect on speed, size and quality",
 				robocache.Command(
 					"edit reencode SRC DST --codec=%s --gop=%d",
 					video.Advised(&entries[0]),

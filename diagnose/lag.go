@@ -31,7 +31,7 @@ func (x *examination) comparePair(e int, a, b []motion, first int64) (alike, sai
 		"stream":  q.feature.Key,
 		"beside":  p.feature.Key,
 	}
-	hint := x.alignHint(q, line, first) + " takes it back, if this stream is the one that is wrong"
+	hint := x.alignHint(q, line, first) + " corrects it, if this stream is the wrong one"
 	// The lag cannot be measured better than half the longer period. It is less certain if the
 	// correlation is lower, or if the motion is a single jump (a gripper that opens or closes),
 	// which may lie anywhere between two samples of either stream.

@@ -121,7 +121,7 @@ func (x *examination) addFinding(
 
 // addNoRate adds the finding for rows without timestamps and without a rate.
 func (x *examination) addNoRate() {
-	why := "the data says nothing of time"
+	why := "the data has no timestamps"
 	if clocks := x.ds.Info().DescribeUnusedClocks(); clocks != "" {
 		why = "the clock of the rows is not used (" + clocks + "), and nothing says their rate"
 	}
@@ -131,7 +131,7 @@ func (x *examination) addNoRate() {
 		nil,
 		0,
 		robocache.Option("rows_hz")+" says the rate of the rows",
-		"%s: timestamps, gaps and clocks are not looked at",
+		"%s: timestamps, gaps and clocks are not checked",
 		why,
 	)
 }
@@ -222,7 +222,7 @@ func (x *examination) addSummaries() {
 			robocache.Finding{
 				Severity: robocache.SeverityInfo,
 				Code:     "more-findings",
-				Message:  fmt.Sprintf("%d findings more are not listed", x.dropped),
+				Message:  fmt.Sprintf("%d more findings are not listed", x.dropped),
 				Count:    x.dropped,
 			},
 		)

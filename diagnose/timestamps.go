@@ -42,7 +42,7 @@ func (x *examination) checkTimestamps(e int, f *robocache.Feature, times []int64
 				where,
 				0,
 				"",
-				"timestamp %d lies %.6f s before the one ahead of it",
+				"timestamp %d is %.6f s before the previous one",
 				i,
 				seconds(-d),
 			)

@@ -58,7 +58,7 @@ func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
 		return misuse(
 			nil,
-			"add: one key, and where its values come from",
+			"add needs one key and the source of its values",
 			robocache.Option("values")+": a file (.parquet, .npy) or a constant",
 		)
 	}
@@ -69,7 +69,7 @@ func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
 		return misuse(
 			robocache.Where{"stream": key},
-			"add: the dataset has such a feature",
+			"add: the dataset already has a feature of this name",
 			"another name, or remove or rename that one first",
 		)
 	}

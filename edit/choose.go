@@ -100,8 +100,8 @@ func (e *editor) placeFlags(
 		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
 			return out, misuse(
 				robocache.Where{"file": path, "episode": f.Episode},
-				"the episode has another length than when it was flagged",
-				"flag it anew",
+				"the episode has a different length than when it was flagged",
+				"Flag it again.",
 			)
 		case ok:
 			out = append(out, planFlag{i, f.Label, f.Rows})
@@ -178,7 +178,7 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 					"episode": v.info.EpisodeIndex(f.position),
 				}
 				msg := fmt.Sprintf(
-					"the flag is of rows %d to %d, and the verb takes whole episodes",
+					"the flag marks rows %d to %d, but the verb needs whole episodes",
 					f.rows[0],
 					f.rows[1],
 				)
@@ -198,7 +198,7 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 			return out, misuse(
 				nil,
 				"task: "+strconv.Quote(c.Task)+" is no pattern",
-				"*, ? and […] stand for characters",
+				"Use *, ? and […] as wildcards.",
 			)
 		}
 		if err := keep(func(i int) (bool, error) {

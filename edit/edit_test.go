@@ -100,9 +100,9 @@ func TestRefusals(t *testing.T) {
 			"no episode has the task",
 		},
 		{edit.Verb{Verb: "relabel", Rows: "0:10-5", Text: "x"}, "rows 10 to 5"},
-		{edit.Verb{Verb: "add", Features: []string{"action"}, From: "1"}, "has such a feature"},
+		{edit.Verb{Verb: "add", Features: []string{"action"}, From: "1"}, "already has a feature"},
 		{edit.Verb{Verb: "add", Features: []string{"r"}, From: "nowhere.npy"}, "nowhere.npy"},
-		{edit.Verb{Verb: "merge"}, "several sources"},
+		{edit.Verb{Verb: "merge"}, "merge needs two or more sources"},
 		{edit.Verb{Verb: "dlete"}, "delete"},
 	} {
 		dst := filepath.Join(t.TempDir(), "out")

@@ -44,7 +44,7 @@ func TestFlagsByLabel(t *testing.T) {
 		{"unknown label", twoLabels, "worse", nil, `no flag has the label "worse"`},
 		{
 			"flag of rows", `{"episode_index": 1, "label": "bad", "rows": [2, 5]}`, "bad", nil,
-			"the flag is of rows 2 to 5",
+			"the flag marks rows 2 to 5",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -335,7 +335,7 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 		out.Notes = append(
 			slices.Clone(out.Notes),
 			"the copy from before the earlier edit in place "+
-				"is deleted: 'robocache edit undo' takes back this edit alone",
+				"is deleted: 'robocache edit undo' undoes only this edit",
 		)
 	}
 	if err := s.keepForUndo(); err != nil {

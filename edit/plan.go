@@ -241,7 +241,7 @@ func (p *Plan) keyIndex(name, what string) (int, error) {
 		}
 		return 0, misuse(
 			robocache.Where{"stream": name},
-			"no feature of that name to "+what,
+			"there is no feature of this name to "+what,
 			robocache.Nearest(name, keys),
 		)
 	}

@@ -123,7 +123,7 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 		return nil, misuse(
 			nil,
 			"stats is "+req.Stats+": expected rows",
-			"recompute-stats counts the frames of all episodes anew",
+			"recompute-stats computes the statistics of all frames again",
 		)
 	}
 	if err := e.openSources(ctx); err != nil {
@@ -234,7 +234,8 @@ func (e *editor) planVerbs(ctx context.Context) error {
 	if n := len(e.srcs); (n > 1) != (e.req.Verbs[0].Verb == "merge") {
 		return misuse(
 			nil,
-			"several sources are for merge, which comes first and wants two or more",
+			"merge needs two or more sources and must be the first verb; other verbs need one "+
+				"source",
 			"",
 		)
 	}

@@ -151,7 +151,7 @@ func (e *editor) parseShares(into []string) (out []partShare, err error) {
 		!slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
 		return out, misuse(
 			nil,
-			"split: into which parts?",
+			"split needs the names of its parts",
 			robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79",
 		)
 	}

@@ -80,7 +80,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 		return err
 	}
 	if from == nil && to == nil && len(v.Idle) == 0 && v.Flags == "" {
-		return misuse(nil, "trim: from where, to where?", "from, to, idle or flags")
+		return misuse(nil, "trim needs a start or an end", "from, to, idle or flags")
 	}
 	view, err := e.openPlan(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 	if len(gone) > 0 {
 		e.plan.Notes = append(
 			e.plan.Notes,
-			fmt.Sprintf("%d episodes of which nothing was left are deleted", len(gone)),
+			fmt.Sprintf("%d episodes without remaining rows are deleted", len(gone)),
 		)
 		var kept []int
 		for i := range e.plan.Episodes {

@@ -33,7 +33,7 @@ func (s *editSite) recoverEdit() (string, error) {
 			return "", robocache.Malformed(
 				"edit",
 				robocache.Where{"dataset": s.entryPath("")},
-				"an interrupted edit cannot be ended: the folders beside the dataset are not "+
+				"an interrupted edit cannot be completed: the folders next to the dataset are not "+
 					"those of its journal",
 			).WithHint("look at %s", s.entryPath("*"))
 		}
@@ -161,7 +161,7 @@ func Undo(dir string) (err error) {
 		}
 	}
 	if !hasUndo {
-		return robocache.NotFound("undo", where, "there is no edit in place to take back")
+		return robocache.NotFound("undo", where, "there is no edit in place to undo")
 	}
 	now, err := checksums(s.entryPath(entryUndo))
 	if err != nil {

@@ -19,7 +19,7 @@ func (e *editor) deleteEpisodes(ctx context.Context, v *Verb) error {
 		return misuse(
 			nil,
 			v.Verb+" without a choice of episodes",
-			"say which: episodes, task, flags or where",
+			"Choose by episodes, task, flags or where.",
 		)
 	}
 	choice := v.Choice
@@ -124,7 +124,7 @@ func (e *editor) relabelTasks(ctx context.Context, v *Verb) error {
 	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
 		return misuse(
 			nil,
-			"relabel wants old=new, or rows with a text",
+			"relabel needs old=new, or rows with a text",
 			"old=new, or "+robocache.Option("rows")+" with a text",
 		)
 	}

@@ -162,7 +162,7 @@ func (v *planDataset) setSplits(base *robocache.Info) {
 	}
 	v.info.Findings = append(
 		v.info.Findings,
-		robocache.LostSplits(lost, "their episodes no longer stand together")...)
+		robocache.LostSplits(lost, "their episodes are no longer contiguous")...)
 }
 
 func (v *planDataset) Info() *robocache.Info { return &v.info }

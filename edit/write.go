@@ -89,7 +89,8 @@ func (e *editor) writeParts(ctx context.Context, parts []*Plan) (*Report, error)
 			format,
 		).WithHint("Pass %s", robocache.Option("as", "lerobot"))
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
-		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
+		return nil, misuse(nil, "in place: only one source, no destination and no split are "+
+			"possible", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:
 		return nil, misuse(
 			nil,

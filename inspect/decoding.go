@@ -179,7 +179,7 @@ func (m *decodeMeter) measureStream(f *robocache.Feature, s *StreamCost) error {
 		return robocache.NotFound(
 			opDecoding,
 			robocache.Where{"stream": f.Key},
-			"the episodes that were looked at have no frame of it",
+			"the examined episodes have no frame of it",
 		)
 	}
 	s.Decoded /= float64(len(refs))

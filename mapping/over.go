@@ -317,7 +317,7 @@ func withUnitHint(err error) error {
 		return err
 	}
 	c := *e
-	c.Hint = "State it beside the clock in the mapping: timestamp_unit: s, ms, us or ns; " + c.Hint
+	c.Hint = "State it next to the clock in the mapping: timestamp_unit: s, ms, us or ns; " + c.Hint
 	return &c
 }
 

@@ -65,7 +65,7 @@ func applyRotations(f *robocache.Feature, m *robocache.StreamMapping) error {
 	mode := m.Interpolation
 	if form := (robocache.Rotation{Form: mode}); form.Width() > 0 {
 		if m.Rotations != nil {
-			return bad("interpolation: "+mode, "slerp, or none, beside rotations", mode)
+			return bad("interpolation: "+mode, "slerp or no mode if rotations are given", mode)
 		}
 		f.Rotations = robocache.RepeatRotation(mode, f.Elements())
 		if f.Rotations == nil {

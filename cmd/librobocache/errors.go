@@ -57,7 +57,7 @@ func writeFailure(out **C.char, err error) C.int32_t {
 	f, status := describeError(err)
 	b, jerr := json.Marshal(f)
 	if jerr != nil { // cannot happen: f holds text, and values that can be encoded
-		b = []byte(`{"class":"internal","message":"an error that cannot be told"}`)
+		b = []byte(`{"class":"internal","message":"an error that cannot be encoded"}`)
 	}
 	*out = C.CString(string(b))
 	return status

@@ -173,7 +173,7 @@ func (s *sharedDataset) addRagged(
 		return nil, robocache.Malformed(
 			"stream",
 			nil,
-			"the dataset gave another number of entries than it says",
+			"the dataset returned a wrong number of entries",
 		)
 	}
 	added, err := ans.addTensor(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...)

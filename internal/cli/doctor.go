@@ -105,11 +105,13 @@ func printFixed(w io.Writer, x *edit.Fixed) {
 	}
 	done := x.Report != nil && !x.Report.DryRun
 	list(
-		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by " +
-			"writing the dataset anew:"}[done],
+		map[bool]string{
+			true:  "fixed by rewriting the dataset:",
+			false: "an edit can fix, by rewriting the dataset:",
+		}[done],
 		x.Fixable,
 	)
-	list("no edit gives back:", x.Beyond)
+	list("no edit can fix:", x.Beyond)
 	if len(x.Dropped) > 0 {
 		fmt.Fprintln(w, "left out: the episodes", x.Dropped)
 	} else if len(x.Beyond) > 0 {

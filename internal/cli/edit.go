@@ -155,7 +155,7 @@ var editVerbs = []editVerb{
 					&f.verb.SkipShort,
 					"skip-short",
 					false,
-					"delete episodes of which nothing is left, instead of failing",
+					"delete episodes without remaining rows instead of failing",
 				)
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
@@ -197,7 +197,8 @@ var editVerbs = []editVerb{
 					&f.seed,
 					"seed",
 					0,
-					"deal the episodes out in this order (default: as they stand)",
+					"shuffle the episodes with this seed before dividing them (default: keep "+
+						"their order)",
 				)
 			c.Flags().
 				StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
@@ -233,7 +234,7 @@ var editVerbs = []editVerb{
 					"keys",
 					"strict",
 					"where features differ: strict (an error), intersection, or union (zeros, "+
-						"and KEY.valid says where)",
+						"and KEY.valid is false there)",
 				)
 			c.Flags().
 				BoolVar(
@@ -331,14 +332,14 @@ var editVerbs = []editVerb{
 	},
 	{
 		use:   "reencode SRC [DST]",
-		short: "encode all video anew, and say how near it comes to what it was",
+		short: "encode all video again, and report the PSNR",
 		example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
   robocache edit reencode ./set ./small --crf 35`,
 		flags: (*editFlags).addCoding,
 	},
 	{
 		use:     "resize SRC WxH [DST]",
-		short:   "encode all video anew in another size",
+		short:   "encode all video again in another size",
 		example: `  robocache edit resize ./set 224x224 ./small`,
 		flags:   (*editFlags).addCoding,
 		args: func(f *editFlags, args []string) ([]string, error) {
@@ -347,7 +348,7 @@ var editVerbs = []editVerb{
 	},
 	{
 		use:     "recompute-stats SRC [DST]",
-		short:   "count all statistics anew",
+		short:   "compute all statistics again",
 		example: `  robocache edit recompute-stats ./set --in-place`,
 	},
 }

@@ -45,7 +45,7 @@ the time of the whole episode. Without --keys it draws all streams except camera
 			"out",
 			"o",
 			"",
-			"the file to write: its suffix (.png, .svg, .html) says what",
+			"the file to write: its suffix selects the format (.png, .svg, .html)",
 		)
 	mustConfigure(c.MarkFlagRequired("out"))
 	return addRun(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {

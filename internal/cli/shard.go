@@ -93,7 +93,7 @@ Jobs: ` + strings.Join(
 		)
 	c.Flags().
 		StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the "+
-			"sample is written and removed again, such as one beside DST (default: this "+
+			"sample is written and removed again, such as one next to DST (default: this "+
 			"machine's temporary folder)")
 	rejectEmpty(c, "balance")
 	plan := func(ctx context.Context, r *verbs.PlanRequest, o verbs.Observer) (

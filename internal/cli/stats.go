@@ -31,7 +31,7 @@ file, or stores them in the dataset.`,
 			&r.Frames,
 			"frames",
 			"sampled",
-			"images looked at: sampled (as LeRobot chooses them), all, none",
+			"images to use: sampled (as LeRobot chooses them), all, none",
 		)
 	c.Flags().StringSliceVar(&r.Keys, "keys", nil, "only these features")
 	c.Flags().

@@ -139,7 +139,7 @@ func metricsFlag(c *cobra.Command, address *string) {
 			address,
 			"metrics",
 			"",
-			"serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or "+
+			"serve Prometheus metrics and /healthz during the run: :9400 (on this machine only), or "+
 				"0.0.0.0:9400",
 		)
 }

@@ -74,7 +74,7 @@ To view from another machine: ssh -L 8080:127.0.0.1:8080 HOST, and run view --li
 			&opt.AllowHosts,
 			"allow-host",
 			nil,
-			"a host name beside localhost that the page is reached by",
+			"a host name, other than localhost, by which the page can be reached",
 		)
 	c.Flags().BoolVar(&noToken, "no-token", false, "ask for no token (on a loopback address only)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

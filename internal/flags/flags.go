@@ -123,10 +123,10 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 		return robocache.Misuse(
 			"flags",
 			nil,
-			"the flags are of another dataset, or of this one before it was edited: fingerprint",
+			"the flags belong to another dataset, or to this one before it was edited: fingerprint",
 		).Expected(own, f.Fingerprint).
 			WithHint(
-				"they were made of %s; flag the episodes anew, or name them with %s",
+				"The flags belong to %s. Flag the episodes again, or name them with %s.",
 				f.Dataset,
 				robocache.Option("episodes"),
 			)
