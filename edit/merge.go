@@ -220,22 +220,12 @@ func (e *editor) commonKey(v *Verb, key string) (*Key, error) {
 		return nil, nil
 	case "union":
 		if (first.Kind == robocache.KindVideo || first.Kind == robocache.KindImage) && !v.Black {
-			return nil, misuse(
-				where,
-				"merge: the dataset does not have the camera",
-				robocache.Option(
-					"black",
-					true,
-				)+" gives it black frames; keys intersection leaves the camera out",
-			)
+			return nil, misuse(where, "merge: the dataset does not have the camera",
+				robocache.Option("black", true)+
+					" gives it black frames; keys intersection leaves the camera out")
 		}
-		e.plan.Notes = append(
-			e.plan.Notes,
-			key+" is not in "+strings.Join(
-				lacks,
-				", ",
-			)+": its rows are zeros there, and "+key+robocache.ValidSuffix+" is false",
-		)
+		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+
+			": its rows are zeros there, and "+key+robocache.ValidSuffix+" is false")
 		return k, nil
 	}
 	return nil, misuse(

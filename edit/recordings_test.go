@@ -113,12 +113,8 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 		}
 		if ds.Len(0) != p.n {
 			t.Errorf("%s has %d rows, want %d", name, ds.Len(0), p.n)
-		} else if err := ds.Gather(
-			t.Context(),
-			write.RowClock,
-			robocache.RowsOf(0, 0, p.n),
-			numbers,
-		); err != nil {
+		} else if err := ds.Gather(t.Context(), write.RowClock, robocache.RowsOf(0, 0, p.n),
+			numbers); err != nil {
 			t.Error(err)
 		} else if n := robocache.Int64s(nil, robocache.Int64, numbers); n[0] != 0 ||
 			n[p.n-1] != int64(p.n-1) {

@@ -61,7 +61,7 @@ alone() {
 # Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2, Zarr and Delta Lake (h5py comes with robomimic); what notebooks plot with;
 # a type checker; Kubernetes' schemas; a server for the tests of s3.
 reference_readers() {
-  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
+  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: the reference readers of other formats could not be installed: their tests skip and say so" >&2
 }

@@ -153,18 +153,11 @@ func TestFramesOfARealSet(t *testing.T) {
 	f := ds.Info().Feature(key)
 	w := 64
 	h := w * f.Height / f.Width
-	raw, err := exec.Command(ffmpeg, "-v", "error", "-i", filepath.Join(
-		realdata.Path(t, "g1_h264_v30_bigdrift"),
-		"videos",
-		key,
-		"chunk-000/file-000.mp4",
-	), "-fps_mode", "passthrough",
-		"-vf", fmt.Sprintf(
-			"scale=%d:%d:flags=area",
-			w,
-			h,
-		), "-pix_fmt", "rgb24", "-f", "rawvideo", "-").
-		Output()
+	raw, err := exec.Command(ffmpeg, "-v", "error", "-i",
+		filepath.Join(realdata.Path(t, "g1_h264_v30_bigdrift"), "videos", key,
+			"chunk-000/file-000.mp4"), "-fps_mode", "passthrough", "-vf",
+		fmt.Sprintf("scale=%d:%d:flags=area", w, h), "-pix_fmt", "rgb24", "-f", "rawvideo",
+		"-").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

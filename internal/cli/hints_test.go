@@ -237,9 +237,8 @@ func damaged(t *testing.T) map[string]string {
 		"pointclouds": func(path string) { cut(first(path, ".bin")) },
 		"calvin_like": func(path string) {
 			cut(first(path, ".npz"))
-			if err := os.Remove(
-				filepath.Join(path, "training", "episode_0000020.npz"),
-			); err != nil {
+			if err := os.Remove(filepath.Join(path, "training", "episode_0000020.npz")); err !=
+				nil {
 				t.Fatal(err)
 			}
 		},

@@ -329,19 +329,8 @@ func TestRowsWithTimestamps(t *testing.T) {
 		uri := filepath.Join(dir, format)
 		if format == "rosbag2" {
 			uri = realdata.Path(t, "mcap_robot/recording_db3")
-		} else if code, _, errs := call(
-			t,
-			"synth",
-			uri,
-			"--format",
-			format,
-			"--episodes",
-			"1",
-			"--seconds",
-			"1",
-			"--cameras",
-			"0",
-		); code != exitDone {
+		} else if code, _, errs := call(t, "synth", uri, "--format", format, "--episodes", "1",
+			"--seconds", "1", "--cameras", "0"); code != exitDone {
 			t.Fatal(format, errs)
 		}
 		for _, c := range [][]string{{"--rows-hz", "30"}, {"--map", m}} {

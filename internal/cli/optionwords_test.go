@@ -245,9 +245,7 @@ func pythonFields(t *testing.T) map[string]bool {
 	for _, group := range pythonGroup.FindAllStringSubmatch(string(b), -1) {
 		_, class, _ := strings.Cut(string(b), "\nclass "+group[2]+":\n")
 		class, _, _ = strings.Cut(class, "\n\n\n")
-		for _, field := range regexp.MustCompile(
-			`(?m)^    (\w+): .* = `,
-		).FindAllStringSubmatch(class,
+		for _, field := range regexp.MustCompile(`(?m)^    (\w+): .* = `).FindAllStringSubmatch(class,
 			-1) {
 			out[group[1]+"."+group[2]+"."+field[1]] = true
 		}

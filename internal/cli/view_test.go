@@ -59,17 +59,13 @@ func TestViewDocument(t *testing.T) {
 		t.Fatal(errs)
 	}
 	n := 0
-	for _, block := range regexp.MustCompile(
-		"(?s)```sh\n(.*?)```",
-	).FindAllStringSubmatch(string(text),
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text),
 		-1) {
 		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
 			n++
 			var args []string
-			for _, a := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(
-				strings.ReplaceAll(line, "/tmp/", dir+"/"),
-				-1,
-			)[1:] {
+			for _, a := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(strings.ReplaceAll(line,
+				"/tmp/", dir+"/"), -1)[1:] {
 				if a != "--open" { // would open a browser on the test machine
 					args = append(args, strings.Trim(a, "'"))
 				}
