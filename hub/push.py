@@ -28,7 +28,7 @@ def send_error(kind, msg, hint="", **where):
 
 job = json.load(sys.stdin)
 try:
-    import huggingface_hub
+    import huggingface_hub  # noqa: F401
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
     from huggingface_hub.errors import (
         HfHubHTTPError,
