@@ -1,6 +1,10 @@
-"""lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
+"""lerobot with its best settings:
 
-streaming: its StreamingLeRobotDataset instead, from the local folder. image_size: a torchvision v2 resize, as its users give."""
+return_uint8, torchcodec, persistent workers, one torch thread.
+
+The option streaming selects StreamingLeRobotDataset on the local folder. The option image_size adds
+a torchvision v2 resize, as its users do.
+"""
 
 import os
 

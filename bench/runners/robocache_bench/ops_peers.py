@@ -1,7 +1,13 @@
-"""The runners of `robocache-bench ops`, all of them where it is the program: NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
+"""The runners of `robocache-bench ops`.
 
-Bars name them: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any). torch takes times as float32
-seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
+This module is the program.
+
+The peers are NumPy, torch (the vectorized code that its users write, the same on CPU and GPU),
+Open3D, copies, and one call from Python. Bars name them: "np.interp", "numpy" (any "numpy …"),
+"torch.compile", "torch" (any), "open3d", "memcpy" (any), and on the GPU "copy" (any). torch takes
+times as float32 seconds since the first timestamp. These are half the bytes of the int64 timestamps
+that RoboCache reads, so this is the better setting for torch.
+"""
 
 import numpy as np
 from . import ops
@@ -10,7 +16,10 @@ from .ops import KINDS, Skip, runner
 
 
 def streams(row, x, modes):
-    """(values, times as float64 seconds since the first timestamp) a stream, and the targets."""
+    """Returns (values, times) for each stream, the targets, and the normalization or None.
+
+    Times are float64 seconds since the first timestamp.
+    """
 
     if row.get("mode") not in modes or row["dtype"] != "float32" or row.get("ragged"):
         raise Skip()
@@ -84,7 +93,7 @@ def blend(q0, q1, w):
 def slerp(row, x):
     parts, targets, _ = streams(row, x, ("slerp",))
     v, t = parts[0]
-    # one searchsorted for all: trajectories on one axis, far apart
+    # One searchsorted for all trajectories: they are placed on one axis, far apart.
     base = (np.arange(row["B"]) * 1e3)[:, None]
     flat = (t + base).ravel()
 
@@ -164,7 +173,7 @@ def open3d_way(row, x):
     try:
         import open3d
     except ImportError as e:
-        # `pip install open3d` into an environment of its own, and name its folder in PYTHONPATH
+        # install open3d in a separate environment, and add its folder to PYTHONPATH
         raise Skip(f"no open3d: {e}")
 
     cloud = open3d.geometry.PointCloud(
@@ -174,7 +183,7 @@ def open3d_way(row, x):
 
 
 def lerp(torch, streams, targets, norm, out_type):
-    """The vectorised way: search, gather both neighbours, lerp; streams side by side."""
+    """Searches, gathers both neighbors and interpolates, vectorized; streams are concatenated."""
     parts = []
     for v, s in streams:
         n = s.shape[1]
@@ -192,7 +201,7 @@ def lerp(torch, streams, targets, norm, out_type):
 def fuse_arguments(row, x):
     import torch
 
-    if row.get("mode") != "linear" or row.get("ragged"):  # it has no ragged searchsorted
+    if row.get("mode") != "linear" or row.get("ragged"):  # torch has no ragged searchsorted
         raise Skip()
     first = x.torch("times0").min(1, keepdim=True).values
     seconds = lambda name: ((x.torch(name) - first).double() * 1e-9).float().contiguous()
@@ -222,7 +231,7 @@ def compiled(row, x):
     import torch
 
     a = fuse_arguments(row, x)
-    # a row is a shape; beyond the limit dynamo would run eager without a word
+    # one row per shape; beyond the limit, dynamo would silently run eager
     torch._dynamo.config.recompile_limit = 1000
     f = torch.compile(lerp, dynamic=False, fullgraph=True)
     return lambda: f(torch, *a)
@@ -241,18 +250,18 @@ def voxels(row, x):
     low, sizes, shape = (torch.tensor(v, device=points.device) for v in (lo, size, g))
 
     def index():
-        # launched one by one: fewer launches are faster
+        # Calls are launched directly here, so fewer launches are faster.
         if row["layout"] == "sparse" and points.is_cuda:
             f = torch.floor((points - low) / sizes)
             i = f.long()
             return torch.where(
                 ((f >= 0) & (f < shape)).all(1), (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells
             )
-        # Column by column: three times as fast on a CPU as rows of three. float32 holds the flat
-        # index of up to 2^24 cells.
+        # Working column by column is three times as fast on a CPU as rows of three. float32
+        # represents the flat index of up to 2^24 cells exactly.
         x, y, z = (torch.floor((points[:, a] - lo[a]) / size[a]) for a in range(3))
         inside = (x >= 0) & (x < g[0]) & (y >= 0) & (y < g[1]) & (z >= 0) & (z < g[2])
-        # a cell behind the grid takes what is outside: no wait for a mask
+        # Points outside go to a cell behind the grid, which avoids waiting for a mask.
         return torch.where(inside, (x * g[1] + y) * g[2] + z, float(cells)).long()
 
     def run():
@@ -298,7 +307,7 @@ def voxels(row, x):
 )
 def torch_voxels(row, x):
     if x.device != "cpu" and row["layout"] == "sparse":
-        raise Skip()  # below: unique cannot be captured
+        raise Skip()  # see "torch unique": unique cannot be captured
     return voxels(row, x)
 
 
@@ -315,7 +324,7 @@ def unique(row, x):
     return voxels(row, x)
 
 
-# The limits: copying as many bytes as the row touches (half of them read, half written).
+# The limits copy as many bytes as the row touches: half of them are read, half written.
 
 
 @runner("memcpy numpy", KINDS, "np.copyto, one thread", device=("cpu",), role="limit")
@@ -355,7 +364,7 @@ def big_copy(row, x):
     return lambda: BIG[1].copy_(BIG[0])
 
 
-# One call from Python.
+# The runner of rows of the kind "call".
 @runner("robocache", ("call",), "robocache.resample(…, out=out) on torch tensors", role="ours")
 def call_out(row, x):
     import robocache as rc

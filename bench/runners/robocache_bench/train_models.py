@@ -1,8 +1,13 @@
-"""The networks of `robocache-bench train`, in torch alone. Each asserts its number of parameters where the published one is known.
+"""The networks of `robocache-bench train`, in plain torch.
 
-A model is made by make(name, shapes, tiny) on the CPU after torch.manual_seed(seed), so that two runners start from the same weights.
-A call net(batch, draw) gives the loss and takes preprocessed tensors: `state` [B,To,S], `action` [B,Ta,A], `action_is_pad` [B,Ta] and of each camera `frames[k]` [B,To,3,H,W], all float;
-draw is a torch.Generator on the device, seeded by (seed, step): noise, time steps and latents are the same in every runner.
+The number of parameters is checked if the published number is known. make(name, shapes, tiny)
+builds a model on the CPU after torch.manual_seed(seed), so that all runners start with the same
+weights.
+
+net(batch, draw) returns the loss. It takes preprocessed float tensors: `state` [B,To,S], `action`
+[B,Ta,A], and for each camera `frames[k]` [B,To,3,H,W]; and the mask `action_is_pad` [B,Ta]. draw is
+a torch.Generator on the device, seeded by (seed, step). Noise, time steps and latents are therefore
+the same in all runners.
 """
 
 import math
@@ -17,7 +22,12 @@ def count(m):
 
 
 class Transformer(nn.Module):
-    """The earlier suite's: no mask, no positions. inputs [B,T,526] → actions [B,T,7], MSE where not padded."""
+    """The network of the earlier suite:
+
+    no mask, no positions.
+
+    inputs [B,T,526] → actions [B,T,7]. The loss is MSE without padded rows.
+    """
 
     def __init__(self, inputs=526, outputs=7, width=1024, heads=16, layers=8):
         super().__init__()
@@ -40,7 +50,7 @@ def masked(errors, is_pad):
     return (errors * keep).sum() / (keep.sum() * errors.shape[-1]).clamp_min(1)
 
 
-# ResNet-18 (He et al. 2015), as torchvision builds it, without its last layer.
+# ResNet-18 (He et al. 2015) as in torchvision, without its last layer.
 
 
 class Block(nn.Module):
@@ -59,7 +69,7 @@ class Block(nn.Module):
 
 
 def trunk(norm=nn.BatchNorm2d, base=64):
-    """[N,3,H,W] → [N,8·base,H/32,W/32]"""
+    """Returns the convolutions: [N,3,H,W] → [N,8·base,H/32,W/32]."""
     layers = [nn.Conv2d(3, base, 7, 2, 3, bias=False), norm(base), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     for a, b, stride in (
         (base, base, 1),
@@ -72,7 +82,7 @@ def trunk(norm=nn.BatchNorm2d, base=64):
 
 
 class ResNet18(nn.Module):
-    """One camera's frame and the state → 8 actions; MSE."""
+    """Predicts 8 actions from the frame of one camera and the state, with MSE."""
 
     def __init__(self, state=26, action=26, ahead=8, base=64):
         super().__init__()
@@ -111,7 +121,7 @@ class Residual(nn.Module):
 
 
 class UNet(nn.Module):
-    """Noisy actions [B,T,A], the step [B] and the condition [B,C] → noise [B,T,A]."""
+    """Predicts the noise [B,T,A] from noisy actions [B,T,A], step [B] and condition [B,C]."""
 
     def __init__(self, action, cond, widths, step):
         super().__init__()
@@ -168,7 +178,10 @@ class Sinusoid(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A camera: ResNet-18 with GroupNorm, 32 spatial-softmax key points, Linear. frames [N,3,H,W] → [N,64]"""
+    """Encodes a camera, [N,3,H,W] → [N,64].
+
+    It is a ResNet-18 with GroupNorm, 32 spatial-softmax key points and a linear layer.
+    """
 
     def __init__(self, base=64):
         super().__init__()
@@ -196,7 +209,10 @@ class Encoder(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """100 DDPM steps, squared-cosine schedule, predicts the noise; crops of 84×84 of each camera."""
+    """Predicts the noise of 100 DDPM steps with a squared-cosine schedule.
+
+    It uses random crops of 84×84 of each camera.
+    """
 
     STEPS, CROP = 100, 84
 
@@ -236,7 +252,7 @@ class Diffusion(nn.Module):
 
 
 def crops(frames, size, draw):
-    """One random crop a sample, on the device, without a synchronisation."""
+    """Returns one random crop per sample, computed on the device without synchronization."""
     b, t, c, h, w = frames.shape
     at = torch.rand(2, b, 1, generator=draw, device=frames.device)
     ys, xs = (
@@ -247,7 +263,7 @@ def crops(frames, size, draw):
     return rows.gather(4, xs[:, None, None, None, :].expand(b, t, c, size, size))
 
 
-# ACT (Zhao et al. 2023), as LeRobot builds it: one decoder layer, frozen batch norm.
+# ACT (Zhao et al. 2023) as in LeRobot: one decoder layer, frozen batch norm.
 
 
 class FrozenNorm(nn.Module):
@@ -341,7 +357,7 @@ def waves(n, width, device):
 
 
 class EMA:
-    """The weights' moving average: decay 1 − (1+s)^−0.75, at most 0.9999."""
+    """The moving average of the weights, with decay 1 − (1+s)^−0.75, at most 0.9999."""
 
     def __init__(self, model):
         self.model, self.kept = model, [p.detach().clone() for p in model.parameters()]
@@ -351,7 +367,7 @@ class EMA:
         torch._foreach_lerp_(self.kept, [p.detach() for p in self.model.parameters()], 1 - decay)
 
 
-# what the optimiser takes
+# settings of the optimizer
 SPECS = {
     "transformer": dict(lr=1e-4),
     "diffusion-lowdim": dict(lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
@@ -370,7 +386,7 @@ PARAMETERS = {  # published counts: (model, state, action, cameras)
 
 
 def make(name, state, action, cameras=(), tiny=False):
-    """The network; tiny: one that trains on a CPU."""
+    """Returns the network. tiny selects a version small enough for a CPU."""
     if name == "transformer":
         net = Transformer(state, action, *((64, 4, 2) if tiny else ()))
     elif name == "diffusion-lowdim":
@@ -405,7 +421,10 @@ def make(name, state, action, cameras=(), tiny=False):
 
 
 def optimiser(name, net, steps, fused):
-    """AdamW, its schedule (a linear rise, then a cosine over the run's steps) and the moving average, or None."""
+    """Returns AdamW, its schedule or None, and the moving average or None.
+
+    The schedule rises linearly, then follows a cosine over the steps of the run.
+    """
     spec = SPECS[name]
     opt = torch.optim.AdamW(
         net.parameters(),
