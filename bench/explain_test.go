@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Known stage times give the words and figures that they mean.
+// Known stage times give the expected words and figures.
 func TestExplain(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
 	base := Outcome{
