@@ -89,11 +89,11 @@ def loader_keywords(flat):
     return {**plain, **{group: options.GROUPS[group](**fields) for group, fields in groups.items()}}
 
 
-def deltas(a, fps, keys):
+def window_offsets(a, fps, keys):
     return {k: [i / fps for i in range(a.window)] for k in keys} if a.window else None
 
 
-def meet(a):
+def meet_ranks(a):
     """Blocks until every rank has reached the barrier."""
     if not a.barrier or (a.world or 1) < 2:
         return
@@ -121,7 +121,7 @@ class Stream:
             given = 0
             for index, episode, batch in self.epoch():
                 given += 1
-                self.log.append((kept(index), kept(episode)))
+                self.log.append((logged_copy(index), logged_copy(episode)))
                 yield index, episode, batch
             if not given:
                 raise RuntimeError("an epoch without a batch")
@@ -159,21 +159,21 @@ class Stream:
                         x.to_bytes(8, "little", signed=True)
                         if isinstance(x, int)
                         else len(x[0]).to_bytes(8, "little")
-                        + numbers(x[0]).tobytes()
-                        + numbers(x[1]).tobytes()
+                        + to_int64(x[0]).tobytes()
+                        + to_int64(x[1]).tobytes()
                     )
 
 
-def numbers(x):
+def to_int64(x):
     """Returns x, an array, a list or a tensor of any device, as int64 on the host."""
     import numpy as np
 
     return np.array(x.cpu() if hasattr(x, "cpu") else x, np.int64).ravel()
 
 
-def kept(x):
+def logged_copy(x):
     """Returns a copy of x without waiting for the device."""
-    return x.clone() if getattr(x, "is_cuda", False) else numbers(x)
+    return x.clone() if getattr(x, "is_cuda", False) else to_int64(x)
 
 
 def measure(
@@ -208,7 +208,7 @@ def measure(
     out = dict(
         dict(import_s=T_IMPORT[0], open_s=time.perf_counter() - T0 - T_IMPORT[0]), **opened or {}
     )
-    meet(a)
+    meet_ranks(a)
     began = time.perf_counter()
     # number of epochs or batches
     left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]
@@ -279,13 +279,13 @@ def measure(
         if single and a.probes:
             alone = Stream(single)
             alone.next()  # opens the files
-            out["single_proc_samples_per_s"] = rate(alone, a.probes, 30)
+            out["single_proc_samples_per_s"] = sample_rate(alone, a.probes, 30)
     stream.write(a.order_out)
     out["total_time_s"] = time.perf_counter() - began
     print(json.dumps(out), flush=True)
 
 
-def rate(stream, samples, seconds):
+def sample_rate(stream, samples, seconds):
     """Returns samples per second, over the given samples or seconds, whichever ends first."""
     n, begin = 0, time.perf_counter()
     while n < samples and time.perf_counter() - begin < seconds:
@@ -341,7 +341,7 @@ def versions():
     return out
 
 
-def cpu():
+def cpu_seconds():
     both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(r.ru_utime + r.ru_stime for r in both)
 
@@ -352,14 +352,14 @@ def passes(once, seconds=0, **facts):
     once() runs a pass and returns its number of samples.
     """
     print("#open", flush=True)
-    used, start, samples, epochs = cpu(), time.perf_counter(), 0, 0
+    used, start, samples, epochs = cpu_seconds(), time.perf_counter(), 0, 0
     while not epochs or time.perf_counter() - start < seconds:
         samples, epochs = samples + once(), epochs + 1
     out = dict(
         samples=samples,
         epochs=epochs,
         seconds=time.perf_counter() - start,
-        cpu_seconds=cpu() - used,
+        cpu_seconds=cpu_seconds() - used,
         import_s=T_IMPORT[0],
         versions=versions(),
         **facts,

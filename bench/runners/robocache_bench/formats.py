@@ -163,13 +163,13 @@ FIELDS = {
 }
 
 
-def typestore():
+def ros2_typestore():
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
 
 
-def message(ts, kind, at, rng):
+def make_message(ts, kind, at, rng):
     head = ts.types["std_msgs/msg/Header"](
         ts.types["builtin_interfaces/msg/Time"](at // 10**9, at % 10**9), "base"
     )
@@ -226,7 +226,7 @@ def make_recordings():
     from rosbags.rosbag2 import StoragePlugin, Writer
     from rosbags.rosbag2.enums import CompressionFormat, CompressionMode
 
-    ts, rng = typestore(), np.random.default_rng(0)
+    ts, rng = ros2_typestore(), np.random.default_rng(0)
     bag = Writer(a.uri, version=9, storage_plugin=StoragePlugin.MCAP)
     bag.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     with bag as w:
@@ -240,7 +240,7 @@ def make_recordings():
             for k in range(60 * hz)
         ):
             kind = conns[topic].msgtype
-            w.write(conns[topic], at, ts.serialize_cdr(message(ts, kind, at, rng), kind))
+            w.write(conns[topic], at, ts.serialize_cdr(make_message(ts, kind, at, rng), kind))
 
 
 @runner("recordings", "rosbags", "mcap-ros2-support", "robocache")

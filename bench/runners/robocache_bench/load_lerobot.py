@@ -37,7 +37,7 @@ def main(a):
     ds = Dataset(
         "bench/set",
         root=a.uri,
-        delta_timestamps=common.deltas(a, meta.fps, keys),
+        delta_timestamps=common.window_offsets(a, meta.fps, keys),
         return_uint8=True,
         **kw,
     )

@@ -54,7 +54,7 @@ def measure(a, disk):
         seed=a.seed,
         keys=[k for k in dict.fromkeys([*names, "index", "episode_index"]) if k not in cameras]
         + wanted,
-        delta_timestamps=common.deltas(a, float(ds.fps), windowed),
+        delta_timestamps=common.window_offsets(a, float(ds.fps), windowed),
         image_size=common.image_hw(a),
         episodes=common.positions(a.episodes),
         split="all",

@@ -103,7 +103,8 @@ def main(a):
                     want = torch.utils.data.default_collate([plain[int(i)] for i in index])
                 if k := differs(b, want, keys):
                     raise RuntimeError(
-                        f"{k} of a batch differs from what the other runner makes of the same trajectories"
+                        f"{k} of a batch differs from that of the other runner "
+                        "for the same trajectories"
                     )
             yield index, index, b
 

@@ -115,7 +115,7 @@ class Inputs:
         return other
 
 
-def repeated(n, dtype):
+def repeated_values(n, dtype):
     x = np.random.default_rng(7).standard_normal(min(n, BLOCK), np.float32)
     if dtype == "bfloat16":
         bits = x.view(np.uint32)
@@ -125,7 +125,7 @@ def repeated(n, dtype):
     return x if len(x) == n else np.resize(x, n)
 
 
-def unit(q):
+def normalize_quaternions(q):
     """Normalizes quaternions, with at most half a turn between neighbors.
 
     Otherwise the result would be discontinuous: a sample at a target is returned unchanged, but
@@ -145,10 +145,10 @@ def make_inputs(w, device):
     """
     rng, x, kinds = np.random.default_rng(11), {}, {}
     if w["kind"] == "voxelize":
-        x["points"] = cloud(w, rng)
+        x["points"] = make_points(w, rng)
         w["N"] = len(x["points"])
         if f := w.get("F", 0):
-            x["features"] = repeated(w["N"] * f, "float32").reshape(-1, f)
+            x["features"] = repeated_values(w["N"] * f, "float32").reshape(-1, f)
         return Inputs(x, kinds, device)
     start = 1_700_000_000_000_000_000 + np.arange(w["B"], dtype=np.int64)[:, None] * 3 * SPAN
     for i, s in enumerate(w["streams"]):
@@ -159,9 +159,9 @@ def make_inputs(w, device):
         k, step = np.arange(s["S"]), SPAN / np.maximum(lengths - 1, 1)[:, None]
         jitter = (rng.random((w["B"], s["S"])) - 0.5) * 0.4 * ((k > 0) & (k < lengths[:, None] - 1))
         times = start + ((k + jitter) * step).astype(np.int64)
-        values = repeated(int(lengths.sum()) * s["D"], w["dtype"]).reshape(-1, s["D"])
+        values = repeated_values(int(lengths.sum()) * s["D"], w["dtype"]).reshape(-1, s["D"])
         if w["mode"] == "slerp":
-            unit(values)
+            normalize_quaternions(values)
         ragged = w.get("ragged")
         x[f"times{i}"], x[f"values{i}"] = (
             (times[k < lengths[:, None]], values)
@@ -176,7 +176,7 @@ def make_inputs(w, device):
     return Inputs(x, kinds, device)
 
 
-def cloud(w, rng):
+def make_points(w, rng):
     """Returns points of one of three distributions.
 
     Points are uniform by default. "cells": 5 % of the cells contain all points. "kitti": a real
@@ -390,7 +390,7 @@ class OnStream(Timed):
         return figures[2:]
 
 
-def host(x):
+def to_numpy(x):
     """Returns a result as NumPy, with bfloat16 as bits."""
     if not hasattr(x, "cpu"):
         return np.asarray(x)
@@ -400,7 +400,7 @@ def host(x):
     return (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def numbers(x, dtype):
+def as_floats(x, dtype):
     return (
         (x.astype(np.uint32) << 16).view(np.float32)
         if dtype == "bfloat16" and x.dtype == np.uint16
@@ -408,7 +408,7 @@ def numbers(x, dtype):
     )
 
 
-def parts(out, w):
+def result_arrays(out, w):
     """Returns the arrays of a result.
 
     Sparse voxels are sorted by cell: flat cell, features, counts.
@@ -422,25 +422,25 @@ def parts(out, w):
             out.counts[:n],
         )
     if not isinstance(out, tuple):
-        return [host(out)]
-    flat, *rest = (host(p) for p in out if p is not None)
+        return [to_numpy(out)]
+    flat, *rest = (to_numpy(p) for p in out if p is not None)
     order = np.argsort(flat, kind="stable")
     # Points outside may be assigned to a cell behind the grid.
     order = order[flat[order] < math.prod(w["grid"])]
     return [p[order] for p in (flat, *rest)]
 
 
-def wrong(w, got, truth, exact):
+def describe_mismatch(w, got, truth, exact):
     """Describes how a result differs from the truth, or returns ""."""
     # Peers compute in the dtype of the data, and use times as float32 seconds.
     tolerance = {"bfloat16": 0.06, "float16": 0.01}.get(
         w.get("dtype"), 1e-3 if w["kind"] == "voxelize" else 2e-3
     )
-    for g, t in zip(parts(got, w), parts(truth, w), strict=True):
+    for g, t in zip(result_arrays(got, w), result_arrays(truth, w), strict=True):
         g, t = g.ravel(), t.ravel()
         if g.size != t.size or exact and g.dtype.itemsize != t.dtype.itemsize:
             return f"wrong: {g.size} elements of {g.dtype}, expected {t.size} of {t.dtype}"
-        a, b = numbers(g, w.get("out")), numbers(t, w.get("out"))
+        a, b = as_floats(g, w.get("out")), as_floats(t, w.get("out"))
         right = np.isnan(a) & np.isnan(b)
         if exact:
             right |= g.view(f"u{g.dtype.itemsize}") == t.view(f"u{t.dtype.itemsize}")
@@ -456,11 +456,11 @@ def wrong(w, got, truth, exact):
     return ""
 
 
-def named(name, families):
+def is_named(name, families):
     return any(name == f or name.startswith((f + " ", f + ".")) for f in families or ())
 
 
-def wanted(r, row, job):
+def is_selected(r, row, job):
     """Reports whether a runner takes part in a row.
 
     Ours and the limits always do. The reference, and the peers of a curve, do if they are named.
@@ -468,25 +468,25 @@ def wanted(r, row, job):
     if (
         row["work"]["kind"] not in r["kinds"]
         or job["device"] not in r["device"]
-        or named(r["name"], job["without"])
+        or is_named(r["name"], job["without"])
     ):
         return False
     return r["role"] in ("ours", "limit") or (
-        named(r["name"], job["runners"])
+        is_named(r["name"], job["runners"])
         if job["runners"] or row.get("curve") or r["role"] == "named"
         else True
     )
 
 
-def spread(v):
+def spread_of(v):
     return dict(raw=v, min=min(v), median=float(np.median(v)), max=max(v)) if v else {}
 
 
-def words(e):
+def error_text(e):
     return f"{type(e).__name__}: {e}".split("\n")[0][:400]
 
 
-def threads(n):
+def set_torch_threads(n):
     """Sets the number of threads of torch. The harness has set the environment for the others."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
@@ -499,31 +499,26 @@ def measure(row, job, truth_of):
     work, row = row, dict(w, bytes=floor_bytes(w, inputs), threads=job["threads"])
     row["copies"] = int(min(256, max(1, -(-4 * job["cache"] // max(row["bytes"], 1)))))
     truth = truth_of(row, inputs)
-    field, out = (
-        [],
-        dict(
-            bytes=row["bytes"],
-            arms=[],
-            checked=f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's",
-        ),
-    )
+    match = "within a float32 ulp of" if w.get("mode") == "slerp" else "equal"
+    checked = f"{sum(p.nbytes for p in result_arrays(truth, w))} bytes {match} the reference's"
+    field, out = [], dict(bytes=row["bytes"], arms=[], checked=checked)
     for r in RUNNERS:
-        if not wanted(r, work, job):
+        if not is_selected(r, work, job):
             continue
         arm = dict(name=r["name"], setting=r["setting"], us=[], us_cold=[], failed="")
         try:
-            threads(job["threads"])
+            set_torch_threads(job["threads"])
             kind = Called if w["kind"] == "call" else OnStream if job["device"] == "cuda" else Timed
             timed = kind(r["make"], row, inputs, **(r["timing"] if kind is OnStream else {}))
             if r["role"] in ("ours", "peer", "named"):
-                arm["failed"] = wrong(w, timed.out, truth, r["role"] == "ours")
+                arm["failed"] = describe_mismatch(w, timed.out, truth, r["role"] == "ours")
             timed.out = None
         except Skip as e:
             if not str(e):
                 continue
             arm["failed"] = str(e)
         except Exception as e:  # the failure of one runner does not affect the others
-            arm["failed"] = words(e)
+            arm["failed"] = error_text(e)
         out["arms"].append(arm)
         field.append((r, arm, None if arm["failed"] else timed))
     for round_, cold in itertools.product(range(job["rounds"]), (False, True)):
@@ -536,14 +531,14 @@ def measure(row, job, truth_of):
             ):
                 continue
             try:
-                threads(job["threads"])
+                set_torch_threads(job["threads"])
                 arm["us_cold" if cold else "us"].append(
                     float(np.median(timed.time(job["seconds"], cold)))
                 )
             except Exception as e:
-                arm["failed"] = words(e)
+                arm["failed"] = error_text(e)
     for arm in out["arms"]:
-        arm.update(us=spread(arm["us"]), us_cold=spread(arm["us_cold"]))
+        arm.update(us=spread_of(arm["us"]), us_cold=spread_of(arm["us_cold"]))
     return out
 
 
@@ -576,7 +571,7 @@ def main(truth_of):
         try:
             out = measure(row, job, truth_of)
         except Exception as e:
-            out = dict(arms=[dict(name="robocache", failed=words(e))])
+            out = dict(arms=[dict(name="robocache", failed=error_text(e))])
         found = {
             n: getattr(sys.modules.get(n), "__version__", None)
             for n in ("numpy", "torch", "scipy", "open3d", "robocache")

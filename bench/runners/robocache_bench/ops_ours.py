@@ -60,10 +60,10 @@ def our_call(row, x, backend=None):
         if n == 1
         else lambda: rc.fuse(parts, targets, out=out, **how)
     )
-    return again(call, (parts, targets, out))
+    return reuse_prepared(call, (parts, targets, out))
 
 
-def again(call, held):
+def reuse_prepared(call, held):
     """Returns the prepared kernel of a call.
 
     It leaves out the checks in Python before the kernel; the row `call` measures those.

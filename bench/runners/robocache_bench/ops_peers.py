@@ -71,7 +71,7 @@ def numpy_lerp(row, x):
     return call
 
 
-def blend(q0, q1, w):
+def slerp_pairs(q0, q1, w):
     q0 = q0 / np.linalg.norm(q0, axis=-1, keepdims=True)
     q1 = q1 / np.linalg.norm(q1, axis=-1, keepdims=True)
     dot = (q0 * q1).sum(-1, keepdims=True)
@@ -104,7 +104,7 @@ def slerp(row, x):
         t0, t1 = np.take_along_axis(t, i - 1, 1), np.take_along_axis(t, i, 1)
         w = np.clip((targets - t0) / (t1 - t0), 0, 1)[..., None]
         q0, q1 = (np.take_along_axis(v, k[..., None], 1).astype(np.float64) for k in (i - 1, i))
-        return blend(q0, q1, w)
+        return slerp_pairs(q0, q1, w)
 
     return call
 
@@ -163,7 +163,8 @@ def numpy_voxels(row, x):
 @runner(
     "open3d",
     ("voxelize",),
-    "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, no list of cells; its grid begins half a cell below the lowest point",
+    "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, "
+    "no list of cells; its grid begins half a cell below the lowest point",
     device=("cpu",),
     role="other",
 )
@@ -182,7 +183,7 @@ def open3d_way(row, x):
     return lambda: cloud.voxel_down_sample(float(row["size"][0]))
 
 
-def lerp(torch, streams, targets, norm, out_type):
+def torch_lerp(torch, streams, targets, norm, out_type):
     """Searches, gathers both neighbors and interpolates, vectorized; streams are concatenated."""
     parts = []
     for v, s in streams:
@@ -223,7 +224,7 @@ def eager(row, x):
     import torch
 
     a = fuse_arguments(row, x)
-    return lambda: lerp(torch, *a)
+    return lambda: torch_lerp(torch, *a)
 
 
 @runner("torch.compile", ("fuse", "call"), "the same through inductor, static shapes")
@@ -233,11 +234,11 @@ def compiled(row, x):
     a = fuse_arguments(row, x)
     # one row per shape; beyond the limit, dynamo would silently run eager
     torch._dynamo.config.recompile_limit = 1000
-    f = torch.compile(lerp, dynamic=False, fullgraph=True)
+    f = torch.compile(torch_lerp, dynamic=False, fullgraph=True)
     return lambda: f(torch, *a)
 
 
-def voxels(row, x):
+def torch_voxel_call(row, x):
     import torch
 
     points, features = x.torch("points"), x.torch("features") if "features" in x else None
@@ -303,25 +304,27 @@ def voxels(row, x):
 @runner(
     "torch voxels",
     ("voxelize",),
-    "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a cell behind the grid; dense ones on a GPU in a CUDA graph",
+    "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a "
+    "cell behind the grid; dense ones on a GPU in a CUDA graph",
 )
 def torch_voxels(row, x):
     if x.device != "cpu" and row["layout"] == "sparse":
         raise Skip()  # see "torch unique": unique cannot be captured
-    return voxels(row, x)
+    return torch_voxel_call(row, x)
 
 
 @runner(
     "torch unique",
     ("voxelize",),
-    "torch.unique + index_add, launched one by one: unique waits for the device and cannot be captured",
+    "torch.unique + index_add, launched one by one: unique waits for the device and cannot be "
+    "captured",
     device=("cuda",),
     launched=True,
 )
 def unique(row, x):
     if row["layout"] != "sparse":
         raise Skip()
-    return voxels(row, x)
+    return torch_voxel_call(row, x)
 
 
 # The limits copy as many bytes as the row touches: half of them are read, half written.

@@ -34,19 +34,19 @@ KEPT = 200  # number of losses and sums in the outcome
 VIDEO = ("torchcodec", "dali")  # peers in train_video.py
 
 
-def digest(tensors):
+def hash_tensors(tensors):
     h = hashlib.sha256()
     for t in tensors:
         h.update(memoryview(t.detach().cpu().contiguous().view(torch.uint8).numpy()).cast("B"))
     return h.hexdigest()
 
 
-def each(x, f):
-    return {k: each(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
+def map_tensors(x, f):
+    return {k: map_tensors(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
 
 
-def leaves(x):
-    return [t for v in x.values() for t in leaves(v)] if isinstance(x, dict) else [x]
+def tensor_leaves(x):
+    return [t for v in x.values() for t in tensor_leaves(v)] if isinstance(x, dict) else [x]
 
 
 class Ahead:
@@ -67,7 +67,7 @@ class Ahead:
             began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             with torch.cuda.stream(side):
                 began.record(side)
-                b = each(b, lambda t: t.to(self.device, non_blocking=True))
+                b = map_tensors(b, lambda t: t.to(self.device, non_blocking=True))
                 ended.record(side)
             self.copies.append((began, ended))
             if waiting:
@@ -79,7 +79,7 @@ class Ahead:
     def arrived(self, batch, copied):
         now = torch.cuda.current_stream()
         now.wait_event(copied)
-        for t in leaves(batch):
+        for t in tensor_leaves(batch):
             t.record_stream(now)
         return batch
 
@@ -163,7 +163,7 @@ class Clock:
         )
 
 
-def timed_waits(pairs):
+def time_stream_waits(pairs):
     """Records events around each wait of the compute stream for another stream.
 
     They measure the time that the compute stream waits for copies of Ahead or of the Loader.
@@ -182,7 +182,7 @@ def timed_waits(pairs):
     torch.cuda.Stream.wait_event = timed
 
 
-def source(a, p, ranks, stack):
+def open_batches(a, p, ranks, stack):
     """Returns an iterator of batches on the device, the copies of an Ahead, and the Loader or None."""
     if a.runner.startswith("robocache"):
         if a.cache == "disk":
@@ -210,7 +210,7 @@ def source(a, p, ranks, stack):
         loader.close()
         if a.runner == "headspace" or a.device == "cpu":
             return iter(lambda: first, None), [], None
-        first = each(first, lambda t: t.cpu().pin_memory())
+        first = map_tensors(first, lambda t: t.cpu().pin_memory())
         batches = Ahead(iter(lambda: first, None), a.device)
     return iter(batches), batches.copies, None
 
@@ -228,12 +228,12 @@ class Graph:
 
     def __call__(self, ready, seed, mark):
         if self.graph is None:
-            self.ready, self.graph = each(ready, torch.clone), torch.cuda.CUDAGraph()
+            self.ready, self.graph = map_tensors(ready, torch.clone), torch.cuda.CUDAGraph()
             self.graph.register_generator_state(self.draw)
             # threads of a loader may allocate during the capture
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.loss = self.step(self.ready, self.draw, lambda: None)
-        for mine, t in zip(leaves(self.ready), leaves(ready)):
+        for mine, t in zip(tensor_leaves(self.ready), tensor_leaves(ready)):
             mine.copy_(t)
         self.draw.manual_seed(seed)
         self.graph.replay()
@@ -305,7 +305,7 @@ def train(a, ranks, stack):
     net = train_models.make(
         a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny
     )
-    weights, parameters = digest(net.parameters()), train_models.count(net)
+    weights, parameters = hash_tensors(net.parameters()), train_models.count(net)
     net = net.to(a.device, memory_format=torch.channels_last)
     opt, schedule, ema = train_models.optimiser(
         a.model, net, a.warmup_batches + a.steps, fused=cuda
@@ -337,7 +337,7 @@ def train(a, ranks, stack):
     )
     common.imported()
     began = time.perf_counter()
-    batches, copies, loader = source(a, p, ranks, stack)
+    batches, copies, loader = open_batches(a, p, ranks, stack)
     most, epoch = (
         p.orders.shape[0] * (p.orders.shape[2] // a.batch_size),
         p.orders.shape[2] // a.batch_size,
@@ -356,7 +356,7 @@ def train(a, ranks, stack):
     clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
     stalls, marks = [], []
     if cuda and clock.timing:
-        timed_waits(stalls)
+        time_stream_waits(stalls)
     while k < most and (
         k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)
     ):
@@ -387,7 +387,7 @@ def train(a, ranks, stack):
             if k >= warm and k % epoch == 0:
                 marks.append(time.time_ns())
             if k in train_data.COMPARED:
-                kept[k] = each(p.part(b), lambda t: t.clone())
+                kept[k] = map_tensors(p.part(b), lambda t: t.clone())
         ready = prepare(b)
         sums[k] = torch.stack(
             [
@@ -423,11 +423,13 @@ def train(a, ranks, stack):
     ranks.say("#measured")
     if k < warm + a.steps:
         raise RuntimeError(
-            f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}"
+            f"the set is too small: its plan has {most} steps, but {warm} warm-up steps and "
+            f"{a.steps} measured steps were requested"
         )
     if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
         raise RuntimeError(
-            f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges"
+            f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set contains NaN or "
+            "infinite numbers (see robocache doctor), or the training diverges"
         )
     parts, steps = clock.parts(), k - warm
     mine = dict(
@@ -457,7 +459,7 @@ def train(a, ranks, stack):
     if copies[copied:]:
         out["h2d_ms"] = mean(copies[copied:][:steps])
         out["h2d_gb_per_s"] = (
-            sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+            sum(t.numel() * t.element_size() for t in tensor_leaves(b)) / out["h2d_ms"] / 1e6
         )
     # RoboCache does not wait for completed copies, so there may be no waits
     if stalls[stalled:] or loader and cuda and clock.timing:
@@ -514,14 +516,9 @@ def main(a):
                 raise
             if "closed by peer" in str(e) or "NCCL" in str(e):
                 time.sleep(5)  # another rank failed first; let it report its error first
-            print(
-                json.dumps(
-                    dict(
-                        error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}"
-                    )
-                ),
-                flush=True,
-            )
+            message = (str(e).splitlines() or [""])[0][:300]
+            error = f"rank {ranks.rank}: {type(e).__name__}: {message}"
+            print(json.dumps(dict(error=error)), flush=True)
             os._exit(1)
 
 

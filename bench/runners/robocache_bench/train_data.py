@@ -157,7 +157,9 @@ def plan(a):
     )
     if epochs > MOST_EPOCHS:
         raise RuntimeError(
-            f"the set is too small: its {loader.num_samples} samples are {steps} steps an epoch, and {epochs} epochs would be needed, more than {MOST_EPOCHS}: fewer --steps, or a larger set"
+            f"the set is too small: an epoch of its {loader.num_samples} samples has {steps} steps, "
+            f"and {epochs} epochs would be needed, more than {MOST_EPOCHS}: give fewer --steps, or "
+            "a larger set"
         )
     at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}
     # `index` of a batch is the row number; on a grid it is the sample number
@@ -206,7 +208,8 @@ def plain(root, p):
             return (
                 data,
                 why
-                and f"no plain reader for this set: compared with rows that robocache reads one by one on the CPU ({why})",
+                and "no plain reader for this set: compared with rows that robocache reads one by "
+                f"one on the CPU ({why})",
             )
         except (ImportError, OSError, KeyError) as e:
             why = why or f"{type(e).__name__}: {e}"
@@ -302,7 +305,8 @@ class Plan:
             batches_checked=len(batches),
             batches_wrong=len(wrong),
             wrong=wrong,
-            frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the mean; {NEAR:g} are allowed to another conversion",
+            frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the "
+            f"mean; {NEAR:g} are allowed for another conversion",
         )
 
     def write(self, batches):

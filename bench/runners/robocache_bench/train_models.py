@@ -37,7 +37,7 @@ class Transformer(nn.Module):
         self.out = nn.Linear(width, outputs)
 
     def forward(self, batch, draw):
-        return masked(
+        return masked_mean(
             F.mse_loss(
                 self.out(self.layers(self.into(batch["state"]))), batch["action"], reduction="none"
             ),
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
         )
 
 
-def masked(errors, is_pad):
+def masked_mean(errors, is_pad):
     keep = (~is_pad).unsqueeze(-1).to(errors.dtype)
     return (errors * keep).sum() / (keep.sum() * errors.shape[-1]).clamp_min(1)
 
@@ -68,7 +68,7 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))) + self.skip(x))
 
 
-def trunk(norm=nn.BatchNorm2d, base=64):
+def resnet_trunk(norm=nn.BatchNorm2d, base=64):
     """Returns the convolutions: [N,3,H,W] → [N,8·base,H/32,W/32]."""
     layers = [nn.Conv2d(3, base, 7, 2, 3, bias=False), norm(base), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     for a, b, stride in (
@@ -86,7 +86,7 @@ class ResNet18(nn.Module):
 
     def __init__(self, state=26, action=26, ahead=8, base=64):
         super().__init__()
-        self.trunk, self.shape = trunk(base=base), (ahead, action)
+        self.trunk, self.shape = resnet_trunk(base=base), (ahead, action)
         self.head = nn.Sequential(
             nn.Linear(8 * base + state, 512), nn.ReLU(), nn.Linear(512, ahead * action)
         )
@@ -95,7 +95,9 @@ class ResNet18(nn.Module):
         frames = next(iter(batch["frames"].values()))[:, -1]
         x = self.trunk(frames).mean((2, 3))
         out = self.head(torch.cat([x, batch["state"][:, -1]], -1)).unflatten(-1, self.shape)
-        return masked(F.mse_loss(out, batch["action"], reduction="none"), batch["action_is_pad"])
+        return masked_mean(
+            F.mse_loss(out, batch["action"], reduction="none"), batch["action_is_pad"]
+        )
 
 
 # Diffusion Policy (Chi et al. 2023): ConditionalUnet1D and its image encoder.
@@ -186,7 +188,7 @@ class Encoder(nn.Module):
     def __init__(self, base=64):
         super().__init__()
         self.trunk, self.points, self.out = (
-            trunk(lambda c: nn.GroupNorm(c // 16, c), base),
+            resnet_trunk(lambda c: nn.GroupNorm(c // 16, c), base),
             nn.Conv2d(8 * base, 32, 1),
             nn.Linear(64, 64),
         )
@@ -236,7 +238,9 @@ class Diffusion(nn.Module):
         size, device = len(action), action.device
         for encoder, frames in zip(self.cameras, batch.get("frames", {}).values(), strict=True):
             seen.append(
-                encoder(crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(0, frames.shape[:2])
+                encoder(random_crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(
+                    0, frames.shape[:2]
+                )
             )
         noise = torch.randn(action.shape, generator=draw, device=device)
         step = torch.randint(self.STEPS, (size,), generator=draw, device=device)
@@ -251,7 +255,7 @@ class Diffusion(nn.Module):
         )
 
 
-def crops(frames, size, draw):
+def random_crops(frames, size, draw):
     """Returns one random crop per sample, computed on the device without synchronization."""
     b, t, c, h, w = frames.shape
     at = torch.rand(2, b, 1, generator=draw, device=frames.device)
@@ -303,7 +307,7 @@ class ACT(nn.Module):
             nn.Linear(width, 2 * latent),
         )
         self.vae_state, self.vae_action = nn.Linear(state, width), nn.Linear(action, width)
-        self.trunk, self.frames = trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
+        self.trunk, self.frames = resnet_trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
         self.encoder, self.state, self.z = (
             encoder(),
             nn.Linear(state, width),
@@ -331,9 +335,9 @@ class ACT(nn.Module):
         hidden = F.pad(pad, (2, 0), value=False)
         mu, log_var = (
             self.vae_out(
-                self.vae(x + waves(x.shape[1], self.width, device), src_key_padding_mask=hidden)[
-                    :, 0
-                ]
+                self.vae(
+                    x + position_waves(x.shape[1], self.width, device), src_key_padding_mask=hidden
+                )[:, 0]
             )
             .float()
             .chunk(2, -1)
@@ -342,15 +346,15 @@ class ACT(nn.Module):
         tokens = [torch.stack([self.z(z), self.state(state)], 1) + self.places.weight]
         for frames in batch["frames"].values():
             seen = self.frames(self.trunk(frames[:, -1])).flatten(2).transpose(1, 2)
-            tokens.append(seen + waves(seen.shape[1], self.width, device))
+            tokens.append(seen + position_waves(seen.shape[1], self.width, device))
         out = self.head(
             self.decoder(self.queries.weight.expand(b, -1, -1), self.encoder(torch.cat(tokens, 1)))
         )
         kl = -0.5 * (1 + log_var - mu.square() - log_var.exp()).sum(-1).mean()
-        return masked(F.l1_loss(out, action, reduction="none"), pad) + 10 * kl
+        return masked_mean(F.l1_loss(out, action, reduction="none"), pad) + 10 * kl
 
 
-def waves(n, width, device):
+def position_waves(n, width, device):
     rate = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10000) / width))
     x = torch.arange(n, device=device).unsqueeze(-1) * rate
     return torch.stack([x.sin(), x.cos()], -1).flatten(1)
