@@ -116,14 +116,18 @@ func run(cpu, rate float64) Outcome {
 		Samples:       1000,
 		Seconds:       1000 / rate,
 		CPUSeconds:    cpu,
-		PSSPeakMB:     500,
-		DistinctFrac:  0.3,
-		IdealFrac:     0.4,
-		Decoded:       1500,
-		Delivered:     1000,
-		CoverageMin:   1,
-		CoverageMax:   1,
-		FramesChecked: 16,
+		MemoryFigures: MemoryFigures{PSSPeakMB: 500},
+		OrderFigures: OrderFigures{
+			DistinctFrac: 0.3,
+			IdealFrac:    0.4,
+			CoverageMin:  1,
+			CoverageMax:  1,
+		},
+		FrameFigures: FrameFigures{
+			Decoded:       1500,
+			Delivered:     1000,
+			FramesChecked: 16,
+		},
 	}
 }
 

@@ -14,8 +14,10 @@ func TestExplain(t *testing.T) {
 		Samples:    1000,
 		Seconds:    10,
 		CPUSeconds: 19,
-		WaitS:      9.9,
-		StatsOpen:  &loader.Stats{},
+		WindowFigures: WindowFigures{
+			WaitS:     9.9,
+			StatsOpen: &loader.Stats{},
+		},
 	}
 	for _, c := range []struct {
 		name   string

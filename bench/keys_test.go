@@ -49,7 +49,11 @@ func TestKeyOrder(t *testing.T) {
 		k, err := (&Suite{reference: &reference{}}).resultRow(
 			p,
 			0,
-			&Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3},
+			&Outcome{
+				Samples:  1,
+				Seconds:  1,
+				SetFacts: SetFacts{LoadedEpisodes: 3},
+			},
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -123,36 +127,42 @@ func TestFigures(t *testing.T) {
 		workload:   Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9},
 	}
 	o := Outcome{
-		Samples:        8,
-		Seconds:        2,
-		CPUSeconds:     0.4,
-		Cameras:        3,
-		ArrivalsUS:     []int64{5e5, 2e6},
-		ArrivalRows:    []int{4, 4},
-		RSSPeakMB:      1000,
-		PSSPeakMB:      500,
-		BytesRead:      800,
-		DistinctFrac:   0.4,
-		IdealFrac:      0.5,
-		SingleProc:     f(7),
-		EpochsFinished: 1,
-		SamplesLost:    0,
-		StatsOpen: &loader.Stats{
-			Frames:        10,
-			FramesDecoded: 10,
-			Plan:          1,
-			Gather:        1,
-			Decode:        1,
-			Convert:       1,
+		Samples:    8,
+		Seconds:    2,
+		CPUSeconds: 0.4,
+		SetFacts:   SetFacts{Cameras: 3},
+		WindowFigures: WindowFigures{
+			ArrivalsUS:  []int64{5e5, 2e6},
+			ArrivalRows: []int{4, 4},
+			StatsOpen: &loader.Stats{
+				Frames:        10,
+				FramesDecoded: 10,
+				Plan:          1,
+				Gather:        1,
+				Decode:        1,
+				Convert:       1,
+			},
+			StatsClose: &loader.Stats{
+				Frames:        34,
+				FramesDecoded: 58,
+				Plan:          2,
+				Gather:        2,
+				Decode:        6,
+				Convert:       2,
+			},
 		},
-		StatsClose: &loader.Stats{
-			Frames:        34,
-			FramesDecoded: 58,
-			Plan:          2,
-			Gather:        2,
-			Decode:        6,
-			Convert:       2,
+		MemoryFigures: MemoryFigures{
+			RSSPeakMB: 1000,
+			PSSPeakMB: 500,
 		},
+		ByteFigures: ByteFigures{BytesRead: 800},
+		OrderFigures: OrderFigures{
+			DistinctFrac:   0.4,
+			IdealFrac:      0.5,
+			EpochsFinished: 1,
+			SamplesLost:    0,
+		},
+		ConsumerFigures: ConsumerFigures{SingleProc: f(7)},
 	}
 	s := &Suite{reference: &reference{}}
 	k, err := s.resultRow(p, 0, &o)

@@ -14,18 +14,22 @@ import (
 // first closing, divided by its length.
 func TestCommonWindow(t *testing.T) {
 	a := Outcome{
-		OpenUnixNS:  1e9,
-		ArrivalsUS:  []int64{1e6, 2e6, 3e6, 4e6},
-		ArrivalRows: []int{8, 8, 8, 8},
-		Samples:     32,
-		Seconds:     4,
+		Samples: 32,
+		Seconds: 4,
+		WindowFigures: WindowFigures{
+			OpenUnixNS:  1e9,
+			ArrivalsUS:  []int64{1e6, 2e6, 3e6, 4e6},
+			ArrivalRows: []int{8, 8, 8, 8},
+		},
 	}
 	b := Outcome{
-		OpenUnixNS:  2e9,
-		ArrivalsUS:  []int64{2e6, 4e6},
-		ArrivalRows: []int{8, 4},
-		Samples:     12,
-		Seconds:     4,
+		Samples: 12,
+		Seconds: 4,
+		WindowFigures: WindowFigures{
+			OpenUnixNS:  2e9,
+			ArrivalsUS:  []int64{2e6, 4e6},
+			ArrivalRows: []int{8, 4},
+		},
 	}
 	c, err := intersectWindows([]Outcome{a, b})
 	if err != nil {
@@ -136,33 +140,47 @@ func TestMergedRow(t *testing.T) {
 	}
 	outs := []Outcome{
 		{
-			OpenUnixNS:   1e9,
-			ArrivalsUS:   []int64{1e6, 2e6},
-			ArrivalRows:  []int{8, 8},
-			Samples:      16,
-			Seconds:      2,
-			CPUSeconds:   1,
-			RSSPeakMB:    100,
-			PSSPeakMB:    90,
-			FirstBatchS:  1,
-			WaitPct:      f(1),
-			DistinctFrac: 0.5,
-			IdealFrac:    0.8,
-			SingleProc:   f(3),
+			Samples:    16,
+			Seconds:    2,
+			CPUSeconds: 1,
+			WindowFigures: WindowFigures{
+				OpenUnixNS:  1e9,
+				ArrivalsUS:  []int64{1e6, 2e6},
+				ArrivalRows: []int{8, 8},
+			},
+			MemoryFigures: MemoryFigures{
+				RSSPeakMB: 100,
+				PSSPeakMB: 90,
+			},
+			OpeningFigures: OpeningFigures{FirstBatchS: 1},
+			ConsumerFigures: ConsumerFigures{
+				WaitPct:    f(1),
+				SingleProc: f(3),
+			},
+			OrderFigures: OrderFigures{
+				DistinctFrac: 0.5,
+				IdealFrac:    0.8,
+			},
 		},
 		{
-			OpenUnixNS:   1e9,
-			ArrivalsUS:   []int64{2e6},
-			ArrivalRows:  []int{8},
-			Samples:      8,
-			Seconds:      2,
-			CPUSeconds:   2,
-			RSSPeakMB:    100,
-			PSSPeakMB:    90,
-			FirstBatchS:  3,
-			WaitPct:      f(5),
-			DistinctFrac: 0.3,
-			IdealFrac:    0.8,
+			Samples:    8,
+			Seconds:    2,
+			CPUSeconds: 2,
+			WindowFigures: WindowFigures{
+				OpenUnixNS:  1e9,
+				ArrivalsUS:  []int64{2e6},
+				ArrivalRows: []int{8},
+			},
+			MemoryFigures: MemoryFigures{
+				RSSPeakMB: 100,
+				PSSPeakMB: 90,
+			},
+			OpeningFigures:  OpeningFigures{FirstBatchS: 3},
+			ConsumerFigures: ConsumerFigures{WaitPct: f(5)},
+			OrderFigures: OrderFigures{
+				DistinctFrac: 0.3,
+				IdealFrac:    0.8,
+			},
 		},
 	}
 	order := filepath.Join(t.TempDir(), "order")

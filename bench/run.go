@@ -42,74 +42,112 @@ type Runner struct {
 }
 
 // Outcome holds the figures that one run of a runner reports, and the figures that the harness
-// adds.
+// adds. The embedded structs group the figures; in JSON all keys are on one level.
 type Outcome struct {
-	Samples     int64   `json:"samples"` // delivered in the window
-	Seconds     float64 `json:"seconds"` // wall time of the window
-	CPUSeconds  float64 `json:"cpu_seconds"`
+	Samples    int64             `json:"samples"` // delivered in the window
+	Seconds    float64           `json:"seconds"` // wall time of the window
+	CPUSeconds float64           `json:"cpu_seconds"`
+	Error      string            `json:"error,omitempty"`
+	Versions   map[string]string `json:"versions,omitempty"`
+	// hash of all values that were read; runners of one case must report the same
+	Values string    `json:"values_sha256,omitempty"`
+	Train  *TrainRun `json:"train,omitempty"`
+
+	OpeningFigures
+	WindowFigures
+	OrderFigures
+	FrameFigures
+	MemoryFigures
+	ByteFigures
+	ConsumerFigures
+	SetFacts
+
+	Ranks      []Outcome `json:"-"` // the outcomes that this one combines
+	commonSpan *commonSpan
+}
+
+// OpeningFigures are times before the window.
+type OpeningFigures struct {
 	ImportS     float64 `json:"import_s,omitempty"`
 	OpenS       float64 `json:"open_s,omitempty"`
-	FirstBatchS float64 `json:"first_batch_latency_s,omitempty"`
-	PSSPeakMB   float64 `json:"pss_peak_mb,omitempty"`
-	OrderSHA256 string  `json:"order_sha256,omitempty"`
-	// mean of: distinct episodes in a batch ÷ batch size
-	DistinctFrac float64 `json:"shuffle_randomness_frac,omitempty"`
-	IdealFrac    float64 `json:"randomness_ideal,omitempty"`
-	Decoded      int64   `json:"frames_decoded,omitempty"`
-	Delivered    int64   `json:"frames_delivered,omitempty"`
-	Error        string  `json:"error,omitempty"`
-
-	Epochs        int   `json:"epochs,omitempty"` // in a window of whole epochs
-	FramesChecked int64 `json:"frames_checked,omitempty"`
-	WrongFrames   int64 `json:"wrong_frames,omitempty"`
-	CoverageMin   int   `json:"coverage_min,omitempty"`
-	// 0 if the runner logs no order
-	CoverageMax    int               `json:"coverage_max,omitempty"`
-	NeighbourShare float64           `json:"neighbour_share,omitempty"`
-	Versions       map[string]string `json:"versions,omitempty"`
-	// hash of all values that were read; runners of one case must report the same
-	Values string `json:"values_sha256,omitempty"`
-
-	// The fields below belong to a window with a duration (Workload.Duration).
 	IndexBuildS float64 `json:"index_build_s,omitempty"`
-	RSSPeakMB   float64 `json:"rss_peak_mb,omitempty"`
-	// number of samples in order_sha256: those of the first epoch until the window closes
-	OrderSamples int64 `json:"order_samples,omitempty"`
-	OpenUnixNS   int64 `json:"window_open_unix_ns,omitempty"`
+	FirstBatchS float64 `json:"first_batch_latency_s,omitempty"`
+}
+
+// WindowFigures describe the measured window.
+type WindowFigures struct {
+	Epochs     int   `json:"epochs,omitempty"` // in a window of whole epochs
+	OpenUnixNS int64 `json:"window_open_unix_ns,omitempty"`
 	// one entry per batch: time since the window opened
 	ArrivalsUS  []int64 `json:"arrivals_us,omitempty"`
 	ArrivalRows []int   `json:"arrival_rows,omitempty"`
 	// time spent waiting for the next batch in the window
 	WaitS float64 `json:"wait_s,omitempty"`
+	// ready batches that were not yet delivered, at both ends of the window
+	QueueBatches []*float64    `json:"queue_batches,omitempty"`
+	StatsOpen    *loader.Stats `json:"stats_open,omitempty"`
+	StatsClose   *loader.Stats `json:"stats_close,omitempty"`
+	TotalTimeS   float64       `json:"total_time_s,omitempty"`
+}
+
+// OrderFigures describe the order of the samples, as orderTally counts it.
+type OrderFigures struct {
+	OrderSHA256 string `json:"order_sha256,omitempty"`
+	// number of samples in order_sha256: in a window with a duration, those of the first epoch until
+	// the window closes
+	OrderSamples int64 `json:"order_samples,omitempty"`
+	// mean of: distinct episodes in a batch ÷ batch size
+	DistinctFrac   float64 `json:"shuffle_randomness_frac,omitempty"`
+	IdealFrac      float64 `json:"randomness_ideal,omitempty"`
+	NeighbourShare float64 `json:"neighbour_share,omitempty"`
+	CoverageMin    int     `json:"coverage_min,omitempty"`
+	CoverageMax    int     `json:"coverage_max,omitempty"` // 0 if the runner logs no order
+	EpochsFinished int     `json:"epochs_finished,omitempty"`
+	SamplesLost    int64   `json:"samples_lost,omitempty"` // in finished epochs
+	SamplesDoubled int64   `json:"samples_doubled,omitempty"`
+}
+
+// FrameFigures count decoded frames, and compare some of them with a reference decode.
+type FrameFigures struct {
+	Decoded       int64    `json:"frames_decoded,omitempty"`
+	Delivered     int64    `json:"frames_delivered,omitempty"`
+	FramesChecked int64    `json:"frames_checked,omitempty"`
+	WrongFrames   int64    `json:"wrong_frames,omitempty"`
+	Compared      bool     `json:"-"` // frames were compared with the reference decode
+	WrongWhere    []string `json:"-"` // descriptions of the first wrong frames
+	Note          string   `json:"-"` // why frames were not compared, or only some
+}
+
+// MemoryFigures are peaks of the process tree.
+type MemoryFigures struct {
+	PSSPeakMB float64 `json:"pss_peak_mb,omitempty"`
+	RSSPeakMB float64 `json:"rss_peak_mb,omitempty"`
+}
+
+// ByteFigures count the bytes that the process tree read.
+type ByteFigures struct {
 	// bytes requested from files and sockets in the window
 	BytesRead       int64 `json:"bytes_read,omitempty"`
 	DeviceReadBytes int64 `json:"device_read_bytes,omitempty"`
-	// ready batches that were not yet delivered, at both ends of the window
-	QueueBatches   []*float64    `json:"queue_batches,omitempty"`
-	EpochsFinished int           `json:"epochs_finished,omitempty"`
-	SamplesLost    int64         `json:"samples_lost,omitempty"` // in finished epochs
-	SamplesDoubled int64         `json:"samples_doubled,omitempty"`
-	StatsOpen      *loader.Stats `json:"stats_open,omitempty"`
-	StatsClose     *loader.Stats `json:"stats_close,omitempty"`
-	ConsumerStepS  float64       `json:"consumer_step_s,omitempty"`
-	WaitPct        *float64      `json:"wait_pct,omitempty"`
-	H2DWaitPct     *float64      `json:"h2d_wait_pct,omitempty"`
-	SingleProc     *float64      `json:"single_proc_samples_per_s,omitempty"`
-	TotalTimeS     float64       `json:"total_time_s,omitempty"`
-	Cameras        int           `json:"num_cameras,omitempty"`
-	ImageShape     []int         `json:"image_shape,omitempty"`
-	FPS            float64       `json:"fps,omitempty"`
-	LoadedEpisodes int           `json:"loaded_episodes,omitempty"`
 	// bytes that the server sent to this rank in its window
-	ServerBytes int64     `json:"server_bytes,omitempty"`
-	CacheState  string    `json:"cache_state,omitempty"`
-	Train       *TrainRun `json:"train,omitempty"`
+	ServerBytes int64 `json:"server_bytes,omitempty"`
+}
 
-	Compared   bool      `json:"-"` // frames were compared with the reference decode
-	WrongWhere []string  `json:"-"` // descriptions of the first wrong frames
-	Note       string    `json:"-"` // why frames were not compared, or only some
-	Ranks      []Outcome `json:"-"` // the outcomes that this one combines
-	commonSpan *commonSpan
+// ConsumerFigures are measured with a consumer of a fixed step time, and with a single thread.
+type ConsumerFigures struct {
+	ConsumerStepS float64  `json:"consumer_step_s,omitempty"`
+	WaitPct       *float64 `json:"wait_pct,omitempty"`
+	H2DWaitPct    *float64 `json:"h2d_wait_pct,omitempty"`
+	SingleProc    *float64 `json:"single_proc_samples_per_s,omitempty"`
+}
+
+// SetFacts describe the set as the runner read it.
+type SetFacts struct {
+	Cameras        int     `json:"num_cameras,omitempty"`
+	ImageShape     []int   `json:"image_shape,omitempty"`
+	FPS            float64 `json:"fps,omitempty"`
+	LoadedEpisodes int     `json:"loaded_episodes,omitempty"`
+	CacheState     string  `json:"cache_state,omitempty"` // of the page cache
 }
 
 // Result holds a runner and the outcomes of its repeats.
@@ -344,9 +382,9 @@ func (o *Outcome) perRank() []Outcome {
 type reference struct {
 	dataset      robocache.Dataset
 	localRoot    string // local folder; empty for a remote set, whose frames are not compared
-	lengths      []int  // of the selected episodes
-	samples      int64  // in the selected episodes
-	allLengths   []int  // of all episodes
+	lengths      []int  // lengths of the selected episodes
+	samples      int64  // number of samples in the selected episodes
+	allLengths   []int  // lengths of all episodes
 	totalSamples int64
 }
 

@@ -12,36 +12,11 @@ import (
 )
 
 // TrainFigures holds the measured figures of a training run, by their keys in the report. null
-// means not measured.
+// means not measured. It is part of TrainRun and of TrainRow.
 type TrainFigures struct {
-	Params     int64    `json:"params"`
-	DeviceUUID string   `json:"device_uuid"`
-	LoadWaitMS float64  `json:"load_wait_ms"`
-	H2DMS      *float64 `json:"h2d_ms"` // time of copies that the trainer makes
-	// time per step that the compute stream waits for copies of the trainer or the loader
-	H2DWaitMS    *float64 `json:"h2d_wait_ms"`
-	H2DGBPerS    *float64 `json:"h2d_gb_per_s"`
-	PreprocessMS *float64 `json:"preprocess_ms"`
-	ForwardMS    *float64 `json:"forward_ms"`
-	BackwardMS   *float64 `json:"backward_ms"`
-	OptimiserMS  *float64 `json:"optimiser_ms"`
-	StarveMS     *float64 `json:"starve_ms"`
-	StepP50MS    *float64 `json:"step_ms_p50"`
-	StepP95MS    *float64 `json:"step_ms_p95"`
-	StepP99MS    *float64 `json:"step_ms_p99"`
-	GPUMemGB     *float64 `json:"gpu_mem_gb"`
-	// this and the following figures are from gpu.Summary
-	GPUUtilPct    *float64 `json:"gpu_util_pct"`
-	SMUtilPct     *float64 `json:"sm_util_pct"`
-	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
-	TensorUtilPct *float64 `json:"tensor_util_pct"`
-	DRAMUtilPct   *float64 `json:"dram_util_pct"`
-	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
-	PowerW        *float64 `json:"power_w"`
-	EnergyJ       *float64 `json:"energy_j"`
-	SMClockMHz    *float64 `json:"sm_clock_mhz"`
-	ClockReasons  *float64 `json:"clock_reasons"` // bits as defined by NVML
-	GPUReason     string   `json:"gpu_reason"`    // why the GPU counters are null
+	Params int64 `json:"params"`
+	StepFigures
+	DeviceFigures
 
 	LossFirst    float64   `json:"loss_first"`
 	LossLast     float64   `json:"loss_last"`
@@ -55,6 +30,40 @@ type TrainFigures struct {
 	StepsMS    [][]float64  `json:"steps_ms" sheet:"-"`
 	Epochs     []int64      `json:"epochs_unix_ns" sheet:"-"` // start of each epoch in the window
 	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
+}
+
+// StepFigures are the times of a training step, as means over the window.
+type StepFigures struct {
+	LoadWaitMS float64  `json:"load_wait_ms"`
+	H2DMS      *float64 `json:"h2d_ms"` // time of copies that the trainer makes
+	// time per step that the compute stream waits for copies of the trainer or the loader
+	H2DWaitMS    *float64 `json:"h2d_wait_ms"`
+	H2DGBPerS    *float64 `json:"h2d_gb_per_s"`
+	PreprocessMS *float64 `json:"preprocess_ms"`
+	ForwardMS    *float64 `json:"forward_ms"`
+	BackwardMS   *float64 `json:"backward_ms"`
+	OptimiserMS  *float64 `json:"optimiser_ms"`
+	StarveMS     *float64 `json:"starve_ms"`
+	StepP50MS    *float64 `json:"step_ms_p50"`
+	StepP95MS    *float64 `json:"step_ms_p95"`
+	StepP99MS    *float64 `json:"step_ms_p99"`
+}
+
+// DeviceFigures describe the GPU. The figures after GPUMemGB are from gpu.Summary.
+type DeviceFigures struct {
+	DeviceUUID    string   `json:"device_uuid"`
+	GPUMemGB      *float64 `json:"gpu_mem_gb"`
+	GPUUtilPct    *float64 `json:"gpu_util_pct"`
+	SMUtilPct     *float64 `json:"sm_util_pct"`
+	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
+	TensorUtilPct *float64 `json:"tensor_util_pct"`
+	DRAMUtilPct   *float64 `json:"dram_util_pct"`
+	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
+	PowerW        *float64 `json:"power_w"`
+	EnergyJ       *float64 `json:"energy_j"`
+	SMClockMHz    *float64 `json:"sm_clock_mhz"`
+	ClockReasons  *float64 `json:"clock_reasons"` // bits as defined by NVML
+	GPUReason     string   `json:"gpu_reason"`    // why the GPU counters are null
 }
 
 // TrainRun holds the figures that a training runner reports. See runners/robocache_bench/train.py.
@@ -78,8 +87,27 @@ type TrainRun struct {
 var trainParts = []string{"starve", "preprocess", "forward", "backward", "optimiser"}
 
 // TrainRow is the result of one runner. null means not measured. Figures without a spread are those
-// of the run with the median rate.
+// of the run with the median rate. The embedded structs group the figures; in JSON all keys are on
+// one level.
 type TrainRow struct {
+	TrainSettings
+	RateFigures
+	StallFigures
+	CostFigures
+	LossFigures
+
+	// limiting resource: gpu | cores | h2d | store | launch
+	Limit   string                   `json:"limit"`
+	Spread  map[string]report.Spread `json:"spread"`
+	Repeats int                      `json:"repeats"`
+	Failed  string                   `json:"failed"`
+	Notes   []string                 `json:"notes"`
+	Base    string                   `json:"runner"` // the name in the modes of cases.yaml
+	TrainFigures
+}
+
+// TrainSettings are the settings of a training run.
+type TrainSettings struct {
 	Model     string `json:"model"`
 	Runner    string `json:"arm"`
 	Setting   string `json:"setting"`
@@ -104,50 +132,55 @@ type TrainRow struct {
 	Threads    int    `json:"threads"`
 	Device     string `json:"device"`
 	Seed       int    `json:"seed"`
+}
 
+// RateFigures compare the rate of a runner with headspace, with torch, and with one GPU.
+type RateFigures struct {
 	SamplesPerS float64 `json:"samples_per_s"`
 	Headspace   float64 `json:"headspace_samples_per_s"`
 	// largest change of headspace between the start and the end of a repeat
-	Drift       float64  `json:"headspace_drift_pct"`
+	Drift        float64  `json:"headspace_drift_pct"`
+	Utilisation  *float64 `json:"utilisation"`
+	RatioVsTorch *float64 `json:"ratio_vs_torch"`
+	Scaling      *float64 `json:"scaling_efficiency"`
+	SlowestRank  *int     `json:"slowest_rank"`
+	FramesPerS   *float64 `json:"frames_per_s"`
+	FirstBatchS  float64  `json:"first_batch_latency_s"`
+}
+
+// StallFigures describe what a training step waits for.
+type StallFigures struct {
 	DataWaitPct *float64 `json:"data_wait_pct"`
-	Utilisation *float64 `json:"utilisation"`
 	Unexplained *float64 `json:"unexplained_pct"`
 	// cold runs only: extra time of the warm run compared with h2d
 	PrepStallPct  *float64 `json:"prep_stall_pct"`
 	FetchStallPct *float64 `json:"fetch_stall_pct"` // extra time compared with the warm run
 	DataS         *float64 `json:"data_s"`          // with --loop sync only
 	UpdtS         *float64 `json:"updt_s"`
-	CoresBusy     float64  `json:"cores_busy"`
-	CoresNeeded   *float64 `json:"cores_needed"`
-	CoresSuffice  *bool    `json:"cores_suffice"`
-	RatioVsTorch  *float64 `json:"ratio_vs_torch"`
-	FramesPerS    *float64 `json:"frames_per_s"`
-	FirstBatchS   float64  `json:"first_batch_latency_s"`
-	CPUPer1000    float64  `json:"cpu_s_per_1000_samples"`
-	RSSPeakGB     float64  `json:"rss_peak_gb"`
-	PSSPeakGB     float64  `json:"pss_peak_gb"`
-	ReadGB        float64  `json:"read_gb"`        // from files and sockets, in the window
-	DeviceReadGB  float64  `json:"device_read_gb"` // from disks, since the start of the process
-	JPerSample    *float64 `json:"j_per_sample"`
+}
 
+// CostFigures are the resources that a runner uses.
+type CostFigures struct {
+	CoresBusy    float64  `json:"cores_busy"`
+	CoresNeeded  *float64 `json:"cores_needed"`
+	CoresSuffice *bool    `json:"cores_suffice"`
+	CPUPer1000   float64  `json:"cpu_s_per_1000_samples"`
+	RSSPeakGB    float64  `json:"rss_peak_gb"`
+	PSSPeakGB    float64  `json:"pss_peak_gb"`
+	ReadGB       float64  `json:"read_gb"`        // from files and sockets, in the window
+	DeviceReadGB float64  `json:"device_read_gb"` // from disks, since the start of the process
+	JPerSample   *float64 `json:"j_per_sample"`
+}
+
+// LossFigures compare the order and the losses of a runner with those of another runner.
+type LossFigures struct {
+	OrderSHA256 string `json:"order_sha256"`
 	// largest relative difference of the first 50 losses from those of loss_with
 	LossRelDiff *float64 `json:"loss_rel_diff"`
 	// tolerance: three times the difference between two runs of another runner, at least 1 %
 	LossRelMost *float64 `json:"loss_rel_noise"`
 	LossWith    string   `json:"loss_with"`
-	OrderSHA256 string   `json:"order_sha256"`
-	Scaling     *float64 `json:"scaling_efficiency"`
-	SlowestRank *int     `json:"slowest_rank"`
-	// limiting resource: gpu | cores | h2d | store | launch
-	Limit   string                   `json:"limit"`
-	Spread  map[string]report.Spread `json:"spread"`
-	Repeats int                      `json:"repeats"`
-	Failed  string                   `json:"failed"`
-	Notes   []string                 `json:"notes"`
-	Base    string                   `json:"runner"` // the name in the modes of cases.yaml
-	// the runner trained on other data than the rest
-	Differs bool `json:"differs"`
-	TrainFigures
+	Differs     bool     `json:"differs"` // the runner trained on other data than the rest
 }
 
 // addRows adds one row per runner to the report, with the problems found.
@@ -299,30 +332,32 @@ func (k *TrainRow) stepParts() []**float64 {
 func (t *Train) pointRow(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
 	k := &TrainRow{
-		Model:      j.Model,
-		Runner:     p.Name,
-		Setting:    p.Setting,
-		WorldSize:  p.worldSize,
-		BatchSize:  w.BatchSize,
-		Steps:      j.Steps,
-		Warmup:     w.Warmup,
-		Precision:  j.Precision,
-		Loop:       j.Loop,
-		Compile:    j.Compile,
-		Graph:      j.Graph,
-		Tiny:       j.Tiny,
-		ImageSize:  w.ImageSize,
-		Shuffle:    w.Shuffle,
-		Cache:      w.Cache,
-		Decode:     w.Decode,
-		CacheState: p.cacheState,
-		Workers:    w.Workers,
-		Threads:    j.Threads,
-		Device:     j.Device,
-		Seed:       w.Seed,
-		Repeats:    len(p.result.Runs),
-		Spread:     map[string]report.Spread{},
-		Notes:      []string{},
+		Repeats: len(p.result.Runs),
+		Spread:  map[string]report.Spread{},
+		Notes:   []string{},
+		TrainSettings: TrainSettings{
+			Model:      j.Model,
+			Runner:     p.Name,
+			Setting:    p.Setting,
+			WorldSize:  p.worldSize,
+			BatchSize:  w.BatchSize,
+			Steps:      j.Steps,
+			Warmup:     w.Warmup,
+			Precision:  j.Precision,
+			Loop:       j.Loop,
+			Compile:    j.Compile,
+			Graph:      j.Graph,
+			Tiny:       j.Tiny,
+			ImageSize:  w.ImageSize,
+			Shuffle:    w.Shuffle,
+			Cache:      w.Cache,
+			Decode:     w.Decode,
+			CacheState: p.cacheState,
+			Workers:    w.Workers,
+			Threads:    j.Threads,
+			Device:     j.Device,
+			Seed:       w.Seed,
+		},
 	}
 	if p.worldSize > 1 {
 		k.Rank = -1

@@ -205,7 +205,12 @@ func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
 	if change != nil {
 		change(x)
 	}
-	return Outcome{Samples: 10, Seconds: 1, OrderSHA256: order, Train: x}
+	return Outcome{
+		Samples:      10,
+		Seconds:      1,
+		Train:        x,
+		OrderFigures: OrderFigures{OrderSHA256: order},
+	}
 }
 
 func TestCheckTraining(t *testing.T) {
@@ -344,8 +349,18 @@ func TestReportWrong(t *testing.T) {
 	r := &Report{Results: []Result{
 		{Runner: Runner{Name: "robocache", Job: &Workload{}}, Failed: "action of a batch differs"},
 		{Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
-		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}},
-		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}},
+		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{
+			OrderFigures: OrderFigures{
+				CoverageMin: 0,
+				CoverageMax: 1,
+			},
+		}}},
+		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{
+			OrderFigures: OrderFigures{
+				CoverageMin: 1,
+				CoverageMax: 1,
+			},
+		}}},
 	}}
 	if got, want := strings.Join(r.wrongRunners(), "; "),
 		"robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got !=
