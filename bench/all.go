@@ -112,9 +112,9 @@ func (a *All) missingNeed(needs []string) string {
 		case n == "gpu" && a.GPUs == 0:
 			return "no CUDA device"
 		case n == "gpus" && a.GPUs == 1:
-			return "one GPU is here; the share went to the others"
+			return "there is only one GPU; the other parts get the time"
 		case n == "ffmpeg" && noProgram != nil:
-			return "no encoder: the ffmpeg program is not here"
+			return "no encoder: the ffmpeg program is not installed"
 		case !slices.Contains([]string{"gpu", "gpus", "ffmpeg"}, n):
 			packages = append(packages, n)
 		}

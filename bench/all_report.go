@@ -288,7 +288,7 @@ func ReadAllReport(dir string) (*AllReport, error) {
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Steps) == 0 {
 		err = robocache.At(
-			errors.New("no rows of robocache-bench all are here"),
+			errors.New("the file has no rows of robocache-bench all"),
 			robocache.Where{"file": path},
 		)
 	}
@@ -305,7 +305,7 @@ func ReadRows(path string) (out []Row, err error) {
 	var v any
 	err = report.ReadJSON(path, &v)
 	if collectRows(v, nil, &out); err == nil && len(out) == 0 {
-		err = robocache.At(errors.New("no figures are here"), robocache.Where{"file": path})
+		err = robocache.At(errors.New("the file has no figures"), robocache.Where{"file": path})
 	}
 	return out, err
 }

@@ -12,7 +12,7 @@ import (
 // would help.
 func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	if k.Stages == nil || len(outs) == 0 {
-		return []string{"the runner says no stage times: nothing to explain"}
+		return []string{"the runner reported no stage times, so there is nothing to explain"}
 	}
 	st := Stages{}
 	var samples, seconds, cpu, wait float64
@@ -37,7 +37,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		say("if %s: %.0f samples/s (%.2f times)", what, rate*times, times)
 	}
 	say(
-		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of "+
+		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the consumer waited %.0f %% of "+
 			"the window",
 		rate,
 		seconds/float64(len(outs)),
@@ -95,7 +95,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		}
 		if load < 0.5 {
 			say(
-				"  the threads are idle for %.0f %% of the time although the taker waits: the "+
+				"  the threads are idle for %.0f %% of the time although the consumer waits: the "+
 					"horizon is short of work (raise prefetch or batch_size), or other processes "+
 					"take the cores",
 				100*(1-load),

@@ -171,7 +171,7 @@ func (s *Suite) resultRow(p *measuredPoint, rank int, o *Outcome) (*Keys, error)
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(
-				"the set was gone through %d times: only the first time found a cold page cache "+
+				"the set was read %d times; only the first pass found a cold page cache "+
 					"(a larger set, or a shorter --duration)",
 				k.EpochsFinished,
 			),

@@ -155,5 +155,5 @@ func Performance(dir string, w io.Writer) (err error) {
 }
 
 // placeholderPattern matches a placeholder of page.tmpl, {{verb "names" "word" …}}, also if it is
-// not closed. report.Document.page explains why this is not text/template.
+// not closed. report.Document.htmlPage explains why this is not text/template.
 var placeholderPattern = regexp.MustCompile(`(?m)\{\{.*?(\}\}|$)`)

@@ -138,7 +138,7 @@ func intersectWindows(ranks []Outcome) (commonSpan, error) {
 	open, end := int64(0), int64(0)
 	for i, o := range ranks {
 		if len(o.ArrivalsUS) == 0 {
-			return c, fmt.Errorf("rank %d says no arrivals", i)
+			return c, fmt.Errorf("rank %d reported no arrivals", i)
 		}
 		last := o.OpenUnixNS + 1000*o.ArrivalsUS[len(o.ArrivalsUS)-1]
 		open = max(open, o.OpenUnixNS)

@@ -19,7 +19,7 @@ type Report struct {
 	Command  string         `json:"command"`
 	Workload map[string]any `json:"workload"`
 	Machine  report.Machine `json:"machine"`
-	Unit     string         `json:"unit"` // what a sample is
+	Unit     string         `json:"unit"` // name of a sample in tables, for example samples or frames
 	Results  []Result       `json:"results"`
 }
 

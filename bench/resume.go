@@ -24,7 +24,7 @@ import (
 // Resume describes one process of the resume check. The process logs the content of each batch, and
 // may kill itself in the middle of the run.
 type Resume struct {
-	Steps int `json:"steps"` // of the whole run
+	Steps int `json:"steps"` // steps of the whole run
 	// The process kills itself after this step of the run, while batches are prefetched. 0 means
 	// never.
 	Kill int `json:"kill"`

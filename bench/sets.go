@@ -226,7 +226,7 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 					return robocache.Unsupported(
 						"formats",
 						robocache.Where{"dataset": dir},
-						"it is made of the shared data's %s, which is not here",
+						"the shared data has no %s",
 						from,
 					).
 						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")

@@ -213,7 +213,7 @@ func (s *Suite) runPoint(ctx context.Context, p *measuredPoint, rep int) (o Outc
 		return o, robocache.Misuse(
 			"load",
 			robocache.Where{"dataset": s.URI},
-			"%s wants a local copy",
+			"%s needs a local copy",
 			p.scenario.Name,
 		).
 			WithHint("give a folder: the streaming scenarios serve it themselves")

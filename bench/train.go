@@ -333,7 +333,7 @@ func decodesOnGPU(name string) bool {
 type framePlaces struct {
 	Camera  string   `json:"camera"`
 	Files   []string `json:"files"`
-	Lengths []int    `json:"lengths"` // of the episodes
+	Lengths []int    `json:"lengths"` // number of rows of each episode
 	File    []int    `json:"file"`
 	Number  []int    `json:"number"`
 }
@@ -511,7 +511,7 @@ func (t *Train) writePlan(ctx context.Context, name string, w Workload, job Trai
 	case f.Error != "":
 		e.Msg = f.Error
 	case job.Device != "cpu" && f.CUDADevices < w.World:
-		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices,
+		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices found, %d requested", f.CUDADevices,
 			w.World), "--device cpu --tiny trains small networks"
 	default:
 		if t.planFacts == nil {

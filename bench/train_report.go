@@ -28,7 +28,7 @@ func ReadTrainReport(path string) (*TrainReport, error) {
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Rows) == 0 {
 		err = robocache.At(
-			errors.New("no rows of robocache-bench train are here"),
+			errors.New("the file has no rows of robocache-bench train"),
 			robocache.Where{"file": path},
 		)
 	}

@@ -188,10 +188,7 @@ With --epochs, the runners are compared over whole epochs instead.`,
 				if w.Rows > 0 {
 					r.Title, r.Unit = "robocache-bench load, whole trajectories", "trajectories"
 				}
-				if err := f.runPasses(cmd, r, w, threads); err != nil {
-					return err
-				}
-				return nil
+				return f.runPasses(cmd, r, w, threads)
 			}
 			if len(names) == 0 {
 				names = []string{"mmap_local"}
@@ -201,10 +198,7 @@ With --epochs, the runners are compared over whole epochs instead.`,
 				return err
 			}
 			if submit || dry {
-				if err := slurmChain(cmd, s.Scenarios, args[0], dry); err != nil {
-					return err
-				}
-				return nil
+				return slurmChain(cmd, s.Scenarios, args[0], dry)
 			}
 			if s.BatchSizes = batches; given("batch-size") && !given("batch-sizes") {
 				s.BatchSizes = []int{w.BatchSize}
@@ -230,16 +224,15 @@ With --epochs, the runners are compared over whole epochs instead.`,
 			if s.Node, err = thisNode(f.out); err != nil {
 				return err
 			}
-			tools, err := f.unpackTools()
+			if s.Tools, err = f.unpackTools(); err != nil {
+				return err
+			}
+			s.Log = logTo(cmd)
+			results, err := bench.RunSuite(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			s.Tools, s.Log = tools, logTo(cmd)
-			runSuite, err := bench.RunSuite(cmd.Context(), s)
-			if err != nil {
-				return err
-			}
-			r := &bench.SuiteReport{Command: f.commandLine, Explain: explain, Results: runSuite}
+			r := &bench.SuiteReport{Command: f.commandLine, Explain: explain, Results: results}
 			if s.Node != nil && s.Node.Rank > 0 {
 				f.out = "" // only rank 0 writes the report
 			}
@@ -366,10 +359,7 @@ func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry 
 	for i, id := range jobs {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s\n", id, scenarios[i].Name)
 	}
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // thisNode returns the node that RANK and WORLD_SIZE describe. It returns nil if this process

@@ -174,7 +174,7 @@ func peerSource(name string, args []string) (string, error) {
 		return "", robocache.Misuse(
 			"peers",
 			robocache.Where{"dataset": p},
-			"no dataset was given, and the test data is not here",
+			"no dataset was given, and there is no test data",
 		).
 			WithHint("give a dataset, or set ROBOCACHE_TESTDATA")
 	}

@@ -43,10 +43,7 @@ the default set of the model is made in the work folder.`,
 				if err != nil {
 					return err
 				}
-				if err := f.showReport(cmd, r, "train.{json,csv,md,html}"); err != nil {
-					return err
-				}
-				return nil
+				return f.showReport(cmd, r, "train.{json,csv,md,html}")
 			}
 			w.URI = strings.Join(args, "")
 			var err error

@@ -199,7 +199,7 @@ func TestBenchTrainBadInput(t *testing.T) {
 			exitMisuse,
 			append(low, "--batch-size", "10000"),
 		},
-		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
+		{"0 CUDA devices found, 1 requested", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
 		if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); strings.Contains(c.say, "CUDA") &&
