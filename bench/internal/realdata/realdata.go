@@ -1,6 +1,6 @@
 // Package realdata locates robot data for tests of the bench module. It searches ROBOCACHE_TESTDATA
-// (default: ../shared/data beside the repository), then the small sets in testdata/shared, which
-// every clone contains.
+// (default: ../shared/data beside the repository), then testdata/shared. The latter has small sets and
+// is part of every clone.
 package realdata
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Rule describes what a wrapper does with a capability of its source.
+// Rule describes how a wrapper treats a capability of its source.
 type Rule string
 
 const (
@@ -24,7 +24,7 @@ const (
 )
 
 // Keys of the dataset's streams, both float32 of shape [1]. Episode 1 lacks Extra, which is
-// required only if it is asked for.
+// required only if requested.
 const (
 	State = "observation.state"
 	Extra = "extra"
