@@ -24,35 +24,35 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// All is a run of `robocache-bench all`: the whole suite, each part by the commands robocache and
-// robocache-bench, within a time.
+// All describes a run of `robocache-bench all`: the whole suite within a given time. Each part runs
+// the commands robocache and robocache-bench.
 type All struct {
 	Out, Work string
 	Time      time.Duration
-	Parts     []string // nil: all
+	Parts     []string // nil selects all parts
 	GPUs      int
 	Tools     runners.Tools
 	Revision  string
 	Done      *Finished
-	Resume    bool // Done has what is over
+	Resume    bool // Done contains the completed steps of an earlier run
 	Log       func(format string, a ...any)
 
-	end time.Time
+	deadline time.Time
 }
 
-// part is a part of the suite. A command of it is kept in rows.jsonl when it is over.
-type part struct {
+// suitePart is a part of the suite. Each completed command is saved in rows.jsonl.
+type suitePart struct {
 	Name    string
 	Share   float64
 	Needs   []string
 	Repeats int
-	Each    []string // its steps are for each of these
-	Steps   []step
+	Each    []string // the steps are repeated for each of these values
+	Steps   []suiteStep
 }
 
-// step is a command of robocache or robocache-bench.
-type step struct {
-	Name, Line string // with variables
+// suiteStep is a command of robocache or robocache-bench.
+type suiteStep struct {
+	Name, Line string // may contain variables
 	Least, Few float64
 	Needs      []string
 	args       []string
@@ -61,11 +61,13 @@ type step struct {
 //go:embed all.yaml
 var allYAML []byte
 
-// suite is what all.yaml has, and says what is what.
-var suite = sync.OnceValue(func() *suiteOf { s := report.Data[suiteOf](allYAML); return &s })
+// suiteTables returns the parsed all.yaml, which also describes its fields.
+var suiteTables = sync.OnceValue(
+	func() *suiteData { s := report.Data[suiteData](allYAML); return &s },
+)
 
-type suiteOf struct {
-	Parts  []part // in their order
+type suiteData struct {
+	Parts  []suitePart // in the order in which they run
 	Claims []struct {
 		Claim, Why string
 		Measured   []struct {
@@ -75,7 +77,7 @@ type suiteOf struct {
 	}
 }
 
-// AllStep is a command that was run, or why it was not.
+// AllStep reports a command that was run, or why it was skipped.
 type AllStep struct {
 	Part    string          `json:"part"`
 	Step    string          `json:"step"`
@@ -83,35 +85,36 @@ type AllStep struct {
 	Seconds float64         `json:"seconds"`
 	Skipped string          `json:"skipped,omitempty"`
 	Failed  string          `json:"failed,omitempty"`
-	Missed  bool            `json:"missed,omitempty"` // a bar of it
-	Result  json.RawMessage `json:"result,omitempty"` // what the command printed with --json
+	Missed  bool            `json:"missed,omitempty"` // one of its bars was missed
+	Result  json.RawMessage `json:"result,omitempty"` // the --json output of the command
 }
 
-// unsupported is the exit code of what this machine cannot do, missed that of a bar that was not
-// met.
-var _, unsupported = robocache.ClassOf(robocache.ErrUnsupported)
+// exitUnsupported is the exit code for an operation that this machine does not support.
+var _, exitUnsupported = robocache.ClassOf(robocache.ErrUnsupported)
 
-const missed = 3
+// exitMissed is the exit code if a bar was missed.
+const exitMissed = 3
 
-// of kernels that both a CPU and a GPU have
-const fewRows = "resample-256x100,fuse3-256,voxel-count-500k"
+// fewOpsRows lists kernels that exist on both CPU and GPU.
+const fewOpsRows = "resample-256x100,fuse3-256,voxel-count-500k"
 
 var (
 	errSkipped = errors.New("skipped")
 	errShort   = errors.New("too little time is left")
 )
 
-// lacks says what is not here of what a part or a step needs.
-func (a *All) lacks(needs []string) string {
+// missingNeed describes the first need of a part or step that this machine does not satisfy. It
+// returns "" if all are satisfied.
+func (a *All) missingNeed(needs []string) string {
 	var packages []string
 	for _, n := range needs {
 		switch _, noProgram := exec.LookPath(n); {
 		case n == "gpu" && a.GPUs == 0:
 			return "no CUDA device"
 		case n == "gpus" && a.GPUs == 1:
-			return "one GPU is here; the share went to the others"
+			return "there is only one GPU; the other parts get the time"
 		case n == "ffmpeg" && noProgram != nil:
-			return "no encoder: the ffmpeg program is not here"
+			return "no encoder: the ffmpeg program is not installed"
 		case !slices.Contains([]string{"gpu", "gpus", "ffmpeg"}, n):
 			packages = append(packages, n)
 		}
@@ -132,10 +135,10 @@ func (a *All) lacks(needs []string) string {
 	return ""
 }
 
-// commands are a part's steps as they are run here; the time that the part has chooses their
-// repeats.
-func (a *All) commands(p part, left time.Duration) (out []step) {
-	few := a.Time < 10*time.Minute // small sets
+// partCommands returns the steps of a part with all variables replaced. The number of repeats
+// depends on the time for the part.
+func (a *All) partCommands(p suitePart, left time.Duration) (out []suiteStep) {
+	few := a.Time < 10*time.Minute // use small sets
 	size := func(n, small int) string {
 		return strconv.Itoa(map[bool]int{true: small, false: n}[few])
 	}
@@ -163,18 +166,18 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 		"gpus":     strconv.Itoa(max(a.GPUs, 2)),
 	}
 	switch {
-	case p.Name == "load": // the baseline reads with h5py; ours does not
+	case p.Name == "load": // The baseline reads with h5py; RoboCache does not.
 		v["loaders"] = map[bool]string{
 			true:  "robocache,torch",
 			false: "robocache",
-		}[a.lacks([]string{"h5py"}) == ""]
+		}[a.missingNeed([]string{"h5py"}) == ""]
 	case p.Name == "decode":
 		v["random"] = map[bool]string{
 			true:  "robocache,pyav",
 			false: "robocache",
-		}[a.lacks([]string{"av"}) == ""]
-	case p.Name == "ops" && (left < 2*time.Minute || a.lacks([]string{"torch"}) != ""):
-		v["peers"], v["rows"] = "--runners=none", "--rows="+fewRows
+		}[a.missingNeed([]string{"av"}) == ""]
+	case p.Name == "ops" && (left < 2*time.Minute || a.missingNeed([]string{"torch"}) != ""):
+		v["peers"], v["rows"] = "--runners=none", "--rows="+fewOpsRows
 	}
 	expand := func(text string) string {
 		return os.Expand(text, func(name string) string { return v[name] })
@@ -196,22 +199,23 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 				s.args = append(s.args, w)
 			}
 		}
-		if s.Name, s.Line = expand(s.Name), strings.Join(s.args, " "); a.lacks(s.Needs) == "" {
+		if s.Name, s.Line = expand(s.Name), strings.Join(s.args, " "); a.missingNeed(s.Needs) ==
+			"" {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// AllNames lists the parts.
+// AllNames returns the names of the parts.
 func AllNames() (out []string) {
-	for _, p := range suite().Parts {
+	for _, p := range suiteTables().Parts {
 		out = append(out, p.Name)
 	}
 	return out
 }
 
-// Check refuses what cannot be run, before a file is touched.
+// Check rejects invalid options before any file is written.
 func (a *All) Check() error {
 	_, err := report.Pick("part", AllNames(), func(n string) string { return n }, a.Parts)
 	switch {
@@ -226,21 +230,21 @@ func (a *All) Check() error {
 	return nil
 }
 
-// Run runs the parts, each within its share of the time that is left.
+// Run runs the parts. Each part gets its share of the remaining time.
 func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
-	a.end = time.Now().Add(a.Time)
+	a.deadline = time.Now().Add(a.Time)
 	if slices.Contains(a.Parts, "load") || slices.Contains(a.Parts, "threads") {
-		a.Parts = append(a.Parts, "synth") // they read what it makes
+		a.Parts = append(a.Parts, "synth") // these parts read the sets that synth writes
 	}
 	r = &AllReport{Time: a.Time.String(), Machine: report.ThisMachine(a.Revision)}
-	var here []part
+	var here []suitePart
 	var shares float64
-	for _, p := range suite().Parts {
+	for _, p := range suiteTables().Parts {
 		if a.Parts != nil && !slices.Contains(a.Parts, p.Name) {
 			continue
 		}
-		if why := a.lacks(p.Needs); why != "" {
-			for _, s := range a.commands(p, time.Hour) {
+		if why := a.missingNeed(p.Needs); why != "" {
+			for _, s := range a.partCommands(p, time.Hour) {
 				r.Steps = append(
 					r.Steps,
 					AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: why},
@@ -251,20 +255,21 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 		}
 		here, shares = append(here, p), shares+p.Share
 	}
-	total, left := shares, func() time.Duration { return time.Until(a.end) - a.Time*3/100 }
-	short := map[string][]step{}
+	total, left := shares, func() time.Duration { return time.Until(a.deadline) - a.Time*3/100 }
+	short := map[string][]suiteStep{}
 	for _, p := range here {
-		// What is run follows from --time alone, so that a resumed run has the same commands; how
-		// long it may take, from what is left.
-		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
-		if short[p.Name], err = a.part(ctx, p.Name, steps,
+		// The commands depend only on --time, so that a resumed run has the same commands. The time
+		// limit of a command depends on the remaining time.
+		steps := a.partCommands(p, time.Duration(float64(a.Time)*p.Share/total))
+		if short[p.Name], err = a.runPart(ctx, p.Name, steps,
 			time.Duration(float64(left())*p.Share/shares), r); err != nil {
 			return r, err
 		}
 		shares -= p.Share
 	}
-	for _, p := range here { // what its own share was too short for, in what all have left over
-		unrun, err := a.part(ctx, p.Name, short[p.Name], left(), r)
+	// The remaining time is used for steps that did not fit into the share of their part.
+	for _, p := range here {
+		unrun, err := a.runPart(ctx, p.Name, short[p.Name], left(), r)
 		if err != nil {
 			return r, err
 		}
@@ -275,7 +280,7 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 				Command: s.Line,
 				Skipped: fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left().Seconds(), 0)),
 			}
-			a.over(r, out)
+			a.recordStep(r, out)
 		}
 	}
 	slices.SortStableFunc(r.Steps, func(x, y AllStep) int {
@@ -284,20 +289,21 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	return r, nil
 }
 
-// part runs the commands of a part; what one leaves of its time goes to the next. It gives those
-// that too little is left for.
-func (a *All) part(
+// runPart runs the commands of a part. Time that one command does not use goes to the next. It
+// returns the commands for which too little time was left.
+func (a *All) runPart(
 	ctx context.Context,
 	name string,
-	steps []step,
+	steps []suiteStep,
 	budget time.Duration,
 	r *AllReport,
-) (short []step, err error) {
+) (short []suiteStep, err error) {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
-		if s.args[1] == "synth" && !exists(s.args[2]) { // the row was kept, and the set was not
-			if err := a.Done.forget(key); err != nil {
+		// the result was saved, but its set is missing
+		if s.args[1] == "synth" && !fileExists(s.args[2]) {
+			if err := a.Done.forgetRun(key); err != nil {
 				return short, err
 			}
 		}
@@ -306,17 +312,17 @@ func (a *All) part(
 			if left.Seconds() < s.Least {
 				return out, errShort
 			}
-			return a.run(
+			return a.runCommand(
 				ctx,
 				out,
 				s,
 				min(
 					max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)),
-					time.Until(a.end),
+					time.Until(a.deadline),
 				),
 			)
 		})
-		if err := cmp.Or(ctx.Err(), a.Done.failed()); err != nil {
+		if err := cmp.Or(ctx.Err(), a.Done.writeError()); err != nil {
 			return short, err
 		}
 		if errors.Is(err, errShort) {
@@ -326,21 +332,22 @@ func (a *All) part(
 		if err != nil && out.Skipped == "" {
 			out.Failed = err.Error()
 		}
-		a.over(r, out)
+		a.recordStep(r, out)
 	}
 	return short, nil
 }
 
-// over is the end of a step.
-func (a *All) over(r *AllReport, out AllStep) {
-	a.Log("%s, %s: %s", out.Part, out.Step, out.word())
+// recordStep logs a finished step and adds it to the report.
+func (a *All) recordStep(r *AllReport, out AllStep) {
+	a.Log("%s, %s: %s", out.Part, out.Step, out.outcomeText())
 	if out.Skipped != "" {
 		a.Log("  the command: %s", out.Command)
 	}
 	r.Steps = append(r.Steps, out)
 }
 
-func (s *AllStep) word() string {
+// outcomeText describes the outcome of a step.
+func (s *AllStep) outcomeText() string {
 	switch {
 	case s.Skipped != "":
 		return "skipped: " + s.Skipped
@@ -350,13 +357,18 @@ func (s *AllStep) word() string {
 	return fmt.Sprintf("%.1f s%s", s.Seconds, map[bool]string{true: ", bars are missed"}[s.Missed])
 }
 
-// run runs a command in a process group of its own, which ends with it. One that goes on beyond its
-// time is ended; what `robocache-bench train` has kept by then stays.
-func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
+// runCommand runs a command in its own process group, which ends with it. A command that exceeds
+// its time is stopped. Results that `robocache-bench train` has already saved remain valid.
+func (a *All) runCommand(
+	ctx context.Context,
+	out AllStep,
+	s suiteStep,
+	most time.Duration,
+) (AllStep, error) {
 	program, args := s.args[0], s.args[1:]
 	argv := slices.Concat(a.Tools.Product, args, []string{"--json"})
 	switch {
-	case args[0] == "synth": // over what a killed run left
+	case args[0] == "synth": // replaces the incomplete set of an interrupted run
 		set := args[1]
 		if err := cmp.Or(os.RemoveAll(set), os.MkdirAll(filepath.Dir(set), 0o755)); err != nil {
 			return out, robocache.At(err, robocache.Where{"file": set})
@@ -372,7 +384,7 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 	cmd, errs := runners.Command(limited, argv, a.Tools.Env())
 	var text bytes.Buffer
 	cmd.Stdout = &text
-	// it ends its own runners
+	// On SIGTERM, robocache-bench stops its own runners.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	began := time.Now()
 	err := cmd.Run()
@@ -384,10 +396,10 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 	case limited.Err() != nil && ctx.Err() == nil:
 		out.Skipped = fmt.Sprintf("not over after %.0f s", most.Seconds())
 		return out, errSkipped
-	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unsupported:
+	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitUnsupported:
 		out.Skipped = runners.LastLine(errs.String())
 		return out, errSkipped
-	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == missed && out.Result != nil:
+	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitMissed && out.Result != nil:
 		out.Missed = true
 	case err != nil:
 		return out, fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))

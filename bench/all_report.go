@@ -15,25 +15,26 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// AllReport is a finished `robocache-bench all`.
+// AllReport is the report of `robocache-bench all`.
 type AllReport struct {
 	Command string         `json:"command"`
-	Time    string         `json:"time"` // that it was given
+	Time    string         `json:"time"` // the value of --time
 	Took    float64        `json:"seconds"`
 	Machine report.Machine `json:"machine"`
 	Steps   []AllStep      `json:"steps"`
 }
 
-// Row is a figure of a run's files: what it is of, and its spread.
+// Row is one figure of a report: what was measured, and its spread.
 type Row struct {
 	Name   string        `json:"name"` // part, step, runner …
 	Metric string        `json:"metric"`
 	Value  report.Spread `json:"value"`
 }
 
-// identities are the keys that say what a figure is of; bars and ratios to others are left out.
+// nameKeys lists the JSON keys that identify what a figure belongs to. skippedKeys lists the
+// objects without figures of their own, such as bars.
 var (
-	identities = []string{
+	nameKeys = []string{
 		"scenario",
 		"model",
 		"name",
@@ -45,18 +46,18 @@ var (
 		"batch_size",
 		"image_size",
 	}
-	notRows = []string{"bars", "verdicts", "workload", "machine", "job"}
+	skippedKeys = []string{"bars", "verdicts", "workload", "machine", "job"}
 )
 
-// rowsIn finds the spreads in JSON.
-func rowsIn(v any, name []string, out *[]Row) {
+// collectRows appends all spreads in a JSON value to out.
+func collectRows(v any, name []string, out *[]Row) {
 	switch v := v.(type) {
 	case []any:
 		for _, x := range v {
-			rowsIn(x, name, out)
+			collectRows(x, name, out)
 		}
 	case map[string]any:
-		for _, k := range identities {
+		for _, k := range nameKeys {
 			x := v[k]
 			if o, ok := x.(map[string]any); ok {
 				x = o["name"]
@@ -72,14 +73,14 @@ func rowsIn(v any, name []string, out *[]Row) {
 					s.Max != 0 {
 					*out = append(*out, Row{strings.Join(name, ", "), k, s})
 				}
-			} else if !slices.Contains(notRows, k) {
-				rowsIn(v[k], name, out)
+			} else if !slices.Contains(skippedKeys, k) {
+				collectRows(v[k], name, out)
 			}
 		}
 	}
 }
 
-// Rows are all figures of the run.
+// Rows returns all figures of the report.
 func (r *AllReport) Rows() (out []Row) {
 	for _, s := range r.Steps {
 		var v any
@@ -87,7 +88,7 @@ func (r *AllReport) Rows() (out []Row) {
 			continue
 		}
 		name := []string{s.Part, s.Step}
-		rowsIn(v, name, &out)
+		collectRows(v, name, &out)
 		if m, ok := v.(map[string]any); ok && s.Part == "synth" && s.Seconds > 0 {
 			if n, ok := m["num_episodes"].(float64); ok {
 				out = append(
@@ -104,8 +105,8 @@ func (r *AllReport) Rows() (out []Row) {
 	return out
 }
 
-// find gives a figure of the run; the empty spread where it was not measured.
-func find(rows []Row, metric string, names ...string) report.Spread {
+// findFigure returns the figure whose name contains all of names, or an empty spread.
+func findFigure(rows []Row, metric string, names ...string) report.Spread {
 	for _, r := range rows {
 		if r.Metric == metric &&
 			!slices.ContainsFunc(
@@ -118,8 +119,8 @@ func find(rows []Row, metric string, names ...string) report.Spread {
 	return report.Spread{}
 }
 
-// Document is README.md, benchmark_results.json, report.html, report.csv and plots/. What was
-// skipped is not wrong.
+// Document returns README.md, benchmark_results.json, report.html, report.csv and plots/. Skipped
+// steps do not count as wrong.
 func (r *AllReport) Document() *report.Document {
 	rows := r.Rows()
 	d := &report.Document{
@@ -176,7 +177,8 @@ func (r *AllReport) Document() *report.Document {
 	var wrong []string
 	for _, s := range r.Steps {
 		label := s.Part + ", " + s.Step
-		if parts.AddBar(s.Failed == "", s.Part, s.Step, s.word(), "`"+s.Command+"`"); s.Missed {
+		if parts.AddBar(s.Failed == "", s.Part, s.Step, s.outcomeText(), "`"+s.Command+
+			"`"); s.Missed {
 			d.Missed = append(d.Missed, label)
 		}
 		if s.Failed != "" {
@@ -185,19 +187,19 @@ func (r *AllReport) Document() *report.Document {
 		var passes Report
 		if s.Part == "load" && json.Unmarshal(s.Result, &passes) == nil {
 			for _, x := range passes.Results {
-				if why := cmp.Or(x.Failed, x.fault()); why != "" {
+				if why := cmp.Or(x.Failed, x.deliveryFault()); why != "" {
 					wrong = append(wrong, label+", "+x.Runner.Name+": "+why)
 				}
 			}
 		}
 		if tr := (&TrainReport{}); s.Part == "scale" && json.Unmarshal(s.Result, tr) == nil {
-			scaling = tr.scaling("plots/scaling")
+			scaling = tr.scalingFigure("plots/scaling")
 		}
 		if s.Part == "synth" || s.Part == "threads" {
 			continue
 		}
-		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"),
-			find(rows, "samples_per_s", s.Part, s.Step, "torch")
+		ours, torch := findFigure(rows, "samples_per_s", s.Part, s.Step, "robocache"),
+			findFigure(rows, "samples_per_s", s.Part, s.Step, "torch")
 		if len(ours.Raw) > 0 {
 			rate.Set("robocache", label, ours)
 		}
@@ -252,22 +254,22 @@ func (r *AllReport) Document() *report.Document {
 	d.Plot(rate, wait, ratio, threads, scaling)
 	d.Add(
 		"Claims of the earlier suite that cannot be true, and what was measured",
-		claims(rows, r.Took),
+		claimsTable(rows, r.Took),
 	)
 	d.Add("All figures", all)
 	d.Wrong = strings.Join(wrong, "; ")
 	return d
 }
 
-// claims are those of the earlier suite that do not hold (all.yaml), each beside what this run
-// measured.
-func claims(rows []Row, took float64) *report.Table {
+// claimsTable lists the claims of the earlier suite that do not hold (all.yaml), each with the
+// measured value.
+func claimsTable(rows []Row, took float64) *report.Table {
 	t := &report.Table{Head: []string{"claim", "why it cannot be", "measured here"}}
-	for _, c := range suite().Claims {
+	for _, c := range suiteTables().Claims {
 		var here []string
 		for _, m := range c.Measured {
 			text := strings.Join(m.Of, ", ") + ": not measured"
-			if v := find(rows, m.Metric, m.Of...); len(v.Raw) > 0 {
+			if v := findFigure(rows, m.Metric, m.Of...); len(v.Raw) > 0 {
 				text = strings.Join(m.Of[1:], " ") + " " + report.Short(v) + m.Unit
 			}
 			here = append(here, text)
@@ -280,21 +282,21 @@ func claims(rows []Row, took float64) *report.Table {
 	return t
 }
 
-// ReadAllReport reads the folder that `robocache-bench all` wrote.
+// ReadAllReport reads the results in the folder of `robocache-bench all`.
 func ReadAllReport(dir string) (*AllReport, error) {
 	r, path := &AllReport{}, filepath.Join(dir, "benchmark_results.json")
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Steps) == 0 {
 		err = robocache.At(
-			errors.New("no rows of robocache-bench all are here"),
+			errors.New("the file has no rows of robocache-bench all"),
 			robocache.Where{"file": path},
 		)
 	}
 	return r, err
 }
 
-// ReadRows reads the figures of a run: of the folder of `robocache-bench all`, or of a JSON report
-// of any measurement.
+// ReadRows returns the figures of a measurement. path is the folder of `robocache-bench all`, or
+// any JSON report.
 func ReadRows(path string) (out []Row, err error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		r, err := ReadAllReport(path)
@@ -302,23 +304,23 @@ func ReadRows(path string) (out []Row, err error) {
 	}
 	var v any
 	err = report.ReadJSON(path, &v)
-	if rowsIn(v, nil, &out); err == nil && len(out) == 0 {
-		err = robocache.At(errors.New("no figures are here"), robocache.Where{"file": path})
+	if collectRows(v, nil, &out); err == nil && len(out) == 0 {
+		err = robocache.At(errors.New("the file has no figures"), robocache.Where{"file": path})
 	}
 	return out, err
 }
 
-// smallest is the change that counts, beyond both spreads.
-const smallest = 0.03
+// minChange is the smallest relative change that counts. The spreads must also not overlap.
+const minChange = 0.03
 
-// better says whether more of a metric is better.
-func better(metric string) bool {
+// isHigherBetter reports whether a larger value of the metric is an improvement.
+func isHigherBetter(metric string) bool {
 	return strings.Contains(metric, "per_s") && !strings.HasPrefix(metric, "cpu") ||
 		slices.Contains([]string{"utilisation", "ratio", "share", "possible"}, metric)
 }
 
-// Compare puts two runs beside each other, figure by figure, and counts what got worse beyond both
-// spreads.
+// Compare compares two measurements figure by figure. It returns a table and the number of figures
+// that became worse by more than both spreads.
 func Compare(a, b []Row) (t *report.Table, regressions int) {
 	t = &report.Table{Head: []string{"what", "metric", "first", "second", "second ÷ first", ""}}
 	for _, x := range a {
@@ -333,11 +335,11 @@ func Compare(a, b []Row) (t *report.Table, regressions int) {
 		y := b[i].Value
 		times := y.Median / x.Value.Median
 		more, less := y.Min > x.Value.Max &&
-			times > 1+smallest, y.Max < x.Value.Min &&
-			times < 1-smallest
+			times > 1+minChange, y.Max < x.Value.Min &&
+			times < 1-minChange
 		word := ""
 		switch {
-		case more == better(x.Metric) && (more || less):
+		case more == isHigherBetter(x.Metric) && (more || less):
 			word = "better"
 		case more || less:
 			word = "**worse**"

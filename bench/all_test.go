@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others
-// leave over.
+// A part whose share of the time is too short (3/12 of 19.4 s, but it needs 5 s) runs in the time
+// that the other parts leave.
 func TestAllUsesItsTime(t *testing.T) {
 	out := t.TempDir()
 	done, err := OpenFinished(filepath.Join(out, "rows.jsonl"), false)
@@ -42,10 +42,10 @@ func TestAllUsesItsTime(t *testing.T) {
 	}
 }
 
-// The few rows of kernels are rows of either device.
+// fewOpsRows lists rows that exist on both devices.
 func TestAllFewRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
-		for _, name := range strings.Split(fewRows, ",") {
+		for _, name := range strings.Split(fewOpsRows, ",") {
 			if rows, err := ops.RowsNamed(device, []string{name}, true, false); err != nil ||
 				len(rows) == 0 {
 				t.Errorf("%s, %s: %d rows, %v", device, name, len(rows), err)

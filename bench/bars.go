@@ -7,54 +7,55 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// metrics are what bars of runners in processes are in: of a run; NaN where it has none.
-var metrics = map[string]struct {
+// barMetrics defines the unit of each metric of a bar, and its value for one run. The value is NaN if
+// the run has none.
+var barMetrics = map[string]struct {
 	unit string
 	of   func(o *Outcome) float64
 }{
-	// of the process tree, a 1,000 samples
+	// CPU seconds of the process tree per 1,000 samples
 	"cpu": {" CPU s", (*Outcome).cpuPer1000},
-	// samples a second
+	// samples per second
 	"rate": {" /s", (*Outcome).rate},
-	// of robocache-bench ops
+	// used by robocache-bench ops only
 	"us": {" µs", nil},
 	// peak PSS of the process tree
 	"memory": {" MB", func(o *Outcome) float64 { return o.PSSPeakMB }},
-	// frames, of those delivered
+	// decoded frames ÷ delivered frames
 	"decoded": {
 		"",
 		func(o *Outcome) float64 { return float64(o.Decoded) / float64(max(o.Delivered, 1)) },
 	},
-	// distinct episodes a batch ÷ the ideal
+	// distinct episodes in a batch ÷ the expected number for a perfect shuffle
 	"randomness": {"", func(o *Outcome) float64 { return o.DistinctFrac / o.IdealFrac }},
 	"faults":     {" wrong", func(o *Outcome) float64 { return float64(o.WrongFrames) }},
 }
 
-// spread gives the repeats in a metric.
-func (r *Result) spread(metric string) report.Spread {
+// metricSpread returns the spread of a metric over the repeats.
+func (r *Result) metricSpread(metric string) report.Spread {
 	var v []float64
 	for i := range r.Runs {
-		v = append(v, metrics[metric].of(&r.Runs[i]))
+		v = append(v, barMetrics[metric].of(&r.Runs[i]))
 	}
 	return report.SpreadOf(v)
 }
 
-// inMetric is a spread as a text, with its unit.
-func inMetric(metric string, s report.Spread) string {
+// formatMetric formats a spread with the unit of its metric.
+func formatMetric(metric string, s report.Spread) string {
 	if len(s.Raw) == 0 {
 		return "–"
 	}
-	return report.Short(s) + metrics[metric].unit
+	return report.Short(s) + barMetrics[metric].unit
 }
 
-// checkBar measures a bar on the results of one interleaved run.
+// checkBar checks a bar with the results of one interleaved measurement.
 func checkBar(b report.Bar, results []Result) report.Check {
 	return b.Check(func(runner, _ string) (string, report.Spread, string) {
 		i := slices.IndexFunc(results, func(r Result) bool { return r.Runner.Name == runner })
 		if i < 0 {
 			return runner, report.Spread{}, runner + " was not run"
 		}
-		why := results[i].fault()
+		why := results[i].deliveryFault()
 		switch {
 		case results[i].Failed != "":
 			return runner, report.Spread{}, runner + " failed: " + results[i].Failed
@@ -64,13 +65,13 @@ func checkBar(b report.Bar, results []Result) report.Check {
 		if why != "" {
 			why = runner + ": " + why
 		}
-		return runner, results[i].spread(b.Metric), why
+		return runner, results[i].metricSpread(b.Metric), why
 	})
 }
 
-// fault says what is wrong with what a runner delivered: a fast runner that loses samples or shows
-// the wrong frame is no timer.
-func (r *Result) fault() string {
+// deliveryFault describes what is wrong with the deliveries of a runner. A fast runner that loses
+// samples or delivers wrong frames is not a valid measurement.
+func (r *Result) deliveryFault() string {
 	checked, wrong := int64(0), int64(0)
 	for _, o := range r.Runs {
 		checked, wrong = checked+o.FramesChecked, wrong+o.WrongFrames

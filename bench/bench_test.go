@@ -19,7 +19,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// 16 episodes of equal length and batches of 32 give 0.43 when perfectly shuffled .
+// 16 episodes of equal length and batches of 32 give 0.43 if perfectly shuffled.
 func TestIdealDistinct(t *testing.T) {
 	lengths := make([]int, 16)
 	for i := range lengths {
@@ -39,7 +39,8 @@ func shell(
 	return Runner{Name: name, Argv: []string{"sh", "-c", script}}
 }
 
-// B1 and B6: runners take turns, and one that fails says so in its own words, without a figure.
+// bench.C1 and bench.C6: runs are interleaved, and a failed runner is reported with its own message
+// and without figures.
 func TestRunTakesTurns(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	runners := []Runner{
@@ -68,8 +69,8 @@ func TestRunTakesTurns(t *testing.T) {
 	}
 }
 
-// An interrupted measurement goes on with the runs that are missing, and with those that failed; of
-// another key nothing is taken.
+// An interrupted measurement resumes with the missing runs and the failed ones. Runs with another
+// key are not reused.
 func TestRunGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	log, rows := filepath.Join(dir, "log"), filepath.Join(dir, "rows.jsonl")
@@ -92,7 +93,7 @@ func TestRunGoesOn(t *testing.T) {
 			shell("b", "printf b >> "+log+"; exit 3"),
 		}
 		for i := range field {
-			field[i].done, field[i].key = done, []any{c.key, field[i].Name}
+			field[i].finished, field[i].runKey = done, []any{c.key, field[i].Name}
 		}
 		results, err := Run(t.Context(), field, 1, time.Minute, func(string, ...any) {})
 		if b, _ := os.ReadFile(log); err != nil || string(b) != c.want ||
@@ -106,7 +107,7 @@ func TestRunGoesOn(t *testing.T) {
 }
 
 func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
-	// It would outlive the tests.
+	// The process would outlive the tests.
 	results, err := Run(
 		t.Context(),
 		[]Runner{shell("sleeper", "sleep 6000 & wait")},
@@ -173,7 +174,8 @@ func TestReportFiles(t *testing.T) {
 	}
 }
 
-// Our own runners do the whole work: every sample of the epoch, every frame of the file.
+// The runners of this program do all their work: they deliver every sample of the epoch and every
+// frame of the file.
 func TestOwnRunners(t *testing.T) {
 	path := realdata.Path(t, "g1_h264_v30")
 	w := Workload{
@@ -190,14 +192,14 @@ func TestOwnRunners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ds, err := w.open(t.Context())
+	ds, err := w.openDataset(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ds.Close()
 	ref, err := newReference(ds, path, &w)
 	if err == nil {
-		err = (&Runner{ref: ref}).check(t.Context(), &w, &o)
+		err = (&Runner{reference: ref}).checkDelivery(t.Context(), &w, &o)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,13 @@ import (
 //go:embed cases.yaml
 var casesYAML []byte
 
-// tables are what is measured: cases.yaml has it, and says what is what.
-var tables = sync.OnceValue(func() *tablesOf {
-	t := report.Data[tablesOf](casesYAML)
+// caseTables returns the parsed cases.yaml, which defines and describes all measurements.
+var caseTables = sync.OnceValue(func() *caseTableData {
+	t := report.Data[caseTableData](casesYAML)
 	for _, list := range [][]*tableCase{t.Cases, t.Formats} {
 		for _, c := range list {
-			if c.Case.Bars = report.Bars("cpu", c.Bars...); c.Family == "" { // a family of its own
+			// a case without a family gets its own
+			if c.Case.Bars = report.Bars("cpu", c.Bars...); c.Family == "" {
 				c.Family = c.Name
 				t.Families = append(t.Families, &family{Name: c.Name, Set: c.Name, format: c})
 			}
@@ -25,7 +26,7 @@ var tables = sync.OnceValue(func() *tablesOf {
 	return &t
 })
 
-type tablesOf struct {
+type caseTableData struct {
 	Scenarios []Scenario
 	Sets      map[string]setRecipe
 	TrainSets map[string]struct {
@@ -45,17 +46,17 @@ type tablesOf struct {
 	Kinds                                  map[string]map[string]program
 }
 
-// Case is a workload, who runs it, and what is asked of ours.
+// Case is a workload with its runners and the bars that RoboCache must meet.
 type Case struct {
-	Name    string // as in --workload
+	Name    string // the value of --workload
 	Title   string
-	Family  string // cases of one family share their runners in one interleaved run
+	Family  string // cases of one family share their runners in one interleaved measurement
 	Runners []string
 	Bars    []report.Bar
 }
 
-// tableCase is a Case as cases.yaml states it, with the fields that `robocache-bench formats` alone
-// reads.
+// tableCase is a Case as written in cases.yaml. The additional fields belong to `robocache-bench
+// formats`.
 type tableCase struct {
 	Case
 	Bars             []string
@@ -64,29 +65,31 @@ type tableCase struct {
 	Jobs             map[string]options
 }
 
-// family is what the runners of its cases have in common: the same samples in the same shape.
+// family holds the settings that the runners of its cases share: the same samples in the same
+// shape.
 type family struct {
 	Name, Set           string
 	Window, Size, Count int
 	Video, Slow         bool
 	Runners             map[string]program
-	format              *tableCase // of `robocache-bench formats`
+	format              *tableCase // set for a case of `robocache-bench formats`
 }
 
-// program is how a runner is started: a Python script, or a kind of job that Serve knows; its
-// setting in words (%d: its workers); and what its job has beside the case's.
+// program describes how to start a runner. Run is a Python script, or a kind of job that Serve
+// accepts. Setting describes the options in words; %d stands for the number of workers. Job
+// overrides fields of the job of the case.
 type program struct {
 	Run, Setting string
 	Job          options
-	Set          string   // that it reads in place of the family's
-	Env          []string // more
-	Python       string   // an interpreter of its own
-	Checked      bool     // order and frames of a runner of a format are looked at
+	Set          string   // replaces the set of the family
+	Env          []string // additional variables
+	Python       string   // a different interpreter
+	Checked      bool     // check order and frames (runners of formats only)
 }
 
-// familyOf finds a family; nil: there is none.
+// familyOf returns the family with the given name, or nil.
 func familyOf(name string) *family {
-	for _, f := range tables().Families {
+	for _, f := range caseTables().Families {
 		if f.Name == name {
 			return f
 		}
@@ -94,7 +97,7 @@ func familyOf(name string) *family {
 	return nil
 }
 
-// familiesOf are the families of cases, each once.
+// familiesOf returns the families of cases, without duplicates.
 func familiesOf(cases []Case) (out []*family) {
 	for _, c := range cases {
 		if f := familyOf(c.Family); !slices.Contains(out, f) {
@@ -104,11 +107,11 @@ func familiesOf(cases []Case) (out []*family) {
 	return out
 }
 
-// CasesNamed picks cases of a table, peers or formats, by name; nil picks all.
+// CasesNamed returns the named cases of a table, peers or formats. If names is nil, it returns all.
 func CasesNamed(table string, names []string) (out []Case, err error) {
-	list := tables().Cases
+	list := caseTables().Cases
 	if table == "formats" {
-		list = tables().Formats
+		list = caseTables().Formats
 	}
 	if names != nil {
 		list, err = report.Pick(

@@ -14,9 +14,9 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// CaseReport is a finished `robocache-bench peers` or `robocache-bench formats`.
+// CaseReport is the report of `robocache-bench peers` or `robocache-bench formats`.
 type CaseReport struct {
-	Name     string             `json:"-"` // peers, formats
+	Name     string             `json:"-"` // peers | formats
 	Command  string             `json:"command"`
 	Machine  report.Machine     `json:"machine"`
 	Versions map[string]string  `json:"versions"`
@@ -26,7 +26,7 @@ type CaseReport struct {
 	Families map[string]*Report `json:"families"`
 }
 
-// CaseResult is a case and how its bars came out.
+// CaseResult holds a case and the results of its bars.
 type CaseResult struct {
 	Name    string         `json:"name"`
 	Title   string         `json:"title"`
@@ -35,8 +35,8 @@ type CaseResult struct {
 	Checks  []report.Check `json:"bars"`
 }
 
-// RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run.
-// keep is given what there is after each family.
+// RunCases runs the cases family by family. All runners of a family run in one interleaved
+// measurement. RunCases calls keep with the report so far after each family.
 func RunCases(
 	ctx context.Context,
 	cases []Case,
@@ -46,7 +46,7 @@ func RunCases(
 	keep func(*CaseReport) error,
 	log func(format string, a ...any),
 ) (p *CaseReport, err error) {
-	defer w.done()
+	defer w.closeOpened()
 	p = &CaseReport{
 		Name:     w.Name,
 		Command:  w.Command,
@@ -67,12 +67,12 @@ func RunCases(
 			return p, err
 		}
 		for i := range field {
-			field[i].done = w.Done
-			field[i].key = []any{
+			field[i].finished = w.Done
+			field[i].runKey = []any{
 				w.Name,
 				f.Name,
 				field[i].Name,
-				w.Sets.folder(),
+				w.Sets.workFolder(),
 				w.BatchSize,
 				w.Workers,
 				w.Seconds,
@@ -86,8 +86,8 @@ func RunCases(
 		if err != nil {
 			return p, err
 		}
-		w.done()
-		if err := w.Done.failed(); err != nil {
+		w.closeOpened()
+		if err := w.Done.writeError(); err != nil {
 			return p, err
 		}
 		for _, r := range results {
@@ -112,7 +112,7 @@ func RunCases(
 				"repeats":    n,
 			},
 		}
-		p.check()
+		p.checkBars()
 		if err := keep(p); err != nil {
 			return p, err
 		}
@@ -120,8 +120,8 @@ func RunCases(
 	return p, nil
 }
 
-// check checks the bars of the cases that were run.
-func (p *CaseReport) check() {
+// checkBars checks the bars of the cases that were run.
+func (p *CaseReport) checkBars() {
 	p.Results = nil
 	for _, c := range p.Cases {
 		f := p.Families[c.Family]
@@ -141,7 +141,7 @@ func (p *CaseReport) check() {
 	}
 }
 
-// runnersOf is the runners of a family's cases, each once, in their order.
+// runnersOf returns the runners of the cases of a family, without duplicates, in order.
 func runnersOf(cases []Case, family string) (out []string) {
 	for _, c := range cases {
 		for _, a := range c.Runners {
@@ -153,15 +153,15 @@ func runnersOf(cases []Case, family string) (out []string) {
 	return out
 }
 
-// ReadCases reads a report of `robocache-bench peers` or `robocache-bench formats`, or the bars
-// alone of any, as docs/perf has them.
+// ReadCases reads a report of `robocache-bench peers` or `robocache-bench formats`. It also reads
+// the files in docs/perf, which contain only the bars.
 func ReadCases(path string) (*CaseReport, error) {
 	p := &CaseReport{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
 	return p, report.ReadJSON(path, p)
 }
 
-// Document is NAME.json and so on (peers or formats), and the same of each family; the Markdown is
-// as docs/PERFORMANCE.md shows it.
+// Document returns the report and one part per family. The files are NAME.json and so on, where
+// NAME is peers or formats. docs/PERFORMANCE.md includes the Markdown.
 func (p *CaseReport) Document() *report.Document {
 	d := &report.Document{
 		Name:    p.Name,
@@ -201,9 +201,9 @@ func (p *CaseReport) Document() *report.Document {
 				r.Workload["workers"],
 				r.Workload["repeats"],
 			),
-			r.table(),
+			r.runnerTable(),
 		)
-		r.Name, wrong = p.Name+"-"+f.Name, append(wrong, r.wrong()...)
+		r.Name, wrong = p.Name+"-"+f.Name, append(wrong, r.wrongRunners()...)
 		d.Parts = append(d.Parts, r.Document())
 	}
 	for _, r := range p.Results {
@@ -213,26 +213,26 @@ func (p *CaseReport) Document() *report.Document {
 	return d
 }
 
-// CaseWork is what all cases share.
+// CaseWork holds the options that all cases share.
 type CaseWork struct {
-	Name      string // peers, formats
-	Command   string // for the report, with the program's revision
+	Name      string // peers | formats
+	Command   string // command line for the report, with the revision of the program
 	Revision  string
 	BatchSize int
-	Workers   int     // peers: worker processes or threads; ours: threads
-	Seconds   float64 // of a window, at least; whole epochs
+	Workers   int     // worker processes or threads of peers; threads of RoboCache
+	Seconds   float64 // minimum duration of a window of whole epochs
 	Seed      int
 	Tools     runners.Tools
 	Sets      *Sets
-	Done      *Finished // the runs that are over; nil: nothing is kept
+	Done      *Finished // completed runs; nil disables saving
 
-	open []io.Closer // servers and sets of the family that runs
+	opened []io.Closer // servers and sets of the current family
 }
 
-// done closes what the runners of a family needed.
-func (w *CaseWork) done() {
-	for _, c := range w.open {
+// closeOpened closes the servers and sets of the current family.
+func (w *CaseWork) closeOpened() {
+	for _, c := range w.opened {
 		c.Close()
 	}
-	w.open = nil
+	w.opened = nil
 }

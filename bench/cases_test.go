@@ -23,9 +23,9 @@ import (
 	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 )
 
-// Every row names a family, runners that exist, and bars over runners that its own run has.
+// Every case names a family and existing runners, and its bars use runners of the same run.
 func TestPeerCasesAreWhole(t *testing.T) {
-	known := slices.Collect(maps.Keys(tables().Peers))
+	known := slices.Collect(maps.Keys(caseTables().Peers))
 	names := map[string]bool{}
 	all, err := CasesNamed("peers", nil)
 	if err != nil || len(all) == 0 {
@@ -40,7 +40,7 @@ func TestPeerCasesAreWhole(t *testing.T) {
 		if f == nil || f.format != nil {
 			t.Fatalf("%s: no family %s", r.Name, r.Family)
 		}
-		if _, ok := tables().Sets[f.Set]; !ok {
+		if _, ok := caseTables().Sets[f.Set]; !ok {
 			t.Errorf("%s: no set %s", f.Name, f.Set)
 		}
 		for _, a := range r.Runners {
@@ -72,36 +72,32 @@ func TestPeerCasesAreWhole(t *testing.T) {
 	}
 }
 
-// Every option of every runner is one of a Workload's, and the runners of formats are those of
-// their kinds.
+// Every option of every runner is a field of Workload, and the runners of formats belong to their
+// kinds.
 func TestOptionsAreWhole(t *testing.T) {
-	for _, table := range append(
-		slices.Collect(maps.Values(tables().Kinds)),
-		tables().Peers,
-		tables().Loaders,
-		tables().Decoders,
-		tables().Trajectories,
-	) {
+	for _, table := range append(slices.Collect(maps.Values(caseTables().Kinds)),
+		caseTables().Peers, caseTables().Loaders, caseTables().Decoders,
+		caseTables().Trajectories) {
 		for name, p := range table {
-			if _, err := p.runner(name, Workload{}, &runners.Tools{}); err != nil || p.Run == "" ||
-				p.Setting == "" {
+			if _, err := p.newRunner(name, Workload{}, &runners.Tools{}); err != nil ||
+				p.Run == "" || p.Setting == "" {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
-	for _, c := range tables().Formats {
-		if _, ok := tables().Kinds[c.Kind]; !ok && c.Kind != "" {
+	for _, c := range caseTables().Formats {
+		if _, ok := caseTables().Kinds[c.Kind]; !ok && c.Kind != "" {
 			t.Errorf("%s: no kind %s", c.Name, c.Kind)
 		}
 		for _, o := range append(slices.Collect(maps.Values(c.Jobs)), c.Job) {
-			if err := o.into(&Workload{}); err != nil {
+			if err := o.applyTo(&Workload{}); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 			}
 		}
 	}
 }
 
-// Rows of one family run in one turn, each runner once.
+// The cases of one family run together, and each runner runs once.
 func TestRunnersOfAFamily(t *testing.T) {
 	all, _ := CasesNamed("peers", nil)
 	got := runnersOf(all, "av1")
@@ -120,20 +116,24 @@ func run(cpu, rate float64) Outcome {
 		Samples:       1000,
 		Seconds:       1000 / rate,
 		CPUSeconds:    cpu,
-		PSSPeakMB:     500,
-		DistinctFrac:  0.3,
-		IdealFrac:     0.4,
-		Decoded:       1500,
-		Delivered:     1000,
-		CoverageMin:   1,
-		CoverageMax:   1,
-		FramesChecked: 16,
+		MemoryFigures: MemoryFigures{PSSPeakMB: 500},
+		OrderFigures: OrderFigures{
+			DistinctFrac: 0.3,
+			IdealFrac:    0.4,
+			CoverageMin:  1,
+			CoverageMax:  1,
+		},
+		FrameFigures: FrameFigures{
+			Decoded:       1500,
+			Delivered:     1000,
+			FramesChecked: 16,
+		},
 	}
 }
 
 func runnerResult(name string, runs ...Outcome) Result {
 	r := Result{Runner: Runner{Name: name}, Runs: runs}
-	r.summarise()
+	r.summarizeRuns()
 	return r
 }
 
@@ -215,7 +215,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// What the Python runners print arrives in the outcome.
+// The output of the Python runners arrives in the outcome.
 func TestOutcomeOfAPeer(t *testing.T) {
 	var o Outcome
 	err := json.Unmarshal(
@@ -285,7 +285,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 			},
 		},
 	}
-	p.check()
+	p.checkBars()
 	var b bytes.Buffer
 	p.Document().Markdown(&b)
 	for _, want := range []string{
@@ -329,8 +329,8 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	}
 }
 
-// The sets: several mp4s, one camera, the same rows; a table without video; what is there is used
-// again.
+// Sets have several mp4 files, one camera and the same rows as the dataset. The table has no video.
+// Existing sets are reused.
 func TestSets(t *testing.T) {
 	logs := 0
 	s := &Sets{
@@ -374,8 +374,8 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// The Python runners' shared functions on cases that can be counted by hand, and frames' places
-// against the data's own oracle.
+// The shared functions of the Python runners are correct on cases that can be counted by hand.
+// Frame positions match those of the dataset.
 func TestPeerFacts(t *testing.T) {
 	py := realdata.Python(t, "numpy", "pyarrow")
 	for _, set := range []string{"g1_v30_exact", "g1_v30_drift"} {
@@ -388,7 +388,8 @@ func TestPeerFacts(t *testing.T) {
 	}
 }
 
-// The limit of a warm cache and our own runner in one run, checked and kept after the family.
+// The limit of a warm cache and our runner run together, are checked, and are saved after the
+// family.
 func TestRunCases(t *testing.T) {
 	py := realdata.Python(t, "av", "torch", "pyarrow")
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib",
@@ -457,8 +458,8 @@ func TestRunCases(t *testing.T) {
 	}
 }
 
-// Every peer's runner runs, delivers each sample once an epoch, and shows the right frames; ours
-// agree with the hash of their own order.
+// The runner of every peer runs, delivers each sample once per epoch, and delivers the right
+// frames. The hashes of our runners match their order.
 func TestPeerRunnersRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts every peer: a minute")
@@ -496,8 +497,8 @@ func TestPeerRunnersRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range results {
-			if r.Failed != "" || r.fault() != "" {
-				t.Errorf("%s/%s: %s%s", family, r.Runner.Name, r.Failed, r.fault())
+			if r.Failed != "" || r.deliveryFault() != "" {
+				t.Errorf("%s/%s: %s%s", family, r.Runner.Name, r.Failed, r.deliveryFault())
 				continue
 			}
 			o := r.Runs[0]
@@ -522,7 +523,7 @@ func ffmpeg(t *testing.T) {
 	}
 }
 
-// docs/PERFORMANCE.md is what the harness makes of docs/perf.
+// docs/PERFORMANCE.md is up to date with docs/perf.
 func TestPerformancePage(t *testing.T) {
 	want, err := os.ReadFile("../docs/PERFORMANCE.md")
 	if err != nil {
@@ -550,7 +551,7 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
-// Positions are written and read as ranges; the choice of some is seeded.
+// Positions are written and parsed as ranges, and a choice of positions depends on the seed.
 func TestEpisodes(t *testing.T) {
 	info := &robocache.Info{Episodes: 8}
 	for text, want := range map[string][]int{

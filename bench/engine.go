@@ -15,25 +15,26 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// engineSource is a loader as the window sees it.
+// engineSource adapts a loader to batchSource.
 type engineSource struct {
-	ld       *loader.Loader
-	anew     bool          // whole epochs are measured: none is begun while the one before it ends
-	batch    *loader.Batch // the last
-	rows     []robocache.Row
-	episodes []int32
+	loader *loader.Loader
+	// restart at each epoch, so that no epoch begins before the previous one has ended
+	restartEpochs bool
+	batch         *loader.Batch // the last batch
+	rows          []robocache.Row
+	episodes      []int32
 }
 
-func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
-	if s.batch, err = s.ld.Next(ctx); err != nil {
-		if s.anew && err == io.EOF {
-			if failed := s.ld.Restore(s.ld.Standing(), true); failed != nil {
+func (s *engineSource) Next(ctx context.Context) (t deliveredBatch, err error) {
+	if s.batch, err = s.loader.Next(ctx); err != nil {
+		if s.restartEpochs && err == io.EOF {
+			if failed := s.loader.Restore(s.loader.Standing(), true); failed != nil {
 				return t, failed
 			}
 		}
 		return t, err
 	}
-	if s.rows, err = s.ld.Rows(s.batch.Indices); err != nil {
+	if s.rows, err = s.loader.Rows(s.batch.Indices); err != nil {
 		s.batch.Release()
 		return t, err
 	}
@@ -41,26 +42,26 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 	for _, r := range s.rows {
 		s.episodes = append(s.episodes, int32(r.Episode))
 	}
-	return taken{s.batch.Indices, s.episodes, s.batch.Release}, nil
+	return deliveredBatch{s.batch.Indices, s.episodes, s.batch.Release}, nil
 }
 
-// take takes batches that nobody counts, until done says that it is enough.
-func (s *engineSource) take(
+// takeUncounted takes batches without recording them, until done returns true.
+func (s *engineSource) takeUncounted(
 	ctx context.Context,
-	done func(b *taken) (bool, error),
+	done func(b *deliveredBatch) (bool, error),
 ) (time.Duration, error) {
-	return (&consumer{s, nowhere, 1}).take(ctx, 0, done)
+	return (&consumer{s, discardOrder, 1}).consumeUntil(ctx, 0, done)
 }
 
-// nowhere is a sink for what nobody counts.
-func nowhere(int64, []int64, []int32) {}
+// discardOrder is an orderSink that ignores its input.
+func discardOrder(int64, []int64, []int32) {}
 
-// loader is the workload's loader of an open set.
-func (w *Workload) loader(
+// newLoader returns a loader for an open set.
+func (w *Workload) newLoader(
 	ctx context.Context,
 	ds robocache.Dataset,
 ) (*loader.Loader, loader.Config, error) {
-	cfg, err := w.config(ds.Info())
+	cfg, err := w.loaderConfig(ds.Info())
 	if err != nil {
 		return nil, loader.Config{}, err
 	}
@@ -68,30 +69,30 @@ func (w *Workload) loader(
 	return ld, cfg, err
 }
 
-// LoadRun runs the workload through the Go loader in this process: the engine without Python. It
-// says on marks when the window opens and closes; with a window of seconds a consumer of fixed step
-// time comes after it, and frames to be checked, and one thread.
+// LoadRun runs the workload with the Go loader in this process, without Python. It writes a line to
+// marks when the window opens and when it closes. After a window with a duration, it measures a
+// consumer with a fixed step time, saves frames for checking, and measures a single thread.
 func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	start := time.Now()
-	ds, err := w.open(ctx)
+	ds, err := w.openDataset(ctx)
 	if err != nil {
 		return o, err
 	}
 	defer ds.Close()
 	o.OpenS, start = time.Since(start).Seconds(), time.Now()
-	ld, cfg, err := w.loader(ctx, ds)
+	ld, cfg, err := w.newLoader(ctx, ds)
 	if err != nil {
 		return o, err
 	}
 	defer ld.Close()
 	info := ds.Info()
-	cameras := w.cameras(info)
+	cameras := w.selectedCameras(info)
 	o.IndexBuildS, o.FPS, o.Versions = time.Since(start).
 		Seconds(),
 		info.FPS.Float(), map[string]string{
 			"go": runtime.Version(),
 		}
-	episodes, err := w.episodes(info)
+	episodes, err := w.episodePositions(info)
 	if err != nil {
 		return o, err
 	}
@@ -101,8 +102,8 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 			o.ImageShape = f.Shape[max(0, len(f.Shape)-3):]
 		}
 	}
-	src := &engineSource{ld: ld, anew: w.Duration == 0}
-	m := &consumer{src: src, sink: nowhere}
+	src := &engineSource{loader: ld, restartEpochs: w.Duration == 0}
+	m := &consumer{source: src, sink: discardOrder}
 	if w.OrderOut != "" {
 		f, err := os.Create(w.OrderOut)
 		if err != nil {
@@ -113,12 +114,12 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		defer orders.Flush()
 		m.sink = orderWriter(orders)
 	}
-	if err := meet(ctx, &w); err != nil {
+	if err := meetRanks(ctx, &w); err != nil {
 		return o, err
 	}
 
 	began := time.Now()
-	if err := m.window(ctx, &w, &o, func(open bool) {
+	if err := m.measureWindow(ctx, &w, &o, func(open bool) {
 		st := ld.Stats()
 		if o.CPUSeconds = selfCPU() - o.CPUSeconds; open {
 			o.StatsOpen = &st
@@ -135,10 +136,10 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		if step <= 0 {
 			step = time.Duration(1.25e9 * o.Seconds / float64(len(o.ArrivalRows)))
 		}
-		wait, err := m.wait(
+		wait, err := m.measureWait(
 			ctx,
 			step,
-			waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step),
+			waitBatchCount(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step),
 		)
 		if err != nil {
 			return o, err
@@ -154,7 +155,7 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		return o, err
 	}
 	if w.Duration > 0 && w.Probes > 0 {
-		v, err := oneThread(ctx, ds, cfg, w.Probes)
+		v, err := singleThreadRate(ctx, ds, cfg, w.Probes)
 		if err != nil {
 			return o, err
 		}
@@ -164,9 +165,9 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	return o, nil
 }
 
-// oneThread gives samples per second of one thread in the same order, after its first batch, which
-// pays for opening.
-func oneThread(
+// singleThreadRate returns the samples per second of one thread in the same order. The first batch
+// is not counted, because it includes the time to open files.
+func singleThreadRate(
 	ctx context.Context,
 	ds robocache.Dataset,
 	cfg loader.Config,
@@ -180,25 +181,28 @@ func oneThread(
 	defer ld.Close()
 	n := 0
 	var begin time.Time
-	if _, err := (&engineSource{ld: ld}).take(ctx, func(b *taken) (bool, error) {
-		switch {
-		case b == nil:
-			return false, nil
-		case begin.IsZero():
-			begin = time.Now()
-			return false, nil
-		}
-		n += len(b.Samples)
-		return n >= probes || time.Since(begin) > 30*time.Second, nil
-	}); err != nil {
+	if _, err := (&engineSource{loader: ld}).takeUncounted(
+		ctx,
+		func(b *deliveredBatch) (bool, error) {
+			switch {
+			case b == nil:
+				return false, nil
+			case begin.IsZero():
+				begin = time.Now()
+				return false, nil
+			}
+			n += len(b.Samples)
+			return n >= probes || time.Since(begin) > 30*time.Second, nil
+		},
+	); err != nil {
 		return 0, err
 	}
 	return float64(n) / time.Since(begin).Seconds(), nil
 }
 
-// deliveredAt is the line before a frame's bytes.
-type deliveredAt struct {
-	Key     string `json:"key"` // "": the only camera
+// frameHeader is the JSON line before the bytes of a saved frame.
+type frameHeader struct {
+	Key     string `json:"key"` // empty if there is only one camera
 	Episode int    `json:"episode"`
 	Row     int    `json:"row"`
 	Offset  int    `json:"offset"` // position in the window
@@ -206,12 +210,12 @@ type deliveredAt struct {
 	DType   string `json:"dtype"`
 }
 
-// writeDelivered writes frames as they were delivered: a seeded choice of the batches that come
-// next.
+// writeDelivered saves delivered frames. It chooses them at random, with a seed, from the next
+// batches.
 func writeDelivered(
 	ctx context.Context,
 	src *engineSource,
-	t sink,
+	t orderSink,
 	w Workload,
 	cameras []string,
 ) (err error) {
@@ -224,36 +228,40 @@ func writeDelivered(
 	out := bufio.NewWriterSize(f, 1<<20)
 	rng := rand.New(rand.NewPCG(uint64(w.Seed), 1))
 	left := w.CheckFrames
-	if _, err := (&consumer{src, t, 1}).take(ctx, 0, func(taken *taken) (bool, error) {
-		if taken == nil {
-			return false, nil
-		}
-		for _, i := range rng.Perm(len(taken.Samples))[:min(len(taken.Samples), 4, left)] {
-			p := src.batch.Tensor(cameras[rng.IntN(len(cameras))])
-			each := len(p.Data) / src.batch.Rows
-			h := deliveredAt{
-				Key:     p.Key,
-				Episode: src.rows[i].Episode,
-				Row:     src.rows[i].Index,
-				Shape:   p.Shape[1:],
-				DType:   p.DType.String(),
+	if _, err := (&consumer{src, t, 1}).consumeUntil(
+		ctx,
+		0,
+		func(taken *deliveredBatch) (bool, error) {
+			if taken == nil {
+				return false, nil
 			}
-			data := p.Data[i*each : (i+1)*each]
-			if len(h.Shape) == 4 {
-				h.Offset = rng.IntN(h.Shape[0])
-				one := each / h.Shape[0]
-				h.Shape, data = h.Shape[1:], data[h.Offset*one:(h.Offset+1)*one]
+			for _, i := range rng.Perm(len(taken.Samples))[:min(len(taken.Samples), 4, left)] {
+				p := src.batch.Tensor(cameras[rng.IntN(len(cameras))])
+				each := len(p.Data) / src.batch.Rows
+				h := frameHeader{
+					Key:     p.Key,
+					Episode: src.rows[i].Episode,
+					Row:     src.rows[i].Index,
+					Shape:   p.Shape[1:],
+					DType:   p.DType.String(),
+				}
+				data := p.Data[i*each : (i+1)*each]
+				if len(h.Shape) == 4 {
+					h.Offset = rng.IntN(h.Shape[0])
+					one := each / h.Shape[0]
+					h.Shape, data = h.Shape[1:], data[h.Offset*one:(h.Offset+1)*one]
+				}
+				encoded, err := json.Marshal(h)
+				if err != nil {
+					return false, err
+				}
+				out.Write(append(encoded, '\n'))
+				out.Write(data)
+				left--
 			}
-			encoded, err := json.Marshal(h)
-			if err != nil {
-				return false, err
-			}
-			out.Write(append(encoded, '\n'))
-			out.Write(data)
-			left--
-		}
-		return left <= 0, nil
-	}); err != nil {
+			return left <= 0, nil
+		},
+	); err != nil {
 		return err
 	}
 	return out.Flush()

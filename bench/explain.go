@@ -8,11 +8,11 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Explain says in words which stage limits a run, with the numbers, and what a faster one would
-// bring.
+// Explain describes in words which stage limits the run, with figures, and how much a faster stage
+// would help.
 func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	if k.Stages == nil || len(outs) == 0 {
-		return []string{"the runner says no stage times: nothing to explain"}
+		return []string{"the runner reported no stage times, so there is nothing to explain"}
 	}
 	st := Stages{}
 	var samples, seconds, cpu, wait float64
@@ -23,21 +23,21 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		samples, seconds, cpu, wait = samples+float64(o.Samples), seconds+o.Seconds, cpu+
 			o.CPUSeconds, wait+o.WaitS
 	}
-	threads, busy, store := float64(max(w.Workers, 1)), st.busy(), st["store"]
+	threads, busy, store := float64(max(w.Workers, 1)), st.busySeconds(), st["store"]
 	stages := slices.SortedFunc(
-		slices.Values(working),
+		slices.Values(workStages),
 		func(a, b string) int { return cmp.Compare(st[b], st[a]) },
 	)
 	top, load := stages[0], busy/(threads*seconds)
-	// the stage that reads also waits: its time less the CPU's is waiting
+	// A stage that reads also waits: its time minus the CPU time is waiting.
 	inside := k.Loader == "streaming" && store == 0 && cpu < 0.6*busy
-	rate := samples * float64(len(outs)) / seconds // of all ranks
+	rate := samples * float64(len(outs)) / seconds // over all ranks
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
 	faster := func(what string, times float64) {
 		say("if %s: %.0f samples/s (%.2f times)", what, rate*times, times)
 	}
 	say(
-		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of "+
+		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the consumer waited %.0f %% of "+
 			"the window",
 		rate,
 		seconds/float64(len(outs)),
@@ -57,8 +57,8 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	if store > 0 {
 		say("  %-8s %8.3f s per 1,000 samples, beside them", "store", 1e3*store/samples)
 	}
-	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting
-	// for the store.
+	// If the threads are busy for the whole window, a stage limits the run. Otherwise the consumer
+	// or the store does.
 	switch {
 	case wait < 0.1*seconds:
 		say(
@@ -95,7 +95,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		}
 		if load < 0.5 {
 			say(
-				"  the threads are idle for %.0f %% of the time although the taker waits: the "+
+				"  the threads are idle for %.0f %% of the time although the consumer waits: the "+
 					"horizon is short of work (raise prefetch or batch_size), or other processes "+
 					"take the cores",
 				100*(1-load),
@@ -117,16 +117,18 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	return lines
 }
 
-// Stages are seconds in a window, summed over threads, by name: working, and store (reading packets
-// of remote files: waiting, beside the other work), wait (of the taker, for a batch) and ahead (of
-// the planner: all that may be prefetched is planned).
+// Stages holds the seconds of each stage in a window, summed over threads. The keys are workStages
+// and three more. store is the time to read packets of remote files, which overlaps other work.
+// wait is the time that the consumer waits for a batch. ahead is the time that the planner waits
+// because the whole read-ahead is planned.
 type Stages map[string]float64
 
-// working are the stages that are work of threads: order, places, decode plans; columns and text;
-// packets to frames; frames to pixels; kept frames to pixels.
-var working = []string{"plan", "gather", "decode", "convert", "copy"}
+// workStages are the stages in which threads do work. plan is order, frame positions and decode
+// plans. gather is columns and text. decode turns packets into frames, convert turns frames into
+// pixels, and copy turns cached frames into pixels.
+var workStages = []string{"plan", "gather", "decode", "convert", "copy"}
 
-// stagesOf is what was done between two looks at a loader.
+// stagesOf returns the time of each stage between two readings of the loader's counters.
 func stagesOf(a, b *loader.Stats) Stages {
 	if a == nil || b == nil {
 		return nil
@@ -143,16 +145,17 @@ func stagesOf(a, b *loader.Stats) Stages {
 	}
 }
 
-func (s Stages) busy() (sum float64) {
-	for _, name := range working {
+// busySeconds returns the total time of the working stages.
+func (s Stages) busySeconds() (sum float64) {
+	for _, name := range workStages {
 		sum += s[name]
 	}
 	return sum
 }
 
-// madeAhead is how many batches' worth of frames a loader has made and not handed out; nil where a
-// sample has none.
-func madeAhead(s *loader.Stats, w *Workload, cameras int) *float64 {
+// batchesReady returns how many batches of frames the loader has prepared but not delivered. It
+// returns nil for samples without frames.
+func batchesReady(s *loader.Stats, w *Workload, cameras int) *float64 {
 	each := float64(cameras * max(w.Window, 1))
 	if s == nil || each == 0 || w.BatchSize == 0 {
 		return nil

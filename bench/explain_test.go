@@ -7,15 +7,17 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Known stage times give the words and figures that they mean.
+// Known stage times give the expected words and figures.
 func TestExplain(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
 	base := Outcome{
 		Samples:    1000,
 		Seconds:    10,
 		CPUSeconds: 19,
-		WaitS:      9.9,
-		StatsOpen:  &loader.Stats{},
+		WindowFigures: WindowFigures{
+			WaitS:     9.9,
+			StatsOpen: &loader.Stats{},
+		},
 	}
 	for _, c := range []struct {
 		name   string

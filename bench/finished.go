@@ -12,12 +12,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Finished keeps what is over as lines of a file, so that an interrupted measurement goes on with
-// what is missing.
+// Finished saves completed results as lines of a file. A resumed measurement runs only the missing
+// ones.
 type Finished struct {
-	file *os.File
-	done map[string]json.RawMessage
-	err  error // of writing: nothing more is run
+	file    *os.File
+	results map[string]json.RawMessage
+	err     error // the first write error; no further runs are started
 }
 
 type finishedLine struct {
@@ -25,10 +25,10 @@ type finishedLine struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// OpenFinished opens the file; without resume it begins anew.
+// OpenFinished opens the file at path. Without resume it discards the existing results.
 func OpenFinished(path string, resume bool) (f *Finished, err error) {
 	defer robocache.Locate(&err, robocache.Where{"file": path})
-	f = &Finished{done: map[string]json.RawMessage{}}
+	f = &Finished{results: map[string]json.RawMessage{}}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return f, err
 	}
@@ -49,8 +49,8 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 	}
 	for line := range bytes.Lines(text) {
 		var l finishedLine
-		if json.Unmarshal(line, &l) == nil { // a line that a kill cut short is not one
-			f.done[l.Key] = l.Value
+		if json.Unmarshal(line, &l) == nil { // ignore an incomplete last line of an interrupted run
+			f.results[l.Key] = l.Value
 		}
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
@@ -61,7 +61,7 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 	return f, nil
 }
 
-// Close closes the file; f may be nil.
+// Close closes the file. f may be nil.
 func (f *Finished) Close() error {
 	if f == nil {
 		return nil
@@ -69,24 +69,25 @@ func (f *Finished) Close() error {
 	return f.file.Close()
 }
 
-// failed says why nothing more can be kept; f may be nil.
-func (f *Finished) failed() error {
+// writeError returns the first write error. f may be nil.
+func (f *Finished) writeError() error {
 	if f == nil {
 		return nil
 	}
 	return f.err
 }
 
-// forget has a run made again.
-func (f *Finished) forget(key any) error {
-	name, err := nameOf(key)
+// forgetRun removes a saved result, so that it is measured again.
+func (f *Finished) forgetRun(key any) error {
+	name, err := keyHash(key)
 	if err == nil {
-		delete(f.done, name)
+		delete(f.results, name)
 	}
 	return err
 }
 
-func nameOf(key any) (string, error) {
+// keyHash returns the name under which the result of key is saved.
+func keyHash(key any) (string, error) {
 	encoded, err := json.Marshal(key)
 	if err != nil {
 		return "", err
@@ -95,8 +96,8 @@ func nameOf(key any) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it
-// runs.
+// Once returns the saved result of key. If there is none, it calls run and saves the result, unless
+// run fails. f may be nil; then nothing is saved.
 func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f == nil {
 		return run()
@@ -104,11 +105,11 @@ func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f.err != nil {
 		return v, f.err
 	}
-	name, err := nameOf(key)
+	name, err := keyHash(key)
 	if err != nil {
 		return v, err
 	}
-	if kept, ok := f.done[name]; ok && json.Unmarshal(kept, &v) == nil {
+	if kept, ok := f.results[name]; ok && json.Unmarshal(kept, &v) == nil {
 		return v, nil
 	}
 	if v, err = run(); err != nil {

@@ -11,7 +11,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 )
 
-// Every format is measured: folders, single files, and rows whose rate nobody states.
+// Every format can be measured: folders, single files, and rows without a stated rate.
 func TestLoadFormats(t *testing.T) {
 	for name, hz := range map[string]string{
 		"aloha_like":                     "",
@@ -39,18 +39,18 @@ func TestLoadFormats(t *testing.T) {
 		if out.Samples == 0 {
 			t.Errorf("%s: no samples", name)
 		}
-		ds, err := w.open(t.Context())
+		ds, err := w.openDataset(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&Suite{URI: w.URI, Base: w}).know(t.Context(), ds); err != nil {
+		if err := (&Suite{URI: w.URI, Base: w}).describeSet(t.Context(), ds); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		ds.Close()
 	}
 }
 
-// A case that is made of the shared data says so where that is missing.
+// A case that needs missing shared data reports that.
 func TestFormatsWithoutSharedData(t *testing.T) {
 	t.Setenv("ROBOCACHE_TESTDATA", "")
 	for _, kind := range []string{"zarr", "rlds"} {

@@ -17,24 +17,26 @@ import (
 )
 
 const (
-	// pixelTolerance is what a value of RGB may differ by: another conversion of the same planes.
+	// pixelTolerance is the allowed difference of an RGB value. Two converters may give different
+	// values for the same planes.
 	pixelTolerance = 2
-	// neighbourGap: a frame checks the order only where both its neighbours differ from it by more
-	// than both conversions may.
+	// neighbourGap: a frame checks the order only if it differs from both neighbors by more than
+	// two conversions can.
 	neighbourGap = 2 * pixelTolerance
-	// meanTolerance and meanGap are the same for peers, whose converters and scalers differ more:
-	// means over a frame.
+	// meanTolerance and meanGap are the corresponding limits for peers, as means over a frame.
+	// Their converters and scalers differ more.
 	meanTolerance, meanGap = 3.0, 0.5
 )
 
-// delivered is a frame as a runner delivered it.
-type delivered struct {
-	deliveredAt
-	data   []byte
-	number int // the frame of the file that it must be
+// deliveredFrame is a frame that a runner saved.
+type deliveredFrame struct {
+	frameHeader
+	data           []byte
+	expectedNumber int // number of the expected frame in the file
 }
 
-func readDelivered(path string) (out []delivered, err error) {
+// readDelivered reads the frames that writeDelivered or a Python runner saved.
+func readDelivered(path string) (out []deliveredFrame, err error) {
 	defer robocache.Locate(&err, robocache.Where{"file": path})
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -48,15 +50,15 @@ func readDelivered(path string) (out []delivered, err error) {
 		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return out, nil
 		}
-		var d delivered
+		var d deliveredFrame
 		line, err := r.ReadBytes('\n')
 		if err != nil {
 			return out, err
 		}
-		if err := json.Unmarshal(line, &d.deliveredAt); err != nil {
+		if err := json.Unmarshal(line, &d.frameHeader); err != nil {
 			return out, robocache.Malformed("load", nil, "delivered frames").WithCause(err)
 		}
-		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // depth
+		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // bytes of one value
 		for _, s := range d.Shape {
 			n *= s
 		}
@@ -68,14 +70,14 @@ func readDelivered(path string) (out []delivered, err error) {
 	}
 }
 
-// checkFrames compares the frames that a runner left (readDelivered) with a sequential decode by
-// the ffmpeg program: those of peers, whose windows are whole epochs, by the mean difference,
-// scaled frames too.
-func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome) (err error) {
+// checkFrames compares the saved frames of a runner with a sequential ffmpeg decode. Frames of a
+// window of whole epochs are compared by mean difference, because the window may belong to a peer.
+// Only these may be resized.
+func (r *Runner) checkFrames(ctx context.Context, images []deliveredFrame, o *Outcome) (err error) {
 	if len(images) == 0 {
 		return nil
 	}
-	if _, err := exec.LookPath("ffmpeg"); err != nil || r.ref.root == "" {
+	if _, err := exec.LookPath("ffmpeg"); err != nil || r.reference.localRoot == "" {
 		o.Note = "frames of a remote set are not compared"
 		if err != nil {
 			o.Note = "no ffmpeg program to compare frames with"
@@ -83,11 +85,11 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		return nil
 	}
 	o.Compared = true
-	info := r.ref.ds.Info()
-	byFile, size := map[string][]delivered{}, map[string][2]int{}
+	info := r.reference.dataset.Info()
+	byFile, size := map[string][]deliveredFrame{}, map[string][2]int{}
 	for _, d := range images {
 		if d.Key == "" {
-			d.Key = (&Workload{Video: "one"}).cameras(info)[0]
+			d.Key = (&Workload{Video: "one"}).selectedCameras(info)[0]
 		}
 		f := info.Feature(d.Key)
 		if f == nil || d.Episode < 0 || d.Episode >= info.Episodes {
@@ -97,17 +99,17 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 			o.Note = "frames of depth, and of other types than uint8, are not compared"
 			continue
 		}
-		row := max(0, min(d.Row+d.Offset, r.ref.ds.Len(d.Episode)-1))
+		row := max(0, min(d.Row+d.Offset, r.reference.dataset.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		if err := r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}},
-			refs); err != nil {
+		if err := r.reference.dataset.Frames(ctx, d.Key,
+			[]robocache.Row{{Episode: d.Episode, Index: row}}, refs); err != nil {
 			return err
 		}
 		if refs[0].Path == "" {
 			o.Note = "still images are not compared"
 			continue
 		}
-		d.number = refs[0].Ordinal
+		d.expectedNumber = refs[0].Ordinal
 		byFile[refs[0].Path], size[refs[0].Path] = append(
 			byFile[refs[0].Path],
 			d,
@@ -117,19 +119,19 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
-		if err := o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p],
-			!r.seconds); err != nil {
+		if err := o.checkFile(ctx, filepath.Join(r.reference.localRoot, p), p, byFile[p], size[p],
+			!r.isTimedWindow); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkFile compares the frames of one file.
+// checkFile compares the frames of one file. near selects the comparison by mean difference.
 func (o *Outcome) checkFile(
 	ctx context.Context,
 	path, name string,
-	wants []delivered,
+	wants []deliveredFrame,
 	stored [2]int,
 	near bool,
 ) error {
@@ -140,23 +142,23 @@ func (o *Outcome) checkFile(
 	}
 	var numbers []int
 	for _, w := range wants {
-		numbers = append(numbers, max(w.number-1, 0), w.number, w.number+1)
+		numbers = append(numbers, max(w.expectedNumber-1, 0), w.expectedNumber, w.expectedNumber+1)
 	}
 	slices.Sort(numbers)
 	need, err := decodeFrames(ctx, path, size, size != stored, slices.Compact(numbers))
 	for _, w := range wants {
-		truth := need[w.number]
+		truth := need[w.expectedNumber]
 		if truth == nil {
-			return fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.number, name, err)
+			return fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.expectedNumber, name, err)
 		}
-		most, mean := distance(w.data, truth)
+		most, mean := pixelDistance(w.data, truth)
 		wrong, telling := !near && most > pixelTolerance || near && mean > meanTolerance, true
-		for _, k := range []int{w.number - 1, w.number + 1} {
+		for _, k := range []int{w.expectedNumber - 1, w.expectedNumber + 1} {
 			if n := need[k]; n != nil {
-				most, apart := distance(n, truth)
+				most, apart := pixelDistance(n, truth)
 				telling = telling && (!near && most > neighbourGap || near && apart >= meanGap)
 				if near && apart >= meanGap {
-					_, other := distance(w.data, n)
+					_, other := pixelDistance(w.data, n)
 					wrong = wrong || other < mean
 				}
 			}
@@ -169,7 +171,7 @@ func (o *Outcome) checkFile(
 					fmt.Sprintf(
 						"%s frame %d (%s, episode %d, row %d)",
 						name,
-						w.number,
+						w.expectedNumber,
 						w.Key,
 						w.Episode,
 						w.Row,
@@ -184,9 +186,9 @@ func (o *Outcome) checkFile(
 	return nil
 }
 
-// decodeFrames gives frames of a file by their numbers, which ascend, channels first: a sequential
-// decode by the ffmpeg program, in the file's size or scaled. The error is why the last ones are
-// missing.
+// decodeFrames decodes frames of a file sequentially with ffmpeg, and scales them if scaled is
+// true. numbers must ascend. The result maps numbers to pixels, channels first. The error explains
+// why the last frames are missing.
 func decodeFrames(
 	ctx context.Context,
 	path string,
@@ -224,7 +226,7 @@ func decodeFrames(
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	defer func() { stop(); _ = cmd.Wait() }() // killed
+	defer func() { stop(); _ = cmd.Wait() }() // stop kills ffmpeg
 	out, n, next := map[int][]byte{}, size[0]*size[1], 0
 	packed := make([]byte, 3*n)
 	for _, k := range numbers {
@@ -242,8 +244,8 @@ func decodeFrames(
 	return out, nil
 }
 
-// distance is the largest difference of two values at one position, and the mean.
-func distance(a, b []byte) (most int, mean float64) {
+// pixelDistance returns the largest and the mean difference of two frames.
+func pixelDistance(a, b []byte) (most int, mean float64) {
 	if len(a) != len(b) {
 		return 256, 256
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// deliveredFrames writes the frames of a small run as a runner does.
-func deliveredFrames(t *testing.T, w Workload) []delivered {
+// deliveredFrames saves the frames of a small run, like a runner.
+func deliveredFrames(t *testing.T, w Workload) []deliveredFrame {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), w.URI, robocache.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	cfg, err := w.config(ds.Info())
+	cfg, err := w.loaderConfig(ds.Info())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func deliveredFrames(t *testing.T, w Workload) []delivered {
 	}
 	defer ld.Close()
 	w.FramesOut = filepath.Join(t.TempDir(), "frames")
-	if err := writeDelivered(t.Context(), &engineSource{ld: ld}, nowhere, w,
-		w.cameras(ds.Info())); err != nil {
+	if err := writeDelivered(t.Context(), &engineSource{loader: ld}, discardOrder, w,
+		w.selectedCameras(ds.Info())); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readDelivered(w.FramesOut)
@@ -43,7 +43,7 @@ func deliveredFrames(t *testing.T, w Workload) []delivered {
 	return got
 }
 
-// Right frames pass, and the frame beside does not: as they are, and out of windows.
+// Right frames pass and neighboring frames do not, both single and from windows.
 func TestCheckFrames(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
@@ -57,13 +57,16 @@ func TestCheckFrames(t *testing.T) {
 	for name, w := range map[string]Workload{"bytes": {}, "windows": {Window: 4}} {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
 		images := deliveredFrames(t, w)
-		r, c := Runner{ref: &reference{ds: ds, root: path}, seconds: true}, Outcome{}
+		r, c := Runner{
+			reference:     &reference{dataset: ds, localRoot: path},
+			isTimedWindow: true,
+		}, Outcome{}
 		if err := r.checkFrames(t.Context(), images, &c); err != nil || !c.Compared ||
 			c.WrongFrames != 0 || c.FramesChecked < 6 || c.Note != "" {
 			t.Fatalf("%s: %+v %v", name, c, err)
 		}
 		sure := c.FramesChecked
-		for i := range images { // as if the neighbour had come
+		for i := range images { // pretend that the neighbor was delivered
 			if images[i].Row++; images[i].Row+images[i].Offset >= ds.Len(images[i].Episode) {
 				images[i].Row -= 2
 			}
@@ -79,7 +82,7 @@ func TestCheckFrames(t *testing.T) {
 func TestDeliveredIsRead(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "f")
 	var b bytes.Buffer
-	line, _ := json.Marshal(deliveredAt{Key: "k", Shape: []int{1, 1, 2}, DType: "uint8"})
+	line, _ := json.Marshal(frameHeader{Key: "k", Shape: []int{1, 1, 2}, DType: "uint8"})
 	b.Write(append(line, '\n'))
 	b.Write([]byte{128, 255})
 	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
@@ -98,15 +101,15 @@ func TestDeliveredIsRead(t *testing.T) {
 	if got, err := readDelivered(p + "none"); err != nil || got != nil {
 		t.Error(got, err)
 	}
-	if most, mean := distance([]byte{1, 200}, []byte{4, 190}); most != 10 || mean != 6.5 {
+	if most, mean := pixelDistance([]byte{1, 200}, []byte{4, 190}); most != 10 || mean != 6.5 {
 		t.Error(most, mean)
 	}
-	if most, _ := distance([]byte{1}, []byte{1, 2}); most != 256 {
+	if most, _ := pixelDistance([]byte{1}, []byte{1, 2}); most != 256 {
 		t.Error(most)
 	}
 }
 
-// Evicted files are read of a device, read ones are not.
+// Evicted files are read from a device; cached files are not.
 func TestPageCache(t *testing.T) {
 	dir := t.TempDir()
 	for _, n := range []string{"a", "sub/b"} {
@@ -122,12 +125,12 @@ func TestPageCache(t *testing.T) {
 	if err != nil || len(files) != 2 || size != 2<<20 {
 		t.Fatal(files, size, err)
 	}
-	if err := warm(files); err != nil {
+	if err := warmPages(files); err != nil {
 		t.Fatal(err)
 	}
 	read := func() int64 {
 		before := ownDeviceReads()
-		if err := warm(files); err != nil {
+		if err := warmPages(files); err != nil {
 			t.Fatal(err)
 		}
 		return ownDeviceReads() - before
@@ -135,7 +138,7 @@ func TestPageCache(t *testing.T) {
 	if n := read(); n != 0 {
 		t.Errorf("after reading: %d bytes came from a device", n)
 	}
-	if err := evict(files); err != nil {
+	if err := evictPages(files); err != nil {
 		t.Fatal(err)
 	}
 	if n := read(); n < 2<<20 {
@@ -147,21 +150,21 @@ func TestPageCache(t *testing.T) {
 	}
 }
 
-// The watcher sees the memory of children too.
+// The watcher includes the memory of child processes.
 func TestWatcher(t *testing.T) {
 	cmd := exec.CommandContext(context.Background(), "sh", "-c", "sleep 0.3 & wait")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w := &watcher{}
-	w.start(cmd.Process.Pid)
+	w.startWatching(cmd.Process.Pid)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.end()
-	rss, pss := w.rss, w.pss
-	w.end() // a second time does nothing
-	if statm(os.Getpid()) == 0 {
+	w.endWatch()
+	rss, pss := w.rssPeak, w.pssPeak
+	w.endWatch() // a second call does nothing
+	if residentBytes(os.Getpid()) == 0 {
 		t.Skip("no /proc")
 	}
 	if rss == 0 || pss == 0 || pss > rss {

@@ -12,7 +12,7 @@ import (
 const product = "github.com/goatnote-inc/robocache"
 
 // internalImports returns the imports of a package that are internal to the product. Go allows
-// them, because the path of this module begins with that of the product.
+// these imports, because the path of this module begins with the path of the product.
 func internalImports(imports []string) []string {
 	return slices.DeleteFunc(slices.Clone(imports), func(path string) bool {
 		rest, ok := strings.CutPrefix(path, product+"/")
@@ -21,8 +21,8 @@ func internalImports(imports []string) []string {
 	})
 }
 
-// TestPublicAPIOnly rejects imports of the product's internal packages, in the packages of this
-// module and in their tests.
+// TestPublicAPIOnly rejects imports of internal packages of the product, in packages and tests of
+// this module.
 func TestPublicAPIOnly(t *testing.T) {
 	format := `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`
 	out, err := exec.Command("go", "list", "-f", format, "./...").Output()

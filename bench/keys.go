@@ -9,9 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then
-// what these rest on. null says that it was not measured, never zero. ranks: how the row of all
-// ranks has it, of theirs; weighed is by samples.
+// Keys is one result of a scenario. It has the keys of the original benchmark in their order, then
+// our own, then the settings behind the figures. null means not measured; zero is a measured value.
+// The tag ranks defines how the row of all ranks combines the values of the ranks; weighed means
+// weighted by samples.
 type Keys struct {
 	Scenario             string  `json:"scenario"`
 	Rank                 int     `json:"rank"`
@@ -68,35 +69,35 @@ type Keys struct {
 	Versions              any            `json:"versions"`
 	Machine               report.Machine `json:"machine"`
 
-	// What the figures above rest on.
+	// The fields below are the settings behind the figures.
 	Runner  string `json:"arm"`
 	Setting string `json:"setting"`
 	Shuffle string `json:"shuffle"`
 	Cache   string `json:"cache"`
-	// where the bytes come from, with latency and bandwidth
+	// source of the bytes, with latency and bandwidth
 	Store          string     `json:"store"`
 	QueueBatches   []*float64 `json:"queue_batches"`
 	Stages         Stages     `json:"stages_s"`
 	OrderSamples   int64      `json:"order_samples"`
 	EpochsFinished int        `json:"epochs_finished"`
 	SamplesLost    int64      `json:"samples_lost"` // in finished epochs
-	// in finished epochs, less those that wrap by rule
+	// in finished epochs, without the samples that are repeated by design
 	SamplesDoubled     int64     `json:"samples_doubled"`
 	ConsumerStepMS     float64   `json:"consumer_step_ms"`
 	DeviceReadBytes    int64     `json:"device_read_bytes"`
 	SlowestRank        *int      `json:"slowest_rank"`
 	SlowestSamplesPerS *float64  `json:"slowest_rank_samples_per_s"`
 	RankSamplesPerS    []float64 `json:"rank_samples_per_s"`
-	// over the repeats; the figures above are of the median run
+	// over the repeats; the figures above belong to the median run
 	Spread map[string]report.Spread `json:"spread"`
-	Failed string                   `json:"failed"` // why this run does not count
+	Failed string                   `json:"failed"` // why this run is invalid
 	Notes  []string                 `json:"notes"`
 }
 
-// keys makes the row of one rank, or of all together, from what its runner said: keys that both
-// have are the outcome's.
-func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
-	w, k, n := &p.work, &Keys{}, float64(o.Samples)
+// resultRow makes the row of one rank, or of all ranks together, from an outcome. It copies the
+// keys that both types have.
+func (s *Suite) resultRow(p *measuredPoint, rank int, o *Outcome) (*Keys, error) {
+	w, k, n := &p.workload, &Keys{}, float64(o.Samples)
 	encoded, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -104,20 +105,22 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 	if err := json.Unmarshal(encoded, k); err != nil {
 		return nil, err
 	}
-	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
+	rate, g := o.rate(), arrivalGaps(o.ArrivalsUS, o.ArrivalRows)
 	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank,
 		max(w.World, 1), p.scenario.Loader, w.BatchSize, w.Workers
 	k.EpisodePoolSize, k.MaxBufferInputShards = w.PoolEpisodes, w.PoolEpisodes
-	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS,
-		k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(o.Cameras), o.CPUSeconds/n
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(g, 0.5),
-		quantile(g, 0.95), quantile(g, 0.99)
-	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
-	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner,
+	k.SamplesMeasured, k.SteadyWindowS, k.CPUPerSample = o.Samples, o.Seconds, o.CPUSeconds/n
+	k.SamplesPerS, k.DecodedFramesPerS = rate, rate*float64(o.Cameras)
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = nearestQuantile(g, 0.5),
+		nearestQuantile(g, 0.95), nearestQuantile(g, 0.99)
+	k.PeakRSSGB, k.PSSPeakGB = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9
+	k.ConsumerStepMS, k.Errors, k.Notes = 1e3*o.ConsumerStepS, []string{}, []string{}
+	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runnerName,
 		fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle),
 		w.Shuffle, w.Cache
-	// of all ranks
-	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0
+	// Only the row of all ranks has these figures. They are set below and by pointResult.
+	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax = nil, nil, nil, nil
+	k.SamplesLost, k.SamplesDoubled = 0, 0
 	k.Machine, k.Repeats = s.machine, len(p.Runs)
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
@@ -129,64 +132,67 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		k.BytesReadPerSample = per(float64(o.BytesRead) / n)
 	}
 	if o.Cameras == 0 {
-		k.BytesNeededPerSample = &s.rows
+		k.BytesNeededPerSample = &s.rowBytes
 	}
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
 		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(float64(b.Frames-a.Frames)/o.Seconds),
 			per(float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds)
-		if b.Frames > a.Frames { // the packets that were decoded, and its rows
-			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rows)
+		if b.Frames > a.Frames { // bytes of the decoded packets, and the rows
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rowBytes)
 		}
 		k.Stages = stagesOf(a, b)
-		// finds and brings bytes; the others make pixels of them
+		// These stages find and read bytes. The other stages compute pixels.
 		fetch := k.Stages["plan"] + k.Stages["store"] + k.Stages["gather"]
-		if all := k.Stages.busy() + k.Stages["store"]; all > 0 {
+		if all := k.Stages.busySeconds() + k.Stages["store"]; all > 0 {
 			k.FetchPct, k.DecodePct = per(100*fetch/all), per(100*(all-fetch)/all)
 		}
 		if len(k.QueueBatches) == 0 || k.QueueBatches[0] == nil {
-			k.QueueBatches = []*float64{madeAhead(a, w, o.Cameras), madeAhead(b, w, o.Cameras)}
+			k.QueueBatches = []*float64{
+				batchesReady(a, w, o.Cameras),
+				batchesReady(b, w, o.Cameras),
+			}
 		}
-		k.Notes = append(k.Notes, o.decoding()...)
+		k.Notes = append(k.Notes, o.decodingNotes()...)
 		k.SkippedEpisodes = len(b.BadEpisodes)
 		for _, e := range b.BadEpisodes {
 			k.Errors = append(k.Errors, fmt.Sprintf("episode %d skipped: %s", e.Episode, e.Error))
 		}
 	}
-	if w.World <= 1 || o.Ranks != nil { // else it has its share of an epoch
+	if w.World <= 1 || o.Ranks != nil { // a single rank delivers only its share of an epoch
 		if o.EpochsFinished > 0 {
 			k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
 		}
-		k.lost(o.SamplesLost, o.SamplesDoubled, s.ref.samples, w)
+		k.setLostSamples(o.SamplesLost, o.SamplesDoubled, s.reference.samples, w)
 	}
 	if k.CacheState == "cold" && k.DeviceReadBytes == 0 {
-		k.CacheState = "unproven" // evicted, and yet no device was read
+		k.CacheState = "unproven" // evicted, but no device was read
 	}
 	if k.CacheState == "cold" && k.EpochsFinished > 0 {
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(
-				"the set was gone through %d times: only the first time found a cold page cache "+
+				"the set was read %d times; only the first pass found a cold page cache "+
 					"(a larger set, or a shorter --duration)",
 				k.EpochsFinished,
 			),
 		)
 	}
 	if k.Loader == "map_style" {
-		n := cmp.Or(o.LoadedEpisodes, len(s.ref.lengths))
+		n := cmp.Or(o.LoadedEpisodes, len(s.reference.lengths))
 		k.Store, k.LoadedEpisodes = "local files", &n
 		return k, nil
 	}
-	k.LoadedEpisodes, k.NumShards, k.DataFilesRoot = nil, &s.files, &s.URI
-	if k.Store = "the set's own server"; s.ref.root != "" {
+	k.LoadedEpisodes, k.NumShards, k.DataFilesRoot = nil, &s.videoFiles, &s.URI
+	if k.Store = "the set's own server"; s.reference.localRoot != "" {
 		k.Store = "http on the loopback, " + p.scenario.Store + ": " +
 			s.Links[p.scenario.Store].String()
 	}
 	return k, nil
 }
 
-// lost sets what was lost or doubled in finished epochs beyond what the rule of an epoch's end
-// drops and wraps.
-func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
+// setLostSamples sets the samples that were lost or doubled in finished epochs, beyond those that
+// the end of an epoch drops or repeats by design.
+func (k *Keys) setLostSamples(lost, doubled, samples int64, w *Workload) {
 	if k.SkippedEpisodes > 0 {
 		k.Notes = append(
 			k.Notes,
@@ -196,17 +202,17 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 		return
 	}
 	n := int64(k.EpochsFinished)
-	wraps, drops := atEnd(samples, w.BatchSize, w.World, w.DropLast)
+	wraps, drops := epochRemainder(samples, w.BatchSize, w.World, w.DropLast)
 	k.SamplesLost, k.SamplesDoubled = lost-n*drops, doubled-n*wraps
 }
 
-// ofRanks makes the row that of all ranks: Σ samples ÷ common window, and the slowest rank beside
-// it.
-func (k *Keys) ofRanks(ranks []*Keys, o *Outcome) {
-	c := o.common
+// mergeRanks turns k into the row of all ranks. The rates are those of the common window, and the
+// slowest rank is recorded.
+func (k *Keys) mergeRanks(ranks []*Keys, o *Outcome) {
+	c := o.commonSpan
 	k.Rank, k.Setting = -1, fmt.Sprintf("%d ranks; %s", len(ranks), k.Setting)
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(c.Gaps, 0.5),
-		quantile(c.Gaps, 0.95), quantile(c.Gaps, 0.99)
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = nearestQuantile(c.Gaps, 0.5),
+		nearestQuantile(c.Gaps, 0.95), nearestQuantile(c.Gaps, 0.99)
 	k.RankSamplesPerS, k.SlowestRank, k.SlowestSamplesPerS = c.Rates, &c.Slowest, &c.Rates[c.Slowest]
 	k.Errors = []string{}
 	for i, r := range ranks {
@@ -214,15 +220,15 @@ func (k *Keys) ofRanks(ranks []*Keys, o *Outcome) {
 			k.Errors = append(k.Errors, fmt.Sprintf("rank %d: %s", i, e))
 		}
 	}
-	merge(k, ranks)
+	mergeTaggedFields(k, ranks)
 	if k.RandomnessIdeal > 0 {
 		v := k.ShuffleRandomnessFrac / k.RandomnessIdeal
 		k.RandomnessVsIdeal = &v
 	}
 }
 
-// merge sets the fields whose tag says how: null where a rank lacks it.
-func merge(into *Keys, ranks []*Keys) {
+// mergeTaggedFields combines the fields that have a ranks tag. A field is null if a rank lacks it.
+func mergeTaggedFields(into *Keys, ranks []*Keys) {
 	to := reflect.ValueOf(into).Elem()
 	for i := range to.NumField() {
 		how, field := to.Type().Field(i).Tag.Get("ranks"), to.Field(i)

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// keysInOrder reads the keys of a JSON object in their order.
+// keysInOrder returns the keys of a JSON object in order.
 func keysInOrder(t *testing.T, b []byte) []string {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -38,14 +38,22 @@ func keysInOrder(t *testing.T, b []byte) []string {
 	return keys
 }
 
-// The original benchmark's keys in its order, then ours: other people's scripts read them.
+// The keys of the original benchmark come first, in its order. Scripts of other people depend on
+// it.
 func TestKeyOrder(t *testing.T) {
 	for _, loader := range []string{"map_style", "streaming"} {
-		p := &point{scenario: Scenario{Name: "x", Loader: loader}, work: Workload{BatchSize: 2}}
-		k, err := (&Suite{ref: &reference{}}).keys(
+		p := &measuredPoint{
+			scenario: Scenario{Name: "x", Loader: loader},
+			workload: Workload{BatchSize: 2},
+		}
+		k, err := (&Suite{reference: &reference{}}).resultRow(
 			p,
 			0,
-			&Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3},
+			&Outcome{
+				Samples:  1,
+				Seconds:  1,
+				SetFacts: SetFacts{LoadedEpisodes: 3},
+			},
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +92,7 @@ func TestKeyOrder(t *testing.T) {
 	}
 }
 
-// A table of both kinds has all columns, each in its place.
+// A table with rows of both kinds has all columns in their positions.
 func TestTableOfBothKinds(t *testing.T) {
 	n, root, e := 2, "root", 7
 	b, err := keysTable(
@@ -110,48 +118,54 @@ func TestTableOfBothKinds(t *testing.T) {
 	}
 }
 
-// Every figure of a row from an outcome with known numbers.
+// An outcome with known numbers gives the expected figures of a row.
 func TestFigures(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	p := &point{
-		scenario: Scenario{Name: "mmap_local", Loader: "map_style"},
-		runner:   "engine",
-		work:     Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9},
+	p := &measuredPoint{
+		scenario:   Scenario{Name: "mmap_local", Loader: "map_style"},
+		runnerName: "engine",
+		workload:   Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9},
 	}
 	o := Outcome{
-		Samples:        8,
-		Seconds:        2,
-		CPUSeconds:     0.4,
-		Cameras:        3,
-		ArrivalsUS:     []int64{5e5, 2e6},
-		ArrivalRows:    []int{4, 4},
-		RSSPeakMB:      1000,
-		PSSPeakMB:      500,
-		BytesRead:      800,
-		DistinctFrac:   0.4,
-		IdealFrac:      0.5,
-		SingleProc:     f(7),
-		EpochsFinished: 1,
-		SamplesLost:    0,
-		StatsOpen: &loader.Stats{
-			Frames:        10,
-			FramesDecoded: 10,
-			Plan:          1,
-			Gather:        1,
-			Decode:        1,
-			Convert:       1,
+		Samples:    8,
+		Seconds:    2,
+		CPUSeconds: 0.4,
+		SetFacts:   SetFacts{Cameras: 3},
+		WindowFigures: WindowFigures{
+			ArrivalsUS:  []int64{5e5, 2e6},
+			ArrivalRows: []int{4, 4},
+			StatsOpen: &loader.Stats{
+				Frames:        10,
+				FramesDecoded: 10,
+				Plan:          1,
+				Gather:        1,
+				Decode:        1,
+				Convert:       1,
+			},
+			StatsClose: &loader.Stats{
+				Frames:        34,
+				FramesDecoded: 58,
+				Plan:          2,
+				Gather:        2,
+				Decode:        6,
+				Convert:       2,
+			},
 		},
-		StatsClose: &loader.Stats{
-			Frames:        34,
-			FramesDecoded: 58,
-			Plan:          2,
-			Gather:        2,
-			Decode:        6,
-			Convert:       2,
+		MemoryFigures: MemoryFigures{
+			RSSPeakMB: 1000,
+			PSSPeakMB: 500,
 		},
+		ByteFigures: ByteFigures{BytesRead: 800},
+		OrderFigures: OrderFigures{
+			DistinctFrac:   0.4,
+			IdealFrac:      0.5,
+			EpochsFinished: 1,
+			SamplesLost:    0,
+		},
+		ConsumerFigures: ConsumerFigures{SingleProc: f(7)},
 	}
-	s := &Suite{ref: &reference{}}
-	k, err := s.keys(p, 0, &o)
+	s := &Suite{reference: &reference{}}
+	k, err := s.resultRow(p, 0, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,15 +188,15 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, v[0], v[1])
 		}
 	}
-	// From a server: what it sent.
+	// With a server, its sent bytes count.
 	o.ServerBytes = 1600
-	if k, err = s.keys(p, 0, &o); err != nil || *k.BytesReadPerSample != 200 {
+	if k, err = s.resultRow(p, 0, &o); err != nil || *k.BytesReadPerSample != 200 {
 		t.Error(*k.BytesReadPerSample)
 	}
-	// drop_last drops by rule; what goes beyond it is lost.
-	p.work.DropLast, o.EpochsFinished, o.SamplesLost = true, 2, 7
-	s.ref.samples = 11
-	if k, err = s.keys(p, 0, &o); err != nil || k.SamplesLost != 1 {
+	// drop_last drops samples by design; only further samples are lost.
+	p.workload.DropLast, o.EpochsFinished, o.SamplesLost = true, 2, 7
+	s.reference.samples = 11
+	if k, err = s.resultRow(p, 0, &o); err != nil || k.SamplesLost != 1 {
 		t.Errorf("%d lost", k.SamplesLost)
 	}
 }
@@ -201,19 +215,20 @@ func TestWrong(t *testing.T) {
 		{Keys{SamplesDoubled: 2}, "doubled"},
 		{Keys{ResumeExact: &no}, "resumed"},
 	} {
-		if got := c.k.wrong(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := c.k.failureText(); (got == "") != (c.want == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
 
-// The run that counts is the one of the median rate.
+// The reported run is the one with the median rate.
 func TestMedianRun(t *testing.T) {
-	p := &point{}
+	p := &measuredPoint{}
 	for _, n := range []int64{30, 10, 20, 40} {
 		p.Runs = append(p.Runs, Outcome{Samples: n, Seconds: 1})
 	}
-	if m := p.median(); m.Samples != 20 {
+	if m := p.medianRun(); m.Samples != 20 {
 		t.Errorf("run %+v", m)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// window is what a runner of this process measures by itself: wall and CPU seconds of work, between
-// the lines that the harness reads.
-func (o *Outcome) window(marks io.Writer, work func() error) error {
+// timeWork measures wall and CPU seconds of work in this process. It prints the lines that the
+// harness reads before and after.
+func (o *Outcome) timeWork(marks io.Writer, work func() error) error {
 	fmt.Fprintln(marks, lineOpen)
 	cpu, start := selfCPU(), time.Now()
 	if err := work(); err != nil {
@@ -30,8 +30,8 @@ func (o *Outcome) window(marks io.Writer, work func() error) error {
 	return nil
 }
 
-// DecodeRun decodes files to RGB on one thread, as runners/robocache_bench/decode.py does, and says
-// what it took.
+// DecodeRun decodes files to RGB on one thread, as runners/robocache_bench/decode.py does, and
+// measures the time.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	if _, err := video.ActiveBackend(); err != nil {
 		return o, err
@@ -103,22 +103,22 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 		return o, robocache.Misuse("", nil, "pattern %s", w.Pattern).
 			WithHint("sequential or random")
 	}
-	if err := o.window(marks, work); err != nil {
+	if err := o.timeWork(marks, work); err != nil {
 		return o, err
 	}
 	o.Delivered, o.Decoded = o.Samples, pool.Stats().Decoded
 	return o, nil
 }
 
-// CopyRun is the limit of a warm cache: batches of frames copied from random places of a source
-// that no cache of the processor holds into rotating buffers, by threads, for about the seconds
-// given. A sample is a frame.
+// CopyRun measures the limit for a warm cache. Threads copy frames from random positions of a large
+// source, which fits into no processor cache, into rotating buffers. It runs for about w.Seconds. A
+// sample is a frame.
 func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	const images, buffers = 1024, 8
 	if w.Bytes < 1 {
 		return o, robocache.Misuse("", nil, "memcpy: frames of no bytes")
 	}
-	// reading an untouched page reads one page of zeros
+	// Reading a page that was never written would read the kernel's single page of zeros.
 	touched := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 	source, held := touched(images*w.Bytes), make([][]byte, w.Workers)
 	for t := range held {
@@ -145,7 +145,7 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 	}
 	seconds := max(w.Seconds, 1)
 	run(seconds / 4)
-	if err := o.window(marks, func() error {
+	if err := o.timeWork(marks, func() error {
 		run(seconds)
 		return nil
 	}); err != nil {
@@ -156,15 +156,16 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 	return o, nil
 }
 
-// ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a
-// dataset that was opened anew.
+// ReadRun measures whole passes of a dataset reader: every row in order, in batches. It opens the
+// dataset again for each pass.
 func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	// a training process holds batches: with an empty heap the collector would run every few frames
+	// A training process holds batches. With an empty heap the collector would run every few
+	// frames.
 	held := make([]byte, 128<<20)
 	var begin time.Time
-	// the first is not measured
+	// the first pass is not measured
 	for turn := 0; turn < 2 || time.Since(begin).Seconds() < w.Seconds; turn++ {
-		ds, err := w.open(ctx)
+		ds, err := w.openDataset(ctx)
 		if err != nil {
 			return o, err
 		}
@@ -187,7 +188,7 @@ func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	return o, nil
 }
 
-// readRows reads every stream of every row once.
+// readRows reads every stream of every row once and returns the number of rows.
 func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64, err error) {
 	var rows []robocache.Row
 	for e := range ds.Info().Episodes {
@@ -196,7 +197,7 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64, er
 		}
 	}
 	refs := make([]robocache.FrameRef, batch)
-	var dst []byte // used again, as a loader's buffers are
+	var dst []byte // reused, like the buffers of a loader
 	for lo := 0; lo+batch <= len(rows) || lo == 0; lo += batch {
 		part := rows[lo:min(lo+batch, len(rows))]
 		for i := range ds.Info().Features {

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// barTable lists the bars of cases that are wanted.
+// barTable lists the bars of the cases for which wanted returns true.
 func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 	t := &report.Table{Head: []string{"workload", "bar", "ours", "the other", "ratio", ""}}
 	for _, r := range rows {
@@ -27,8 +27,8 @@ func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 					c.Pass,
 					r.Title,
 					c.Bar.Text,
-					inMetric(c.Bar.Metric, c.Ours),
-					inMetric(c.Bar.Metric, c.Than),
+					formatMetric(c.Bar.Metric, c.Ours),
+					formatMetric(c.Bar.Metric, c.Than),
 					c.Bar.Show(c.Ratio),
 					c.Word(),
 				)
@@ -38,10 +38,10 @@ func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 	return t
 }
 
-// Performance writes the page of a folder: its page.tmpl. There {{about "FILE"}} says how the bars
-// in a file were measured, {{bars "FILE FILE" "METRIC" …}} lists them but for those of some
-// metrics, {{lost "FILE FILE"}} those that are not met, and {{csv "FILE FILE" "COLUMN" …}} some
-// columns of the CSVs of reports.
+// Performance writes the page of a folder from its page.tmpl. A template contains these
+// placeholders: {{about "FILE"}} describes how the bars in a file were measured. {{bars "FILE FILE"
+// "METRIC" …}} lists the bars, except those of the given metrics. {{lost "FILE FILE"}} lists the
+// bars that are not met. {{csv "FILE FILE" "COLUMN" …}} shows columns of CSV reports.
 func Performance(dir string, w io.Writer) (err error) {
 	read := func(name string) ([]byte, error) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -126,10 +126,10 @@ func Performance(dir string, w io.Writer) (err error) {
 	}
 	var page bytes.Buffer
 	end := 0
-	for _, place := range placeText.FindAllIndex(content, -1) {
+	for _, place := range placeholderPattern.FindAllIndex(content, -1) {
 		page.Write(content[end:place[0]])
 		end = place[1]
-		// verb, a text, what stands between, a text …
+		// verb, quoted text, separator, quoted text …
 		words := strings.Split(strings.Trim(string(content[place[0]:end]), `{}"`), `"`)
 		verb := verbs[strings.TrimSpace(words[0])]
 		if verb == nil || len(words) < 2 {
@@ -154,6 +154,6 @@ func Performance(dir string, w io.Writer) (err error) {
 	return err
 }
 
-// placeText is where page.tmpl wants a table, {{verb "names" "word" …}}, and what is not closed.
-// Not text/template: see report.Document.page.
-var placeText = regexp.MustCompile(`(?m)\{\{.*?(\}\}|$)`)
+// placeholderPattern matches a placeholder of page.tmpl, {{verb "names" "word" …}}, also if it is
+// not closed. report.Document.htmlPage explains why this is not text/template.
+var placeholderPattern = regexp.MustCompile(`(?m)\{\{.*?(\}\}|$)`)

@@ -13,44 +13,45 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// The lines that a runner writes when its window opens and closes.
+// Lines that a runner prints when its window opens and closes.
 const (
 	lineOpen  = "#open"
 	lineClose = "#measured"
 )
 
-// usage is what a process tree has used so far.
+// usage holds the resources that a process tree has used so far.
 type usage struct {
-	cpu          float64 // seconds, user and system
-	read, device int64   // bytes asked of files and sockets, and those that devices gave
-	sent         int64   // of the server
+	cpu                    float64 // seconds, user and system
+	readBytes, deviceBytes int64   // bytes requested from files and sockets, and bytes read from devices
+	sentBytes              int64   // bytes sent by the server
 }
 
-// watcher follows a process tree from outside, so that looking costs the runner no CPU. RSS is read
-// twice a second from statm; PSS, which makes the kernel walk the pages, only where RSS has grown,
-// or every five seconds; until the window closes.
+// watcher observes a process tree from outside, so that the observation costs the runner no CPU. It
+// reads RSS from statm twice a second. Reading PSS makes the kernel walk the pages, so it is read
+// only if RSS has grown, and every five seconds. The observation ends when the window closes.
 type watcher struct {
-	mu       sync.Mutex // the runner's lines come on a goroutine of their own
-	srv      *loopback.Server
-	pid      int
-	end      func()           // of the watch; a second time it does nothing
-	rss, pss int64            // peaks, bytes
-	at       map[string]usage // at the runner's lines; "": when the process started
+	mu               sync.Mutex // lines of the runner arrive on another goroutine
+	srv              *loopback.Server
+	pid              int
+	endWatch         func()           // stops the observation; further calls have no effect
+	rssPeak, pssPeak int64            // peaks, bytes
+	usageAt          map[string]usage // usage at the lines of the runner; "" is the start of the process
 }
 
-func (w *watcher) start(pid int) {
+// startWatching starts the observation of a process tree.
+func (w *watcher) startWatching(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	stop := make(chan struct{})
 	var done sync.WaitGroup
-	w.pid, w.end = pid, sync.OnceFunc(func() { close(stop); done.Wait() })
-	w.note("")
+	w.pid, w.endWatch = pid, sync.OnceFunc(func() { close(stop); done.Wait() })
+	w.noteUsage("")
 	done.Go(func() {
 		for i := 0; ; i++ {
-			w.look(i)
+			w.sampleMemory(i)
 			select {
 			case <-stop:
-				w.look(0)
+				w.sampleMemory(0)
 				return
 			case <-time.After(500 * time.Millisecond):
 			}
@@ -58,104 +59,112 @@ func (w *watcher) start(pid int) {
 	})
 }
 
-// line is a line that the runner wrote. One may come before start has been called.
-func (w *watcher) line(l string) {
+// receiveLine handles a line of the runner's output. It may be called before startWatching.
+func (w *watcher) receiveLine(l string) {
 	if l != lineOpen && l != lineClose {
 		return
 	}
 	w.mu.Lock()
-	w.note(l)
+	w.noteUsage(l)
 	w.mu.Unlock()
-	if l == lineClose && w.end != nil {
-		w.end()
+	if l == lineClose && w.endWatch != nil {
+		w.endWatch()
 	}
 }
 
-func (w *watcher) note(line string) {
+// noteUsage saves the current usage under the given line. Caller must hold w.mu.
+func (w *watcher) noteUsage(line string) {
 	var u usage
 	for _, p := range processTree(w.pid) {
-		_, rest, _ := strings.Cut(proc(p, "stat"), ") ")
+		_, rest, _ := strings.Cut(procFile(p, "stat"), ") ")
 		if f := strings.Fields(rest); len(f) > 14 {
-			for _, t := range f[11:15] { // with the children that it has waited for
-				u.cpu += float64(number(t)) / 100 // USER_HZ, the same on every system
+			for _, t := range f[11:15] { // includes children that have been waited for
+				u.cpu += float64(procNumber(t)) / 100 // USER_HZ is 100 on every system
 			}
 		}
-		io := proc(p, "io")
-		u.read, u.device = u.read+number(report.Field(io, "rchar")), u.device+
-			number(report.Field(io, "read_bytes"))
+		io := procFile(p, "io")
+		u.readBytes, u.deviceBytes = u.readBytes+
+			procNumber(report.Field(io, "rchar")), u.deviceBytes+
+			procNumber(report.Field(io, "read_bytes"))
 	}
 	if w.srv != nil {
-		u.sent = w.srv.Bytes()
+		u.sentBytes = w.srv.Bytes()
 	}
-	if w.at == nil {
-		w.at = map[string]usage{}
+	if w.usageAt == nil {
+		w.usageAt = map[string]usage{}
 	}
-	w.at[line] = u
+	w.usageAt[line] = u
 }
 
-// into writes what was seen into the outcome. A runner of one process may say itself, to the
-// microsecond, what CPU it used.
-func (w *watcher) into(o *Outcome) {
-	o.RSSPeakMB, o.PSSPeakMB = float64(w.rss)/(1<<20), float64(w.pss)/(1<<20)
-	a, b := w.at[lineOpen], w.at[lineClose]
-	if _, measured := w.at[lineClose]; !measured {
+// fillUsage writes the observed figures into o. A runner with a single process may report its own
+// CPU time, which is more precise; that figure is kept.
+func (w *watcher) fillUsage(o *Outcome) {
+	o.RSSPeakMB, o.PSSPeakMB = float64(w.rssPeak)/(1<<20), float64(w.pssPeak)/(1<<20)
+	a, b := w.usageAt[lineOpen], w.usageAt[lineClose]
+	if _, measured := w.usageAt[lineClose]; !measured {
 		return
 	}
 	if o.CPUSeconds == 0 {
 		o.CPUSeconds = b.cpu - a.cpu
 	}
-	o.BytesRead, o.DeviceReadBytes, o.ServerBytes = b.read-a.read, b.device-w.at[""].device, b.sent-a.sent
+	o.BytesRead, o.ServerBytes = b.readBytes-a.readBytes, b.sentBytes-a.sentBytes
+	o.DeviceReadBytes = b.deviceBytes - w.usageAt[""].deviceBytes
 }
 
-func (w *watcher) look(i int) {
+// sampleMemory updates the peaks of RSS and PSS. i counts the samples.
+func (w *watcher) sampleMemory(i int) {
 	pids := processTree(w.pid)
 	var rss, pss int64
 	for _, p := range pids {
-		rss += statm(p)
+		rss += residentBytes(p)
 	}
-	if i%10 == 0 || rss > w.rss+w.rss/50 {
+	if i%10 == 0 || rss > w.rssPeak+w.rssPeak/50 {
 		for _, p := range pids {
-			pss += number(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"),
+			pss += procNumber(strings.TrimSuffix(report.Field(procFile(p, "smaps_rollup"), "Pss"),
 				" kB")) << 10
 		}
 	}
-	w.rss, w.pss = max(w.rss, rss), max(w.pss, pss)
+	w.rssPeak, w.pssPeak = max(w.rssPeak, rss), max(w.pssPeak, pss)
 }
 
-// number is an integer of /proc; 0 where it says none.
-func number(text string) int64 {
+// procNumber parses an integer from /proc. It returns 0 if there is none.
+func procNumber(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
-func proc(pid int, name string) string {
+// procFile returns the content of a file in /proc/PID.
+func procFile(pid int, name string) string {
 	return report.ReadText(filepath.Join("/proc", strconv.Itoa(pid), name))
 }
 
-// processTree is a process and its descendants.
+// processTree returns a process and its descendants.
 func processTree(pid int) []int {
 	out := []int{pid}
 	for i := 0; i < len(out); i++ {
-		// a thread has its own
+		// each thread has its own list of children
 		tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(out[i]) + "/task/*/children")
 		for _, t := range tasks {
 			for _, f := range strings.Fields(report.ReadText(t)) {
-				out = append(out, int(number(f)))
+				out = append(out, int(procNumber(f)))
 			}
 		}
 	}
 	return out
 }
 
-// statm is the RSS of a process in bytes.
-func statm(pid int) int64 {
-	return number(append(strings.Fields(proc(pid, "statm")), "", "")[1]) * int64(os.Getpagesize())
+// residentBytes returns the RSS of a process.
+func residentBytes(pid int) int64 {
+	return procNumber(append(strings.Fields(procFile(pid, "statm")), "",
+		"")[1]) * int64(os.Getpagesize())
 }
 
-// ownDeviceReads are the bytes that devices gave to this process.
-func ownDeviceReads() int64 { return number(report.Field(proc(os.Getpid(), "io"), "read_bytes")) }
+// ownDeviceReads returns the bytes that this process has read from devices.
+func ownDeviceReads() int64 {
+	return procNumber(report.Field(procFile(os.Getpid(), "io"), "read_bytes"))
+}
 
-// selfCPU is the user + system seconds of this process.
+// selfCPU returns the user and system CPU seconds of this process.
 func selfCPU() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

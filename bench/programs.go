@@ -19,15 +19,15 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// options are some of a Workload's, by the names of its JSON.
+// options overrides fields of a Workload, by their JSON names.
 type options map[string]any
 
-func (o options) into(w *Workload) error { return report.Fill(w, o) }
+func (o options) applyTo(w *Workload) error { return report.Fill(w, o) }
 
-// runner is a program with a job.
-func (p program) runner(name string, w Workload, t *runners.Tools) (Runner, error) {
+// newRunner returns the runner of the program with a job.
+func (p program) newRunner(name string, w Workload, t *runners.Tools) (Runner, error) {
 	w.More = map[string]any{"runner": name}
-	if err := p.Job.into(&w); err != nil {
+	if err := p.Job.applyTo(&w); err != nil {
 		return Runner{}, err
 	}
 	argv := t.Own(p.Run)
@@ -46,8 +46,8 @@ func (p program) runner(name string, w Workload, t *runners.Tools) (Runner, erro
 	}, nil
 }
 
-// pick gives the runners of a table by name.
-func pick(
+// pickRunners returns the named runners of a table.
+func pickRunners(
 	table map[string]program,
 	names []string,
 	w Workload,
@@ -58,7 +58,7 @@ func pick(
 		if !ok {
 			return out, report.UnknownName("runner", n, slices.Sorted(maps.Keys(table)))
 		}
-		runner, err := p.runner(n, w, t)
+		runner, err := p.newRunner(n, w, t)
 		if err != nil {
 			return out, err
 		}
@@ -67,9 +67,9 @@ func pick(
 	return out, nil
 }
 
-// Passes measures whole passes of a workload through runners, interleaved: epochs of a loader, with
-// Rows those of whole trajectories, with Files decoding. With threads each runner runs with each
-// number of them.
+// Passes measures whole passes of a workload, with interleaved runners. A pass is an epoch of a
+// loader. With w.Rows it is an epoch of whole trajectories, and with w.Files it decodes all files.
+// If threads is not nil, each runner runs once per number of threads.
 func Passes(
 	ctx context.Context,
 	names []string,
@@ -81,26 +81,26 @@ func Passes(
 	log func(string, ...any),
 ) (_ []Result, err error) {
 	if w.Files != nil {
-		if w.Pattern == "random" { // a process a frame would measure starting processes
+		if w.Pattern == "random" { // starting a process per frame would dominate the measurement
 			names = slices.DeleteFunc(
 				slices.Clone(names),
 				func(n string) bool { return n == "ffmpeg" },
 			)
 		}
-		field, err := pick(tables().Decoders, names, w, &t)
+		field, err := pickRunners(caseTables().Decoders, names, w, &t)
 		if err != nil {
 			return nil, err
 		}
 		return Run(ctx, field, repeats, timeout, log)
 	}
-	ds, err := w.open(ctx)
+	ds, err := w.openDataset(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer ds.Close()
-	table := tables().Loaders
+	table := caseTables().Loaders
 	if w.Rows > 0 {
-		if table = tables().Trajectories; ds.Info().Format != "robomimic" ||
+		if table = caseTables().Trajectories; ds.Info().Format != "robomimic" ||
 			ds.Info().Episodes == 0 ||
 			w.HZ <= 0 {
 			return nil, robocache.Misuse(
@@ -112,7 +112,7 @@ func Passes(
 		}
 	}
 	if w.Rows > 0 || threads != nil {
-		w.Seconds = cmp.Or(w.Seconds, 2) // an epoch of ours is a fraction of that
+		w.Seconds = cmp.Or(w.Seconds, 2) // an epoch of RoboCache takes a fraction of this
 	}
 	ref, err := newReference(ds, "", &w)
 	if err != nil {
@@ -124,12 +124,12 @@ func Passes(
 	var field []Runner
 	for _, n := range threads {
 		w.Workers = n
-		picked, err := pick(table, names, w, &t)
+		picked, err := pickRunners(table, names, w, &t)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range picked {
-			if r.ref = ref; len(threads) > 1 {
+			if r.reference = ref; len(threads) > 1 {
 				r.Name += fmt.Sprintf(", %d threads", n)
 			}
 			field = append(field, r)
@@ -138,11 +138,11 @@ func Passes(
 	return Run(ctx, field, repeats, timeout, log)
 }
 
-// httpLatency is the wait before each answer of the http store.
+// httpLatency is the delay before each response of the http store.
 const httpLatency = 5 * time.Millisecond
 
-// Runners gives the runners of one family by name. What a runner needs is made first: a reason why
-// it cannot be stands in the runner, which then fails with it.
+// Runners returns the named runners of a family, and makes the data that they need. If that is
+// unsupported here, the runner fails with the reason when it runs.
 func (w *CaseWork) Runners(
 	ctx context.Context,
 	name string,
@@ -155,7 +155,7 @@ func (w *CaseWork) Runners(
 		if err != nil {
 			return out, err
 		}
-		if ref, err = w.reference(ctx, path); err != nil {
+		if ref, err = w.openReference(ctx, path); err != nil {
 			return out, err
 		}
 	}
@@ -165,10 +165,10 @@ func (w *CaseWork) Runners(
 		if f.format != nil {
 			r, err = w.formatRunner(ctx, f.format, n)
 		} else {
-			r, err = w.peer(ctx, f, n, ref)
+			r, err = w.peerRunner(ctx, f, n, ref)
 		}
 		if errors.Is(err, robocache.ErrUnsupported) {
-			r, err = failing(n, err)
+			r, err = failingRunner(n, err)
 		}
 		if err != nil {
 			return out, err
@@ -178,24 +178,24 @@ func (w *CaseWork) Runners(
 	return out, nil
 }
 
-// failing returns a runner that fails with the message of err.
-func failing(name string, err error) (Runner, error) {
+// failingRunner returns a runner that fails with the message of err.
+func failingRunner(name string, err error) (Runner, error) {
 	said, failed := json.Marshal(Outcome{Error: err.Error()})
 	return Runner{Name: name, Argv: []string{"printf", "%s", string(said)}}, failed
 }
 
-// reference opens a set; it is closed with the family's servers.
-func (w *CaseWork) reference(ctx context.Context, root string) (*reference, error) {
+// openReference opens a set. closeOpened closes it.
+func (w *CaseWork) openReference(ctx context.Context, root string) (*reference, error) {
 	ds, err := robocache.Open(ctx, root, robocache.OpenOptions{})
 	if err != nil {
 		return nil, err
 	}
-	w.open = append(w.open, ds)
+	w.opened = append(w.opened, ds)
 	return newReference(ds, root, &Workload{})
 }
 
-// peer is a runner of a family of `robocache-bench peers`.
-func (w *CaseWork) peer(
+// peerRunner returns a runner of a family of `robocache-bench peers`.
+func (w *CaseWork) peerRunner(
 	ctx context.Context,
 	f *family,
 	name string,
@@ -203,19 +203,19 @@ func (w *CaseWork) peer(
 ) (Runner, error) {
 	p, own := f.Runners[name]
 	if !own {
-		p = tables().Peers[name]
+		p = caseTables().Peers[name]
 	}
 	if p.Set != "" {
 		path, err := w.Sets.Path(ctx, p.Set)
 		if err != nil {
 			return Runner{}, err
 		}
-		if ref, err = w.reference(ctx, path); err != nil {
+		if ref, err = w.openReference(ctx, path); err != nil {
 			return Runner{}, err
 		}
 	}
 	job := Workload{
-		URI:       ref.root,
+		URI:       ref.localRoot,
 		BatchSize: w.BatchSize,
 		Workers:   w.Workers,
 		Epochs:    1,
@@ -230,12 +230,12 @@ func (w *CaseWork) peer(
 	if f.Size > 0 {
 		job.ImageSize = fmt.Sprintf("%dx%d", f.Size, f.Size)
 	}
-	a, err := p.runner(name, job, &w.Tools)
+	a, err := p.newRunner(name, job, &w.Tools)
 	if err != nil {
 		return Runner{}, err
 	}
-	if strings.HasSuffix(p.Run, ".py") { // else it is a limit
-		a.Checked, a.ref = f.Video, ref
+	if strings.HasSuffix(p.Run, ".py") { // a job of Serve measures a limit and has nothing to check
+		a.Checked, a.reference = f.Video, ref
 	}
 	switch name {
 	case "robomimic", "robomimic-all":
@@ -243,33 +243,33 @@ func (w *CaseWork) peer(
 			return Runner{}, err
 		}
 	case "decode-floor", "decode-sequential":
-		if a.Job.Files, err = VideoFiles([]string{ref.root}); err != nil {
+		if a.Job.Files, err = VideoFiles([]string{ref.localRoot}); err != nil {
 			return Runner{}, err
 		}
 		a.Job.Count = f.Count
 	case "memcpy":
-		for _, v := range ref.ds.Info().Features {
+		for _, v := range ref.dataset.Info().Features {
 			if v.Kind == robocache.KindVideo {
 				a.Job.Bytes = 3 * v.Height * v.Width
 			}
 		}
 	case "robocache-disk":
-		a.Job.More["disk"] = filepath.Dir(ref.root)
+		a.Job.More["disk"] = filepath.Dir(ref.localRoot)
 	case "robocache-http":
-		s, err := loopback.Serve(ref.root, loopback.Options{Latency: httpLatency})
+		s, err := loopback.Serve(ref.localRoot, loopback.Options{Latency: httpLatency})
 		if err != nil {
 			return Runner{}, err
 		}
-		w.open = append(w.open, s)
+		w.opened = append(w.opened, s)
 		a.Job.URI = s.URL
 	}
 	return a, nil
 }
 
-// formatRunner is a runner of a case of `robocache-bench formats`:
-// runners/robocache_bench/formats.py, but where loaders are measured.
+// formatRunner returns a runner of a case of `robocache-bench formats`. Most cases use
+// runners/robocache_bench/formats.py; cases that measure loaders use the runners of loaders.
 func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) (Runner, error) {
-	p, ok := tables().Kinds[c.Kind][name]
+	p, ok := caseTables().Kinds[c.Kind][name]
 	if !ok {
 		p = program{Run: "formats.py", Setting: "one process"}
 	}
@@ -283,23 +283,23 @@ func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) 
 		Seed:      w.Seed,
 		BatchSize: 1,
 	}
-	if err := c.Job.into(&j); err != nil {
+	if err := c.Job.applyTo(&j); err != nil {
 		return Runner{}, err
 	}
-	if err := c.Jobs[name].into(&j); err != nil {
+	if err := c.Jobs[name].applyTo(&j); err != nil {
 		return Runner{}, err
 	}
-	a, err := p.runner(name, j, &w.Tools)
+	a, err := p.newRunner(name, j, &w.Tools)
 	if err != nil {
 		return Runner{}, err
 	}
 	if a.Job.More["case"] = c.Name; p.Checked {
 		a.Job.More["truth"] = j.URI
-		referenceValue, err := w.reference(ctx, j.URI)
+		referenceValue, err := w.openReference(ctx, j.URI)
 		if err != nil {
 			return Runner{}, err
 		}
-		a.Checked, a.ref = true, referenceValue
+		a.Checked, a.reference = true, referenceValue
 	}
 	return a, nil
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Node is this process's place where each rank of a scenario runs on a machine of its own (Slurm:
-// RANK and WORLD_SIZE).
+// Node describes this process in a run where each rank has its own machine (Slurm: RANK and
+// WORLD_SIZE).
 type Node struct {
 	Rank, World int
-	Dir         string // a folder that all nodes see, of this run alone
+	Dir         string // a folder of this run that all nodes share
 }
 
-// turn is the folder of one run of one point.
-func (n *Node) turn(p *point) (string, error) {
+// runFolder creates the folder for one run of one point.
+func (n *Node) runFolder(p *measuredPoint) (string, error) {
 	dir := filepath.Join(
 		n.Dir,
-		fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)),
+		fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batchSize, p.runnerName, len(p.Runs)),
 	)
-	if exists(n.outcome(dir, n.Rank)) {
+	if fileExists(n.outcomePath(dir, n.Rank)) {
 		return "", robocache.Misuse(
 			"load",
 			robocache.Where{"file": dir},
@@ -40,12 +40,14 @@ func (n *Node) turn(p *point) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-func (n *Node) outcome(dir string, rank int) string {
+// outcomePath returns the file in which a rank saves its outcome.
+func (n *Node) outcomePath(dir string, rank int) string {
 	return filepath.Join(dir, fmt.Sprintf("outcome%d.json", rank))
 }
 
-// exchange leaves this rank's outcome for the others, and waits for theirs.
-func (n *Node) exchange(
+// exchangeOutcomes saves the outcome of this rank, waits for those of the others, and returns all
+// of them.
+func (n *Node) exchangeOutcomes(
 	ctx context.Context,
 	dir string,
 	own Outcome,
@@ -54,19 +56,19 @@ func (n *Node) exchange(
 	if failed != nil {
 		own.Error = failed.Error()
 	}
-	// Named last: who sees it, sees all of it.
-	part := n.outcome(dir, n.Rank) + ".part"
+	// The file is renamed after it is complete, so that other ranks never read a part of it.
+	part := n.outcomePath(dir, n.Rank) + ".part"
 	if err := report.WriteJSON(part, own); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(part, n.outcome(dir, n.Rank)); err != nil {
+	if err := os.Rename(part, n.outcomePath(dir, n.Rank)); err != nil {
 		return nil, err
 	}
 	outs := make([]Outcome, n.World)
 	for r := range outs {
-		b, err := await(
+		b, err := awaitFile(
 			ctx,
-			n.outcome(dir, r),
+			n.outcomePath(dir, r),
 			20*time.Millisecond,
 			fmt.Sprintf("rank %d left no outcome", r),
 		)
@@ -74,7 +76,7 @@ func (n *Node) exchange(
 			return nil, err
 		}
 		if err := robocache.At(json.Unmarshal(b, &outs[r]),
-			robocache.Where{"file": n.outcome(dir, r)}); err != nil {
+			robocache.Where{"file": n.outcomePath(dir, r)}); err != nil {
 			return nil, err
 		}
 		if outs[r].Error != "" {
@@ -84,9 +86,9 @@ func (n *Node) exchange(
 	return outs, nil
 }
 
-// meet waits until every rank has come to the barrier: a folder that all of them see.
-// runners/robocache_bench/common.py does the same.
-func meet(ctx context.Context, w *Workload) error {
+// meetRanks blocks until every rank has reached the barrier, which is a shared folder.
+// runners/robocache_bench/common.py uses the same protocol.
+func meetRanks(ctx context.Context, w *Workload) error {
 	if w.Barrier == "" || w.World < 2 {
 		return nil
 	}
@@ -97,7 +99,7 @@ func meet(ctx context.Context, w *Workload) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for r := range w.World {
-		if _, err := await(ctx, name(r), 2*time.Millisecond,
+		if _, err := awaitFile(ctx, name(r), 2*time.Millisecond,
 			fmt.Sprintf("rank %d did not come to the barrier", r)); err != nil {
 			return err
 		}
@@ -105,8 +107,8 @@ func meet(ctx context.Context, w *Workload) error {
 	return nil
 }
 
-// await reads a file as soon as it is there.
-func await(ctx context.Context, path string, each time.Duration, what string) ([]byte, error) {
+// awaitFile polls until the file exists, and returns its content.
+func awaitFile(ctx context.Context, path string, each time.Duration, what string) ([]byte, error) {
 	for {
 		b, err := os.ReadFile(path)
 		if !errors.Is(err, os.ErrNotExist) {
@@ -120,23 +122,23 @@ func await(ctx context.Context, path string, each time.Duration, what string) ([
 	}
 }
 
-// common is the stretch in which every rank's window was open, and what came in it.
-type common struct {
+// commonSpan describes the period in which the windows of all ranks were open.
+type commonSpan struct {
 	Seconds float64
 	Samples int64
-	Gaps    []float64 // ms a sample, ascending, over all ranks
-	Rates   []float64 // samples/s, a rank each
+	Gaps    []float64 // ms per sample, ascending, over all ranks
+	Rates   []float64 // samples/s of each rank
 	Slowest int
 }
 
-// commonWindow lays the ranks' arrivals on one clock: from the last window that opened to the first
-// that closed. Both ends are arrivals of one of the ranks.
-func commonWindow(ranks []Outcome) (common, error) {
-	var c common
+// intersectWindows places the arrivals of all ranks on one clock. The span begins when the last
+// window opens and ends when the first one closes. Both ends are arrivals of one of the ranks.
+func intersectWindows(ranks []Outcome) (commonSpan, error) {
+	var c commonSpan
 	open, end := int64(0), int64(0)
 	for i, o := range ranks {
 		if len(o.ArrivalsUS) == 0 {
-			return c, fmt.Errorf("rank %d says no arrivals", i)
+			return c, fmt.Errorf("rank %d reported no arrivals", i)
 		}
 		last := o.OpenUnixNS + 1000*o.ArrivalsUS[len(o.ArrivalsUS)-1]
 		open = max(open, o.OpenUnixNS)
@@ -172,32 +174,34 @@ func commonWindow(ranks []Outcome) (common, error) {
 	return c, nil
 }
 
-// coverageOf is how often samples came in the epochs that every rank has finished. Samples are
-// known by number; an epoch has total of them.
-func coverageOf(ranks [][][]int64, total int64) *tally {
-	t, done := newTally(total, 0, 0), math.MaxInt
-	t.limit = math.MaxInt64
+// coverageOfRanks counts the deliveries of each sample in the epochs that every rank has finished.
+// total is the number of samples in an epoch.
+func coverageOfRanks(ranks [][][]int64, total int64) *orderTally {
+	t, done := newOrderTally(total, 0, 0), math.MaxInt
+	t.sampleLimit = math.MaxInt64
 	for _, r := range ranks {
 		done = min(done, len(r))
 	}
 	for e := 0; e < done && len(ranks) > 0; e++ {
 		for _, r := range ranks {
-			t.add(r[e], nil)
+			t.countBatch(r[e], nil)
 		}
 		t.endEpoch()
 	}
 	return t
 }
 
-// together is what ranks did in the time in which all their windows were open.
-func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
-	c, err := commonWindow(outs)
+// combineRanks returns the outcome of all ranks for the period in which all windows were open.
+func combineRanks(outs []Outcome, field []Runner, total int64) (Outcome, error) {
+	c, err := intersectWindows(outs)
 	if err != nil {
 		return Outcome{}, err
 	}
 	o, samples := outs[0], int64(0)
-	o.Ranks, o.common, o.Samples, o.Seconds = outs, &c, c.Samples, c.Seconds
-	o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes, o.OrderSHA256, o.OrderSamples, o.EpochsFinished, o.SamplesLost, o.SamplesDoubled = 0, 0, 0, "", 0, 0, 0, 0
+	o.Ranks, o.commonSpan, o.Samples, o.Seconds = outs, &c, c.Samples, c.Seconds
+	o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = 0, 0, 0
+	o.OrderSHA256, o.OrderSamples = "", 0
+	o.EpochsFinished, o.SamplesLost, o.SamplesDoubled = 0, 0, 0
 	var orders [][][]int64
 	for i, x := range outs {
 		samples, o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = samples+x.Samples, o.CPUSeconds+
@@ -212,22 +216,22 @@ func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
 				x.Note,
 			)
 		}
-		epochs, err := epochsOf(field[i].Job.OrderOut)
+		epochs, err := finishedEpochs(field[i].Job.OrderOut)
 		if err != nil {
 			return Outcome{}, err
 		}
 		orders = append(orders, epochs)
 	}
 	o.CPUSeconds *= float64(c.Samples) / float64(samples)
-	if t := coverageOf(orders, total); t.finished > 0 {
-		t.into(&o)
+	if t := coverageOfRanks(orders, total); t.finishedEpochs > 0 {
+		t.fillOrder(&o)
 	}
 	return o, nil
 }
 
-// atEnd is how many samples an epoch gives twice by rule, since with several ranks its last step is
-// filled up from its start; and how many it leaves out.
-func atEnd(total int64, batch, world int, dropLast bool) (wraps, drops int64) {
+// epochRemainder returns how many samples an epoch delivers twice and how many it drops, by design.
+// With several ranks, the last step is filled with samples from the start of the epoch.
+func epochRemainder(total int64, batch, world int, dropLast bool) (wraps, drops int64) {
 	g := int64(batch) * int64(max(world, 1))
 	switch {
 	case dropLast:

@@ -12,26 +12,26 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Report is a finished measurement of runners that took turns.
+// Report is the report of an interleaved measurement.
 type Report struct {
-	Name     string         `json:"-"` // of its files
+	Name     string         `json:"-"` // base name of its files
 	Title    string         `json:"title"`
 	Command  string         `json:"command"`
 	Workload map[string]any `json:"workload"`
 	Machine  report.Machine `json:"machine"`
-	Unit     string         `json:"unit"` // what a sample is
+	Unit     string         `json:"unit"` // name of a sample in tables, for example samples or frames
 	Results  []Result       `json:"results"`
 }
 
-// Document is NAME.json and so on, and the plots.
+// Document returns NAME.json and so on, and the plots.
 func (r *Report) Document() *report.Document {
 	d := &report.Document{
 		Name:    r.Name,
 		Title:   r.Title,
 		Command: r.Command,
 		Raw:     r,
-		Wrong:   strings.Join(r.wrong(), "; "),
-		Missed:  r.slower(),
+		Wrong:   strings.Join(r.wrongRunners(), "; "),
+		Missed:  r.slowerWithThreads(),
 	}
 	d.Sheet = &report.Table{
 		Head: []string{
@@ -83,18 +83,18 @@ func (r *Report) Document() *report.Document {
 		cpu.Set("", x.Runner.Name, x.CPUPer1000)
 	}
 	d.Add("", nil, report.About(r.Command, r.Machine, "", nil)...)
-	d.Add("", r.table(), "Median (min–max) of the repeats.")
+	d.Add("", r.runnerTable(), "Median (min–max) of the repeats.")
 	d.Plot(rates, cpu)
 	return d.WithRaw()
 }
 
-// wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong
-// frames, or one of ours failed. A peer that cannot run is none, and one whose data cannot be made
-// here has no job.
-func (r *Report) wrong() (why []string) {
+// wrongRunners describes the runners whose figures are invalid. Such a runner lost or doubled
+// samples, delivered wrong frames, or belongs to RoboCache and failed. A peer that cannot run is
+// not wrong. A runner without a job is one whose data cannot be made here.
+func (r *Report) wrongRunners() (why []string) {
 	for i := range r.Results {
 		x := &r.Results[i]
-		failed := x.fault()
+		failed := x.deliveryFault()
 		if x.Runner.Job != nil &&
 			(strings.HasPrefix(x.Runner.Name, "engine") ||
 				strings.HasPrefix(x.Runner.Name, "robocache")) {
@@ -107,16 +107,16 @@ func (r *Report) wrong() (why []string) {
 	return why
 }
 
-// slower says which runners are slower with more threads than with fewer, beyond the spread of
-// both.
-func (r *Report) slower() (out []string) {
+// slowerWithThreads describes runners that are slower with more threads than with fewer, by more
+// than both spreads.
+func (r *Report) slowerWithThreads() (out []string) {
 	name := func(x *Result) string { n, _, _ := strings.Cut(x.Runner.Name, ", "); return n }
 	for i := range r.Results {
 		for k := range r.Results[:i] {
 			more, fewer := &r.Results[i], &r.Results[k]
 			if name(more) == name(fewer) && len(more.Runs) > 0 &&
 				more.Runner.Job.Workers > fewer.Runner.Job.Workers &&
-				more.SamplesPerS.Max < (1-smallest)*fewer.SamplesPerS.Min {
+				more.SamplesPerS.Max < (1-minChange)*fewer.SamplesPerS.Min {
 				out = append(
 					out,
 					fmt.Sprintf(
@@ -133,7 +133,8 @@ func (r *Report) slower() (out []string) {
 	return out
 }
 
-func (r *Report) table() *report.Table {
+// runnerTable returns the main table, with one line per runner.
+func (r *Report) runnerTable() *report.Table {
 	t := &report.Table{
 		Head: []string{
 			"runner",
@@ -185,7 +186,7 @@ func (r *Report) table() *report.Table {
 		if checked > 0 {
 			right = fmt.Sprintf("%d of %d", wrong, checked)
 		}
-		if s := x.spread("randomness"); len(s.Raw) > 0 {
+		if s := x.metricSpread("randomness"); len(s.Raw) > 0 {
 			shuffle = fmt.Sprintf("%.2f", s.Median)
 		}
 		if x.FirstBatchS.Max > 0 {
@@ -208,16 +209,16 @@ func (r *Report) table() *report.Table {
 	return t
 }
 
-// SuiteReport is what `robocache-bench load` writes.
+// SuiteReport is the report of `robocache-bench load`.
 type SuiteReport struct {
 	Command string        `json:"command"`
 	Results []PointResult `json:"results"`
-	Explain bool          `json:"-"` // the text says what limits
+	Explain bool          `json:"-"` // the text includes the explanation of the limit
 }
 
-// Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank,
-// named as the original benchmark names them, merged ones where there are several ranks. Where
-// there are several runners, each has a folder of its own for the files a rank.
+// Document returns load.{json,csv,md,html} with all rows, the plots, and one JSON and CSV file per
+// rank. The files have the names that the original benchmark uses. With several ranks there is also
+// a merged file. With several runners, each has its own folder for these files.
 func (r *SuiteReport) Document() *report.Document {
 	d := &report.Document{
 		Name:    "load",
@@ -228,11 +229,11 @@ func (r *SuiteReport) Document() *report.Document {
 	}
 	d.Add(
 		"",
-		r.table(),
+		r.scenarioTable(),
 		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are "+
 			"of the run with the median rate. A dash: not measured.",
 	)
-	d.Plot(r.figures()...)
+	d.Plot(r.suiteFigures()...)
 	var merged []*Keys
 	var runners, wrong []string
 	for _, x := range r.Results {
@@ -252,7 +253,7 @@ func (r *SuiteReport) Document() *report.Document {
 		files := func(k *Keys, rank string) {
 			path := filepath.Join(
 				to,
-				stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize),
+				rankFileStem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize),
 			)
 			d.Files[path+".json"], d.Files[path+".csv"] = k, keysTable([]*Keys{k})
 		}
@@ -294,7 +295,8 @@ func (r *SuiteReport) Document() *report.Document {
 	return d.WithRaw()
 }
 
-func (r *SuiteReport) table() *report.Table {
+// scenarioTable returns the main table, with one line per point.
+func (r *SuiteReport) scenarioTable() *report.Table {
 	t := &report.Table{
 		Head: []string{
 			"scenario",
@@ -315,18 +317,38 @@ func (r *SuiteReport) table() *report.Table {
 	}
 	for _, p := range r.Results {
 		k := p.Merged
-		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner,
-			report.Short(k.Spread["samples_per_s"]), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample),
-			fmt.Sprintf("%.2f", k.FirstBatchLatencyS), fmt.Sprintf("%.3g/%.3g/%.3g",
-				k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct),
-			fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal), show(k.FramesChecked)+", "+
-				show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
+		t.AddBar(
+			k.Failed == "",
+			k.Scenario,
+			fmt.Sprint(k.BatchSize),
+			k.Runner,
+			report.Short(k.Spread["samples_per_s"]),
+			fmt.Sprintf("%.3f", 1e3*k.CPUPerSample),
+			fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+			fmt.Sprintf(
+				"%.3g/%.3g/%.3g",
+				k.P50SampleLatencyMS,
+				k.P95SampleLatencyMS,
+				k.P99SampleLatencyMS,
+			),
+			showOptional(k.WaitPct),
+			fmt.Sprintf(
+				"%.2f",
+				k.PSSPeakGB,
+			),
+			showOptional(k.RandomnessVsIdeal),
+			showOptional(k.FramesChecked)+", "+
+				showOptional(k.WrongFrames),
+			showOptional(k.ResumeExact),
+			k.CacheState,
+			k.Failed,
+		)
 	}
 	return t
 }
 
-// show is a figure that may not have been measured.
-func show(v any) string {
+// showOptional formats a pointer to a figure. nil means not measured.
+func showOptional(v any) string {
 	r := reflect.ValueOf(v)
 	if r.IsNil() {
 		return "–"
@@ -337,9 +359,9 @@ func show(v any) string {
 	return fmt.Sprint(r.Elem().Interface())
 }
 
-// figures are the plots of a report: rate, time between samples, and the ratio to the last runner,
-// or where there is one to the first row.
-func (r *SuiteReport) figures() []*report.Figure {
+// suiteFigures returns the plots of the report: rate, time between samples, and ratio. The ratio is
+// relative to the last runner. With a single runner it is relative to the first row.
+func (r *SuiteReport) suiteFigures() []*report.Figure {
 	rates := &report.Figure{
 		Name:  "throughput_comparison",
 		Title: "Samples per second (median, min to max of the repeats)",
@@ -394,7 +416,8 @@ func (r *SuiteReport) figures() []*report.Figure {
 	return []*report.Figure{rates, gaps, ratio}
 }
 
-// keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.
+// keysTable returns one row per result and the columns of all. The cell of a missing value is
+// empty.
 func keysTable[T any](rows []*T) *report.Table {
 	t := &report.Table{Rows: make([][]string, len(rows))}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
@@ -422,7 +445,7 @@ func keysTable[T any](rows []*T) *report.Table {
 	return t
 }
 
-// keyText is a value as a cell: JSON, but texts without quotes, and nothing for null.
+// keyText formats a value as a cell: JSON, but strings without quotes, and an empty cell for null.
 func keyText(v any) string {
 	switch s := v.(type) {
 	case string:

@@ -21,42 +21,42 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Resume is one process of the check that a killed run goes on exactly: it logs what each batch
-// holds, and may be killed in the middle of it.
+// Resume describes one process of the resume check. The process logs the content of each batch, and
+// may kill itself in the middle of the run.
 type Resume struct {
-	Steps int `json:"steps"` // of the whole run
-	// after so many steps of the run the process kills itself, with its prefetch in flight; 0:
-	// never
+	Steps int `json:"steps"` // steps of the whole run
+	// The process kills itself after this step of the run, while batches are prefetched. 0 means
+	// never.
 	Kill int `json:"kill"`
-	// file: where the run goes on from, and where its state is left before it is killed
+	// path of the saved state: read at the start, written before the kill
 	State string `json:"state"`
-	Log   string `json:"log"` // file: a line a step, order and pixels
+	Log   string `json:"log"` // path of the log, with one line per step for order and pixels
 }
 
-// saved is the state file.
-type saved struct {
+// savedState is the content of the state file.
+type savedState struct {
 	Step  int          `json:"step"`
 	State loader.State `json:"state"`
 }
 
-// resumeSteps is the length of the runs that are compared.
+// resumeSteps is the length of the compared runs.
 const resumeSteps = 24
 
-// ResumeRun is the engine's process of the check.
+// ResumeRun runs one process of the resume check with the Go loader.
 func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err error) {
-	ds, err := w.open(ctx)
+	ds, err := w.openDataset(ctx)
 	if err != nil {
 		return o, err
 	}
 	defer ds.Close()
-	ld, _, err := w.loader(ctx, ds)
+	ld, _, err := w.newLoader(ctx, ds)
 	if err != nil {
 		return o, err
 	}
 	defer ld.Close()
 	j := w.Resume
 	defer robocache.Locate(&err, robocache.Where{"file": j.State})
-	var from saved
+	var from savedState
 	if b, err := os.ReadFile(j.State); !errors.Is(err, os.ErrNotExist) {
 		if err != nil {
 			return o, err
@@ -73,16 +73,16 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 		return o, err
 	}
 	defer log.Close()
-	src, step := &engineSource{ld: ld}, from.Step
-	_, err = src.take(ctx, func(b *taken) (bool, error) {
+	src, step := &engineSource{loader: ld}, from.Step
+	_, err = src.takeUncounted(ctx, func(b *deliveredBatch) (bool, error) {
 		if b != nil {
-			if _, err := fmt.Fprintln(log, step, batchSum(src.batch)); err != nil {
+			if _, err := fmt.Fprintln(log, step, batchHash(src.batch)); err != nil {
 				return false, err
 			}
 			step++
 		}
 		if b != nil && step == j.Kill {
-			if err := report.WriteJSON(j.State, saved{step, ld.State()}); err != nil {
+			if err := report.WriteJSON(j.State, savedState{step, ld.State()}); err != nil {
 				return false, err
 			}
 			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
@@ -94,8 +94,8 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 	return o, err
 }
 
-// batchSum is a hash over everything that a batch holds: order and pixels.
-func batchSum(b *loader.Batch) string {
+// batchHash returns a hash of everything in a batch: order and pixels.
+func batchHash(b *loader.Batch) string {
 	h := sha256.New()
 	_ = binary.Write(h, binary.LittleEndian, b.Indices)
 	for i := range b.Tensors {
@@ -107,11 +107,11 @@ func batchSum(b *loader.Batch) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// resumeExact runs the first steps of a point's order once unbroken, and once killed at a random
-// step and resumed with other threads and prefetch, and says whether every batch was the same. nil:
-// of other runners than the engine, which all of ours are.
-func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
-	if p.runner != "engine" {
+// resumeExact runs the first steps of a point twice. One run is uninterrupted. The other is killed
+// at a random step and resumed with other threads and prefetch. resumeExact reports whether all
+// batches were the same. It returns nil for runners other than engine.
+func (s *Suite) resumeExact(ctx context.Context, p *measuredPoint) (*bool, error) {
+	if p.runnerName != "engine" {
 		return nil, nil
 	}
 	dir, err := os.MkdirTemp("", "robocache-bench-resume-")
@@ -119,8 +119,8 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	w := p.work
-	if srv, err := s.serve(p, &w); err != nil {
+	w := p.workload
+	if srv, err := s.startServer(p, &w); err != nil {
 		return nil, err
 	} else if srv != nil {
 		defer srv.Close()
@@ -134,7 +134,7 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 			State: filepath.Join(dir, name+".state"),
 			Log:   filepath.Join(dir, name),
 		}
-		if err := w.finish(ctx, &s.Tools); err != nil {
+		if err := w.runResumeProcess(ctx, &s.Tools); err != nil {
 			return "", err
 		}
 		content, err := os.ReadFile(w.Resume.Log)
@@ -147,7 +147,8 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1),
+	if _, err := run(1+
+		rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batchSize))).IntN(resumeSteps-1),
 		"broken"); err != nil {
 		return nil, err
 	}
@@ -163,8 +164,9 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	return &same, nil
 }
 
-// finish runs one process of the check; where it is to be killed, it must end by its own SIGKILL.
-func (w Workload) finish(ctx context.Context, t *runners.Tools) error {
+// runResumeProcess runs one process of the resume check. If the process must kill itself, any other
+// end is an error.
+func (w Workload) runResumeProcess(ctx context.Context, t *runners.Tools) error {
 	job, err := json.Marshal(w)
 	if err != nil {
 		return err

@@ -18,94 +18,139 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Runner is one timer: a command that does its job once and prints one JSON object, an Outcome, as
-// its last line.
+// Runner is one measured program: a command that does its job once and prints an Outcome as one
+// JSON object on its last line.
 type Runner struct {
 	Name    string    `json:"name"`
-	Setting string    `json:"setting"` // what was chosen for it, in words
+	Setting string    `json:"setting"` // the chosen options, in words
 	Argv    []string  `json:"argv"`
-	Job     *Workload `json:"job,omitempty"` // its last argument, as JSON
+	Job     *Workload `json:"job,omitempty"` // appended to Argv as JSON
 	Env     []string  `json:"env,omitempty"`
-	// Checked: its frames are to be compared with the oracle's; a run in which none was is no
-	// result.
+	// Checked requires that frames of this runner are compared with a reference decode. A run
+	// without a compared frame then fails.
 	Checked bool `json:"checked,omitempty"`
 
-	ref     *reference // the set that order and frames are held against; nil: neither is looked at
-	seconds bool       // the window is seconds, and frames are compared when all ranks have ended
-	srv     *loopback.Server
+	// reference is the set that order and frames are compared with. nil disables both checks.
+	reference *reference
+	// isTimedWindow is true if the window has a duration. The caller then compares frames after all
+	// ranks have ended.
+	isTimedWindow bool
+	server        *loopback.Server
 
-	done *Finished // has the runs that are over, by key and repeat; nil: nothing is kept
-	key  any
+	finished *Finished // completed runs, by key and repeat; nil disables saving
+	runKey   any
 }
 
-// Outcome is what one run of a runner says of itself.
+// Outcome holds the figures that one run of a runner reports, and the figures that the harness
+// adds. The embedded structs group the figures; in JSON all keys are on one level.
 type Outcome struct {
-	Samples     int64   `json:"samples"` // delivered in the window
-	Seconds     float64 `json:"seconds"` // wall time of the window
-	CPUSeconds  float64 `json:"cpu_seconds"`
+	Samples    int64             `json:"samples"` // delivered in the window
+	Seconds    float64           `json:"seconds"` // wall time of the window
+	CPUSeconds float64           `json:"cpu_seconds"`
+	Error      string            `json:"error,omitempty"`
+	Versions   map[string]string `json:"versions,omitempty"`
+	// hash of all values that were read; runners of one case must report the same
+	Values string    `json:"values_sha256,omitempty"`
+	Train  *TrainRun `json:"train,omitempty"`
+
+	OpeningFigures
+	WindowFigures
+	OrderFigures
+	FrameFigures
+	MemoryFigures
+	ByteFigures
+	ConsumerFigures
+	SetFacts
+
+	Ranks      []Outcome `json:"-"` // the outcomes that this one combines
+	commonSpan *commonSpan
+}
+
+// OpeningFigures are times before the window.
+type OpeningFigures struct {
 	ImportS     float64 `json:"import_s,omitempty"`
 	OpenS       float64 `json:"open_s,omitempty"`
-	FirstBatchS float64 `json:"first_batch_latency_s,omitempty"`
-	PSSPeakMB   float64 `json:"pss_peak_mb,omitempty"`
-	OrderSHA256 string  `json:"order_sha256,omitempty"`
-	// distinct episodes a batch ÷ batch
-	DistinctFrac float64 `json:"shuffle_randomness_frac,omitempty"`
-	IdealFrac    float64 `json:"randomness_ideal,omitempty"`
-	Decoded      int64   `json:"frames_decoded,omitempty"`
-	Delivered    int64   `json:"frames_delivered,omitempty"`
-	Error        string  `json:"error,omitempty"`
-
-	Epochs         int               `json:"epochs,omitempty"` // of a window of whole epochs
-	FramesChecked  int64             `json:"frames_checked,omitempty"`
-	WrongFrames    int64             `json:"wrong_frames,omitempty"`
-	CoverageMin    int               `json:"coverage_min,omitempty"`
-	CoverageMax    int               `json:"coverage_max,omitempty"` // 0: the runner has no order
-	NeighbourShare float64           `json:"neighbour_share,omitempty"`
-	Versions       map[string]string `json:"versions,omitempty"`
-	// of all that was read: runners of one case must agree
-	Values string `json:"values_sha256,omitempty"`
-
-	// Of a window of seconds (Workload.Duration).
 	IndexBuildS float64 `json:"index_build_s,omitempty"`
-	RSSPeakMB   float64 `json:"rss_peak_mb,omitempty"`
-	// that order_sha256 is over: the first epoch's, until the window closed
-	OrderSamples int64 `json:"order_samples,omitempty"`
-	OpenUnixNS   int64 `json:"window_open_unix_ns,omitempty"`
-	// after the window opened, a batch each
-	ArrivalsUS  []int64 `json:"arrivals_us,omitempty"`
-	ArrivalRows []int   `json:"arrival_rows,omitempty"`
-	WaitS       float64 `json:"wait_s,omitempty"` // of the window, for the next batch
-	// in the window; asked of files and sockets
-	BytesRead       int64 `json:"bytes_read,omitempty"`
-	DeviceReadBytes int64 `json:"device_read_bytes,omitempty"`
-	// ready and not taken, at both ends
-	QueueBatches   []*float64    `json:"queue_batches,omitempty"`
-	EpochsFinished int           `json:"epochs_finished,omitempty"`
-	SamplesLost    int64         `json:"samples_lost,omitempty"` // in finished epochs
-	SamplesDoubled int64         `json:"samples_doubled,omitempty"`
-	StatsOpen      *loader.Stats `json:"stats_open,omitempty"`
-	StatsClose     *loader.Stats `json:"stats_close,omitempty"`
-	ConsumerStepS  float64       `json:"consumer_step_s,omitempty"`
-	WaitPct        *float64      `json:"wait_pct,omitempty"`
-	H2DWaitPct     *float64      `json:"h2d_wait_pct,omitempty"`
-	SingleProc     *float64      `json:"single_proc_samples_per_s,omitempty"`
-	TotalTimeS     float64       `json:"total_time_s,omitempty"`
-	Cameras        int           `json:"num_cameras,omitempty"`
-	ImageShape     []int         `json:"image_shape,omitempty"`
-	FPS            float64       `json:"fps,omitempty"`
-	LoadedEpisodes int           `json:"loaded_episodes,omitempty"`
-	ServerBytes    int64         `json:"server_bytes,omitempty"` // sent to this rank in its window
-	CacheState     string        `json:"cache_state,omitempty"`
-	Train          *TrainRun     `json:"train,omitempty"`
-
-	Compared   bool      `json:"-"` // frames were held against the oracle
-	WrongWhere []string  `json:"-"` // the first wrong frames
-	Note       string    `json:"-"` // why no frame was compared, or fewer
-	Ranks      []Outcome `json:"-"` // of which it is the sum
-	common     *common
+	FirstBatchS float64 `json:"first_batch_latency_s,omitempty"`
 }
 
-// Result is a runner with the outcomes of its repeats.
+// WindowFigures describe the measured window.
+type WindowFigures struct {
+	Epochs     int   `json:"epochs,omitempty"` // in a window of whole epochs
+	OpenUnixNS int64 `json:"window_open_unix_ns,omitempty"`
+	// one entry per batch: time since the window opened
+	ArrivalsUS  []int64 `json:"arrivals_us,omitempty"`
+	ArrivalRows []int   `json:"arrival_rows,omitempty"`
+	// time spent waiting for the next batch in the window
+	WaitS float64 `json:"wait_s,omitempty"`
+	// ready batches that were not yet delivered, at both ends of the window
+	QueueBatches []*float64    `json:"queue_batches,omitempty"`
+	StatsOpen    *loader.Stats `json:"stats_open,omitempty"`
+	StatsClose   *loader.Stats `json:"stats_close,omitempty"`
+	TotalTimeS   float64       `json:"total_time_s,omitempty"`
+}
+
+// OrderFigures describe the order of the samples, as orderTally counts it.
+type OrderFigures struct {
+	OrderSHA256 string `json:"order_sha256,omitempty"`
+	// number of samples in order_sha256: in a window with a duration, those of the first epoch until
+	// the window closes
+	OrderSamples int64 `json:"order_samples,omitempty"`
+	// mean of: distinct episodes in a batch ÷ batch size
+	DistinctFrac   float64 `json:"shuffle_randomness_frac,omitempty"`
+	IdealFrac      float64 `json:"randomness_ideal,omitempty"`
+	NeighbourShare float64 `json:"neighbour_share,omitempty"`
+	CoverageMin    int     `json:"coverage_min,omitempty"`
+	CoverageMax    int     `json:"coverage_max,omitempty"` // 0 if the runner logs no order
+	EpochsFinished int     `json:"epochs_finished,omitempty"`
+	SamplesLost    int64   `json:"samples_lost,omitempty"` // in finished epochs
+	SamplesDoubled int64   `json:"samples_doubled,omitempty"`
+}
+
+// FrameFigures count decoded frames, and compare some of them with a reference decode.
+type FrameFigures struct {
+	Decoded       int64    `json:"frames_decoded,omitempty"`
+	Delivered     int64    `json:"frames_delivered,omitempty"`
+	FramesChecked int64    `json:"frames_checked,omitempty"`
+	WrongFrames   int64    `json:"wrong_frames,omitempty"`
+	Compared      bool     `json:"-"` // frames were compared with the reference decode
+	WrongWhere    []string `json:"-"` // descriptions of the first wrong frames
+	Note          string   `json:"-"` // why frames were not compared, or only some
+}
+
+// MemoryFigures are peaks of the process tree.
+type MemoryFigures struct {
+	PSSPeakMB float64 `json:"pss_peak_mb,omitempty"`
+	RSSPeakMB float64 `json:"rss_peak_mb,omitempty"`
+}
+
+// ByteFigures count the bytes that the process tree read.
+type ByteFigures struct {
+	// bytes requested from files and sockets in the window
+	BytesRead       int64 `json:"bytes_read,omitempty"`
+	DeviceReadBytes int64 `json:"device_read_bytes,omitempty"`
+	// bytes that the server sent to this rank in its window
+	ServerBytes int64 `json:"server_bytes,omitempty"`
+}
+
+// ConsumerFigures are measured with a consumer of a fixed step time, and with a single thread.
+type ConsumerFigures struct {
+	ConsumerStepS float64  `json:"consumer_step_s,omitempty"`
+	WaitPct       *float64 `json:"wait_pct,omitempty"`
+	H2DWaitPct    *float64 `json:"h2d_wait_pct,omitempty"`
+	SingleProc    *float64 `json:"single_proc_samples_per_s,omitempty"`
+}
+
+// SetFacts describe the set as the runner read it.
+type SetFacts struct {
+	Cameras        int     `json:"num_cameras,omitempty"`
+	ImageShape     []int   `json:"image_shape,omitempty"`
+	FPS            float64 `json:"fps,omitempty"`
+	LoadedEpisodes int     `json:"loaded_episodes,omitempty"`
+	CacheState     string  `json:"cache_state,omitempty"` // of the page cache
+}
+
+// Result holds a runner and the outcomes of its repeats.
 type Result struct {
 	Runner      Runner        `json:"arm"`
 	Runs        []Outcome     `json:"runs"`
@@ -116,8 +161,9 @@ type Result struct {
 	Failed      string        `json:"failed,omitempty"`
 }
 
-// measure lets runners take turns, repeats times. One that fails takes no more.
-func measure(
+// runInTurns runs each runner once per repeat, interleaved. A runner that fails is skipped in later
+// repeats.
+func runInTurns(
 	ctx context.Context,
 	results []*Result,
 	repeats int,
@@ -152,7 +198,8 @@ func measure(
 	return nil
 }
 
-// Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
+// Run runs the runners interleaved, repeats times, and returns one result per runner in the given
+// order.
 func Run(
 	ctx context.Context,
 	runners []Runner,
@@ -164,24 +211,24 @@ func Run(
 	for i, r := range runners {
 		results[i].Runner, turns[i] = r, &results[i]
 	}
-	err := measure(ctx, turns, repeats, log, func(i, rep int) (Outcome, error) {
+	err := runInTurns(ctx, turns, repeats, log, func(i, rep int) (Outcome, error) {
 		r := runners[i]
 		return Once(
-			r.done,
-			[]any{r.key, rep},
+			r.finished,
+			[]any{r.runKey, rep},
 			func() (Outcome, error) { return runOnce(ctx, r, timeout) },
 		)
 	})
-	agree(results)
+	failDifferingValues(results)
 	for i := range results {
-		results[i].summarise()
+		results[i].summarizeRuns()
 	}
 	return results, err
 }
 
-// decoding says what a device decoded in the window and what the CPU did, of each source, and which
-// streams stay there.
-func (o *Outcome) decoding() (notes []string) {
+// decodingNotes returns one note per video source: the frames that the device and the CPU decoded
+// in the window, the failures, and the streams that only the CPU decodes.
+func (o *Outcome) decodingNotes() (notes []string) {
 	if o.StatsOpen == nil || o.StatsClose == nil {
 		return nil
 	}
@@ -208,8 +255,9 @@ func (o *Outcome) decoding() (notes []string) {
 func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
 func (o *Outcome) cpuPer1000() float64 { return 1000 * o.CPUSeconds / float64(o.Samples) }
 
-// agree fails runners that read other values than the first that says what it read.
-func agree(results []Result) {
+// failDifferingValues fails each runner whose hash of read values differs from the first reported
+// one.
+func failDifferingValues(results []Result) {
 	want, who := "", ""
 	for i := range results {
 		r := &results[i]
@@ -225,7 +273,8 @@ func agree(results []Result) {
 	}
 }
 
-func (r *Result) summarise() {
+// summarizeRuns computes the spreads over the repeats.
+func (r *Result) summarizeRuns() {
 	for _, o := range r.Runs {
 		r.SamplesPerS.Add(o.rate())
 		r.CPUPer1000.Add(o.cpuPer1000())
@@ -234,23 +283,24 @@ func (r *Result) summarise() {
 	}
 }
 
-// median is the run whose rate is the median of the repeats (the lower one of two).
-func (r *Result) median() *Outcome {
+// medianRun returns the run with the median rate. With an even number of runs it returns the lower
+// of the two middle ones.
+func (r *Result) medianRun() *Outcome {
 	runs := slices.Clone(r.Runs)
 	slices.SortStableFunc(runs, func(a, b Outcome) int { return cmp.Compare(a.rate(), b.rate()) })
 	return &runs[(len(runs)-1)/2]
 }
 
-// runOnce runs a fresh process in its own process group, so that a peer's stray workers end with
-// it. Memory, CPU and bytes are read from outside, the order and the frames are counted and
-// compared when it has ended.
+// runOnce runs the runner in a fresh process. The process has its own process group, so that worker
+// processes of a peer end with it. Memory, CPU time and bytes are measured from outside. Order and
+// frames are checked after the process has ended.
 func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	argv, w := r.Argv, Workload{}
 	if r.Job != nil {
 		w = *r.Job
-		if r.ref != nil && w.OrderOut == "" {
+		if r.reference != nil && w.OrderOut == "" {
 			dir, err := os.MkdirTemp("", "robocache-bench-run-")
 			if err != nil {
 				return o, err
@@ -265,13 +315,13 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 		argv = append(slices.Clone(argv), string(encoded))
 	}
 	cmd, errs := runners.Command(ctx, argv, r.Env)
-	watch := &watcher{srv: r.srv}
-	out := &runners.Lines{Each: watch.line}
+	watch := &watcher{srv: r.server}
+	out := &runners.Lines{Each: watch.receiveLine}
 	cmd.Stdout = out
 	if err = cmd.Start(); err == nil {
-		watch.start(cmd.Process.Pid)
+		watch.startWatching(cmd.Process.Pid)
 		err = cmd.Wait()
-		watch.end()
+		watch.endWatch()
 	}
 	said := json.Unmarshal(out.Last(), &o)
 	switch {
@@ -288,29 +338,29 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 	if o.Samples <= 0 || o.Seconds <= 0 {
 		return o, errors.New("no samples were delivered")
 	}
-	watch.into(&o)
+	watch.fillUsage(&o)
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
 		o.Decoded, o.Delivered = b.FramesDecoded-a.FramesDecoded, b.Frames-a.Frames
 	}
-	if r.ref != nil {
-		err = r.check(ctx, &w, &o)
+	if r.reference != nil {
+		err = r.checkDelivery(ctx, &w, &o)
 	}
 	return o, err
 }
 
-// check counts the order, and writes what came of it into the outcome; frames too, where no other
-// rank still runs.
-func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
-	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
-	t.limit, t.whole = r.ref.total, !r.seconds
-	if err := replay(w.OrderOut, t.take); err != nil {
+// checkDelivery counts the logged order and writes the result into o. It also compares frames,
+// except for a window with a duration: there, other ranks may still run.
+func (r *Runner) checkDelivery(ctx context.Context, w *Workload, o *Outcome) (err error) {
+	t := newOrderTally(r.reference.samples, len(r.reference.allLengths), w.BatchSize)
+	t.sampleLimit, t.wholeEpochs = r.reference.totalSamples, !r.isTimedWindow
+	if err := replayOrder(w.OrderOut, t.recordEvent); err != nil {
 		return err
 	}
 	if t.err != nil {
 		return t.err
 	}
-	t.into(o)
-	if o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize); !r.seconds {
+	t.fillOrder(o)
+	if o.IdealFrac = IdealDistinct(r.reference.lengths, w.BatchSize); !r.isTimedWindow {
 		images, err := readDelivered(w.FramesOut)
 		if err != nil {
 			return err
@@ -320,37 +370,37 @@ func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error)
 	return nil
 }
 
-// each is the outcome of each rank.
-func (o *Outcome) each() []Outcome {
+// perRank returns the outcome of each rank, or o itself if there is only one.
+func (o *Outcome) perRank() []Outcome {
 	if o.Ranks != nil {
 		return o.Ranks
 	}
 	return []Outcome{*o}
 }
 
-// reference is a set as the harness knows it: what runners deliver is held against it.
+// reference describes a set. The harness compares the deliveries of runners with it.
 type reference struct {
-	ds      robocache.Dataset
-	root    string // its local folder; "": remote, and frames are not compared
-	lengths []int  // of the episodes that are taken
-	samples int64  // in them
-	all     []int  // lengths of all episodes
-	total   int64
+	dataset      robocache.Dataset
+	localRoot    string // local folder; empty for a remote set, whose frames are not compared
+	lengths      []int  // lengths of the selected episodes
+	samples      int64  // number of samples in the selected episodes
+	allLengths   []int  // lengths of all episodes
+	totalSamples int64
 }
 
 func newReference(ds robocache.Dataset, root string, w *Workload) (*reference, error) {
-	r := &reference{ds: ds, root: root}
+	r := &reference{dataset: ds, localRoot: root}
 	size := func(e int) int {
-		if w.Rows > 0 { // whole trajectories
+		if w.Rows > 0 { // whole trajectories: one sample per episode
 			return 1
 		}
 		return ds.Len(e)
 	}
 	for e := range ds.Info().Episodes {
-		r.all = append(r.all, size(e))
-		r.total += int64(size(e))
+		r.allLengths = append(r.allLengths, size(e))
+		r.totalSamples += int64(size(e))
 	}
-	list, err := w.episodes(ds.Info())
+	list, err := w.episodePositions(ds.Info())
 	for _, e := range list {
 		r.lengths = append(r.lengths, size(e))
 		r.samples += int64(size(e))

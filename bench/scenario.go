@@ -19,40 +19,40 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// Scenario is one row of the benchmark that LeRobot's users know
-// (examples/scaling/benchmark_dataloading.py). Ours run on one set, all five.
+// Scenario is one row of the benchmark that LeRobot users know
+// (examples/scaling/benchmark_dataloading.py). All five scenarios run on one set.
 type Scenario struct {
 	Name    string
 	Loader  string // map_style | streaming
-	Store   string // "" (the local copy), "hub", "bucket"
+	Store   string // "" (local copy) | hub | bucket
 	Nodes   int
-	Workers int // 0: as many as there are cores
+	Workers int // 0 means the number of cores
 	Shuffle string
 
-	// What Slurm is asked for.
+	// Resources of the Slurm job.
 	Memory string
 	Hours  int
 	CPUs   int
 }
 
-// ScenariosByName finds scenarios; "all" are all five.
+// ScenariosByName returns the named scenarios. The name "all" selects all five.
 func ScenariosByName(names []string) ([]Scenario, error) {
 	if slices.Contains(names, "all") {
-		return tables().Scenarios, nil
+		return caseTables().Scenarios, nil
 	}
 	return report.Pick(
 		"scenario",
-		tables().Scenarios,
+		caseTables().Scenarios,
 		func(s Scenario) string { return s.Name },
 		names,
 	)
 }
 
-// workload is what a rank of the scenario does, from what the user asked for.
-func (s Scenario) workload(w Workload, batch int) Workload {
+// rankWorkload returns the workload of one rank: w with the defaults of the scenario.
+func (s Scenario) rankWorkload(w Workload, batch int) Workload {
 	w.BatchSize, w.Epochs, w.Shuffle = batch, 1, cmp.Or(w.Shuffle, s.Shuffle)
 	if cores := runtime.GOMAXPROCS(0); w.Workers <= 0 {
-		// the decoders are its threads, and more than cores of them only wait
+		// More decoder threads than cores would only wait.
 		w.Workers = min(cmp.Or(s.Workers, cores), cores)
 	}
 	if s.Nodes > 1 {
@@ -61,19 +61,19 @@ func (s Scenario) workload(w Workload, batch int) Workload {
 	return w
 }
 
-// stem is the name of a rank's files.
-func stem(scenario string, batch, workers int, rank string, world int) string {
+// rankFileStem returns the file name, without extension, of the results of a rank.
+func rankFileStem(scenario string, batch, workers int, rank string, world int) string {
 	if rank == "merged" {
 		return fmt.Sprintf("%s_bs%d_w%d_merged%d", scenario, batch, workers, world)
 	}
 	return fmt.Sprintf("%s_bs%d_w%d_r%sof%d", scenario, batch, workers, rank, world)
 }
 
-// Link is a network as the loopback servers play it: a delay before each answer, and a rate that
-// all answers of a node share.
+// Link describes a simulated network: a delay before each response, and a bandwidth that all
+// responses of one node share.
 type Link struct {
 	Latency time.Duration `json:"latency"`
-	MBps    float64       `json:"megabytes_per_s"` // 0: as fast as it goes
+	MBps    float64       `json:"megabytes_per_s"` // 0 means unlimited
 }
 
 func (l Link) String() string {
@@ -84,15 +84,16 @@ func (l Link) String() string {
 	return l.Latency.String() + " a request, " + rate
 }
 
-// serve starts a server of a folder for one node: its bandwidth is its own.
-func (l Link) serve(dir string) (*loopback.Server, error) {
+// serveFolder starts a server for one node. Each server has its own bandwidth limit.
+func (l Link) serveFolder(dir string) (*loopback.Server, error) {
 	return loopback.Serve(
 		dir,
 		loopback.Options{Latency: l.Latency, BytesPerSecond: int64(l.MBps * 1e6)},
 	)
 }
 
-// DefaultLinks: the hub as a far public host, the bucket as an object store of the same region.
+// DefaultLinks returns the simulated networks. The hub resembles a distant public host, the bucket
+// an object store in the same region.
 func DefaultLinks() map[string]Link {
 	return map[string]Link{
 		"hub":    {40 * time.Millisecond, 100},
@@ -100,19 +101,19 @@ func DefaultLinks() map[string]Link {
 	}
 }
 
-// Slurm is a chain of jobs: a scenario each, one after the other, so that they do not disturb each
-// other.
+// Slurm describes a chain of jobs, one per scenario. The jobs run one after the other, so that they
+// do not disturb each other.
 type Slurm struct {
-	Program   []string // robocache-bench, as the nodes see it
-	URI       string   // of the set
-	Options   []string // of `robocache-bench load`, without --scenario
+	Program   []string // the robocache-bench command on the nodes
+	URI       string   // the dataset
+	Options   []string // options of `robocache-bench load`, without --scenario
 	Scenarios []Scenario
-	Workers   int // 0: the scenario's
+	Workers   int // 0 means the scenario's default
 
-	Account, Partition, QOS string // "" leaves them to the cluster
+	Account, Partition, QOS string // empty: the cluster's default
 }
 
-// CPUs are those of a job.
+// CPUs returns the number of CPUs that the job requests.
 func (s *Slurm) CPUs(sc Scenario) int {
 	if s.Workers > 0 {
 		return s.Workers + 4
@@ -120,17 +121,18 @@ func (s *Slurm) CPUs(sc Scenario) int {
 	return sc.CPUs
 }
 
-// Line is what a job runs.
+// Line returns the command of a job, as an option of sbatch.
 func (s *Slurm) Line(sc Scenario) string {
 	words := slices.Concat(s.Program, []string{"load", s.URI, "--scenario", sc.Name}, s.Options)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
-			words[i] += "/" + sc.Name // each job writes a report of its own
+			words[i] += "/" + sc.Name // each job writes its own report
 		}
 	}
 	line := submit.Words(words)
 	if sc.Nodes > 1 {
-		// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
+		// srun starts one task per node; each task is one rank. The command is quoted again because
+		// srun starts a shell on each node.
 		line = "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word(
 			"RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line,
 		)
@@ -138,7 +140,7 @@ func (s *Slurm) Line(sc Scenario) string {
 	return submit.Word("--wrap=" + line)
 }
 
-// Script is the chain as a shell script, for people to read, and for Submit to run.
+// Script returns the chain as a shell script, which people can read and Submit runs.
 func (s *Slurm) Script() string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nset -eu\n")
@@ -179,7 +181,7 @@ func (s *Slurm) Script() string {
 	return b.String()
 }
 
-// Submit hands the chain to sbatch, and gives the jobs' numbers.
+// Submit submits the chain with sbatch and returns the job ids.
 func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", s.Script())
 	var errs bytes.Buffer

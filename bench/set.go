@@ -13,16 +13,17 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// folder is the local folder of a set; "" where it is remote.
-func folder(uri string) string {
+// localFolder returns the local folder of a set, or "" if the set is remote.
+func localFolder(uri string) string {
 	if p, ok := strings.CutPrefix(uri, "file://"); ok || !strings.Contains(uri, "://") {
 		return p
 	}
 	return ""
 }
 
-// preparePages brings the page cache into the state that was asked for, and says what is known of
-// it: that files were evicted shows in what is read of devices.
+// preparePages brings the page cache into the requested state. It returns the state that can be
+// claimed: "unproven" if a warm cache was requested but the set may not fit. Whether an eviction
+// worked is visible in the device reads.
 func preparePages(dir, want string) (string, error) {
 	files, bytes, err := filesBelow(dir)
 	if err != nil {
@@ -30,11 +31,11 @@ func preparePages(dir, want string) (string, error) {
 	}
 	switch {
 	case want == "cold":
-		if err := evict(files); err != nil {
+		if err := evictPages(files); err != nil {
 			return "", err
 		}
 	case bytes < report.Kilobytes("MemAvailable")<<10/2:
-		if err := warm(files); err != nil {
+		if err := warmPages(files); err != nil {
 			return "", err
 		}
 	default:
@@ -43,7 +44,7 @@ func preparePages(dir, want string) (string, error) {
 	return want, nil
 }
 
-// filesBelow are the regular files of a local set.
+// filesBelow returns the regular files of a local set and their total size.
 func filesBelow(dir string) (files []string, bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -58,7 +59,7 @@ func filesBelow(dir string) (files []string, bytes int64, err error) {
 	return files, bytes, robocache.At(err, robocache.Where{"dataset": dir})
 }
 
-// VideoFiles finds the mp4 files below the folders given; files stand for themselves.
+// VideoFiles returns the mp4 files below the given folders. Files in args are returned unchanged.
 func VideoFiles(args []string) (out []string, err error) {
 	for _, a := range args {
 		files, _, err := filesBelow(a)
@@ -77,7 +78,7 @@ func VideoFiles(args []string) (out []string, err error) {
 	return out, nil
 }
 
-// eachFile opens file after file.
+// eachFile opens the files one by one and calls do for each.
 func eachFile(files []string, do func(f *os.File) error) error {
 	for _, p := range files {
 		f, err := os.Open(p)
@@ -92,13 +93,14 @@ func eachFile(files []string, do func(f *os.File) error) error {
 	return nil
 }
 
-// warm reads the files once, so that the page cache holds what it can.
-func warm(files []string) error {
+// warmPages reads the files once, to load them into the page cache.
+func warmPages(files []string) error {
 	return eachFile(files, func(f *os.File) error { _, err := io.Copy(io.Discard, f); return err })
 }
 
-// evict asks the kernel to drop the files' pages. Pages that another process maps stay.
-func evict(files []string) error {
+// evictPages asks the kernel to drop the pages of the files. Pages that another process maps are
+// kept.
+func evictPages(files []string) error {
 	return eachFile(files, func(f *os.File) error {
 		_ = f.Sync() // dirty pages cannot be dropped; a read-only file system refuses
 		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)

@@ -22,34 +22,34 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is
-// used again.
+// Sets derives the sets of all cases from one dataset, in a work folder. Existing sets are reused.
 type Sets struct {
 	URI  string
 	Work string
-	// of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
+	// Each set contains this many episodes, chosen at random with a seed. If the dataset has fewer,
+	// they are repeated. 0 means all episodes once.
 	Episodes int
 	Seed     uint64
 	Tools    runners.Tools
 	Log      func(format string, a ...any)
 }
 
-// setRecipe is how a set differs from the dataset.
+// setRecipe describes how a set differs from the dataset.
 type setRecipe struct {
-	Codec      string // "" = no video
-	GOP, Files int    // mp4s, about
+	Codec      string // empty: no video
+	GOP, Files int    // approximate number of mp4 files
 }
 
-// Path makes a set by name and says where it is.
+// Path returns the folder of the named set, and makes the set if it does not exist.
 func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
-	r, ok := tables().Sets[name]
+	r, ok := caseTables().Sets[name]
 	if !ok {
 		return "", report.UnknownName("set", name, nil)
 	}
-	dir = filepath.Join(s.folder(), name)
-	// written last: a folder with it is complete
-	if !exists(filepath.Join(dir, "meta", "info.json")) {
-		if err := s.make(ctx, r, dir); err != nil {
+	dir = filepath.Join(s.workFolder(), name)
+	// info.json is written last, so a folder that contains it is complete.
+	if !fileExists(filepath.Join(dir, "meta", "info.json")) {
+		if err := s.makeSet(ctx, r, dir); err != nil {
 			return dir, err
 		}
 		s.Log("made %s", dir)
@@ -57,8 +57,8 @@ func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
 	return dir, nil
 }
 
-// folder is the work folder of this dataset and these choices.
-func (s *Sets) folder() string {
+// workFolder returns the work folder for this dataset and these options.
+func (s *Sets) workFolder() string {
 	h := fnv.New64a()
 	fmt.Fprintln(h, s.URI, s.Episodes, s.Seed)
 	return filepath.Join(
@@ -67,7 +67,8 @@ func (s *Sets) folder() string {
 	)
 }
 
-func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
+// makeSet writes the set of recipe r to dir.
+func (s *Sets) makeSet(ctx context.Context, r setRecipe, dir string) error {
 	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 		switch {
 		case f.Kind == robocache.KindVideo && camera == "" && r.Codec != "":
 			camera = f.Key
-			// an AV1 set is taken as it is, whatever its GOP
+			// an AV1 set is used unchanged, with any GOP
 			if f.Codec != r.Codec || r.Codec != "av1" {
 				opt.Options["video_codec"], opt.Options["gop"] = r.Codec, strconv.Itoa(r.GOP)
 			}
@@ -102,7 +103,7 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 			WithHint("--workload novideo-w16")
 	}
 	write := func() (int, error) {
-		// A killed run, or the first of two, may have left the folder.
+		// An interrupted run, or the first call, may have left the folder.
 		if err := os.RemoveAll(dir); err != nil {
 			return 0, err
 		}
@@ -117,8 +118,8 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 	} else if r.Files <= 1 || opt.Options["video_codec"] != "" || episodes < r.Files {
 		return nil
 	}
-	// The size of the mp4s is known only now: made again in about equal files, so that more than
-	// one is open.
+	// The size of the video is known only after the first pass. The second pass divides it into
+	// files of about equal size, so that the loader opens more than one.
 	_, size, err := filesBelow(filepath.Join(dir, "videos"))
 	if err != nil || size == 0 {
 		return err
@@ -128,7 +129,8 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 	return err
 }
 
-// chooseOrRepeat gives n of have: a seeded choice, each twice or more where there are too few.
+// chooseOrRepeat returns n of have episodes, chosen at random with a seed. If n is larger, episodes
+// are repeated.
 func chooseOrRepeat(have, n int, seed uint64) []int {
 	if n <= 0 || have <= 0 {
 		return nil
@@ -140,12 +142,12 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 	return ChooseEpisodes(out, n, seed)
 }
 
-// once makes a file or a folder, where it is not there.
-func (s *Sets) once(to string, make func() error) (string, error) {
-	if exists(to + ".made") {
+// makeOnce calls make if the file or folder does not exist yet.
+func (s *Sets) makeOnce(to string, make func() error) (string, error) {
+	if fileExists(to + ".made") {
 		return to, nil
 	}
-	if err := os.RemoveAll(to); err != nil { // a killed run may have left it
+	if err := os.RemoveAll(to); err != nil { // an interrupted run may have left it
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -158,14 +160,14 @@ func (s *Sets) once(to string, make func() error) (string, error) {
 	return to, report.WriteFile(to+".made", nil)
 }
 
-// synthRecipe is a synthetic set: options of synth, and of the writer of its format.
+// synthRecipe describes a synthetic set: options of synth and of the writer of its format.
 type synthRecipe struct {
 	synth.Options
 	WriteOptions map[string]string `json:"write_options"`
 }
 
-// write makes the set at dst.
-func (r *synthRecipe) write(ctx context.Context, dst string) error {
+// writeSet writes the set to dst.
+func (r *synthRecipe) writeSet(ctx context.Context, dst string) error {
 	format := cmp.Or(r.Format, robocache.DefaultFormat())
 	f, err := convert.Writer(format)
 	if err != nil {
@@ -186,13 +188,13 @@ func (r *synthRecipe) write(ctx context.Context, dst string) error {
 	return err
 }
 
-// HDF5 makes robomimic's file of the table.
+// HDF5 returns the set "table" as a robomimic file, and makes it if needed.
 func (s *Sets) HDF5(ctx context.Context) (string, error) {
 	root, err := s.Path(ctx, "table")
 	if err != nil {
 		return "", err
 	}
-	return s.once(filepath.Join(s.folder(), "table.hdf5"), func() error {
+	return s.makeOnce(filepath.Join(s.workFolder(), "table.hdf5"), func() error {
 		ds, err := robocache.Open(ctx, root, robocache.OpenOptions{})
 		if err != nil {
 			return err
@@ -202,17 +204,18 @@ func (s *Sets) HDF5(ctx context.Context) (string, error) {
 			ctx,
 			ds,
 			"robomimic",
-			filepath.Join(s.folder(), "table.hdf5"),
+			filepath.Join(s.workFolder(), "table.hdf5"),
 			convert.Options{},
 		)
 		return err
 	})
 }
 
-// formatData makes the data of cases of `robocache-bench formats` once, and says where it lies.
+// formatData returns the folder with the data for cases of `robocache-bench formats`, and makes it
+// if needed.
 func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	dir := filepath.Join(s.Work, "formats", kind)
-	return s.once(dir, func() error {
+	return s.makeOnce(dir, func() error {
 		if kind != "hdf5" {
 			if from := map[string]string{
 				"zarr": "diffusion_policy_zarr",
@@ -223,7 +226,7 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 					return robocache.Unsupported(
 						"formats",
 						robocache.Where{"dataset": dir},
-						"it is made of the shared data's %s, which is not here",
+						"the shared data has no %s",
 						from,
 					).
 						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")
@@ -249,8 +252,8 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		for name, recipe := range tables().HDF5 {
-			if err := recipe.write(ctx, filepath.Join(dir, name+".hdf5")); err != nil {
+		for name, recipe := range caseTables().HDF5 {
+			if err := recipe.writeSet(ctx, filepath.Join(dir, name+".hdf5")); err != nil {
 				return err
 			}
 		}
@@ -258,16 +261,22 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	})
 }
 
-// Train makes a set that training learns from by default.
+// Train returns the default set of a training model, and makes it if needed. tiny selects a small
+// version.
 func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err error) {
-	r := tables().TrainSets[name]
+	r := caseTables().TrainSets[name]
 	dir, recipe := filepath.Join(s.Work, "train", r.Name), r.Whole
 	if tiny {
 		dir, recipe = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
-	return s.once(dir, func() error {
-		return recipe.write(ctx, dir)
+	return s.makeOnce(dir, func() error {
+		return recipe.writeSet(ctx, dir)
 	})
 }
 
-func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }
+func fileExists(
+	path string,
+) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -12,14 +12,14 @@ func chain() *Slurm {
 	return &Slurm{
 		Program:   []string{"/opt/robo cache/robocache-bench"},
 		URI:       "/data/it's here",
-		Scenarios: tables().Scenarios,
+		Scenarios: caseTables().Scenarios,
 		Options:   []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"},
 		Account:   "lab",
 		Partition: "gpu",
 	}
 }
 
-// The chain is a golden file: what would be submitted is reviewed like code.
+// The script is a golden file, so that submissions are reviewed like code.
 func TestSlurmScript(t *testing.T) {
 	got, path := chain().Script(), "testdata/slurm.sh"
 	if *update {
@@ -33,8 +33,8 @@ func TestSlurmScript(t *testing.T) {
 	}
 }
 
-// A fake sbatch that notes its arguments, one a line, and runs what is wrapped with a fake srun:
-// quotes, blanks and dollars arrive.
+// fakeSlurm returns a fake sbatch and its log. It logs its arguments, one per line, and runs the
+// wrapped command with a fake srun. Quotes, blanks and dollars must arrive unchanged.
 func fakeSlurm(t *testing.T) (bin, log string) {
 	t.Helper()
 	bin = t.TempDir()

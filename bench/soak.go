@@ -23,22 +23,23 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Soak is a long run of everything at once: pools, caches, http with faults, kills and resumes, on
-// one set.
+// Soak describes a long run that combines all features on one set: pools, caches, http with faults,
+// kills and resumes.
 type Soak struct {
 	URI      string // a local folder
-	Dir      string // scratch; "" makes one and removes it
+	Dir      string // scratch folder; if empty, a temporary one is used
 	Duration time.Duration
 	Seed     uint64
-	Self     []string // this robocache, for the processes that are killed; nil: none are
-	Log      func(format string, a ...any)
+	// command of this program, for the processes that are killed; nil disables kills
+	Self []string
+	Log  func(format string, a ...any)
 
-	frame int64 // bytes of one, as RGB
-	truth *truth
-	res   SoakResult
+	frameBytes int64 // bytes of one RGB frame
+	truth      *pixelTruth
+	result     SoakResult
 }
 
-// SoakResult is what a soak did and saw.
+// SoakResult holds what a soak run did and observed.
 type SoakResult struct {
 	Seconds    float64 `json:"seconds"`
 	Rounds     int     `json:"rounds"`
@@ -52,20 +53,22 @@ type SoakResult struct {
 	Failed     string  `json:"failed,omitempty"`
 }
 
-// soakTurn is one round's choice.
+// soakTurn holds the random choices of one round.
 type soakTurn struct {
 	Workload
 	http bool
 }
 
-// turn chooses what a round does: seeded, so that a failing round can be done again by its number.
-func (s *Soak) turn(n int, dir string) soakTurn {
+// chooseTurn makes the choices of round n. They depend only on the seed and n, so that a failing
+// round can be repeated.
+func (s *Soak) chooseTurn(n int, dir string) soakTurn {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(n)))
-	// A few of the largest batches (32 windows of two) with what stands beside them, and no more;
-	// of a cache that does not hold the set a third of its planes.
-	budget, small := max(192<<20, 64*s.frame*6), int64(4<<20)
+	// The memory budget holds a few of the largest batches (32 windows of two frames) and the
+	// buffers around them. The budget of a cache that is too small holds a third of the planes of
+	// the set.
+	budget, small := max(192<<20, 64*s.frameBytes*6), int64(4<<20)
 	if s.truth != nil {
-		small = min(max(int64(len(s.truth.seen[""]))*s.frame/6, small), 256<<20)
+		small = min(max(int64(len(s.truth.hashes[""]))*s.frameBytes/6, small), 256<<20)
 	}
 	t := soakTurn{Workload: Workload{
 		URI:          s.URI,
@@ -95,7 +98,7 @@ func (s *Soak) turn(n int, dir string) soakTurn {
 	switch k := rng.IntN(5); {
 	case k == 0:
 		t.Cache, t.CacheBudget = "ram", fmt.Sprint(min(small, budget/4))
-	case k == 1: // smaller than the set: it evicts all the time
+	case k == 1: // smaller than the set, so it evicts all the time
 		cached("yuv", fmt.Sprint(small))
 	case k == 2 && t.ImageSize != "":
 		cached("rgb", fmt.Sprint(small))
@@ -124,16 +127,17 @@ func (t soakTurn) String() string {
 	)
 }
 
-// Run soaks until the time is over, or something is wrong: the result then says what.
+// Run repeats rounds until the duration is over or a check fails. The result describes a failed
+// check.
 func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
-	dir, res := s.Dir, &s.res
+	dir, res := s.Dir, &s.result
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "robocache-soak-"); err != nil {
 			return SoakResult{}, err
 		}
 		defer os.RemoveAll(dir)
 	}
-	if err := s.learn(ctx, dir); err != nil {
+	if err := s.learnTruth(ctx, dir); err != nil {
 		return SoakResult{}, err
 	}
 	srv, err := loopback.Serve(
@@ -142,7 +146,7 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 			Latency: time.Millisecond,
 			Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 				if n%97 == 0 {
-					http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
+					http.Error(w, "struck", http.StatusServiceUnavailable) // the client retries
 				}
 				return n%97 == 0
 			},
@@ -153,18 +157,18 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 	}
 	defer srv.Close()
 
-	var watch looks
+	var watch resourceLooks
 	begin := time.Now()
 	last := begin
 	for round := 0; round == 0 || time.Since(begin) < s.Duration; round++ {
-		t := s.turn(round, dir)
+		t := s.chooseTurn(round, dir)
 		if t.http {
 			t.URI = srv.URL
 		}
 		rctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		err := s.round(rctx, t)
+		err := s.runRound(rctx, t)
 		if err == nil && s.Self != nil && round%8 == 5 {
-			err = s.kill(rctx, t, dir, round)
+			err = s.killWorker(rctx, t, dir, round)
 			res.Kills++
 		}
 		cancel()
@@ -176,7 +180,7 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 			break
 		}
 		res.Rounds++
-		watch.sample(time.Since(begin))
+		watch.recordLook(time.Since(begin))
 		if time.Since(last) >= time.Minute {
 			last = time.Now()
 			s.Log(
@@ -188,28 +192,28 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).
 		Seconds(),
-		watch.trend(), srv.Requests()/97
-	res.Failed = cmp.Or(res.Failed, res.Trend.grown())
+		watch.computeTrend(), srv.Requests()/97
+	res.Failed = cmp.Or(res.Failed, res.Trend.growthText())
 	return *res, nil
 }
 
-// round opens the set, takes batches, stops at random places and goes on from the state with other
-// threads, and closes everything.
-func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
+// runRound opens the set, takes batches, stops at random positions, resumes from the saved state
+// with other threads, and closes everything.
+func (s *Soak) runRound(ctx context.Context, t soakTurn) (err error) {
 	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.Seed)))
-	ds, err := t.open(ctx)
+	ds, err := t.openDataset(ctx)
 	if err != nil {
 		return err
 	}
 	defer ds.Close()
 	var state *loader.State
-	for left := 24 + rng.IntN(24); left > 0; { // batches of the round
+	for left := 24 + rng.IntN(24); left > 0; { // batches left in the round
 		stretch := min(left, 1+rng.IntN(16))
 		if state != nil {
 			t.Workers, t.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
-			s.res.Resumes++
+			s.result.Resumes++
 		}
-		if state, err = s.stretch(ctx, ds, state, stretch, t); err != nil {
+		if state, err = s.runStretch(ctx, ds, state, stretch, t); err != nil {
 			return err
 		}
 		left -= stretch
@@ -217,15 +221,15 @@ func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
 	return nil
 }
 
-// stretch takes n batches from a state on.
-func (s *Soak) stretch(
+// runStretch takes n batches, starting from a state.
+func (s *Soak) runStretch(
 	ctx context.Context,
 	ds robocache.Dataset,
 	state *loader.State,
 	n int,
 	t soakTurn,
 ) (*loader.State, error) {
-	ld, _, err := t.loader(ctx, ds)
+	ld, _, err := t.newLoader(ctx, ds)
 	if err != nil {
 		return nil, err
 	}
@@ -235,8 +239,8 @@ func (s *Soak) stretch(
 			return nil, err
 		}
 	}
-	src := &engineSource{ld: ld}
-	if _, err := src.take(ctx, func(given *taken) (bool, error) {
+	src := &engineSource{loader: ld}
+	if _, err := src.takeUncounted(ctx, func(given *deliveredBatch) (bool, error) {
 		if given == nil {
 			return false, nil
 		}
@@ -244,7 +248,7 @@ func (s *Soak) stretch(
 		if err := s.checkBatch(ld, b, t); err != nil {
 			return false, fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err)
 		}
-		s.res.Batches, s.res.Frames = s.res.Batches+1, s.res.Frames+int64(b.Rows)
+		s.result.Batches, s.result.Frames = s.result.Batches+1, s.result.Frames+int64(b.Rows)
 		n--
 		return n == 0, nil
 	}); err != nil {
@@ -254,9 +258,10 @@ func (s *Soak) stretch(
 	return &st, nil
 }
 
-// checkBatch compares the samples of a batch with the order, and its frames with the plain pass.
+// checkBatch compares the samples of a batch with the order, and its frames with the reference
+// pass.
 func (s *Soak) checkBatch(ld *loader.Loader, b *loader.Batch, t soakTurn) error {
-	if t.World < 2 { // the positions of a rank do not follow each other
+	if t.World < 2 { // the positions of a rank are not consecutive
 		order := ld.Order(b.Epoch)
 		for i, got := range b.Indices {
 			if want := order.At(b.Position + int64(i)); got != want {
@@ -264,34 +269,33 @@ func (s *Soak) checkBatch(ld *loader.Loader, b *loader.Batch, t soakTurn) error 
 			}
 		}
 	}
-	_, err := s.truth.check(b, t.ImageSize)
+	_, err := s.truth.compareFrames(b, t.ImageSize)
 	return err
 }
 
-// kill starts a process that works on the same set and cache, and kills itself in the middle of it,
-// without a chance to tidy up.
-func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) error {
+// killWorker starts a process that reads the same set and cache. The process kills itself in the
+// middle of its work, without cleanup.
+func (s *Soak) killWorker(ctx context.Context, t soakTurn, dir string, round int) error {
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
 	t.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
-	return t.finish(ctx, &runners.Tools{Self: s.Self})
+	return t.runResumeProcess(ctx, &runners.Tools{Self: s.Self})
 }
 
-// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order,
-// some of whose frames were compared with a sequential decode by the ffmpeg program. From then on a
-// frame must be those bits, whatever order, cache, pool, store and number of threads it comes
-// through.
-type truth struct {
+// pixelTruth holds a hash of each frame of a set. One reference pass in file order computes the
+// hashes, and a sample of its frames is compared with a sequential ffmpeg decode. Later frames must
+// have the same bits, for any order, cache, pool, store and number of threads.
+type pixelTruth struct {
 	seed   maphash.Seed
 	camera string
-	// by the size of frames ("": as stored), by sample; of other sizes the first time counts, and
-	// all that follow must agree; 0: not seen
-	seen map[string][]uint64
+	// By frame size ("" is the stored size) and sample. For other sizes, the first delivery defines
+	// the hash, and later ones must agree. 0 means not delivered yet.
+	hashes map[string][]uint64
 }
 
-// learn reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
-func (s *Soak) learn(ctx context.Context, dir string) (err error) {
+// learnTruth reads the set once. Without ffmpeg, the pass itself defines the truth.
+func (s *Soak) learnTruth(ctx context.Context, dir string) (err error) {
 	w := Workload{
 		URI:         s.URI,
 		BatchSize:   32,
@@ -301,12 +305,12 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 		CheckFrames: 256,
 		FramesOut:   filepath.Join(dir, "frames"),
 	}
-	ds, err := w.open(ctx)
+	ds, err := w.openDataset(ctx)
 	if err != nil {
 		return err
 	}
 	defer ds.Close()
-	cameras := w.cameras(ds.Info())
+	cameras := w.selectedCameras(ds.Info())
 	if len(cameras) == 0 {
 		return robocache.Unsupported(
 			"soak",
@@ -314,21 +318,21 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 			"a set without video: there are no frames to check",
 		)
 	}
-	ld, _, err := w.loader(ctx, ds)
+	ld, _, err := w.newLoader(ctx, ds)
 	if err != nil {
 		return err
 	}
 	defer ld.Close()
-	s.truth = &truth{
+	s.truth = &pixelTruth{
 		maphash.MakeSeed(),
 		cameras[0],
 		map[string][]uint64{"": make([]uint64, ld.Samples())},
 	}
-	src := &engineSource{ld: ld}
-	if _, err := src.take(ctx, func(b *taken) (bool, error) {
+	src := &engineSource{loader: ld}
+	if _, err := src.takeUncounted(ctx, func(b *deliveredBatch) (bool, error) {
 		if b != nil {
 			var err error
-			if s.frame, err = s.truth.check(src.batch, ""); err != nil {
+			if s.frameBytes, err = s.truth.compareFrames(src.batch, ""); err != nil {
 				return false, err
 			}
 		}
@@ -336,7 +340,7 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := writeDelivered(ctx, src, nowhere, w, cameras); err != nil {
+	if err := writeDelivered(ctx, src, discardOrder, w, cameras); err != nil {
 		return err
 	}
 	defer os.Remove(w.FramesOut)
@@ -349,34 +353,35 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := (&Runner{ref: ref, seconds: true}).checkFrames(ctx, images, &o); err != nil {
+	if err := (&Runner{reference: ref, isTimedWindow: true}).checkFrames(ctx, images, &o); err !=
+		nil {
 		return err
 	}
-	if s.res.Compared = int(o.FramesChecked); o.WrongFrames > 0 {
+	if s.result.Compared = int(o.FramesChecked); o.WrongFrames > 0 {
 		return fmt.Errorf("%s is not what ffmpeg decodes", o.WrongWhere[0])
 	}
 	s.Log(
 		"soak: %d frames are the truth, %d of them compared with ffmpeg",
 		ld.Samples(),
-		s.res.Compared,
+		s.result.Compared,
 	)
 	return nil
 }
 
-// check compares the first frame of each sample of a batch with what was seen of it before, and
-// gives its bytes.
-func (t *truth) check(b *loader.Batch, size string) (int64, error) {
+// compareFrames compares the first frame of each sample of a batch with its hash. It returns the
+// bytes of the frames of one sample.
+func (t *pixelTruth) compareFrames(b *loader.Batch, size string) (int64, error) {
 	p := b.Tensor(t.camera)
 	each := len(p.Data) / b.Rows
-	if t.seen[size] == nil {
-		t.seen[size] = make([]uint64, len(t.seen[""]))
+	if t.hashes[size] == nil {
+		t.hashes[size] = make([]uint64, len(t.hashes[""]))
 	}
 	for i, n := range b.Indices {
 		one := p.Data[i*each : (i+1)*each]
 		if len(p.Shape) == 5 {
-			one = one[:each/p.Shape[1]] // of a window, the anchor's
+			one = one[:each/p.Shape[1]] // the first frame of a window is that of the anchor
 		}
-		h, seen := maphash.Bytes(t.seed, one), &t.seen[size][n]
+		h, seen := maphash.Bytes(t.seed, one), &t.hashes[size][n]
 		if *seen == 0 {
 			*seen = h
 		}
@@ -387,15 +392,15 @@ func (t *truth) check(b *loader.Batch, size string) (int64, error) {
 	return int64(each), nil
 }
 
-// look is what a process holds between two rounds, when everything is closed: after seconds, the
-// RSS in MiB, open files and goroutines.
-type look [4]float64
+// resourceLook holds the resources of the process between two rounds, when everything is closed:
+// elapsed seconds, RSS in MiB, open files, goroutines.
+type resourceLook [4]float64
 
-// looks are of a process whose work is closed between them: what it still holds must not grow.
-type looks []look
+// resourceLooks are taken between rounds, when everything is closed. The resources must not grow.
+type resourceLooks []resourceLook
 
-// sample looks at this process. Goroutines that are on their way out get a moment.
-func (t *looks) sample(at time.Duration) {
+// recordLook records the resources of this process. It first waits briefly for ending goroutines.
+func (t *resourceLooks) recordLook(at time.Duration) {
 	base := math.Inf(1)
 	for _, l := range *t {
 		base = min(base, l[3])
@@ -403,22 +408,23 @@ func (t *looks) sample(at time.Duration) {
 	for i := 0; i < 50 && float64(runtime.NumGoroutine()) > base; i++ {
 		time.Sleep(2 * time.Millisecond)
 	}
-	debug.FreeOSMemory() // what the collector has not given back yet is no leak
+	debug.FreeOSMemory() // memory that the collector has not returned yet is not a leak
 	*t = append(
 		*t,
-		look{
+		resourceLook{
 			at.Seconds(),
-			float64(statm(os.Getpid())) / (1 << 20),
+			float64(residentBytes(os.Getpid())) / (1 << 20),
 			float64(openFiles()),
 			float64(runtime.NumGoroutine()),
 		},
 	)
 }
 
+// openFiles returns the number of open files of this process, without sockets.
 func openFiles() (n int) {
 	names, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range names {
-		// Sockets of http connections that idle are the transport's, and bounded by it.
+		// Idle http connections belong to the transport, which limits their number.
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil &&
 			!strings.HasPrefix(to, "socket:") {
 			n++
@@ -427,8 +433,8 @@ func openFiles() (n int) {
 	return n
 }
 
-// Trend is how what a process holds went on, over the rounds after the first third, which warm it
-// up: medians of the middle third and of the last.
+// Trend compares the resources of the middle third of the rounds with those of the last third, as
+// medians. The first third is warm-up.
 type Trend struct {
 	Looks             int     `json:"looks"`
 	RSSStartMiB       float64 `json:"rss_start_mib"`
@@ -440,12 +446,13 @@ type Trend struct {
 	GoroutinesEnd     float64 `json:"goroutines_end"`
 }
 
-func (t looks) trend() Trend {
+// computeTrend returns the trend of the looks.
+func (t resourceLooks) computeTrend() Trend {
 	n := len(t)
 	if n < 6 {
 		return Trend{Looks: n}
 	}
-	median := func(part looks) (m look) {
+	median := func(part resourceLooks) (m resourceLook) {
 		for k := range m {
 			var s report.Spread
 			for _, l := range part {
@@ -459,9 +466,9 @@ func (t looks) trend() Trend {
 	return Trend{n, a[1], b[1], 60 * (b[1] - a[1]) / max(b[0]-a[0], 1e-12), a[2], b[2], a[3], b[3]}
 }
 
-// grown says what grew from one third to the next; "" where nothing did: medians, since a single
-// high look at the end is no trend.
-func (r Trend) grown() string {
+// growthText describes which resource grew from the middle third to the last. It returns "" if none
+// did. It compares medians, because a single high value at the end is not a trend.
+func (r Trend) growthText() string {
 	if r.Looks < 6 {
 		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)
 	}

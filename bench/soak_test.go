@@ -14,12 +14,12 @@ func soakOf(t *testing.T, d time.Duration) *Soak {
 }
 
 func TestSoakShort(t *testing.T) {
-	for d := 2 * time.Second; ; d *= 4 { // a slow machine may want longer for a round of each kind
+	for d := 2 * time.Second; ; d *= 4 { // a slow machine may need longer for a round of each kind
 		r, err := soakOf(t, d).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		// So few rounds say nothing of a trend: only that the rounds were right.
+		// A few rounds show no trend, only that the rounds were right.
 		if r.Failed != "" && !strings.Contains(r.Failed, "too few") &&
 			!strings.Contains(r.Failed, "grow") {
 			t.Fatalf("%+v", r)
@@ -33,33 +33,33 @@ func TestSoakShort(t *testing.T) {
 	}
 }
 
-// A single other pixel is found, wherever it comes through.
+// A single wrong pixel is found on every path.
 func TestSoakFindsAWrongFrame(t *testing.T) {
 	s := soakOf(t, 0)
-	if err := s.learn(t.Context(), t.TempDir()); err != nil {
+	if err := s.learnTruth(t.Context(), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	turn := soakTurn{
 		Workload: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"},
 	}
-	if err := s.round(t.Context(), turn); err != nil {
+	if err := s.runRound(t.Context(), turn); err != nil {
 		t.Fatal(err)
 	}
-	for i := range s.truth.seen[""] {
-		s.truth.seen[""][i]++
+	for i := range s.truth.hashes[""] {
+		s.truth.hashes[""][i]++
 	}
-	if err := s.round(t.Context(), turn); err == nil ||
+	if err := s.runRound(t.Context(), turn); err == nil ||
 		!strings.Contains(err.Error(), "other pixels") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Every choice comes up, and a round can be done again by its number.
+// Every choice occurs, and a round can be repeated by its number.
 func TestSoakTurns(t *testing.T) {
 	s := &Soak{URI: "/set", Seed: 3}
 	seen := map[string]int{}
 	for n := range 300 {
-		a, b := s.turn(n, "/dir"), s.turn(n, "/dir")
+		a, b := s.chooseTurn(n, "/dir"), s.chooseTurn(n, "/dir")
 		if a.String() != b.String() {
 			t.Fatal("a round cannot be done again")
 		}
@@ -96,48 +96,54 @@ func TestSoakTurns(t *testing.T) {
 	}
 }
 
-// Growth of memory, files and goroutines is seen; flat and noisy lines are not taken for it.
+// Growth of memory, files and goroutines is detected. Flat and noisy values are not growth.
 func TestTrend(t *testing.T) {
 	for name, c := range map[string]struct {
-		look func(i int) look
+		look func(i int) resourceLook
 		want string
 	}{
-		"flat": {func(i int) look { return look{0, 100, 10, 4} }, ""},
-		"noisy": {func(i int) look {
-			return look{0, 100 + float64(i%7), 10 + float64(i%2), 4 + float64(i%3)}
+		"flat": {func(i int) resourceLook { return resourceLook{0, 100, 10, 4} }, ""},
+		"noisy": {func(i int) resourceLook {
+			return resourceLook{0, 100 + float64(i%7), 10 + float64(i%2), 4 + float64(i%3)}
 		}, ""},
-		"one peak":   {func(i int) look { return look{0, 100 + 200*float64(i/89), 10, 4} }, ""},
-		"warming up": {func(i int) look { return look{0, min(400, 20*float64(i)), 10, 4} }, ""},
+		"one peak": {
+			func(i int) resourceLook { return resourceLook{0, 100 + 200*float64(i/89), 10, 4} },
+			"",
+		},
+		"warming up": {
+			func(i int) resourceLook { return resourceLook{0, min(400, 20*float64(i)), 10, 4} },
+			"",
+		},
 		"memory": {
-			func(i int) look { return look{0, 100 + float64(i), 10, 4} },
+			func(i int) resourceLook { return resourceLook{0, 100 + float64(i), 10, 4} },
 			"memory grows",
 		},
 		"files": {
-			func(i int) look { return look{0, 100, 10 + float64(i/10), 4} },
+			func(i int) resourceLook { return resourceLook{0, 100, 10 + float64(i/10), 4} },
 			"files grow",
 		},
 		"goroutines": {
-			func(i int) look { return look{0, 100, 10, 4 + float64(i)} },
+			func(i int) resourceLook { return resourceLook{0, 100, 10, 4 + float64(i)} },
 			"goroutines grow",
 		},
 	} {
-		var tr looks
+		var tr resourceLooks
 		for i := range 90 {
 			l := c.look(i)
 			l[0] = float64(10 * i)
 			tr = append(tr, l)
 		}
-		got := tr.trend().grown()
+		got := tr.computeTrend().growthText()
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if got := looks(nil).trend().grown(); !strings.Contains(got, "too few") {
+	if got := resourceLooks(nil).computeTrend().growthText(); !strings.Contains(got, "too few") {
 		t.Error(got)
 	}
-	var tr looks
+	var tr resourceLooks
 	before := openFiles()
-	tr.sample(time.Second)
+	tr.recordLook(time.Second)
 	f, err := os.Open("/proc/self/stat")
 	if err != nil {
 		t.Skip("no /proc")

@@ -19,59 +19,62 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// Suite is a run of scenarios on one set.
+// Suite describes a measurement of scenarios on one set.
 type Suite struct {
-	// a local folder, or where it is http already: the scenarios that stream take it as it is
+	// URI is a local folder or an http address. Streaming scenarios read an http address directly.
 	URI        string
 	Scenarios  []Scenario
 	Runners    []string
 	BatchSizes []int
 	Repeats    int
-	Base       Workload // Workers 0 and Shuffle "" are the scenario's
+	Base       Workload // Workers 0 and Shuffle "" select the defaults of the scenario
 	CacheState string   // cold | warm
 	Links      map[string]Link
-	Timeout    time.Duration // of one run
+	Timeout    time.Duration // per run
 
-	Partitions, Partition int // the set is cut into parts of about equal frames; 0: not at all
+	// The set is divided into Partitions parts with about equal numbers of frames. 0 means no
+	// division.
+	Partitions, Partition int
 	MaxEpisodes           int
-	// one rank a process, where the scenario has several; nil: all ranks are ours
+	// Node is set if each rank is a separate process. If it is nil, this process starts all ranks.
 	Node    *Node
-	Resume  bool // kill and resume once a runner and scenario
+	Resume  bool // check kill and resume once per runner and scenario
 	Program string
 	Tools   runners.Tools
 	Log     func(format string, a ...any)
 
-	ref     *reference
-	machine report.Machine
-	files   int     // of video, that the episodes begin in
-	rows    float64 // bytes of a sample's rows
+	reference  *reference
+	machine    report.Machine
+	videoFiles int     // number of video files that contain the episodes
+	rowBytes   float64 // bytes of the rows of a sample
 }
 
-// point is one measured combination: the runs are of all ranks.
-type point struct {
+// measuredPoint is one combination of scenario, batch size and runner. Its runs combine all ranks.
+type measuredPoint struct {
 	Result
-	scenario Scenario
-	batch    int
-	runner   string
-	work     Workload
-	resume   *bool
-	notes    []string
+	scenario    Scenario
+	batchSize   int
+	runnerName  string
+	workload    Workload
+	resumeExact *bool
+	notes       []string
 }
 
-// PointResult is the rows of one point: a rank each, and the merged one where there are several.
+// PointResult holds the rows of one point: one per rank, and the combined row if there are several
+// ranks.
 type PointResult struct {
 	Keys    []*Keys  `json:"ranks"`
 	Merged  *Keys    `json:"merged"`
 	Explain []string `json:"explain,omitempty"`
 }
 
-// RunSuite measures every combination of scenario, batch size and runner. Runners take turns within
-// a scenario; each run is a fresh process a rank. A run that gave a wrong frame or lost a sample is
-// reported as failed, with its figures.
+// RunSuite measures every combination of scenario, batch size and runner. Runners are interleaved
+// within a scenario, and each run starts one fresh process per rank. A run that delivers a wrong
+// frame or loses a sample is reported as failed, together with its figures.
 func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) {
 	local := s.Base
 	local.URI = s.URI
-	ds, err := local.open(ctx)
+	ds, err := local.openDataset(ctx)
 	if err != nil {
 		return results, err
 	}
@@ -79,26 +82,26 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	if err := s.chooseEpisodes(ds); err != nil {
 		return results, err
 	}
-	if err := s.know(ctx, ds); err != nil {
+	if err := s.describeSet(ctx, ds); err != nil {
 		return results, err
 	}
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
-			points, turns := make([]*point, len(s.Runners)), make([]*Result, len(s.Runners))
+			points, turns := make([]*measuredPoint, len(s.Runners)), make([]*Result, len(s.Runners))
 			for i, a := range s.Runners {
-				points[i] = &point{
+				points[i] = &measuredPoint{
 					Result: Result{
 						Runner: Runner{Name: fmt.Sprintf("%s bs%d %s", sc.Name, batch, a)},
 					},
-					scenario: sc,
-					batch:    batch,
-					runner:   a,
-					work:     sc.workload(s.Base, batch),
+					scenario:   sc,
+					batchSize:  batch,
+					runnerName: a,
+					workload:   sc.rankWorkload(s.Base, batch),
 				}
 				turns[i] = &points[i].Result
 			}
-			if err := measure(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
-				return s.run(ctx, points[i], rep)
+			if err := runInTurns(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
+				return s.runPoint(ctx, points[i], rep)
 			}); err != nil {
 				return results, err
 			}
@@ -108,9 +111,9 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 					if err != nil {
 						p.notes = append(p.notes, "resume_exact: "+err.Error())
 					}
-					p.resume = same
+					p.resumeExact = same
 				}
-				result, err := s.result(p)
+				result, err := s.pointResult(p)
 				if err != nil {
 					return results, err
 				}
@@ -121,32 +124,32 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	return results, nil
 }
 
-// know learns of the set what results are held against: its samples, the files of its video, and
-// the bytes of its rows.
-func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
-	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
-	if s.ref, err = newReference(ds, folder(s.URI), &s.Base); err != nil {
+// describeSet collects the facts about the set that results are compared with: its samples, its
+// video files, and the bytes of its rows.
+func (s *Suite) describeSet(ctx context.Context, ds robocache.Dataset) (err error) {
+	s.machine, s.rowBytes = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
+	if s.reference, err = newReference(ds, localFolder(s.URI), &s.Base); err != nil {
 		return err
 	}
-	list, err := s.Base.episodes(ds.Info())
+	list, err := s.Base.episodePositions(ds.Info())
 	seen, one := map[string]bool{}, make([]robocache.FrameRef, 1)
-	for _, key := range s.Base.cameras(ds.Info()) {
+	for _, key := range s.Base.selectedCameras(ds.Info()) {
 		for _, e := range list {
 			if ds.Len(e) > 0 && ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, one) == nil {
 				seen[one[0].Path] = true
 			}
 		}
 	}
-	s.files = len(seen)
+	s.videoFiles = len(seen)
 	return err
 }
 
-// chooseEpisodes turns partition and cap into a list of episodes.
+// chooseEpisodes applies the partition and MaxEpisodes to the list of episodes.
 func (s *Suite) chooseEpisodes(ds robocache.Dataset) error {
 	misuse := func(what, want string, got int) error {
 		return robocache.Misuse("", nil, "%s", what).Expected(want, fmt.Sprint(got))
 	}
-	list, err := s.Base.episodes(ds.Info())
+	list, err := s.Base.episodePositions(ds.Info())
 	if err != nil {
 		return err
 	}
@@ -175,12 +178,13 @@ func (s *Suite) chooseEpisodes(ds robocache.Dataset) error {
 	return nil
 }
 
-// serve gives a rank its server, where the scenario wants one; nil: the set's own place is taken.
-func (s *Suite) serve(p *point, w *Workload) (*loopback.Server, error) {
-	if w.URI = s.URI; p.scenario.Store == "" || s.ref.root == "" {
+// startServer starts the server of a rank and sets w.URI to its address. If the scenario needs no
+// server, it sets w.URI to the set and returns nil.
+func (s *Suite) startServer(p *measuredPoint, w *Workload) (*loopback.Server, error) {
+	if w.URI = s.URI; p.scenario.Store == "" || s.reference.localRoot == "" {
 		return nil, nil
 	}
-	srv, err := s.Links[p.scenario.Store].serve(s.ref.root)
+	srv, err := s.Links[p.scenario.Store].serveFolder(s.reference.localRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +192,15 @@ func (s *Suite) serve(p *point, w *Workload) (*loopback.Server, error) {
 	return srv, nil
 }
 
-// run runs one point once: its servers, its page cache, its ranks, and what they left: order and
-// frames, hundreds of MB.
-func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err error) {
-	own, world, dir := -1, max(p.work.World, 1), ""
+// runPoint runs one point once, with its servers and all of its ranks. It prepares the page cache
+// first. Afterwards it reads the order and the frames that the ranks saved, which can be hundreds
+// of MB.
+func (s *Suite) runPoint(ctx context.Context, p *measuredPoint, rep int) (o Outcome, err error) {
+	own, world, dir := -1, max(p.workload.World, 1), ""
 	if s.Node != nil && world > 1 {
 		own, world = s.Node.Rank, s.Node.World
-		p.work.World = world
-		if dir, err = s.Node.turn(p); err != nil {
+		p.workload.World = world
+		if dir, err = s.Node.runFolder(p); err != nil {
 			return o, err
 		}
 	} else {
@@ -204,24 +209,24 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 		}
 		defer os.RemoveAll(dir)
 	}
-	if s.ref.root == "" && p.scenario.Store == "" {
+	if s.reference.localRoot == "" && p.scenario.Store == "" {
 		return o, robocache.Misuse(
 			"load",
 			robocache.Where{"dataset": s.URI},
-			"%s wants a local copy",
+			"%s needs a local copy",
 			p.scenario.Name,
 		).
 			WithHint("give a folder: the streaming scenarios serve it themselves")
 	}
 	state := "unproven"
-	if s.ref.root != "" {
-		if state, err = preparePages(s.ref.root, s.CacheState); err != nil {
+	if s.reference.localRoot != "" {
+		if state, err = preparePages(s.reference.localRoot, s.CacheState); err != nil {
 			return o, err
 		}
 	}
 	var field, all []Runner
 	for r := range world {
-		w := p.work
+		w := p.workload
 		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir,
 			filepath.Join(dir, fmt.Sprintf("frames%d", r)),
 			filepath.Join(dir, fmt.Sprintf("order%d", r))
@@ -230,25 +235,25 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 		}
 		var srv *loopback.Server
 		if own < 0 || r == own {
-			if srv, err = s.serve(p, &w); err != nil {
+			if srv, err = s.startServer(p, &w); err != nil {
 				return o, err
 			}
 			if srv != nil {
 				defer srv.Close()
 			}
 		}
-		picked, err := pick(tables().Loaders, []string{p.runner}, w, &s.Tools)
+		picked, err := pickRunners(caseTables().Loaders, []string{p.runnerName}, w, &s.Tools)
 		if err != nil {
 			return o, err
 		}
 		one := picked[0]
-		one.ref, one.seconds, one.srv = s.ref, true, srv
+		one.reference, one.isTimedWindow, one.server = s.reference, true, srv
 		if all = append(all, one); own < 0 || r == own {
 			field = append(field, one)
 		}
 	}
 	device, outs := ownDeviceReads(), make([]Outcome, len(field))
-	// The ranks run at the same time; the first that fails ends the others.
+	// The ranks run at the same time. The first failure ends the others.
 	g, gctx := errgroup.WithContext(ctx)
 	for r := range field {
 		g.Go(func() (err error) {
@@ -261,7 +266,7 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 	err = g.Wait()
 	device = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
-		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
+		outs, err = s.Node.exchangeOutcomes(ctx, dir, outs[0], err)
 	}
 	if err != nil {
 		return o, err
@@ -276,52 +281,53 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 		}
 	}
 	if o = outs[0]; world > 1 {
-		if o, err = together(outs, all, s.ref.samples); err != nil {
+		if o, err = combineRanks(outs, all, s.reference.samples); err != nil {
 			return o, err
 		}
 	}
 	if o.CacheState = state; p.scenario.Store != "" {
-		o.DeviceReadBytes += device // the harness serves the files
+		o.DeviceReadBytes += device // this process serves the files
 	}
 	return o, nil
 }
 
-// result makes the rows of a point: those of the median run. The frames of the first were compared.
-func (s *Suite) result(p *point) (r PointResult, err error) {
+// pointResult makes the rows of a point from the run with the median rate. Frames were compared in
+// the first run only.
+func (s *Suite) pointResult(p *measuredPoint) (r PointResult, err error) {
 	if len(p.Runs) == 0 {
 		return PointResult{Merged: &Keys{
 			Scenario:   p.scenario.Name,
-			WorldSize:  max(p.work.World, 1),
+			WorldSize:  max(p.workload.World, 1),
 			Loader:     p.scenario.Loader,
-			BatchSize:  p.batch,
-			NumWorkers: p.work.Workers,
-			Runner:     p.runner,
-			Shuffle:    p.work.Shuffle,
-			Cache:      p.work.Cache,
+			BatchSize:  p.batchSize,
+			NumWorkers: p.workload.Workers,
+			Runner:     p.runnerName,
+			Shuffle:    p.workload.Shuffle,
+			Cache:      p.workload.Cache,
 			Machine:    s.machine,
 			Failed:     p.Failed,
 			Errors:     []string{p.Failed},
 			CacheState: "unproven",
 		}}, nil
 	}
-	o := p.median()
-	if r.Merged, err = s.keys(p, 0, o); err != nil {
+	o := p.medianRun()
+	if r.Merged, err = s.resultRow(p, 0, o); err != nil {
 		return r, err
 	}
 	if r.Keys = []*Keys{r.Merged}; o.Ranks != nil {
 		r.Keys = nil
 		for i := range o.Ranks {
 			o.Ranks[i].CacheState = o.CacheState
-			keys, err := s.keys(p, i, &o.Ranks[i])
+			keys, err := s.resultRow(p, i, &o.Ranks[i])
 			if err != nil {
 				return r, err
 			}
 			r.Keys = append(r.Keys, keys)
 		}
-		r.Merged.ofRanks(r.Keys, o)
+		r.Merged.mergeRanks(r.Keys, o)
 	}
 	k := r.Merged
-	k.Spread, k.ResumeExact = p.spreads(), p.resume
+	k.Spread, k.ResumeExact = p.spreads(), p.resumeExact
 	for i := range p.Runs {
 		if x := &p.Runs[i]; x.Compared {
 			checked, wrong := int(x.FramesChecked), int(x.WrongFrames)
@@ -335,13 +341,13 @@ func (s *Suite) result(p *point) (r PointResult, err error) {
 		}
 	}
 	k.Notes = append(k.Notes, p.notes...)
-	k.Failed = cmp.Or(p.Failed, k.wrong()) // failed: of a later repeat
-	r.Explain = Explain(k, &p.work, o.each())
+	k.Failed = cmp.Or(p.Failed, k.failureText()) // p.Failed belongs to a later repeat
+	r.Explain = Explain(k, &p.workload, o.perRank())
 	return r, nil
 }
 
-// spread is what the repeats gave.
-func (p *point) spreads() map[string]report.Spread {
+// repeatSpreads returns the spreads over the repeats.
+func (p *measuredPoint) spreads() map[string]report.Spread {
 	out := map[string]report.Spread{}
 	for name, of := range map[string]func(o *Outcome) float64{
 		"samples_per_s":         (*Outcome).rate,
@@ -358,9 +364,9 @@ func (p *point) spreads() map[string]report.Spread {
 	return out
 }
 
-// wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished
-// epoch.
-func (k *Keys) wrong() string {
+// failureText describes why the run is invalid: a wrong frame, a sample lost or doubled in a
+// finished epoch, or a resume that is not exact. It returns "" for a valid run.
+func (k *Keys) failureText() string {
 	var why []string
 	also := func(when bool, format string, a ...any) {
 		if when {

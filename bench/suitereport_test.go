@@ -36,7 +36,8 @@ func rowFor(scenario, runner string, batch int, rate float64) PointResult {
 	return PointResult{Keys: []*Keys{k}, Merged: k, Explain: []string{"limit: decode"}}
 }
 
-// Files a rank under the original's names, tables, plots, and one page that needs nothing else.
+// The report has files per rank with the names of the original benchmark, tables, plots, and one
+// self-contained page.
 func TestSuiteFiles(t *testing.T) {
 	dir := t.TempDir()
 	failed := rowFor("stream_hub", "engine", 64, 0)
@@ -105,7 +106,7 @@ func TestSuiteFiles(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 3 {
 		t.Errorf("%d plots", n)
 	}
-	// Several runners: a folder each, or they would overwrite each other.
+	// Several runners have one folder each, so that they do not overwrite each other's files.
 	dir = t.TempDir()
 	r.Results = []PointResult{
 		rowFor("mmap_local", "engine", 64, 100),
@@ -122,10 +123,10 @@ func TestSuiteFiles(t *testing.T) {
 	}
 }
 
-// The baseline of the ratio is the last runner; where there is one runner, the first combination.
+// Ratios are relative to the last runner, or with a single runner, to the first combination.
 func TestSpeedup(t *testing.T) {
 	last := func(r ...PointResult) *report.Figure {
-		f := (&SuiteReport{Results: r}).figures()
+		f := (&SuiteReport{Results: r}).suiteFigures()
 		return f[len(f)-1]
 	}
 	f := last(
@@ -144,7 +145,7 @@ func TestSpeedup(t *testing.T) {
 	}
 	if f := (&SuiteReport{
 		Results: []PointResult{{Merged: &Keys{Failed: "x"}}},
-	}).figures(); f != nil {
+	}).suiteFigures(); f != nil {
 		t.Errorf("%v", f)
 	}
 }

@@ -15,20 +15,21 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers
-// and their episodes' positions; or a mark.
-type sink func(n int64, samples []int64, episodes []int32)
+// orderSink receives the deliveries of a loader in order. A batch has its size, sample numbers and
+// episode positions. A mark has a negative size and no samples.
+type orderSink func(n int64, samples []int64, episodes []int32)
 
-// Marks, in place of a size; runners/robocache_bench/common.py describes the file that has all
-// this.
+// Marks are passed in place of a batch size. runners/robocache_bench/common.py describes the file
+// format.
 const (
-	markEpoch = -1 // one ends
-	markOpen  = -2 // the window
-	markClose = -3
+	markEpoch = -1 // an epoch ends
+	markOpen  = -2 // the window opens
+	markClose = -3 // the window closes
 )
 
-// orderWriter writes an order file; an error stays in the writer until flush.
-func orderWriter(out *bufio.Writer) sink {
+// orderWriter returns a sink that writes an order file. Write errors are reported by the Flush of
+// out.
+func orderWriter(out *bufio.Writer) orderSink {
 	return func(n int64, samples []int64, episodes []int32) {
 		put := func(v int64) { out.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
 		put(n)
@@ -41,8 +42,8 @@ func orderWriter(out *bufio.Writer) sink {
 	}
 }
 
-// replay tells a sink what an order file holds.
-func replay(path string, to sink) (err error) {
+// replayOrder passes the contents of an order file to a sink.
+func replayOrder(path string, to orderSink) (err error) {
 	defer robocache.Locate(&err, robocache.Where{"file": path})
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,10 +86,11 @@ func replay(path string, to sink) (err error) {
 	}
 }
 
-// epochsOf gives the samples of the finished epochs of an order file, for the merge over ranks.
-func epochsOf(path string) (done [][]int64, err error) {
+// finishedEpochs returns the samples of each finished epoch in an order file. They are used to
+// combine ranks.
+func finishedEpochs(path string) (done [][]int64, err error) {
 	var running []int64
-	err = replay(path, func(n int64, samples []int64, _ []int32) {
+	err = replayOrder(path, func(n int64, samples []int64, _ []int32) {
 		if running = append(running, samples...); n == markEpoch {
 			done, running = append(done, running), nil
 		}
@@ -96,151 +98,152 @@ func epochsOf(path string) (done [][]int64, err error) {
 	return done, err
 }
 
-// tally looks at what order the samples came in: its hash, its randomness, and how often each
-// sample came in a finished epoch.
-type tally struct {
-	batch   int
-	samples int64 // of an epoch
-	limit   int64 // sample numbers are below it
-	// the window is whole epochs: it alone counts, and the hash is over all of it; else over the
-	// first epoch, until the window closes
-	whole bool
-	given []uint8
-	err   error // a sample that there is not
+// orderTally computes the hash and the randomness of an order, and how often each sample was
+// delivered in the finished epochs.
+type orderTally struct {
+	batchSize    int
+	epochSamples int64 // in an epoch
+	sampleLimit  int64 // exclusive upper bound of sample numbers
+	// If wholeEpochs is true, the window consists of whole epochs: only they count, and the hash
+	// covers all of them. Otherwise the hash covers the first epoch until the window closes.
+	wholeEpochs bool
+	deliveries  []uint8
+	err         error // reported sample or episode numbers that are out of range
 
-	order        hash.Hash
-	orderSamples int64
-	first        bool // epoch
-	open, closed bool // the window
+	orderHasher              hash.Hash
+	orderSamples             int64
+	inFirstEpoch             bool // the first epoch has not ended
+	windowOpen, windowClosed bool // state of the window
 
-	seen        []uint32 // by episode: the batch that it was last seen in
-	batches     uint32
-	distinct    float64
-	full        int
-	same, pairs int64
-	last        int32
+	lastBatchOf             []uint32 // by episode: the last batch that contained it
+	batchNumber             uint32
+	distinctSum             float64
+	fullBatches             int
+	sameEpisodePairs, pairs int64
+	lastEpisode             int32
 
-	finished  int // epochs
-	low, high int // over finished epochs
-	extra     int64
-	missing   int64
+	finishedEpochs               int
+	minDeliveries, maxDeliveries int // deliveries of a sample, over the finished epochs
+	doubledSamples               int64
+	lostSamples                  int64
 }
 
-func newTally(samples int64, episodes, batch int) *tally {
-	return &tally{
-		batch:   batch,
-		samples: samples,
-		limit:   samples,
-		seen:    make([]uint32, episodes),
-		order:   sha256.New(),
-		first:   true,
-		last:    -1,
+func newOrderTally(samples int64, episodes, batch int) *orderTally {
+	return &orderTally{
+		batchSize:    batch,
+		epochSamples: samples,
+		sampleLimit:  samples,
+		lastBatchOf:  make([]uint32, episodes),
+		orderHasher:  sha256.New(),
+		inFirstEpoch: true,
+		lastEpisode:  -1,
 	}
 }
 
-// take is the tally as a sink.
-func (t *tally) take(n int64, samples []int64, episodes []int32) {
+// recordEvent implements orderSink.
+func (t *orderTally) recordEvent(n int64, samples []int64, episodes []int32) {
 	switch n {
 	case markEpoch:
 		t.endEpoch()
 	case markOpen, markClose:
-		t.open, t.closed = n == markOpen, n == markClose
+		t.windowOpen, t.windowClosed = n == markOpen, n == markClose
 	default:
-		t.add(samples, episodes)
+		t.countBatch(samples, episodes)
 	}
 }
 
-// add takes a batch: its samples' numbers, and their episodes' positions.
-func (t *tally) add(samples []int64, episodes []int32) {
-	if t.open && t.whole || !t.whole && t.first && !t.closed {
-		_ = binary.Write(t.order, binary.LittleEndian, samples)
+// countBatch counts a batch, given its sample numbers and the positions of their episodes.
+func (t *orderTally) countBatch(samples []int64, episodes []int32) {
+	if t.windowOpen && t.wholeEpochs || !t.wholeEpochs && t.inFirstEpoch && !t.windowClosed {
+		_ = binary.Write(t.orderHasher, binary.LittleEndian, samples)
 		t.orderSamples += int64(len(samples))
 	}
 	for _, s := range samples {
-		if s < 0 || s >= t.limit {
+		if s < 0 || s >= t.sampleLimit {
 			t.err = robocache.Malformed("bench", nil, "sample %d is outside the dataset", s).
-				Expected(fmt.Sprintf("below %d", t.limit), "")
+				Expected(fmt.Sprintf("below %d", t.sampleLimit), "")
 			return
 		}
-		if n := int64(len(t.given)); n <= s {
-			t.given = append(t.given, make([]uint8, s+1-n)...)
+		if n := int64(len(t.deliveries)); n <= s {
+			t.deliveries = append(t.deliveries, make([]uint8, s+1-n)...)
 		}
-		if t.given[s] < 255 { // saturates
-			t.given[s]++
+		if t.deliveries[s] < 255 { // the count saturates at 255
+			t.deliveries[s]++
 		}
 	}
-	if !t.open {
+	if !t.windowOpen {
 		return
 	}
-	t.batches++
+	t.batchNumber++
 	n := 0
 	for _, e := range episodes {
-		if e < 0 || int(e) >= len(t.seen) {
+		if e < 0 || int(e) >= len(t.lastBatchOf) {
 			t.err = robocache.Malformed("bench", nil, "episode %d is not in the dataset", e)
 			return
 		}
-		if t.seen[e] != t.batches {
-			t.seen[e] = t.batches
+		if t.lastBatchOf[e] != t.batchNumber {
+			t.lastBatchOf[e] = t.batchNumber
 			n++
 		}
-		if t.last >= 0 {
+		if t.lastEpisode >= 0 {
 			t.pairs++
-			if e == t.last {
-				t.same++
+			if e == t.lastEpisode {
+				t.sameEpisodePairs++
 			}
 		}
-		t.last = e
+		t.lastEpisode = e
 	}
-	if len(episodes) == t.batch {
-		t.distinct += float64(n) / float64(len(episodes))
-		t.full++
+	if len(episodes) == t.batchSize {
+		t.distinctSum += float64(n) / float64(len(episodes))
+		t.fullBatches++
 	}
 }
 
-// endEpoch counts what the epoch gave.
-func (t *tally) endEpoch() {
-	defer clear(t.given)
-	if t.whole && !t.open {
+// endEpoch evaluates the deliveries of the epoch that ends.
+func (t *orderTally) endEpoch() {
+	defer clear(t.deliveries)
+	if t.wholeEpochs && !t.windowOpen {
 		return
 	}
 	low, high, distinct := 255, 0, int64(0)
-	for _, n := range t.given {
+	for _, n := range t.deliveries {
 		if n > 0 {
 			distinct++
 			low, high = min(low, int(n)), max(high, int(n))
-			t.extra += int64(n) - 1
+			t.doubledSamples += int64(n) - 1
 		}
 	}
-	if distinct < t.samples || t.samples == 0 {
+	if distinct < t.epochSamples || t.epochSamples == 0 {
 		low = 0
 	}
-	t.missing += max(0, t.samples-distinct)
-	if t.finished == 0 {
-		t.low, t.high = low, high
+	t.lostSamples += max(0, t.epochSamples-distinct)
+	if t.finishedEpochs == 0 {
+		t.minDeliveries, t.maxDeliveries = low, high
 	}
-	t.low, t.high = min(t.low, low), max(t.high, high)
-	t.finished++
-	t.first = false
+	t.minDeliveries, t.maxDeliveries = min(t.minDeliveries, low), max(t.maxDeliveries, high)
+	t.finishedEpochs++
+	t.inFirstEpoch = false
 }
 
-func (t *tally) sum() string { return hex.EncodeToString(t.order.Sum(nil)) }
+// orderHash returns the SHA-256 of the counted sample numbers.
+func (t *orderTally) orderHash() string { return hex.EncodeToString(t.orderHasher.Sum(nil)) }
 
-// into writes what was counted into an outcome.
-func (t *tally) into(o *Outcome) {
-	o.OrderSHA256, o.OrderSamples = t.sum(), t.orderSamples
-	if t.full > 0 {
-		o.DistinctFrac = t.distinct / float64(t.full)
+// fillOrder writes the counted figures into o.
+func (t *orderTally) fillOrder(o *Outcome) {
+	o.OrderSHA256, o.OrderSamples = t.orderHash(), t.orderSamples
+	if t.fullBatches > 0 {
+		o.DistinctFrac = t.distinctSum / float64(t.fullBatches)
 	}
 	if t.pairs > 0 {
-		o.NeighbourShare = float64(t.same) / float64(t.pairs)
+		o.NeighbourShare = float64(t.sameEpisodePairs) / float64(t.pairs)
 	}
-	if o.EpochsFinished = t.finished; t.finished > 0 {
-		o.CoverageMin, o.CoverageMax, o.SamplesLost, o.SamplesDoubled = t.low, t.high, t.missing, t.extra
+	if o.EpochsFinished = t.finishedEpochs; t.finishedEpochs > 0 {
+		o.CoverageMin, o.CoverageMax, o.SamplesLost, o.SamplesDoubled = t.minDeliveries, t.maxDeliveries, t.lostSamples, t.doubledSamples
 	}
 }
 
-// IdealDistinct is the share of distinct episodes in a batch drawn from a perfect shuffle: Σ_e [1 −
-// C(N−n_e,B)/C(N,B)] / B.
+// IdealDistinct returns the expected share of distinct episodes in a batch that a perfect shuffle
+// draws: Σ_e [1 − C(N−n_e,B)/C(N,B)] / B.
 func IdealDistinct(lengths []int, batch int) float64 {
 	n := 0
 	for _, l := range lengths {

@@ -20,48 +20,49 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// TrainJob is what a training runner is asked for beside its workload:
+// TrainJob holds the options of a training runner that Workload does not contain. See
 // runners/robocache_bench/train.py.
 type TrainJob struct {
 	Runner    string `json:"runner"`
 	Model     string `json:"model"`
-	Plan      string `json:"plan"`      // file
+	Plan      string `json:"plan"`      // path of the plan file
 	Device    string `json:"device"`    // cuda | cpu
 	Precision string `json:"precision"` // bf16 | tf32 | fp32
 	Loop      string `json:"loop"`      // async | sync
 	Timing    string `json:"timing"`    // on | off
 	Steps     int    `json:"steps"`
-	Threads   int    `json:"threads,omitempty"` // of our loader; 0: its own choice
-	GPUs      int    `json:"gpus"`              // that share the cores
-	Compile   bool   `json:"compile,omitempty"`
-	Graph     bool   `json:"graph,omitempty"`
-	Tiny      bool   `json:"tiny,omitempty"` // networks that a CPU trains
-	// file: framePlaces, of runners that are given files and frame numbers
+	// threads of the RoboCache loader; 0 lets the loader choose
+	Threads int  `json:"threads,omitempty"`
+	GPUs    int  `json:"gpus"` // number of GPUs that share the CPU cores
+	Compile bool `json:"compile,omitempty"`
+	Graph   bool `json:"graph,omitempty"`
+	Tiny    bool `json:"tiny,omitempty"` // networks small enough for a CPU
+	// path of a framePlaces file, for runners that read frames by file and number
 	Places string `json:"places,omitempty"`
 }
 
-// Train is a run of `robocache-bench train`.
+// Train describes a run of `robocache-bench train`.
 type Train struct {
-	Base    Workload // of every runner; Workers 0: 8, and the cores less two
+	Base    Workload // Workers 0 means two settings for peers: 8, and the number of cores minus two
 	Job     TrainJob
-	Mode    string // of cases.yaml; its runners where Runners is nil
+	Mode    string // a mode of cases.yaml; its runners are used if Runners is nil
 	Runners []string
 	Threads []int
-	States  []string // of the page cache before a run, cold and warm; none: as it is
+	States  []string // page cache before each run: cold, warm; empty leaves it unchanged
 	Repeats int
 	Timeout time.Duration
-	Monitor time.Duration // between looks at the GPUs' counters
-	Program string        // this program's revision
-	Sets    *Sets         // makes the model's set where Base.URI is ""
+	Monitor time.Duration // interval at which the GPU counters are read
+	Program string        // revision of this program
+	Sets    *Sets         // makes the default set of the model if Base.URI is empty
 	Tools   runners.Tools
 	Log     func(format string, a ...any)
-	Done    *Finished // nil: nothing is kept
+	Done    *Finished // nil disables saving
 
-	dir   string
-	facts map[string]trainPlan
+	workFolder string
+	planFacts  map[string]trainPlan
 }
 
-// trainPlan is what making a plan said of the set.
+// trainPlan holds the facts that train.py prints when it writes a plan.
 type trainPlan struct {
 	CUDADevices int               `json:"cuda_devices"`
 	Note        string            `json:"note"`
@@ -69,23 +70,23 @@ type trainPlan struct {
 	Versions    map[string]string `json:"versions"`
 }
 
-// trainPoint is a runner with a setting, on a number of GPUs.
+// trainPoint is a runner with one setting and one number of GPUs.
 type trainPoint struct {
 	Runner
-	base  string // its name in modes
-	pages string // of Train.States
-	plan  string
-	world int
-	over  Result
+	baseName   string // the name in the modes of cases.yaml
+	cacheState string // one of Train.States, or empty
+	planName   string
+	worldSize  int
+	result     Result
 }
 
-// TrainValues are the values that a choice of a training run may have; name is its flag's.
+// TrainValues returns the allowed values of the option name.
 func TrainValues(name string) []string {
 	switch name {
 	case "model":
-		return slices.Sorted(maps.Keys(tables().Models))
+		return slices.Sorted(maps.Keys(caseTables().Models))
 	case "mode":
-		return slices.Sorted(maps.Keys(tables().Modes))
+		return slices.Sorted(maps.Keys(caseTables().Modes))
 	}
 	return map[string][]string{
 		"precision": {"bf16", "tf32", "fp32"},
@@ -97,7 +98,7 @@ func TrainValues(name string) []string {
 	}[name]
 }
 
-// Run trains with every runner in turn, and gives a row each.
+// Run runs all training runners interleaved and returns one row per runner.
 func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	defer robocache.Locate(&err, nil)
 	given := map[string]string{
@@ -125,7 +126,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 			"--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more",
 		)
 	}
-	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
+	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // a short run has a short warm-up
 	if t.Job.Compile && t.Job.Device == "cpu" {
 		return nil, robocache.Unsupported("train", nil, "--compile with --device cpu: inductor's "+
 			"C++ of these networks takes minutes a run").
@@ -134,30 +135,30 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
 		return nil, robocache.Misuse("train", nil, "--graph is of one GPU, without --compile")
 	}
-	model := tables().Models[t.Job.Model]
+	model := caseTables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
 	if t.Base.URI == "" {
 		if t.Base.URI, err = t.Sets.Train(ctx, model.Set, t.Job.Tiny); err != nil {
 			return nil, err
 		}
 	}
-	if t.dir, err = os.MkdirTemp("", "robocache-bench-train-"); err != nil {
+	if t.workFolder, err = os.MkdirTemp("", "robocache-bench-train-"); err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(t.dir)
-	points, err := t.points(ctx, model.Frames)
+	defer os.RemoveAll(t.workFolder)
+	points, err := t.trainPoints(ctx, model.Frames)
 	if err != nil {
 		return nil, err
 	}
 	machine := report.ThisMachine(t.Program)
 	turns := make([]*Result, len(points))
 	for i := range points {
-		turns[i] = &points[i].over
+		turns[i] = &points[i].result
 	}
-	err = measure(ctx, turns, t.Repeats, t.Log, func(i, rep int) (Outcome, error) {
+	err = runInTurns(ctx, turns, t.Repeats, t.Log, func(i, rep int) (Outcome, error) {
 		p := &points[i]
-		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
-		plan.Plan, job.Train = p.plan, &plan
+		job, plan := *p.Job, *p.Job.Train // the path of the plan differs in each process
+		plan.Plan, job.Train = p.planName, &plan
 		o, err := Once(
 			t.Done,
 			[]any{
@@ -169,35 +170,37 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 				machine.Revision,
 				machine.CPU,
 				machine.Cores,
-				t.facts[p.plan].Versions,
+				t.planFacts[p.planName].Versions,
 			},
-			func() (Outcome, error) { return t.watched(ctx, p) },
+			func() (Outcome, error) { return t.runMonitored(ctx, p) },
 		)
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}
 		return o, err
 	})
-	if err := cmp.Or(err, t.Done.failed()); err != nil {
+	if err := cmp.Or(err, t.Done.writeError()); err != nil {
 		return nil, err
 	}
 	r := &TrainReport{Machine: machine, Versions: map[string]string{}}
-	for _, f := range t.facts {
+	for _, f := range t.planFacts {
 		if maps.Copy(r.Versions, f.Versions); f.Note != "" {
 			r.Notes = append(r.Notes, f.Note)
 		}
 	}
-	r.rows(t, points)
+	r.addRows(t, points)
 	return r, nil
 }
 
-// watched runs once, beside a monitor of the GPUs.
-func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
-	if p.pages != "" {
+// runMonitored runs a runner once while a monitor reads the GPU counters.
+func (t *Train) runMonitored(ctx context.Context, p *trainPoint) (Outcome, error) {
+	if p.cacheState != "" {
 		files, _, err := filesBelow(t.Base.URI)
 		if err = cmp.Or(
 			err,
-			map[string]func([]string) error{"cold": evict, "warm": warm}[p.pages](files),
+			map[string]func([]string) error{"cold": evictPages, "warm": warmPages}[p.cacheState](
+				files,
+			),
 		); err != nil {
 			return Outcome{}, err
 		}
@@ -223,17 +226,17 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 				return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9
 			},
 		)
-		delete(found, "gpu_mem_gb") // torch's own stands
+		delete(found, "gpu_mem_gb") // keep torch's own figure
 		text, bad := json.Marshal(found)
 		err = cmp.Or(err, bad, json.Unmarshal(text, &x.TrainFigures))
 	}
 	return o, err
 }
 
-// points are the runners in the order of a repeat: for each number of GPUs headspace, the others,
-// and headspace again.
-func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err error) {
-	ds, err := t.Base.open(ctx)
+// trainPoints returns the runners in the order of one repeat. For each number of GPUs, headspace
+// runs first and again last.
+func (t *Train) trainPoints(ctx context.Context, frames bool) (out []trainPoint, err error) {
+	ds, err := t.Base.openDataset(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -256,12 +259,12 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 	}
 	names := t.Runners
 	if names == nil {
-		names = slices.DeleteFunc(slices.Clone(tables().Modes[t.Mode]), func(n string) bool {
+		names = slices.DeleteFunc(slices.Clone(caseTables().Modes[t.Mode]), func(n string) bool {
 			return n == "lerobot" && info.Format != "lerobot" ||
 				!frames && (strings.HasPrefix(n, "robocache-") || decodesOnGPU(n))
 		})
 	}
-	known := append(slices.Clone(tables().Modes["compare"]), tables().Modes["video"]...)
+	known := append(slices.Clone(caseTables().Modes["compare"]), caseTables().Modes["video"]...)
 	for _, n := range names {
 		if !slices.Contains(known, n) {
 			slices.Sort(known)
@@ -269,7 +272,7 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 		}
 	}
 	if slices.ContainsFunc(names, decodesOnGPU) {
-		if err := t.places(ctx, ds); err != nil {
+		if err := t.writePlaces(ctx, ds); err != nil {
 			return out, err
 		}
 	}
@@ -281,7 +284,7 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 		})...), "headspace") {
 			list := []int{0}
 			switch {
-			case peerOfTrain(n):
+			case isTrainPeer(n):
 				if list = []int{t.Base.Workers}; t.Base.Workers == 0 {
 					cores := runtime.NumCPU() / t.Job.GPUs
 					list = slices.Compact([]int{min(8, max(cores, 1)), max(cores-2, 1)})
@@ -295,7 +298,7 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 			}
 			for _, pages := range states {
 				for i, v := range list {
-					p, err := t.point(
+					p, err := t.newTrainPoint(
 						ctx,
 						n,
 						pages,
@@ -314,32 +317,31 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 	return out, nil
 }
 
-// peerOfTrain: a runner of others. One that cannot run is no failure.
-func peerOfTrain(
-	name string,
-) bool {
+// isTrainPeer reports whether the runner belongs to another library. A peer that cannot run is not
+// a failure.
+func isTrainPeer(name string) bool {
 	return name == "torch" || name == "lerobot" || decodesOnGPU(name)
 }
 
-// decodesOnGPU: a peer that is given files and frame numbers, and decodes on the GPU's engines.
+// decodesOnGPU reports whether the runner is a peer that receives files and frame numbers and
+// decodes on the GPU.
 func decodesOnGPU(name string) bool {
 	return name == "torchcodec-cuda" || name == "dali"
 }
 
-// framePlaces says where the frames of a camera lie, of each row of the set: its file, and its
-// number there.
+// framePlaces holds the file and the frame number of one camera for each row of the set.
 type framePlaces struct {
 	Camera  string   `json:"camera"`
 	Files   []string `json:"files"`
-	Lengths []int    `json:"lengths"` // of the episodes
+	Lengths []int    `json:"lengths"` // number of rows of each episode
 	File    []int    `json:"file"`
 	Number  []int    `json:"number"`
 }
 
-// places writes them for the runners that ask for frames by number.
-func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
-	root, info := folder(t.Base.URI), ds.Info()
-	cameras := (&Workload{Video: "one"}).cameras(info)
+// writePlaces writes the framePlaces file for runners that read frames by number.
+func (t *Train) writePlaces(ctx context.Context, ds robocache.Dataset) error {
+	root, info := localFolder(t.Base.URI), ds.Info()
+	cameras := (&Workload{Video: "one"}).selectedCameras(info)
 	if root == "" || len(cameras) == 0 {
 		return robocache.Misuse(
 			"train",
@@ -367,7 +369,7 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 		}
 		p.Lengths = append(p.Lengths, n)
 	}
-	t.Job.Places = filepath.Join(t.dir, "places.json")
+	t.Job.Places = filepath.Join(t.workFolder, "places.json")
 	encoded, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -375,8 +377,9 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 	return report.WriteFile(t.Job.Places, encoded)
 }
 
-// point is one runner; width: its workers or threads, which its name says where named.
-func (t *Train) point(
+// newTrainPoint returns one runner. width is the number of workers or threads. If named is true,
+// the name of the runner contains it.
+func (t *Train) newTrainPoint(
 	ctx context.Context,
 	name, pages string,
 	world, width int,
@@ -385,10 +388,15 @@ func (t *Train) point(
 	w, job := t.Base, t.Job
 	w.Train, job.Runner, w.World = &job, name, world
 	p := trainPoint{
-		Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")},
-		base:   name,
-		pages:  pages,
-		world:  world,
+		Runner: Runner{
+			Name: name,
+			Env:  t.Tools.Env(),
+			Job:  &w,
+			Argv: t.Tools.Script("train.py"),
+		},
+		baseName:   name,
+		cacheState: pages,
+		worldSize:  world,
 	}
 	switch name {
 	case "headspace", "h2d":
@@ -418,7 +426,7 @@ func (t *Train) point(
 			width,
 		)
 	default:
-		own := strings.Split(name, "-")[1:] // pool, ram, disk, gpu
+		own := strings.Split(name, "-")[1:] // words such as pool, ram, disk, gpu
 		if slices.Contains(own, "pool") {
 			w.Shuffle = "pool"
 		}
@@ -456,18 +464,19 @@ func (t *Train) point(
 			fmt.Sprint(world),
 		)
 	}
-	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
-	job.Plan = filepath.Join(t.dir, p.plan+".npz")
-	if err := t.plan(ctx, p.plan, w, job); err != nil {
+	p.planName = fmt.Sprintf("%s-%d", w.Shuffle, world)
+	job.Plan = filepath.Join(t.workFolder, p.planName+".npz")
+	if err := t.writePlan(ctx, p.planName, w, job); err != nil {
 		return trainPoint{}, err
 	}
-	p.over.Runner = p.Runner
+	p.result.Runner = p.Runner
 	return p, nil
 }
 
-// plan has the order and the ranges of a shuffle on a number of GPUs written, once.
-func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) error {
-	if _, ok := t.facts[name]; ok {
+// writePlan makes train.py write the order and the value ranges for a shuffle and a number of GPUs,
+// once.
+func (t *Train) writePlan(ctx context.Context, name string, w Workload, job TrainJob) error {
+	if _, ok := t.planFacts[name]; ok {
 		return nil
 	}
 	job.Runner, w.Train = "plan", &job
@@ -495,20 +504,20 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	case err != nil:
 		e.Msg = "the plan"
 	case strings.Contains(f.Error, "Errno 28"):
-		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+
+		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.workFolder+
 			" is full", "TMPDIR names a folder with room"
-	case strings.HasPrefix(f.Error, "Misuse: "): // the loader's
+	case strings.HasPrefix(f.Error, "Misuse: "): // an error of the loader
 		e.Class, e.Msg = robocache.ErrMisuse, strings.TrimPrefix(f.Error, "Misuse: misuse: ")
 	case f.Error != "":
 		e.Msg = f.Error
 	case job.Device != "cpu" && f.CUDADevices < w.World:
-		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices,
+		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices found, %d requested", f.CUDADevices,
 			w.World), "--device cpu --tiny trains small networks"
 	default:
-		if t.facts == nil {
-			t.facts = map[string]trainPlan{}
+		if t.planFacts == nil {
+			t.planFacts = map[string]trainPlan{}
 		}
-		t.facts[name] = f
+		t.planFacts[name] = f
 		return nil
 	}
 	return e

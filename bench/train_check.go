@@ -8,53 +8,55 @@ import (
 )
 
 const (
-	lossSteps  = 50   // of the curves that are compared
-	sumsWithin = 2e-5 // 1e-5 of the range, onto [-1, 1]
+	lossSteps  = 50   // number of steps whose losses are compared
+	sumsWithin = 2e-5 // 1e-5 of the range, for values scaled to [-1, 1]
 
 	lossWithin = 0.01
-	// idleWithin is the most that losses of one batch over and over may allow others: they go to 0,
-	// and their relative noise grows without bound.
+	// idleWithin limits how much the runners without an order raise the tolerance. They train on
+	// the same batch again and again. Their losses approach 0, so their relative noise has no
+	// bound.
 	idleWithin = 0.05
 )
 
-// trainCheck is how a point's runs compare with the others'.
+// trainCheck is the result of comparing the runs of a point with the others.
 type trainCheck struct {
-	why        []string
-	diff, most *float64
-	with       string
+	problems              []string
+	lossDiff, allowedDiff *float64
+	comparedWith          string
 }
 
-// alike names the points whose losses must agree: those of one order, and of frames that one side
-// resizes. The engine's resizing while decoding, which its compared batches are checked with, is
-// another filter than the device's.
-func (p *trainPoint) alike() string {
-	order := p.over.Runs[0].OrderSHA256
+// comparisonGroup returns the key of the points whose losses must agree: the same order, and frames
+// resized by the same side. The loader resizes while decoding, with another filter than the device.
+// Frames of the loader are therefore checked with the loader's own filter.
+func (p *trainPoint) comparisonGroup() string {
+	order := p.result.Runs[0].OrderSHA256
 	if order != "" && p.Job != nil && p.Job.ImageSize != "" &&
-		strings.HasPrefix(p.base, "robocache") {
+		strings.HasPrefix(p.baseName, "robocache") {
 		return order + " resized"
 	}
 	return order
 }
 
-// checkTraining holds the runs of points against each other: the same weights; in the plan's order;
-// the same batches; the same losses, within what two runs of another runner differ by: one that is
-// wrong at random would vouch for itself. Those of another order, headspace among them, are held
-// against their own repeats alone.
+// checkTraining compares the runs of all points. Weights must be equal. Samples must follow the
+// plan, and batches must have the same values. Losses must agree within a tolerance that depends on
+// the difference between repeats of other runners. A runner's own repeats are excluded, because a
+// runner with random errors would raise its own tolerance. Runs of another order, such as
+// headspace, are compared only with their own repeats.
 func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 	found := map[*trainPoint]*trainCheck{}
 	first, weights := map[string]*trainPoint{}, ""
-	noise, idle := map[string]float64{}, 0.0 // by runner; of those without an order
-	// losses of the first run of a runner, whatever its workers or threads
+	noise, idle := map[string]float64{}, 0.0 // by runner; idle is for runners without an order
+	// losses of the first run of each runner, for any number of workers or threads
 	ran := map[string][]float64{}
 	for _, p := range points {
 		c := &trainCheck{}
 		found[p] = c
-		for rep, o := range p.over.Runs {
+		for rep, o := range p.result.Runs {
 			x := o.Train
 			bad := func(is bool, format string, a ...any) {
 				if is {
-					c.why = append(
-						c.why,
+					c.problems = append(
+						c.problems,
 						fmt.Sprintf("repeat %d: ", rep+1)+fmt.Sprintf(format, a...),
 					)
 				}
@@ -70,35 +72,37 @@ func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 				x.Checked,
 				x.WrongWhere,
 			)
-			if kind := p.base + o.OrderSHA256; ran[kind] == nil {
+			if kind := p.baseName + o.OrderSHA256; ran[kind] == nil {
 				ran[kind] = x.Losses
 			} else if d := lossDiff(ran[kind], x.Losses); o.OrderSHA256 == "" {
 				idle = max(idle, d)
 			} else if !math.IsNaN(d) {
-				noise[p.base] = max(noise[p.base], d)
+				noise[p.baseName] = max(noise[p.baseName], d)
 			}
 		}
-		if len(p.over.Runs) > 0 && len(c.why) == 0 && p.alike() != "" && first[p.alike()] == nil {
-			first[p.alike()] = p
+		if len(p.result.Runs) > 0 && len(c.problems) == 0 && p.comparisonGroup() != "" &&
+			first[p.comparisonGroup()] == nil {
+			first[p.comparisonGroup()] = p
 		}
 	}
 	for _, p := range points {
-		if len(p.over.Runs) == 0 || first[p.alike()] == nil || len(found[p].why) > 0 {
+		if len(p.result.Runs) == 0 || first[p.comparisonGroup()] == nil ||
+			len(found[p].problems) > 0 {
 			continue
 		}
-		c, than := found[p], first[p.alike()]
+		c, than := found[p], first[p.comparisonGroup()]
 		most := max(lossWithin, min(3*idle, idleWithin))
 		for base, d := range noise {
-			if base != p.base || base == than.base {
+			if base != p.baseName || base == than.baseName {
 				most = max(most, 3*d)
 			}
 		}
-		c.with, c.most = than.Name, &most
-		for rep, o := range p.over.Runs {
-			x, y := o.Train, than.over.Runs[0].Train
+		c.comparedWith, c.allowedDiff = than.Name, &most
+		for rep, o := range p.result.Runs {
+			x, y := o.Train, than.result.Runs[0].Train
 			if at := sumsDiffer(x.Sums, y.Sums); at >= 0 {
-				c.why = append(
-					c.why,
+				c.problems = append(
+					c.problems,
 					fmt.Sprintf(
 						"repeat %d: batch %d has other numbers than that of %s",
 						rep+1,
@@ -108,12 +112,12 @@ func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 				)
 			}
 			d := lossDiff(y.Losses, x.Losses)
-			if c.diff == nil || d > *c.diff {
-				c.diff = some(d)
+			if c.lossDiff == nil || d > *c.lossDiff {
+				c.lossDiff = finiteOrNil(d)
 			}
 			if !(d <= most) {
-				c.why = append(
-					c.why,
+				c.problems = append(
+					c.problems,
 					fmt.Sprintf(
 						"repeat %d: the losses differ from those of %s by %.2g, allowed %.2g",
 						rep+1,
@@ -128,15 +132,15 @@ func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 	return found
 }
 
-// lossDiff is the largest relative difference of the first losses.
+// lossDiff returns the largest relative difference of the first lossSteps losses.
 func lossDiff(a, b []float64) (most float64) {
 	for i := range min(len(a), len(b), lossSteps) {
-		most = max(most, math.Abs(a[i]-b[i])/max(math.Abs(a[i]), 1e-12)) // not a number stays one
+		most = max(most, math.Abs(a[i]-b[i])/max(math.Abs(a[i]), 1e-12)) // NaN stays NaN
 	}
 	return most
 }
 
-// sumsDiffer gives the first batch whose means differ; -1: none.
+// sumsDiffer returns the first batch whose means differ, or -1.
 func sumsDiffer(a, b [][3]float64) int {
 	for i := range min(len(a), len(b)) {
 		for k := range a[i] {

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/inspect/chart"
 )
 
-// TrainReport is a finished `robocache-bench train`.
+// TrainReport is the report of `robocache-bench train`.
 type TrainReport struct {
 	Command  string            `json:"command"`
 	Machine  report.Machine    `json:"machine"`
@@ -22,20 +22,20 @@ type TrainReport struct {
 	Notes    []string          `json:"notes,omitempty"`
 }
 
-// ReadTrainReport reads a train.json.
+// ReadTrainReport reads the file train.json at path.
 func ReadTrainReport(path string) (*TrainReport, error) {
 	r := &TrainReport{}
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Rows) == 0 {
 		err = robocache.At(
-			errors.New("no rows of robocache-bench train are here"),
+			errors.New("the file has no rows of robocache-bench train"),
 			robocache.Where{"file": path},
 		)
 	}
 	return r, err
 }
 
-// AllNotes are those of the rows, each once.
+// AllNotes returns the notes of all rows, without duplicates.
 func (r *TrainReport) AllNotes() []string {
 	all := slices.Clone(r.Notes)
 	for _, k := range r.Rows {
@@ -46,8 +46,8 @@ func (r *TrainReport) AllNotes() []string {
 	return all
 }
 
-// files are train_steps.csv, gpu.csv and training_benchmark_results.json.
-func (r *TrainReport) files() map[string]any {
+// extraFiles returns train_steps.csv, gpu.csv and training_benchmark_results.json.
+func (r *TrainReport) extraFiles() map[string]any {
 	steps, seen := &report.Table{
 		Head: append([]string{"arm", "step"}, trainParts...),
 	}, &report.Table{
@@ -76,16 +76,19 @@ func (r *TrainReport) files() map[string]any {
 			steps.Add(line...)
 		}
 	}
-	out := map[string]any{"train_steps.csv": steps, "training_benchmark_results.json": r.earlier()}
+	out := map[string]any{
+		"train_steps.csv":                 steps,
+		"training_benchmark_results.json": r.earlierResults(),
+	}
 	if len(seen.Rows) > 0 {
 		out["gpu.csv"] = seen
 	}
 	return out
 }
 
-// earlier has the keys of the earlier suite's training_benchmark_results.json; the times are
-// seconds of the window. Its data_time is what the device waited.
-func (r *TrainReport) earlier() map[string]any {
+// earlierResults returns the keys of the earlier suite's training_benchmark_results.json. All times
+// are seconds of the window. data_time is the time that the device waited for data.
+func (r *TrainReport) earlierResults() map[string]any {
 	out := map[string]any{}
 	side := func(name string) map[string]float64 {
 		for _, k := range r.Rows {
@@ -114,7 +117,8 @@ func (r *TrainReport) earlier() map[string]any {
 	return out
 }
 
-func (r *TrainReport) table() *report.Table {
+// trainTable returns the main table, with one line per runner.
+func (r *TrainReport) trainTable() *report.Table {
 	t := &report.Table{
 		Head: []string{
 			"runner",
@@ -149,26 +153,26 @@ func (r *TrainReport) table() *report.Table {
 			k.Runner,
 			report.Short(k.Spread["samples_per_s"]),
 			report.Short(k.Spread["utilisation"]),
-			show(k.DataWaitPct),
-			show(k.Unexplained),
+			showOptional(k.DataWaitPct),
+			showOptional(k.Unexplained),
 			parts,
 			report.Digits(k.CoresBusy),
-			show(
+			showOptional(
 				k.CoresNeeded,
 			),
 			k.Limit,
-			show(k.RatioVsTorch),
+			showOptional(k.RatioVsTorch),
 			fmt.Sprintf("%d, %d", k.Checked, k.Wrong),
-			show(k.LossRelDiff),
+			showOptional(k.LossRelDiff),
 			k.Failed,
 		)
 	}
 	return t
 }
 
-// Document is train.{json,csv,md,html}, the files beside them and the plots. Figures do not count
-// where a runner trained on something else than the others, or one of ours failed. A peer that
-// cannot run is none.
+// Document returns train.{json,csv,md,html}, the extra files and the plots. The report counts as
+// wrong if a runner trained on other data, or if a runner of RoboCache failed. A peer that cannot
+// run does not count.
 func (r *TrainReport) Document() *report.Document {
 	d := &report.Document{
 		Name:    "train",
@@ -176,9 +180,9 @@ func (r *TrainReport) Document() *report.Document {
 		Command: r.Command,
 		Raw:     r,
 		Sheet:   keysTable(r.Rows),
-		Files:   r.files(),
+		Files:   r.extraFiles(),
 	}
-	d.Add("", r.table(), append(append(
+	d.Add("", r.trainTable(), append(append(
 		report.About(r.Command, r.Machine, "", r.Versions),
 		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is "+
 			"the rate divided by that of headspace, the same loop on one batch that is on the "+
@@ -216,7 +220,7 @@ func (r *TrainReport) Document() *report.Document {
 		Unit:  "samples/s",
 	}
 	for _, k := range r.Rows {
-		if k.Failed != "" && (k.Differs || !peerOfTrain(k.Base)) {
+		if k.Failed != "" && (k.Differs || !isTrainPeer(k.Base)) {
 			wrong = append(wrong, k.Runner+": "+k.Failed)
 		}
 		if k.SamplesPerS == 0 {
@@ -252,7 +256,7 @@ func (r *TrainReport) Document() *report.Document {
 		one(step, "p50", k.StepP50MS)
 		one(step, "p95", k.StepP95MS)
 		one(step, "p99", k.StepP99MS)
-		for i, v := range k.parts() {
+		for i, v := range k.stepParts() {
 			one(parts, trainParts[i], *v)
 		}
 		if one(ratio, "", k.RatioVsTorch); k.RatioVsTorch == nil {
@@ -265,7 +269,7 @@ func (r *TrainReport) Document() *report.Document {
 		}
 	}
 	d.Wrong = strings.Join(wrong, "; ")
-	d.Plot(rate, step, ratio, parts, loss, util, threads, r.scaling("scaling"))
+	d.Plot(rate, step, ratio, parts, loss, util, threads, r.scalingFigure("scaling"))
 	if util.Curves != nil {
 		t := &report.Table{Head: []string{"counter", "is", "is not"}}
 		for _, c := range gpu.Counters {
@@ -276,8 +280,9 @@ func (r *TrainReport) Document() *report.Document {
 	return d.WithRaw()
 }
 
-// scaling is the rate over the number of GPUs, beside that of as many times one.
-func (r *TrainReport) scaling(name string) *report.Figure {
+// scalingFigure plots the rate over the number of GPUs, and multiples of the rate of one GPU as a
+// limit.
+func (r *TrainReport) scalingFigure(name string) *report.Figure {
 	f := &report.Figure{
 		Name: name,
 		Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times " +

@@ -11,35 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// TrainFigures is what a training run measures, by the keys of its row. null: not measured.
+// TrainFigures holds the measured figures of a training run, by their keys in the report. null
+// means not measured. It is part of TrainRun and of TrainRow.
 type TrainFigures struct {
-	Params     int64    `json:"params"`
-	DeviceUUID string   `json:"device_uuid"`
-	LoadWaitMS float64  `json:"load_wait_ms"`
-	H2DMS      *float64 `json:"h2d_ms"` // of the copies that the trainer makes
-	// a step: what the compute stream waited for copies, the trainer's or the loader's
-	H2DWaitMS     *float64 `json:"h2d_wait_ms"`
-	H2DGBPerS     *float64 `json:"h2d_gb_per_s"`
-	PreprocessMS  *float64 `json:"preprocess_ms"`
-	ForwardMS     *float64 `json:"forward_ms"`
-	BackwardMS    *float64 `json:"backward_ms"`
-	OptimiserMS   *float64 `json:"optimiser_ms"`
-	StarveMS      *float64 `json:"starve_ms"`
-	StepP50MS     *float64 `json:"step_ms_p50"`
-	StepP95MS     *float64 `json:"step_ms_p95"`
-	StepP99MS     *float64 `json:"step_ms_p99"`
-	GPUMemGB      *float64 `json:"gpu_mem_gb"`
-	GPUUtilPct    *float64 `json:"gpu_util_pct"` // from here on of gpu.Summary
-	SMUtilPct     *float64 `json:"sm_util_pct"`
-	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
-	TensorUtilPct *float64 `json:"tensor_util_pct"`
-	DRAMUtilPct   *float64 `json:"dram_util_pct"`
-	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
-	PowerW        *float64 `json:"power_w"`
-	EnergyJ       *float64 `json:"energy_j"`
-	SMClockMHz    *float64 `json:"sm_clock_mhz"`
-	ClockReasons  *float64 `json:"clock_reasons"` // bits, as NVML gives them
-	GPUReason     string   `json:"gpu_reason"`    // why the device's counters are null
+	Params int64 `json:"params"`
+	StepFigures
+	DeviceFigures
 
 	LossFirst    float64   `json:"loss_first"`
 	LossLast     float64   `json:"loss_last"`
@@ -51,37 +28,91 @@ type TrainFigures struct {
 
 	Losses     []float64    `json:"losses" sheet:"-"` // of the first steps
 	StepsMS    [][]float64  `json:"steps_ms" sheet:"-"`
-	Epochs     []int64      `json:"epochs_unix_ns" sheet:"-"` // when epochs began, in the window
+	Epochs     []int64      `json:"epochs_unix_ns" sheet:"-"` // start of each epoch in the window
 	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
 }
 
-// TrainRun is what a training run says of itself: runners/robocache_bench/train.py.
+// StepFigures are the times of a training step, as means over the window.
+type StepFigures struct {
+	LoadWaitMS float64  `json:"load_wait_ms"`
+	H2DMS      *float64 `json:"h2d_ms"` // time of copies that the trainer makes
+	// time per step that the compute stream waits for copies of the trainer or the loader
+	H2DWaitMS    *float64 `json:"h2d_wait_ms"`
+	H2DGBPerS    *float64 `json:"h2d_gb_per_s"`
+	PreprocessMS *float64 `json:"preprocess_ms"`
+	ForwardMS    *float64 `json:"forward_ms"`
+	BackwardMS   *float64 `json:"backward_ms"`
+	OptimiserMS  *float64 `json:"optimiser_ms"`
+	StarveMS     *float64 `json:"starve_ms"`
+	StepP50MS    *float64 `json:"step_ms_p50"`
+	StepP95MS    *float64 `json:"step_ms_p95"`
+	StepP99MS    *float64 `json:"step_ms_p99"`
+}
+
+// DeviceFigures describe the GPU. The figures after GPUMemGB are from gpu.Summary.
+type DeviceFigures struct {
+	DeviceUUID    string   `json:"device_uuid"`
+	GPUMemGB      *float64 `json:"gpu_mem_gb"`
+	GPUUtilPct    *float64 `json:"gpu_util_pct"`
+	SMUtilPct     *float64 `json:"sm_util_pct"`
+	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
+	TensorUtilPct *float64 `json:"tensor_util_pct"`
+	DRAMUtilPct   *float64 `json:"dram_util_pct"`
+	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
+	PowerW        *float64 `json:"power_w"`
+	EnergyJ       *float64 `json:"energy_j"`
+	SMClockMHz    *float64 `json:"sm_clock_mhz"`
+	ClockReasons  *float64 `json:"clock_reasons"` // bits as defined by NVML
+	GPUReason     string   `json:"gpu_reason"`    // why the GPU counters are null
+}
+
+// TrainRun holds the figures that a training runner reports. See runners/robocache_bench/train.py.
 type TrainRun struct {
 	TrainFigures
 	WindowSteps int `json:"window_steps"`
-	// of the first steps: the means of state, action and mask
+	// for each of the first steps: the means of state, action and mask
 	Sums       [][3]float64 `json:"sums"`
 	StarveP50  float64      `json:"starve_p50_ms"`
 	WrongWhere []string     `json:"wrong"`
-	OrderWrong int          `json:"order_wrong"`     // samples that are not the plan's
-	Doubled    int          `json:"samples_doubled"` // in an epoch, over all ranks
-	// the runner has an order of its own: the plan's is not asked of it
+	OrderWrong int          `json:"order_wrong"` // number of samples that differ from the plan
+	// samples delivered twice in an epoch, over all ranks
+	Doubled int `json:"samples_doubled"`
+	// the runner chooses its own order, so the plan is not checked
 	OwnOrder bool `json:"own_order"`
-	// what compared frames of another decoder differ by, in words
+	// describes how compared frames of another decoder differ
 	Apart string `json:"frames_apart"`
 }
 
-// trainParts are the parts of a step in their order.
+// trainParts lists the parts of a step in order.
 var trainParts = []string{"starve", "preprocess", "forward", "backward", "optimiser"}
 
-// TrainRow is one runner's result. null: not measured. Figures without a spread are of the run with
-// the median rate.
+// TrainRow is the result of one runner. null means not measured. Figures without a spread are those
+// of the run with the median rate. The embedded structs group the figures; in JSON all keys are on
+// one level.
 type TrainRow struct {
+	TrainSettings
+	RateFigures
+	StallFigures
+	CostFigures
+	LossFigures
+
+	// limiting resource: gpu | cores | h2d | store | launch
+	Limit   string                   `json:"limit"`
+	Spread  map[string]report.Spread `json:"spread"`
+	Repeats int                      `json:"repeats"`
+	Failed  string                   `json:"failed"`
+	Notes   []string                 `json:"notes"`
+	Base    string                   `json:"runner"` // the name in the modes of cases.yaml
+	TrainFigures
+}
+
+// TrainSettings are the settings of a training run.
+type TrainSettings struct {
 	Model     string `json:"model"`
 	Runner    string `json:"arm"`
 	Setting   string `json:"setting"`
 	WorldSize int    `json:"world_size"`
-	Rank      int    `json:"rank"` // -1: all
+	Rank      int    `json:"rank"` // -1 means all ranks
 	BatchSize int    `json:"batch_size"`
 	Steps     int    `json:"steps"`
 	Warmup    int    `json:"warmup"`
@@ -91,71 +122,77 @@ type TrainRow struct {
 	Graph     bool   `json:"graph"`
 	Tiny      bool   `json:"tiny"`
 	ImageSize string `json:"image_size"`
-	ResizedBy string `json:"resized_by"` // loader | device | "": nobody
+	ResizedBy string `json:"resized_by"` // loader | device | "" (not resized)
 	Shuffle   string `json:"shuffle"`
 	Cache     string `json:"cache"`
-	Decode    string `json:"decode"` // where ours decode: cpu | gpu | auto
-	// of the page cache before the run: cold | warm | "": as it was
+	Decode    string `json:"decode"` // where RoboCache decodes: cpu | gpu | auto
+	// page cache before the run: cold | warm | "" (unchanged)
 	CacheState string `json:"cache_state"`
 	Workers    int    `json:"workers"`
 	Threads    int    `json:"threads"`
 	Device     string `json:"device"`
 	Seed       int    `json:"seed"`
-
-	SamplesPerS float64 `json:"samples_per_s"`
-	Headspace   float64 `json:"headspace_samples_per_s"`
-	// of a repeat's last run against its first, the largest
-	Drift       float64  `json:"headspace_drift_pct"`
-	DataWaitPct *float64 `json:"data_wait_pct"`
-	Utilisation *float64 `json:"utilisation"`
-	Unexplained *float64 `json:"unexplained_pct"`
-	// of a cold run: what its warm one takes longer than h2d
-	PrepStallPct  *float64 `json:"prep_stall_pct"`
-	FetchStallPct *float64 `json:"fetch_stall_pct"` // and what it takes longer than the warm one
-	DataS         *float64 `json:"data_s"`          // of --loop sync
-	UpdtS         *float64 `json:"updt_s"`
-	CoresBusy     float64  `json:"cores_busy"`
-	CoresNeeded   *float64 `json:"cores_needed"`
-	CoresSuffice  *bool    `json:"cores_suffice"`
-	RatioVsTorch  *float64 `json:"ratio_vs_torch"`
-	FramesPerS    *float64 `json:"frames_per_s"`
-	FirstBatchS   float64  `json:"first_batch_latency_s"`
-	CPUPer1000    float64  `json:"cpu_s_per_1000_samples"`
-	RSSPeakGB     float64  `json:"rss_peak_gb"`
-	PSSPeakGB     float64  `json:"pss_peak_gb"`
-	ReadGB        float64  `json:"read_gb"`        // in the window, of files and sockets
-	DeviceReadGB  float64  `json:"device_read_gb"` // from the process's start on, of disks
-	JPerSample    *float64 `json:"j_per_sample"`
-
-	// the largest of 50 steps, against loss_with
-	LossRelDiff *float64 `json:"loss_rel_diff"`
-	// what is allowed: three times that of two runs of another runner, at least 1 %
-	LossRelMost *float64                 `json:"loss_rel_noise"`
-	LossWith    string                   `json:"loss_with"`
-	OrderSHA256 string                   `json:"order_sha256"`
-	Scaling     *float64                 `json:"scaling_efficiency"`
-	SlowestRank *int                     `json:"slowest_rank"`
-	Limit       string                   `json:"limit"` // gpu | cores | h2d | store | launch
-	Spread      map[string]report.Spread `json:"spread"`
-	Repeats     int                      `json:"repeats"`
-	Failed      string                   `json:"failed"`
-	Notes       []string                 `json:"notes"`
-	Base        string                   `json:"runner"` // of modes
-	// it trained on something else than the others
-	Differs bool `json:"differs"`
-	TrainFigures
 }
 
-// rows makes a row a runner, with what is wrong in it.
-func (r *TrainReport) rows(t *Train, points []trainPoint) {
+// RateFigures compare the rate of a runner with headspace, with torch, and with one GPU.
+type RateFigures struct {
+	SamplesPerS float64 `json:"samples_per_s"`
+	Headspace   float64 `json:"headspace_samples_per_s"`
+	// largest change of headspace between the start and the end of a repeat
+	Drift        float64  `json:"headspace_drift_pct"`
+	Utilisation  *float64 `json:"utilisation"`
+	RatioVsTorch *float64 `json:"ratio_vs_torch"`
+	Scaling      *float64 `json:"scaling_efficiency"`
+	SlowestRank  *int     `json:"slowest_rank"`
+	FramesPerS   *float64 `json:"frames_per_s"`
+	FirstBatchS  float64  `json:"first_batch_latency_s"`
+}
+
+// StallFigures describe what a training step waits for.
+type StallFigures struct {
+	DataWaitPct *float64 `json:"data_wait_pct"`
+	Unexplained *float64 `json:"unexplained_pct"`
+	// cold runs only: extra time of the warm run compared with h2d
+	PrepStallPct  *float64 `json:"prep_stall_pct"`
+	FetchStallPct *float64 `json:"fetch_stall_pct"` // extra time compared with the warm run
+	DataS         *float64 `json:"data_s"`          // with --loop sync only
+	UpdtS         *float64 `json:"updt_s"`
+}
+
+// CostFigures are the resources that a runner uses.
+type CostFigures struct {
+	CoresBusy    float64  `json:"cores_busy"`
+	CoresNeeded  *float64 `json:"cores_needed"`
+	CoresSuffice *bool    `json:"cores_suffice"`
+	CPUPer1000   float64  `json:"cpu_s_per_1000_samples"`
+	RSSPeakGB    float64  `json:"rss_peak_gb"`
+	PSSPeakGB    float64  `json:"pss_peak_gb"`
+	ReadGB       float64  `json:"read_gb"`        // from files and sockets, in the window
+	DeviceReadGB float64  `json:"device_read_gb"` // from disks, since the start of the process
+	JPerSample   *float64 `json:"j_per_sample"`
+}
+
+// LossFigures compare the order and the losses of a runner with those of another runner.
+type LossFigures struct {
+	OrderSHA256 string `json:"order_sha256"`
+	// largest relative difference of the first 50 losses from those of loss_with
+	LossRelDiff *float64 `json:"loss_rel_diff"`
+	// tolerance: three times the difference between two runs of another runner, at least 1 %
+	LossRelMost *float64 `json:"loss_rel_noise"`
+	LossWith    string   `json:"loss_with"`
+	Differs     bool     `json:"differs"` // the runner trained on other data than the rest
+}
+
+// addRows adds one row per runner to the report, with the problems found.
+func (r *TrainReport) addRows(t *Train, points []trainPoint) {
 	for world := range slices.Values(slices.Compact([]int{1, t.Job.GPUs})) {
 		var own []*trainPoint
 		for i := range points {
-			if points[i].world == world {
+			if points[i].worldSize == world {
 				own = append(own, &points[i])
 			}
 		}
-		own[0].rows(r, t, own)
+		own[0].addWorldRows(r, t, own)
 	}
 	best := map[int]float64{}
 	for _, k := range r.Rows {
@@ -165,14 +202,14 @@ func (r *TrainReport) rows(t *Train, points []trainPoint) {
 	}
 	for _, k := range r.Rows {
 		if b := best[k.WorldSize]; b > 0 && k.SamplesPerS > 0 {
-			k.RatioVsTorch = some(k.SamplesPerS / b)
+			k.RatioVsTorch = finiteOrNil(k.SamplesPerS / b)
 		}
 		for _, one := range r.Rows {
 			if k.WorldSize > 1 && one.WorldSize == 1 && k.RankSamples != nil &&
 				one.Runner+fmt.Sprintf(" ×%d", k.WorldSize) == k.Runner &&
 				one.SamplesPerS > 0 {
 				slow := slices.Index(k.RankSamples, slices.Min(k.RankSamples))
-				k.SlowestRank, k.Scaling = &slow, some(k.RankSamples[slow]/one.SamplesPerS)
+				k.SlowestRank, k.Scaling = &slow, finiteOrNil(k.RankSamples[slow]/one.SamplesPerS)
 				k.Notes = append(
 					k.Notes,
 					fmt.Sprintf(
@@ -188,42 +225,44 @@ func (r *TrainReport) rows(t *Train, points []trainPoint) {
 	}
 }
 
-func some(v float64) *float64 {
+// finiteOrNil returns a pointer to v, or nil if v is not finite.
+func finiteOrNil(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
 	return &v
 }
 
-// rows are those of one number of GPUs; the first and the last of own are headspace.
-func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
+// addWorldRows adds the rows of one number of GPUs. The first and the last point of own are
+// headspace.
+func (head *trainPoint) addWorldRows(r *TrainReport, t *Train, own []*trainPoint) {
 	last := own[len(own)-1]
 	drift, space := 0.0, report.Spread{}
-	for i := range min(len(head.over.Runs), len(last.over.Runs)) {
-		a, b := head.over.Runs[i].rate(), last.over.Runs[i].rate()
+	for i := range min(len(head.result.Runs), len(last.result.Runs)) {
+		a, b := head.result.Runs[i].rate(), last.result.Runs[i].rate()
 		drift = max(drift, 100*math.Abs(b/a-1))
 		space.Add((a + b) / 2)
 	}
-	if why := last.over.Failed; why != "" {
+	if why := last.result.Failed; why != "" {
 		r.Notes = append(r.Notes, last.Name+" at the end of a repeat failed: "+why)
 	}
 	starve := 0.0
-	if len(head.over.Runs) > 0 {
-		starve = head.over.Runs[0].Train.StarveP50
+	if len(head.result.Runs) > 0 {
+		starve = head.result.Runs[0].Train.StarveP50
 	}
 	wrong := checkTraining(own)
 	h2d, copied, before := 0.0, 0.0, len(r.Rows)
 	for _, p := range own[:len(own)-1] {
-		k := t.row(p)
+		k := t.pointRow(p)
 		r.Rows = append(r.Rows, k)
-		k.Failed, k.Base = p.over.Failed, p.base
+		k.Failed, k.Base = p.result.Failed, p.baseName
 		if w := wrong[p]; w != nil {
-			k.LossRelDiff, k.LossRelMost, k.LossWith = w.diff, w.most, w.with
-			if len(w.why) > 0 {
-				k.Failed, k.Differs = strings.Join(w.why, "; "), true
+			k.LossRelDiff, k.LossRelMost, k.LossWith = w.lossDiff, w.allowedDiff, w.comparedWith
+			if len(w.problems) > 0 {
+				k.Failed, k.Differs = strings.Join(w.problems, "; "), true
 			}
 		}
-		if len(p.over.Runs) == 0 {
+		if len(p.result.Runs) == 0 {
 			continue
 		}
 		util := report.Ratios(k.Spread["samples_per_s"], space)
@@ -231,7 +270,7 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 			k.Notes = append(k.Notes, "no verdict: headspace has no figure")
 			continue
 		}
-		k.Headspace, k.Drift, k.Utilisation = space.Median, drift, some(util.Median)
+		k.Headspace, k.Drift, k.Utilisation = space.Median, drift, finiteOrNil(util.Median)
 		k.Spread["utilisation"] = util
 		if drift > 1 {
 			k.Notes = append(
@@ -243,15 +282,15 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 			)
 		}
 		if k.StarveMS != nil {
-			step := float64(k.BatchSize*p.world) / k.SamplesPerS * 1e3
-			k.DataWaitPct = some(100 * (*k.StarveMS - starve) / step)
-			k.Unexplained = some(100 - 100*util.Median - *k.DataWaitPct)
+			step := float64(k.BatchSize*p.worldSize) / k.SamplesPerS * 1e3
+			k.DataWaitPct = finiteOrNil(100 * (*k.StarveMS - starve) / step)
+			k.Unexplained = finiteOrNil(100 - 100*util.Median - *k.DataWaitPct)
 		}
-		there := float64(runtime.NumCPU()*p.world) / float64(t.Job.GPUs)
-		k.CoresNeeded = some(space.Median * k.CPUPer1000 / 1000)
+		there := float64(runtime.NumCPU()*p.worldSize) / float64(t.Job.GPUs)
+		k.CoresNeeded = finiteOrNil(space.Median * k.CPUPer1000 / 1000)
 		suffice := k.CoresNeeded != nil && *k.CoresNeeded <= 0.85*there
 		k.CoresSuffice = &suffice
-		if p.base == "h2d" {
+		if p.baseName == "h2d" {
 			h2d, copied = util.Median, k.SamplesPerS
 		}
 		switch waits := k.DataWaitPct != nil && *k.DataWaitPct > 2; {
@@ -267,79 +306,86 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 			k.Limit = "launch"
 		}
 	}
-	// The differences of DS-Analyzer: what reading takes beyond a warm page cache, and what
-	// preparing takes beyond copying.
+	// These are the differences that DS-Analyzer computes. The fetch stall is the extra time with a
+	// cold page cache. The preparation stall is the extra time compared with copying alone.
 	for _, cold := range r.Rows[before:] {
 		for _, warm := range r.Rows[before:] {
 			if cold.CacheState == "cold" &&
 				strings.Replace(cold.Runner, " cold", " warm", 1) == warm.Runner &&
 				warm.SamplesPerS > 0 {
-				cold.FetchStallPct = some(100 * (1 - cold.SamplesPerS/warm.SamplesPerS))
-				// null where h2d was not run
-				cold.PrepStallPct = some(100 * cold.SamplesPerS * (1/warm.SamplesPerS - 1/copied))
+				cold.FetchStallPct = finiteOrNil(100 * (1 - cold.SamplesPerS/warm.SamplesPerS))
+				// null if h2d was not run
+				cold.PrepStallPct = finiteOrNil(
+					100 * cold.SamplesPerS * (1/warm.SamplesPerS - 1/copied),
+				)
 			}
 		}
 	}
 }
 
-// parts are those of trainParts.
-func (k *TrainRow) parts() []**float64 {
+// stepParts returns pointers to the figures in trainParts.
+func (k *TrainRow) stepParts() []**float64 {
 	return []**float64{&k.StarveMS, &k.PreprocessMS, &k.ForwardMS, &k.BackwardMS, &k.OptimiserMS}
 }
 
-// row has what a point's runs say without the others.
-func (t *Train) row(p *trainPoint) *TrainRow {
+// pointRow returns the row of a point, without figures that depend on other points.
+func (t *Train) pointRow(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
 	k := &TrainRow{
-		Model:      j.Model,
-		Runner:     p.Name,
-		Setting:    p.Setting,
-		WorldSize:  p.world,
-		BatchSize:  w.BatchSize,
-		Steps:      j.Steps,
-		Warmup:     w.Warmup,
-		Precision:  j.Precision,
-		Loop:       j.Loop,
-		Compile:    j.Compile,
-		Graph:      j.Graph,
-		Tiny:       j.Tiny,
-		ImageSize:  w.ImageSize,
-		Shuffle:    w.Shuffle,
-		Cache:      w.Cache,
-		Decode:     w.Decode,
-		CacheState: p.pages,
-		Workers:    w.Workers,
-		Threads:    j.Threads,
-		Device:     j.Device,
-		Seed:       w.Seed,
-		Repeats:    len(p.over.Runs),
-		Spread:     map[string]report.Spread{},
-		Notes:      []string{},
+		Repeats: len(p.result.Runs),
+		Spread:  map[string]report.Spread{},
+		Notes:   []string{},
+		TrainSettings: TrainSettings{
+			Model:      j.Model,
+			Runner:     p.Name,
+			Setting:    p.Setting,
+			WorldSize:  p.worldSize,
+			BatchSize:  w.BatchSize,
+			Steps:      j.Steps,
+			Warmup:     w.Warmup,
+			Precision:  j.Precision,
+			Loop:       j.Loop,
+			Compile:    j.Compile,
+			Graph:      j.Graph,
+			Tiny:       j.Tiny,
+			ImageSize:  w.ImageSize,
+			Shuffle:    w.Shuffle,
+			Cache:      w.Cache,
+			Decode:     w.Decode,
+			CacheState: p.cacheState,
+			Workers:    w.Workers,
+			Threads:    j.Threads,
+			Device:     j.Device,
+			Seed:       w.Seed,
+		},
 	}
-	if p.world > 1 {
+	if p.worldSize > 1 {
 		k.Rank = -1
 	}
 	if w.ImageSize != "" {
 		k.ResizedBy = "loader"
-		if peerOfTrain(p.base) {
+		if isTrainPeer(p.baseName) {
 			k.ResizedBy = "device"
 		}
 	}
-	if len(p.over.Runs) == 0 {
+	if len(p.result.Runs) == 0 {
 		return k
 	}
-	p.over.summarise()
-	k.Spread["samples_per_s"], k.Spread["cpu_s_per_1000_samples"], k.Spread["first_batch_latency_s"] = p.over.SamplesPerS, p.over.CPUPer1000, p.over.FirstBatchS
-	k.SamplesPerS = p.over.SamplesPerS.Median
-	o := p.over.median()
+	p.result.summarizeRuns()
+	k.Spread["samples_per_s"] = p.result.SamplesPerS
+	k.Spread["cpu_s_per_1000_samples"] = p.result.CPUPer1000
+	k.Spread["first_batch_latency_s"] = p.result.FirstBatchS
+	k.SamplesPerS = p.result.SamplesPerS.Median
+	o := p.result.medianRun()
 	x := o.Train
-	k.TrainFigures, k.OrderSHA256, k.FirstBatchS, k.CPUPer1000, k.CoresBusy = x.TrainFigures, o.OrderSHA256, o.FirstBatchS, p.over.CPUPer1000.Median, o.CPUSeconds/o.Seconds
+	k.TrainFigures, k.OrderSHA256, k.FirstBatchS = x.TrainFigures, o.OrderSHA256, o.FirstBatchS
+	k.CPUPer1000, k.CoresBusy = p.result.CPUPer1000.Median, o.CPUSeconds/o.Seconds
 	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9,
-		p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
+		p.result.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil && b.Frames > a.Frames {
-		k.FramesPerS = some(float64(b.Frames-a.Frames) / o.Seconds)
+		k.FramesPerS = finiteOrNil(float64(b.Frames-a.Frames) / o.Seconds)
 	}
-	for _, n := range o.decoding() {
+	for _, n := range o.decodingNotes() {
 		k.Notes = append(k.Notes, p.Name+": "+n)
 	}
 	if x.OwnOrder {
@@ -353,16 +399,17 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 		k.Notes = append(k.Notes, p.Name+": "+x.Apart)
 	}
 	if j.Loop == "sync" {
-		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3),
-			some(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)
+		k.DataS, k.UpdtS = finiteOrNil(x.LoadWaitMS/1e3),
+			finiteOrNil(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)
 	}
 	if x.EnergyJ != nil {
-		k.JPerSample = some(*x.EnergyJ * float64(p.world) / float64(o.Samples)) // of one device
+		// energy of one device
+		k.JPerSample = finiteOrNil(*x.EnergyJ * float64(p.worldSize) / float64(o.Samples))
 	}
 	if j.Device == "cpu" {
 		k.GPUReason = "trained on the CPU"
 	}
-	if o.Seconds < 0.99*w.Seconds && p.world == 1 {
+	if o.Seconds < 0.99*w.Seconds && p.worldSize == 1 {
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(
@@ -374,7 +421,7 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 			),
 		)
 	}
-	if n := len(x.Epochs); p.pages == "cold" && n > 1 {
+	if n := len(x.Epochs); p.cacheState == "cold" && n > 1 {
 		k.Notes = append(
 			k.Notes,
 			fmt.Sprintf(

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// training is a tiny run on a real table; its scripts may be changed.
+// training returns a tiny run on a real table, with scripts that the test may change.
 func training(t *testing.T) *Train {
 	tools := runners.Tools{
 		Python:     realdata.Python(t, "torch", "pyarrow"),
@@ -56,14 +56,14 @@ func training(t *testing.T) *Train {
 			GPUs:      1,
 			Tiny:      true,
 		},
-		Timeout: 5 * time.Minute,
-		Tools:   tools,
-		Log:     t.Logf,
-		dir:     t.TempDir(),
+		Timeout:    5 * time.Minute,
+		Tools:      tools,
+		Log:        t.Logf,
+		workFolder: t.TempDir(),
 	}
 }
 
-// A wrong batch in one runner fails the run, and names the runner and the batch.
+// A wrong batch in one runner fails the run. The message names the runner and the batch.
 func TestTrainFindsAWrongBatch(t *testing.T) {
 	tr := training(t)
 	name := filepath.Join(tr.Tools.Dir, "robocache_bench", "train_data.py")
@@ -87,8 +87,8 @@ def robocache_batches(*a):
 	if err := os.WriteFile(name, []byte(planted), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// That those of the others are right: TestBenchTrain of internal/cli.
-	p, err := tr.point(t.Context(), "robocache", "", 1, 0, false)
+	// TestBenchTrain checks that the batches of the other runners are right.
+	p, err := tr.newTrainPoint(t.Context(), "robocache", "", 1, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,14 +97,14 @@ def robocache_batches(*a):
 		t.Fatal(err)
 	}
 	idle := trainPoint{
-		Runner: Runner{Name: "headspace", Job: p.Job},
-		base:   "headspace",
-		world:  1,
-		over:   Result{Runs: []Outcome{trained(nil, "", nil)}},
+		Runner:    Runner{Name: "headspace", Job: p.Job},
+		baseName:  "headspace",
+		worldSize: 1,
+		result:    Result{Runs: []Outcome{trained(nil, "", nil)}},
 	}
-	p.over.Runs = []Outcome{o}
+	p.result.Runs = []Outcome{o}
 	r := &TrainReport{}
-	r.rows(tr, []trainPoint{idle, p, idle})
+	r.addRows(tr, []trainPoint{idle, p, idle})
 	if k := r.Rows[1]; k.Runner != "robocache" || !k.Differs || k.Wrong != 1 ||
 		!strings.Contains(k.Failed,
 			"1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
@@ -115,12 +115,12 @@ def robocache_batches(*a):
 	}
 }
 
-// Two ranks over gloo: together they give each sample once, in the plan's order; the lines of the
-// protocol come once.
+// Two ranks over gloo deliver each sample once, in the order of the plan, and print the lines of
+// the protocol once.
 func TestTrainOnTwoRanks(t *testing.T) {
 	tr := training(t)
 	tr.Job.GPUs = 2
-	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	p, err := tr.newTrainPoint(t.Context(), "robocache", "", 2, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func TestTrainOnTwoRanks(t *testing.T) {
 	endsRanks(t, tr)
 }
 
-// endsRanks: ranks that torchrun started end with it, though each has a session of its own; else
-// they would train beside the next run.
+// endsRanks checks that ranks end with their torchrun although each has its own session. Otherwise
+// they would train during the next run.
 func endsRanks(t *testing.T, tr *Train) {
 	name, pids := filepath.Join(tr.Tools.Dir, "robocache_bench", "train_data.py"), t.TempDir()
 	code, err := os.ReadFile(name)
@@ -154,7 +154,7 @@ func endsRanks(t *testing.T, tr *Train) {
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	p, err := tr.newTrainPoint(t.Context(), "robocache", "", 2, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func endsRanks(t *testing.T, tr *Train) {
 	for _, f := range list {
 		pid, _ := strconv.Atoi(f.Name())
 		gone := func() bool {
-			state := proc(pid, "stat")
+			state := procFile(pid, "stat")
 			return state == "" || strings.Contains(state, ") Z ")
 		}
 		for end := time.Now().Add(5 * time.Second); !gone() && time.Now().Before(end); {
@@ -205,7 +205,12 @@ func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
 	if change != nil {
 		change(x)
 	}
-	return Outcome{Samples: 10, Seconds: 1, OrderSHA256: order, Train: x}
+	return Outcome{
+		Samples:      10,
+		Seconds:      1,
+		Train:        x,
+		OrderFigures: OrderFigures{OrderSHA256: order},
+	}
 }
 
 func TestCheckTraining(t *testing.T) {
@@ -262,28 +267,28 @@ func TestCheckTraining(t *testing.T) {
 		},
 	} {
 		torch := &trainPoint{
-			Runner: Runner{Name: "torch"},
-			base:   "torch",
-			over: Result{
+			Runner:   Runner{Name: "torch"},
+			baseName: "torch",
+			result: Result{
 				Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)},
 			},
 		}
 		own := &trainPoint{
-			Runner: Runner{Name: "own", Job: &Workload{}},
-			base:   "robocache",
-			over:   Result{Runs: []Outcome{c.run}},
+			Runner:   Runner{Name: "own", Job: &Workload{}},
+			baseName: "robocache",
+			result:   Result{Runs: []Outcome{c.run}},
 		}
 		found := checkTraining([]*trainPoint{torch, own})
-		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" ||
-			!strings.Contains(got, c.why) || len(found[torch].why) > 0 {
-			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
+		if got := strings.Join(found[own].problems, "; "); c.why == "" && got != "" ||
+			!strings.Contains(got, c.why) || len(found[torch].problems) > 0 {
+			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].problems)
 		}
 	}
-	// Losses of one batch over and over differ a lot as they go to 0; a runner whose runs differ
-	// does not vouch for itself.
+	// Losses of a repeated batch approach 0, where they differ a lot. The tolerance of a runner
+	// does not depend on its own repeats.
 	idle := &trainPoint{
-		base: "headspace",
-		over: Result{
+		baseName: "headspace",
+		result: Result{
 			Runs: []Outcome{
 				trained([]float64{1, 0.1, 1e-4}, "", nil),
 				trained([]float64{1, 0.1, 2e-4}, "", nil),
@@ -291,35 +296,37 @@ func TestCheckTraining(t *testing.T) {
 		},
 	}
 	torch := &trainPoint{
-		Runner: Runner{Name: "torch"},
-		base:   "torch",
-		over:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
+		Runner:   Runner{Name: "torch"},
+		baseName: "torch",
+		result:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
 	}
 	for _, c := range []struct {
 		second []float64
 		wrong  bool
 	}{{[]float64{1, 2.08, 3}, false}, {[]float64{1, 2.2, 3}, true}} {
 		own := &trainPoint{
-			Runner: Runner{Name: "own", Job: &Workload{}},
-			base:   "robocache",
-			over:   Result{Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)}},
+			Runner:   Runner{Name: "own", Job: &Workload{}},
+			baseName: "robocache",
+			result: Result{
+				Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)},
+			},
 		}
 		if why := checkTraining([]*trainPoint{
 			idle,
 			torch,
 			own,
 			idle,
-		})[own].why; (len(why) > 0) != c.wrong {
+		})[own].problems; (len(why) > 0) != c.wrong {
 			t.Errorf("%v: %v", c.second, why)
 		}
 	}
-	// Frames that the engine resized: held against each other alone. A second number of workers is
-	// a second run of the same.
+	// Frames resized by the loader are compared only with each other. A second number of workers
+	// counts as a repeat.
 	resized := func(base string, curve []float64) *trainPoint {
 		return &trainPoint{
-			Runner: Runner{Name: base, Job: &Workload{ImageSize: "224x224"}},
-			base:   base,
-			over:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
+			Runner:   Runner{Name: base, Job: &Workload{ImageSize: "224x224"}},
+			baseName: base,
+			result:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
 		}
 	}
 	points := []*trainPoint{
@@ -330,30 +337,40 @@ func TestCheckTraining(t *testing.T) {
 	}
 	found := checkTraining(points)
 	for i, want := range []bool{false, false, false, true} {
-		if got := len(found[points[i]].why) > 0; got != want {
-			t.Errorf("resized, %s: %v", points[i].Name, found[points[i]].why)
+		if got := len(found[points[i]].problems) > 0; got != want {
+			t.Errorf("resized, %s: %v", points[i].Name, found[points[i]].problems)
 		}
 	}
 }
 
-// A run of ours that failed, and a lost sample of anybody, are wrong; a peer that cannot run is
-// not.
+// A failed run of RoboCache and a lost sample of any runner are wrong. A peer that cannot run is
+// not wrong.
 func TestReportWrong(t *testing.T) {
 	r := &Report{Results: []Result{
 		{Runner: Runner{Name: "robocache", Job: &Workload{}}, Failed: "action of a batch differs"},
 		{Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
-		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}},
-		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}},
+		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{
+			OrderFigures: OrderFigures{
+				CoverageMin: 0,
+				CoverageMax: 1,
+			},
+		}}},
+		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{
+			OrderFigures: OrderFigures{
+				CoverageMin: 1,
+				CoverageMax: 1,
+			},
+		}}},
 	}}
-	if got, want := strings.Join(r.wrong(), "; "),
+	if got, want := strings.Join(r.wrongRunners(), "; "),
 		"robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got !=
 		want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// What is over is not run again; a line that was cut short is; a full disk ends the measurement
-// with one line.
+// Complete runs do not run again, but a run with a truncated line does. A full disk ends the
+// measurement with a message of one line.
 func TestFinished(t *testing.T) {
 	path, runs := filepath.Join(t.TempDir(), "out", "rows.jsonl"), 0
 	all := func(resume bool) {
@@ -397,15 +414,16 @@ func TestFinished(t *testing.T) {
 	}
 	if f, err := OpenFinished("/dev/full", false); err == nil {
 		_, err := Once(f, "k", func() (int, error) { return 1, nil })
-		if !errors.Is(err, robocache.ErrResourceLimit) || f.failed() == nil ||
+		if !errors.Is(err, robocache.ErrResourceLimit) || f.writeError() == nil ||
 			!strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
-// Of runs with known rates: the stalls of a cold page cache, the slowest rank's efficiency, why a
-// window is short; and a plot each of threads, GPUs and the counters with marks of epochs.
+// Runs with known rates give the stalls of a cold page cache, the efficiency of the slowest rank,
+// and the reason for a short window. There is one plot each for threads, GPUs, and the counters
+// with marks of epochs.
 func TestTrainRows(t *testing.T) {
 	tr := &Train{Job: TrainJob{GPUs: 2, Device: "cuda"}}
 	point := func(base, pages string, world, threads int, rate float64, change func(*Outcome)) trainPoint {
@@ -423,11 +441,11 @@ func TestTrainRows(t *testing.T) {
 		}
 		job := TrainJob{Threads: threads, Device: "cuda"}
 		return trainPoint{
-			Runner: Runner{Name: name, Job: &Workload{BatchSize: 1, Train: &job, Seconds: 10}},
-			base:   base,
-			pages:  pages,
-			world:  world,
-			over:   Result{Runs: []Outcome{o}},
+			Runner:     Runner{Name: name, Job: &Workload{BatchSize: 1, Train: &job, Seconds: 10}},
+			baseName:   base,
+			cacheState: pages,
+			worldSize:  world,
+			result:     Result{Runs: []Outcome{o}},
 		}
 	}
 	sampled := func(o *Outcome) {
@@ -440,7 +458,7 @@ func TestTrainRows(t *testing.T) {
 		}
 	}
 	r := &TrainReport{}
-	r.rows(tr, []trainPoint{
+	r.addRows(tr, []trainPoint{
 		point(
 			"headspace",
 			"",

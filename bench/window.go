@@ -11,45 +11,47 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// taken is one batch as the window sees it. Its slices are valid until Release.
-type taken struct {
+// deliveredBatch is one batch as the window sees it. Its slices are valid until Release.
+type deliveredBatch struct {
 	Samples  []int64
 	Episodes []int32
 	Release  func()
 }
 
-// source gives batches epoch after epoch; io.EOF stands between two epochs.
-type source interface {
-	Next(ctx context.Context) (taken, error)
+// batchSource delivers the batches of successive epochs.
+type batchSource interface {
+	// Next returns the next batch. It returns io.EOF at the end of each epoch; the call after that
+	// starts the next epoch.
+	Next(ctx context.Context) (deliveredBatch, error)
 }
 
-const mostEpochs = 5000
+const maxEpochs = 5000
 
-// consumer takes batches from a source and tells the sink what came. It is the one loop of every
-// measurement; class Stream of runners/robocache_bench/common.py is the other language's.
+// consumer takes batches from a source and reports them to a sink. All measurements of this program
+// use this loop. The class Stream in runners/robocache_bench/common.py is its Python counterpart.
 type consumer struct {
-	src   source
-	sink  sink
-	given int // batches of the epoch
+	source         batchSource
+	sink           orderSink
+	batchesInEpoch int // batches received in the current epoch
 }
 
-// take takes batches, a step of work before each, until done says that it is enough; done sees nil
-// where an epoch ends. It gives the time inside Next.
-func (m *consumer) take(
+// consumeUntil takes batches until done returns true, and sleeps for step before each batch. It
+// calls done(nil) at the end of an epoch. It returns the time spent inside Next.
+func (m *consumer) consumeUntil(
 	ctx context.Context,
 	step time.Duration,
-	done func(b *taken) (bool, error),
+	done func(b *deliveredBatch) (bool, error),
 ) (wait time.Duration, err error) {
 	for work := true; ; {
 		if work && step > 0 {
 			time.Sleep(step)
 		}
 		asked := time.Now()
-		b, err := m.src.Next(ctx)
+		b, err := m.source.Next(ctx)
 		wait += time.Since(asked)
 		switch work = err == nil; {
 		case work:
-			m.given++
+			m.batchesInEpoch++
 			enough, failed := done(&b)
 			if failed != nil {
 				return wait, failed
@@ -61,10 +63,10 @@ func (m *consumer) take(
 			}
 		case !errors.Is(err, io.EOF):
 			return wait, err
-		case m.given == 0:
+		case m.batchesInEpoch == 0:
 			return wait, robocache.Malformed("load", nil, "an epoch without a batch")
 		default:
-			m.given = 0
+			m.batchesInEpoch = 0
 			m.sink(markEpoch, nil, nil)
 			if enough, failed := done(nil); enough || failed != nil {
 				return wait, failed
@@ -73,11 +75,12 @@ func (m *consumer) take(
 	}
 }
 
-// window takes batches as fast as they come, and writes what came into the outcome. Without
-// Duration the window is whole epochs, after Warm ones, and more where those do not fill Seconds.
-// Else it opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival
-// that is at least Duration later. mark is called at the two ends.
-func (m *consumer) window(
+// measureWindow takes batches without pauses and writes the figures into o. If Duration is 0, the
+// window is a number of whole epochs after Warm warm-up epochs; epochs are added until they fill
+// Seconds. Otherwise the window opens when batch number Warmup (from 0) arrives. It closes at the
+// first arrival at least Duration later. measureWindow calls mark when the window opens and when it
+// closes.
+func (m *consumer) measureWindow(
 	ctx context.Context,
 	w *Workload,
 	o *Outcome,
@@ -85,11 +88,11 @@ func (m *consumer) window(
 ) (err error) {
 	begin := time.Now()
 	last, whole := begin, w.Duration == 0
-	left := w.Warmup + 1 // batches, or epochs
+	left := w.Warmup + 1 // batches, or epochs, that remain
 	if whole {
 		left = max(w.Warm, 1)
 	}
-	if _, err = m.take(ctx, 0, func(b *taken) (bool, error) {
+	if _, err = m.consumeUntil(ctx, 0, func(b *deliveredBatch) (bool, error) {
 		if b != nil && o.FirstBatchS == 0 {
 			o.FirstBatchS = time.Since(begin).Seconds()
 		}
@@ -106,14 +109,14 @@ func (m *consumer) window(
 	if whole {
 		o.Epochs = min(
 			max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Since(last).Seconds(), 1e-6)))),
-			mostEpochs,
+			maxEpochs,
 		)
 	}
 	mark(true)
 	opened := time.Now()
 	m.sink(markOpen, nil, nil)
 	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
-	wait, err := m.take(ctx, 0, func(b *taken) (bool, error) {
+	wait, err := m.consumeUntil(ctx, 0, func(b *deliveredBatch) (bool, error) {
 		length := time.Since(opened)
 		o.Seconds = length.Seconds()
 		if b == nil {
@@ -132,12 +135,16 @@ func (m *consumer) window(
 	return err
 }
 
-// wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in
-// percent. The first step comes before the first call, so that the queues stand as a training run
-// would find them.
-func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (float64, error) {
+// measureWait consumes batches with a pause of step before each one. It returns the percentage of
+// the time spent waiting for batches. The first pause comes before the first call, so that the
+// queues are as full as in a training run.
+func (m *consumer) measureWait(
+	ctx context.Context,
+	step time.Duration,
+	batches int,
+) (float64, error) {
 	begin := time.Now()
-	waited, err := m.take(ctx, step, func(b *taken) (bool, error) {
+	waited, err := m.consumeUntil(ctx, step, func(b *deliveredBatch) (bool, error) {
 		if b != nil {
 			batches--
 		}
@@ -146,17 +153,18 @@ func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (f
 	return 100 * waited.Seconds() / max(time.Since(begin).Seconds(), 1e-9), err
 }
 
-// waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s,
-// at least three.
-func waitBatches(window time.Duration, seen int, step time.Duration) int {
+// waitBatchCount returns the number of batches for measureWait: enough to fill half of the window,
+// but at most 15 s, and at least three batches.
+func waitBatchCount(window time.Duration, seen int, step time.Duration) int {
 	if step <= 0 {
 		return 3
 	}
 	return max(3, min(seen, int(min(window/2, 15*time.Second)/step)))
 }
 
-// gaps are the times between arrivals divided by the batch's samples, ascending, in ms.
-func gaps(arrivals []int64, rows []int) []float64 {
+// arrivalGaps returns, for each batch, the time since the previous arrival divided by the number of
+// samples. The gaps are in milliseconds, in ascending order.
+func arrivalGaps(arrivals []int64, rows []int) []float64 {
 	out := make([]float64, 0, len(arrivals))
 	before := int64(0)
 	for i, a := range arrivals {
@@ -169,8 +177,8 @@ func gaps(arrivals []int64, rows []int) []float64 {
 	return out
 }
 
-// quantile is the nearest rank sorted[round(p(n−1))].
-func quantile(sorted []float64, p float64) float64 {
+// nearestQuantile returns sorted[round(p(n−1))], or 0 if there are no values.
+func nearestQuantile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}

@@ -12,22 +12,23 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Workload is what a runner is asked for: a JSON object, its only argument. A runner takes what
-// concerns its kind.
+// Workload is the job of a runner. The runner receives it as a JSON object, its only argument, and
+// ignores the fields of other kinds of runners.
 type Workload struct {
 	URI       string `json:"uri"`
-	RowsHZ    string `json:"rows_hz,omitempty"` // of rows that state no rate
+	RowsHZ    string `json:"rows_hz,omitempty"` // rate of the rows, for datasets that state none
 	BatchSize int    `json:"batch_size"`
-	Workers   int    `json:"workers"` // peers: processes; ours: threads
-	Epochs    int    `json:"epochs"`  // measured, after those that are not
-	Video     string `json:"video"`   // one | all | none: cameras
-	Window    int    `json:"window"`  // frames and rows a window; 0 = single
+	Workers   int    `json:"workers"` // worker processes of peers; threads of RoboCache
+	Epochs    int    `json:"epochs"`  // measured epochs, after the warm-up epochs
+	Video     string `json:"video"`   // one | all | none: which cameras
+	Window    int    `json:"window"`  // number of frames and rows in a window; 0 means single rows
 	Seed      int    `json:"seed"`
 
-	Warm    int     `json:"warm,omitempty"`    // epochs that are not measured; 0: one
-	Seconds float64 `json:"seconds,omitempty"` // more epochs, until they fill so many
+	Warm int `json:"warm,omitempty"` // warm-up epochs; 0 means one
+	// minimum duration; more epochs are measured until it is reached
+	Seconds float64 `json:"seconds,omitempty"`
 
-	// of the window in place of Epochs, looping over epochs
+	// duration of the window, which then replaces Epochs and may contain many epochs
 	Duration     float64 `json:"duration_s,omitempty"`
 	Warmup       int     `json:"warmup_batches,omitempty"`
 	Prefetch     int     `json:"prefetch,omitempty"`
@@ -39,39 +40,39 @@ type Workload struct {
 	PoolSize     string  `json:"pool_size,omitempty"`
 	PoolEpisodes int     `json:"pool_episodes,omitempty"`
 	ImageSize    string  `json:"image_size,omitempty"` // HxW
-	Episodes     string  `json:"episodes,omitempty"`   // indices, as 0-9,12
+	Episodes     string  `json:"episodes,omitempty"`   // for example 0-9,12
 	DropLast     bool    `json:"drop_last,omitempty"`
-	// cpu | cuda: where batches of load_robocache.py go
+	// cpu | cuda: target device of load_robocache.py
 	Device       string  `json:"device,omitempty"`
 	Decode       string  `json:"decode,omitempty"` // cpu | gpu | auto
 	DeviceMemory string  `json:"device_memory_budget,omitempty"`
 	StepMS       float64 `json:"step_ms,omitempty"`
-	Probes       int     `json:"probes,omitempty"` // samples of the pass on one thread
-	// delivered frames that are written for checking
+	Probes       int     `json:"probes,omitempty"` // samples of the single-threaded pass
+	// number of delivered frames that are saved for checking
 	CheckFrames int `json:"check_frames,omitempty"`
 
 	Rank      int    `json:"rank,omitempty"`
 	World     int    `json:"world,omitempty"`
-	Barrier   string `json:"barrier,omitempty"` // a folder where ranks meet
+	Barrier   string `json:"barrier,omitempty"` // a folder where the ranks synchronize
 	FramesOut string `json:"frames_out,omitempty"`
 	OrderOut  string `json:"order_out,omitempty"`
 
-	// whole trajectories as Rows rows of this rate (load_sequences.py)
+	// Trajectories are resampled to Rows rows at the rate HZ (load_sequences.py).
 	HZ   float64 `json:"hz,omitempty"`
 	Rows int     `json:"rows,omitempty"`
 
-	Files []string `json:"files,omitempty"` // decode
-	// decode: sequential (every frame of every file), random (Count single frames)
+	Files []string `json:"files,omitempty"` // decode only
+	// decode only: sequential (every frame of every file) or random (Count single frames)
 	Pattern string         `json:"pattern,omitempty"`
-	Count   int            `json:"count,omitempty"` // decode: frames
-	Bytes   int            `json:"bytes,omitempty"` // memcpy: of a frame
+	Count   int            `json:"count,omitempty"` // decode only: number of frames
+	Bytes   int            `json:"bytes,omitempty"` // memcpy only: size of a frame
 	Resume  *Resume        `json:"resume,omitempty"`
-	More    map[string]any `json:"more,omitempty"` // of one Python runner
+	More    map[string]any `json:"more,omitempty"` // options of a single Python runner
 	Train   *TrainJob      `json:"train,omitempty"`
 }
 
-// Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its
-// last line. The harness starts it.
+// Serve runs a job of the given kind in this process and prints its Outcome as the last line. The
+// harness starts a process that calls it.
 func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){
 		"load":   LoadRun,
@@ -91,8 +92,8 @@ func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(o)
 }
 
-// open opens the dataset.
-func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
+// openDataset opens the dataset of the workload.
+func (w *Workload) openDataset(ctx context.Context) (_ robocache.Dataset, err error) {
 	var opt robocache.OpenOptions
 	if w.RowsHZ != "" {
 		if opt.HZ, err = robocache.RateOf(w.RowsHZ); err != nil {
@@ -102,10 +103,9 @@ func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
 	return robocache.Open(ctx, w.URI, opt)
 }
 
-// config turns the workload into the loader's configuration, with the dataset's own names. It goes
-// through the JSON that Python gives, so that an option that this loader does not know is refused
-// by name.
-func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
+// loaderConfig returns the loader configuration of the workload, with the feature names of the
+// dataset. It uses the JSON form that Python passes, so that an unknown option is rejected by name.
+func (w *Workload) loaderConfig(info *robocache.Info) (_ loader.Config, err error) {
 	c := map[string]any{
 		"batch_size":  w.BatchSize,
 		"shuffle":     loader.Global,
@@ -119,7 +119,7 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 		c["rank"], c["world_size"] = w.Rank, w.World
 	}
 	if w.Duration > 0 {
-		c["on_bad_episode"] = "skip" // counted: skipped_episodes
+		c["on_bad_episode"] = "skip" // skipped episodes are counted in skipped_episodes
 	}
 	for name, v := range map[string]any{
 		"prefetch":      w.Prefetch,
@@ -162,13 +162,13 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 	}
 	var keys []string
 	var deltas loader.Deltas
-	cameras := w.cameras(info)
+	cameras := w.selectedCameras(info)
 	for _, f := range info.Features {
 		if f.Kind == robocache.KindVideo && !slices.Contains(cameras, f.Key) {
 			continue
 		}
 		keys = append(keys, f.Key)
-		if offsets != nil && (f.Kind == robocache.KindVideo || windowed(f.Key)) {
+		if offsets != nil && (f.Kind == robocache.KindVideo || isWindowed(f.Key)) {
 			deltas = append(deltas, loader.Delta{Key: f.Key, Offsets: offsets})
 		}
 	}
@@ -182,11 +182,11 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 	return loader.ParseConfig(encoded)
 }
 
-// windowed are the streams without frames that come as windows.
-func windowed(key string) bool { return key == "observation.state" || key == "action" }
+// isWindowed reports whether a stream without frames is delivered as windows.
+func isWindowed(key string) bool { return key == "observation.state" || key == "action" }
 
-// cameras are the video keys that the workload wants.
-func (w *Workload) cameras(info *robocache.Info) []string {
+// selectedCameras returns the video keys that the workload loads.
+func (w *Workload) selectedCameras(info *robocache.Info) []string {
 	var keys []string
 	for i := range info.Features {
 		if f := &info.Features[i]; f.Kind == robocache.KindVideo &&
@@ -197,11 +197,11 @@ func (w *Workload) cameras(info *robocache.Info) []string {
 	return keys
 }
 
-// rowBytes are the bytes of a sample's rows.
+// rowBytes returns the bytes of the rows of a sample, without frames.
 func (w *Workload) rowBytes(info *robocache.Info) (n float64) {
 	for _, f := range info.Features {
 		each := float64(f.RowBytes())
-		if w.Window > 0 && windowed(f.Key) {
+		if w.Window > 0 && isWindowed(f.Key) {
 			each *= float64(w.Window)
 		}
 		n += each
@@ -209,8 +209,8 @@ func (w *Workload) rowBytes(info *robocache.Info) (n float64) {
 	return n
 }
 
-// episodes are the positions of the episodes that the workload takes, ascending.
-func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
+// episodePositions returns the positions of the selected episodes, in ascending order.
+func (w *Workload) episodePositions(info *robocache.Info) ([]int, error) {
 	if w.Episodes != "" {
 		return ParseEpisodes(info, w.Episodes)
 	}
@@ -221,21 +221,22 @@ func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 	return all, nil
 }
 
-// ParseEpisodes reads indices such as 0-3,7 and returns the positions of these episodes, ascending,
-// each once.
+// ParseEpisodes parses indices such as 0-3,7. It returns the positions of these episodes in
+// ascending order, without duplicates.
 func ParseEpisodes(info *robocache.Info, text string) ([]int, error) {
 	positions, err := info.ParseEpisodes(text)
 	slices.Sort(positions)
 	return slices.Compact(positions), err
 }
 
-// ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending.
-// limit ≤ 0 takes all.
+// ChooseEpisodes returns a seeded random choice of limit positions, in ascending order. It returns
+// all positions if limit ≤ 0.
 func ChooseEpisodes(list []int, limit int, seed uint64) []int {
 	if limit <= 0 || limit >= len(list) {
 		return list
 	}
-	rng := rand.New(rand.NewPCG(seed, 0x6361706564)) // "caped": another stream than the order's
+	// "caped": a different random stream than that of the order
+	rng := rand.New(rand.NewPCG(seed, 0x6361706564))
 	out := slices.Clone(list)
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	out = out[:limit]

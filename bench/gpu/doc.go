@@ -1,11 +1,13 @@
-// Package gpu watches NVIDIA GPUs while a benchmark runs, through NVML, the driver's own library
-// for monitoring.
+// Package gpu samples the counters of NVIDIA GPUs during a benchmark. It uses NVML, the monitoring
+// library of the driver.
 //
 // # Contract
 //
-//	G1  The library is opened at run time. Where there is none, Start says so with an Unsupported error; a counter that the driver does not
-//	    give is left out of the samples, and Missing has its reason.
-//	G2  Sampling is done by the harness, not by the process that trains. All devices are sampled; a device is named by its UUID,
-//	    because NVML does not follow CUDA_VISIBLE_DEVICES.
-//	G3  A counter is no verdict. Counters says of each what it is and what it is not.
+//	gpu.C1  The library is opened at run time. If it is absent, Start returns an Unsupported error.
+//	        Samples leave out the counters that the driver does not provide, and Missing returns the
+//	        reason.
+//	gpu.C2  The harness samples, not the training process. It samples all devices and identifies them
+//	        by UUID, because NVML ignores CUDA_VISIBLE_DEVICES.
+//	gpu.C3  A counter alone proves nothing. Counters describes for each what it means and what it
+//	        does not mean.
 package gpu

@@ -4,7 +4,7 @@ package gpu
 
 import "github.com/ebitengine/purego"
 
-// openLibrary opens a shared library of the driver. It is never closed.
+// openLibrary opens a shared library of the driver. The library is never closed.
 func openLibrary(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }

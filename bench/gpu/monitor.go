@@ -11,22 +11,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Counter is one figure of a GPU over time.
+// Counter describes one figure of a GPU.
+// Is and IsNot describe what the figure means and what it does not mean.
 type Counter struct {
 	Key, Is, IsNot string
-	// of GPM, Hopper and later; 0: none
+	// id of the GPM metric (Hopper and later); 0 if there is none
 	metric uint32
-	scale  float64                                        // of its value
-	read   func(n *nvml, device uintptr) (float64, int32) // where there is no GPM
+	scale  float64                                        // factor for the GPM value
+	read   func(n *nvml, device uintptr) (float64, int32) // reads the figure if GPM has no value
 }
 
-// Counters are all that is sampled.
+// Counters lists all sampled figures.
 var Counters = []Counter{
 	{
 		Key:   "gpu_util_pct",
 		Is:    "share of the driver's last period in which any kernel was resident",
 		IsNot: "work: one thread, or a collective that spins, is 100 %",
-		read: reader(
+		read: counterReader(
 			func(n *nvml) func(uintptr, *[2]uint32) int32 { return n.utilization },
 			func(v [2]uint32) float64 { return float64(v[0]) },
 		),
@@ -65,16 +66,16 @@ var Counters = []Counter{
 		IsNot:  "batches alone: launches too",
 		metric: 21,
 		scale:  1 << 20 / 1e9,
-		read: reader(
-			func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.pcie, pcieReceive) },
-			times[uint32](1024/1e9),
+		read: counterReader(
+			func(n *nvml) func(uintptr, *uint32) int32 { return bindKind(n.pcie, pcieReceive) },
+			scaleBy[uint32](1024/1e9),
 		),
 	},
 	{
 		Key:   "gpu_mem_gb",
 		Is:    "memory in use, of all processes",
 		IsNot: "what the training needs: torch keeps what it freed",
-		read: reader(
+		read: counterReader(
 			func(n *nvml) func(uintptr, *[3]uint64) int32 { return n.memory },
 			func(v [3]uint64) float64 { return float64(v[2]) / 1e9 },
 		),
@@ -83,81 +84,83 @@ var Counters = []Counter{
 		Key:   "power_w",
 		Is:    "the board's power",
 		IsNot: "the machine's",
-		read: reader(
+		read: counterReader(
 			func(n *nvml) func(uintptr, *uint32) int32 { return n.power },
-			times[uint32](1e-3),
+			scaleBy[uint32](1e-3),
 		),
 	},
 	{
 		Key:   "energy_j",
 		Is:    "the board's energy since the driver was loaded: its difference counts",
 		IsNot: "the machine's",
-		read: reader(
+		read: counterReader(
 			func(n *nvml) func(uintptr, *uint64) int32 { return n.energy },
-			times[uint64](1e-3),
+			scaleBy[uint64](1e-3),
 		),
 	},
 	{
 		Key:   "sm_clock_mhz",
 		Is:    "clock of the multiprocessors",
 		IsNot: "constant: runs compare where its medians agree within 2 %",
-		read: reader(
-			func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.clock, smClock) },
-			times[uint32](1),
+		read: counterReader(
+			func(n *nvml) func(uintptr, *uint32) int32 { return bindKind(n.clock, smClock) },
+			scaleBy[uint32](1),
 		),
 	},
 	{
 		Key:   "clock_reasons",
 		Is:    "bits of what held the clock back (nvmlClocksEventReasons)",
 		IsNot: "always a fault: 1 is idle, 4 the power cap",
-		read: reader(
+		read: counterReader(
 			func(n *nvml) func(uintptr, *uint64) int32 { return n.reasons },
-			times[uint64](1),
+			scaleBy[uint64](1),
 		),
 	},
 }
 
-// Sample is what the counters of a device showed at a time, by key.
+// Sample holds the figures of a device at one time, by key.
 type Sample struct {
 	UnixNS int64              `json:"unix_ns"`
 	UUID   string             `json:"uuid"`
 	Values map[string]float64 `json:"values"`
 }
 
-// Monitor samples all devices until Stop.
+// Monitor samples all devices until Stop is called.
 type Monitor struct {
 	Devices map[string]string // names by UUID
 
-	n       *nvml
-	watched []*watched
-	stop    chan struct{}
-	done    sync.WaitGroup
-	mu      sync.Mutex
-	samples []Sample
-	missing map[string]string
+	library        *nvml
+	watchedDevices []*watchedDevice
+	stop           chan struct{}
+	done           sync.WaitGroup
+	mu             sync.Mutex
+	samples        []Sample
+	missing        map[string]string
 }
 
-// Start begins to sample. GPM wants at least 0.1 s between two samples; an interval below is taken
-// as that.
+// Start starts sampling. GPM needs at least 0.1 s between two samples; a shorter interval is raised
+// to 0.1 s.
 func Start(interval time.Duration) (*Monitor, error) {
 	n, err := loadNVML()
 	if err != nil {
 		return nil, err
 	}
-	return start(n, max(interval, 100*time.Millisecond))
+	return startMonitor(n, max(interval, 100*time.Millisecond))
 }
 
-// watched is a device, with the two GPM samples that take turns; none where it has no GPM.
-type watched struct {
+// watchedDevice is a device with its two GPM samples, which are used alternately. gpm is nil
+// without GPM.
+type watchedDevice struct {
 	handle uintptr
 	uuid   string
 	gpm    []uintptr
 }
 
-func start(n *nvml, interval time.Duration) (*Monitor, error) {
+// startMonitor starts the sampling goroutine with a loaded library.
+func startMonitor(n *nvml, interval time.Duration) (*Monitor, error) {
 	m := &Monitor{
 		Devices: map[string]string{},
-		n:       n,
+		library: n,
 		stop:    make(chan struct{}),
 		missing: map[string]string{},
 	}
@@ -171,12 +174,12 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 		)
 	}
 	for i := range count {
-		d := &watched{}
+		d := &watchedDevice{}
 		if n.byIndex(i, &d.handle) != 0 {
 			continue
 		}
-		d.uuid = text(n.uuid, d.handle)
-		m.Devices[d.uuid] = text(n.name, d.handle)
+		d.uuid = deviceText(n.uuid, d.handle)
+		m.Devices[d.uuid] = deviceText(n.name, d.handle)
 		if n.gpmSupport != nil && n.gpmAlloc != nil && n.gpmSample != nil && n.gpmMetrics != nil {
 			support := [2]uint32{1, 0} // version of the structure
 			var a, b uintptr
@@ -186,7 +189,7 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 				d.gpm = []uintptr{a, b}
 			}
 		}
-		m.watched = append(m.watched, d)
+		m.watchedDevices = append(m.watchedDevices, d)
 	}
 	m.done.Go(func() {
 		tick := time.NewTicker(interval)
@@ -194,15 +197,15 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 		for {
 			select {
 			case <-m.stop:
-				for _, d := range m.watched {
+				for _, d := range m.watchedDevices {
 					for _, s := range d.gpm {
 						n.gpmFree(s)
 					}
 				}
 				return
 			case now := <-tick.C:
-				for _, d := range m.watched {
-					m.look(d, now)
+				for _, d := range m.watchedDevices {
+					m.sampleDevice(d, now)
 				}
 			}
 		}
@@ -210,9 +213,9 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 	return m, nil
 }
 
-// look takes one sample of a device.
-func (m *Monitor) look(d *watched, now time.Time) {
-	gpm := m.metrics(d)
+// sampleDevice takes one sample of a device.
+func (m *Monitor) sampleDevice(d *watchedDevice, now time.Time) {
+	gpm := m.gpmMetrics(d)
 	s := Sample{now.UnixNano(), d.uuid, map[string]float64{}}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,13 +225,13 @@ func (m *Monitor) look(d *watched, now time.Time) {
 			value, code = v.value*c.scale, v.code
 		}
 		if code != 0 && c.read != nil {
-			value, code = c.read(m.n, d.handle)
+			value, code = c.read(m.library, d.handle)
 		}
 		switch {
 		case code != 0:
-			m.missing[c.Key] = m.n.errorString(code)
+			m.missing[c.Key] = m.library.errorString(code)
 		case !math.IsNaN(value) && !math.IsInf(value, 0):
-			// GPM divides by what it counted, which may be nothing
+			// GPM divides by a count that may be zero.
 			s.Values[c.Key] = value
 		}
 	}
@@ -240,9 +243,9 @@ type gpmValue struct {
 	value float64
 }
 
-// metrics gives GPM's figures between the last sample and now.
-func (m *Monitor) metrics(d *watched) map[uint32]gpmValue {
-	if d.gpm == nil || m.n.gpmSample(d.handle, d.gpm[1]) != 0 {
+// gpmMetrics returns the GPM figures for the time since the last sample.
+func (m *Monitor) gpmMetrics(d *watchedDevice) map[uint32]gpmValue {
+	if d.gpm == nil || m.library.gpmSample(d.handle, d.gpm[1]) != 0 {
 		return nil
 	}
 	r := &gpmRequest{version: 1, from: d.gpm[0], to: d.gpm[1]}
@@ -253,7 +256,7 @@ func (m *Monitor) metrics(d *watched) map[uint32]gpmValue {
 		}
 	}
 	d.gpm[0], d.gpm[1] = d.gpm[1], d.gpm[0]
-	if m.n.gpmMetrics(r) != 0 {
+	if m.library.gpmMetrics(r) != 0 {
 		return nil
 	}
 	out := map[uint32]gpmValue{}
@@ -263,16 +266,16 @@ func (m *Monitor) metrics(d *watched) map[uint32]gpmValue {
 	return out
 }
 
-// Stop ends sampling. It gives the samples, and of each counter without a figure the reason.
+// Stop ends sampling. It returns the samples and, for each counter without a figure, the reason.
 func (m *Monitor) Stop() (samples []Sample, missing map[string]string) {
 	close(m.stop)
 	m.done.Wait()
 	return m.samples, m.missing
 }
 
-// Summary are the means of a device's samples between two times, the median of its clock, and
-// joules (energy_j) between the first and the last of them, stretched to the whole time. A counter
-// without a sample is left out.
+// Summary returns the mean of each counter of a device between two times. For the clock it returns
+// the median, and for clock_reasons the union of the bits. energy_j is the energy between the first
+// and the last sample, scaled to the whole time. Counters without samples are left out.
 func Summary(samples []Sample, uuid string, from, to int64) map[string]float64 {
 	values := map[string][]float64{}
 	first, last := int64(-1), int64(-1)
@@ -315,7 +318,7 @@ func Summary(samples []Sample, uuid string, from, to int64) map[string]float64 {
 	return out
 }
 
-// Missing says why a summary of a device lacks counters; reasons are Stop's.
+// Missing describes why a summary of a device lacks counters. reasons is the second result of Stop.
 func Missing(
 	summary map[string]float64,
 	samples []Sample,

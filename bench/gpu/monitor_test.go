@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// driver is NVML with two devices: 1 has everything, 2 neither GPM nor energy.
+// driver returns an NVML with two devices. Device 1 has all counters; device 2 has no GPM and no
+// energy.
 func driver() *nvml {
 	ticks, looks := uint64(0), 0
 	named := func(word string) func(uintptr, *byte, uint32) int32 {
@@ -64,13 +65,13 @@ func driver() *nvml {
 }
 
 func TestMonitor(t *testing.T) {
-	m, err := start(driver(), time.Hour)
+	m, err := startMonitor(driver(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		for _, d := range m.watched {
-			m.look(d, time.Unix(int64(i), 0))
+		for _, d := range m.watchedDevices {
+			m.sampleDevice(d, time.Unix(int64(i), 0))
 		}
 	}
 	samples, missing := m.Stop()
@@ -81,7 +82,7 @@ func TestMonitor(t *testing.T) {
 		"sm_occupancy_pct": 30,
 		"dram_util_pct":    100,
 		"pcie_rx_gb_s":     210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
-		// 200 J in the two seconds between the samples after the first moment, of four
+		// 200 J in the two seconds between the first and the last sample, scaled to four seconds
 		"energy_j": 200 * 2, "gpu_mem_gb": 3,
 	} {
 		if got, ok := one[key]; !ok || got < want*0.999 || got > want*1.001 {
@@ -118,8 +119,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// What lies outside the time does not count; the clock is the median, the reasons of all samples
-// count.
+// Samples outside the period do not count. The clock is the median, and the reasons of all samples
+// are combined.
 func TestSummary(t *testing.T) {
 	var samples []Sample
 	for i, v := range []float64{1000, 10, 30, 20, 1000} {
@@ -154,7 +155,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestRealDevice reads the counters of the device that is there.
+// TestRealDevice reads the counters of a device of this machine.
 func TestRealDevice(t *testing.T) {
 	m, err := Start(0)
 	if err != nil {
@@ -164,7 +165,7 @@ func TestRealDevice(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	time.Sleep(time.Second) // the counters are of the driver's own time
+	time.Sleep(time.Second) // the driver updates its counters at its own interval
 	samples, missing := m.Stop()
 	for uuid, name := range m.Devices {
 		s := Summary(samples, uuid, 0, time.Now().UnixNano())

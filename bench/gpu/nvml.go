@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// nvml are the functions that are used, as nvml.h declares them: a device is a pointer, a result
-// nvmlReturn_t, 0 success. A function that the library lacks is nil.
+// nvml holds the functions of nvml.h that this package uses. A device is a pointer, a result is
+// nvmlReturn_t, and 0 means success. A function that the library lacks is nil.
 type nvml struct {
 	errorString func(code int32) string
 	count       func(n *uint32) int32
@@ -28,8 +28,8 @@ type nvml struct {
 	gpmMetrics  func(request *gpmRequest) int32
 }
 
-// gpmRequest is nvmlGpmMetricsGet_t. The library reads as many metrics as the number says; the
-// header's array is longer.
+// gpmRequest is nvmlGpmMetricsGet_t. The library reads number metrics. The array in the header is
+// longer.
 type gpmRequest struct {
 	version, number uint32
 	from, to        uintptr // samples
@@ -48,6 +48,7 @@ const (
 	noSuchFunction = 13 // NVML_ERROR_FUNCTION_NOT_FOUND
 )
 
+// loadNVML opens the library and initializes it.
 func loadNVML() (*nvml, error) {
 	absent := func(err any) error {
 		return robocache.Unsupported("GPU monitor", nil, "there is no NVML: %v", err).
@@ -86,8 +87,8 @@ func loadNVML() (*nvml, error) {
 	return n, nil
 }
 
-// text reads a text of a device.
-func text(get func(uintptr, *byte, uint32) int32, device uintptr) string {
+// deviceText returns a text property of a device, or "".
+func deviceText(get func(uintptr, *byte, uint32) int32, device uintptr) string {
 	var b [96]byte
 	if get(device, &b[0], uint32(len(b))) != 0 {
 		return ""
@@ -96,9 +97,9 @@ func text(get func(uintptr, *byte, uint32) int32, device uintptr) string {
 	return s
 }
 
-// reader calls a function that fills one value, and makes a figure of it. A function that is not
-// there gives its code.
-func reader[T any](
+// counterReader returns a function that reads one value and converts it with figure. If the library
+// lacks the function, the result code is noSuchFunction.
+func counterReader[T any](
 	of func(*nvml) func(uintptr, *T) int32,
 	figure func(T) float64,
 ) func(*nvml, uintptr) (float64, int32) {
@@ -113,16 +114,17 @@ func reader[T any](
 	}
 }
 
-// kindOf is a function that takes a kind too, at one.
-func kindOf(get func(uintptr, uint32, *uint32) int32, kind uint32) func(uintptr, *uint32) int32 {
+// bindKind returns get with a fixed kind, or nil if get is nil.
+func bindKind(get func(uintptr, uint32, *uint32) int32, kind uint32) func(uintptr, *uint32) int32 {
 	if get == nil {
 		return nil
 	}
 	return func(device uintptr, v *uint32) int32 { return get(device, kind, v) }
 }
 
-func times[T uint32 | uint64](factor float64) func(T) float64 {
+// scaleBy returns a function that multiplies a value by factor.
+func scaleBy[T uint32 | uint64](factor float64) func(T) float64 {
 	return func(v T) float64 { return float64(v) * factor }
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(gpmRequest{})-(24+400*40)] // the sizes of nvml.h
+var _ = [1]struct{}{}[unsafe.Sizeof(gpmRequest{})-(24+400*40)] // checks the size against nvml.h

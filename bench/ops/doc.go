@@ -1,12 +1,17 @@
-// Package ops has the rows of `robocache-bench ops`: the kernels resample, fuse and voxelize, on
-// CPU or GPU, beside their peers and a copy of as many bytes.
+// Package ops contains the rows of `robocache-bench ops`. They measure the kernels resample, fuse
+// and voxelize on CPU or GPU, together with peers and a copy of the same number of bytes.
 //
 // # Contract
 //
-//	O1  Ours, as it is called from Python, equals the reference bit for bit, and a peer's values are right, before either is timed; a wrong runner gives no figure.
-//	O2  The limit is a copy of as many bytes as the work cannot do without, in the same run; runners take turns, ratios are of one round.
-//	O3  All runners of all rows are timed in one process, since compiling takes the peers half a minute; they have as many threads as ours.
+//	ops.C1  Results are checked before timing. RoboCache, called from Python, must match the
+//	        reference bit for bit, and the values of peers must be right. A wrong runner gives no
+//	        figure.
+//	ops.C2  The limit is a copy of the bytes that the work must touch, measured in the same run.
+//	        Runners are interleaved, and ratios are computed within a round.
+//	ops.C3  One process times all runners of all rows, because the peers need half a minute to
+//	        compile. All runners use the same number of threads.
 //
-// rows.yaml has the cases, run.go starts the process and checks the bars, report.go shows them.
-// runners/robocache_bench/ops.py measures; ops_ours.py and ops_peers.py have the runners.
+// rows.yaml defines the rows, run.go starts the process and checks the bars, and report.go writes
+// the report. runners/robocache_bench/ops.py measures; ops_ours.py and ops_peers.py contain the
+// runners.
 package ops

@@ -16,12 +16,11 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestOpsRows reads the whole table: names are unique, rows that bars refer to are there, every bar
-// reads.
+// TestOpsRows parses the whole table: names are unique, and bars parse and refer to existing rows.
 func TestOpsRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		seen := map[string]bool{}
-		rows := tables()[device]
+		rows := rowTables()[device]
 		for _, r := range rows {
 			if seen[r.Name] || r.Title == "" || r.Device != device {
 				t.Errorf("%s %q: seen %v", r.Name, r.Title, seen[r.Name])
@@ -45,7 +44,7 @@ func TestOpsRows(t *testing.T) {
 		t.Errorf("%d rows: %v", len(some), err)
 	}
 	none, err := RowsNamed("cuda", nil, false, false)
-	if err != nil || len(none) == 0 || len(none) >= len(tables()["cuda"]) {
+	if err != nil || len(none) == 0 || len(none) >= len(rowTables()["cuda"]) {
 		t.Errorf("%d rows without sweeps: %v", len(none), err)
 	}
 }
@@ -54,8 +53,8 @@ func rowOf(name string, w Work, bars ...string) Row {
 	return Row{Name: name, Title: name, Device: "cpu", Work: w, Bars: report.Bars("us", bars...)}
 }
 
-// TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there
-// is an interpreter with NumPy.
+// TestOpsQuick runs the harness on small rows, with copies as Python peers. It needs an interpreter
+// with NumPy.
 func TestOpsQuick(t *testing.T) {
 	root := realdata.Root(t)
 	tools := runners.Tools{
@@ -128,11 +127,11 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(len(rep.Rows))
 	}
 	r := rep.Rows[0]
-	if a := r.runner("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 ||
+	if a := r.runnerNamed("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 ||
 		len(a.Cold.Raw) != 1 {
 		t.Errorf("the reference: %+v", a)
 	}
-	if a := r.runner("memcpy numpy"); a == nil || a.Hot.Median <= 0 {
+	if a := r.runnerNamed("memcpy numpy"); a == nil || a.Hot.Median <= 0 {
 		t.Errorf("the copy: %+v", a)
 	}
 	if v := r.Checks[1]; v.Judged || !strings.Contains(v.Note, "was not run") {
@@ -145,8 +144,8 @@ func TestOpsQuick(t *testing.T) {
 	}
 }
 
-// A process that ends in the middle fails the row that it was at, and the others go on; without an
-// interpreter there is nothing to measure.
+// If a process ends early, its current row fails and the others still run. Without an interpreter
+// nothing is measured.
 func TestOpsEnds(t *testing.T) {
 	dir := t.TempDir()
 	script := "import json, os, sys\nfor r in json.loads(sys.argv[1])['rows']:\n  if r['name'] " +
@@ -159,7 +158,7 @@ func TestOpsEnds(t *testing.T) {
 	}
 	var rows []Row
 	for _, n := range []string{"a", "b", "c"} {
-		rows = append(rows, rowOf(n, tables()["cpu"][0].Work))
+		rows = append(rows, rowOf(n, rowTables()["cpu"][0].Work))
 	}
 	r := Run{
 		Rows:    rows,
@@ -175,7 +174,7 @@ func TestOpsEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wrong := rep.Document().Wrong; len(rep.Rows) != 3 ||
-		rep.Rows[2].runner(Ours).Hot.Median != 1 ||
+		rep.Rows[2].runnerNamed(Ours).Hot.Median != 1 ||
 		!strings.Contains(wrong, "b: ") ||
 		!strings.Contains(wrong, "killed") {
 		t.Errorf("%d rows: %s", len(rep.Rows), wrong)

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Document is ops-DEVICE.json and so on, the bars, then every runner's figures. It is wrong where
-// ours gave a wrong result or none.
+// Document returns ops-DEVICE.json and so on: the bars, then the figures of all runners. The report
+// is wrong if our runner failed or gave a wrong result.
 func (p *Report) Document() *report.Document {
 	name, device := "ops-cpu", ""
 	if p.Device != nil {
@@ -56,7 +56,7 @@ func (p *Report) Document() *report.Document {
 		Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""},
 	}
 	for _, r := range p.Rows {
-		if a := r.runner(Ours); a != nil && a.Failed != "" {
+		if a := r.runnerNamed(Ours); a != nil && a.Failed != "" {
 			d.Wrong = cmp.Or(d.Wrong, r.Name+": "+a.Failed)
 		}
 		d.Missed = append(d.Missed, report.Missed(r.Name, r.Checks)...)
@@ -79,11 +79,11 @@ func (p *Report) Document() *report.Document {
 			}
 			d.Sheet.Add(append(rec, a.Failed)...)
 		}
-		title, threads := r.Title, p.threads(r)
+		title, threads := r.Title, p.threadsCell(r)
 		for _, c := range r.Checks {
 			ours, other := "–", "–"
-			if a := r.runner(Ours); a != nil && a.Failed == "" {
-				ours = report.Short(*a.us(c.Bar.Cold))
+			if a := r.runnerNamed(Ours); a != nil && a.Failed == "" {
+				ours = report.Short(*a.callTimes(c.Bar.Cold))
 			}
 			if c.Other != "" {
 				other = c.Other + " " + report.Short(c.Than)
@@ -108,14 +108,14 @@ func (p *Report) Document() *report.Document {
 	return d.WithRaw()
 }
 
-func (p *Report) threads(r *Result) string {
+func (p *Report) threadsCell(r *Result) string {
 	if p.Device != nil {
 		return ""
 	}
 	return fmt.Sprint(r.Threads)
 }
 
-// figureTable lists ours, the copy and the peers of all rows.
+// figureTable lists the figures of our runner, the copy and the peers for all rows.
 func (p *Report) figureTable() *report.Table {
 	t := &report.Table{
 		Head: []string{
@@ -130,20 +130,20 @@ func (p *Report) figureTable() *report.Table {
 	for _, r := range p.Rows {
 		copies := []string{"–", "–"}
 		for i, cold := range []bool{false, true} {
-			if a, _ := r.fastest(theCopy, cold); a != nil {
-				copies[i] = report.Digits(a.us(cold).Median)
+			if a, _ := r.fastestRunner(theCopy, cold); a != nil {
+				copies[i] = report.Digits(a.callTimes(cold).Median)
 			}
 		}
 		line := []string{
 			r.Title,
-			p.threads(r),
+			p.threadsCell(r),
 			report.Digits(float64(r.Bytes)/1e6) + " MB",
-			r.summary(false),
-			r.summary(true),
+			r.ourSummary(false),
+			r.ourSummary(true),
 			copies[0] + " / " + copies[1],
 		}
 		for _, a := range r.Runners {
-			if a.always() {
+			if a.isAlwaysCold() {
 				continue
 			}
 			at := report.Find(&t.Head, a.Name)

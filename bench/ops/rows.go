@@ -10,43 +10,44 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Ours is the name of our runner.
+// Ours is the name of the RoboCache runner.
 const Ours = "robocache"
 
-// Row is one line of `robocache-bench ops`: a workload on a device, and what is asked of ours.
+// Row is one line of `robocache-bench ops`: a workload on a device, with the bars for our runner.
 type Row struct {
-	Name   string       `json:"name"` // as in --rows
+	Name   string       `json:"name"` // the value of --rows
 	Title  string       `json:"title"`
-	Device string       `json:"device"` // cpu, cuda
+	Device string       `json:"device"` // cpu | cuda
 	Work   Work         `json:"work"`
 	Bars   []report.Bar `json:"bars,omitempty"`
-	Curve  string       `json:"curve,omitempty"` // the sweep that it is a point of
-	Quick  bool         `json:"-"`               // --quick runs it
+	Curve  string       `json:"curve,omitempty"` // name of the sweep that the row belongs to
+	Quick  bool         `json:"-"`               // the row is part of --quick
 }
 
-// Work is what the runners of a row compute. runners/robocache_bench/ops.py describes the same to
-// the peers.
+// Work describes what the runners of a row compute. runners/robocache_bench/ops.py uses the same
+// description for the peers.
 type Work struct {
-	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python
+	// fuse (resample is a fuse of one stream), voxelize, or call (a fuse called from Python)
+	Kind string `json:"kind"`
 
 	// fuse
-	// linear, slerp …; voxelize: count, occupancy, mean, max …
+	// fuse: linear, slerp …; voxelize: count, occupancy, mean, max …
 	Mode    string `json:"mode,omitempty"`
 	DType   string `json:"dtype,omitempty"`
 	Out     string `json:"out,omitempty"`
 	B       int    `json:"B,omitempty"`
 	T       int    `json:"T,omitempty"`
 	Streams []struct {
-		S int `json:"S"` // samples of
-		D int `json:"D"` // numbers a batch entry
+		S int `json:"S"` // number of samples
+		D int `json:"D"` // numbers per sample
 	} `json:"streams,omitempty"`
 	Norm   bool `json:"norm,omitempty"`
 	Ragged bool `json:"ragged,omitempty"`
 
 	// voxelize
-	Layout string `json:"layout,omitempty"` // dense, sparse
-	// uniform; cells (5 % of the cells have all points); kitti (a real frame where the test data
-	// is, else one like it)
+	Layout string `json:"layout,omitempty"` // dense | sparse
+	// uniform; cells: 5 % of the cells contain all points; kitti: a real frame of the test data, or
+	// a similar synthetic one
 	Cloud string     `json:"cloud,omitempty"`
 	N     int        `json:"N,omitempty"`
 	F     int        `json:"F,omitempty"`
@@ -58,7 +59,7 @@ type Work struct {
 //go:embed rows.yaml
 var rowsYAML []byte
 
-var tables = sync.OnceValue(func() map[string][]Row {
+var rowTables = sync.OnceValue(func() map[string][]Row {
 	out := map[string][]Row{}
 	for device, rows := range report.Data[map[string][]struct {
 		Row
@@ -81,10 +82,10 @@ var tables = sync.OnceValue(func() map[string][]Row {
 	return out
 })
 
-// RowsNamed picks rows of a device: names, beginnings of names ("voxel"), or curve names; nil picks
-// what is no sweep, or the quick ones.
+// RowsNamed returns rows of a device. names contains row names, prefixes of names ("voxel"), or
+// curve names. If it is nil, RowsNamed returns all rows outside sweeps, or only the quick ones.
 func RowsNamed(device string, names []string, quick, sweep bool) ([]Row, error) {
-	all := slices.Clone(tables()[device])
+	all := slices.Clone(rowTables()[device])
 	named := func(r Row, n string) bool { return strings.HasPrefix(r.Name, n) || r.Curve == n }
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(r Row) bool { return named(r, n) }) {

@@ -17,40 +17,41 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// Run is what `robocache-bench ops` was asked for. Its JSON is the process's job.
+// Run holds the options of `robocache-bench ops`. Its JSON is the job of the measuring process.
 type Run struct {
 	Rows    []Row   `json:"rows"`
-	Device  string  `json:"device"` // cpu, cuda
-	Threads []int   `json:"-"`      // cpu: one result a row and number of threads
-	Rounds  int     `json:"rounds"` // runners take turns so many times
+	Device  string  `json:"device"` // cpu | cuda
+	Threads []int   `json:"-"`      // CPU only: one result per row and number of threads
+	Rounds  int     `json:"rounds"` // number of interleaved rounds
 	Seconds float64 `json:"seconds"`
-	// wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
-	Clock    string               `json:"clock"`
-	Runners  []string             `json:"runners"` // peers by name or family; nil: all
-	Without  []string             `json:"without"`
-	Cache    int64                `json:"cache"` // bytes of the processor's largest
+	// wall, or cpu: the CPU time of the thread, for one thread on a busy machine
+	Clock   string   `json:"clock"`
+	Runners []string `json:"runners"` // peers by name or family; nil means all
+	Without []string `json:"without"`
+	// size of the largest cache of the processor, in bytes
+	Cache    int64                `json:"cache"`
 	Tools    runners.Tools        `json:"-"`
-	Timeout  time.Duration        `json:"-"` // of one row
+	Timeout  time.Duration        `json:"-"` // per row
 	Command  string               `json:"-"`
 	Revision string               `json:"-"`
 	Log      func(string, ...any) `json:"-"`
 }
 
-// Report is a finished `robocache-bench ops`.
+// Report is the report of `robocache-bench ops`.
 type Report struct {
 	Command  string            `json:"command"`
 	Machine  report.Machine    `json:"machine"`
 	Device   *Device           `json:"device,omitempty"`
 	Versions map[string]string `json:"versions"`
 	Rounds   int               `json:"rounds"`
-	Seconds  float64           `json:"seconds"` // a runner and round
-	// cpu: figures are of the thread's own CPU time
+	Seconds  float64           `json:"seconds"` // per runner and round
+	// cpu: figures are CPU time of the thread
 	Clock string    `json:"clock,omitempty"`
 	Cache int64     `json:"cache_bytes"`
 	Rows  []*Result `json:"rows"`
 }
 
-// Device is the GPU of a report.
+// Device describes the GPU of a report.
 type Device struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver"`
@@ -58,8 +59,8 @@ type Device struct {
 	L2     int64  `json:"l2_bytes"`
 }
 
-// Measure runs the rows, for each number of threads in a process of its own. One that ends before
-// its last row is over fails the row that it was at.
+// Measure runs the rows. It uses one process per number of threads. If a process ends early, its
+// current row fails, and a new process continues with the next row.
 func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 	r.Cache = lastCache()
 	rep = &Report{
@@ -77,7 +78,7 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 	for _, threads := range r.Threads {
 		for left := r; len(left.Rows) > 0; {
 			done := len(rep.Rows)
-			why, err := left.process(ctx, threads, rep)
+			why, err := left.runProcess(ctx, threads, rep)
 			if err != nil {
 				return rep, err
 			}
@@ -85,7 +86,7 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 				return rep, err
 			}
 			if left.Rows = left.Rows[len(rep.Rows)-done:]; len(left.Rows) > 0 {
-				rep.add(
+				rep.addRow(
 					&r,
 					&Result{
 						Row:     left.Rows[0],
@@ -100,8 +101,9 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 	return rep, nil
 }
 
-// process runs rows in a process, as far as it comes, and gives its last words.
-func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, error) {
+// runProcess runs rows in one process until it ends. It returns the reason if the process ended
+// early.
+func (r *Run) runProcess(ctx context.Context, threads int, rep *Report) (string, error) {
 	job := struct {
 		*Run
 		Threads int `json:"threads"`
@@ -115,13 +117,13 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 		"OMP_NUM_THREADS="+n,
 		"MKL_NUM_THREADS="+n,
 		"OPENBLAS_NUM_THREADS="+n,
-		// Results are new memory each call. Kept by malloc, it costs no page faults: the peers'
-		// best setting.
+		// Each call allocates memory for its result. Memory that malloc keeps costs no page faults,
+		// which is the best setting for the peers.
 		"MALLOC_MMAP_THRESHOLD_=4294967296",
 		"MALLOC_TRIM_THRESHOLD_=4294967296",
 	)
 	if r.Device == "cpu" {
-		env = append(env, "GOMAXPROCS="+n) // ours
+		env = append(env, "GOMAXPROCS="+n) // RoboCache's own threads
 	}
 	encoded, err := json.Marshal(job)
 	if err != nil {
@@ -147,7 +149,7 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 		}
 		res.Row = r.Rows[at]
 		at++
-		rep.add(r, res)
+		rep.addRow(r, res)
 	}}
 	err = cmd.Run()
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
@@ -155,7 +157,7 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 	case at == 0 && (lacks || cmd.Process == nil):
 		return "", robocache.Unsupported("ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+
 			runners.LastLine(module), "no interpreter")).
-			WithCause(notExit(err)).
+			WithCause(withoutExitCode(err)).
 			WithHint("--python names an interpreter with numpy and robocache; make core lib " +
 				"installs one")
 	case err == nil:
@@ -167,31 +169,31 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 		nil
 }
 
-// notExit is an error but for that of an exit code, which says nothing more.
-func notExit(err error) error {
+// withoutExitCode returns err, or nil if it only reports an exit code.
+func withoutExitCode(err error) error {
 	if _, code := err.(*exec.ExitError); code { //nolint:errorlint // of cmd.Run itself
 		return nil
 	}
 	return err
 }
 
-// add adds a row to the report, checks all bars again (one may look at a later row), and says how
-// it went.
-func (p *Report) add(r *Run, res *Result) {
+// addRow adds a row to the report and logs it. It checks all bars again, because a bar may refer to
+// a later row.
+func (p *Report) addRow(r *Run, res *Result) {
 	if r.Device == "cuda" {
 		res.Threads = 0
 	}
 	p.Rows = append(p.Rows, res)
-	p.check()
+	p.checkBars()
 	line := fmt.Sprintf(
 		"%-36s %dt  ours (µs, GB/s, of the copy) %s",
 		res.Name,
 		res.Threads,
-		res.summary(false),
+		res.ourSummary(false),
 	)
 	for _, a := range res.Runners {
 		switch {
-		case a.always():
+		case a.isAlwaysCold():
 		case a.Failed != "":
 			line += "; " + a.Name + " failed: " + a.Failed
 		default:
@@ -201,11 +203,12 @@ func (p *Report) add(r *Run, res *Result) {
 	r.Log("%s", line)
 }
 
-func (p *Report) check() {
+// checkBars checks the bars of all rows.
+func (p *Report) checkBars() {
 	for _, res := range p.Rows {
 		res.Checks = nil
 		for _, b := range res.Bars {
-			res.Checks = append(res.Checks, check(b, res, func(name string) *Result {
+			res.Checks = append(res.Checks, checkBar(b, res, func(name string) *Result {
 				if i := slices.IndexFunc(
 					p.Rows,
 					func(x *Result) bool { return x.Name == name && x.Threads == res.Threads },
@@ -218,7 +221,7 @@ func (p *Report) check() {
 	}
 }
 
-// lastCache is the bytes of the processor's largest cache; 32 MiB where the system does not say.
+// lastCache returns the size of the processor's largest cache, or 32 MiB if it is unknown.
 func lastCache() int64 {
 	for i := 4; i >= 2; i-- {
 		text := report.ReadText(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", i))

@@ -11,23 +11,25 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Bar is one bound on ours, as its text says it:
+// Bar is one bound on a runner of RoboCache. Its text has one of these forms:
 //
-//	≤ 2.6 µs                             at most so much
-//	≥ 97 % of copy                       at so much of the rate of a runner
-//	≥ 2.5× torch above memcpy            so many times better than a runner; "above" names the cost that nothing can go below
-//	≤ 1.1× row NAME                      at most so many times what ours takes in another row of the run
-//	robocache-pool memory ≤ 1000 MB      of a runner of ours, in a metric: cpu, us (better when less), rate, randomness (when more) …
-//	robocache cpu ≤ 1.15× decode-floor   at most so many times what a runner takes
+//	≤ 2.6 µs                             at most 2.6 µs
+//	≥ 97 % of copy                       at least this share of the rate of a runner
+//	≥ 2.5× torch above memcpy            at least 2.5 times faster than a runner; "above" names a
+//	                                     cost that no runner can avoid
+//	≤ 1.1× row NAME                      at most 1.1 times the time of another row of the run
+//	robocache-pool memory ≤ 1000 MB      a runner of RoboCache and a metric: cpu and us (less is
+//	                                     better), rate and randomness (more is better), …
+//	robocache cpu ≤ 1.15× decode-floor   at most 1.15 times the figure of another runner
 //
-// followed by ", cold" where buffers go round that the caches cannot hold.
+// The suffix ", cold" selects the figures of buffers that do not fit into the caches.
 type Bar struct {
 	Text   string  `json:"text"`
 	Ours   string  `json:"ours"`
 	Metric string  `json:"metric"`
 	Least  bool    `json:"at_least"` // ≥
-	Value  float64 `json:"value"`    // of the unit; a share is 0.97
-	Unit   string  `json:"unit"`     // times, share, µs, MB, or "": a number
+	Value  float64 `json:"value"`    // in Unit; 0.97 for 97 %
+	Unit   string  `json:"unit"`     // times, share, µs, MB, or "" for a plain number
 	Than   string  `json:"than,omitempty"`
 	Row    string  `json:"row,omitempty"`
 	Floor  string  `json:"floor,omitempty"`
@@ -38,7 +40,7 @@ var barText = regexp.MustCompile(
 	`^(?:(robocache\S*) )?(?:([a-z]+) )?([≥≤]) ([0-9.]+)(?: (µs|MB)| % of (\S.*?)|× row (\S.*?)|× (\S.*?))?(?: above (\S+))?(, cold)?$`,
 )
 
-// ParseBar reads a bar's text; metric is what a bar is in that names none.
+// ParseBar parses the text of a bar. metric is the metric of a bar that names none.
 func ParseBar(text, metric string) (Bar, error) {
 	m := barText.FindStringSubmatch(text)
 	if m == nil {
@@ -57,7 +59,7 @@ func ParseBar(text, metric string) (Bar, error) {
 		Floor:  m[9],
 		Cold:   m[10] != "",
 	}
-	// Who names no metric says what ours takes at most, or how many times better it is.
+	// Without a metric, ≤ is for absolute figures and other rows, ≥ for comparisons with a runner.
 	if err != nil || b.Metric == "" && b.Least == (b.Unit+b.Row != "" || b.Than == "") {
 		return Bar{}, robocache.Misuse("bench", nil, "not a bar: %q", text).
 			Expected(
@@ -80,7 +82,8 @@ func ParseBar(text, metric string) (Bar, error) {
 	return b, nil
 }
 
-// Bars reads the bars of a table in the program; a test reads every table.
+// Bars parses bars of the program's own tables. It panics on a syntax error; tests parse every
+// table.
 func Bars(metric string, texts ...string) (out []Bar) {
 	for _, t := range texts {
 		b, err := ParseBar(t, metric)
@@ -92,22 +95,23 @@ func Bars(metric string, texts ...string) (out []Bar) {
 	return out
 }
 
-// Check says how a bar came out.
+// Check is the result of checking a bar.
 type Check struct {
 	Bar   Bar    `json:"bar"`
 	Ours  Spread `json:"ours"`
 	Than  Spread `json:"than,omitzero"`
-	Other string `json:"other,omitempty"` // the runner, or the row, that Than is of
-	// repeat by repeat, of runs that stood beside each other
-	Ratio    Spread  `json:"ratio"`
-	Judged   bool    `json:"judged"` // false: there is no figure, Note says why
-	Pass     bool    `json:"pass"`
-	Possible float64 `json:"possible,omitempty"` // what the floor leaves, in the bar's unit
+	Other string `json:"other,omitempty"` // name of the runner or row that Than belongs to
+	// for each repeat, from adjacent runs
+	Ratio  Spread `json:"ratio"`
+	Judged bool   `json:"judged"` // false: there is no figure, and Note explains why
+	Pass   bool   `json:"pass"`
+	// best value that the floor allows, in the unit of the bar
+	Possible float64 `json:"possible,omitempty"`
 	Note     string  `json:"note,omitempty"`
 }
 
-// MarshalJSON also writes the keys that robocache-bench ops has: the figure in the bar's unit, and
-// the other's µs.
+// MarshalJSON adds the keys of robocache-bench ops: the figure in the unit of the bar, and the
+// other runner's µs.
 func (c Check) MarshalJSON() ([]byte, error) {
 	type plain Check
 	return json.Marshal(struct {
@@ -117,7 +121,7 @@ func (c Check) MarshalJSON() ([]byte, error) {
 	}{plain(c), c.Figure(), c.Than})
 }
 
-// Figure is what the bound is on.
+// Figure returns the figure that the bar limits.
 func (c Check) Figure() Spread {
 	if c.Bar.Than+c.Bar.Row != "" {
 		return c.Ratio
@@ -125,22 +129,24 @@ func (c Check) Figure() Spread {
 	return c.Ours
 }
 
-func (b Bar) within(v float64) bool { return v == b.Value || b.Least == (v > b.Value) }
+// isWithin reports whether v satisfies the bar.
+func (b Bar) isWithin(v float64) bool { return v == b.Value || b.Least == (v > b.Value) }
 
-// ratios are ours against the other: how many times better (≥), or how many times as much (≤).
-func (b Bar) ratios(ours, than Spread) Spread {
+// repeatRatios returns, for each repeat, how many times better our figure is (≥), or how many times
+// larger (≤).
+func (b Bar) repeatRatios(ours, than Spread) Spread {
 	if better := b.Metric == "rate" || b.Metric == "randomness"; better == b.Least {
 		return Ratios(ours, than)
 	}
 	return Ratios(than, ours)
 }
 
-// Check holds figures against the bar. of gives those of a runner, here or in another row, with its
-// full name; and what is wrong with them, or why there are none.
+// Check checks the bar. of returns the full name and the figures of a runner, in this row or
+// another one. why describes a problem with the figures, or why there are none.
 func (b Bar) Check(of func(runner, row string) (name string, s Spread, why string)) Check {
 	c := Check{Bar: b}
 	if _, c.Ours, c.Note = of(b.Ours, ""); c.Note != "" {
-		c.Judged = len(c.Ours.Raw) > 0 // and it is wrong
+		c.Judged = len(c.Ours.Raw) > 0 // the figures exist but are wrong
 		return c
 	}
 	floor := Spread{}
@@ -160,7 +166,7 @@ func (b Bar) Check(of func(runner, row string) (name string, s Spread, why strin
 			return c
 		}
 		notes = append(notes, why)
-		c.Ratio, c.Possible = b.ratios(c.Ours, c.Than), 0
+		c.Ratio, c.Possible = b.repeatRatios(c.Ours, c.Than), 0
 		if floor.Median > 0 && b.Unit == "times" {
 			c.Possible = c.Than.Median / floor.Median
 		}
@@ -174,8 +180,8 @@ func (b Bar) Check(of func(runner, row string) (name string, s Spread, why strin
 		return c
 	}
 	var note string
-	c.Pass, note = c.Figure().Passes(b.within)
-	if notes = append(notes, note); !c.Pass && c.Possible > 0 && !b.within(c.Possible) {
+	c.Pass, note = c.Figure().Passes(b.isWithin)
+	if notes = append(notes, note); !c.Pass && c.Possible > 0 && !b.isWithin(c.Possible) {
 		notes = append(
 			notes,
 			fmt.Sprintf(
@@ -190,7 +196,7 @@ func (b Bar) Check(of func(runner, row string) (name string, s Spread, why strin
 	return c
 }
 
-// Show gives a figure in the bar's unit.
+// Show formats a figure in the unit of the bar.
 func (b Bar) Show(s Spread) string {
 	if len(s.Raw) == 0 {
 		return "–"
@@ -203,7 +209,7 @@ func (b Bar) Show(s Spread) string {
 	) + map[string]string{"share": " %", "µs": " µs", "MB": " MB", "times": "×"}[b.Unit]
 }
 
-// Missed names the bars that were measured and not met.
+// Missed returns the bars that were measured and not met.
 func Missed(name string, checks []Check) (out []string) {
 	for _, c := range checks {
 		if c.Judged && !c.Pass {
@@ -213,7 +219,7 @@ func Missed(name string, checks []Check) (out []string) {
 	return out
 }
 
-// Word is the verdict.
+// Word returns the verdict as text.
 func (c Check) Word() string {
 	word := map[bool]string{true: "pass", false: "**fail**"}[c.Pass]
 	if !c.Judged {

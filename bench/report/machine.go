@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Machine records where figures were taken.
+// Machine describes the machine on which figures were measured.
 type Machine struct {
 	Time     time.Time `json:"time"`
 	CPU      string    `json:"cpu"`
@@ -20,10 +20,10 @@ type Machine struct {
 	Kernel   string    `json:"kernel"`
 	Load1    string    `json:"load_1min"`
 	Go       string    `json:"go"`
-	Revision string    `json:"revision"` // of this program; the caller knows it
+	Revision string    `json:"revision"` // of this program, set by the caller
 }
 
-// ThisMachine reads the record from the running system.
+// ThisMachine describes the machine that this process runs on.
 func ThisMachine(revision string) Machine {
 	load, _, _ := strings.Cut(ReadText("/proc/loadavg"), " ")
 	return Machine{
@@ -42,7 +42,7 @@ func ThisMachine(revision string) Machine {
 	}
 }
 
-// About says where and of what figures were taken.
+// About returns sentences that describe where figures were measured, and with which versions.
 func About(command string, m Machine, device string, versions map[string]string) []string {
 	v := []string{m.Go}
 	for _, k := range slices.Sorted(maps.Keys(versions)) {
@@ -65,13 +65,13 @@ func About(command string, m Machine, device string, versions map[string]string)
 	}
 }
 
-// ReadText is a file of /proc or /sys; "" where it cannot be read.
+// ReadText returns the content of a file in /proc or /sys, or "" on error.
 func ReadText(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
 }
 
-// Field is the value of a line "name: value"; "" where there is none.
+// Field returns the value of a line "name: value", or "".
 func Field(text, name string) string {
 	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
@@ -81,7 +81,7 @@ func Field(text, name string) string {
 	return ""
 }
 
-// Kilobytes is a figure of /proc/meminfo; 0 where the system does not say.
+// Kilobytes returns a figure of /proc/meminfo, or 0.
 func Kilobytes(name string) int64 {
 	n, _ := strconv.ParseInt(
 		strings.TrimSuffix(Field(ReadText("/proc/meminfo"), name), " kB"),

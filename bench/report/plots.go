@@ -7,23 +7,23 @@ import (
 	"github.com/goatnote-inc/robocache/inspect/chart"
 )
 
-// Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines.
+// Figure is one plot. It has curves, or else groups of bars, side by side or Stacked.
 type Figure struct {
 	Name, Title, Unit string
-	X                 string // label of the axis below curves
+	X                 string // axis label of curves
 	Stacked           bool
 	Groups            []string
 	Series            []Series
 	Curves            []Curve
 }
 
-// Series is a bar in each group; a spread without figures is none.
+// Series has one bar in each group. An empty spread draws no bar.
 type Series struct {
 	Name   string
 	Values map[string]Spread // by group
 }
 
-// Curve is a line.
+// Curve is one line of a plot.
 type Curve struct {
 	Name   string
 	Points []chart.Point
@@ -31,7 +31,7 @@ type Curve struct {
 	Limit  bool          // dashed
 }
 
-// Set puts a bar of a series into a group; both are made where they are new.
+// Set sets the bar of a series in a group. Both are added if they are new.
 func (f *Figure) Set(name, group string, s Spread) {
 	Find(&f.Groups, group)
 	i := slices.IndexFunc(f.Series, func(x Series) bool { return x.Name == name })
@@ -42,7 +42,7 @@ func (f *Figure) Set(name, group string, s Spread) {
 	f.Series[i].Values[group] = s
 }
 
-// Point adds a point to a line, which is made where it is new.
+// Point adds a point to a curve. The curve is added if it is new.
 func (f *Figure) Point(name string, x, y float64) {
 	i := slices.IndexFunc(f.Curves, func(c Curve) bool { return c.Name == name })
 	if i < 0 {
@@ -52,7 +52,7 @@ func (f *Figure) Point(name string, x, y float64) {
 	f.Curves[i].Points = append(f.Curves[i].Points, chart.Point{X: x, Y: y})
 }
 
-// Find gives the place of a name, which is added where it is new.
+// Find returns the index of name. It appends the name if it is new.
 func Find(names *[]string, name string) int {
 	if i := slices.Index(*names, name); i >= 0 {
 		return i
@@ -70,8 +70,8 @@ var palette = []color.RGBA{
 	{0x77, 0x77, 0x77, 0xff},
 }
 
-// draw draws the plot, with its legend at the right.
-func (f *Figure) draw() *chart.Canvas {
+// drawPlot draws the plot, with its legend on the right.
+func (f *Figure) drawPlot() *chart.Canvas {
 	p := &chart.Plot{
 		Title: f.Title,
 		X:     chart.Axis{Label: f.X},
@@ -80,10 +80,10 @@ func (f *Figure) draw() *chart.Canvas {
 	}
 	wide, names, lines := 820.0, []string(nil), []chart.Line(nil)
 	if f.Curves != nil {
-		names, lines = f.lines(p)
+		names, lines = f.addCurves(p)
 	} else {
 		wide = float64(max(610, 160+106*len(f.Groups)))
-		names, lines = f.bars(p)
+		names, lines = f.addBars(p)
 	}
 	const high, margin, line = 400, 10, chart.Size + 4
 	side := 0.0
@@ -101,8 +101,8 @@ func (f *Figure) draw() *chart.Canvas {
 	return c
 }
 
-// bars adds the bars, and gives the legend.
-func (f *Figure) bars(p *chart.Plot) (names []string, lines []chart.Line) {
+// addBars adds the bars to p and returns the legend.
+func (f *Figure) addBars(p *chart.Plot) (names []string, lines []chart.Line) {
 	beside := max(len(f.Series), 1)
 	if f.Stacked {
 		beside = 1
@@ -144,8 +144,8 @@ func (f *Figure) bars(p *chart.Plot) (names []string, lines []chart.Line) {
 	return names, lines
 }
 
-// lines adds the curves, and gives the legend.
-func (f *Figure) lines(p *chart.Plot) (names []string, lines []chart.Line) {
+// addCurves adds the curves to p and returns the legend.
+func (f *Figure) addCurves(p *chart.Plot) (names []string, lines []chart.Line) {
 	for i, c := range f.Curves {
 		if len(c.Points) == 0 {
 			continue
@@ -156,7 +156,7 @@ func (f *Figure) lines(p *chart.Plot) (names []string, lines []chart.Line) {
 		}
 		if len(c.Points) > 10 {
 			l.Dots = 0
-		} else { // of lines with few points each has its tick
+		} else { // if there are few points, each x value gets a tick
 			p.Y.Holds = []float64{0}
 			for _, at := range c.Points {
 				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(p.X.Ticks,

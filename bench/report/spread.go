@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Spread is the figures of the repeats.
+// Spread holds the figures of the repeats, with minimum, median and maximum.
 type Spread struct {
 	Min    float64   `json:"min"`
 	Median float64   `json:"median"`
@@ -18,7 +18,7 @@ type Spread struct {
 	Raw    []float64 `json:"raw"`
 }
 
-// Add takes one more figure.
+// Add adds a figure.
 func (s *Spread) Add(v float64) {
 	s.Raw = append(s.Raw, v)
 	sorted := slices.Sorted(slices.Values(s.Raw))
@@ -26,8 +26,8 @@ func (s *Spread) Add(v float64) {
 	s.Min, s.Median, s.Max = sorted[0], (sorted[(n-1)/2]+sorted[n/2])/2, sorted[n-1]
 }
 
-// SpreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for
-// it.
+// SpreadOf returns the spread of values, without NaN and infinite values. For example, a window
+// without a CPU tick has no finite ratio, and JSON cannot represent it.
 func SpreadOf(values []float64) Spread {
 	var s Spread
 	for _, v := range values {
@@ -38,7 +38,7 @@ func SpreadOf(values []float64) Spread {
 	return s
 }
 
-// Ratios divides repeat by repeat: figures that stood beside each other.
+// Ratios divides a by b repeat by repeat, so that each ratio is of adjacent runs.
 func Ratios(a, b Spread) Spread {
 	var out []float64
 	for i := range min(len(a.Raw), len(b.Raw)) {
@@ -47,7 +47,7 @@ func Ratios(a, b Spread) Spread {
 	return SpreadOf(out)
 }
 
-// Passes holds the median against a bound; the note says where not every repeat is within it.
+// Passes reports whether the median is within a bound. The note is set if a repeat is not.
 func (s Spread) Passes(within func(float64) bool) (pass bool, note string) {
 	if pass = within(s.Median); pass && (!within(s.Min) || !within(s.Max)) {
 		note = "within the spread: not every repeat passes"
@@ -55,7 +55,7 @@ func (s Spread) Passes(within func(float64) bool) (pass bool, note string) {
 	return pass, note
 }
 
-// Short is a spread with three digits.
+// Short formats a spread with three digits.
 func Short(s Spread) string {
 	switch {
 	case len(s.Raw) == 0:
@@ -66,7 +66,7 @@ func Short(s Spread) string {
 	return fmt.Sprintf("%s (%s–%s)", Digits(s.Median), Digits(s.Min), Digits(s.Max))
 }
 
-// Digits gives three digits, and no fewer before the point.
+// Digits formats v with three significant digits, and with all digits before the point.
 func Digits(v float64) string {
 	if math.Abs(v) >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -74,7 +74,7 @@ func Digits(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// Cells are a spread's median, minimum and maximum for a CSV; empty where there is none.
+// Cells returns median, minimum and maximum for a CSV. The cells are empty without figures.
 func Cells(s Spread) []string {
 	if len(s.Raw) == 0 {
 		return []string{"", "", ""}
@@ -82,16 +82,16 @@ func Cells(s Spread) []string {
 	return []string{Decimal(s.Median), Decimal(s.Min), Decimal(s.Max)}
 }
 
-// Decimal is a figure of a CSV.
+// Decimal formats a figure for a CSV.
 func Decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
-// UnknownName is the error of a name that a table of cases does not have.
+// UnknownName returns the error for a name that a table of cases does not contain.
 func UnknownName(what, got string, known []string) error {
 	return robocache.Misuse("bench", nil, "no %s named %q", what, got).
 		WithHint("one of %s", strings.Join(known, ", "))
 }
 
-// Pick finds the entries of a table by name, in the order asked for.
+// Pick returns the entries of a table with the given names, in the order of names.
 func Pick[T any](what string, all []T, name func(T) string, names []string) (out []T, err error) {
 	known := make([]string, len(all))
 	for i, x := range all {

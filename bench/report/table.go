@@ -18,17 +18,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Table is a result as texts: the same for a terminal, Markdown, CSV and HTML.
+// Table holds a result as text. It can be written for a terminal, and as Markdown, CSV and HTML.
 type Table struct {
 	Head  []string
 	Rows  [][]string
-	Class map[int]string // pass or fail, by row: colours of HTML
+	Class map[int]string // pass or fail, by row index: selects the HTML color
 }
 
-// Add adds a row.
+// Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// AddBar adds a row that is coloured by how a bar came out.
+// AddBar appends a row that is colored by whether a bar passed.
 func (t *Table) AddBar(pass bool, cells ...string) {
 	if t.Class == nil {
 		t.Class = map[int]string{}
@@ -37,10 +37,10 @@ func (t *Table) AddBar(pass bool, cells ...string) {
 	t.Add(cells...)
 }
 
-// All is the head and the rows.
+// All returns the head and the rows.
 func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
 
-// Markdown is the table as text.
+// Markdown returns the table as Markdown.
 func (t *Table) Markdown() string {
 	var w strings.Builder
 	for i, cells := range t.All() {
@@ -56,43 +56,44 @@ func (t *Table) Markdown() string {
 	return w.String()
 }
 
-// CSV is the table as a file.
+// CSV returns the table as CSV.
 func (t *Table) CSV() ([]byte, error) {
 	var b bytes.Buffer
 	err := csv.NewWriter(&b).WriteAll(t.All())
 	return b.Bytes(), err
 }
 
-// Section is a part of a report.
+// Section is one section of a report.
 type Section struct {
 	Title  string
 	Text   []string // paragraphs
 	Table  *Table
 	Figure *Figure
 	Pre    string
-	Web    bool // of the HTML page alone
+	Web    bool // only in the HTML page
 }
 
-// Document is a finished report: one description, written in every form.
+// Document is a finished report, which can be written in all formats.
 type Document struct {
-	Name, Title, Command string // Name: of its files
+	Name, Title, Command string // Name is the base name of the files
 	Sections             []Section
-	Sheet                *Table            // of the CSV
-	Raw                  any               // of the JSON
-	Files                map[string]any    // beside them: a *Table as CSV, another value as JSON
-	Called               map[string]string // other names, by suffix: .md, .json
-	Parts                []*Document       // written beside it
+	Sheet                *Table // content of the CSV
+	Raw                  any    // content of the JSON
+	// additional files: a *Table becomes CSV, other values become JSON
+	Files  map[string]any
+	Called map[string]string // replaced file names, by suffix (.md, .json)
+	Parts  []*Document       // reports written to the same folder
 
-	Wrong  string   // why the figures do not count: exit code 1
-	Missed []string // bars: exit code 3
+	Wrong  string   // why the figures are invalid (exit code 1)
+	Missed []string // missed bars (exit code 3)
 }
 
-// Add adds a section.
+// Add appends a section.
 func (d *Document) Add(title string, t *Table, text ...string) {
 	d.Sections = append(d.Sections, Section{Title: title, Table: t, Text: text})
 }
 
-// Plot adds the plots that have something.
+// Plot appends the figures that are not empty.
 func (d *Document) Plot(figures ...*Figure) {
 	for _, f := range figures {
 		if len(f.Groups)+len(f.Curves) > 0 {
@@ -106,14 +107,14 @@ func (d *Document) Plots() bool {
 	return slices.ContainsFunc(d.Sections, func(s Section) bool { return s.Figure != nil })
 }
 
-// WithRaw ends the page with everything as it was measured.
+// WithRaw appends the raw data to the HTML page.
 func (d *Document) WithRaw() *Document {
 	js, _ := json.MarshalIndent(d.Raw, "", "  ")
 	d.Sections = append(d.Sections, Section{Title: "Raw", Pre: string(js), Web: true})
 	return d
 }
 
-// Markdown writes the report as docs/PERFORMANCE.md shows it.
+// Markdown writes the report as Markdown, as docs/PERFORMANCE.md includes it.
 func (d *Document) Markdown(w io.Writer) {
 	for _, s := range d.Sections {
 		if s.Web {
@@ -134,8 +135,8 @@ func (d *Document) Markdown(w io.Writer) {
 	}
 }
 
-// Write puts NAME.json, .csv, .md and .html into dir, the plots as PNG and SVG, and what else it
-// has. The page needs no other file.
+// Write writes NAME.json, .csv, .md and .html into dir, together with plots as PNG and SVG and the
+// additional files. The HTML page needs no other file.
 func (d *Document) Write(dir string) error {
 	var md bytes.Buffer
 	d.Markdown(&md)
@@ -155,14 +156,14 @@ func (d *Document) Write(dir string) error {
 		if s.Figure == nil {
 			continue
 		}
-		c := s.Figure.draw()
+		c := s.Figure.drawPlot()
 		png, err := c.PNG()
 		svg, err2 := c.SVG()
 		if err = cmp.Or(err, err2); err != nil {
 			return err
 		}
 		files[s.Figure.Name+".png"], files[s.Figure.Name+".svg"] = png, svg
-		// An element within a page has no name space of its own.
+		// SVG elements inside HTML need no namespace.
 		drawn[i] = strings.NewReplacer(
 			` xmlns="http://www.w3.org/2000/svg"`,
 			"",
@@ -178,7 +179,7 @@ func (d *Document) Write(dir string) error {
 	}
 	for suffix, b := range map[string][]byte{
 		".md":   md.Bytes(),
-		".html": d.page(drawn),
+		".html": d.htmlPage(drawn),
 		".csv":  csv,
 		".json": js,
 	} {
@@ -203,9 +204,10 @@ pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{
 <h1>%[1]s</h1><pre>%[2]s</pre>
 `
 
-// page is the report as HTML; drawn are the figures of its sections. Not html/template: a program
-// that holds one keeps every exported method, 5 MB of this one.
-func (d *Document) page(drawn []string) []byte {
+// htmlPage returns the report as HTML; drawn contains the SVG of each section. It does not use
+// html/template, because the linker then keeps every exported method, which adds 5 MB to this
+// program.
+func (d *Document) htmlPage(drawn []string) []byte {
 	var b bytes.Buffer
 	put := func(format, text string) {
 		if text != "" {
@@ -240,7 +242,7 @@ func (d *Document) page(drawn []string) []byte {
 	return b.Bytes()
 }
 
-// WriteFile writes a file, and the folders above it.
+// WriteFile writes a file and creates missing folders.
 func WriteFile(path string, b []byte) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -249,7 +251,7 @@ func WriteFile(path string, b []byte) error {
 	return robocache.At(err, robocache.Where{"file": path})
 }
 
-// ReadJSON reads what WriteJSON wrote.
+// ReadJSON reads a JSON file into v.
 func ReadJSON(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -258,7 +260,8 @@ func ReadJSON(path string, v any) error {
 	return robocache.At(err, robocache.Where{"file": path})
 }
 
-// Data reads a table in the program: YAML, by the names of JSON. A test reads every one.
+// Data parses a YAML table of this program, using the JSON names of fields. It panics on an error;
+// a test parses every table.
 func Data[T any](text []byte) (v T) {
 	var any any
 	err := yaml.Unmarshal(text, &any)
@@ -271,7 +274,7 @@ func Data[T any](text []byte) (v T) {
 	return v
 }
 
-// Fill sets what from names, and refuses what v does not have.
+// Fill sets the fields of v that from names. It rejects names that v does not have.
 func Fill(v, from any) error {
 	js, err := json.Marshal(from)
 	if err != nil {
@@ -282,13 +285,13 @@ func Fill(v, from any) error {
 	return d.Decode(v)
 }
 
-// JSON is a value as a file, indented.
+// JSON returns v as indented JSON with a final newline.
 func JSON(v any) ([]byte, error) {
 	js, err := json.MarshalIndent(v, "", "  ")
 	return append(js, '\n'), err
 }
 
-// WriteJSON writes a value.
+// WriteJSON writes v to a JSON file.
 func WriteJSON(path string, v any) error {
 	js, err := JSON(v)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package runners has the Python runners (the package robocache_bench) and starts the processes of
+// Package runners contains the Python runners (package robocache_bench) and starts the processes of
 // all runners.
 package runners
 
@@ -21,17 +21,17 @@ import (
 //go:embed robocache_bench/*.py
 var scripts embed.FS
 
-// Tools says where the runners' programs are.
+// Tools holds the locations of the programs that runners need.
 type Tools struct {
-	Self       []string // the program robocache-bench
-	Product    []string // the program robocache
-	Python     string   // an interpreter with the peers
-	PythonPath string   // a folder with our package, when it is not installed
-	Dir        string   // the folder with the unpacked package robocache_bench
+	Self       []string // the command robocache-bench
+	Product    []string // the command robocache
+	Python     string   // an interpreter with the peers installed
+	PythonPath string   // folder of the robocache package, if it is not installed
+	Dir        string   // folder of the unpacked package robocache_bench
 }
 
-// Unpack writes the Python runners to a temporary folder; the caller calls the function returned to
-// remove it.
+// Unpack writes the Python runners to a temporary folder. The caller must call the returned
+// function, which removes the folder.
 func (t *Tools) Unpack() (done func(), err error) {
 	if t.Dir, err = os.MkdirTemp("", "robocache-bench-"); err == nil {
 		err = os.CopyFS(t.Dir, scripts)
@@ -39,8 +39,8 @@ func (t *Tools) Unpack() (done func(), err error) {
 	return func() { os.RemoveAll(t.Dir) }, robocache.At(err, nil)
 }
 
-// Env returns the variables of runners. Their Python finds robocache_bench first, then robocache;
-// the folders of the environment follow, which may hold a peer.
+// Env returns the environment variables of runners. Python searches robocache_bench first, then
+// robocache, then the folders of PYTHONPATH, which may contain a peer.
 func (t *Tools) Env() []string {
 	folders := slices.DeleteFunc(
 		[]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")},
@@ -52,18 +52,18 @@ func (t *Tools) Env() []string {
 	}
 }
 
-// Script returns the command of a Python runner, named as its file. The caller appends the job.
+// Script returns the command of the Python runner in file name. The caller appends the job.
 func (t *Tools) Script(name string) []string {
 	return []string{t.Python, "-m", "robocache_bench." + strings.TrimSuffix(name, ".py")}
 }
 
-// Own returns the command of a runner of this program. The caller appends the job.
+// Own returns the command of a runner in this program. The caller appends the job.
 func (t *Tools) Own(kind string) []string {
 	return slices.Concat(t.Self, []string{"run", kind})
 }
 
-// Command is a runner in a process group of its own, which ends with ctx and with this process,
-// also where that is killed; what it says on stderr is kept.
+// Command returns a command in its own process group and a buffer with its stderr. The group ends
+// with ctx. The process also ends when this process ends, even if this process is killed.
 func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -75,7 +75,7 @@ func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, errs
 }
 
-// Output runs a command, and gives what it wrote; what it said last on stderr is in the error.
+// Output runs a command and returns its stdout. The error contains the last line of stderr.
 func Output(ctx context.Context, argv, env []string) ([]byte, error) {
 	cmd, errs := Command(ctx, argv, env)
 	out, err := cmd.Output()
@@ -85,7 +85,7 @@ func Output(ctx context.Context, argv, env []string) ([]byte, error) {
 	return out, err
 }
 
-// Lines shows each line that is written to it, and keeps the last that is not empty.
+// Lines is a writer that passes each line to Each and keeps the last non-empty line.
 type Lines struct {
 	Each func(string)
 	part []byte
@@ -107,7 +107,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Last is the last line, whole or not.
+// Last returns the last non-empty line, including an incomplete one.
 func (l *Lines) Last() []byte {
 	if rest := bytes.TrimSpace(l.part); len(rest) > 0 {
 		return rest
@@ -115,6 +115,7 @@ func (l *Lines) Last() []byte {
 	return l.last
 }
 
+// LastLine returns the last line of s, ignoring space at the end.
 func LastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What was started ends with the process that started it, also where that is killed and the other
-// says nothing that could break a pipe.
+// A started process ends with the process that started it. This also holds if the parent is killed
+// and the child writes nothing that could break a pipe.
 func TestCommandEndsWithAKilledParent(t *testing.T) {
 	if os.Getenv("ROBOCACHE_TEST_PARENT") != "" {
 		cmd, _ := Command(t.Context(), []string{"sleep", "60"}, nil)

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// exact are the packages whose numbers are promised to the bit on every processor.
+// exact lists the packages whose results must have the same bits on every processor.
 var exact = []string{"", "align", "kernel", "kernel/cpu", "kernel/cuda", "mapping", "stats"}
 
-// fused are their functions in which Go on arm64 may fuse a product into a sum, and why that
-// changes no bit that is promised.
+// fused lists the functions of these packages in which Go on arm64 may fuse a product into a sum,
+// and why the results do not change.
 var fused = map[string]string{
 	"kernel.fma64":                          "math.FMA",
 	"kernel.(*run).angle":                   "math.FMA",
@@ -38,9 +38,9 @@ var (
 	instruction = regexp.MustCompile(`\((\S+:\d+)\)\tFN?M(?:ADD|SUB)[SD]\t`)
 )
 
-// TestNoFusedProducts looks into what the compiler makes for arm64: a product that feeds a sum is
-// rounded by an explicit conversion, float32(a*b) + c, where bits are promised. The packages are
-// compiled without cgo; none of them has any.
+// TestNoFusedProducts inspects the compiler's output for arm64. If a product feeds a sum, it must
+// be rounded by an explicit conversion, float32(a*b) + c. The packages are compiled without cgo,
+// which none of them uses.
 func TestNoFusedProducts(t *testing.T) {
 	args := []string{"build", "-gcflags=-S"}
 	for _, p := range exact {

@@ -1,4 +1,4 @@
-// Package architecture holds the rules of the architecture as tests: who may import whom.
+// Package architecture tests the rules of the architecture: which package may import which.
 package architecture
 
 import (
@@ -14,9 +14,9 @@ import (
 
 const module = "github.com/goatnote-inc/robocache"
 
-// allowed says what each package may import of the module. "" is the root. A package is matched by
-// its longest prefix; "cmd" and "examples" stand at the end of the way and may import every library
-// package. Nobody may import them.
+// allowed lists the packages of the module that each package may import. "" is the root. The
+// longest prefix of a package is its rule. "cmd" and "examples" are the last layer: they may import
+// every library package, and no package may import them.
 var allowed = map[string][]string{
 	"":      {},
 	"store": {"", "internal/crash"},
@@ -214,8 +214,8 @@ var allowed = map[string][]string{
 	"examples":              {"*"},
 }
 
-// leafDecoders lists the packages that may raise errors with internal/guard: decoders of bytes,
-// each with one recover per exported function. Everywhere else errors are returned.
+// leafDecoders lists the packages that may raise errors with internal/guard. They decode bytes and
+// have one recover per exported function. All other packages return errors.
 var leafDecoders = []string{
 	"format/internal/bag",
 	"format/internal/h5",
@@ -267,7 +267,7 @@ func TestImportsPointLeftwards(t *testing.T) {
 	}
 }
 
-// TestRulesCanFail shows that the check sees a wrong arrow.
+// TestRulesCanFail checks that a forbidden import is detected.
 func TestRulesCanFail(t *testing.T) {
 	for _, p := range []listed{
 		{module + "/format/lerobot", []string{module + "/loader"}},
@@ -317,7 +317,7 @@ func forbidden(p listed) []string {
 	return bad
 }
 
-// packageOf finds the rule of a package: the longest known prefix.
+// packageOf returns the rule of a package, which is its longest known prefix.
 func packageOf(path string) (string, []string) {
 	for p := path; ; {
 		if r, ok := allowed[p]; ok && (p != "" || path == "") {

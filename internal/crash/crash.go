@@ -1,5 +1,6 @@
-// Package crash turns panics into errors of class internal where RoboCache meets its caller or
-// starts a goroutine. A panic is a defect of RoboCache; the error carries its stack.
+// Package crash turns panics into errors of class internal. It is used at the boundary to the
+// caller and at the start of goroutines. A panic is a defect of RoboCache; the error carries its
+// stack.
 package crash
 
 import (
@@ -16,9 +17,9 @@ import (
 // Raised is a panic value of internal/guard: an error that a leaf decoder raised.
 type Raised interface{ Raised() error }
 
-// Recover turns a panic into *err. A raised error becomes *err as it is. Any other panic becomes an
-// error of class ErrInternal with the stack. If nothing panicked, *err is unchanged.
-// Recover must be deferred directly.
+// Recover turns a panic into *err. A raised error is assigned to *err unchanged. Any other panic
+// becomes an error of class ErrInternal with the stack. Without a panic, *err is unchanged. Recover
+// must be deferred directly.
 func Recover(op string, err *error) {
 	if r := recover(); r != nil {
 		*err = FromPanic(op, nil, r)
@@ -45,7 +46,7 @@ func FromPanic(op string, where robocache.Where, panicked any) error {
 	if f, ok := panicked.(Raised); ok {
 		return f.Raised()
 	}
-	// a reservation of go-sqlite3 or wazero
+	// go-sqlite3 and wazero panic if they cannot reserve memory
 	if err, ok := panicked.(error); ok && errors.Is(err, syscall.ENOMEM) {
 		return &robocache.Error{
 			Class: robocache.ErrResourceLimit,
@@ -63,8 +64,8 @@ func FromPanic(op string, where robocache.Where, panicked any) error {
 	}
 }
 
-// panicStack returns the stack of the current goroutine from the frame that panicked first:
-// a guard that passes a panic on raises it again.
+// panicStack returns the stack of the current goroutine, beginning at the frame that panicked
+// first. A guard raises a panic again, which adds frames.
 func panicStack() string {
 	lines := strings.SplitAfter(string(debug.Stack()), "\n")
 	for i, line := range slices.Backward(lines) {

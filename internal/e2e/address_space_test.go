@@ -41,7 +41,7 @@ var addressSpaceSets = []string{
 	"pointclouds/nuscenes",
 }
 
-// limited returns a command that runs in 4 GiB of address space, as batch systems set it.
+// limited returns a command that runs with 4 GiB of address space, a limit that batch systems set.
 func limited(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(
 		ctx,
@@ -56,8 +56,8 @@ func setPath(t *testing.T, set string) string {
 	return filepath.Join(realdata.Path(t, folder), rest)
 }
 
-// TestAddressSpace inspects datasets in a process with 4 GiB of address space: the answer is that
-// of a process without a limit.
+// TestAddressSpace inspects datasets in a process with 4 GiB of address space. The output must
+// equal that of a process without a limit.
 func TestAddressSpace(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "robocache")
 	build := exec.Command("go", "build", "-o", program, "./cmd/robocache")
@@ -95,7 +95,7 @@ func batchesDigest(ctx context.Context, path string) (digest []byte, batches int
 	}
 	defer ds.Close()
 	cfg := loader.Config{Order: loader.Order{BatchSize: 4, Shuffle: loader.Global, Seed: 1}}
-	// streams of other clocks need windows, and numbers may be NaN by design
+	// Streams of other clocks need windows, and some numbers are NaN by design.
 	for _, f := range ds.Info().Features {
 		if f.Clock == ds.Info().Features[0].Clock && !f.Default {
 			cfg.Windows.Keys = append(cfg.Windows.Keys, f.Key)
@@ -129,8 +129,8 @@ func batchesDigest(ctx context.Context, path string) (digest []byte, batches int
 	return h.Sum(nil), batches, nil
 }
 
-// TestAddressSpaceOfLoader loads batches in a process with 4 GiB of address space: they are those
-// of a process without a limit.
+// TestAddressSpaceOfLoader loads batches in a process with 4 GiB of address space. They must equal
+// those of a process without a limit.
 func TestAddressSpaceOfLoader(t *testing.T) {
 	decoders(t)
 	const list = "ROBOCACHE_TEST_ADDRESS_SPACE"

@@ -36,7 +36,7 @@ const (
 	info   = "meta/info.json"
 )
 
-// toLeRobot converts to LeRobot with options of its writer.
+// toLeRobot converts to LeRobot with options of the writer.
 func toLeRobot(
 	ctx context.Context,
 	src robocache.Dataset,
@@ -52,7 +52,7 @@ func toLeRobot(
 	return r.Own.(*write.Report), nil
 }
 
-// decoders skips the test where frames cannot be decoded.
+// decoders skips the test if frames cannot be decoded.
 func decoders(t testing.TB) {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
@@ -60,7 +60,7 @@ func decoders(t testing.TB) {
 	}
 }
 
-// tree is a dataset in memory: name → bytes. Oracles and licences are left out.
+// tree is a dataset in memory: name → bytes. It contains no oracles and licenses.
 type tree map[string][]byte
 
 func load(t testing.TB, name string) tree {
@@ -87,7 +87,7 @@ func load(t testing.TB, name string) tree {
 	return out
 }
 
-// with is a copy in which one file has other bytes; nil takes it away.
+// with returns a copy in which one file has other bytes. nil removes the file.
 func (tr tree) with(name string, data []byte) tree {
 	out := make(tree, len(tr)+1)
 	for k, v := range tr {
@@ -101,7 +101,7 @@ func (tr tree) with(name string, data []byte) tree {
 	return out
 }
 
-// edit replaces text in a file that must hold it.
+// edit returns a copy in which text of a file is replaced. The file must contain old.
 func (tr tree) edit(t testing.TB, name, old, new string) tree {
 	t.Helper()
 	if !strings.Contains(string(tr[name]), old) {
@@ -110,7 +110,7 @@ func (tr tree) edit(t testing.TB, name, old, new string) tree {
 	return tr.with(name, []byte(strings.Replace(string(tr[name]), old, new, 1)))
 }
 
-// disk writes the tree into a fresh folder.
+// disk writes the tree to a new folder and returns its path.
 func (tr tree) disk(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func (tr tree) disk(t testing.TB) string {
 	return dir
 }
 
-// mem puts the tree into a store of its own and gives the URI.
+// mem puts the tree into a new memory store and returns its URI.
 func (tr tree) mem(t testing.TB) string {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "_")
@@ -148,7 +148,7 @@ func open(t testing.TB, uri string) robocache.Dataset {
 	return ds
 }
 
-// digest is the hash of everything that an epoch gives, and the number of its samples.
+// digest returns a hash of everything that an epoch delivers, and its number of samples.
 func digest(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -185,8 +185,8 @@ func digest(
 	}
 }
 
-// read touches everything of a dataset but pixels: Open, all rows of all columns, texts,
-// timestamps, frame places, statistics.
+// read reads everything of a dataset except pixels: all rows of all columns, texts, timestamps,
+// frame positions, statistics.
 func read(ctx context.Context, uri string) error {
 	ds, err := robocache.Open(ctx, uri, robocache.OpenOptions{})
 	if err != nil {
@@ -230,7 +230,7 @@ func readAll(ctx context.Context, ds robocache.Dataset) error {
 	return err
 }
 
-// sound fails the test where an error is not of the promised kind: typed or the context's own, and
+// sound fails the test if err is not of an expected kind: a typed error or the context's error, but
 // no recovered panic.
 func sound(t testing.TB, err error) {
 	t.Helper()
@@ -247,7 +247,7 @@ func sound(t testing.TB, err error) {
 	}
 }
 
-// want checks class and words of an error.
+// want checks the class of an error and that its message contains words.
 func want(t testing.TB, err, class error, words ...string) {
 	t.Helper()
 	sound(t, err)
@@ -262,15 +262,15 @@ func want(t testing.TB, err, class error, words ...string) {
 	}
 }
 
-// hangs is beyond what any step takes on the slowest machine.
+// hangs is longer than any step takes on the slowest machine.
 const hangs = 5 * time.Minute
 
-// busy is far beyond the CPU time that any step takes, under the race detector too: that is less
-// than a second.
+// busy is much more CPU time than any step takes, which is less than a second even under the race
+// detector.
 const busy = time.Minute
 
-// bounded runs f and fails where it hangs, computes for long or allocates more than ceiling. Tests
-// that run in parallel with it would count too.
+// bounded runs f and fails if it hangs, computes for long, or allocates more than ceiling. Parallel
+// tests would also count, so they must not run at the same time.
 func bounded(t testing.TB, ceiling uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -298,7 +298,7 @@ func bounded(t testing.TB, ceiling uint64, f func()) {
 	}
 }
 
-// codes lists the codes of what a dataset noticed, while opening and after.
+// codes counts the findings of a dataset by code, including those found after opening.
 func codes(ds robocache.Dataset) map[string]int {
 	out := map[string]int{}
 	for _, f := range ds.Info().Findings {
@@ -312,7 +312,7 @@ func codes(ds robocache.Dataset) map[string]int {
 	return out
 }
 
-// steadied waits until a count falls to at most limit, and gives the last one.
+// steadied waits until a count falls to limit or below, and returns the last count.
 func steadied(count func() int, limit int) int {
 	for start := time.Now(); count() > limit && time.Since(start) < time.Minute; {
 		time.Sleep(20 * time.Millisecond)
@@ -330,10 +330,10 @@ func descriptors() int {
 
 func numGoroutine() int { return runtime.NumGoroutine() }
 
-// errno5 is what a disk says of a broken sector.
+// errno5 is the error that a disk reports for a broken sector.
 const errno5 = syscall.EIO
 
-// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
+// cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

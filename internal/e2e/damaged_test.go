@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// firstError reads an epoch until an error comes.
+// firstError reads an epoch until an error occurs.
 func firstError(t *testing.T, dir string) error {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), dir)
@@ -53,8 +53,7 @@ func copySet(t *testing.T, name string) (dir, video string) {
 	return dir, videos[0]
 }
 
-// The error of a Loader that meets a damaged video names the command that finds all damage of the
-// dataset.
+// The error of a Loader for a damaged video names the command that finds all damage of the dataset.
 func TestDamagedVideoHint(t *testing.T) {
 	decoders(t)
 	for name, damage := range map[string]func(b []byte) []byte{
@@ -89,7 +88,7 @@ func TestDamagedVideoHint(t *testing.T) {
 	}
 }
 
-// A video whose frames are PNG files is named so, in the error and in the finding.
+// The error and the finding report that the frames of a video are PNG files.
 func TestVideoOfPNGIsNamed(t *testing.T) {
 	decoders(t)
 	program, err := exec.LookPath("ffmpeg")
@@ -139,7 +138,7 @@ func TestVideoOfPNGIsNamed(t *testing.T) {
 	}
 }
 
-// Errors of a damaged recording name the index of the episode, not its position.
+// Errors of a damaged recording contain the index of the episode, not its position.
 func TestRecordingErrorsNameTheIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bags")
 	if err := os.CopyFS(dir, os.DirFS(realdata.Path(t, "rosbag2"))); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// use opens a folder, reads everything and decodes two episodes, within a time.
+// use opens a folder, reads everything and decodes two episodes. It fails if that takes too long.
 func use(t *testing.T, dir string) (err error) {
 	t.Helper()
 	bounded(t, 200<<20, func() {
@@ -44,8 +44,8 @@ func use(t *testing.T, dir string) (err error) {
 	return err
 }
 
-// E3: what stands where a file should be: a folder, a FIFO, a device, links inside and out of the
-// root.
+// e2e.C3: other objects take the place of a file: a folder, a FIFO, a device, links inside and
+// outside the root.
 func TestStrangeFiles(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
@@ -98,7 +98,7 @@ func TestStrangeFiles(t *testing.T) {
 				put(func() error { return os.Rename(p+".null", p) })
 				refused("device")
 			}
-			// A link inside the root is a file.
+			// a link inside the root is read like a file
 			put(func() error {
 				real := filepath.Join(dir, "real")
 				if err := os.WriteFile(real, base[name], 0o644); err != nil {
@@ -141,8 +141,8 @@ func TestStrangeFiles(t *testing.T) {
 	})
 }
 
-// E3: folders and files that may not be read: a typed error that says so, with the name. Run as
-// root, the thread gives its right up.
+// e2e.C3: unreadable folders and files give a typed error that reports this with the name. If the
+// test runs as root, its thread drops the privilege.
 func TestUnreadable(t *testing.T) {
 	base := load(t, small)
 	for _, name := range []string{
@@ -158,7 +158,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
 			dir := base.disk(t)
-			// the folders above may be passed
+			// make the parent folders accessible
 			for p := dir; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 				os.Chmod(p, 0o755)
 			}
@@ -182,7 +182,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// asNobody runs f on a thread without the right to read everything.
+// asNobody runs f on a thread that does not have the right to read everything.
 func asNobody(t *testing.T, f func() error) error {
 	if os.Geteuid() != 0 {
 		return f()
@@ -193,7 +193,7 @@ func asNobody(t *testing.T, f func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		if _, _, e := syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0); e != 0 {
 			t.Log(e)
 		}
@@ -211,7 +211,7 @@ func asNobody(t *testing.T, f func() error) error {
 	return err
 }
 
-// full mounts a small file system, or skips.
+// full mounts a small file system. It skips the test if that is not possible.
 func full(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -226,7 +226,7 @@ func full(t *testing.T, size string) string {
 	return dir
 }
 
-// left lists what stands below a folder.
+// left lists the files below a folder.
 func left(dir string) (out []string) {
 	filepath.WalkDir(dir, func(p string, e os.DirEntry, err error) error {
 		if err == nil && p != dir && !e.IsDir() {
@@ -237,7 +237,8 @@ func left(dir string) (out []string) {
 	return out
 }
 
-// E6: no space left: a resource limit error that names the file, and nothing half-written.
+// e2e.C6: without space, the result is a resource limit error that names the file, and no partial
+// file remains.
 func TestNoSpace(t *testing.T) {
 	decoders(t)
 	src := open(t, realdata.Path(t, small))
@@ -307,7 +308,7 @@ func TestNoSpace(t *testing.T) {
 	})
 }
 
-// E6: statistics written where there is no room: the old file stays.
+// e2e.C6: if statistics do not fit on the disk, the old file remains.
 func TestNoSpaceForStats(t *testing.T) {
 	base := load(t, small)
 	dir := full(t, "1200k")
@@ -336,7 +337,7 @@ func TestNoSpaceForStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As 'robocache stats --write' does.
+	// as `robocache stats --write` does
 	text, err := stats.Marshal(st)
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// sampled is what an epoch gives of some keys: tensors by key, in the order of the samples, and the
-// tasks.
+// sampled returns what an epoch delivers for some keys, in the order of the samples: tensors by
+// key, and the tasks.
 func sampled(
 	ctx context.Context,
 	ds robocache.Dataset,
@@ -52,8 +52,7 @@ func sampled(
 	}
 }
 
-// written lists the formats with a writer and the name under which each is written: some want a
-// file.
+// written lists the formats with a writer and the names to write to. Some formats need a file name.
 func written() map[string]string {
 	out := map[string]string{}
 	for _, f := range convert.Formats() {
@@ -72,8 +71,8 @@ func written() map[string]string {
 	return out
 }
 
-// rated is how a set of a format opens whose rows are at a rate: formats with timestamps refuse to
-// be told one.
+// rated returns the options to open a set with rows at a fixed rate. Formats with timestamps reject
+// a rate.
 func rated(t *testing.T, format string, hz robocache.Rate) robocache.OpenOptions {
 	f, err := robocache.FormatNamed(format)
 	if err != nil {
@@ -85,8 +84,7 @@ func rated(t *testing.T, format string, hz robocache.Rate) robocache.OpenOptions
 	return robocache.OpenOptions{HZ: hz}
 }
 
-// inEvery writes a dataset in every format that is written, and opens what was written.
-// asImages are the options that keep still images what they are.
+// asImages returns the options of a writer that keep still images as images.
 func asImages(format string) map[string]string {
 	if format != "lerobot" {
 		return nil
@@ -94,6 +92,7 @@ func asImages(format string) map[string]string {
 	return map[string]string{"images": "images"}
 }
 
+// inEvery writes a dataset in every format with a writer, and calls each for every result.
 func inEvery(
 	t *testing.T,
 	src robocache.Dataset,
@@ -126,7 +125,7 @@ func inEvery(
 	}
 }
 
-// TestOneSetInEveryFormat is E7: windows, shuffled, of numbers, frames and texts.
+// TestOneSetInEveryFormat checks e2e.C7 with shuffled windows of numbers, frames and texts.
 func TestOneSetInEveryFormat(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 4, Seconds: 1, Spread: 0.4, Seed: 21})
 	if err != nil {
@@ -201,9 +200,8 @@ func compare(t *testing.T, want, got map[string][]byte, shapes, have map[string]
 	}
 }
 
-// TestClocksInEveryFormat: streams on bent clocks give the same samples at 50 Hz, whether the
-// loader brings them there off the clocks that a format keeps, or the writer did for a format that
-// keeps none.
+// TestClocksInEveryFormat checks that streams on irregular clocks give the same samples at 50 Hz.
+// The loader resamples them if the format stores clocks; otherwise the writer does.
 func TestClocksInEveryFormat(t *testing.T) {
 	src, err := synth.New(synth.Options{
 		Episodes: 3,
@@ -240,7 +238,7 @@ func TestClocksInEveryFormat(t *testing.T) {
 	}
 	grid := cfg
 	grid.Hz = &hz
-	// The grid is that of these streams, whatever else a format keeps.
+	// The grid is that of these streams, independent of other streams of the format.
 	on := align.Config{
 		HZ: hz,
 		Keys: []string{
@@ -298,8 +296,8 @@ func TestClocksInEveryFormat(t *testing.T) {
 	}
 }
 
-// kept compares what a format with clocks keeps, stream by stream: timestamps less where they
-// begin, values, texts, clouds.
+// kept compares the streams of a format with clocks: timestamps relative to their start, values,
+// texts, clouds.
 func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 	t.Helper()
 	ctx := t.Context()
@@ -367,7 +365,7 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 	}
 }
 
-// TestRoundTrips is E7: LeRobot → MCAP → LeRobot gives the rows, texts, tasks and frames back.
+// TestRoundTrips checks e2e.C7: LeRobot → MCAP → LeRobot preserves rows, texts, tasks and frames.
 func TestRoundTrips(t *testing.T) {
 	if f, err := robocache.FormatNamed("mcap"); err != nil || f.Write == nil {
 		t.Skip("MCAP is not written")

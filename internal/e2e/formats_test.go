@@ -23,10 +23,10 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// others are datasets of other formats than LeRobot, made by others' programs or recorded.
+// others are datasets of other formats than LeRobot, recorded or written by other programs.
 var others = []struct {
 	path string
-	hz   int64 // of the grid, or of rows that keep no clock; 0 = as the dataset says
+	hz   int64 // rate of the grid, or of rows without clock; 0 means that of the dataset
 }{
 	{"bridge_rlds/bridge_dataset", 0},
 	{"robomimic_like/earliest_gzip.hdf5", 0},
@@ -36,7 +36,7 @@ var others = []struct {
 	{"mcap_robot/recording_zstd.mcap", 50},
 }
 
-// opened opens one of them, on one grid.
+// opened opens one of others on a single grid.
 func opened(t testing.TB, path string, hz int64) robocache.Dataset {
 	t.Helper()
 	rate := robocache.Rate{}
@@ -59,7 +59,7 @@ func opened(t testing.TB, path string, hz int64) robocache.Dataset {
 	return gridded(t, ds, rate)
 }
 
-// gridded brings a dataset onto one grid.
+// gridded resamples a dataset to a single grid.
 func gridded(t testing.TB, ds robocache.Dataset, rate robocache.Rate) robocache.Dataset {
 	t.Helper()
 	v, err := align.View(t.Context(), ds, align.Config{HZ: rate}, align.ViewOptions{})
@@ -121,7 +121,7 @@ func pixels(
 	return out, nil
 }
 
-// sameRows compares all streams that a conversion to LeRobot keeps, bit by bit.
+// sameRows compares all streams that a conversion to LeRobot preserves, bit by bit.
 func sameRows(t *testing.T, src, out robocache.Dataset, rep *write.Report) {
 	t.Helper()
 	ctx := t.Context()
@@ -175,8 +175,8 @@ func sameRows(t *testing.T, src, out robocache.Dataset, rep *write.Report) {
 	}
 }
 
-// E7: datasets of every format become LeRobot with every row, text and frame they had, and lerobot
-// opens what was written.
+// e2e.C7: a dataset of any format converts to LeRobot with all its rows, texts and frames, and
+// lerobot opens the result.
 func TestOthersToLeRobot(t *testing.T) {
 	var roots []string
 	for _, o := range others {
@@ -244,7 +244,7 @@ func TestOthersToLeRobot(t *testing.T) {
 		if int64(r.Rows) != ds.Info().Frames || r.Episodes != 2 || len(r.Cameras) == 0 {
 			t.Errorf("%+v", r)
 		}
-		// The first row's action, as lerobot has it and as we do.
+		// The action of the first row must be the same in lerobot and here.
 		f := ds.Info().Feature("action")
 		b := make([]byte, f.RowBytes())
 		if err := ds.Gather(t.Context(), "action", []robocache.Row{{}}, b); err != nil {
@@ -267,7 +267,7 @@ func TestOthersToLeRobot(t *testing.T) {
 	}
 }
 
-// interpreter finds the repository's .venv, or skips.
+// interpreter returns the interpreter in .venv, or skips the test.
 func interpreter(t testing.TB) string {
 	t.Helper()
 	p, err := filepath.Abs(filepath.Join("..", "..", ".venv", "bin", "python"))

@@ -21,9 +21,9 @@ import (
 
 type hash = [sha256.Size]byte
 
-// sequence decodes a whole file by the ffmpeg program, in order, and gives the hash of each frame,
-// channels first. It takes the same converter arithmetic as the field's readers (bilinear); which
-// frame is which it knows by counting alone.
+// sequence decodes a whole file in order with the ffmpeg program and returns the hash of each
+// frame, channels first. It uses the usual conversion (bilinear). Frames are identified only by
+// counting.
 func sequence(t testing.TB, path string) []hash {
 	t.Helper()
 	program, err := exec.LookPath("ffmpeg")
@@ -100,14 +100,14 @@ func sequence(t testing.TB, path string) []hash {
 	return sums
 }
 
-// place is where a row's frame lies.
+// place is the position of the frame of a row.
 type place struct {
 	file    string
 	ordinal int
 }
 
-// places says where each row's frames lie, by the oracle that came with the data (v3.0), or because
-// the file is the episode (v2).
+// places returns the position of the frame of each row. It is known from the oracle of the data
+// (v3.0), or because each file is one episode (v2).
 func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robocache.Row]place {
 	t.Helper()
 	out := map[string]map[robocache.Row]place{}
@@ -127,7 +127,7 @@ func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robo
 		if err := json.Unmarshal(raw, &list); err != nil {
 			t.Fatal(err)
 		}
-		// The oracle lists some rows of each episode; between them the frames are counted.
+		// The oracle lists some rows of each episode. The frames between them are counted.
 		for _, f := range list {
 			for k := range ds.Len(f.Episode) {
 				r, p := robocache.Row{
@@ -162,8 +162,8 @@ func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robo
 	return out
 }
 
-// E4: 2,000 random single frames and 200 random windows of 8 (over the sets), whatever the order
-// and the number of threads.
+// e2e.C4: 2,000 random single frames and 200 random windows of 8 (over all sets) are right, in any
+// order and with any number of threads.
 func TestRightFrames(t *testing.T) {
 	decoders(t)
 	for _, c := range []struct {
@@ -210,7 +210,7 @@ func TestRightFrames(t *testing.T) {
 	}
 }
 
-// checkFrames asks for n random samples with windows of the given number of steps, in calls of 1 to
+// checkFrames requests n random samples with windows of the given number of steps, in calls of 1 to
 // 40 samples.
 func checkFrames(
 	t *testing.T,
@@ -226,7 +226,7 @@ func checkFrames(
 	fps := ds.Info().FPS.Float()
 	offsets := make([]int, steps)
 	seconds := make([]float64, steps)
-	for i := 1; i < steps; i++ { // forwards and backwards, near and far, repeated
+	for i := 1; i < steps; i++ { // forward and backward, near and far, with repeats
 		offsets[i] = rng.IntN(60) - 30
 		seconds[i] = float64(offsets[i]) / fps
 	}
@@ -307,12 +307,14 @@ func checkFrames(
 	}
 }
 
-// E4: what synth draws into its frames is read back through a loader: each sample shows its own
-// episode and row. Converted once more, and encoded once more, it still does.
+// e2e.C4: synth draws its episode and row into each frame, and a loader must deliver the matching
+// frames. This still holds after a conversion, and after another encoding.
 func TestRoundTripShowsItsRows(t *testing.T) {
 	decoders(t)
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: "h264", Width: 128,
-		Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{
+		Codec: "h264", Width: 128,
+		Height: 96, Rate: robocache.Rate{Num: 30, Den: 1},
+	}); err != nil {
 		t.Skip(err)
 	}
 	made := filepath.Join(t.TempDir(), "made")

@@ -21,8 +21,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server),
-// or all from the nth on.
+// misbehave fails the nth request and every third one after it, so that a retry succeeds. Or it
+// fails all requests from the nth on.
 type misbehave struct {
 	files  http.Handler
 	dir    string
@@ -41,7 +41,7 @@ func (m *misbehave) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.files.ServeHTTP(w, r)
 }
 
-// answer gives the true bytes of the range asked for.
+// answer returns the right bytes of the requested range.
 func answer(r *http.Request, dir string) (head string, body []byte) {
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
 	if err != nil {
@@ -130,7 +130,7 @@ var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string
 	},
 	"500": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(500) },
 	"401": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(401) },
-	// a signature that has expired
+	// an expired signature
 	"403": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(403) },
 	"404": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(404) },
 	"redirect to metadata": func(w http.ResponseWriter, r *http.Request, dir string) {
@@ -146,8 +146,8 @@ func sizeOf(r *http.Request, dir string) int64 {
 	return st.Size()
 }
 
-// E2: a server that misbehaves now and then, or for ever from some request on: exact data or a
-// typed error, in time.
+// e2e.C2: a server misbehaves now and then, or always from some request on. The result is exact
+// data or a typed error, in time.
 func TestHTTPFaults(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
@@ -164,8 +164,8 @@ func TestHTTPFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No clock decides: only a server that is silent is given up, and where that has to pass a slow
-	// machine's own silences pass as well.
+	// The outcome does not depend on time limits, except for a silent server. Its limit must also
+	// allow for pauses of a slow machine.
 	patient := store.HTTPOptions{
 		Backoff:  time.Millisecond,
 		Stall:    time.Hour,
@@ -184,7 +184,7 @@ func TestHTTPFaults(t *testing.T) {
 		Timeout:  time.Second,
 		Attempts: 8,
 	}
-	// told: opening said that something is missing.
+	// told reports whether opening found that something is missing.
 	run := func(m *misbehave, opt store.HTTPOptions) (digested string, told bool, err error) {
 		srv := httptest.NewServer(m)
 		defer srv.Close()
@@ -237,7 +237,7 @@ func TestHTTPFaults(t *testing.T) {
 			right, typed := 0, 0
 			for _, always := range []bool{false, true} {
 				for n := int64(1); n <= requests+2; n += step {
-					if always && n%8 != 1 { // for ever: some places will do
+					if always && n%8 != 1 { // some positions are enough if it fails always
 						continue
 					}
 					m := &misbehave{
@@ -257,8 +257,8 @@ func TestHTTPFaults(t *testing.T) {
 					sound(t, err)
 					switch {
 					case err == nil && name == "404" && told:
-						// a server that says that a camera's files are not there is believed, and
-						// it is a finding
+						// the server reports that the files of a camera do not exist; this becomes
+						// a finding
 						typed++
 					case err == nil && sum != wantSum:
 						t.Fatalf("request %d (always %v): other data without an error", n, always)

@@ -23,7 +23,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// serve serves a folder as any web server does.
+// serve serves a folder like an ordinary web server.
 func serve(t testing.TB, dir string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.FileServer(http.Dir(dir)))
@@ -31,7 +31,7 @@ func serve(t testing.TB, dir string) string {
 	return srv.URL
 }
 
-// E1: the same samples in the same order and the same pixels as from disk.
+// e2e.C1: samples, their order, and pixels are the same as from disk.
 func TestHTTPEqualsDisk(t *testing.T) {
 	decoders(t)
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestHTTPEqualsDisk(t *testing.T) {
 	}
 }
 
-// E1: opening and one batch read what they need: no whole table, no whole video.
+// e2e.C1: opening and one batch read what they need, but no whole table and no whole video.
 func TestHTTPReadsLittle(t *testing.T) {
 	decoders(t)
 	for _, name := range []string{"g1_v30_exact", "g1_v21"} {
@@ -196,7 +196,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 					openedSent,
 				)
 			}
-			// 8 rows, all of one episode: its row group or file, and 8 groups of frames.
+			// 8 rows of one episode need its row group or file, and 8 groups of frames.
 			l, err := loader.New(
 				t.Context(),
 				ds,
@@ -226,7 +226,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 					total,
 				)
 			}
-			// L12: numbers alone touch no video.
+			// Numbers alone read no video.
 			before := counter.Counts()
 			cfg := loader.Config{
 				Order:   loader.Order{BatchSize: 64},
@@ -265,7 +265,7 @@ func (m *meter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// E2: the file is replaced on the server while it is read: never a mixture.
+// e2e.C2: if a file is replaced on the server while it is read, old and new bytes are never mixed.
 func TestHTTPReplacedWhileReading(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
@@ -292,7 +292,7 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same length, other bytes, another time.
+	// the same length, other bytes, another time
 	if err := os.WriteFile(p+".new", bytes.Repeat([]byte{7}, len(data)), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,8 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 	}
 }
 
-// E2, SQLite's method: the n-th operation of the store fails, until a run has fewer.
+// e2e.C2, with SQLite's method: the n-th operation of the store fails, until a run has fewer
+// operations.
 func TestNthOperationFails(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
@@ -452,9 +453,9 @@ func readEpisodes(ctx context.Context, ds robocache.Dataset, episodes ...int) er
 	return nil
 }
 
-// An epoch of a pool over http is a request for each eight frames (of HDF5 each three), and a few
-// for tables and indexes: tasks of two frames, which begin the first batch sooner where files are
-// at hand, would be four times as many, and so would be a request for each chunk.
+// An epoch of a pool over http makes one request per eight frames (HDF5: three), and a few for
+// tables and indexes. Local files use tasks of two frames, which deliver the first batch sooner.
+// Over http these would make four times as many requests. One request per chunk would be as many.
 func TestPoolAsksLittle(t *testing.T) {
 	decoders(t)
 	for format, c := range map[string]struct {
@@ -464,8 +465,10 @@ func TestPoolAsksLittle(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			dir := t.TempDir()
 			if _, err := synth.Write(t.Context(), filepath.Join(dir, c.name),
-				synth.Options{Format: format, Episodes: 3, Seconds: 4, Width: 160,
-					Height: 120, Cameras: 1, Seed: 1}); err != nil {
+				synth.Options{
+					Format: format, Episodes: 3, Seconds: 4, Width: 160,
+					Height: 120, Cameras: 1, Seed: 1,
+				}); err != nil {
 				t.Fatal(err)
 			}
 			var requests atomic.Int64

@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// faulty is a dataset whose episode 1 makes its reader dereference nil.
+// faulty is a dataset with a reader that dereferences nil in episode 1.
 const faulty = `{"fps": 10, "key": "action", "width": 1, "fault": 1,
  "rows": [[[0], [1], [2]], [[3], [4], [5]], [[6], [7], [8]]]}`
 
-// TestInternalErrors runs every verb that reads rows on a dataset whose reader panics. The panic is
-// exit code 70 with its stack and a request to report it, also where bad episodes are skipped.
+// TestInternalErrors runs every verb that reads rows on a dataset with a reader that panics. The
+// result is exit code 70 with the stack and a request to report it. Skipping bad episodes does not
+// change that.
 func TestInternalErrors(t *testing.T) {
 	dir := t.TempDir()
 	program, src := filepath.Join(dir, "robocache"), filepath.Join(dir, "faulty.toy")

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// writeSynth makes three short episodes with two H.264 cameras, and says how many rows they have.
+// writeSynth writes three short episodes with two H.264 cameras and returns the number of rows.
 func writeSynth(t testing.TB, dir string) int64 {
 	t.Helper()
 	rep, err := synth.Write(
@@ -23,7 +23,7 @@ func writeSynth(t testing.TB, dir string) int64 {
 	return rep.Frames
 }
 
-// converted converts a set: as it is, or the episodes in another order and encoded anew.
+// converted converts a set unchanged, or with the episodes in another order and encoded again.
 func converted(t testing.TB, from, to string, order []int) {
 	t.Helper()
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: order}}
@@ -36,7 +36,7 @@ func converted(t testing.TB, from, to string, order []int) {
 	}
 }
 
-// codeOf reads synth's bar code from a frame with channels first.
+// codeOf decodes the bar code of synth from a frame with channels first.
 func codeOf(chw []byte, w, h int) (episode, row int, ok bool) {
 	n := w * h
 	hwc := make([]byte, 3*n)
@@ -46,7 +46,7 @@ func codeOf(chw []byte, w, h int) (episode, row int, ok bool) {
 	return synth.ReadCode(hwc, w, h)
 }
 
-// wantClean fails where doctor finds an error or a warning.
+// wantClean fails if doctor finds an error or a warning.
 func wantClean(t testing.TB, ds robocache.Dataset) {
 	t.Helper()
 	found, err := ds.(*lerobot.Dataset).Diagnose(t.Context(), robocache.DiagnoseOptions{})

@@ -18,13 +18,13 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// fixedPart is what a process holds besides its memory budgets: the Go runtime and its garbage, the
-// code and the tables of the decoders, the dataset's index.
+// fixedPart is the memory of a process outside its budgets: the Go runtime and its garbage, code
+// and tables of the decoders, and the index of the dataset.
 const fixedPart = 96 << 20
 
 const childSet = "ROBOCACHE_E2E_CHILD"
 
-// TestChild is not a test: TestPeakMemory runs it in a process of its own.
+// TestChild is not a test. TestPeakMemory runs it in a separate process.
 func TestChild(t *testing.T) {
 	name := os.Getenv(childSet)
 	if name == "" {
@@ -82,7 +82,7 @@ func TestChild(t *testing.T) {
 	fmt.Printf("given %d peak %d\n", given, peak(t))
 }
 
-// peak is the process's largest resident memory.
+// peak returns the largest resident memory of the process.
 func peak(t testing.TB) int64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -99,8 +99,8 @@ func peak(t testing.TB) int64 {
 	return 0
 }
 
-// E5: ten times the budget is streamed through; the peak stays inside the budgets and the fixed
-// part.
+// e2e.C5: an epoch of ten times the budget is streamed. The peak stays within the budgets plus
+// fixedPart.
 func TestPeakMemory(t *testing.T) {
 	decoders(t)
 	for _, c := range []struct {
@@ -154,8 +154,8 @@ func TestPeakMemory(t *testing.T) {
 	}
 }
 
-// E5: 100 times opened, read for a while, and closed at a random moment, some of them in the middle
-// of Next: nothing is left.
+// e2e.C5: a loader is opened 100 times, read for a while, and closed at a random moment, sometimes
+// during Next. Nothing remains.
 func TestCloseAtAnyMoment(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
@@ -187,7 +187,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 				t.Fatal(err)
 			}
 			if held == nil {
-				held = b // a batch that outlives its loader
+				held = b // a batch that is used after its loader is closed
 				continue
 			}
 			b.Release()
@@ -229,7 +229,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 		}
 	}
 	for range 5 {
-		once() // what is made once a process
+		once() // allocates what is needed once per process
 	}
 	goroutines, files := numGoroutine(), descriptors()
 	n := 100
@@ -247,11 +247,11 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}
 }
 
-// E5: a cancelled Next or Items does not do the work first, however long that would take, and the
-// loader goes on afterwards.
+// e2e.C5: a canceled Next or Items returns without finishing its work first, and the loader remains
+// usable.
 func TestCancel(t *testing.T) {
 	decoders(t)
-	// two key frames a file: a batch takes seconds
+	// a file has two key frames, so a batch takes seconds
 	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20"))
 	cfg := loader.Config{
 		Order:   loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1},
@@ -291,7 +291,8 @@ func TestCancel(t *testing.T) {
 			}
 			if err == nil {
 				b.Release()
-				if name == "Next" && after > 0 { // what an earlier call asked for is there by now
+				// an earlier call may already have prepared the batch
+				if name == "Next" && after > 0 {
 					continue
 				}
 			}

@@ -17,7 +17,7 @@ import (
 const lfs = "version https://git-lfs.github.com/spec/v1\noid " +
 	"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 
-// E3: what info.json may say, and what must come of it.
+// e2e.C3: contents of info.json and the expected results.
 func TestBadInfo(t *testing.T) {
 	base := load(t, small)
 	js := string(base[info])
@@ -241,8 +241,8 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// E3: a shape that is possible but absurd: nothing of that size is allocated on the way to the
-// error.
+// e2e.C3: a shape that is valid but absurdly large gives an error, without an allocation of that
+// size.
 func TestAbsurdShape(t *testing.T) {
 	base := load(t, small)
 	for _, shape := range []string{"1073741824", "65536, 65536", "4611686018427387904, 0"} {
@@ -319,7 +319,7 @@ func TestAbsurdShape(t *testing.T) {
 	}
 }
 
-// E3: the same for the lines of a v2 set.
+// e2e.C3: the same for the lines of a v2 set.
 func TestBadLines(t *testing.T) {
 	base := load(t, "gr00t_picknplace_v20")
 	lines := string(base["meta/episodes.jsonl"])
@@ -392,8 +392,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// E3: each file cut at many places, emptied, replaced by an LFS pointer or noise: the true data, or
-// a typed error; never other data.
+// e2e.C3: each file is truncated at many positions, emptied, or replaced by an LFS pointer or
+// noise. The result is the right data or a typed error, never other data.
 func TestCutFiles(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
@@ -418,7 +418,7 @@ func TestCutFiles(t *testing.T) {
 		})
 		return sum, err
 	}
-	optional := map[string]bool{"meta/stats.json": true} // nothing but Stats needs it
+	optional := map[string]bool{"meta/stats.json": true} // only Stats needs it
 	t.Run("stats", func(t *testing.T) {
 		for n := 0; n < len(base["meta/stats.json"])-1; n += 1000 {
 			_, err := open(
@@ -436,7 +436,7 @@ func TestCutFiles(t *testing.T) {
 			}
 			right := 0
 			for i := range places {
-				// Half of the places over the whole file, half near its end and its beginning.
+				// half of the positions over the whole file, half near its end and its beginning
 				n := i * len(data) / places
 				switch {
 				case i%4 == 1:
@@ -474,7 +474,7 @@ func TestCutFiles(t *testing.T) {
 					t.Errorf("LFS pointer: the message does not say so: %v", err)
 				}
 			}
-			// A camera without any file is not delivered: asking for it says so.
+			// A camera without files is not delivered, and requesting it is an error.
 			if _, err := run(t, base.with(name, nil)); err != nil &&
 				!errors.Is(err, robocache.ErrNotFound) && !(name == mp4 &&
 				strings.Contains(err.Error(), camera+": the stream is declared")) &&
@@ -488,8 +488,8 @@ func TestCutFiles(t *testing.T) {
 	}
 }
 
-// E3: bytes flipped in headers and footers, runs of 0xff (the largest varints and counts), zeros:
-// no panic, no hang, no large allocation.
+// e2e.C3: bytes are flipped in headers and footers, or replaced by runs of 0xff (the largest
+// varints and counts) or zeros. There is no panic, no hang and no large allocation.
 func TestFlippedBytes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)

@@ -19,13 +19,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// ranges are the bytes of files that were asked for.
+// ranges records the byte ranges that were requested, by file.
 type ranges struct {
 	mu sync.Mutex
 	of map[string][][2]int64
 }
 
-// note reads a request.
+// note records a request.
 func (r *ranges) note(_ int64, q *http.Request) string {
 	var from, to int64
 	if n, _ := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 &&
@@ -37,7 +37,7 @@ func (r *ranges) note(_ int64, q *http.Request) string {
 	return ""
 }
 
-// union is the same without what is there twice, in order.
+// union returns the ranges merged and sorted, without overlaps.
 func union(in [][2]int64) (out [][2]int64) {
 	slices.SortFunc(in, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	for _, x := range in {
@@ -57,20 +57,22 @@ func size(in [][2]int64) (n int64) {
 	return n
 }
 
-// video is the bytes of videos that were asked for: in all, and without repeats.
+// video returns the requested bytes of videos: with repeats as a count, and without repeats as
+// ranges.
 func (r *ranges) video() (asked int64, once [][2]int64) {
 	for name, x := range r.of {
 		if strings.HasSuffix(name, ".mp4") {
 			asked += size(x)
-			once = append(once, union(slices.Clone(x))...) // one file: offsets are told apart
+			// there is only one file, so offsets are unique
+			once = append(once, union(slices.Clone(x))...)
 		}
 	}
 	return asked, once
 }
 
-// Two nodes read one bucket: together they give the epoch, no sample twice. With a pool whose
-// shards can be dealt out evenly each byte of a video goes to one of them, but for some at the
-// epoch's end; with a global shuffle to both.
+// Two nodes read one bucket. Together they deliver the epoch, and no sample twice. With a pool
+// whose shards divide evenly, each byte of a video goes to one node, except for some at the end of
+// the epoch. With a global shuffle, it goes to both nodes.
 func TestObjectStoreTwoNodes(t *testing.T) {
 	decoders(t)
 	dir, endpoint := servers.S3(t)
@@ -78,23 +80,25 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := synth.Write(t.Context(), filepath.Join(dir, "lab", "set"),
-		synth.Options{Format: "lerobot", Episodes: 64, Seconds: 2, Width: 160, Height: 120,
-			Cameras: 1, Seed: 1, Spread: 0.5}); err != nil {
+		synth.Options{
+			Format: "lerobot", Episodes: 64, Seconds: 2, Width: 160, Height: 120,
+			Cameras: 1, Seed: 1, Spread: 0.5,
+		}); err != nil {
 		t.Skip("no set with video: ", err)
 	}
 	const batch, world = 16, 2
 	for name, c := range map[string]struct {
 		loader.Order
-		least, most float64 // part of the video that both ask for
+		least, most float64 // share of the video that both nodes request
 	}{
 		"global": {loader.Order{Shuffle: loader.Global}, 0.9, 1},
-		// 8 shards, 4 a rank
+		// 8 shards, 4 per rank
 		"pool": {
 			loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}},
 			0,
 			0.05,
 		},
-		// a shard is of both
+		// one shard belongs to both ranks
 		"pool of 7": {
 			loader.Order{
 				Shuffle:   loader.Pool,

@@ -27,7 +27,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// evict takes a folder's files out of the page cache.
+// evict removes the files of a folder from the page cache.
 func evict(t testing.TB, path string) {
 	t.Helper()
 	err := filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
@@ -47,8 +47,8 @@ func evict(t testing.TB, path string) {
 	}
 }
 
-// slow speaks as much of S3 over a folder as reading wants, at little CPU of its own: a real server
-// and a proxy before it take more than the loader. Each answer comes after 5 ms, or
+// slow implements the part of S3 that reading needs, over a folder. It uses little CPU, whereas a
+// real server with a proxy would use more than the loader. Each response comes after 5 ms, or
 // ROBOCACHE_RATE_LATENCY.
 type slow struct {
 	url                            string
@@ -130,8 +130,8 @@ func newSlow(t testing.TB, dir string) *slow {
 	return s
 }
 
-// apart is a slow server in a process of its own, on the cores that ROBOCACHE_RATE_CPUS names
-// (taskset -c): what it costs is not ours.
+// apart starts a slow server in a separate process, on the cores in ROBOCACHE_RATE_CPUS (taskset
+// -c), so that its cost is not measured.
 func apart(t *testing.T, dir string) (counts func() (requests, bytes, mostOnce int64), url string) {
 	args := []string{os.Args[0], "-test.run=^TestObjectStoreRate$"}
 	if cpus := os.Getenv("ROBOCACHE_RATE_CPUS"); cpus != "" {
@@ -159,8 +159,9 @@ func apart(t *testing.T, dir string) (counts func() (requests, bytes, mostOnce i
 	}, url
 }
 
-// TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files,
-// in turn, and two with a cache directory: ROBOCACHE_RATE=10, the number of episodes.
+// TestObjectStoreRate compares an epoch over s3 at 5 ms per request with one of cold local files,
+// interleaved, and then two with a cache directory. ROBOCACHE_RATE=10 enables it and sets the
+// number of episodes.
 func TestObjectStoreRate(t *testing.T) {
 	episodes, _ := strconv.Atoi(os.Getenv("ROBOCACHE_RATE"))
 	if episodes == 0 {
@@ -168,7 +169,7 @@ func TestObjectStoreRate(t *testing.T) {
 	}
 	decoders(t)
 	servers.Credentials(t)
-	if dir := os.Getenv("ROBOCACHE_RATE_SERVE"); dir != "" { // the server's process
+	if dir := os.Getenv("ROBOCACHE_RATE_SERVE"); dir != "" { // the process of the server
 		s := newSlow(t, dir)
 		fmt.Println(s.url)
 		io.Copy(io.Discard, os.Stdin)
@@ -186,9 +187,11 @@ func TestObjectStoreRate(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			local := filepath.Join(root, "lab", format, name)
 			rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-			if _, err := synth.Write(t.Context(), local, synth.Options{Format: format,
+			if _, err := synth.Write(t.Context(), local, synth.Options{
+				Format:   format,
 				Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1,
-				Rates: rates, Seed: 1}); err != nil {
+				Rates: rates, Seed: 1,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			for _, order := range []loader.Shuffle{loader.Global, loader.Pool} {

@@ -22,7 +22,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// upload copies a folder, or a file's own, into a store.
+// upload copies a folder, or a file with its companion files, to a store.
 func upload(t testing.TB, uri, path string) {
 	t.Helper()
 	s, err := store.OpenWritable(uri)
@@ -49,8 +49,8 @@ func upload(t testing.TB, uri, path string) {
 	}
 }
 
-// inS3 starts a server with one bucket and copies what datasets need into it; it gives the URI of
-// the bucket.
+// inS3 starts a server with one bucket, copies the datasets into it, and returns the URI of the
+// bucket.
 func inS3(t testing.TB, paths ...string) (uri, endpoint string) {
 	t.Helper()
 	dir, endpoint := servers.S3(t)
@@ -69,7 +69,7 @@ func inS3(t testing.TB, paths ...string) (uri, endpoint string) {
 	return "s3://lab", endpoint
 }
 
-// sets are datasets of every format that is read.
+// sets are datasets of every format with a reader.
 var sets = []struct {
 	path string
 	hz   int64
@@ -88,8 +88,8 @@ var sets = []struct {
 	{"rosbag2/py", 0},
 }
 
-// all is what a person asks of a dataset: what is in it, what is wrong with it, its statistics, and
-// an epoch of it.
+// all returns what users request from a dataset: its content, its findings, its statistics, and an
+// epoch.
 func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string) {
 	t.Helper()
 	opt := robocache.OpenOptions{}
@@ -125,7 +125,7 @@ func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string)
 	return out
 }
 
-// Every format says and gives the same from a bucket as from disk.
+// Every format gives the same results from a bucket as from disk.
 func TestObjectStoreEqualsDisk(t *testing.T) {
 	decoders(t)
 	paths := make([]string, len(sets))
@@ -148,7 +148,7 @@ func TestObjectStoreEqualsDisk(t *testing.T) {
 			}
 			for i := range want {
 				if strings.HasPrefix(want[i], "inspect") && filepath.Ext(s.path) == ".zip" {
-					continue // of an archive elsewhere the members are counted
+					continue // inspect counts the members of a remote archive as files
 				}
 				if got[i] != want[i] {
 					at := 0
@@ -163,8 +163,8 @@ func TestObjectStoreEqualsDisk(t *testing.T) {
 	}
 }
 
-// unnamedSource is a dataset whose episodes have the same origin wherever it lies: results name the
-// source and its checksum.
+// unnamedSource hides the location of a dataset, so that results from different locations can be
+// compared. Results contain the name of the source and its checksum.
 type unnamedSource struct{ robocache.Dataset }
 
 func (s unnamedSource) Unwrap() robocache.Dataset { return s.Dataset }
@@ -179,14 +179,13 @@ func (s unnamedSource) Origin(_ context.Context, episode int) (*robocache.Origin
 	return &robocache.Origin{Dataset: "source", Episode: s.Info().EpisodeIndex(episode)}, nil
 }
 
-// A conversion from a bucket into a bucket writes the bytes that one from disk to disk writes.
+// A conversion between buckets writes the same bytes as one between folders.
 func TestObjectStoreConversions(t *testing.T) {
 	decoders(t)
 	const path = "robomimic_like/earliest_gzip.hdf5"
 	bucket, _ := inS3(t, small, path)
 	for format, name := range written() {
-		// its data files are named anew by each writer, so that two never share a name;
-		// format/delta tests them in a bucket
+		// Each writer gives its data files new, unique names. format/delta tests them in a bucket.
 		if format == "delta" {
 			continue
 		}
@@ -214,7 +213,7 @@ func TestObjectStoreConversions(t *testing.T) {
 	}
 }
 
-// wrote converts a few episodes and gives the files of the result.
+// wrote converts a few episodes and returns the files of the result.
 func wrote(t *testing.T, from, format, to string) map[string][]byte {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), from, robocache.OpenOptions{})

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// rowsOfStream reads all rows of a stream of an episode.
+// rowsOfStream reads all rows of one stream of an episode.
 func rowsOfStream(t *testing.T, ds robocache.Dataset, position int, key string) [][]float64 {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -58,8 +58,8 @@ func samplesOf(
 		slices.Clone(b.Tensor(key + "_is_pad").Data), m.Notes()
 }
 
-// slowTick is what a tick holds of one column of rows at a rate: row k lasts until row k+1, the
-// last one as long.
+// slowTick returns the sum of one column over a tick, for rows at a rate. Row k lasts until row
+// k+1, and the last row has the same duration.
 func slowTick(rows [][]float64, column int, rate, from, to float64) (sum float64) {
 	for k := range rows {
 		start, end := float64(k)/rate, float64(k+1)/rate
@@ -83,7 +83,7 @@ func total(rows [][]float64, column int) (sum float64) {
 	return sum
 }
 
-// relativeSets are the sets of the test data with an action of six changes and a gripper.
+// relativeSets are the sets of the test data whose action has six changes and a gripper.
 var relativeSets = []struct {
 	name, key string
 	rate      float64
@@ -92,9 +92,8 @@ var relativeSets = []struct {
 	{"calvin_like", "rel_actions", 30},
 }
 
-// TestRelativeActionsKeepTheirSum checks that delta actions of two formats keep their total at
-// rates above and below their own, in Loader and in convert, and that the gripper is interpolated
-// as before.
+// TestRelativeActionsKeepTheirSum checks that delta actions of two formats keep their sum at rates
+// above and below their own, in Loader and in convert. The gripper is still interpolated.
 func TestRelativeActionsKeepTheirSum(t *testing.T) {
 	for _, set := range relativeSets {
 		for _, hz := range []int64{2, 3, 4, 5, 7, 10, 25, 30, 60} {
@@ -133,7 +132,7 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 							len(got),
 						)
 					}
-					// The last tick of the grid ends here; what the last row does after it is on no
+					// The last tick of the grid ends here. The rest of the last row belongs to no
 					// tick.
 					end := float64(len(got)) / float64(hz)
 					for c := range 6 {
@@ -177,8 +176,8 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 	}
 }
 
-// TestRelativeGolden checks the numbers of the report: the sum of dz of one episode of Bridge, at 5
-// Hz and at 10 Hz.
+// TestRelativeGolden checks reported numbers: the sum of dz of one episode of Bridge, at 5 Hz and
+// at 10 Hz.
 func TestRelativeGolden(t *testing.T) {
 	ds := open(t, realdata.Path(t, relativeSets[0].name))
 	rate := robocache.Rate{Num: 10, Den: 1}

@@ -15,8 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// remoteEpochs opens a set and reads it n times through a cache directory: the digest of each
-// epoch, and the requests until it was open and of each epoch.
+// remoteEpochs opens a set and reads it n times through a cache directory. It returns the digest of
+// each epoch, and the requests for opening and for each epoch.
 func remoteEpochs(
 	t testing.TB,
 	far *slow,
@@ -62,12 +62,13 @@ func remoteEpochs(
 	return sums, requests
 }
 
-// A cache directory makes the second epoch of every format local: no request, equal values; what is
-// damaged is asked for again, what changed is not served, and another process shares it.
+// With a cache directory, the second epoch of every format makes no request and has equal values.
+// Damaged blocks are requested again, changed files are not served from the cache, and other
+// processes share it.
 func TestSecondEpochIsLocal(t *testing.T) {
 	decoders(t)
 	servers.Credentials(t)
-	if uri := os.Getenv("ROBOCACHE_TEST_CHILD"); uri != "" { // another process
+	if uri := os.Getenv("ROBOCACHE_TEST_CHILD"); uri != "" { // the other process
 		p := strings.Split(uri, " ")
 		far := &slow{}
 		sums, _ := remoteEpochs(t, far, p[0], p[1], p[2], 1)
@@ -89,9 +90,11 @@ func TestSecondEpochIsLocal(t *testing.T) {
 			write := func(seed uint64) string {
 				os.RemoveAll(local)
 				rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-				if _, err := synth.Write(t.Context(), local, synth.Options{Format: format,
+				if _, err := synth.Write(t.Context(), local, synth.Options{
+					Format:   format,
 					Episodes: 2, Seconds: 2, Width: 160, Height: 120, Cameras: 1,
-					Rates: rates, Seed: seed}); err != nil {
+					Rates: rates, Seed: seed,
+				}); err != nil {
 					t.Fatal(err)
 				}
 				sums, _ := remoteEpochs(t, far, local, format, "", 1)
@@ -134,7 +137,7 @@ func TestSecondEpochIsLocal(t *testing.T) {
 				}
 				sums, again := remoteEpochs(t, far, uri, format, dir, 1)
 				check("opened again", sums, want)
-				// over http, the version of each chunk's file is asked for
+				// over http, the version of each chunk file is requested
 				if chunks := format == "zarr" && scheme == "http"; !chunks && again[1] > 3+n[1]/4 {
 					t.Errorf(
 						"%s: opened again, an epoch asks %d times; it was %v",
@@ -161,7 +164,7 @@ func TestSecondEpochIsLocal(t *testing.T) {
 					}
 				}
 				if format == "mcap" {
-					continue // it has stayed in memory since it was opened
+					continue // it has been in memory since it was opened
 				}
 				damage(t, dir)
 				sums, _ = remoteEpochs(t, far, uri, format, dir, 1)
@@ -189,7 +192,7 @@ func first(t *testing.T, dir, suffix string) string {
 	return filepath.Base(found[0])
 }
 
-// damage turns bytes in each shard of a cache directory.
+// damage changes bytes in each shard of a cache directory.
 func damage(t *testing.T, dir string) {
 	t.Helper()
 	shards, _ := filepath.Glob(filepath.Join(dir, "*.shard"))

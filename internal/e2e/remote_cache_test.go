@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// A remote file read through a cache directory: exact, and what one handle has read costs the next
-// one no request.
+// Reading a remote file through a cache directory is exact. Bytes that one handle has read cost the
+// next handle no request.
 func TestRemoteBlocksOnDisk(t *testing.T) {
 	dir := realdata.Path(t, small)
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(mp4)))
@@ -64,8 +64,8 @@ func TestRemoteBlocksOnDisk(t *testing.T) {
 	}
 }
 
-// The loader over http with a cache directory: the same batches, and the second run asks for no
-// video but for its opening.
+// The loader over http with a cache directory delivers the same batches. The second run requests
+// video only to open it.
 func TestLoaderRemoteCache(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)

@@ -18,8 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// What is opened with a split is those episodes of the whole, whatever the format; training reads
-// train where it is there and nothing else is asked for.
+// Opening a dataset with a split gives the same episodes as the whole dataset, in every format.
+// Training uses the split train if it exists and no other is selected.
 func TestSplits(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "set")
 	if _, err := synth.Write(t.Context(), made,
@@ -121,7 +121,7 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 		type starts interface {
 			VideoStart(ctx context.Context, episode int, key string) (int64, bool, error)
 		}
-		if from, ok := whole.(starts); ok { // what tolerance_s= compares the times of frames with
+		if from, ok := whole.(starts); ok { // the frame times that tolerance_s= compares
 			cameras := slices.DeleteFunc(
 				slices.Clone(whole.Info().Features),
 				func(f robocache.Feature) bool { return f.Kind != robocache.KindVideo },

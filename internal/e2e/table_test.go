@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// altered runs testdata/alter.py over the small set: case → the files that differ.
+// altered runs testdata/alter.py on the small set and returns the changed files of each case.
 func altered(t testing.TB) map[string]tree {
 	t.Helper()
 	if alteredOnce != nil {
@@ -47,19 +47,19 @@ func altered(t testing.TB) map[string]tree {
 	return cases
 }
 
-// alteredOnce keeps what alter.py made: the tests that want it run one after the other.
+// alteredOnce holds the result of alter.py. The tests that use it do not run in parallel.
 var alteredOnce map[string]tree
 
-// outcome is what must come of a damaged table: a class of error with words in its message, or data
-// with findings.
+// outcome is the expected result for a damaged table: a class of error with words of its message,
+// or data with findings.
 type outcome struct {
-	class error  // of the first error of reading everything; nil = all is readable
+	class error  // of the first error when everything is read; nil if all is readable
 	words string // separated by "|"
-	codes string // findings that must be there
+	codes string // required findings
 }
 
-// E3: what parquet tables may hold. The timestamps of a LeRobot row are not needed to find its
-// frame: only Times looks at them.
+// e2e.C3: contents of parquet tables. The timestamps of a LeRobot row are not needed to find its
+// frame; only Times reads them.
 func TestBadTables(t *testing.T) {
 	cases := altered(t)
 	base := load(t, small)
@@ -73,7 +73,7 @@ func TestBadTables(t *testing.T) {
 		"element-null":   {mal, table + "|action|row", ""},
 		"list-short":     {mal, table + "|action|row", ""},
 		"list-long":      {mal, table + "|action|row", ""},
-		// all rows have one width: info.json lies
+		// all rows have the same width, which differs from info.json
 		"scalar-for-list":     {mal, info + "|action|26", ""},
 		"nested":              {mal, table + "|action", ""},
 		"text-for-number":     {mal, table + "|frame_index", ""},
@@ -157,7 +157,7 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// E3: bad timestamps do not touch what needs none, and stop what needs them.
+// e2e.C3: bad timestamps fail the operations that need timestamps, and no others.
 func TestBadTimestamps(t *testing.T) {
 	cases := altered(t)
 	base := load(t, small)
@@ -193,7 +193,7 @@ func TestBadTimestamps(t *testing.T) {
 						t.Errorf("the message does not say %q: %v", w, err)
 					}
 				}
-				// One bad episode ends no run that may skip.
+				// with skip, one bad episode does not end the run
 				_, n, err = digest(
 					t.Context(),
 					ds,
@@ -210,15 +210,15 @@ func TestBadTimestamps(t *testing.T) {
 	}
 }
 
-// E3: episodes of no row and of one row are episodes: the rows of the others stay where they are,
-// and windows are clamped.
+// e2e.C3: episodes without rows or with one row are valid. The rows of the others keep their
+// positions, and windows are clamped.
 func TestShortestEpisodes(t *testing.T) {
 	decoders(t)
 	cases := altered(t)
 	base := load(t, small)
-	// The bookkeeping columns differ by construction.
+	// the bookkeeping columns differ by construction
 	back := loader.Delta{Key: camera, Offsets: []float64{-1.0 / 30, 0, 1.0 / 30}}
-	// train is 0:66, and an episode is added
+	// train is 0:66, and one episode is added
 	cfg := loader.Config{
 		Order:   loader.Order{BatchSize: 50, Split: robocache.SplitAll},
 		Windows: loader.Windows{Keys: []string{"observation.state", "action", camera, "index"}},

@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// folders are datasets whose files are found by listing: name → real file, and the files that
-// strange things take the place of.
+// folders are datasets whose files are found by listing: name → real file, and the files that are
+// replaced by other objects.
 var folders = map[string]struct {
 	files   map[string]string
 	victims []string
@@ -118,7 +118,7 @@ var folders = map[string]struct {
 	},
 }
 
-// faults opens a dataset as doctor does: what is wrong with it, and how many episodes it has.
+// faults opens a dataset as doctor does and returns its problems and its number of episodes.
 func faults(
 	t *testing.T,
 	dir, format string,
@@ -150,14 +150,14 @@ func faults(
 	return said, ds.Info().Episodes
 }
 
-// trains goes through an epoch as training does.
+// trains reads an epoch as training does.
 func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats, error) {
 	t.Helper()
 	opt := robocache.OpenOptions{FollowLinks: follow}
 	switch format {
 	case "rlds":
 		opt.Options = map[string]string{"split": "all"}
-	case "hdf5": // the files keep no clock
+	case "hdf5": // the files have no clock
 		opt.HZ = robocache.Rate{Num: 10, Den: 1}
 	}
 	ds, err := robocache.Open(t.Context(), dir, opt)
@@ -204,8 +204,8 @@ func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats,
 	}
 }
 
-// E3: an RLDS shard that was cut stops training by name; with skip it goes on without what was
-// lost, and lists it.
+// e2e.C3: a truncated RLDS shard stops training with an error that names it. With skip, training
+// continues without the lost episodes and lists them.
 func TestCutShardStopsTraining(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "set")
 	const victim = "bridge_dataset-train.tfrecord-00000-of-00001"
@@ -236,7 +236,8 @@ func TestCutShardStopsTraining(t *testing.T) {
 	}
 }
 
-// E3: nothing that stands in a listed file's place makes it vanish without an error that names it.
+// e2e.C3: if another object replaces a listed file, there is an error that names it. The file does
+// not vanish silently.
 func TestNothingVanishes(t *testing.T) {
 	for format, set := range folders {
 		t.Run(format, func(t *testing.T) {
@@ -297,7 +298,7 @@ func TestNothingVanishes(t *testing.T) {
 						t.Fatal(err)
 					}
 					said, _ := faults(t, dir, format, robocache.OpenOptions{})
-					unused := victim == "meta/stats.json" // by training on raw values
+					unused := victim == "meta/stats.json" // training on raw values does not use it
 					if _, err := trains(t, dir, format, "error", false); !unused && (err == nil ||
 						!strings.Contains(err.Error(), filepath.Base(victim)) ||
 						!errors.Is(err, robocache.ErrMalformed)) {
@@ -349,8 +350,8 @@ func TestNothingVanishes(t *testing.T) {
 					}
 				}
 			}
-			// The hub's cache: each file is a link to a blob beside the snapshots, and needs no
-			// flag.
+			// In the cache of the hub, each file is a link to a blob next to the snapshots. It
+			// needs no flag.
 			hub := filepath.Join(t.TempDir(), "datasets--o--n")
 			snapshot := filepath.Join(hub, "snapshots", "c0ffee")
 			n := 0
@@ -393,7 +394,7 @@ func TestNothingVanishes(t *testing.T) {
 	}
 }
 
-// TestMissingStorage: of a bag whose files were not fetched they are named.
+// TestMissingStorage checks that the error names the files of a bag that were not fetched.
 func TestMissingStorage(t *testing.T) {
 	b := []byte(
 		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  " +

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// box finds a box by its path and gives the offsets of its first payload byte and of its end; each
-// step goes into the first of its name.
+// box finds a box by its path and returns the offsets of its first payload byte and of its end.
+// Each step selects the first box with that name.
 func box(t testing.TB, data []byte, path string) (from, to int) {
 	t.Helper()
 	from, to = 0, len(data)
@@ -40,8 +40,8 @@ func box(t testing.TB, data []byte, path string) (from, to int) {
 
 const stbl = "moov/trak/mdia/minf/stbl/"
 
-// E3: mp4 tables that declare the absurd: a typed error that names the file and the box, or only
-// the true frames; little memory.
+// e2e.C3: mp4 tables with absurd values give a typed error that names the file and the box, or only
+// right frames. Memory stays small.
 func TestBadBoxes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
@@ -179,14 +179,15 @@ func u32WithHead(path string, v uint32) func(t *testing.T, b []byte) []byte {
 	}
 }
 
-// E3: an episode whose video has fewer frames than rows is an error from its first row on, or
-// skipped and counted. So is one with more frames here: its timestamps begin one frame after 0, and
-// a lookup by time would give each row its neighbour's frame. No other frame is served.
+// e2e.C3: if the video of an episode has fewer frames than rows, the episode fails at its first
+// row, or is skipped and counted. The same holds here for a video with more frames: its timestamps
+// begin one frame after 0, so a lookup by time would give each row its neighbor's frame. No wrong
+// frame is delivered.
 func TestVideoOfAnotherLength(t *testing.T) {
 	decoders(t)
 	base := load(t, "gr00t_picknplace_v20")
 	const dir, key = "videos/chunk-000/observation.images.ego_view/episode_", "observation.images.ego_view"
-	// Episode 3 has 412 rows, episode 4 has 328: each gets the other's file.
+	// Episode 3 has 412 rows and episode 4 has 328. Each gets the other's file.
 	tr := base.with(dir+"000003.mp4", base[dir+"000004.mp4"]).
 		with(dir+"000004.mp4", base[dir+"000003.mp4"])
 	ds := open(t, tr.mem(t))
@@ -226,9 +227,9 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	}
 }
 
-// tally is what an epoch with on_bad_episode=skip gave.
+// tally is the result of an epoch with on_bad_episode=skip.
 type tally struct {
-	of  map[int]int // episode → samples
+	of  map[int]int // episode → number of samples
 	bad []loader.BadEpisode
 }
 
@@ -266,8 +267,8 @@ func listed(t testing.TB, ds robocache.Dataset, cfg loader.Config, bad int) tall
 	return out
 }
 
-// E3: the mp4 of some episodes is missing, an LFS pointer, cut, empty or noise: those episodes are
-// errors or skipped, the others are served.
+// e2e.C3: the mp4 of some episodes is missing, an LFS pointer, truncated, empty or noise. These
+// episodes fail or are skipped, and the others are delivered.
 func TestSomeVideosBad(t *testing.T) {
 	decoders(t)
 	base := load(t, "g1_h264_v30")
@@ -334,7 +335,7 @@ func TestSomeVideosBad(t *testing.T) {
 			}
 		})
 	}
-	// A packet of noise in the middle: that episode, and no other frame.
+	// a packet of noise in the middle affects only its episode
 	t.Run("one bad packet", func(t *testing.T) {
 		b := bytes.Clone(base[name])
 		from, to := box(t, b, "mdat")
@@ -352,7 +353,8 @@ func TestSomeVideosBad(t *testing.T) {
 	})
 }
 
-// fragmented is a minimal fragmented mp4: a moov without samples that says so, and a moof.
+// fragmented is a minimal fragmented mp4: a moov without samples that announces fragments, and a
+// moof.
 var fragmented = func() []byte {
 	b := func(name string, payload ...[]byte) []byte {
 		body := bytes.Join(payload, nil)

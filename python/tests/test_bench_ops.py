@@ -92,7 +92,7 @@ def test_right_and_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return got
 
     monkeypatch.setattr(robocache, of, spoilt)
-    monkeypatch.setattr(ops_ours, "again", lambda call, held: call)
+    monkeypatch.setattr(ops_ours, "reuse_prepared", lambda call, held: call)
     found = arms(WORKS[name])
     assert "wrong: element" in found["robocache"]["failed"] and not found["robocache"]["us"]
     assert all(not a["failed"] for n, a in found.items() if n not in ("robocache", "open3d"))
@@ -130,7 +130,7 @@ def test_bytes() -> None:
             < 0.04 * want + 0.05
         )
     x = ops.make_inputs(WORKS["sparse"], "cpu")
-    cells = len(ops.parts(ops_ours.truth_of(WORKS["sparse"], x), WORKS["sparse"])[0])
+    cells = len(ops.result_arrays(ops_ours.truth_of(WORKS["sparse"], x), WORKS["sparse"])[0])
     assert ops.floor_bytes(WORKS["sparse"], x) == 500 * 20 + cells * 28
 
 

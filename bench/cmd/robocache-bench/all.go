@@ -13,32 +13,36 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
+// newAll returns the verb all.
 func newAll(line string) *cobra.Command {
-	f := sharedFlags{line: line}
+	f := sharedFlags{commandLine: line}
 	a := &bench.All{Revision: version}
 	c := &cobra.Command{
 		Use: "all",
-		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, " +
-			"and a page of results",
-		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(
-			bench.AllNames(),
-			", ",
-		) + `.
-A part that this machine cannot run, or for which no time is left, is skipped with its reason and its command. What is over is a line of rows.jsonl
-in --out: --resume runs what is missing, also after a kill. It writes README.md, benchmark_results.json, report.html and plots/. Exit code 1: a runner
-gave wrong data, or failed; 3: a bar is missed.`,
+		Short: "run the whole suite within a time: synthesise, load, decode, train, and write a " +
+			"page of results",
+		Long: `all runs the parts of the suite with the other verbs, each within its share of the time: ` +
+			strings.Join(
+				bench.AllNames(),
+				", ",
+			) + `.
+
+A part is skipped, with its reason and its command, if this machine cannot run it or if no time is
+left. Completed commands are saved as lines of rows.jsonl in --out. --resume runs the missing ones,
+also after a kill. The results are README.md, benchmark_results.json, report.html and plots/.
+Exit code 1: a runner failed or delivered wrong data; 3: a bar is missed.`,
 		Example: `  robocache-bench all --time 15m --out results
   robocache-bench all --time 2m --out results --parts synth,load
   robocache-bench all --time 15m --out results --resume
   robocache-bench report results`,
 		Args: cobra.NoArgs,
-		RunE: f.verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: f.withCleanup(func(cmd *cobra.Command, _ []string) error {
 			a.Out, a.Log = f.out, logTo(cmd)
 			if err := a.Check(); err != nil {
 				return err
 			}
 			var err error
-			if a.Tools, err = f.tools(); err != nil {
+			if a.Tools, err = f.unpackTools(); err != nil {
 				return err
 			}
 			began := time.Now()
@@ -57,24 +61,24 @@ gave wrong data, or failed; 3: a bar is missed.`,
 			if err != nil {
 				return err
 			}
-			r.Command, r.Took = f.line, time.Since(began).Seconds()
+			r.Command, r.Took = f.commandLine, time.Since(began).Seconds()
 			files := "README.md, benchmark_results.json, report.html"
 			if r.Document().Plots() {
 				files += ", plots/"
 			}
-			return f.show(cmd, r, files)
+			return f.showReport(cmd, r, files)
 		}),
 	}
 	fl := c.Flags()
-	fl.DurationVar(&a.Time, "time", 15*time.Minute, "for all parts together")
-	fl.StringVar(&f.out, "out", "", "folder of the results")
-	fl.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
-	fl.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
+	fl.DurationVar(&a.Time, "time", 15*time.Minute, "time for all parts together")
+	fl.StringVar(&f.out, "out", "", "folder for the results")
+	fl.StringVar(&a.Work, "work", "", "folder for the sets (default: sets in --out)")
+	fl.StringSliceVar(&a.Parts, "parts", nil, "parts to run: "+strings.Join(bench.AllNames(), ", "))
 	fl.BoolVar(
 		&a.Resume,
 		"resume",
 		false,
-		"go on with an interrupted run: what rows.jsonl has is not run again",
+		"resume an interrupted run: results in rows.jsonl are reused",
 	)
 	fl.StringVar(
 		&f.python,
@@ -86,13 +90,14 @@ gave wrong data, or failed; 3: a bar is missed.`,
 	return c
 }
 
+// newReport returns the verb report.
 func newReport(line string) *cobra.Command {
-	f := sharedFlags{line: line}
+	f := sharedFlags{commandLine: line}
 	var page string
 	c := &cobra.Command{
 		Use: "report RUN [RUN2]",
-		Short: "show a run's files again, or compare two runs: what got worse beyond both " +
-			"spreads is exit code 3",
+		Short: "show the results of a run, or compare two runs; exit code 3 if a figure became " +
+			"worse beyond both spreads",
 		Long: "RUN is the folder of robocache-bench all, or a JSON report of any measurement " +
 			"(load.json, train.json, peers.json …).",
 		Example: `  robocache-bench report results
@@ -101,7 +106,7 @@ func newReport(line string) *cobra.Command {
   robocache-bench report --performance docs/perf >docs/PERFORMANCE.md`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := require((page == "") == (len(args) > 0),
+			if err := misuseUnless((page == "") == (len(args) > 0),
 				"robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER"); err !=
 				nil {
 				return err
@@ -117,7 +122,7 @@ func newReport(line string) *cobra.Command {
 			d := &report.Document{
 				Name:    "report",
 				Title:   "robocache-bench report",
-				Command: f.line,
+				Command: f.commandLine,
 				Raw:     rows,
 			}
 			if len(args) == 2 {
@@ -159,7 +164,7 @@ func newReport(line string) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
 	c.Flags().
-		StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and "+
-			"results: docs/PERFORMANCE.md")
+		StringVar(&page, "performance", "", "print the page of page.tmpl and the results in this "+
+			"folder: docs/PERFORMANCE.md")
 	return c
 }

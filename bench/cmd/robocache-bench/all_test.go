@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The suite within its time: what this machine cannot run is skipped with its command, the files
-// are there, the plots are not empty, and a run is compared with another.
+// The suite ends within its time. Steps that this machine cannot run are skipped with their
+// command, all files exist, plots are not empty, and two runs can be compared.
 func TestBenchAll(t *testing.T) {
 	py, out := trainer(t), filepath.Join(t.TempDir(), "out")
 	began := time.Now()
@@ -81,7 +81,7 @@ func TestBenchAll(t *testing.T) {
 		!strings.Contains(text, "0 figures are worse") {
 		t.Errorf("a run beside itself: exit %d: %s", code, text)
 	}
-	// Half the rate of ours, beyond the spread.
+	// half of our rate, beyond the spread
 	for _, s := range r["steps"].([]any) {
 		result, _ := s.(map[string]any)["result"].(map[string]any)
 		list, _ := result["results"].([]any)
@@ -108,7 +108,7 @@ func TestBenchAll(t *testing.T) {
 	}
 }
 
-// What is over when the suite is killed is not run again.
+// Steps that were complete when the suite was killed do not run again.
 func TestBenchAllKilled(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,7 +133,7 @@ func TestBenchAllKilled(t *testing.T) {
 	}
 	var kept []byte
 	child := ""
-	for range 5000 { // both sets are made, and the kernels have begun
+	for range 5000 { // until both sets are made and the kernels have begun
 		kept, _ = os.ReadFile(rows)
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
 		for _, f := range tasks {
@@ -164,7 +164,7 @@ func TestBenchAllKilled(t *testing.T) {
 	if bytes.Count(kept, []byte("\n")) == 0 {
 		t.Fatal("nothing was kept")
 	}
-	// a bar that this machine misses
+	// this machine may miss a bar
 	if code, _, errs := call(
 		t,
 		append(line, "--resume")...); code != exitDone &&
@@ -190,7 +190,7 @@ func TestBenchAllKilled(t *testing.T) {
 	if len(seen) != 3 { // two sets, the kernels
 		t.Errorf("%d commands are over", len(seen))
 	}
-	set := filepath.Join(out, "sets", "all-few", "rtx.hdf5") // a set that is lost is made again
+	set := filepath.Join(out, "sets", "all-few", "rtx.hdf5") // a missing set is made again
 	if err := os.Remove(set); err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +212,8 @@ func TestBenchAllKilled(t *testing.T) {
 	}
 }
 
-// What got worse beyond both spreads and 3 % is exit code 3; neither better, nor less than 3 %, nor
-// within the spreads is.
+// A change for the worse by more than 3 % and beyond both spreads is exit code 3. An improvement or
+// a smaller change is not.
 func TestBenchReport(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string, rate, cpu [3]float64) string {

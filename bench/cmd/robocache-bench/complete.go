@@ -11,20 +11,21 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// flagValues lists what a shell completes after a flag: "verb --flag" goes before "--flag".
+// flagValues lists the values that the shell completes for a flag. "verb --flag" takes precedence
+// over "--flag".
 var flagValues = map[string]func() []string{
-	"--device":           words("cpu", "cuda"),
-	"--clock":            words("wall", "cpu"),
-	"--pattern":          words("sequential", "random"),
+	"--device":           fixedValues("cpu", "cuda"),
+	"--clock":            fixedValues("wall", "cpu"),
+	"--pattern":          fixedValues("sequential", "random"),
 	"--parts":            bench.AllNames,
 	"peers --workload":   func() []string { return caseNames("peers") },
 	"formats --workload": func() []string { return caseNames("formats") },
-	"load --video":       words("one", "all", "none"),
-	"load --shuffle":     words(string(loader.Global), string(loader.Pool), "file"),
-	"load --decode":      words(bench.TrainValues("decode")...),
-	"load --cache-format": words(string(loader.CacheAuto), string(loader.CachePlanes),
+	"load --video":       fixedValues("one", "all", "none"),
+	"load --shuffle":     fixedValues(string(loader.Global), string(loader.Pool), "file"),
+	"load --decode":      fixedValues(bench.TrainValues("decode")...),
+	"load --cache-format": fixedValues(string(loader.CacheAuto), string(loader.CachePlanes),
 		string(loader.CachePixels), string(loader.CacheEncoded)),
-	"load --cache-state": words("warm", "cold"),
+	"load --cache-state": fixedValues("warm", "cold"),
 	"load --scenario":    scenarioNames,
 	"load --scenarios":   func() []string { return append(scenarioNames(), "all") },
 }
@@ -46,8 +47,8 @@ func init() {
 	}
 }
 
-// valuesOf returns the completion of a flag, or nil if the shell completes files.
-func valuesOf(c *cobra.Command, flag string) func() []string {
+// flagCompletion returns the values of a flag, or nil if the shell completes files.
+func flagCompletion(c *cobra.Command, flag string) func() []string {
 	if values := flagValues[c.Name()+" --"+flag]; values != nil {
 		return values
 	}
@@ -57,7 +58,7 @@ func valuesOf(c *cobra.Command, flag string) func() []string {
 // completeFlags registers flagValues for the flags of a verb.
 func completeFlags(c *cobra.Command) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		values := valuesOf(c, f.Name)
+		values := flagCompletion(c, f.Name)
 		if values == nil {
 			return
 		}
@@ -66,7 +67,7 @@ func completeFlags(c *cobra.Command) {
 			f.Name,
 			func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 				before, how := "", cobra.ShellCompDirectiveNoFileComp
-				if isList { // the words before the last comma stay
+				if isList { // keep the words before the last comma
 					before = begun[:strings.LastIndex(begun, ",")+1]
 					how |= cobra.ShellCompDirectiveNoSpace
 				}
@@ -82,7 +83,9 @@ func completeFlags(c *cobra.Command) {
 	})
 }
 
-func words(list ...string) func() []string { return func() []string { return slices.Clone(list) } }
+func fixedValues(list ...string) func() []string {
+	return func() []string { return slices.Clone(list) }
+}
 
 func caseNames(table string) (out []string) {
 	list, _ := bench.CasesNamed(table, nil)

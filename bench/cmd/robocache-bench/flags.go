@@ -17,32 +17,33 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// sharedFlags are the flags that several verbs have.
+// sharedFlags holds the flags that several verbs have.
 type sharedFlags struct {
-	line    string // the command line, which reports show
-	runners []string
-	repeats int
-	out     string
-	python  string
-	json    bool
-	resume  bool
-	timeout time.Duration
-	done    func()
+	commandLine string // the command line, for reports
+	runners     []string
+	repeats     int
+	out         string
+	python      string
+	json        bool
+	resume      bool
+	timeout     time.Duration
+	cleanup     func()
 }
 
-// verb wraps a measurement: what tools unpacked is removed when it ends.
-func (f *sharedFlags) verb(
+// withCleanup wraps a measurement. It removes the files that tools unpacked when the measurement
+// ends.
+func (f *sharedFlags) withCleanup(
 	do func(cmd *cobra.Command, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		f.done = func() {}
-		defer func() { f.done() }()
+		f.cleanup = func() {}
+		defer func() { f.cleanup() }()
 		return do(cmd, args)
 	}
 }
 
-// add adds the flags that all measurements have.
-func (f *sharedFlags) add(c *cobra.Command, timeout time.Duration, of string) {
+// addCommon adds the flags that all measurements have.
+func (f *sharedFlags) addCommon(c *cobra.Command, timeout time.Duration, of string) {
 	c.Flags().
 		StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into "+
 			"this folder")
@@ -55,19 +56,19 @@ func (f *sharedFlags) add(c *cobra.Command, timeout time.Duration, of string) {
 
 // addRepeats adds --repeats, for verbs that start fresh processes.
 func (f *sharedFlags) addRepeats(c *cobra.Command) {
-	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
+	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, each in a fresh process")
 }
 
 // addResume adds --resume.
 func (f *sharedFlags) addResume(c *cobra.Command) {
 	c.Flags().
-		BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's "+
-			"rows.jsonl has is not run again")
+		BoolVar(&f.resume, "resume", false, "resume an interrupted run: results in rows.jsonl of "+
+			"--out are reused")
 }
 
-// finished opens the file of finished runs in --out. It returns nil without --out.
-func (f *sharedFlags) finished() (*bench.Finished, error) {
-	if err := require(!f.resume || f.out != "",
+// openFinished opens the file of completed runs in --out. It returns nil without --out.
+func (f *sharedFlags) openFinished() (*bench.Finished, error) {
+	if err := misuseUnless(!f.resume || f.out != "",
 		"--resume: expected --out DIR, where the interrupted run left its rows.jsonl"); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (f *sharedFlags) finished() (*bench.Finished, error) {
 
 // addRunners adds --runners.
 func (f *sharedFlags) addRunners(c *cobra.Command, usual, known string) {
-	c.Flags().StringSliceVar(&f.runners, "runners", strings.Split(usual, ","), "who runs: "+known)
+	c.Flags().StringSliceVar(&f.runners, "runners", strings.Split(usual, ","), "runners: "+known)
 }
 
 // logTo returns a function that writes a line to stderr.
@@ -88,12 +89,12 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 	return func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 }
 
-// measured is a result that can be shown.
-type measured interface{ Document() *report.Document }
+// documented is a result that can be shown.
+type documented interface{ Document() *report.Document }
 
-// show writes and prints a report, as JSON or as text. A report that does not count is an error; a
-// missed bar is errFindings.
-func (f *sharedFlags) show(cmd *cobra.Command, r measured, files string) error {
+// showReport writes a report to --out and prints it, as JSON or text. It returns an error if the
+// report is wrong, and errFindings if a bar was missed.
+func (f *sharedFlags) showReport(cmd *cobra.Command, r documented, files string) error {
 	d := r.Document()
 	if f.out != "" {
 		if err := d.Write(f.out); err != nil {
@@ -118,29 +119,29 @@ func (f *sharedFlags) show(cmd *cobra.Command, r measured, files string) error {
 	return nil
 }
 
-// tools unpacks the runners, which are removed when the verb ends, and finds the programs that they
-// need.
-func (f *sharedFlags) tools() (runners.Tools, error) {
+// unpackTools unpacks the Python runners and locates the programs that they need. The verb removes
+// the unpacked files when it ends.
+func (f *sharedFlags) unpackTools() (runners.Tools, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return runners.Tools{}, err
 	}
-	t := runners.Tools{Self: []string{self}, Python: f.interpreter()}
-	// In a checkout, the Python package is beside the folder of the binary.
+	t := runners.Tools{Self: []string{self}, Python: f.pythonInterpreter()}
+	// In a checkout, the Python package is next to the folder of the binary.
 	if p := filepath.Join(filepath.Dir(filepath.Dir(self)),
 		"python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
-	t.Product = product(self, t.Python)
-	if f.done, err = t.Unpack(); err != nil {
+	t.Product = productCommand(self, t.Python)
+	if f.cleanup, err = t.Unpack(); err != nil {
 		return runners.Tools{}, err
 	}
 	return t, nil
 }
 
-// product returns the command robocache: the binary beside this one, else the one on PATH, else the
-// module of the interpreter.
-func product(self, python string) []string {
+// productCommand returns the command robocache. It prefers the binary next to this one, then the
+// one on PATH, then the Python module.
+func productCommand(self, python string) []string {
 	if beside := filepath.Join(filepath.Dir(self), "robocache"); fileExists(beside) {
 		return []string{beside}
 	}
@@ -150,8 +151,8 @@ func product(self, python string) []string {
 	return []string{python, "-m", "robocache"}
 }
 
-// interpreter returns the interpreter of the Python runners.
-func (f *sharedFlags) interpreter() string {
+// pythonInterpreter returns the interpreter of the Python runners.
+func (f *sharedFlags) pythonInterpreter() string {
 	if p, err := filepath.Abs(".venv/bin/python"); f.python == "" && err == nil && fileExists(p) {
 		return p
 	}
@@ -160,15 +161,15 @@ func (f *sharedFlags) interpreter() string {
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
-// passes measures whole passes of a workload through runners, and shows the report.
-func (f *sharedFlags) passes(
+// runPasses measures whole passes of a workload and shows the report.
+func (f *sharedFlags) runPasses(
 	cmd *cobra.Command,
 	r *bench.Report,
 	w bench.Workload,
 	threads []int,
 ) error {
-	r.Command, r.Machine = f.line, report.ThisMachine(version)
-	tools, err := f.tools()
+	r.Command, r.Machine = f.commandLine, report.ThisMachine(version)
+	tools, err := f.unpackTools()
 	if err != nil {
 		return err
 	}
@@ -176,24 +177,25 @@ func (f *sharedFlags) passes(
 		f.timeout, logTo(cmd)); err != nil {
 		return err
 	}
-	return f.show(cmd, r, r.Name+".{json,csv,md,html}")
+	return f.showReport(cmd, r, r.Name+".{json,csv,md,html}")
 }
 
+// newDecode returns the verb decode.
 func newDecode(line string) *cobra.Command {
-	f := sharedFlags{line: line}
+	f := sharedFlags{commandLine: line}
 	var w bench.Workload
 	c := &cobra.Command{
 		Use:   "decode URI|FILE.mp4...",
-		Short: "decoding to RGB on one thread, against the ffmpeg CLI, torchcodec and PyAV",
+		Short: "compare decoding to RGB on one thread with the ffmpeg CLI, torchcodec and PyAV",
 		Example: `  robocache-bench decode ./my_dataset --runners robocache,ffmpeg,torchcodec,pyav
   robocache-bench decode clip.mp4 --pattern random --count 500`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
+		RunE: f.withCleanup(func(cmd *cobra.Command, args []string) error {
 			var err error
 			if w.Files, err = bench.VideoFiles(args); err != nil {
 				return err
 			}
-			return f.passes(
+			return f.runPasses(
 				cmd,
 				&bench.Report{
 					Name:  "decode-" + w.Pattern,
@@ -210,10 +212,10 @@ func newDecode(line string) *cobra.Command {
 			)
 		}),
 	}
-	f.add(c, 10*time.Minute, "run")
+	f.addCommon(c, 10*time.Minute, "run")
 	f.addRepeats(c)
 	f.addRunners(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
 	c.Flags().StringVar(&w.Pattern, "pattern", "sequential", "sequential or random")
-	c.Flags().IntVar(&w.Count, "count", 500, "frames wanted, with --pattern random")
+	c.Flags().IntVar(&w.Count, "count", 500, "number of frames, with --pattern random")
 	return c
 }

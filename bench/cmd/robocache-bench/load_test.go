@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 )
 
-// All five scenarios on one set, end to end: processes, servers, a barrier, images against ffmpeg,
-// kill and resume, files.
+// All five scenarios run on one set, end to end: processes, servers, a barrier, frames compared
+// with ffmpeg, kill and resume, files.
 func TestBenchLoadScenarios(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
@@ -110,14 +110,14 @@ func readRow(t *testing.T, path string) map[string]any {
 	return r
 }
 
-// What the images are compared with is not what was delivered: exit code 1, and the figures are
-// there all the same.
+// A reference decode that differs from the delivered frames is exit code 1, and the report still
+// has the figures.
 func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
 	}
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
-	// An ffmpeg that leaves the first image out.
+	// an ffmpeg that leaves out the first image
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Skip(err)
@@ -221,8 +221,8 @@ func TestBenchLoadDryRun(t *testing.T) {
 	}
 }
 
-// Two nodes: each process runs its rank, they meet in a folder that both see, and rank 0 writes the
-// merged result.
+// With two nodes, each process runs its rank. The ranks meet in a shared folder, and rank 0 writes
+// the merged result.
 func TestBenchLoadNodes(t *testing.T) {
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
 	self, err := os.Executable()
@@ -281,8 +281,8 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 }
 
-// The runner in Python gives the same figures' keys, the same order as the engine, right images,
-// and goes on exactly after a kill.
+// The Python runner reports the same keys as the engine and delivers the same order and right
+// frames. It resumes exactly after a kill.
 func TestBenchLoadPythonRunner(t *testing.T) {
 	root := realdata.Root(t)
 	python := filepath.Join(root, ".venv", "bin", "python")

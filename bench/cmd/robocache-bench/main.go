@@ -1,4 +1,4 @@
-// Command robocache-bench measures RoboCache side by side with its peers.
+// Command robocache-bench compares RoboCache with its peers.
 package main
 
 import (
@@ -28,11 +28,11 @@ var version = "unknown"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runCommandLine(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs a command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runCommandLine runs a command line and returns the exit code.
+func runCommandLine(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(args)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -49,17 +49,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// newRoot returns the command. args is the command line that its reports show.
+// newRoot returns the root command. args is the command line that reports show.
 func newRoot(args []string) *cobra.Command {
 	line := "robocache-bench " + strings.Join(args, " ")
 	root := &cobra.Command{
 		Use:     "robocache-bench",
 		Version: version,
 		Short:   "measure loading, decoding, kernels and training, side by side with the peers",
-		Long: `robocache-bench measures RoboCache side by side with its peers: runners take turns, each run is a fresh process.
+		Long: `robocache-bench compares RoboCache with its peers. Runs are interleaved, each in a fresh process.
 
-Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 10 not found, 11 malformed input,
-12 unsupported, 13 resource limit, 75 temporary (retry), 130 interrupted.`,
+Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 10 not found,
+11 malformed input, 12 unsupported, 13 resource limit, 75 temporary (retry), 130 interrupted.`,
 		Example: `  robocache-bench load ./my_dataset --runners engine,robocache,lerobot
   robocache-bench decode ./my_dataset --runners robocache,ffmpeg
   robocache-bench ops --quick
@@ -71,7 +71,7 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse(strconv.Quote(args[0]) +
+				return misuseError(strconv.Quote(args[0]) +
 					": expected load, decode, ops, peers, formats, soak, train, all or report")
 			}
 			return cmd.Help()
@@ -89,18 +89,20 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		newReport(line),
 	)
 	root.AddCommand(&cobra.Command{
-		// a runner: the harness starts it in a process of its own
+		// the harness starts a runner as its own process with this command
 		Use: "run KIND JOB", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return bench.Serve(cmd.Context(), args[0], args[1], cmd.OutOrStdout())
 		},
 	})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err.Error()) })
+	root.SetFlagErrorFunc(
+		func(_ *cobra.Command, err error) error { return misuseError(err.Error()) },
+	)
 	for _, c := range root.Commands() {
 		if check := c.Args; check != nil {
 			c.Args = func(cmd *cobra.Command, args []string) error {
 				if err := check(cmd, args); err != nil {
-					return misuse(cmd.Name() + ": " + err.Error())
+					return misuseError(cmd.Name() + ": " + err.Error())
 				}
 				return nil
 			}
@@ -110,27 +112,29 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 	return root
 }
 
-// Exit codes beside those of the error classes (robocache.ClassOf).
+// Exit codes in addition to those of the error classes (robocache.ClassOf).
 const (
 	exitDone        = 0
 	exitFindings    = 3
 	exitInterrupted = 130
 )
 
-// errFindings reports that a measurement was made and a bar was missed, or a figure got worse.
+// errFindings reports that the measurement succeeded, but a bar was missed or a figure became
+// worse.
 var errFindings = errors.New("done, with findings")
 
-func misuse(message string) error { return robocache.Misuse("", nil, "%s", message) }
+// misuseError returns an error of the class misuse.
+func misuseError(message string) error { return robocache.Misuse("", nil, "%s", message) }
 
-// require returns a misuse of the options unless ok.
-func require(ok bool, message string) error {
+// misuseUnless returns a misuse error with the message if ok is false.
+func misuseUnless(ok bool, message string) error {
 	if !ok {
-		return misuse(message)
+		return misuseError(message)
 	}
 	return nil
 }
 
-// exitCode returns the process's exit code for err.
+// exitCode returns the exit code for err.
 func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:

@@ -17,11 +17,11 @@ const (
 	exitMisuse = 2
 )
 
-// TestMain makes the test's program stand for robocache-bench: the harness starts its runners by
+// TestMain lets the test binary act as robocache-bench, because the harness starts its runners with
 // `robocache-bench run …`.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(runCommandLine(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
+	code = runCommandLine(t.Context(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -77,10 +77,10 @@ func TestMisuseIsExitCode2(t *testing.T) {
 	}
 }
 
-// TestComplete asks as the scripts of bash, zsh and fish do.
+// TestComplete requests completions like the scripts of bash, zsh and fish.
 func TestComplete(t *testing.T) {
 	for _, c := range []struct {
-		line, has, lacks string // words
+		line, has, lacks string // words of the command line, and of the result
 		directive        string
 	}{
 		{"train --model d", "diffusion diffusion-lowdim", "act", ":4"},
@@ -89,7 +89,7 @@ func TestComplete(t *testing.T) {
 		{"load a --scenario ", "mmap_local", "all", ":6"},
 		{"load a --scenarios mmap_local,", "mmap_local,all mmap_local,stream_hub", "all", ":6"},
 		{"peers --workload av1", "av1-global", "", ":6"},
-		{"load a --out ", "", "mmap_local", ":0"}, // a file
+		{"load a --out ", "", "mmap_local", ":0"}, // a file name
 	} {
 		code, out, errs := call(
 			t,
@@ -147,7 +147,7 @@ func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 				key = "--" + f.Name
 			}
 			delete(unused, key)
-			values := valuesOf(c, f.Name)
+			values := flagCompletion(c, f.Name)
 			if values == nil || !slices.Contains(named, f.Name) {
 				return
 			}

@@ -10,21 +10,26 @@ import (
 	"github.com/goatnote-inc/robocache/bench"
 )
 
+// newSoak returns the verb soak.
 func newSoak() *cobra.Command {
 	var s bench.Soak
 	var f sharedFlags
 	c := &cobra.Command{
 		Use: "soak DIR",
-		Short: "pools, caches, http with faults, kills and resumes for a long time: every image " +
-			"checked, memory flat",
-		Long: `Runs seeded rounds over a local dataset until the time is over. A round picks an order, a cache, a store, windows, sizes, threads and a rank,
-takes batches, stops at random places and goes on from the state with other threads. Every image must be bit for bit that of a plain
-pass, some of which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process
-that works on the same cache is killed with SIGKILL. Between rounds everything is closed: memory, open files and goroutines must not grow.
-Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
+		Short: "run pools, caches, http with faults, kills and resumes for a long time; check " +
+			"every image and the memory",
+		Long: `Runs seeded rounds over a local dataset until the time is over. A round chooses an order, a cache,
+a store, windows, sizes, threads and a rank. It takes batches, stops at random positions, and resumes
+from the state with other threads. In every eighth round, a process with the same cache is killed
+with SIGKILL.
+
+Every image must be identical to that of a plain pass; some images of that pass are compared with a
+sequential decode by ffmpeg first. Every sample must follow the order. Everything is closed between
+rounds: memory, open files and goroutines must not grow. Exit code 1 reports the reason and the
+round, which the same --seed repeats.`,
 		Example: `  robocache-bench soak ./my_dataset --duration 30m`,
 		Args:    cobra.ExactArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
+		RunE: f.withCleanup(func(cmd *cobra.Command, args []string) error {
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -43,9 +48,10 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 			return nil
 		}),
 	}
-	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "how long")
-	c.Flags().Uint64Var(&s.Seed, "seed", 0, "of the rounds")
-	c.Flags().StringVar(&s.Dir, "dir", "", "scratch folder, which stays (default: a temporary one)")
-	c.Flags().BoolVar(&f.json, "json", true, "print JSON: it always does")
+	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "duration of the run")
+	c.Flags().Uint64Var(&s.Seed, "seed", 0, "seed of the rounds")
+	c.Flags().
+		StringVar(&s.Dir, "dir", "", "scratch folder, which is kept (default: a temporary one)")
+	c.Flags().BoolVar(&f.json, "json", true, "print JSON; always on")
 	return c
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// trainer is the project's interpreter, where it has torch and our library is built.
+// trainer returns the project's interpreter. It skips the test if torch or our library is missing.
 func trainer(t *testing.T) string {
 	t.Helper()
 	root, py := realdata.Root(t), realdata.Python(t, "torch", "pyarrow", "av")
@@ -23,8 +23,8 @@ func trainer(t *testing.T) string {
 	return py
 }
 
-// The small networks train on the CPU: all runners on the same weights, order, batches and losses;
-// a report with plots; what is over is not run again.
+// The small networks train on the CPU. All runners have the same weights, order, batches and
+// losses. The report has plots, and complete runs do not run again.
 func TestBenchTrain(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
@@ -118,7 +118,7 @@ func TestBenchTrain(t *testing.T) {
 		bytes.Count(b, []byte("\nrobocache,")) < 7 {
 		t.Errorf("train_steps.csv: %v", err)
 	}
-	// Interrupted in its last run: the others are not run again.
+	// It was interrupted in its last run, so the others do not run again.
 	name := filepath.Join(out, "rows.jsonl")
 	kept, _ := os.ReadFile(name)
 	if bytes.Count(kept, []byte("\n")) != 5 {
@@ -158,7 +158,7 @@ func colours(t *testing.T, b []byte) int {
 	return len(seen)
 }
 
-// Bad input is one line and its exit code.
+// Bad input is reported in one line, with its exit code.
 func TestBenchTrainBadInput(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set := filepath.Join(dir, "set.hdf5")
@@ -199,7 +199,7 @@ func TestBenchTrainBadInput(t *testing.T) {
 			exitMisuse,
 			append(low, "--batch-size", "10000"),
 		},
-		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
+		{"0 CUDA devices found, 1 requested", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
 		if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); strings.Contains(c.say, "CUDA") &&
@@ -213,9 +213,9 @@ func TestBenchTrainBadInput(t *testing.T) {
 	}
 }
 
-// Peers that decode on a GPU, where there is none: torchcodec is given files and frame numbers, and
-// its batches are the right ones; a missing module is told of, and is no failure. What is decoded
-// where reaches the Loader, which says that a CPU has no engines.
+// Peers that decode on a GPU, on a machine without one. torchcodec receives files and frame
+// numbers, and its batches are right. A missing module is reported, and is not a failure. The
+// option decode reaches the Loader, which reports that a CPU has no video engines.
 func TestBenchTrainVideoPeers(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	realdata.Python(t, "torchcodec")

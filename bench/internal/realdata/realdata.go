@@ -1,6 +1,6 @@
-// Package realdata finds the robot data for tests of the bench module: in ROBOCACHE_TESTDATA
-// (default: ../shared/data beside the repository), else the small sets that every clone has
-// (testdata/shared).
+// Package realdata locates robot data for tests of the bench module. It searches ROBOCACHE_TESTDATA
+// (default: ../shared/data beside the repository), then testdata/shared. The latter has small sets and
+// is part of every clone.
 package realdata
 
 import (
@@ -75,8 +75,9 @@ func recordMissing(tb testing.TB) {
 	}
 }
 
-// Python returns the interpreter in .venv. It skips the test if .venv lacks one of the modules. The
-// modules are looked for and not imported: importing torch takes four seconds of a core.
+// Python returns the interpreter in .venv. It skips the test if .venv lacks one of the modules. It
+// searches the modules without importing them, because importing torch takes four seconds of CPU
+// time.
 func Python(tb testing.TB, modules ...string) string {
 	tb.Helper()
 	py := filepath.Join(Root(tb), ".venv", "bin", "python")

@@ -1,1 +1,4 @@
-"""The runners of robocache-bench in Python: each module is a program whose only argument is its job, as JSON (see common)."""
+"""Python runners of robocache-bench.
+
+Each module is a program; its argument is its job (see common).
+"""

@@ -1,13 +1,23 @@
-"""What every Python runner shares: its job, the window, and what it says.
+"""Functions that all Python runners share:
 
-# The protocol
+the job, the measured window, and the output.
 
-A runner is a fresh process. Its argument is one JSON object, its job: bench.Workload. It writes "#open" and "#measured" when its window opens and closes, and one
-JSON object as its last line: bench.Outcome. Between the two lines the harness reads CPU, memory and bytes of the process tree. It counts the order by order_out,
-which holds int64 numbers, little-endian: of each batch its size, its sample numbers and its episodes; -1 where an epoch ends, -2 and -3 where the window opens and
-closes. It compares the frames of frames_out with a sequential decode: of each a line of JSON and its bytes. A runner that cannot do the work says so: {"error": "…"}.
+# Protocol
 
-Two windows: whole epochs (as many more as fill `seconds`) after `warm` ones, or duration_s seconds after warmup_batches, from arrival to arrival."""
+A runner is a fresh process. Its only argument is its job, a JSON object (bench.Workload). It prints
+"#open" and "#measured" when its window opens and closes, and a JSON object on its last line
+(bench.Outcome). Between the two lines the harness reads CPU, memory and bytes of the process tree.
+A runner that cannot do the work prints {"error": "…"}.
+
+The runner writes its order to order_out, as little-endian int64 numbers. Each batch has its size,
+its sample numbers and its episodes. -1 marks the end of an epoch; -2 and -3 mark where the window
+opens and closes. The runner also writes delivered frames to frames_out, each as a line of JSON and
+its bytes. The harness checks the order, and compares the frames with a sequential decode.
+
+There are two kinds of windows. One consists of whole epochs after `warm` warm-up epochs, with more
+epochs if needed to fill `seconds`. The other lasts duration_s seconds after warmup_batches batches,
+and begins and ends with the arrival of a batch.
+"""
 
 import json, math, os, random, resource, sys, time
 
@@ -36,7 +46,7 @@ PACKAGES = (
 
 
 class Job(dict):
-    """What the harness asks for, by name: bench.Workload. What it does not say is None."""
+    """The job by name (bench.Workload). A missing field is None."""
 
     __getattr__ = dict.get
 
@@ -48,7 +58,7 @@ def job():
 
 
 def positions(text):
-    """ "0-3,7" → [0, 1, 2, 3, 7]; nothing → None."""
+    """Parses indices: "0-3,7" → [0, 1, 2, 3, 7]; an empty text → None."""
     ends = [part.partition("-") for part in text.split(",")] if text else ()
     return [i for lo, _, hi in ends for i in range(int(lo), int(hi or lo) + 1)] or None
 
@@ -58,7 +68,10 @@ def image_hw(a):
 
 
 def loader_keywords(flat):
-    """Returns options by the engine's names as keywords of robocache.Loader: those of groups become groups."""
+    """Returns the keywords of robocache.Loader for options with engine names.
+
+    Options that belong to a group are collected in the dataclass of the group.
+    """
     import dataclasses
 
     from robocache import options
@@ -76,12 +89,12 @@ def loader_keywords(flat):
     return {**plain, **{group: options.GROUPS[group](**fields) for group, fields in groups.items()}}
 
 
-def deltas(a, fps, keys):
+def window_offsets(a, fps, keys):
     return {k: [i / fps for i in range(a.window)] for k in keys} if a.window else None
 
 
-def meet(a):
-    """Waits until every rank has come here."""
+def meet_ranks(a):
+    """Blocks until every rank has reached the barrier."""
     if not a.barrier or (a.world or 1) < 2:
         return
     open(os.path.join(a.barrier, f"rank{a.rank or 0}"), "w").close()
@@ -95,7 +108,10 @@ def meet(a):
 
 
 class Stream:
-    """Batches of epoch after epoch; None stands between two. What came is kept, and written when all is over. window.go has the same loop."""
+    """The batches of successive epochs, with None at the end of each epoch.
+
+    The order is kept in memory and written at the end. The Go counterpart is consumer in window.go.
+    """
 
     def __init__(self, epoch):
         self.epoch, self.log, self.it, self.first = epoch, [], self.batches(), None
@@ -105,7 +121,7 @@ class Stream:
             given = 0
             for index, episode, batch in self.epoch():
                 given += 1
-                self.log.append((kept(index), kept(episode)))
+                self.log.append((logged_copy(index), logged_copy(episode)))
                 yield index, episode, batch
             if not given:
                 raise RuntimeError("an epoch without a batch")
@@ -113,7 +129,12 @@ class Stream:
             yield None
 
     def take(self, done, step=0):
-        """Takes items, a step of work before each batch, until done(item, now). The seconds of waiting."""
+        """Takes items until done(item, now) is true.
+
+        Returns the seconds spent waiting.
+
+        Sleeps for step seconds before each batch.
+        """
         waited, item = 0.0, True
         while True:
             if step and item:
@@ -127,7 +148,7 @@ class Stream:
                 return waited
 
     def next(self):
-        """The next batch, past the ends of epochs."""
+        """Returns the next batch and ignores the ends of epochs."""
         return next(self.it) or next(self.it)
 
     def write(self, path):
@@ -138,21 +159,21 @@ class Stream:
                         x.to_bytes(8, "little", signed=True)
                         if isinstance(x, int)
                         else len(x[0]).to_bytes(8, "little")
-                        + numbers(x[0]).tobytes()
-                        + numbers(x[1]).tobytes()
+                        + to_int64(x[0]).tobytes()
+                        + to_int64(x[1]).tobytes()
                     )
 
 
-def numbers(x):
-    """int64 on the host: of an array, a list, or a tensor of a device."""
+def to_int64(x):
+    """Returns x, an array, a list or a tensor of any device, as int64 on the host."""
     import numpy as np
 
     return np.array(x.cpu() if hasattr(x, "cpu") else x, np.int64).ravel()
 
 
-def kept(x):
-    """A copy, without waiting for a device."""
-    return x.clone() if getattr(x, "is_cuda", False) else numbers(x)
+def logged_copy(x):
+    """Returns a copy of x without waiting for the device."""
+    return x.clone() if getattr(x, "is_cuda", False) else to_int64(x)
 
 
 def measure(
@@ -167,18 +188,29 @@ def measure(
     extra=dict,
     synchronise=lambda: None,
 ):
-    """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening; open_s is since imported(). images(batch, camera): its frames.
-    row(batch, i, sample): sample i's row in its episode. single(): an iterator of epoch's kind, made by one thread in the same order. stats(): the loader's
-    counters. extra(): more entries of the outcome. synchronise(): waits for the device that batches are on."""
+    """Measures a loader and prints the outcome.
+
+    Args:
+        epoch: returns a new iterator of (sample numbers, their episodes, batch).
+        a: the job.
+        opened: entries of the outcome about opening. open_s is counted from imported().
+        images: (batch, camera) → the frames of the batch.
+        cameras: keys of the cameras.
+        row: (sample numbers, i) → row of sample i in its episode.
+        single: like epoch, but on one thread, in the same order.
+        stats: returns the counters of the loader.
+        extra: returns more entries of the outcome.
+        synchronise: blocks until the device of the batches is idle.
+    """
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)  # in every runner
+        sys.modules["torch"].set_num_threads(1)  # the same in every runner
     stream, whole = Stream(epoch), not a.duration_s
     out = dict(
         dict(import_s=T_IMPORT[0], open_s=time.perf_counter() - T0 - T_IMPORT[0]), **opened or {}
     )
-    meet(a)
+    meet_ranks(a)
     began = time.perf_counter()
-    # of epochs, or batches
+    # number of epochs or batches
     left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]
 
     def warm(item, now):
@@ -246,15 +278,15 @@ def measure(
     if not whole:
         if single and a.probes:
             alone = Stream(single)
-            alone.next()  # pays for opening
-            out["single_proc_samples_per_s"] = rate(alone, a.probes, 30)
+            alone.next()  # opens the files
+            out["single_proc_samples_per_s"] = sample_rate(alone, a.probes, 30)
     stream.write(a.order_out)
     out["total_time_s"] = time.perf_counter() - began
     print(json.dumps(out), flush=True)
 
 
-def rate(stream, samples, seconds):
-    """Samples a second, of so many or so long."""
+def sample_rate(stream, samples, seconds):
+    """Returns samples per second, over the given samples or seconds, whichever ends first."""
     n, begin = 0, time.perf_counter()
     while n < samples and time.perf_counter() - begin < seconds:
         n += len(stream.next()[0])
@@ -262,7 +294,7 @@ def rate(stream, samples, seconds):
 
 
 def write_frames(stream, a, cameras, images, row):
-    """Writes frames as they were delivered: a line of JSON each, then its bytes."""
+    """Writes delivered frames, each as a line of JSON and its bytes."""
     import numpy as np
 
     rng, left = random.Random(a.seed), a.check_frames
@@ -309,22 +341,25 @@ def versions():
     return out
 
 
-def cpu():
+def cpu_seconds():
     both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(r.ru_utime + r.ru_stime for r in both)
 
 
 def passes(once, seconds=0, **facts):
-    """Measures whole passes until they fill the seconds, one at least. once() does a pass, and gives its samples."""
+    """Measures whole passes until they fill the seconds, but at least one.
+
+    once() runs a pass and returns its number of samples.
+    """
     print("#open", flush=True)
-    used, start, samples, epochs = cpu(), time.perf_counter(), 0, 0
+    used, start, samples, epochs = cpu_seconds(), time.perf_counter(), 0, 0
     while not epochs or time.perf_counter() - start < seconds:
         samples, epochs = samples + once(), epochs + 1
     out = dict(
         samples=samples,
         epochs=epochs,
         seconds=time.perf_counter() - start,
-        cpu_seconds=cpu() - used,
+        cpu_seconds=cpu_seconds() - used,
         import_s=T_IMPORT[0],
         versions=versions(),
         **facts,
@@ -337,12 +372,12 @@ T_IMPORT = [0.0]
 
 
 def imported():
-    """Says that the runner has imported what it needs."""
+    """Records that all imports are done."""
     T_IMPORT[0] = time.perf_counter() - T0
 
 
 def run(main):
-    """main(job). A runner's failure is a result, in its own words."""
+    """Calls main(job). An exception becomes an outcome with an error."""
     try:
         main(job())
     except Exception as e:
@@ -354,7 +389,10 @@ def run(main):
 
 
 def torch_loader(ds, a, **more):
-    """torch's DataLoader at the setting that is best for map-style sets: persistent workers, one torch thread each."""
+    """Returns a DataLoader with the best settings for map-style datasets.
+
+    These are persistent workers with one torch thread each.
+    """
     import torch
 
     kw = (

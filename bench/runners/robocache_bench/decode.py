@@ -1,6 +1,10 @@
-"""Decoding peers (runner: ffmpeg, torchcodec, pyav), one thread, decoders kept open: every frame of every file to RGB24, or `count` single frames at random.
+"""Decoding peers on one thread (runner:
 
-A sample is a frame delivered."""
+ffmpeg, torchcodec, pyav), with decoders kept open.
+
+They decode every frame of every file to RGB24, or `count` single frames in random order. A sample
+is a delivered frame.
+"""
 
 import random, subprocess
 
@@ -8,12 +12,15 @@ from . import common
 
 
 def ffmpeg(a):
-    """frames() → how many came. The command line has no random access worth measuring."""
+    """Returns a function that decodes all files and returns the number of frames.
+
+    Random access is not measured: it would start one process per frame.
+    """
 
     def frames():
         n = 0
         for f in a.files:
-            # To RGB and away: the null muxer throws the frames away without a copy.
+            # The null muxer discards the RGB frames without a copy.
             r = subprocess.run(
                 [
                     "ffmpeg",
@@ -55,8 +62,8 @@ def torchcodec(a):
     torch.set_num_threads(1)
     from torchcodec.decoders import VideoDecoder
 
-    # As lerobot uses it. Exact seeking would scan the file at opening, outside the window;
-    # approximate frames can be others.
+    # The same settings as lerobot. Exact seeking would scan the file when it is opened, outside the
+    # window. Approximate seeking may return other frames.
     ds = [VideoDecoder(f, num_ffmpeg_threads=1, seek_mode="approximate") for f in a.files]
 
     def frames():

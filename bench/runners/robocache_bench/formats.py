@@ -1,7 +1,11 @@
-"""The formats beside the packages that their users read them with. bench/cases.yaml has the table of cases.
+"""Compares RoboCache with the usual reader package of each format.
 
-A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
-not measured, and whose values are hashed. A sample is a frame, row, message or step."""
+bench/cases.yaml has the cases.
+
+The job has uri, case and runner. The runner make writes the data of a case to the folder uri. All
+other runners read it in whole passes. The first pass is not measured; its values are hashed. A
+sample is a frame, row, message or step.
+"""
 
 import glob, hashlib, json, os, shutil, warnings
 
@@ -14,7 +18,11 @@ RUNNERS, MAKERS = {}, {}
 
 
 def runner(case, *names):
-    """Registers what opens the data, and gives a function that makes a pass: its samples, and the values of a pass, which are hashed after the first; () where none are compared."""
+    """Registers a function that opens the data and returns a pass.
+
+    A pass is a function that returns the number of samples and the values. The values of the first
+    pass are hashed; () means that none are compared.
+    """
     return lambda f: RUNNERS.update({(case, n): f for n in names})
 
 
@@ -69,13 +77,13 @@ def calvin():
     return once
 
 
-# Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of
-# any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
+# Zarr, chunk by chunk. zarr-python is called as in a training script. numcodecs alone is the lower
+# bound for any reader in Python. The case is named zarr-CODEC-SHUFFLE-ARRAY.
 
 
 @maker("zarr")
 def make_zarr():
-    """Stores of the sizes that policies train on: frames in chunks of 32, states in chunks of 4096 rows."""
+    """Writes stores of realistic sizes: frames in chunks of 32, states in chunks of 4096 rows."""
     import zarr
     from numcodecs import Blosc
 
@@ -138,7 +146,7 @@ def chunks():
     return once
 
 
-# ROS 2: whole recordings to columns.
+# ROS 2: whole recordings, converted to columns.
 
 JOINT, IMU = "sensor_msgs/msg/JointState", "sensor_msgs/msg/Imu"
 BEGIN = 1_770_000_000_000_000_000
@@ -155,13 +163,13 @@ FIELDS = {
 }
 
 
-def typestore():
+def ros2_typestore():
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
 
 
-def message(ts, kind, at, rng):
+def make_message(ts, kind, at, rng):
     head = ts.types["std_msgs/msg/Header"](
         ts.types["builtin_interfaces/msg/Time"](at // 10**9, at % 10**9), "base"
     )
@@ -200,7 +208,7 @@ def values_of(kind, m):
 
 
 def columns(messages):
-    """(topic or kind, message) → of each the timestamps and one array a field."""
+    """Converts (topic or kind, message) pairs to timestamps and one array per field, by topic."""
     out = {}
     for topic, m in messages:
         kind = {"/joint_states": JOINT, "/imu/data": IMU}.get(topic, topic)
@@ -218,7 +226,7 @@ def make_recordings():
     from rosbags.rosbag2 import StoragePlugin, Writer
     from rosbags.rosbag2.enums import CompressionFormat, CompressionMode
 
-    ts, rng = typestore(), np.random.default_rng(0)
+    ts, rng = ros2_typestore(), np.random.default_rng(0)
     bag = Writer(a.uri, version=9, storage_plugin=StoragePlugin.MCAP)
     bag.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     with bag as w:
@@ -232,7 +240,7 @@ def make_recordings():
             for k in range(60 * hz)
         ):
             kind = conns[topic].msgtype
-            w.write(conns[topic], at, ts.serialize_cdr(message(ts, kind, at, rng), kind))
+            w.write(conns[topic], at, ts.serialize_cdr(make_message(ts, kind, at, rng), kind))
 
 
 @runner("recordings", "rosbags", "mcap-ros2-support", "robocache")
@@ -281,7 +289,7 @@ def recordings():
     return once
 
 
-# RLDS: whole steps, in order, batches of 64: every feature, frames decoded.
+# RLDS: whole steps in order, in batches of 64, with every feature and decoded frames.
 
 CAMERAS = [f"observation.image_{i}" for i in range(4)]
 NUMBERS = [
@@ -298,7 +306,7 @@ NUMBERS = [
 
 @maker("rlds")
 def make_rlds(copies=20):
-    """A set of so many shards, each the first shard of split train."""
+    """Writes a set of several shards; each is a copy of the first shard of split train."""
     path = os.path.join(os.environ["ROBOCACHE_TESTDATA"], "bridge_rlds/bridge_dataset/1.0.0")
     with open(os.path.join(path, "dataset_info.json")) as f:
         info = json.load(f)
@@ -322,7 +330,7 @@ def make_rlds(copies=20):
 
 
 def values_of_steps(batches):
-    """Numbers and instructions."""
+    """Yields the numbers and the instructions of all steps."""
     for b in batches():
         for k in NUMBERS:
             v = b[k].numpy() if hasattr(b[k], "numpy") else np.asarray(b[k])

@@ -1,4 +1,4 @@
-"""A file of robomimic's layout as h5py reads it: what a window of a sample must hold."""
+"""Reads a file in robomimic's layout with h5py, to check windows of samples."""
 
 import h5py
 import numpy as np
@@ -8,7 +8,7 @@ class Truth:
     """Compares the first window of some batches of the first epoch, which is not measured."""
 
     def __init__(self, path, window):
-        # as robomimic opens it: one process cannot have both ways
+        # The same flags as robomimic: one process cannot open the file with two sets of flags.
         self.file = h5py.File(path, "r", swmr=True, libver="latest")
         self.demos = sorted(self.file["data"], key=lambda n: int(n[5:]))
         self.ends = np.cumsum([len(self.file[f"data/{n}/actions"]) for n in self.demos])
@@ -41,7 +41,7 @@ class Truth:
             self.wrong += not np.array_equal(got, want.astype(got.dtype))
 
     def checked(self, epoch):
-        """epoch, of whose first pass up to 40 batches are looked at."""
+        """Returns epoch with checks in its first pass, for up to 40 batches."""
 
         def first():
             for n, (index, episode, batch) in enumerate(epoch()):

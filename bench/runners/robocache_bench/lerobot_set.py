@@ -1,4 +1,4 @@
-"""A LeRobot v3.0 folder as a plain program reads it: where each frame lies, and the rows, as arrays."""
+"""Reads a LeRobot v3.0 folder without a robot library: positions of frames, and rows as arrays."""
 
 import glob, json, os
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Video:
-    """An mp4 by PyAV, one thread; it stays open."""
+    """An mp4 file that PyAV keeps open, decoded on one thread."""
 
     def __init__(self, name):
         import av
@@ -20,7 +20,7 @@ class Video:
         )
 
     def frames(self, first=0):
-        """(number, RGB) from a frame on."""
+        """Yields (number, RGB), starting at frame first."""
         self.container.seek(self.start + first * self.period, stream=self.stream)
         for f in self.container.decode(self.stream):
             n = round((f.pts - self.start) / self.period)
@@ -47,12 +47,15 @@ class Set:
         rows.sort(key=lambda r: r["episode_index"])
         self.lengths = [int(r["length"]) for r in rows]
         self.ends = np.cumsum(self.lengths)
-        self.files = []  # mp4s of the camera
+        self.files = []  # mp4 files of the camera
         if self.camera:
             self._place(rows)
 
     def _place(self, rows):
-        """file[i] and number[i] (its number in that file) of frame i: an episode's frames follow those of the episodes before it in the file."""
+        """Sets file[i] and number[i], the file of frame i and its number in that file.
+
+        The frames of an episode follow those of the earlier episodes in the same file.
+        """
         v, known, parts = f"videos/{self.camera}/", {}, []
         for e, r in enumerate(rows):
             name = self.info["video_path"].format(
@@ -72,7 +75,7 @@ class Set:
             at[f] += n
 
     def columns(self, names):
-        """Columns over all rows, float32 [N, D], in the order of the episodes."""
+        """Returns columns over all rows, float32 [N, D], ordered by episode."""
         import pyarrow.parquet as pq
 
         tables = [
@@ -89,15 +92,15 @@ class Set:
         return int(np.searchsorted(self.ends, i, "right"))
 
     def window(self, i, n):
-        """Rows i … i+n−1, the episode's last row repeated beyond its end."""
+        """Returns rows i … i+n−1. Beyond the end of the episode, the last row is repeated."""
         return np.minimum(np.arange(i, i + max(n, 1)), self.ends[self.episode(i)] - 1)
 
     def numbered(self, batches):
-        """(sample numbers, batch) → (sample numbers, their episodes, batch)."""
+        """Adds episodes: (sample numbers, batch) → (sample numbers, their episodes, batch)."""
         for index, batch in batches:
             yield index, np.searchsorted(self.ends, index, "right"), batch
 
     def row(self, index, i):
-        """The row in its episode of sample i of a batch."""
+        """Returns the row of sample i of a batch in its episode."""
         e = self.episode(int(index[i]))
         return int(index[i]) - int(self.ends[e]) + self.lengths[e]

@@ -1,6 +1,10 @@
-"""lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
+"""lerobot with its best settings:
 
-streaming: its StreamingLeRobotDataset instead, from the local folder. image_size: a torchvision v2 resize, as its users give."""
+return_uint8, torchcodec, persistent workers, one torch thread.
+
+The option streaming selects StreamingLeRobotDataset on the local folder. The option image_size adds
+a torchvision v2 resize, as its users do.
+"""
 
 import os
 
@@ -33,7 +37,7 @@ def main(a):
     ds = Dataset(
         "bench/set",
         root=a.uri,
-        delta_timestamps=common.deltas(a, meta.fps, keys),
+        delta_timestamps=common.window_offsets(a, meta.fps, keys),
         return_uint8=True,
         **kw,
     )

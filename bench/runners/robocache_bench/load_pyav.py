@@ -1,15 +1,20 @@
-"""A plain pool: threads decode whole episodes with PyAV into a pool of resident ones, batches are drawn from it.
+"""A plain pool:
 
-Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
-the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
-ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
+threads decode whole episodes with PyAV, and batches are drawn from the pool.
+
+Samples are drawn uniformly from the frames that remain in the pool. When an episode is used up, the
+next one is decoded, in shuffled order. Each epoch fills the pool again. Frames are stored in the
+format of the batch (uint8, CHW), and a batch is a torch.stack. With the option ram, all frames are
+decoded once into memory. Later epochs are permutations of them, stacked by the same number of
+threads.
+"""
 
 import collections, concurrent.futures, itertools, random, threading
 
 from . import common
 from .lerobot_set import Set, Video
 
-import av  # noqa: F401: what it takes to import is no opening
+import av  # noqa: F401  (imported here so that open_s does not include it)
 import numpy as np
 import torch
 
@@ -22,11 +27,11 @@ class Pool:
         self.columns = {
             k: torch.from_numpy(v) for k, v in self.set.columns(self.set.numeric).items()
         }
-        self.opened = threading.local()  # containers stay open, a thread's own
+        self.opened = threading.local()  # containers that stay open, per thread
         self.executor = concurrent.futures.ThreadPoolExecutor(self.threads)
 
     def ahead(self, jobs, make, each):
-        """make(job) of each job, in order, in threads, so many a thread ahead."""
+        """Yields make(job) for each job in order; threads run up to `each` jobs per thread ahead."""
         running, it = collections.deque(), iter(jobs)
         while True:
             while len(running) < each * self.threads and (job := next(it, None)) is not None:
@@ -50,7 +55,7 @@ class Pool:
         return e, out
 
     def picked(self, order, rng):
-        """(sample, frame) drawn from the pool."""
+        """Yields (sample, frame) drawn from the pool."""
         s, coming, left = self.set, self.ahead(order, self.episode, 2), len(order)
         pool, resident = [], collections.Counter()
         while left or pool:
@@ -103,7 +108,7 @@ def main(a):
     pool = Pool(a)
     rng, state = random.Random(a.seed), np.random.default_rng(a.seed)
     frames = [None] * int(pool.set.ends[-1]) if a.ram else None
-    # With ram the first epoch decodes, as the pool does it, and keeps what it decoded.
+    # With ram, the first epoch decodes like the pool and keeps the frames.
     epoch = lambda: (
         pool.epoch(rng, frames) if not frames or frames[0] is None else pool.from_ram(frames, state)
     )

@@ -1,7 +1,9 @@
-"""robocache.Loader into torch tensors.
+"""Measures robocache.Loader with torch tensors.
 
-disk: a folder; a disk cache in a new folder in it, removed at the end, so that the first epoch is cold. truth: an HDF5 file to compare windows with; there every
-stream has windows."""
+Job options: disk is a folder for a disk cache; the cache is new, and removed at the end, so that
+the first epoch is cold. truth is an HDF5 file whose windows are compared; then every stream has
+windows.
+"""
 
 import contextlib, tempfile, time
 
@@ -18,7 +20,10 @@ def triple(batches):
 
 
 def paced(batches):
-    """Batches on a device. The host waits, without spinning, until the batch before is there: it never runs ahead by more than one, as a training loop does not."""
+    """Yields batches on a device and keeps the host at most one batch ahead, like a training loop.
+
+    The host sleeps until the previous batch is complete; it does not spin.
+    """
     before = None
     for b in batches:
         there = torch.cuda.Event(blocking=True)
@@ -49,7 +54,7 @@ def measure(a, disk):
         seed=a.seed,
         keys=[k for k in dict.fromkeys([*names, "index", "episode_index"]) if k not in cameras]
         + wanted,
-        delta_timestamps=common.deltas(a, float(ds.fps), windowed),
+        delta_timestamps=common.window_offsets(a, float(ds.fps), windowed),
         image_size=common.image_hw(a),
         episodes=common.positions(a.episodes),
         split="all",
@@ -59,7 +64,7 @@ def measure(a, disk):
         **hz,
     )
     if a.duration_s:
-        options["on_bad_episode"] = "skip"  # counted: skipped_episodes
+        options["on_bad_episode"] = "skip"  # skipped episodes are counted in skipped_episodes
     options.update(
         {
             k: a[k]
@@ -98,7 +103,7 @@ def measure(a, disk):
     )
 
     def batches():
-        # whole epochs are measured: none is begun while the one before it ends
+        # In a window of whole epochs, no epoch begins before the previous one has ended.
         if loader.epoch and not a.duration_s:
             loader.set_epoch(loader.epoch + 1)
             loader.set_epoch(loader.epoch - 1)

@@ -1,6 +1,8 @@
-"""robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
+"""robomimic's SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file.
 
-hdf5: the file, where the set is another: a LeRobot folder of the same rows."""
+Cameras are included if the file has them. The option hdf5 names the file if the set itself is a
+LeRobot folder with the same rows.
+"""
 
 import contextlib, io
 
@@ -11,7 +13,10 @@ import torch
 
 
 class Recorded(torch.utils.data.Sampler):
-    """A random permutation an epoch, kept: SequenceDataset's items do not say which sample they are."""
+    """A random permutation per epoch, which is recorded.
+
+    The items of SequenceDataset do not contain their sample number.
+    """
 
     def __init__(self, n, seed):
         self.n, self.g = n, torch.Generator().manual_seed(seed)
@@ -31,7 +36,7 @@ def main(a):
     common.imported()
     path, window = a.hdf5 or a.uri, max(a.window, 1)
     truth = hdf5_set.Truth(path, window)
-    # its progress bars
+    # hides progress bars
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         obs_utils.initialize_obs_utils_with_obs_specs(
             [{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}]

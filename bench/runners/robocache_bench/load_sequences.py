@@ -1,5 +1,9 @@
-"""Whole trajectories of a robomimic file with timestamps, each on a grid of `hz` as `rows` rows: ours, or (runner: torch) a plain Dataset in a DataLoader, in the same order: one h5py handle
-a worker, a stream brought onto the grid by one searchsorted and one multiply-add over all its columns. The first two batches are compared with what the other makes of them."""
+"""Whole trajectories of a robomimic file with timestamps, resampled to `rows` rows at `hz`.
+
+The runner is RoboCache, or a plain Dataset in a DataLoader (runner: torch) in the same order. The
+Dataset has one h5py handle per worker. One searchsorted and one multiply-add over all columns bring
+a stream onto the grid. The first two batches are compared with those of the other runner.
+"""
 
 import importlib.util
 import time
@@ -14,7 +18,7 @@ from . import train_data
 
 
 class Trajectories(train_data.Streams):
-    """Trajectory i is the chosen[i]th demo, from where all its streams have begun."""
+    """Trajectory i is demo chosen[i], from the time when all its streams have begun."""
 
     def __init__(self, uri, chosen, keys, hz, rows):
         super().__init__(uri)
@@ -29,7 +33,7 @@ class Trajectories(train_data.Streams):
 
 
 class Order:
-    """The loader's own order, epoch after epoch."""
+    """The order of the loader, epoch after epoch."""
 
     def __init__(self, loader):
         self.loader, self.epoch = loader, -1
@@ -43,7 +47,10 @@ class Order:
 
 
 def differs(batch, other, keys):
-    """Why a batch is not the other's, of the same trajectories: numbers within 1e-5 of their range, masks alike."""
+    """Returns the first key that differs between two batches of the same trajectories, or None.
+
+    Numbers must agree within 1e-5 of their range, and masks must be equal.
+    """
     for k in keys:
         pad, a, b = (np.asarray(x) for x in (batch[k + "_is_pad"], batch[k], other[k]))
         if not np.array_equal(pad, np.asarray(other[k + "_is_pad"])):
@@ -74,7 +81,7 @@ def main(a):
     if loader.num_samples != len(chosen):
         raise RuntimeError(f"{a.rows} rows at {a.hz} Hz are shorter than the longest trajectory")
     peer = a.runner == "torch"
-    # Without h5py there is no baseline to compare our batches with: they are measured all the same.
+    # Without h5py there is no baseline for the comparison. RoboCache is still measured.
     plain = (
         Trajectories(a.uri, chosen, keys, float(hz), a.rows)
         if peer or importlib.util.find_spec("h5py")
@@ -96,7 +103,8 @@ def main(a):
                     want = torch.utils.data.default_collate([plain[int(i)] for i in index])
                 if k := differs(b, want, keys):
                     raise RuntimeError(
-                        f"{k} of a batch differs from what the other runner makes of the same trajectories"
+                        f"{k} of a batch differs from that of the other runner "
+                        "for the same trajectories"
                     )
             yield index, index, b
 

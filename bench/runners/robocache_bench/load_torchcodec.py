@@ -1,7 +1,9 @@
-"""What a PyTorch user writes without a robot library: a map-style Dataset over (file, frame), torchcodec, DataLoader workers.
+"""A map-style Dataset over (file, frame) with torchcodec and DataLoader workers.
 
-Decoders stay open in each worker, one thread each, exact seeking, uint8. The frames of a batch are asked for in one sorted call a file (__getitems__), so that
-torchcodec decodes what they share once."""
+This is what a PyTorch user writes without a robot library. Each worker keeps its decoders open,
+with one thread each, exact seeking, and uint8. The frames of a batch are requested in one sorted
+call per file (__getitems__), so that frames with a common decode group are decoded together.
+"""
 
 from . import common
 from .lerobot_set import Set

@@ -1,15 +1,28 @@
-"""The rows of `robocache-bench ops`: their inputs, what is right, and how runners are timed. ops_ours.py and ops_peers.py have the runners.
+"""Inputs, checks and timing for the rows of `robocache-bench ops`.
 
-A job (its only argument, bench/ops/run.go) is {"device": "cpu"|"cuda", "rounds", "seconds", "clock", "threads", "runners": […], "without": […], "rows": […]}.
-clock "cpu": of the thread's own CPU time, for one thread on a busy machine. A row has "name", "curve" and its "work", of a kind:
- "fuse":     "mode": "linear"|"slerp", "dtype", "out" (type of the result), "B", "T", "streams": [{"S","D"}, …], "norm", "ragged"
-             inputs valuesI [B,S,D], timesI int64 [B,S] (ns), targets int64 [B,T]; ragged: valuesI [sum of S, D], timesI [sum of S], offsetsI int64 [B+1];
-             norm: mean, std float32 [sum of D]: (x-mean)/(std+1e-8). slerp: D = 4
- "voxelize": "mode": "count"|"occupancy"|"mean"|"max", "layout": "dense"|"sparse", "N", "F", "grid": [X,Y,Z], "min": [3], "size": [3]
-             inputs points float32 [N,3], features float32 [N,F]. A point outside the grid is dropped. Empty cells are 0
- "call":     a "fuse" of a small shape: the host's time of one call
-A row gives a line {"row", "bytes", "checked", "skipped", "arms": [{"name", "setting", "us", "us_cold", "failed"}], "versions"}: µs a call, a figure a round, runners in turn. Ours must be the
-reference's to the bit before it is timed (any NaN is a NaN; slerp: within a float32 ulp), and peers within their own rounding: a wrong runner gives no figure."""
+ops_ours.py and ops_peers.py contain the runners. The job is the only argument (bench/ops/run.go):
+{"device": "cpu"|"cuda", "rounds", "seconds", "clock", "threads", "runners": […], "without": […],
+"rows": […]}. The clock "cpu" measures the CPU time of the thread, for one thread on a busy machine.
+A row has "name", "curve" and its "work", which is of one of these kinds:
+
+"fuse":     "mode": "linear"|"slerp", "dtype", "out" (dtype of the result), "B", "T",
+            "streams": [{"S","D"}, …], "norm", "ragged"
+            Inputs are valuesI [B,S,D], timesI int64 [B,S] (ns) and targets int64 [B,T].
+            ragged: valuesI [sum of S, D], timesI [sum of S], offsetsI int64 [B+1].
+            norm: mean, std float32 [sum of D]; the result is (x-mean)/(std+1e-8).
+            slerp: D = 4.
+"voxelize": "mode": "count"|"occupancy"|"mean"|"max", "layout": "dense"|"sparse",
+            "N", "F", "grid": [X,Y,Z], "min": [3], "size": [3]
+            Inputs are points float32 [N,3] and features float32 [N,F]. Points outside the
+            grid are dropped. Empty cells are 0.
+"call":     a "fuse" of a small shape; measures the host time of one call
+
+Each row prints one line: {"row", "bytes", "checked", "skipped", "arms": [{"name", "setting", "us",
+"us_cold", "failed"}], "versions"}. Figures are µs per call, one per round, with interleaved
+runners. Before it is timed, RoboCache must match the reference bit for bit; any NaN equals any NaN,
+and slerp may differ by one float32 ulp. Peers must be right within their rounding. A wrong runner
+gives no figure.
+"""
 
 import itertools, json, math, os, sys, time
 
@@ -18,20 +31,29 @@ import numpy as np
 RUNNERS = []
 KINDS = ("fuse", "voxelize")
 CLOCK = time.perf_counter
-# random numbers that values are made of: they repeat, since speed does not depend on them and
-# gigabytes of fresh ones cost minutes
+# Number of random values, which are repeated to fill larger inputs. Speed does not depend on the
+# values, and generating gigabytes of them would take minutes.
 BLOCK = (1 << 20) + 7
 SPAN = 1_000_000_000
 
 
 class Skip(Exception):
-    """The runner does not do this row."""
+    """Raised by a runner that does not support the row."""
 
 
 def runner(name, kinds, setting="", device=("cpu", "cuda"), role="peer", **timing):
-    """Registers make(row, inputs) → call, what is timed; once a row and set of inputs. Imports belong in it, so that a missing package fails this runner alone. What
-    call returns is looked at: [B,T,sum of D], NumPy or torch; sparse voxels: (flat cell [M], rows [M,F] or None, counts [M]). role: ours; peer; other (other work, for
-    comparison: not looked at); limit (a copy of as many bytes). A peer may prepare its inputs (float32 seconds, a layout that it likes better) outside of call."""
+    """Registers make(row, inputs) → call; call is timed.
+
+    make is called once per row and set of inputs. It contains the imports, so that a missing
+    package fails only this runner. It may prepare inputs outside of call, for example times as
+    float32 seconds.
+
+    The result of call is checked. It is [B,T,sum of D] as NumPy or torch, or for sparse voxels
+    (flat cell [M], rows [M,F] or None, counts [M]).
+
+    role is "ours"; "peer"; "named" (a peer that runs only if it is named); "other" (different work,
+    for comparison, not checked); or "limit" (a copy of the same number of bytes).
+    """
 
     def register(make):
         RUNNERS.append(
@@ -51,7 +73,10 @@ def runner(name, kinds, setting="", device=("cpu", "cuda"), role="peer", **timin
 
 
 class Inputs:
-    """The row's inputs as NumPy arrays by name (bfloat16 as uint16 bits), and as torch tensors on the device."""
+    """The inputs of a row as NumPy arrays by name, and as torch tensors on the device.
+
+    bfloat16 is stored as uint16 bits.
+    """
 
     def __init__(self, arrays, kinds, device):
         self.arrays, self.kinds, self.device, self.tensors = arrays, kinds, device, {}
@@ -72,14 +97,14 @@ class Inputs:
         return self.tensors[name]
 
     def wait(self):
-        """Until the device has done what was put on it."""
+        """Blocks until the device is idle."""
         if self.device != "cpu":
             import torch
 
             torch.cuda.synchronize()
 
     def again(self, device=None):
-        """The same inputs at other addresses."""
+        """Returns a copy of the inputs, at other addresses."""
         other = Inputs(
             {k: v.copy() for k, v in self.arrays.items()} if self.device == "cpu" else self.arrays,
             self.kinds,
@@ -90,7 +115,7 @@ class Inputs:
         return other
 
 
-def repeated(n, dtype):
+def repeated_values(n, dtype):
     x = np.random.default_rng(7).standard_normal(min(n, BLOCK), np.float32)
     if dtype == "bfloat16":
         bits = x.view(np.uint32)
@@ -100,8 +125,12 @@ def repeated(n, dtype):
     return x if len(x) == n else np.resize(x, n)
 
 
-def unit(q):
-    """Quaternions of length 1, none more than half a turn from the one before: others would come out as they are on a hit, and normalised, or with the other sign, beside it."""
+def normalize_quaternions(q):
+    """Normalizes quaternions, with at most half a turn between neighbors.
+
+    Otherwise the result would be discontinuous: a sample at a target is returned unchanged, but
+    interpolated values are normalized and may change their sign.
+    """
     q /= np.linalg.norm(q, axis=-1, keepdims=True)
     sign = np.ones(len(q), np.float32)
     sign[1:] = np.where((q[1:] * q[:-1]).sum(-1) < 0, -1, 1)
@@ -109,13 +138,17 @@ def unit(q):
 
 
 def make_inputs(w, device):
-    """Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly."""
+    """Returns the inputs of a row.
+
+    Each batch entry begins at a different timestamp. Streams cover the same span with jitter, and
+    targets divide the span evenly.
+    """
     rng, x, kinds = np.random.default_rng(11), {}, {}
     if w["kind"] == "voxelize":
-        x["points"] = cloud(w, rng)
+        x["points"] = make_points(w, rng)
         w["N"] = len(x["points"])
         if f := w.get("F", 0):
-            x["features"] = repeated(w["N"] * f, "float32").reshape(-1, f)
+            x["features"] = repeated_values(w["N"] * f, "float32").reshape(-1, f)
         return Inputs(x, kinds, device)
     start = 1_700_000_000_000_000_000 + np.arange(w["B"], dtype=np.int64)[:, None] * 3 * SPAN
     for i, s in enumerate(w["streams"]):
@@ -126,9 +159,9 @@ def make_inputs(w, device):
         k, step = np.arange(s["S"]), SPAN / np.maximum(lengths - 1, 1)[:, None]
         jitter = (rng.random((w["B"], s["S"])) - 0.5) * 0.4 * ((k > 0) & (k < lengths[:, None] - 1))
         times = start + ((k + jitter) * step).astype(np.int64)
-        values = repeated(int(lengths.sum()) * s["D"], w["dtype"]).reshape(-1, s["D"])
+        values = repeated_values(int(lengths.sum()) * s["D"], w["dtype"]).reshape(-1, s["D"])
         if w["mode"] == "slerp":
-            unit(values)
+            normalize_quaternions(values)
         ragged = w.get("ragged")
         x[f"times{i}"], x[f"values{i}"] = (
             (times[k < lengths[:, None]], values)
@@ -143,8 +176,13 @@ def make_inputs(w, device):
     return Inputs(x, kinds, device)
 
 
-def cloud(w, rng):
-    """Uniform; "cells": 5 % of the cells have all points; "kitti": a real frame of the test data, or as many points that lie like it. One point in a hundred lies outside the grid."""
+def make_points(w, rng):
+    """Returns points of one of three distributions.
+
+    Points are uniform by default. "cells": 5 % of the cells contain all points. "kitti": a real
+    frame of the test data, or as many points with a similar distribution. In the first two, one
+    point in a hundred is outside the grid.
+    """
     lo, size, grid = (np.array(w[k], np.float32) for k in ("min", "size", "grid"))
     if w["cloud"] == "kitti":
         name = os.path.join(
@@ -177,10 +215,13 @@ def size_of(dtype):
 
 
 def floor_bytes(w, x):
-    """Each byte that the work cannot do without, once. Of the sources only the rows that some target reads; of the timestamps all, int64; the whole result."""
+    """Returns the bytes that the work must touch, each counted once.
+
+    These are the source rows that a target reads, all int64 timestamps, and the whole result.
+    """
     if w["kind"] == "voxelize":
         f, n = w.get("F", 0), w["N"] * (12 + 4 * w.get("F", 0))
-        if w["layout"] == "sparse":  # coordinates, count and features of each cell that is occupied
+        if w["layout"] == "sparse":  # coordinates, count and features of each occupied cell
             c = np.floor(
                 (x["points"] - np.array(w["min"], np.float32)) / np.array(w["size"], np.float32)
             )
@@ -204,19 +245,23 @@ def floor_bytes(w, x):
 
 
 def rows_read(times, ends, targets, mode):
-    """How many samples at least one target reads: both neighbours inside, one on a hit or at an edge. Batch entries follow each other on one axis."""
+    """Returns how many samples at least one target reads.
+
+    A target between two samples reads both; a target at a sample or outside the data reads one.
+    Batch entries follow each other on one axis.
+    """
     k = np.searchsorted(times, targets, "right") - 1
     low, high = (
         k.clip(ends[:-1, None], ends[1:, None] - 1),
         (k + 1).clip(ends[:-1, None], ends[1:, None] - 1),
     )
-    # a mode that takes one of the two is charged with one
+    # a mode that selects one of the two samples reads only one
     two = (k >= ends[:-1, None]) & (times[low] != targets) & (mode in ("linear", "slerp", "angle"))
     return len(np.unique(np.concatenate([low.ravel(), high[two]])))
 
 
 class Timed:
-    """A runner on a row, timed by the clock."""
+    """A runner on a row, timed by the host clock."""
 
     def __init__(self, make, row, inputs):
         self.make, self.row, self.inputs = make, row, inputs
@@ -224,7 +269,10 @@ class Timed:
         self.out = self.calls[0]()
 
     def sets(self, cold):
-        """The calls to go round: cold, of copies that the caches cannot hold."""
+        """Returns the calls that are timed in turn.
+
+        cold: on copies that do not fit into the caches.
+        """
         n = self.row["copies"] if cold else 1
         while len(self.calls) < n:
             self.calls.append(self.make(self.row, self.inputs.again()))
@@ -235,9 +283,10 @@ class Timed:
         turn = itertools.cycle(calls)
         self.chunk(len(calls), calls)
         once = max(self.chunk(1, [next(turn)]), 0.1)
-        if once > seconds * 1e6:  # a loop in Python takes half a second: that is its figure
+        if once > seconds * 1e6:  # a call that is longer than the limit is its own figure
             return [once]
-        # A chunk is long enough for the clock, and short enough that an interruption spoils few.
+        # A chunk is long enough for the clock, and short enough that an interruption affects few
+        # calls.
         n = max(1, min(int(200 / once), int(seconds * 2e5 / once)))
         figures, begin = [], CLOCK()
         while len(figures) < 3 or CLOCK() - begin < seconds:
@@ -245,7 +294,7 @@ class Timed:
         return figures
 
     def chunk(self, n, calls):
-        """µs a call, of n."""
+        """Returns the mean time of n calls, in µs."""
         start = CLOCK()
         for call in calls:
             call()
@@ -253,7 +302,10 @@ class Timed:
 
 
 class Called(Timed):
-    """The host's time of a call; the device, where there is one, is waited for between chunks, outside of what is timed."""
+    """Measures the host time of a call.
+
+    If there is a device, it waits for the device between chunks, outside the measured time.
+    """
 
     def time(self, seconds, cold):
         figures, begin = [], CLOCK()
@@ -264,8 +316,12 @@ class Called(Timed):
 
 
 class OnStream(Timed):
-    """A runner on a GPU: a CUDA graph of calls, replayed between events. launched: it waits for the device within, so that no graph can hold it, and is launched one by
-    one. scaled: a copy of so many bytes, which stands on the stream as it is; its figure is scaled to the row's bytes."""
+    """A runner on a GPU, timed by events around a CUDA graph of calls.
+
+    launched: the call waits for the device, so it cannot be captured and is launched directly.
+    scaled: the call copies this many bytes outside a graph, and its figure is scaled to the bytes
+    of the row.
+    """
 
     def __init__(self, make, row, inputs, launched=False, scaled=0):
         import torch
@@ -334,8 +390,8 @@ class OnStream(Timed):
         return figures[2:]
 
 
-def host(x):
-    """A result as NumPy: bfloat16 as its bits."""
+def to_numpy(x):
+    """Returns a result as NumPy, with bfloat16 as bits."""
     if not hasattr(x, "cpu"):
         return np.asarray(x)
     import torch
@@ -344,7 +400,7 @@ def host(x):
     return (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def numbers(x, dtype):
+def as_floats(x, dtype):
     return (
         (x.astype(np.uint32) << 16).view(np.float32)
         if dtype == "bfloat16" and x.dtype == np.uint16
@@ -352,8 +408,11 @@ def numbers(x, dtype):
     )
 
 
-def parts(out, w):
-    """The arrays of a result; those of sparse voxels in the order of their cells: flat cell, features, counts."""
+def result_arrays(out, w):
+    """Returns the arrays of a result.
+
+    Sparse voxels are sorted by cell: flat cell, features, counts.
+    """
     if hasattr(out, "coords"):
         n, (_, y, z) = int(out.found), w["grid"]
         c = out.coords[:n]
@@ -363,25 +422,25 @@ def parts(out, w):
             out.counts[:n],
         )
     if not isinstance(out, tuple):
-        return [host(out)]
-    flat, *rest = (host(p) for p in out if p is not None)
+        return [to_numpy(out)]
+    flat, *rest = (to_numpy(p) for p in out if p is not None)
     order = np.argsort(flat, kind="stable")
-    # what lies outside may have a cell behind the grid
+    # Points outside may be assigned to a cell behind the grid.
     order = order[flat[order] < math.prod(w["grid"])]
     return [p[order] for p in (flat, *rest)]
 
 
-def wrong(w, got, truth, exact):
-    """Why a result is not the truth; "" where it is."""
-    # it computes in the data's own type, and takes times as float32 seconds
+def describe_mismatch(w, got, truth, exact):
+    """Describes how a result differs from the truth, or returns ""."""
+    # Peers compute in the dtype of the data, and use times as float32 seconds.
     tolerance = {"bfloat16": 0.06, "float16": 0.01}.get(
         w.get("dtype"), 1e-3 if w["kind"] == "voxelize" else 2e-3
     )
-    for g, t in zip(parts(got, w), parts(truth, w), strict=True):
+    for g, t in zip(result_arrays(got, w), result_arrays(truth, w), strict=True):
         g, t = g.ravel(), t.ravel()
         if g.size != t.size or exact and g.dtype.itemsize != t.dtype.itemsize:
             return f"wrong: {g.size} elements of {g.dtype}, expected {t.size} of {t.dtype}"
-        a, b = numbers(g, w.get("out")), numbers(t, w.get("out"))
+        a, b = as_floats(g, w.get("out")), as_floats(t, w.get("out"))
         right = np.isnan(a) & np.isnan(b)
         if exact:
             right |= g.view(f"u{g.dtype.itemsize}") == t.view(f"u{t.dtype.itemsize}")
@@ -397,76 +456,74 @@ def wrong(w, got, truth, exact):
     return ""
 
 
-def named(name, families):
+def is_named(name, families):
     return any(name == f or name.startswith((f + " ", f + ".")) for f in families or ())
 
 
-def wanted(r, row, job):
-    """Ours and the limits always run, the reference and the peers of a curve where they are named."""
+def is_selected(r, row, job):
+    """Reports whether a runner takes part in a row.
+
+    Ours and the limits always do. The reference, and the peers of a curve, do if they are named.
+    """
     if (
         row["work"]["kind"] not in r["kinds"]
         or job["device"] not in r["device"]
-        or named(r["name"], job["without"])
+        or is_named(r["name"], job["without"])
     ):
         return False
     return r["role"] in ("ours", "limit") or (
-        named(r["name"], job["runners"])
+        is_named(r["name"], job["runners"])
         if job["runners"] or row.get("curve") or r["role"] == "named"
         else True
     )
 
 
-def spread(v):
+def spread_of(v):
     return dict(raw=v, min=min(v), median=float(np.median(v)), max=max(v)) if v else {}
 
 
-def words(e):
+def error_text(e):
     return f"{type(e).__name__}: {e}".split("\n")[0][:400]
 
 
-def threads(n):
-    """Equal in every runner: the harness has set the environment before the start; torch is told again."""
+def set_torch_threads(n):
+    """Sets the number of threads of torch. The harness has set the environment for the others."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
 
 
 def measure(row, job, truth_of):
-    """One row: made ready, checked, timed."""
+    """Prepares, checks and times one row."""
     w = row["work"]
     inputs = make_inputs(w, job["device"])
     work, row = row, dict(w, bytes=floor_bytes(w, inputs), threads=job["threads"])
     row["copies"] = int(min(256, max(1, -(-4 * job["cache"] // max(row["bytes"], 1)))))
     truth = truth_of(row, inputs)
-    field, out = (
-        [],
-        dict(
-            bytes=row["bytes"],
-            arms=[],
-            checked=f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's",
-        ),
-    )
+    match = "within a float32 ulp of" if w.get("mode") == "slerp" else "equal"
+    checked = f"{sum(p.nbytes for p in result_arrays(truth, w))} bytes {match} the reference's"
+    field, out = [], dict(bytes=row["bytes"], arms=[], checked=checked)
     for r in RUNNERS:
-        if not wanted(r, work, job):
+        if not is_selected(r, work, job):
             continue
         arm = dict(name=r["name"], setting=r["setting"], us=[], us_cold=[], failed="")
         try:
-            threads(job["threads"])
+            set_torch_threads(job["threads"])
             kind = Called if w["kind"] == "call" else OnStream if job["device"] == "cuda" else Timed
             timed = kind(r["make"], row, inputs, **(r["timing"] if kind is OnStream else {}))
             if r["role"] in ("ours", "peer", "named"):
-                arm["failed"] = wrong(w, timed.out, truth, r["role"] == "ours")
+                arm["failed"] = describe_mismatch(w, timed.out, truth, r["role"] == "ours")
             timed.out = None
         except Skip as e:
             if not str(e):
                 continue
             arm["failed"] = str(e)
-        except Exception as e:  # one runner's failure is its own
-            arm["failed"] = words(e)
+        except Exception as e:  # the failure of one runner does not affect the others
+            arm["failed"] = error_text(e)
         out["arms"].append(arm)
         field.append((r, arm, None if arm["failed"] else timed))
     for round_, cold in itertools.product(range(job["rounds"]), (False, True)):
         for r, arm, timed in field:
-            # No bar asks for a peer's cold figure: one will do.
+            # No bar uses the cold figure of a peer, so one is enough.
             if (
                 arm["failed"]
                 or cold
@@ -474,21 +531,21 @@ def measure(row, job, truth_of):
             ):
                 continue
             try:
-                threads(job["threads"])
+                set_torch_threads(job["threads"])
                 arm["us_cold" if cold else "us"].append(
                     float(np.median(timed.time(job["seconds"], cold)))
                 )
             except Exception as e:
-                arm["failed"] = words(e)
+                arm["failed"] = error_text(e)
     for arm in out["arms"]:
-        arm.update(us=spread(arm["us"]), us_cold=spread(arm["us_cold"]))
+        arm.update(us=spread_of(arm["us"]), us_cold=spread_of(arm["us_cold"]))
     return out
 
 
 def main(truth_of):
-    """Measures the rows of the job, a line each."""
+    """Measures the rows of the job and prints one line for each."""
     global CLOCK
-    answers = os.fdopen(os.dup(1), "w")  # what libraries print must not reach the harness
+    answers = os.fdopen(os.dup(1), "w")  # output of libraries must not reach the harness
     os.dup2(2, 1)
     job = json.loads(sys.argv[1])
     CLOCK = time.thread_time if job["clock"] == "cpu" else time.perf_counter
@@ -514,7 +571,7 @@ def main(truth_of):
         try:
             out = measure(row, job, truth_of)
         except Exception as e:
-            out = dict(arms=[dict(name="robocache", failed=words(e))])
+            out = dict(arms=[dict(name="robocache", failed=error_text(e))])
         found = {
             n: getattr(sys.modules.get(n), "__version__", None)
             for n in ("numpy", "torch", "scipy", "open3d", "robocache")

@@ -1,11 +1,11 @@
-"""Ours on the rows of `robocache-bench ops`, and what is right: the reference."""
+"""The RoboCache runners of `robocache-bench ops`, and the reference."""
 
 import numpy as np
 from .ops import KINDS, runner
 
 
 def our_call(row, x, backend=None):
-    """Ours, as its users call it; results are put where they were before."""
+    """Returns a call of RoboCache as users write it. Each call writes into the same output."""
     import robocache as rc
 
     wants_torch = (
@@ -60,11 +60,14 @@ def our_call(row, x, backend=None):
         if n == 1
         else lambda: rc.fuse(parts, targets, out=out, **how)
     )
-    return again(call, (parts, targets, out))
+    return reuse_prepared(call, (parts, targets, out))
 
 
-def again(call, held):
-    """The operation of a call, as it was prepared: the kernel, without what Python looks at before it (the row `call` measures that)."""
+def reuse_prepared(call, held):
+    """Returns the prepared kernel of a call.
+
+    It leaves out the checks in Python before the kernel; the row `call` measures those.
+    """
     from robocache._tensors.prepared import Prepared
 
     run, made = Prepared.run, []
@@ -73,7 +76,7 @@ def again(call, held):
         out = call()
     finally:
         Prepared.run = run
-    if not made:  # a plan that is known from before goes another way
+    if not made:  # a cached plan does not use Prepared.run
         return call
     op, addresses = made[-1]
     return lambda held=held: op.run(*addresses) or out
@@ -95,7 +98,11 @@ def reference(row, x):
 
 
 def truth_of(row, x):
-    """The reference's result; for a GPU kernel/cpu's, which equals it to the bit (kernel/conform) and is done before a device is tired of waiting."""
+    """Returns the result of the reference.
+
+    For a GPU it uses kernel/cpu instead, which is faster and has the same bits as the reference
+    (kernel/conform).
+    """
     return our_call(
         row, x if x.device == "cpu" else x.again("cpu"), "reference" if x.device == "cpu" else "cpu"
     )()

@@ -1,7 +1,13 @@
-"""The runners of `robocache-bench ops`, all of them where it is the program: NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
+"""The runners of `robocache-bench ops`.
 
-Bars name them: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any). torch takes times as float32
-seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
+This module is the program.
+
+The peers are NumPy, torch (the vectorized code that its users write, the same on CPU and GPU),
+Open3D, copies, and one call from Python. Bars name them: "np.interp", "numpy" (any "numpy …"),
+"torch.compile", "torch" (any), "open3d", "memcpy" (any), and on the GPU "copy" (any). torch takes
+times as float32 seconds since the first timestamp. These are half the bytes of the int64 timestamps
+that RoboCache reads, so this is the better setting for torch.
+"""
 
 import numpy as np
 from . import ops
@@ -10,7 +16,10 @@ from .ops import KINDS, Skip, runner
 
 
 def streams(row, x, modes):
-    """(values, times as float64 seconds since the first timestamp) a stream, and the targets."""
+    """Returns (values, times) for each stream, the targets, and the normalization or None.
+
+    Times are float64 seconds since the first timestamp.
+    """
 
     if row.get("mode") not in modes or row["dtype"] != "float32" or row.get("ragged"):
         raise Skip()
@@ -62,7 +71,7 @@ def numpy_lerp(row, x):
     return call
 
 
-def blend(q0, q1, w):
+def slerp_pairs(q0, q1, w):
     q0 = q0 / np.linalg.norm(q0, axis=-1, keepdims=True)
     q1 = q1 / np.linalg.norm(q1, axis=-1, keepdims=True)
     dot = (q0 * q1).sum(-1, keepdims=True)
@@ -84,7 +93,7 @@ def blend(q0, q1, w):
 def slerp(row, x):
     parts, targets, _ = streams(row, x, ("slerp",))
     v, t = parts[0]
-    # one searchsorted for all: trajectories on one axis, far apart
+    # One searchsorted for all trajectories: they are placed on one axis, far apart.
     base = (np.arange(row["B"]) * 1e3)[:, None]
     flat = (t + base).ravel()
 
@@ -95,7 +104,7 @@ def slerp(row, x):
         t0, t1 = np.take_along_axis(t, i - 1, 1), np.take_along_axis(t, i, 1)
         w = np.clip((targets - t0) / (t1 - t0), 0, 1)[..., None]
         q0, q1 = (np.take_along_axis(v, k[..., None], 1).astype(np.float64) for k in (i - 1, i))
-        return blend(q0, q1, w)
+        return slerp_pairs(q0, q1, w)
 
     return call
 
@@ -154,7 +163,8 @@ def numpy_voxels(row, x):
 @runner(
     "open3d",
     ("voxelize",),
-    "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, no list of cells; its grid begins half a cell below the lowest point",
+    "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, "
+    "no list of cells; its grid begins half a cell below the lowest point",
     device=("cpu",),
     role="other",
 )
@@ -164,7 +174,7 @@ def open3d_way(row, x):
     try:
         import open3d
     except ImportError as e:
-        # `pip install open3d` into an environment of its own, and name its folder in PYTHONPATH
+        # install open3d in a separate environment, and add its folder to PYTHONPATH
         raise Skip(f"no open3d: {e}")
 
     cloud = open3d.geometry.PointCloud(
@@ -173,8 +183,8 @@ def open3d_way(row, x):
     return lambda: cloud.voxel_down_sample(float(row["size"][0]))
 
 
-def lerp(torch, streams, targets, norm, out_type):
-    """The vectorised way: search, gather both neighbours, lerp; streams side by side."""
+def torch_lerp(torch, streams, targets, norm, out_type):
+    """Searches, gathers both neighbors and interpolates, vectorized; streams are concatenated."""
     parts = []
     for v, s in streams:
         n = s.shape[1]
@@ -192,7 +202,7 @@ def lerp(torch, streams, targets, norm, out_type):
 def fuse_arguments(row, x):
     import torch
 
-    if row.get("mode") != "linear" or row.get("ragged"):  # it has no ragged searchsorted
+    if row.get("mode") != "linear" or row.get("ragged"):  # torch has no ragged searchsorted
         raise Skip()
     first = x.torch("times0").min(1, keepdim=True).values
     seconds = lambda name: ((x.torch(name) - first).double() * 1e-9).float().contiguous()
@@ -214,7 +224,7 @@ def eager(row, x):
     import torch
 
     a = fuse_arguments(row, x)
-    return lambda: lerp(torch, *a)
+    return lambda: torch_lerp(torch, *a)
 
 
 @runner("torch.compile", ("fuse", "call"), "the same through inductor, static shapes")
@@ -222,13 +232,13 @@ def compiled(row, x):
     import torch
 
     a = fuse_arguments(row, x)
-    # a row is a shape; beyond the limit dynamo would run eager without a word
+    # one row per shape; beyond the limit, dynamo would silently run eager
     torch._dynamo.config.recompile_limit = 1000
-    f = torch.compile(lerp, dynamic=False, fullgraph=True)
+    f = torch.compile(torch_lerp, dynamic=False, fullgraph=True)
     return lambda: f(torch, *a)
 
 
-def voxels(row, x):
+def torch_voxel_call(row, x):
     import torch
 
     points, features = x.torch("points"), x.torch("features") if "features" in x else None
@@ -241,18 +251,18 @@ def voxels(row, x):
     low, sizes, shape = (torch.tensor(v, device=points.device) for v in (lo, size, g))
 
     def index():
-        # launched one by one: fewer launches are faster
+        # Calls are launched directly here, so fewer launches are faster.
         if row["layout"] == "sparse" and points.is_cuda:
             f = torch.floor((points - low) / sizes)
             i = f.long()
             return torch.where(
                 ((f >= 0) & (f < shape)).all(1), (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells
             )
-        # Column by column: three times as fast on a CPU as rows of three. float32 holds the flat
-        # index of up to 2^24 cells.
+        # Working column by column is three times as fast on a CPU as rows of three. float32
+        # represents the flat index of up to 2^24 cells exactly.
         x, y, z = (torch.floor((points[:, a] - lo[a]) / size[a]) for a in range(3))
         inside = (x >= 0) & (x < g[0]) & (y >= 0) & (y < g[1]) & (z >= 0) & (z < g[2])
-        # a cell behind the grid takes what is outside: no wait for a mask
+        # Points outside go to a cell behind the grid, which avoids waiting for a mask.
         return torch.where(inside, (x * g[1] + y) * g[2] + z, float(cells)).long()
 
     def run():
@@ -294,28 +304,30 @@ def voxels(row, x):
 @runner(
     "torch voxels",
     ("voxelize",),
-    "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a cell behind the grid; dense ones on a GPU in a CUDA graph",
+    "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a "
+    "cell behind the grid; dense ones on a GPU in a CUDA graph",
 )
 def torch_voxels(row, x):
     if x.device != "cpu" and row["layout"] == "sparse":
-        raise Skip()  # below: unique cannot be captured
-    return voxels(row, x)
+        raise Skip()  # see "torch unique": unique cannot be captured
+    return torch_voxel_call(row, x)
 
 
 @runner(
     "torch unique",
     ("voxelize",),
-    "torch.unique + index_add, launched one by one: unique waits for the device and cannot be captured",
+    "torch.unique + index_add, launched one by one: unique waits for the device and cannot be "
+    "captured",
     device=("cuda",),
     launched=True,
 )
 def unique(row, x):
     if row["layout"] != "sparse":
         raise Skip()
-    return voxels(row, x)
+    return torch_voxel_call(row, x)
 
 
-# The limits: copying as many bytes as the row touches (half of them read, half written).
+# The limits copy as many bytes as the row touches: half of them are read, half written.
 
 
 @runner("memcpy numpy", KINDS, "np.copyto, one thread", device=("cpu",), role="limit")
@@ -355,7 +367,7 @@ def big_copy(row, x):
     return lambda: BIG[1].copy_(BIG[0])
 
 
-# One call from Python.
+# The runner of rows of the kind "call".
 @runner("robocache", ("call",), "robocache.resample(…, out=out) on torch tensors", role="ours")
 def call_out(row, x):
     import robocache as rc

@@ -1,16 +1,25 @@
-"""Trains a policy on the batches of one loader, and says where the time went.
+"""Trains a policy on the batches of one loader and measures where the time goes.
 
-A job (bench.TrainJob is in its `more`) names a runner:
+The runner in the job (bench.TrainJob) is one of these:
 
-plan       once for all: the order of the epochs, the range of the numbers, and, read without any loader, the batches that the runners' are compared with
-headspace  one batch that is on the device already        h2d        that batch, copied from page-locked memory at each step
-torch      train_data.torch_batches                       lerobot    LeRobot's own class
-robocache  Loader(device=…); options: pool, cache, decode, …       torchcodec-cuda, dali: train_video.py
+plan             writes the order of the epochs, the range of the numbers, and reference batches that
+                 are read without a loader; runs once before the others
+headspace        one batch that is already on the device
+h2d              the same batch, copied from page-locked memory in each step
+torch            train_data.torch_batches
+lerobot          LeRobot's dataset class
+robocache        Loader(device=…), with the options pool, cache, decode, …
+torchcodec-cuda  see train_video.py
+dali             see train_video.py
 
-All share the weights (hashed), the order, one preprocessing function and the network; only where batches come from differs. Several ranks are started by torchrun.
+All runners share the weights (checked by hash), the order, the preprocessing and the network. Only
+the source of the batches differs. torchrun starts several ranks.
 
-The host is at most two steps ahead of the device and waits for it without spinning; nothing in the loop synchronises. Times of the device are of CUDA events:
-e0 before next(), e1 the batch is there, e2 preprocessed, e3 loss, e4 backward, e5 optimiser. On a CPU they are the clock's."""
+The host is at most two steps ahead of the device and sleeps while it waits. Nothing else in the
+loop synchronizes. CUDA events measure device times: e0 before next(), e1 when the batch is there,
+e2 after preprocessing, e3 after the loss, e4 after backward, e5 after the optimizer. On a CPU, the
+host clock is used.
+"""
 
 import contextlib, ctypes, hashlib, json, os, signal, time
 
@@ -21,27 +30,30 @@ import torch
 from . import train_data, train_models, train_video
 
 PARTS = ("starve", "preprocess", "forward", "backward", "optimiser")
-KEPT = 200  # losses and sums that a run tells
-VIDEO = ("torchcodec", "dali")  # peers of train_video.py
+KEPT = 200  # number of losses and sums in the outcome
+VIDEO = ("torchcodec", "dali")  # peers in train_video.py
 
 
-def digest(tensors):
+def hash_tensors(tensors):
     h = hashlib.sha256()
     for t in tensors:
         h.update(memoryview(t.detach().cpu().contiguous().view(torch.uint8).numpy()).cast("B"))
     return h.hexdigest()
 
 
-def each(x, f):
-    return {k: each(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
+def map_tensors(x, f):
+    return {k: map_tensors(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
 
 
-def leaves(x):
-    return [t for v in x.values() for t in leaves(v)] if isinstance(x, dict) else [x]
+def tensor_leaves(x):
+    return [t for v in x.values() for t in tensor_leaves(v)] if isinstance(x, dict) else [x]
 
 
 class Ahead:
-    """Batches on the device, each copied one step ahead on a stream of its own. A CPU's batches pass."""
+    """Copies each batch to the device one step ahead, on its own stream.
+
+    On a CPU, batches are passed through.
+    """
 
     def __init__(self, batches, device):
         self.batches, self.device, self.copies = batches, device, []
@@ -55,7 +67,7 @@ class Ahead:
             began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             with torch.cuda.stream(side):
                 began.record(side)
-                b = each(b, lambda t: t.to(self.device, non_blocking=True))
+                b = map_tensors(b, lambda t: t.to(self.device, non_blocking=True))
                 ended.record(side)
             self.copies.append((began, ended))
             if waiting:
@@ -67,13 +79,17 @@ class Ahead:
     def arrived(self, batch, copied):
         now = torch.cuda.current_stream()
         now.wait_event(copied)
-        for t in leaves(batch):
+        for t in tensor_leaves(batch):
             t.record_stream(now)
         return batch
 
 
 class Preprocess:
-    """The same for every runner, on the device: numbers onto [-1, 1], frames to float in [-1, 1], resized where the loader did not."""
+    """Preprocesses batches on the device, in the same way for all runners.
+
+    Numbers are scaled to [-1, 1]. Frames become float in [-1, 1], and are resized if the loader has
+    not resized them.
+    """
 
     def __init__(self, p, device, size, dtype):
         self.size, self.dtype = size, dtype
@@ -110,7 +126,10 @@ class Preprocess:
 
 
 class Clock:
-    """Marks of a step: CUDA events, or the host's clock. The host waits for the step before the last."""
+    """Records the times of a step as CUDA events or host times.
+
+    The host waits for the second last step, so that it is at most two steps ahead.
+    """
 
     def __init__(self, device, timing):
         self.cuda, self.timing, self.steps = device != "cpu", timing, []
@@ -129,7 +148,10 @@ class Clock:
         self.steps.append([])
 
     def parts(self):
-        """ms of each part of each step; starve is from the optimiser's end of the step before to the batch's arrival."""
+        """Returns the milliseconds of each part of each step.
+
+        starve is the time from the end of the previous optimizer step to the arrival of the batch.
+        """
         if not self.timing:
             return np.zeros((0, len(PARTS)))
         gap = (lambda a, b: a.elapsed_time(b)) if self.cuda else (lambda a, b: (b - a) * 1e3)
@@ -141,12 +163,15 @@ class Clock:
         )
 
 
-def timed_waits(pairs):
-    """Events around each wait of a stream for another: what the compute stream waits for a copy, Ahead's or the Loader's."""
+def time_stream_waits(pairs):
+    """Records events around each wait of the compute stream for another stream.
+
+    They measure the time that the compute stream waits for copies of Ahead or of the Loader.
+    """
     wait = torch.cuda.Stream.wait_event
 
     def timed(stream, event):
-        if stream != torch.cuda.current_stream():  # a copy's, for its memory
+        if stream != torch.cuda.current_stream():  # a wait of a copy stream, to reuse memory
             return wait(stream, event)
         pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         pair[0].record(stream)
@@ -157,8 +182,8 @@ def timed_waits(pairs):
     torch.cuda.Stream.wait_event = timed
 
 
-def source(a, p, ranks, stack):
-    """(an iterator of batches on the device, the copies of an Ahead, the Loader or None)"""
+def open_batches(a, p, ranks, stack):
+    """Returns an iterator of batches on the device, the copies of an Ahead, and the Loader or None."""
     if a.runner.startswith("robocache"):
         if a.cache == "disk":
             import tempfile
@@ -185,27 +210,30 @@ def source(a, p, ranks, stack):
         loader.close()
         if a.runner == "headspace" or a.device == "cpu":
             return iter(lambda: first, None), [], None
-        first = each(first, lambda t: t.cpu().pin_memory())
+        first = map_tensors(first, lambda t: t.cpu().pin_memory())
         batches = Ahead(iter(lambda: first, None), a.device)
     return iter(batches), batches.copies, None
 
 
 class Graph:
-    """A step's forward and backward as one CUDA graph, which takes one launch: a host that launches slowly, or that others use, is no longer what limits a small network."""
+    """Runs forward and backward of a step as one CUDA graph with a single launch.
 
-    EAGER = 3  # steps before it is captured: cuDNN chooses its algorithms in them
+    Then a small network is not limited by a host that launches slowly or is shared.
+    """
+
+    EAGER = 3  # steps before the capture, in which cuDNN chooses its algorithms
 
     def __init__(self, step, device):
         self.step, self.draw, self.graph = step, torch.Generator(device), None
 
     def __call__(self, ready, seed, mark):
         if self.graph is None:
-            self.ready, self.graph = each(ready, torch.clone), torch.cuda.CUDAGraph()
+            self.ready, self.graph = map_tensors(ready, torch.clone), torch.cuda.CUDAGraph()
             self.graph.register_generator_state(self.draw)
-            # a loader's threads may allocate meanwhile
+            # threads of a loader may allocate during the capture
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.loss = self.step(self.ready, self.draw, lambda: None)
-        for mine, t in zip(leaves(self.ready), leaves(ready)):
+        for mine, t in zip(tensor_leaves(self.ready), tensor_leaves(ready)):
             mine.copy_(t)
         self.draw.manual_seed(seed)
         self.graph.replay()
@@ -215,13 +243,16 @@ class Graph:
 
 
 class Ranks:
-    """The processes of a run: torchrun starts them, each with its share of the cores; alone it has the same share."""
+    """The processes of a run, which torchrun starts.
+
+    Each process has its share of the cores. A single process gets the same share.
+    """
 
     def __init__(self, a):
         self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         a.rank, a.world = self.rank, self.world
         if self.world > 1 and (libc := ctypes.CDLL(None)) and hasattr(libc, "prctl"):
-            # torchrun gives a rank a session of its own: it ends with torchrun all the same
+            # torchrun starts each rank in a new session; this makes the rank end with torchrun
             libc.prctl(1, signal.SIGKILL)
         cores, n = sorted(os.sched_getaffinity(0)), a.gpus or 1
         if n > 1:
@@ -239,7 +270,7 @@ class Ranks:
             torch.distributed.barrier()
 
     def same(self, make):
-        """What the first rank makes, on all."""
+        """Calls make on the first rank and returns its result on all ranks."""
         if self.world == 1:
             return make()
         made = [make() if self.rank == 0 else None]
@@ -247,7 +278,7 @@ class Ranks:
         return made[0]
 
     def gather(self, mine):
-        """What each rank has, on the first; None on the others."""
+        """Returns the values of all ranks on the first rank, and None on the others."""
         if self.world == 1:
             return [mine]
         all_ = [None] * self.world
@@ -274,7 +305,7 @@ def train(a, ranks, stack):
     net = train_models.make(
         a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny
     )
-    weights, parameters = digest(net.parameters()), train_models.count(net)
+    weights, parameters = hash_tensors(net.parameters()), train_models.count(net)
     net = net.to(a.device, memory_format=torch.channels_last)
     opt, schedule, ema = train_models.optimiser(
         a.model, net, a.warmup_batches + a.steps, fused=cuda
@@ -306,13 +337,13 @@ def train(a, ranks, stack):
     )
     common.imported()
     began = time.perf_counter()
-    batches, copies, loader = source(a, p, ranks, stack)
+    batches, copies, loader = open_batches(a, p, ranks, stack)
     most, epoch = (
         p.orders.shape[0] * (p.orders.shape[2] // a.batch_size),
         p.orders.shape[2] // a.batch_size,
     )
-    # A cache fills in an epoch. That in a rank's own memory sees another share of the set in each:
-    # after six, 98 % of what two ranks share.
+    # A cache fills in one epoch. A RAM cache belongs to one rank, which reads another share of the
+    # set in each epoch. After six epochs, it contains 98 % of the set with two ranks.
     warm = max(
         a.warmup_batches,
         epoch * (6 if a.cache == "ram" and ranks.world > 1 else 1) if a.cache else 0,
@@ -325,7 +356,7 @@ def train(a, ranks, stack):
     clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
     stalls, marks = [], []
     if cuda and clock.timing:
-        timed_waits(stalls)
+        time_stream_waits(stalls)
     while k < most and (
         k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)
     ):
@@ -333,7 +364,8 @@ def train(a, ranks, stack):
             if cuda:
                 torch.cuda.synchronize()
             ranks.meet()
-            stats = loader.stats() if loader else None  # before the window: it takes up to 30 ms
+            # read before the window, because it takes up to 30 ms
+            stats = loader.stats() if loader else None
             clock.steps, waits, opened, copied, stalled = (
                 clock.steps[-1:],
                 [],
@@ -355,7 +387,7 @@ def train(a, ranks, stack):
             if k >= warm and k % epoch == 0:
                 marks.append(time.time_ns())
             if k in train_data.COMPARED:
-                kept[k] = each(p.part(b), lambda t: t.clone())
+                kept[k] = map_tensors(p.part(b), lambda t: t.clone())
         ready = prepare(b)
         sums[k] = torch.stack(
             [
@@ -365,10 +397,10 @@ def train(a, ranks, stack):
             ]
         )
         clock.mark()
-        if not graph or k <= graph.EAGER:  # a graph writes its gradients anew
+        if not graph or k <= graph.EAGER:  # the captured graph overwrites its gradients
             opt.zero_grad(set_to_none=True)
         draw = a.seed * 1_000_003 + k * ranks.world + ranks.rank
-        # dropout draws from torch's own generator, which a DataLoader advances
+        # Dropout uses torch's global generator, which a DataLoader advances.
         if a.model == "act":
             torch.manual_seed(draw)
         if graph and k >= graph.EAGER:
@@ -391,11 +423,13 @@ def train(a, ranks, stack):
     ranks.say("#measured")
     if k < warm + a.steps:
         raise RuntimeError(
-            f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}"
+            f"the set is too small: its plan has {most} steps, but {warm} warm-up steps and "
+            f"{a.steps} measured steps were requested"
         )
     if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
         raise RuntimeError(
-            f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges"
+            f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set contains NaN or "
+            "infinite numbers (see robocache doctor), or the training diverges"
         )
     parts, steps = clock.parts(), k - warm
     mine = dict(
@@ -425,9 +459,10 @@ def train(a, ranks, stack):
     if copies[copied:]:
         out["h2d_ms"] = mean(copies[copied:][:steps])
         out["h2d_gb_per_s"] = (
-            sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+            sum(t.numel() * t.element_size() for t in tensor_leaves(b)) / out["h2d_ms"] / 1e6
         )
-    if stalls[stalled:] or loader and cuda and clock.timing:  # ours waits for no copy that is over
+    # RoboCache does not wait for completed copies, so there may be no waits
+    if stalls[stalled:] or loader and cuda and clock.timing:
         out["h2d_wait_ms"] = sum(x.elapsed_time(y) for x, y in stalls[stalled:]) / steps
     if cuda:
         out.update(
@@ -480,17 +515,12 @@ def main(a):
             if ranks.world == 1:
                 raise
             if "closed by peer" in str(e) or "NCCL" in str(e):
-                time.sleep(5)  # another rank failed: its words come first
-            print(
-                json.dumps(
-                    dict(
-                        error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}"
-                    )
-                ),
-                flush=True,
-            )
+                time.sleep(5)  # another rank failed first; let it report its error first
+            message = (str(e).splitlines() or [""])[0][:300]
+            error = f"rank {ranks.rank}: {type(e).__name__}: {message}"
+            print(json.dumps(dict(error=error)), flush=True)
             os._exit(1)
 
 
-if __name__ == "__main__":  # workers that are spawned import this file
+if __name__ == "__main__":  # spawned workers import this file
     common.run(main)

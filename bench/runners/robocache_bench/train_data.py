@@ -1,7 +1,13 @@
-"""What a training run reads: which rows belong to a sample, in what order, and the batches of each runner.
+"""The samples of a training run:
 
-A plan is made once by the engine (numbers alone, nothing is decoded): the order of the epochs, where each sample lies, and the range of the numbers. Every
-runner follows it, but DALI's, which shuffles by itself. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
+their rows, their order, and the batches of each runner.
+
+A plan is made once by the loader, without decoding. It contains the order of the epochs, the
+position of each sample, and the range of the numbers. All runners follow it, except DALI, which
+shuffles by itself.
+
+A batch is a dict: `index` [B] int64, `state` [B,To,S] and `action` [B,Ta,A] float32,
+`action_is_pad` [B,Ta], and `frames` {camera: [B,To,3,H,W] uint8}.
 """
 
 import itertools, json, math, os
@@ -12,19 +18,24 @@ import numpy as np
 import torch
 
 OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
-# rows at an episode's end that start no sample: 8 of the 16 actions are carried out
+# rows at the end of an episode that start no sample: 8 of the 16 actions are executed
 DROPPED = {"diffusion": 7, "diffusion-lowdim": 7}
 MOST_EPOCHS = 4096
 GRID_HZ = 50
-HALF_NS = 5e-10  # times are whole nanoseconds
-COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
-# of 255, in the mean: what another conversion may differ by, and neighbours that can be told apart;
-# bench/frames.go has the same
+HALF_NS = 5e-10  # timestamps are whole nanoseconds
+COMPARED = (0, 1, 10, 100)  # steps whose batches are compared
+# Limits for the mean difference of frames, of 255. Another conversion may differ by NEAR.
+# Neighboring frames that differ by APART can be distinguished. bench/frames.go has the same limits.
 NEAR, APART = 3.0, 0.5
 
 
 def spec(ds, model, tiny=False, image_size=None, rows=250):
-    """Which rows: keys, and the offsets in rows of the clock (the dataset's own, or GRID_HZ where its streams have several)."""
+    """Returns the rows of a sample:
+
+    keys, and offsets in rows of the clock.
+
+    The clock is that of the dataset, or GRID_HZ if its streams have several clocks.
+    """
     features = ds.features
     cameras = (
         [k for k, f in features.items() if f.kind in ("video", "image")]
@@ -73,7 +84,7 @@ def spec(ds, model, tiny=False, image_size=None, rows=250):
 
 
 def loader_options(s):
-    """The Loader's keywords for these rows."""
+    """Returns the keywords of the Loader for these rows."""
     import robocache
 
     keys = [*s["states"], s["action"], *s["cameras"]]
@@ -91,7 +102,7 @@ def loader_options(s):
 
 
 def own_options(a, s, cache=None, device=None):
-    """The Loader's keywords that the run asks for."""
+    """Returns the keywords of the Loader that the job sets."""
     names = ["prefetch", "memory_budget", "pool_size", "pool_episodes"]
     names += ["cache_budget", "cache_format"] if cache else []
     names += ["decode", "device_memory_budget"] if device else []
@@ -103,7 +114,9 @@ def own_options(a, s, cache=None, device=None):
             if v
         }
     )
-    if a.cache == "ram" and not a.cache_budget:  # a cache that holds half a set measures decoding
+    if (
+        a.cache == "ram" and not a.cache_budget
+    ):  # a cache for half of the set would measure decoding
         own.setdefault(
             "memory_budget",
             os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1),
@@ -112,7 +125,7 @@ def own_options(a, s, cache=None, device=None):
 
 
 def plan(a):
-    """Writes the plan of a run (npz), and the batches that those of the runners are compared with. Gives facts of the set."""
+    """Writes the plan (npz) and the reference batches, and returns facts about the set."""
     import robocache
 
     ds, world = robocache.open(a.uri), a.world or 1
@@ -144,10 +157,12 @@ def plan(a):
     )
     if epochs > MOST_EPOCHS:
         raise RuntimeError(
-            f"the set is too small: its {loader.num_samples} samples are {steps} steps an epoch, and {epochs} epochs would be needed, more than {MOST_EPOCHS}: fewer --steps, or a larger set"
+            f"the set is too small: an epoch of its {loader.num_samples} samples has {steps} steps, "
+            f"and {epochs} epochs would be needed, more than {MOST_EPOCHS}: give fewer --steps, or "
+            "a larger set"
         )
     at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}
-    # `index` of a batch: the row; on a grid the sample's number
+    # `index` of a batch is the row number; on a grid it is the sample number
     ids = (
         np.arange(loader.num_samples)
         if s["hz"]
@@ -184,7 +199,7 @@ def read(data, ids):
 
 
 def plain(root, p):
-    """What batches are compared with: a reader of samples that is no loader, and what is to be said of it."""
+    """Returns a reader without a loader, for comparisons, and a note about it, or None."""
     why = None
     for kind in (Streams,) if p.spec["hz"] else (Rows, Own):
         try:
@@ -193,7 +208,8 @@ def plain(root, p):
             return (
                 data,
                 why
-                and f"no plain reader for this set: compared with rows that robocache reads one by one on the CPU ({why})",
+                and "no plain reader for this set: compared with rows that robocache reads one by "
+                f"one on the CPU ({why})",
             )
         except (ImportError, OSError, KeyError) as e:
             why = why or f"{type(e).__name__}: {e}"
@@ -216,12 +232,15 @@ class Plan:
         self.compared = path + ".compared.npz"
 
     def batches(self, size, rank):
-        """Sample numbers of this rank's batches, epoch after epoch."""
+        """Yields the sample numbers of this rank's batches, epoch after epoch."""
         for order in self.orders[:, rank]:
             yield from (order[i : i + size] for i in range(0, len(order) - size + 1, size))
 
     def covered(self, given):
-        """How the ids that came, [step, rank, sample], keep to the plan: in their order, and each sample of an epoch once over all ranks."""
+        """Compares delivered ids, [step, rank, sample], with the plan.
+
+        They must be in order, and each sample must occur once per epoch over all ranks.
+        """
         steps, ranks, size = given.shape
         want = np.stack(
             [
@@ -239,7 +258,11 @@ class Plan:
         return dict(order_wrong=int((want != given).sum()), samples_doubled=int(doubled))
 
     def part(self, b):
-        """What is compared of a batch: its numbers; the frames of some samples; and every fourth row and column of all frames, where nobody resizes them."""
+        """Returns the parts of a batch that are compared.
+
+        These are its numbers and the frames of some samples. If frames are not resized, every
+        fourth row and column of all frames is added.
+        """
         out = {k: v for k, v in b.items() if k != "frames"}
         for c, f in b.get("frames", {}).items():
             out["frames." + c] = f[:8]
@@ -248,7 +271,11 @@ class Plan:
         return out
 
     def near(self, batches, data):
-        """The first samples of batches of another decoder, by their ids: numbers are equal; frames differ from the right ones as conversions do, and are nearer to them than to their neighbours."""
+        """Compares the first samples of batches of another decoder, by their ids.
+
+        Numbers must be equal. Frames may differ by a conversion, and must be nearer to the right
+        frame than to its neighbors.
+        """
         wrong, most = [], 0.0
         for k, got in batches.items():
             ids = got["index"][:8]
@@ -278,7 +305,8 @@ class Plan:
             batches_checked=len(batches),
             batches_wrong=len(wrong),
             wrong=wrong,
-            frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the mean; {NEAR:g} are allowed to another conversion",
+            frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the "
+            f"mean; {NEAR:g} are allowed for another conversion",
         )
 
     def write(self, batches):
@@ -288,7 +316,11 @@ class Plan:
         )
 
     def compare(self, batches):
-        """Ids and masks are equal, numbers within 1e-5 of their range, frames within 2 of 255. Where nothing is there to compare with, these are written."""
+        """Compares batches with the reference batches.
+
+        Ids and masks must be equal, numbers within 1e-5 of their range, and frames within 2 of 255.
+        If there are no reference batches, these batches become the reference.
+        """
         if not os.path.exists(self.compared):
             self.write(batches)
             return dict(batches_checked=0)
@@ -306,7 +338,7 @@ class Plan:
 
 
 def mean(a, b):
-    """Of the difference of two frames."""
+    """Returns the mean difference of two frames."""
     return (
         float(np.abs(np.asarray(a, np.int16) - np.asarray(b, np.int16)).mean())
         if a.shape == b.shape
@@ -315,8 +347,8 @@ def mean(a, b):
 
 
 def difference(want, got):
-    """In words; "" where there is none that matters."""
-    # the loader resized
+    """Describes a significant difference, or returns ""."""
+    # the loader has resized the frames
     if want.dtype == np.uint8 and want.shape != got.shape and want.shape[:3] == got.shape[:3]:
         plain = (
             torch.nn.functional.interpolate(
@@ -342,7 +374,11 @@ def difference(want, got):
 
 
 class Rows(torch.utils.data.Dataset):
-    """A LeRobot set as a careful program reads it: rows in memory, frames by PyAV from the key frame before them. One decoder a worker and file."""
+    """Reads a LeRobot set without a robot library.
+
+    Rows are in memory. PyAV decodes frames from the preceding key frame, with one decoder per
+    worker and file.
+    """
 
     def __init__(self, root, p):
         from .lerobot_set import Set
@@ -384,7 +420,7 @@ class Rows(torch.utils.data.Dataset):
         raise RuntimeError(f"{name}: frames {wanted} did not come")
 
     def beside(self, i):
-        """The rows before and after one, in its episode."""
+        """Returns the previous and the next row in the same episode."""
         e = self.set.episode(i)
         return [
             n
@@ -394,7 +430,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class Episodes:
-    """The rows of a set, one episode after the other."""
+    """The rows of a set, ordered by episode."""
 
     def __init__(self, lengths):
         self.lengths = np.array(lengths)
@@ -405,7 +441,7 @@ class Episodes:
 
 
 def columns(ds, s):
-    """state and action of all rows, as robocache reads them."""
+    """Returns state and action of all rows, as robocache reads them."""
     whole = lambda k: np.concatenate(
         [np.asarray(e.streams[k].values, np.float32).reshape(len(e), -1) for e in ds]
     )  # noqa: E731
@@ -413,7 +449,10 @@ def columns(ds, s):
 
 
 class Own(Rows):
-    """The same where PyAV or pyarrow is missing: rows as robocache gives them, one frame after the other decoded on the CPU."""
+    """Replaces Rows if PyAV or pyarrow is missing.
+
+    robocache reads the rows, and decodes one frame at a time on the CPU.
+    """
 
     def __init__(self, root, p):
         import robocache
@@ -429,14 +468,18 @@ class Own(Rows):
 
 
 class Streams(torch.utils.data.Dataset):
-    """Streams on clocks of their own in one HDF5 file: data/demo_N/<path> and <path>_timestamps, or those of the actions (seconds, or int64 ns). One handle a worker; a stream is brought onto the
-    grid by one searchsorted and one multiply-add over all its columns."""
+    """Reads streams with separate clocks from one HDF5 file.
+
+    The data is at data/demo_N/<path>, the times at <path>_timestamps or those of the actions
+    (seconds, or int64 ns). Each worker has one file handle. One searchsorted and one multiply-add
+    over all columns bring a stream onto the grid.
+    """
 
     def __init__(self, root, p=None):
         self.root, self.plan, self.file, self.times = root, p, None, {}
 
     def clock(self, episode, key):
-        """Where a stream lies, and its times."""
+        """Returns the path of a stream and its times in seconds."""
         import h5py
 
         if self.file is None:
@@ -453,7 +496,10 @@ class Streams(torch.utils.data.Dataset):
         return path, self.times[episode, key]
 
     def stream(self, episode, key, at):
-        """[len(at), D] values at times at, linear, held at both ends; and where the stream had not begun or has ended."""
+        """Returns interpolated values [len(at), D] at times at, and where at is outside the stream.
+
+        Interpolation is linear; the first and the last value are held.
+        """
         path, t = self.clock(episode, key)
         i = np.searchsorted(t, at, "right").clip(1, len(t) - 1)
         lo = int(i.min()) - 1
@@ -463,7 +509,7 @@ class Streams(torch.utils.data.Dataset):
         return a + (b - a) * w, (at < t[0] - HALF_NS) | (at > t[-1] + HALF_NS)
 
     def begin(self, episode, keys):
-        """When all streams have begun."""
+        """Returns the time at which all streams have begun."""
         return max(self.clock(episode, k)[1][0] for k in keys)
 
     def __getitem__(self, i):
@@ -479,7 +525,7 @@ class Streams(torch.utils.data.Dataset):
 
 
 def ordered(data, p, a):
-    """A DataLoader at its best setting, in the plan's order."""
+    """Returns a DataLoader with the best settings, in the order of the plan."""
     order = (ids.tolist() for ids in p.batches(a.batch_size, a.rank))
     return common.torch_loader(
         data, a, batch_size=1, batch_sampler=order, pin_memory=a.device != "cpu"
@@ -487,12 +533,12 @@ def ordered(data, p, a):
 
 
 def torch_batches(root, p, a):
-    """The honest baseline."""
+    """Returns the batches of the baseline, a plain DataLoader."""
     return iter(ordered((Streams if p.spec["hz"] else Rows)(root, p), p, a))
 
 
 def lerobot_batches(root, p, a):
-    """LeRobot's own class."""
+    """Returns the batches of LeRobot's dataset class."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
@@ -531,7 +577,7 @@ def robocache_batches(root, p, a, cache=None):
 
 
 def formed(b, s):
-    """A batch of the engine or of LeRobot by the names of the models."""
+    """Converts a batch of RoboCache or LeRobot to the names that the models use."""
     join = lambda k: (
         b[k] if b[k].dim() == 3 else b[k].unflatten(-1, (-1, 1)) if b[k].dim() == 2 else b[k]
     )  # noqa: E731

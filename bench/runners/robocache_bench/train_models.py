@@ -1,8 +1,13 @@
-"""The networks of `robocache-bench train`, in torch alone. Each asserts its number of parameters where the published one is known.
+"""The networks of `robocache-bench train`, in plain torch.
 
-A model is made by make(name, shapes, tiny) on the CPU after torch.manual_seed(seed), so that two runners start from the same weights.
-A call net(batch, draw) gives the loss and takes preprocessed tensors: `state` [B,To,S], `action` [B,Ta,A], `action_is_pad` [B,Ta] and of each camera `frames[k]` [B,To,3,H,W], all float;
-draw is a torch.Generator on the device, seeded by (seed, step): noise, time steps and latents are the same in every runner.
+The number of parameters is checked if the published number is known. make(name, shapes, tiny)
+builds a model on the CPU after torch.manual_seed(seed), so that all runners start with the same
+weights.
+
+net(batch, draw) returns the loss. It takes preprocessed float tensors: `state` [B,To,S], `action`
+[B,Ta,A], and for each camera `frames[k]` [B,To,3,H,W]; and the mask `action_is_pad` [B,Ta]. draw is
+a torch.Generator on the device, seeded by (seed, step). Noise, time steps and latents are therefore
+the same in all runners.
 """
 
 import math
@@ -17,7 +22,12 @@ def count(m):
 
 
 class Transformer(nn.Module):
-    """The earlier suite's: no mask, no positions. inputs [B,T,526] → actions [B,T,7], MSE where not padded."""
+    """The network of the earlier suite:
+
+    no mask, no positions.
+
+    inputs [B,T,526] → actions [B,T,7]. The loss is MSE without padded rows.
+    """
 
     def __init__(self, inputs=526, outputs=7, width=1024, heads=16, layers=8):
         super().__init__()
@@ -27,7 +37,7 @@ class Transformer(nn.Module):
         self.out = nn.Linear(width, outputs)
 
     def forward(self, batch, draw):
-        return masked(
+        return masked_mean(
             F.mse_loss(
                 self.out(self.layers(self.into(batch["state"]))), batch["action"], reduction="none"
             ),
@@ -35,12 +45,12 @@ class Transformer(nn.Module):
         )
 
 
-def masked(errors, is_pad):
+def masked_mean(errors, is_pad):
     keep = (~is_pad).unsqueeze(-1).to(errors.dtype)
     return (errors * keep).sum() / (keep.sum() * errors.shape[-1]).clamp_min(1)
 
 
-# ResNet-18 (He et al. 2015), as torchvision builds it, without its last layer.
+# ResNet-18 (He et al. 2015) as in torchvision, without its last layer.
 
 
 class Block(nn.Module):
@@ -58,8 +68,8 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))) + self.skip(x))
 
 
-def trunk(norm=nn.BatchNorm2d, base=64):
-    """[N,3,H,W] → [N,8·base,H/32,W/32]"""
+def resnet_trunk(norm=nn.BatchNorm2d, base=64):
+    """Returns the convolutions: [N,3,H,W] → [N,8·base,H/32,W/32]."""
     layers = [nn.Conv2d(3, base, 7, 2, 3, bias=False), norm(base), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     for a, b, stride in (
         (base, base, 1),
@@ -72,11 +82,11 @@ def trunk(norm=nn.BatchNorm2d, base=64):
 
 
 class ResNet18(nn.Module):
-    """One camera's frame and the state → 8 actions; MSE."""
+    """Predicts 8 actions from the frame of one camera and the state, with MSE."""
 
     def __init__(self, state=26, action=26, ahead=8, base=64):
         super().__init__()
-        self.trunk, self.shape = trunk(base=base), (ahead, action)
+        self.trunk, self.shape = resnet_trunk(base=base), (ahead, action)
         self.head = nn.Sequential(
             nn.Linear(8 * base + state, 512), nn.ReLU(), nn.Linear(512, ahead * action)
         )
@@ -85,7 +95,9 @@ class ResNet18(nn.Module):
         frames = next(iter(batch["frames"].values()))[:, -1]
         x = self.trunk(frames).mean((2, 3))
         out = self.head(torch.cat([x, batch["state"][:, -1]], -1)).unflatten(-1, self.shape)
-        return masked(F.mse_loss(out, batch["action"], reduction="none"), batch["action_is_pad"])
+        return masked_mean(
+            F.mse_loss(out, batch["action"], reduction="none"), batch["action_is_pad"]
+        )
 
 
 # Diffusion Policy (Chi et al. 2023): ConditionalUnet1D and its image encoder.
@@ -111,7 +123,7 @@ class Residual(nn.Module):
 
 
 class UNet(nn.Module):
-    """Noisy actions [B,T,A], the step [B] and the condition [B,C] → noise [B,T,A]."""
+    """Predicts the noise [B,T,A] from noisy actions [B,T,A], step [B] and condition [B,C]."""
 
     def __init__(self, action, cond, widths, step):
         super().__init__()
@@ -168,12 +180,15 @@ class Sinusoid(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A camera: ResNet-18 with GroupNorm, 32 spatial-softmax key points, Linear. frames [N,3,H,W] → [N,64]"""
+    """Encodes a camera, [N,3,H,W] → [N,64].
+
+    It is a ResNet-18 with GroupNorm, 32 spatial-softmax key points and a linear layer.
+    """
 
     def __init__(self, base=64):
         super().__init__()
         self.trunk, self.points, self.out = (
-            trunk(lambda c: nn.GroupNorm(c // 16, c), base),
+            resnet_trunk(lambda c: nn.GroupNorm(c // 16, c), base),
             nn.Conv2d(8 * base, 32, 1),
             nn.Linear(64, 64),
         )
@@ -196,7 +211,10 @@ class Encoder(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """100 DDPM steps, squared-cosine schedule, predicts the noise; crops of 84×84 of each camera."""
+    """Predicts the noise of 100 DDPM steps with a squared-cosine schedule.
+
+    It uses random crops of 84×84 of each camera.
+    """
 
     STEPS, CROP = 100, 84
 
@@ -220,7 +238,9 @@ class Diffusion(nn.Module):
         size, device = len(action), action.device
         for encoder, frames in zip(self.cameras, batch.get("frames", {}).values(), strict=True):
             seen.append(
-                encoder(crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(0, frames.shape[:2])
+                encoder(random_crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(
+                    0, frames.shape[:2]
+                )
             )
         noise = torch.randn(action.shape, generator=draw, device=device)
         step = torch.randint(self.STEPS, (size,), generator=draw, device=device)
@@ -235,8 +255,8 @@ class Diffusion(nn.Module):
         )
 
 
-def crops(frames, size, draw):
-    """One random crop a sample, on the device, without a synchronisation."""
+def random_crops(frames, size, draw):
+    """Returns one random crop per sample, computed on the device without synchronization."""
     b, t, c, h, w = frames.shape
     at = torch.rand(2, b, 1, generator=draw, device=frames.device)
     ys, xs = (
@@ -247,7 +267,7 @@ def crops(frames, size, draw):
     return rows.gather(4, xs[:, None, None, None, :].expand(b, t, c, size, size))
 
 
-# ACT (Zhao et al. 2023), as LeRobot builds it: one decoder layer, frozen batch norm.
+# ACT (Zhao et al. 2023) as in LeRobot: one decoder layer, frozen batch norm.
 
 
 class FrozenNorm(nn.Module):
@@ -287,7 +307,7 @@ class ACT(nn.Module):
             nn.Linear(width, 2 * latent),
         )
         self.vae_state, self.vae_action = nn.Linear(state, width), nn.Linear(action, width)
-        self.trunk, self.frames = trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
+        self.trunk, self.frames = resnet_trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
         self.encoder, self.state, self.z = (
             encoder(),
             nn.Linear(state, width),
@@ -315,9 +335,9 @@ class ACT(nn.Module):
         hidden = F.pad(pad, (2, 0), value=False)
         mu, log_var = (
             self.vae_out(
-                self.vae(x + waves(x.shape[1], self.width, device), src_key_padding_mask=hidden)[
-                    :, 0
-                ]
+                self.vae(
+                    x + position_waves(x.shape[1], self.width, device), src_key_padding_mask=hidden
+                )[:, 0]
             )
             .float()
             .chunk(2, -1)
@@ -326,22 +346,22 @@ class ACT(nn.Module):
         tokens = [torch.stack([self.z(z), self.state(state)], 1) + self.places.weight]
         for frames in batch["frames"].values():
             seen = self.frames(self.trunk(frames[:, -1])).flatten(2).transpose(1, 2)
-            tokens.append(seen + waves(seen.shape[1], self.width, device))
+            tokens.append(seen + position_waves(seen.shape[1], self.width, device))
         out = self.head(
             self.decoder(self.queries.weight.expand(b, -1, -1), self.encoder(torch.cat(tokens, 1)))
         )
         kl = -0.5 * (1 + log_var - mu.square() - log_var.exp()).sum(-1).mean()
-        return masked(F.l1_loss(out, action, reduction="none"), pad) + 10 * kl
+        return masked_mean(F.l1_loss(out, action, reduction="none"), pad) + 10 * kl
 
 
-def waves(n, width, device):
+def position_waves(n, width, device):
     rate = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10000) / width))
     x = torch.arange(n, device=device).unsqueeze(-1) * rate
     return torch.stack([x.sin(), x.cos()], -1).flatten(1)
 
 
 class EMA:
-    """The weights' moving average: decay 1 − (1+s)^−0.75, at most 0.9999."""
+    """The moving average of the weights, with decay 1 − (1+s)^−0.75, at most 0.9999."""
 
     def __init__(self, model):
         self.model, self.kept = model, [p.detach().clone() for p in model.parameters()]
@@ -351,7 +371,7 @@ class EMA:
         torch._foreach_lerp_(self.kept, [p.detach() for p in self.model.parameters()], 1 - decay)
 
 
-# what the optimiser takes
+# settings of the optimizer
 SPECS = {
     "transformer": dict(lr=1e-4),
     "diffusion-lowdim": dict(lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
@@ -370,7 +390,7 @@ PARAMETERS = {  # published counts: (model, state, action, cameras)
 
 
 def make(name, state, action, cameras=(), tiny=False):
-    """The network; tiny: one that trains on a CPU."""
+    """Returns the network. tiny selects a version small enough for a CPU."""
     if name == "transformer":
         net = Transformer(state, action, *((64, 4, 2) if tiny else ()))
     elif name == "diffusion-lowdim":
@@ -405,7 +425,10 @@ def make(name, state, action, cameras=(), tiny=False):
 
 
 def optimiser(name, net, steps, fused):
-    """AdamW, its schedule (a linear rise, then a cosine over the run's steps) and the moving average, or None."""
+    """Returns AdamW, its schedule or None, and the moving average or None.
+
+    The schedule rises linearly, then follows a cosine over the steps of the run.
+    """
     spec = SPECS[name]
     opt = torch.optim.AdamW(
         net.parameters(),

@@ -1,7 +1,12 @@
-"""Batches of the peers that decode on a GPU's engines, each at its best documented setting: torchcodec's VideoDecoder, and DALI's video reader.
+"""Batches of the peers that decode on the GPU:
 
-Both are given files and frame numbers (bench.framePlaces: the harness asked the set), and gather the rows' numbers on the device. Threads make whole batches
-ahead. torchcodec follows the plan; DALI shuffles by itself, so its batches are known by the frame numbers that it says."""
+torchcodec's VideoDecoder and DALI's video reader.
+
+Each uses its best documented settings. The harness gives them files and frame numbers
+(bench.framePlaces). They gather the numbers of the rows on the device. Threads make whole batches
+ahead. torchcodec follows the plan. DALI shuffles by itself, so its samples are identified by the
+frame numbers that it returns.
+"""
 
 import contextlib, itertools, json, queue, threading
 
@@ -9,12 +14,15 @@ import numpy as np
 import torch
 from . import train_data
 
-AHEAD = 2  # batches a thread
-SHUFFLED = 256  # frames that a DALI reader draws from; it orders its shard at random before
+AHEAD = 2  # batches per thread
+SHUFFLED = 256  # size of DALI's shuffle buffer; DALI also shuffles its shard before reading
 
 
 class Made:
-    """Batches that threads make, each on a stream of its own, given in turn: of one order they keep it."""
+    """Batches that threads make, each thread on its own stream.
+
+    Batches are returned from the threads in turn, which keeps a given order.
+    """
 
     def __init__(self, makes, device):
         self.device, self.over, self.queues = (
@@ -56,7 +64,7 @@ class Made:
     def __iter__(self):
         for q in itertools.cycle(self.queues):
             b, ready = q.get()
-            if isinstance(b, BaseException):  # DALI's words come last
+            if isinstance(b, BaseException):  # DALI's messages end with the cause
                 raise RuntimeError(f"{type(b).__name__}: {' '.join(str(b).split())[-250:]}") from b
             if b is None:
                 return
@@ -77,7 +85,7 @@ class Made:
 
 
 class Files:
-    """Where the frames of a set lie, and its numbers, on the device."""
+    """The positions of the frames of a set, and its numbers on the device."""
 
     def __init__(self, a, p):
         import robocache
@@ -107,7 +115,7 @@ class Files:
         self.observed, self.ahead = (on(np.array(s[k])) for k in ("observed", "ahead"))
 
     def rows(self, ids):
-        """[B, To]: the rows that samples observe, on the host."""
+        """Returns the rows that samples observe, [B, To], on the host."""
         return (ids[:, None] + self.seen).clip(self.low[ids][:, None], self.high[ids][:, None])
 
     def batch(self, ids, frames):
@@ -123,7 +131,11 @@ class Files:
 
 
 def torchcodec(a, p):
-    """A thread has decoders of its own, and asks for a batch's frames in one sorted call a file, so that what they share is decoded once."""
+    """Returns batches of torchcodec.
+
+    Each thread has its own decoders. It requests the frames of a batch in one sorted call per file,
+    so that frames with a common decode group are decoded together.
+    """
     from torchcodec.decoders import VideoDecoder
 
     f = Files(a, p)
@@ -145,7 +157,7 @@ def torchcodec(a, p):
                 places = np.flatnonzero(f.file[flat] == name)
                 places = places[np.argsort(f.number[flat[places]], kind="stable")]
                 data = opened[name].get_frames_at(f.number[flat[places]].tolist()).data
-                if out is None:  # rows of pixels, as they are decoded
+                if out is None:  # same memory layout as decoded frames
                     out = torch.empty(
                         (len(flat), *data.shape[2:], 3), dtype=torch.uint8, device=a.device
                     ).permute(0, 3, 1, 2)
@@ -156,7 +168,7 @@ def torchcodec(a, p):
 
 
 def dali(a, p):
-    """A pipeline a thread, each with its shard of the frames."""
+    """Returns batches of DALI, with one pipeline per thread and shard."""
     from nvidia.dali import fn, pipeline_def
 
     f = Files(a, p)
@@ -197,7 +209,7 @@ def dali(a, p):
         )
         pipe.build()
         while True:
-            # What it gave is its own until the next run: the copy is waited for.
+            # DALI reuses the output in its next run, so the copy must be complete.
             video, label, number = (torch.from_dlpack(x.as_tensor()) for x in pipe.run())
             ids = rows[
                 first[label.to(a.device).flatten().long()] + number.to(a.device).flatten().long()

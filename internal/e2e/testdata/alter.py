@@ -96,7 +96,7 @@ save("episodes-none", EPISODES, episodes.slice(0, 0))
 save("episodes-half", EPISODES, episodes.slice(0, 33))
 save("episodes-reversed", EPISODES, episodes.take(list(range(len(episodes) - 1, -1, -1))))
 
-# An episode without rows, between the second and the third.
+# an episode without rows, between the second and the third
 empty = episodes.slice(1, 1).to_pylist()[0]
 empty.update({"length": 0, "dataset_from_index": 38, "dataset_to_index": 38})
 vf, vt = (f"videos/observation.images.cam_high/{k}_timestamp" for k in ("from", "to"))
@@ -109,7 +109,7 @@ for i, r in enumerate(listed):
 save("length-0", EPISODES, pa.Table.from_pylist(listed, episodes.schema))
 save("length-0", DATA, column(data, "episode_index", lambda v: v.__setitem__(slice(None), [e + (e > 1) for e in v])))
 
-# The first episode is cut into one of a single frame and the rest.
+# the first episode is divided into one frame and the rest
 first = rows[0]
 one = dict(first, length=1, dataset_to_index=1)
 one[vt] = first[vf] + 1 / 30

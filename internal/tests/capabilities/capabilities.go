@@ -1,5 +1,5 @@
-// Package capabilities is what tests of wrappers share: a dataset with every capability, and a
-// check of which capabilities a wrapper passes on.
+// Package capabilities helps to test wrappers of datasets. It has a dataset with every capability,
+// and a check of the capabilities that a wrapper passes on.
 package capabilities
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Rule is what a wrapper does with a capability of the dataset that it wraps.
+// Rule describes how a wrapper treats a capability of its source.
 type Rule string
 
 const (
@@ -24,14 +24,14 @@ const (
 )
 
 // Keys of the dataset's streams, both float32 of shape [1]. Episode 1 lacks Extra, which is
-// required only if it is asked for.
+// required only if requested.
 const (
 	State = "observation.state"
 	Extra = "extra"
 )
 
 // Check checks that the wrapper made by wrap follows rules, which must have an entry for each
-// capability. It wraps a dataset with every capability, and one that has those of needs alone.
+// capability. It wraps one dataset with every capability, and one with only those in needs.
 func Check(
 	t *testing.T,
 	rules map[string]Rule,
@@ -86,7 +86,7 @@ func Names() (names []string) {
 	return names
 }
 
-// pointer returns the code of a capability; 0 if the dataset lacks it.
+// pointer returns the address of the function of a capability, or 0 if the dataset lacks it.
 func pointer(ds robocache.Dataset, name string) uintptr {
 	return reflect.ValueOf(ds.Capabilities()).Elem().FieldByName(name).Pointer()
 }

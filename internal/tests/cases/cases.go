@@ -1,4 +1,5 @@
-// Package cases makes the small inputs of testdata/cases, which fail in ways that users reported.
+// Package cases makes the small inputs of testdata/cases, which reproduce problems reported by
+// users.
 package cases
 
 import (

@@ -1,5 +1,5 @@
-// Package hostile is what tests hold a parser of bytes that may be anything to: memory in
-// proportion, typed errors, no panic.
+// Package hostile contains checks for parsers of untrusted bytes: memory in proportion to the
+// input, typed errors, no panic.
 package hostile
 
 import (
@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Allocated is the number of bytes that the process ever allocated. Small allocations count when
-// their span is full: differences are exact to some hundred kilobytes.
+// Allocated returns the number of bytes that the process has allocated so far, including freed
+// ones. Small allocations count when their span is full, so differences are exact to some hundred
+// kilobytes.
 func Allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

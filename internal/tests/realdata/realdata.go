@@ -1,5 +1,6 @@
-// Package realdata finds the robot data for tests: in ROBOCACHE_TESTDATA (default: ../shared/data
-// beside the repository), else the small sets of it that every clone has (testdata/shared).
+// Package realdata locates robot data for tests. It searches ROBOCACHE_TESTDATA (default:
+// ../shared/data beside the repository), then testdata/shared. The latter has small sets and is part
+// of every clone.
 package realdata
 
 import (
@@ -11,7 +12,7 @@ import (
 	"testing"
 )
 
-// Root is the repository's root: the folder with go.mod above the test.
+// Root returns the root of the repository: the folder above the test that contains go.mod.
 func Root(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd()
@@ -53,8 +54,8 @@ func dataFolder(tb testing.TB) (dir string, shared bool) {
 	return base, true
 }
 
-// recordMissing appends the package and the test to the file that ROBOCACHE_NEEDS_DATA names: these
-// tests ran on less than the shared data. scripts/tests/with-data.sh runs them again.
+// recordMissing appends the package and the test to the file in ROBOCACHE_NEEDS_DATA, because the
+// test ran without the shared data. scripts/tests/with-data.sh runs these tests again.
 func recordMissing(tb testing.TB) {
 	tb.Helper()
 	path := os.Getenv("ROBOCACHE_NEEDS_DATA")
@@ -102,8 +103,9 @@ func Path(tb testing.TB, name string) string {
 	return path
 }
 
-// Python is the repository's own interpreter, which has the modules named; where it lacks one the
-// test skips. They are looked for and not imported: torch alone takes four seconds of a core.
+// Python returns the interpreter in .venv. It skips the test if .venv lacks one of the modules. It
+// searches the modules without importing them, because importing torch takes four seconds of CPU
+// time.
 func Python(tb testing.TB, modules ...string) string {
 	tb.Helper()
 	py := filepath.Join(Root(tb), ".venv", "bin", "python")

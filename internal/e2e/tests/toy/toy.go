@@ -1,6 +1,6 @@
-// Package toy is a format in one folder: a reader and a writer of one numeric stream, in one JSON
-// file. It shows what a format needs, and the tests of this folder's parent show that everything
-// else works with it.
+// Package toy is a format in a single folder: a reader and a writer of one numeric stream, in one
+// JSON file. It shows what a format needs. The tests of the parent folder check that all other
+// packages work with it.
 package toy
 
 import (
@@ -31,13 +31,13 @@ func init() {
 	)
 }
 
-// file is what lies on the disk.
+// file is the content of the file on disk.
 type file struct {
 	FPS   float64       `json:"fps"`
 	Key   string        `json:"key"`
 	Width int           `json:"width"`
-	Rows  [][][]float64 `json:"rows"` // of each episode
-	// Fault is an episode whose Gather dereferences nil, as a defect of a reader would.
+	Rows  [][][]float64 `json:"rows"` // by episode
+	// Gather of episode Fault dereferences nil, to simulate a defect of a reader.
 	Fault *int `json:"fault,omitempty"`
 }
 
@@ -136,7 +136,7 @@ func (d *dataset) Frames(context.Context, string, []robocache.Row, []robocache.F
 
 func (d *dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
-// write keeps the first numeric stream of those that are wanted.
+// write writes the first of the wanted numeric streams.
 func write(
 	ctx context.Context,
 	src robocache.Dataset,

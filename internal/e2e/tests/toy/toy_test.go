@@ -14,14 +14,15 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/cli"
-	_ "github.com/goatnote-inc/robocache/internal/e2e/tests/toy" // the one line
+	// the only line outside the format's folder
+	_ "github.com/goatnote-inc/robocache/internal/e2e/tests/toy"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A format is one folder and one line: synth, inspect, doctor, statistics, conversions from and to
-// it, the Loader and the command line work with it.
+// A format is one folder and one line elsewhere. synth, inspect, doctor, statistics, conversions in
+// both directions, the Loader and the command line work with it.
 func TestToyFormat(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	made := filepath.Join(dir, "made.toy")
@@ -52,7 +53,7 @@ func TestToyFormat(t *testing.T) {
 	if n := epoch(t, ds); n != 90 {
 		t.Errorf("the Loader gave %d samples", n)
 	}
-	// To every other format and back: the same values.
+	// Conversions to every other format and back keep the values.
 	want := rowsOfAll(t, ds)
 	for _, format := range convert.Formats() {
 		if format == "toy" {
@@ -80,7 +81,7 @@ func TestToyFormat(t *testing.T) {
 		}
 		_ = other.Close()
 	}
-	// The command line knows it by its registration alone.
+	// The command line finds the format through its registration only.
 	for _, args := range [][]string{
 		{"inspect", made},
 		{"doctor", made},
@@ -105,7 +106,7 @@ func open(t *testing.T, uri string) robocache.Dataset {
 	return ds
 }
 
-// key is the stream that synth wrote, whatever name a format gave it.
+// key returns the stream that synth wrote, under the name that the format gave it.
 func key(ds robocache.Dataset) string {
 	for _, f := range ds.Info().Features {
 		if f.Kind == robocache.KindNumeric && !f.Default && f.Elements() == 4 {
