@@ -14,7 +14,7 @@ import collections, concurrent.futures, itertools, random, threading
 from . import common
 from .lerobot_set import Set, Video
 
-import av  # noqa: F401  (imported here so that open_s does not include it)
+import av  # noqa: F401 (imported early, so that its import is not timed)
 import numpy as np
 import torch
 
