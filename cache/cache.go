@@ -274,9 +274,9 @@ func (d *Dir) Close() error {
 	d.mu.Unlock()
 	now := time.Now().UnixNano()
 	for _, s := range all {
-		if used := s.lastUsed.Load(); used > s.writtenUse.Load() && used <= now &&
-			s.sealed.Load() &&
-			!s.damaged.Load() {
+		used := s.lastUsed.Load()
+		isNewer := used > s.writtenUse.Load() && used <= now
+		if isNewer && s.sealed.Load() && !s.damaged.Load() {
 			s.writeModTime(used)
 		}
 		d.dropShard(s)

@@ -106,12 +106,10 @@ func (d *Dir) computeLimit(v []cacheFile) error {
 		disk += min(f.disk, f.size)
 	}
 	d.diskBytes.Store(sizes)
-	d.byteLimit.Store(
-		min(
-			d.options.Budget-markerBytes-d.unlinkedBytes.Load(),
-			disk+free-min(maxReserve, total/20),
-		),
-	)
+	d.byteLimit.Store(min(
+		d.options.Budget-markerBytes-d.unlinkedBytes.Load(),
+		disk+free-min(maxReserve, total/20),
+	))
 	return nil
 }
 
@@ -125,12 +123,9 @@ func totalSize(v []cacheFile) (n int64) {
 // evictShards removes sealed shards, the least recently used first, until the files take at most
 // target bytes. It returns the remaining files.
 func (d *Dir) evictShards(v []cacheFile, target int64, keepUsed bool) []cacheFile {
-	slices.SortFunc(
-		v,
-		func(a, b cacheFile) int {
-			return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id))
-		},
-	)
+	slices.SortFunc(v, func(a, b cacheFile) int {
+		return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id))
+	})
 	total := totalSize(v)
 	left := v[:0:0]
 	for _, f := range v {
@@ -179,32 +174,33 @@ func (d *Dir) removeShard(v cacheFile) bool {
 // makeSpace frees space for the next shard and returns the size of that shard, at least need. It
 // returns 0 if the space cannot be freed now. Caller must hold the directory lock.
 func (d *Dir) makeSpace(need int64) (int64, error) {
-	v, err := d.measureFiles(
-		func(v []cacheFile) bool { return totalSize(v)+need > d.byteLimit.Load() },
-	)
+	files, err := d.measureFiles(func(v []cacheFile) bool {
+		return totalSize(v)+need > d.byteLimit.Load()
+	})
 	if err != nil {
 		return 0, err
 	}
-	limit, files := d.byteLimit.Load(), fileSizeLimit()&^4095
+	const page = 4096
+	limit := d.byteLimit.Load()
+	maxFileSize := fileSizeLimit() &^ (page - 1)
 	switch {
-	case need > files:
+	case need > maxFileSize:
 		return 0, syscall.EFBIG
 	// writeEntry checked the budget, so the file system is too small
 	case need > limit+d.unlinkedBytes.Load():
 		return 0, syscall.ENOSPC
 	}
-	unsealed := totalSize(
-		slices.DeleteFunc(slices.Clone(v), func(f cacheFile) bool { return f.sealed }),
-	)
+	isSealed := func(f cacheFile) bool { return f.sealed }
+	unsealed := totalSize(slices.DeleteFunc(slices.Clone(files), isSealed))
 	// A shard takes at most an eighth of the cache, so that one eviction does not empty it. It
 	// takes at most a quarter of the space without unsealed shards, so that many writers fit into a
 	// small cache.
-	want := max(min(d.options.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)
-	want = min((want+4095)&^4095, files)
-	v = d.evictShards(v, limit-want, d.options.KeepUsed)
-	want = min(want, (limit-totalSize(v))&^4095)
-	if want < need {
+	size := max(min(d.options.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)
+	size = min((size+page-1)&^(page-1), maxFileSize)
+	files = d.evictShards(files, limit-size, d.options.KeepUsed)
+	size = min(size, (limit-totalSize(files))&^(page-1))
+	if size < need {
 		return 0, nil
 	}
-	return want, nil
+	return size, nil
 }

@@ -230,12 +230,12 @@ func TestForeignFiles(t *testing.T) {
 		write(filepath.Join(dir, name), text)
 	}
 	for i, suffix := range []string{sealedSuffix, openSuffix} {
-		if err := os.Symlink(precious,
-			filepath.Join(dir, shardFileName(d.id, uint64(100+i), suffix))); err != nil {
+		err := os.Symlink(precious, filepath.Join(dir, shardFileName(d.id, uint64(100+i), suffix)))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(filepath.Join(dir, shardFileName(d.id, uint64(200+i), suffix)),
-			0o755); err != nil {
+		err = os.Mkdir(filepath.Join(dir, shardFileName(d.id, uint64(200+i), suffix)), 0o755)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,9 +276,11 @@ func TestForeignFiles(t *testing.T) {
 	}
 	for i := range 2 {
 		for _, id := range []uint64{100, 200} {
-			if _, err := os.Lstat(filepath.Join(dir,
-				shardFileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]))); err !=
-				nil {
+			_, err := os.Lstat(filepath.Join(
+				dir,
+				shardFileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]),
+			))
+			if err != nil {
 				t.Error(err)
 			}
 		}

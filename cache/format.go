@@ -83,27 +83,29 @@ func belongsToShard(b []byte, magic [8]byte, cacheID, shardID uint64) bool {
 // entryHeader returns the record before an entry's data. It contains its own offset and shard id.
 // Data that looks like a header, such as a cached shard, is therefore not mistaken for one.
 func entryHeader(s slot, shardID uint64) []byte {
-	return encodeRecord(
-		entryMagic,
-		fields{
-			le.Uint64(s.key[:]),
-			le.Uint64(s.key[8:]),
-			uint64(s.n),
-			s.sum,
-			uint64(s.off),
-			shardID,
-		},
-	)
+	return encodeRecord(entryMagic, fields{
+		le.Uint64(s.key[:]),
+		le.Uint64(s.key[8:]),
+		uint64(s.n),
+		s.sum,
+		uint64(s.off),
+		shardID,
+	})
 }
 
 // parseEntry parses the entry header at offset off of a file of size bytes.
 func parseEntry(b []byte, off, size int64, shardID uint64) (s slot, ok bool) {
 	v, ok := parseRecord(b, entryMagic)
-	s = slot{off: off + entryHead, n: int64(v[2]), sum: v[3]}
+	if !ok {
+		return slot{}, false
+	}
+	// The fields are in the order of entryHeader.
+	n, sum, dataOff, inShard := v[2], v[3], v[4], v[5]
+	s = slot{off: off + entryHead, n: int64(n), sum: sum}
 	le.PutUint64(s.key[:], v[0])
 	le.PutUint64(s.key[8:], v[1])
-	return s, ok && v[5] == shardID && v[4] == uint64(s.off) && s.off <= size &&
-		v[2] <= uint64(size-s.off)
+	isHere := inShard == shardID && dataOff == uint64(s.off)
+	return s, isHere && s.off <= size && n <= uint64(size-s.off)
 }
 
 // encodeTable returns the table and the tail of a shard whose entries end at off.
@@ -115,13 +117,9 @@ func encodeTable(slots []slot, off int64, cacheID, shardID uint64) []byte {
 			rows = le.AppendUint64(rows, v)
 		}
 	}
-	size := uint64(off) + uint64(cap(rows))
-	return append(
-		rows,
-		encodeRecord(
-			tailMagic,
-			fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), size},
-		)...)
+	fileSize := uint64(off) + uint64(cap(rows))
+	tail := fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), fileSize}
+	return append(rows, encodeRecord(tailMagic, tail)...)
 }
 
 // readTable returns the entries of a sealed shard. It returns an error only if r does. For an
@@ -141,14 +139,15 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 		return nil, false, ignoreEOF(err)
 	}
 	tail, ok := parseRecord(rec[:], tailMagic)
-	off, count, sum := tail[2], tail[3], tail[4]
-	room := uint64(size - tailSize)
-	if !ok || tail[0] != cacheID || tail[1] != shardID || tail[5] != uint64(size) ||
-		off < headSize || off > room || count > maxRows || count != (room-off)/tableRow ||
-		(room-off)%tableRow != 0 {
+	if !ok || tail[0] != cacheID || tail[1] != shardID || tail[5] != uint64(size) {
 		return nil, false, nil
 	}
-	rows := make([]byte, room-off)
+	off, count, sum := tail[2], tail[3], tail[4]
+	tableEnd := uint64(size - tailSize)
+	if off < headSize || off > tableEnd || count > maxRows || tableEnd-off != count*tableRow {
+		return nil, false, nil
+	}
+	rows := make([]byte, tableEnd-off)
 	if _, err := r.ReadAt(rows, int64(off)); err != nil {
 		return nil, false, ignoreEOF(err)
 	}
@@ -179,7 +178,8 @@ func ignoreEOF(err error) error {
 
 // scanEntries finds the entries of an unsealed shard by their headers. It returns them and the end
 // of the last one. If a header is missing, because a write never finished, it searches for the next
-// header. skipHoles returns the next offset with data; it may return its argument.
+// header. nextData returns the next offset with data, at or after its argument. It may always
+// return its argument.
 func scanEntries(
 	r io.ReaderAt,
 	size int64,

@@ -234,8 +234,8 @@ func roleSealSize(args []string) error {
 	if err := d.Put(key(0), value(0)); err != nil {
 		return err
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE,
-		&syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)}); err != nil {
+	err = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)})
+	if err != nil {
 		return err
 	}
 	d.rollMu.Lock()
@@ -247,8 +247,8 @@ func roleSealSize(args []string) error {
 			return errors.New("never told")
 		}
 	}
-	if err := d.Put(key(1), value(1)); !errors.Is(err, robocache.ErrResourceLimit) ||
-		!strings.Contains(err.Error(), "ulimit -f") {
+	err = d.Put(key(1), value(1))
+	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("the Put after it: %w", err)
 	}
 	if err := d.Put(key(2), value(2)); err != nil {
@@ -293,8 +293,8 @@ func roleFileSize(args []string) error {
 		return fmt.Errorf("%d errors, %d puts", errs, hits)
 	}
 	d.Close()
-	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) ||
-		!strings.Contains(err.Error(), "ulimit -f") {
+	_, err = Open(args[0], Options{})
+	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("open: %w", err)
 	}
 	return nil
@@ -364,8 +364,8 @@ func roleFiles(args []string) error {
 	if s := d.Stats(); errs != 1 || s.Stopped == "" {
 		return fmt.Errorf("%d errors, %+v", errs, s)
 	}
-	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) ||
-		!strings.Contains(err.Error(), "ulimit -n") {
+	_, err = Open(args[0], Options{})
+	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -n") {
 		return fmt.Errorf("open: %w", err)
 	}
 	if err := limit(1 << 10); err != nil {
@@ -451,7 +451,8 @@ func roleResident(args []string) error {
 		fmt.Printf("limit %d: RSS of files grew by %d, counted %d\n", limit, peak, s.Peak)
 		// Without an effective limit, RSS must be high enough to measure. The system decides how
 		// much of it stays in memory.
-		if whole := int64(n * size); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
+		whole := int64(n * size)
+		if limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
 			limit > whole && (peak < whole/2 || s.Mapped != whole) {
 			return fmt.Errorf("limit %d: the RSS of files grew by %d; %+v", limit, peak, s)
 		}

@@ -104,9 +104,7 @@ func badMarker(dir, got string) error {
 		"cache": dir,
 		"file":  markerName,
 	}, "%s", got).
-		WithHint(
-			"check the content of the directory; RoboCache removes nothing without its marker",
-		)
+		WithHint("check the content of the directory; RoboCache removes nothing without its marker")
 }
 
 func writeMarker(f *os.File, dir string) (uint64, error) {
@@ -219,8 +217,15 @@ func parseShardFileName(name string, cacheID uint64) (shardID uint64, sealed, ok
 		}
 	}
 	shardID, err := strconv.ParseUint(hex, 16, 64)
-	if err != nil || shardFileName(cacheID, shardID,
-		map[bool]string{true: sealedSuffix, false: openSuffix}[sealed]) != name {
+	if err != nil {
+		return 0, false, false
+	}
+	suffix := openSuffix
+	if sealed {
+		suffix = sealedSuffix
+	}
+	// ParseUint also accepts other spellings of the number, such as one with capitals.
+	if shardFileName(cacheID, shardID, suffix) != name {
 		return 0, false, false
 	}
 	return shardID, sealed, true

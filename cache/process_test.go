@@ -154,8 +154,14 @@ func TestProcesses(t *testing.T) {
 	for i := range outs {
 		t.Log(strings.TrimSpace(outs[i].String()))
 		var h, p, e int
-		if _, err := fmt.Sscanf(outs[i].String(), "ready\nworking\nhits %d puts %d evicted %d", &h,
-			&p, &e); err != nil {
+		_, err := fmt.Sscanf(
+			outs[i].String(),
+			"ready\nworking\nhits %d puts %d evicted %d",
+			&h,
+			&p,
+			&e,
+		)
+		if err != nil {
 			t.Error(err)
 		}
 		puts += p
@@ -166,8 +172,8 @@ func TestProcesses(t *testing.T) {
 	if peak > 2*small {
 		t.Errorf("the files took %d bytes of %d", peak, 2*small)
 	}
-	if v, err := Verify(t.Context(), dir, VerifyOptions{}); err != nil || len(v.Damaged) > 0 ||
-		v.Entries == 0 || v.Skipped > 0 {
+	v, err := Verify(t.Context(), dir, VerifyOptions{})
+	if err != nil || len(v.Damaged) > 0 || v.Entries == 0 || v.Skipped > 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

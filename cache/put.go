@@ -68,7 +68,7 @@ func (d *Dir) Put(k Key, parts ...[]byte) error {
 	}
 	st := d.stripeOf(k)
 	st.Lock()
-	if _, there := st.m[k]; there {
+	if _, known := st.m[k]; known {
 		st.Unlock()
 		return nil
 	}
@@ -78,7 +78,7 @@ func (d *Dir) Put(k Key, parts ...[]byte) error {
 	r, err := d.writeEntry(k, parts)
 	if r == nil {
 		st.Lock()
-		if now, there := st.m[k]; there && now == nil {
+		if e, known := st.m[k]; known && e == nil {
 			delete(st.m, k)
 		}
 		st.Unlock()

@@ -252,16 +252,13 @@ func (d *Dir) verifyShard(ctx context.Context, v cacheFile, buf []byte, r *Verif
 				if err != nil {
 					what = err.Error()
 				}
-				r.Damaged = append(
-					r.Damaged,
-					Damage{
-						File:   v.name,
-						Key:    hex.EncodeToString(s.key[:]),
-						Offset: s.off,
-						Bytes:  s.n,
-						What:   what,
-					},
-				)
+				r.Damaged = append(r.Damaged, Damage{
+					File:   v.name,
+					Key:    hex.EncodeToString(s.key[:]),
+					Offset: s.off,
+					Bytes:  s.n,
+					What:   what,
+				})
 			}
 		}
 	})

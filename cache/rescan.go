@@ -16,6 +16,8 @@ const (
 	modTimeStep = time.Second
 )
 
+// isScanDue reports whether the directory should be scanned at the time now. After a miss, scans
+// are more frequent than after a hit.
 func (d *Dir) isScanDue(now int64, miss bool) bool {
 	every := scanOnHit
 	if miss {
@@ -56,13 +58,13 @@ func (d *Dir) scanDir(wait bool) (err error) {
 	if now.Sub(info.ModTime()) > modTimeStep {
 		d.scannedModTime = info.ModTime()
 	}
-	there := make(map[uint64]bool, len(names))
+	listed := make(map[uint64]bool, len(names))
 	for _, name := range names {
 		id, sealed, ok := parseShardFileName(name, d.id)
 		if !ok || !sealed {
 			continue
 		}
-		there[id] = true
+		listed[id] = true
 		d.mu.Lock()
 		known := d.shards[id] != nil
 		d.mu.Unlock()
@@ -73,15 +75,15 @@ func (d *Dir) scanDir(wait bool) (err error) {
 	d.mu.Lock()
 	var gone []*shard
 	for id, s := range d.shards {
-		if !there[id] && s.sealed.Load() {
+		if !listed[id] && s.sealed.Load() {
 			gone = append(gone, s)
 		}
 	}
 	d.mu.Unlock()
 	for _, s := range gone {
 		// The shard may have been sealed after the listing, so look up its name.
-		if _, err := d.root.Lstat(shardFileName(d.id, s.id, sealedSuffix)); errors.Is(err,
-			fs.ErrNotExist) {
+		_, err := d.root.Lstat(shardFileName(d.id, s.id, sealedSuffix))
+		if errors.Is(err, fs.ErrNotExist) {
 			d.dropShard(s)
 		}
 	}

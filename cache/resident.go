@@ -9,8 +9,8 @@ import (
 // unmaps pages if the total exceeds Options.Resident.
 func (r *indexedEntry) countMapped() {
 	s := r.shard
-	round := s.round.Load() + 1
-	if r.round.Load() == round || r.round.Swap(round) == round {
+	round := s.dropRound.Load() + 1
+	if r.countedRound.Load() == round || r.countedRound.Swap(round) == round {
 		return
 	}
 	s.mappedBytes.Add(r.n)
@@ -48,7 +48,7 @@ func (d *Dir) dropMappedPages() {
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.used, b.used) })
 	for _, c := range all {
 		if d.mappedBytes.Load() > d.options.Resident/8*7 {
-			c.s.round.Add(1)
+			c.s.dropRound.Add(1)
 			d.mappedBytes.Add(-c.s.mappedBytes.Swap(0))
 			dropPages(c.s.mem)
 		}

@@ -160,12 +160,10 @@ func (d *Dir) recoverLeftover(v cacheFile) bool {
 				info.ModTime(),
 				info.ModTime(),
 			)
-			d.updateStats(
-				func(s *Stats) {
-					s.Recovered++
-					s.RecoveredEntries += int64(len(slots))
-				},
-			)
+			d.updateStats(func(s *Stats) {
+				s.Recovered++
+				s.RecoveredEntries += int64(len(slots))
+			})
 			return true
 		}
 	}

@@ -27,8 +27,10 @@ type shard struct {
 	lastUsed   atomic.Int64
 	writtenUse atomic.Int64 // the modification time that was last written to the file
 
-	round       atomic.Uint32 // number of times that its pages were dropped
-	mappedBytes atomic.Int64  // bytes touched in this round
+	// dropRound is the number of times that the pages of the shard were dropped. An entry is
+	// counted as mapped memory once between two drops; mappedBytes is the sum of these entries.
+	dropRound   atomic.Uint32
+	mappedBytes atomic.Int64
 
 	mu      sync.Mutex
 	entries []*indexedEntry // entries that may be in the index
@@ -40,7 +42,8 @@ type indexedEntry struct {
 	slot
 	shard *shard
 	state atomic.Uint32
-	round atomic.Uint32 // value of shard.round plus one when the entry was last touched
+	// countedRound is shard.dropRound plus one at the last use of the entry; 0 means never used.
+	countedRound atomic.Uint32
 }
 
 const (
@@ -113,17 +116,19 @@ const markUsedAfter = 10 * time.Second
 // which other processes read.
 func (s *shard) noteUse(now int64) {
 	s.lastUsed.Store(now)
-	told := s.writtenUse.Load()
-	if now-told > int64(markUsedAfter) && s.sealed.Load() && !s.damaged.Load() &&
-		s.writtenUse.CompareAndSwap(told, now) {
+	written := s.writtenUse.Load()
+	if now-written <= int64(markUsedAfter) || !s.sealed.Load() || s.damaged.Load() {
+		return
+	}
+	if s.writtenUse.CompareAndSwap(written, now) {
 		s.writeModTime(now)
 	}
 }
 
 func (s *shard) writeModTime(now int64) {
 	t := time.Unix(0, now)
-	if err := s.dir.root.Chtimes(shardFileName(s.dir.id, s.id, sealedSuffix), t, t); errors.Is(err,
-		fs.ErrNotExist) {
+	err := s.dir.root.Chtimes(shardFileName(s.dir.id, s.id, sealedSuffix), t, t)
+	if errors.Is(err, fs.ErrNotExist) {
 		s.dir.dropShard(
 			s,
 		) // another process evicted it; its bytes stay on disk while they are mapped

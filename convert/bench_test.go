@@ -29,8 +29,9 @@ func BenchmarkConvert(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
-				if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
-					Options{Frames: frames}); err != nil {
+				_, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
+					Options{Frames: frames})
+				if err != nil {
 					b.Fatal(err)
 				}
 			}

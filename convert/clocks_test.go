@@ -23,8 +23,9 @@ import (
 // encoder skips the test if video cannot be encoded or decoded.
 func encoder(t testing.TB) {
 	t.Helper()
-	if err := video.CanEncode(t.Context(),
-		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err !=
+	err := video.CanEncode(t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}})
+	if err !=
 		nil {
 		t.Skip(err)
 	}
@@ -209,9 +210,10 @@ func TestThreadsSameBytes(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		dst := filepath.Join(t.TempDir(), "set")
 		opt.Threads = n
-		if _, err := ToLeRobot(t.Context(), synthetic(t,
+		_, err := ToLeRobot(t.Context(), synthetic(t,
 			synth.Options{Episodes: 6, Seconds: 0.5, Spread: 0.5, Cameras: 2, Codec: "jpeg"}), dst,
-			opt); err != nil {
+			opt)
+		if err != nil {
 			t.Fatal(err)
 		}
 		got := tree(t, dst)
@@ -265,7 +267,8 @@ func TestResumeEncoded(t *testing.T) {
 	want := tree(t, whole)
 	dst := filepath.Join(t.TempDir(), "set")
 	left := reads / 2
-	if _, err := ToLeRobot(t.Context(), dying{synthetic(t, set), &left}, dst, opt); !errors.Is(err,
+	_, err := ToLeRobot(t.Context(), dying{synthetic(t, set), &left}, dst, opt)
+	if !errors.Is(err,
 		robocache.ErrTemporary) {
 		t.Fatal(err)
 	}
@@ -330,8 +333,10 @@ func TestWriteFormats(t *testing.T) {
 		t.Errorf("%v %T", err, seen)
 	}
 	if _, err := Write(t.Context(), src, "test-clocks", "x",
-		Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
-			Keys: []string{"action"}}, nil); err != nil || len(seen.Info().Features) != 1 {
+		Options{
+			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
+			Keys:  []string{"action"},
+		}, nil); err != nil || len(seen.Info().Features) != 1 {
 		t.Errorf("%v %+v", err, seen.Info())
 	}
 	for format, class := range map[string]error{
@@ -342,12 +347,14 @@ func TestWriteFormats(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Resume: true},
-		nil); !errors.Is(err, robocache.ErrUnsupported) {
+	_, err := Write(t.Context(), src, "test-rows", "x", Options{Resume: true},
+		nil)
+	if !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Episodes: []int{9}},
-		nil); !errors.Is(err, robocache.ErrMisuse) {
+	_, err = Write(t.Context(), src, "test-rows", "x", Options{Episodes: []int{9}},
+		nil)
+	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("%v", err)
 	}
 	if names := convert.Formats(); !slices.Contains(names, "lerobot") ||
@@ -390,8 +397,9 @@ func TestDepthStills(t *testing.T) {
 		spec := &video.Spec{Pixel: video.Gray16}
 		for i := range a {
 			x, y := make([]byte, 2*128*96), make([]byte, 2*128*96)
-			if err := errors.Join(video.DecodeImage(&a[i], spec, x),
-				video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+			err := errors.Join(video.DecodeImage(&a[i], spec, x),
+				video.DecodeImage(&b[i], spec, y))
+			if err != nil || !bytes.Equal(x, y) {
 				t.Fatalf("row %d: %v", i, err)
 			}
 		}

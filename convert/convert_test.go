@@ -204,8 +204,9 @@ func TestDeterministic(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	run := func() map[string]string {
 		dst := filepath.Join(t.TempDir(), "out")
-		if _, err := ToLeRobot(t.Context(), src, dst,
-			Options{DataFileBytes: 50_000, VideoFileBytes: 500_000}); err != nil {
+		_, err := ToLeRobot(t.Context(), src, dst,
+			Options{DataFileBytes: 50_000, VideoFileBytes: 500_000})
+		if err != nil {
 			t.Fatal(err)
 		}
 		return tree(t, dst)

@@ -45,8 +45,9 @@ func TestFloatDepth(t *testing.T) {
 	spec := &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	for i := range a {
 		x, y := make([]byte, 4*f.Height*f.Width), make([]byte, 4*f.Height*f.Width)
-		if err := errors.Join(video.DecodeImage(&a[i], spec, x),
-			video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+		err := errors.Join(video.DecodeImage(&a[i], spec, x),
+			video.DecodeImage(&b[i], spec, y))
+		if err != nil || !bytes.Equal(x, y) {
 			t.Fatalf("row %d: %v", i, err)
 		}
 	}

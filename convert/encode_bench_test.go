@@ -69,8 +69,9 @@ func BenchmarkToVideo(b *testing.B) {
 				w, c := measured(func() { encodeAlone(b, raw) })
 				floorWall, floorCPU = floorWall+w, floorCPU+c
 				w, c = measured(func() {
-					if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
-						Options{FPS: src.Info().FPS}); err != nil {
+					_, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
+						Options{FPS: src.Info().FPS})
+					if err != nil {
 						b.Fatal(err)
 					}
 				})

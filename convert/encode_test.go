@@ -35,20 +35,15 @@ func frame(
 	var out []byte
 	spec := &video.Spec{Pixel: video.RGB8}
 	for _, g := range video.Plan(f.Index, []int{refs[0].Ordinal}) {
-		if err := pool.Decode(
-			t.Context(),
-			f,
-			nil,
-			[]video.Group{g},
-			func(_ int, p video.Frame) error {
-				n, err := p.Bytes(spec)
-				if err != nil {
-					return err
-				}
-				out = make([]byte, n)
-				return p.Convert(spec, out)
-			},
-		); err != nil {
+		err := pool.Decode(t.Context(), f, nil, []video.Group{g}, func(_ int, p video.Frame) error {
+			n, err := p.Bytes(spec)
+			if err != nil {
+				return err
+			}
+			out = make([]byte, n)
+			return p.Convert(spec, out)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,8 +64,10 @@ func rms(a, b []byte) float64 {
 func TestEncode(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
-			if err := video.CanEncode(context.Background(), video.EncodeConfig{Codec: codec,
-				Width: 320, Height: 240, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+			if err := video.CanEncode(context.Background(), video.EncodeConfig{
+				Codec: codec,
+				Width: 320, Height: 240, Rate: robocache.Rate{Num: 30, Den: 1},
+			}); err != nil {
 				t.Skip(err)
 			}
 			if _, err := video.ActiveBackend(); err != nil {
@@ -84,17 +81,12 @@ func TestEncode(t *testing.T) {
 				episodes = episodes[:1]
 				t.Log("one episode (ROBOCACHE_EXHAUSTIVE=1: two)")
 			}
-			rep, err := ToLeRobot(
-				t.Context(),
-				src,
-				dst,
-				Options{
-					VideoCodec:     string(codec),
-					Episodes:       episodes,
-					TempDir:        temp,
-					VideoFileBytes: 300_000,
-				},
-			)
+			rep, err := ToLeRobot(t.Context(), src, dst, Options{
+				VideoCodec:     string(codec),
+				Episodes:       episodes,
+				TempDir:        temp,
+				VideoFileBytes: 300_000,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,8 +169,10 @@ func TestDryRun(t *testing.T) {
 // An episode whose images cannot be decoded is left out if SkipBad is set. The other episodes are
 // complete.
 func TestSkipUndecodable(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 160,
-		Height: 120, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{
+		Codec: video.H264, Width: 160,
+		Height: 120, Rate: robocache.Rate{Num: 30, Den: 1},
+	}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -240,8 +234,9 @@ func TestSkipUndecodable(t *testing.T) {
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	for i, e := range []int{1, 3} {
-		if r := rms(frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}),
-			frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
+		r := rms(frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}),
+			frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7}))
+		if r > 8 {
 			t.Errorf("episode %d: %.1f levels from its image", e, r)
 		}
 	}

@@ -184,13 +184,15 @@ func TestKill(t *testing.T) {
 		}
 		early++
 		if _, err := os.Stat(filepath.Join(dst, journalName)); err == nil {
-			if _, err := ToLeRobot(t.Context(), src, dst, killOptions()); !errors.Is(err,
+			_, err := ToLeRobot(t.Context(), src, dst, killOptions())
+			if !errors.Is(err,
 				robocache.ErrMisuse) {
 				t.Fatalf("without Resume: %v", err)
 			}
 			other := killOptions()
 			other.Resume, other.VideoFileBytes = true, 1
-			if _, err := ToLeRobot(t.Context(), src, dst, other); !errors.Is(err,
+			_, err = ToLeRobot(t.Context(), src, dst, other)
+			if !errors.Is(err,
 				robocache.ErrMisuse) {
 				t.Fatalf("resumed with other options: %v", err)
 			}
@@ -260,7 +262,8 @@ func TestRefusesTakenDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resume := range []bool{false, true} {
-		if _, err := ToLeRobot(t.Context(), src, dst, Options{Resume: resume}); !errors.Is(err,
+		_, err := ToLeRobot(t.Context(), src, dst, Options{Resume: resume})
+		if !errors.Is(err,
 			robocache.ErrMisuse) {
 			t.Errorf("resume %v: %v", resume, err)
 		}

@@ -22,8 +22,9 @@ import (
 func recording(t *testing.T, opt synth.Options) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "whole.mcap")
-	if _, err := Write(t.Context(), synthetic(t, opt), "mcap", file, Options{},
-		map[string]string{"chunk": "4096"}); err != nil {
+	_, err := Write(t.Context(), synthetic(t, opt), "mcap", file, Options{},
+		map[string]string{"chunk": "4096"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -39,15 +40,12 @@ func codes(findings []robocache.Finding) (out []string) {
 // convert.C6: the findings of the source's reader are in the report of each writer, once, and in
 // meta/conversion.json.
 func TestSourceFindings(t *testing.T) {
-	file := recording(
-		t,
-		synth.Options{
-			Episodes: 1,
-			Seconds:  3,
-			Cameras:  -1,
-			Rates:    map[string]float64{"camera": 30, "joints": 100},
-		},
-	)
+	file := recording(t, synth.Options{
+		Episodes: 1,
+		Seconds:  3,
+		Cameras:  -1,
+		Rates:    map[string]float64{"camera": 30, "joints": 100},
+	})
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -72,9 +70,10 @@ func TestSourceFindings(t *testing.T) {
 		}
 		got := codes(r.Findings)
 		for _, f := range src.Info().Findings {
-			if n := len(
+			n := len(
 				slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c != f.Code }),
-			); n != 1 {
+			)
+			if n != 1 {
 				t.Errorf("%s: %s stands %d times in %v", to, f.Code, n, got)
 			}
 		}
@@ -141,17 +140,14 @@ func TestNoFindings(t *testing.T) {
 
 // Without max_gap, each stream's own rate defines its gaps. Rows in gaps are masked and counted.
 func TestGapsByRhythm(t *testing.T) {
-	file := recording(
-		t,
-		synth.Options{
-			Episodes: 2,
-			Seconds:  4,
-			Cameras:  -1,
-			Gaps:     0.1,
-			Seed:     3,
-			Rates:    map[string]float64{"camera": 30, "joints": 100, "text": 4},
-		},
-	)
+	file := recording(t, synth.Options{
+		Episodes: 2,
+		Seconds:  4,
+		Cameras:  -1,
+		Gaps:     0.1,
+		Seed:     3,
+		Rates:    map[string]float64{"camera": 30, "joints": 100, "text": 4},
+	})
 	src := open(t, file)
 	hz := robocache.Rate{Num: 50, Den: 1}
 	dst := filepath.Join(t.TempDir(), "set")
@@ -198,12 +194,9 @@ func TestGapsByRhythm(t *testing.T) {
 				}
 			}
 		}
-		i := slices.IndexFunc(
-			r.Findings,
-			func(f robocache.Finding) bool {
-				return f.Code == "rows-in-gaps" && f.Where["stream"] == key
-			},
-		)
+		i := slices.IndexFunc(r.Findings, func(f robocache.Finding) bool {
+			return f.Code == "rows-in-gaps" && f.Where["stream"] == key
+		})
 		if (i >= 0) != (masked > 0) || i >= 0 && r.Findings[i].Count != masked {
 			t.Errorf("%s: %d rows masked, %v", key, masked, r.Findings)
 		}

@@ -187,8 +187,10 @@ func TestOtherFormat(t *testing.T) {
 // C2: depth is encoded without loss, and a second conversion copies it. Colour stays within the
 // encoder's loss.
 func TestDepth(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 64, Height: 64,
-		Rate: robocache.Rate{Num: 30, Den: 1}, Gray12: true}); err != nil {
+	if err := video.CanEncode(t.Context(), video.EncodeConfig{
+		Width: 64, Height: 64,
+		Rate: robocache.Rate{Num: 30, Den: 1}, Gray12: true,
+	}); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -209,32 +211,28 @@ func TestDepth(t *testing.T) {
 	}
 	defer store.Close(s)
 	code := &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "m"}
-	wr, err := write.NewWriter(
-		t.Context(),
-		s,
-		write.Config{
-			FPS:     robocache.Rate{Num: 30, Den: 1},
-			TempDir: t.TempDir(),
-			Features: []robocache.Feature{
-				{
-					Key:      "observation.depth",
-					Kind:     robocache.KindVideo,
-					DType:    robocache.Uint16,
-					Shape:    []int{h, w, 1},
-					Height:   h,
-					Width:    w,
-					Channels: 1,
-					Depth:    code,
-				},
-				{
-					Key:   "action",
-					Kind:  robocache.KindNumeric,
-					DType: robocache.Float32,
-					Shape: []int{1},
-				},
+	wr, err := write.NewWriter(t.Context(), s, write.Config{
+		FPS:     robocache.Rate{Num: 30, Den: 1},
+		TempDir: t.TempDir(),
+		Features: []robocache.Feature{
+			{
+				Key:      "observation.depth",
+				Kind:     robocache.KindVideo,
+				DType:    robocache.Uint16,
+				Shape:    []int{h, w, 1},
+				Height:   h,
+				Width:    w,
+				Channels: 1,
+				Depth:    code,
+			},
+			{
+				Key:   "action",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{1},
 			},
 		},
-	)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +281,7 @@ func TestDepth(t *testing.T) {
 				}
 				got := make([]byte, 2*w*h)
 				for _, g := range video.Plan(file.Index, []int{r.Ordinal}) {
-					if err := pool.Decode(
+					err := pool.Decode(
 						t.Context(),
 						file,
 						nil,
@@ -291,7 +289,8 @@ func TestDepth(t *testing.T) {
 						func(_ int, p video.Frame) error {
 							return p.Convert(&video.Spec{Pixel: video.Gray16}, got)
 						},
-					); err != nil {
+					)
+					if err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -193,8 +193,9 @@ func TestKilledWriters(t *testing.T) {
 				ds.Close()
 			}
 			var e *robocache.Error
-			if _, err := Write(t.Context(), src, format, left.URI(), Options{},
-				nil); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+			_, err := Write(t.Context(), src, format, left.URI(), Options{},
+				nil)
+			if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
 				!strings.Contains(e.Hint, "empty") {
 				t.Errorf("%s: state %d: a new run: %v", format, i, err)
 			}

@@ -32,8 +32,9 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("%s: files are left at the destination", format)
 		}
 	}
-	if _, err := Write(t.Context(), src, "mcap", filepath.Join(t.TempDir(), "out"), Options{},
-		nil); err != nil {
+	_, err = Write(t.Context(), src, "mcap", filepath.Join(t.TempDir(), "out"), Options{},
+		nil)
+	if err != nil {
 		t.Errorf("mcap keeps point clouds: %v", err)
 	}
 }

@@ -30,18 +30,15 @@ func newPanics(at string) *panics {
 	m := newMade()
 	m.lengths = []int{4, 5, 6, 3}
 	m.info.FPS = robocache.Rate{Num: 20, Den: 1}
-	m.info.Features = append(
-		m.info.Features[:1:1],
-		robocache.Feature{
-			Key:      "cam",
-			Kind:     robocache.KindImage,
-			DType:    robocache.Uint8,
-			Shape:    []int{64, 96, 3},
-			Height:   64,
-			Width:    96,
-			Channels: 3,
-		},
-	)
+	m.info.Features = append(m.info.Features[:1:1], robocache.Feature{
+		Key:      "cam",
+		Kind:     robocache.KindImage,
+		DType:    robocache.Uint8,
+		Shape:    []int{64, 96, 3},
+		Height:   64,
+		Width:    96,
+		Channels: 3,
+	})
 	return &panics{m, at, 2}
 }
 
@@ -108,8 +105,10 @@ func TestPanic(t *testing.T) {
 			Encode:  write.VideoConfig{Codec: "h264"},
 		}
 		if images == "video" {
-			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264,
-				Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+			if err := video.CanEncode(t.Context(), video.EncodeConfig{
+				Codec: video.H264,
+				Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1},
+			}); err != nil {
 				t.Log(err)
 				continue
 			}
@@ -181,16 +180,11 @@ func TestPanicOnGrid(t *testing.T) {
 		p.info.Features[i].Clock = p.info.Features[i].Key
 	}
 	for _, episodes := range [][]int{nil, {2}} {
-		_, err := ToLeRobot(
-			t.Context(),
-			p,
-			filepath.Join(t.TempDir(), "out"),
-			Options{
-				Align:    &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
-				Episodes: episodes,
-				Frames:   stats.NoFrames,
-			},
-		)
+		_, err := ToLeRobot(t.Context(), p, filepath.Join(t.TempDir(), "out"), Options{
+			Align:    &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
+			Episodes: episodes,
+			Frames:   stats.NoFrames,
+		})
 		if !errors.Is(err, robocache.ErrInternal) || !strings.Contains(err.Error(), "episode 2") {
 			t.Errorf("%v: %v", episodes, err)
 		}

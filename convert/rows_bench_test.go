@@ -46,7 +46,7 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 		if err := src.Frames(b.Context(), key, rows[:len(refs)], refs); err != nil {
 			b.Fatal(err)
 		}
-		if err := video.EachFrame(
+		err := video.EachFrame(
 			b.Context(),
 			video.LibraryOf(src),
 			refs,
@@ -65,7 +65,8 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 				out = append(out, w.Bytes())
 				return err
 			},
-		); err != nil {
+		)
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -95,18 +96,15 @@ func BenchmarkToRows(b *testing.B) {
 		{
 			"photos",
 			&photographed{
-				synthetic(
-					b,
-					synth.Options{
-						Episodes: 12,
-						Seconds:  12,
-						Spread:   0.5,
-						Width:    640,
-						Height:   480,
-						Cameras:  1,
-						Codec:    "jpeg",
-					},
-				),
+				synthetic(b, synth.Options{
+					Episodes: 12,
+					Seconds:  12,
+					Spread:   0.5,
+					Width:    640,
+					Height:   480,
+					Cameras:  1,
+					Codec:    "jpeg",
+				}),
 				images,
 			},
 			Options{},
@@ -114,18 +112,15 @@ func BenchmarkToRows(b *testing.B) {
 		},
 		{
 			"small",
-			synthetic(
-				b,
-				synth.Options{
-					Episodes: 16,
-					Seconds:  4,
-					Spread:   0.5,
-					Width:    256,
-					Height:   256,
-					Cameras:  2,
-					Codec:    "jpeg",
-				},
-			),
+			synthetic(b, synth.Options{
+				Episodes: 16,
+				Seconds:  4,
+				Spread:   0.5,
+				Width:    256,
+				Height:   256,
+				Cameras:  2,
+				Codec:    "jpeg",
+			}),
 			Options{},
 			[]string{"rlds", "mcap"},
 		},
@@ -170,8 +165,9 @@ func BenchmarkToRows(b *testing.B) {
 						b.StartTimer()
 					}
 					_, used := measured(func() {
-						if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
-							Options{Images: "images", FPS: src.Info().FPS}); err != nil {
+						_, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"),
+							Options{Images: "images", FPS: src.Info().FPS})
+						if err != nil {
 							b.Fatal(err)
 						}
 					})
@@ -195,8 +191,9 @@ func decodeAlone(b *testing.B, src robocache.Dataset, images [][]byte) {
 		n := src.Len(e)
 		for _, k := range stats.SampleFrames(n) {
 			var err error
-			if buf, err = stats.Still(&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]},
-				&video.Spec{Pixel: video.RGB8}, buf); err != nil {
+			buf, err = stats.Still(&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]},
+				&video.Spec{Pixel: video.RGB8}, buf)
+			if err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -24,8 +24,8 @@ type segmented struct {
 	segments     []segment
 }
 
-// setCapabilities sets the capabilities that do not depend on the source's rows and those that
-// segmented implements. Writers do not use the others.
+// setCapabilities copies the capabilities of the source. It replaces those that address rows by
+// methods of segmented, or by nil if writers do not use them.
 func (d *segmented) setCapabilities() {
 	d.capabilities = *d.Dataset.Capabilities()
 	c := &d.capabilities
@@ -125,12 +125,15 @@ func cutEpisodes(
 			own = append(own, len(d.segments)-made+i)
 		}
 		if len(complete) > 1 {
-			if cut++; cut == 1 {
-				where["episode"], where["row"] = src.Info().EpisodeIndex(e), complete[0].To
+			cut++
+			if cut == 1 {
+				where["episode"] = src.Info().EpisodeIndex(e)
+				where["row"] = complete[0].To
 			}
 			added += len(complete) - 1
 		}
-		total, dropped = total+n, dropped+n-kept
+		total += n
+		dropped += n - kept
 	}
 	d.setInfo(opt)
 	if cut > 0 {
@@ -185,22 +188,24 @@ func (d *segmented) setInfo(opt *Options) {
 		if err != nil {
 			continue
 		}
-		var here []int
+		var segments []int
 		for i, s := range d.segments {
 			if _, ok := slices.BinarySearch(episodes, s.episode); ok {
-				here = append(here, i)
+				segments = append(segments, i)
 			}
 		}
-		d.info.Splits[name] = robocache.Spans(here)
+		d.info.Splits[name] = robocache.Spans(segments)
 	}
 	if opt.KeepGaps {
 		return
 	}
 	d.info.Features = nil
 	for _, f := range whole.Features {
-		if f.Masked = false; !isMask(whole, &f) {
-			d.info.Features = append(d.info.Features, f)
+		if isMask(whole, &f) {
+			continue
 		}
+		f.Masked = false
+		d.info.Features = append(d.info.Features, f)
 	}
 }
 
@@ -232,8 +237,9 @@ func completeRows(
 	}
 	info := src.Info()
 	rows := robocache.RowsOf(e, 0, n)
-	valid, breaks := slices.Repeat([]uint8{1}, n), make([]bool, n)
-	keep := func(ok []uint8) {
+	valid := slices.Repeat([]uint8{1}, n)
+	breaks := make([]bool, n) // whether a gap in time lies before the row
+	intersect := func(ok []uint8) {
 		for i := range ok {
 			valid[i] &= min(ok[i], 1)
 		}
@@ -248,21 +254,23 @@ func completeRows(
 				if err := src.Gather(ctx, f.Key, rows, own); err != nil {
 					return err
 				}
-				keep(own)
+				intersect(own)
 			case f.Masked:
 				validity, err := robocache.Validity(ctx, src, f, rows)
 				if err != nil {
 					return err
 				}
-				keep(validity)
+				intersect(validity)
 			}
 		}
 		times, err := src.Times(ctx, e, "")
 		if err != nil {
 			return err
 		}
-		for i, limit := 1, robocache.LongestStep(times); i < min(n, len(times)) && limit > 0; i++ {
-			breaks[i] = times[i]-times[i-1] > limit
+		if limit := robocache.LongestStep(times); limit > 0 {
+			for i := 1; i < min(n, len(times)); i++ {
+				breaks[i] = times[i]-times[i-1] > limit
+			}
 		}
 		return nil
 	})()

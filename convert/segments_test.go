@@ -28,16 +28,13 @@ type holed struct {
 
 func newHoled(t *testing.T, from, to, every int) *holed {
 	t.Helper()
-	src := synthetic(
-		t,
-		synth.Options{
-			Episodes: 2,
-			Seconds:  4,
-			Cameras:  1,
-			Seed:     3,
-			Rates:    map[string]float64{"camera": 30, "joints": 100},
-		},
-	)
+	src := synthetic(t, synth.Options{
+		Episodes: 2,
+		Seconds:  4,
+		Cameras:  1,
+		Seed:     3,
+		Rates:    map[string]float64{"camera": 30, "joints": 100},
+	})
 	h := &holed{src, *src.Info(), from, to, every}
 	h.info.Features = slices.Clone(h.info.Features)
 	h.info.Feature(holedCamera).Clock = "camera with a hole"
@@ -175,10 +172,7 @@ func TestKeepGaps(t *testing.T) {
 		Align:       &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
 		DropInvalid: true,
 		Images:      "images",
-	}.options(
-		true,
-		nil,
-	)
+	}.options(true, nil)
 	opt.KeepGaps = true
 	dst := filepath.Join(t.TempDir(), "out")
 	if _, err := convert.Write(t.Context(), newHoled(t, 40, 76, 1), "lerobot", dst, opt); err !=
@@ -241,8 +235,9 @@ func TestGapsAreBlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst += "2"
-	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), dst,
-		Options{Align: &cfg, Images: "images"}); err != nil {
+	_, err = ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), dst,
+		Options{Align: &cfg, Images: "images"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if codes := codesOf(t, open(t, dst), holedCamera, 0); slices.Contains(codes, -1) {
@@ -277,8 +272,9 @@ func TestFramesRepeated(t *testing.T) {
 // masked rows.
 func TestDropInvalidOfRows(t *testing.T) {
 	masked := filepath.Join(t.TempDir(), "masked")
-	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), masked,
-		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"}); err != nil {
+	_, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), masked,
+		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
@@ -299,8 +295,9 @@ func TestDropInvalidOfRows(t *testing.T) {
 	stepped := newMade()
 	stepped.lengths = []int{4, 8, 6, 3}
 	dst += "2"
-	if _, err := ToLeRobot(t.Context(), &late{stepped, 1, 5}, dst,
-		Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+	_, err = ToLeRobot(t.Context(), &late{stepped, 1, 5}, dst,
+		Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	var lengths []int

@@ -97,17 +97,14 @@ func TestWrites(t *testing.T) {
 // A topic that ends early, or has few messages, shortens the grid. A finding names it and counts
 // what is left out.
 func TestSpanDropped(t *testing.T) {
-	src := synthetic(
-		t,
-		synth.Options{
-			Episodes: 2,
-			Seconds:  2,
-			Cameras:  -1,
-			Seed:     3,
-			Late:     1200 * time.Millisecond,
-			Rates:    map[string]float64{"camera": 30, "joints": 100},
-		},
-	)
+	src := synthetic(t, synth.Options{
+		Episodes: 2,
+		Seconds:  2,
+		Cameras:  -1,
+		Seed:     3,
+		Late:     1200 * time.Millisecond,
+		Rates:    map[string]float64{"camera": 30, "joints": 100},
+	})
 	dst := filepath.Join(t.TempDir(), "out")
 	r, err := Write(
 		t.Context(),
@@ -128,23 +125,21 @@ func TestSpanDropped(t *testing.T) {
 		!strings.Contains(r.Findings[at].Message, "observation.joints") {
 		t.Errorf("%+v", r.Findings)
 	}
-	same := synthetic(
-		t,
-		synth.Options{
-			Episodes: 2,
-			Seconds:  2,
-			Cameras:  -1,
-			Rates:    map[string]float64{"camera": 30, "joints": 100},
-		},
-	)
-	if r, err = Write(
+	same := synthetic(t, synth.Options{
+		Episodes: 2,
+		Seconds:  2,
+		Cameras:  -1,
+		Rates:    map[string]float64{"camera": 30, "joints": 100},
+	})
+	r, err = Write(
 		t.Context(),
 		same,
 		"robomimic",
 		dst+"2",
 		Options{FPS: robocache.Rate{Num: 20, Den: 1}},
 		nil,
-	); err != nil ||
+	)
+	if err != nil ||
 		slices.ContainsFunc(
 			r.Findings,
 			func(f robocache.Finding) bool { return f.Code == "span-dropped" },

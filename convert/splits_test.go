@@ -148,10 +148,11 @@ func TestSplits(t *testing.T) {
 			found = r.Findings
 		}
 		lost := ""
-		if i := slices.IndexFunc(
+		i := slices.IndexFunc(
 			found,
 			func(f robocache.Finding) bool { return f.Code == "splits-dropped" },
-		); i >= 0 {
+		)
+		if i >= 0 {
 			lost = found[i].Message
 		}
 		if (lost == "") != (c.lost == "") ||

@@ -68,11 +68,13 @@ func (x *examination) compareClocks(e int, f *robocache.Feature, a, b string, ba
 	// It is a drift only if the line explains much more than the scatter.
 	moved := math.Abs(slope) * span
 	drifts := moved > 2e6 && moved > 6*rest
+	// shift and gain are the arguments of align that convert clock a to clock b.
 	shift, gain := offset, 0.0
 	if drifts {
-		// Both are taken at the first timestamp, where align starts. The gain corrects a relative
-		// to b, whose timestamps are assumed to be right.
-		shift, gain = median(subtractSlope(diff, at, slope)), 1/(1+slope)-1
+		// Both are measured at the first timestamp, where align starts. Clock b is assumed to be
+		// right, so the gain is the drift of a relative to b.
+		shift = median(subtractSlope(diff, at, slope))
+		gain = 1/(1+slope) - 1
 	}
 	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") +
 		") avoids it"

@@ -32,16 +32,13 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 		key string
 		hz  float64
 	}{{"joints", 100}, {"imu", 333}} {
-		p.info.Features = append(
-			p.info.Features,
-			robocache.Feature{
-				Key:   s.key,
-				Clock: s.key,
-				Kind:  robocache.KindNumeric,
-				DType: robocache.Float64,
-				Shape: []int{2},
-			},
-		)
+		p.info.Features = append(p.info.Features, robocache.Feature{
+			Key:   s.key,
+			Clock: s.key,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float64,
+			Shape: []int{2},
+		})
 		for k := range int(seconds * s.hz) {
 			t := int64(float64(k) * 1e9 / s.hz)
 			p.taken[s.key] = append(p.taken[s.key], t)

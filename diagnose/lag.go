@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// lag is the delay of one motion relative to another, in seconds: at + drift·t. t is in seconds on
-// the first motion's clock since the start of the grid.
+// lag is the delay of one motion relative to another, in seconds: offset + drift·t. t is the time
+// in seconds since the start of the grid, on the clock of the first motion.
 type lag struct{ offset, drift float64 }
 
 func (l lag) atTime(t float64) float64 { return l.offset + l.drift*t }
@@ -153,20 +153,24 @@ func fitDrift(p, q *motion, l lag, first int64) (lag, bool) {
 		var at, lags []float64
 		var mean, middle float64
 		for k := range pieces {
-			if piece := correlate(p, bent, k*n/pieces, (k+1)*n/pieces); piece.clear {
-				at, lags = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate),
-					append(lags, piece.lag)
+			piece := correlate(p, bent, k*n/pieces, (k+1)*n/pieces)
+			if piece.clear {
+				center := (float64(k) + 0.5) * float64(n) / pieces / motionRate // seconds
+				at = append(at, center)
+				lags = append(lags, piece.lag)
 			}
 		}
 		if len(at) < 5 {
 			return l, false
 		}
 		for i := range at {
-			mean, middle = mean+lags[i]/float64(len(at)), middle+at[i]/float64(len(at))
+			mean += lags[i] / float64(len(at))
+			middle += at[i] / float64(len(at))
 		}
 		var slope float64
 		slope, rest = fitLine(at, lags)
-		l.offset, l.drift = l.offset+mean-slope*middle, l.drift+slope
+		l.offset += mean - slope*middle
+		l.drift += slope
 	}
 	moved := math.Abs(l.drift) * float64(n) / motionRate
 	return l, moved > 0.003 && moved > 5*rest

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -26,8 +27,8 @@ type motion struct {
 	values  []float64
 	valid   []bool      // whether the grid point lies inside the stream
 	period  int64       // period of the stream
-	times   []int64     // timestamps of raw
-	samples []float64   // samples from which v was interpolated
+	times   []int64     // timestamps of samples
+	samples []float64   // values of the stream, from which values was interpolated
 	start   int64       // first timestamp of the stream in the episode
 	prefix  *prefixSums // computed on first use
 }
@@ -37,41 +38,30 @@ func (x *examination) compareMotions(e int, lines []streamTimes) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	var moving []streamTimes
 	for _, l := range lines {
-		if l.feature.Kind != robocache.KindNumeric || !l.feature.DType.Float() ||
-			l.feature.Ragged() ||
-			l.feature.Latched ||
-			len(l.times) < 50 ||
-			robocache.Period(l.times) == 0 ||
-			robocache.Period(l.times) > 200_000_000 ||
-			// Rotations are skipped, because their channels can jump without fast motion.
-			l.feature.Elements() > 64 ||
-			l.feature.Interpolation == "nearest" ||
-			len(l.feature.Rotations) > 0 {
+		if !hasMotion(&l) {
 			continue
 		}
 		moving = append(moving, l)
 		first, last = min(first, l.times[0]), max(last, l.times[len(l.times)-1])
 	}
-	sort.SliceStable(
-		moving,
-		func(i, j int) bool { return len(moving[i].times) > len(moving[j].times) },
-	)
+	sort.SliceStable(moving, func(i, j int) bool {
+		return len(moving[i].times) > len(moving[j].times)
+	})
 	if len(moving) > motionStreams {
 		moving = moving[:motionStreams]
 	}
 	// Streams are compared in the dataset's order, with those on the dataset's clock first. The
 	// later stream of a pair is measured relative to the earlier one.
-	place := map[string]int{}
+	rank := map[string]int{}
 	for i, l := range lines {
-		place[l.feature.Key] = i
+		rank[l.feature.Key] = i
 		if l.feature.Clock == x.ds.Info().Clock {
-			place[l.feature.Key] -= len(lines)
+			rank[l.feature.Key] -= len(lines)
 		}
 	}
-	sort.Slice(
-		moving,
-		func(i, j int) bool { return place[moving[i].feature.Key] < place[moving[j].feature.Key] },
-	)
+	sort.Slice(moving, func(i, j int) bool {
+		return rank[moving[i].feature.Key] < rank[moving[j].feature.Key]
+	})
 	n := int(float64(last-first)/1e9*motionRate) + 1
 	if len(moving) < 2 || n < 200 {
 		return
@@ -83,7 +73,7 @@ func (x *examination) compareMotions(e int, lines []streamTimes) {
 	for _, w := range searchWindows(n) {
 		start := first + int64(float64(w.from)*1e9/motionRate)
 		read := map[string][]motion{} // motions of this window, read when first needed
-		of := func(l *streamTimes) []motion {
+		motionsOf := func(l *streamTimes) []motion {
 			m, ok := read[l.feature.Key]
 			if !ok {
 				m, _ = x.readMotions(e, l, start, w.n) // the check of values reports the error
@@ -94,23 +84,41 @@ func (x *examination) compareMotions(e int, lines []streamTimes) {
 		for i := range moving {
 			for j := i + 1; j < len(moving); j++ {
 				f, g := moving[i].feature, moving[j].feature
-				clocks, keys := [2]string{f.Clock, g.Clock}, [2]string{f.Key, g.Key}
-				if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] ||
-					alike[keys] {
+				clocks := [2]string{f.Clock, g.Clock}
+				keys := [2]string{f.Key, g.Key}
+				if f.Clock == g.Clock || done[clocks] || alike[keys] {
 					continue
 				}
-				a, b := of(&moving[i]), of(&moving[j])
+				if wrong[f.Clock] || wrong[g.Clock] {
+					continue
+				}
+				a, b := motionsOf(&moving[i]), motionsOf(&moving[j])
 				if len(a) == 0 || len(b) == 0 {
 					continue
 				}
-				seen, said := x.comparePair(e, a, b, start)
-				alike[keys] = seen
-				if said {
-					done[clocks], wrong[clocks[1]] = true, true
+				isAlike, hasFinding := x.comparePair(e, a, b, start)
+				alike[keys] = isAlike
+				if hasFinding {
+					done[clocks] = true
+					wrong[g.Clock] = true
 				}
 			}
 		}
 	}
+}
+
+// hasMotion reports whether a stream can be compared by its motion. Rotations and large rows are
+// skipped: the channels of a rotation can jump without fast motion.
+func hasMotion(l *streamTimes) bool {
+	f := l.feature
+	if f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged() || f.Latched {
+		return false
+	}
+	if f.Elements() > 64 || f.Interpolation == "nearest" || len(f.Rotations) > 0 {
+		return false
+	}
+	period := time.Duration(robocache.Period(l.times))
+	return len(l.times) >= 50 && period != 0 && period <= 200*time.Millisecond
 }
 
 // window is a range of grid points.
@@ -147,33 +155,13 @@ func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]
 	for at := 0; at < rows; at += block {
 		k := min(block, rows-at)
 		part := raw[:k*l.feature.RowBytes()]
-		if err := x.ds.Gather(x.ctx, l.feature.Key, robocache.RowsOf(e, from+at, k), part); err !=
-			nil {
+		list := robocache.RowsOf(e, from+at, k)
+		if err := x.ds.Gather(x.ctx, l.feature.Key, list, part); err != nil {
 			return nil, err
 		}
 		v = robocache.Float64s(v, l.feature.DType, part)
 	}
-	// Scale each channel to unit variance, so that no channel dominates.
-	for c := range width {
-		var mean, square float64
-		for r := range rows {
-			mean += v[r*width+c] / float64(rows)
-		}
-		for r := range rows {
-			d := v[r*width+c] - mean
-			square += d * d / float64(rows)
-		}
-		scale := 0.0
-		if square > 1e-18 && !math.IsInf(square, 0) && !math.IsNaN(square) {
-			scale = 1 / math.Sqrt(square)
-		}
-		for r := range rows {
-			v[r*width+c] = (v[r*width+c] - mean) * scale
-			if scale == 0 {
-				v[r*width+c] = 0
-			}
-		}
-	}
+	normalizeChannels(v, rows, width)
 	step := robocache.Period(l.times)
 	at := l.times[from : from+rows]
 	mid := make([]int64, rows) // a change lies between two rows
@@ -226,8 +214,33 @@ func (x *examination) readMotions(e int, l *streamTimes, first int64, n int) ([]
 	return out, nil
 }
 
-// smoothestChannels returns up to three channels that move, the smoothest first. Noise changes most
-// from row to row.
+// normalizeChannels scales each channel of v to mean 0 and variance 1, so that no channel
+// dominates. Channels that do not move, or have values that are not finite, become 0.
+func normalizeChannels(v []float64, rows, width int) {
+	for c := range width {
+		var mean, square float64
+		for r := range rows {
+			mean += v[r*width+c] / float64(rows)
+		}
+		for r := range rows {
+			d := v[r*width+c] - mean
+			square += d * d / float64(rows)
+		}
+		scale := 0.0
+		if square > 1e-18 && !math.IsInf(square, 0) && !math.IsNaN(square) {
+			scale = 1 / math.Sqrt(square)
+		}
+		for r := range rows {
+			v[r*width+c] = (v[r*width+c] - mean) * scale
+			if scale == 0 {
+				v[r*width+c] = 0
+			}
+		}
+	}
+}
+
+// smoothestChannels returns up to three channels that move, the smoothest first. In a noisy channel
+// the values differ most from row to row.
 func smoothestChannels(v []float64, rows, width int) []int {
 	type channel struct {
 		c     int

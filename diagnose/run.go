@@ -106,17 +106,14 @@ func (x *examination) addFinding(
 		x.dropped++
 		return
 	}
-	x.findings = append(
-		x.findings,
-		robocache.Finding{
-			Severity: sev,
-			Code:     code,
-			Where:    where,
-			Message:  fmt.Sprintf(format, args...),
-			Hint:     hint,
-			Count:    count,
-		},
-	)
+	x.findings = append(x.findings, robocache.Finding{
+		Severity: sev,
+		Code:     code,
+		Where:    where,
+		Message:  fmt.Sprintf(format, args...),
+		Hint:     hint,
+		Count:    count,
+	})
 }
 
 // addNoRate adds the finding for rows without timestamps and without a rate.
@@ -217,25 +214,20 @@ func (x *examination) checkEpisode(e int) error {
 func (x *examination) addSummaries() {
 	x.addNotFinite()
 	if x.dropped > 0 {
-		x.findings = append(
-			x.findings,
-			robocache.Finding{
-				Severity: robocache.SeverityInfo,
-				Code:     "more-findings",
-				Message:  fmt.Sprintf("%d more findings are not listed", x.dropped),
-				Count:    x.dropped,
-			},
-		)
+		x.findings = append(x.findings, robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "more-findings",
+			Message:  fmt.Sprintf("%d more findings are not listed", x.dropped),
+			Count:    x.dropped,
+		})
 	}
 }
 
 // noDecoder returns a finding if this build cannot decode the video of a dataset. If decode is set,
 // it returns an error instead.
 func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
-	if !slices.ContainsFunc(
-		info.Features,
-		func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo },
-	) {
+	isVideo := func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }
+	if !slices.ContainsFunc(info.Features, isVideo) {
 		return nil, nil
 	}
 	_, err := video.ActiveBackend()

@@ -40,12 +40,16 @@ func (m *motion) runningSums() *prefixSums {
 	}
 	r := &prefixSums{}
 	m.prefix = r
-	if r.from = slices.Index(m.valid, true); r.from < 0 {
+	r.from = slices.Index(m.valid, true)
+	if r.from < 0 {
 		r.from = len(m.valid)
 	}
-	for r.to = r.from; r.to < len(m.valid) && m.valid[r.to]; r.to++ {
+	r.to = r.from
+	for r.to < len(m.valid) && m.valid[r.to] {
+		r.to++
 	}
-	if r.isContiguous = !slices.Contains(m.valid[r.to:], true); !r.isContiguous {
+	r.isContiguous = !slices.Contains(m.valid[r.to:], true)
+	if !r.isContiguous {
 		return r
 	}
 	r.v, r.vv = make([]float64, len(m.values)+1), make([]float64, len(m.values)+1)
@@ -55,6 +59,8 @@ func (m *motion) runningSums() *prefixSums {
 	return r
 }
 
+// sumsBetween returns the sums over the grid points [from, to) of motion a. Motion b is shifted by
+// k points. p and q are the prefix sums of a and b.
 func (p *prefixSums) sumsBetween(q *prefixSums, a, b *motion, from, to, k int) pairSums {
 	if from >= to {
 		return pairSums{}

@@ -72,12 +72,21 @@ func (x *examination) checkTimestamps(e int, f *robocache.Feature, times []int64
 		)
 	}
 	if gaps > 0 && !f.Latched {
-		x.addFinding(robocache.SeverityWarning, "gap", where, gaps, robocache.Option("align",
-			"max_gap", time.Duration(3*step).Round(time.Millisecond).String())+
-			" masks what lies in gaps",
+		maxGap := time.Duration(3 * step).Round(time.Millisecond).String()
+		x.addFinding(
+			robocache.SeverityWarning,
+			"gap",
+			where,
+			gaps,
+			robocache.Option("align", "max_gap", maxGap)+" masks what lies in gaps",
 			"%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f "+
-				"periods of %.2f ms)", gaps, seconds(at-times[0]), seconds(widest),
-			float64(widest)/float64(step), float64(step)/1e6)
+				"periods of %.2f ms)",
+			gaps,
+			seconds(at-times[0]),
+			seconds(widest),
+			float64(widest)/float64(step),
+			float64(step)/1e6,
+		)
 	}
 	if steady > 2 {
 		if jitter := math.Sqrt(sum / float64(steady)); jitter > 0.25*float64(step) {

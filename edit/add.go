@@ -76,8 +76,10 @@ func (e *editor) addFeature(ctx context.Context, v *Verb) error {
 	a := &Added{}
 	switch ext := strings.ToLower(filepath.Ext(v.From)); {
 	case ext == ".npy" || ext == ".parquet":
-		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(e.plan.Episodes),
-			e.plan.episodeNumbers(e.srcs)
+		a.File = v.From
+		a.Name = key
+		a.Rows = slices.Clone(e.plan.Episodes)
+		a.Indices = e.plan.episodeNumbers(e.srcs)
 		b, err := os.ReadFile(v.From)
 		if err := robocache.At(err, robocache.Where{"file": v.From}); err != nil {
 			return err

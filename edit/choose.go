@@ -225,11 +225,9 @@ func (e *editor) chooseEpisodes(ctx context.Context, c *Choice) (out []int, err 
 		if err := x.checkColumns(v); err != nil {
 			return out, err
 		}
-		if err := keep(
-			func(i int) (bool, error) {
-				return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
-			},
-		); err != nil {
+		if err := keep(func(i int) (bool, error) {
+			return x.predicate(&whereEpisode{ctx, v, i, map[string][]float64{}})
+		}); err != nil {
 			return out, err
 		}
 	}

@@ -26,7 +26,7 @@ func codes(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	}
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	var buf []byte
-	if err := video.EachFrame(
+	err := video.EachFrame(
 		t.Context(),
 		video.LibraryOf(ds),
 		refs,
@@ -46,7 +46,8 @@ func codes(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 			}
 			return nil
 		},
-	); err != nil {
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -156,22 +157,19 @@ func TestCuts(t *testing.T) {
 				counts := edit.Counts{}
 				for _, at := range c.at {
 					dst := filepath.Join(t.TempDir(), fmt.Sprint(cut, at))
-					r, err := edit.Run(
-						t.Context(),
-						&edit.Request{
-							Sources: []string{from},
-							DST:     dst,
-							Cut:     cut,
-							Stats:   "rows",
-							Verbs: []edit.Verb{
-								{
-									Verb: "trim",
-									From: fmt.Sprintf("%dr", at),
-									To:   fmt.Sprintf("-%dr", at%3),
-								},
+					r, err := edit.Run(t.Context(), &edit.Request{
+						Sources: []string{from},
+						DST:     dst,
+						Cut:     cut,
+						Stats:   "rows",
+						Verbs: []edit.Verb{
+							{
+								Verb: "trim",
+								From: fmt.Sprintf("%dr", at),
+								To:   fmt.Sprintf("-%dr", at%3),
 							},
 						},
-					)
+					})
 					if err != nil {
 						t.Fatal(cut, at, err)
 					}

@@ -122,8 +122,9 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(taken, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from},
-		Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken,
+	if _, err := edit.Run(t.Context(), &edit.Request{
+		Sources: []string{from},
+		Verbs:   []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken,
 	}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
@@ -163,8 +164,9 @@ func TestInside(t *testing.T) {
 				t.Errorf("%s to %s: %v", r.Verbs[0].Verb, dst, err)
 			}
 		}
-		if _, err := convert.Write(t.Context(), open(t, dir), "lerobot", dst,
-			convert.Options{}); !errors.Is(err, robocache.ErrMisuse) ||
+		_, err := convert.Write(t.Context(), open(t, dir), "lerobot", dst,
+			convert.Options{})
+		if !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "lies in the other") {
 			t.Errorf("convert to %s: %v", dst, err)
 		}
@@ -210,8 +212,9 @@ func TestSplitAndMerge(t *testing.T) {
 			}
 		}
 		both := filepath.Join(t.TempDir(), "both")
-		if _, err := edit.Run(t.Context(),
-			&edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both}); err !=
+		_, err := edit.Run(t.Context(),
+			&edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both})
+		if err !=
 			nil {
 			t.Fatal(err)
 		}

@@ -55,25 +55,22 @@ func TestFilesCopied(t *testing.T) {
 		if got := tree(t, dst); !maps.Equal(got, want) || r.Format != c.format {
 			t.Errorf("%s: %v, want %v; %+v", c.format, got, want, r)
 		}
-		if ds := open(
-			t,
-			dst,
-		); ds.Info().Episodes != len(
-			want,
-		)-map[bool]int{true: 1}[c.format == "aloha"] {
+		ds := open(t, dst)
+		if ds.Info().Episodes != len(want)-map[bool]int{true: 1}[c.format == "aloha"] {
 			t.Errorf("%s: %d episodes", c.format, ds.Info().Episodes)
 		}
 		// The file belongs to no recording, so an edit in place keeps it.
 		notes := filepath.Join(c.from, "notes", "calibration.yaml")
-		if err := errors.Join(os.Mkdir(filepath.Dir(notes), 0o777),
-			os.WriteFile(notes, []byte("a: 1\n"), 0o666)); err != nil {
+		err := errors.Join(os.Mkdir(filepath.Dir(notes), 0o777),
+			os.WriteFile(notes, []byte("a: 1\n"), 0o666))
+		if err != nil {
 			t.Fatal(err)
 		}
 		old, want := tree(t, c.from), tree(t, c.from)
 		delete(want, c.gone)
-		if _, err := inPlace(t, c.from,
-			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}}); err != nil ||
-			!maps.Equal(tree(t, c.from), want) {
+		_, err = inPlace(t, c.from,
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}})
+		if err != nil || !maps.Equal(tree(t, c.from), want) {
 			t.Errorf("%s in place: %v", c.format, err)
 		}
 		if err := edit.Undo(c.from); err != nil || !maps.Equal(tree(t, c.from), old) {

@@ -238,11 +238,10 @@ func isFinite(ctx context.Context, ds robocache.Dataset, e int) bool {
 		if ds.Gather(ctx, f.Key, robocache.RowsOf(e, 0, n), raw) != nil {
 			continue
 		}
-		if slices.ContainsFunc(
-			robocache.Float64s(nil, f.DType, raw),
-			func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) },
-		) {
-			return false
+		for _, v := range robocache.Float64s(nil, f.DType, raw) {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return false
+			}
 		}
 	}
 	return true

@@ -21,8 +21,9 @@ func TestFlagsByLabel(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
-			0o644); err != nil {
+		err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,8 +116,9 @@ func TestSplitByFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
-			0o644); err != nil {
+		err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,12 +175,14 @@ func TestSplitByFlags(t *testing.T) {
 					}
 					size := whole.Info().Feature("action").RowBytes()
 					got, from := make([]byte, p.n*size), make([]byte, p.n*size)
-					if err := part.Gather(t.Context(), "action", robocache.RowsOf(e, 0, p.n),
-						got); err != nil {
+					err := part.Gather(t.Context(), "action", robocache.RowsOf(e, 0, p.n),
+						got)
+					if err != nil {
 						t.Fatal(err)
 					}
-					if err := whole.Gather(t.Context(), "action",
-						robocache.RowsOf(p.episode, p.from, p.n), from); err != nil {
+					err = whole.Gather(t.Context(), "action",
+						robocache.RowsOf(p.episode, p.from, p.n), from)
+					if err != nil {
 						t.Fatal(err)
 					}
 					if !slices.Equal(got, from) {

@@ -80,8 +80,10 @@ func TestRecording(t *testing.T) {
 	)
 	src := open(t, from)
 	dst := filepath.Join(t.TempDir(), "out.mcap")
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst,
-		Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}}}); err != nil {
+	if _, err := edit.Run(t.Context(), &edit.Request{
+		Sources: []string{from}, DST: dst,
+		Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inPlace(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-0.5"}); err != nil {
@@ -332,12 +334,9 @@ func TestFix(t *testing.T) {
 			switch {
 			case slices.Contains(beyond, what):
 				if err == nil &&
-					slices.ContainsFunc(
-						y.Stayed,
-						func(f robocache.Finding) bool {
-							return !slices.Contains(codes(x.Beyond), f.Code)
-						},
-					) {
+					slices.ContainsFunc(y.Stayed, func(f robocache.Finding) bool {
+						return !slices.Contains(codes(x.Beyond), f.Code)
+					}) {
 					t.Errorf("stayed: %v", codes(y.Stayed))
 				}
 				t.Log(err)
@@ -400,7 +399,8 @@ func TestApply(t *testing.T) {
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst + "3"}); !errors.Is(err,
+	_, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst + "3"})
+	if !errors.Is(err,
 		robocache.ErrMisuse) {
 		t.Error(err)
 	}
@@ -476,14 +476,11 @@ func TestMergePermuted(t *testing.T) {
 		return described(t, from, "action", func(f map[string]any) { f["names"] = names })
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	r, err := edit.Run(
-		t.Context(),
-		&edit.Request{
-			Sources: []string{named(a, fore), named(b, back)},
-			Verbs:   []edit.Verb{{Verb: "merge"}},
-			DST:     dst,
-		},
-	)
+	r, err := edit.Run(t.Context(), &edit.Request{
+		Sources: []string{named(a, fore), named(b, back)},
+		Verbs:   []edit.Verb{{Verb: "merge"}},
+		DST:     dst,
+	})
 	if err != nil || len(r.Notes) != 1 {
 		t.Fatal(err, r)
 	}
@@ -491,8 +488,9 @@ func TestMergePermuted(t *testing.T) {
 	size := src.Info().Feature("action").RowBytes()
 	x, y := make([]byte, size), make([]byte, size)
 	for k := range src.Len(0) {
-		if err := errors.Join(out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x),
-			src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y)); err != nil {
+		err := errors.Join(out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x),
+			src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y))
+		if err != nil {
 			t.Fatal(err)
 		}
 		for c := range width {
@@ -503,18 +501,11 @@ func TestMergePermuted(t *testing.T) {
 	}
 	healthy(t, dst)
 	with := func(from string, shape ...int) string {
-		dst, _ := run(
-			t,
-			from,
-			edit.Verb{
-				Verb:     "add",
-				Features: []string{"x"},
-				From: npy(
-					t,
-					make([]float32, src.Len(0)*6),
-					append([]int{src.Len(0)}, shape...)...),
-			},
-		)
+		dst, _ := run(t, from, edit.Verb{
+			Verb:     "add",
+			Features: []string{"x"},
+			From:     npy(t, make([]float32, src.Len(0)*6), append([]int{src.Len(0)}, shape...)...),
+		})
 		return dst
 	}
 	twice := func(from string, names ...any) string {
@@ -527,14 +518,11 @@ func TestMergePermuted(t *testing.T) {
 		},
 		"shape": {with(a, 2, 3), with(b, 3, 2)},
 	} {
-		_, err := edit.Run(
-			t.Context(),
-			&edit.Request{
-				Sources: sources,
-				Verbs:   []edit.Verb{{Verb: "merge"}},
-				DST:     filepath.Join(t.TempDir(), "out"),
-			},
-		)
+		_, err := edit.Run(t.Context(), &edit.Request{
+			Sources: sources,
+			Verbs:   []edit.Verb{{Verb: "merge"}},
+			DST:     filepath.Join(t.TempDir(), "out"),
+		})
 		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
@@ -605,14 +593,11 @@ func TestWhere(t *testing.T) {
 		"(index < 1) < 2":               nil,
 		"task == \"x\\\"":               nil,
 	} {
-		r, err := edit.Run(
-			t.Context(),
-			&edit.Request{
-				Sources: []string{from},
-				Verbs:   []edit.Verb{add, {Verb: "keep", Choice: edit.Choice{Where: where}}},
-				DryRun:  true,
-			},
-		)
+		r, err := edit.Run(t.Context(), &edit.Request{
+			Sources: []string{from},
+			Verbs:   []edit.Verb{add, {Verb: "keep", Choice: edit.Choice{Where: where}}},
+			DryRun:  true,
+		})
 		if want == nil {
 			if !errors.Is(err, robocache.ErrMisuse) {
 				t.Errorf("%.40s: %v", where, err)
@@ -653,10 +638,8 @@ func FuzzWhere(f *testing.F) {
 }
 
 func FuzzPlan(f *testing.F) {
-	f.Add(
-		[]byte(
-			`{"robocache_plan":1,"sources":[{"uri":"a","num_episodes":2}],"episodes":[{"episode":1,"to":3}],"keys":[{"key":"a","from":["a"]}]}`,
-		),
-	)
+	f.Add([]byte(
+		`{"robocache_plan":1,"sources":[{"uri":"a","num_episodes":2}],"episodes":[{"episode":1,"to":3}],"keys":[{"key":"a","from":["a"]}]}`,
+	))
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = edit.ParsePlan(b) })
 }

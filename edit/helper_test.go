@@ -267,8 +267,9 @@ func made(t testing.TB, format string, opt synth.Options, options map[string]str
 	if format == "mcap" {
 		dst += ".mcap"
 	}
-	if _, err := convert.Write(context.Background(), ds, format, dst,
-		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}}); err != nil {
+	_, err = convert.Write(context.Background(), ds, format, dst,
+		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dst

@@ -352,8 +352,10 @@ func (e *editor) editInPlace(ctx context.Context, p *Plan) (*Report, error) {
 			),
 		)
 	}
-	out.DST, out.InPlace, out.Undo, out.DryRun = s.entryPath(""), true, s.entryPath(entryUndo),
-		false
+	out.DST = s.entryPath("")
+	out.InPlace = true
+	out.Undo = s.entryPath(entryUndo)
+	out.DryRun = false
 	return out, nil
 }
 
@@ -497,8 +499,9 @@ func checksums(dir string) (map[string]string, error) {
 							return err
 						}
 					}
-					if _, err := io.Copy(h,
-						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)); err != nil {
+					_, err := io.Copy(h,
+						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes))
+					if err != nil {
 						return err
 					}
 				} else {

@@ -43,8 +43,9 @@ var dropFirst = edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
 func TestInPlace(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	old := tree(t, dir)
-	if _, err := inPlace(t, dir,
-		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}}); !errors.Is(err,
+	_, err := inPlace(t, dir,
+		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}})
+	if !errors.Is(err,
 		robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
@@ -230,8 +231,9 @@ func TestKilledRenames(t *testing.T) {
 					t.Fatalf("%s, step %d: %v", how, n, err)
 				}
 			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir),
-				".src.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+			left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir),
+				".src.robocache-*"))
+			if len(left) != 0 || !maps.Equal(tree(t, dir), old) {
 				t.Fatalf("%s, step %d: left %v", how, n, left)
 			}
 			if done {
@@ -262,27 +264,26 @@ func TestOneEditor(t *testing.T) {
 	if _, err := inPlace(t, dir, dropFirst); err != nil || !tried {
 		t.Fatal(err)
 	}
-	r, err := edit.Run(
-		t.Context(),
-		&edit.Request{
-			Sources: []string{dir},
-			Verbs:   []edit.Verb{{Verb: "rename", Names: map[string]string{"action": "act"}}},
-			DryRun:  true,
-		},
-	)
+	r, err := edit.Run(t.Context(), &edit.Request{
+		Sources: []string{dir},
+		Verbs:   []edit.Verb{{Verb: "rename", Names: map[string]string{"action": "act"}}},
+		DryRun:  true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := open(t, dir)
-	if _, err := edit.Run(t.Context(),
-		&edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true}); err != nil {
+	_, err = edit.Run(t.Context(),
+		&edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if ds := open(t, dir); ds.Info().Episodes != n-1 || ds.Info().Feature("act") == nil {
 		t.Errorf("%v", ds.Info().Keys())
 	}
-	if err := reader.Gather(t.Context(), "action", robocache.RowsOf(0, 0, 1),
-		make([]byte, reader.Info().Feature("action").RowBytes())); err != nil {
+	err = reader.Gather(t.Context(), "action", robocache.RowsOf(0, 0, 1),
+		make([]byte, reader.Info().Feature("action").RowBytes()))
+	if err != nil {
 		t.Errorf("a reader that was open before: %v", err)
 	}
 }

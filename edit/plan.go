@@ -75,8 +75,8 @@ type Key struct {
 	// Order gives, for each source, the source channel of each channel of the result. nil keeps the
 	// order.
 	Order [][]int `json:"order,omitempty"`
-	// Ones is set for a mask. In a source without the mask, all rows are valid if the source has
-	// the stream.
+	// Ones is true if the key is a mask that some source lacks. For such a source, the mask is 1 in
+	// all rows if the source has the masked stream, and 0 otherwise.
 	Ones  bool   `json:"ones,omitempty"`
 	Added *Added `json:"added,omitempty"`
 }
@@ -115,18 +115,15 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Sources = append(
-			p.Sources,
-			Source{
-				URI:         robocache.Redact(info.URI),
-				Format:      info.Format,
-				Version:     info.Version,
-				Fingerprint: fingerprint,
-				State:       filesState(ctx, ds),
-				Episodes:    info.Episodes,
-				Frames:      info.Frames,
-			},
-		)
+		p.Sources = append(p.Sources, Source{
+			URI:         robocache.Redact(info.URI),
+			Format:      info.Format,
+			Version:     info.Version,
+			Fingerprint: fingerprint,
+			State:       filesState(ctx, ds),
+			Episodes:    info.Episodes,
+			Frames:      info.Frames,
+		})
 		for e := range info.Episodes {
 			p.Episodes = append(p.Episodes, Episode{Source: i, Episode: e, To: ds.Len(e)})
 		}
@@ -161,8 +158,10 @@ func (p *Plan) episodeNumbers(srcs []robocache.Dataset) []int64 {
 // clone returns a copy of the plan that verbs can change independently.
 func (p *Plan) clone() *Plan {
 	q := *p
-	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(p.Verbs), slices.Clone(p.Episodes),
-		slices.Clone(p.Keys), slices.Clone(p.Notes)
+	q.Verbs = slices.Clone(p.Verbs)
+	q.Episodes = slices.Clone(p.Episodes)
+	q.Keys = slices.Clone(p.Keys)
+	q.Notes = slices.Clone(p.Notes)
 	for i := range q.Keys {
 		q.Keys[i].From = slices.Clone(p.Keys[i].From)
 	}
@@ -213,10 +212,11 @@ func filesState(ctx context.Context, ds robocache.Dataset) string {
 		return ""
 	}
 	// The dataset is one file.
-	if i := slices.IndexFunc(
+	i := slices.IndexFunc(
 		list,
 		func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) },
-	); i >= 0 {
+	)
+	if i >= 0 {
 		list = list[i : i+1]
 	}
 	h := sha256.New()
@@ -230,9 +230,9 @@ func filesState(ctx context.Context, ds robocache.Dataset) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// keyIndex returns the index of a feature of the result. If there is none, the error names
-// what, the purpose for which the feature is needed.
-func (p *Plan) keyIndex(name, what string) (int, error) {
+// keyIndex returns the index of a feature of the result. purpose is a verb such as rename: without
+// the feature, the error says that there is no feature of this name to rename.
+func (p *Plan) keyIndex(name, purpose string) (int, error) {
 	i := slices.IndexFunc(p.Keys, func(k Key) bool { return k.Key == name })
 	if i < 0 {
 		var keys []string
@@ -241,7 +241,7 @@ func (p *Plan) keyIndex(name, what string) (int, error) {
 		}
 		return 0, misuse(
 			robocache.Where{"stream": name},
-			"there is no feature of this name to "+what,
+			"there is no feature of this name to "+purpose,
 			robocache.Nearest(name, keys),
 		)
 	}
@@ -266,8 +266,8 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	}
 	switch {
 	case p.Version != planVersion:
-		if err := bad(nil,
-			fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)); err != nil {
+		msg := fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)
+		if err := bad(nil, msg); err != nil {
 			return nil, err
 		}
 	case len(p.Sources) == 0 || len(p.Episodes) == 0:
@@ -278,20 +278,21 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	for i, e := range p.Episodes {
 		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 ||
 			e.Episode >= p.Sources[e.Source].Episodes ||
-			e.From < 0 ||
-			e.To <= e.From {
-			if err := bad(nil,
-				fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)); err !=
-				nil {
+			e.From < 0 || e.To <= e.From {
+			msg := fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)
+			if err := bad(nil, msg); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, k := range p.Keys {
 		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
-			if err := bad(nil,
-				fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources",
-					k.Key, len(p.Sources))); err != nil {
+			msg := fmt.Sprintf(
+				"feature %q of the plan does not say where it comes from in %d sources",
+				k.Key,
+				len(p.Sources),
+			)
+			if err := bad(nil, msg); err != nil {
 				return nil, err
 			}
 		}

@@ -38,24 +38,26 @@ func (v *planDataset) comparePSNR(
 	}
 	defer ds.Close()
 	for _, f := range ds.Info().Features {
-		if of := v.info.Feature(f.Key); f.Kind != robocache.KindVideo || f.Depth != nil ||
-			of == nil || of.Kind != robocache.KindVideo {
+		source := v.info.Feature(f.Key)
+		if f.Kind != robocache.KindVideo || f.Depth != nil {
 			continue
 		}
-		var was, is []robocache.Row
+		if source == nil || source.Kind != robocache.KindVideo {
+			continue
+		}
+		var was, is []robocache.Row // rows with encoded frames, in the source and in the result
 		for e, m := range w.Episodes {
+			if m.New < 0 {
+				continue
+			}
+			isCopied := m.Video[f.Key] == "copied"
+			ends := m.Ends[f.Key] // frames that were encoded at the two ends of a copied segment
 			for k := range m.Length {
-				if m.New >= 0 &&
-					(m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] ||
-						k >= m.Length-m.Ends[f.Key][1]) {
-					was, is = append(
-						was,
-						robocache.Row{Episode: e, Index: k},
-					), append(
-						is,
-						robocache.Row{Episode: m.New, Index: k},
-					)
+				if isCopied && k >= ends[0] && k < m.Length-ends[1] {
+					continue
 				}
+				was = append(was, robocache.Row{Episode: e, Index: k})
+				is = append(is, robocache.Row{Episode: m.New, Index: k})
 			}
 		}
 		n := min(len(is), psnrFrames, max(1, psnrBytes/max(1, 3*f.Width*f.Height)))
@@ -65,14 +67,15 @@ func (v *planDataset) comparePSNR(
 		}
 		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 		frames := make([][]byte, n)
-		if err := eachFrame(
+		err := eachFrame(
 			ctx,
 			v,
 			f.Key,
 			was[:n],
 			spec,
 			func(i int, pix []byte) { frames[i] = slices.Clone(pix) },
-		); err != nil {
+		)
+		if err != nil {
 			return nil, err
 		}
 		p := PSNR{Min: math.Inf(1)}

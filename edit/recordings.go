@@ -86,8 +86,9 @@ func (v *planDataset) writeRecordings(
 	for i, src := range v.srcs {
 		uri := joinURI(src.Info().URI, write.RecordingsFolder)
 		var err error
-		if sources[i], err = robocache.Open(ctx, uri,
-			robocache.OpenOptions{Format: write.RecordingsFormat}); err != nil {
+		sources[i], err = robocache.Open(ctx, uri,
+			robocache.OpenOptions{Format: write.RecordingsFormat})
+		if err != nil {
 			return err
 		}
 		recording := sources[i].Capabilities().Recording

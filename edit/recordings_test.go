@@ -56,13 +56,15 @@ func recordStreams(t *testing.T, episodes, rows int) string {
 		for row := range rows {
 			at := int64(row) * rowStep
 			for ; next <= at; next += sampleStep {
-				if err := rec.AddSample("joints", next,
-					float32Bytes(float64(e)+float64(next)/1e9)); err != nil {
+				err := rec.AddSample("joints", next,
+					float32Bytes(float64(e)+float64(next)/1e9))
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := rec.AddFrame(t.Context(), "task", at,
-				[][]byte{float32Bytes(float64(row)), nil}, nil); err != nil {
+			_, err := rec.AddFrame(t.Context(), "task", at,
+				[][]byte{float32Bytes(float64(row)), nil}, nil)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,22 +165,26 @@ func TestEditKeepsRecordings(t *testing.T) {
 	}
 	dst := filepath.Join(t.TempDir(), "parts")
 	split := edit.Verb{Verb: "split", Into: []string{"a=0-1", "b=2-2"}}
-	if _, err := edit.Run(t.Context(),
-		&edit.Request{Sources: []string{src}, Verbs: []edit.Verb{split}, DST: dst}); err != nil {
+	_, err := edit.Run(t.Context(),
+		&edit.Request{Sources: []string{src}, Verbs: []edit.Verb{split}, DST: dst})
+	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := filepath.Join(dst, "a"), filepath.Join(dst, "b")
 	checkRecordings(t, a, "joints", all[:2])
 	checkRecordings(t, b, "joints", all[2:])
 	merged := filepath.Join(t.TempDir(), "merged")
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{b, a},
-		Verbs: []edit.Verb{{Verb: "merge"}}, DST: merged}); err != nil {
+	if _, err := edit.Run(t.Context(), &edit.Request{
+		Sources: []string{b, a},
+		Verbs:   []edit.Verb{{Verb: "merge"}}, DST: merged,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	checkRecordings(t, merged, "joints", []place{all[2], all[0], all[1]})
 	place0 := edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
-	if _, err := edit.Run(t.Context(),
-		&edit.Request{Sources: []string{merged}, Verbs: []edit.Verb{place0}, InPlace: true}); err !=
+	_, err = edit.Run(t.Context(),
+		&edit.Request{Sources: []string{merged}, Verbs: []edit.Verb{place0}, InPlace: true})
+	if err !=
 		nil {
 		t.Fatal(err)
 	}

@@ -183,10 +183,15 @@ func (e *editor) openSources(ctx context.Context) error {
 			continue
 		}
 		want := e.req.Plans[0].Sources[i]
-		if got, err := datasetFingerprint(ctx, e.srcs[i]); err != nil {
+		got, err := datasetFingerprint(ctx, e.srcs[i])
+		if err != nil {
 			return err
-		} else if got != want.Fingerprint || want.State != "" &&
-			filesState(ctx, e.srcs[i]) != want.State {
+		}
+		isSame := got == want.Fingerprint
+		if isSame && want.State != "" {
+			isSame = filesState(ctx, e.srcs[i]) == want.State
+		}
+		if !isSame {
 			return robocache.Misuse(
 				"edit",
 				robocache.Where{"dataset": uri},

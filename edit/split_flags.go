@@ -64,13 +64,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 				*to = append(*to, q)
 			}
 		}
-		merged, err := mergeFlags(
-			v.Flags,
-			view.info.EpisodeIndex(i),
-			flagged[i],
-			p.From,
-			p.To,
-		)
+		merged, err := mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To)
 		if err != nil {
 			return err
 		}

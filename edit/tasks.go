@@ -55,23 +55,19 @@ func (v *planDataset) Text(
 	if c := v.addedColumns[key]; c != nil {
 		return c.gatherTexts(v, rows)
 	}
-	if err := v.eachSourceRun(
-		ctx,
-		key,
-		rows,
-		func(source int, name string, rows []robocache.Row, _ int) error {
-			if name == "" {
-				out = append(out, make([]string, len(rows))...)
-				return nil
-			}
-			text, err := v.srcs[source].Text(ctx, name, rows)
-			if err != nil {
-				return err
-			}
-			out = append(out, text...)
+	readRun := func(source int, name string, rows []robocache.Row, _ int) error {
+		if name == "" {
+			out = append(out, make([]string, len(rows))...)
 			return nil
-		},
-	); err != nil {
+		}
+		text, err := v.srcs[source].Text(ctx, name, rows)
+		if err != nil {
+			return err
+		}
+		out = append(out, text...)
+		return nil
+	}
+	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return out, err
 	}
 	if key == "task" {
@@ -136,7 +132,8 @@ func (v *planDataset) episodeTasks(
 // numberTasks numbers the tasks of the result. Used tasks come first, in the order of the sources'
 // numbers, and new tasks follow.
 func (v *planDataset) numberTasks(ctx context.Context) error {
-	used, order := map[string]bool{}, []string(nil)
+	used := map[string]bool{}
+	var order []string // the texts in the order of their first use
 	use := func(text string) {
 		if !used[text] {
 			used[text] = true
@@ -164,10 +161,12 @@ func (v *planDataset) numberTasks(ctx context.Context) error {
 				return err
 			}
 			for i, r := range rows {
-				if text, ok,
-					err := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); err != nil {
+				number := int64(binary.LittleEndian.Uint64(raw[8*i:]))
+				text, ok, err := v.taskText(r, number)
+				if err != nil {
 					return err
-				} else if ok {
+				}
+				if ok {
 					use(text)
 				}
 			}
@@ -225,10 +224,12 @@ func (v *planDataset) renumberTasks(rows []robocache.Row, dst []byte) error {
 		return nil
 	}
 	for i, r := range rows {
-		if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); err !=
-			nil {
+		number := int64(binary.LittleEndian.Uint64(dst[8*i:]))
+		text, ok, err := v.taskText(r, number)
+		if err != nil {
 			return err
-		} else if ok {
+		}
+		if ok {
 			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.taskNumbers[text]))
 		}
 	}

@@ -154,9 +154,7 @@ func (e *editor) trimEpisodes(ctx context.Context, v *Verb) error {
 						rows[1],
 					),
 					"Rows at its ends can be cut off. Split those in the middle off with "+
-						robocache.Command(
-							"edit split --flags=FILE",
-						)+", or delete the episode.",
+						robocache.Command("edit split --flags=FILE")+", or delete the episode.",
 				)
 			}
 		}
@@ -269,22 +267,17 @@ func (e *editor) snapToCopyable(
 			if err := v.Frames(ctx, f.Key, robocache.RowsOf(episode, 0, n), refs); err != nil {
 				return 0, 0, err
 			}
-			if !slices.ContainsFunc(
-				refs,
-				func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" },
-			) {
+			isMissing := func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" }
+			if !slices.ContainsFunc(refs, isMissing) {
 				cameras = append(cameras, refs)
 			}
 		}
 	}
 	fits := func(a, b int) bool {
 		return a < b &&
-			!slices.ContainsFunc(
-				cameras,
-				func(refs []robocache.FrameRef) bool {
-					return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS)
-				},
-			)
+			!slices.ContainsFunc(cameras, func(refs []robocache.FrameRef) bool {
+				return !canCopyRows(ctx, lib, refs, a, b, e.plan.FPS)
+			})
 	}
 	// Try the start first; for each start, try the requested end, then ends around it.
 	for d := range n {

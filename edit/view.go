@@ -331,8 +331,8 @@ func (v *planDataset) sourceSpan(ctx context.Context, e int, key string) (from, 
 		}
 		if p.From > 0 {
 			var exact bool
-			if from, exact = slices.BinarySearch(own, rows[p.From]); v.isRecordings && !exact &&
-				from > 0 {
+			from, exact = slices.BinarySearch(own, rows[p.From])
+			if v.isRecordings && !exact && from > 0 {
 				from-- // the first row holds this sample
 			}
 		}
@@ -439,37 +439,33 @@ func (v *planDataset) Frames(
 	rows []robocache.Row,
 	out []robocache.FrameRef,
 ) (err error) {
-	if err := v.eachSourceRun(
-		ctx,
-		key,
-		rows,
-		func(source int, name string, rows []robocache.Row, at int) error {
-			part := out[at : at+len(rows)]
-			if name == "" {
-				for i := range part {
-					part[i] = robocache.FrameRef{Missing: true}
-				}
-				return nil
-			}
-			if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
-				return err
-			}
-			if v.library == nil {
-				return nil
-			}
-			was, is := "", ""
+	readRun := func(source int, name string, rows []robocache.Row, at int) error {
+		part := out[at : at+len(rows)]
+		if name == "" {
 			for i := range part {
-				if part[i].Path == "" {
-					continue
-				}
-				if part[i].Path != was {
-					was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
-				}
-				part[i].Path = is
+				part[i] = robocache.FrameRef{Missing: true}
 			}
 			return nil
-		},
-	); err != nil {
+		}
+		if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
+			return err
+		}
+		if v.library == nil {
+			return nil
+		}
+		was, is := "", ""
+		for i := range part {
+			if part[i].Path == "" {
+				continue
+			}
+			if part[i].Path != was {
+				was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
+			}
+			part[i].Path = is
+		}
+		return nil
+	}
+	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return err
 	}
 	return nil

@@ -31,28 +31,24 @@ func (v *planDataset) Gather(
 		return nil
 	}
 	size := f.RowBytes()
-	if err := v.eachSourceRun(
-		ctx,
-		key,
-		rows,
-		func(source int, name string, rows []robocache.Row, at int) error {
-			part := dst[at*size : (at+len(rows))*size]
-			if name == "" {
-				clear(part)
-				if v.plan.Keys[v.keyIndexes[key]].Ones {
-					v.fillPresence(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
-				}
-				return nil
-			}
-			if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
-				return err
-			}
-			if i, ok := v.keyIndexes[key]; ok && len(v.plan.Keys[i].Order) > source {
-				permuteChannels(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
+	readRun := func(source int, name string, rows []robocache.Row, at int) error {
+		part := dst[at*size : (at+len(rows))*size]
+		if name == "" {
+			clear(part)
+			if v.plan.Keys[v.keyIndexes[key]].Ones {
+				v.fillPresence(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
 			}
 			return nil
-		},
-	); err != nil {
+		}
+		if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
+			return err
+		}
+		if i, ok := v.keyIndexes[key]; ok && len(v.plan.Keys[i].Order) > source {
+			permuteChannels(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
+		}
+		return nil
+	}
+	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return err
 	}
 	switch {
@@ -118,9 +114,10 @@ func (v *planDataset) restartTimestamps(
 			continue
 		}
 		raw := make([]byte, 2*size)
-		if err := v.srcs[p.Source].Gather(ctx, f.Key,
+		err = v.srcs[p.Source].Gather(ctx, f.Key,
 			[]robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}},
-			raw); err != nil {
+			raw)
+		if err != nil {
 			return err
 		}
 		first := robocache.Float64s(nil, f.DType, raw)
@@ -140,23 +137,19 @@ func (v *planDataset) GatherRagged(
 	key string,
 	rows []robocache.Row,
 ) (data []byte, counts []int, err error) {
-	if err := v.eachSourceRun(
-		ctx,
-		key,
-		rows,
-		func(source int, name string, rows []robocache.Row, _ int) error {
-			if name == "" {
-				counts = append(counts, make([]int, len(rows))...)
-				return nil
-			}
-			b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
-			if err != nil {
-				return err
-			}
-			data, counts = append(data, b...), append(counts, n...)
+	readRun := func(source int, name string, rows []robocache.Row, _ int) error {
+		if name == "" {
+			counts = append(counts, make([]int, len(rows))...)
 			return nil
-		},
-	); err != nil {
+		}
+		b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
+		if err != nil {
+			return err
+		}
+		data, counts = append(data, b...), append(counts, n...)
+		return nil
+	}
+	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return data, counts, err
 	}
 	return data, counts, nil
@@ -169,19 +162,15 @@ func (v *planDataset) Valid(
 	rows []robocache.Row,
 	valid []uint8,
 ) (err error) {
-	if err := v.eachSourceRun(
-		ctx,
-		key,
-		rows,
-		func(source int, name string, rows []robocache.Row, at int) error {
-			part := valid[at : at+len(rows)]
-			if name == "" {
-				clear(part)
-				return nil
-			}
-			return robocache.Valid(ctx, v.srcs[source], name, rows, part)
-		},
-	); err != nil {
+	readRun := func(source int, name string, rows []robocache.Row, at int) error {
+		part := valid[at : at+len(rows)]
+		if name == "" {
+			clear(part)
+			return nil
+		}
+		return robocache.Valid(ctx, v.srcs[source], name, rows, part)
+	}
+	if err := v.eachSourceRun(ctx, key, rows, readRun); err != nil {
 		return err
 	}
 	return nil

@@ -305,8 +305,9 @@ func (e *editor) writePlan(ctx context.Context, p *Plan, dst string, dry bool) (
 			}
 		}
 	case p.files != nil:
-		if out.Notes = append(slices.Clip(p.Notes),
-			fmt.Sprintf("%d files are copied as they are", len(p.files))); !dry {
+		out.Notes = append(slices.Clip(p.Notes),
+			fmt.Sprintf("%d files are copied as they are", len(p.files)))
+		if !dry {
 			if err := e.copyFiles(ctx, p, dst); err != nil {
 				return nil, err
 			}

@@ -34,9 +34,11 @@ const defaultBlock = 128 << 10
 // blocks. If the version does not distinguish the file from another one of the same size, r is
 // returned unchanged and not cached. Close closes r. The caller owns the cache.
 func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robocache.Ranged {
-	if h, ok := r.(*httpFile); c == nil || !Versioned(r) ||
-		ok && h.h.readCache.Load().currentCache() != nil {
+	if c == nil || !Versioned(r) {
 		return r
+	}
+	if h, ok := r.(*httpFile); ok && h.h.readCache.Load().currentCache() != nil {
+		return r // its store reads through a cache already
 	}
 	return newCachedFile(r, id, c, block)
 }
@@ -89,7 +91,7 @@ type blockRead struct {
 
 // errRetry means that a blockRead returned no data for a reason of its own caller. Waiting callers
 // try again.
-var errRetry = errors.New("look again")
+var errRetry = errors.New("read the block again")
 
 // ReadAt copies blocks from the cache and reads the missing ones.
 func (f *cachedFile) ReadAt(ctx context.Context, p []byte, off int64) error {
@@ -216,8 +218,9 @@ func (f *cachedFile) readBlocks(ctx context.Context, br *blockRead) {
 	for b := br.first; b <= br.last; b++ {
 		// Another read may have finished since the caller looked.
 		if data, release, ok := f.cache.Get(f.blockKey(b)); ok {
-			whole := int64(len(data)) == f.blockLength(b)
-			if release(); whole {
+			isWhole := int64(len(data)) == f.blockLength(b)
+			release()
+			if isWhole {
 				return
 			}
 		}

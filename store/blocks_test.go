@@ -141,8 +141,8 @@ func TestCachedRangedOnce(t *testing.T) {
 			for range 60 {
 				off := rng.IntN(len(data))
 				p := make([]byte, rng.IntN(min(20_000, len(data)-off)+1))
-				if err := f.ReadAt(t.Context(), p, int64(off)); err != nil ||
-					!bytes.Equal(p, data[off:off+len(p)]) {
+				err := f.ReadAt(t.Context(), p, int64(off))
+				if err != nil || !bytes.Equal(p, data[off:off+len(p)]) {
 					t.Errorf("[%d, %d): %v", off, off+len(p), err)
 				}
 			}
@@ -159,9 +159,12 @@ func TestCachedRangedOnce(t *testing.T) {
 	reads := n.Load()
 	again := open()
 	clear(whole)
-	if err := store.ReadRanges(t.Context(), again,
-		[]store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}}); err !=
-		nil || !bytes.Equal(whole, data) {
+	err := store.ReadRanges(
+		t.Context(),
+		again,
+		[]store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}},
+	)
+	if err != nil || !bytes.Equal(whole, data) {
 		t.Error(err)
 	}
 	if n.Load() != reads+1 {

@@ -73,8 +73,8 @@ func Holds(ctx context.Context, s Store, name string, want *io.SectionReader) bo
 	a, b := make([]byte, min(maxMerged, f.Size())), make([]byte, min(maxMerged, f.Size()))
 	for off := int64(0); off < f.Size(); off += int64(len(a)) {
 		n := min(int64(len(a)), f.Size()-off)
-		if _, err := want.ReadAt(a[:n], off); err != nil || f.ReadAt(ctx, b[:n], off) != nil ||
-			!bytes.Equal(a[:n], b[:n]) {
+		_, err := want.ReadAt(a[:n], off)
+		if err != nil || f.ReadAt(ctx, b[:n], off) != nil || !bytes.Equal(a[:n], b[:n]) {
 			return false
 		}
 	}

@@ -142,8 +142,11 @@ func TestFaults(t *testing.T) {
 	if err := f.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if _, ok := storetest.Faulty(serve(t, http.NotFoundHandler(), store.HTTPOptions{}),
-		second(0)).(store.Writable); ok {
+	_, ok := storetest.Faulty(
+		serve(t, http.NotFoundHandler(), store.HTTPOptions{}),
+		second(0),
+	).(store.Writable)
+	if ok {
 		t.Error("a read-only store became writable")
 	}
 }
@@ -152,11 +155,9 @@ func TestFaults(t *testing.T) {
 // not leave https.
 func TestHTTPS(t *testing.T) {
 	var plain atomic.Int64
-	other := httptest.NewServer(
-		http.HandlerFunc(
-			func(w http.ResponseWriter, r *http.Request) { plain.Add(1); sound(w, r) },
-		),
-	)
+	other := httptest.NewServer(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { plain.Add(1); sound(w, r) },
+	))
 	defer other.Close()
 	srv := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,12 +183,12 @@ func TestHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil ||
-		!bytes.Equal(b, httpData) {
+	b, err := store.ReadFile(t.Context(), s, "a", 1<<20)
+	if err != nil || !bytes.Equal(b, httpData) {
 		t.Errorf("https: %v", err)
 	}
-	if _, err := s.Open(t.Context(), "away"); !errors.Is(err, robocache.ErrMisuse) ||
-		plain.Load() != 0 {
+	_, err = s.Open(t.Context(), "away")
+	if !errors.Is(err, robocache.ErrMisuse) || plain.Load() != 0 {
 		t.Errorf("redirect to http: %v, %d requests", err, plain.Load())
 	}
 }

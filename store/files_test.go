@@ -66,8 +66,8 @@ func TestFiles(t *testing.T) {
 			wantGood, wantBad, wantHiding = "a.dat folder/c.dat in.dat named.dat/b.dat out.dat", "dangling.dat empty.dat fifo.dat", "gone"
 			wantGood = ".hidden/c.dat " + wantGood
 		}
-		if g, b, h := strings.Join(good, " "), strings.Join(bad, " "),
-			strings.Join(hiding, " "); g != wantGood || b != wantBad || h != wantHiding {
+		g, b, h := strings.Join(good, " "), strings.Join(bad, " "), strings.Join(hiding, " ")
+		if g != wantGood || b != wantBad || h != wantHiding {
 			t.Errorf("follow %v: files %q, no files %q, links %q", follow, g, b, h)
 		}
 		i := slices.IndexFunc(files, func(f Entry) bool { return f.Name == "out.dat" })
@@ -76,8 +76,8 @@ func TestFiles(t *testing.T) {
 		}
 		sub, err := Sub(s, "named.dat")
 		must(t, err)
-		if files, _, err := Files(t.Context(), sub, "", is); err != nil || len(files) != 1 ||
-			files[0].Name != "b.dat" {
+		files, _, err = Files(t.Context(), sub, "", is)
+		if err != nil || len(files) != 1 || files[0].Name != "b.dat" {
 			t.Errorf("sub: %v, %v", files, err)
 		}
 	}
@@ -99,8 +99,8 @@ func TestHubSnapshotSpellings(t *testing.T) {
 		for _, uri := range []string{snapshot, ".", hub + "/" + kind + "link"} {
 			s, err := Open(uri)
 			must(t, err)
-			if b, err := ReadFile(t.Context(), s, "info.json", 10); err != nil ||
-				string(b) != "{}" {
+			b, err := ReadFile(t.Context(), s, "info.json", 10)
+			if err != nil || string(b) != "{}" {
 				t.Errorf("%s: %q, %v", uri, b, err)
 			}
 			Close(s)

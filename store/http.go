@@ -64,8 +64,8 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	setDefault(&o.MinRate, 128<<10)
 	setDefault(&o.Spool, 64<<20)
 	setDefault(&o.Conns, 64)
-	o.VersionHeader, o.MatchHeader = cmp.Or(o.VersionHeader, "ETag"),
-		cmp.Or(o.MatchHeader, "If-Match")
+	o.VersionHeader = cmp.Or(o.VersionHeader, "ETag")
+	o.MatchHeader = cmp.Or(o.MatchHeader, "If-Match")
 	return o
 }
 
@@ -284,7 +284,8 @@ func (h *HTTP) readWholeFile(ctx context.Context, name string, limit int64) (_ [
 			return err
 		}
 		if first == nil {
-			first, data = &r.pin, make([]byte, r.pin.size)
+			first = &r.pin
+			data = make([]byte, r.pin.size)
 			a.extendDeadline(r.pin.size)
 		}
 		n, err := a.fillBuffer(r, data[done:])

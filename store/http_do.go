@@ -50,11 +50,9 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 	tries := 0
 	if err := h.runOperation(ctx, op, name, size, func(a *attempt) error {
 		tries++
-		a.watch.Reset(
-			h.options.Stall + time.Duration(
-				float64(r.Copies)/float64(64*h.options.MinRate)*float64(time.Second),
-			),
-		)
+		// A copy on the server should be at least 64 times as fast as a transfer.
+		copySeconds := float64(r.Copies) / float64(64*h.options.MinRate)
+		a.watch.Reset(h.options.Stall + time.Duration(copySeconds*float64(time.Second)))
 		resp, err := a.sendRequest(r.Method, r.URL, r.Header, r.Body)
 		if err != nil {
 			return err
@@ -79,7 +77,7 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 	return out, nil
 }
 
-// Fail adds a class and a place to an error of a back end.
+// Fail adds the class, the operation and the file to an error of a back end.
 func (h *HTTP) Fail(op, name string, err error) error { return storeError(op, h.uri, name, err) }
 
 // Clean is CleanName for an operation on this store.

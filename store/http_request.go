@@ -19,8 +19,9 @@ type pin struct {
 	size     int64 // -1 if unknown
 	etag     string
 	modified string // Last-Modified
-	// Whether modified is so far before the response that another change would have changed it. Its
-	// resolution is one second.
+	// isSettled reports whether the object was last modified at least 2 s before the response.
+	// Last- Modified has a resolution of one second, so two changes within a second have the same
+	// value.
 	isSettled bool
 }
 
@@ -73,20 +74,22 @@ func (a *attempt) getRange(name string, off, end int64, want *pin) (*reply, erro
 	header := http.Header{
 		"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(end-1, 10)},
 	}
-	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") &&
-		h.options.MatchHeader != "-" {
+	hasStrongETag := want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/")
+	if hasStrongETag && h.options.MatchHeader != "-" {
 		header.Set(h.options.MatchHeader, want.etag)
 	}
 	resp, err := a.sendRequest(http.MethodGet, h.fileURL(name), header, nil)
-	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0 &&
-		want == nil &&
-		resp.Header.Get(h.options.VersionHeader) == "" {
+	if err != nil {
+		return nil, err
+	}
+	maybeEmpty := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0
+	if maybeEmpty && want == nil && resp.Header.Get(h.options.VersionHeader) == "" {
 		// An empty object has no first byte. Its version is sent only without a range.
 		a.discardBody()
 		resp, err = a.sendRequest(http.MethodGet, h.fileURL(name), nil, nil)
-	}
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
 	}
 	r, err := h.checkReply(resp, name, off, want)
 	if err != nil {
@@ -104,9 +107,8 @@ func (a *attempt) sendRequest(
 	body *io.SectionReader,
 ) (*http.Response, error) {
 	h := a.h
-	req := (&http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(
-		a.ctx,
-	)
+	req := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}
+	req = req.WithContext(a.ctx)
 	for _, from := range []http.Header{h.options.Header, header} {
 		for k, v := range from {
 			req.Header[http.CanonicalHeaderKey(k)] = v
@@ -118,7 +120,8 @@ func (a *attempt) sendRequest(
 	req.Header.Set("Accept-Encoding", "identity") // offsets refer to uncompressed bytes
 	req.Header.Set("User-Agent", "robocache")
 	if body != nil {
-		if req.ContentLength = body.Size(); req.ContentLength > 0 {
+		req.ContentLength = body.Size()
+		if req.ContentLength > 0 {
 			req.Body = io.NopCloser(&watchedBody{a, io.NewSectionReader(body, 0, body.Size())})
 		} else {
 			req.Body = http.NoBody
@@ -184,9 +187,8 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 		if start != off || r.length > last-start+1 {
 			return nil, wrong(
 				robocache.ErrMalformed,
-				"the server sent another range than asked for: "+quoteName(
-					resp.Header.Get("Content-Range"),
-				),
+				"the server sent another range than asked for: "+
+					quoteName(resp.Header.Get("Content-Range")),
 			)
 		}
 	case http.StatusOK:
@@ -224,8 +226,8 @@ func (h *HTTP) checkReply(resp *http.Response, name string, off int64, want *pin
 	default:
 		return nil, h.statusError(resp)
 	}
-	if enc := resp.Header.Get("Content-Encoding"); enc != "" &&
-		!strings.EqualFold(enc, "identity") {
+	enc := resp.Header.Get("Content-Encoding")
+	if enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, wrong(
 			robocache.ErrUnsupported,
 			"the server compresses ("+quoteName(enc)+") although asked not to",
@@ -271,9 +273,11 @@ func parseContentRange(s string) (start, last, total int64, ok bool) {
 		}
 		return v
 	}
-	start, last, total = number(m[1], 0), number(m[2], -1), number(m[3], -1)
-	return start, last, total, m[1] == "" ||
-		last >= start && last < math.MaxInt64 && (total < 0 || last < total)
+	start = number(m[1], 0)
+	last = number(m[2], -1)
+	total = number(m[3], -1)
+	isValidRange := last >= start && last < math.MaxInt64 && (total < 0 || last < total)
+	return start, last, total, m[1] == "" || isValidRange
 }
 
 // fillBuffer reads the reply into p and returns the number of bytes. If the body ends early, the
@@ -312,7 +316,8 @@ func (a *attempt) readBody(r *reply, name string, limit int64) (data []byte, err
 		for int64(len(data)) <= limit && err == nil {
 			var k int
 			k, err = r.body.Read(buf[:min(int64(len(buf)), limit+1-int64(len(data)))])
-			if data = append(data, buf[:k]...); k > 0 {
+			data = append(data, buf[:k]...)
+			if k > 0 {
 				a.resetWatchdog()
 				a.extendDeadline(int64(k))
 			}

@@ -44,9 +44,8 @@ type attempt struct {
 
 // extendDeadline adds the time that n more bytes may take.
 func (o *operation) extendDeadline(n int64) {
-	o.deadline = o.deadline.Add(
-		time.Duration(float64(n) / float64(o.h.options.MinRate) * float64(time.Second)),
-	)
+	seconds := float64(n) / float64(o.h.options.MinRate)
+	o.deadline = o.deadline.Add(time.Duration(seconds * float64(time.Second)))
 	o.timer.Reset(time.Until(o.deadline))
 }
 
@@ -118,6 +117,8 @@ func (h *HTTP) runOperation(
 	}
 }
 
+// runWatched calls try once. It cancels the context of the attempt if no byte arrives for the stall
+// time, and closes the response body afterwards.
 func (a *attempt) runWatched(try func(*attempt) error) error {
 	actx, cancel := context.WithCancelCause(a.operation.ctx)
 	defer cancel(nil)

@@ -58,9 +58,7 @@ func TestHTTPRetries(t *testing.T) {
 		}
 	}
 	faults := map[string]http.HandlerFunc{
-		"408": status(
-			408,
-		),
+		"408":             status(408),
 		"429":             status(429),
 		"500":             status(500),
 		"502":             status(502),
@@ -202,8 +200,8 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := make([]byte, 5000)
-	if err := f.ReadAt(t.Context(), p, 50_100); err != nil ||
-		!bytes.Equal(p, httpData[50_100:55_100]) {
+	err = f.ReadAt(t.Context(), p, 50_100)
+	if err != nil || !bytes.Equal(p, httpData[50_100:55_100]) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(froms) != "[0 50100 51100]" {
@@ -331,8 +329,8 @@ func TestHTTPGivesUp(t *testing.T) {
 			if requests != c.requests {
 				t.Errorf("%d requests, want %d: %v", requests, c.requests, err)
 			}
-			if _, err := store.ReadFile(t.Context(), s, "a", 1000); !errors.Is(err, c.class) &&
-				c.what != "no Content-Range" {
+			_, err = store.ReadFile(t.Context(), s, "a", 1000)
+			if !errors.Is(err, c.class) && c.what != "no Content-Range" {
 				t.Errorf("ReadFile: %v", err)
 			}
 		})
@@ -364,8 +362,8 @@ func TestHTTPDrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(t.Context(), make([]byte, 1000), 50_000); !errors.Is(err,
-		robocache.ErrTemporary) {
+	err = f.ReadAt(t.Context(), make([]byte, 1000), 50_000)
+	if !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
 	}
 }
@@ -491,12 +489,12 @@ func TestHTTPNoRanges(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	}), store.HTTPOptions{})
-	if b, err := store.ReadFile(t.Context(), chunked, "a", 1<<20); err != nil ||
-		!bytes.Equal(b, httpData) {
+	b, err := store.ReadFile(t.Context(), chunked, "a", 1<<20)
+	if err != nil || !bytes.Equal(b, httpData) {
 		t.Errorf("chunked: %d bytes, %v", len(b), err)
 	}
-	if _, err := store.ReadFile(t.Context(), chunked, "a", 1000); !errors.Is(err,
-		robocache.ErrResourceLimit) {
+	_, err = store.ReadFile(t.Context(), chunked, "a", 1000)
+	if !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("chunked over the limit: %v", err)
 	}
 }
@@ -526,8 +524,8 @@ func TestHTTPSecrets(t *testing.T) {
 	const secret = "hunter2"
 	var leaked atomic.Value
 	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if text := fmt.Sprint(r.Header); strings.Contains(text, secret) ||
-			r.Header.Get("Authorization") != "" {
+		text := fmt.Sprint(r.Header)
+		if strings.Contains(text, secret) || r.Header.Get("Authorization") != "" {
 			leaked.Store(text)
 		}
 		sound(w, r)
@@ -563,14 +561,11 @@ func TestHTTPSecrets(t *testing.T) {
 		srv := httptest.NewServer(h)
 		u := strings.Replace(srv.URL, "http://", "http://user:"+secret+"@", 1) + "/set?sig=" +
 			secret + "#" + secret
-		s, err := store.NewHTTP(
-			u,
-			store.HTTPOptions{
-				Attempts: 2,
-				Backoff:  time.Millisecond,
-				Header:   http.Header{"X-Api-Key": {secret}},
-			},
-		)
+		s, err := store.NewHTTP(u, store.HTTPOptions{
+			Attempts: 2,
+			Backoff:  time.Millisecond,
+			Header:   http.Header{"X-Api-Key": {secret}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -621,8 +616,8 @@ func TestHTTPSecrets(t *testing.T) {
 		"http://u:a/" + secret + "@h/",
 		"http://[::1/?x=" + secret,
 	} {
-		if _, err := store.Open(bad); !errors.Is(err, robocache.ErrMalformed) ||
-			strings.Contains(err.Error(), secret) {
+		_, err := store.Open(bad)
+		if !errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -116,8 +116,8 @@ func (h *HTTP) checkRedirect(req *http.Request, via []*http.Request) error {
 		for k := range h.options.Header {
 			req.Header.Del(k)
 		}
-		if a, err := netip.ParseAddr(req.URL.Hostname()); err == nil &&
-			!mayVisit(a, h.options.AllowPrivate || isPrivateName(h.base.Hostname())) {
+		a, err := netip.ParseAddr(req.URL.Hostname())
+		if err == nil && !mayVisit(a, h.options.AllowPrivate || isPrivateName(h.base.Hostname())) {
 			return refuse("a redirect to a private address")
 		}
 	}

@@ -88,8 +88,8 @@ type folderListing struct {
 
 const (
 	maxPins = 1 << 18
-	// If a listing takes longer, the folder has so many files that requesting single versions is as
-	// good.
+	// maxListTime limits the time of a listing. A folder that takes longer has so many files that
+	// requests for single versions are not slower.
 	maxListTime = 3 * time.Second
 )
 
@@ -146,7 +146,11 @@ func (k *readCache) cachedWhole(ctx context.Context, h *HTTP, name string, limit
 
 // putWhole caches a file that was read whole.
 func (k *readCache) putWhole(h *HTTP, name string, p pin, data []byte) {
-	if f := (&httpFile{h: h, name: name, pin: p}); k != nil && f.Versioned() {
+	if k == nil {
+		return
+	}
+	f := &httpFile{h: h, name: name, pin: p}
+	if f.Versioned() {
 		k.pinVersion(name, p)
 		newCachedFile(f, h.cacheID(name), k, k.block).putBlocks(0, data)
 	}
@@ -155,12 +159,15 @@ func (k *readCache) putWhole(h *HTTP, name string, p pin, data []byte) {
 // listedEntry returns the entry of a file in a listing of its folder. A listing takes one request
 // for a thousand chunks of an array; requesting each version would take a thousand.
 func (k *readCache) listedEntry(ctx context.Context, h *HTTP, name string) Entry {
-	dir, _ := path.Split(name)
+	parentOf := func(p string) string {
+		dir, _ := path.Split(p)
+		return strings.TrimSuffix(dir, "/")
+	}
+	isNumber := func(dir string) bool { return strings.Trim(path.Base(dir), "0123456789") == "" }
+	dir := parentOf(name)
 	// Chunks may be in folders with numbers as names; list the folder above them.
-	for dir = strings.TrimSuffix(dir, "/"); dir != "" &&
-		strings.Trim(path.Base(dir), "0123456789") == ""; {
-		dir, _ = path.Split(dir)
-		dir = strings.TrimSuffix(dir, "/")
+	for dir != "" && isNumber(dir) {
+		dir = parentOf(dir)
 	}
 	k.mu.Lock()
 	d := k.folders[dir]

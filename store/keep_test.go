@@ -21,11 +21,9 @@ import (
 // TestCopiesTakeTime checks that a server that copies an object may be silent for the time that its
 // bytes take.
 func TestCopiesTakeTime(t *testing.T) {
-	srv := httptest.NewServer(
-		http.HandlerFunc(
-			func(http.ResponseWriter, *http.Request) { time.Sleep(500 * time.Millisecond) },
-		),
-	)
+	srv := httptest.NewServer(http.HandlerFunc(
+		func(http.ResponseWriter, *http.Request) { time.Sleep(500 * time.Millisecond) },
+	))
 	defer srv.Close()
 	h, err := store.NewHTTP(
 		srv.URL,
@@ -37,8 +35,13 @@ func TestCopiesTakeTime(t *testing.T) {
 	defer h.Close()
 	u, _ := url.Parse(srv.URL)
 	for copies, good := range map[int64]bool{0: false, 1 << 20: true} {
-		if _, err := h.Do(t.Context(), "move", "a",
-			store.Request{Method: http.MethodPut, URL: u, Copies: copies}); (err == nil) != good {
+		_, err := h.Do(
+			t.Context(),
+			"move",
+			"a",
+			store.Request{Method: http.MethodPut, URL: u, Copies: copies},
+		)
+		if (err == nil) != good {
 			t.Errorf("%d: %v", copies, err)
 		}
 	}
@@ -62,16 +65,13 @@ func TestKeep(t *testing.T) {
 	defer srv.Close()
 	var listed []store.Entry
 	opened := func() *store.HTTP {
-		h, err := store.NewHTTP(
-			srv.URL,
-			store.HTTPOptions{
-				Attempts: 2,
-				Backoff:  time.Millisecond,
-				Versions: func(context.Context, string) ([]store.Entry, error) {
-					return listed, nil
-				},
+		h, err := store.NewHTTP(srv.URL, store.HTTPOptions{
+			Attempts: 2,
+			Backoff:  time.Millisecond,
+			Versions: func(context.Context, string) ([]store.Entry, error) {
+				return listed, nil
 			},
-		)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +86,8 @@ func TestKeep(t *testing.T) {
 	}
 	whole := func(h *store.HTTP, name string, want []byte) {
 		t.Helper()
-		if got, err := store.ReadFile(t.Context(), h, name, 1<<20); err != nil ||
-			!bytes.Equal(got, want) {
+		got, err := store.ReadFile(t.Context(), h, name, 1<<20)
+		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
@@ -120,8 +120,8 @@ func TestKeep(t *testing.T) {
 	if p, err := part(h, 70<<10, 100); err != nil || !bytes.Equal(p, old[70<<10:][:100]) {
 		t.Errorf("what was read before the change: %v", err)
 	}
-	if _, err := part(h, 100<<10, 100<<10); err == nil ||
-		!strings.Contains(err.Error(), "changed") {
+	_, err := part(h, 100<<10, 100<<10)
+	if err == nil || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("a part that was not read before the change: %v", err)
 	}
 	end()

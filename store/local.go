@@ -337,6 +337,8 @@ func (w *fileWalk) walkFolder(
 	return nil
 }
 
+// walkEntry lists a file, or the files below a folder. mode is the type of the entry itself. If it
+// is a link, the target decides. above and linked are those of walkFolder for the entry's folder.
 func (w *fileWalk) walkEntry(
 	ctx context.Context,
 	name string,
@@ -359,14 +361,11 @@ func (w *fileWalk) walkEntry(
 		}
 		mode = info.Mode().Type()
 		if mode.IsRegular() {
-			w.entries = append(
-				w.entries,
-				Entry{
-					Name:    name,
-					Size:    info.Size(),
-					Version: localVersion(info.Size(), info.ModTime().UnixNano()),
-				},
-			)
+			w.entries = append(w.entries, Entry{
+				Name:    name,
+				Size:    info.Size(),
+				Version: localVersion(info.Size(), info.ModTime().UnixNano()),
+			})
 			return nil
 		}
 	}
@@ -375,7 +374,8 @@ func (w *fileWalk) walkEntry(
 		return nil
 	}
 	if link && linked {
-		if w.followed++; w.followed > maxFollowed {
+		w.followed++
+		if w.followed > maxFollowed {
 			return robocache.ResourceLimit("list", robocache.Where{
 				"dataset": w.l.uri,
 				"file":    quoteName(name),
@@ -387,16 +387,19 @@ func (w *fileWalk) walkEntry(
 	if err := w.walkFolder(ctx, name, above, linked || link); err != nil {
 		return err
 	}
-	// A folder may have a file's name. List it unless it contains such files.
-	if w.is != nil && w.is(name) &&
-		!slices.ContainsFunc(w.entries[before:], func(e Entry) bool { return w.is(e.Name) }) {
+	if w.is == nil || !w.is(name) {
+		return nil
+	}
+	// The folder has a name like a wanted file. Report it, unless it contains wanted files.
+	isWanted := func(e Entry) bool { return w.is(e.Name) }
+	if !slices.ContainsFunc(w.entries[before:], isWanted) {
 		w.entries = append(w.entries, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
 	return nil
 }
 
-// addIrregular lists an entry that is not a regular file, if its name is a file's name or it may
-// hide a folder.
+// addIrregular lists an entry that is not a regular file. It does so only if the caller wants a
+// file of that name, or if the entry is a link that may lead to a folder with wanted files.
 func (w *fileWalk) addIrregular(name string, err error) {
 	if w.is == nil || !w.is(name) && !w.l.mayHideFolder(name) {
 		return

@@ -142,13 +142,8 @@ func TestOpenLocalOddThings(t *testing.T) {
 		"mem://":        robocache.ErrNotFound,
 		"http://":       robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
 	} {
-		if err := soon(
-			t,
-			func() error { _, err := Open(uri); return err },
-		); !errors.Is(
-			err,
-			class,
-		) {
+		err := soon(t, func() error { _, err := Open(uri); return err })
+		if !errors.Is(err, class) {
 			t.Errorf("%q: %v, want %v", uri, err, class)
 		}
 	}
@@ -202,8 +197,8 @@ func TestHubSnapshot(t *testing.T) {
 	if _, err := s.Open(t.Context(), "meta/bad.json"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	if list, err := s.List(t.Context(), ""); err != nil || len(list) != 1 ||
-		list[0].Name != "meta/info.json" {
+	list, err := s.List(t.Context(), "")
+	if err != nil || len(list) != 1 || list[0].Name != "meta/info.json" {
 		t.Error(list, err)
 	}
 }
@@ -413,12 +408,12 @@ func FuzzOpen(f *testing.F) {
 		}
 		defer Close(s)
 		if h, ok := s.(*HTTP); ok {
-			if i := strings.IndexAny(h.URI(), "?#@"); i >= 0 &&
-				!strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
+			i := strings.IndexAny(h.URI(), "?#@")
+			if i >= 0 && !strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
 				t.Fatalf("%q: the URI says too much: %s", uri, h.URI())
 			}
-			if u := h.fileURL("a/b?c#d"); u.Host != h.base.Host ||
-				!strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
+			u := h.fileURL("a/b?c#d")
+			if u.Host != h.base.Host || !strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
 				t.Fatalf("%q: a name left the root: %s", uri, u)
 			}
 		}

@@ -41,11 +41,11 @@ func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (e
 		return err
 	}
 	defer out.Abort()
-	if err := EachBlock(
-		ctx,
-		src,
-		func(b []byte) error { _, err := out.Write(b); return err },
-	); err != nil {
+	writeBlock := func(b []byte) error {
+		_, err := out.Write(b)
+		return err
+	}
+	if err := EachBlock(ctx, src, writeBlock); err != nil {
 		return err
 	}
 	return out.Commit()
@@ -79,8 +79,8 @@ func (l *Local) Move(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	from, to = cleanFrom, cleanTo
-	if err := storeError("move", l.uri, to,
-		l.root.MkdirAll(path.Dir(l.rootPath(to)), 0o777)); err != nil {
+	err = l.root.MkdirAll(path.Dir(l.rootPath(to)), 0o777)
+	if err := storeError("move", l.uri, to, err); err != nil {
 		return err
 	}
 	return storeError("move", l.uri, from, l.root.Rename(l.rootPath(from), l.rootPath(to)))

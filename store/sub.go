@@ -78,6 +78,8 @@ func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
 	return b.findFiles(ctx, prefix, nil)
 }
 
+// findFiles lists the files below prefix in the parent store. The names in the result, and those
+// passed to is, are relative to dir.
 func (b *sub) findFiles(
 	ctx context.Context,
 	prefix string,
@@ -88,11 +90,8 @@ func (b *sub) findFiles(
 	}
 	full := path.Join(b.dir, prefix)
 	if f, ok := b.parent.(fileFinder); ok && is != nil {
-		list, err = f.findFiles(
-			ctx,
-			full,
-			func(name string) bool { return is(b.relativeName(name)) },
-		)
+		isFull := func(name string) bool { return is(b.relativeName(name)) }
+		list, err = f.findFiles(ctx, full, isFull)
 	} else {
 		list, err = b.parent.List(ctx, full)
 	}
@@ -140,13 +139,10 @@ func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error
 
 // Move renames a file in the parent store.
 func (b *writableSub) Move(ctx context.Context, from, to string) error {
-	_, err := withFullName(&b.sub, "move", from, func(from string) (any, error) {
-		return withFullName(
-			&b.sub,
-			"move",
-			to,
-			func(to string) (any, error) { return nil, Move(ctx, b.w, from, to) },
-		)
+	_, err := withFullName(&b.sub, "move", from, func(fullFrom string) (any, error) {
+		return withFullName(&b.sub, "move", to, func(fullTo string) (any, error) {
+			return nil, Move(ctx, b.w, fullFrom, fullTo)
+		})
 	})
 	return err
 }

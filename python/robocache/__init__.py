@@ -198,7 +198,7 @@ _OLD_DATASETS = (
 ).split()
 
 # The module of each public name. A module is imported when one of its names is first used.
-_PLACES = {
+_MODULES_OF_NAMES = {
     "mapdataset": "MapDataset",
     "lerobot": "LeRobotDataset LeRobotDatasetMetadata",
     "loader": "Loader",
@@ -214,7 +214,7 @@ _PLACES = {
     "datasets": " ".join(["datasets", *_OLD_DATASETS]),
     "ray": "ray",
 }
-_LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
+_LAZY = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names.split()}
 
 
 def versions() -> dict[str, Any]:

@@ -140,13 +140,12 @@ def _check_rotations(name: str, v: Any) -> list[dict[str, Any]]:
     """Returns a list of {"at", "form"}, from one form or a list of (first channel, form)."""
     out = []
     for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
-        at, form = (
-            (r["at"], r["form"])
-            if isinstance(r, Mapping) and set(r) == {"at", "form"}
-            else r
-            if isinstance(r, (tuple, list)) and len(r) == 2
-            else (None, None)
-        )
+        at: Any = None
+        form: Any = None
+        if isinstance(r, Mapping) and set(r) == {"at", "form"}:
+            at, form = r["at"], r["form"]
+        elif isinstance(r, (tuple, list)) and len(r) == 2:
+            at, form = r
         if not is_integer(at) or not isinstance(form, str):
             raise Misuse(f"{name}={v!r}: expected a form, or a list of (first channel, form)")
         out.append({"at": int(at), "form": form})

@@ -46,12 +46,9 @@ class _FinishPlan:
         bases: dict[tuple[int, Any], int] = {}
         self.fields = []
         for f in info["fields"] or []:
-            dtype, shape, index, offset = (
-                getattr(torch, f["dtype"]),
-                tuple(f["shape"]),
-                f["index"],
-                0,
-            )
+            dtype = getattr(torch, f["dtype"])
+            shape = tuple(f["shape"])
+            index, offset = f["index"], 0
             if not f.get("output", False):
                 index, offset = -1, f["offset"] // dtype.itemsize
                 if f["bytes"]:
@@ -86,9 +83,8 @@ class Finisher:
             if len(self._plans) >= 4:
                 self._plans.clear()  # An epoch has at most two sizes of batches.
             engine, number = self._loader._resolve()
-            info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[
-                1
-            ]
+            args = {"rows": rows, **self._kernels}
+            _, info = engine.call("robocache_loader_finish", number, args)
             p = self._plans[rows] = _FinishPlan(
                 engine, info, self._kernels["backend"] == "cuda", self._torch
             )
@@ -139,12 +135,19 @@ class Finisher:
     def _launch_kernels(
         self, plan: _FinishPlan, moved: list[Any], made: list[Any], stream: int
     ) -> None:
-        """Runs the operations of the plan on the device addresses of the batch."""
-        for op, places in plan.ops:
-            op.run(
-                stream,
-                *(
-                    made[index].data_ptr() if output else moved[index].data_ptr() + offset
-                    for output, index, offset in places
-                ),
-            )
+        """Runs the operations of the plan.
+
+        Args:
+            plan: The plan for the rows of the batch.
+            moved: The input buffers, which were copied to the device.
+            made: The empty tensors of the results.
+            stream: The CUDA stream, or 0.
+        """
+
+        def address(is_output: bool, index: int, offset: int) -> int:
+            if is_output:
+                return made[index].data_ptr()
+            return moved[index].data_ptr() + offset
+
+        for op, operands in plan.ops:
+            op.run(stream, *(address(*operand) for operand in operands))

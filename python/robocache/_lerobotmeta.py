@@ -230,11 +230,9 @@ class LeRobotDatasetMetadata:
     )
     fps: property = property(lambda self: self._dataset.fps)
     robot_type: property = property(lambda self: self._dataset.robot_type)
-    video_keys, image_keys, camera_keys = (
-        _keys_of_kind("video"),
-        _keys_of_kind("image"),
-        _keys_of_kind("video", "image"),
-    )
+    video_keys = _keys_of_kind("video")
+    image_keys = _keys_of_kind("image")
+    camera_keys = _keys_of_kind("video", "image")
     url_root: property = property(lambda self: f"hf://datasets/{self.repo_id}")
     has_language_columns: property = property(
         lambda self: any(k in self.features for k in _hftable.LANGUAGE_KEYS)

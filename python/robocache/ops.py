@@ -71,12 +71,11 @@ def _bind_torch(torch: Any) -> None:
     Looking them up costs as much as calling them.
     """
     global _tensor, _compiling, _modes, _transforms, _dual, _stream, _bool, _strided, _guards
-    _compiling, _modes, _transforms = (
-        torch.compiler.is_compiling,
-        torch._C._len_torch_dispatch_stack,
-        torch._C._functorch.peek_interpreter_stack,
-    )
-    _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
+    _compiling = torch.compiler.is_compiling
+    _modes = torch._C._len_torch_dispatch_stack
+    _transforms = torch._C._functorch.peek_interpreter_stack
+    _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    _bool = torch.bool
     _strided = torch.strided
     try:
         # The guards of torch.compile: one call checks types, shapes, strides, devices, that no
@@ -235,7 +234,7 @@ def resample(
             if out is None:
                 got = (
                     data.new_empty(plan.shape)
-                    if plan.alike
+                    if plan.keeps_dtype
                     else data.new_empty(plan.shape, dtype=plan.dtype)
                 )
             op = plan.op
@@ -657,7 +656,7 @@ def general_call(
     got, valid, targets, plan = _resampling.run_call(
         streams, target_times, single=single, want_valid=want_valid, **options
     )
-    if key is not None and plan is not None and not plan.far:
+    if key is not None and plan is not None and not plan.checks_precision:
         _recent_plans.put(key, plan)
     return deliver(
         (got, valid if want_valid else None, targets.array if return_times else None), streams[0][1]

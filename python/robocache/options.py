@@ -477,7 +477,7 @@ if TYPE_CHECKING:
         open: Open | None
 
     class LoaderGroups(SampleGroups, total=False):
-        """The groups that a Loader takes, beside cache= and device=."""
+        """The option groups of a Loader other than cache= and device=."""
 
         augment: Augment | None
         mixture: Mixture | None

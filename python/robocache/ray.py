@@ -298,11 +298,10 @@ def run(
     try:
         while todo or running or later:
             while len(running) < in_flight and (todo or later and later[0][0] <= time.monotonic()):
-                _, shard, tries = (
-                    heapq.heappop(later)
-                    if later and later[0][0] <= time.monotonic()
-                    else (0.0, todo.pop(), 1)
-                )
+                if later and later[0][0] <= time.monotonic():
+                    _, shard, tries = heapq.heappop(later)
+                else:
+                    shard, tries = todo.pop(), 1
                 options = call.options(
                     name=f"robocache shard {shard}",
                     num_cpus=num_cpus,

@@ -556,14 +556,12 @@ class _SparsePlan:
     def __init__(
         self, made: AllocatingOp, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
     ) -> None:
-        self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = (
-            made,
-            trim,
-            stats,
-            featured,
-            rows,
-            tensor,
-        )
+        self.made = made
+        self.trim = trim
+        self.stats = stats
+        self.featured = featured
+        self.rows = rows
+        self.tensor = tensor
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
         """Runs the plan on the addresses of the inputs."""

@@ -521,10 +521,8 @@ def _raise_mismatch(
     given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]
 ) -> None:
     """Raises Misuse for a frame with missing or undeclared keys."""
-    missing, extra = (
-        [k for k in features if k not in given and k not in streams],
-        [k for k in given if k not in features or k in streams],
-    )
+    missing = [k for k in features if k not in given and k not in streams]
+    extra = [k for k in given if k not in features or k in streams]
     parts = [
         f"{what}: {', '.join(map(repr, keys))}"
         for what, keys in (("missing", missing), ("not declared", extra))

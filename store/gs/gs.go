@@ -74,8 +74,11 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
 	opt.Sign, opt.Explain, opt.Versions = s.signRequest, explainError, s.List
-	if s.HTTP, err = store.NewHTTP(s.endpoint+"/"+bucket+"/"+
-		(&url.URL{Path: prefix}).EscapedPath(), opt); err != nil {
+	s.HTTP, err = store.NewHTTP(
+		s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(),
+		opt,
+	)
+	if err != nil {
 		return nil, err
 	}
 	if prefix != "" {
@@ -128,18 +131,13 @@ func (s *Store) callAPI(
 	if err != nil {
 		return nil, err
 	}
-	return s.Do(
-		ctx,
-		op,
-		name,
-		store.Request{
-			Method: method,
-			URL:    u,
-			Body:   body,
-			Expect: []int{http.StatusPreconditionFailed},
-			Whole:  whole,
-		},
-	)
+	return s.Do(ctx, op, name, store.Request{
+		Method: method,
+		URL:    u,
+		Body:   body,
+		Expect: []int{http.StatusPreconditionFailed},
+		Whole:  whole,
+	})
 }
 
 // listPages lists all objects below the folder dir. With a delimiter, it lists only the objects and
@@ -168,16 +166,10 @@ func (s *Store) listPages(
 				Size             int64 `json:",string"`
 			}
 		}
-		if _, err := s.callAPI(
-			ctx,
-			"list",
-			dir,
-			http.MethodGet,
-			"/storage/v1/b/"+s.bucket+"/o",
-			q,
-			nil,
-			func(b []byte) bool { return json.Unmarshal(b, &page) == nil },
-		); err != nil {
+		isPage := func(b []byte) bool { return json.Unmarshal(b, &page) == nil }
+		objects := "/storage/v1/b/" + s.bucket + "/o"
+		_, err := s.callAPI(ctx, "list", dir, http.MethodGet, objects, q, nil, isPage)
+		if err != nil {
 			return files, folders, err
 		}
 		for _, o := range page.Items {
@@ -275,22 +267,15 @@ func (s *Store) uploadObject(
 	q url.Values,
 	body *io.SectionReader,
 ) (*store.Answer, error) {
-	path, size := "/upload/storage/v1/b/"+s.bucket+"/o", body.Size()
+	path := "/upload/storage/v1/b/" + s.bucket + "/o"
+	size := body.Size()
 	if size <= singleUploadMax {
 		q.Set("uploadType", "media")
 		return s.callAPI(ctx, "commit", name, http.MethodPost, path, q, body, nil)
 	}
 	q.Set("uploadType", "resumable")
-	a, err := s.callAPI(
-		ctx,
-		"commit",
-		name,
-		http.MethodPost,
-		path,
-		q,
-		io.NewSectionReader(body, 0, 0),
-		nil,
-	)
+	noBody := io.NewSectionReader(body, 0, 0)
+	a, err := s.callAPI(ctx, "commit", name, http.MethodPost, path, q, noBody, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +291,7 @@ func (s *Store) uploadObject(
 	u.Path, u.RawQuery = session.Path, session.RawQuery
 	for off := int64(0); off < size && a.Status < 400; {
 		n := min(pieceSize, size-off)
-		if a, err = s.Do(ctx, "commit", name, store.Request{
+		a, err = s.Do(ctx, "commit", name, store.Request{
 			Method: http.MethodPut,
 			URL:    u,
 			Header: http.Header{
@@ -319,17 +304,21 @@ func (s *Store) uploadObject(
 				http.StatusNotFound,
 				http.StatusGone,
 			},
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 		if a.Status != http.StatusPermanentRedirect {
 			return a, nil
 		}
-		was, last := off, int64(-1)
+		// The server may have stored only a part of the piece. Continue after its last byte.
+		last := int64(-1)
 		_, _ = fmt.Sscanf(a.Header.Get("Range"), "bytes=0-%d", &last)
-		if off = last + 1; off <= was || off > was+n {
-			break
+		next := last + 1
+		if next <= off || next > off+n {
+			break // the server lost bytes, or reports more than it received
 		}
+		off = next
 	}
 	return a, nil
 }
@@ -346,40 +335,31 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	from, to = cleanFrom, cleanTo
-	o := "/b/" + s.bucket + "/o/"
+	objects := "/b/" + s.bucket + "/o/"
+	path := "/storage/v1" + objects + url.PathEscape(s.prefix+from) +
+		"/rewriteTo" + objects + url.PathEscape(s.prefix+to)
 	q := url.Values{}
 	for {
-		var said struct {
+		var answer struct {
 			Done         bool
 			RewriteToken string
 		}
-		if _, err := s.callAPI(
-			ctx,
-			"move",
-			from,
-			http.MethodPost,
-			"/storage/v1"+o+url.PathEscape(
-				s.prefix+from,
-			)+"/rewriteTo"+o+url.PathEscape(
-				s.prefix+to,
-			),
-			q,
-			nil,
-			func(b []byte) bool { return json.Unmarshal(b, &said) == nil },
-		); err != nil {
+		isAnswer := func(b []byte) bool { return json.Unmarshal(b, &answer) == nil }
+		_, err := s.callAPI(ctx, "move", from, http.MethodPost, path, q, nil, isAnswer)
+		if err != nil {
 			return err
 		}
-		if said.Done {
+		if answer.Done {
 			return s.Remove(ctx, from)
 		}
-		if said.RewriteToken == "" {
+		if answer.RewriteToken == "" {
 			return s.Fail(
 				"move",
 				from,
 				robocache.Temporary("", nil, "the server did not copy the object"),
 			)
 		}
-		q.Set("rewriteToken", said.RewriteToken)
+		q.Set("rewriteToken", answer.RewriteToken)
 	}
 }
 
@@ -388,9 +368,7 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if name, err = s.Clean(ctx, "remove", name); err != nil {
 		return err
 	}
-	if _, err := s.callAPI(ctx, "remove", name, http.MethodDelete, "/storage/v1/b/"+s.bucket+"/o/"+
-		url.PathEscape(s.prefix+name), nil, nil, nil); err != nil {
-		return err
-	}
-	return nil
+	path := "/storage/v1/b/" + s.bucket + "/o/" + url.PathEscape(s.prefix+name)
+	_, err = s.callAPI(ctx, "remove", name, http.MethodDelete, path, nil, nil, nil)
+	return err
 }

@@ -145,8 +145,8 @@ func TestUploadGoesOn(t *testing.T) {
 			} else if n := far.Requests.Load(); fault != "reset after" && n != 6 {
 				t.Errorf("%s: %d requests: more than the piece was sent again", name, n)
 			}
-			if err := store.PutNew(t.Context(), s, name, data[1:]); !errors.Is(err,
-				store.ErrExists) {
+			err = store.PutNew(t.Context(), s, name, data[1:])
+			if !errors.Is(err, store.ErrExists) {
 				t.Errorf("a second writer: %v", err)
 			}
 			s.Close()

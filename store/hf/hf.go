@@ -224,8 +224,8 @@ func (s *repository) openSnapshot(ctx context.Context) (at *snapshot, err error)
 		if at.hub, err = store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt); err != nil {
 			return at, err
 		}
-		if at.api, err = url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" +
-			commit); err != nil {
+		at.api, err = url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit)
+		if err != nil {
 			return at, err
 		}
 	}

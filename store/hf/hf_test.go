@@ -225,8 +225,8 @@ func (h *hub) cache(t testing.TB, names ...string) {
 		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+
-			blob, p); err != nil {
+		err := os.Symlink(strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+blob, p)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -294,8 +294,8 @@ func TestFewQuestions(t *testing.T) {
 		}
 		p := make([]byte, 1000)
 		for off := int64(20_000); off < 190_000; off += 17_000 {
-			if err := f.ReadAt(t.Context(), p, off); err != nil ||
-				!bytes.Equal(p, h.files["a.bin"][off:off+1000]) {
+			err := f.ReadAt(t.Context(), p, off)
+			if err != nil || !bytes.Equal(p, h.files["a.bin"][off:off+1000]) {
 				t.Fatal(err)
 			}
 		}
@@ -319,8 +319,8 @@ func TestFewQuestions(t *testing.T) {
 	}
 	h.expire.Store(true)
 	p := make([]byte, 100)
-	if err := f.ReadAt(t.Context(), p, 50_000); err != nil ||
-		!bytes.Equal(p, h.files["a.bin"][50_000:50_100]) {
+	err = f.ReadAt(t.Context(), p, 50_000)
+	if err != nil || !bytes.Equal(p, h.files["a.bin"][50_000:50_100]) {
 		t.Fatal(err)
 	}
 }
@@ -344,15 +344,15 @@ func TestToken(t *testing.T) {
 		set()
 		s := open(t, "datasets/owner/name")
 		for n, want := range h.files {
-			if got, err := store.ReadFile(t.Context(), s, n, 1<<20); err != nil ||
-				!bytes.Equal(got, want) {
+			got, err := store.ReadFile(t.Context(), s, n, 1<<20)
+			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: %s: %v", what, n, err)
 			}
 		}
 		_, err := s.Open(t.Context(), "nope")
-		if text := fmt.Sprintf("%v %+v %v", err, s, s.URI()); !errors.Is(err,
-			robocache.ErrNotFound) || strings.Contains(text, secret) || strings.Contains(text,
-			"Signature") {
+		text := fmt.Sprintf("%v %+v %v", err, s, s.URI())
+		if !errors.Is(err, robocache.ErrNotFound) || strings.Contains(text, secret) ||
+			strings.Contains(text, "Signature") {
 			t.Errorf("%s: %s", what, text)
 		}
 	}
@@ -377,8 +377,8 @@ func TestOffline(t *testing.T) {
 			t.Setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 		}
 		s := open(t, "datasets/owner/name@main")
-		if b, err := store.ReadFile(t.Context(), s, "b", 1<<20); err != nil ||
-			!bytes.Equal(b, h.files["b"]) {
+		b, err := store.ReadFile(t.Context(), s, "b", 1<<20)
+		if err != nil || !bytes.Equal(b, h.files["b"]) {
 			t.Fatal(err)
 		}
 		if list, err := s.List(t.Context(), ""); err != nil || len(list) != 2 {
@@ -405,8 +405,9 @@ func TestForms(t *testing.T) {
 		"datasets/o/n@../x",
 		"datasets/o/n?x=1",
 	} {
-		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) &&
-			!errors.Is(err, robocache.ErrMalformed) {
+		s, err := Open(bad, quick)
+		if err == nil ||
+			!errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}

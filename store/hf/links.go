@@ -26,8 +26,8 @@ type link struct {
 // linkLifetime is the time for which a redirect is reused. Redirects are signed for about an hour.
 const linkLifetime = 5 * time.Minute
 
-// remembered is the header of a redirect that was reused.
-const remembered = "X-Robocache-Remembered"
+// rememberedHeader marks a redirect that was reused.
+const rememberedHeader = "X-Robocache-Remembered"
 
 func (l *links) wrapTransport(below http.RoundTripper) http.RoundTripper {
 	l.transport = below
@@ -55,10 +55,10 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.transport.RoundTrip(r)
 	if err == nil &&
 		(resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
-		if to, err := url.Parse(resp.Header.Get("Location")); err == nil && to.IsAbs() &&
-			to.Host != r.URL.Host {
+		to, err := url.Parse(resp.Header.Get("Location"))
+		if err == nil && to.IsAbs() && to.Host != r.URL.Host {
 			h := resp.Header.Clone()
-			h.Set(remembered, "1")
+			h.Set(rememberedHeader, "1")
 			l.known.Store(at, link{h, time.Now().Add(linkLifetime)})
 		}
 	}
@@ -82,7 +82,7 @@ func (l *links) explainError(r *http.Response, _ []byte, e *robocache.Error) (ag
 	switch {
 	case from != nil && r.StatusCode >= 400 && r.StatusCode < 500:
 		l.known.Delete(from.Request.URL.String())
-		again = from.Header.Get(remembered) != ""
+		again = from.Header.Get(rememberedHeader) != ""
 	// the status is the same if the dataset does not exist
 	case r.StatusCode == http.StatusUnauthorized:
 		e.Hint = "there is no such dataset, or it is private or gated: set HF_TOKEN"

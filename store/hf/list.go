@@ -55,15 +55,12 @@ func (s *repository) listFolder(
 			Size            int64
 			LFS             *struct{ OID string }
 		}
-		a, err := at.hub.Do(
-			ctx,
-			"list",
-			dir,
-			store.Request{Method: http.MethodGet, URL: u, Whole: func(body []byte) bool {
-				page = nil
-				return json.Unmarshal(body, &page) == nil
-			}},
-		)
+		isPage := func(body []byte) bool {
+			page = nil
+			return json.Unmarshal(body, &page) == nil
+		}
+		request := store.Request{Method: http.MethodGet, URL: u, Whole: isPage}
+		a, err := at.hub.Do(ctx, "list", dir, request)
 		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
 			break
 		}

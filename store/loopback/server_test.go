@@ -48,8 +48,8 @@ func TestStoreSuite(t *testing.T) {
 		t.Cleanup(func() { h.Close() })
 		return storetest.Fixture{Store: h, Change: func(t testing.TB, name string, data []byte) {
 			time.Sleep(12 * time.Millisecond) // resolution of mtime
-			if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), data,
-				0o666); err != nil {
+			err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), data, 0o666)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}}
@@ -92,9 +92,8 @@ func TestLatencyAndCounts(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			if code, b := get(t, s.URL+
-				"/in/a", "bytes=1000-1999"); code != http.StatusPartialContent ||
-				!bytes.Equal(b, data[1000:2000]) {
+			code, b := get(t, s.URL+"/in/a", "bytes=1000-1999")
+			if code != http.StatusPartialContent || !bytes.Equal(b, data[1000:2000]) {
 				t.Errorf("status %d, %d bytes", code, len(b))
 			}
 		})

@@ -31,10 +31,6 @@ func credentialChain(
 		(container != "" || aws && os.Getenv("AWS_EC2_METADATA_DISABLED") != "true") {
 		in = append(in, role)
 	}
-	return credentials.NewChainCredentials(
-			in,
-		), &http.Client{
-			Timeout: 5 * time.Second,
-		}, named ||
-			profile == "" && container != ""
+	client := &http.Client{Timeout: 5 * time.Second}
+	return credentials.NewChainCredentials(in), client, named || profile == "" && container != ""
 }

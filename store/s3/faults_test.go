@@ -246,8 +246,8 @@ func TestWriteFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := store.PutNew(t.Context(), s, "taken", []byte(text)); !errors.Is(err,
-		store.ErrExists) {
+	err = store.PutNew(t.Context(), s, "taken", []byte(text))
+	if !errors.Is(err, store.ErrExists) {
 		t.Error(err)
 	}
 }
@@ -327,8 +327,8 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: parts were left: %v %s", name, err, a.Body)
 		}
 		if err == nil {
-			if err := store.PutNew(t.Context(), s, name, data[:singleUploadMax+1]); !c.always &&
-				!errors.Is(err, store.ErrExists) {
+			err := store.PutNew(t.Context(), s, name, data[:singleUploadMax+1])
+			if !c.always && !errors.Is(err, store.ErrExists) {
 				t.Errorf("%s again: %v", name, err)
 			}
 		}
@@ -363,8 +363,9 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	for _, query := range []string{"", "&anonymous=true"} {
-		if err := read(query); !errors.Is(err, robocache.ErrMisuse) || query == "" &&
-			!strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		err := read(query)
+		if !errors.Is(err, robocache.ErrMisuse) ||
+			query == "" && !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
 			t.Error("anonymous:", err)
 		}
 	}
@@ -433,8 +434,8 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("the service was away: %v, %d", err, down.Load())
 	}
 	down.Store(1 << 30)
-	if err := read(""); !errors.Is(err, robocache.ErrTemporary) ||
-		errors.Is(err, robocache.ErrMisuse) {
+	err = read("")
+	if !errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("the service is away: %v", err)
 	}
 }
@@ -475,8 +476,8 @@ func TestMove(t *testing.T) {
 		if want := []int64{2, 4}[i]; struck.Load() != want {
 			t.Errorf("%d copies, want %d", struck.Load(), want)
 		}
-		if got, err := store.ReadFile(t.Context(), near, "b/to", 1<<30); err != nil ||
-			!bytes.Equal(got, data) {
+		got, err := store.ReadFile(t.Context(), near, "b/to", 1<<30)
+		if err != nil || !bytes.Equal(got, data) {
 			t.Fatal(len(got), err)
 		}
 		if _, err := near.Stat(t.Context(), "a/from"); !errors.Is(err, robocache.ErrNotFound) {
@@ -542,8 +543,10 @@ func TestForms(t *testing.T) {
 		"b?secret=x",
 		".b/x",
 	} {
-		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) &&
-			!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "u:p") {
+		s, err := Open(bad, quick)
+		if err == nil ||
+			!errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) ||
+			strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}

@@ -96,8 +96,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 		if !strings.Contains(endpoint, "://") {
 			endpoint = "https://" + endpoint
 		}
-		if s.bucket, err = url.Parse(endpoint); err != nil || s.bucket.Host == "" ||
-			s.bucket.User != nil {
+		s.bucket, err = url.Parse(endpoint)
+		if err != nil || s.bucket.Host == "" || s.bucket.User != nil {
 			return nil, robocache.Misuse("open", nil, "the endpoint is not a URL").
 				WithHint("endpoint=https://host:port")
 		}
@@ -184,8 +184,8 @@ func (s *Store) explainError(r *http.Response, body []byte, e *robocache.Error) 
 		e.Want = "the request to be accepted"
 	}
 	region := *s.region.Load()
-	if named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region); named != "" &&
-		named != region && isPlainRegion(named) &&
+	named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region)
+	if named != "" && named != region && isPlainRegion(named) &&
 		(r.StatusCode < 404 || said.Code == "PermanentRedirect") {
 		s.region.Store(&named)
 		return true
@@ -278,16 +278,13 @@ func (s *Store) listPages(ctx context.Context, dir, delimiter string, each func(
 		u := *s.bucket
 		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 		var p page
-		if _, err := s.Do(
-			ctx,
-			"list",
-			dir,
-			store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
-				p = page{}
-				return xml.NewDecoder(bytes.NewReader(body)).Decode(&p) == nil &&
-					(!p.IsTruncated || p.Next != "")
-			}},
-		); err != nil {
+		isPage := func(body []byte) bool {
+			p = page{}
+			err := xml.NewDecoder(bytes.NewReader(body)).Decode(&p)
+			return err == nil && (!p.IsTruncated || p.Next != "")
+		}
+		request := store.Request{Method: http.MethodGet, URL: &u, Whole: isPage}
+		if _, err := s.Do(ctx, "list", dir, request); err != nil {
 			return err
 		}
 		each(&p)

@@ -25,8 +25,13 @@ func bucket(t testing.TB, url, prefix string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if _, err := s.Do(t.Context(), "make a bucket", "",
-		store.Request{Method: http.MethodPut, URL: s.bucket}); err != nil {
+	_, err = s.Do(
+		t.Context(),
+		"make a bucket",
+		"",
+		store.Request{Method: http.MethodPut, URL: s.bucket},
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s

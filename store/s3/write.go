@@ -60,45 +60,9 @@ func (s *Store) createObject(
 		func(ctx context.Context, body *io.SectionReader) (err error) {
 			up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
 			if body.Size() <= singleUploadMax {
-				header, err := bodyHashHeader(body)
-				if err != nil {
-					return err
-				}
-				answer, err := up.sendUpload(
-					http.MethodPut,
-					nil,
-					mergeHeaders(header, condition),
-					body,
-					http.StatusPreconditionFailed,
-				)
-				if err != nil {
-					return err
-				}
-				if err := up.checkCommit(answer); err != nil {
-					return err
-				}
-			} else {
-				if err := up.uploadParts(
-					body.Size(),
-					partSize,
-					condition,
-					func(id url.Values, off, n int64) (string, error) {
-						piece := io.NewSectionReader(body, off, n)
-						hashHeader, err := bodyHashHeader(piece)
-						if err != nil {
-							return "", err
-						}
-						answer, err := up.sendUpload(http.MethodPut, id, hashHeader, piece)
-						if err != nil {
-							return "", err
-						}
-						return answer.Header.Get("ETag"), nil
-					},
-				); err != nil {
-					return err
-				}
+				return up.uploadWhole(condition)
 			}
-			return nil
+			return up.uploadParts(body.Size(), partSize, condition, up.uploadPart)
 		},
 	)
 }
@@ -150,26 +114,56 @@ func (up *upload) sendUpload(
 ) (*store.Answer, error) {
 	u := *up.u
 	u.RawQuery = query.Encode()
-	return up.s.Do(
-		up.ctx,
-		"commit",
-		up.name,
-		store.Request{
-			Method: method,
-			URL:    &u,
-			Header: header,
-			Body:   body,
-			Copies: up.copies,
-			Expect: expect,
-		},
+	return up.s.Do(up.ctx, "commit", up.name, store.Request{
+		Method: method,
+		URL:    &u,
+		Header: header,
+		Body:   body,
+		Copies: up.copies,
+		Expect: expect,
+	})
+}
+
+// uploadWhole uploads the body in one request.
+func (up *upload) uploadWhole(condition http.Header) error {
+	header, err := bodyHashHeader(up.body)
+	if err != nil {
+		return err
+	}
+	answer, err := up.sendUpload(
+		http.MethodPut,
+		nil,
+		mergeHeaders(header, condition),
+		up.body,
+		http.StatusPreconditionFailed,
 	)
+	if err != nil {
+		return err
+	}
+	return up.checkCommit(answer)
+}
+
+// uploadPart uploads n bytes of the body from off as the part id, and returns the part's ETag.
+func (up *upload) uploadPart(id url.Values, off, n int64) (etag string, err error) {
+	part := io.NewSectionReader(up.body, off, n)
+	header, err := bodyHashHeader(part)
+	if err != nil {
+		return "", err
+	}
+	answer, err := up.sendUpload(http.MethodPut, id, header, part)
+	if err != nil {
+		return "", err
+	}
+	return answer.Header.Get("ETag"), nil
 }
 
 // checkCommit returns the error of the final response of an upload. If an earlier attempt may have
 // succeeded, the existing object is compared with the body.
 func (up *upload) checkCommit(a *store.Answer) error {
-	if a.Status < 300 ||
-		a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
+	if a.Status < 300 {
+		return nil
+	}
+	if a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
 		return nil
 	}
 	err := error(fs.ErrExist)
@@ -187,16 +181,14 @@ func (up *upload) uploadParts(
 	condition http.Header,
 	sendPart func(id url.Values, off, n int64) (string, error),
 ) error {
+	answer, err := up.sendUpload(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
+	if err != nil {
+		return err
+	}
 	var begun struct{ UploadId string }
-	{
-		answer, err := up.sendUpload(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
-		if err != nil {
-			return err
-		}
-		err = xml.Unmarshal(answer.Body, &begun)
-		if err != nil || begun.UploadId == "" {
-			return robocache.Malformed("commit", nil, "the server did not begin a multipart upload")
-		}
+	err = xml.Unmarshal(answer.Body, &begun)
+	if err != nil || begun.UploadId == "" {
+		return robocache.Malformed("commit", nil, "the server did not begin a multipart upload")
 	}
 	id := url.Values{"uploadId": {begun.UploadId}}
 	done := false
@@ -208,12 +200,11 @@ func (up *upload) uploadParts(
 		defer cancel()
 		u := *up.u
 		u.RawQuery = id.Encode()
-		_, _ = up.s.Do(
-			ctx,
-			"abort",
-			up.name,
-			store.Request{Method: http.MethodDelete, URL: &u, Expect: []int{http.StatusNotFound}},
-		)
+		_, _ = up.s.Do(ctx, "abort", up.name, store.Request{
+			Method: http.MethodDelete,
+			URL:    &u,
+			Expect: []int{http.StatusNotFound},
+		})
 	}()
 	size = max(size, (total+maxParts-1)/maxParts)
 	type part struct {
@@ -234,11 +225,11 @@ func (up *upload) uploadParts(
 				return ctx.Err()
 			}
 			off := int64(i) * size
-			etag, err := sendPart(
-				url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}},
-				off,
-				min(size, total-off),
-			)
+			partID := url.Values{
+				"uploadId":   id["uploadId"],
+				"partNumber": {strconv.Itoa(i + 1)},
+			}
+			etag, err := sendPart(partID, off, min(size, total-off))
 			if err != nil {
 				return err
 			}
@@ -306,7 +297,8 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, copyPartSize)}
-	copied := func(q url.Values, bytes string) (string, error) {
+	// copyBytes copies the object, or a range of its bytes, and returns the ETag of the copy.
+	copyBytes := func(q url.Values, bytes string) (string, error) {
 		header := http.Header{
 			"X-Amz-Copy-Source": {
 				s3utils.EncodePath("/" + s.name + "/" + s.prefix + from),
@@ -323,31 +315,32 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 		if err := lateError(a); err != nil {
 			return "", err
 		}
-		var said struct{ ETag string }
-		_ = xml.Unmarshal(a.Body, &said)
-		return said.ETag, nil
+		var copied struct{ ETag string }
+		_ = xml.Unmarshal(a.Body, &copied)
+		return copied.ETag, nil
 	}
 	if e.Size <= copyPartSize {
-		if _, err := copied(nil, ""); err != nil {
-			return err
-		}
+		_, err = copyBytes(nil, "")
 	} else {
-		if err := up.uploadParts(
-			e.Size,
-			copyPartSize,
-			nil,
-			func(id url.Values, off, n int64) (string, error) {
-				return copied(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-			},
-		); err != nil {
-			return err
+		copyPart := func(id url.Values, off, n int64) (string, error) {
+			return copyBytes(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 		}
+		err = up.uploadParts(e.Size, copyPartSize, nil, copyPart)
 	}
-	if _, err := s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source,
-		Expect: []int{http.StatusNotFound}}); err != nil {
+	if err != nil {
 		return err
 	}
-	return nil
+	return s.deleteObject(ctx, "move", from, source)
+}
+
+// deleteObject deletes an object. A missing object is not an error.
+func (s *Store) deleteObject(ctx context.Context, op, name string, u *url.URL) error {
+	_, err := s.Do(ctx, op, name, store.Request{
+		Method: http.MethodDelete,
+		URL:    u,
+		Expect: []int{http.StatusNotFound},
+	})
+	return err
 }
 
 // Remove deletes an object.
@@ -359,9 +352,5 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if _, err := s.Stat(ctx, name); err != nil {
 		return err
 	}
-	if _, err := s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u,
-		Expect: []int{http.StatusNotFound}}); err != nil {
-		return err
-	}
-	return nil
+	return s.deleteObject(ctx, "remove", name, u)
 }

@@ -51,16 +51,16 @@ func (d *Dataset) anchorAt(name string) bool {
 func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
-		if k := d.About.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) &&
-			!d.topics[s.topic].latched &&
-			!d.topics[s.topic].blank {
+		k := d.About.Features[i].Kind
+		isCamera := k == robocache.KindImage || k == robocache.KindVideo
+		if t := d.topics[s.topic]; isCamera && !t.latched && !t.noImages {
 			d.anchor.topic, d.anchor.clock = s.topic, s.clock
 			return
 		}
 	}
 	best := math.Inf(-1)
 	for i, t := range d.topics {
-		if t.latched || len(t.fields) == 0 || t.many {
+		if t.latched || len(t.fields) == 0 || t.manyRows {
 			continue
 		}
 		if k := t.fields[0].Feature.Kind; k == robocache.KindText || k == robocache.KindEvent {

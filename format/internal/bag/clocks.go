@@ -18,10 +18,10 @@ const (
 
 const (
 	defaultTolerance = 100 * time.Millisecond
-	// plausible is the maximum difference between a header timestamp and the recorder's time. A
-	// larger difference means that the device counts from its boot, or was never set. Its streams
+	// maxHeaderOffset is the maximum difference between a header timestamp and the recorder's time.
+	// A larger difference means that the device counts from its boot, or was never set. Its streams
 	// would then not overlap with others.
-	plausible = int64(60 * time.Second)
+	maxHeaderOffset = int64(60 * time.Second)
 )
 
 // timestamps are the times of a topic's rows by each clock. A slice is nil if it was not read.
@@ -48,7 +48,7 @@ func headerFault(header, log []int64, tolerance int64) (code, why string) {
 			zero++
 			continue
 		}
-		if d := h - log[i]; d > plausible || d < -plausible {
+		if d := h - log[i]; d > maxHeaderOffset || d < -maxHeaderOffset {
 			far++
 		}
 		if h < high-tolerance {

@@ -19,16 +19,17 @@ type block struct {
 
 type blockKey struct{ ep, topic, clock, block int }
 
-// blockRows returns the number of rows in a block, which is about a quarter of a megabyte.
+// blockRows returns the number of rows in a block. A block has about 256 KiB, but at least 64 and
+// at most 4096 rows.
 func blockRows(rowBytes int) int { return max(64, min(4096, (256<<10)/max(1, rowBytes))) }
 
 // columnPlan lists the numeric fields of one clock of a topic.
 type columnPlan struct {
-	fields []int // field numbers in the decoder
-	bytes  []int // bytes of one row of each field
-	row    int   // bytes of one row of all fields
-	masked bool
-	rows   int // rows in a block
+	fields     []int // field numbers in the decoder
+	fieldBytes []int // bytes of one row of each field
+	rowBytes   int   // bytes of one row of all fields
+	masked     bool
+	blockRows  int // rows in a block
 }
 
 func newPlan(t *topic, clock int) columnPlan {
@@ -36,18 +37,19 @@ func newPlan(t *topic, clock int) columnPlan {
 	for i := range t.fields {
 		f := &t.fields[i]
 		if f.Clock == clock && f.Feature.RowBytes() > 0 {
-			p.fields, p.bytes = append(p.fields, i), append(p.bytes, f.Feature.RowBytes())
-			p.row += f.Feature.RowBytes()
+			p.fields = append(p.fields, i)
+			p.fieldBytes = append(p.fieldBytes, f.Feature.RowBytes())
+			p.rowBytes += f.Feature.RowBytes()
 			p.masked = p.masked || f.Feature.Masked || f.Partial
 		}
 	}
-	p.rows = blockRows(p.row)
+	p.blockRows = blockRows(p.rowBytes)
 	return p
 }
 
 func (p *columnPlan) newBlock(n int) *block {
 	b := &block{cols: make([][]byte, len(p.fields)), valid: make([][]uint8, len(p.fields))}
-	for j, w := range p.bytes {
+	for j, w := range p.fieldBytes {
 		b.cols[j], b.valid[j] = make([]byte, n*w), make([]uint8, n)
 	}
 	return b
@@ -83,39 +85,26 @@ type columnFiller struct {
 
 func (d *Dataset) newFiller(t *topic, n int) *columnFiller {
 	p := t.plans[0]
-	if len(p.fields) == 0 || int64(n)*int64(p.row+len(p.fields)) > d.opt.Budget/4 {
+	if len(p.fields) == 0 || int64(n)*int64(p.rowBytes+len(p.fields)) > d.opt.Budget/4 {
 		return nil
 	}
 	f := &columnFiller{topic: t, plan: p, n: n}
-	for at := 0; at < n; at += p.rows {
-		f.blocks = append(f.blocks, p.newBlock(min(p.rows, n-at)))
+	for at := 0; at < n; at += p.blockRows {
+		f.blocks = append(f.blocks, p.newBlock(min(p.blockRows, n-at)))
 	}
 	return f
 }
 
 func (f *columnFiller) putRow(k int, msg []byte) error {
-	return f.plan.decodeRow(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
+	return f.plan.decodeRow(f.topic, f.blocks[k/f.plan.blockRows], k%f.plan.blockRows, msg, 0)
 }
 
-// storeBlocks stores the columns in the cache. p lists the rows that are kept, in their order; nil
+// storeBlocks stores the columns in the cache. kept lists the rows to store, in their order. nil
 // means all rows as received.
-func (f *columnFiller) storeBlocks(d *Dataset, ep, topic int, p []int32) {
+func (f *columnFiller) storeBlocks(d *Dataset, ep, topic int, kept []int32) {
 	blocks := f.blocks
-	if p != nil {
-		blocks = nil
-		for at := 0; at < len(p); at += f.plan.rows {
-			n := min(f.plan.rows, len(p)-at)
-			b := f.plan.newBlock(n)
-			for i, k := range p[at : at+n] {
-				src := f.blocks[int(k)/f.plan.rows]
-				r := int(k) % f.plan.rows
-				for j, w := range f.plan.bytes {
-					copy(b.cols[j][i*w:(i+1)*w], src.cols[j][r*w:(r+1)*w])
-					b.valid[j][i] = src.valid[j][r]
-				}
-			}
-			blocks = append(blocks, b)
-		}
+	if kept != nil {
+		blocks = f.copyRows(kept)
 	}
 	for i, b := range blocks {
 		holdValues(f.topic, b, f.plan)
@@ -124,13 +113,31 @@ func (f *columnFiller) storeBlocks(d *Dataset, ep, topic int, p []int32) {
 	}
 }
 
+// copyRows returns new blocks of the listed rows, in that order.
+func (f *columnFiller) copyRows(list []int32) (blocks []*block) {
+	size := f.plan.blockRows
+	for part := range slices.Chunk(list, size) {
+		b := f.plan.newBlock(len(part))
+		for i, row := range part {
+			src := f.blocks[int(row)/size]
+			k := int(row) % size
+			for j, w := range f.plan.fieldBytes {
+				copy(b.cols[j][i*w:(i+1)*w], src.cols[j][k*w:(k+1)*w])
+				b.valid[j][i] = src.valid[j][k]
+			}
+		}
+		blocks = append(blocks, b)
+	}
+	return blocks
+}
+
 // holdValues fills rows of a latched topic that have no value with the previous value. Rows before
 // the first value get the first value.
 func holdValues(t *topic, b *block, p columnPlan) {
 	if !t.latched {
 		return
 	}
-	for j, w := range p.bytes {
+	for j, w := range p.fieldBytes {
 		v := b.valid[j]
 		last := slices.Index(v, 1)
 		if last < 0 {
@@ -163,21 +170,15 @@ func (d *Dataset) loadBlock(
 		t := d.topics[topic]
 		p := &t.plans[clock]
 		r := &tr.clocks[clock]
-		from := number * p.rows
-		b := p.newBlock(min(p.rows, r.n-from))
-		want := make([]wantedMessage, min(p.rows, r.n-from))
+		from := number * p.blockRows
+		b := p.newBlock(min(p.blockRows, r.n-from))
+		want := make([]wantedMessage, min(p.blockRows, r.n-from))
 		for i := range want {
 			want[i] = wantedMessage{msg: r.messageOf(from + i), at: int32(i)}
 		}
-		d.visitMessages(
-			ctx,
-			ep,
-			topic,
-			want,
-			func(i int, m *Message) error {
-				return p.decodeRow(t, b, i, m.Data, r.entryOf(from+i))
-			},
-		)
+		d.visitMessages(ctx, ep, topic, want, func(i int, m *Message) error {
+			return p.decodeRow(t, b, i, m.Data, r.entryOf(from+i))
+		})
 		holdValues(t, b, *p)
 		b.dropFullMasks()
 		return b, b.memoryBytes()
@@ -201,12 +202,9 @@ func (d *Dataset) visitMessages(
 	e, t := d.openEpisode(ep), d.topics[topic]
 	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
 		want = slices.Clone(want)
-		slices.SortFunc(
-			want,
-			func(a, b wantedMessage) int {
-				return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
-			},
-		)
+		slices.SortFunc(want, func(a, b wantedMessage) int {
+			return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at))
+		})
 	}
 	lost := func(w wantedMessage) error {
 		return robocache.Malformed(
@@ -221,34 +219,30 @@ func (d *Dataset) visitMessages(
 	}
 	d.useStorage(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {
-			to, at := from+1, from
+			to := from + 1 // end of a run of neighboring messages
+			next := from   // first message of the run that fn has not received
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
 				to++
 			}
-			guard.Check(
-				s.Messages(
-					ctx,
-					t.place[e.rec],
-					int(want[from].msg),
-					int(want[to-1].msg)+1,
-					func(i int, m *Message) error {
-						if at < to && int(want[at].msg) < i {
-							return lost(want[at])
+			guard.Check(s.Messages(
+				ctx,
+				t.storageIndex[e.rec],
+				int(want[from].msg),
+				int(want[to-1].msg)+1,
+				func(i int, m *Message) error {
+					if next < to && int(want[next].msg) < i {
+						return lost(want[next])
+					}
+					for ; next < to && int(want[next].msg) == i; next++ {
+						if err := fn(int(want[next].at), m); err != nil {
+							return robocache.At(err, robocache.Where{"stream": t.key, "index": i})
 						}
-						for ; at < to && int(want[at].msg) == i; at++ {
-							if err := fn(int(want[at].at), m); err != nil {
-								return robocache.At(
-									err,
-									robocache.Where{"stream": t.key, "index": i},
-								)
-							}
-						}
-						return nil
-					},
-				),
-			)
-			if at < to {
-				guard.Fail(lost(want[at]))
+					}
+					return nil
+				},
+			))
+			if next < to {
+				guard.Fail(lost(want[next]))
 			}
 			from = to
 		}

@@ -31,12 +31,12 @@ type Dataset struct {
 	layout    *Layout             // layout of recordings that RoboCache wrote
 	notes     []map[string]string // notes of each recording
 
-	tracks    *lru.Cache[trackKey, *track]
-	blocks    *lru.Cache[blockKey, *block]
-	videos    *lru.Cache[videoKey, *topicVideo]
-	videoKeys map[string]videoKey // by path
-	kept      int64               // bytes of topic.headerTimes
-	lib       *video.Library
+	tracks           *lru.Cache[trackKey, *track]
+	blocks           *lru.Cache[blockKey, *block]
+	videos           *lru.Cache[videoKey, *topicVideo]
+	videoKeys        map[string]videoKey // by path
+	headerTimesBytes int64               // bytes of topic.headerTimes
+	lib              *video.Library
 
 	mu               sync.Mutex
 	noticed          []robocache.Finding
@@ -50,24 +50,24 @@ type topic struct {
 	name, typ, key string
 	schema         *ros2.Schema
 	dec            *ros2.Topic
-	first          [][]byte // the messages that determined the columns
-	firstLog       []int64
+	samples        [][]byte // the messages that determined the columns
+	sampleLogs     []int64
 	fields         []ros2.Field
 	clocks         []string
 	plans          []columnPlan // parallel to clocks
-	many           bool         // a message contains any number of rows
-	stamped        bool         // messages have a header
-	publish        bool         // messages have a publish time
+	manyRows       bool         // a message contains any number of rows
+	hasHeader      bool         // messages have a header
+	hasPublish     bool         // messages have a publish time
 	latched        bool
-	// headerTimes timestamps of each recording, if they were read during Open
-	headerTimes map[int][]int64
-	gaps        bool    // video with messages that have no image
-	blank       bool    // video in which no message has an image
-	restored    bool    // the field is that of the dataset from which the recording was written
-	clock       string  // clock of the topic
-	place       []int   // index in each recording's topics; -1 means absent
-	counts      []int64 // number of messages in each recording
-	wanted      atomic.Bool
+	// header timestamps of each recording, if they were read during Open
+	headerTimes  map[int][]int64
+	lacksImages  bool    // video with messages that have no image
+	noImages     bool    // video in which no message has an image
+	restored     bool    // the field is that of the dataset from which the recording was written
+	clock        string  // clock of the topic
+	storageIndex []int   // index in each recording's topics; -1 means absent
+	counts       []int64 // number of messages in each recording
+	requested    atomic.Bool
 }
 
 // episode is a recording or a part of one.

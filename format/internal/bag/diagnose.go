@@ -26,15 +26,12 @@ func (d *Dataset) Diagnose(
 	for k, ep := range eps {
 		e, err := guard.Value(func() *episode { return d.openEpisode(ep) })
 		if guard.RaiseInternal(err) != nil {
-			out = append(
-				out,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "unreadable-episode",
-					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
-					Message:  err.Error(),
-				},
-			)
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "unreadable-episode",
+				Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
+				Message:  err.Error(),
+			})
 			continue
 		}
 		out = append(
@@ -48,15 +45,12 @@ func (d *Dataset) Diagnose(
 				return err
 			})
 			if err := episodeError(err); err != nil {
-				out = append(
-					out,
-					robocache.Finding{
-						Severity: robocache.SeverityError,
-						Code:     "unreadable-recording",
-						Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
-						Message:  err.Error(),
-					},
-				)
+				out = append(out, robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-recording",
+					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
+					Message:  err.Error(),
+				})
 			}
 		}
 		if opt.Progress != nil {
@@ -81,15 +75,12 @@ func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.
 		guard.Check(ctx.Err())
 		tr, err := guard.Value(func() *track { return d.trackOf(ctx, ep, i, true) })
 		if err := episodeError(err); err != nil {
-			out = append(
-				out,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "unreadable-stream",
-					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
-					Message:  err.Error(),
-				},
-			)
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "unreadable-stream",
+				Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
+				Message:  err.Error(),
+			})
 			continue
 		}
 		for c := range tr.clocks {
@@ -103,22 +94,12 @@ func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.
 		}
 		for k := range d.streams {
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
-				_ = episodeError(
-					guard.Try(
-						func() {
-							out = append(
-								out,
-								d.findLostRows(
-									ctx,
-									ep,
-									t,
-									&d.About.Features[k],
-									tr.clocks[s.clock].n,
-								)...,
-							)
-						},
-					),
-				)
+				_ = episodeError(guard.Try(func() {
+					out = append(
+						out,
+						d.findLostRows(ctx, ep, t, &d.About.Features[k], tr.clocks[s.clock].n)...,
+					)
+				}))
 			}
 		}
 	}
@@ -131,75 +112,66 @@ func (d *Dataset) diagnoseEpisode(ctx context.Context, ep int) (out []robocache.
 // between them.
 func compareClocks(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 	n := len(r.header)
-	if !t.stamped || n < 20 || len(r.log) != n {
+	if !t.hasHeader || n < 20 || len(r.log) != n {
 		return nil
 	}
-	late := make([]int64, n)
-	for i := range late {
-		late[i] = r.log[i] - r.header[i]
+	delays := make([]int64, n)
+	for i := range delays {
+		delays[i] = r.log[i] - r.header[i]
 	}
-	// Delays only add to the difference of the clocks. So the smallest delays of the first and of
-	// the last fifth show the clocks.
-	least := func(from, to int) int {
-		at := from
+	// A delay can only increase the difference of the clocks. Therefore the smallest differences in
+	// the first and in the last fifth are closest to the difference of the clocks alone.
+	leastDelayed := func(from, to int) int {
+		best := from
 		for i := from; i < to; i++ {
-			if late[i] < late[at] {
-				at = i
+			if delays[i] < delays[best] {
+				best = i
 			}
 		}
-		return at
+		return best
 	}
-	a, b := least(0, n/5), least(n-n/5, n)
-	head, tail := late[a], late[b]
-	middle := late[least(2*n/5, n-2*n/5)]
-	sorted := slices.Clone(late)
+	first, last := leastDelayed(0, n/5), leastDelayed(n-n/5, n)
+	head, tail := delays[first], delays[last]
+	middle := delays[leastDelayed(2*n/5, n-2*n/5)]
+	sorted := slices.Clone(delays)
 	slices.Sort(sorted)
 	if sorted[0] == 0 && sorted[n-1] == 0 {
 		// one clock with two names, as in recordings that were converted from other formats
 		return nil
 	}
-	out = append(
-		out,
-		robocache.Finding{
-			Severity: robocache.SeverityInfo,
-			Code:     "latency",
-			Where:    where,
-			Message: fmt.Sprintf(
-				"messages were recorded %v after their header (median; %v to %v)",
-				time.Duration(sorted[n/2]),
-				time.Duration(sorted[0]),
-				time.Duration(sorted[n-1]),
-			),
-		},
-	)
+	out = append(out, robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "latency",
+		Where:    where,
+		Message: fmt.Sprintf(
+			"messages were recorded %v after their header (median; %v to %v)",
+			time.Duration(sorted[n/2]),
+			time.Duration(sorted[0]),
+			time.Duration(sorted[n-1]),
+		),
+	})
 	span := r.log[n-1] - r.log[0]
-	if between := r.log[b] - r.log[a]; span > int64(10*time.Second) && between > 0 {
-		// A drift changes steadily. Steps of a clock are not drift, and package diagnose reports
-		// them.
+	if between := r.log[last] - r.log[first]; span > int64(10*time.Second) && between > 0 {
+		// With a drift, the delay changes at a constant rate. Steps of a clock are not drift, and
+		// package diagnose reports them.
 		steady := abs(2*middle-head-tail) < abs(tail-head)/2
-		// The rate is computed between the two messages, which are closer together than the ends of
-		// the recording.
+		// The two messages are closer together than the ends of the recording, so the rate is
+		// computed from the time between them.
 		ppm := float64(tail-head) / float64(between) * 1e6
 		if steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
-			out = append(
-				out,
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "clock-drift",
-					Where:    where,
-					Message: fmt.Sprintf(
-						"the header's clock and the recorder's drift apart by %.0f parts in a "+
-							"million (%v over the episode)",
-						ppm,
-						time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
-					),
-					Hint: "take one clock for all streams: " + robocache.Option(
-						"options",
-						"clock",
-						"log",
-					),
-				},
-			)
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "clock-drift",
+				Where:    where,
+				Message: fmt.Sprintf(
+					"the header's clock and the recorder's drift apart by %.0f parts in a "+
+						"million (%v over the episode)",
+					ppm,
+					time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond),
+				),
+				Hint: "take one clock for all streams: " +
+					robocache.Option("options", "clock", "log"),
+			})
 		}
 	}
 	return out

@@ -22,15 +22,15 @@ func TestApartDrift(t *testing.T) {
 		stepping.log = append(stepping.log, timestamp+late)
 	}
 	drifts := func(r *rows) (said []string) {
-		for _, f := range compareClocks(&topic{stamped: true}, r, robocache.Where{}) {
+		for _, f := range compareClocks(&topic{hasHeader: true}, r, robocache.Where{}) {
 			if f.Code == "clock-drift" {
 				said = append(said, f.Message)
 			}
 		}
 		return said
 	}
-	if said := drifts(drifting); len(said) != 1 ||
-		!strings.Contains(said[0], "by -500 parts in a million (-10") {
+	said := drifts(drifting)
+	if len(said) != 1 || !strings.Contains(said[0], "by -500 parts in a million (-10") {
 		t.Errorf("a clock that gains 500 ppm: %q", said)
 	}
 	if said := drifts(stepping); len(said) != 0 {

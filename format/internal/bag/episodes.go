@@ -47,16 +47,13 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
 			d.episodes = append(d.episodes, episode{rec: rec, whole: true, err: errs[rec]})
-			d.recordFinding(
-				len(d.episodes)-1,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "unreadable-recording",
-					Where:    robocache.Where{"file": r.Name},
-					Message:  errs[rec].Error(),
-					Lost:     true,
-				},
-			)
+			d.recordFinding(len(d.episodes)-1, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "unreadable-recording",
+				Where:    robocache.Where{"file": r.Name},
+				Message:  errs[rec].Error(),
+				Lost:     true,
+			})
 			continue
 		}
 		eps := []episode{{rec: rec, whole: true}}
@@ -83,25 +80,29 @@ func (d *Dataset) forEachMessage(
 	fn func(i int, m *Message) error,
 ) {
 	d.useStorage(ctx, rec, func(s Storage) {
-		ix := guard.Must(s.Index(ctx, t.place[rec]))
+		ix := guard.Must(s.Index(ctx, t.storageIndex[rec]))
 		from, to := 0, len(ix.Log)
 		if span != nil {
 			from, to = span(ix.Log)
 		}
-		guard.Check(s.Messages(ctx, t.place[rec], from, to, fn))
+		guard.Check(s.Messages(ctx, t.storageIndex[rec], from, to, fn))
 	})
 }
 
 // logTimes returns the log times of a topic in a recording.
 func (d *Dataset) logTimes(ctx context.Context, rec int, t *topic) (log []int64) {
-	d.useStorage(ctx, rec, func(s Storage) { log = guard.Must(s.Index(ctx, t.place[rec])).Log })
+	d.useStorage(
+		ctx,
+		rec,
+		func(s Storage) { log = guard.Must(s.Index(ctx, t.storageIndex[rec])).Log },
+	)
 	return log
 }
 
 // mergedLogTimes returns the sorted log times of all topics of a recording that are not latched.
 func (d *Dataset) mergedLogTimes(ctx context.Context, rec int) (all []int64) {
 	for _, t := range d.topics {
-		if t.place[rec] >= 0 && !t.latched {
+		if t.storageIndex[rec] >= 0 && !t.latched {
 			all = append(all, d.logTimes(ctx, rec, t)...)
 		}
 	}
@@ -180,7 +181,7 @@ func (d *Dataset) cutEvents(
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected("events:<topic> with a topic of the recordings", name))
 	}
-	if t.place[rec] < 0 {
+	if t.storageIndex[rec] < 0 {
 		return nil
 	}
 	field := slices.IndexFunc(t.fields, func(f ros2.Field) bool {
@@ -244,7 +245,7 @@ func (d *Dataset) cutEvents(
 func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
 	var steps []int64
 	for _, t := range d.topics {
-		if t.place[rec] < 0 || t.many || d.opt.Clock == Log {
+		if t.storageIndex[rec] < 0 || t.manyRows || d.opt.Clock == Log {
 			continue
 		}
 		high := int64(math.MinInt64)
@@ -281,18 +282,12 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		out = append(out, episode{rec: rec, from: from, to: s})
 		from = s
 	}
-	d.recordFinding(
-		-1,
-		robocache.Finding{
-			Severity: robocache.SeverityWarning,
-			Code:     "clock-steps-back",
-			Where:    robocache.Where{"file": d.pool.recs[rec].Name},
-			Message: fmt.Sprintf(
-				"a clock steps back %d times: an episode begins at each",
-				len(steps),
-			),
-			Count: int64(len(steps)),
-		},
-	)
+	d.recordFinding(-1, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "clock-steps-back",
+		Where:    robocache.Where{"file": d.pool.recs[rec].Name},
+		Message:  fmt.Sprintf("a clock steps back %d times: an episode begins at each", len(steps)),
+		Count:    int64(len(steps)),
+	})
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }

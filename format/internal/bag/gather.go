@@ -80,7 +80,7 @@ func (d *Dataset) forEachBlock(
 	want []robocache.Row,
 	fn func(i, n int, b *block, row int),
 ) {
-	size := d.topics[s.topic].plans[s.clock].rows
+	size := d.topics[s.topic].plans[s.clock].blockRows
 	forEachRun(want, func(ep, from, to int) {
 		tr := d.trackOf(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
@@ -91,10 +91,13 @@ func (d *Dataset) forEachBlock(
 			row := want[i].Index
 			k := row / size
 			if k != last {
-				b, last = d.loadBlock(ctx, ep, s.topic, s.clock, k, tr, f.Key), k
+				b = d.loadBlock(ctx, ep, s.topic, s.clock, k, tr, f.Key)
+				last = k
 			}
-			n, most := 1, min(to-i, min((k+1)*size, r.n)-row)
-			for n < most && want[i+n].Index == row+n {
+			// Extend the run to the end of the block or of the request.
+			n := 1
+			limit := min(to-i, min((k+1)*size, r.n)-row)
+			for n < limit && want[i+n].Index == row+n {
 				n++
 			}
 			fn(i, n, b, row-k*size)
@@ -127,7 +130,8 @@ func (d *Dataset) Valid(
 		return nil
 	}
 	d.forEachBlock(ctx, s, f, want, func(i, n int, b *block, r int) {
-		if reader.AllValid(valid[i : i+n]); b.valid != nil {
+		reader.AllValid(valid[i : i+n])
+		if b.valid != nil {
 			copy(valid[i:i+n], b.valid[s.column][r:])
 		}
 	})
@@ -153,22 +157,14 @@ func (d *Dataset) forEachRowMessage(
 			list[i] = wantedMessage{msg: r.messageOf(row.Index), at: int32(i)}
 		}
 		err := guard.Try(func() {
-			d.visitMessages(
-				ctx,
-				ep,
-				s.topic,
-				list,
-				func(i int, m *Message) error {
-					return fn(from+i, m.Data, r.entryOf(want[from+i].Index))
-				},
-			)
+			d.visitMessages(ctx, ep, s.topic, list, func(i int, m *Message) error {
+				return fn(from+i, m.Data, r.entryOf(want[from+i].Index))
+			})
 		})
-		guard.Check(
-			robocache.At(
-				err,
-				robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key},
-			),
-		)
+		guard.Check(robocache.At(
+			err,
+			robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key},
+		))
 	})
 }
 
@@ -181,17 +177,17 @@ func (d *Dataset) Frames(
 ) (err error) {
 	defer guard.Recover("frames", &err)
 	s, f := d.streamByKey(key)
-	guard.Check(
-		cmp.Or(
-			op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo),
-			op.Room(key, "frames", len(want), len(out)),
-		),
-	)
+	guard.Check(cmp.Or(
+		op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo),
+		op.Room(key, "frames", len(want), len(out)),
+	))
 	if f.Kind == robocache.KindVideo {
 		d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
-			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
+			if image < 0 {
 				out[i] = robocache.FrameRef{Missing: true}
+				return
 			}
+			out[i] = robocache.FrameRef{Path: path, Ordinal: image}
 		})
 		return nil
 	}
@@ -233,18 +229,17 @@ func (d *Dataset) GatherRagged(
 	ends := make([]int, len(want))
 	order := make([]int, 0, len(want))
 	d.forEachRowMessage(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
-		at := len(data)
+		start := len(data)
 		if data, _, err = t.dec.Ragged(msg, s.field, entry, data); err != nil {
 			return err
 		}
-		if (len(data)-at)%w != 0 {
+		size := len(data) - start
+		if size%w != 0 {
 			return robocache.Malformed("gather", nil, "").
-				Expected(
-					fmt.Sprintf("entries of %d bytes", w),
-					fmt.Sprintf("%d bytes", len(data)-at),
-				)
+				Expected(fmt.Sprintf("entries of %d bytes", w), fmt.Sprintf("%d bytes", size))
 		}
-		counts[i], ends[i] = (len(data)-at)/w, len(data)
+		counts[i] = size / w
+		ends[i] = len(data)
 		order = append(order, i)
 		return nil
 	})
@@ -310,8 +305,8 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 	tr := d.trackOf(ctx, ep, topic, clock != "" && clock != Log && clock != t.clock)
 	r := &tr.clocks[c]
 	if tr.full && !d.needsPayload(t) {
-		// The rows of the stream are those of the index. Rows that are lost to damage have no
-		// timestamp.
+		// Other reads of this stream use the rows of the index. Rows that are lost to damage are
+		// not in tr, so the timestamps would not match those rows.
 		if n := d.trackOf(ctx, ep, topic, false).clocks[c].n; n != r.n {
 			guard.Fail(
 				robocache.Malformed(
@@ -334,8 +329,8 @@ func (d *Dataset) streamTimes(ctx context.Context, ep int, key, clock string) []
 	return slices.Clone(v)
 }
 
-// clockOf returns the topic and clock of a stream. For the rows of the episode it returns the
-// anchor, which is -1 if there is none.
+// clockOf returns the numbers of the topic and the clock of a stream. The keys "" and "task" mean
+// the rows of the episode: clockOf returns the anchor, whose topic is -1 if there is none.
 func (d *Dataset) clockOf(key string) (topic, clock int) {
 	if _, ok := d.byKey[key]; key == "" || key == "task" && !ok {
 		return d.anchor.topic, d.anchor.clock
@@ -353,7 +348,7 @@ func (d *Dataset) Clocks(key string) []string {
 	t := d.topics[topic]
 	out := []string{t.clock}
 	for _, c := range []string{Header, Publish, Log} {
-		if c != t.clock && (c != Header || t.stamped) && (c != Publish || t.publish) {
+		if c != t.clock && (c != Header || t.hasHeader) && (c != Publish || t.hasPublish) {
 			out = append(out, c)
 		}
 	}

@@ -35,8 +35,8 @@ type Layout struct {
 	Tasks []robocache.Task `json:"tasks,omitempty"`
 }
 
-// mostTasks limits the size of the texts in Layout.Tasks, in bytes.
-const mostTasks = 16 << 10
+// maxLayoutTaskBytes limits the size of the texts in Layout.Tasks, in bytes.
+const maxLayoutTaskBytes = 16 << 10
 
 // Number stores the tasks of the dataset, unless they are too long.
 func (l *Layout) Number(tasks []robocache.Task) {
@@ -44,7 +44,7 @@ func (l *Layout) Number(tasks []robocache.Task) {
 	for _, t := range tasks {
 		n += len(t.Text) + 32
 	}
-	if n <= mostTasks {
+	if n <= maxLayoutTaskBytes {
 		l.Tasks = tasks
 	}
 }
@@ -92,12 +92,13 @@ func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 // hasUniqueTasks reports whether each number and each text occurs once in a table of tasks from a
 // file.
 func hasUniqueTasks(tasks []robocache.Task) bool {
-	at, of := map[int64]bool{}, map[string]bool{}
+	numbers, texts := map[int64]bool{}, map[string]bool{}
 	for _, t := range tasks {
-		if t.Index < 0 || t.Index > math.MaxInt32 || at[t.Index] || of[t.Text] {
+		if t.Index < 0 || t.Index > math.MaxInt32 || numbers[t.Index] || texts[t.Text] {
 			return false
 		}
-		at[t.Index], of[t.Text] = true, true
+		numbers[t.Index] = true
+		texts[t.Text] = true
 	}
 	return true
 }
@@ -153,31 +154,37 @@ func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	return &d.layout.Streams[i]
 }
 
-// restoreFeature gives the field of a topic the feature from which it was written, if the message
-// type fits.
+// restoreFeature replaces the feature of a topic by the feature of the original dataset, which the
+// layout stores. It does nothing if the message type does not fit that feature.
 func (d *Dataset) restoreFeature(t *topic) {
 	l := d.layoutOf(t)
 	if l == nil || len(t.fields) == 0 {
 		return
 	}
-	was, have := l.Feature, &t.fields[0].Feature
-	ok := false
-	switch was.Kind {
+	original := l.Feature
+	decoded := &t.fields[0].Feature
+	fits := false
+	switch original.Kind {
 	case robocache.KindNumeric, robocache.KindPointCloud:
-		ok = (have.Kind == robocache.KindNumeric || have.Kind == robocache.KindPointCloud) &&
-			have.DType.Size() == was.DType.Size() &&
-			plainShape(was.Shape)
+		isNumeric := decoded.Kind == robocache.KindNumeric ||
+			decoded.Kind == robocache.KindPointCloud
+		fits = isNumeric && decoded.DType.Size() == original.DType.Size() &&
+			plainShape(original.Shape)
 	case robocache.KindImage:
-		ok = have.Kind == robocache.KindImage
+		fits = decoded.Kind == robocache.KindImage
 	case robocache.KindVideo:
-		ok = have.Kind == robocache.KindVideo
-		was.Codec, was.Shape = have.Codec, have.Shape
-		was.Height, was.Width, was.Channels = have.Height, have.Width, have.Channels
+		fits = decoded.Kind == robocache.KindVideo
+		original.Codec = decoded.Codec
+		original.Shape = decoded.Shape
+		original.Height = decoded.Height
+		original.Width = decoded.Width
+		original.Channels = decoded.Channels
 	case robocache.KindText, robocache.KindEvent:
-		ok = have.Kind == robocache.KindText
+		fits = decoded.Kind == robocache.KindText
 	}
-	if ok {
-		t.fields, t.restored = []ros2.Field{{Feature: was}}, true
+	if fits {
+		t.fields = []ros2.Field{{Feature: original}}
+		t.restored = true
 	}
 }
 
@@ -214,8 +221,9 @@ func (d *Dataset) restoredAnchor() bool {
 		return false
 	}
 	for i, f := range d.About.Features {
-		if s := &d.streams[i]; d.topics[s.topic].restored &&
-			(f.Clock == "" || f.Clock == d.layout.Clock) {
+		s := &d.streams[i]
+		onOriginalClock := f.Clock == "" || f.Clock == d.layout.Clock
+		if d.topics[s.topic].restored && onOriginalClock {
 			d.anchor.topic, d.anchor.clock = s.topic, 0
 			d.About.Clock = d.layout.Clock
 			return true

@@ -16,10 +16,11 @@ import (
 
 // sequenceCounter follows the sequence numbers of one sender, in the order of recording.
 type sequenceCounter struct {
-	n, lost int64
-	first   int // row of the message before the first gap
-	last    uint32
-	steps   map[uint32]int64 // how often the number increased by more than one, by size of the step
+	count, lost int64
+	first       int // row of the message before the first gap
+	last        uint32
+	// how often the number increased by more than one, by size of the step
+	steps map[uint32]int64
 }
 
 // stride returns the usual step of the sequence numbers if it is not one. A filter, or a recorder
@@ -30,7 +31,7 @@ func (c *sequenceCounter) stride() uint32 {
 	for _, n := range c.steps {
 		jumps += n
 	}
-	if c.n < 3 || 2*jumps <= c.n-1 {
+	if c.count < 3 || 2*jumps <= c.count-1 {
 		return 0
 	}
 	values := slices.Sorted(maps.Keys(c.steps))
@@ -43,22 +44,23 @@ func (c *sequenceCounter) stride() uint32 {
 	return values[len(values)-1]
 }
 
-// Steps that are not a loss: a late message steps back by at most maxLateStep, and a restarted
-// sender jumps by minRestartStep or more.
+// Some steps of the sequence number are not a loss. A late message steps back by at most
+// maxLateStep. A larger step back, or a step of minRestartStep or more, is a restart of the sender.
 const (
 	maxLateStep    = 64
 	minRestartStep = 1 << 20
 )
 
-func (c *sequenceCounter) addNumber(seq uint32, place int) {
+// addNumber adds the sequence number of the message in the given row.
+func (c *sequenceCounter) addNumber(seq uint32, row int) {
 	step := int32(seq - c.last)
 	switch {
-	case c.n == 0 || step >= minRestartStep || step < -maxLateStep:
+	case c.count == 0 || step >= minRestartStep || step < -maxLateStep:
 		c.last = seq
 	case step > 0:
 		if step > 1 {
 			if c.lost == 0 {
-				c.first = place
+				c.first = row
 			}
 			c.lost += int64(step) - 1
 			if c.steps == nil {
@@ -70,7 +72,7 @@ func (c *sequenceCounter) addNumber(seq uint32, place int) {
 	case step < 0:
 		c.lost = max(0, c.lost-1) // late, not lost
 	}
-	c.n++
+	c.count++
 }
 
 type sender struct {
@@ -81,31 +83,15 @@ type sender struct {
 // findLost reports messages that their senders counted but the recording lacks.
 func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding) {
 	e := &d.episodes[ep]
+	episode := d.About.EpisodeIndex(ep)
 	d.useStorage(ctx, e.rec, func(s Storage) {
-		senders := map[sender]*sequenceCounter{}
-		var all []uint32
-		infos := s.Topics()
-		for k, info := range infos {
-			if !info.Sequence || info.Messages == 0 {
-				continue
-			}
-			from, to := d.episodeSpan(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
-			guard.Check(s.Messages(ctx, k, from, to, func(i int, m *Message) error {
-				id := sender{k, m.Source}
-				if senders[id] == nil {
-					senders[id] = &sequenceCounter{}
-				}
-				senders[id].addNumber(m.Sequence, i)
-				all = append(all, m.Sequence)
-				return nil
-			}))
-		}
-		if n, one := sharedCount(all, len(senders)); one {
+		senders, all := d.countSequences(ctx, e, s)
+		if n, shared := missingFromShared(all, len(senders)); shared {
 			if n > 0 {
 				out = append(out, robocache.Finding{
 					Severity: robocache.SeverityWarning,
 					Code:     "lost-messages",
-					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
+					Where:    robocache.Where{"episode": episode},
 					Count:    n,
 					Message: fmt.Sprintf(
 						"%d messages are missing of %d, by the recorder's count over all topics",
@@ -117,49 +103,68 @@ func (d *Dataset) findLost(ctx context.Context, ep int) (out []robocache.Finding
 			}
 			return
 		}
-		ids := slices.SortedFunc(
-			maps.Keys(senders),
-			func(a, b sender) int {
-				return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source))
-			},
-		)
+		infos := s.Topics()
+		ids := slices.SortedFunc(maps.Keys(senders), func(a, b sender) int {
+			return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source))
+		})
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
-				out = append(
-					out,
-					lostFinding(
-						robocache.Where{
-							"episode": d.About.EpisodeIndex(ep),
-							"stream":  strings.TrimPrefix(infos[id.topic].Name, "/"),
-							"row":     c.first,
-						},
-						c,
-					),
-				)
+				where := robocache.Where{
+					"episode": episode,
+					"stream":  strings.TrimPrefix(infos[id.topic].Name, "/"),
+					"row":     c.first,
+				}
+				out = append(out, lostFinding(where, c))
 			}
 		}
 	})
 	return out
 }
 
+// countSequences reads the sequence numbers of an episode. It returns a counter for each sender,
+// and the numbers of all messages.
+func (d *Dataset) countSequences(
+	ctx context.Context,
+	e *episode,
+	s Storage,
+) (senders map[sender]*sequenceCounter, all []uint32) {
+	senders = map[sender]*sequenceCounter{}
+	for k, info := range s.Topics() {
+		if !info.Sequence || info.Messages == 0 {
+			continue
+		}
+		from, to := d.episodeSpan(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
+		guard.Check(s.Messages(ctx, k, from, to, func(i int, m *Message) error {
+			id := sender{k, m.Source}
+			if senders[id] == nil {
+				senders[id] = &sequenceCounter{}
+			}
+			senders[id].addNumber(m.Sequence, i)
+			all = append(all, m.Sequence)
+			return nil
+		}))
+	}
+	return senders, all
+}
+
 // lostFinding returns the finding for lost messages of a sender. If the numbers have a regular
 // stride, it reports the stride instead of a loss.
 func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
-	if s := c.stride(); s > 1 && c.lost > c.n-2 {
+	if s := c.stride(); s > 1 && c.lost > c.count-2 {
 		delete(where, "row")
 		return robocache.Finding{
 			Severity: robocache.SeverityInfo,
 			Code:     "numbers-stride",
 			Where:    where,
-			Count:    c.n,
+			Count:    c.count,
 			Message: fmt.Sprintf(
 				"the sequence numbers of the sender mostly increase by %d, with %d messages for "+
 					"%d numbers. A filter, or a recorder that keeps every nth message, causes "+
 					"such "+
 					"a stride. Lost messages cannot be detected by these numbers.",
 				s,
-				c.n,
-				c.n+c.lost,
+				c.count,
+				c.count+c.lost,
 			),
 		}
 	}
@@ -172,16 +177,16 @@ func lostFinding(where robocache.Where, c *sequenceCounter) robocache.Finding {
 			"%d messages are missing of %d: the sender counted them, the recording does not "+
 				"hold them; the first before message %d",
 			c.lost,
-			c.n+c.lost,
+			c.count+c.lost,
 			c.first,
 		),
 		Hint: "give the recorder a larger buffer; align with max_gap",
 	}
 }
 
-// sharedCount reports whether the recorder numbered the messages of all topics in one sequence, and
-// how many numbers are missing.
-func sharedCount(all []uint32, senders int) (missing int64, one bool) {
+// missingFromShared reports whether the recorder numbered the messages of all topics in one
+// sequence, and how many numbers are missing in it.
+func missingFromShared(all []uint32, senders int) (missing int64, shared bool) {
 	if senders < 2 || len(all) < 2*senders {
 		return 0, false
 	}

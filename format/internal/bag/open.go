@@ -21,22 +21,23 @@ import (
 )
 
 const (
-	defaultBudget = 256 << 20
-	smallest      = 8 << 20
-	openAtOnce    = 64
-	settleBelow   = 64 << 20 // bytes of messages below which scan=auto reads all at opening
-	samples       = 16       // messages of a topic that determine its columns if not all are read
-	sampleBytes   = 32 << 20 // limit on their bytes, except for the first message
-	sampledBytes  = 1 << 30  // limit on the bytes of all topics
-	maxTopics     = 65535
-	farthestKey   = 4096 // messages of video that are searched for the first key frame
+	defaultBudget     = 256 << 20
+	minBudget         = 8 << 20
+	maxOpenRecordings = 64
+	scanAllBelow      = 64 << 20 // bytes of messages below which scan=auto reads all at opening
+	// messages of a topic that determine its columns if not all are read
+	sampleCount         = 16
+	maxTopicSampleBytes = 32 << 20 // limit on their bytes, except for the first message
+	maxSampleBytes      = 1 << 30  // limit on the bytes of all topics
+	maxTopics           = 65535
+	maxKeyFrameSearch   = 4096 // messages of video that are searched for the first key frame
 )
 
 // Open opens a dataset of recordings. A recording that cannot be opened becomes an episode with an
 // error and a finding. If no recording can be opened, or there is only one, Open returns the error.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
 	defer guard.Recover("open", &err)
-	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
+	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), minBudget)
 	opt.Tolerance = cmp.Or(max(opt.Tolerance, 0), defaultTolerance)
 	d = &Dataset{
 		Base: reader.Base{
@@ -46,12 +47,10 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		byKey:            map[string]int{},
 		recordedFindings: map[string]bool{},
 		notes:            make([]map[string]string, len(recs)),
-		tracks: lru.New[trackKey, *track](
-			opt.Budget / 4,
-		),
-		blocks:    lru.New[blockKey, *block](opt.Budget / 4),
-		videos:    lru.New[videoKey, *topicVideo](opt.Budget / 8),
-		videoKeys: map[string]videoKey{},
+		tracks:           lru.New[trackKey, *track](opt.Budget / 4),
+		blocks:           lru.New[blockKey, *block](opt.Budget / 4),
+		videos:           lru.New[videoKey, *topicVideo](opt.Budget / 8),
+		videoKeys:        map[string]videoKey{},
 	}
 	d.Offered = robocache.Capabilities{
 		Clocks:       d.Clocks,
@@ -70,11 +69,12 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		Version:  opt.Version,
 		Features: []robocache.Feature{},
 	}
-	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)
-	opened, p := false, d.pool
+	d.pool = newPool(recs, maxOpenRecordings, opt.Budget/4, d.storageFindings)
+	opened := false
+	pool := d.pool // d is nil after an early return
 	defer func() {
 		if !opened { // also after a panic
-			p.close()
+			pool.close()
 			d = nil
 		}
 	}()
@@ -107,7 +107,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	for _, b := range bytes {
 		total += b
 	}
-	all := opt.Scan == "all" || opt.Scan != "sample" && total <= settleBelow
+	all := opt.Scan == "all" || opt.Scan != "sample" && total <= scanAllBelow
 	d.cutEpisodes(ctx, errs)
 	if all {
 		d.surveyAll(ctx)
@@ -180,17 +180,17 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
 				}
 				t = &topic{
-					name:   info.Name,
-					typ:    info.Type,
-					schema: s,
-					key:    ros2.Key(info.Name),
-					place:  slices.Repeat([]int{-1}, len(infos)),
-					counts: make([]int64, len(infos)),
+					name:         info.Name,
+					typ:          info.Type,
+					schema:       s,
+					key:          ros2.Key(info.Name),
+					storageIndex: slices.Repeat([]int{-1}, len(infos)),
+					counts:       make([]int64, len(infos)),
 				}
 				at[info.Name] = t
 				d.topics = append(d.topics, t)
 			}
-			if t.typ != info.Type || t.place[rec] >= 0 {
+			if t.typ != info.Type || t.storageIndex[rec] >= 0 {
 				d.recordFinding(-1, robocache.Finding{
 					Severity: robocache.SeverityWarning,
 					Code:     "topic-type-differs",
@@ -205,8 +205,8 @@ func (d *Dataset) listTopics(infos [][]TopicInfo) {
 				})
 				continue
 			}
-			t.place[rec], t.counts[rec] = place, info.Messages
-			t.publish = t.publish || info.Publish
+			t.storageIndex[rec], t.counts[rec] = place, info.Messages
+			t.hasPublish = t.hasPublish || info.Publish
 			t.latched = t.latched || info.Latched || info.Name == "/tf_static" ||
 				strings.HasSuffix(info.Name, "/tf_static")
 		}
@@ -233,14 +233,12 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	s, ok := ros2.KnownSchema(info.Type)
 	if info.SchemaEncoding == "" && info.SchemaText == "" {
 		if !ok {
-			guard.Fail(
-				robocache.Unsupported(
-					"open",
-					nil,
-					"the recording has no schema for %.80q, and it is not one of the common types",
-					info.Type,
-				),
-			)
+			guard.Fail(robocache.Unsupported(
+				"open",
+				nil,
+				"the recording has no schema for %.80q, and it is not one of the common types",
+				info.Type,
+			))
 		}
 	} else {
 		s = guard.Must(ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText))
@@ -263,13 +261,8 @@ func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 		NotDelivered: ros2.Key(info.Name),
 		Class:        class,
 		Where:        robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
-		Message: fmt.Sprintf(
-			"%s (%s) is left out: %v",
-			info.Name,
-			info.Type,
-			err,
-		),
-		Count: info.Messages,
+		Message:      fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err),
+		Count:        info.Messages,
 	})
 }
 
@@ -277,40 +270,44 @@ func (d *Dataset) reportTopic(rec int, info *TopicInfo, err error) {
 // that has any.
 func (d *Dataset) sampleTopics(ctx context.Context) {
 	kept := d.topics[:0]
-	all := 0
+	allBytes := 0
 	for _, t := range d.topics {
 		rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 		if rec < 0 {
 			continue // never published
 		}
-		held := 0
-		first := func(log []int64) (int, int) { return 0, min(samples, len(log)) }
+		topicBytes := 0
+		first := func(log []int64) (int, int) { return 0, min(sampleCount, len(log)) }
 		err := guard.Try(func() {
 			d.forEachMessage(ctx, rec, t, first, func(i int, m *Message) error {
-				if held += len(m.Data); i > 0 && held > sampleBytes {
+				topicBytes += len(m.Data)
+				if i > 0 && topicBytes > maxTopicSampleBytes {
 					return nil
 				}
 				// a small compressed file can contain large messages
-				if all += len(m.Data); all > sampledBytes {
+				allBytes += len(m.Data)
+				if allBytes > maxSampleBytes {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
 						Expected("at most 1 GiB", "more")
 				}
-				t.first = append(t.first, slices.Clone(m.Data))
-				t.firstLog = append(t.firstLog, m.Log)
+				t.samples = append(t.samples, slices.Clone(m.Data))
+				t.sampleLogs = append(t.sampleLogs, m.Log)
 				return nil
 			})
 		})
 		if err != nil {
 			d.failIfFatal(err)
-		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil &&
-			!d.findImageSize(ctx, rec, t) {
-			err = robocache.Malformed(
-				"open",
-				nil,
-				"no key frame with its parameter sets among the first %d messages of video of a "+
-					"recording",
-				farthestKey,
-			)
+		} else {
+			t.dec, err = ros2.NewTopic(t.name, t.schema, t.samples)
+			if err == nil && !d.findImageSize(ctx, rec, t) {
+				err = robocache.Malformed(
+					"open",
+					nil,
+					"no key frame with its parameter sets among the first %d messages of video "+
+						"of a recording",
+					maxKeyFrameSearch,
+				)
+			}
 		}
 		if err != nil {
 			d.reportTopic(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
@@ -327,13 +324,13 @@ func (d *Dataset) sampleTopics(ctx context.Context) {
 // recording.
 func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 	enough := errors.New("enough")
-	from := samples
+	from := sampleCount
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
 		if t.counts[rec] == 0 {
 			continue
 		}
 		span := func(log []int64) (int, int) {
-			return min(from, len(log)), min(farthestKey, len(log))
+			return min(from, len(log)), min(maxKeyFrameSearch, len(log))
 		}
 		err := guard.Try(func() {
 			d.forEachMessage(ctx, rec, t, span, func(_ int, m *Message) error {
@@ -356,7 +353,7 @@ func (d *Dataset) findImageSize(ctx context.Context, rec int, t *topic) bool {
 func (d *Dataset) refreshFields(t *topic) {
 	t.key, t.fields, t.clocks = t.dec.Key(), t.dec.Fields(), t.dec.Clocks()
 	d.restoreFeature(t)
-	t.many = len(t.clocks) != 1 || t.clocks[0] != t.key
+	t.manyRows = len(t.clocks) != 1 || t.clocks[0] != t.key
 	t.plans = t.plans[:0]
 	for c := range t.clocks {
 		t.plans = append(t.plans, newPlan(t, c))
@@ -368,33 +365,39 @@ func (d *Dataset) refreshFields(t *topic) {
 func (d *Dataset) describeFeatures(all bool) {
 	for k, t := range d.topics {
 		for i := range t.fields {
+			clock := t.fields[i].Clock
 			f := t.fields[i].Feature
 			if !t.restored {
-				f.Clock = t.clocks[t.fields[i].Clock]
+				f.Clock = t.clocks[clock]
 				f.Masked = f.Masked || t.fields[i].Partial && !all
 			}
-			f.Masked = f.Masked || f.Kind == robocache.KindVideo && t.gaps
+			f.Masked = f.Masked || f.Kind == robocache.KindVideo && t.lacksImages
 			if t.latched && !t.restored {
 				f.Masked, f.Latched, f.Interpolation = false, true, "previous"
 			}
 			if t.isTask(d) && f.Kind == robocache.KindText && f.Key == "task" {
 				continue // becomes the pseudo-feature "task"
 			}
-			for n := 2; ; n++ {
-				if _, ok := d.byKey[f.Key]; !ok {
-					break
-				}
-				f.Key = fmt.Sprintf("%s#%d", strings.TrimSuffix(f.Key, fmt.Sprintf("#%d", n-1)), n)
-			}
-			s := stream{
+			f.Key = d.uniqueKey(f.Key)
+			d.byKey[f.Key] = len(d.streams)
+			d.streams = append(d.streams, stream{
 				topic:  k,
 				field:  i,
-				clock:  t.fields[i].Clock,
-				column: slices.Index(t.plans[t.fields[i].Clock].fields, i),
-			}
-			d.byKey[f.Key] = len(d.streams)
-			d.streams, d.About.Features = append(d.streams, s), append(d.About.Features, f)
+				clock:  clock,
+				column: slices.Index(t.plans[clock].fields, i),
+			})
+			d.About.Features = append(d.About.Features, f)
 		}
+	}
+}
+
+// uniqueKey returns key, or key#2, key#3 and so on if other streams have these keys.
+func (d *Dataset) uniqueKey(key string) string {
+	for n := 2; ; n++ {
+		if _, used := d.byKey[key]; !used {
+			return key
+		}
+		key = fmt.Sprintf("%s#%d", strings.TrimSuffix(key, fmt.Sprintf("#%d", n-1)), n)
 	}
 }
 
@@ -403,21 +406,18 @@ func (d *Dataset) countRows(ctx context.Context, all bool) {
 	d.rowCounts = make([]atomic.Int64, len(d.episodes))
 	d.About.Episodes = len(d.episodes)
 	for i := range d.episodes {
-		if e := &d.episodes[i]; e.err == nil &&
-			!slices.ContainsFunc(
-				d.topics,
-				func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 },
-			) {
-			d.recordFinding(
-				i,
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "empty-episode",
-					Where:    robocache.Where{"file": d.pool.recs[e.rec].Name},
-					Message: "the recording holds no message that can be read: the episode has " +
-						"no rows",
-				},
-			)
+		e := &d.episodes[i]
+		hasMessages := func(t *topic) bool {
+			return t.storageIndex[e.rec] >= 0 && t.counts[e.rec] > 0
+		}
+		if e.err == nil && !slices.ContainsFunc(d.topics, hasMessages) {
+			d.recordFinding(i, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "empty-episode",
+				Where:    robocache.Where{"file": d.pool.recs[e.rec].Name},
+				Message: "the recording holds no message that can be read: the episode has " +
+					"no rows",
+			})
 		}
 	}
 	if d.anchor.topic < 0 {
@@ -426,26 +426,23 @@ func (d *Dataset) countRows(ctx context.Context, all bool) {
 	t := d.topics[d.anchor.topic]
 	for i := range d.episodes {
 		e := &d.episodes[i]
-		if e.err != nil || t.place[e.rec] < 0 {
+		if e.err != nil || t.storageIndex[e.rec] < 0 {
 			continue
 		}
 		n := t.counts[e.rec]
-		if all || t.many || !e.whole {
+		if all || t.manyRows || !e.whole {
 			tr, err := guard.Value(
 				func() *track { return d.trackOf(ctx, i, d.anchor.topic, false) },
 			)
 			if err != nil {
 				d.failIfFatal(err)
 				e.err = err
-				d.recordFinding(
-					i,
-					robocache.Finding{
-						Severity: robocache.SeverityError,
-						Code:     "unreadable-episode",
-						Message:  err.Error(),
-						Lost:     true,
-					},
-				)
+				d.recordFinding(i, robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-episode",
+					Message:  err.Error(),
+					Lost:     true,
+				})
 				continue
 			}
 			n = int64(tr.clocks[d.anchor.clock].n)

@@ -87,21 +87,11 @@ func ParseOptions(
 	maps.Copy(all, open.Options)
 	damaged := ""
 	guard.Check(reader.Op("open").Settle(all, Known, map[string]reader.Set{
-		"clock": reader.Text(
-			&o.Clock,
-			Header,
-			Publish,
-			Log,
-		),
-		"anchor":      reader.Text(&o.Anchor),
-		"task":        reader.Text(&o.Task),
-		"episodes_by": reader.Text(&o.EpisodesBy),
-		"scan": reader.Text(
-			&o.Scan,
-			"auto",
-			"all",
-			"sample",
-		),
+		"clock":        reader.Text(&o.Clock, Header, Publish, Log),
+		"anchor":       reader.Text(&o.Anchor),
+		"task":         reader.Text(&o.Task),
+		"episodes_by":  reader.Text(&o.EpisodesBy),
+		"scan":         reader.Text(&o.Scan, "auto", "all", "sample"),
 		"damaged":      reader.Text(&damaged, "skip", "error"),
 		"ignore_index": reader.Yes(&o.IgnoreIndex),
 		"tolerance": func(v string) bool {

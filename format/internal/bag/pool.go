@@ -19,23 +19,23 @@ type Recording struct {
 // recordingPool keeps recordings open, limited by file descriptors and by the memory of their
 // indexes. It closes the least recently used ones.
 type recordingPool struct {
-	recs    []Recording
-	open    *handles.Pool[int, *openRecording]
-	opening []sync.Mutex // held while a recording is opened, so that others wait
-	found   func(s Storage)
-	closed  atomic.Bool
+	recs           []Recording
+	open           *handles.Pool[int, *openRecording]
+	opening        []sync.Mutex // held while a recording is opened, so that others wait
+	reportFindings func(s Storage)
+	closed         atomic.Bool
 }
 
 // openRecording is an open recording.
 type openRecording struct {
 	Storage
-	countedBytes atomic.Int64 // size that the pool last counted
-	found        func(s Storage)
+	countedBytes   atomic.Int64 // size that the pool last counted
+	reportFindings func(s Storage)
 }
 
 // Close reports the findings of the storage before it closes it.
 func (o *openRecording) Close() error {
-	o.found(o.Storage)
+	o.reportFindings(o.Storage)
 	return o.Storage.Close()
 }
 
@@ -44,10 +44,10 @@ var errClosed = robocache.Misuse("read", nil, "the dataset is closed")
 // newPool returns a pool of at most limit open recordings, whose indexes take at most budget bytes.
 func newPool(recs []Recording, limit int, budget int64, found func(Storage)) *recordingPool {
 	return &recordingPool{
-		recs:    recs,
-		open:    handles.New[int, *openRecording](limit, budget),
-		opening: make([]sync.Mutex, len(recs)),
-		found:   found,
+		recs:           recs,
+		open:           handles.New[int, *openRecording](limit, budget),
+		opening:        make([]sync.Mutex, len(recs)),
+		reportFindings: found,
 	}
 }
 
@@ -84,7 +84,7 @@ func (p *recordingPool) openHandle(
 			return nil, err
 		}
 		s, err := p.recs[rec].Open(ctx)
-		return &openRecording{Storage: s, found: p.found}, err
+		return &openRecording{Storage: s, reportFindings: p.reportFindings}, err
 	})
 }
 

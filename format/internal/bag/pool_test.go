@@ -28,11 +28,12 @@ func TestPoolRaces(t *testing.T) {
 	for w := range 4 {
 		g.Go(func() {
 			for i := range 200 {
-				if err := p.withStorage(
+				err := p.withStorage(
 					t.Context(),
 					(i*7+w)%len(recs),
 					func(Storage) error { return nil },
-				); err != nil {
+				)
+				if err != nil {
 					t.Error(err)
 				}
 			}

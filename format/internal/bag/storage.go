@@ -68,18 +68,18 @@ type Topics struct {
 }
 
 // Add returns the index of a topic, and appends the topic if it is new.
-func (l *Topics) Add(info TopicInfo) (place int) {
+func (l *Topics) Add(info TopicInfo) (index int) {
 	k := [3]string{info.Name, info.Type, info.Encoding}
-	place, ok := l.at[k]
+	index, ok := l.at[k]
 	if !ok {
 		if l.at == nil {
 			l.at = map[[3]string]int{}
 		}
-		place = len(l.Infos)
-		l.at[k] = place
+		index = len(l.Infos)
+		l.at[k] = index
 		l.Infos = append(l.Infos, info)
 	}
-	return place
+	return index
 }
 
 // Index contains the times of a topic's messages in log-time order.

@@ -22,8 +22,8 @@ type taskSource struct {
 
 // taskTrack contains the tasks of an episode: each text with the time at which it begins.
 type taskTrack struct {
-	at   []int64 // log times
-	text []string
+	beginTimes []int64 // log times
+	texts      []string
 }
 
 var taskTopics = []string{
@@ -47,11 +47,11 @@ func (t *topic) isTask(d *Dataset) bool {
 	if want := d.opt.Task; want != "" {
 		return t.name == want || t.ownsKey(want)
 	}
-	return t.name == d.taskName()
+	return t.name == d.defaultTaskTopic()
 }
 
-// taskName returns the first of the usual names that is a topic of texts.
-func (d *Dataset) taskName() string {
+// defaultTaskTopic returns the first of the usual names that is a topic of texts.
+func (d *Dataset) defaultTaskTopic() string {
 	for _, n := range taskTopics {
 		for _, t := range d.topics {
 			if t.name == n && t.taskField() >= 0 {
@@ -68,7 +68,7 @@ const manyEpisodes = 512
 
 // findTasks determines where tasks are stored, and lists them.
 func (d *Dataset) findTasks(ctx context.Context) {
-	d.task = taskSource{topic: -1, tracks: lru.New[int, *taskTrack](mostText)}
+	d.task = taskSource{topic: -1, tracks: lru.New[int, *taskTrack](maxTaskBytes)}
 	isTask := func(t *topic) bool { return t.isTask(d) }
 	if d.opt.Task != "" && !slices.ContainsFunc(d.topics, isTask) {
 		d.opt.Task = d.opt.Map.SourceKey(d.opt.Task)
@@ -93,7 +93,8 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	next := int64(0)
 	if d.layout != nil { // keep the original numbers
 		for _, t := range d.layout.Tasks {
-			d.About.Tasks, next = append(d.About.Tasks, t), max(next, t.Index+1)
+			d.About.Tasks = append(d.About.Tasks, t)
+			next = max(next, t.Index+1)
 			seen[t.Text] = true
 		}
 	}
@@ -107,14 +108,11 @@ func (d *Dataset) findTasks(ctx context.Context) {
 		tasks, err := guard.Value(func() []string { return d.episodeTasks(ctx, i) })
 		if err != nil {
 			d.failIfFatal(err)
-			d.recordFinding(
-				i,
-				robocache.Finding{
-					Severity: robocache.SeverityWarning,
-					Code:     "unreadable-task",
-					Message:  err.Error(),
-				},
-			)
+			d.recordFinding(i, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "unreadable-task",
+				Message:  err.Error(),
+			})
 			continue
 		}
 		for _, text := range tasks {
@@ -139,51 +137,67 @@ func (d *Dataset) noteTask(rec int) string {
 	return ""
 }
 
-// mostText limits the size of the texts of an episode's tasks, in bytes.
-const mostText = 16 << 20
+// maxTaskBytes limits the size of the texts of an episode's tasks, in bytes.
+const maxTaskBytes = 16 << 20
 
-// taskTrack returns the tasks of an episode.
-func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
+// episodeTaskTrack returns the tasks of an episode.
+func (d *Dataset) episodeTaskTrack(ctx context.Context, ep int) *taskTrack {
 	return leafcache.Load(ctx, d.task.tracks, ep, func() (*taskTrack, int64) {
 		e := d.openEpisode(ep)
 		tr := &taskTrack{}
-		held := 100
-		if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
-			t := d.topics[d.task.topic]
-			span := func(log []int64) (int, int) {
-				return d.episodeSpan(e, &topic{latched: true}, log)
-			}
-			d.forEachMessage(ctx, e.rec, t, span, func(_ int, m *Message) error {
-				text, err := t.dec.Text(m.Data, d.task.field, 0)
-				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
-					if held += len(text); held > mostText {
-						return robocache.ResourceLimit(
-							"tasks",
-							robocache.Where{"stream": t.key},
-							"",
-						).
-							Expected("at most 16 MiB of texts in an episode", "more")
-					}
-					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
-				}
-				return err
-			})
-			if !e.whole { // of the texts before the beginning of the episode, only the last applies
-				if k := firstAtOrAfter(tr.at, e.from+1) - 1; k > 0 {
-					tr.at, tr.text = tr.at[k:], tr.text[k:]
-				}
-			}
+		textBytes := 0
+		if d.task.topic >= 0 && d.topics[d.task.topic].storageIndex[e.rec] >= 0 {
+			tr, textBytes = d.readTasks(ctx, e, d.topics[d.task.topic])
 		} else if text := d.noteTask(e.rec); text != "" {
-			tr.at, tr.text = []int64{0}, []string{text}
+			tr = &taskTrack{beginTimes: []int64{0}, texts: []string{text}}
 		}
-		return tr, int64(held + 24*len(tr.at))
+		return tr, int64(100 + textBytes + 24*len(tr.beginTimes))
 	})
+}
+
+// readTasks reads the tasks of an episode from topic t. Repeated texts become one task. textBytes
+// is the size of all texts that were read.
+func (d *Dataset) readTasks(
+	ctx context.Context,
+	e *episode,
+	t *topic,
+) (tr *taskTrack, textBytes int) {
+	tr = &taskTrack{}
+	// The task at the beginning of the episode may be in an earlier message, as with latched
+	// topics.
+	span := func(log []int64) (int, int) {
+		return d.episodeSpan(e, &topic{latched: true}, log)
+	}
+	d.forEachMessage(ctx, e.rec, t, span, func(_ int, m *Message) error {
+		text, err := t.dec.Text(m.Data, d.task.field, 0)
+		if err != nil {
+			return err
+		}
+		if n := len(tr.texts); n > 0 && tr.texts[n-1] == text {
+			return nil
+		}
+		textBytes += len(text)
+		if 100+textBytes > maxTaskBytes {
+			return robocache.ResourceLimit("tasks", robocache.Where{"stream": t.key}, "").
+				Expected("at most 16 MiB of texts in an episode", "more")
+		}
+		tr.beginTimes = append(tr.beginTimes, m.Log)
+		tr.texts = append(tr.texts, text)
+		return nil
+	})
+	if !e.whole { // of the texts before the beginning of the episode, only the last applies
+		if k := firstAtOrAfter(tr.beginTimes, e.from+1) - 1; k > 0 {
+			tr.beginTimes = tr.beginTimes[k:]
+			tr.texts = tr.texts[k:]
+		}
+	}
+	return tr, textBytes
 }
 
 // episodeTasks returns the tasks of an episode in the order in which they begin.
 func (d *Dataset) episodeTasks(ctx context.Context, ep int) []string {
 	out := []string{}
-	for _, text := range d.taskTrack(ctx, ep).text {
+	for _, text := range d.episodeTaskTrack(ctx, ep).texts {
 		if text != "" && !slices.Contains(out, text) {
 			out = append(out, text)
 		}
@@ -196,9 +210,10 @@ func (d *Dataset) episodeTasks(ctx context.Context, ep int) []string {
 func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 	out := make([]string, len(want))
 	forEachRun(want, func(ep, from, to int) {
-		tr, n := d.taskTrack(ctx, ep), d.Len(ep)
+		tr := d.episodeTaskTrack(ctx, ep)
+		n := d.Len(ep)
 		var log []int64
-		if len(tr.text) > 1 {
+		if len(tr.texts) > 1 {
 			log = d.streamTimes(ctx, ep, "", Log)
 		}
 		for i := from; i < to; i++ {
@@ -217,10 +232,10 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 				)
 			}
 			switch {
-			case len(tr.text) == 1:
-				out[i] = tr.text[0]
-			case len(tr.text) > 1:
-				out[i] = tr.text[max(0, firstAtOrAfter(tr.at, log[k]+1)-1)]
+			case len(tr.texts) == 1:
+				out[i] = tr.texts[0]
+			case len(tr.texts) > 1:
+				out[i] = tr.texts[max(0, firstAtOrAfter(tr.beginTimes, log[k]+1)-1)]
 			}
 		}
 	})

@@ -117,10 +117,10 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	var wrong int64
 	var first error
 	d.useStorage(ctx, k.rec, func(s Storage) {
-		n := len(guard.Must(s.Index(ctx, t.place[k.rec])).Log)
+		n := len(guard.Must(s.Index(ctx, t.storageIndex[k.rec])).Log)
 		r.remote, r.image = s.Remote(), slices.Repeat([]int32{-1}, n)
 		next := 0
-		guard.Check(s.Messages(ctx, t.place[k.rec], 0, n, func(i int, m *Message) error {
+		guard.Check(s.Messages(ctx, t.storageIndex[k.rec], 0, n, func(i int, m *Message) error {
 			if i != next {
 				stream.Lost()
 			}
@@ -131,7 +131,9 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			}
 			err = robocache.At(err, robocache.Where{"index": i})
 			if errors.Is(err, robocache.ErrMalformed) {
-				wrong, first, err = wrong+1, cmp.Or(first, err), nil
+				wrong++
+				first = cmp.Or(first, err)
+				return nil
 			}
 			return err
 		}))
@@ -181,17 +183,14 @@ func (d *Dataset) reportVideoFaults(
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
-			d.recordFinding(
-				-1,
-				robocache.Finding{
-					Severity: sev,
-					Code:     code,
-					Where:    where,
-					Message:  fmt.Sprintf(format, n),
-					Hint:     hint,
-					Count:    int64(n),
-				},
-			)
+			d.recordFinding(-1, robocache.Finding{
+				Severity: sev,
+				Code:     code,
+				Where:    where,
+				Message:  fmt.Sprintf(format, n),
+				Hint:     hint,
+				Count:    int64(n),
+			})
 		}
 	}
 	early, cut := stream.Absent()
@@ -220,20 +219,17 @@ func (d *Dataset) reportVideoFaults(
 		)
 	}
 	if wrong > 0 {
-		d.recordFinding(
-			-1,
-			robocache.Finding{
-				Severity: robocache.SeverityError,
-				Code:     "malformed-message",
-				Where:    where,
-				Message: fmt.Sprintf(
-					"%d messages hold no packet that can be read; the first: %v",
-					wrong,
-					first,
-				),
-				Count: wrong,
-			},
-		)
+		d.recordFinding(-1, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "malformed-message",
+			Where:    where,
+			Message: fmt.Sprintf(
+				"%d messages hold no packet that can be read; the first: %v",
+				wrong,
+				first,
+			),
+			Count: wrong,
+		})
 	}
 }
 
@@ -260,7 +256,7 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 		return d.pool.withStorage(ctx, f.key.rec, func(s Storage) error {
 			return s.Messages(
 				ctx,
-				t.place[f.key.rec],
+				t.storageIndex[f.key.rec],
 				int(r.message[first]),
 				int(r.message[last])+1,
 				func(i int, m *Message) error {
@@ -309,8 +305,8 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 		if t.dec.Codec() == "" {
 			continue
 		}
-		t.blank = all
-		for rec, place := range t.place {
+		t.noImages = all
+		for rec, place := range t.storageIndex {
 			if place < 0 {
 				continue
 			}
@@ -322,20 +318,17 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 			r, err := guard.Value(func() *topicVideo { return d.loadedVideo(ctx, k) })
 			if err != nil {
 				d.failIfFatal(err)
-				d.recordFinding(
-					-1,
-					robocache.Finding{
-						Severity: robocache.SeverityError,
-						Code:     "unreadable-video",
-						Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
-						Message:  err.Error(),
-					},
-				)
-				t.gaps = true
+				d.recordFinding(-1, robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-video",
+					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
+					Message:  err.Error(),
+				})
+				t.lacksImages = true
 				continue
 			}
-			t.gaps = t.gaps || r.absent > 0
-			t.blank = t.blank && r.mp4 == nil
+			t.lacksImages = t.lacksImages || r.absent > 0
+			t.noImages = t.noImages && r.mp4 == nil
 		}
 	}
 }
@@ -344,7 +337,7 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding) {
 	e := d.openEpisode(ep)
 	for i, t := range d.topics {
-		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
+		if t.dec.Codec() == "" || t.storageIndex[e.rec] < 0 {
 			continue
 		}
 		k := videoKey{e.rec, i}
@@ -356,27 +349,22 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 			defer f.Release()
 			pool := video.NewPool(d.opt.Budget / 16)
 			defer pool.Close()
-			guard.Check(
-				pool.Decode(
-					ctx,
-					f,
-					nil,
-					video.Plan(f.Index, f.Index.All()),
-					func(int, video.Frame) error { return nil },
-				),
-			)
+			guard.Check(pool.Decode(
+				ctx,
+				f,
+				nil,
+				video.Plan(f.Index, f.Index.All()),
+				func(int, video.Frame) error { return nil },
+			))
 		})
 		if guard.Check(ctx.Err()); episodeError(err) != nil {
-			out = append(
-				out,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "bad-video",
-					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
-					Message:  err.Error(),
-					Hint:     "Record the topic again.",
-				},
-			)
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "bad-video",
+				Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
+				Message:  err.Error(),
+				Hint:     "Record the topic again.",
+			})
 		}
 	}
 	return out

@@ -46,9 +46,11 @@ func (r *rows) entryOf(i int) int {
 }
 
 func (t *track) memoryBytes() (n int64) {
+	const overhead = 200
 	for _, r := range t.clocks {
-		n += int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8 +
-			200
+		n += 4 * int64(len(r.msg)+len(r.entry))
+		n += 8 * int64(len(r.header)+len(r.publish)+len(r.log))
+		n += overhead
 	}
 	return n
 }
@@ -60,7 +62,7 @@ type trackKey struct {
 
 // needsPayload reports whether the times of a topic's rows are not in the index.
 func (d *Dataset) needsPayload(t *topic) bool {
-	return t.clock != Log || t.many
+	return t.clock != Log || t.manyRows
 }
 
 // trackOf returns the rows of a topic in an episode. It loads other topics that were requested
@@ -68,7 +70,7 @@ func (d *Dataset) needsPayload(t *topic) bool {
 func (d *Dataset) trackOf(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
-	t.wanted.Store(true)
+	t.requested.Store(true)
 	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key})
 	return leafcache.Load(ctx, d.tracks, trackKey{ep, topic, full}, func() (*track, int64) {
 		v := d.loadTrack(ctx, ep, topic, full)
@@ -99,7 +101,7 @@ func firstAtOrAfter(at []int64, t int64) int {
 func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out *track) {
 	e := d.openEpisode(ep)
 	t := d.topics[topic]
-	place := t.place[e.rec]
+	place := t.storageIndex[e.rec]
 	if place < 0 {
 		return &track{clocks: make([]rows, len(t.clocks)), full: full}
 	}
@@ -117,7 +119,7 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 				r.publish = ix.Publish[from:to:to]
 			}
 			out = &track{clocks: []rows{r}}
-		case !t.many:
+		case !t.manyRows:
 			out = d.loadPlain(ctx, s, e, ep, topic)
 		default:
 			out = d.loadEntries(ctx, s, t, place, from, to)
@@ -128,12 +130,12 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 
 // unreadMessages counts the messages of a topic that cannot be read.
 type unreadMessages struct {
-	n     int64
+	count int64
 	first error
 }
 
 func (u *unreadMessages) addError(t *topic, i int, err error) {
-	if u.n++; u.first == nil {
+	if u.count++; u.first == nil {
 		u.first = robocache.At(err, robocache.Where{"stream": t.key, "index": i})
 	}
 }
@@ -141,24 +143,21 @@ func (u *unreadMessages) addError(t *topic, i int, err error) {
 // reportUnread records a finding for messages that cannot be read. It fails the call if the dataset
 // is strict.
 func (d *Dataset) reportUnread(ep int, t *topic, u unreadMessages) {
-	if u.n > 0 && d.opt.Strict {
+	if u.count > 0 && d.opt.Strict {
 		guard.Fail(u.first)
 	}
-	if u.n > 0 {
-		d.recordFinding(
-			ep,
-			robocache.Finding{
-				Severity: robocache.SeverityError,
-				Code:     "malformed-message",
-				Where:    robocache.Where{"stream": t.key},
-				Message: fmt.Sprintf(
-					"%d messages cannot be read and are left out; the first: %v",
-					u.n,
-					u.first,
-				),
-				Count: u.n,
-			},
-		)
+	if u.count > 0 {
+		d.recordFinding(ep, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "malformed-message",
+			Where:    robocache.Where{"stream": t.key},
+			Message: fmt.Sprintf(
+				"%d messages cannot be read and are left out; the first: %v",
+				u.count,
+				u.first,
+			),
+			Count: u.count,
+		})
 	}
 }
 
@@ -190,78 +189,85 @@ func (j *topicPass) addMessage(i int, m *Message) {
 	k := i - j.from
 	j.publish[k] = m.Publish
 	var err error
-	if j.topic.stamped && !j.settled {
+	if j.topic.hasHeader && !j.settled {
 		var ok bool
-		if j.timestamps[k], ok, err = j.topic.dec.Timestamp(m.Data); err == nil && !ok {
+		j.timestamps[k], ok, err = j.topic.dec.Timestamp(m.Data)
+		if err == nil && !ok {
 			err = robocache.Malformed("times", nil, "a message without a timestamp")
 		}
 	}
 	if err == nil && j.cols != nil {
 		err = j.cols.putRow(k, m.Data)
 	}
-	if j.good[k] = err == nil; err != nil {
+	j.good[k] = err == nil
+	if err != nil {
 		j.unread.addError(j.topic, i, err)
 	}
 }
 
-// loadPlain reads timestamps and columns of a topic with one row per message. In the same pass it
-// reads other such topics that were requested before.
+// loadPlain reads timestamps and columns of a topic with one row per message. If the episode
+// contains all messages of the topic, loadPlain reads other such topics in the same pass, if they
+// were requested before and are not in the cache.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
 	var jobs []*topicPass
-	var places []int
-	at := map[int]*topicPass{}
-	add := func(number int) {
+	var indices []int // storage index of the topic of each job
+	jobAt := map[int]*topicPass{}
+	addJob := func(number int) {
 		t := d.topics[number]
-		j := &topicPass{topic: t, number: number, log: guard.Must(s.Index(ctx, t.place[e.rec])).Log}
+		index := t.storageIndex[e.rec]
+		j := &topicPass{topic: t, number: number, log: guard.Must(s.Index(ctx, index)).Log}
 		j.from, j.to = d.episodeSpan(e, t, j.log)
 		n := j.to - j.from
 		j.publish, j.good = make([]int64, n), make([]bool, n)
-		if t.stamped {
+		if t.hasHeader {
 			if h := t.headerTimes[e.rec]; len(h) == len(j.log) {
-				j.timestamps, j.settled = slices.Clone(h[j.from:j.to]), true
+				j.timestamps = slices.Clone(h[j.from:j.to])
+				j.settled = true
 			} else {
 				j.timestamps = make([]int64, n)
 			}
 		}
-		// Otherwise block reads use the track of the index, whose rows may differ if there is
-		// damage.
+		// For a topic whose times are in the index, block reads use the rows of the index. After
+		// damage these differ from the rows of this pass, so the columns are not filled here.
 		if d.needsPayload(t) {
 			j.cols = d.newFiller(t, n)
 		}
-		jobs, places = append(jobs, j), append(places, t.place[e.rec])
-		at[t.place[e.rec]] = j
+		jobs = append(jobs, j)
+		indices = append(indices, index)
+		jobAt[index] = j
 	}
-	add(topic)
+	addJob(topic)
 	if j := jobs[0]; j.from != 0 || j.to != len(j.log) {
-		guard.Check(
-			s.Messages(
-				ctx,
-				places[0],
-				j.from,
-				j.to,
-				func(i int, m *Message) error { j.addMessage(i, m); return nil },
-			),
-		)
+		guard.Check(s.Messages(
+			ctx,
+			indices[0],
+			j.from,
+			j.to,
+			func(i int, m *Message) error { j.addMessage(i, m); return nil },
+		))
 		return d.finishTrack(j, ep)
 	}
 	for i, t := range d.topics {
-		if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 ||
-			at[t.place[e.rec]] != nil {
+		index := t.storageIndex[e.rec]
+		if i == topic || index < 0 || jobAt[index] != nil {
+			continue
+		}
+		if !t.requested.Load() || !d.needsPayload(t) || t.manyRows {
 			continue
 		}
 		if _, ok := d.tracks.Peek(trackKey{ep, i, true}); !ok {
-			add(i)
+			addJob(i)
 		}
 	}
-	failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
-		if j := at[topic]; i >= j.from && i < j.to {
+	failed, err := s.Walk(ctx, indices, func(index, i int, m *Message) error {
+		if j := jobAt[index]; i >= j.from && i < j.to {
 			j.addMessage(i, m)
 		}
 		return nil
 	})
-	guard.Check(cmp.Or(err, failed[places[0]]))
+	guard.Check(cmp.Or(err, failed[indices[0]]))
 	for k, j := range jobs[1:] {
-		if failed[places[k+1]] != nil {
+		if failed[indices[k+1]] != nil {
 			continue // reported when the topic is read
 		}
 		// An error is ignored here: it is reported when the topic is read.
@@ -285,23 +291,24 @@ func (d *Dataset) finishTrack(j *topicPass, ep int) *track {
 			log:     slices.Clone(j.log[j.from:j.to]),
 		},
 	}
-	var p []int32
+	var kept []int32 // nil means all rows
 	if slices.Contains(j.good, false) {
-		p = make([]int32, 0, r.n)
+		kept = make([]int32, 0, r.n)
 		for i, good := range j.good {
 			if good {
-				p = append(p, int32(i))
+				kept = append(kept, int32(i))
 			}
 		}
-		r.pickRows(p)
+		r.pickRows(kept)
 	}
-	if q := d.sortRows(&r, j.topic.clock); p == nil {
-		p = q
+	order := d.sortRows(&r, j.topic.clock)
+	if kept == nil {
+		kept = order
 	} else {
-		p = reader.Permute(p, q)
+		kept = reader.Permute(kept, order)
 	}
 	if j.cols != nil {
-		j.cols.storeBlocks(d, ep, j.number, p)
+		j.cols.storeBlocks(d, ep, j.number, kept)
 	}
 	return &track{clocks: []rows{r}, full: true}
 }
@@ -312,9 +319,11 @@ func (r *rows) pickRows(p []int32) {
 	for i, k := range p {
 		msg[i] = r.messageOf(int(k))
 	}
-	r.msg, r.n = msg, len(p)
+	r.msg = msg
+	r.n = len(p)
 	r.entry = reader.Permute(r.entry, p)
-	r.header, r.publish = reader.Permute(r.header, p), reader.Permute(r.publish, p)
+	r.header = reader.Permute(r.header, p)
+	r.publish = reader.Permute(r.publish, p)
 	r.log = reader.Permute(r.log, p)
 }
 
@@ -329,40 +338,35 @@ func (d *Dataset) loadEntries(
 	// dataset unchanged.
 	e := &entryCollector{
 		topic: t,
-		dec:   guard.Must(ros2.NewTopic(t.name, t.schema, t.first)),
+		dec:   guard.Must(ros2.NewTopic(t.name, t.schema, t.samples)),
 		known: map[string]int{},
 		rows:  make([]rows, len(t.clocks)),
 	}
 	for i, c := range t.clocks {
 		e.known[c] = i
 	}
-	guard.Check(
-		s.Messages(
-			ctx,
-			place,
-			from,
-			to,
-			func(i int, m *Message) error { e.addMessage(i, m); return nil },
-		),
-	)
+	guard.Check(s.Messages(
+		ctx,
+		place,
+		from,
+		to,
+		func(i int, m *Message) error { e.addMessage(i, m); return nil },
+	))
 	d.reportUnread(-1, t, e.unread)
 	out := &track{clocks: e.rows[:len(t.clocks)], full: true}
 	if more := len(e.rows) - len(t.clocks); more > 0 {
-		d.recordFinding(
-			-1,
-			robocache.Finding{
-				Severity: robocache.SeverityWarning,
-				Code:     "late-streams",
-				Where:    robocache.Where{"stream": t.key},
-				Message: fmt.Sprintf(
-					"%d streams begin after the messages that were read to list them; they are "+
-						"left out",
-					more,
-				),
-				Hint:  "open with " + robocache.Option("options", "scan", "all"),
-				Count: int64(more),
-			},
-		)
+		d.recordFinding(-1, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "late-streams",
+			Where:    robocache.Where{"stream": t.key},
+			Message: fmt.Sprintf(
+				"%d streams begin after the messages that were read to list them; they are "+
+					"left out",
+				more,
+			),
+			Hint:  "open with " + robocache.Option("options", "scan", "all"),
+			Count: int64(more),
+		})
 	}
 	for i := range out.clocks {
 		d.sortRows(&out.clocks[i], t.clock)
@@ -405,8 +409,10 @@ func (e *entryCollector) addMessage(i int, m *Message) {
 			e.rows = append(e.rows, rows{})
 		}
 		r := &e.rows[k]
-		r.msg, r.entry = append(r.msg, int32(i)), append(r.entry, int32(f.entry))
-		r.header, r.publish = append(r.header, f.timestamp), append(r.publish, m.Publish)
+		r.msg = append(r.msg, int32(i))
+		r.entry = append(r.entry, int32(f.entry))
+		r.header = append(r.header, f.timestamp)
+		r.publish = append(r.publish, m.Publish)
 		r.log = append(r.log, m.Log)
 		r.n++
 	}

@@ -72,7 +72,16 @@ class Series:
 class Plan:
     """A prepared call: the operation, and the shapes of its results. Only addresses are missing."""
 
-    __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far", "alike")
+    __slots__ = (
+        "op",
+        "shape",
+        "dtype",
+        "device",
+        "valid",
+        "cuda",
+        "checks_precision",
+        "keeps_dtype",
+    )
 
     def __init__(
         self,
@@ -86,10 +95,10 @@ class Plan:
         self.op, self.shape, self.dtype, self.device = op, shape, dtype, device
         self.valid = valid  # The shape of the validity; None if it is not returned.
         self.cuda = cuda
-        self.alike = False  # Whether the result has the dtype of the data.
+        self.keeps_dtype = False  # Whether the result has the dtype of the data.
         # Whether the plan has float32 timestamps on the host, which each call checks until a
         # warning was given.
-        self.far = False
+        self.checks_precision = False
 
 
 def _times_view(name: str, x: Any, like: View) -> View:
@@ -380,7 +389,7 @@ def make_plan(
         valid,
         first.device,
     )
-    made.alike = result == first.dtype
+    made.keeps_dtype = result == first.dtype
     return made
 
 
@@ -480,7 +489,7 @@ def run_call(
         clock=clock,
         epsilon=epsilon,
     )
-    p.far = any(far)
+    p.checks_precision = any(far)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]
     got, valid = run_plan(
         p, inputs, None if into is None else into.array, 0 if into is None else into.addr

@@ -246,10 +246,8 @@ def _scale_gradient(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tenso
     norm = epilogue.get("norm")
     if norm is None:
         return g
-    a, b = (
-        torch.tensor(norm["a"], dtype=torch.float32),
-        torch.tensor(norm["b"], dtype=torch.float32),
-    )
+    a = torch.tensor(norm["a"], dtype=torch.float32)
+    b = torch.tensor(norm["b"], dtype=torch.float32)
     down, up = (b + 1e-8, 1) if norm["kind"] == "mean_std" else (b - a, 2)
     constant = (b if up == 1 else down) == 0
     slope = torch.where(constant, 0, up / torch.where(constant, 1, down))

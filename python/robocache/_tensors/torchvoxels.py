@@ -73,13 +73,11 @@ def _options_text(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
 
 def _plain_value(v: Any) -> Any:
     """Returns an array or tensor as a list. A tensor under torch.compile stays a tensor."""
-    return (
-        v.tolist()
-        if isinstance(v, np.ndarray)
-        or isinstance(v, torch.Tensor)
-        and not torch.compiler.is_compiling()
-        else v
-    )
+    if isinstance(v, np.ndarray):
+        return v.tolist()
+    if isinstance(v, torch.Tensor) and not torch.compiler.is_compiling():
+        return v.tolist()
+    return v
 
 
 def run_traced_voxelize(

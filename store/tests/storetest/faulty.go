@@ -201,13 +201,9 @@ func (f *writableFaulty) Create(ctx context.Context, name string) (store.Writer,
 }
 
 func (f *writableFaulty) CreateNew(ctx context.Context, name string) (store.Writer, error) {
-	return f.create(
-		ctx,
-		name,
-		func(ctx context.Context, name string) (store.Writer, error) {
-			return store.CreateNew(ctx, f.w, name)
-		},
-	)
+	return f.create(ctx, name, func(ctx context.Context, name string) (store.Writer, error) {
+		return store.CreateNew(ctx, f.w, name)
+	})
 }
 
 func (f *writableFaulty) create(

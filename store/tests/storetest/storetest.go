@@ -64,9 +64,7 @@ func Bytes(n int, seed uint64) []byte {
 
 func reading(t *testing.T, open Opener) {
 	files := map[string][]byte{
-		"meta/info.json": []byte(
-			`{"fps": 30}`,
-		),
+		"meta/info.json":              []byte(`{"fps": 30}`),
 		"empty":                       {},
 		"data/chunk-000/file-000.bin": Bytes(300_001, 1),
 		"odd/a b?c#d%2e&ü+;=.bin":     Bytes(100, 2),
@@ -120,8 +118,8 @@ func reading(t *testing.T, open Opener) {
 		}
 	}
 	// another spelling of a name is the same file
-	if b, err := store.ReadFile(t.Context(), s, "./meta//./info.json", 100); err != nil ||
-		string(b) != `{"fps": 30}` {
+	b, err := store.ReadFile(t.Context(), s, "./meta//./info.json", 100)
+	if err != nil || string(b) != `{"fps": 30}` {
 		t.Fatalf("unclean name: %q, %v", b, err)
 	}
 }
@@ -194,8 +192,8 @@ func concurrency(t *testing.T, open Opener) {
 			p := make([]byte, 5000)
 			for range 40 {
 				off := rng.Int64N(int64(len(data) - len(p)))
-				if err := f.ReadAt(t.Context(), p, off); err != nil ||
-					!bytes.Equal(p, data[off:off+int64(len(p))]) {
+				err := f.ReadAt(t.Context(), p, off)
+				if err != nil || !bytes.Equal(p, data[off:off+int64(len(p))]) {
 					t.Errorf("read at %d: wrong, or %v", off, err)
 					return
 				}
@@ -247,8 +245,8 @@ func version(t *testing.T, open Opener) {
 		if err != nil || e.Version == before || e.Size != int64(len(data)) {
 			t.Errorf("%s: after the change Stat says %+v, %v; it was %s", what, e, err, before)
 		}
-		if b, err := store.ReadFile(t.Context(), fx.Store, "a", 1<<20); err != nil ||
-			!bytes.Equal(b, data) {
+		b, err := store.ReadFile(t.Context(), fx.Store, "a", 1<<20)
+		if err != nil || !bytes.Equal(b, data) {
 			t.Errorf("%s: a new open does not see the new bytes: %v", what, err)
 		}
 	}
@@ -312,23 +310,20 @@ func notFound(t *testing.T, open Opener) {
 		}
 	}
 	// A folder is not a file. Whether it exists depends on the back end.
-	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrNotFound) &&
-		!errors.Is(err, robocache.ErrMalformed) {
+	_, err := s.Open(t.Context(), "a")
+	if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a folder: %v", err)
 	}
 }
 
 func listing(t *testing.T, open Opener) {
-	s := open(
-		t,
-		map[string][]byte{
-			"b":     []byte("1"),
-			"a/x":   []byte("22"),
-			"a/y/z": []byte("333"),
-			"a-b":   nil,
-			"ab/c":  []byte("4"),
-		},
-	).Store
+	s := open(t, map[string][]byte{
+		"b":     []byte("1"),
+		"a/x":   []byte("22"),
+		"a/y/z": []byte("333"),
+		"a-b":   nil,
+		"ab/c":  []byte("4"),
+	}).Store
 	_, err := s.List(t.Context(), "")
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.Skip("this back end cannot list")
@@ -362,8 +357,8 @@ func listing(t *testing.T, open Opener) {
 func limit(t *testing.T, open Opener) {
 	s := open(t, map[string][]byte{"a": Bytes(1000, 1), "empty": nil}).Store
 	for _, l := range []int64{-1, 0, 999} {
-		if b, err := store.ReadFile(t.Context(), s, "a", l); !errors.Is(err,
-			robocache.ErrResourceLimit) || b != nil {
+		b, err := store.ReadFile(t.Context(), s, "a", l)
+		if !errors.Is(err, robocache.ErrResourceLimit) || b != nil {
 			t.Errorf("limit %d: %d bytes, %v", l, len(b), err)
 		}
 	}
@@ -402,8 +397,8 @@ func afterClose(t *testing.T, open Opener) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(t.Context(), make([]byte, 10), 0); !errors.Is(err, robocache.ErrMisuse) ||
-		!errors.Is(err, fs.ErrClosed) {
+	err := f.ReadAt(t.Context(), make([]byte, 10), 0)
+	if !errors.Is(err, robocache.ErrMisuse) || !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("read after Close: %v", err)
 	}
 	if err := f.Close(); err != nil {

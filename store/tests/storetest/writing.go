@@ -76,8 +76,8 @@ func writing(t *testing.T, open Opener) {
 			t.Fatal(err)
 		}
 		p := make([]byte, 3)
-		if err := f.ReadAt(t.Context(), p, 0); err == nil && string(p) != "old" || err != nil &&
-			!errors.Is(err, store.ErrChanged) {
+		err := f.ReadAt(t.Context(), p, 0)
+		if err == nil && string(p) != "old" || err != nil && !errors.Is(err, store.ErrChanged) {
 			t.Fatalf("%q, %v", p, err)
 		}
 		if e, _ := s.Stat(t.Context(), "a"); e.Version == f.Version() {
@@ -194,17 +194,18 @@ func writing(t *testing.T, open Opener) {
 		}
 		for _, name := range []string{"d/b", "d/empty"} {
 			text := strings.Repeat("x", len(name)%3)
-			if err := store.PutNew(t.Context(), s, name, []byte(text)); err != nil ||
-				read(t, s, name) != text {
+			err := store.PutNew(t.Context(), s, name, []byte(text))
+			if err != nil || read(t, s, name) != text {
 				t.Fatal(err)
 			}
 			var e *robocache.Error
-			if err := store.PutNew(t.Context(), s, name, []byte(text)); !errors.Is(err,
-				store.ErrExists) {
+			err = store.PutNew(t.Context(), s, name, []byte(text))
+			if !errors.Is(err, store.ErrExists) {
 				t.Errorf("%s again, with the same bytes: %v", name, err)
 			}
-			if err := store.PutNew(t.Context(), s, name, []byte("other")); !errors.Is(err,
-				store.ErrExists) || !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+			err = store.PutNew(t.Context(), s, name, []byte("other"))
+			if !errors.Is(err, store.ErrExists) || !errors.Is(err, robocache.ErrMisuse) ||
+				!errors.As(err, &e) ||
 				!strings.HasSuffix(fmt.Sprint(e.Where["file"]), name) {
 				t.Fatalf("the second: %v", err)
 			}
@@ -243,8 +244,9 @@ func writing(t *testing.T, open Opener) {
 		}
 		only(t, s, "e/f + %g ")
 		var e *robocache.Error
-		if err := store.Move(t.Context(), s, "none", "x"); !errors.Is(err, robocache.ErrNotFound) ||
-			!errors.As(err, &e) || !strings.HasSuffix(fmt.Sprint(e.Where["file"]), "none") {
+		err := store.Move(t.Context(), s, "none", "x")
+		if !errors.Is(err, robocache.ErrNotFound) || !errors.As(err, &e) ||
+			!strings.HasSuffix(fmt.Sprint(e.Where["file"]), "none") {
 			t.Error(err)
 		}
 	})

@@ -13,23 +13,23 @@ import (
 
 // survey collects information about a topic while its messages are read.
 type survey struct {
-	t    *topic
-	dec  *ros2.Topic
-	row  func(clock, entry int, timestamp int64, stamped bool)
-	log  int64 // log time of the message for which row is called
-	n    int   // messages read of the current recording
-	all  int   // messages in the index of the current recording
-	rows []timestamps
-	err  error // error of the first malformed message
-	at   int
+	topic      *topic
+	dec        *ros2.Topic
+	onRow      func(clock, entry int, timestamp int64, stamped bool)
+	messageLog int64 // log time of the message for which row is called
+	messages   int   // messages read of the current recording
+	indexed    int   // messages in the index of the current recording
+	rows       []timestamps
+	err        error // error of the first malformed message
+	errIndex   int
 
-	stamped   bool   // at least one message has a header
-	code, why string // reason why the headers cannot be the clock
+	hasHeader    bool   // at least one message has a header
+	code, reason string // reason why the headers cannot be the clock
 }
 
 func newSurvey(t *topic, dec *ros2.Topic) *survey {
-	s := &survey{t: t, dec: dec, rows: make([]timestamps, 1)}
-	s.row = func(clock, _ int, timestamp int64, stamped bool) {
+	s := &survey{topic: t, dec: dec, rows: make([]timestamps, 1)}
+	s.onRow = func(clock, _ int, timestamp int64, stamped bool) {
 		if !stamped {
 			return
 		}
@@ -37,7 +37,7 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 			s.rows = append(s.rows, timestamps{})
 		}
 		c := &s.rows[clock]
-		c.header, c.log = append(c.header, timestamp), append(c.log, s.log)
+		c.header, c.log = append(c.header, timestamp), append(c.log, s.messageLog)
 	}
 	return s
 }
@@ -45,16 +45,16 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 // reserve allocates space for the timestamps of a recording's messages. Most messages are rows of
 // the first clock.
 func (s *survey) reserve(n int) {
-	s.all = n
+	s.indexed = n
 	first := &s.rows[0]
 	first.header, first.log = slices.Grow(first.header, n), slices.Grow(first.log, n)
 }
 
 func (s *survey) addMessage(i int, m *Message) {
-	s.n++
-	s.log = m.Log
-	if err := s.dec.Scan(m.Data, s.row); err != nil && s.err == nil {
-		s.err, s.at = err, i
+	s.messages++
+	s.messageLog = m.Log
+	if err := s.dec.Scan(m.Data, s.onRow); err != nil && s.err == nil {
+		s.err, s.errIndex = err, i
 	}
 }
 
@@ -62,9 +62,9 @@ func (s *survey) addMessage(i int, m *Message) {
 func (s *survey) judgeHeaders(tolerance int64) {
 	for k := range s.rows {
 		c := &s.rows[k]
-		s.stamped = s.stamped || len(c.header) > 0
-		if s.why == "" {
-			s.code, s.why = headerFault(c.header, c.log, tolerance)
+		s.hasHeader = s.hasHeader || len(c.header) > 0
+		if s.reason == "" {
+			s.code, s.reason = headerFault(c.header, c.log, tolerance)
 		}
 		c.header, c.log = c.header[:0], c.log[:0]
 	}
@@ -81,8 +81,8 @@ func (d *Dataset) surveyAll(ctx context.Context) {
 		d.surveyRecording(ctx, rec, list)
 	}
 	for _, s := range list {
-		d.refreshFields(s.t)
-		for _, f := range s.t.dec.Findings() {
+		d.refreshFields(s.topic)
+		for _, f := range s.topic.dec.Findings() {
 			d.recordFinding(-1, f)
 		}
 		d.chooseClock(s)
@@ -91,55 +91,52 @@ func (d *Dataset) surveyAll(ctx context.Context) {
 
 // surveyRecording reads the messages of one recording in one pass.
 func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) {
-	here := map[int]*survey{}
-	var places []int
+	surveyAt := map[int]*survey{} // by the topic's index in the storage
+	var indices []int
 	for _, s := range list {
-		if p := s.t.place[rec]; p >= 0 && s.t.counts[rec] > 0 {
-			here[p], places = s, append(places, p)
-			s.n = 0
+		if p := s.topic.storageIndex[rec]; p >= 0 && s.topic.counts[rec] > 0 {
+			surveyAt[p] = s
+			indices = append(indices, p)
+			s.messages = 0
 		}
 	}
-	if len(places) == 0 {
+	if len(indices) == 0 {
 		return
 	}
 	var failed map[int]error
 	err := d.pool.withStorage(ctx, rec, func(st Storage) (err error) {
-		for _, p := range places {
+		for _, p := range indices {
 			if ix, err := st.Index(ctx, p); err == nil {
-				here[p].reserve(len(ix.Log))
+				surveyAt[p].reserve(len(ix.Log))
 			}
 		}
-		failed, err = st.Walk(ctx, places, func(place, i int, m *Message) error {
-			here[place].addMessage(i, m)
+		failed, err = st.Walk(ctx, indices, func(index, i int, m *Message) error {
+			surveyAt[index].addMessage(i, m)
 			return nil
 		})
 		return err
 	})
-	for _, p := range places {
-		s := here[p]
-		t := s.t
-		if own := cmp.Or(failed[p], err); own != nil {
-			d.failIfFatal(own)
-			d.recordFinding(
-				-1,
-				robocache.Finding{
-					Severity: robocache.SeverityError,
-					Code:     "unreadable-recording",
-					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
-					Message:  own.Error(),
-				},
-			)
+	for _, p := range indices {
+		s := surveyAt[p]
+		t := s.topic
+		if topicErr := cmp.Or(failed[p], err); topicErr != nil {
+			d.failIfFatal(topicErr)
+			d.recordFinding(-1, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "unreadable-recording",
+				Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
+				Message:  topicErr.Error(),
+			})
 			continue
 		}
 		if s.err != nil && d.opt.Strict {
-			guard.Fail(
-				robocache.At(
-					s.err,
-					robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at},
-				),
-			)
+			guard.Fail(robocache.At(s.err, robocache.Where{
+				"file":   d.pool.recs[rec].Name,
+				"stream": t.key,
+				"index":  s.errIndex,
+			}))
 		}
-		t.counts[rec] = int64(s.n)
+		t.counts[rec] = int64(s.messages)
 		d.keepTimestamps(rec, s)
 		s.judgeHeaders(d.stepsAllowed())
 	}
@@ -148,23 +145,24 @@ func (d *Dataset) surveyRecording(ctx context.Context, rec int, list []*survey) 
 // keepTimestamps keeps the headers of a recording's messages if all messages have one. Later reads
 // of the rows then do not need the messages.
 func (d *Dataset) keepTimestamps(rec int, s *survey) {
-	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.n || s.n != s.all {
+	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.messages ||
+		s.messages != s.indexed {
 		return
 	}
-	if d.kept += 8 * int64(s.n); d.kept > d.opt.Budget/16 {
+	if d.headerTimesBytes += 8 * int64(s.messages); d.headerTimesBytes > d.opt.Budget/16 {
 		return
 	}
-	if s.t.headerTimes == nil {
-		s.t.headerTimes = map[int][]int64{}
+	if s.topic.headerTimes == nil {
+		s.topic.headerTimes = map[int][]int64{}
 	}
-	s.t.headerTimes[rec] = slices.Clone(s.rows[0].header)
+	s.topic.headerTimes[rec] = slices.Clone(s.rows[0].header)
 }
 
 // surveySample checks a topic by its first messages only.
 func (d *Dataset) surveySample(t *topic) {
-	s := newSurvey(t, guard.Must(ros2.NewTopic(t.name, t.schema, t.first)))
-	for i, b := range t.first {
-		s.addMessage(i, &Message{Log: t.firstLog[i], Data: b})
+	s := newSurvey(t, guard.Must(ros2.NewTopic(t.name, t.schema, t.samples)))
+	for i, b := range t.samples {
+		s.addMessage(i, &Message{Log: t.sampleLogs[i], Data: b})
 	}
 	s.judgeHeaders(d.stepsAllowed())
 	d.chooseClock(s)
@@ -173,8 +171,9 @@ func (d *Dataset) surveySample(t *topic) {
 // chooseClock chooses the clock of a topic: the requested one, otherwise header if the type has a
 // plausible one, otherwise log.
 func (d *Dataset) chooseClock(s *survey) {
-	t := s.t
-	asked, byName := d.opt.Clock, false
+	t := s.topic
+	asked := d.opt.Clock
+	byName := false // the mapping names a clock for this topic
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
 			for _, from := range m.From {
@@ -184,14 +183,14 @@ func (d *Dataset) chooseClock(s *survey) {
 			}
 		}
 	}
-	t.stamped = s.stamped
+	t.hasHeader = s.hasHeader
 	if t.restored && asked == "" {
 		// The log times are the original timestamps. Headers are equal, but there a timestamp of 0
 		// counts as missing.
 		asked = Log
 	}
 	switch {
-	case asked == Header && !t.stamped || asked == Publish && !t.publish:
+	case asked == Header && !t.hasHeader || asked == Publish && !t.hasPublish:
 		if byName {
 			guard.Fail(
 				robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", asked).
@@ -201,21 +200,18 @@ func (d *Dataset) chooseClock(s *survey) {
 		t.clock = Log // requested for all streams, but this one does not have it
 	case asked != "":
 		t.clock = asked
-	case t.stamped && s.why == "":
+	case t.hasHeader && s.reason == "":
 		t.clock = Header
 	default:
 		t.clock = Log
-		if t.stamped {
+		if t.hasHeader {
 			d.recordFinding(-1, robocache.Finding{
 				Severity: robocache.SeverityWarning,
 				Code:     s.code,
 				Where:    robocache.Where{"stream": t.key},
-				Message:  s.why + ": the recorder's time is taken (clock log)",
-				Hint: "open with " + robocache.Option(
-					"options",
-					"clock",
-					"header",
-				) + " to take them all the same",
+				Message:  s.reason + ": the recorder's time is taken (clock log)",
+				Hint: "open with " + robocache.Option("options", "clock", "header") +
+					" to take them all the same",
 			})
 		}
 	}
