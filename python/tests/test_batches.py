@@ -1,4 +1,7 @@
-"""How batches cross the border: nothing lost under signals, memory given back, texts, arrays without torch, forks."""
+"""Delivery of batches from the engine to Python.
+
+Covers signals, release of memory, strings, arrays without torch, and forks.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def test_a_batch_that_did_not_arrive_is_given_again(
     gc.collect()
     again = next(it)
     assert again["index"].tolist() == order[16:32] and loader.state_dict()["position"] == 32
-    # Told, never arrived, and then the loader goes elsewhere or is closed: its memory comes back.
+    # If a batch was delivered but never acknowledged, set_epoch and close release its memory.
     monkeypatch.setattr(e, "arrived", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(it)
@@ -58,7 +61,7 @@ def test_a_batch_that_did_not_arrive_is_given_again(
 
 
 class _Closing:
-    """An engine whose loader another thread closes between taking and making tensors."""
+    """An engine whose loader is closed by another thread before the tensors are made."""
 
     def __init__(self, engine: _engine.Engine, loader: robocache.Loader) -> None:
         self.engine, self.loader = engine, loader
@@ -69,7 +72,11 @@ class _Closing:
 
 
 def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """An exception every half millisecond, wherever it strikes: no batch is given twice, and one that is missing was counted."""
+    """No signal causes a lost or repeated batch.
+
+    A handler raises an exception every half millisecond, at any place. No batch may be delivered
+    twice. A batch that the caller did not receive must be counted in the position.
+    """
     r = script(
         """
         import gc, signal, sys, time, torch, robocache
@@ -125,7 +132,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
 
 
 def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
-    """A small tensor that is kept does not keep the images."""
+    """A small tensor that is kept does not keep the images of its batch in memory."""
     cam = "observation.images.cam_high"
     loader = robocache.Loader(
         h264,
@@ -149,7 +156,7 @@ def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
 
 
 def test_tensors_are_the_users(h264: str) -> None:
-    """Writable, of their own storage, alive after the loader, droppable from any thread."""
+    """Tensors are writable, own their storage, outlive the loader; any thread can free them."""
     loader = robocache.Loader(h264, batch_size=8, keys=NUMBERS)
     b = next(iter(loader))
     other = next(iter(loader))
@@ -192,7 +199,7 @@ def test_without_torch_as_with_it(script, h264: str) -> None:  # type: ignore[no
 
 
 def test_texts() -> None:
-    """As robocache.h says they are written."""
+    """Strings have the binary layout that robocache.h documents."""
     import struct
 
     def column(values: list[str]) -> bytes:
@@ -222,7 +229,7 @@ def test_texts() -> None:
 
 
 def test_tensors_in_a_forked_child(h264: str) -> None:
-    """A child may hold and drop what the parent took: it is not the child's to give back."""
+    """A forked child may hold and drop the parent's tensors without releasing their memory."""
     loader = robocache.Loader(h264, batch_size=8, keys=NUMBERS)
     b = next(iter(loader))
     want = b["action"].sum().item()
@@ -255,7 +262,11 @@ def test_two_threads_take_turns(h264: str) -> None:
 def test_a_late_thread_gets_nothing_of_the_next_epoch(
     h264: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that asked for the first batch, and was then held up while another took the epoch, is not given the epoch behind it."""
+    """A delayed thread receives no batch of the next epoch.
+
+    The thread requests the first batch and is then suspended while another thread consumes the
+    epoch.
+    """
     loader = robocache.Loader(h264, batch_size=8, keys=["index"], threads=2)
     it, got, asked, go, take = (
         iter(loader),

@@ -1,4 +1,4 @@
-"""The engine sees environment variables that Python sets, changes or removes after the process's start."""
+"""The engine sees environment variables that Python sets, changes or removes after startup."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_proxy(monkeypatch: pytest.MonkeyPatch, server: tuple[str, Seen]) -> Non
 
 
 def test_set_again_before_loading(server: tuple[str, Seen]) -> None:
-    """A variable of the process's start that is removed and set again before the engine is loaded is seen."""
+    """A variable that is removed and set again before the engine is loaded has its last value."""
     address, seen = server
     script = (
         "import os\n"

@@ -27,7 +27,7 @@ def equal(a: dict, b: dict) -> None:
         assert torch.equal(a[k], b[k]) if isinstance(a[k], torch.Tensor) else a[k] == b[k], k
 
 
-# MapDataset
+# Tests of MapDataset.
 
 
 def test_map_items(h264: str) -> None:
@@ -46,7 +46,7 @@ def test_map_items(h264: str) -> None:
         "observation.images.cam_high"
     ].shape == (2, 3, *SMALL)
     assert item["observation.images.cam_high_is_pad"].tolist() == [True, False]
-    # edge-replicated
+    # edge rows are repeated
     assert torch.equal(
         item["observation.images.cam_high"][0], item["observation.images.cam_high"][1]
     )
@@ -70,7 +70,7 @@ def test_map_items(h264: str) -> None:
 def test_map_selection(h264: str) -> None:
     m = robocache.MapDataset(h264, episodes=[2, 0], keys=["episode_index", "action"])
     e = m.batch(range(len(m)))["episode_index"]
-    # file order, whatever the list's
+    # episodes are in file order, whatever the order of the list
     assert sorted(set(e.tolist())) == [0, 2] and (e.diff() >= 0).all()
     assert m.keys == ["action", "episode_index"] or m.keys == ["episode_index", "action"]
     f = robocache.MapDataset(
@@ -140,7 +140,7 @@ def test_map_misuse(h264: str, kwargs: dict, words: str) -> None:
     assert isinstance(e.value, robocache.Misuse)
 
 
-# Loader
+# Tests of Loader.
 
 
 def indices(loader: robocache.Loader) -> list[list[int]]:
@@ -196,7 +196,8 @@ def test_every_for_is_an_epoch(h264: str) -> None:
     assert loader.epoch == 0
     first = next(iter(loader))["index"]
     assert loader.state_dict()["position"] == 64
-    assert sum(indices(loader), []) == loader.order(1).tolist()  # the first `for` was left early
+    # the first `for` was left early, so this is the next epoch
+    assert sum(indices(loader), []) == loader.order(1).tolist()
     loader.set_epoch(0)
     assert torch.equal(next(iter(loader))["index"], first)
     it = iter(loader)
@@ -250,7 +251,7 @@ def test_resume(h264: str) -> None:
     b.load_state_dict(a.state_dict())
     assert sum(indices(b), []) == a.order(1).tolist()
     b.load_state_dict(a.state_dict())
-    b.set_epoch(1)  # as training loops do after resuming: it keeps the place
+    b.set_epoch(1)  # as training loops do after resuming: it keeps the position
     assert sum(indices(b), []) == a.order(1).tolist()
 
 
@@ -265,7 +266,10 @@ def test_state_of_other_data(h264: str) -> None:
 
 
 def test_state_of_equal_lengths(tmp_path: Path) -> None:
-    """Another dataset with the same number of episodes of the same lengths; and the same one elsewhere, whose state loads."""
+    """A state does not load into another dataset with episodes of the same number and lengths.
+
+    It loads into a copy of the same dataset in another folder.
+    """
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     for name, offset in (("one", 0.0), ("copy", 0.0), ("other", 1.0)):
         with h5py.File(tmp_path / f"{name}.hdf5", "w") as f:
@@ -335,7 +339,7 @@ def test_place_from_the_environment(h264: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_memory_lives_as_long_as_a_view(h264: str) -> None:
-    """A batch that is kept is never written to again; what was let go comes back to the engine."""
+    """A batch that is kept is never overwritten. Released memory returns to the engine."""
     loader = robocache.Loader(h264, batch_size=8, image_size=SMALL, seed=1)
     it = iter(loader)
     batch = next(it)
@@ -351,7 +355,7 @@ def test_memory_lives_as_long_as_a_view(h264: str) -> None:
     before = loader.stats()["buffer_bytes"]
     loader.close()
     assert torch.equal(kept, copy) and before > 0
-    kept += 1  # it is the user's: writable
+    kept += 1  # the tensor belongs to the user and is writable
     assert not torch.equal(kept, copy)
 
 
@@ -379,7 +383,10 @@ def test_peak_memory_is_flat(h264: str) -> None:
 
 
 def test_no_copy_and_no_python_per_sample(h264: str) -> None:
-    """A batch costs Python calls a key, not a sample: as many for 8 samples as for 128."""
+    """The number of Python calls per batch depends on its keys, not on its samples.
+
+    A batch of 128 samples needs as many calls as a batch of 8.
+    """
 
     def calls(batch_size: int) -> int:
         loader = robocache.Loader(
@@ -433,7 +440,7 @@ def test_epochs_count_from_0(h264: str) -> None:
 
 
 def test_seconds_may_have_a_unit(h264: str) -> None:
-    """Windows and tolerances accept text with a unit, as the hint of an implausible number says."""
+    """Windows and tolerances accept text with a unit, as the hint for implausible numbers says."""
     numbers = robocache.Loader(
         h264,
         keys=["action"],

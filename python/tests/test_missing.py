@@ -1,4 +1,4 @@
-"""missing= of MapDataset, where an episode lacks a camera that the others have."""
+"""missing= of MapDataset if an episode lacks a camera that the others have."""
 
 from __future__ import annotations
 

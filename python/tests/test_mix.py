@@ -107,7 +107,7 @@ def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
     ]
     b = next(iter(robocache.Loader(two, keys=["front"], image_size=(24, 32), batch_size=8)))
     assert b["front"].shape == (8, 3, 24, 32)
-    flip = cam + "_flip"  # only one has it
+    flip = cam + "_flip"  # only one source has this key
     with pytest.raises(robocache.Misuse, match="missing"):
         robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32))
     b = next(

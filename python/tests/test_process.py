@@ -1,4 +1,4 @@
-"""The engine as a guest in a Python process: import, signals, exit, threads, symbols."""
+"""The engine inside a Python process: import, signals, exit, threads and symbols."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_import_is_light(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """Everything gives NumPy arrays."""
+    """Without torch everything returns NumPy arrays."""
     r = script(
         """
         import sys
@@ -54,8 +54,8 @@ def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-de
 
 def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
     path = tmp_path / "script.py"
-    # A shell starts background jobs with Ctrl-C ignored, and children inherit that: CI may run in
-    # one.
+    # A shell starts background jobs with SIGINT ignored, and children inherit this. CI may run in
+    # such a job.
     path.write_text(
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         + textwrap.dedent(text)
@@ -78,7 +78,7 @@ def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
 def interrupted(p: subprocess.Popen[str]) -> tuple[str, int]:
     p.send_signal(signal.SIGINT)
     try:
-        out, err = p.communicate(timeout=120)  # of what would never end
+        out, err = p.communicate(timeout=120)  # the test fails if the process does not end
     except subprocess.TimeoutExpired:
         p.kill()
         pytest.fail("Ctrl-C does not end it: " + p.communicate()[1])
@@ -105,7 +105,10 @@ def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
-    """A loop that catches Ctrl-C goes on with the next batch, and the state counts what was handed out."""
+    """A loop that catches Ctrl-C continues with the next batch.
+
+    The state counts the batches that were delivered.
+    """
     p = start(
         """
         import sys, robocache
@@ -137,9 +140,9 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
             break
         p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=300)
-    # An interrupt between two statements of the script itself may end it; one of ours must never
-    # lose a batch.
-    # Its traceback quotes the line that it hit: only a raised assertion counts.
+    # SIGINT between two statements of the script may end the script, which is no fault. A lost
+    # batch raises AssertionError. The traceback quotes source lines, so the test looks for the
+    # raised error only.
     assert "AssertionError" not in err, err
 
 
@@ -165,7 +168,7 @@ def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: 
 
 
 def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """Python's own handling of signals stays as it is."""
+    """Python's own handling of signals is unchanged."""
     r = script(
         """
         import faulthandler, os, signal, sys, robocache
@@ -227,7 +230,10 @@ def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: 
 
 
 def test_symbols() -> None:
-    """PyAV and torchcodec bring their own FFmpeg into the same process: nothing of ours may be seen."""
+    """The library exports no FFmpeg symbol.
+
+    PyAV and torchcodec load their own FFmpeg into the same process.
+    """
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("nm (binutils) is not installed")
@@ -306,7 +312,7 @@ def test_stale_and_foreign_handles() -> None:
 
 
 def test_help_names_every_keyword() -> None:
-    """help() is enough to begin: each keyword stands in the text of its class."""
+    """help() of a class mentions each of its keywords."""
     import inspect
     import pydoc
 

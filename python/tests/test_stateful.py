@@ -1,4 +1,7 @@
-"""States in torch's habits: StatefulDataLoader over a Loader and over a MapDataset, plain DataLoader, epochs, persistent use."""
+"""States with torch's tools: StatefulDataLoader, plain DataLoader, epochs and persistent use.
+
+StatefulDataLoader is used over a Loader and over a MapDataset.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def test_resume_inside_a_stateful_dataloader(h264: str, stop: int) -> None:
     for _ in range(stop):
         got += next(it)["index"].tolist()
     file = io.BytesIO()
-    torch.save(dl.state_dict(), file)  # as checkpoints are written
+    torch.save(dl.state_dict(), file)  # checkpoints are written in this way
     file.seek(0)
     other = inside(h264, threads=1, runtime=robocache.Runtime(prefetch=1))
     other.load_state_dict(torch.load(file))
@@ -46,7 +49,7 @@ def test_resume_inside_a_stateful_dataloader(h264: str, stop: int) -> None:
 
 
 def test_state_at_the_end(h264: str) -> None:
-    """One that was taken after the last batch, or after the end was seen, goes on with the next epoch, whole."""
+    """A state taken after the last batch, or after the end, resumes with the whole next epoch."""
     for seen in (False, True):
         dl = inside(h264)
         it = iter(dl)
