@@ -132,7 +132,7 @@ def synth(path: Path, *options: str) -> Path:
     """Creates a synthetic dataset with the command line and returns its path."""
     done = cli("synth", str(path), *options)
     if done.returncode == 10 and "ffmpeg" in done.stderr or done.returncode == 12:
-        pytest.skip(f"synth has no encoder here: {done.stderr.strip()}")
+        pytest.skip(f"synth has no encoder on this machine: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     return path
 

@@ -291,7 +291,8 @@ class Hub:
         more = (
             {
                 "Link": (
-                    f"<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; "
+                    f"<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}"
+                    f"?recursive={deep}&cursor={at + PAGE}>; "
                     'rel="next"'
                 )
             }

@@ -281,14 +281,14 @@ def test_where_it_gives_a_neighbour() -> None:
     for i in asked:
         theirs_wrong += np.abs(b[i][key].permute(1, 2, 0).numpy().astype(int) - frames[i]).max() > 2
     assert ours_wrong == 0
-    assert theirs_wrong > 0, "lerobot gives the right frames by now: this page can be closed"
+    assert theirs_wrong > 0, "lerobot returns the right frames now: remove this test"
     print(f"lerobot: {theirs_wrong} of {len(asked)} other frames; robocache: 0 of {len(a)}")
 
 
 @pytest.mark.parametrize("name", ["g1_v21", "gr00t_picknplace_v20"])
 def test_versions_it_does_not_open(name: str) -> None:
     path = dataset_path(name)
-    with pytest.raises(Exception):  # noqa: B017 - BackwardCompatibilityError, NotImplementedError: theirs to name
+    with pytest.raises(Exception):  # noqa: B017
         theirs(path)
     ds = robocache.LeRobotDataset(path, return_uint8=True)
     key = ds.meta.video_keys[0]

@@ -40,8 +40,8 @@ def test_a_batch_that_did_not_arrive_is_given_again(
         with pytest.raises(KeyboardInterrupt):
             next(it)
         monkeypatch.setattr(e, "arrived", real)
-        assert loader.state_dict()["position"] == 16, "it does not count"
-    assert len(set(hits)) == 1, "the same batch each time"
+        assert loader.state_dict()["position"] == 16, "an interrupted batch does not count"
+    assert len(set(hits)) == 1, "the same batch is redelivered each time"
     gc.collect()
     again = next(it)
     assert again["index"].tolist() == order[16:32] and loader.state_dict()["position"] == 32
@@ -87,7 +87,8 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
         def strike(*a):
             global armed
             if armed:
-                armed = False     # or the next one strikes in the handler of this one: Python 3.10 looks for signals there
+                # Python 3.10 handles signals inside a handler, so one at a time.
+                armed = False
                 raise Hit
         signal.signal(signal.SIGALRM, strike)
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
@@ -110,14 +111,14 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
                 if b is None:
                     s = loader.state_dict()
                     here = s["position"] if s["epoch"] == epoch else len(order[epoch])
-                    gaps += here != at     # it had arrived, and the signal struck on its way up
+                    gaps += here != at     # acknowledged, but interrupted before next() returned
                     assert at <= here <= at + 8, (at, here)
                     at = here
                     continue
                 got = b["index"].tolist()
                 assert got == order[epoch][at:at + 8] and len(b["task"]) == len(got), (epoch, at, got)
                 at += len(got); given += 1
-            assert at == len(order[epoch]), "the end came early"
+            assert at == len(order[epoch]), "the epoch ended early"
             ends += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         del b, it; gc.collect()
@@ -161,7 +162,7 @@ def test_tensors_are_the_users(h264: str) -> None:
     b = next(iter(loader))
     other = next(iter(loader))
     assert b["action"].untyped_storage().nbytes() == b["action"].nbytes, (
-        "saving one tensor saves no other"
+        "a saved tensor must not contain others"
     )
     b["action"].add_(1)
     before = {k: v.clone() for k, v in b.items() if k != "task"}
@@ -225,7 +226,7 @@ def test_texts() -> None:
         out.insert(place, values)
     assert out == ["tensor", tasks, [{"a": [1]}, {"a": [1]}, None], empty]
     out[2][0]["a"].append(2)
-    assert out[2][1] == {"a": [1]}, "rows do not share what they hold"
+    assert out[2][1] == {"a": [1]}, "rows must not share objects"
 
 
 def test_tensors_in_a_forked_child(h264: str) -> None:

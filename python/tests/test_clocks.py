@@ -353,7 +353,7 @@ def test_recording_at_native_rates(recording: str) -> None:
             rows = (gyro.times >= now - 500_000_000) & (gyro.times <= now)
             got = b[GYRO][ends[n] - rows.sum() : ends[n]]
             assert np.array_equal(got.numpy(), gyro.values[rows].astype(np.float32)), (
-                "float64 comes as float32"
+                "float64 is delivered as float32"
             )
             want = interp(
                 now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values

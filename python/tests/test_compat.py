@@ -59,7 +59,7 @@ def test_reference_a() -> None:
             robocache.resample_trajectories(data, times, targets), want, rtol=1e-5, atol=1e-6
         )
         new += not np.allclose(robocache.resample(data, times, targets), want, rtol=1e-5, atol=1e-6)
-    assert new > 0, "the two clocks cannot be told apart by these cases"
+    assert new > 0, "these cases do not distinguish the two rules"
 
 
 def test_reference_b() -> None:

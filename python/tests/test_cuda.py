@@ -104,7 +104,7 @@ def test_the_device_finishes_batches(how):
     """Casts, normalisation and interpolation of stored bytes on the device give the host's bits."""
     if "observation.images.cam_high" not in robocache.open(PATH).features:
         if "augment" in how:
-            pytest.skip("augmentation is asked of the camera cam_high")
+            pytest.skip("the dataset lacks cam_high, the camera to augment")
         how = {k: v for k, v in how.items() if k != "keys"}
     how = {"episodes": [0], "batch_size": 16, **how}
     want = epoch(**how)
@@ -199,7 +199,7 @@ def test_a_caller_who_changes_streams():
                 sums.append({k: v.double().sum() for k, v in tensors(b).items()})
                 del b
     torch.cuda.synchronize()
-    assert noted, "no copy was ahead where the stream changed"
+    assert noted, "no copy was pending when the stream changed"
     for a, s in zip(want, sums, strict=True):
         for k, v in tensors(a).items():
             assert torch.allclose(v.double().sum(), s[k].cpu(), rtol=1e-12), k
@@ -234,7 +234,7 @@ def test_copies_overlap():
         next(it)
         torch.cuda.synchronize()
         ahead = loader._batches._pending
-        assert len(ahead) == 1 and ahead[0].copy.event.query(), "its copy was done by then"
+        assert len(ahead) == 1 and ahead[0].copy.event.query(), "the copy is complete by then"
 
 
 def test_memory_comes_back():
@@ -253,7 +253,7 @@ def test_memory_comes_back():
 
 def test_several_devices():
     if torch.cuda.device_count() < 2:
-        pytest.skip("one device")
+        pytest.skip("needs two devices")
     b = next(iter(open_loader(device="cuda:1")))
     assert all(v.device.index == 1 for v in tensors(b).values())
     with pytest.raises(robocache.Unsupported):
@@ -274,8 +274,11 @@ def rates():
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
                 print(
-                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no images'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
-                    f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, pinned {loader.pin_memory}"
+                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no images'}: "
+                    f"{n / took:.0f} samples/s, "
+                    f"{(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
+                    f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, "
+                    f"pinned {loader.pin_memory}"
                 )
 
 
@@ -352,17 +355,25 @@ def test_decode_on_device_equals_cpu(decode, how):
 
 LOST = """
 import sys, time, torch, robocache
-loader = robocache.Loader(sys.argv[1], batch_size=32, seed=3, device=robocache.Device("cuda", decode=sys.argv[2]), shuffle=sys.argv[3], order=robocache.Order(on_bad_episode="skip"), runtime=robocache.Runtime(prefetch=2))
+loader = robocache.Loader(
+    sys.argv[1], batch_size=32, seed=3, shuffle=sys.argv[3],
+    device=robocache.Device("cuda", decode=sys.argv[2]),
+    order=robocache.Order(on_bad_episode="skip"),
+    runtime=robocache.Runtime(prefetch=2),
+)
 batches = iter(loader)
 next(batches)
-bad = torch.zeros(4, device="cuda")[torch.full((4,), 1 << 20, device="cuda")]  # a device-side assertion: the context is lost
+# A device-side assertion: the context is lost.
+bad = torch.zeros(4, device="cuda")[torch.full((4,), 1 << 20, device="cuda")]
 begin = time.monotonic()
 try:
     for _ in range(10_000):
         next(batches, None) or next(batches := iter(loader))
     print("no error")
 except robocache.Error as e:
-    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e, flush=True)  # the process may abort at its exit
+    bad = len(loader.stats().get("bad_episodes", []))
+    # flush: the process may abort when it exits.
+    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", bad, e, flush=True)
 """
 
 
@@ -384,7 +395,10 @@ def test_a_lost_device_is_an_error(decode, shuffle):
 SHARED = """
 import sys, time, robocache
 rank, world, decode, shuffle = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
-loader = robocache.Loader(sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, device=robocache.Device("cuda", decode=decode), shuffle=shuffle, keys=None, threads=8)
+loader = robocache.Loader(
+    sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, shuffle=shuffle,
+    device=robocache.Device("cuda", decode=decode), keys=None, threads=8,
+)
 seen = sorted(int(i) for b in loader for i in b["index"].cpu())
 end, n, begin = float(sys.argv[6]), 0, None
 while time.time() < end + 3:

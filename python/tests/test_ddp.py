@@ -283,7 +283,7 @@ def check(
     world, pool, drop = len(ranks), "pool" in name, "drop" in name
     size = batch * world
     steps = (len(order) - start) // size if drop else -(-(len(order) - start) // size)
-    assert [len(r) for r in ranks] == [steps] * world, "equally many batches"
+    assert [len(r) for r in ranks] == [steps] * world, "all ranks have the same number of batches"
     for t in range(steps):
         got = [i for r in ranks for i in r[t]]
         at = start + t * size
@@ -294,7 +294,7 @@ def check(
             place = {s: p for p, s in enumerate(want)}
             for r in ranks:
                 assert [place[i] for i in r[t]] == sorted(place[i] for i in r[t]), (
-                    "each in the order of positions"
+                    "each rank follows the order of positions"
                 )
 
 
@@ -321,7 +321,7 @@ def test_a_state_of_four_ranks_on_more_and_on_fewer(
 ) -> None:
     heads = [r["heads"][name] for r in runs[4]]
     assert all({**h["state"], "rank": 0} == {**heads[0]["state"], "rank": 0} for h in heads), (
-        "the ranks' states are one"
+        "all ranks have the same state"
     )
     whole, at = order(paths, name, 0), HEAD * 4 * BATCH
     given = [i for t in range(HEAD) for h in heads for i in h["got"][t]]
@@ -335,7 +335,7 @@ def test_a_short_end_under_join(world: int, runs: dict[int, Any], paths: list[st
     ranks = [r["joined"] for r in runs[world]]
     counts = [len(r["got"]) for r in ranks]
     assert counts == [r["len"] for r in ranks] and max(counts) - min(counts) == 1, (
-        "some have a batch less"
+        "some ranks have one batch less"
     )
     assert sorted(i for r in ranks for b in r["got"] for i in b) == list(range(429)), (
         "every sample once"
@@ -376,8 +376,7 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
             state = json.loads((tmp_path / "state.json").read_text())
             done = (state["position"] - at) / (world * BATCH)
             assert done in (die - 2, die - 1), (
-                "the step in which it died did not count; the one before may not have been "
-                "saved yet"
+                "the step of the death does not count; the step before may not have been saved yet"
             )
         logs = [
             [
@@ -395,6 +394,4 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
             counted += got
         at = end
     lost, extra = Counter(whole) - Counter(counted), Counter(counted) - Counter(whole)
-    assert not lost and extra.total() < 3 * BATCH, (
-        "the last step was filled up, and nothing else came twice"
-    )
+    assert not lost and extra.total() < 3 * BATCH, "only the last step repeats samples"

@@ -77,7 +77,9 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     used.clear()
     main.run()
 
-    def make(path: str, raw: bool = False, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    def make(  # type: ignore[no-untyped-def]
+        path: str, raw: bool = False, **kwargs
+    ) -> robocache.Loader:
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
         if raw:
             loader._config["raw"] = True
@@ -128,10 +130,12 @@ def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore
             assert all(torch.equal(a[k], b[k]) for k in ("action", "index"))
             n += 1
         assert n == len(loader)
-    assert not used, "their memory is the caller's stream's"
+    assert not used, "their memory belongs to the caller's stream"
 
 
-def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_caller_who_changes_the_stream(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch is recorded on the stream that receives it, not on the one its copy began for."""
     loader = late(h264)
     it = iter(loader)
@@ -151,7 +155,9 @@ def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.Mo
         )
 
 
-def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_copies_come_after_what_the_caller_began(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     """Memory of a dropped batch is not overwritten before earlier work that reads it.
 
     Copies into reused memory wait for the work that the caller queued before.
@@ -239,7 +245,9 @@ def test_a_lost_device_is_temporary(
     ],
     ids=str,
 )
-def test_raw_batches_become_those_of_the_host(h264: str, late, how) -> None:  # type: ignore[no-untyped-def]
+def test_raw_batches_become_those_of_the_host(  # type: ignore[no-untyped-def]
+    h264: str, late, how
+) -> None:
     """Stored bytes are copied once, and one launch computes the batch from them.
 
     The result equals the host's, to the bit.
@@ -305,7 +313,9 @@ def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no
         assert list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in b)
 
 
-def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_host_memory_stays_until_it_was_read(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     """Host memory is not reused before the pending copy has read it.
 
     The copy runs long after the engine has made many other batches.
@@ -319,7 +329,9 @@ def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: 
     assert len(loader._batches._copying) <= 2
 
 
-def test_a_host_far_ahead_of_the_device(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_host_far_ahead_of_the_device(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sources of waiting copies stay alive, and their number is limited.
 
     The copies wait for the caller's stream, which runs its work only at the end of this test.
@@ -349,7 +361,9 @@ def test_state_counts_what_was_given(h264: str, late) -> None:  # type: ignore[n
     assert loader.state_dict() == again.state_dict()
 
 
-def test_going_elsewhere_drops_what_was_ahead(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_going_elsewhere_drops_what_was_ahead(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     loader = late(h264)
     it = iter(loader)
     next(it), next(it)
@@ -366,7 +380,9 @@ def test_going_elsewhere_drops_what_was_ahead(h264: str, late) -> None:  # type:
     assert not loader._batches
 
 
-def test_a_for_that_stops_at_the_last_batch(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_a_for_that_stops_at_the_last_batch(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     """range() in zip() never requests the end of the epoch. The next `for` is the next epoch."""
     for loader in (late(h264), plain(h264)):
         for e in range(3):
@@ -374,7 +390,9 @@ def test_a_for_that_stops_at_the_last_batch(h264: str, late) -> None:  # type: i
             assert sum(got, []) == loader.order(e).tolist()
 
 
-def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_next_epoch_begins_ahead(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the second epoch on, the first batch of the next epoch is copied ahead.
 
     Its copy runs while the last batch of this epoch is delivered. The state, epoch and set_epoch do
@@ -413,7 +431,9 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
     assert next(iter(loader))["index"].tolist() == loader.order(9)[:64].tolist()
 
 
-def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_exceptions_lose_nothing(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loader = late(h264, batch_size=16)
     want = loader.order(0).tolist()
     it = iter(loader)
@@ -449,7 +469,7 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
             next(it)
         assert loader.state_dict()["position"] == len(got)
         assert place != "_move" or not device._stream.work, (
-            "a copy is under way into memory that may be given out again"
+            "a running copy writes to memory that may be reused"
         )
         got += next(it)["index"].tolist()
     got += sum((b["index"].tolist() for b in it), [])
@@ -510,12 +530,14 @@ def test_an_error_ahead_comes_with_its_own_batch(
     assert next(it)["index"].tolist() == loader.order(0)[64:96].tolist()
 
 
-def test_unsent_batches_and_collected_loaders(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_unsent_batches_and_collected_loaders(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     loader = late(h264)
     next(iter(loader))
     surely_ahead(loader)
     stream = loader._batches._stream
-    assert stream.work, "a copy is under way"
+    assert stream.work, "a copy must be pending"
     loader._batches = None  # as if the loader were collected; the fixture still refers to it
     gc.collect()
-    assert not stream.work, "it was waited for before its source went"
+    assert not stream.work, "the copy completes before its source is freed"

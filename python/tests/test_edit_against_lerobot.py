@@ -130,7 +130,7 @@ def test_merge_of_codecs(sources: list[Path], tmp_path: Path) -> None:
     states.
     """
     if "video" not in str(sources[0].parent):
-        pytest.skip("of images")
+        pytest.skip("a dataset of images has no codec")
     ours.reencode(sources[1], tmp_path / "h264", codec="h264", gop=4)
     report = robocache.merge([sources[0], tmp_path / "h264"]).write(tmp_path / "both")
     assert report.video["encoded"] == 0 and report.video["copied"] == 8

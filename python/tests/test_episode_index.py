@@ -1,4 +1,4 @@
-"""Every verb accepts and prints episode indices. The sets of these tests are numbered 3, 7, 8 and 20."""
+"""Every verb accepts and prints episode indices. The sets have episodes 3, 7, 8 and 20."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 
 def in_child(f: Callable[[], object], timeout: float = 300) -> object:
-    """Returns the result of f in a forked child. A child that hangs is killed and fails the test."""
+    """Returns the result of f in a forked child. A child that hangs is killed and fails."""
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -257,7 +257,9 @@ def test_a_lock_held_at_the_fork(h264: str) -> None:
         t.join()
 
 
-def test_worker_errors_name_their_place(h264: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_worker_errors_name_their_place(  # type: ignore[no-untyped-def]
+    h264: str, tmp_path
+) -> None:
     """Our exceptions keep their class when a DataLoader worker raises them."""
     import shutil
 

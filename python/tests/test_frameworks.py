@@ -95,10 +95,10 @@ def test_accelerate(path: str, tmp_path: Path) -> None:
             for o in order
         ]
         assert got["head"] + got["rest"] == mine[0] and got["next"] == mine[1]
-        assert got["again"] == got["rest"], "the same after load_state"
+        assert got["again"] == got["rest"], "load_state resumes at the same sample"
         assert got["plain"] == mine[0]
     assert not set(range(N)) <= {i for got in ranks for i in got["prepared"]}, (
-        "what the guide warns of: a prepared DataLoader shards again"
+        "a prepared DataLoader shards again, as the guide warns"
     )
 
 

@@ -65,7 +65,7 @@ OPENING = "open"
 
 
 def test_hints_name_fields_of_groups():
-    """The tables of hints_python.go list all groups and fields of robocache.options, and no more."""
+    """The tables of hints_python.go list exactly the groups and fields of robocache.options."""
     text = (ROOT / "hints_python.go").read_text()
     places = re.findall(r'"(\w+)": +\{"(\w+)", "(\w+)", "(\w+)"\}', text)
     for name, keyword, group, _ in places:

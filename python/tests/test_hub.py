@@ -29,7 +29,7 @@ REPO = "me/arm"
 def hub() -> Iterator[Hub]:
     h = Hub()
     yield h
-    assert not h.tokens, "a token went to where files lie"
+    assert not h.tokens, "a token was sent to the address of the files"
     h.close()
 
 

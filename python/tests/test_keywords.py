@@ -289,7 +289,9 @@ def dataset_of_mix(uri: str) -> robocache.Dataset:
 @pytest.mark.parametrize(
     "make", [robocache.open, robocache.Loader, robocache.MapDataset, dataset_of_mix]
 )
-def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_names_of_the_hub(  # type: ignore[no-untyped-def]
+    make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(robocache.NotFound) as e:
         make("lerobot/pusht")

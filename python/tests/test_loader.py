@@ -1,4 +1,7 @@
-"""MapDataset and Loader: items, order, state, ranks, memory; images against an independent decoder."""
+"""MapDataset and Loader: items, order, state, ranks and memory.
+
+Images are compared with those of an independent decoder.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,7 @@ def test_coverage_and_order(h264: str) -> None:
     for e, batches in enumerate(epochs):
         flat = sum(batches, [])
         assert sorted(flat) == list(range(n)), "every sample once"
-        assert flat == loader.order(e).tolist(), "the order is what order() says"
+        assert flat == loader.order(e).tolist(), "batches follow order()"
         assert len(batches) == len(loader)
     assert epochs[0] != epochs[1]
     assert (
@@ -313,13 +316,13 @@ def test_ranks(h264: str, world: int) -> None:
         index_loader(h264, batch_size=20, rank=r, world_size=world, seed=3) for r in range(world)
     ]
     per_rank = [indices(x) for x in loaders]
-    assert len({len(b) for b in per_rank}) == 1, "equally many batches"
+    assert len({len(b) for b in per_rank}) == 1, "all ranks have the same number of batches"
     n = loaders[0].num_samples
     assert set(sum((sum(b, []) for b in per_rank), [])) == set(range(n))
     steps = [sum((b[t] for b in per_rank), []) for t in range(len(per_rank[0]))]
     assert (
         sum(steps, [])[:n] == index_loader(h264, batch_size=20 * world, seed=3).order(0).tolist()
-    ), "the global batches of one process"
+    ), "ranks together form the batches of one process"
 
 
 def test_place_from_the_environment(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_a_batch_is_of_several_datasets(h264: str, other: str) -> None:
             assert torch.equal(b["action"][r], want["action"]) and b["task"][r] == want["task"]
         at += n
         counts += np.bincount(d, minlength=2)
-        assert abs(counts[0] - 0.75 * at) <= 3, "shares at every prefix"
+        assert abs(counts[0] - 0.75 * at) <= 3, "the shares hold in every prefix"
     assert at == loader.num_samples
 
 
@@ -184,7 +184,9 @@ def test_misuse_of_mixtures(h264: str, other: str) -> None:
         robocache.Loader([])
     with pytest.raises(robocache.Misuse, match="datasets"):
         pair(h264, other).dataset  # noqa: B018
-    assert not hasattr(pair(h264, other), "dataset"), "as Lightning asks"
+    assert not hasattr(pair(h264, other), "dataset"), (
+        "Lightning tests for the attribute in this way"
+    )
     with pytest.raises(robocache.Misuse, match="MapDataset"):
         Mix(robocache.MapDataset(h264))
     with pytest.raises(robocache.Misuse, match="stop"):

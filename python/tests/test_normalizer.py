@@ -95,7 +95,7 @@ def test_one_word_leaves_nothing_raw(
         if r.message not in applied and "after the tick" not in r.message
     ]
     assert all("no statistics" in s and lacking for s in said) and len(said) <= 1, (
-        "one line, and none where this process knows them already"
+        "logged once, and not again in this process"
     )
     counted = ds.compute_stats(lacking) if lacking else {}
     for k in keys:
@@ -335,7 +335,7 @@ def test_of_a_mixture(h264: str) -> None:
     n = len(norm[1].dims["action"])
     assert torch.equal(
         norm[1]({"action": raw["action"][one][:, :n]})["action"], normal["action"][one][:, :n]
-    ), "its own width too"
+    ), "each source keeps its width"
     with pytest.raises(robocache.Misuse, match="dataset_index"):
         norm({"action": raw["action"]})
     with pytest.raises(robocache.Misuse, match="'demos'"):
@@ -371,4 +371,4 @@ def test_misuse(demos: str) -> None:
         Normalizer.from_state_dict({"version": 1, "keys": {"action": {"mode": "mean_std"}}})
     assert robocache.Loader(demos, keys=["action"]).normalizer({"action": np.ones(3)})[
         "action"
-    ].tolist() == [1, 1, 1], "nothing was done"
+    ].tolist() == [1, 1, 1], "the batch is unchanged"

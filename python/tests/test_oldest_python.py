@@ -32,7 +32,7 @@ def oldest() -> str:
     ]:
         if name and not subprocess.run([name, "-c", ""], capture_output=True).returncode:
             return name
-    pytest.skip("no Python 3.10 is here")
+    pytest.skip("Python 3.10 is not installed")
 
 
 def test_every_file_compiles_on_python_3_10() -> None:

@@ -421,7 +421,7 @@ def test_voxels(mode: str) -> None:
         same(got, want)
         assert torch.equal(stats.cpu(), counts)
         again = robocache.voxelize(p.cuda(), None if x is None else x.cuda(), **kw)[0]
-        assert torch.equal(got, again), "not the same bits twice"
+        assert torch.equal(got, again), "two runs differ"
         want = robocache.voxelize(p, x, layout="sparse", **GRID, mode=mode, outside=outside)
         got = robocache.voxelize(
             p.cuda(),

@@ -97,7 +97,7 @@ def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how:
         again = loader(h264, cache=where)
         assert (
             sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0
-        ), "nor does another process"
+        ), "another process decodes nothing either"
 
 
 def test_documented_last_step(tmp_path: Path) -> None:

@@ -54,13 +54,13 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
         if n % 6 == 5:
             main.run()
         assert len(held._releasing) <= 8 and len(held._delivered) <= 8 * 4, (
-            "what was read goes back"
+            "buffers are released after the copy"
         )
     del b
     loader.close()
     assert not main.work, "closing waits for the device"
     assert all(torch.equal(a, w) for a, w in zip(got, want)) and len(want) > 20
-    assert len(set(late)) < len(late), "buffers are used again"
+    assert len(set(late)) < len(late), "buffers are reused"
     assert not held._delivered and not held._releasing
 
 

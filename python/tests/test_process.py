@@ -31,7 +31,7 @@ def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-de
     r = script(
         """
         import sys
-        sys.modules["torch"] = None  # as where it is not installed
+        sys.modules["torch"] = None  # as if torch were not installed
         import numpy as np, robocache
         m = robocache.MapDataset(sys.argv[1], image_size=(24, 32), delta_timestamps={"action": [0.0, 1/30]})
         item = m[3]
@@ -125,7 +125,7 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
             except KeyboardInterrupt as e:
                 hits += 1
                 if e.__traceback__.tb_next is None:
-                    break  # it hit this script's own line: what was handed out there is not the loader's any more
+                    break  # interrupted in this script, where the batch no longer belongs to the loader
                 assert loader.state_dict()["position"] == len(got), (loader.state_dict(), len(got))
                 if len(got) > 300: break
         assert got == want[:len(got)].tolist(), "a batch was lost"
@@ -147,11 +147,13 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["end", "raise", "sys.exit", "thread"])
-def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: ignore[no-untyped-def]
+def test_exit_with_a_loader_open(  # type: ignore[no-untyped-def]
+    script, h264: str, how: str
+) -> None:
     r = script(
         """
         import sys, threading, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         loader = robocache.Loader(sys.argv[1], batch_size=16, threads=2)
         it = iter(loader)
         batch = next(it)
@@ -172,7 +174,7 @@ def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignor
     r = script(
         """
         import faulthandler, os, signal, sys, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         faulthandler.enable()
         before = signal.getsignal(signal.SIGINT)
         m = robocache.MapDataset(sys.argv[1], keys=["index"]); m[0]
@@ -197,11 +199,13 @@ def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignor
     )
 
 
-def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_collected_loader_leaves_nothing(  # type: ignore[no-untyped-def]
+    script, h264: str
+) -> None:
     r = script(
         """
         import gc, os, sys, time, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         path = sys.argv[1]
         def count(): return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
         def use():

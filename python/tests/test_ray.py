@@ -368,7 +368,7 @@ def test_what_a_node_lacks_is_typed():
         assert type(robocache.ray._convert_exception(Told(OSError(number, "")), "run", {})) is typed
 
 
-@pytest.mark.skipif(ray is not None, reason="Ray is here")
+@pytest.mark.skipif(ray is not None, reason="Ray is installed")
 def test_without_ray():
     assert "robocache.ray" not in sys.modules or robocache.ray
     for f in (robocache.ray.run, robocache.ray.read):

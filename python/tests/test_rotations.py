@@ -65,7 +65,7 @@ def test_umi_is_turned(buffer):
     got = ds.episode(0).align(hz=73)
     seconds = (got["times"] - got["times"][0]) / 1e9
     assert off(got[key], seconds) < 1e-6
-    assert off(got["observation.other"], seconds) > 1, "the test has no jump"
+    assert off(got["observation.other"], seconds) > 1, "the Euler angles must contain a jump"
     named = ds.episode(0).align(hz=73, rotations={"observation.other": "rotvec"})
     assert np.array_equal(named["observation.other"], got[key])
     np.testing.assert_allclose(got["observation.robot0_eef_pos"][:, 1], 2 * seconds, atol=1e-9)

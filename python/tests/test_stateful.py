@@ -45,7 +45,7 @@ def test_resume_inside_a_stateful_dataloader(h264: str, stop: int) -> None:
     other = inside(h264, threads=1, runtime=robocache.Runtime(prefetch=1))
     other.load_state_dict(torch.load(file))
     assert got + flat(other) == loader(h264).order(0).tolist()
-    assert flat(other) == loader(h264).order(1).tolist(), "then the next epoch"
+    assert flat(other) == loader(h264).order(1).tolist(), "the next epoch follows"
 
 
 def test_state_at_the_end(h264: str) -> None:
@@ -91,7 +91,7 @@ def test_epochs_differ_and_repeat(h264: str) -> None:
     it = iter(again)
     next(it)
     assert flat(again) == again.dataset.order(4).tolist(), (
-        "a for that was left early counts as its epoch"
+        "a for that was left early counts as an epoch"
     )
 
 

@@ -398,7 +398,7 @@ def test_nan_masked_and_allowed(holed: Path) -> None:
     with pytest.raises(robocache.Misuse, match="on_nan"):
         make_loader(holed, order=robocache.Order(on_nan="drop"))
     item = robocache.LeRobotDataset("x", root=holed)[35]
-    assert np.isnan(numbers(item["action"])[1]), "as lerobot gives it"
+    assert np.isnan(numbers(item["action"])[1]), "the same as lerobot returns"
 
 
 def test_float64_is_delivered_as_float32(holed: Path) -> None:

@@ -81,8 +81,12 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
         check=True,
     )
     text = (
-        "import sys; sys.modules['torch'] = None\nimport robocache; assert robocache.__file__.startswith(sys.argv[1]), robocache.__file__\n"
-        "robocache.self_test(); b = next(iter(robocache.Loader(sys.argv[2], batch_size=4))); print(len(b['task']))"
+        "import sys; sys.modules['torch'] = None\n"
+        "import robocache\n"
+        "assert robocache.__file__.startswith(sys.argv[1]), robocache.__file__\n"
+        "robocache.self_test()\n"
+        "b = next(iter(robocache.Loader(sys.argv[2], batch_size=4)))\n"
+        "print(len(b['task']))"
     )
     env = {k: v for k, v in os.environ.items() if k != "ROBOCACHE_LIBRARY"} | {
         "PYTHONPATH": str(target)

@@ -10,7 +10,9 @@ import robocache
 from recorded import FEATURES, H, W, check, image, record, row
 
 
-def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type: ignore[no-untyped-def]
+def test_lerobot_reads_what_is_recorded(  # type: ignore[no-untyped-def]
+    tmp_path: Path, torch
+) -> None:
     lerobot = pytest.importorskip(
         "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
     )
@@ -382,7 +384,7 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     assert ds.features["depth"].codec == "hevc"
     far = ds.stats["depth"]["max"].max()
     assert far == pytest.approx(10 if unit == "m" else 10_000, rel=1e-3), (
-        "statistics are in the unit"
+        "statistics use the unit of depth"
     )
     item = robocache.LeRobotDataset("local/set", root=tmp_path / "set", depth_output_unit="m")
     got = np.stack([np.asarray(item[i]["depth"]) for i in range(12)]).reshape(2, 6, 48, 64)
@@ -397,7 +399,7 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     ).reshape(6, 48, 64)
     off = np.abs(back - got[0]) > 1e-5
     assert off.mean() < 0.001, (
-        "lerobot reckons in float32: a value between two codes may take the other"
+        "lerobot computes in float32: a value between two codes may get the other code"
     )
     with pytest.raises(robocache.Misuse, match="schema|expected"):
         robocache.Writer(

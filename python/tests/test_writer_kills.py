@@ -201,7 +201,7 @@ with robocache.Writer(path, 30, FEATURES) as w:
     check(path, [4])
     block.unlink()
     try: w.save_episode()
-    except robocache.ResourceLimit:  # the encoder had lost its file
+    except robocache.ResourceLimit:  # the encoder could not write its file
         w.discard_episode()
         record(w, 1, 5)
     record(w, 2, 3)
@@ -219,7 +219,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         ).returncode
         != 0
     ):
-        pytest.skip("this machine lets nobody mount a small disk (unshare --mount)")
+        pytest.skip("this user cannot mount a small disk (unshare --mount)")
     done = subprocess.run(
         [*unshared, sys.executable, "-c", text, str(tmp_path)],
         capture_output=True,
