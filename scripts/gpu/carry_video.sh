@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Packs what run_video.sh takes to a machine with a GPU, to measure video that is decoded there. Each thing is NAME.tar.xz, or pieces NAME.tar.xz.0of4, .1of4 … of at most
-# PIECE bytes (35 MB), which may be carried one after the other.
-#   scripts/gpu/carry_video.sh FOLDER base      the Python package with its library, which is the command line too (python -m robocache), robocache-bench, and video/nvdec's tests; wants make lib
-#   scripts/gpu/carry_video.sh FOLDER sets [SET]      LeRobot sets of one recording (test data's g1_v30_exact) in several codecs; wants ffmpeg with x264 and x265
-#   scripts/gpu/carry_video.sh FOLDER peers DALI.whl TORCHCODEC.whl MORE.whl…      DALI; torchcodec, FFmpeg's shared libraries (built from Debian's source), and MORE, which DALI imports
-# There, with the folder at hand: bash FOLDER/run.sh STEP…
+# Packs what run_video.sh needs on a machine with a GPU to measure decoding of video there. Each
+# package is NAME.tar.xz, or pieces NAME.tar.xz.0of4, .1of4 … of at most PIECE bytes (35 MB). The
+# pieces may be copied one after the other.
+#   scripts/gpu/carry_video.sh FOLDER base
+#       The Python package with its library and command line (python -m robocache),
+#       robocache-bench, and the tests of video/nvdec. Needs `make lib`.
+#   scripts/gpu/carry_video.sh FOLDER sets [SET]
+#       LeRobot sets of one recording (g1_v30_exact of the test data) in several codecs.
+#       Needs ffmpeg with x264 and x265.
+#   scripts/gpu/carry_video.sh FOLDER peers DALI.whl TORCHCODEC.whl MORE.whl…
+#       DALI, torchcodec, FFmpeg's shared libraries (built from Debian's source), and MORE, which
+#       DALI imports.
+# On the GPU machine, with the folder: bash FOLDER/run.sh STEP…
 set -euo pipefail
 to=$(realpath -m "${1:?a folder}")
 what=${2:?base, sets or peers}
@@ -16,7 +23,7 @@ in=$work
 mkdir -p "$to"
 cp scripts/gpu/run_video.sh "$to/run.sh"
 
-# pack NAME WHAT…, which stand in $in
+# pack NAME FILE…: packs files of the folder $in
 pack() {
 	local name=$to/$1.tar.xz
 	shift
@@ -27,7 +34,7 @@ pack() {
 
 own() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
 
-# pieces FILE: into pieces, where it is too large for one
+# pieces FILE: splits a file that is larger than PIECE
 pieces() {
 	local n
 	n=$((($(stat -c %s "$1") + ${PIECE:=35000000} - 1) / PIECE))
@@ -36,7 +43,8 @@ pieces() {
 	ls -l "$1"*
 }
 
-# one NAME CODEC GOP B-FRAMES SIZE EPISODES: a set whose mp4 is encoded anew. Episodes begin with key frames, so that larger sets can be made by copying.
+# one NAME CODEC GOP B-FRAMES SIZE EPISODES: makes a set whose mp4 is encoded again. Each episode
+# begins with a key frame, so that larger sets can be made by copying.
 one() {
 	local set=$work/sets/$1 mp4 coder begins
 	own -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
@@ -120,7 +128,7 @@ P
 	pack torchcodec .
 	;;
 *)
-	echo "carry_video: $what: base, sets or peers" >&2
+	echo "carry_video: unknown package $what; expected base, sets or peers" >&2
 	exit 2
 	;;
 esac

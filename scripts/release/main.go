@@ -1,6 +1,5 @@
-// Command release makes the parts of a release that the compiler does not: man pages of the verbs,
-// and the list of what a binary is made of. No program that is shipped links it. scripts/release.sh
-// runs it from the repository's root.
+// Command release makes man pages of the verbs, and a software bill of materials (SBOM) of a binary.
+// scripts/release.sh runs it from the repository's root. It is not shipped.
 //
 //	release man DIR VERSION
 //	release sbom BINARY VERSION [PART.built ...]    CycloneDX 1.6, to stdout
@@ -39,12 +38,12 @@ func main() {
 	}
 }
 
-// man writes a page a verb.
+// man writes one man page per verb to dir.
 func man(dir, version string) error {
 	root := cli.Command(version)
 	root.DisableAutoGenTag = true
 	var seconds int64
-	// the same source gives the same bytes
+	// A fixed date makes the same source give the same bytes.
 	_, _ = fmt.Sscan(os.Getenv("SOURCE_DATE_EPOCH"), &seconds)
 	day := time.Unix(seconds, 0).UTC()
 	return doc.GenManTree(
@@ -73,8 +72,8 @@ type licence struct {
 	Expression string `json:"expression"`
 }
 
-// others are what is in a binary and no module says, with their licences: native parts by their
-// Debian source (docs/dev/dependencies.md), and files within ours.
+// others maps native parts of a binary, which no Go module lists, to their licences. The keys are
+// names of Debian source packages (docs/dev/dependencies.md).
 var others = map[string]string{
 	"ffmpeg":        "LGPL-2.1-or-later",
 	"dav1d":         "BSD-2-Clause",
@@ -83,6 +82,7 @@ var others = map[string]string{
 	"libzstd":       "BSD-3-Clause",
 }
 
+// embedded lists the foreign files that our own modules embed.
 var embedded = []component{
 	{
 		Type:     "library",
@@ -182,7 +182,8 @@ func sbom(binary, version string, parts []string) error {
 	})
 }
 
-// licenceOf reads the licence files of a module; several in them hold together.
+// licenceOf returns the SPDX expression of a module's licence files. Several licences are joined
+// with AND.
 func licenceOf(m *debug.Module) (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", m.Path).Output()
 	if err != nil {
@@ -215,7 +216,7 @@ func licenceOf(m *debug.Module) (string, error) {
 	)
 	if found == nil {
 		return "", fmt.Errorf(
-			"%s %s: its licence is not known by its words: %v",
+			"%s %s: unknown licence text in %v",
 			m.Path,
 			m.Version,
 			files,
