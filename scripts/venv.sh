@@ -56,7 +56,7 @@ fi
 # robomimic requires simulators and plotting packages that its dataset class does not use. It is
 # installed without its requirements, so that no other package changes its version. Only
 # `robocache-bench peers` runs it.
-alone() {
+install_robomimic() {
   .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
     echo "venv: cannot install robomimic; its runner of 'robocache-bench peers' reports this" >&2
@@ -64,15 +64,15 @@ alone() {
 # Installs independent readers and writers of other formats, the references of the tests of MCAP,
 # rosbag2, Zarr and Delta Lake (h5py comes with robomimic). Also installs matplotlib for plots in
 # notebooks, a type checker, the schemas of Kubernetes, and an S3 server for tests.
-reference_readers() {
+install_reference_readers() {
   .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: cannot install the reference readers of other formats; their tests skip" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; reference_readers; exit 0; fi
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then install_robomimic; install_reference_readers; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
   echo "venv: cannot install the peers (lerobot 0.6.1 needs Python 3.12); their tests skip" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
-alone
-reference_readers
+install_robomimic
+install_reference_readers

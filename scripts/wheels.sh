@@ -27,9 +27,9 @@ if ! cmp -s python/requirements-wheels.txt "$base/tools/requirements.txt" || ! "
 fi
 zig=$(echo "$base"/tools/lib/python3*/site-packages/ziglang/zig)
 
-# wrap DIR MACHINE: makes wrappers that run zig under the names of the tools. Meson asks for the
+# make_tool_wrappers DIR MACHINE: makes wrappers that run zig under the names of the tools. Meson asks for the
 # macros with "-E -dM -". Without a language zig takes "-" for a file name.
-wrap() {
+make_tool_wrappers() {
   mkdir -p "$1"
   local language
   for language in cc c++; do
@@ -40,11 +40,11 @@ wrap() {
   chmod +x "$1"/z*
 }
 
-# engine MACHINE: builds the native parts, then librobocache.so linked against them.
-engine() {
+# build_engine MACHINE: builds the native parts, then librobocache.so linked against them.
+build_engine() {
   local dir=$base/$1 go=amd64
   [ "$1" = x86_64 ] || go=arm64
-  wrap "$dir/bin" "$1"
+  make_tool_wrappers "$dir/bin" "$1"
   # Tools are given by name, because FFmpeg stores its configure command. Paths would identify this
   # machine.
   export PATH=$dir/bin:$PATH CC=zcc CXX=zc++ AR=zar RANLIB=zranlib
@@ -62,7 +62,7 @@ engine() {
 
 jobs=$((($(nproc) + ${#machines[@]} - 1) / ${#machines[@]}))
 builders=()
-for m in "${machines[@]}"; do engine "$m" >"$base/$m.log" 2>&1 & builders+=($!); done
+for m in "${machines[@]}"; do build_engine "$m" >"$base/$m.log" 2>&1 & builders+=($!); done
 for n in "${!builders[@]}"; do
   wait "${builders[n]}" || { echo "wheels: ${machines[n]} failed; the end of $base/${machines[n]}.log:" >&2; tail -n 20 "$base/${machines[n]}.log" >&2; exit 1; }
 done

@@ -29,13 +29,13 @@ pack() {
 	shift
 	rm -f "$name"*
 	tar -C "$in" --sort=name --mtime=@0 --owner=0 --group=0 -cf - "$@" | nice -n 3 xz -T1 "-${LEVEL:-2}" >"$name"
-	pieces "$name"
+	split_pieces "$name"
 }
 
-own() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
+run_python() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
 
-# pieces FILE: splits a file that is larger than PIECE
-pieces() {
+# split_pieces FILE: splits a file that is larger than PIECE
+split_pieces() {
 	local n
 	n=$((($(stat -c %s "$1") + ${PIECE:=35000000} - 1) / PIECE))
 	[ $n -le 1 ] || split -b "$PIECE" -d -a 1 --additional-suffix="of$n" "$1" "$1."
@@ -43,12 +43,12 @@ pieces() {
 	ls -l "$1"*
 }
 
-# one NAME CODEC GOP B-FRAMES SIZE EPISODES: makes a set whose mp4 is encoded again. Each episode
+# make_set NAME CODEC GOP B-FRAMES SIZE EPISODES: makes a set whose mp4 is encoded again. Each episode
 # begins with a key frame, so that larger sets can be made by copying.
-one() {
+make_set() {
 	local set=$work/sets/$1 mp4 coder begins
-	own -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
-	begins=$(own -c "import robocache as r; d = r.open('$set'); print(','.join(f'{x / float(d.fps):.6f}' for x in d.episodes['lengths'].cumsum()[:-1]))")
+	run_python -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
+	begins=$(run_python -c "import robocache as r; d = r.open('$set'); print(','.join(f'{x / float(d.fps):.6f}' for x in d.episodes['lengths'].cumsum()[:-1]))")
 	rm -f "$set/meta/conversion.json"
 	coder=(-c:v libx264 -sc_threshold 0 -flags +cgop -g "$3" -keyint_min 1 -bf "$4")
 	[ "$2" = h264 ] || coder=(-c:v libx265 -tag:v hvc1 -x265-params "keyint=$3:min-keyint=1:bframes=$4:open-gop=0:scenecut=0:log-level=error")
@@ -85,14 +85,14 @@ base)
 sets)
 	from=${1:-${ROBOCACHE_TESTDATA:-../shared/data}/g1_v30_exact}
 	mkdir "$work/sets"
-	one h264_g8 h264 8 0 "" ""
-	one h264_g30 h264 30 2 "" ""
-	one hevc_g8 hevc 8 0 "" ""
-	one hevc_g30 hevc 30 2 "" ""
+	make_set h264_g8 h264 8 0 "" ""
+	make_set h264_g30 h264 30 2 "" ""
+	make_set hevc_g8 hevc 8 0 "" ""
+	make_set hevc_g30 hevc 30 2 "" ""
 	pack sets sets
 	rm -r "$work/sets"/*
-	one h264_1080_g8 h264 8 0 1920x1080 0-1
-	one h264_1080_g30 h264 30 2 1920x1080 0-1
+	make_set h264_1080_g8 h264 8 0 1920x1080 0-1
+	make_set h264_1080_g30 h264 30 2 1920x1080 0-1
 	pack sets1080 sets
 	;;
 peers)

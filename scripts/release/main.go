@@ -26,9 +26,9 @@ func main() {
 	var err error
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == "man":
-		err = man(os.Args[2], os.Args[3])
+		err = writeManPages(os.Args[2], os.Args[3])
 	case len(os.Args) >= 4 && os.Args[1] == "sbom":
-		err = sbom(os.Args[2], os.Args[3], os.Args[4:])
+		err = writeSBOM(os.Args[2], os.Args[3], os.Args[4:])
 	default:
 		err = fmt.Errorf("expected man DIR VERSION, or sbom BINARY VERSION [PART.built ...]")
 	}
@@ -38,8 +38,8 @@ func main() {
 	}
 }
 
-// man writes one man page per verb to dir.
-func man(dir, version string) error {
+// writeManPages writes one man page per verb to dir.
+func writeManPages(dir, version string) error {
 	root := cli.Command(version)
 	root.DisableAutoGenTag = true
 	var seconds int64
@@ -72,9 +72,9 @@ type licence struct {
 	Expression string `json:"expression"`
 }
 
-// others maps native parts of a binary, which no Go module lists, to their licences. The keys are
+// nativeLicences maps native parts of a binary, which no Go module lists, to their licences. The keys are
 // names of Debian source packages (docs/dev/dependencies.md).
-var others = map[string]string{
+var nativeLicences = map[string]string{
 	"ffmpeg":        "LGPL-2.1-or-later",
 	"dav1d":         "BSD-2-Clause",
 	"libjpeg-turbo": "IJG AND BSD-3-Clause",
@@ -99,10 +99,11 @@ var embedded = []component{
 	},
 }
 
-var source = regexp.MustCompile(`(?m)^source (\S+)_(\S+)$`)
+// sourceLine matches the Debian source of a native part in its record.
+var sourceLine = regexp.MustCompile(`(?m)^source (\S+)_(\S+)$`)
 
-// sbom lists the modules of a Go binary and the native parts whose records are given.
-func sbom(binary, version string, parts []string) error {
+// writeSBOM lists the modules of a Go binary and the native parts whose records are given.
+func writeSBOM(binary, version string, parts []string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
@@ -139,8 +140,8 @@ func sbom(binary, version string, parts []string) error {
 		if err != nil {
 			return err
 		}
-		for _, m := range source.FindAllStringSubmatch(string(b), -1) {
-			if others[m[1]] == "" {
+		for _, m := range sourceLine.FindAllStringSubmatch(string(b), -1) {
+			if nativeLicences[m[1]] == "" {
 				return fmt.Errorf("%s: %s has no licence in the table of scripts/release", p, m[1])
 			}
 			list = append(
@@ -154,7 +155,7 @@ func sbom(binary, version string, parts []string) error {
 						"+",
 						"%2B",
 					) + "?arch=source",
-					Licences: []licence{{others[m[1]]}},
+					Licences: []licence{{nativeLicences[m[1]]}},
 				},
 			)
 		}

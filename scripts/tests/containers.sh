@@ -21,9 +21,9 @@ mkdir -p "$base"
 failed=0
 declare -A bar=([cli]=80 [python]=240)
 
-# stand_in IMAGE SUITE PACKAGES COMMANDS: makes a base image unless it exists. The commands run in
+# make_base_image IMAGE SUITE PACKAGES COMMANDS: makes a base image unless it exists. The commands run in
 # its root.
-stand_in() {
+make_base_image() {
   local root=$base/root.$$
   ! buildah "${storage[@]}" inspect --type image "$1" >/dev/null 2>&1 || return 0
   rm -rf "$root"
@@ -45,11 +45,11 @@ ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 }
 # The Python images let pip install into the system.
 pip='rm -f /usr/lib/python3*/EXTERNALLY-MANAGED; ln -sf python3 /usr/bin/python; ln -sf pip3 /usr/bin/pip'
-bases() {
-  stand_in docker.io/library/golang:1.26-bookworm bookworm gcc,g++,git,make,pkg-config,libc6-dev,procps : &&
-    stand_in docker.io/library/debian:bookworm-slim bookworm "" : &&
-    stand_in docker.io/library/python:3.13-slim trixie python3,python3-pip "$pip" &&
-    stand_in docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04 trixie "" :
+make_base_images() {
+  make_base_image docker.io/library/golang:1.26-bookworm bookworm gcc,g++,git,make,pkg-config,libc6-dev,procps : &&
+    make_base_image docker.io/library/debian:bookworm-slim bookworm "" : &&
+    make_base_image docker.io/library/python:3.13-slim trixie python3,python3-pip "$pip" &&
+    make_base_image docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04 trixie "" :
 }
 
 # try NAME COMMAND...: runs a step and prints one line with its seconds. Prints the command's output
@@ -98,7 +98,7 @@ check() {
 
 set=$(realpath "${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30")
 [ -d "$set" ] || set=$(realpath testdata/shared/g1_h264_v30)
-try "the bases" bases || exit 1
+try "the base images" make_base_images || exit 1
 rm -rf "$base/src" && git clone -q . "$base/src" || exit 1
 # The wheel is passed as an image, because buildah does not mount a cached stage.
 bud() { buildah "${storage[@]}" bud --isolation chroot --layers --target "$1" -t "robocache-$1" "${@:2}" "$base/src"; }

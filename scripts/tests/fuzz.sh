@@ -12,7 +12,7 @@ trap 'rm -rf "$here"' EXIT
 module=$($go list -m)
 corpus=$($go env GOCACHE)/fuzz
 
-one() { # PACKAGE BINARY TARGET
+fuzz_target() { # fuzz_target PACKAGE BINARY TARGET
   local log="$here/${2##*/}.$3.log" dir
   dir=$($go list -f '{{.Dir}}' "$1")
   (cd "$dir" && "$2" -test.run '^$' -test.fuzz "^$3\$" -test.fuzztime "$time" -test.fuzzminimizetime 1x -test.parallel 1 -test.fuzzcachedir "$corpus/$1") >"$log" 2>&1
@@ -31,7 +31,7 @@ for p in $($go list ./...); do
   $go test -c -fuzz . -o "$bin" "$p" || { touch "$here/found"; continue; }
   for t in $mine; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    one "$p" "$bin" "$t" &
+    fuzz_target "$p" "$bin" "$t" &
   done
 done
 wait

@@ -28,8 +28,8 @@ try() {
   [ "$result" = ok ] || { tail -n 12 "$out/said" | sed 's/^/    /'; return 1; }
 }
 skip() { printf '%-58s %9s  skipped: %s\n' "$1" "" "$2"; }
-# says TEXT COMMAND...: requires that the command fails with this text and without our traceback
-says() {
+# fails_with TEXT COMMAND...: requires that the command fails and prints TEXT
+fails_with() {
   local text=$1
   shift
   "$@" >"$out/words" 2>&1 && { echo "the command did not fail"; return 1; }
@@ -53,9 +53,9 @@ same_samples() { # same_samples PYTHON... SET: requires the samples of the first
   [ "$samples" = "$expected" ] || { echo "the samples differ; expected $expected"; return 1; }
 }
 
-# list NAME DIR PYTHON...: runs a user's first steps. DIR is the folder of the set for this Python,
+# check_first_steps NAME DIR PYTHON...: runs a user's first steps. DIR is the folder of the set for this Python,
 # and is writable.
-list() {
+check_first_steps() {
   local name=$1 dir=$2
   shift 2
   try "$name: import robocache" "$@" -c 'import robocache' || return
@@ -65,7 +65,7 @@ list() {
   try "$name: the converted set through a Loader" same_samples "$@" "$dir/converted"
   try "$name: robocache --help" "$@" -m robocache --help
 }
-give_set() { rm -rf "$1/set" "$1/converted"; mkdir -p "$1"; cp -r "$set" "$1/set"; }
+copy_set() { rm -rf "$1/set" "$1/converted"; mkdir -p "$1"; cp -r "$set" "$1/set"; }
 set=${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30
 [ -d "$set" ] || set=testdata/shared/g1_h264_v30
 
@@ -91,7 +91,7 @@ userland() {
   fi || { rm -rf "$root"; return 1; }
   touch "$root/.whole"
 }
-unable() { skip "$1" "cannot make the userland, which needs root and Debian's packages; see $roots/$1.log"; }
+skip_userland() { skip "$1" "cannot make the userland, which needs root and Debian's packages; see $roots/$1.log"; }
 
 part_same() {
   sha256sum dist/*.whl > "$out/sums"
@@ -105,8 +105,8 @@ part_here() {
     [ -n "$python" ] || { skip "here, Python $version" "not on this machine"; continue; }
     rm -rf "$venv" && "$python" -m venv "$venv"
     try "here, Python $version: pip install" "$venv/bin/pip" install -q --disable-pip-version-check "$x86" || continue
-    give_set "$out"
-    list "here, Python $version" "$out" "$venv/bin/python"
+    copy_set "$out"
+    check_first_steps "here, Python $version" "$out" "$venv/bin/python"
     try "here, Python $version: the script robocache" "$venv/bin/robocache" inspect "$out/set"
   done
   "$venv/bin/python" - <<'PY'
@@ -154,7 +154,7 @@ part_uninstall() {
 part_bad() {
   local venv=$out/venv p
   rm -rf "$venv" && python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check "$x86"
-  give_set "$out"
+  copy_set "$out"
   if scripts/deps.sh userlands; then
     try "bad: a CPU without AVX2: self-test" qemu-x86_64-static -cpu Nehalem "$venv/bin/python" -c 'import robocache; robocache.self_test()'
   else skip "bad: a CPU without AVX2" "no qemu"; fi
@@ -173,7 +173,7 @@ PY
     try "bad: no /dev/shm" unshare -m sh -c "umount /dev/shm; mount -t tmpfs -o ro,mode=000 tmpfs /dev/shm; $venv/bin/python $out/forked.py $out/set"
   else skip "bad: /tmp mounted noexec, a read-only home, no /dev/shm" "no mounts without root"; fi
   for p in musllinux_1_2_x86_64 macosx_14_0_arm64 win_amd64; do
-    try "bad: pip on $p reports that there is no wheel" says "No matching distribution" "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-index --find-links dist --only-binary=:all: --platform "$p" -d "$out" robocache
+    try "bad: pip on $p reports that there is no wheel" fails_with "No matching distribution" "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-index --find-links dist --only-binary=:all: --platform "$p" -d "$out" robocache
   done
 }
 
@@ -184,26 +184,26 @@ part_testing() { debian testing testing; }
 debian() {
   local root=$roots/$1 version
   userland "$1" "$2" amd64 python3,python3-venv && version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') &&
-    numpy_for "$version" manylinux2014_x86_64 manylinux_2_27_x86_64 manylinux_2_28_x86_64 || { unable "$1"; return; }
-  root_list "$1" "$root" python3
+    numpy_for "$version" manylinux2014_x86_64 manylinux_2_27_x86_64 manylinux_2_28_x86_64 || { skip_userland "$1"; return; }
+  check_in_userland "$1" "$root" python3
 }
 
-# root_list NAME ROOT PYTHON: installs the wheel and NumPy's into a new environment in the userland,
+# check_in_userland NAME ROOT PYTHON: installs the wheel and NumPy's into a new environment in the userland,
 # without a network, and tests it.
-root_list() {
+check_in_userland() {
   local root=$2
   rm -rf "$root/wheels" "$root/venv" && mkdir "$root/wheels" && cp "$x86" "$base"/house/*x86_64.whl "$root/wheels"
-  give_set "$root/srv"
+  copy_set "$root/srv"
   chroot "$root" "$3" -m venv /venv || { skip "$1" "no environment"; return; }
   try "$1: pip install, without a network" chroot "$root" /venv/bin/pip install -q --no-index --find-links /wheels robocache || return
-  list "$1" /srv chroot "$root" /venv/bin/python
+  check_first_steps "$1" /srv chroot "$root" /venv/bin/python
 }
 
 part_debian11() {
   local root=$roots/debian11 version
   version=$(apt-cache show python3 | sed -n 's/^Depends: python\(3\.[0-9]*\).*/\1/p' | tail -n 1)
-  userland debian11 bullseye amd64 gcc,make,libc6-dev,libffi-dev,zlib1g-dev && numpy_for "$version" manylinux2014_x86_64 && python_for "$root" "$version" || { unable debian11; return; }
-  root_list debian11 "$root" /opt/python/bin/python3
+  userland debian11 bullseye amd64 gcc,make,libc6-dev,libffi-dev,zlib1g-dev && numpy_for "$version" manylinux2014_x86_64 && python_for "$root" "$version" || { skip_userland debian11; return; }
+  check_in_userland debian11 "$root" /opt/python/bin/python3
 }
 
 # python_for ROOT VERSION: builds the Python version of this machine's Debian in the userland.
@@ -222,15 +222,15 @@ python_for() (
 part_arm64() {
   local root=$roots/arm64 site python
   [ -n "$arm" ] || { skip arm64 "dist has no arm64 wheel"; return; }
-  userland arm64 bookworm arm64 python3,libpython3-stdlib && numpy_for 3.11 manylinux2014_aarch64 || { unable arm64; return; }
+  userland arm64 bookworm arm64 python3,libpython3-stdlib && numpy_for 3.11 manylinux2014_aarch64 || { skip_userland arm64; return; }
   site=$root/srv/site
-  rm -rf "$site" && give_set "$root/srv"
+  rm -rf "$site" && copy_set "$root/srv"
   # Without binfmt the program must be started through qemu, so pip runs on this machine and
   # installs for the other one.
   try "arm64: pip install for arm64" "$base/tools/bin/pip" install -q --disable-pip-version-check --no-index --find-links "$base/house" --target "$site" --only-binary=:all: --python-version 3.11 \
     --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 "$arm" || return
   python=(qemu-aarch64-static -L "$root" -E "PYTHONHOME=$root/usr" -E "PYTHONPATH=$site" "$root/usr/bin/python3.11")
-  list arm64 "$root/srv" "${python[@]}"
+  check_first_steps arm64 "$root/srv" "${python[@]}"
 }
 
 for part in "${parts[@]}"; do
