@@ -72,8 +72,8 @@ type licence struct {
 	Expression string `json:"expression"`
 }
 
-// nativeLicences maps native parts of a binary, which no Go module lists, to their licences. The keys are
-// names of Debian source packages (docs/dev/dependencies.md).
+// nativeLicences maps native parts of a binary, which no Go module lists, to their licences. The
+// keys are names of Debian source packages (docs/dev/dependencies.md).
 var nativeLicences = map[string]string{
 	"ffmpeg":        "LGPL-2.1-or-later",
 	"dav1d":         "BSD-2-Clause",

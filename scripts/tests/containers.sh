@@ -21,8 +21,8 @@ mkdir -p "$base"
 failed=0
 declare -A bar=([cli]=80 [python]=240)
 
-# make_base_image IMAGE SUITE PACKAGES COMMANDS: makes a base image unless it exists. The commands run in
-# its root.
+# make_base_image IMAGE SUITE PACKAGES COMMANDS: makes a base image unless it exists.
+# The commands run in its root.
 make_base_image() {
   local root=$base/root.$$
   ! buildah "${storage[@]}" inspect --type image "$1" >/dev/null 2>&1 || return 0
