@@ -53,8 +53,8 @@ same_samples() { # same_samples PYTHON... SET: requires the samples of the first
   [ "$samples" = "$expected" ] || { echo "the samples differ; expected $expected"; return 1; }
 }
 
-# check_first_steps NAME DIR PYTHON...: runs a user's first steps. DIR is the folder of the set for this Python,
-# and is writable.
+# check_first_steps NAME DIR PYTHON...: runs a user's first steps. DIR is the folder of the set for
+# this Python, and is writable.
 check_first_steps() {
   local name=$1 dir=$2
   shift 2
