@@ -307,7 +307,7 @@ def test_moved_parent(hub: Hub, arm: Path) -> None:
     done = command(hub, "push", str(arm), REPO)
     assert (
         done.returncode == 75
-        and "meanwhile" in done.stderr
+        and "another commit" in done.stderr
         and "theirs.json" in remote(hub)
         and "extra.json" not in remote(hub)
     ), done
