@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles kernel/cuda/src into kernel/cuda/images/data: no GPU, driver or toolkit is needed. The compiler is NVRTC of a Python package, kept in
-# .build; the same version gives the same bytes anywhere. With -f also what has not changed.
+# Compiles kernel/cuda/src into kernel/cuda/images/data. No GPU, driver or toolkit is needed. The
+# compiler is NVRTC from a Python package, which is kept in .build. The same version gives the same
+# bytes on every machine. Compiles only changed sources, or all with -f.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=12.8.93

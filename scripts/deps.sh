@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo). With an argument what else is
-# needed: demo, to link the system's FFmpeg; browser, by tests of the page; wheels, to build for arm64; qemu, to run arm64; userlands, to test wheels in others than this one; containers, to build images.
+# Installs the Debian packages that building and testing need and the machine lacks, as root or
+# through sudo. An argument selects the packages of another task instead:
+#   demo        link the system's FFmpeg
+#   browser     run the tests of the page
+#   wheels      build for arm64
+#   qemu        run arm64 programs
+#   userlands   test wheels in other Debian releases
+#   containers  build images
 set -euo pipefail
 declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [patch]=patch [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
 [ "${1:-}" = demo ] && package=([ffmpeg]=ffmpeg [gcc]=gcc [make]=make)
@@ -11,13 +17,13 @@ declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [pat
 [ "${1:-}" = containers ] && package=([debootstrap]=debootstrap [buildah]=buildah)
 missing=()
 for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
-# Headers are no programs: the compiler says whether they are installed.
+# Headers are not programs, so the compiler checks whether they are installed.
 if [ "${1:-}" = demo ] && ! echo '#include <libswscale/swscale.h>
 #include <libavcodec/avcodec.h>' | gcc -E - >/dev/null 2>&1; then missing+=(libavcodec-dev libswscale-dev); fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "deps: missing ${missing[*]}, and neither root nor sudo to install them" >&2; exit 1; }
+  command -v sudo >/dev/null || { echo "deps: missing ${missing[*]}; installing them needs root or sudo" >&2; exit 1; }
   sudo=(sudo)
 fi
 command -v apt-get >/dev/null || { echo "deps: missing ${missing[*]}; install them with this system's package manager" >&2; exit 1; }

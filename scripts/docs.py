@@ -1,5 +1,8 @@
-"""What `make docs` adds to the pages of docs (mkdocs.yml): README, ARCHITECTURE and CHANGELOG, files that pages link to, a page a group of names of the
-Python package, and what `go doc` says of each Go package."""
+"""Hooks of mkdocs that generate pages for `make docs` in addition to those in docs (mkdocs.yml).
+
+The pages are README, ARCHITECTURE and CHANGELOG, files that pages link to, a page per group of
+Python names, and the output of `go doc` for each Go package.
+"""
 
 import posixpath
 import re
@@ -20,8 +23,8 @@ PAGES = {
 }
 # Pages for developers. They are not in the site (mkdocs.yml, exclude_docs).
 OUTSIDE = ("docs/dev/", "docs/gpu/", "docs/perf/", "docs/PERFORMANCE.md")
-# Names of robocache, by what a reader looks for. python/tests/test_site.py holds that each public
-# name is in one.
+# Names of robocache, grouped by purpose. python/tests/test_site.py checks that each public name is
+# in a group.
 API = {
     "Datasets": "open Dataset Episode Stream Feature",
     "Loading": "Loader Mix Normalizer MapDataset",
@@ -39,12 +42,12 @@ API = {
 
 
 def anchor(title: str, separator: str) -> str:
-    """The name that a heading is linked by, as test_docs.py and code hosts have it."""
+    """Returns the anchor of a heading, as test_docs.py and code hosts form it."""
     return re.sub(r"[^a-z0-9_ -]", "", title.lower()).strip().replace(" ", separator)
 
 
 class NoHTML(Extension):
-    """Docstrings say <key>_is_pad in prose: that is no tag."""
+    """Turns off HTML, because docstrings contain text like <key>_is_pad that is not a tag."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         md.preprocessors.deregister("html_block")
@@ -52,7 +55,7 @@ class NoHTML(Extension):
 
 
 class Keywords(griffe.Extension):
-    """A keyword a line, as help() shows it, is an entry of a list in Markdown."""
+    """Turns lines of keywords, as help() shows them, into lists in Markdown."""
 
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         if obj.docstring:
@@ -77,7 +80,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 @cache
 def packages() -> list[str]:
-    """The packages that a program can import."""
+    """Returns the Go packages that a program can import."""
     listed = subprocess.run(
         ["go", "list", "-f", "{{.Name}} {{.ImportPath}}", "./..."],
         cwd=ROOT,
@@ -118,7 +121,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def linked() -> list[str]:
-    """Files outside of docs that pages link to, and that are no pages."""
+    """Returns the linked files outside of docs that are not pages."""
     found = set()
     for source in [*ROOT.glob("docs/**/*.md"), *(ROOT / p for p in PAGES)]:
         if source.relative_to(ROOT).as_posix().startswith(OUTSIDE):
@@ -133,7 +136,10 @@ def linked() -> list[str]:
 
 
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
-    """Links of a file of the checkout, as links between pages. A link out of the site becomes text."""
+    """Turns links between files of the checkout into links between pages.
+
+    A link to a file outside the site becomes text.
+    """
     here = page.file.src_uri
     source = {at: s for s, at in PAGES.items()}.get(here, f"docs/{here}")
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs the engines that tests run shards on: Slurm and Prometheus from Debian (engines.sh slurm), Ray in a Python environment of its own, .build/ray
-# (engines.sh ray); both without an argument. What cannot be installed is said, and its tests skip.
+# Installs the engines that the tests of shards run on. A failure is reported, and its tests skip.
+#   engines.sh slurm   Slurm and Prometheus, from Debian
+#   engines.sh ray     Ray, in a Python environment of its own, .build/ray
+#   engines.sh         both
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-slurm}" = slurm ] && ! { command -v slurmctld && command -v slurmd && command -v munged && command -v prometheus; } >/dev/null; then
@@ -8,13 +10,13 @@ if [ "${1:-slurm}" = slurm ] && ! { command -v slurmctld && command -v slurmd &&
   [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
   export DEBIAN_FRONTEND=noninteractive
   { "${sudo[@]}" timeout 120 apt-get -q update && "${sudo[@]}" timeout 300 apt-get -q install -y --no-install-recommends slurm-wlm munge prometheus; } </dev/null >/dev/null ||
-    echo "engines: Slurm and Prometheus could not be installed: their tests skip" >&2
+    echo "engines: cannot install Slurm and Prometheus; their tests skip" >&2
 fi
 [ "${1:-ray}" = ray ] || exit 0
 if ! .build/ray/bin/python -c 'import ray.data, ray.train, numpy, pytest, yaml' 2>/dev/null; then
   mkdir -p .build
   { "$(readlink -f .venv/bin/python || echo python3)" -m venv .build/ray &&
-    timeout 600 .build/ray/bin/pip install -q --disable-pip-version-check -r python/requirements-ray.txt; } </dev/null || { echo "engines: Ray could not be installed: its tests skip" >&2; exit 0; }
+    timeout 600 .build/ray/bin/pip install -q --disable-pip-version-check -r python/requirements-ray.txt; } </dev/null || { echo "engines: cannot install Ray; its tests skip" >&2; exit 0; }
 fi
-# Behind its own packages those of .venv: torch, and lerobot for Ray's own reader.
+# The packages of .venv come after Ray's own: torch, and lerobot for ray.data.read_lerobot.
 [ ! -x .venv/bin/python ] || .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$(.build/ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-venv.pth"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Makes a release of the tree as it is committed, in dist/release-VERSION, and tags it vVERSION. Nothing is pushed.
+# Makes a release of the committed tree in dist/release-VERSION, and tags it vVERSION. Pushes nothing.
 #   VERSION=1.2.3 release.sh [--dry-run] [--wheels DIR]
-# --dry-run goes on where it would refuse, saying why, and makes no tag. --wheels takes finished wheels of DIR in place of building them.
-# The version stands in python/robocache/_version.py alone; VERSION must say the same, and binaries, library and wheels are given it.
+# --dry-run reports each reason to refuse and continues; it creates no tag.
+# --wheels DIR uses the finished wheels in DIR instead of building them.
+# The version is set in python/robocache/_version.py and version.go. VERSION must equal it; binaries,
+# library and wheels are built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${VERSION:?VERSION says which}
+version=${VERSION:?set VERSION, for example 1.2.3}
 dry='' wheels=''
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -16,7 +18,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 go=${GO:-go}
-# tool COMMAND…: scripts/release, built as the binaries are: a fresh clone has no native parts, nor needs any for it.
+# tool COMMAND…: runs scripts/release. It is built like the binaries, because a fresh clone has no
+# native parts and does not need them for this.
 tool() { env CGO_ENABLED=0 "$go" run -tags nocuda ./scripts/release "$@"; }
 out=dist/release-$version
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -33,7 +36,7 @@ grep -qx "const Version = \"$version\"" version.go || refuse "version.go does no
 [ -z "$(git status --porcelain)" ] || refuse "the tree has changes that are not committed"
 if git rev-parse -q --verify "refs/tags/v$version" >/dev/null; then refuse "there is a tag v$version"; fi
 rm -rf "$out" && mkdir -p "$out"
-# Of the section that is named after the version, or else of Unreleased.
+# Prints the entries of a section of CHANGELOG.md: that of the version, or else Unreleased.
 notes() { awk -v name="## $1" '$0 == name || index($0, name " ") == 1 {on = 1; next} /^## / {on = 0} on' CHANGELOG.md; }
 notes "$version" > "$out/notes.md"
 grep -q '^- ' "$out/notes.md" || notes Unreleased > "$out/notes.md"
@@ -46,7 +49,8 @@ fi
 for m in x86_64 aarch64; do
   wheel=$(compgen -G "$wheels/robocache-$version-py3-none-manylinux_*_$m.whl") || { echo "release: $wheels has no wheel of $version for $m" >&2; exit 1; }
   cp "$wheel" "$out/"
-  # The library says the version that it was linked with. Its bytes are read: that of another processor does not run here.
+  # The library contains the version that it was linked with. Its bytes are searched, because a
+  # library for another processor cannot run here.
   unzip -p "$wheel" robocache/_lib/librobocache.so > "$out/library"
   grep -qaF "$version" "$out/library" || refuse "the library in $wheel is not of $version"
   records=()
@@ -58,7 +62,8 @@ done
 
 for arch in amd64 arm64; do
   name=robocache-$version-linux-$arch
-  # nocuda leaves out what opens libraries at run time: no C library is needed. Video is not decoded, which says so where it is asked for.
+  # nocuda omits the code that opens libraries at run time, so no C library is needed. These
+  # binaries cannot decode video, and report that when video is requested.
   env CGO_ENABLED=0 GOOS=linux GOARCH=$arch "$go" build -buildvcs=false -trimpath -tags nocuda -ldflags "-s -w -X main.version=$version" -o "$out/$name" ./cmd/robocache
   if readelf -l "$out/$name" | grep -q INTERP; then echo "release: $name is not static" >&2; exit 1; fi
   tool sbom "$out/$name" "$version" > "$out/$name.cdx.json"
@@ -66,7 +71,7 @@ done
 
 case $(uname -m) in aarch64) here=arm64 ;; *) here=amd64 ;; esac
 said=$("$out/robocache-$version-linux-$here" version --json | sed -n 's/^ *"version": "\(.*\)",$/\1/p')
-[ "$said" = "$version" ] || { echo "release: the binary says $said" >&2; exit 1; }
+[ "$said" = "$version" ] || { echo "release: the binary has version $said" >&2; exit 1; }
 
 docs=$out/robocache-$version-docs
 mkdir -p "$docs/man/man1" "$docs/completions"

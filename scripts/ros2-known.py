@@ -1,4 +1,6 @@
-"""Writes format/ros2/known.txt: the .msg texts of the common ROS 2 types, from the rosbags package's ROS 2 Humble store.
+"""Writes format/ros2/known.txt: the .msg texts of the common ROS 2 types.
+
+The texts come from the ROS 2 Humble store of the rosbags package.
 
 usage: python scripts/ros2-known.py > format/ros2/known.txt
 """

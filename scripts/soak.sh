@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A long run of everything at once (robocache-bench soak): SOAK=2m make soak for a short one. Exits non-zero with the reason.
-# It takes the real H.264 set where it is, else a synthetic one of 12 episodes.
+# Runs everything together for a long time (robocache-bench soak). For a short run: SOAK=2m make
+# soak. Exits non-zero with the reason. Uses the real H.264 set if it exists, otherwise a synthetic
+# one of 12 episodes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 robocache=bin/robocache

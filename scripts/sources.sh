@@ -1,5 +1,5 @@
-# For scripts that build from Debian's source packages: apt verifies their signatures.
-# sources DIR: makes DIR the place of the lists of source packages, of the machine's own package sources.
+# Functions for scripts that build from Debian's source packages. apt verifies the signatures.
+# sources DIR: downloads the lists of source packages into DIR, from the machine's package sources.
 sources() {
   local f
   mkdir -p "$1/lists/partial" "$1/parts"
@@ -15,9 +15,10 @@ sources() {
   "${apt[@]}" update >/dev/null
 }
 
-# fetch NAME: Debian's source of a package, without Debian's patches, in the folder NAME.
+# fetch NAME: unpacks Debian's source of a package, without Debian's patches, into the folder NAME.
 fetch() {
-  # A mirror may list a security update whose files it does not have yet: then the version of the release itself.
+  # A mirror may list a security update before it has the files. In that case the version of the
+  # Debian release is used.
   flock "$apt_lock" "${apt[@]}" source --download-only "$1" >/dev/null || flock "$apt_lock" "${apt[@]}" source --download-only "$1/$(. /etc/os-release; echo "$VERSION_CODENAME")" >/dev/null
   local tar
   tar=$(ls "$1"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes the project's own Python environment, .venv.
-#   venv.sh core    Python with torch and numpy: what the demo and our own package need
-#   venv.sh demo    Python with numpy: what our own package needs
-#   venv.sh docs    what `make docs` builds with, in .build/docs and not in .venv
-#   venv.sh peers   also lerobot and its decoders, as reference reader and peer of the tests; where they cannot be installed, says so and goes on
-# Python 3.12 where a working one is found, else 3.10 or later.
+# Makes the project's Python environment, .venv.
+#   venv.sh core    Python with torch and numpy, for the demo and our package
+#   venv.sh demo    Python with numpy, for our package
+#   venv.sh docs    the tools of `make docs`, in .build/docs instead of .venv
+#   venv.sh peers   also lerobot and its decoders, the reference reader and peer of the tests; if they
+#                   cannot be installed, reports it and continues
+# Uses Python 3.12 if a working one is found, otherwise 3.10 or later.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-core}
@@ -13,7 +14,7 @@ mkdir -p .build
 works() { "$@" -c 'import sys, venv, ensurepip; sys.exit(not (sys.version_info[:2] >= (3, 10)))' >/dev/null 2>&1; }
 find_python() {
   local c
-  # A pyenv shim answers only with its version set: ask the installed versions themselves.
+  # A shim of pyenv works only if its version is set, so the installed versions are tried directly.
   local pyenv_root=${PYENV_ROOT:-$HOME/.pyenv}
   for c in python3.12 "$pyenv_root"/versions/3.12*/bin/python3 /usr/bin/python3.12 /usr/local/bin/python3.12 \
     python3.11 "$pyenv_root"/versions/3.1[01]*/bin/python3 python3.10 python3.13 "$pyenv_root"/versions/3.13*/bin/python3 python3; do
@@ -36,7 +37,8 @@ if [ ! -x .venv/bin/python ]; then
   echo "venv: $($python --version) -> .venv"
   "$python" -m venv .venv
 fi
-# The checkout's package, for .venv/bin/python without a PYTHONPATH, behind all that is installed. A linked .venv belongs to another checkout.
+# Makes the checkout's package available to .venv/bin/python without PYTHONPATH, after all installed
+# packages. A linked .venv belongs to another checkout.
 [ -L .venv ] || echo "$PWD/python" > "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/robocache-checkout.pth"
 if [ "$what" = demo ]; then
   .venv/bin/python -c 'import numpy' 2>/dev/null ||
@@ -45,30 +47,32 @@ if [ "$what" = demo ]; then
 fi
 if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
   if [ "$what" = peers ] && .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
-    : # one resolve for all, below
+    : # one resolution for all packages, below
   else
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
   fi
 fi
 [ "$what" = peers ] || exit 0
-# robomimic asks for simulators and plotting that its dataset class does not use: it comes without what it asks for, so that nothing
-# else changes its version. Only `robocache-bench peers` runs it.
-alone() {
+# robomimic requires simulators and plotting packages that its dataset class does not use. It is
+# installed without its requirements, so that no other package changes its version. Only
+# `robocache-bench peers` runs it.
+install_robomimic() {
   .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
-    echo "venv: robomimic could not be installed: its runner of 'robocache-bench peers' says so" >&2
+    echo "venv: cannot install robomimic; its runner of 'robocache-bench peers' reports this" >&2
 }
-# Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2, Zarr and Delta Lake (h5py comes with robomimic); what notebooks plot with;
-# a type checker; Kubernetes' schemas; a server for the tests of s3.
-reference_readers() {
+# Installs independent readers and writers of other formats, the references of the tests of MCAP,
+# rosbag2, Zarr and Delta Lake (h5py comes with robomimic). Also installs matplotlib for plots in
+# notebooks, a type checker, the schemas of Kubernetes, and an S3 server for tests.
+install_reference_readers() {
   .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, ruff, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
-    echo "venv: the reference readers of other formats could not be installed: their tests skip and say so" >&2
+    echo "venv: cannot install the reference readers of other formats; their tests skip" >&2
 }
-if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then alone; reference_readers; exit 0; fi
+if .venv/bin/python -c 'import lerobot, torchcodec, av, torch, pytest' 2>/dev/null; then install_robomimic; install_reference_readers; exit 0; fi
 if ! .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-peers.txt; then
-  echo "venv: the peers (lerobot 0.6.1 wants Python 3.12) could not be installed: their tests skip and say so" >&2
+  echo "venv: cannot install the peers (lerobot 0.6.1 needs Python 3.12); their tests skip" >&2
   .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt
 fi
-alone
-reference_readers
+install_robomimic
+install_reference_readers

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Builds the wheels of x86-64 and arm64 on an x86-64 machine into dist: zig compiles and links for both, against a glibc that is older than any in use.
-#   wheels.sh [machine ...]    both, or x86_64, or aarch64
-# Native parts are kept in .build/wheels and built again where their scripts or the compiler change (scripts/native.sh). The same source gives the same
-# bytes, wherever the checkout lies. What is printed beside these lines is in .build/wheels/MACHINE.log.
+# Builds the wheels of x86-64 and arm64 into dist, on an x86-64 machine. zig compiles and links for
+# both, against a glibc that is older than any in use.
+#   wheels.sh [machine ...]    x86_64, aarch64; default: both
+# Native parts are kept in .build/wheels and built again when their scripts or the compiler change
+# (scripts/native.sh). The same source gives the same bytes in any folder. The output of the builds
+# is in .build/wheels/MACHINE.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -17,7 +19,7 @@ export SOURCE_DATE_EPOCH ZIG_GLOBAL_CACHE_DIR=$base/cache ZIG_LOCAL_CACHE_DIR=$b
 scripts/deps.sh
 scripts/deps.sh wheels
 tools=$base/tools/bin
-# A checkout that was moved has scripts that name the place where it was.
+# The scripts in a moved checkout contain the old path.
 if ! cmp -s python/requirements-wheels.txt "$base/tools/requirements.txt" || ! "$tools/pip" --version >/dev/null 2>&1; then
   python3 -m venv --clear "$base/tools"
   "$tools/pip" install -q --disable-pip-version-check -r python/requirements-wheels.txt
@@ -25,8 +27,9 @@ if ! cmp -s python/requirements-wheels.txt "$base/tools/requirements.txt" || ! "
 fi
 zig=$(echo "$base"/tools/lib/python3*/site-packages/ziglang/zig)
 
-# wrap DIR MACHINE: zig under the names of the tools that it stands for. "-E -dM -" is meson's question for macros: without a language zig takes "-" for a name.
-wrap() {
+# make_tool_wrappers DIR MACHINE: makes wrappers that run zig under the names of the tools. Meson asks for the
+# macros with "-E -dM -". Without a language zig takes "-" for a file name.
+make_tool_wrappers() {
   mkdir -p "$1"
   local language
   for language in cc c++; do
@@ -37,17 +40,19 @@ wrap() {
   chmod +x "$1"/z*
 }
 
-# engine MACHINE: its native parts, then librobocache.so, linked against them.
-engine() {
+# build_engine MACHINE: builds the native parts, then librobocache.so linked against them.
+build_engine() {
   local dir=$base/$1 go=amd64
   [ "$1" = x86_64 ] || go=arm64
-  wrap "$dir/bin" "$1"
-  # By name: FFmpeg keeps the words that configured it, and they say nothing of this machine.
+  make_tool_wrappers "$dir/bin" "$1"
+  # Tools are given by name, because FFmpeg stores its configure command. Paths would identify this
+  # machine.
   export PATH=$dir/bin:$PATH CC=zcc CXX=zc++ AR=zar RANLIB=zranlib
   env ARCH="$1" ROBOCACHE_NATIVE="$dir/native" MESON="$tools/meson" JOBS="$jobs" \
     NM="$1-linux-gnu-nm" LD="$1-linux-gnu-ld" OBJCOPY="$1-linux-gnu-objcopy" scripts/native.sh
-  cp "${zig%/*}/LICENSE" "$dir/native/COPYING.zig" # of its compiler-rt
-  # Go links again only what changed in its own sources: the parts' keys make it see theirs.
+  cp "${zig%/*}/LICENSE" "$dir/native/COPYING.zig" # zig's compiler-rt is linked
+  # Go links again only if its own sources changed. Removing the library makes it see new native
+  # parts.
   rm -f "$dir/librobocache.so"
   env CGO_ENABLED=1 GOOS=linux GOARCH=$go CGO_CFLAGS="-O2 -I$dir/native/include" CGO_LDFLAGS="-L$dir/native/lib" \
     "${GO:-go}" build -p "$jobs" -buildvcs=false -trimpath -buildmode=c-shared \
@@ -57,7 +62,7 @@ engine() {
 
 jobs=$((($(nproc) + ${#machines[@]} - 1) / ${#machines[@]}))
 builders=()
-for m in "${machines[@]}"; do engine "$m" >"$base/$m.log" 2>&1 & builders+=($!); done
+for m in "${machines[@]}"; do build_engine "$m" >"$base/$m.log" 2>&1 & builders+=($!); done
 for n in "${!builders[@]}"; do
   wait "${builders[n]}" || { echo "wheels: ${machines[n]} failed; the end of $base/${machines[n]}.log:" >&2; tail -n 20 "$base/${machines[n]}.log" >&2; exit 1; }
 done

@@ -1,4 +1,4 @@
-"""Where the data is, and what the tests share."""
+"""Fixtures and helpers shared by the tests, and the location of the test data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NO_DATA = "no test data"  # how the reason of a skip for want of data begins
+NO_DATA = "no test data"  # prefix of the skip reason of a test that has no test data
 sys.path.insert(0, str(HERE.parent))
-# Quiet and offline: a peer that wants the network must fail, not wait.
+# Quiet and offline: a peer that needs the network must fail at once instead of waiting.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
 
 
@@ -24,10 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
         import torch
     except ImportError:
         return
-    torch.set_num_threads(1)  # or its own threads take the cores that are measured and shared
+    # otherwise torch's threads take the cores that other tests measure and use
+    torch.set_num_threads(1)
 
 
-# Modules that `make test-fast` leaves out: they run peers, other programs or trainings.
+# Modules that `make test-fast` leaves out: they run peers, other programs or training.
 SLOW_MODULES = {
     "test_against_lerobot",
     "test_bench_ops",
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Appends the id of a test that skips for want of data to $ROBOCACHE_SKIPPED, if that is set.
+    """Appends the id of a test that skips because of missing data to $ROBOCACHE_SKIPPED, if set.
 
     scripts/tests/with-data.sh runs these tests again.
     """
@@ -87,7 +88,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(autouse=True)
 def ordinary_priority() -> Iterator[None]:
-    """SVT-AV1 inside of a process that runs as root (lerobot encodes by PyAV) gives its thread the highest real-time priority, and children inherit it."""
+    """Resets the scheduling policy of the process after each test.
+
+    lerobot encodes AV1 through PyAV. If the process runs as root, SVT-AV1 gives the encoding thread
+    the highest real-time priority, and child processes inherit it.
+    """
     yield
     if os.sched_getscheduler(0) != os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -95,7 +100,7 @@ def ordinary_priority() -> Iterator[None]:
 
 def data_root() -> Path:
     root = Path(os.environ.get("ROBOCACHE_TESTDATA") or ROOT.parent / "shared" / "data")
-    # the small sets that every clone has
+    # fallback: the small datasets in the repository
     return root if root.exists() else ROOT / "testdata" / "shared"
 
 
@@ -107,10 +112,10 @@ def dataset_path(name: str) -> str:
 
 
 def cli(*args: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line."""
+    """Runs the command line and returns the finished process."""
     if (ROOT / "bin" / "robocache").exists():
         command = [str(ROOT / "bin" / "robocache")]
-    else:  # the library's own
+    else:  # the command line of the Python package
         command = [sys.executable, "-m", "robocache"]
     env = {
         **os.environ,
@@ -124,23 +129,23 @@ def cli(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def synth(path: Path, *options: str) -> Path:
-    """A synthetic dataset, made by the command line."""
+    """Creates a synthetic dataset with the command line and returns its path."""
     done = cli("synth", str(path), *options)
     if done.returncode == 10 and "ffmpeg" in done.stderr or done.returncode == 12:
-        pytest.skip(f"synth has no encoder here: {done.stderr.strip()}")
+        pytest.skip(f"synth has no encoder on this machine: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     return path
 
 
 @pytest.fixture(scope="session")
 def exact() -> str:
-    """AV1, five episodes in one mp4, exact timestamps."""
+    """Returns the path of a set with AV1 video, five episodes in one mp4, and exact timestamps."""
     return dataset_path("g1_v30_exact")
 
 
 @pytest.fixture(scope="session")
 def h264() -> str:
-    """H.264 with B-frames, two cameras, small images."""
+    """Returns the path of a set with H.264 video with B-frames and two cameras of small images."""
     return dataset_path("g1_h264_v30")
 
 
@@ -151,7 +156,7 @@ def torch():  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def script(tmp_path: Path):  # type: ignore[no-untyped-def]
-    """Runs Python text in a fresh process: what a user's script would see."""
+    """Returns a function that runs Python source in a fresh process, as a user's script runs."""
 
     def run(
         text: str, *args: str, timeout: float = 300, **kwargs: object

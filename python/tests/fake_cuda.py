@@ -1,10 +1,10 @@
-"""A stand-in for torch.cuda whose work runs late: when somebody waits for it."""
+"""A replacement for torch.cuda that defers all work until a caller waits for it."""
 
 from __future__ import annotations
 
 
 class Stream:
-    """Work in order; it runs when somebody waits for it."""
+    """A queue of work that runs in order when a caller waits for it."""
 
     def __init__(self, device: object = None) -> None:
         self.work: list = []
@@ -24,14 +24,18 @@ class Stream:
 
 
 class Caller(Stream):
-    """Of a test, which reads what it is given at once."""
+    """The stream of a test. It waits at once, because tests read their tensors immediately."""
 
     def wait_event(self, event: Event) -> None:
         event.synchronize()
 
 
 class Event:
-    """As a device's: where it is recorded anew, it stands for the later place, and who waits already waits for the earlier."""
+    """A device event.
+
+    Recording the event again moves it to the later position. Waiters that were queued before still
+    wait for the earlier position.
+    """
 
     def __init__(self, blocking: bool = False) -> None:
         self.places: list[Place] = []
@@ -50,7 +54,7 @@ class Event:
 
 
 class Place:
-    """In the work of a stream."""
+    """A position in the work queue of a stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.done, self.stream = False, stream

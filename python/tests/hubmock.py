@@ -1,5 +1,8 @@
-"""A mock of the Hugging Face Hub on loopback: as much of its HTTP API as huggingface_hub and our reader use, held in memory. It is no Hub: limits, Xet and
-the checks of a real one are not here."""
+"""A mock of the Hugging Face Hub on loopback that holds its data in memory.
+
+The mock implements the part of the HTTP API that huggingface_hub and our reader use. Rate limits,
+Xet and the checks of the real Hub are missing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "hf_mockmockmockmock"
-PAGE = 5  # entries of a list
+PAGE = 5  # entries per page of a listing
 
 
 class Repo:
@@ -46,13 +49,18 @@ def lfs(path: str, data: bytes) -> bool:
 
 
 class Hub:
-    """strike(method, path) says what happens to a request in place of its answer: a status, "reset", or None for nothing."""
+    """A server that mocks the Hub.
+
+    strike(method, path) injects a fault: it returns the status to send instead of the answer,
+    "reset" to close the connection, or None to answer normally.
+    """
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.blobs: dict[str, bytes] = {}
         self.log: list[tuple[str, str]] = []
-        self.tokens: set[str] = set()  # that were seen where files lie: none may be
+        # tokens received at the address of the files; no token may be sent there
+        self.tokens: set[str] = set()
         self.strike: Callable[[str, str], Any] = lambda method, path: None
         hub = self
 
@@ -283,7 +291,8 @@ class Hub:
         more = (
             {
                 "Link": (
-                    f"<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; "
+                    f"<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}"
+                    f"?recursive={deep}&cursor={at + PAGE}>; "
                     'rel="next"'
                 )
             }
@@ -408,7 +417,8 @@ class Hub:
             return
         oid = hashlib.sha256(data).hexdigest()
         self.blobs[oid] = data
-        # Another name of this machine, as the Hub's files lie on another host.
+        # The redirect names another host name of this machine, because the real Hub stores files on
+        # another host.
         self.send(
             r,
             302,
@@ -424,7 +434,7 @@ class Hub:
 
 
 def environment(hub: Hub, home: str) -> dict[str, str]:
-    """What makes huggingface_hub and the engine speak to the mock."""
+    """Returns the environment in which huggingface_hub and the engine connect to the mock."""
     return {
         **os.environ,
         "HF_ENDPOINT": hub.url,

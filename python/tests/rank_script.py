@@ -1,4 +1,7 @@
-"""A training script of two ranks, for test_ranks: LAUNCHER WHEN DATASET OUT. Each rank writes the samples that it was given."""
+"""A training script with two ranks, used by test_ranks: LAUNCHER WHEN DATASET OUT.
+
+Each rank writes the numbers of the samples that it received.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def write_samples(out: str, loader: robocache.Loader, samples: list[int]) -> Non
 def run_rank(
     rank: int, when: str, path: str, out: str, loader: robocache.Loader | None = None
 ) -> None:
-    """One rank of a plain spawn."""
+    """Runs one rank of a plain multiprocessing spawn."""
     if when == "before":
         loader = make_loader(path)
     dist.init_process_group("gloo", init_method=f"file://{out}/meet", rank=rank, world_size=2)

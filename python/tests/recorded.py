@@ -22,7 +22,7 @@ FEATURES = {
 
 
 def image(e: int, k: int, h: int = H, w: int = W) -> np.ndarray:
-    """A smooth image, other for each row: what a codec keeps well."""
+    """Returns a smooth image, which codecs compress with little loss. Each row has its own."""
     y, x = np.mgrid[0:h, 0:w]
     return np.stack(
         [
@@ -51,7 +51,7 @@ def record(w: robocache.Writer, e: int, n: int) -> None:
 
 
 def check(path: Path, lengths: list[int], offset: float = 3.0) -> None:
-    """robocache and lerobot read what was recorded."""
+    """Asserts that robocache and lerobot read back what was recorded."""
     ds = robocache.open(path)
     assert ds.episodes["lengths"].tolist() == lengths
     for e, n in enumerate(lengths):

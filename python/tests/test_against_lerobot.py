@@ -1,4 +1,4 @@
-"""robocache.LeRobotDataset against lerobot's own class: key by key, dtype, shape, order, values."""
+"""Compares robocache.LeRobotDataset with lerobot's class: keys, dtypes, shapes, order, values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def same(ours: dict, reference: dict, where: str) -> None:
 
 
 def some(n: int, ends: list[int], count: int) -> list[int]:
-    """Both sides of each joint, and others by chance."""
+    """Returns the rows on both sides of each episode boundary, and count random rows."""
     edges = {i for e in ends for i in (e - 1, e)} | {0, 1, n - 1}
     return sorted({i for i in edges if 0 <= i < n} | set(random.Random(5).sample(range(n), count)))
 
@@ -64,7 +64,7 @@ def test_windows(name: str, count: int) -> None:
         cameras[0]: [-2 / fps, -1 / fps, 0.0, 7 / fps],
     }
     if len(cameras) > 1:
-        deltas[cameras[1]] = [0.0]  # one frame: squeezed there
+        deltas[cameras[1]] = [0.0]  # lerobot removes the time dimension if there is one frame
     a, b = (
         f(path, delta_timestamps=deltas, return_uint8=True)
         for f in (robocache.LeRobotDataset, theirs)
@@ -153,7 +153,7 @@ def test_table(h264: str) -> None:
 
 
 def test_table_without_datasets(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the package datasets is not installed, views with the same rows stand for it."""
+    """If the package datasets is not installed, hf_dataset is a view with the same rows."""
     reference = theirs(h264)
     monkeypatch.setitem(sys.modules, "datasets", None)
     ds = robocache.LeRobotDataset(h264)
@@ -208,7 +208,7 @@ def test_wrong_arguments() -> None:
     for f in (robocache.LeRobotDataset, theirs):
         with pytest.raises(ValueError):
             f(path, delta_timestamps={"action": [0.02]})  # not a multiple of 1/30
-    # lerobot fails at the first item only
+    # lerobot raises only when the first item is read
     with pytest.raises(robocache.Misuse, match="observation.state"):
         robocache.LeRobotDataset(path, delta_timestamps={"observation.stat": [0.0]})
     with pytest.raises(robocache.Misuse, match="delta_timestamps"):
@@ -222,7 +222,7 @@ def test_wrong_arguments() -> None:
 
 
 def decoded(path: str, key: str, limit: int | None = None):
-    """RGB frames of each mp4 of a camera, in presentation order, by PyAV."""
+    """Yields the RGB frames of each mp4 of a camera in presentation order, decoded by PyAV."""
     av = pytest.importorskip("av", reason="PyAV is not installed")
     for file in sorted(Path(path).glob(f"videos/{key}/*/*.mp4")):
         with av.open(str(file)) as c:
@@ -234,31 +234,35 @@ def decoded(path: str, key: str, limit: int | None = None):
 
 
 def test_where_it_raises_drift() -> None:
-    """Drifting timestamps: at its default tolerance lerobot raises; ours gives the frame of that number."""
+    """With drifting timestamps lerobot raises by default; robocache returns the frame by number."""
     path = dataset_path("g1_v30_drift")
     a, b = robocache.LeRobotDataset(path, return_uint8=True), theirs(path, return_uint8=True)
     key = a.meta.video_keys[0]
     start = a.meta.episodes["dataset_from_index"]
     bad = next(i for i in (start[-1], start[-2], start[5], len(a) - 1) if raises(b, i))
     assert a[bad][key].shape == (3, *a.features[key]["shape"][:2])
-    # The same item where lerobot's check is asked for.
+    # robocache also raises for this item if lerobot's check is requested.
     with pytest.raises(robocache.Malformed) as e:
         robocache.LeRobotDataset(path, return_uint8=True, check_timestamps=True)[bad]
     assert e.value.where
-    for i, frame in enumerate(decoded(path, key, 60)):  # one mp4 holds all: frame number = row
+    # one mp4 holds all episodes, so the frame number is the row
+    for i, frame in enumerate(decoded(path, key, 60)):
         assert np.abs(a[i][key].permute(1, 2, 0).numpy().astype(int) - frame).max() <= 2, i
 
 
 def raises(ds, i: int) -> bool:
     try:
         ds[i]
-    except Exception as e:  # FrameTimestampError, of lerobot's own kind
+    except Exception as e:  # lerobot raises its own FrameTimestampError
         return "tolerance" in str(e)
     return False
 
 
 def test_where_it_gives_a_neighbour() -> None:
-    """66 short episodes, drift of more than a frame: with a loose tolerance lerobot silently gives other frames, ours the right ones."""
+    """With drift of more than a frame and a loose tolerance, lerobot returns wrong frames.
+
+    The dataset has 66 short episodes. lerobot reports no error; robocache returns the right frames.
+    """
     path = dataset_path("g1_h264_v30_bigdrift")
     a, b = (
         robocache.LeRobotDataset(path, return_uint8=True, tolerance_s=0.05),
@@ -277,14 +281,14 @@ def test_where_it_gives_a_neighbour() -> None:
     for i in asked:
         theirs_wrong += np.abs(b[i][key].permute(1, 2, 0).numpy().astype(int) - frames[i]).max() > 2
     assert ours_wrong == 0
-    assert theirs_wrong > 0, "lerobot gives the right frames by now: this page can be closed"
+    assert theirs_wrong > 0, "lerobot returns the right frames now: remove this test"
     print(f"lerobot: {theirs_wrong} of {len(asked)} other frames; robocache: 0 of {len(a)}")
 
 
 @pytest.mark.parametrize("name", ["g1_v21", "gr00t_picknplace_v20"])
 def test_versions_it_does_not_open(name: str) -> None:
     path = dataset_path(name)
-    with pytest.raises(Exception):  # noqa: B017 - BackwardCompatibilityError, NotImplementedError: theirs to name
+    with pytest.raises(Exception):  # noqa: B017
         theirs(path)
     ds = robocache.LeRobotDataset(path, return_uint8=True)
     key = ds.meta.video_keys[0]
@@ -303,7 +307,7 @@ def decoded_v2(path: str, key: str):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset that lerobot itself records: every column type, still images, depth."""
+    """Returns a dataset recorded by lerobot with every column type, still images and depth."""
     root = tmp_path_factory.mktemp("recorded") / "set"
     features = {
         "f64": {"dtype": "float64", "shape": (3,), "names": None},
@@ -339,7 +343,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
                 )
             w.save_episode()
         w.finalize()
-    except Exception as e:  # what it can record differs between its versions
+    except Exception as e:  # versions of lerobot differ in what they can record
         pytest.skip(f"this lerobot cannot record the test set: {e}")
     return str(root)
 
@@ -364,14 +368,14 @@ def test_recorded_types(recorded: str, uint8: bool) -> None:
 
 
 def same_table(a, b) -> None:
-    """Every type of column in Arrow, images among them, as lerobot's own table has it."""
+    """Asserts that both tables have the same Arrow columns, including images."""
     x, y = a.hf_dataset, b.hf_dataset
     assert x.features == y.features and len(x) == len(y)
     for i in range(len(y)):
         same(x[i], y[i], f"hf_dataset[{i}]")
     plain = [k for k in y.column_names if k not in a.meta.image_keys]
     assert x.data.table.select(plain).to_pydict() == y.data.table.select(plain).to_pydict()
-    for k in a.meta.image_keys:  # paths are those of files that recording removed
+    for k in a.meta.image_keys:  # the paths refer to files that the recording removed
         assert [v["bytes"] for v in x.data.column(k).to_pylist()] == [
             v["bytes"] for v in y.data.column(k).to_pylist()
         ]
@@ -387,7 +391,10 @@ def test_recorded_table(recorded: str) -> None:
 
 @pytest.fixture(scope="module")
 def depth(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset that lerobot records with depth, as video (open-GOP HEVC, gray12) and as still images (TIFF), beside an AV1 camera."""
+    """Returns a dataset that lerobot records with depth and an AV1 camera.
+
+    Depth is stored as video (open-GOP HEVC, gray12) and as still images (TIFF).
+    """
     root = tmp_path_factory.mktemp("depth") / "set"
     shape = {
         "shape": (64, 96, 1),
@@ -424,14 +431,17 @@ def depth(tmp_path_factory: pytest.TempPathFactory) -> str:
                 )
             w.save_episode()
         w.finalize()
-    except Exception as e:  # encoders differ between installations
+    except Exception as e:  # installations differ in their encoders
         pytest.skip(f"this lerobot cannot record the test set: {e}")
     return str(root)
 
 
 @pytest.mark.parametrize("unit", ["mm", "m"])
 def test_depth(depth: str, unit: str) -> None:
-    """Millimetres to the bit; metres to a unit of float32, because torch's exp is not rounded exactly."""
+    """Millimetres are equal to the bit.
+
+    Metres may differ in the last unit of float32, because torch does not round exp exactly.
+    """
     for kwargs in (
         {},
         {
@@ -465,7 +475,10 @@ def test_depth_table(depth: str) -> None:
 
 @pytest.mark.parametrize("unit", [None, "mm", "m"])
 def test_depth_units_agree(depth: str, unit: str | None, tmp_path: Path) -> None:
-    """Coded video and stills: features, streams, statistics and batches speak of one unit; and metres come out of a conversion."""
+    """Features, streams, statistics, batches and conversions use the same unit of depth.
+
+    This holds for coded video and for still images. A conversion writes metres.
+    """
     ds = robocache.open(depth, depth_unit=unit)
     levels = (
         np.stack([500 + 40 * i + np.arange(64 * 96).reshape(1, 64, 96) % 3000 for i in range(8)])
@@ -507,7 +520,7 @@ def test_depth_units_agree(depth: str, unit: str | None, tmp_path: Path) -> None
 
 
 def test_language(recorded: str, tmp_path: Path) -> None:
-    """Language columns are lists of dicts, as there."""
+    """Language columns are lists of dicts, as in lerobot."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     language = pytest.importorskip(
@@ -575,7 +588,7 @@ def test_language(recorded: str, tmp_path: Path) -> None:
 
 
 def test_loader_gives_the_items(h264: str) -> None:
-    """A DataLoader over lerobot's class and our Loader over ours give the same batches, in file order."""
+    """A DataLoader over lerobot's class and our Loader return the same batches in file order."""
     ds = robocache.LeRobotDataset(h264, return_uint8=True)
     want = next(iter(torch.utils.data.DataLoader(theirs(h264, return_uint8=True), batch_size=16)))
     got = next(iter(robocache.Loader(ds, batch_size=16, shuffle=False)))

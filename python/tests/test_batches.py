@@ -1,4 +1,7 @@
-"""How batches cross the border: nothing lost under signals, memory given back, texts, arrays without torch, forks."""
+"""Delivery of batches from the engine to Python.
+
+Covers signals, release of memory, strings, arrays without torch, and forks.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ def test_a_batch_that_did_not_arrive_is_given_again(
         with pytest.raises(KeyboardInterrupt):
             next(it)
         monkeypatch.setattr(e, "arrived", real)
-        assert loader.state_dict()["position"] == 16, "it does not count"
-    assert len(set(hits)) == 1, "the same batch each time"
+        assert loader.state_dict()["position"] == 16, "an interrupted batch does not count"
+    assert len(set(hits)) == 1, "the same batch is redelivered each time"
     gc.collect()
     again = next(it)
     assert again["index"].tolist() == order[16:32] and loader.state_dict()["position"] == 32
-    # Told, never arrived, and then the loader goes elsewhere or is closed: its memory comes back.
+    # If a batch was delivered but never acknowledged, set_epoch and close release its memory.
     monkeypatch.setattr(e, "arrived", interrupted)
     with pytest.raises(KeyboardInterrupt):
         next(it)
@@ -58,7 +61,7 @@ def test_a_batch_that_did_not_arrive_is_given_again(
 
 
 class _Closing:
-    """An engine whose loader another thread closes between taking and making tensors."""
+    """An engine whose loader is closed by another thread before the tensors are made."""
 
     def __init__(self, engine: _engine.Engine, loader: robocache.Loader) -> None:
         self.engine, self.loader = engine, loader
@@ -69,7 +72,11 @@ class _Closing:
 
 
 def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """An exception every half millisecond, wherever it strikes: no batch is given twice, and one that is missing was counted."""
+    """No signal causes a lost or repeated batch.
+
+    A handler raises an exception every half millisecond, at any place. No batch may be delivered
+    twice. A batch that the caller did not receive must be counted in the position.
+    """
     r = script(
         """
         import gc, signal, sys, time, torch, robocache
@@ -80,7 +87,8 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
         def strike(*a):
             global armed
             if armed:
-                armed = False     # or the next one strikes in the handler of this one: Python 3.10 looks for signals there
+                # Python 3.10 handles signals inside a handler, so one at a time.
+                armed = False
                 raise Hit
         signal.signal(signal.SIGALRM, strike)
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
@@ -103,14 +111,14 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
                 if b is None:
                     s = loader.state_dict()
                     here = s["position"] if s["epoch"] == epoch else len(order[epoch])
-                    gaps += here != at     # it had arrived, and the signal struck on its way up
+                    gaps += here != at     # acknowledged, but interrupted before next() returned
                     assert at <= here <= at + 8, (at, here)
                     at = here
                     continue
                 got = b["index"].tolist()
                 assert got == order[epoch][at:at + 8] and len(b["task"]) == len(got), (epoch, at, got)
                 at += len(got); given += 1
-            assert at == len(order[epoch]), "the end came early"
+            assert at == len(order[epoch]), "the epoch ended early"
             ends += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         del b, it; gc.collect()
@@ -125,7 +133,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
 
 
 def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
-    """A small tensor that is kept does not keep the images."""
+    """A small tensor that is kept does not keep the images of its batch in memory."""
     cam = "observation.images.cam_high"
     loader = robocache.Loader(
         h264,
@@ -149,12 +157,12 @@ def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
 
 
 def test_tensors_are_the_users(h264: str) -> None:
-    """Writable, of their own storage, alive after the loader, droppable from any thread."""
+    """Tensors are writable, own their storage, outlive the loader; any thread can free them."""
     loader = robocache.Loader(h264, batch_size=8, keys=NUMBERS)
     b = next(iter(loader))
     other = next(iter(loader))
     assert b["action"].untyped_storage().nbytes() == b["action"].nbytes, (
-        "saving one tensor saves no other"
+        "a saved tensor must not contain others"
     )
     b["action"].add_(1)
     before = {k: v.clone() for k, v in b.items() if k != "task"}
@@ -192,7 +200,7 @@ def test_without_torch_as_with_it(script, h264: str) -> None:  # type: ignore[no
 
 
 def test_texts() -> None:
-    """As robocache.h says they are written."""
+    """Strings have the binary layout that robocache.h documents."""
     import struct
 
     def column(values: list[str]) -> bytes:
@@ -218,11 +226,11 @@ def test_texts() -> None:
         out.insert(place, values)
     assert out == ["tensor", tasks, [{"a": [1]}, {"a": [1]}, None], empty]
     out[2][0]["a"].append(2)
-    assert out[2][1] == {"a": [1]}, "rows do not share what they hold"
+    assert out[2][1] == {"a": [1]}, "rows must not share objects"
 
 
 def test_tensors_in_a_forked_child(h264: str) -> None:
-    """A child may hold and drop what the parent took: it is not the child's to give back."""
+    """A forked child may hold and drop the parent's tensors without releasing their memory."""
     loader = robocache.Loader(h264, batch_size=8, keys=NUMBERS)
     b = next(iter(loader))
     want = b["action"].sum().item()
@@ -255,7 +263,11 @@ def test_two_threads_take_turns(h264: str) -> None:
 def test_a_late_thread_gets_nothing_of_the_next_epoch(
     h264: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that asked for the first batch, and was then held up while another took the epoch, is not given the epoch behind it."""
+    """A delayed thread receives no batch of the next epoch.
+
+    The thread requests the first batch and is then suspended while another thread consumes the
+    epoch.
+    """
     loader = robocache.Loader(h264, batch_size=8, keys=["index"], threads=2)
     it, got, asked, go, take = (
         iter(loader),

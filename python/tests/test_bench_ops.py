@@ -1,4 +1,8 @@
-"""The measuring process of `robocache-bench ops` sees a wrong bit of ours and a wrong value of a peer, and counts the bytes that the work cannot do without."""
+"""The measuring process of `robocache-bench ops` detects wrong results and computes floors.
+
+It must detect a wrong bit of ours and a wrong value of a peer, and count the bytes that the
+operation must transfer.
+"""
 
 import contextlib
 import io
@@ -109,7 +113,11 @@ def test_a_wrong_peer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes() -> None:
-    """Two samples and one target between them, then a hit, then before the data; and floors that were worked out by hand, in µs at 4,257 GB/s."""
+    """The counted bytes and floors equal values worked out by hand.
+
+    The cases of resampling are a target between two samples, a hit, and a target before the data.
+    The floors are in µs at 4,257 GB/s.
+    """
     assert (
         ops.rows_read(
             np.array([0, 10, 20, 30, 40, 50]),
@@ -135,7 +143,7 @@ def test_bytes() -> None:
 
 
 def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line a row; one that cannot be measured is a failed one, and the others go on."""
+    """Each row prints one line. A row that cannot be measured fails, and the rest are measured."""
     rows = [{"name": "bad", "work": {**FUSE, "dtype": "int3"}}, {"name": "good", "work": FUSE}]
     monkeypatch.setattr(sys, "argv", ["ops", json.dumps({**JOB, "rows": rows})])
     read, write = os.pipe()

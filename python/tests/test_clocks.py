@@ -1,4 +1,4 @@
-"""windows= and anchor=: streams at their own rate, ragged batches, and what is refused."""
+"""windows= and anchor=: streams at their own rate, ragged batches, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ torch = pytest.importorskip("torch")
 
 
 def test_spans_and_offsets(h264: str) -> None:
-    """A span is all samples timestamped in it, a count makes it even, offsets take samples; all beside windows of rows."""
+    """Checks the three kinds of windows by time, together with windows of rows.
+
+    A span returns all samples whose timestamps are in it. A span with a count returns evenly spaced
+    samples. A list of offsets returns one sample per offset.
+    """
     ds = robocache.open(h264)
     key = "action"
     m = robocache.MapDataset(
@@ -59,7 +63,10 @@ def test_spans_and_offsets(h264: str) -> None:
 
 @pytest.mark.parametrize("arrays", [False, True])
 def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Loader gives the entries of all samples and their lengths, as tensors and as arrays; state and workers hold."""
+    """A Loader returns the entries of all samples and their lengths, as tensors and as arrays.
+
+    State and workers must handle ragged batches too.
+    """
     if arrays:
         monkeypatch.setattr(_memory, "torch_module", lambda: None)
     how = dict(
@@ -85,7 +92,7 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
 
 
 def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a device would finish, but for rows of varying length, the host finishes, and stats() says why."""
+    """With rows of varying length the host finishes the batch, and stats() reports why."""
 
     raw = Target("cuda", None, config={"raw": True}, kernels={"backend": "cpu"})
     monkeypatch.setattr("robocache.loader.find_target", lambda where, decode: raw)
@@ -101,7 +108,7 @@ def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_in_a_span(h264: str) -> None:
-    """A batch without any entry, from both."""
+    """A batch may contain no entry at all, in a MapDataset and in a Loader."""
     how = dict(
         keys=["action"],
         windows=robocache.Windows(seconds={"action": (-900.0, -800.0)}),
@@ -164,7 +171,11 @@ def test_misuse(h264: str, kwargs: dict, words: str) -> None:
 
 @pytest.fixture(scope="module", params=["recording_zstd.mcap", "recording_db3"])
 def recording(request: pytest.FixtureRequest) -> str:
-    """100 Hz joints, 333 Hz inertia with jitter and nothing for 0.4 s, a 30 Hz camera that starts 533 ms late, 10 Hz clouds."""
+    """Returns a recording with four clocks.
+
+    The joints have 100 Hz. The inertial sensor has 333 Hz with jitter and a gap of 0.4 s. The
+    camera has 30 Hz and starts 533 ms late. The point clouds have 10 Hz.
+    """
     path = f"{dataset_path('mcap_robot')}/{request.param}"
     try:
         robocache.open(path).close()
@@ -223,7 +234,11 @@ def test_images_and_clouds_of_a_span(recording: str) -> None:
 
 
 def interp(t: np.ndarray, timestamps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """np.interp in float64 a column; times relative to the first timestamp, for seconds since an epoch have no nanoseconds left."""
+    """Interpolates each column with np.interp in float64.
+
+    Times are relative to the first timestamp, because float64 seconds since 1970 do not resolve
+    nanoseconds.
+    """
     x, xp = (t - timestamps[0]) * 1e-9, (timestamps - timestamps[0]) * 1e-9
     return np.stack(
         [np.interp(x, xp, c) for c in values.reshape(len(values), -1).T.astype(np.float64)], 1
@@ -239,7 +254,10 @@ CAMERA, CLOUD, GYRO, JOINTS = (
 
 
 def test_recording_to_50_hz(recording: str) -> None:
-    """A recording on four clocks to one of 50 Hz equals the float64 reference; masks say where the gap and the late start are."""
+    """Resampling four clocks to 50 Hz equals the float64 reference.
+
+    The masks mark the gap and the late start.
+    """
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
     keys = [
@@ -300,7 +318,7 @@ def test_recording_to_50_hz(recording: str) -> None:
     assert np.array_equal(b[CLOUD].numpy(), np.concatenate(want), equal_nan=True)
     assert not b["tf_static.torso.velodyne.translation_is_pad"].any()
 
-    # And align of the whole episode is the same.
+    # Episode.align over the whole episode returns the same.
     whole = ds.episode(0).align(
         hz=50, keys=keys, extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1}
     )
@@ -309,7 +327,7 @@ def test_recording_to_50_hz(recording: str) -> None:
 
 
 def test_recording_at_native_rates(recording: str) -> None:
-    """Anchored on the camera, with windows of other streams at their own rates; through a Loader, resumed."""
+    """Windows of other streams at their own rates, anchored on the camera, in a resumed Loader."""
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
     how = dict(
@@ -335,7 +353,7 @@ def test_recording_at_native_rates(recording: str) -> None:
             rows = (gyro.times >= now - 500_000_000) & (gyro.times <= now)
             got = b[GYRO][ends[n] - rows.sum() : ends[n]]
             assert np.array_equal(got.numpy(), gyro.values[rows].astype(np.float32)), (
-                "float64 comes as float32"
+                "float64 is delivered as float32"
             )
             want = interp(
                 now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values
@@ -378,7 +396,7 @@ def test_anchor_and_clock(recording: str) -> None:
 
 
 def test_mixture_with_lerobot(recording: str, h264: str) -> None:
-    """A LeRobot set and a recording on common keys: each sample is what its own source gives."""
+    """In a mixture of a LeRobot set and a recording, each sample equals that of its own source."""
     a, r = robocache.open(h264), robocache.open(recording)
     key, window = "observation.state", {"observation.state": [-0.1, 0.0]}
     assert (a.features[key].dtype, r.features[JOINTS].dtype) == ("float32", "float64")
@@ -434,7 +452,10 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
 
 
 def test_rows_without_a_clock() -> None:
-    """hz= resamples, rows_hz= is the rate of rows that keep none: the error of the one names the other."""
+    """hz= resamples; rows_hz= sets the rate of rows without timestamps.
+
+    The error for a wrong hz= suggests rows_hz=.
+    """
     uri = dataset_path("diffusion_policy_zarr")
     with pytest.raises(robocache.Misuse, match="rows_hz=10"):
         robocache.Loader(uri, hz=10, keys=["action"])
@@ -445,7 +466,10 @@ def test_rows_without_a_clock() -> None:
 
 
 def test_drift() -> None:
-    """drift= is at + (timestamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first timestamp, or the one that is given."""
+    """drift= maps a timestamp to at + (timestamp - at) / (1 + ppm / 1e6).
+
+    Both Episode.align and the loader apply it. If at is not given, it is the first timestamp.
+    """
     with robocache.open(f"{dataset_path('mcap_robot')}/recording_zstd.mcap") as ds:
         ep = ds.episode(0)
         key = next(
@@ -472,7 +496,8 @@ def test_drift() -> None:
                 offset={key: 0.005},
                 drift={key: drift},
             )
-            assert abs(got["times"][0] - moved[0]) <= 256  # the float64 of an epoch
+            # float64 seconds since 1970 are exact to 256 ns
+            assert abs(got["times"][0] - moved[0]) <= 256
             want = np.stack(
                 [
                     np.interp((got["times"] - first).astype(float), moved - first, c)

@@ -1,4 +1,7 @@
-"""The old names: their signatures, types and clock (docs/migration.md), and what the earlier RoboCache got wrong (specs: kernels, section 8)."""
+"""The old names: signatures, types and clock (docs/migration.md).
+
+Also covers the errors of the earlier RoboCache (specs: kernels, section 8).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ import robocache
 
 
 def old(data: np.ndarray, times: np.ndarray, targets: np.ndarray, epsilon: float) -> np.ndarray:
-    """The earlier rule, sample by sample: t0 < t <= t1, (t - t0) / ((t1 - t0) + epsilon), the edge sample outside."""
+    """Computes the earlier rule sample by sample.
+
+    The rule is t0 < t <= t1 and (t - t0) / ((t1 - t0) + epsilon). Targets outside the data get the
+    edge sample.
+    """
     out = np.empty((*targets.shape, data.shape[2]))
     for b in range(len(data)):
         s, v = times[b].astype(np.float64), data[b].astype(np.float64)
@@ -32,7 +39,7 @@ def case(b: int, s: int, t: int, d: int, seed: int) -> tuple[np.ndarray, np.ndar
     times = np.sort(rng.random((b, s)), axis=1).astype(np.float32)
     targets = np.sort(rng.random((b, t)), axis=1).astype(np.float32)
     n = min(s, t) // 2
-    targets[:, :n] = times[:, :n]  # exact hits
+    targets[:, :n] = times[:, :n]  # targets that equal a sample's timestamp
     return rng.normal(size=(b, s, d)).astype(np.float32), times, np.sort(targets, axis=1)
 
 
@@ -40,7 +47,10 @@ CASES = list(itertools.product((1, 4, 8), (10, 50, 100), (5, 25, 80), (1, 3, 16)
 
 
 def test_reference_a() -> None:
-    """Epsilon 1e-8 on the left-open interval, rtol 1e-5, atol 1e-6: all 81 pass, and not with the new rule."""
+    """Reference A: epsilon 1e-8 on the left-open interval, rtol 1e-5, atol 1e-6.
+
+    All 81 cases pass with the earlier rule, and some fail with the new rule.
+    """
     new = 0
     for i, (b, s, t, d) in enumerate(CASES):
         data, times, targets = case(b, s, t, d, i)
@@ -49,11 +59,15 @@ def test_reference_a() -> None:
             robocache.resample_trajectories(data, times, targets), want, rtol=1e-5, atol=1e-6
         )
         new += not np.allclose(robocache.resample(data, times, targets), want, rtol=1e-5, atol=1e-6)
-    assert new > 0, "the two clocks cannot be told apart by these cases"
+    assert new > 0, "these cases do not distinguish the two rules"
 
 
 def test_reference_b() -> None:
-    """Epsilon 1e-9 at rtol 1e-4: passed where it is asked for, and not everywhere under the default, which reference A needs."""
+    """Reference B: epsilon 1e-9 at rtol 1e-4.
+
+    All cases pass if epsilon=1e-9 is given. Some fail with the default epsilon, which reference A
+    needs.
+    """
     default = 0
     for i, (b, s, t, d) in enumerate(CASES[::3]):
         data, times, targets = case(b, s, t, d, 100 + i)
@@ -71,7 +85,10 @@ def test_reference_b() -> None:
 
 
 def test_reference_c() -> None:
-    """No epsilon at rtol 1e-5: the new names, with float64 times on the grid of nanoseconds."""
+    """Reference C: the new names without epsilon, at rtol 1e-5.
+
+    float64 times are rounded to whole nanoseconds.
+    """
     for i, (b, s, t, d) in enumerate(CASES[::3]):
         data, times, targets = case(b, s, t, d, 200 + i)
         times, targets = (
@@ -101,12 +118,13 @@ def test_clock() -> None:
     half = robocache.resample_trajectories(x, t, np.array([[0.5]]))
     assert half[0, 0, 0] == 0.5 / (1 + 1e-8)
     hit = robocache.resample_trajectories(x, t, np.array([[0.0, 1.0]]))[0, :, 0]
-    assert hit[0] == 0 and hit[1] == 1 / (1 + 1e-8)  # the interval that ends there, not the sample
+    # the target belongs to the interval that ends there, so the sample is not exact
+    assert hit[0] == 0 and hit[1] == 1 / (1 + 1e-8)
     assert robocache.resample_trajectories(x, t, np.array([[1.0]]), epsilon=0)[0, 0, 0] == 1
-    # int64 is nanoseconds, and the new rule: a hit is the sample.
+    # int64 times are nanoseconds and use the new rule: a hit returns the sample.
     ns = (t * 1e9).astype(np.int64)
     assert robocache.resample_trajectories(x, ns, ns)[0, :, 0].tolist() == [0, 1, 3]
-    # Floats are used as given: nothing is rounded to nanoseconds.
+    # Floating-point times are used as given, without rounding to nanoseconds.
     fine = np.array([[0.0, 1e-10, 2e-10]])
     got = robocache.resample_trajectories(x, fine, np.array([[0.5e-10]]), epsilon=0)
     assert got[0, 0, 0] == pytest.approx(0.5)
@@ -228,7 +246,7 @@ def test_voxel_types(torch) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_what_was_wrong(torch, device: str) -> None:  # type: ignore[no-untyped-def]
-    """Each line of the table, on each device."""
+    """Checks each row of the table of earlier errors, on each device."""
     if device == "cuda" and not (torch.cuda.is_available() and robocache.is_cuda_available()):
         pytest.skip("no CUDA device")
     on = {"device": device}
@@ -293,7 +311,8 @@ def test_what_was_wrong(torch, device: str) -> None:  # type: ignore[no-untyped-
     for dtype in (torch.float16, torch.float64, torch.bfloat16):
         assert robocache.fuse([(x.to(dtype), line), (x.to(dtype), line)], u).dtype == dtype
     right = robocache.resample(x, line, u)
-    assert torch.equal(robocache.resample(x, line.cpu(), u.cpu()), right)  # times follow the data
+    # times are moved to the device of the data
+    assert torch.equal(robocache.resample(x, line.cpu(), u.cpu()), right)
     bad = line.clone()
     bad[3] = 5
     with pytest.raises(robocache.Malformed):
@@ -359,7 +378,7 @@ def test_old_names() -> None:
 
 
 def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
-    """An even number of tensors: the first stream is copied, and all is checked as in any other call."""
+    """With an even number of tensors the first stream is copied, and all arguments are checked."""
     x, t = torch.randn(2, 10, 3), torch.arange(10.0).expand(2, -1)
     y, s = torch.randn(2, 5, 4), torch.linspace(0, 9, 5).expand(2, -1)
     f = robocache.fuse_multimodal
@@ -389,7 +408,8 @@ def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
             f(*args, **kw)
     want = f(x, t, y, s)
     for a, b in ((x, t.numpy()), (x, t)):
-        assert torch.equal(f(a, b, y.numpy(), s), want)  # of the first one's family
+        # the result has the type of the first argument
+        assert torch.equal(f(a, b, y.numpy(), s), want)
     assert isinstance(f(x.numpy(), t, y, s), np.ndarray) and np.array_equal(
         f(x.numpy(), t, y, s), want
     )
@@ -397,7 +417,7 @@ def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
     got, valid = f(x, t, y, s, return_valid=True)
     assert torch.equal(got, want) and valid[..., 0].all()
     assert f(x, t, return_valid=True)[1].all()
-    twice = torch.tensor([[0.0, 1, 1, 2]])  # of equal timestamps each sample stays itself
+    twice = torch.tensor([[0.0, 1, 1, 2]])  # samples with equal timestamps keep their values
     assert torch.equal(f(x[:1, :4], twice), x[:1, :4])
     g, h = x.clone().requires_grad_(), y.clone().requires_grad_()
     f(g, t, h, s).sum().backward()

@@ -1,4 +1,7 @@
-"""The Dockerfile and the devcontainer, read: no Docker engine is needed. `make test-containers` builds the images."""
+"""Checks the Dockerfile and the devcontainer as text, without a Docker engine.
+
+`make test-containers` builds the images.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from fnmatch import fnmatch
 import pytest
 from conftest import ROOT
 
-TARGETS = ("cli", "ffmpeg", "python", "cuda")  # what people run
+TARGETS = ("cli", "ffmpeg", "python", "cuda")  # stages that users run
 
 
 def stages() -> dict[str, list[tuple[str, str]]]:
-    """Instructions of each stage, in order; the first is FROM."""
+    """Returns the instructions of each stage in order. The first instruction is FROM."""
     out: dict[str, list[tuple[str, str]]] = {}
     text = re.sub(r"(?m)^\s*#.*\n", "", (ROOT / "Dockerfile").read_text()).replace("\\\n", " ")
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -31,13 +34,17 @@ STAGES = stages()
 
 
 def lineage(stage: str) -> list[str]:
-    """A stage and those that it is built on."""
+    """Returns a stage and the stages that it is built on."""
     base = STAGES[stage][0][1].split(" AS ")[0]
     return [stage, *(lineage(base) if base in STAGES else [])]
 
 
 def made(stage: str, path: str) -> bool:
-    """Whether a stage has the path: of the checkout, by what it runs, or of Debian's packages of certificates."""
+    """Reports whether a stage contains path.
+
+    The path may come from the checkout, from a command of the stage, or from Debian's package of
+    certificates.
+    """
     inside = path.removeprefix("/src/")
     ran = " ".join(rest for s in lineage(stage) for word, rest in STAGES[s] if word == "RUN")
     targets = re.findall(r"make ([a-z ]+)", ran)
@@ -55,7 +62,7 @@ def made(stage: str, path: str) -> bool:
 
 
 def test_stages_and_sources() -> None:
-    assert set(TARGETS) < set(STAGES) and list(STAGES)[-1] == "cli"  # the default is the last
+    assert set(TARGETS) < set(STAGES) and list(STAGES)[-1] == "cli"  # the last stage is the default
     tracked = set(
         subprocess.run(
             ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -100,7 +107,10 @@ def test_runs_as_nobody(target: str) -> None:
 
 
 def test_what_was_built_here_stays_here() -> None:
-    """A library of this machine, taken for a fresh one, would be in the image."""
+    """Build outputs of this machine are not copied into the image.
+
+    Otherwise an old library would be taken for a new one.
+    """
     patterns = [
         p for p in (ROOT / ".dockerignore").read_text().split("\n") if p and not p.startswith("#")
     ]

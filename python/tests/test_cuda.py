@@ -1,6 +1,9 @@
-"""Batches on a CUDA device. Without one these tests skip; docs/gpu holds the output of a run on one.
+"""Batches on a CUDA device.
 
-Alone, on a machine with a GPU and this package: python python/tests/test_cuda.py PATH_OF_A_DATASET
+Without a device these tests skip; docs/gpu holds the output of a run on one.
+
+To run this file alone, on a machine with a GPU and this package: python python/tests/test_cuda.py
+PATH_OF_A_DATASET
 """
 
 import os
@@ -46,7 +49,7 @@ def tensors(b):
 @pytest.mark.parametrize("pin", [None, True, False])
 def test_cuda_equals_cpu(pin):
     want = epoch()
-    # All batches are kept: nothing may write to one after it was given.
+    # All batches are kept, because a batch must not be overwritten after it was delivered.
     got = epoch(device=robocache.Device("cuda", pin_memory=pin))
     assert len(want) == len(got)
     for a, b in zip(want, got):
@@ -101,7 +104,7 @@ def test_the_device_finishes_batches(how):
     """Casts, normalisation and interpolation of stored bytes on the device give the host's bits."""
     if "observation.images.cam_high" not in robocache.open(PATH).features:
         if "augment" in how:
-            pytest.skip("augmentation is asked of the camera cam_high")
+            pytest.skip("the dataset lacks cam_high, the camera to augment")
         how = {k: v for k, v in how.items() if k != "keys"}
     how = {"episodes": [0], "batch_size": 16, **how}
     want = epoch(**how)
@@ -118,7 +121,7 @@ def test_the_device_finishes_batches(how):
 
 
 def test_pinned_on_the_host():
-    """The engine's own buffers are page-locked: no copy made them so."""
+    """The buffers of the engine are page-locked, so batches are pinned without a copy."""
     with open_loader(device=robocache.Device(pin_memory=True)) as loader:
         got = [dict(b) for b, _ in zip(loader, range(3))]
         assert loader.stats()["pinned"] and loader.pin_memory
@@ -126,12 +129,15 @@ def test_pinned_on_the_host():
     for a, b in zip(want, got):
         for k, v in tensors(b).items():
             assert v.is_pinned() and torch.equal(a[k], v), k
-    # They outlive the loader, and go back one by one.
+    # The tensors outlive the loader, and each buffer is released on its own.
     del got
 
 
 def test_copies_of_a_user_may_be_late():
-    """The batch is dropped while its copies wait behind work of the stream: its memory is not used again before they have read it."""
+    """Page-locked memory of a dropped batch is not reused while copies still read it.
+
+    The copies wait behind earlier work of the stream when the batch is dropped.
+    """
     want = epoch(seed=9)
     got = []
     with open_loader(seed=9, device=robocache.Device(pin_memory=True)) as loader:
@@ -152,15 +158,15 @@ def test_pinned_by_default_with_a_device():
 
 
 def test_on_the_callers_stream():
-    """Batches are ready on whatever stream is current, and safe there while memory is given out again."""
+    """A batch is ready on the current stream, and its memory is not reused too early."""
     want = epoch()
     stream = torch.cuda.Stream()
     sums = []
     with open_loader(device="cuda") as loader, torch.cuda.stream(stream):
         for b in loader:
             torch.cuda._sleep(2_000_000)  # this stream lags behind the copies
-            # Used after the lag, and dropped at once: the memory must not be another batch's
-            # before.
+            # The tensors are used after this delay and dropped at once. Until then their memory
+            # must not hold another batch.
             sums.append({k: v.double().sum() for k, v in tensors(b).items()})
             del b
     stream.synchronize()
@@ -171,7 +177,10 @@ def test_on_the_callers_stream():
 
 
 def test_a_caller_who_changes_streams():
-    """A batch whose copy began for one stream is safe on another, and only such a batch is noted on a stream."""
+    """A batch is safe on a stream other than the one that its copy began for.
+
+    record_stream is called for such a batch, and for no other.
+    """
     want, streams, sums, noted = epoch(), [torch.cuda.Stream() for _ in range(2)], [], []
     with open_loader(device="cuda") as loader:
         batches = iter(loader)
@@ -190,7 +199,7 @@ def test_a_caller_who_changes_streams():
                 sums.append({k: v.double().sum() for k, v in tensors(b).items()})
                 del b
     torch.cuda.synchronize()
-    assert noted, "no copy was ahead where the stream changed"
+    assert noted, "no copy was pending when the stream changed"
     for a, s in zip(want, sums, strict=True):
         for k, v in tensors(a).items():
             assert torch.allclose(v.double().sum(), s[k].cpu(), rtol=1e-12), k
@@ -212,7 +221,7 @@ def test_state_counts_what_was_given():
 
 
 def test_copies_overlap():
-    """While the device works on one batch, the next is on its way: it is there when asked for."""
+    """The next batch is copied while the device works on the current one."""
     with open_loader(
         device="cuda",
         keys=["observation.images.cam_high", "index"],
@@ -221,11 +230,11 @@ def test_copies_overlap():
     ) as loader:
         it = iter(loader)
         next(it)
-        time.sleep(1.0)  # the engine is ahead
+        time.sleep(1.0)  # the engine has prepared the next batches by then
         next(it)
         torch.cuda.synchronize()
         ahead = loader._batches._pending
-        assert len(ahead) == 1 and ahead[0].copy.event.query(), "its copy was done by then"
+        assert len(ahead) == 1 and ahead[0].copy.event.query(), "the copy is complete by then"
 
 
 def test_memory_comes_back():
@@ -244,7 +253,7 @@ def test_memory_comes_back():
 
 def test_several_devices():
     if torch.cuda.device_count() < 2:
-        pytest.skip("one device")
+        pytest.skip("needs two devices")
     b = next(iter(open_loader(device="cuda:1")))
     assert all(v.device.index == 1 for v in tensors(b).values())
     with pytest.raises(robocache.Unsupported):
@@ -265,13 +274,16 @@ def rates():
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
                 print(
-                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no images'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
-                    f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, pinned {loader.pin_memory}"
+                    f"{kw or 'cpu'}, {'all keys' if keys is None else 'no images'}: "
+                    f"{n / took:.0f} samples/s, "
+                    f"{(time.process_time() - cpu) / n * 1000:.4f} CPU s a 1,000, "
+                    f"{loader.stats()['wait_data_seconds']:.2f} s waited for data, "
+                    f"pinned {loader.pin_memory}"
                 )
 
 
 def kept_rates():
-    """Pools and caches: what the way to the device costs where decoding costs little."""
+    """Prints the cost of delivery to the device with pools and caches, where decoding is cheap."""
     normal = {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"}
     for kw in (
         {"shuffle": "pool"},
@@ -318,7 +330,7 @@ ON_ENGINES = {
 @pytest.mark.parametrize("how", ON_ENGINES)
 @pytest.mark.parametrize("decode", ["gpu", "auto"])
 def test_decode_on_device_equals_cpu(decode, how):
-    options = dict(ON_ENGINES[how])  # memory_budget: of the device
+    options = dict(ON_ENGINES[how])  # memory_budget limits device memory
     memory = options.pop("memory_budget", None)
     epochs = 3 if "cache" in options else 1
     with open_loader(device="cuda", **{k: v for k, v in options.items() if k != "cache"}) as loader:
@@ -343,17 +355,25 @@ def test_decode_on_device_equals_cpu(decode, how):
 
 LOST = """
 import sys, time, torch, robocache
-loader = robocache.Loader(sys.argv[1], batch_size=32, seed=3, device=robocache.Device("cuda", decode=sys.argv[2]), shuffle=sys.argv[3], order=robocache.Order(on_bad_episode="skip"), runtime=robocache.Runtime(prefetch=2))
+loader = robocache.Loader(
+    sys.argv[1], batch_size=32, seed=3, shuffle=sys.argv[3],
+    device=robocache.Device("cuda", decode=sys.argv[2]),
+    order=robocache.Order(on_bad_episode="skip"),
+    runtime=robocache.Runtime(prefetch=2),
+)
 batches = iter(loader)
 next(batches)
-bad = torch.zeros(4, device="cuda")[torch.full((4,), 1 << 20, device="cuda")]  # a device-side assertion: the context is lost
+# A device-side assertion: the context is lost.
+bad = torch.zeros(4, device="cuda")[torch.full((4,), 1 << 20, device="cuda")]
 begin = time.monotonic()
 try:
     for _ in range(10_000):
         next(batches, None) or next(batches := iter(loader))
     print("no error")
 except robocache.Error as e:
-    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e, flush=True)  # the process may abort at its exit
+    bad = len(loader.stats().get("bad_episodes", []))
+    # flush: the process may abort when it exits.
+    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", bad, e, flush=True)
 """
 
 
@@ -375,7 +395,10 @@ def test_a_lost_device_is_an_error(decode, shuffle):
 SHARED = """
 import sys, time, robocache
 rank, world, decode, shuffle = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
-loader = robocache.Loader(sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, device=robocache.Device("cuda", decode=decode), shuffle=shuffle, keys=None, threads=8)
+loader = robocache.Loader(
+    sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, shuffle=shuffle,
+    device=robocache.Device("cuda", decode=decode), keys=None, threads=8,
+)
 seen = sorted(int(i) for b in loader for i in b["index"].cpu())
 end, n, begin = float(sys.argv[6]), 0, None
 while time.time() < end + 3:
@@ -392,7 +415,7 @@ print(",".join(map(str, seen)), n / (time.time() - begin))
 
 @pytest.mark.parametrize("shuffle", ["global", "pool"])
 def test_ranks_share_a_device(shuffle):
-    """Two processes on one device: together an epoch, and neither starves."""
+    """Two processes share a device. Together they deliver an epoch, and both make progress."""
     start = time.time() + 15
     ranks = [
         subprocess.Popen(
@@ -406,7 +429,7 @@ def test_ranks_share_a_device(shuffle):
     seen = [int(i) for s in said for i in s[0].split(",")]
     rates = [float(s[1]) for s in said]
     print(shuffle, "samples/s of each:", [round(r) for r in rates])
-    # ranks wrap at an epoch's end
+    # ranks repeat samples at the end of an epoch
     assert set(seen) == set(range(max(seen) + 1)) and len(seen) - len(set(seen)) < 2 * 64
     assert min(rates) > max(rates) / 3
 

@@ -55,7 +55,7 @@ def test_closing(h264: str) -> None:
         ds.episode(0).streams["action"].values  # noqa: B018
     m = robocache.MapDataset(robocache.open(h264), keys=["action"])
     m.dataset.close()
-    assert len(m[0]) == 1  # what is open in the map stays open
+    assert len(m[0]) == 1  # the map keeps its files open
 
 
 def test_streams(h264: str) -> None:
@@ -104,7 +104,8 @@ def test_align(h264: str) -> None:
     want = np.stack([np.interp(t, times, state[:, c]) for c in range(state.shape[1])], 1)
     assert a["observation.state"].dtype == np.float32
     np.testing.assert_allclose(a["observation.state"], want, rtol=0, atol=2e-6)
-    # Given times, seconds and nanoseconds; outside the data: masked, and by policy.
+    # Explicit times, in seconds and in nanoseconds. Outside the data each mode's policy applies,
+    # with a mask.
     given = [-0.5, 0.1, 1.0, 1e4]
     b = ep.align(times=given, keys=["action", "task"], modes={"action": "previous"})
     c = ep.align(
@@ -120,7 +121,7 @@ def test_align(h264: str) -> None:
         and isinstance(b["task"], list)
         and len(b["task"]) == 4
     )
-    # A duration is seconds, int or float, or text with a unit; an offset moves a stream.
+    # A duration is a number of seconds or text with a unit. An offset shifts a stream.
     for gap in (0.02, "20ms", "20000000ns", np.float32(0.02)):
         assert ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
     for gap in (1, 1.0, np.int64(1), "1s"):
@@ -221,7 +222,7 @@ def test_bad_places(tmp_path: Path) -> None:
 
 
 def test_habits(h264: str) -> None:
-    """ds[i], f["dtype"] and a look at the streams do what one expects."""
+    """ds[i], f["dtype"] and the repr of streams behave as users expect."""
     ds = robocache.open(h264)
     assert ds[-1].position == ds.num_episodes - 1
     f = ds.features["action"]
@@ -232,7 +233,10 @@ def test_habits(h264: str) -> None:
 
 
 def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
-    """format=, rows_hz=, map= and options= reach the engine, through every way in, and survive a pickle."""
+    """format=, rows_hz=, map= and options= reach the engine through each entry point.
+
+    They are kept by a pickle too.
+    """
     import pickle
 
     with pytest.raises(robocache.Unsupported, match="no format"):
@@ -251,7 +255,7 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     with pytest.raises(robocache.Misuse, match="rate"):
         robocache.open(h264, rows_hz="fast")
     with pytest.raises(robocache.Misuse) as e:
-        robocache.open(h264, hz=30)  # a rate to resample to, which open does not
+        robocache.open(h264, hz=30)  # hz= is the rate to resample to, and open does not resample
     assert "rows_hz=" in e.value.hint
     good = tmp_path / "good.json"
     good.write_text('{"streams": {}, "hz": 30}')
@@ -293,7 +297,7 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     ],
 )
 def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
-    """An array whose rows nothing gives a time has values; its timestamps want a rate."""
+    """An array without timestamps has values. Reading its timestamps requires a rate."""
     stream = robocache.open(dataset_path(name)).episode(0).streams[key]
     assert len(stream.values) == rows
     with pytest.raises(robocache.Misuse, match="rate"):

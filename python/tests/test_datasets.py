@@ -1,4 +1,7 @@
-"""The old datasets' names over the readers: values beside the readers' streams, padding, batches, bad input."""
+"""The names of the earlier datasets: values, padding, batches and bad input.
+
+Values are compared with the streams of the readers.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def frames(episode: robocache.Episode, key: str, **how: object) -> np.ndarray:
 
 
 def test_names(script) -> None:  # type: ignore[no-untyped-def]
-    """`import robocache` alone gives robocache.datasets, and loads neither it nor torch before."""
+    """`import robocache` makes robocache.datasets available without loading it or torch."""
     done = script(
         """
         import sys, robocache
@@ -64,7 +67,10 @@ def test_names(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_rtx_values(bridge: str) -> None:
-    """Each sequence is the rows of the readers' streams, in order; behind the end the last row under a mask, and no motion."""
+    """Each sequence holds consecutive rows of the reader's streams.
+
+    After the end, the last row is repeated under a mask, and the action is no motion.
+    """
     d = RTXDataset("bridge_dataset", bridge, sequence_length=4, image_size=None)
     reader = robocache.open(bridge, options={"split": "train"})
     assert d.dataset_name == "bridge_dataset" and d.target_hz == 5 and len(d) == 25 * 3
@@ -90,7 +96,7 @@ def test_rtx_values(bridge: str) -> None:
                 "rewards_is_pad",
             }
             actions = want["action"][rows]
-            actions[pad, :6] = 0  # no change of the pose behind the end
+            actions[pad, :6] = 0  # after the end the pose does not change
             assert (
                 np.array_equal(item["actions"], actions) and item["actions"].dtype == torch.float32
             )
@@ -109,7 +115,7 @@ def test_rtx_values(bridge: str) -> None:
 
 
 def test_rtx_options(bridge: str, tmp_path: Path) -> None:
-    """Where a dataset is looked for, splits, rates, roles, and what is kept."""
+    """Search paths of a dataset, splits, rates, roles of cameras, and the cache."""
     own = f"{bridge}/bridge_dataset/1.0.0"
     for how in (
         dict(path=bridge),
@@ -170,7 +176,7 @@ def test_rtx_options(bridge: str, tmp_path: Path) -> None:
         streams=more._streams,
     )
     kept = [few[i] for i in range(4)]
-    # two fit
+    # the cache has space for two sequences
     assert [few[i]["actions"] is kept[i]["actions"] for i in range(4)] == [True, True, False, False]
     assert all(torch.equal(few[i]["actions"], kept[i]["actions"]) for i in range(4))
     with pytest.raises(robocache.Misuse, match="cache_in_memory"):
@@ -182,7 +188,10 @@ def test_rtx_options(bridge: str, tmp_path: Path) -> None:
 
 
 def test_cache_of_batches(bridge: str, tmp_path: Any) -> None:
-    """The bytes of cache_in_memory bound what stays in memory: not a directory, and nothing where no cache is asked for."""
+    """cache_in_memory= limits the bytes in memory.
+
+    It sets no budget if a directory is the cache, or if no cache is requested.
+    """
     how = dict(
         data_dir=bridge,
         sequence_length=5,
@@ -198,7 +207,7 @@ def test_cache_of_batches(bridge: str, tmp_path: Any) -> None:
 
 
 def test_episodes(bridge: str) -> None:
-    """Steps and streams of an episode, and the dict of tensors of old."""
+    """Steps and streams of an episode, and the earlier dict of tensors."""
     d = RTXDataset(path=bridge, max_episodes=2)
     ep, reader = d.episode(1), d.dataset.episode(1)
     assert (
@@ -248,7 +257,7 @@ def test_episodes(bridge: str) -> None:
 
 
 def test_rtx_batches(bridge: str) -> None:
-    """A batch's samples are the dataset's; each comes once; state goes on."""
+    """The samples of batches are those of the dataset, each once, also after a resume."""
     how = dict(data_dir=bridge, sequence_length=5, image_size=(16, 16))
     d = RTXDataset("bridge_dataset", **how)  # type: ignore[arg-type]
     one = {(i["episode_id"], tuple(i["actions"][0].tolist())): i for i in d}
@@ -295,7 +304,7 @@ def test_rtx_batches(bridge: str) -> None:
 
 
 def test_create_rtx_dataloader(bridge: str) -> None:
-    """The keys and shapes of old, with recorded frames, or vectors by an encoder."""
+    """The earlier keys and shapes, with recorded frames or with vectors from an encoder."""
     loader = create_rtx_dataloader(
         bridge, batch_size=4, target_hz=10.0, episode_length_sec=2.5, device="cpu", seed=2
     )
@@ -316,7 +325,7 @@ def test_create_rtx_dataloader(bridge: str) -> None:
         x = np.asarray(reader[name].streams["action"].values, np.float64)
         want = np.stack([np.interp(np.arange(25) / 10, np.arange(10) / 5, c) for c in x.T], 1)
         want[:, :6] = 0
-        # changes of the pose: half of a row's in each tick
+        # each tick has half of a row's change of pose
         want[:20, :6] = np.repeat(x[:, :6] / 2, 2, axis=0)
         assert np.allclose(b["actions"][i], want, atol=1e-6)
         assert np.array_equal(b["vision"][i, :19:2], frames(reader[name], "observation.image_0"))
@@ -403,7 +412,7 @@ def test_create_rtx_dataloader_on_a_device(bridge: str) -> None:
 
 
 def test_without_torch(bridge: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays in place of tensors, of the same values."""
+    """Without torch, the values are the same and the type is a NumPy array."""
     with_torch = RTXDataset(
         path=bridge,
         sequence_length=4,
@@ -438,7 +447,10 @@ def test_without_torch(bridge: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calvin(calvin: str) -> None:
-    """Annotated windows as episodes, tasks by name, runs as recorded, cameras as roles."""
+    """Annotated windows become episodes; tasks are found by name.
+
+    Runs can be read as recorded, and cameras have roles.
+    """
     d = CALVINDataset(calvin, sequence_length=10)
     reader = robocache.open(calvin, options={"language": "episodes"})
     assert len(d) == 2 + 2 + 3 and d.target_hz == 30
@@ -492,7 +504,7 @@ def test_calvin(calvin: str) -> None:
 
 
 def test_robomimic(robomimic: str, tmp_path: Path) -> None:
-    """Numbers alone, then with cameras; masks; another rate; tasks by either name."""
+    """Numbers without and with cameras, masks, another rate, and tasks by name or by words."""
     d = RoboMimicDataset(robomimic, sequence_length=16)
     reader = robocache.open(robomimic)
     assert len(d) == 2 + 2 + 3 and "observation.image" not in d.map.keys
@@ -530,10 +542,10 @@ def test_robomimic(robomimic: str, tmp_path: Path) -> None:
                 "env_kwargs": {"control_freq": 20, "task": "pick the bottle up"},
             }
         )
-    # by the name of the environment, or its words
+    # by the name of the environment, or by words of the task
     for name in ("G1PickBottle", "pick the bottle up"):
         assert len(RoboMimicDataset(str(named), [name], sequence_length=100)) == 3
-    with robocache.Loader(d.map, batch_size=7) as loader:  # the map is a MapDataset like any other
+    with robocache.Loader(d.map, batch_size=7) as loader:  # map is an ordinary MapDataset
         assert next(iter(loader))["action"].shape == (7, 16, 26)
 
 
@@ -551,10 +563,14 @@ def test_use_robocache_warns_once(bridge: str, monkeypatch: pytest.MonkeyPatch) 
 def test_bad_input(
     bridge: str, calvin: str, robomimic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is refused at once, by class, and the message says what helps."""
+    """Bad arguments are rejected at once.
+
+    The class of the error fits, and the message names a remedy.
+    """
     missing = str(tmp_path / "missing")
     monkeypatch.setenv("TFDS_DATA_DIR", bridge)
-    assert len(RTXDataset("bridge_dataset", sequence_length=10)) == 25  # by the variable
+    # found through the environment variable
+    assert len(RTXDataset("bridge_dataset", sequence_length=10)) == 25
     for error, words, make in (
         (robocache.NotFound, "missing", lambda: create_rtx_dataloader(missing)),
         (robocache.NotFound, "missing", lambda: RTXDataset("bridge_dataset", missing)),

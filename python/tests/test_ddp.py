@@ -1,4 +1,7 @@
-"""torch.distributed on one host, gloo: 2, 4 and 8 processes are one epoch together, also over resumes, deaths and other worlds."""
+"""torch.distributed on one host with gloo: 2, 4 and 8 processes share an epoch.
+
+This also holds after a resume, after the death of a rank, and with another world size.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 
 WORLDS = (2, 4, 8)
-BATCH, HEAD = 6, 3  # samples a batch; steps before the state
+BATCH, HEAD = 6, 3  # samples per batch; steps before the state is taken
 ORDERS: dict[str, dict[str, Any]] = {
     "global": {},
     "drop": {"drop_last": True},
@@ -45,7 +48,7 @@ RESUMED = ("global", "pool", "mixture", "mixture of pools")
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """429 samples and 120: no video, so that every process is quick."""
+    """Returns two sets, of 429 and 120 samples. They have no video, to keep the processes fast."""
     folder = tmp_path_factory.mktemp("ddp")
     size = {
         "one": ["--episodes", "13", "--seconds", "1.1"],
@@ -64,18 +67,21 @@ def loader(paths: list[str], sources: int = 1, **kwargs: Any) -> robocache.Loade
 
 
 def numbers(batch: dict[str, Any]) -> list[int]:
-    """The sample numbers of a batch, as order() counts them."""
+    """Returns the sample numbers of a batch, as order() counts them."""
     ids = batch["index"]
     if "dataset_index" in batch:
         ids = ids + batch["dataset_index"] * 429
     return ids.tolist()
 
 
-# What the processes do.
+# Code that runs in the ranks.
 
 
 def stepwise(ld: robocache.Loader, limit: int = 1 << 30) -> list[list[int]]:
-    """An epoch, with a collective in each step: it would hang, were there more steps on one rank."""
+    """Reads an epoch with a collective operation in each step.
+
+    The collective would hang if one rank had more steps than another.
+    """
     got = []
     for batch in ld:
         got.append(numbers(batch))
@@ -117,7 +123,7 @@ def tails(paths: list[str], states: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined(paths: list[str], batch: int) -> dict[str, Any]:
-    """uneven="short": some ranks have a batch less, which Join makes up for."""
+    """Trains with uneven="short". Join compensates for the ranks that have one batch less."""
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel
 
@@ -134,7 +140,7 @@ def joined(paths: list[str], batch: int) -> dict[str, Any]:
 
 
 def trained(paths: list[str]) -> dict[str, Any]:
-    """Loss by step, and the weights after an epoch."""
+    """Trains for an epoch and returns the loss of each step and the final weights."""
     from torch.nn.parallel import DistributedDataParallel
 
     world = dist.get_world_size() if dist.is_initialized() else 1
@@ -199,7 +205,7 @@ def doomed(
     turn: int,
     die: int,
 ) -> None:
-    """Trains with a state saved after each step; one rank is killed in the middle of a step."""
+    """Trains and saves the state after each step. Rank 1 is killed in the middle of step die."""
     enter(rank, world, os.path.join(folder, f"meet{turn}"))
     saved = Path(folder, "state.json")
     with loader(paths, **kwargs) as ld, open(Path(folder, f"{turn}.{rank}.log"), "w") as log:
@@ -218,11 +224,14 @@ def doomed(
     dist.destroy_process_group()
 
 
-# The tests.
+# Tests.
 
 
 def server() -> str:
-    """Processes that begin with torch imported: clean as spawned ones, and eight of them cost one import."""
+    """Returns the start method of the processes.
+
+    A fork server imports torch once for all ranks. Its children are as clean as spawned ones.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
     multiprocessing.set_forkserver_preload(
         ["torch", "torch.distributed", "torch.nn.parallel", "robocache"]
@@ -237,7 +246,7 @@ def group(world: int, folder: Path, jobs: dict[str, dict[str, Any]]) -> list[dic
 
 
 def odd_batch(world: int, samples: int) -> int:
-    """A batch size that leaves fewer samples than ranks to the last step."""
+    """Returns a batch size for which the last step has fewer samples than ranks."""
     return next(
         b for b in range(2, samples) if 0 < samples % (b * world) < world and samples > b * world
     )
@@ -257,7 +266,7 @@ def runs(
         }
 
     out = {4: group(4, folder / "4", {**jobs(4), "heads": {"paths": paths}})}
-    # Any rank's state is everyone's.
+    # The state of any rank can be loaded by all ranks.
     states = {n: out[4][2]["heads"][n]["state"] for n in RESUMED}
     for w in (2, 8):
         out[w] = group(w, folder / str(w), {**jobs(w), "tails": {"paths": paths, "states": states}})
@@ -267,11 +276,14 @@ def runs(
 def check(
     ranks: list[list[list[int]]], order: list[int], start: int, name: str, batch: int = BATCH
 ) -> None:
-    """The ranks' steps are the order from a position on, cut; and the last one is filled up with the first of it."""
+    """Asserts that the steps of the ranks are consecutive parts of the order, from start on.
+
+    The last step is filled up with the first samples of the order.
+    """
     world, pool, drop = len(ranks), "pool" in name, "drop" in name
     size = batch * world
     steps = (len(order) - start) // size if drop else -(-(len(order) - start) // size)
-    assert [len(r) for r in ranks] == [steps] * world, "equally many batches"
+    assert [len(r) for r in ranks] == [steps] * world, "all ranks have the same number of batches"
     for t in range(steps):
         got = [i for r in ranks for i in r[t]]
         at = start + t * size
@@ -282,7 +294,7 @@ def check(
             place = {s: p for p, s in enumerate(want)}
             for r in ranks:
                 assert [place[i] for i in r[t]] == sorted(place[i] for i in r[t]), (
-                    "each in the order of positions"
+                    "each rank follows the order of positions"
                 )
 
 
@@ -309,7 +321,7 @@ def test_a_state_of_four_ranks_on_more_and_on_fewer(
 ) -> None:
     heads = [r["heads"][name] for r in runs[4]]
     assert all({**h["state"], "rank": 0} == {**heads[0]["state"], "rank": 0} for h in heads), (
-        "the ranks' states are one"
+        "all ranks have the same state"
     )
     whole, at = order(paths, name, 0), HEAD * 4 * BATCH
     given = [i for t in range(HEAD) for h in heads for i in h["got"][t]]
@@ -323,7 +335,7 @@ def test_a_short_end_under_join(world: int, runs: dict[int, Any], paths: list[st
     ranks = [r["joined"] for r in runs[world]]
     counts = [len(r["got"]) for r in ranks]
     assert counts == [r["len"] for r in ranks] and max(counts) - min(counts) == 1, (
-        "some have a batch less"
+        "some ranks have one batch less"
     )
     assert sorted(i for r in ranks for b in r["got"] for i in b) == list(range(429)), (
         "every sample once"
@@ -343,7 +355,10 @@ def test_training_is_that_of_one_process(
 
 @pytest.mark.parametrize("name", ("global", "mixture of pools"))
 def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
-    """kill -9 of a rank, twice, each time on with another world from the state saved last: what counted is the order, exactly."""
+    """A rank is killed twice, and training resumes with another world size each time.
+
+    The run resumes from the last saved state. The counted samples must equal the order exactly.
+    """
     context = multiprocessing.get_context(server())
     whole, at, counted = order(paths, name, 0), 0, []
     for turn, (world, die) in enumerate([(4, 5), (2, 7), (3, 0)]):
@@ -355,14 +370,13 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
         assert ranks[1].exitcode == (-signal.SIGKILL if die else 0)
         for p in ranks:
             if die:
-                p.kill()  # as a launcher does with the others
+                p.kill()  # as a launcher does with the other ranks
             p.join(240)
         if die:
             state = json.loads((tmp_path / "state.json").read_text())
             done = (state["position"] - at) / (world * BATCH)
             assert done in (die - 2, die - 1), (
-                "the step in which it died did not count; the one before may not have been "
-                "saved yet"
+                "the step of the death does not count; the step before may not have been saved yet"
             )
         logs = [
             [
@@ -380,6 +394,4 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
             counted += got
         at = end
     lost, extra = Counter(whole) - Counter(counted), Counter(counted) - Counter(whole)
-    assert not lost and extra.total() < 3 * BATCH, (
-        "the last step was filled up, and nothing else came twice"
-    )
+    assert not lost and extra.total() < 3 * BATCH, "only the last step repeats samples"

@@ -1,4 +1,7 @@
-"""Delta Lake tables beside delta-rs (package deltalake): what it reads, adds, checkpoints and keeps to itself."""
+"""Delta Lake tables compared with delta-rs (package deltalake).
+
+Covers reading, appending, checkpoints, and features that the reader rejects.
+"""
 
 import glob
 import json
@@ -53,7 +56,7 @@ def _rows(uri):
 
 
 def _plain(n, first=0, partition=(), **more):
-    """Rows as anybody's table has them: n episodes of 5 rows."""
+    """Returns rows as in a table of another writer: n episodes of 5 rows."""
     index = np.arange(5 * n)
     state = (index[:, None] + np.arange(3)).astype(np.float32)
     return pa.table(
@@ -69,7 +72,10 @@ def _plain(n, first=0, partition=(), **more):
 
 
 def _same(uri, source):
-    """Every row of the table is the source's, to the bit; in ours and in deltalake's reading."""
+    """Asserts that each row of the table equals the source, to the bit.
+
+    The table is read by robocache and by deltalake.
+    """
     src, ds, rows = robocache.open(source), robocache.open(uri), _rows(uri)
     at = 0
     for e in range(src.num_episodes):
@@ -80,7 +86,7 @@ def _same(uri, source):
                 continue
             want = np.asarray(stream.values)
             got = np.asarray(b.streams[key].values)
-            if key == "timestamp":  # seconds, of double here
+            if key == "timestamp":  # timestamps are float64 seconds here
                 assert np.array_equal(np.asarray(stream.times), np.asarray(b.streams[key].times))
                 continue
             assert want.dtype == got.dtype and np.array_equal(want, got), key
@@ -104,7 +110,7 @@ def test_theirs_reads_ours(source, tmp_path, partition):
         and t.protocol().min_writer_version == 2
     )
     assert t.metadata().partition_columns == ([partition] if partition else [])
-    # Statistics: what they let a reader leave out is what the rows say.
+    # The statistics of each file must agree with its rows, because readers skip files by them.
     import pyarrow.dataset as pds
 
     one = t.to_pyarrow_dataset().to_table(filter=pds.field("episode_index") == 2)
@@ -115,7 +121,8 @@ def test_theirs_reads_ours(source, tmp_path, partition):
         and max(added["max.episode_index"]) == 3
         and min(added["null_count.episode_index"]) == 0
     )
-    # Videos lie beside it: the path, the place of the packet and the checksum are true.
+    # Videos are stored next to the table. The path, the packet's position and the checksum must be
+    # right.
     cam = next(c for c in _rows(uri).column_names if c.startswith("observation.images"))
     import hashlib
 
@@ -139,7 +146,10 @@ def test_frames(source, tmp_path):
 
 
 def test_add_in_turn(source, tmp_path):
-    """Ours writes, theirs appends, ours appends, theirs deletes and compacts; each reads what is there."""
+    """robocache and deltalake write to one table in turn, and each reads the other's commits.
+
+    The steps are write, append, append, delete and compact.
+    """
     uri = str(tmp_path / "t")
     robocache.convert(source, uri, to="delta", write_option=["partition=task"])
     rows = _rows(uri)
@@ -189,13 +199,16 @@ def test_ours_adds_to_theirs(source, tmp_path):
         ds.episode(8).streams["action"].values,
         np.asarray(src.episode(0).streams["action"].values, np.float64),
     )
-    again = tmp_path / "set"  # and from there to LeRobot
+    again = tmp_path / "set"  # and convert the table to LeRobot
     robocache.convert(uri, again, fps=10)
     assert robocache.open(again).num_episodes == 5
 
 
 def test_writers_at_once(source, tmp_path):
-    """Ours and theirs append at the same time: all of it lands, once, and every episode has its own number."""
+    """robocache and deltalake append at the same time.
+
+    Each append is committed once, and all episodes have distinct numbers.
+    """
     uri = str(tmp_path / "t")
     robocache.convert(source, uri, to="delta")
     n = _rows(uri).num_rows
@@ -236,7 +249,7 @@ def test_writers_at_once(source, tmp_path):
 
 
 def test_checkpoints(source, tmp_path):
-    """A checkpoint of theirs, also in parts, stands for the commits that are gone."""
+    """A checkpoint of deltalake, also in several parts, replaces the commits that were removed."""
     uri = str(tmp_path / "t")
     robocache.convert(source, uri, to="delta", write_option=["partition=task"])
     robocache.convert(source, uri, to="delta", write_option=["append=true"])
@@ -337,7 +350,7 @@ def test_partitions_without_a_value(tmp_path):
 
 
 def test_rows_a_thousand_times(tmp_path):
-    """A column that orders nothing is refused, and soon: it makes each row an episode."""
+    """A column that would make each row an episode is rejected quickly."""
     uri = str(tmp_path / "t")
     write_deltalake(uri, _plain(1000, zero=pa.array([0] * 5000), one=pa.array([1] * 5000)))
     with pytest.raises(robocache.Malformed, match="more than 4096 times"):
@@ -358,7 +371,8 @@ def test_refused_by_name(tmp_path):
         return str(tmp_path / name)
 
     vectors = made("vectors", **{"delta.enableDeletionVectors": "true"})
-    assert robocache.open(vectors).num_frames == 10  # enabled, and none is there
+    # deletion vectors are enabled, but no file has one
+    assert robocache.open(vectors).num_frames == 10
     log = os.path.join(vectors, "_delta_log", "0" * 20 + ".json")
     text = open(log).read()
     lines = [json.loads(x) for x in text.splitlines()]

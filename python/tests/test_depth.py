@@ -1,4 +1,4 @@
-"""Depth and images of rows that are not there, through Python."""
+"""Depth images and images of zero rows, through Python."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
     uri = os.fspath(tmp_path / "depth.hdf5")
     ds = robocache.open(uri, rows_hz=10)
     depth = ds[0].streams["observation.depth"]
-    # Float metres: as stored, to the bit, or millimetres.
+    # Depth in float metres is returned as stored, to the bit, or in millimetres.
     assert (
         depth.feature.unit == "m"
         and depth.frames().tobytes() == depth.frames(depth_unit="m").tobytes() == metres.tobytes()
@@ -46,7 +46,7 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
     assert np.asarray(batch["observation.depth"]).tobytes() == metres.tobytes()
     with pytest.raises(robocache.Misuse):
         depth.frames(depth_unit="cm")
-    # No rows: arrays of none, of the kind that rows would have.
+    # Zero rows return empty arrays of the same type and row shape.
     for key, shape, dtype in (
         ("depth", (0, 1, 12, 9), "float32"),
         ("codes", (0, 1, 12, 9), "uint16"),
@@ -60,7 +60,10 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
 
 
 def agreed(uri: str, key: str, metres: np.ndarray, **how: object) -> None:
-    """Values of a depth camera are in the unit that its feature states, wherever they are read; metres are those of the first episode."""
+    """Asserts that all ways to read a depth camera use the unit of its feature.
+
+    metres holds the depth of the first episode.
+    """
     rows = len(metres)
 
     def check(got: object, unit: str, what: str) -> None:
@@ -130,7 +133,7 @@ def test_units_agree(tmp_path: Path, format: str, kind: str) -> None:
 
 
 def test_calvin() -> None:
-    """Recorded depth: metres as they lie in the files."""
+    """The recorded depth is in metres, as stored in the files."""
     uri = os.fspath(Path(dataset_path("calvin_like")) / "training")
     ds = robocache.open(uri)
     stream = ds[0].streams["observation.depth_static"]
@@ -140,7 +143,7 @@ def test_calvin() -> None:
 
 
 def test_no_depth(tmp_path: Path) -> None:
-    """Floats of another unit are no depth: no unit of length is made of them."""
+    """Floats in another unit are not treated as depth and are not converted."""
     heat = np.full((3, 12, 9, 1), 300.5, np.float32)
     with h5py.File(tmp_path / "heat.hdf5", "w") as f:
         f["heat"] = heat

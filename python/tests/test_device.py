@@ -1,4 +1,8 @@
-"""Batches on a device, without one: copies and launches run late, when somebody waits for them. What a real device does is in test_cuda.py."""
+"""Batches on a device, tested without a device: copies and launches run late.
+
+The replacement for torch.cuda runs its work when a caller waits for it. test_cuda.py tests a real
+device.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +33,11 @@ AUGMENT = {
 
 
 class Late(_device.DeviceBatches):
-    """Copies that read the host's memory as late as a device may."""
+    """Batches whose copies read host memory as late as a device may."""
 
     def _move(self, to, host) -> None:  # type: ignore[no-untyped-def]
         for out, v in zip(to, host, strict=True):
-            # addresses: the tensors may be gone by then
+            # the copy uses addresses, because the tensors may be freed by then
             self._stream.work.append(
                 lambda to=out.data_ptr(), place=(v.data_ptr(), v.nbytes): ctypes.memmove(to, *place)
             )
@@ -48,7 +52,7 @@ def empty(shape, dtype, device):  # type: ignore[no-untyped-def]
 
 
 class LateFinisher(_finisher.Finisher):
-    """The launch too runs when somebody waits for its stream."""
+    """A finisher whose launch also runs when a caller waits for its stream."""
 
     def _launch_kernels(self, plan, moved, made, stream) -> None:  # type: ignore[no-untyped-def]
         launch = super()._launch_kernels
@@ -63,7 +67,7 @@ used: list = []
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """Loaders of the test give their batches through Late."""
+    """Returns a function that opens a loader whose batches are delivered through Late."""
     cuda = types.SimpleNamespace(
         Stream=Stream,
         Event=Event,
@@ -73,7 +77,9 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     used.clear()
     main.run()
 
-    def make(path: str, raw: bool = False, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    def make(  # type: ignore[no-untyped-def]
+        path: str, raw: bool = False, **kwargs
+    ) -> robocache.Loader:
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
         if raw:
             loader._config["raw"] = True
@@ -105,7 +111,10 @@ def plain(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-d
 
 
 def surely_ahead(loader: robocache.Loader) -> None:
-    """One batch ahead, its copy begun, also where it was not finished in time."""
+    """Makes sure that the next batch is pending and its copy has begun.
+
+    If the engine had not finished that batch in time, this function waits for it.
+    """
     d = loader._batches
     if not d._pending:
         d._batches.next(0, into=d._pending)
@@ -121,11 +130,13 @@ def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore
             assert all(torch.equal(a[k], b[k]) for k in ("action", "index"))
             n += 1
         assert n == len(loader)
-    assert not used, "their memory is the caller's stream's"
+    assert not used, "their memory belongs to the caller's stream"
 
 
-def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    """A batch whose copy was begun for one stream is noted on the one that it is given on."""
+def test_a_caller_who_changes_the_stream(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is recorded on the stream that receives it, not on the one its copy began for."""
     loader = late(h264)
     it = iter(loader)
     next(it)
@@ -144,8 +155,13 @@ def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.Mo
         )
 
 
-def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    """The memory of a batch that was dropped is given out again while work that reads it is still to be done."""
+def test_copies_come_after_what_the_caller_began(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
+    """Memory of a dropped batch is not overwritten before earlier work that reads it.
+
+    Copies into reused memory wait for the work that the caller queued before.
+    """
     loader = late(h264)
     it = iter(loader)
     next(it)
@@ -229,8 +245,13 @@ def test_a_lost_device_is_temporary(
     ],
     ids=str,
 )
-def test_raw_batches_become_those_of_the_host(h264: str, late, how) -> None:  # type: ignore[no-untyped-def]
-    """Stored bytes are moved once, and one launch makes the batch of them: equal to the bit to what the host makes."""
+def test_raw_batches_become_those_of_the_host(  # type: ignore[no-untyped-def]
+    h264: str, late, how
+) -> None:
+    """Stored bytes are copied once, and one launch computes the batch from them.
+
+    The result equals the host's, to the bit.
+    """
     how = {"keys": None, "batch_size": 16, "threads": 2, "episodes": [0], **how}
     loader, twin = late(h264, raw=True, **how), plain(h264, **how)
     for _ in range(2):
@@ -273,7 +294,7 @@ def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    """Keys that are padded are finished on the host, beside others that are not."""
+    """Keys that need padding are finished on the host, together with keys that do not."""
     how = {
         "keys": ["action", "observation.state"],
         "batch_size": 16,
@@ -292,8 +313,13 @@ def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no
         assert list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in b)
 
 
-def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    """The copy of the batch ahead reads its source long after; by then the engine has made many others."""
+def test_host_memory_stays_until_it_was_read(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
+    """Host memory is not reused before the pending copy has read it.
+
+    The copy runs long after the engine has made many other batches.
+    """
     loader = late(h264, batch_size=8, runtime=robocache.Runtime(prefetch=8))
     want = [b["index"].clone() for b in plain(h264, batch_size=8)]
     got = []
@@ -303,13 +329,18 @@ def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: 
     assert len(loader._batches._copying) <= 2
 
 
-def test_a_host_far_ahead_of_the_device(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    """Copies wait for the caller's stream, whose work nobody waits for here: what they are copied from stays, and is not collected."""
+def test_a_host_far_ahead_of_the_device(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sources of waiting copies stay alive, and their number is limited.
+
+    The copies wait for the caller's stream, which runs its work only at the end of this test.
+    """
     loader = late(h264, batch_size=8, runtime=robocache.Runtime(prefetch=8))
     monkeypatch.setattr(caller, "stream", Stream())
     got = []
     for b in loader:
-        got.append(b)  # whole: memory of torch's here is not given out in the order of a stream
+        got.append(b)  # the whole batch is kept: memory of the CPU is not reused in stream order
         assert len(loader._batches._copying) <= 3
     caller.stream.run()
     assert torch.cat([b["index"] for b in got]).tolist() == loader.order(0).tolist()
@@ -330,13 +361,16 @@ def test_state_counts_what_was_given(h264: str, late) -> None:  # type: ignore[n
     assert loader.state_dict() == again.state_dict()
 
 
-def test_going_elsewhere_drops_what_was_ahead(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_going_elsewhere_drops_what_was_ahead(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     loader = late(h264)
     it = iter(loader)
     next(it), next(it)
     loader.set_epoch(0)
     assert torch.equal(next(iter(loader))["index"], next(iter(plain(h264)))["index"])
-    second = [b["index"].tolist() for b in loader]  # that `for` was left early: the next epoch
+    # the earlier `for` was left, so this one starts the next epoch
+    second = [b["index"].tolist() for b in loader]
     assert sum(second, []) == loader.order(1).tolist()
     state = loader.state_dict()
     next(iter(loader))
@@ -346,16 +380,24 @@ def test_going_elsewhere_drops_what_was_ahead(h264: str, late) -> None:  # type:
     assert not loader._batches
 
 
-def test_a_for_that_stops_at_the_last_batch(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    """range() beside the loader never asks for the end: the next `for` is the next epoch, not the one after."""
+def test_a_for_that_stops_at_the_last_batch(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
+    """range() in zip() never requests the end of the epoch. The next `for` is the next epoch."""
     for loader in (late(h264), plain(h264)):
         for e in range(3):
             got = [b["index"].tolist() for _, b in zip(range(len(loader)), loader)]
             assert sum(got, []) == loader.order(e).tolist()
 
 
-def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    """From the second epoch on the copy of the next one's first batch is under way with this one's last; a state, epoch and set_epoch do not tell."""
+def test_the_next_epoch_begins_ahead(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second epoch on, the first batch of the next epoch is copied ahead.
+
+    Its copy runs while the last batch of this epoch is delivered. The state, epoch and set_epoch do
+    not show this.
+    """
     loader, twin = late(h264, batch_size=64), plain(h264, batch_size=64)
     ahead = []
     for e in range(6):
@@ -364,7 +406,7 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
         a, b = iter(loader), iter(twin)
         for k, (x, y) in enumerate(zip(range(len(twin)), b)):
             batch = next(a)
-            if e == k == 0:  # what is taken ahead is waited for
+            if e == k == 0:  # wait for the batch that is taken ahead
                 source = loader._batches._batches
                 monkeypatch.setattr(
                     source,
@@ -376,7 +418,7 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
             assert torch.equal(batch["index"], y["index"])
             assert loader.epoch == twin.epoch and loader.state_dict() == twin.state_dict(), (e, k)
         ahead.append(loader._batches.pending_epoch)
-        if e % 3:  # else, as Lightning does, the end is not asked for
+        if e % 3:  # otherwise the end is not requested, as in Lightning
             assert next(a, None) is None and next(a, None) is None
         assert next(b, None) is None
         assert loader.epoch == twin.epoch == e + 1 and loader.state_dict() == twin.state_dict()
@@ -389,7 +431,9 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
     assert next(iter(loader))["index"].tolist() == loader.order(9)[:64].tolist()
 
 
-def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_exceptions_lose_nothing(  # type: ignore[no-untyped-def]
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loader = late(h264, batch_size=16)
     want = loader.order(0).tolist()
     it = iter(loader)
@@ -405,7 +449,7 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     source = device._batches
-    # nothing is ahead but where it is asked for
+    # no batch is taken ahead unless the test requests it
     monkeypatch.setattr(
         source,
         "next",
@@ -421,11 +465,11 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
             surely_ahead(loader)
         with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
             m.setattr(device, place, how)
-            m.setattr(caller, "stream", Caller())  # or nothing is noted there
+            m.setattr(caller, "stream", Caller())  # otherwise no tensor is recorded on the stream
             next(it)
         assert loader.state_dict()["position"] == len(got)
         assert place != "_move" or not device._stream.work, (
-            "a copy is under way into memory that may be given out again"
+            "a running copy writes to memory that may be reused"
         )
         got += next(it)["index"].tolist()
     got += sum((b["index"].tolist() for b in it), [])
@@ -435,7 +479,10 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
 def test_what_copies_write_to_stays_until_they_are_over(
     h264: str, late, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # type: ignore[no-untyped-def]
-    """An interrupt as the finisher returns: nobody else has its tensors, which a copy and a launch on the way still write to."""
+    """Destination tensors stay alive until the running copy and launch are complete.
+
+    The test interrupts the return of the finisher, when no other object holds these tensors.
+    """
     loader = late(
         h264, raw=True, keys=CAMERA_KEYS, images=robocache.Images(dtype="float32"), episodes=[0]
     )
@@ -453,7 +500,8 @@ def test_what_copies_write_to_stays_until_they_are_over(
         wait()
 
     device.drop_pending()
-    monkeypatch.setattr(real, "_launch_kernels", lambda *args: None)  # the stand-in's has them too
+    # the pending launch of the test stream would hold them too
+    monkeypatch.setattr(real, "_launch_kernels", lambda *args: None)
     monkeypatch.setattr(device, "_finisher", interrupted)
     monkeypatch.setattr(device._stream, "synchronize", synchronize)
     with pytest.raises(KeyboardInterrupt):
@@ -475,19 +523,21 @@ def test_an_error_ahead_comes_with_its_own_batch(
         raise robocache.Temporary("the store is away")
 
     monkeypatch.setattr(source, "next", failing)
-    next(it)  # it was ahead already
+    next(it)  # this batch was pending before the error
     with pytest.raises(robocache.Temporary):
         next(it)
     monkeypatch.setattr(source, "next", real)
     assert next(it)["index"].tolist() == loader.order(0)[64:96].tolist()
 
 
-def test_unsent_batches_and_collected_loaders(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+def test_unsent_batches_and_collected_loaders(  # type: ignore[no-untyped-def]
+    h264: str, late
+) -> None:
     loader = late(h264)
     next(iter(loader))
     surely_ahead(loader)
     stream = loader._batches._stream
-    assert stream.work, "a copy is under way"
-    loader._batches = None  # as when the loader is collected, which the stand-in keeps
+    assert stream.work, "a copy must be pending"
+    loader._batches = None  # as if the loader were collected; the fixture still refers to it
     gc.collect()
-    assert not stream.work, "it was waited for before its source went"
+    assert not stream.work, "the copy completes before its source is freed"

@@ -1,4 +1,4 @@
-"""Our edits beside lerobot's own operations on the same dataset: what both write has the same items, read by lerobot."""
+"""Our edits and lerobot's operations on the same dataset give the same items, read by lerobot."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recorded(root: Path, video: bool, seed: int) -> Path:
                 )
             w.save_episode()
         w.finalize()
-    except Exception as e:  # what it can record differs between its versions
+    except Exception as e:  # versions of lerobot differ in what they can record
         pytest.skip(f"this lerobot cannot record the test set: {e}")
     return root
 
@@ -72,7 +72,7 @@ def copied(d: Any, out: Path) -> Any:
     return opened(out)
 
 
-# name → lerobot's operation and ours, of two datasets
+# Maps a name to lerobot's operation and ours, each applied to two datasets.
 OPERATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "delete": (
         lambda a, b, out: tools.delete_episodes(a, [1], output_dir=out),
@@ -124,9 +124,13 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def test_merge_of_codecs(sources: list[Path], tmp_path: Path) -> None:
-    """Datasets of two codecs are merged without encoding: lerobot reads every item, and the doctor finds each file named as what it is."""
+    """Datasets with two codecs are merged without encoding.
+
+    lerobot reads every item, and doctor finds that each file has the codec that the metadata
+    states.
+    """
     if "video" not in str(sources[0].parent):
-        pytest.skip("of images")
+        pytest.skip("a dataset of images has no codec")
     ours.reencode(sources[1], tmp_path / "h264", codec="h264", gop=4)
     report = robocache.merge([sources[0], tmp_path / "h264"]).write(tmp_path / "both")
     assert report.video["encoded"] == 0 and report.video["copied"] == 8
@@ -156,12 +160,12 @@ def test_operation(name: str, sources: list[Path], tmp_path: Path) -> None:
         x, y = got[i], want[i]
         assert set(x) == set(y)
         for k, v in y.items():
-            if k == "task_index":  # the numbers of tasks are each one's own
+            if k == "task_index":  # the two datasets may number tasks differently
                 assert got.meta.tasks.index[int(x[k])] == want.meta.tasks.index[int(v)] == x["task"]
             elif not isinstance(v, torch.Tensor):
                 assert x[k] == v, (i, k)
             elif k == CAMERA and not torch.equal(x[k], v):
-                # lerobot encodes what stands beside deleted frames anew
+                # lerobot encodes the frames next to deleted ones again
                 assert got.meta.features[k]["dtype"] == "video" and name in (
                     "delete",
                     "split",

@@ -1,4 +1,4 @@
-"""Messages without members (std_msgs/Empty): a stream of events, which have their times and nothing else."""
+"""Messages without members (std_msgs/Empty) are a stream of events that has timestamps only."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_events_without_members(write, tmp_path: Path) -> None:
     assert list(ep.streams["go"].values) == ["{}"] * 3
     assert robocache.doctor(uri).errors == 0
     with robocache.Loader(uri, batch_size=4, keys=["speed"]) as loader:
-        assert len(loader) == 5  # the numbers are the rows, not the events
+        assert len(loader) == 5  # one sample per numeric message, not per event
     with robocache.Loader(uri, batch_size=20, keys=["speed", "go"], hz=20, shuffle=False) as loader:
         assert next(iter(loader))["go"] == [{}] * 20
 
     robocache.convert(uri, tmp_path / "out.mcap", to="mcap")
     again = robocache.open(tmp_path / "out.mcap").episode(0).streams["go"]
     assert again.kind == "event" and again.times.tolist() == GO and list(again.values) == ["{}"] * 3
-    # LeRobot has two streams of events, by name
+    # In LeRobot both streams of events are dropped and reported by name.
     report = robocache.convert(uri, tmp_path / "lerobot", hz=20)
     assert report["dropped_features"] == ["go", "switch"]
     assert {f["where"]["stream"] for f in report["findings"] if f["code"] == "feature-dropped"} == {

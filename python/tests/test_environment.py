@@ -1,4 +1,4 @@
-"""The engine sees environment variables that Python sets, changes or removes after the process's start."""
+"""The engine sees environment variables that Python sets, changes or removes after startup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seen = list[tuple[str, str]]
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, Seen]]:
-    """Yields the address of a server without files, and its log of requests: path and Authorization."""
+    """Yields the address of a server without files, and its log of paths and Authorization."""
     seen: Seen = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,7 +95,7 @@ def test_proxy(monkeypatch: pytest.MonkeyPatch, server: tuple[str, Seen]) -> Non
 
 
 def test_set_again_before_loading(server: tuple[str, Seen]) -> None:
-    """A variable of the process's start that is removed and set again before the engine is loaded is seen."""
+    """A variable that is removed and set again before the engine is loaded has its last value."""
     address, seen = server
     script = (
         "import os\n"
@@ -116,4 +116,4 @@ def test_set_again_before_loading(server: tuple[str, Seen]) -> None:
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=120)
-    assert seen, "no request came to the address of AWS_ENDPOINT_URL"
+    assert seen, "AWS_ENDPOINT_URL received no request"

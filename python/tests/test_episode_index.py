@@ -1,4 +1,4 @@
-"""Every verb accepts and prints episode indices. The sets of these tests are numbered 3, 7, 8 and 20."""
+"""Every verb accepts and prints episode indices. The sets have episodes 3, 7, 8 and 20."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def run(*args: Any, code: int = 0) -> Any:
-    """Runs a verb; the JSON that it prints."""
+    """Runs a verb and returns the JSON that it prints."""
     done = cli(*[str(a) for a in args], "--json")
     assert done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
     return json.loads(done.stdout) if done.stdout.strip() else None
@@ -152,7 +152,7 @@ def refused(*args: Any) -> str:
 
 
 def marks(uri: Any) -> list[int]:
-    """The number that the first value of each episode of a written set holds."""
+    """Returns the first action value of each episode of a written set, which marks its source."""
     return [int(ep.streams["action"].values[0][0]) for ep in robocache.open(uri)]
 
 
@@ -354,7 +354,7 @@ def test_converting_verbs(odd: Path, tmp_path: Path) -> None:
     )
     for shard in range(2):
         run("run", "--manifest", manifest, "--shard", shard)
-    # 3: a finding that the set names no state
+    # exit code 3: doctor finds that the set has no state
     assert cli("commit", "--manifest", str(manifest)).returncode in (0, 3)
     assert marks(tmp_path / "sharded") == [7, 8, 20]
     assert "no such episode" in refused(
@@ -382,7 +382,7 @@ def test_editing_verbs(odd: Path, tmp_path: Path) -> None:
     run("edit", "split", odd, out, "--into", "train=3-8", "--into", "val=20-20")
     parts = {p.name.split(".")[0]: marks(p) for p in out.iterdir()}
     assert parts == {"train": [3, 7, 8], "val": [20]}
-    # The verbs of one edit do not renumber.
+    # The verbs of one Edit refer to the original episode indices.
     two = tmp_path / f"two{odd.suffix and '.hdf5'}"
     robocache.edit.Edit([odd]).delete([3]).keep([20, 7]).write(two)
     assert marks(two) == [20, 7]

@@ -1,4 +1,7 @@
-"""The examples, and the snippets of pages, run as they stand on a small synthetic dataset, and say what they promise."""
+"""Runs the examples and the snippets of pages on a small synthetic dataset.
+
+Each must print what it promises.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ EXAMPLES = {
     "align.py": ["rows are padding", "rows lie in a gap", "a batch of 147 positions"],
     "resume.py": ["killed after 48 samples", "resumed: 42 samples"],
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
-    # 90 samples: 64 by two ranks, 26 and the filling by three; then the next epoch.
+    # 90 samples: two ranks read 64, then three ranks read 26 and repeats; then the next epoch
+    # begins.
     "ddp.py": [
         "step 4, epoch 0: 2 ranks saw 64 of 90",
         "step 6, epoch 0: 3 ranks saw 48 of 90",
@@ -53,17 +57,17 @@ EXAMPLES = {
     "cli": ["0 0 []\n30\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
-# Their snippets, one after the other, on "arm". The others are run by tests of their own:
-# docs/cluster.md (submit/real_test.go), edit.md and view.md
-# (internal/cli), hub.md (test_hub.py), lerobot.md (test_lerobot_train.py).
+# The snippets of these pages run one after the other on the dataset "arm". Other pages have their
+# own tests: docs/cluster.md (submit/real_test.go), edit.md and view.md (internal/cli), hub.md
+# (test_hub.py), lerobot.md (test_lerobot_train.py).
 PAGES = {
     **{n: f"docs/{n}.md" for n in ("guide", "training", "batches", "options", "record", "cli")},
     "README": "README.md",
     "package": "python/README.md",
 }
-# where a page has a dataset lie
+# Paths of datasets in the pages, which the test replaces by its own.
 ELSEWHERE = re.compile(r"/tmp/arm|/data/my_dataset|path/to/lerobot/dataset")
-# What an example imports beside ours; without it, it is not run.
+# Packages that an example imports. The example is skipped if one is missing.
 NEEDS = {
     "lerobot_dropin.py": [["torch"]],
     "ddp.py": [["torch"]],
@@ -81,7 +85,7 @@ NEEDS = {
 
 
 def runs_of(name: str) -> list[list[str]]:
-    """Arguments of the processes that an example is run as, one after the other; PATH follows the file."""
+    """Returns the arguments of each process of an example, in order. PATH follows the file."""
     torchrun, kept = (
         ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node"],
         ["--checkpoint", f"{name}.kept"],
@@ -102,7 +106,7 @@ def runs_of(name: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three episodes of a second, one camera; made by the command line."""
+    """Creates a dataset of three one-second episodes with one camera."""
     return synth(
         tmp_path_factory.mktemp("examples") / "arm",
         "--episodes",
@@ -118,7 +122,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """All of them, at the same time: most of what each does is to import torch."""
+    """Starts all examples at the same time, because most of their time is the import of torch."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(name, None)
@@ -127,7 +131,7 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     for n in names:
         file = ROOT / "examples" / n
         if n in PAGES:
-            file = tiny.parent / f"{n}.py"  # beside the dataset, which the guide calls "arm"
+            file = tiny.parent / f"{n}.py"  # next to the dataset, which the guide calls "arm"
             text = ELSEWHERE.sub("arm", (ROOT / PAGES[n]).read_text())
             file.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
         commands = [
@@ -166,7 +170,10 @@ def test_example(name: str, tiny: Path, runs: dict[str, subprocess.Popen[str]]) 
 
 
 def test_commands(tmp_path: Path) -> None:
-    """The command lines of the guide and of the README, in their order; a verb that finds something ends with 3."""
+    """Runs the command lines of the guide and of the README in order.
+
+    A verb that has findings exits with 3.
+    """
     synth(
         tmp_path / "once", "--episodes", "1", "--seconds", "1", "--cameras", "1", "--size", "64x64"
     )
@@ -189,12 +196,16 @@ def test_commands(tmp_path: Path) -> None:
         r = subprocess.run(
             command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True
         )
-        repeats_frames = "recording.mcap" in line and "--hz 50" in line  # a camera of 30 Hz: 3
+        # a 30 Hz camera at 50 Hz repeats frames, which is a finding
+        repeats_frames = "recording.mcap" in line and "--hz 50" in line
         assert r.returncode == (3 if repeats_frames else 0), f"{line}\n{r.stdout}{r.stderr}"
 
 
 def check_lightning(out: str, path: Path) -> None:
-    """Two ranks, stopped after four steps and resumed in mid-epoch: the global batches are the order's."""
+    """Asserts that the global batches of two ranks follow the order.
+
+    The run stops after four steps and resumes in mid-epoch.
+    """
     lines = re.findall(r"step (\d) rank (\d): \[(.*?)\]", out)
     got = {(int(step), int(rank)): [int(i) for i in ids.split(",")] for step, rank, ids in lines}
     assert len(lines) == len(got) == 2 * 7

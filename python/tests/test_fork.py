@@ -1,4 +1,8 @@
-"""fork, forkserver, spawn: datasets go on in children, also where this process has used the engine; what cannot cross says so."""
+"""fork, forkserver and spawn: datasets work in child processes.
+
+This also holds if the parent has used the engine. Objects that cannot be used in a child raise a
+clear error.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ import pytest
 
 import robocache
 
-# Python warns of every fork with threads; that it works all the same is what these tests are for.
+# Python warns about each fork of a process with threads. These tests check that such forks work.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch.utils.data import DataLoader  # noqa: E402
 
 
 def in_child(f: Callable[[], object], timeout: float = 300) -> object:
-    """The result of f in a forked child. A child that hangs is killed, and fails."""
+    """Returns the result of f in a forked child. A child that hangs is killed and fails."""
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -52,7 +56,10 @@ def small(path: str, **kwargs: object) -> robocache.MapDataset:
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_dataloader_workers(h264: str, method: str) -> None:
-    """After ds[0] here and with a Loader at work, two workers, two epochs: the same batches as without workers."""
+    """Two workers and two epochs give the same batches as no workers.
+
+    Before that, the parent reads an item and has a Loader running.
+    """
     ds = small(h264, episodes=[0, 1], delta_timestamps={"action": [0.0, 1 / 30]})
     first = ds[0]
     with robocache.Loader(h264, batch_size=4, threads=2) as running:
@@ -114,7 +121,7 @@ def test_everything_reopens_in_a_child(h264: str) -> None:
 
 
 def test_nested_forks_while_goroutines_run(h264: str) -> None:
-    """A worker of a worker of a worker …, again and again, while the parent decodes."""
+    """Workers start workers of their own repeatedly while the parent decodes."""
     m = small(h264)
     want = m[7]["action"]
     stop = threading.Event()
@@ -158,7 +165,8 @@ def test_a_loader_in_use_does_not_cross(h264: str) -> None:
             with pytest.raises(robocache.ForkError) as e:
                 use()
             assert "child" in e.value.hint
-        return torch.equal(batch["action"], kept)  # memory of a batch that was taken crosses
+        # the child can read the memory of a batch that the parent received
+        return torch.equal(batch["action"], kept)
 
     assert in_child(child)
     assert next(it)["action"].shape == batch["action"].shape
@@ -173,7 +181,7 @@ def test_an_unused_loader_starts_in_the_child(h264: str) -> None:
 
 
 def test_finalizers_of_inherited_objects_do_nothing(h264: str) -> None:
-    """Objects of the parent that die in the child: their finalizers must not call the parent's engine."""
+    """Finalizers of inherited objects do not call the parent's engine in the child."""
     held = [robocache.open(h264), small(h264), small(h264)[0], robocache.Loader(h264, batch_size=4)]
     held.append(next(iter(held[3])))
 
@@ -206,7 +214,10 @@ def test_pickle(h264: str) -> None:
 
 
 def test_without_memfd(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel gives no executable memfd, the private copy is a temporary file that is removed at once."""
+    """If the kernel gives no executable memfd, the private copy is a temporary file.
+
+    The file is removed at once.
+    """
     import tempfile
 
     m = small(h264, keys=["index"])
@@ -219,7 +230,10 @@ def test_without_memfd(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lock_held_at_the_fork(h264: str) -> None:
-    """A thread that was opening something when the process forked does not exist in the child; its lock must not count there."""
+    """A lock held by another thread at the fork does not block the child.
+
+    The thread that holds it does not exist in the child.
+    """
     from robocache import _engine
 
     m = small(h264, keys=["index"])
@@ -243,8 +257,10 @@ def test_a_lock_held_at_the_fork(h264: str) -> None:
         t.join()
 
 
-def test_worker_errors_name_their_place(h264: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    """An exception of ours crosses the DataLoader's process border with its class."""
+def test_worker_errors_name_their_place(  # type: ignore[no-untyped-def]
+    h264: str, tmp_path
+) -> None:
+    """Our exceptions keep their class when a DataLoader worker raises them."""
     import shutil
 
     copy = tmp_path / "broken"
@@ -264,7 +280,7 @@ def test_worker_errors_of_one_file(h264: str, tmp_path) -> None:  # type: ignore
     shutil.copytree(h264, copy)
     for f in copy.rglob("*.mp4"):
         f.write_bytes(f.read_bytes()[: f.stat().st_size * 2 // 3])
-    with pytest.raises(robocache.Error) as e:  # when it opens, or at an item
+    with pytest.raises(robocache.Error) as e:  # the error is raised at opening or at an item
         ds = small(str(copy))
         for _ in DataLoader(ds, batch_size=64, num_workers=1, multiprocessing_context="fork"):
             pass

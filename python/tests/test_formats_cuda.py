@@ -1,4 +1,7 @@
-"""Every format's batches on a CUDA device: equal to the host's to the bit. Without a device these tests skip; docs/gpu holds the output of a run on one."""
+"""Batches of every format on a CUDA device equal the host's, to the bit.
+
+Without a device these tests skip; docs/gpu holds the output of a run on one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from conftest import dataset_path
 
 torch = pytest.importorskip("torch")
 
-# ROBOCACHE_FORMATS_DEVICE=cpu tries the tests themselves where there is no device.
+# ROBOCACHE_FORMATS_DEVICE=cpu runs the tests on a machine without a device.
 DEVICE = os.environ.get("ROBOCACHE_FORMATS_DEVICE", "cuda")
 pytestmark = pytest.mark.skipif(
     DEVICE == "cuda" and not torch.cuda.is_available(), reason="torch finds no CUDA device"
@@ -40,14 +43,15 @@ def batches(uri: str, how: dict[str, Any], kw: dict[str, Any], device: str) -> l
     kw = dict(kw)
     spans: dict[str, Any] = {}
     if kw.get("windows") == "spans":
-        # Inertia ragged at its own rate, joints on five even points.
+        # The inertial sensor is ragged at its own rate; the joints have five even points.
         spans = {
             k: (-0.5, 0.0) if k.startswith("imu") else (-0.2, 0.0, 5)
             for k in ds.features
             if k.startswith(("imu", "joint_states"))
         }
         kw["windows"] = robocache.Windows(seconds=spans)
-    # Rows of varying length are ragged as they are: not on a grid, not beside windows of others.
+    # Streams with rows of varying length are always ragged. They cannot be resampled or be combined
+    # with windows of other streams.
     kw["keys"] = [
         k for k, f in ds.features.items() if k in spans or -1 not in tuple(f.shape) or not kw
     ]

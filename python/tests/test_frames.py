@@ -1,4 +1,4 @@
-"""Which frame a row gets if a video has another number of frames than its episodes have rows."""
+"""The frame that a row gets if a video has another number of frames than its episodes have rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEIGHT = 48
 
 
 def make_case(path: Path, name: str, variant: str) -> str:
-    """Runs a script of testdata/cases; its frames carry their number as bars."""
+    """Runs a script of testdata/cases. Its frames show their number as bars."""
     if name == "V01" and shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
     subprocess.run(
@@ -37,7 +37,7 @@ def make_case(path: Path, name: str, variant: str) -> str:
 
 
 def frame_number(picture: Any) -> int:
-    """The number that a picture carries."""
+    """Returns the number that a picture shows as bars."""
     p = np.asarray(picture, np.float64)
     if p.shape[0] == 3:
         p = p.transpose(1, 2, 0)
@@ -50,7 +50,7 @@ def frame_number(picture: Any) -> int:
 
 
 def delivered(root: str, **options: Any) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """The frame of each (episode, row) that a Loader delivers, and the episodes that it skips."""
+    """Returns the frame of each (episode, row) that a Loader delivers, and the skipped episodes."""
     options.setdefault("order", robocache.Order(on_bad_episode="skip"))
     loader = robocache.Loader(root, batch_size=3, drop_last=False, **options)
     frames = {}
@@ -69,7 +69,10 @@ def expect_frames(
     bad: list[int],
     **options: Any,
 ) -> None:
-    """Asserts that the rows of some episodes get the right frames, and that others are skipped whole."""
+    """Asserts that the rows of the given episodes get the right frames.
+
+    The episodes in bad must be skipped whole.
+    """
     frames, skipped = delivered(root, **options)
     assert frames == {(e, k): truth(e, k) for e, n in episodes.items() for k in range(n)}
     assert skipped == bad
@@ -77,7 +80,10 @@ def expect_frames(
 
 @pytest.mark.parametrize("variant", ["v3_30", "v3_20", "v2_30", "v2_20"])
 def test_camera_at_its_own_rate(tmp_path: Path, variant: str) -> None:
-    """A camera that is a multiple of the rows' rate is read by time: also in windows, shuffled, on another timeline."""
+    """A camera whose rate is a multiple of the rows' rate is read by time.
+
+    This also holds in windows, with shuffling, and on another timeline.
+    """
     root = make_case(tmp_path / "set", "V03", variant)
     both = {0: 12, 1: 12}
 
@@ -110,7 +116,7 @@ def test_camera_at_its_own_rate(tmp_path: Path, variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["v3_5", "v2_5"])
 def test_camera_slower_than_rows(tmp_path: Path, variant: str) -> None:
-    """A camera slower than the rows: the whole episode is an error."""
+    """If a camera is slower than the rows, the whole episode is an error."""
     root = make_case(tmp_path / "set", "V03", variant)
     with pytest.raises(robocache.Malformed, match="every episode is bad"):
         delivered(root, shuffle=False)
@@ -122,7 +128,10 @@ def test_camera_slower_than_rows(tmp_path: Path, variant: str) -> None:
 
 
 def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
-    """Episodes whose entries name the same part of a video are errors, each; others of the file are served."""
+    """Two episodes whose entries name the same part of a video are both errors.
+
+    Other episodes of the file are delivered.
+    """
     root = make_case(tmp_path / "one", "L02", "one")
 
     def truth(episode: int, row: int) -> int:
@@ -156,7 +165,7 @@ def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
 
 
 def make_mp4(path: Path, codes: list[int], rate: int = 10, times: list[int] | None = None) -> None:
-    """Writes an mp4 whose frames carry numbers as bars; times are their times in hundredths of a second."""
+    """Writes an mp4 whose frames show numbers as bars. times are in hundredths of a second."""
     import av
 
     with av.open(str(path), "w") as c:
@@ -183,9 +192,10 @@ def make_shared(
     rate: int = 10,
     times: list[int] | None = None,
 ) -> str:
-    """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames.
+    """Creates a v3.0 set of rows at 10 Hz whose episodes share an mp4 of numbered frames.
 
-    ends are the bounds of the episodes in it, and times the times of its frames in hundredths of a second.
+    ends are the bounds of the episodes in the mp4. times are the times of its frames in hundredths
+    of a second.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -235,7 +245,7 @@ def make_shared(
 
 
 def test_shared_videos(tmp_path: Path) -> None:
-    """Spare and lost frames at several places of an mp4 that three episodes share."""
+    """Spare and lost frames at several positions of an mp4 that three episodes share."""
 
     def truth(episode: int, row: int) -> int:
         return 10 * episode + row + 1
@@ -251,13 +261,13 @@ def test_shared_videos(tmp_path: Path) -> None:
     )
     spare = make_shared(tmp_path / "spare", lengths, [*own, 99, 99, 99], nominal)
     expect_frames(spare, truth, every, [], shuffle=True)
-    # Two spare frames behind the rows of episode 0, and the table knows.
+    # Two spare frames follow the rows of episode 0, and the table has the true bounds.
     inside = make_shared(
         tmp_path / "inside", lengths, codes((0, 7), (0, 6), (0, 4)), [0.0, 0.7, 1.3, 1.7]
     )
     expect_frames(inside, truth, every, [], shuffle=False)
-    # Episode 1 lost a frame, and the table knows how long its video is: its own rows are lost, no
-    # others.
+    # Episode 1 lost a frame, and the table has the true length of its video. Only rows of this
+    # episode are lost.
     lost = make_shared(
         tmp_path / "lost",
         lengths,
@@ -268,18 +278,18 @@ def test_shared_videos(tmp_path: Path) -> None:
     # The video ends too early.
     short = make_shared(tmp_path / "short", lengths, own[:-1], nominal)
     expect_frames(short, truth, {0: 5, 1: 6}, [2], shuffle=False)
-    # Starts half a frame off: no frame is the row's.
+    # The video starts half a frame late, so no frame belongs to a row.
     half = make_shared(tmp_path / "half", lengths, [*own, 99], [0.05, 0.55, 1.15, 1.55])
     with pytest.raises(robocache.Malformed, match="every episode is bad"):
         delivered(half, shuffle=False)
-    # Ends that are a frame short, as some writers count them: two episodes meet in a frame.
+    # The ends are one frame short, as some writers count them. Two episodes share a frame.
     meet = make_shared(tmp_path / "meet", lengths, [*own, 99], [0.0, 0.4, 0.9, 1.2])
     with pytest.raises(robocache.Malformed, match="every episode is bad"):
         delivered(meet, shuffle=False)
 
 
 def set_starts(root: str, starts: list[float], ends: list[float]) -> None:
-    """Writes where the table lets the episodes of a set begin and end in their mp4."""
+    """Writes the bounds of the episodes in their mp4 into the table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -296,7 +306,7 @@ def own_frame(episode: int, row: int) -> int:
 
 
 SEAMS = {
-    # Episode 0 lost its last two frames, and the table knows how long its video is.
+    # Episode 0 lost its last two frames, and the table has the true length of its video.
     "lost": ([8, 10], None, [0.0, 0.8], [0.8, 1.8], {1: 10}),
     # The table counts rows, and the video has a gap.
     "gap": ([8, 10], [*range(0, 80, 10), *range(100, 200, 10)], [0.0, 1.0], [1.0, 2.0], {1: 10}),
@@ -310,13 +320,13 @@ SEAMS = {
         [float("nan")] * 2,
         {},
     ),
-    # The last frame of episode 0 lies nearest to the first row of episode 1.
+    # The last frame of episode 0 is nearest to the first row of episode 1.
     "late": ([10, 9], [*range(0, 90, 10), 94, *range(104, 194, 10)], [0.0, 0.96], [1.0, 1.96], {}),
-    # Spare frames at the seam, and the table knows.
+    # Spare frames are between the episodes, and the table has the true bounds.
     "spare": ([13, 10], None, [0.0, 1.3], [1.3, 2.3], {0: 10, 1: 10}),
     # The parts overlap.
     "overlap": ([13, 10], None, [0.0, 0.5], [1.0, 1.5], {}),
-    # As many frames as rows: frames are counted, in the order of the starts.
+    # There are as many frames as rows, so frames are counted in the order of the starts.
     "counted": ([10, 10], None, [0.0, 0.8], [0.8, 2.0], {0: 10, 1: 10}),
     "counted, overlap": ([10, 10], None, [0.0, 0.5], [1.0, 1.5], {0: 10, 1: 10}),
 }
@@ -324,7 +334,10 @@ SEAMS = {
 
 @pytest.mark.parametrize("name", SEAMS)
 def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
-    """A row never gets a frame of the episode that shares its mp4: in a Loader, converted and edited."""
+    """A row never gets a frame of another episode in the same mp4.
+
+    This holds in a Loader, after a conversion, and after an edit.
+    """
     counts, times, starts, ends, good = SEAMS[name]
     codes = [10 * e + k + 1 if k < 10 else 99 for e, n in enumerate(counts) for k in range(n)]
     root = make_shared(tmp_path / "set", [10, 10], codes, [0.0, 1.0, 2.0], times=times)
@@ -353,7 +366,7 @@ def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
     assert done.returncode in (0, 1, 3), done.stdout + done.stderr
     for out in (converted, kept):
         frames, skipped = delivered(str(out), shuffle=False)
-        # --drop-bad also leaves out an episode whose start the table contradicts (boundary-jump).
+        # --drop-bad also removes an episode whose start in the table is wrong (boundary-jump).
         episodes = [0] if out == kept and "boundary-jump" in done.stdout else good
         assert (
             frames == {(e, k): own_frame(e, k) for e in episodes for k in range(10)} and not skipped
@@ -364,7 +377,7 @@ def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
 
 
 def test_frames_of_an_episode_without_rows(tmp_path: Path) -> None:
-    """The table gives a part of the video to an episode without rows: the rows of another do not get it."""
+    """Frames that the table assigns to an episode without rows are given to no other episode."""
     codes = [*(own_frame(0, k) for k in range(10)), *(own_frame(1, k) for k in range(10))]
     root = make_shared(tmp_path / "set", [12, 0], codes, [0.0, 1.0, 2.0])
     with pytest.raises(robocache.Malformed, match="every episode is bad"):
@@ -372,7 +385,7 @@ def test_frames_of_an_episode_without_rows(tmp_path: Path) -> None:
 
 
 def lose_rows(root: str) -> None:
-    """Takes the last row of each episode from the third on from the data."""
+    """Removes the last row of each episode from the third on."""
     import pyarrow.parquet as pq
 
     name = Path(root) / "data/chunk-000/file-000.parquet"
@@ -382,7 +395,7 @@ def lose_rows(root: str) -> None:
 
 @pytest.mark.parametrize("lost", ["rows", "frames"])
 def test_many_bad_episodes(tmp_path: Path, lost: str) -> None:
-    """Doctor lists every bad episode, and --drop-bad leaves out all of them."""
+    """Doctor lists every bad episode, and --drop-bad removes all of them."""
     n = 30
     codes = list(range(9)) if lost == "frames" else list(range(4 * n))
     root = make_shared(tmp_path / "set", [4] * n, codes, [0.4 * e for e in range(n + 1)])
@@ -402,7 +415,7 @@ def test_many_bad_episodes(tmp_path: Path, lost: str) -> None:
 
 @pytest.mark.parametrize("variant", ["vfr", "startlate"])
 def test_timestamps_are_checked_on_v2(tmp_path: Path, variant: str) -> None:
-    """check_timestamps= and tolerance_s= raise on v2.1, too; without them frames are counted."""
+    """check_timestamps= and tolerance_s= raise on v2.1 too. Without them frames are counted."""
     root = make_case(tmp_path / "set", "V01", variant)
     items = robocache.LeRobotDataset("me/set", root=root)
     assert [frame_number(items[i][CAMERA]) for i in range(24)] == list(range(1, 25))

@@ -1,4 +1,4 @@
-"""Under Accelerate and Lightning: nothing shards a Loader again, and their checkpoints keep its place exactly."""
+"""Accelerate and Lightning: they do not shard a Loader again, and checkpoints resume exactly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(batches: Any) -> list[int]:
 
 
 def under_accelerate(rank: int, world: int, folder: str, path: str) -> None:
-    """One rank: what prepare() leaves alone, what it makes of a DataLoader, and a checkpoint in mid-epoch."""
+    """Runs one rank: prepare() on a Loader and on a DataLoader, and a checkpoint in mid-epoch."""
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1"
     )
@@ -73,7 +73,7 @@ def under_accelerate(rank: int, world: int, folder: str, path: str) -> None:
     out["next"] = ids(ld)
     accelerator.load_state(f"{folder}/saved")
     out["again"] = ids(ld)
-    # where code insists on a DataLoader: not prepared
+    # for code that requires a DataLoader: not passed to prepare()
     out["plain"] = ids(DataLoader(loader(path), batch_size=None))
     try:
         out["prepared"] = ids(accelerator.prepare(DataLoader(loader(path), batch_size=None)))
@@ -95,10 +95,10 @@ def test_accelerate(path: str, tmp_path: Path) -> None:
             for o in order
         ]
         assert got["head"] + got["rest"] == mine[0] and got["next"] == mine[1]
-        assert got["again"] == got["rest"], "the same after load_state"
+        assert got["again"] == got["rest"], "load_state resumes at the same sample"
         assert got["plain"] == mine[0]
     assert not set(range(N)) <= {i for got in ranks for i in got["prepared"]}, (
-        "what the guide warns of: a prepared DataLoader shards again"
+        "a prepared DataLoader shards again, as the guide warns"
     )
 
 
@@ -113,7 +113,7 @@ def lightning():  # type: ignore[no-untyped-def]
 
 
 class Run:
-    """A short training that notes its batches, and writes checkpoints after given steps."""
+    """A short training run that records its batches and writes checkpoints after given steps."""
 
     def __init__(
         self,
@@ -129,13 +129,16 @@ class Run:
         self.seen: list[tuple[int, list[int]]] = []  # epoch, samples
 
         class Plain(L.LightningDataModule):
-            """Lightning saves and restores the states of what this gives, in mid-epoch."""
+            """A module whose loader state is saved and restored by Lightning in mid-epoch."""
 
             def train_dataloader(self) -> robocache.Loader:
                 return loader(source, batch_size=batch)
 
         class Data(L.LightningDataModule):
-            """As examples/lightning_train.py: at the end of an epoch too."""
+            """A module that keeps the state itself, as examples/lightning_train.py does.
+
+            Its state is also right at the end of an epoch.
+            """
 
             loader: robocache.Loader | None = None
             saved: dict[str, Any] | None = None
@@ -218,7 +221,10 @@ def test_lightning_resumes(lightning: Any, path: str, tmp_path: Path, plain: boo
 
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_stops_and_goes_on(lightning: Any, path: str, tmp_path: Path) -> None:
-    """As examples/lightning_train.py: a checkpoint after fit() has ended in mid-epoch, by steps; twice."""
+    """A checkpoint after fit() resumes exactly, as in examples/lightning_train.py.
+
+    fit() ends in mid-epoch after a number of steps. The test resumes twice.
+    """
     got: list[list[int]] = []
     last = None
     for steps in (5, 14, 20):

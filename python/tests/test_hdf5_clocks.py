@@ -1,4 +1,8 @@
-"""HDF5 streams on clocks of their own: what synth writes, read by h5py and aligned by NumPy, is what Loader(hz=) gives; and what MCAP gives, to the bit."""
+"""HDF5 streams with clocks of their own, read by Loader(hz=).
+
+The reference is h5py and NumPy on the files of synth. The same streams in MCAP give equal values,
+to the bit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints name options as keywords in Python, and as flags on the command line of the same package."""
+"""Hints name options as keywords in Python, and as flags on the command line of the package."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ COMMAND = [sys.executable, "-m", "robocache"]
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
-    """A recording with two clocks."""
+    """Returns a recording with two clocks."""
     path = tmp_path_factory.mktemp("hints") / "recording"
     args = [
         "--format",
@@ -58,14 +58,14 @@ def test_hints_of_errors(recording):
     assert ran.returncode == 2 and "leave it out; --hz resamples" in ran.stderr, ran.stderr
 
 
-# Fields that hints write another way: as plain keywords, as nested groups, as keywords of open.
+# Fields that hints write differently: as plain keywords, as nested groups, as keywords of open.
 PLAIN = {("cache", "where"), ("device", "name"), ("images", "size")}
 NESTED = {"align", "augment"}
 OPENING = "open"
 
 
 def test_hints_name_fields_of_groups():
-    """The tables of hints_python.go have each group and field of robocache.options, and no other."""
+    """The tables of hints_python.go list exactly the groups and fields of robocache.options."""
     text = (ROOT / "hints_python.go").read_text()
     places = re.findall(r'"(\w+)": +\{"(\w+)", "(\w+)", "(\w+)"\}', text)
     for name, keyword, group, _ in places:
@@ -83,7 +83,7 @@ def test_hints_name_fields_of_groups():
 
 
 def groups_in(hint):
-    """Evaluates each robocache.X(…) of a hint that is a group. The user chooses what is …"""
+    """Evaluates each group robocache.X(…) in a hint. An … marks a value that the user chooses."""
     groups = []
     for cls in robocache.options.GROUPS.values():
         for found in re.finditer(rf"(robocache\.{cls.__name__}\()", hint):
@@ -98,7 +98,7 @@ def groups_in(hint):
 
 
 def test_groups_in_hints(h264):
-    """What a hint writes as a group is Python that makes the group."""
+    """A group in a hint is Python source that creates the group."""
     camera = next(k for k in robocache.open(h264).features if "image" in k)
     crop = {"size": (8, 8), "keep": [camera]}
     device = robocache.Device
@@ -133,7 +133,7 @@ def test_groups_in_hints(h264):
 
 
 def test_align_of_verbs(recording, tmp_path):
-    """A verb takes the group that its hints name."""
+    """A verb accepts the group that its hints name."""
     hint = next(
         f.hint
         for f in robocache.doctor(recording).findings
@@ -145,7 +145,7 @@ def test_align_of_verbs(recording, tmp_path):
 
 
 def test_options_of_verbs(recording):
-    # as robocache.open and hints name it
+    # the same option as in robocache.open and in hints
     found = robocache.inspect(recording, options={"clock": "log"})
     assert found.num_episodes == robocache.open(recording, options={"clock": "log"}).num_episodes
 

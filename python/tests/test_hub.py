@@ -1,4 +1,4 @@
-"""push and pull, held against huggingface_hub from both sides, on a mock of the Hub (hubmock.py)."""
+"""push and pull compared with huggingface_hub in both directions, on a mock of the Hub."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ REPO = "me/arm"
 def hub() -> Iterator[Hub]:
     h = Hub()
     yield h
-    assert not h.tokens, "a token went to where files lie"
+    assert not h.tokens, "a token was sent to the address of the files"
     h.close()
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four episodes with video, each in files of its own."""
+    """Creates four episodes with video, each in files of its own."""
     path = tmp_path_factory.mktemp("hub") / "made"
     done = command(
         None,
@@ -93,7 +93,7 @@ def ok(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 def python(hub: Hub, text: str, **env: str) -> str:
-    """Runs a program with huggingface_hub and robocache."""
+    """Runs a program that uses huggingface_hub and robocache."""
     base = {
         **environment(hub, env.pop("HF_HOME", "/nonexistent-robocache-home")),
         "PYTHONPATH": str(HERE.parent),
@@ -125,7 +125,7 @@ def remote(hub: Hub, rev: str = "main") -> dict[str, bytes]:
 
 
 def test_both_sides(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    """What is pushed is what huggingface_hub pulls; what it pushes is what is pulled."""
+    """robocache and huggingface_hub can each pull what the other pushed."""
     dry = ok(command(hub, "push", str(arm), REPO, "--dry-run", "--json"))
     assert (
         dry["dry_run"]
@@ -205,7 +205,10 @@ def test_python(hub: Hub, arm: Path, tmp_path: Path) -> None:
 
 
 def test_edit_between(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    """Push, delete an episode, push: the remote tree is the local one. README text and keys stay, and no licence is made up."""
+    """After push, delete and push, the remote tree equals the local tree.
+
+    The text and keys of the README are kept, and no licence is invented.
+    """
     (arm / "README.md").write_text(
         "---\nlicense: mit\nlanguage: [de]\ntags: [LeRobot, mine]\n---\n# Mine\n\nMy words.\n"
     )
@@ -230,7 +233,7 @@ def test_edit_between(hub: Hub, arm: Path, tmp_path: Path) -> None:
 
 
 def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    """Who reads the tag sees the old dataset until the new one is whole."""
+    """Readers of the tag see the old dataset until the new one is complete."""
     old = ok(command(hub, "push", str(arm), REPO, "--json"))["commit"]
     before = remote(hub)
     (arm / "extra.json").write_text("1")
@@ -269,7 +272,7 @@ def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
     ],
 )
 def test_faults(hub: Hub, arm: Path, what: Any, where: str, code: int, says: str) -> None:
-    """A fault that passes is passed; others are one line with a class."""
+    """Temporary faults are retried. Other faults are reported in one line with their class."""
     n = []
     lasting = code != 0
 
@@ -291,7 +294,7 @@ def test_faults(hub: Hub, arm: Path, what: Any, where: str, code: int, says: str
 
 
 def test_moved_parent(hub: Hub, arm: Path) -> None:
-    """Somebody writes to the dataset between our look and our commit: nothing of theirs is lost."""
+    """A commit of another writer between our read and our commit is not lost."""
     ok(command(hub, "push", str(arm), REPO, "--json"))
     (arm / "extra.json").write_text("1")
     repo = hub.repos[REPO]
@@ -304,14 +307,18 @@ def test_moved_parent(hub: Hub, arm: Path) -> None:
     done = command(hub, "push", str(arm), REPO)
     assert (
         done.returncode == 75
-        and "meanwhile" in done.stderr
+        and "another commit" in done.stderr
         and "theirs.json" in remote(hub)
         and "extra.json" not in remote(hub)
     ), done
 
 
 def test_refused(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    """One clear line: no token, no package, no Python, a public dataset asked to be private, errors of doctor, a bad name."""
+    """Each refusal is one clear line.
+
+    Covers no token, no package, no Python, a public dataset requested as private, doctor's errors,
+    and a bad name.
+    """
 
     def line(done: subprocess.CompletedProcess[str], code: int, says: str) -> None:
         assert (
@@ -357,7 +364,10 @@ def test_branch(hub: Hub, arm: Path) -> None:
 
 
 def test_pull_some(hub: Hub, tmp_path: Path) -> None:
-    """--episodes reads metadata and the files that hold them; a second pull reads nothing; a damaged file and a part are set right."""
+    """--episodes pulls the metadata and the files that hold these episodes.
+
+    A second pull transfers nothing. Damaged and partial files are repaired.
+    """
     source = Path(dataset_path("gr00t_picknplace_v20"))
     hub.repos[REPO] = Repo(False)
     hub.repos[REPO].add("main", tree(source))
@@ -404,7 +414,7 @@ def test_pull_some(hub: Hub, tmp_path: Path) -> None:
         got["bytes"] == len(good) - len(good) // 2 and tree(dst) == all_files and not part.exists()
     )
     (dst / video).unlink()
-    part.write_bytes(b"y" + good[1 : len(good) // 2])  # damaged: begun again
+    part.write_bytes(b"y" + good[1 : len(good) // 2])  # damaged: the download restarts
     assert (
         ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))["bytes"] > len(good)
         and tree(dst) == all_files
@@ -412,7 +422,7 @@ def test_pull_some(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_docs(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    """The commands of docs/hub.md, one after the other."""
+    """Runs the commands of docs/hub.md in order."""
     ok(command(hub, "push", str(arm), "me/arm", "--private", "--json"))
     (tmp_path / "work").mkdir()
     text = (HERE.parents[1] / "docs" / "hub.md").read_text()

@@ -1,4 +1,4 @@
-"""Image geometry and augmentation, as a user asks for them."""
+"""Image geometry and augmentation through the public options."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_augment_depends_on_the_sample_alone(h264: str, tmp_path) -> None:
             assert torch.equal(got[i][0], image) and torch.equal(got[i][1], want[i][1]), (how, i)
     again = samples(h264, 1, shuffle=False)
     assert all(not torch.equal(again[i][0], want[i][0]) for i in want)
-    # A resumed run goes on with the same draws.
+    # A resumed run continues with the same random draws.
     config: dict = {
         "batch_size": 8,
         "keys": [CAM, "action"],

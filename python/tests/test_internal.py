@@ -1,4 +1,7 @@
-"""A fault of the engine is robocache.Internal, and nothing skips it: it says nothing about the data."""
+"""A fault of the engine raises robocache.Internal.
+
+on_bad_episode="skip" does not skip it, because the data is not at fault.
+"""
 
 from __future__ import annotations
 

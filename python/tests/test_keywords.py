@@ -1,4 +1,4 @@
-"""Keywords and uses that other loaders have: what is said of them."""
+"""Messages for keywords and habits of other loaders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def uri() -> str:
     ],
 )
 def test_unknown_keywords(uri: str, name: str, words: str) -> None:
-    """The translation of a habit, or at most three names; never the whole list."""
+    """The message translates a keyword of another loader, or lists at most three similar names."""
     with pytest.raises(robocache.Misuse) as e:
         robocache.Loader(uri, **{name: 1})
     assert name in str(e.value) and words in e.value.hint
@@ -68,7 +68,7 @@ def test_keywords_of_the_others(uri: str) -> None:
 
 
 def test_groups(uri: str) -> None:
-    """A group of another kind, an unknown field, an option given twice, and one that the class does not take."""
+    """Rejected: a wrong kind of group, an unknown field, a repeated option, an unused option."""
     for make, words in (
         (
             lambda: robocache.Loader(uri, images=robocache.Order()),
@@ -122,7 +122,7 @@ def test_groups(uri: str) -> None:
 
 
 def test_wrong_groups(uri: str) -> None:
-    """A group of another keyword, also for a keyword that is no group, and positional fields."""
+    """Rejected: a group for another keyword, a group for a plain keyword, and positional fields."""
     cuda = robocache.Device
     for make, words in (
         (lambda: robocache.Loader(uri, cache=cuda("cpu")), "a robocache.Device is for device="),
@@ -159,7 +159,7 @@ def test_wrong_groups(uri: str) -> None:
 
 
 def test_fields_of_several_groups(uri: str) -> None:
-    """A name that several groups have lists each of them, Open first."""
+    """For a name that several groups have, the message lists each of them, with Open first."""
     for name, hint in (
         ("format", "open=robocache.Open(format=…) or cache=robocache.Cache(…, format=…)"),
         ("dtype", "windows=robocache.Windows(dtype=…) or images=robocache.Images(dtype=…)"),
@@ -173,7 +173,7 @@ def test_fields_of_several_groups(uri: str) -> None:
 
 
 def test_sizes_of_caches(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text that is a number of bytes is no folder, and integers of NumPy are bytes of RAM."""
+    """Text that is a number of bytes is not a folder. NumPy integers are bytes of RAM."""
     monkeypatch.chdir(tmp_path)
     for cache in ("8GiB", "1e9", "512 mb", robocache.Cache("8GiB")):
         with pytest.raises(robocache.Misuse) as e:
@@ -190,7 +190,7 @@ def test_sizes_of_caches(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_options_without_effect(uri: str) -> None:
-    """Options that nothing would use are refused, and do what they say elsewhere."""
+    """Options without effect are rejected, and have an effect in other calls."""
     values = robocache.open(uri).stats
     for make, words in (
         (
@@ -233,7 +233,7 @@ def test_options_without_effect(uri: str) -> None:
 
 
 def test_statistics_over_a_map_dataset(uri: str) -> None:
-    """The Loader's statistics replace those of its MapDataset, also by compute=False."""
+    """The Loader's statistics replace those of its MapDataset, also with compute=False."""
     computed = robocache.Statistics(compute=True)
     items = robocache.MapDataset(
         uri, keys=["action"], episodes=[0], normalize="mean_std", statistics=computed
@@ -252,7 +252,7 @@ def test_statistics_over_a_map_dataset(uri: str) -> None:
 
 
 def test_numbers_of_devices(uri: str) -> None:
-    """A number is a CUDA device where torch says so."""
+    """A number is a CUDA device if torch reports CUDA."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("test_cuda.py opens devices")
@@ -282,14 +282,16 @@ def test_signatures_name_the_groups() -> None:
 
 
 def dataset_of_mix(uri: str) -> robocache.Dataset:
-    """Opens a dataset through a Mix, which raises what opening raised when it is used."""
+    """Opens a dataset through a Mix. An error of opening is raised when the Mix is used."""
     return robocache.Mix(uri).dataset
 
 
 @pytest.mark.parametrize(
     "make", [robocache.open, robocache.Loader, robocache.MapDataset, dataset_of_mix]
 )
-def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_names_of_the_hub(  # type: ignore[no-untyped-def]
+    make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(robocache.NotFound) as e:
         make("lerobot/pusht")

@@ -1,4 +1,7 @@
-"""LeRobot datasets with faults seen in the field: the rows that readers deliver, doctor's findings, and the hints' commands."""
+"""LeRobot datasets with faults seen in practice.
+
+Covers the rows that readers deliver, doctor's findings, and the commands in hints.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ CASES = ROOT / "testdata" / "cases"
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory):
-    """Makes a case once, and returns its folder."""
+    """Returns a function that creates a case once and returns its folder."""
     root = tmp_path_factory.mktemp("cases")
 
     def make(name: str, variant: str) -> Path:
@@ -40,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
 
 
 def rows(path: Path, **options: object) -> list[tuple[int, int, float, float]]:
-    """Episode index, frame index and state of every row that Loader delivers."""
+    """Returns the episode index, frame index and state of every row that a Loader delivers."""
     out = []
     for b in robocache.Loader(str(path), batch_size=4, shuffle=False, drop_last=False, **options):
         for e, k, s in zip(b["episode_index"], b["frame_index"], b["observation.state"]):
@@ -53,7 +56,7 @@ def expected(episodes: dict[int, int]) -> list[tuple[int, int, float, float]]:
 
 
 def fixed(path: Path, dst: Path, *options: str) -> Path:
-    """The dataset that doctor --fix writes; doctor finds nothing in it."""
+    """Returns the dataset that doctor --fix writes, and asserts that doctor finds nothing in it."""
     done = cli("doctor", str(path), str(dst), "--fix", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     found = robocache.doctor(dst)
@@ -103,7 +106,7 @@ def test_skip_leaves_out_lost_rows(made, tmp_path: Path) -> None:
     assert rows(path, order=robocache.Order(on_bad_episode="skip")) == expected({0: 5, 1: 5})
     assert len(robocache.MapDataset(str(path), order=robocache.Order(on_bad_episode="skip"))) == 10
     with pytest.raises(robocache.Malformed, match="rows are lost") as e:
-        robocache.Loader(str(path))  # at once
+        robocache.Loader(str(path))  # raised when the Loader is created
     assert e.value.where["episode"] == 2
     assert rows(path, episodes=[0, 1]) == expected({0: 5, 1: 5})
 
@@ -147,7 +150,7 @@ def test_writer_takes_the_highest_number(made, tmp_path: Path, variant: str) -> 
         26,
         {"train": "0:6"},
     )
-    with robocache.Writer(path) as w:  # and again
+    with robocache.Writer(path) as w:  # the recording is resumed
         for k in range(2):
             w.add_frame(
                 {
@@ -296,7 +299,7 @@ def test_doctor_finds_what_loader_refuses(made, name: str, variant: str) -> None
 
 
 def commands(hint: str) -> list[list[str]]:
-    """The command lines that a hint names."""
+    """Returns the command lines in a hint."""
     return [shlex.split(text) for text in re.findall(r"'(robocache [^']*)'", hint)]
 
 
@@ -304,7 +307,7 @@ def commands(hint: str) -> list[list[str]]:
 def test_every_hint_leads_on(made, tmp_path: Path, name: str, variant: str) -> None:
     path = made(name, variant)
     done = cli("doctor", str(path), "--json")
-    if done.returncode == 11:  # the hint describes an edit of the file itself
+    if done.returncode == 11:  # the hint describes a change to the file itself
         assert "hint: " in done.stderr and "robocache doctor" not in done.stderr, done.stderr
         return
     findings = json.loads(done.stdout)["findings"]
@@ -317,14 +320,17 @@ def test_every_hint_leads_on(made, tmp_path: Path, name: str, variant: str) -> N
 
 
 def follow(path: Path, dst: Path, command: list[str], finding: dict) -> None:
-    """Runs the command of a hint. The finding disappears, and no hint leads back to the first command."""
+    """Runs the command of a hint.
+
+    The finding must disappear, and no new hint may suggest the first command again.
+    """
     verb, options = command[1], command[2:]
     if verb == "stats" or "--in-place" in options:
         shutil.copytree(path, dst)
         done = cli(verb, str(dst), *options)
     else:
         done = cli(verb, str(path), str(dst), *options)
-    if "no episode is left" in done.stdout + done.stderr:  # the only one was bad
+    if "no episode is left" in done.stdout + done.stderr:  # the only episode was bad
         return
     assert done.returncode in (0, 1, 3) and dst.exists(), (command, done.stdout, done.stderr)
     left = {f["code"] for f in robocache.doctor(dst).findings}

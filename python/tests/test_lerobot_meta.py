@@ -1,4 +1,7 @@
-"""LeRobotDatasetMetadata: lerobot's constructor and attributes, every column of the table of episodes, in each version of the format."""
+"""LeRobotDatasetMetadata: lerobot's constructor, attributes and columns of the episodes table.
+
+Covers each version of the format.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ def test_as_lerobot(name: str, small: str, theirs: Any) -> None:
 
 @pytest.mark.parametrize("name", ["g1_v21", "gr00t_picknplace_v20"])
 def test_earlier_versions(name: str) -> None:
-    """v2.0 and v2.1, which lerobot refuses: the same table, with the columns by which v3.0 finds files."""
+    """v2.0 and v2.1, which lerobot rejects, give the same table.
+
+    The table includes the columns that v3.0 uses to find files.
+    """
     path = dataset_path(name)
     m = robocache.LeRobotDatasetMetadata(path)
     rows = [
@@ -123,12 +129,13 @@ def test_earlier_versions(name: str) -> None:
 def test_set_and_copied(small: str) -> None:
     ds = robocache.LeRobotDataset("local/set", root=small)
     ds.meta.stats["action"]["mean"] = "mine"
-    # statistics of the dataset itself are another object
+    # the statistics of the dataset are another object
     assert isinstance(ds.dataset.stats["action"]["mean"], np.ndarray)
     ds.meta.stats = {"action": {"mean": np.zeros(2)}}
     assert list(ds.meta.stats) == ["action"]
     m = robocache.LeRobotDatasetMetadata(small)
-    _ = m.episodes, m.get_data_file_path(0)  # what is read again must not travel
+    # the pickle must not contain data that can be read again
+    _ = m.episodes, m.get_data_file_path(0)
     size = len(pickle.dumps(m))
     for other in (pickle.loads(pickle.dumps(m)), copy.deepcopy(m)):
         assert (
@@ -172,7 +179,11 @@ def test_wrong_use(small: str, tmp_path: Path) -> None:
 
 
 def test_columns_of_ones_own(small: str, tmp_path: Path) -> None:
-    """Columns that the format does not know, of any type, in one file of several; rows that are not in order; a template that does not fit."""
+    """Rows of the episodes table keep unknown columns of any type.
+
+    Covers a column in only one of several files, rows out of order, and a path template that does
+    not fit.
+    """
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     root = tmp_path / "set"

@@ -1,4 +1,7 @@
-"""lerobot's own tools for datasets, and its joining of several, over our class: what they write has the same items as what they write from lerobot's."""
+"""lerobot's dataset tools and its aggregation, applied to our class.
+
+Their output has the same items as when they are applied to lerobot's class.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             w.save_episode()
         w.finalize()
-    except Exception as e:  # what it can record differs between its versions
+    except Exception as e:  # versions of lerobot differ in what they can record
         pytest.skip(f"this lerobot cannot record the test set: {e}")
     return root
 
@@ -63,7 +66,8 @@ def renamed(d: Any, out: Path) -> Any:
     assert d.meta.total_tasks == len(d.meta.tasks) == 1 and d.meta.episodes[3]["tasks"] == [
         "another"
     ]
-    return type(d)("local/renamed", root=out)  # the open one's rows were rewritten under it
+    # the tool rewrote the rows on disk, so the set is opened again
+    return type(d)("local/renamed", root=out)
 
 
 def joined(d: Any, out: Path) -> Any:

@@ -1,4 +1,7 @@
-"""lerobot-train over robocache.LeRobotDataset: the losses of every step, and of the held-out episodes, are lerobot's own to the bit."""
+"""lerobot-train over robocache.LeRobotDataset gives lerobot's losses, to the bit.
+
+This holds for every step and for the held-out episodes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[float]]:
-    """Trains ACT through lerobot's own entry point, and gives the loss of each forward pass, of training and of evaluation."""
+    """Returns a function that trains ACT through lerobot's entry point.
+
+    The function returns the loss of each forward pass, in training and in evaluation.
+    """
     from lerobot.configs.default import DatasetConfig, WandBConfig
     from lerobot.configs.train import TrainPipelineConfig
     from lerobot.datasets import factory
@@ -51,7 +57,8 @@ def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list
         return out
 
     monkeypatch.setattr(ACTPolicy, "forward", recorded)
-    monkeypatch.setattr(script, "init_logging", lambda **_: None)  # it takes the root logger over
+    # it would reconfigure the root logger
+    monkeypatch.setattr(script, "init_logging", lambda **_: None)
 
     def run(
         path: str,
@@ -124,7 +131,11 @@ def test_losses_are_equal(
 
 
 def test_version_that_it_refuses(train: Callable[..., list[float]]) -> None:
-    """A v2.1 set trains, once the metadata class is ours too. The same episodes in v3.0 give the same losses but for its statistics, which v2.1 keeps by episode."""
+    """A v2.1 set, which lerobot rejects, can be trained on with our metadata class.
+
+    The losses equal those of the same episodes in v3.0, except for the effect of statistics. v2.1
+    keeps statistics by episode.
+    """
     want = train(dataset_path("g1_v30_exact"), False, episodes=[1], steps=2)
     assert train(dataset_path("g1_v21"), True, meta=True, episodes=[1], steps=2) == pytest.approx(
         want, rel=1e-4
@@ -134,7 +145,10 @@ def test_version_that_it_refuses(train: Callable[..., list[float]]) -> None:
 def test_a_recording_converted_for_lerobot_trains(
     tmp_path: Path, train: Callable[..., list[float]]
 ) -> None:
-    """`convert --preset lerobot` of a ROS 2 recording: lerobot's own class opens the set, and its ACT takes three steps on it."""
+    """`convert --preset lerobot` of a ROS 2 recording gives a set that lerobot can train on.
+
+    lerobot's class opens the set, and ACT runs three steps on it.
+    """
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     recording = Path(dataset_path("mcap_robot")) / "recording_zstd.mcap"
@@ -154,7 +168,7 @@ def test_a_recording_converted_for_lerobot_trains(
         and item["observation.images.camera"].shape == (3, 240, 320)
     )
     assert item["task"] == "Pick up the yellow bottle on the table."
-    # the state one row later: the recording has no commands
+    # the action is the state of the next row, because the recording has no commands
     assert torch.equal(item["action"][0], ds[11]["observation.state"])
     losses = train(str(path), False, steps=3)
     assert len(losses) == 3 and all(torch.isfinite(torch.tensor(losses)))

@@ -1,4 +1,7 @@
-"""Links out of a dataset, and what stands in a file's place: refused by name, followed where the caller says so."""
+"""Links that leave a dataset, and files replaced by something else.
+
+They are rejected by name, and followed if the caller permits it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import robocache
 
 @pytest.fixture
 def annexed(tmp_path: Path, robomimic_pair: Path) -> Path:
-    """A folder of two files, the second of them a link to outside."""
+    """Returns a folder of two files. The second is a link to a file outside the folder."""
     here = tmp_path / "set"
     here.mkdir()
     shutil.copy(robomimic_pair, here / "a_0.hdf5")
@@ -62,7 +65,7 @@ def test_fifo_is_malformed(tmp_path: Path, robomimic_pair: Path) -> None:
 
 
 def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
-    """A file of a folder that cannot be read: training refuses by name, or leaves it out and lists it."""
+    """For an unreadable file, training raises an error that names it, or skips and lists it."""
     h5py = pytest.importorskip("h5py")
     import numpy as np
 
@@ -96,7 +99,10 @@ def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
 
 
 def test_withheld_streams(tmp_path: Path) -> None:
-    """A stream that cannot be given: named by findings, features, stats and by asking for it; no Loader goes on without an action."""
+    """A stream that cannot be delivered is named by findings, features, stats and errors.
+
+    No Loader continues without a requested action.
+    """
     h5py = pytest.importorskip("h5py")
     import numpy as np
 

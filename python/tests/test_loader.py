@@ -1,4 +1,7 @@
-"""MapDataset and Loader: items, order, state, ranks, memory; images against an independent decoder."""
+"""MapDataset and Loader: items, order, state, ranks and memory.
+
+Images are compared with those of an independent decoder.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def equal(a: dict, b: dict) -> None:
         assert torch.equal(a[k], b[k]) if isinstance(a[k], torch.Tensor) else a[k] == b[k], k
 
 
-# MapDataset
+# Tests of MapDataset.
 
 
 def test_map_items(h264: str) -> None:
@@ -46,7 +49,7 @@ def test_map_items(h264: str) -> None:
         "observation.images.cam_high"
     ].shape == (2, 3, *SMALL)
     assert item["observation.images.cam_high_is_pad"].tolist() == [True, False]
-    # edge-replicated
+    # edge rows are repeated
     assert torch.equal(
         item["observation.images.cam_high"][0], item["observation.images.cam_high"][1]
     )
@@ -70,7 +73,7 @@ def test_map_items(h264: str) -> None:
 def test_map_selection(h264: str) -> None:
     m = robocache.MapDataset(h264, episodes=[2, 0], keys=["episode_index", "action"])
     e = m.batch(range(len(m)))["episode_index"]
-    # file order, whatever the list's
+    # episodes are in file order, whatever the order of the list
     assert sorted(set(e.tolist())) == [0, 2] and (e.diff() >= 0).all()
     assert m.keys == ["action", "episode_index"] or m.keys == ["episode_index", "action"]
     f = robocache.MapDataset(
@@ -140,7 +143,7 @@ def test_map_misuse(h264: str, kwargs: dict, words: str) -> None:
     assert isinstance(e.value, robocache.Misuse)
 
 
-# Loader
+# Tests of Loader.
 
 
 def indices(loader: robocache.Loader) -> list[list[int]]:
@@ -158,7 +161,7 @@ def test_coverage_and_order(h264: str) -> None:
     for e, batches in enumerate(epochs):
         flat = sum(batches, [])
         assert sorted(flat) == list(range(n)), "every sample once"
-        assert flat == loader.order(e).tolist(), "the order is what order() says"
+        assert flat == loader.order(e).tolist(), "batches follow order()"
         assert len(batches) == len(loader)
     assert epochs[0] != epochs[1]
     assert (
@@ -196,7 +199,8 @@ def test_every_for_is_an_epoch(h264: str) -> None:
     assert loader.epoch == 0
     first = next(iter(loader))["index"]
     assert loader.state_dict()["position"] == 64
-    assert sum(indices(loader), []) == loader.order(1).tolist()  # the first `for` was left early
+    # the first `for` was left early, so this is the next epoch
+    assert sum(indices(loader), []) == loader.order(1).tolist()
     loader.set_epoch(0)
     assert torch.equal(next(iter(loader))["index"], first)
     it = iter(loader)
@@ -250,7 +254,7 @@ def test_resume(h264: str) -> None:
     b.load_state_dict(a.state_dict())
     assert sum(indices(b), []) == a.order(1).tolist()
     b.load_state_dict(a.state_dict())
-    b.set_epoch(1)  # as training loops do after resuming: it keeps the place
+    b.set_epoch(1)  # as training loops do after resuming: it keeps the position
     assert sum(indices(b), []) == a.order(1).tolist()
 
 
@@ -265,7 +269,10 @@ def test_state_of_other_data(h264: str) -> None:
 
 
 def test_state_of_equal_lengths(tmp_path: Path) -> None:
-    """Another dataset with the same number of episodes of the same lengths; and the same one elsewhere, whose state loads."""
+    """A state does not load into another dataset with episodes of the same number and lengths.
+
+    It loads into a copy of the same dataset in another folder.
+    """
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     for name, offset in (("one", 0.0), ("copy", 0.0), ("other", 1.0)):
         with h5py.File(tmp_path / f"{name}.hdf5", "w") as f:
@@ -309,13 +316,13 @@ def test_ranks(h264: str, world: int) -> None:
         index_loader(h264, batch_size=20, rank=r, world_size=world, seed=3) for r in range(world)
     ]
     per_rank = [indices(x) for x in loaders]
-    assert len({len(b) for b in per_rank}) == 1, "equally many batches"
+    assert len({len(b) for b in per_rank}) == 1, "all ranks have the same number of batches"
     n = loaders[0].num_samples
     assert set(sum((sum(b, []) for b in per_rank), [])) == set(range(n))
     steps = [sum((b[t] for b in per_rank), []) for t in range(len(per_rank[0]))]
     assert (
         sum(steps, [])[:n] == index_loader(h264, batch_size=20 * world, seed=3).order(0).tolist()
-    ), "the global batches of one process"
+    ), "ranks together form the batches of one process"
 
 
 def test_place_from_the_environment(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +342,7 @@ def test_place_from_the_environment(h264: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_memory_lives_as_long_as_a_view(h264: str) -> None:
-    """A batch that is kept is never written to again; what was let go comes back to the engine."""
+    """A batch that is kept is never overwritten. Released memory returns to the engine."""
     loader = robocache.Loader(h264, batch_size=8, image_size=SMALL, seed=1)
     it = iter(loader)
     batch = next(it)
@@ -351,7 +358,7 @@ def test_memory_lives_as_long_as_a_view(h264: str) -> None:
     before = loader.stats()["buffer_bytes"]
     loader.close()
     assert torch.equal(kept, copy) and before > 0
-    kept += 1  # it is the user's: writable
+    kept += 1  # the tensor belongs to the user and is writable
     assert not torch.equal(kept, copy)
 
 
@@ -379,7 +386,10 @@ def test_peak_memory_is_flat(h264: str) -> None:
 
 
 def test_no_copy_and_no_python_per_sample(h264: str) -> None:
-    """A batch costs Python calls a key, not a sample: as many for 8 samples as for 128."""
+    """The number of Python calls per batch depends on its keys, not on its samples.
+
+    A batch of 128 samples needs as many calls as a batch of 8.
+    """
 
     def calls(batch_size: int) -> int:
         loader = robocache.Loader(
@@ -433,7 +443,7 @@ def test_epochs_count_from_0(h264: str) -> None:
 
 
 def test_seconds_may_have_a_unit(h264: str) -> None:
-    """Windows and tolerances accept text with a unit, as the hint of an implausible number says."""
+    """Windows and tolerances accept text with a unit, as the hint for implausible numbers says."""
     numbers = robocache.Loader(
         h264,
         keys=["action"],

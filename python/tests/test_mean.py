@@ -1,4 +1,4 @@
-"""mean without a window takes half a period of the targets on each side."""
+"""mean without a window averages over half a target period on each side."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Loader(metrics=): Prometheus's text while the loader is open."""
+"""Loader(metrics=) serves metrics in Prometheus's text format while the loader is open."""
 
 import pickle
 import re
@@ -38,7 +38,8 @@ def test_metrics_are_the_stats():
             urllib.request.urlopen(f"http://{loader.metrics_address}/healthz", timeout=10).read()
             == b"ok\n"
         )
-        copy = pickle.loads(pickle.dumps(loader))  # elsewhere the port would be taken
+        # a copy has no server, because the port would be in use
+        copy = pickle.loads(pickle.dumps(loader))
         assert copy.metrics_address is None
         copy.close()
         with pytest.raises(robocache.Misuse, match="local rank"):

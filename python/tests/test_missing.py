@@ -1,4 +1,4 @@
-"""missing= of MapDataset, where an episode lacks a camera that the others have."""
+"""missing= of MapDataset if an episode lacks a camera that the others have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ CAMERA = "observation.images.top"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three ALOHA episodes of 5 rows. Episode 1 has no camera; the pixels of episode e are 10 * e."""
+    """Creates three ALOHA episodes of 5 rows.
+
+    Episode 1 has no camera. The pixels of episode e are 10 * e.
+    """
     out = tmp_path_factory.mktemp("missing") / "set"
     subprocess.run([sys.executable, str(CASE), str(out), "cmiss_second"], check=True)
     return out

@@ -54,7 +54,7 @@ def test_a_batch_is_of_several_datasets(h264: str, other: str) -> None:
             assert torch.equal(b["action"][r], want["action"]) and b["task"][r] == want["task"]
         at += n
         counts += np.bincount(d, minlength=2)
-        assert abs(counts[0] - 0.75 * at) <= 3, "shares at every prefix"
+        assert abs(counts[0] - 0.75 * at) <= 3, "the shares hold in every prefix"
     assert at == loader.num_samples
 
 
@@ -107,7 +107,7 @@ def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
     ]
     b = next(iter(robocache.Loader(two, keys=["front"], image_size=(24, 32), batch_size=8)))
     assert b["front"].shape == (8, 3, 24, 32)
-    flip = cam + "_flip"  # only one has it
+    flip = cam + "_flip"  # only one source has this key
     with pytest.raises(robocache.Misuse, match="missing"):
         robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32))
     b = next(
@@ -184,7 +184,9 @@ def test_misuse_of_mixtures(h264: str, other: str) -> None:
         robocache.Loader([])
     with pytest.raises(robocache.Misuse, match="datasets"):
         pair(h264, other).dataset  # noqa: B018
-    assert not hasattr(pair(h264, other), "dataset"), "as Lightning asks"
+    assert not hasattr(pair(h264, other), "dataset"), (
+        "Lightning tests for the attribute in this way"
+    )
     with pytest.raises(robocache.Misuse, match="MapDataset"):
         Mix(robocache.MapDataset(h264))
     with pytest.raises(robocache.Misuse, match="stop"):

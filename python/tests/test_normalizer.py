@@ -1,4 +1,4 @@
-"""Normalisation: what one word means, statistics computed at opening, and the way back without a dataset."""
+"""Normalisation by one word, statistics computed at opening, and inversion without a dataset."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def numpy_of(batch: dict) -> dict:
 def test_one_word_leaves_nothing_raw(
     name: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On every format, with and without statistics of its own: each float key is normalised, and what was computed is said."""
+    """normalize="…" normalises each float key of every format.
+
+    Statistics that the dataset lacks are computed and reported in the log.
+    """
     ds = robocache.open(dataset_path(name))
     keys = [
         k
@@ -92,7 +95,7 @@ def test_one_word_leaves_nothing_raw(
         if r.message not in applied and "after the tick" not in r.message
     ]
     assert all("no statistics" in s and lacking for s in said) and len(said) <= 1, (
-        "one line, and none where this process knows them already"
+        "logged once, and not again in this process"
     )
     counted = ds.compute_stats(lacking) if lacking else {}
     for k in keys:
@@ -116,7 +119,10 @@ def test_one_word_leaves_nothing_raw(
 
 
 def test_over_the_selected_episodes(demos: str) -> None:
-    """What is held out takes no part; Statistics(compute=True) also in place of a dataset's own."""
+    """Held-out episodes do not contribute to computed statistics.
+
+    Statistics(compute=True) replaces the dataset's own statistics.
+    """
     ds = robocache.open(demos)
     want = ds.compute_stats(["action"], episodes=[0])["action"]
     for m in (
@@ -148,7 +154,10 @@ def test_over_the_selected_episodes(demos: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("clip", [False, True])
 def test_the_formulas_of_training(h264: str, mode: str, clip: bool) -> None:
-    """norm of a raw batch is the loader's, to the bit, in NumPy and torch; inverse brings it back."""
+    """norm of a raw batch equals the loader's batch to the bit, in NumPy and torch.
+
+    inverse restores the raw values.
+    """
     entry = {"mode": mode, "clip": True} if clip and mode != "mean_std" else mode
     cam = "observation.images.cam_high"
     how = {
@@ -191,7 +200,8 @@ def test_the_formulas_of_training(h264: str, mode: str, clip: bool) -> None:
         constant = np.asarray(state["keys"][k]["scale"]) == 0
         off = (back[k] - raw[k]).abs()
         assert off.max() <= 4e-7 * scale * max(1, normal[k].abs().max().item()) or constant.any(), k
-    # Single rows and windows; any subset of the keys; what is given stays as it was.
+    # A normalizer accepts single rows, windows and any subset of the keys. It does not change its
+    # input.
     row = raw["action"][3, 0].clone()
     assert torch.equal(norm({"action": row})["action"], normal["action"][3, 0]) and torch.equal(
         row, raw["action"][3, 0]
@@ -203,7 +213,7 @@ def test_the_formulas_of_training(h264: str, mode: str, clip: bool) -> None:
 
 
 def test_without_an_engine_or_torch(demos: str, tmp_path: Path) -> None:
-    """On the robot: NumPy, and the state in a file."""
+    """A robot needs only NumPy and a state in a file."""
     ds = robocache.MapDataset(demos, keys=["action"], normalize="mean_std")
     raw = robocache.MapDataset(demos, keys=["action"])
     (tmp_path / "norm.json").write_text(json.dumps(ds.normalizer.state_dict()))
@@ -252,7 +262,7 @@ def test_on_a_device(h264: str) -> None:
 
 
 def test_computed_once(demos: str, tmp_path: Path) -> None:
-    """Workers and copies take what was settled, and read nothing again."""
+    """Workers and copies use the computed statistics and read nothing again."""
     ds = robocache.MapDataset(
         demos, keys=["action"], normalize="mean_std", statistics=robocache.Statistics(compute=True)
     )
@@ -279,7 +289,7 @@ def test_computed_once(demos: str, tmp_path: Path) -> None:
     )
     again = pickle.loads(pickle.dumps(loader))
     assert torch.equal(next(iter(again))["action"], next(iter(loader))["action"])
-    # A Loader of it takes the normalisation, and a wish of its own replaces it.
+    # A Loader over a MapDataset uses its normalisation, unless it has its own.
     assert torch.equal(
         next(iter(robocache.Loader(ds, shuffle=False)))["action"], next(iter(loader))["action"]
     )
@@ -290,7 +300,11 @@ def test_computed_once(demos: str, tmp_path: Path) -> None:
 
 
 def test_of_a_mixture(h264: str) -> None:
-    """Each source by its own statistics, also where only one brings them; by name, by position, and by dataset_index."""
+    """Each source of a mixture is normalised with its own statistics.
+
+    Covers a mixture in which one source has none, and selection by name, position and
+    dataset_index.
+    """
     sources = [
         Mix(h264, name="g1", weight=1),
         Mix(dataset_path("bridge_rlds/bridge_dataset"), name="demos", weight=1),
@@ -321,7 +335,7 @@ def test_of_a_mixture(h264: str) -> None:
     n = len(norm[1].dims["action"])
     assert torch.equal(
         norm[1]({"action": raw["action"][one][:, :n]})["action"], normal["action"][one][:, :n]
-    ), "its own width too"
+    ), "each source keeps its width"
     with pytest.raises(robocache.Misuse, match="dataset_index"):
         norm({"action": raw["action"]})
     with pytest.raises(robocache.Misuse, match="'demos'"):
@@ -357,4 +371,4 @@ def test_misuse(demos: str) -> None:
         Normalizer.from_state_dict({"version": 1, "keys": {"action": {"mode": "mean_std"}}})
     assert robocache.Loader(demos, keys=["action"]).normalizer({"action": np.ones(3)})[
         "action"
-    ].tolist() == [1, 1, 1], "nothing was done"
+    ].tolist() == [1, 1, 1], "the batch is unchanged"

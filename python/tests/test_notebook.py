@@ -1,4 +1,4 @@
-"""What notebooks show, random splits, and edits from Python."""
+"""Display in notebooks, random splits, and edits from Python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shown(x: object) -> str:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set whose texts and names are not harmless, with many features."""
+    """Returns a set with many features, whose texts and names need escaping in HTML."""
     path = tmp_path_factory.mktemp("notebook") / "set"
     features = {
         f"f{i} {HOSTILE.replace('/', '')}": {

@@ -1,4 +1,4 @@
-"""The package's syntax is that of the oldest Python that it says it runs on."""
+"""The package's syntax is valid in the oldest Python version that it supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ for name in sys.argv[1:]:
 
 
 def oldest() -> str:
-    """A working Python 3.10: pyenv's shims answer only where a version is set."""
+    """Returns a working Python 3.10.
+
+    The shims of pyenv fail unless a version is set, so each candidate is tried.
+    """
     roots = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
     for name in [
         shutil.which("python3.10"),
@@ -29,7 +32,7 @@ def oldest() -> str:
     ]:
         if name and not subprocess.run([name, "-c", ""], capture_output=True).returncode:
             return name
-    pytest.skip("no Python 3.10 is here")
+    pytest.skip("Python 3.10 is not installed")
 
 
 def test_every_file_compiles_on_python_3_10() -> None:

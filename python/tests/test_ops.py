@@ -1,4 +1,7 @@
-"""resample and fuse: what they take, and what they say of what they do not. The values are those of the conformance vectors (test_ops_vectors.py)."""
+"""Arguments of resample and fuse, and the errors for invalid ones.
+
+test_ops_vectors.py tests the values with the conformance vectors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def timestamps(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def by_hand(data: np.ndarray, times: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Linear with clamped ends, in float64."""
+    """Interpolates linearly with clamped ends, in float64."""
     return np.stack(
         [np.interp(targets, times, data[:, c].astype(np.float64)) for c in range(data.shape[1])], 1
     )
@@ -39,7 +42,10 @@ def test_values(rng: np.random.Generator) -> None:
 
 
 def test_friendly_shapes(rng: np.random.Generator) -> None:
-    """Times and targets shared or not, with and without batch and channels: all the same rows."""
+    """All shapes give the same rows.
+
+    Times and targets may be shared, and the batch and channel axes may be missing.
+    """
     data, times = rng.normal(size=(3, S, D)).astype(np.float32), timestamps(rng, S)
     targets = np.sort(rng.integers(times[0], times[-1], T))
     want = np.stack([robocache.resample(d, times, targets) for d in data])
@@ -67,7 +73,7 @@ def test_lists_and_numbers() -> None:
 
 
 def test_ragged(rng: np.random.Generator) -> None:
-    """Lists, offsets and lengths are three ways to say the same."""
+    """Lists, offsets and lengths are equivalent ways to pass ragged data."""
     lengths = [S, 0, 1, 7]
     data = [rng.normal(size=(n, D)).astype(np.float32) for n in lengths]
     times = [timestamps(rng, n) for n in lengths]
@@ -95,7 +101,7 @@ def test_ragged(rng: np.random.Generator) -> None:
 
 
 def test_any_strides(rng: np.random.Generator) -> None:
-    """Gaps, negative steps, expanded axes: no copy is made, and none is needed."""
+    """Gaps, negative steps and expanded axes work without a copy."""
     base = rng.normal(size=(2, 2 * S, 3 * D)).astype(np.float32)
     times = timestamps(rng, 2 * S)
     targets = np.sort(rng.integers(times[0], times[-1], T))
@@ -121,7 +127,7 @@ def test_out(rng: np.random.Generator) -> None:
     targets = times[:T] + 1000
     want = robocache.resample(data, times, targets)
     wide = np.zeros((2, T, 2 * D), np.float32)
-    for _ in range(2):  # the second call goes the short way
+    for _ in range(2):  # the second call uses the cached plan
         assert robocache.resample(data, times, targets, out=wide[:, :, ::2]) is not None
         np.testing.assert_array_equal(wide[:, :, ::2], want)
         assert (wide[:, :, 1::2] == 0).all()
@@ -138,7 +144,7 @@ def test_out(rng: np.random.Generator) -> None:
     ):
         with pytest.raises(robocache.Misuse, match=phrase):
             robocache.resample(data, times, targets, out=out)
-    # The kept way looks too.
+    # A call with a cached plan checks for aliasing too.
     with pytest.raises(robocache.Misuse, match="aliases"):
         robocache.resample(wide[:, :, :D], times[:T], targets, out=wide[:, :, :D])
     with pytest.raises(robocache.Misuse, match="out has wrong dtype"):
@@ -146,7 +152,10 @@ def test_out(rng: np.random.Generator) -> None:
 
 
 def test_numbers_are_seconds_and_units_are_named(rng: np.random.Generator) -> None:
-    """1 and 1.0 are a second and "1ns" a nanosecond, also for a call that was made before with the other one."""
+    """1 and 1.0 are one second and "1ns" is a nanosecond.
+
+    A cached plan of the other value must not be used.
+    """
     data, times = rng.normal(size=(S, D)), np.arange(S) * 20_000_000
     for _ in range(2):
         assert not robocache.resample(
@@ -189,8 +198,8 @@ def test_hz(rng: np.random.Generator) -> None:
         [(data, times + 0.1), (data, times)], hz="30000/1001", return_times=True
     )
     assert grid[0] == 100_000_000 and grid[1] - grid[0] == 33_366_667 and grid[-1] <= 19 / 30 * 1e9
-    # Entries with clocks of their own: each has its grid; beyond a shorter one's end rows are not
-    # valid.
+    # Entries with clocks of their own have a grid each. Rows after the end of a shorter clock are
+    # not valid.
     clocks = np.stack([times, times + 1000])
     _, valid, grid = robocache.resample(
         np.stack([data] * 2), clocks, hz=50, lengths=[S, 10], return_valid=True, return_times=True
@@ -421,7 +430,7 @@ def test_numpy_alone(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_many_threads(rng: np.random.Generator) -> None:
-    """One prepared operation, run by all of them at once."""
+    """Many threads run one prepared operation at the same time."""
     data, times = rng.normal(size=(8, S, D)).astype(np.float32), timestamps(rng, S)
     want = [robocache.resample(data[b], times, times[:-1] + 1) for b in range(8)]
     wrong: list[int] = []
@@ -438,7 +447,10 @@ def test_many_threads(rng: np.random.Generator) -> None:
 
 
 def test_after_a_fork(script) -> None:  # type: ignore[no-untyped-def]
-    """What the parent prepared is its own: the child prepares again, with an engine of its own."""
+    """A child process does not use the parent's prepared operation.
+
+    The child prepares the operation again with its own engine.
+    """
     done: subprocess.CompletedProcess[str] = script("""
         import os
         import numpy as np, robocache
@@ -454,7 +466,7 @@ def test_after_a_fork(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_many_shapes(rng: np.random.Generator) -> None:
-    """More shapes than are kept: old ones are closed and made again."""
+    """With more shapes than the cache holds, old operations are closed and prepared again."""
     times = timestamps(rng, 1200)
     for n in (*range(1, 1200), 3, 4, 5):
         got = robocache.resample(times[:n].astype(np.float64), times[:n], times[:1])
@@ -462,7 +474,7 @@ def test_many_shapes(rng: np.random.Generator) -> None:
 
 
 class Dlpack:
-    """An array of some other library."""
+    """An array of another library that supports DLPack."""
 
     def __init__(self, a: np.ndarray) -> None:
         self.a = a
@@ -490,7 +502,7 @@ def test_dlpack(rng: np.random.Generator) -> None:
 
 
 def test_what_is_no_place_or_pair() -> None:
-    """Each was taken for something else, or failed with an error of NumPy's own."""
+    """Wrong outputs, pairs and dtypes raise an error of ours instead of NumPy's."""
     s = np.arange(3.0)
     with pytest.raises(robocache.Misuse, match="to write into"):
         robocache.resample([1.0, 2.0, 3.0], s, s, out=[0.0, 0.0, 0.0])

@@ -1,4 +1,7 @@
-"""The operations on a CUDA device. Without one these tests skip; docs/gpu holds the output of a run on one."""
+"""The operations on a CUDA device.
+
+Without a device these tests skip; docs/gpu holds the output of a run on one.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def make(
 
 
 def same(got: Any, want: Any) -> None:
-    """To the bit; any NaN is a NaN."""
+    """Asserts that both are equal to the bit. All NaNs are equal."""
     assert got.is_cuda and got.dtype == want.dtype and got.shape == want.shape
     got = got.cpu()
     if got.dtype.is_floating_point:
@@ -91,7 +94,10 @@ def test_moves_of_any_type(dtype: Any) -> None:
 
 
 def test_layouts() -> None:
-    """Times and targets shared, expanded, in seconds; data in slices: as the CPU says, and as contiguous data gives."""
+    """Each layout gives the CPU's result and that of contiguous data.
+
+    Covers times and targets that are shared, expanded, or in seconds, and sliced data.
+    """
     base, times, targets = make(d=3 * D, s=2 * S)
     line = times[0]
     for view in (
@@ -175,7 +181,7 @@ def test_fuse() -> None:
         robocache.fuse([(d, t, {**o, **n}) for (d, t, o), n in zip(device, norm)], targets.cuda()),
         want,
     )
-    # more streams than one table of a launch holds
+    # more streams than one launch table holds
     same(robocache.fuse(device * 12, targets.cuda()), robocache.fuse(streams * 12, targets))
 
 
@@ -199,7 +205,7 @@ def test_augment() -> None:
 
 
 def test_torch_operators_agree() -> None:
-    """backend="pytorch", the oracle, on the device."""
+    """backend="pytorch" is the reference on the device."""
     for mode, edge, dtype, norm in itertools.product(
         ("linear", "nearest", "previous", "next"),
         ("clamp", "mask", "extrapolate"),
@@ -268,7 +274,7 @@ def test_on_the_callers_stream() -> None:
     late = torch.zeros_like(d)
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # cycles: some 30 ms in which late is not written
+        torch.cuda._sleep(50_000_000)  # cycles: about 30 ms in which late is not yet written
         late.copy_(d, non_blocking=True)
         start = time.perf_counter()
         got = robocache.resample(late, t, u)
@@ -278,7 +284,7 @@ def test_on_the_callers_stream() -> None:
 
 
 def test_in_a_graph() -> None:
-    """A replay computes with what the captured tensors hold by then."""
+    """A replayed graph uses the current contents of the captured tensors."""
     data, times, targets = make(d=64)
     d, t, u = (x.cuda() for x in (data, times, targets))
     out = torch.empty(B, T, 64, device="cuda")
@@ -316,7 +322,7 @@ def test_checks_of_values() -> None:
     with pytest.raises(robocache.Malformed, match="timestamps must not decrease") as e:
         robocache.resample(data, bad, targets, validate=True)
     assert e.value.where["batch"] == 3 and e.value.where["index"] == 7
-    robocache.resample(data, bad, targets)  # trusted: no error, and no crash
+    robocache.resample(data, bad, targets)  # validate=False: no error and no crash
     with pytest.raises(robocache.Malformed, match="not finite"):
         robocache.resample(
             data,
@@ -332,7 +338,7 @@ def test_checks_of_values() -> None:
 def test_devices() -> None:
     data, times, targets = make()
     d = data.cuda()
-    # times follow the data
+    # times are moved to the device of the data
     same(robocache.resample(d, times, targets), robocache.resample(data, times, targets))
     same(
         robocache.resample(d, times.numpy(), targets.tolist()),
@@ -415,7 +421,7 @@ def test_voxels(mode: str) -> None:
         same(got, want)
         assert torch.equal(stats.cpu(), counts)
         again = robocache.voxelize(p.cuda(), None if x is None else x.cuda(), **kw)[0]
-        assert torch.equal(got, again), "not the same bits twice"
+        assert torch.equal(got, again), "two runs differ"
         want = robocache.voxelize(p, x, layout="sparse", **GRID, mode=mode, outside=outside)
         got = robocache.voxelize(
             p.cuda(),
@@ -509,7 +515,10 @@ def test_self_test(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def best(f: Any, n: int = 300, rounds: int = 30) -> float:
-    """µs of the host a call: the best of some rounds, the device idle before each."""
+    """Returns the host time per call in µs, the best of several rounds.
+
+    The device is idle before each round.
+    """
     times = []
     for _ in range(rounds):
         torch.cuda.synchronize()
@@ -522,7 +531,10 @@ def best(f: Any, n: int = 300, rounds: int = 30) -> float:
 
 
 def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """What one small call costs the host, printed: `robocache-bench ops` has it as a row (bar: 10 µs). A clock is no test."""
+    """Prints the host time of one small call, without asserting a limit.
+
+    `robocache-bench ops` measures the same as a row, with a bar of 10 µs.
+    """
     data, times, targets = (x.cuda() for x in make(d=8, b=4))
     out = torch.empty(4, T, 8, device="cuda")
     p = torch.rand(500, 3, device="cuda")

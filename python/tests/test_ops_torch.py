@@ -1,4 +1,7 @@
-"""Operations on torch tensors on the CPU: strides, gradients, compilation, what a tensor may be besides memory, and torch's operators as an oracle."""
+"""Operations on torch tensors on the CPU.
+
+Covers strides, gradients, compilation, special tensors, and torch's own operators as a reference.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def test_as_numpy_does() -> None:
         np.testing.assert_array_equal(got.numpy(), want)
         np.testing.assert_array_equal(valid.numpy(), mask)
         assert isinstance(got, torch.Tensor) and valid.dtype == torch.bool
-    # the family of the first argument
+    # the result has the type of the first argument
     assert isinstance(robocache.resample(data.numpy(), times, targets), np.ndarray)
     assert isinstance(robocache.resample(data, times.numpy(), targets.tolist()), torch.Tensor)
 
@@ -91,7 +94,7 @@ def test_ragged() -> None:
 @pytest.mark.parametrize("mode", ["linear", "nearest", "previous", "next"])
 def test_gradients(mode: str) -> None:
     data, times, targets = make(s=6)
-    # before, in and after the data; each derivative is found by moving a number
+    # targets before, in and after the data; each derivative is checked by finite differences
     targets = targets[:, :8]
     assert (targets < times[:, :1]).any() and (targets > times[:, -1:]).any()
     data.requires_grad_()
@@ -148,10 +151,10 @@ def test_gradients_of_friendly_shapes() -> None:
 
 
 def test_gradient_of_repeated_reads() -> None:
-    """Each sample gets what all the rows that read it give, in their order."""
+    """The gradient of a sample is the sum over all rows that read it, in order."""
     x = torch.zeros(4, 1, requires_grad=True)
     robocache.resample(x, torch.arange(4) * 10, torch.tensor([5, 5, 10, -3, 99])).sum().backward()
-    # halves twice and the row before; halves twice and the hit; the row after
+    # half of two rows and the row before; half of two rows and the hit; none; the row after
     assert x.grad.flatten().tolist() == [2, 2, 0, 1]
 
 
@@ -292,7 +295,11 @@ def test_exported_and_fake() -> None:
 
 @pytest.mark.parametrize("first", ["robocache, torch", "torch, robocache"])
 def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path) -> None:
-    """The operators are there once both packages are imported, before anything calls one, with fakes; `import robocache` brings neither torch nor torch its compiler."""
+    """A saved program runs in a new process that imports both packages.
+
+    The operators and their fakes are registered before the first call. `import robocache` imports
+    neither torch nor torch's compiler.
+    """
     data, times, targets = make(torch.float32)
 
     class Model(torch.nn.Module):
@@ -306,7 +313,7 @@ def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path)
                 cells,
             )
 
-    # What an installed package has: torch calls it at the end of its own import.
+    # The entry point of an installed package, which torch calls at the end of its own import.
     installed = tmp_path / "robocache-0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: robocache\nVersion: 0\n")
@@ -343,7 +350,7 @@ def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path)
 
 
 class Logged(torch.Tensor):
-    """A subclass: it sees each of torch's functions that is called with it."""
+    """A subclass that records each torch function called with it."""
 
     seen: list[str] = []
 
@@ -399,7 +406,10 @@ def test_what_is_no_memory() -> None:
 
 
 def test_torch_operators_agree() -> None:
-    """The oracle, made of torch's own operators, on all it has: to the bit, float64 to 1e-13."""
+    """The operations equal the reference made of torch's operators, to the bit.
+
+    float64 may differ by 1e-13.
+    """
     from robocache._tensors import arrays as _arrays, oracle as _oracle, resampling as _resampling
 
     norm = {"mean": [1, 2, 3], "std": [2, 0, 3]}
@@ -465,7 +475,7 @@ def test_voxels_of_torch_operators_agree() -> None:
 
 
 def test_dlpack_families_come_back() -> None:
-    """What is neither NumPy nor torch goes back through its own from_dlpack."""
+    """Arrays of other libraries return through their own from_dlpack."""
     x = torch.arange(12.0).reshape(6, 2)
 
     class Other:
@@ -483,13 +493,13 @@ def test_dlpack_families_come_back() -> None:
                 "space", (), {"from_dlpack": staticmethod(lambda r: Other(torch.from_dlpack(r)))}
             )
 
-    # bfloat16: NumPy has none
+    # bfloat16, which NumPy lacks
     got = robocache.resample(Other(x.bfloat16()), np.arange(6), np.arange(6))
     assert isinstance(got, Other) and torch.equal(got.t, x.bfloat16())
 
 
 def test_no_derivative_is_lost() -> None:
-    """What cannot carry a derivative refuses it: a tangent that is dropped is a derivative of zero."""
+    """An operation that cannot carry a derivative raises an error instead of returning zero."""
     x, t, u = torch.randn(2, 6, 3), torch.arange(6.0), torch.tensor([0.5, 2.25])
     p = torch.rand(4, 3)
     grid = {"grid_min": 0, "voxel_size": 1, "grid_size": 1, "mode": "mean"}
@@ -500,7 +510,7 @@ def test_no_derivative_is_lost() -> None:
     )
     for f in calls:
         for _ in range(3):
-            f(x)  # known calls too
+            f(x)  # with a cached plan too
         with pytest.raises(robocache.Unsupported, match="forward mode"):
             torch.func.jvp(f, (x,), (x,))
         with torch.autograd.forward_ad.dual_level():
@@ -520,7 +530,7 @@ def test_results_that_cannot_be_written() -> None:
     x, t, u = torch.randn(2, 6, 3), torch.arange(6.0), torch.tensor([0.5, 2.25])
     negated = torch.zeros(2, 2, 3, dtype=torch.complex64).conj().imag
     leaf = torch.empty(2, 2, 3, requires_grad=True)
-    for _ in range(2):  # the second call is a known one
+    for _ in range(2):  # the second call uses the cached plan
         with pytest.raises(robocache.Misuse, match="negates"):
             robocache.resample(x, t, u, out=negated)
         with pytest.raises(robocache.Misuse, match="requires a gradient"):

@@ -1,4 +1,7 @@
-"""The conformance vectors through Python: NumPy arrays, torch tensors on the CPU and, where there is one, on a CUDA device."""
+"""The conformance vectors through Python.
+
+They run on NumPy arrays, on torch tensors on the CPU, and on a CUDA device if there is one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from conftest import ROOT
 import robocache
 
 HERE = ROOT / "kernel" / "testdata" / "vectors"
-# On another machine the vectors lie beside the tests.
+# On another machine the vectors are in a folder next to the tests.
 VECTORS = HERE if HERE.is_dir() else Path(__file__).parent / "vectors"
 FLAT = ("linear", "moves", "policies", "slerp", "angle", "mean", "strides", "fuse", "errors")
 CALLS = ("batches", "layouts", "clocks", "epilogues", "augments", "streams", "errors")
@@ -23,7 +26,7 @@ BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Beyond(Exception):
-    """A case that this family cannot be given."""
+    """Raised for a case that an array family cannot represent."""
 
 
 @cache
@@ -35,13 +38,13 @@ def load(name: str) -> list[dict[str, Any]]:
 
 
 def memory(dtype: str, words: list[str]) -> np.ndarray:
-    """The bits that a vector holds; bfloat16, which NumPy lacks, as uint16."""
+    """Returns the bits of a vector. bfloat16, which NumPy lacks, is uint16."""
     size = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
     return np.array([int(w, 16) for w in words], BITS[size])
 
 
 class Family:
-    """Arrays of one library on one device."""
+    """The arrays of one library on one device."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,7 +71,7 @@ class Family:
         if self.name == "numpy":
             if dtype == "bfloat16":
                 raise Beyond("NumPy has no bfloat16")
-            # a base that is not aligned
+            # an unaligned base address
             raw = np.concatenate(
                 [np.zeros(d.get("skip", 0), np.uint8), bits.view(np.uint8), np.zeros(8, np.uint8)]
             )
@@ -92,7 +95,7 @@ class Family:
             raise Beyond("torch knows its memory") from e
 
     def bits(self, a: Any) -> tuple[np.ndarray, str]:
-        """The bits of a result, flat, and its dtype's name."""
+        """Returns the bits of a result as a flat array, and the name of its dtype."""
         if self.name == "numpy":
             a = np.ascontiguousarray(a)
             return a.reshape(-1).view(BITS[a.itemsize]), a.dtype.name
@@ -125,7 +128,10 @@ def is_nan(bits: np.ndarray, dtype: str) -> np.ndarray:
 def same(
     got: Any, want: list[str], family: Family, steps: int = 0, slack: list[str] | None = None
 ) -> str:
-    """ "" where all bits are as wanted (any NaN is a NaN; slerp: some steps of float32 apart), else what differs."""
+    """Returns "" if all bits are as expected, otherwise a description of the difference.
+
+    All NaNs are equal. steps is the permitted distance in steps of float32, used by slerp.
+    """
     bits, dtype = family.bits(got)
     if len(bits) != len(want):
         return f"{len(bits)} elements, want {len(want)}"
@@ -138,7 +144,7 @@ def same(
             np.float64(steps or 4) * 2.0**-22, 2.0**-10 if dtype == "float16" else 0
         ) * np.maximum(np.abs(y), 2.0**-18)
         if slack:
-            # by column
+            # slack is per column
             near |= (
                 np.abs(x - y).reshape(-1, len(slack)) <= np.array([double(v) for v in slack])
             ).ravel()
@@ -170,7 +176,10 @@ def fails(error: dict[str, Any], call: Any) -> str:
 
 
 def each(cases: list[dict[str, Any]], run: Any, least: float) -> None:
-    """Runs all cases that the family can be given: at least this part of them."""
+    """Runs all cases that the family can represent.
+
+    At least the fraction least of the cases must run.
+    """
     wrong, ran = [], 0
     for c in cases:
         try:
@@ -210,7 +219,7 @@ def rule(c: dict[str, Any]) -> dict[str, Any]:
 
 
 def words(v: list[str]) -> dict[str, Any]:
-    """Times that are written as numbers."""
+    """Returns a vector of int64 times."""
     return {
         "dtype": "int64",
         "shape": [len(v)],
@@ -246,12 +255,12 @@ def test_one_stream(file: str, family: Family) -> None:
             return "the validity differs"
         return same(got, c["want"], family, int(c.get("ulp", 0)))
 
-    # Unaligned bases, negative strides and bfloat16 are not everyone's.
+    # Not every family has unaligned bases, negative strides and bfloat16.
     each(load(file), run, 0.3 if family.name != "numpy" else 0.5)
 
 
 def statistics(norm: dict[str, Any]) -> dict[str, Any]:
-    """Statistics that come to these numbers; there may be none."""
+    """Returns statistics that give these scales and offsets, or raises Beyond."""
     a, b = ([single(x) for x in norm[k]] for k in ("a", "b"))
     if norm["kind"] == "mean_std":
         made = [np.float32(x) + np.float32(1e-8) if x else np.float32(0) for x in b]
@@ -354,7 +363,8 @@ def test_whole_calls(file: str, family: Family) -> None:
 
     cases = load(f"ops/{file}")
     if file == "errors":
-        # What Python derives itself, or does not offer, cannot be wrong from here.
+        # Python computes these arguments itself or does not offer them, so a caller cannot get them
+        # wrong.
         cases = [
             c
             for c in cases

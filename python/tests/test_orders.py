@@ -1,4 +1,4 @@
-"""Pools and caches through the Python client: the same samples and the same images, whatever is kept."""
+"""Pools and caches in the Python client give the same samples and images as plain reading."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_pool(h264: str, images: dict[int, torch.Tensor]) -> None:
     for e in range(2):
         got = same(l, images)
         assert got == l.order(e).tolist() and sorted(got) == sorted(images)
-    # Resume in the middle, at another number of threads.
+    # Resume in mid-epoch with another number of threads.
     it = iter(l)
     head = [next(it)["index"].tolist() for _ in range(4)]
     state = json.loads(json.dumps(l.state_dict()))
     other = loader(h264, threads=1, runtime=robocache.Runtime(prefetch=1), **kwargs)
     other.load_state_dict(state)
     assert sum(head, []) + same(other, images) == l.order(2).tolist()
-    # The bytes of the pool, not of this machine, decide the order.
+    # The order depends on the bytes of the pool, not on this machine.
     sized = {"shuffle": "pool", "order": robocache.Order(pool_size="1MiB")}
     assert (
         loader(h264, **sized).order(0).tolist()
@@ -97,11 +97,11 @@ def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how:
         again = loader(h264, cache=where)
         assert (
             sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0
-        ), "nor does another process"
+        ), "another process decodes nothing either"
 
 
 def test_documented_last_step(tmp_path: Path) -> None:
-    """The example of docs/guide.md, section 6: 21 samples in batches of 4 on 2 ranks."""
+    """The example in section 6 of docs/guide.md: 21 samples in batches of 4 on 2 ranks."""
     uri = synth(tmp_path / "set", "--episodes", "1", "--seconds", "0.7", "--cameras", "0")
     for options, last, wrapped in (
         ({}, ([16, 17, 18, 19], [20, 0, 1, 2]), [0, 3]),

@@ -1,4 +1,7 @@
-"""Page-locked batches on the host, and devices that are not there. What a real device does is in test_cuda.py."""
+"""Page-locked batches on the host, tested without a device.
+
+test_cuda.py tests a real device.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ main = Caller()
 
 @pytest.mark.parametrize("view", [False, True])
 def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, view: bool) -> None:
-    """pin_memory=True on the host, and v.to(device, non_blocking=True) by the user, who drops the batch at once."""
+    """With pin_memory=True a buffer is not reused before late copies have read it.
+
+    The user calls v.to(device, non_blocking=True) and drops the batch at once.
+    """
     main.run()
     loader = robocache.Loader(
         h264, keys=KEYS, batch_size=8, threads=1, runtime=robocache.Runtime(prefetch=1)
@@ -48,13 +54,13 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
         if n % 6 == 5:
             main.run()
         assert len(held._releasing) <= 8 and len(held._delivered) <= 8 * 4, (
-            "what was read goes back"
+            "buffers are released after the copy"
         )
     del b
     loader.close()
     assert not main.work, "closing waits for the device"
     assert all(torch.equal(a, w) for a, w in zip(got, want)) and len(want) > 20
-    assert len(set(late)) < len(late), "buffers are used again"
+    assert len(set(late)) < len(late), "buffers are reused"
     assert not held._delivered and not held._releasing
 
 
@@ -100,7 +106,10 @@ def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
 def test_page_locked_by_default_where_the_driver_gives_it(
     h264: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a device page-locked memory is asked for; where there is no driver for it, ordinary memory does, unless it was wished for."""
+    """With a device, page-locked memory is the default if the driver provides it.
+
+    Without a driver ordinary memory is used, unless page-locked memory was requested explicitly.
+    """
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -1,4 +1,4 @@
-"""The engine as a guest in a Python process: import, signals, exit, threads, symbols."""
+"""The engine inside a Python process: import, signals, exit, threads and symbols."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_import_is_light(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """Everything gives NumPy arrays."""
+    """Without torch everything returns NumPy arrays."""
     r = script(
         """
         import sys
-        sys.modules["torch"] = None  # as where it is not installed
+        sys.modules["torch"] = None  # as if torch were not installed
         import numpy as np, robocache
         m = robocache.MapDataset(sys.argv[1], image_size=(24, 32), delta_timestamps={"action": [0.0, 1/30]})
         item = m[3]
@@ -54,8 +54,8 @@ def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-de
 
 def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
     path = tmp_path / "script.py"
-    # A shell starts background jobs with Ctrl-C ignored, and children inherit that: CI may run in
-    # one.
+    # A shell starts background jobs with SIGINT ignored, and children inherit this. CI may run in
+    # such a job.
     path.write_text(
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         + textwrap.dedent(text)
@@ -78,7 +78,7 @@ def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
 def interrupted(p: subprocess.Popen[str]) -> tuple[str, int]:
     p.send_signal(signal.SIGINT)
     try:
-        out, err = p.communicate(timeout=120)  # of what would never end
+        out, err = p.communicate(timeout=120)  # the test fails if the process does not end
     except subprocess.TimeoutExpired:
         p.kill()
         pytest.fail("Ctrl-C does not end it: " + p.communicate()[1])
@@ -105,7 +105,10 @@ def test_ctrl_c_in_an_epoch(exact: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
-    """A loop that catches Ctrl-C goes on with the next batch, and the state counts what was handed out."""
+    """A loop that catches Ctrl-C continues with the next batch.
+
+    The state counts the batches that were delivered.
+    """
     p = start(
         """
         import sys, robocache
@@ -122,7 +125,7 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
             except KeyboardInterrupt as e:
                 hits += 1
                 if e.__traceback__.tb_next is None:
-                    break  # it hit this script's own line: what was handed out there is not the loader's any more
+                    break  # interrupted in this script, where the batch no longer belongs to the loader
                 assert loader.state_dict()["position"] == len(got), (loader.state_dict(), len(got))
                 if len(got) > 300: break
         assert got == want[:len(got)].tolist(), "a batch was lost"
@@ -137,18 +140,20 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
             break
         p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=300)
-    # An interrupt between two statements of the script itself may end it; one of ours must never
-    # lose a batch.
-    # Its traceback quotes the line that it hit: only a raised assertion counts.
+    # SIGINT between two statements of the script may end the script, which is no fault. A lost
+    # batch raises AssertionError. The traceback quotes source lines, so the test looks for the
+    # raised error only.
     assert "AssertionError" not in err, err
 
 
 @pytest.mark.parametrize("how", ["end", "raise", "sys.exit", "thread"])
-def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: ignore[no-untyped-def]
+def test_exit_with_a_loader_open(  # type: ignore[no-untyped-def]
+    script, h264: str, how: str
+) -> None:
     r = script(
         """
         import sys, threading, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         loader = robocache.Loader(sys.argv[1], batch_size=16, threads=2)
         it = iter(loader)
         batch = next(it)
@@ -165,11 +170,11 @@ def test_exit_with_a_loader_open(script, h264: str, how: str) -> None:  # type: 
 
 
 def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignore[no-untyped-def]
-    """Python's own handling of signals stays as it is."""
+    """Python's own handling of signals is unchanged."""
     r = script(
         """
         import faulthandler, os, signal, sys, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         faulthandler.enable()
         before = signal.getsignal(signal.SIGINT)
         m = robocache.MapDataset(sys.argv[1], keys=["index"]); m[0]
@@ -194,11 +199,13 @@ def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignor
     )
 
 
-def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_collected_loader_leaves_nothing(  # type: ignore[no-untyped-def]
+    script, h264: str
+) -> None:
     r = script(
         """
         import gc, os, sys, time, robocache
-        sys.modules["torch"] = None  # its import takes longer than the test
+        sys.modules["torch"] = None  # importing torch takes longer than the test
         path = sys.argv[1]
         def count(): return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
         def use():
@@ -227,7 +234,10 @@ def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: 
 
 
 def test_symbols() -> None:
-    """PyAV and torchcodec bring their own FFmpeg into the same process: nothing of ours may be seen."""
+    """The library exports no FFmpeg symbol.
+
+    PyAV and torchcodec load their own FFmpeg into the same process.
+    """
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("nm (binutils) is not installed")
@@ -306,7 +316,7 @@ def test_stale_and_foreign_handles() -> None:
 
 
 def test_help_names_every_keyword() -> None:
-    """help() is enough to begin: each keyword stands in the text of its class."""
+    """help() of a class mentions each of its keywords."""
     import inspect
     import pydoc
 

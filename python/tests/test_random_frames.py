@@ -1,4 +1,4 @@
-"""Frames of random access, against PyAV's decoding in sequence."""
+"""Frames of random access compared with PyAV's sequential decoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import robocache
 
 @pytest.fixture(scope="module")
 def oracle(h264: str) -> dict[str, np.ndarray]:
-    """Each row's image of each camera, HWC: mp4 files one after the other hold the rows in order."""
+    """Returns each row's image of each camera as HWC.
+
+    The mp4 files in order hold the rows in order.
+    """
     av = pytest.importorskip("av", reason="PyAV is not installed")
     out = {}
     for key in ("observation.images.cam_high", "observation.images.cam_high_flip"):
@@ -26,7 +29,7 @@ def oracle(h264: str) -> dict[str, np.ndarray]:
 
 
 def test_random_single_frames(h264: str, oracle: dict[str, np.ndarray]) -> None:
-    """2,000 random frames over both cameras: each is the right one."""
+    """2,000 random frames of both cameras are the right ones."""
     m = robocache.MapDataset(h264, keys=list(oracle), threads=2)
     rng = random.Random(11)
     for _ in range(20):
@@ -38,7 +41,7 @@ def test_random_single_frames(h264: str, oracle: dict[str, np.ndarray]) -> None:
 
 
 def test_random_windows(h264: str, oracle: dict[str, np.ndarray]) -> None:
-    """200 random windows of 8 frames, through a Loader: right frames, and pads where the episode ends."""
+    """200 random windows of 8 frames have the right frames, and pads at the end of an episode."""
     key = "observation.images.cam_high"
     offsets = list(range(-5, 3))
     loader = robocache.Loader(

@@ -1,4 +1,7 @@
-"""Ranks of a Loader that is made before or after the process group: two processes are one epoch, or it is Misuse."""
+"""Ranks of a Loader that is created before or after the process group.
+
+Two processes share an epoch, or the Loader raises Misuse.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def check_union(out: Path, path: str) -> None:
-    """The ranks' samples are the epoch, each once but for those that fill up the last step."""
+    """Asserts that the ranks' samples are the epoch.
+
+    Each sample occurs once, except for repeats that fill up the last step.
+    """
     ranks = [json.loads((out / f"{r}.json").read_text()) for r in range(2)]
     assert [r["place"] for r in ranks] == [[0, 2], [1, 2]]
     assert ranks[0]["len"] == ranks[1]["len"] == 6
@@ -57,7 +63,11 @@ def check_union(out: Path, path: str) -> None:
 
 @pytest.mark.parametrize("when", ("before", "after", "parent"))
 def test_spawned_ranks_are_the_epoch(when: str, path: str, tmp_path: Path) -> None:
-    """before and after the group in the rank's own process; parent: made in the launcher and pickled."""
+    """Covers three places of creation.
+
+    before and after: in the rank's process, before or after the group. parent: in the launcher, and
+    pickled.
+    """
     loader = make_loader(path) if when == "parent" else None
     mp.start_processes(
         run_rank, (when, path, str(tmp_path), loader), nprocs=2, start_method=server()
@@ -145,21 +155,22 @@ def test_another_group_is_misuse_and_no_group_is_not(path: str, group: Any) -> N
         with pytest.raises(robocache.Misuse, match="as rank 1 of 2"):
             iter(ld)
     with robocache.Loader(path, batch_size=8, rank=0, world_size=1, keys=["index"]) as ld:
-        # explicit arguments win over the group: model-parallel ranks share their data
+        # explicit arguments override the group: model-parallel ranks share their data
         assert len(ld) == 12
 
 
 def test_a_position_from_before_the_group_stays(path: str, group: Any) -> None:
     with make_loader(path) as ld:
         ld.set_epoch(3)
-        assert ld.keys and ld.features and ld.num_samples == N and repr(ld)  # no use
+        # these do not fix the rank
+        assert ld.keys and ld.features and ld.num_samples == N and repr(ld)
         group(1, 2)
         assert ld.state_dict()["epoch"] == 3
         assert [i for b in ld for i in b["index"].tolist()] == ld.order(3, rank=1).tolist()
 
 
 def test_a_worker_process_has_its_parents_rank(path: str, tmp_path: Path) -> None:
-    """A DataLoader worker has no process group: it must not become rank 0 of 1."""
+    """A DataLoader worker has no process group and must keep the rank of its parent."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
         ld = make_loader(path)

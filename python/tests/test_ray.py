@@ -1,4 +1,7 @@
-"""Shards and Ray Data on a real Ray cluster of two nodes: 'make engines' installs Ray, and .build/ray/bin/python -m pytest python/tests/test_ray.py runs this."""
+"""Shards and Ray Data on a real Ray cluster of two nodes.
+
+`make engines` installs Ray. Run with .build/ray/bin/python -m pytest python/tests/test_ray.py.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ needs_ray = pytest.mark.skipif(
     "and 'make test-ray' runs these tests there",
 )
 
-# $DIR/codes/I holds the exit codes of shard I's tries, then 0; "worker" kills Ray's worker.
+# $DIR/codes/I holds the exit codes of the attempts at shard I; later attempts exit with 0. "worker"
+# kills Ray's worker.
 WORKER = """#!/bin/sh
 dir='{dir}'; verb=$1; shift
 while [ $# -gt 0 ]; do case $1 in --shard) shard=$2;; --partial) partial=1;; esac; shift; done
@@ -159,14 +163,14 @@ def test_what_ray_says_is_typed(cluster, caplog):
             )
             is want
         )
-    nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # to be done
+    nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # a plan with no shard left to run
     assert robocache.ray.run("mem://plan.json", program=nothing, resources={"arm": 1}).committed
     assert "no node of the cluster has" in caplog.text and "arm" in caplog.text
 
 
 @needs_ray
 def test_read_damaged(cluster, tmp_path):
-    """What a read task raises is the class that opening here would raise, with its place."""
+    """A read task raises the class that opening the dataset here raises, with the place."""
     copy = shutil.copytree(dataset_path("g1_h264_v30"), tmp_path / "set")
     ds = robocache.ray.read(copy, keys=["action"])
     next(copy.rglob("data/**/*.parquet")).unlink()
@@ -177,18 +181,18 @@ def test_read_damaged(cluster, tmp_path):
 
 @needs_ray
 def test_run_without_a_node(cluster, tmp_path, quick):
-    """A node dies in the middle: the other one does its shards."""
+    """If a node dies, the other node runs its shards."""
     program = worker(tmp_path, 8, {})
     (tmp_path / "hold").touch()
     node = cluster.add_node(num_cpus=2, resources={"doomed": 1}, object_store_memory=100_000_000)
 
     def later() -> None:
-        # as many as there are CPUs: two of them run there
+        # the node that dies runs two of the shards, as many as it has CPUs
         while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:
             time.sleep(0.05)
         cluster.remove_node(node, allow_graceful=False)
         workers = (tmp_path / "workers").read_text().split()
-        # they live on for a moment, and could end their shards
+        # these processes live for a moment and could still complete their shards
         while all(alive(w) for w in workers):
             time.sleep(0.05)
         (tmp_path / "hold").unlink()
@@ -210,7 +214,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @needs_ray
 def test_real_shards(cluster, tmp_path):
-    """A real plan: Ray and processes of this machine write the same dataset."""
+    """With a real plan, Ray and local processes write the same dataset."""
     source = synth(tmp_path / "src", "--codec", "png", "--episodes", "5", "--seconds", "1")
     for name in ("ray", "local"):
         done = cli(
@@ -233,7 +237,7 @@ def test_real_shards(cluster, tmp_path):
     a, b = tree(tmp_path / "ray"), tree(tmp_path / "local")
     differing = {k for k in a | b if a.get(k) != b.get(k)} - {"meta/conversion.json"}
     assert len(a) > 5 and not differing
-    assert robocache.ray.run(tmp_path / "ray.json").retries == 0  # again: nothing to do
+    assert robocache.ray.run(tmp_path / "ray.json").retries == 0  # a repeated run has nothing to do
 
 
 @needs_ray
@@ -318,7 +322,7 @@ def test_read_ragged(cluster, tmp_path):
 
 @needs_ray
 def test_read_beside_rays_own(cluster, tmp_path):
-    """The rows of ray.data.read_lerobot are ours, and the frames are."""
+    """Rows and frames equal those of ray.data.read_lerobot."""
     source = synth(tmp_path / "set", "--codec", "png", "--episodes", "4", "--seconds", "2")
     try:
         theirs = ray.data.read_lerobot(str(source)).take_all()
@@ -364,7 +368,7 @@ def test_what_a_node_lacks_is_typed():
         assert type(robocache.ray._convert_exception(Told(OSError(number, "")), "run", {})) is typed
 
 
-@pytest.mark.skipif(ray is not None, reason="Ray is here")
+@pytest.mark.skipif(ray is not None, reason="Ray is installed")
 def test_without_ray():
     assert "robocache.ray" not in sys.modules or robocache.ray
     for f in (robocache.ray.run, robocache.ray.read):
@@ -374,7 +378,10 @@ def test_without_ray():
 
 @needs_ray
 def test_no_cluster_there():
-    """Ray waits for minutes where nothing answers, and may end the process."""
+    """If no cluster answers, the call fails quickly.
+
+    Ray alone waits for minutes and may end the process.
+    """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):

@@ -1,4 +1,4 @@
-"""Delta actions at another rate: relative channels are summed, so that the total displacement is kept."""
+"""Delta actions at another rate: relative channels are summed, to keep the total displacement."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ def array(path: Path, values: np.ndarray) -> None:
 @pytest.fixture
 def values() -> np.ndarray:
     out = np.random.default_rng(1).normal(size=(ROWS, 7)).astype(np.float32)
-    out[:, 6] = np.arange(ROWS) // 5 % 2  # a gripper
+    out[:, 6] = np.arange(ROWS) // 5 % 2  # the gripper, which is absolute
     return out
 
 
@@ -48,7 +48,10 @@ def buffer(tmp_path: Path, values: np.ndarray) -> str:
 
 
 def summed(rows: np.ndarray, rate: float, hz: float, ticks: int) -> np.ndarray:
-    """Row k lasts from k / rate to (k + 1) / rate; tick i takes its part of each row."""
+    """Returns the sum of relative rows per tick.
+
+    Row k covers k / rate to (k + 1) / rate. A tick receives the part of each row that overlaps it.
+    """
     start = np.arange(len(rows)) / rate
     at = np.arange(ticks)[:, None] / hz
     part = np.minimum(start + 1 / rate, at + 1 / hz) - np.maximum(start, at)
@@ -78,7 +81,7 @@ def test_sums_are_kept(buffer: str, values: np.ndarray, hz: int) -> None:
     assert np.allclose(
         got[:, 6], np.interp(np.arange(ticks) / hz, np.arange(ROWS) / RATE, values[:, 6]), atol=1e-6
     )
-    covered = ticks / hz * RATE  # in rows: what the last row does after the last tick is on no tick
+    covered = ticks / hz * RATE  # in rows; motion of the last row after the last tick is in no tick
     lost = max(0.0, ROWS - covered) * values[-1, :6]
     assert np.allclose(got[:, :6].sum(0) + lost, values[:, :6].sum(0), atol=1e-4)
     if hz == RATE:
@@ -113,7 +116,7 @@ def test_choices(buffer: str, values: np.ndarray) -> None:
 
 
 def test_windows(buffer: str, values: np.ndarray) -> None:
-    """Entries of a window that leave the data are padded, and hold no motion once the last row has ended."""
+    """Window entries outside the data are padded, with no motion after the end of the last row."""
     got, pads = everything(
         buffer,
         open=OPEN,
@@ -129,7 +132,7 @@ def test_windows(buffer: str, values: np.ndarray) -> None:
         assert np.allclose(got[inside, step, :6], one[rows[inside], :6], atol=1e-5)
         assert not got[~inside, step, :6].any()
         assert np.array_equal(pads[:, step], (rows < 0) | (rows > 40))
-    assert np.allclose(got[-1, 3, 6], values[-1, 6])  # the gripper holds
+    assert np.allclose(got[-1, 3, 6], values[-1, 6])  # the gripper keeps its last value
 
 
 def test_wrong_choices(buffer: str) -> None:
@@ -148,7 +151,7 @@ def test_wrong_choices(buffer: str) -> None:
 
 
 def test_marking_is_kept(buffer: str, tmp_path: Path) -> None:
-    """A converted set states which channels are relative, and is resampled as such."""
+    """A converted set keeps the marks of relative channels and is resampled accordingly."""
     for to in ("lerobot", "zarr", "rlds"):
         dst = str(tmp_path / to / "set" / "1.0.0")
         robocache.convert(

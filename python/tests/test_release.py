@@ -1,4 +1,4 @@
-"""scripts/release.sh on a clone: what it refuses before it builds anything, and in what words."""
+"""scripts/release.sh on a clone: its refusals before anything is built, and their messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not on
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A commit of this tree as it is, in a repository of its own."""
+    """Returns a new repository with one commit of the current working tree."""
     to = tmp_path / "clone"
     files = subprocess.run(
         [
@@ -72,7 +72,7 @@ def test_bad_version(clone: Path, version: str) -> None:
 
 
 def test_refused(clone: Path) -> None:
-    """Each reason alone, in one line; nothing is made and no tag is."""
+    """Each reason for refusal is one line. Nothing is built and no tag is created."""
     assert release(clone, "9.9.9") == (
         1,
         "release: python/robocache/_version.py does not say 9.9.9: set it there, and commit\n",
@@ -94,7 +94,10 @@ def test_refused(clone: Path) -> None:
 
 
 def test_dry_run(clone: Path, tmp_path: Path) -> None:
-    """It says all that a release would be refused for and goes on, as far as there are wheels; the notes are those of the version's own section."""
+    """A dry run lists all reasons for refusal and continues as far as there are wheels.
+
+    The release notes are the version's section of the changelog.
+    """
     git(clone, "tag", f"v{__version__}")
     (clone / "CHANGELOG.md").write_text(
         f"# Changelog\n\n## Unreleased\n\n- later\n\n## {__version__} - today\n\n### "

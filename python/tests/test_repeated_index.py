@@ -1,4 +1,7 @@
-"""LeRobot datasets in which an episode_index occurs twice: refused, and repaired by doctor --fix."""
+"""LeRobot datasets in which an episode_index occurs twice are rejected.
+
+doctor --fix repairs them.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,15 @@ import robocache
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
-ROWS = 5  # of each run of rows
+ROWS = 5  # rows of each run
 TASKS = ["stack the cups", "fold the towel", "open the door"]
 
 
 def rows_of(runs: Sequence[tuple[int, int]], start: int = 0) -> pa.Table:
-    """Runs of rows, each the pair of its number and its episode_index. The state is the number and the row."""
+    """Returns runs of rows. Each run is a pair of its number and its episode_index.
+
+    The state of a row is the number of its run and its row in the run.
+    """
     pairs = [(run, k) for run, _ in runs for k in range(ROWS)]
     n = len(pairs)
     state = pa.array([[float(run), float(k)] for run, k in pairs], pa.list_(pa.float32()))
@@ -39,7 +45,7 @@ def rows_of(runs: Sequence[tuple[int, int]], start: int = 0) -> pa.Table:
 
 
 def codes(*runs: int) -> list[int]:
-    """The numbers that the frames of some runs carry."""
+    """Returns the numbers that the frames of some runs show."""
     return [10 * run + k + 1 for run in runs for k in range(ROWS)]
 
 
@@ -56,8 +62,8 @@ def make_set(
         root: Folder of the set.
         data: The episode_index of each run of rows in the data file.
         table: The run and the episode_index of each row of the episodes table.
-        frames: What the frames of the mp4 show.
-        groups: Rows of a row group; None: one row group.
+        frames: The numbers that the frames of the mp4 show.
+        groups: Rows per row group, or None for one row group.
     """
     make_case(root, "L02", "one")
     info = json.loads((root / "meta/info.json").read_text())
@@ -102,7 +108,7 @@ def make_v2(
     version: str,
     lines: list[int] | None = None,
 ) -> Path:
-    """A v2 set; files has the runs of rows of each episode's file."""
+    """Creates a v2 set. files maps an episode's file to its runs of rows."""
     make_case(root, "V03", "v2_30")
     info = json.loads((root / "meta/info.json").read_text())
     n = sum(len(runs) for runs in files.values())
@@ -138,7 +144,11 @@ def make_v2(
 
 
 def delivered(path: Path, **options: object) -> list[tuple[int, int, int, int, int, int, str]]:
-    """Index, row, running index, run and row by the state, number of the frame, and task of every row."""
+    """Returns what a Loader delivers for every row.
+
+    An entry holds episode_index, frame_index, index, run and row from the state, the frame's
+    number, and the task.
+    """
     out = []
     loader = robocache.Loader(str(path), batch_size=4, shuffle=False, drop_last=False, **options)
     for b in loader:
@@ -158,7 +168,7 @@ def delivered(path: Path, **options: object) -> list[tuple[int, int, int, int, i
 
 
 def expected(runs: Sequence[int]) -> list[tuple[int, int, int, int, int, int, str]]:
-    """The rows of a set whose episode e is runs[e]."""
+    """Returns the rows of a set whose episode e is runs[e]."""
     return [
         (e, k, ROWS * e + k, run, k, 10 * run + k + 1, TASKS[run % len(TASKS)])
         for e, run in enumerate(runs)
@@ -167,7 +177,10 @@ def expected(runs: Sequence[int]) -> list[tuple[int, int, int, int, int, int, st
 
 
 def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) -> None:
-    """Asserts that a set is refused, that doctor reports it, and that doctor --fix makes episode e of runs[e]."""
+    """Asserts that a set is rejected and repaired.
+
+    doctor must report it, and doctor --fix must make episode e of runs[e].
+    """
     for call in (robocache.open, robocache.Loader, robocache.Writer, robocache.MapDataset):
         with pytest.raises(robocache.Misuse, match=f"episode_index {index} occurs twice") as e:
             call(str(path))
@@ -196,7 +209,7 @@ def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) ->
     done = cli("doctor", str(path), str(fixed), "--fix")
     assert done.returncode == 0, done.stdout + done.stderr
     check_set(fixed, runs)
-    robocache.doctor(path, fix=True, in_place=True)  # the hint
+    robocache.doctor(path, fix=True, in_place=True)  # the command of the hint
     check_set(path, runs)
 
 
@@ -263,7 +276,7 @@ def test_two_runs_in_a_file_of_v2(tmp_path: Path, lines: list[int]) -> None:
 
 
 def test_rows_without_frames(tmp_path: Path) -> None:
-    """The frames of rows that the table does not list are lost: the other episodes keep theirs."""
+    """Rows that the table does not list have no frames; other episodes keep theirs."""
     path = make_set(tmp_path / "set", [0, 0, 1], [(0, 0), (1, 1)], codes(0, 2))
     dst = tmp_path / "fixed"
     done = cli("doctor", str(path), str(dst), "--fix")
@@ -289,7 +302,7 @@ def test_recovered_rows_of_the_last_split(tmp_path: Path) -> None:
 
 
 def test_recovered_rows_of_no_split(tmp_path: Path) -> None:
-    """Nothing tells which split they belong to: doctor and inspect report them."""
+    """doctor and inspect report recovered rows, because their split is unknown."""
     path = make_set(tmp_path / "set", [0, 1, 2, 1], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2, 3))
     set_splits(path, {"train": "0:2"})
     dst = tmp_path / "fixed"
@@ -316,7 +329,10 @@ def test_note_about_the_only_split(
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 @pytest.mark.parametrize("damaged", [[0, 1, 2], [1]])
 def test_frame_index_that_restarts(tmp_path: Path, damaged: list[int], version: str) -> None:
-    """Table, timestamps and episode_index agree: the episodes stay whole, and frame_index is a finding."""
+    """If table, timestamps and episode_index agree, episodes stay whole.
+
+    A frame_index that restarts is only a finding.
+    """
     if version == "v2.1":
         path = make_v2(tmp_path / "set", {e: [(e, e)] for e in range(3)}, version)
     else:

@@ -1,4 +1,4 @@
-"""Rotation vectors and Euler angles between samples, against NumPy in matrices."""
+"""Interpolation of rotation vectors and Euler angles, compared with rotation matrices in NumPy."""
 
 import json
 
@@ -9,7 +9,7 @@ import robocache
 
 
 def matrices(v):
-    """Rodrigues."""
+    """Converts rotation vectors to matrices with Rodrigues' formula."""
     n = np.linalg.norm(v, axis=-1)[..., None, None]
     k = np.zeros((*v.shape[:-1], 3, 3))
     k[..., 0, 1], k[..., 0, 2], k[..., 1, 2] = -v[..., 2], v[..., 1], -v[..., 0]
@@ -53,7 +53,7 @@ def buffer(tmp_path):
 
 
 def off(vectors, seconds):
-    """The largest angle between vectors and the true rotation."""
+    """Returns the largest angle between vectors and the true rotation."""
     turned = matrices(vectors) @ np.swapaxes(matrices(5 * seconds[:, None] * AXIS), -1, -2)
     return np.linalg.norm(turned - np.eye(3), axis=(1, 2)).max() / np.sqrt(2)
 
@@ -65,7 +65,7 @@ def test_umi_is_turned(buffer):
     got = ds.episode(0).align(hz=73)
     seconds = (got["times"] - got["times"][0]) / 1e9
     assert off(got[key], seconds) < 1e-6
-    assert off(got["observation.other"], seconds) > 1, "the test has no jump"
+    assert off(got["observation.other"], seconds) > 1, "the Euler angles must contain a jump"
     named = ds.episode(0).align(hz=73, rotations={"observation.other": "rotvec"})
     assert np.array_equal(named["observation.other"], got[key])
     np.testing.assert_allclose(got["observation.robot0_eef_pos"][:, 1], 2 * seconds, atol=1e-9)
@@ -82,7 +82,7 @@ def test_joined_action_and_loader(buffer):
     items = robocache.MapDataset(ds, keys=["action"], hz=73)
     a = np.stack([np.asarray(items[i]["action"]) for i in range(len(items))]).astype(np.float64)
     assert len(a) > 250
-    assert off(a[:, 3:6], a[:, 6]) < 1e-5  # the width is the time
+    assert off(a[:, 3:6], a[:, 6]) < 1e-5  # column 6, the width, holds the time
     np.testing.assert_allclose(a[:, 0], a[:, 6], atol=1e-6)
 
 

@@ -1,4 +1,7 @@
-"""Rows without a clock: values, lengths, and windows in rows need no rate; what needs time asks for it, by name."""
+"""Rows without timestamps: values, lengths and windows in rows need no rate.
+
+Operations that need time raise an error that asks for one by name.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ROWS, WIDTH = 12, 3
 
 
 def zarr_store(root: Path, arrays: dict[str, np.ndarray]) -> str:
-    """A Zarr v2 store, one chunk an array, uncompressed."""
+    """Creates an uncompressed Zarr v2 store with one chunk per array."""
     root.mkdir()
     (root / ".zgroup").write_text('{"zarr_format": 2}')
     for name, a in arrays.items():
@@ -40,7 +43,7 @@ def zarr_store(root: Path, arrays: dict[str, np.ndarray]) -> str:
 
 @pytest.fixture
 def buffer(tmp_path: Path) -> str:
-    """Two episodes of 5 and 7 rows."""
+    """Returns a store with two episodes of 5 and 7 rows."""
     action = np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
     return zarr_store(
         tmp_path / "buffer.zarr",
@@ -82,7 +85,7 @@ def test_values_need_no_rate(buffer: str, tmp_path: Path) -> None:
         with pytest.raises(robocache.Misuse) as e:
             ask()
         assert "rows_hz=" in e.value.hint, e.value
-    # Formats that need no time.
+    # These formats need no timestamps.
     for to in ("zarr", "hdf5", "rlds"):
         dst = tmp_path / (f"{to}.hdf5" if to == "hdf5" else to)
         robocache.convert(buffer, dst, to=to, progress=False)
@@ -122,7 +125,7 @@ def test_windows_in_rows(buffer: str) -> None:
         )
     )
     assert batch["action"][:, :, 0].tolist() == want and batch["action_is_pad"].tolist() == pads
-    # The same as seconds, where the rate is known; and on a timeline, its rows.
+    # With a known rate, windows in seconds give the same, and windows on a timeline count its rows.
     rated = robocache.open(buffer, rows_hz=10)
     seconds = robocache.MapDataset(
         rated, delta_timestamps={"action": [o / 10 for o in offsets]}
@@ -171,7 +174,7 @@ def test_windows_in_rows(buffer: str) -> None:
 
 
 def test_an_anchor_with_rows_of_its_own() -> None:
-    """Arrays of several lengths in one file, none with a time: each may be the anchor, and have windows."""
+    """Arrays of different lengths without timestamps can be the anchor and have windows."""
     uri = dataset_path("hdf5_features/latest.hdf5")
     ds = robocache.open(uri)
     key = "layout.contiguous"
@@ -198,7 +201,7 @@ def test_an_anchor_with_rows_of_its_own() -> None:
 
 
 def test_points_without_a_clock(tmp_path: Path) -> None:
-    """npy scans: points are read; their times want a rate."""
+    """Point clouds in npy files can be read. Reading their timestamps requires a rate."""
     for i in range(3):
         np.save(tmp_path / f"scan_{i}.npy", np.full((2 + i, 3), i, np.float32))
     ds = robocache.open(tmp_path, format="clouds")
@@ -216,7 +219,10 @@ def test_length_of_a_recording() -> None:
 
 
 def test_an_assumed_rate_is_not_resampled() -> None:
-    """As --hz of the command line: a grid over rows whose rate nobody said would take an assumption for what was recorded."""
+    """Rows with an assumed rate are not resampled, as with --hz of the command line.
+
+    Resampling would treat the assumption as a recorded rate.
+    """
     uri = dataset_path("aloha_like")
     ds = robocache.open(uri)
     for call in (

@@ -1,4 +1,4 @@
-"""`make docs`: each page is there, no link is dead, and no page asks another host for anything."""
+"""`make docs` builds each page, no link is dead, and no page loads anything from another host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads by itself, and the names in it."""
+    """The links of a page, the resources that it loads, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Page(HTMLParser):
         if tag == "a":
             self.links += [a["href"]] if "href" in a else []
         elif tag == "link" and a.get("rel") in ("canonical", "prev", "next"):
-            pass  # said, not fetched
+            pass  # shown, not loaded
         else:
             self.loads += [a[k] for k in ("src", "href", "data", "poster") if a.get(k)]
             self.loads += [u.split()[0] for u in a.get("srcset", "").split(",") if u]
@@ -68,10 +68,10 @@ def pages(site: Path) -> dict[Path, Page]:
 def test_every_page_is_there(pages: dict[Path, Page], site: Path) -> None:
     for doc in (ROOT / "docs").rglob("*.md"):
         if doc.relative_to(ROOT / "docs").parts[0] in ("dev", "gpu", "perf", "PERFORMANCE.md"):
-            continue  # for developers, outside the site
+            continue  # for developers, not part of the site
         assert site / doc.relative_to(ROOT / "docs").with_suffix(".html") in pages, doc
     text = (site / "index.html").read_text()
-    for doc in pages:  # a reader finds it from the first page
+    for doc in pages:  # the first page links to all others
         assert doc.name == "404.html" or f'href="{doc.relative_to(site).as_posix()}"' in text, doc
 
 
@@ -89,7 +89,7 @@ def test_links(pages: dict[Path, Page], site: Path) -> None:
     for path, page in pages.items():
         for link in page.links + page.loads:
             u = urlsplit(link)
-            # 404.html is served at any address: its links begin at the site's root
+            # 404.html is served at any address, so its links are relative to the site's root
             if u.scheme or u.netloc or path.name == "404.html":
                 continue
             target = (path.parent / unquote(u.path)).resolve() if u.path else path
@@ -114,8 +114,8 @@ def test_nothing_is_asked_of_another_host(pages: dict[Path, Page], site: Path) -
                 r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)", sheet.read_text()
             )
         ]
-    # The theme's program loads mermaid from elsewhere, where a page has a diagram of it, and asks a
-    # code host of the repository, where one is named.
+    # The theme's script loads mermaid from another host if a page has a mermaid diagram. It
+    # contacts a code host if a repository is configured.
     for p in pages:
         text = p.read_text()
         assert not re.search(r"<p>[^<]*\n([-|]|1\.) ", text), (

@@ -1,4 +1,4 @@
-"""split= of open, Loader, MapDataset and Mix; what training reads where nobody says."""
+"""split= of open, Loader, MapDataset and Mix, and the split that training reads by default."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_training_reads_train(bridge: str, caplog: pytest.LogCaptureFixture) -> 
             == train
         )
         assert robocache.Loader([robocache.Mix(bridge)], **how).num_samples == train
-    assert len([r for r in caplog.records if "train" in r.message]) <= 1  # of another test's, none
+    # another test may have caused the warning already
+    assert len([r for r in caplog.records if "train" in r.message]) <= 1
     val = ds.num_frames - train
     assert robocache.Loader(bridge, split="val", **how).num_samples == val
     assert robocache.Loader(ds, split="all", **how).num_samples == ds.num_frames
@@ -76,7 +77,7 @@ def test_training_reads_train(bridge: str, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_it_is_said(bridge: str, tmp_path: Path) -> None:
-    """In a program of its own: once, on stderr."""
+    """In a separate process the default split is reported once on stderr."""
     program = tmp_path / "train.py"
     program.write_text(
         "import sys, robocache\nfor _ in range(2): robocache.Loader(sys.argv[1], "
@@ -117,7 +118,10 @@ def test_lerobot_class_reads_all(h264: str, tmp_path: Path) -> None:
 
 
 def test_converted(bridge: str, tmp_path: Path) -> None:
-    """LeRobot keeps the splits, and training reads train there too; MCAP has no place for them, and the report says so."""
+    """LeRobot keeps the splits, and training reads train there too.
+
+    MCAP cannot store splits, and the report says so.
+    """
     to = tmp_path / "lerobot"
     report = robocache.convert(bridge, to, keys=["action"])
     assert not [f for f in report["findings"] if f["code"] == "splits-dropped"]

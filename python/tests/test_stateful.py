@@ -1,4 +1,7 @@
-"""States in torch's habits: StatefulDataLoader over a Loader and over a MapDataset, plain DataLoader, epochs, persistent use."""
+"""States with torch's tools: StatefulDataLoader, plain DataLoader, epochs and persistent use.
+
+StatefulDataLoader is used over a Loader and over a MapDataset.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,16 @@ def test_resume_inside_a_stateful_dataloader(h264: str, stop: int) -> None:
     for _ in range(stop):
         got += next(it)["index"].tolist()
     file = io.BytesIO()
-    torch.save(dl.state_dict(), file)  # as checkpoints are written
+    torch.save(dl.state_dict(), file)  # checkpoints are written in this way
     file.seek(0)
     other = inside(h264, threads=1, runtime=robocache.Runtime(prefetch=1))
     other.load_state_dict(torch.load(file))
     assert got + flat(other) == loader(h264).order(0).tolist()
-    assert flat(other) == loader(h264).order(1).tolist(), "then the next epoch"
+    assert flat(other) == loader(h264).order(1).tolist(), "the next epoch follows"
 
 
 def test_state_at_the_end(h264: str) -> None:
-    """One that was taken after the last batch, or after the end was seen, goes on with the next epoch, whole."""
+    """A state taken after the last batch, or after the end, resumes with the whole next epoch."""
     for seen in (False, True):
         dl = inside(h264)
         it = iter(dl)
@@ -88,7 +91,7 @@ def test_epochs_differ_and_repeat(h264: str) -> None:
     it = iter(again)
     next(it)
     assert flat(again) == again.dataset.order(4).tolist(), (
-        "a for that was left early counts as its epoch"
+        "a for that was left early counts as an epoch"
     )
 
 

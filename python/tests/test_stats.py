@@ -1,4 +1,7 @@
-"""Statistics that are counted now, kept in a file, and given to a Loader of a format that keeps none."""
+"""Statistics that are computed, kept in a file, and passed to a Loader.
+
+The formats of these tests store no statistics.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ def rows_of(ds: robocache.Dataset, key: str) -> np.ndarray:
 
 
 def test_counted_now(demos: str) -> None:
-    """Equal to NumPy's over all rows, of some episodes and of all; what the dataset brings stays what it was."""
+    """Computed statistics equal NumPy's over all rows, of some episodes and of all.
+
+    The statistics of the dataset are not changed.
+    """
     ds = robocache.open(demos, rows_hz=20)
     s = ds.compute_stats(["action"])
     assert list(s) == ["action"] and ds.stats == {}

@@ -1,4 +1,7 @@
-"""The plain reader of `robocache-bench train` gives what the engine gives: also where timestamps do not begin at 0, and demos are not numbered from 0."""
+"""The plain reader of `robocache-bench train` returns what the engine returns.
+
+This also holds if timestamps do not begin at 0, and if demos are not numbered from 0.
+"""
 
 import sys
 from pathlib import Path
@@ -62,7 +65,7 @@ def test_compared_batches(tmp_path):
         change(b)
         return p.part(b)
 
-    assert p.compare({0: batch()}) == dict(batches_checked=0)  # there was nothing to compare with
+    assert p.compare({0: batch()}) == dict(batches_checked=0)  # there is no batch to compare with
 
     def near(b):
         b["frames"]["cam"][:] += 2
@@ -108,7 +111,10 @@ def job(tmp_path, uri, **more):
 
 
 def test_the_last_rows_start_no_sample(tmp_path, exact):
-    """The 7 last rows of an episode start no sample, `index` is the row, and the plain reader, lerobot's rows and the engine agree on which it is."""
+    """The last 7 rows of an episode start no sample, and `index` is the row.
+
+    The plain reader, lerobot's rows and the engine agree on them.
+    """
     a = job(tmp_path, exact)
     train_data.plan(a)
     p = train_data.Plan(a.plan)

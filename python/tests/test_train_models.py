@@ -1,4 +1,4 @@
-"""The networks of `robocache-bench train` have the published numbers of parameters, and learn."""
+"""The networks of `robocache-bench train` have the published parameter counts and learn."""
 
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_small_transformer():
 
 @pytest.mark.parametrize("name", m.SPECS)
 def test_tiny_learns(name):
-    """On one batch the loss falls, and the same draw gives the same loss."""
+    """On one batch the loss falls, and the same random draw gives the same loss."""
     torch.manual_seed(0)
     seen, ahead = {
         "transformer": (20, 20),

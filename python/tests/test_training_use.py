@@ -1,4 +1,7 @@
-"""What training code does with a Loader beyond `for`: its dataset, its attributes, its normalizer, wrong habits."""
+"""Uses of a Loader in training code besides `for`.
+
+Covers its dataset, its attributes, its normalizer, and misuse.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def numbers(v: Any) -> np.ndarray:
     return np.asarray(v)
 
 
-# The dataset.
+# Tests of the dataset.
 
 
 def test_the_dataset_of_a_loader_counts_samples(path: str) -> None:
@@ -63,7 +66,7 @@ def test_the_dataset_of_a_loader_counts_samples(path: str) -> None:
         assert not hasattr(mixture, "dataset") and len(mixture.datasets) == 2
 
 
-# Its attributes.
+# Tests of the attributes.
 
 
 def test_batch_size_changes_between_epochs(path: str) -> None:
@@ -120,7 +123,7 @@ def test_frameworks_may_keep_attributes_of_their_own(path: str) -> None:
         assert ld.hook == 3
 
 
-# Wrong habits.
+# Tests of misuse.
 
 
 def test_hints_in_place_of_bare_errors(path: str) -> None:
@@ -154,7 +157,7 @@ def test_hints_in_place_of_bare_errors(path: str) -> None:
             ds.features["action"]["dtyp"]
 
 
-# Normalisation of validation by training.
+# Validation data normalised with the statistics of training.
 
 
 @pytest.fixture
@@ -194,7 +197,7 @@ def test_validation_takes_the_numbers_of_training(mode: str, way: str, parts: An
 
 
 def test_numbers_are_taken_over_exactly() -> None:
-    """float32 numbers of any scale arrive unchanged in the engine."""
+    """float32 numbers of any scale reach the engine unchanged."""
     rng = np.random.default_rng(0)
     std = np.concatenate([10.0 ** rng.uniform(-12, 6, 2000), [0, 1e-12, 1e-8, 1]]).astype(
         np.float32
@@ -272,11 +275,15 @@ def test_keys_select_of_a_normalizer(parts: Any) -> None:
     assert robocache.Loader(source, normalize=train).normalizer.keys == ["action"]
 
 
-# Durations.
+# Tests of durations.
 
 
 def test_a_number_is_seconds_everywhere(path: str) -> None:
-    """An int once was nanoseconds: max_gap=1 padded half of the rows, and latency=1 did nothing."""
+    """An int is a number of seconds, as a float is.
+
+    An int read as nanoseconds would pad half of the rows with max_gap=1, and latency=1 would do
+    nothing.
+    """
     both = [
         robocache.MapDataset(path, hz=20, keys=["action"], align=robocache.Align(max_gap=g)).batch(
             range(20)
@@ -307,12 +314,15 @@ def test_a_number_is_seconds_everywhere(path: str) -> None:
         )
 
 
-# Numbers that are not finite, and float64.
+# Tests of float64 and of numbers that are not finite.
 
 
 @pytest.fixture
 def holed(path: str, tmp_path: Path) -> Path:
-    """The dataset with float64 actions: NaN in row 4 of episode 1, column 1, infinity in its row 6."""
+    """Returns the dataset with float64 actions.
+
+    In episode 1, column 1, row 4 is NaN and row 6 is infinity.
+    """
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     import pyarrow.parquet as pq
 
@@ -350,9 +360,9 @@ def test_nan_is_an_error_with_its_place(holed: Path) -> None:
     items = robocache.MapDataset(holed, keys=["action"])
     assert np.isfinite(numbers(items[30]["action"])).all()
     with pytest.raises(robocache.Malformed, match="NaN"):
-        items[31]  # of the same episode: none of its rows is delivered
+        items[31]  # no row of this episode is delivered
     with make_loader(holed, keys=["observation.state"]) as ld:
-        assert len(list(ld)) == 12  # what nobody asked for is not looked at
+        assert len(list(ld)) == 12  # streams that are not requested are not checked
     with (
         make_loader(holed, hz=20, shuffle=False) as ld,
         pytest.raises(robocache.Malformed, match="NaN"),
@@ -388,7 +398,7 @@ def test_nan_masked_and_allowed(holed: Path) -> None:
     with pytest.raises(robocache.Misuse, match="on_nan"):
         make_loader(holed, order=robocache.Order(on_nan="drop"))
     item = robocache.LeRobotDataset("x", root=holed)[35]
-    assert np.isnan(numbers(item["action"])[1]), "as lerobot gives it"
+    assert np.isnan(numbers(item["action"])[1]), "the same as lerobot returns"
 
 
 def test_float64_is_delivered_as_float32(holed: Path) -> None:

@@ -1,4 +1,4 @@
-"""What editors and type checkers know of the package: pyright --verifytypes."""
+"""The types that editors and type checkers see in the package: pyright --verifytypes."""
 
 import json
 import subprocess

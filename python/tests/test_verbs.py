@@ -1,4 +1,4 @@
-"""The command line that comes with the package, and its verbs as functions."""
+"""The command line in the package, and its verbs as functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def command(*args: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A small set without video, made by the package's own command line: no Go and no ffmpeg are asked for."""
+    """Creates a small set without video with the package's command line.
+
+    Neither Go nor ffmpeg is needed.
+    """
     path = tmp_path_factory.mktemp("verbs") / "made"
     done = command("synth", str(path), "--codec", "png", "--episodes", "3", "--seconds", "1")
     assert done.returncode == 0, done.stderr
@@ -43,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def broken(made: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same, with a wrong number of frames in its metadata."""
+    """Returns the same set with a wrong number of frames in its metadata."""
     import shutil
 
     path = tmp_path_factory.mktemp("verbs") / "broken"
@@ -84,7 +87,10 @@ def test_command_without_the_engine(tmp_path: Path) -> None:
 
 
 def test_command_closed_pipe(made: str) -> None:
-    """Whoever reads went away: the process ends as any program does, though Python ignores SIGPIPE."""
+    """If the reader of a pipe goes away, the process ends like other programs.
+
+    Python ignores SIGPIPE, so the package must restore it.
+    """
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     with subprocess.Popen(
         [sys.executable, "-m", "robocache", "inspect", made],
@@ -98,7 +104,7 @@ def test_command_closed_pipe(made: str) -> None:
 
 
 def interrupt(process: subprocess.Popen[str], dst: Path) -> tuple[str, str]:
-    """Ctrl-C once there is something in dst."""
+    """Sends SIGINT when dst contains a file, and returns the output."""
     while process.poll() is None and not (
         dst.exists() and any(p.is_file() for p in dst.rglob("*"))
     ):
@@ -109,7 +115,7 @@ def interrupt(process: subprocess.Popen[str], dst: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("way", ["function", "command"])
 def test_interrupted(exact: str, tmp_path: Path, way: str) -> None:
-    """A conversion that encodes is given up at once, and leaves nothing half-written."""
+    """A conversion that encodes stops at once and leaves no partial output."""
     import shutil
 
     if shutil.which("ffmpeg") is None:
@@ -136,7 +142,7 @@ def test_interrupted(exact: str, tmp_path: Path, way: str) -> None:
         ]
     )
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    # Of a shell's background job Ctrl-C is ignored, and a child inherits that.
+    # SIGINT is ignored in background jobs of a shell, and children inherit this.
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     with subprocess.Popen(
         args, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard
@@ -212,7 +218,7 @@ def test_convert(made: str, tmp_path: Path) -> None:
 
 
 def test_map(made: str) -> None:
-    """map= is a mapping here, as of robocache.open; a flag's file there."""
+    """map= is a mapping in robocache.open and in the verbs. On the command line it is a file."""
     mapping = {"streams": {"command": {"from": ["action"]}}}
     assert "command" in robocache.open(made, map=mapping).features
     assert "command" in [s.key for s in robocache.inspect(made, map=mapping).streams]
@@ -277,7 +283,7 @@ def test_help_names_what_is_there() -> None:
 
 
 def test_names() -> None:
-    """Functions, and no module of their names comes to stand in their place."""
+    """The verbs are functions, and no submodule of the same name replaces them."""
     import robocache.compat
     import robocache.datasets
 

@@ -1,4 +1,4 @@
-"""pip install ./python: the wheel, its tag, what is in it, and that it works in an environment of its own."""
+"""pip install ./python: the wheel, its tag and contents, and its use in a new environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip(
         "setuptools", minversion="70.1", reason="setuptools 70.1 or later is not installed"
     )
-    # As pip does it, less the download of setuptools into an isolated environment.
+    # The same as pip, without the download of setuptools into an isolated environment.
     r = subprocess.run(
         [
             sys.executable,
@@ -81,8 +81,12 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
         check=True,
     )
     text = (
-        "import sys; sys.modules['torch'] = None\nimport robocache; assert robocache.__file__.startswith(sys.argv[1]), robocache.__file__\n"
-        "robocache.self_test(); b = next(iter(robocache.Loader(sys.argv[2], batch_size=4))); print(len(b['task']))"
+        "import sys; sys.modules['torch'] = None\n"
+        "import robocache\n"
+        "assert robocache.__file__.startswith(sys.argv[1]), robocache.__file__\n"
+        "robocache.self_test()\n"
+        "b = next(iter(robocache.Loader(sys.argv[2], batch_size=4)))\n"
+        "print(len(b['task']))"
     )
     env = {k: v for k, v in os.environ.items() if k != "ROBOCACHE_LIBRARY"} | {
         "PYTHONPATH": str(target)
@@ -95,7 +99,7 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
         cwd=tmp_path,
     )
     assert r.returncode == 0 and r.stdout.strip().endswith("4"), r.stderr
-    # pip gave the script the interpreter that ran it.
+    # pip writes the interpreter that ran it into the script.
     r = subprocess.run(
         [str(target / "bin" / "robocache"), "inspect", h264],
         env=env,
@@ -107,7 +111,10 @@ def test_installed(wheel: Path, tmp_path: Path, h264: str) -> None:
 
 
 def test_torch_knows_the_operators(wheel: Path, tmp_path: Path) -> None:
-    """A process that never imports robocache has them: torch calls the installed package itself."""
+    """A process that never imports robocache has its operators.
+
+    torch loads the entry point of the installed package.
+    """
     pytest.importorskip("torch", minversion="2.5", reason="torch 2.5 or later is not installed")
     target = tmp_path / "site"
     subprocess.run(
@@ -139,7 +146,7 @@ def test_torch_knows_the_operators(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in which nothing is built, and whose engine is one file."""
+    """Returns a checkout in which nothing is built, and whose engine is one source file."""
     root = tmp_path / "checkout"
     shutil.copytree(
         HERE.parent,
@@ -155,7 +162,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def build(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PATH": str(root), **more}  # no go
+    env = {**os.environ, "PATH": str(root), **more}  # the go command is not in PATH
     env.pop("GO", None)
     return subprocess.run(
         [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(root / "out")],
@@ -167,7 +174,10 @@ def build(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_finished_engine_is_taken(checkout: Path) -> None:
-    """A library that is younger than its sources needs no Go; one that is older is built again, and where go is missing the message says so."""
+    """A library newer than its sources is used without Go. An older one is built again.
+
+    If the go command is missing, the message says so.
+    """
     library, source = (
         checkout / "python/robocache/_lib/librobocache.so",
         checkout / "cmd/librobocache/main.go",
@@ -193,7 +203,11 @@ def test_finished_engine_is_taken(checkout: Path) -> None:
 
 
 def test_given_engine(checkout: Path) -> None:
-    """ROBOCACHE_ENGINE needs no Go and no source of it; the tag is the given one, and the same files give the same bytes, whenever they were written."""
+    """ROBOCACHE_ENGINE needs neither Go nor sources.
+
+    The wheel has the given tag. The same files give the same bytes, whatever their modification
+    times.
+    """
     engine = checkout / "engine.so"
     engine.write_text("for another machine")
     env = {
@@ -234,14 +248,17 @@ def test_given_engine(checkout: Path) -> None:
 
 
 def test_environment_knows_the_checkout(checkout: Path) -> None:
-    """scripts/venv.sh, of 'make demo' and 'make test': .venv/bin/python finds the package from anywhere, and PYTHONPATH comes before."""
+    """After scripts/venv.sh, .venv/bin/python finds the package from any folder.
+
+    PYTHONPATH takes precedence. `make demo` and `make test` run this script.
+    """
     (checkout / "scripts").mkdir()
     shutil.copy(HERE.parents[1] / "scripts" / "venv.sh", checkout / "scripts")
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(checkout / ".venv")], check=True
     )
     (site,) = (checkout / ".venv" / "lib").glob("python*/site-packages")
-    for name in ("torch", "numpy", "pytest"):  # as if they were installed
+    for name in ("torch", "numpy", "pytest"):  # as if these packages were installed
         (site / f"{name}.py").write_text("")
     subprocess.run(["bash", "scripts/venv.sh", "core"], cwd=checkout, check=True)
     find = [
@@ -258,7 +275,7 @@ def test_environment_knows_the_checkout(checkout: Path) -> None:
         find, env={**env, "PYTHONPATH": str(HERE.parent)}, text=True, cwd="/"
     )
     assert other == f"{HERE.parent}/robocache/__init__.py\n"
-    # A linked environment is another checkout's: it stays as it is.
+    # An environment that is a link belongs to another checkout and is not changed.
     (checkout / "second").mkdir()
     shutil.copytree(checkout / "scripts", checkout / "second" / "scripts")
     (checkout / "second" / ".venv").symlink_to(checkout / ".venv")

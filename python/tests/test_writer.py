@@ -1,4 +1,4 @@
-"""robocache.Writer: what is recorded beside a loop is what lerobot reads, whatever happens to the process."""
+"""lerobot reads what robocache.Writer recorded, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import robocache
 from recorded import FEATURES, H, W, check, image, record, row
 
 
-def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type: ignore[no-untyped-def]
+def test_lerobot_reads_what_is_recorded(  # type: ignore[no-untyped-def]
+    tmp_path: Path, torch
+) -> None:
     lerobot = pytest.importorskip(
         "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
     )
@@ -19,7 +21,7 @@ def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type:
         for e, n in enumerate(lengths):
             record(w, e, n)
             assert w.num_episodes == e + 1 and not len(w)
-            check(path, lengths[: e + 1])  # while it is recorded
+            check(path, lengths[: e + 1])  # while recording continues
         assert w.stats()["frames"] == sum(lengths)
     check(path, lengths)
     assert not (path / ".robocache-recording").exists()
@@ -41,7 +43,7 @@ def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type:
             assert torch.equal(
                 item["observation.state"], torch.from_numpy(want["observation.state"])
             )
-            # it gives float64 as float32
+            # lerobot returns float64 as float32
             np.testing.assert_array_equal(
                 np.asarray(item["action"], np.float32), np.asarray(want["action"], np.float32)
             )
@@ -72,7 +74,7 @@ def test_resume_and_append(tmp_path: Path) -> None:
         robocache.Writer(path, 30, {**FEATURES, "action": {"dtype": "float32", "shape": (2,)}})
     with pytest.raises(robocache.Misuse, match="another codec"):
         robocache.Writer(path, video_codec="hevc")
-    with robocache.Writer(path) as w:  # its own rate, features and codec
+    with robocache.Writer(path) as w:  # the rate, features and codec are read from the set
         assert w.fps == 30 and w.num_episodes == 1 and "action" in w.features
         record(w, 1, 6)
         w.add_frame(row(2, 0), "dropped")
@@ -130,13 +132,13 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
         with pytest.raises(robocache.Misuse, match="no episodes"):
             w.delete_last_episode()
         record(w, 0, 4)
-        w.delete_last_episode()  # the only one
+        w.delete_last_episode()  # the only episode
         assert (
             w.num_episodes == 0 and w.num_frames == 0 and not (path / "meta" / "info.json").exists()
         )
         record(w, 0, 4)
         record(w, 2, 6)
-        w.add_frame(row(1, 0), "task 1")  # of the next episode: kept
+        w.add_frame(row(1, 0), "task 1")  # a row of the next episode, which is kept
         w.delete_last_episode()
         assert w.num_episodes == 1 and w.num_frames == 4 and len(w) == 1
         check(path, [4])
@@ -145,7 +147,8 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
             w.add_frame(row(1, k), "task 1")
         w.save_episode()
     check(path, [4, 5])
-    for file in sorted(p for p in once.rglob("*") if p.is_file()):  # as if it had never been
+    # as if the episode had never been recorded
+    for file in sorted(p for p in once.rglob("*") if p.is_file()):
         assert (
             path / file.relative_to(once)
         ).read_bytes() == file.read_bytes() or file.suffix == ".mp4", file
@@ -224,7 +227,8 @@ def test_a_full_queue_does_not_block(tmp_path: Path, on_full: str) -> None:
         "x": {"dtype": "float32", "shape": (1,)},
         "cam": {"dtype": "video", "shape": (h, w, 3)},
     }
-    pixels = np.random.default_rng(0).integers(0, 256, (h, w, 3), np.uint8)  # slow to encode
+    # random pixels are slow to encode
+    pixels = np.random.default_rng(0).integers(0, 256, (h, w, 3), np.uint8)
     added, missed = [], 0
     with robocache.Writer(
         tmp_path / "set", 30, features, queue_bytes=2 * h * w * 3, on_full=on_full
@@ -320,9 +324,9 @@ def test_declarations_are_checked(tmp_path: Path) -> None:
         robocache.Writer(path)
     with pytest.raises(robocache.Misuse, match="queue_bytes"):
         robocache.Writer(path, 30, FEATURES, queue_bytes=1000)
-    assert not path.exists()  # nothing is left of what was refused
+    assert not path.exists()  # a rejected recording leaves no files
     robocache.Writer(path, 30, FEATURES).close()
-    assert not path.exists()  # nor of a recording without an episode
+    assert not path.exists()  # nor does a recording without an episode
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("…")
     with pytest.raises(robocache.Misuse, match="not empty"):
@@ -367,10 +371,10 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
         },
         "x": {"dtype": "float32", "shape": (1,)},
     }
-    # metres; the code holds 0.01 to 10
+    # in metres; the code covers 0.01 m to 10 m
     depth = np.linspace(0, 11, 6 * 48 * 64).reshape(6, 48, 64, 1)
     given = np.rint(depth * 1000).astype(np.uint16) if unit == "mm" else depth.astype(np.float32)
-    for _ in range(2):  # the second goes on
+    for _ in range(2):  # the second Writer resumes the recording
         with robocache.Writer(tmp_path / "set", 30, features) as w:
             for k in range(6):
                 w.add_frame({"depth": given[k], "x": k}, task="look")
@@ -380,13 +384,13 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     assert ds.features["depth"].codec == "hevc"
     far = ds.stats["depth"]["max"].max()
     assert far == pytest.approx(10 if unit == "m" else 10_000, rel=1e-3), (
-        "statistics are in the unit"
+        "statistics use the unit of depth"
     )
     item = robocache.LeRobotDataset("local/set", root=tmp_path / "set", depth_output_unit="m")
     got = np.stack([np.asarray(item[i]["depth"]) for i in range(12)]).reshape(2, 6, 48, 64)
     np.testing.assert_array_equal(got[0], got[1])
     want = depth.clip(0.01, 10)[..., 0]
-    step = (want + 3.5) * np.log(13.5 / 3.51) / 4095  # of the code, there
+    step = (want + 3.5) * np.log(13.5 / 3.51) / 4095  # one step of the code at this depth
     assert (np.abs(got[0] - want) <= 0.51 * step + (0.0005 if unit == "mm" else 0)).all()
     lerobot = pytest.importorskip("lerobot.datasets.depth_utils", reason="lerobot is not installed")
     theirs = lerobot.quantize_depth(given, video_backend=None, input_unit=unit).reshape(6, 48, 64)
@@ -395,7 +399,7 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     ).reshape(6, 48, 64)
     off = np.abs(back - got[0]) > 1e-5
     assert off.mean() < 0.001, (
-        "lerobot reckons in float32: a value between two codes may take the other"
+        "lerobot computes in float32: a value between two codes may get the other code"
     )
     with pytest.raises(robocache.Misuse, match="schema|expected"):
         robocache.Writer(

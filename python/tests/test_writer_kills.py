@@ -1,4 +1,4 @@
-"""robocache.Writer when its process dies, or the disk is full: what was said to be saved is there."""
+"""robocache.Writer keeps what it reported as saved if its process dies or the disk is full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ while True:
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    """20 kill -9 of one recording: what was said to be saved is there, and the next Writer goes on behind it."""
+    """20 kill -9 of one recording lose no episode that was reported as saved.
+
+    The next Writer resumes after the saved episodes.
+    """
     path, saved, rng = tmp_path / "set", 0, random.Random(7)
     text = LOOP.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     kills = 0
@@ -70,7 +73,10 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 
 def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
-    """A recorder that died between two renames: a reader finds whole episodes, and the next Writer completes the save."""
+    """A recorder dies between two renames of a save.
+
+    A reader finds whole episodes, and the next Writer completes the save.
+    """
     lerobot = pytest.importorskip(
         "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
     )
@@ -160,7 +166,7 @@ def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
         assert ds.num_episodes == n
         for e in range(n):
             k, s = ds.episodes["lengths"][e], ds.episode(e).streams
-            assert k == 3 or e == n - 1 and k == 4  # the deletion had not begun
+            assert k == 3 or e == n - 1 and k == 4  # the process died before the deletion began
             assert s["observation.state"].values[:, 0].tolist() == [e if k == 3 else 9] * k
             assert s["observation.images.front"].frames([k - 1]).shape == (1, 3, H, W)
         if k == 4:
@@ -195,7 +201,7 @@ with robocache.Writer(path, 30, FEATURES) as w:
     check(path, [4])
     block.unlink()
     try: w.save_episode()
-    except robocache.ResourceLimit:  # the encoder had lost its file
+    except robocache.ResourceLimit:  # the encoder could not write its file
         w.discard_episode()
         record(w, 1, 5)
     record(w, 2, 3)
@@ -213,7 +219,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         ).returncode
         != 0
     ):
-        pytest.skip("this machine lets nobody mount a small disk (unshare --mount)")
+        pytest.skip("this user cannot mount a small disk (unshare --mount)")
     done = subprocess.run(
         [*unshared, sys.executable, "-c", text, str(tmp_path)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""robocache.Writer with streams at rates of their own."""
+"""robocache.Writer with streams that have rates of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ NATIVE = {
 
 
 def native(w: robocache.Writer, e: int, n: int, start: float = 1000.0) -> None:
-    """Records joints at 100 Hz and a force at 250 Hz with rows at 30 Hz. All times are on one clock that starts at start."""
+    """Records joints at 100 Hz and a force at 250 Hz with rows at 30 Hz.
+
+    All timestamps are on one clock that begins at start.
+    """
     at = {"joints": 0, "force": 0}
     for k in range(n):
         t = start + k / 30
@@ -62,7 +65,7 @@ def check_native(path: Path, lengths: list[int]) -> None:
             assert j.times.tolist() == [10**12 + k * 10**7 for k in range(want[-1] + 1)]
             assert j.values[:, 1].tolist() == list(range(want[-1] + 1))
             assert one.streams["frame_index"].values.ravel().tolist() == list(range(n))
-            # float seconds
+            # timestamps are float seconds
             assert (
                 abs(one.streams["frame_index"].times - (10**12 + np.arange(n) * 1e9 / 30)).max()
                 < 200
@@ -126,14 +129,17 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
 
 
 def test_recordings_are_named_by_index(tmp_path: Path) -> None:
-    """With a hole in the episode numbers, the file of native samples has the index of its episode, not a count."""
+    """A file of native samples is named by the index of its episode, not by a count.
+
+    The episode numbers of this set have a gap.
+    """
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "set"
     with robocache.Writer(path, 30, NATIVE) as w:
         native(w, 0, 8)
         native(w, 1, 5)
-    # Episode 1 becomes episode 5.
+    # Episode 1 is renamed to episode 5.
     for file in [
         *(path / "data").rglob("*.parquet"),
         *(path / "meta" / "episodes").rglob("*.parquet"),
@@ -203,7 +209,8 @@ def test_killed_with_streams_of_their_own(tmp_path: Path) -> None:
             )
         with robocache.Writer(path) as w:
             saved = w.num_episodes
-        if robocache.open(path).episodes["lengths"][-1] == 4:  # the deletion had not begun
+        # the process died before the deletion began
+        if robocache.open(path).episodes["lengths"][-1] == 4:
             shutil.rmtree(path)
             saved = 0
         else:

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds what run.sh takes to a GPU machine, into a folder: test binaries and the programs without cgo, the Python package with its library.
-#   scripts/gpu/carry.sh .build/gpu      then there: bash run.sh
-# Beside the folder it is packed too, as .build/gpu.tar.xz: a third of the bytes.
+# Collects in a folder what run.sh needs on a GPU machine: test binaries and programs without cgo,
+# and the Python package with its library. The folder is also packed, as .build/gpu.tar.xz, which
+# has a third of its size.
+#   scripts/gpu/carry.sh .build/gpu      here
+#   bash run.sh                          in the folder on the GPU machine
 set -euo pipefail
 to=$(realpath -m "${1:?a folder}")
 cd "$(dirname "$0")/../.."
 rm -rf "$to"
 mkdir -p "$to/kernel/cuda"
-# The tests read their sources by a path from their package's folder.
+# The tests read their sources at a path relative to the folder of their package.
 CGO_ENABLED=0 go test -c -trimpath -ldflags "-s -w" -o "$to/kernel/cuda/cuda.test" ./kernel/cuda
 CGO_ENABLED=0 go test -c -trimpath -ldflags "-s -w" -o "$to/kernel/cuda/cudahost.test" ./internal/cudahost
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(git describe --always --dirty)" -o "$to/robocache" ./cmd/robocache
@@ -22,9 +24,9 @@ if [ -e python/robocache/_lib/librobocache.so ]; then
 	cp -r kernel/testdata/vectors "$to/kernel/testdata/"
 	find "$to/python" -name __pycache__ -prune -exec rm -rf {} +
 else
-	echo "carry: no python/robocache/_lib/librobocache.so (make lib): the Python part stays behind" >&2
+	echo "carry: no python/robocache/_lib/librobocache.so, so the Python part is omitted; run 'make lib'" >&2
 fi
-data=${ROBOCACHE_TESTDATA:-../shared/data}/g1_h264_v30 # 2 MB: what batches are made of
+data=${ROBOCACHE_TESTDATA:-../shared/data}/g1_h264_v30 # 2 MB: the dataset of the batches
 [ -d "$data" ] && mkdir -p "$to/data" && cp -r "$data" "$to/data/"
 cp scripts/gpu/run.sh scripts/gpu/sanitize.sh "$to/"
 git describe --always --dirty >"$to/revision"

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# Packs what run_video.sh takes to a machine with a GPU, to measure video that is decoded there. Each thing is NAME.tar.xz, or pieces NAME.tar.xz.0of4, .1of4 … of at most
-# PIECE bytes (35 MB), which may be carried one after the other.
-#   scripts/gpu/carry_video.sh FOLDER base      the Python package with its library, which is the command line too (python -m robocache), robocache-bench, and video/nvdec's tests; wants make lib
-#   scripts/gpu/carry_video.sh FOLDER sets [SET]      LeRobot sets of one recording (test data's g1_v30_exact) in several codecs; wants ffmpeg with x264 and x265
-#   scripts/gpu/carry_video.sh FOLDER peers DALI.whl TORCHCODEC.whl MORE.whl…      DALI; torchcodec, FFmpeg's shared libraries (built from Debian's source), and MORE, which DALI imports
-# There, with the folder at hand: bash FOLDER/run.sh STEP…
+# Packs what run_video.sh needs on a machine with a GPU to measure decoding of video there. Each
+# package is NAME.tar.xz, or pieces NAME.tar.xz.0of4, .1of4 … of at most PIECE bytes (35 MB). The
+# pieces may be copied one after the other.
+#   scripts/gpu/carry_video.sh FOLDER base
+#       The Python package with its library and command line (python -m robocache),
+#       robocache-bench, and the tests of video/nvdec. Needs `make lib`.
+#   scripts/gpu/carry_video.sh FOLDER sets [SET]
+#       LeRobot sets of one recording (g1_v30_exact of the test data) in several codecs.
+#       Needs ffmpeg with x264 and x265.
+#   scripts/gpu/carry_video.sh FOLDER peers DALI.whl TORCHCODEC.whl MORE.whl…
+#       DALI, torchcodec, FFmpeg's shared libraries (built from Debian's source), and MORE, which
+#       DALI imports.
+# On the GPU machine, with the folder: bash FOLDER/run.sh STEP…
 set -euo pipefail
 to=$(realpath -m "${1:?a folder}")
 what=${2:?base, sets or peers}
@@ -16,19 +23,19 @@ in=$work
 mkdir -p "$to"
 cp scripts/gpu/run_video.sh "$to/run.sh"
 
-# pack NAME WHAT…, which stand in $in
+# pack NAME FILE…: packs files of the folder $in
 pack() {
 	local name=$to/$1.tar.xz
 	shift
 	rm -f "$name"*
 	tar -C "$in" --sort=name --mtime=@0 --owner=0 --group=0 -cf - "$@" | nice -n 3 xz -T1 "-${LEVEL:-2}" >"$name"
-	pieces "$name"
+	split_pieces "$name"
 }
 
-own() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
+run_python() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
 
-# pieces FILE: into pieces, where it is too large for one
-pieces() {
+# split_pieces FILE: splits a file that is larger than PIECE
+split_pieces() {
 	local n
 	n=$((($(stat -c %s "$1") + ${PIECE:=35000000} - 1) / PIECE))
 	[ $n -le 1 ] || split -b "$PIECE" -d -a 1 --additional-suffix="of$n" "$1" "$1."
@@ -36,11 +43,12 @@ pieces() {
 	ls -l "$1"*
 }
 
-# one NAME CODEC GOP B-FRAMES SIZE EPISODES: a set whose mp4 is encoded anew. Episodes begin with key frames, so that larger sets can be made by copying.
-one() {
+# make_set NAME CODEC GOP B-FRAMES SIZE EPISODES: makes a set whose mp4 is encoded again. Each episode
+# begins with a key frame, so that larger sets can be made by copying.
+make_set() {
 	local set=$work/sets/$1 mp4 coder begins
-	own -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
-	begins=$(own -c "import robocache as r; d = r.open('$set'); print(','.join(f'{x / float(d.fps):.6f}' for x in d.episodes['lengths'].cumsum()[:-1]))")
+	run_python -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
+	begins=$(run_python -c "import robocache as r; d = r.open('$set'); print(','.join(f'{x / float(d.fps):.6f}' for x in d.episodes['lengths'].cumsum()[:-1]))")
 	rm -f "$set/meta/conversion.json"
 	coder=(-c:v libx264 -sc_threshold 0 -flags +cgop -g "$3" -keyint_min 1 -bf "$4")
 	[ "$2" = h264 ] || coder=(-c:v libx265 -tag:v hvc1 -x265-params "keyint=$3:min-keyint=1:bframes=$4:open-gop=0:scenecut=0:log-level=error")
@@ -77,14 +85,14 @@ base)
 sets)
 	from=${1:-${ROBOCACHE_TESTDATA:-../shared/data}/g1_v30_exact}
 	mkdir "$work/sets"
-	one h264_g8 h264 8 0 "" ""
-	one h264_g30 h264 30 2 "" ""
-	one hevc_g8 hevc 8 0 "" ""
-	one hevc_g30 hevc 30 2 "" ""
+	make_set h264_g8 h264 8 0 "" ""
+	make_set h264_g30 h264 30 2 "" ""
+	make_set hevc_g8 hevc 8 0 "" ""
+	make_set hevc_g30 hevc 30 2 "" ""
 	pack sets sets
 	rm -r "$work/sets"/*
-	one h264_1080_g8 h264 8 0 1920x1080 0-1
-	one h264_1080_g30 h264 30 2 1920x1080 0-1
+	make_set h264_1080_g8 h264 8 0 1920x1080 0-1
+	make_set h264_1080_g30 h264 30 2 1920x1080 0-1
 	pack sets1080 sets
 	;;
 peers)
@@ -120,7 +128,7 @@ P
 	pack torchcodec .
 	;;
 *)
-	echo "carry_video: $what: base, sets or peers" >&2
+	echo "carry_video: unknown package $what; expected base, sets or peers" >&2
 	exit 2
 	;;
 esac

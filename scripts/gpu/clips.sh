@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the clips that the tests of video/nvdec take on a machine with a GPU (ROBOCACHE_NVDEC_CLIPS), of one video of real data: x264, x265 and libvpx in
-# several forms, 640×480 and 1080p, and stills as JPEG with the luma that libjpeg-turbo makes of each beside it.
+# Makes the clips that the tests of video/nvdec need on a machine with a GPU (ROBOCACHE_NVDEC_CLIPS)
+# from one video of real data. The clips are x264, x265 and libvpx in several forms, 640×480 and
+# 1080p, and JPEG images. The luma that libjpeg-turbo decodes is stored next to each image.
 #   scripts/gpu/clips.sh DIR [VIDEO.mp4]
 set -euo pipefail
 to=$(realpath -m "${1:?a folder}")
@@ -33,7 +34,7 @@ for quality, chroma in ((75, 2), (90, 2), (95, 2), (95, 1), (95, 0)):  # 2: 4:2:
     name = f"{to}/q{quality}_{('444', '422', '420')[chroma]}"
     frame.save(name + ".jpg", quality=quality, subsampling=chroma)
     still = Image.open(name + ".jpg")
-    still.draft("L", still.size)  # libjpeg gives the luma as it is stored
+    still.draft("L", still.size)  # libjpeg returns the luma as it is stored
     open(name + ".grey", "wb").write(still.convert("L").tobytes())
 PY
 ls -l "$to" | awk 'NR > 1 { print $5, $9 }'

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes the record in docs/gpu of what run.sh brought from a GPU machine (its $OUT): kernels.md (tables), record.md (the raw output with its commands),
-# every figure as CSV, the curves as plots.
-#   scripts/gpu/carry.sh .build/gpu      there: OUT=out bash run.sh      here: scripts/gpu/record.sh out
+# Makes the record in docs/gpu from the output of run.sh on a GPU machine (its $OUT): kernels.md
+# (tables), record.md (raw output with the commands), all figures as CSV, and the curves as plots.
+#   scripts/gpu/carry.sh .build/gpu      here
+#   OUT=out bash run.sh                  on the GPU machine
+#   scripts/gpu/record.sh out            here
 set -euo pipefail
 from=$(realpath "${1:?the folder that run.sh wrote}")
 cd "$(dirname "$0")/../.."

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Checks and times everything on a machine with a GPU, from what carry.sh put beside this file; nothing is built. The record, raw output with the
-# commands, goes to $OUT/record.md (here without OUT) and to the terminal: it is what docs/gpu keeps.
-#   bash run.sh [check] [time] [python] [augment] [sanitize] [shards]      without words: check, time, python
+# Checks and times everything on a machine with a GPU, with the files of carry.sh next to this one.
+# Nothing is built. The raw output with its commands goes to the terminal and to $OUT/record.md
+# (default: this folder), which docs/gpu keeps.
+#   bash run.sh [check] [time] [python] [augment] [sanitize] [shards]    default: check time python
 cd "$(dirname "$0")" || exit 1
 OUT=${OUT:-.}
-LIMIT=${LIMIT:-300} # seconds a step
+LIMIT=${LIMIT:-300} # seconds per step
 export ROBOCACHE_NEED_GPU=1
 record=$OUT/record.md
 failed=0
@@ -51,7 +52,7 @@ for word in $words; do
 	python)
 		[ -d python ] && step "Python" "PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_ops_cuda.py python/tests/test_ops.py python/tests/test_ops_vectors.py"
 		;;
-	augment) # images alone: some ten seconds
+	augment) # images only: about ten seconds
 		step "Vectors and random sweeps of augmented images, also in graphs" "$cuda -test.v -test.run 'TestImagesOnGPU'"
 		step "Augmentation beside a copy of the same bytes" "$cuda -test.v -test.run 'TestImageTimes'"
 		[ -d python ] && step "Batches of the loader" "ROBOCACHE_CUDA_SET=\$PWD/data/g1_h264_v30 PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_cuda.py -k finishes"
@@ -63,7 +64,7 @@ for word in $words; do
 		step "compute-sanitizer" "bash sanitize.sh"
 		;;
 	*)
-		echo "run.sh: no step is called $word" >&2
+		echo "run.sh: unknown step $word" >&2
 		failed=1
 		;;
 	esac

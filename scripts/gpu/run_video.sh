@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Measures video that a GPU decodes, of what carry_video.sh packed beside this file. What came once stays in WHERE on that machine, so that pieces may come in several calls.
-#   bash run.sh STEP…      unpack; check; limits [CLIP…]; load SET…; train SET…; sequence of steps separated by -- (run.sh unpack -- check -- load h264_g8)
-# Records go to $OUT: record.md (commands and what they printed) and results.tar.gz (JSON and CSV of the reports).
-# SECONDS_OF: a window's seconds; LIMIT: seconds a command; THREADS, WORKERS: ours, and the peers' (16, 14).
+# Measures video that a GPU decodes, with the packages of carry_video.sh next to this file. Unpacked
+# packages are kept in WHERE on this machine, so pieces may arrive in several calls.
+#   bash run.sh STEP…      for example: run.sh unpack -- check -- load h264_g8
+# Steps are separated by --: unpack, check, limits [CLIP…], load SET…, train SET…
+# Records go to $OUT: record.md (commands and their output) and results.tar.gz (JSON and CSV).
+# Environment: SECONDS_OF, seconds of a window; LIMIT, seconds of a command; THREADS (16), our
+# threads; WORKERS (14), workers of the peers.
 cd "$(dirname "$0")" || exit 1
 here=$PWD WHERE=${WHERE:-/tmp/robocache-video} OUT=$(realpath -m "${OUT:-.}") LIMIT=${LIMIT:-280} WINDOW=${SECONDS_OF:-4} THREADS=${THREADS:-16} WORKERS=${WORKERS:-14} PY=${PY:-python3}
 mkdir -p "$WHERE/parts" "$WHERE/out" "$OUT"
 record=$OUT/record.md failed=0
 export PYTHONPATH=$WHERE/python:$WHERE/peers ROBOCACHE_NEED_GPU=1
-# torchcodec: FFmpeg, and CUDA's nvrtc where torch's wheels brought it
+# for torchcodec: FFmpeg, and CUDA's nvrtc from torch's wheels
 LD_LIBRARY_PATH=$WHERE/peers/lib:$($PY -c 'import glob, site; print(":".join(d for s in site.getsitepackages() for d in glob.glob(s + "/nvidia/cu*/lib") + glob.glob(s + "/nvidia/cuda_nvrtc/lib")))'):$LD_LIBRARY_PATH
 export LD_LIBRARY_PATH
 
-step() { # step COMMAND: its output, with how it ended
+step() { # step COMMAND: records a command, its output and its exit status
 	local begin rc
 	begin=$(date +%s)
 	{
@@ -25,7 +28,8 @@ step() { # step COMMAND: its output, with how it ended
 	grep -q '^FAILED (' "$WHERE/step" && failed=1
 }
 
-unpack() { # what is here joins what came before; a thing is unpacked when all of its pieces are there
+# adds the pieces in this folder to earlier ones, and unpacks the packages whose pieces are complete
+unpack() {
 	local name all to
 	find "$here" -maxdepth 1 -name '*.tar.xz*' -exec cp {} "$WHERE/parts/" \;
 	for name in base sets sets1080 torchcodec dali; do
@@ -80,7 +84,7 @@ limits() {
 	step "ROBOCACHE_NVDEC_CLIPS=$WHERE/clips ROBOCACHE_NVDEC_LIMITS=$(IFS=, && echo "${clips[*]}") $WHERE/nvdec.test -test.v -test.run 'Limits|SequentialTimes' | cut -c1-400"
 }
 
-load() { # SIZES, SHUFFLES, DECODES: what is gone through
+load() { # load SET…: measures each combination of SIZES, SHUFFLES and DECODES
 	local set shuffle decode size
 	for set in "$@"; do
 		for size in ${SIZES:-stored 224x224}; do
@@ -93,7 +97,7 @@ load() { # SIZES, SHUFFLES, DECODES: what is gone through
 	done
 }
 
-train() { # RUNNERS, SIZE, TRAIN_OPTIONS
+train() { # train SET…: uses RUNNERS, SIZE and TRAIN_OPTIONS
 	local set big
 	for set in "$@"; do
 		big=$WHERE/sets/$set-x8
@@ -110,7 +114,7 @@ for word in "$@" --; do
 	elif [ ${#words[@]} -gt 0 ]; then
 		case ${words[0]} in
 		unpack | check | limits | load | train) "${words[@]}" ;;
-		*) echo "run.sh: no step is called ${words[0]}" >&2; failed=1 ;;
+		*) echo "run.sh: unknown step ${words[0]}" >&2; failed=1 ;;
 		esac
 		words=()
 	fi

@@ -1,6 +1,9 @@
-"""How nvJPEG decodes beside libjpeg-turbo, both torchvision's: each *.jpg of a folder (scripts/gpu/clips.sh makes some), RGB.
+"""Compares nvJPEG with libjpeg-turbo, both through torchvision, on each *.jpg of a folder, in RGB.
 
-python3 scripts/gpu/stills.py DIR"""
+scripts/gpu/clips.sh makes such files.
+
+usage: python3 scripts/gpu/stills.py DIR
+"""
 
 import glob, os, sys
 

@@ -1,6 +1,5 @@
-// Command release makes the parts of a release that the compiler does not: man pages of the verbs,
-// and the list of what a binary is made of. No program that is shipped links it. scripts/release.sh
-// runs it from the repository's root.
+// Command release makes man pages of the verbs, and a software bill of materials (SBOM) of a binary.
+// scripts/release.sh runs it from the repository's root. It is not shipped.
 //
 //	release man DIR VERSION
 //	release sbom BINARY VERSION [PART.built ...]    CycloneDX 1.6, to stdout
@@ -27,9 +26,9 @@ func main() {
 	var err error
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == "man":
-		err = man(os.Args[2], os.Args[3])
+		err = writeManPages(os.Args[2], os.Args[3])
 	case len(os.Args) >= 4 && os.Args[1] == "sbom":
-		err = sbom(os.Args[2], os.Args[3], os.Args[4:])
+		err = writeSBOM(os.Args[2], os.Args[3], os.Args[4:])
 	default:
 		err = fmt.Errorf("expected man DIR VERSION, or sbom BINARY VERSION [PART.built ...]")
 	}
@@ -39,12 +38,12 @@ func main() {
 	}
 }
 
-// man writes a page a verb.
-func man(dir, version string) error {
+// writeManPages writes one man page per verb to dir.
+func writeManPages(dir, version string) error {
 	root := cli.Command(version)
 	root.DisableAutoGenTag = true
 	var seconds int64
-	// the same source gives the same bytes
+	// A fixed date makes the same source give the same bytes.
 	_, _ = fmt.Sscan(os.Getenv("SOURCE_DATE_EPOCH"), &seconds)
 	day := time.Unix(seconds, 0).UTC()
 	return doc.GenManTree(
@@ -73,9 +72,9 @@ type licence struct {
 	Expression string `json:"expression"`
 }
 
-// others are what is in a binary and no module says, with their licences: native parts by their
-// Debian source (docs/dev/dependencies.md), and files within ours.
-var others = map[string]string{
+// nativeLicences maps native parts of a binary, which no Go module lists, to their licences. The
+// keys are names of Debian source packages (docs/dev/dependencies.md).
+var nativeLicences = map[string]string{
 	"ffmpeg":        "LGPL-2.1-or-later",
 	"dav1d":         "BSD-2-Clause",
 	"libjpeg-turbo": "IJG AND BSD-3-Clause",
@@ -83,6 +82,7 @@ var others = map[string]string{
 	"libzstd":       "BSD-3-Clause",
 }
 
+// embedded lists the foreign files that our own modules embed.
 var embedded = []component{
 	{
 		Type:     "library",
@@ -99,10 +99,11 @@ var embedded = []component{
 	},
 }
 
-var source = regexp.MustCompile(`(?m)^source (\S+)_(\S+)$`)
+// sourceLine matches the Debian source of a native part in its record.
+var sourceLine = regexp.MustCompile(`(?m)^source (\S+)_(\S+)$`)
 
-// sbom lists the modules of a Go binary and the native parts whose records are given.
-func sbom(binary, version string, parts []string) error {
+// writeSBOM lists the modules of a Go binary and the native parts whose records are given.
+func writeSBOM(binary, version string, parts []string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
@@ -139,8 +140,8 @@ func sbom(binary, version string, parts []string) error {
 		if err != nil {
 			return err
 		}
-		for _, m := range source.FindAllStringSubmatch(string(b), -1) {
-			if others[m[1]] == "" {
+		for _, m := range sourceLine.FindAllStringSubmatch(string(b), -1) {
+			if nativeLicences[m[1]] == "" {
 				return fmt.Errorf("%s: %s has no licence in the table of scripts/release", p, m[1])
 			}
 			list = append(
@@ -154,7 +155,7 @@ func sbom(binary, version string, parts []string) error {
 						"+",
 						"%2B",
 					) + "?arch=source",
-					Licences: []licence{{others[m[1]]}},
+					Licences: []licence{{nativeLicences[m[1]]}},
 				},
 			)
 		}
@@ -182,7 +183,8 @@ func sbom(binary, version string, parts []string) error {
 	})
 }
 
-// licenceOf reads the licence files of a module; several in them hold together.
+// licenceOf returns the SPDX expression of a module's licence files. Several licences are joined
+// with AND.
 func licenceOf(m *debug.Module) (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", m.Path).Output()
 	if err != nil {
@@ -215,7 +217,7 @@ func licenceOf(m *debug.Module) (string, error) {
 	)
 	if found == nil {
 		return "", fmt.Errorf(
-			"%s %s: its licence is not known by its words: %v",
+			"%s %s: unknown licence text in %v",
 			m.Path,
 			m.Version,
 			files,

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Builds the images of the Dockerfile by buildah, without Docker or a registry, runs them as docs/install.md says, and measures them. As root.
-#   tests/containers.sh [target ...]    cli ffmpeg python cuda, or these: of the last commit, in a clone
-# The bases are stood in for: Debian's packages by debootstrap, under the names that the Dockerfile takes from, each with the certificates and pip's
-# settings of this machine. golang: bookworm with this machine's Go. python: trixie, whose Python is 3.13, without what "slim" leaves out. debian:bookworm-slim
-# alike. nvidia/cuda: trixie; CUDA's own files, which the kernels do not need to be there, are not in it.
+# Builds the images of the Dockerfile with buildah, without Docker or a registry. Runs them as
+# docs/install.md describes, and measures their size. Needs root.
+#   tests/containers.sh [target ...]    default: cli ffmpeg python cuda; builds the last commit
+# Base images are replaced by userlands that debootstrap makes from Debian's packages. They have the
+# names in the Dockerfile, and the certificates and pip settings of this machine:
+#   golang                  bookworm with this machine's Go
+#   python                  trixie, which has Python 3.13, without the files that "slim" omits
+#   debian:bookworm-slim    bookworm, without the same files
+#   nvidia/cuda             trixie, without CUDA's own files, which the tests do not need
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 scripts/deps.sh containers || exit 2
@@ -17,8 +21,9 @@ mkdir -p "$base"
 failed=0
 declare -A bar=([cli]=80 [python]=240)
 
-# stand_in IMAGE SUITE PACKAGES COMMANDS: what the Dockerfile takes from, made once. The commands run in the root.
-stand_in() {
+# make_base_image IMAGE SUITE PACKAGES COMMANDS: makes a base image unless it exists.
+# The commands run in its root.
+make_base_image() {
   local root=$base/root.$$
   ! buildah "${storage[@]}" inspect --type image "$1" >/dev/null 2>&1 || return 0
   rm -rf "$root"
@@ -28,7 +33,7 @@ stand_in() {
   [ "$1" != "${1#*golang}" ] && cp -a "$(go env GOROOT)" "$root/usr/local/go"
   chroot "$root" sh -ec "$4
     apt-get clean; rm -rf /var/lib/apt/lists/* /var/cache/debconf/* /var/log/*.log"
-  # What Debian's slim images leave out, too.
+  # Remove what Debian's slim images omit.
   [ "$1" = "${1%slim}" ] || rm -rf "$root"/usr/share/{doc,man,info,locale,lintian}/*
   {
     echo "FROM scratch
@@ -38,16 +43,17 @@ ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
   buildah "${storage[@]}" bud -q --isolation chroot -f "$base/Dockerfile" -t "$1" "$root" >/dev/null
   rm -rf "$root"
 }
-# pip as in the images of Python, which let it install into the system.
+# The Python images let pip install into the system.
 pip='rm -f /usr/lib/python3*/EXTERNALLY-MANAGED; ln -sf python3 /usr/bin/python; ln -sf pip3 /usr/bin/pip'
-bases() {
-  stand_in docker.io/library/golang:1.26-bookworm bookworm gcc,g++,git,make,pkg-config,libc6-dev,procps : &&
-    stand_in docker.io/library/debian:bookworm-slim bookworm "" : &&
-    stand_in docker.io/library/python:3.13-slim trixie python3,python3-pip "$pip" &&
-    stand_in docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04 trixie "" :
+make_base_images() {
+  make_base_image docker.io/library/golang:1.26-bookworm bookworm gcc,g++,git,make,pkg-config,libc6-dev,procps : &&
+    make_base_image docker.io/library/debian:bookworm-slim bookworm "" : &&
+    make_base_image docker.io/library/python:3.13-slim trixie python3,python3-pip "$pip" &&
+    make_base_image docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04 trixie "" :
 }
 
-# try NAME COMMAND...: a line, with its seconds; what the command printed only where it failed.
+# try NAME COMMAND...: runs a step and prints one line with its seconds. Prints the command's output
+# only on failure.
 try() {
   local name=$1 begin result=ok
   shift
@@ -57,8 +63,9 @@ try() {
   [ "$result" = ok ] || { tail -n 15 "$out/said" | sed 's/^/    /'; return 1; }
 }
 
-# in_image TARGET PROGRAM...: as 'docker run --read-only --tmpfs /tmp -v SET:/data:ro': the image's user and environment, its root read-only. An empty
-# PROGRAM is the image's entry point.
+# in_image TARGET PROGRAM...: runs a program like 'docker run --read-only --tmpfs /tmp -v
+# SET:/data:ro', with the image's user and environment and a read-only root. An empty PROGRAM is the
+# image's entry point.
 in_image() {
   local target=$1 program=$2 root=$out/$1 user
   shift 2
@@ -79,21 +86,21 @@ check() {
   local t=$1
   try "$t: version" in_image "$t" "" version --json || return
   try "$t: self-test" in_image "$t" "" self-test
-  try "$t: inspect of a set that is mounted read-only" in_image "$t" "" inspect /data
+  try "$t: inspect a set mounted read-only" in_image "$t" "" inspect /data
   try "$t: convert into /tmp" in_image "$t" "" convert /data /tmp/converted --to lerobot
-  try "$t: nothing outside of /tmp can be written" refused in_image "$t" "" convert /data /converted --to lerobot
+  try "$t: files outside /tmp cannot be written" refused in_image "$t" "" convert /data /converted --to lerobot
   case $t in
-  ffmpeg) try "$t: synth, which encodes video" in_image "$t" "" synth /tmp/made --episodes 1 --seconds 1 ;&
-  python | cuda) try "$t: user 65532, a root that is read-only" as_user "$t" ;;
+  ffmpeg) try "$t: synth with encoded video" in_image "$t" "" synth /tmp/made --episodes 1 --seconds 1 ;&
+  python | cuda) try "$t: user 65532 and a read-only root" as_user "$t" ;;
   esac
   case $t in python | cuda) try "$t: a batch through the Loader" in_image "$t" python3 -c "$samples" ;; esac
 }
 
 set=$(realpath "${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30")
 [ -d "$set" ] || set=$(realpath testdata/shared/g1_h264_v30)
-try "the bases" bases || exit 1
+try "the base images" make_base_images || exit 1
 rm -rf "$base/src" && git clone -q . "$base/src" || exit 1
-# The wheel by its name: a stage that buildah has kept from before, it does not mount.
+# The wheel is passed as an image, because buildah does not mount a cached stage.
 bud() { buildah "${storage[@]}" bud --isolation chroot --layers --target "$1" -t "robocache-$1" "${@:2}" "$base/src"; }
 try "the wheel: buildah bud --target wheel" bud wheel || exit 1
 for t in "${targets[@]}"; do

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzes each parser: FUZZTIME a target (10m), JOBS targets at a time (one a core), those whose "package target" matches ONLY.
-# A line a target: executions, seconds, what the corpus grew to. A find is written into the package's testdata/fuzz, and fails the run at its end.
+# Fuzzes each parser: FUZZTIME per target (for example 10m), JOBS targets at a time (default: one
+# per core). ONLY selects targets by a pattern over "package target". Prints a line per target with
+# executions, seconds and the size of the corpus. An input that fails is written to the package's
+# testdata/fuzz, and the script fails at its end.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 go=${GO:-go}
@@ -10,7 +12,7 @@ trap 'rm -rf "$here"' EXIT
 module=$($go list -m)
 corpus=$($go env GOCACHE)/fuzz
 
-one() { # PACKAGE BINARY TARGET
+fuzz_target() { # fuzz_target PACKAGE BINARY TARGET
   local log="$here/${2##*/}.$3.log" dir
   dir=$($go list -f '{{.Dir}}' "$1")
   (cd "$dir" && "$2" -test.run '^$' -test.fuzz "^$3\$" -test.fuzztime "$time" -test.fuzzminimizetime 1x -test.parallel 1 -test.fuzzcachedir "$corpus/$1") >"$log" 2>&1
@@ -25,11 +27,11 @@ for p in $($go list ./...); do
   for t in $targets; do echo "$p $t" | grep -qE "$only" && mine="$mine $t"; done
   [ -n "$mine" ] || continue
   bin="$here/$(echo "${p#"$module"/}" | tr / -).test"
-  # -fuzz makes -c build with the coverage counters that steer the fuzzer.
+  # With -fuzz, -c adds the coverage counters that guide the fuzzer.
   $go test -c -fuzz . -o "$bin" "$p" || { touch "$here/found"; continue; }
   for t in $mine; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    one "$p" "$bin" "$t" &
+    fuzz_target "$p" "$bin" "$t" &
   done
 done
 wait

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Builds a control plane of Kubernetes (apiserver, controller-manager) and fetches etcd into DIR, for `ROBOCACHE_KUBERNETES=DIR go test ./submit -run ControlPlane`:
-# six minutes and 5 GB on two cores, so no part of `make test-all`. The module is its own: none of this is a dependency of ours.
+# Builds a Kubernetes control plane (apiserver, controller-manager) and downloads etcd into DIR, for
+# `ROBOCACHE_KUBERNETES=DIR go test ./submit -run ControlPlane`. This takes six minutes and 5 GB on
+# two cores, so `make test-all` does not run it. It uses a Go module of its own, so none of it is a
+# dependency of ours.
 set -euo pipefail
 dir=${1:?usage: scripts/tests/kubernetes.sh DIR [VERSION]} version=${2:-v1.34.2}
 mkdir -p "$dir/src/apiserver" "$dir/src/manager"
@@ -9,7 +11,7 @@ for main in apiserver:NewAPIServerCommand:kube-apiserver manager:NewControllerMa
   IFS=: read -r folder command package <<<"$main"
   printf 'package main\n\nimport (\n\t"os"\n\n\t"k8s.io/component-base/cli"\n\t"k8s.io/kubernetes/cmd/%s/app"\n)\n\nfunc main() { os.Exit(cli.Run(app.%s())) }\n' "$package" "$command" >"$folder/main.go"
 done
-# Kubernetes replaces its staging modules by folders; each has a release of the same number.
+# Kubernetes replaces its staging modules by folders. Each has a release with the same number.
 source=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 {
   sed '/^replace (/,/^)/d; s/^module .*/module controlplane/' "$source/go.mod"

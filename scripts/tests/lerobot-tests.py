@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Runs lerobot's own tests of its datasets with its class and with robocache.LeRobotDataset, and names those that only its own passes.
+"""Runs lerobot's own dataset tests with its class and with robocache.LeRobotDataset.
 
-    PYTHONPATH=python .venv/bin/python scripts/tests/lerobot-tests.py PATH_OF_LEROBOT [pytest's arguments; default tests/datasets]
+Prints the tests that pass only with lerobot's class.
 
-PATH_OF_LEROBOT is a checkout of lerobot's source with its tests, at the version that is installed: the wheel brings no tests. What needs the
-Hub fails in both runs, and does not count. Our class reads only: create and resume stay lerobot's, and where a test lets its mocked Hub write the
-files, lerobot's class is opened first. Exit status 1 where more tests fail than --allowed (default 21).
+    PYTHONPATH=python .venv/bin/python scripts/tests/lerobot-tests.py PATH_OF_LEROBOT [ARGUMENTS]
+
+PATH_OF_LEROBOT is a checkout of lerobot's source at the installed version, because the wheel has no
+tests. ARGUMENTS go to pytest (default: tests/datasets). Tests that need the Hub fail in both runs
+and do not count. Our class only reads, so create and resume are lerobot's. If a test lets its
+mocked Hub write the files, lerobot's class is opened first. The exit status is 1 if more tests fail
+than --allowed (default 21).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 
 
 def replace() -> None:
-    """The plugin half: puts our class wherever lerobot's modules hold theirs, before any conftest imports it."""
+    """Replaces lerobot's class in all its modules before a conftest imports it."""
     import importlib
 
     import lerobot.datasets as package
@@ -35,11 +39,11 @@ def replace() -> None:
         create, resume = theirs.create, theirs.resume
 
         def __init__(self, repo_id: Any, root: Any = None, *args: Any, **kwargs: Any) -> None:
-            with contextlib.suppress(Exception):  # ours must raise by itself
+            with contextlib.suppress(Exception):  # our class must raise by itself
                 root = theirs(repo_id, root, *args, **kwargs).root
             super().__init__(repo_id, root, *args, **kwargs)
 
-    # pickle finds it there
+    # pickle looks the class up under this name
     LeRobotDataset.__module__, LeRobotDataset.__qualname__ = theirs.__module__, theirs.__qualname__
     for name in (
         "lerobot_dataset",
@@ -57,7 +61,7 @@ def replace() -> None:
 
 
 def run(checkout: Path, tests: list[str], ours: bool) -> dict[str, str]:
-    """Test → "passed", "skipped", or the first line of why it failed."""
+    """Returns "passed", "skipped" or the first line of the failure for each test."""
     with tempfile.TemporaryDirectory() as tmp:
         report = Path(tmp, "report.xml")
         here = Path(__file__).resolve()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes .venv-tfds: Python with tensorflow-datasets, the reference reader of format/rlds and the peer of its benchmark. It is apart from .venv because
-# TensorFlow is large (1.8 GB) and pins what others need in other versions; the tests skip without it.
+# Makes .venv-tfds: Python with tensorflow-datasets, the reference reader of format/rlds and the
+# peer of its benchmark. TensorFlow is large (1.8 GB) and pins versions that conflict with .venv, so
+# it has its own environment. Without it the tests skip.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ -x .venv-tfds/bin/python ] && .venv-tfds/bin/python -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("tensorflow") and u.find_spec("tensorflow_datasets")))'; then exit 0; fi

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Tests the wheels of dist where users are, installed as they install them. A line is a step with its seconds; what cannot be tried here is a line too.
-#   tests/wheels.sh [part ...]    same here lerobot uninstall bad debian13 testing debian11 arm64, or these
-# The userlands are made once, in .build/wheels/roots: that takes root, and Debian's packages. Debian 11 has Python 3.9, so a Python is built there; Debian's
-# testing has the newest (3.14).
+# Tests the wheels of dist in users' environments, installed as users install them. Prints a line
+# per step with its seconds, and a line for each step that cannot run here.
+#   tests/wheels.sh [part ...]
+#       default: same here lerobot uninstall bad debian13 testing debian11 arm64
+# The userlands are made once, in .build/wheels/roots, which needs root and Debian's packages.
+# Debian 11 has Python 3.9, so a newer Python is built there. Debian testing has Python 3.14.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 base=$(realpath -m .build/wheels)
@@ -12,10 +14,10 @@ trap 'rm -rf "$out"' EXIT
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(same here lerobot uninstall bad debian13 testing debian11 arm64)
 x86=$(ls dist/robocache-*x86_64.whl) arm=$(ls dist/robocache-*aarch64.whl 2>/dev/null)
-[ -n "$x86" ] || { echo "wheels: dist has no wheel, or several: make wheels" >&2; exit 2; }
+[ -n "$x86" ] || { echo "wheels: dist has no x86-64 wheel, or several; run 'make wheels'" >&2; exit 2; }
 failed=0
 
-# try NAME COMMAND...: a line; what the command printed stays in $out/said.
+# try NAME COMMAND...: runs a step and prints one line. The command's output is in $out/said.
 try() {
   local name=$1 begin result=ok limit=(timeout 900)
   shift
@@ -26,52 +28,57 @@ try() {
   [ "$result" = ok ] || { tail -n 12 "$out/said" | sed 's/^/    /'; return 1; }
 }
 skip() { printf '%-58s %9s  skipped: %s\n' "$1" "" "$2"; }
-says() { # says TEXT COMMAND...: fails, and says why in these words, with no traceback of ours
+# fails_with TEXT COMMAND...: requires that the command fails and prints TEXT
+fails_with() {
   local text=$1
   shift
-  "$@" >"$out/words" 2>&1 && { echo "it did not fail"; return 1; }
+  "$@" >"$out/words" 2>&1 && { echo "the command did not fail"; return 1; }
   cat "$out/words"
   grep -qF -- "$text" "$out/words"
 }
 
-# Prints a digest of samples, rows and images of H.264: the same on every machine (contract F1 of video/ffmpeg).
+# Prints a digest of samples, rows and H.264 images. It is equal on all machines (contract F1 of
+# video/ffmpeg).
 digest='import hashlib, itertools, sys, robocache
 samples = hashlib.sha256()
 for b in itertools.islice(robocache.Loader(sys.argv[1], batch_size=8, seed=7), 6):
     for k in sorted(b): samples.update(k.encode() + (b[k].tobytes() if hasattr(b[k], "tobytes") else repr(b[k]).encode()))
 print(samples.hexdigest())'
 expected=
-same_samples() { # same_samples PYTHON... SET: as those that came first
+same_samples() { # same_samples PYTHON... SET: requires the samples of the first call
   local samples
   timeout 900 "${@:1:$#-1}" -c "$digest" "${@: -1}" || return 1
   samples=$(tail -n 1 "$out/said")
   : "${expected:=$samples}"
-  [ "$samples" = "$expected" ] || { echo "other samples: $expected"; return 1; }
+  [ "$samples" = "$expected" ] || { echo "the samples differ; expected $expected"; return 1; }
 }
 
-# list NAME DIR PYTHON...: what a user does first. DIR is where that Python finds the set, and may write.
-list() {
+# check_first_steps NAME DIR PYTHON...: runs a user's first steps. DIR is the folder of the set for
+# this Python, and is writable.
+check_first_steps() {
   local name=$1 dir=$2
   shift 2
   try "$name: import robocache" "$@" -c 'import robocache' || return
   try "$name: self-test" "$@" -c 'import robocache; robocache.self_test()'
   try "$name: H.264 set through a Loader" same_samples "$@" "$dir/set"
   try "$name: convert" "$@" -m robocache convert "$dir/set" "$dir/converted" --to lerobot
-  try "$name: what was converted, through a Loader" same_samples "$@" "$dir/converted"
+  try "$name: the converted set through a Loader" same_samples "$@" "$dir/converted"
   try "$name: robocache --help" "$@" -m robocache --help
 }
-give_set() { rm -rf "$1/set" "$1/converted"; mkdir -p "$1"; cp -r "$set" "$1/set"; }
+copy_set() { rm -rf "$1/set" "$1/converted"; mkdir -p "$1"; cp -r "$set" "$1/set"; }
 set=${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30
 [ -d "$set" ] || set=testdata/shared/g1_h264_v30
 
-# numpy_for VERSION PLATFORM...: NumPy's wheel for another Python or machine, into $base/house.
+# numpy_for VERSION PLATFORM...: downloads NumPy's wheel for another Python or machine to
+# $base/house.
 numpy_for() {
   local tags=() p
   for p in "${@:2}"; do tags+=(--platform "$p"); done
   "$base/tools/bin/pip" download -q --no-deps --only-binary=:all: --python-version "$1" "${tags[@]}" -d "$base/house" numpy
 }
 
-# userland NAME SUITE ARCH PACKAGES: Debian's packages in a folder; those of another machine are unpacked, not configured.
+# userland NAME SUITE ARCH PACKAGES: installs Debian's packages into a folder. Packages of another
+# architecture are unpacked but not configured.
 userland() {
   local root=$roots/$1 deb
   [ ! -f "$root/.whole" ] || return 0
@@ -84,7 +91,7 @@ userland() {
   fi || { rm -rf "$root"; return 1; }
   touch "$root/.whole"
 }
-unable() { skip "$1" "the userland could not be made (root? Debian's packages? $roots/$1.log)"; }
+skip_userland() { skip "$1" "cannot make the userland, which needs root and Debian's packages; see $roots/$1.log"; }
 
 part_same() {
   sha256sum dist/*.whl > "$out/sums"
@@ -98,13 +105,13 @@ part_here() {
     [ -n "$python" ] || { skip "here, Python $version" "not on this machine"; continue; }
     rm -rf "$venv" && "$python" -m venv "$venv"
     try "here, Python $version: pip install" "$venv/bin/pip" install -q --disable-pip-version-check "$x86" || continue
-    give_set "$out"
-    list "here, Python $version" "$out" "$venv/bin/python"
+    copy_set "$out"
+    check_first_steps "here, Python $version" "$out" "$venv/bin/python"
     try "here, Python $version: the script robocache" "$venv/bin/robocache" inspect "$out/set"
   done
   "$venv/bin/python" - <<'PY'
 import os, subprocess, sys, time
-def best(*args):  # the least of seven: milliseconds by the clock, and of CPU, which other programs of this machine change little
+def best(*args):  # best of seven, in ms: wall time, and CPU time, which other programs affect little
     times = []
     for _ in range(7):
         p, t = subprocess.Popen([sys.executable, *args], stdout=subprocess.DEVNULL), time.perf_counter()
@@ -121,14 +128,15 @@ PY
 assert any(isinstance(v, torch.Tensor) for v in next(iter(robocache.Loader(sys.argv[1], batch_size=8))).values())' "$set" "$out/site"
 }
 
-# Our tests beside lerobot's class, its tools and its training, in the environment of `make peers`, with the package of the wheel in place of the checkout's.
+# Runs our tests against lerobot's class, tools and training in the environment of `make peers`. The
+# package comes from the wheel instead of the checkout.
 part_lerobot() {
   local dir=$out/lerobot name tests=()
-  .venv/bin/python -c 'import torch, lerobot' 2>/dev/null || { skip "lerobot: the tests beside it, through the wheel" "no torch or no lerobot in .venv"; return; }
+  .venv/bin/python -c 'import torch, lerobot' 2>/dev/null || { skip "lerobot: its comparison tests with the wheel" "no torch or no lerobot in .venv"; return; }
   mkdir -p "$dir" && ln -s "$PWD/testdata" "$dir/testdata"
   .venv/bin/python -m pip install -q --no-deps --no-index --disable-pip-version-check --target "$dir/python" "$x86" && cp -r python/tests "$dir/python/tests"
   for name in against_lerobot compat lerobot_meta lerobot_tools lerobot_train; do tests+=("$dir/python/tests/test_$name.py"); done
-  try "lerobot: the tests beside it, through the wheel" .venv/bin/python -m pytest -q -rs -p no:cacheprovider --rootdir "$dir" "${tests[@]}" && tail -n 1 "$out/said" | sed 's/^/    /'
+  try "lerobot: its comparison tests with the wheel" .venv/bin/python -m pytest -q -rs -p no:cacheprovider --rootdir "$dir" "${tests[@]}" && tail -n 1 "$out/said" | sed 's/^/    /'
 }
 
 part_uninstall() {
@@ -140,17 +148,17 @@ part_uninstall() {
   HOME=$out/home "$venv/bin/python" -c "$digest" "$set" >/dev/null
   try "uninstall: pip uninstall" "$venv/bin/pip" uninstall -q -y robocache
   find "$venv" ! -name '*.pyc' ! -name __pycache__ | sort > "$out/after"
-  try "uninstall: nothing is left, nor in the home" sh -c "diff $out/before $out/after && test -z \"\$(ls -A $out/home)\""
+  try "uninstall: no files are left in the environment or the home" sh -c "diff $out/before $out/after && test -z \"\$(ls -A $out/home)\""
 }
 
 part_bad() {
   local venv=$out/venv p
   rm -rf "$venv" && python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check "$x86"
-  give_set "$out"
+  copy_set "$out"
   if scripts/deps.sh userlands; then
     try "bad: a CPU without AVX2: self-test" qemu-x86_64-static -cpu Nehalem "$venv/bin/python" -c 'import robocache; robocache.self_test()'
   else skip "bad: a CPU without AVX2" "no qemu"; fi
-  # The Loader in this process and in a forked child, which opens a copy of the engine.
+  # Uses the Loader in this process and in a forked child, which opens a copy of the engine.
   cat > "$out/forked.py" <<'PY'
 import os, sys, robocache
 assert len(next(iter(robocache.Loader(sys.argv[1], batch_size=4)))["task"]) == 4
@@ -160,44 +168,45 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 PY
   if unshare -m true 2>/dev/null; then
     mkdir -p "$out/tmp"
-    try "bad: /tmp without programs" unshare -m sh -c "mount -t tmpfs -o noexec tmpfs $out/tmp && TMPDIR=$out/tmp $venv/bin/python $out/forked.py $out/set"
-    try "bad: a home that is read-only" unshare -m sh -c "mkdir -p $out/ro && mount -t tmpfs -o ro tmpfs $out/ro && HOME=$out/ro $venv/bin/python $out/forked.py $out/set"
+    try "bad: /tmp mounted noexec" unshare -m sh -c "mount -t tmpfs -o noexec tmpfs $out/tmp && TMPDIR=$out/tmp $venv/bin/python $out/forked.py $out/set"
+    try "bad: a read-only home" unshare -m sh -c "mkdir -p $out/ro && mount -t tmpfs -o ro tmpfs $out/ro && HOME=$out/ro $venv/bin/python $out/forked.py $out/set"
     try "bad: no /dev/shm" unshare -m sh -c "umount /dev/shm; mount -t tmpfs -o ro,mode=000 tmpfs /dev/shm; $venv/bin/python $out/forked.py $out/set"
-  else skip "bad: /tmp without programs, a read-only home, no /dev/shm" "no mounts without root"; fi
+  else skip "bad: /tmp mounted noexec, a read-only home, no /dev/shm" "no mounts without root"; fi
   for p in musllinux_1_2_x86_64 macosx_14_0_arm64 win_amd64; do
-    try "bad: pip on $p finds no wheel, and says so" says "No matching distribution" "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-index --find-links dist --only-binary=:all: --platform "$p" -d "$out" robocache
+    try "bad: pip on $p reports that there is no wheel" fails_with "No matching distribution" "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-index --find-links dist --only-binary=:all: --platform "$p" -d "$out" robocache
   done
 }
 
 part_debian13() { debian debian13 trixie; }
 part_testing() { debian testing testing; }
 
-# debian NAME SUITE: with the Python that the suite has.
+# debian NAME SUITE: tests with the Python of the suite.
 debian() {
   local root=$roots/$1 version
   userland "$1" "$2" amd64 python3,python3-venv && version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') &&
-    numpy_for "$version" manylinux2014_x86_64 manylinux_2_27_x86_64 manylinux_2_28_x86_64 || { unable "$1"; return; }
-  root_list "$1" "$root" python3
+    numpy_for "$version" manylinux2014_x86_64 manylinux_2_27_x86_64 manylinux_2_28_x86_64 || { skip_userland "$1"; return; }
+  check_in_userland "$1" "$root" python3
 }
 
-# root_list NAME ROOT PYTHON: the wheel and NumPy's into a new environment of that userland, without a network.
-root_list() {
+# check_in_userland NAME ROOT PYTHON: installs the wheel and NumPy's into a new environment in the userland,
+# without a network, and tests it.
+check_in_userland() {
   local root=$2
   rm -rf "$root/wheels" "$root/venv" && mkdir "$root/wheels" && cp "$x86" "$base"/house/*x86_64.whl "$root/wheels"
-  give_set "$root/srv"
+  copy_set "$root/srv"
   chroot "$root" "$3" -m venv /venv || { skip "$1" "no environment"; return; }
   try "$1: pip install, without a network" chroot "$root" /venv/bin/pip install -q --no-index --find-links /wheels robocache || return
-  list "$1" /srv chroot "$root" /venv/bin/python
+  check_first_steps "$1" /srv chroot "$root" /venv/bin/python
 }
 
 part_debian11() {
   local root=$roots/debian11 version
   version=$(apt-cache show python3 | sed -n 's/^Depends: python\(3\.[0-9]*\).*/\1/p' | tail -n 1)
-  userland debian11 bullseye amd64 gcc,make,libc6-dev,libffi-dev,zlib1g-dev && numpy_for "$version" manylinux2014_x86_64 && python_for "$root" "$version" || { unable debian11; return; }
-  root_list debian11 "$root" /opt/python/bin/python3
+  userland debian11 bullseye amd64 gcc,make,libc6-dev,libffi-dev,zlib1g-dev && numpy_for "$version" manylinux2014_x86_64 && python_for "$root" "$version" || { skip_userland debian11; return; }
+  check_in_userland debian11 "$root" /opt/python/bin/python3
 }
 
-# python_for ROOT VERSION: the Python of this machine's Debian, built there.
+# python_for ROOT VERSION: builds the Python version of this machine's Debian in the userland.
 python_for() (
   set -e
   [ ! -x "$1/opt/python/bin/python3" ] || exit 0
@@ -212,19 +221,20 @@ python_for() (
 
 part_arm64() {
   local root=$roots/arm64 site python
-  [ -n "$arm" ] || { skip arm64 "dist has no wheel for it"; return; }
-  userland arm64 bookworm arm64 python3,libpython3-stdlib && numpy_for 3.11 manylinux2014_aarch64 || { unable arm64; return; }
+  [ -n "$arm" ] || { skip arm64 "dist has no arm64 wheel"; return; }
+  userland arm64 bookworm arm64 python3,libpython3-stdlib && numpy_for 3.11 manylinux2014_aarch64 || { skip_userland arm64; return; }
   site=$root/srv/site
-  rm -rf "$site" && give_set "$root/srv"
-  # No binfmt: the program is started by name, so pip runs on this machine, for that one.
-  try "arm64: pip install, for that machine" "$base/tools/bin/pip" install -q --disable-pip-version-check --no-index --find-links "$base/house" --target "$site" --only-binary=:all: --python-version 3.11 \
+  rm -rf "$site" && copy_set "$root/srv"
+  # Without binfmt the program must be started through qemu, so pip runs on this machine and
+  # installs for the other one.
+  try "arm64: pip install for arm64" "$base/tools/bin/pip" install -q --disable-pip-version-check --no-index --find-links "$base/house" --target "$site" --only-binary=:all: --python-version 3.11 \
     --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 "$arm" || return
   python=(qemu-aarch64-static -L "$root" -E "PYTHONHOME=$root/usr" -E "PYTHONPATH=$site" "$root/usr/bin/python3.11")
-  list arm64 "$root/srv" "${python[@]}"
+  check_first_steps arm64 "$root/srv" "${python[@]}"
 }
 
 for part in "${parts[@]}"; do
-  declare -F "part_$part" >/dev/null || { echo "wheels: no part $part" >&2; exit 2; }
+  declare -F "part_$part" >/dev/null || { echo "wheels: unknown part $part" >&2; exit 2; }
   "part_$part"
 done
 [ $failed -eq 0 ] && echo "wheels: all steps passed" || { echo "wheels: some steps failed" >&2; exit 1; }

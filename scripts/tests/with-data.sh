@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs again, with the shared data, the tests that an earlier run had to do without it.
+# Runs the tests again that an earlier run skipped because it had no shared data.
 #   with-data.sh GO_LIST PYTHON_LIST
-# GO_LIST has a line "package test" per use of missing data (internal/tests/realdata and bench/internal/realdata write it), and
-# PYTHON_LIST the node ids of the tests that skipped (python/tests/conftest.py writes it).
+# GO_LIST has a line "package test" per use of missing data. internal/tests/realdata and
+# bench/internal/realdata write it. PYTHON_LIST has the node ids of the skipped tests, written by
+# python/tests/conftest.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 GO=${GO:-go}

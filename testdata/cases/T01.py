@@ -1,6 +1,7 @@
 # usage: T01.py OUT [LAYOUT.FAULT]
-# A column of timestamps that cannot be used. Three episodes; the fault is in the last one, a constant clock in all.
-# layouts: hdf5, robomimic, aloha, zarr, calvin, clouds. Faults: sound, short, strings, nan, backwards, constant, twodim
+# A column of timestamps that cannot be used. There are three episodes. The fault is in the last one,
+# except for `constant`, which is in all.
+# Layouts: hdf5, robomimic, aloha, zarr, calvin, clouds. Faults: sound, short, strings, nan, backwards, constant, twodim
 import json, os, shutil, sys
 from pathlib import Path
 import numpy as np
@@ -13,7 +14,7 @@ ROOT.parent.mkdir(parents=True, exist_ok=True)
 
 
 def clock(e, fault):
-    """Rows of episode e at 10 Hz, with the fault in the last episode."""
+    """Returns the timestamps of episode e at 10 Hz, with the fault in the last episode."""
     t = np.arange(ROWS) / 10
     if fault == "constant":
         return np.zeros(ROWS)
@@ -65,7 +66,7 @@ def aloha():
 
 
 def array(path, values):
-    """A Zarr array of one chunk."""
+    """Writes a Zarr array of one chunk."""
     os.makedirs(ROOT / path)
     meta = {"zarr_format": 2, "shape": values.shape, "chunks": values.shape, "dtype": values.dtype.str, "compressor": None, "fill_value": 0 if values.dtype.kind != "S" else None, "filters": None, "order": "C"}
     (ROOT / path / ".zarray").write_text(json.dumps(meta))
