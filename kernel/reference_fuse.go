@@ -118,11 +118,8 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 }
 
 func lengthError(name, want string, got int64) error {
-	return robocache.Malformed(
-		"resample",
-		robocache.Where{"tensor": name},
-		"Source length mismatch (length outside the data)",
-	).
+	return robocache.Malformed("resample", robocache.Where{"tensor": name},
+		"Source length mismatch (length outside the data)").
 		Expected(want, strconv.FormatInt(got, 10))
 }
 

@@ -167,11 +167,7 @@ func (w *readWindow) readBytes(ctx context.Context, off int64, n int) ([]byte, e
 			"file",
 			nil,
 			off,
-		}.malformed(
-			"expected %d bytes, but %d are left: the file is truncated",
-			n,
-			max(size, 0),
-		)
+		}.malformed("expected %d bytes, but %d are left: the file is truncated", n, max(size, 0))
 	}
 	if int64(cap(w.data)) < size {
 		w.data = make([]byte, size)
@@ -210,12 +206,8 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		)
 	}
 	if name := otherContainer(head); name != "" {
-		return box{}, robocache.Unsupported(
-			opIndex,
-			nil,
-			"the file is %s, whatever its name says; mp4 is read",
-			name,
-		).
+		return box{}, robocache.Unsupported(opIndex, nil,
+			"the file is %s, whatever its name says; mp4 is read", name).
 			WithHint("%s", containerHint)
 	}
 	boxes := 0
@@ -227,9 +219,7 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
 			return box{}, box{
 				kind: kind,
-			}.malformed(
-				"this is not an mp4 file: no mp4 begins with this box",
-			)
+			}.malformed("this is not an mp4 file: no mp4 begins with this box")
 		}
 		b, headLen, n, err := parseBoxHeader(h, pos, size-pos)
 		if err != nil {

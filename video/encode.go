@@ -258,14 +258,8 @@ func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
 	if !ok {
 		limit, cancel := context.WithTimeout(ctx, listingTime)
 		defer cancel()
-		out, err := exec.CommandContext(
-			limit,
-			path,
-			"-hide_banner",
-			"-loglevel",
-			"error",
-			"-encoders",
-		).
+		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error",
+			"-encoders").
 			Output()
 		switch {
 		case err == nil:

@@ -117,12 +117,7 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		splitPixels(red, green, blue, r.Pix)
 		return nil
 	}
-	return deliverRGB(
-		func(rgb []byte) error { packRaw(r, rgb); return nil },
-		spec,
-		info,
-		dst,
-	)
+	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
 }
 
 // packRaw writes raw pixels as R, G, B, row by row.
@@ -179,13 +174,8 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
-		return nil, robocache.Malformed(
-			"encode still image",
-			nil,
-			"raw image of %d×%d pixels",
-			r.Width,
-			r.Height,
-		).
+		return nil, robocache.Malformed("encode still image", nil, "raw image of %d×%d pixels",
+			r.Width, r.Height).
 			WithCause(err)
 	}
 	return out.Bytes(), nil

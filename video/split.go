@@ -335,11 +335,8 @@ func (s *Split) proveStream(
 }
 
 func mismatchError(number int, want, got string) error {
-	return robocache.Unsupported(
-		opDecode,
-		robocache.Where{"frame": number},
-		"the device's frames of this stream differ from the CPU's",
-	).
+	return robocache.Unsupported(opDecode, robocache.Where{"frame": number},
+		"the device's frames of this stream differ from the CPU's").
 		Expected(want, got)
 }
 

@@ -63,9 +63,7 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 				robocache.Where{"row": i},
 				"task_index %d has two texts",
 				t.Index,
-			).WithHint(
-				"give each task a unique number, in this file and in the column task_index",
-			)
+			).WithHint("give each task a unique number, in this file and in the column task_index")
 		}
 		d.taskText[t.Index] = t.Text
 	}

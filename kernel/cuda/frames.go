@@ -195,11 +195,8 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	}
 	p := x.params
 	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
-		return robocache.Unsupported(
-			"CUDA",
-			nil,
-			"rows of frames that are to be scaled are not a multiple of 4 bytes apart",
-		).
+		return robocache.Unsupported("CUDA", nil,
+			"rows of frames that are to be scaled are not a multiple of 4 bytes apart").
 			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1

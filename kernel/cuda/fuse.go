@@ -180,11 +180,8 @@ func (g *fuseGroup) describeGroup() error {
 		x.dtype = uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return robocache.Unsupported(
-				f.l.op,
-				robocache.Where{"stream": i},
-				"continuous signs are not made on a GPU",
-			).
+			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i},
+				"continuous signs are not made on a GPU").
 				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
 		}
 		if err := checkForms(f.l.op, i, &s.Rule); err != nil {
@@ -386,10 +383,7 @@ func checkForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
 		return nil
 	}
-	return robocache.Unsupported(
-		op,
-		robocache.Where{"stream": stream},
-		"rotations in other forms than quaternions are not made on a GPU",
-	).
+	return robocache.Unsupported(op, robocache.Where{"stream": stream},
+		"rotations in other forms than quaternions are not made on a GPU").
 		WithHint("the CPU")
 }

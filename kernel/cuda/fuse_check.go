@@ -13,9 +13,7 @@ import (
 func (f *fuseBuilder) checkValues(addrs []uintptr, stream uintptr) error {
 	from := &fetcher{l: f.l, addrs: addrs, stream: stream}
 	host := kernel.FuseOp{
-		Series: slices.Clone(
-			f.op.Series,
-		),
+		Series:  slices.Clone(f.op.Series),
 		Clock:   f.op.Clock,
 		Epsilon: f.op.Epsilon,
 		Targets: *from.fetchTensor(&f.op.Targets),

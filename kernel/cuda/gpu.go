@@ -73,11 +73,8 @@ func openGPU(number int) (*gpu, error) {
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		return nil, robocache.Unsupported(
-			"CUDA",
-			robocache.Where{"device": number},
-			"no image for the chip",
-		).
+		return nil, robocache.Unsupported("CUDA", robocache.Where{"device": number},
+			"no image for the chip").
 			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
 	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code !=
@@ -239,12 +236,8 @@ func (g *gpu) launchKernel(s *scratchWords, k *call, f *function, stream uintptr
 // limitError returns the error of a launch that exceeds the kernel's limits. The driver's own error
 // would be "invalid argument".
 func (g *gpu) limitError(k *call, f *function) error {
-	return robocache.Unsupported(
-		"CUDA",
-		robocache.Where{"device": g.number},
-		"launch %s",
-		k.String(),
-	).
+	return robocache.Unsupported("CUDA", robocache.Where{"device": g.number}, "launch %s",
+		k.String()).
 		Expected(
 			fmt.Sprintf(
 				"1 to %d threads, at most %d bytes of shared memory, a grid below 2^31",

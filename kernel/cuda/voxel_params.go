@@ -57,19 +57,17 @@ func flag(b bool) uint8 {
 // setLayout sets all fields that depend on the operation's tensors.
 func (p *voxelParams) setLayout(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	*p = voxelParams{
-		lo:      op.Min,
-		size:    op.Size,
-		cells:   l.Cells,
-		batch:   int64(l.Batch),
-		rowsIn:  int64(l.Rows),
-		columns: uint32(l.Features),
-		pointType: uint8(
-			op.Points.DType,
-		),
-		mode:    uint8(op.Mode),
-		outside: uint8(op.Outside),
-		bit:     flag(op.Bits),
-		sparse:  flag(op.Coords != nil),
+		lo:        op.Min,
+		size:      op.Size,
+		cells:     l.Cells,
+		batch:     int64(l.Batch),
+		rowsIn:    int64(l.Rows),
+		columns:   uint32(l.Features),
+		pointType: uint8(op.Points.DType),
+		mode:      uint8(op.Mode),
+		outside:   uint8(op.Outside),
+		bit:       flag(op.Bits),
+		sparse:    flag(op.Coords != nil),
 	}
 	for a, g := range op.Grid {
 		p.grid[a] = uint32(g)

@@ -81,12 +81,8 @@ func loadLibrary(names []string) (*driverFunctions, error) {
 		}
 	}
 	if err != nil {
-		return nil, robocache.Unsupported(
-			opDecode,
-			nil,
-			"cannot open the NVIDIA video library: %s",
-			err.Error(),
-		).
+		return nil, robocache.Unsupported(opDecode, nil, "cannot open the NVIDIA video library: %s",
+			err.Error()).
 			WithHint(
 				"install the NVIDIA driver; in a container, add 'video' to " +
 					"NVIDIA_DRIVER_CAPABILITIES",

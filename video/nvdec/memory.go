@@ -88,9 +88,7 @@ func joinPairs(pairs, u, v []byte) {
 			pairs[2*x:],
 			spreadBytes(
 				binary.LittleEndian.Uint32(u[x:]),
-			)|spreadBytes(
-				binary.LittleEndian.Uint32(v[x:]),
-			)<<8,
+			)|spreadBytes(binary.LittleEndian.Uint32(v[x:]))<<8,
 		)
 	}
 	for ; 2*x < len(pairs); x++ {

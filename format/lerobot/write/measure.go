@@ -120,8 +120,6 @@ func (f *feature) measureStill(ref *robocache.FrameRef) bool {
 		f.Height,
 		f.Width,
 		f.Channels,
-	}, json.RawMessage(
-		`["height","width","channels"]`,
-	)
+	}, json.RawMessage(`["height","width","channels"]`)
 	return true
 }

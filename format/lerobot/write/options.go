@@ -73,42 +73,27 @@ func parseOptions(opt robocache.WriteOptions) (settings, error) {
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
 	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, map[string]reader.Set{
-		"video_codec": reader.Text(
-			&o.codec,
-			"copy",
-			"av1",
-			"h264",
-			"hevc",
-		),
-		"gop":    whole(&w.Video.GOP),
-		"crf":    whole(&w.Video.CRF),
-		"preset": reader.Text(&w.Video.Preset),
-		"codec": reader.Text(
-			&w.Video.Codec,
-		),
-		"copy_only": reader.Yes(&o.copyOnly),
-		"hidden":    reader.Whole(&o.hidden, 0, maxHidden),
+		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"),
+		"gop":         whole(&w.Video.GOP),
+		"crf":         whole(&w.Video.CRF),
+		"preset":      reader.Text(&w.Video.Preset),
+		"codec":       reader.Text(&w.Video.Codec),
+		"copy_only":   reader.Yes(&o.copyOnly),
+		"hidden":      reader.Whole(&o.hidden, 0, maxHidden),
 		"size": func(v string) bool {
 			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
 			return v == "" ||
 				n == 2 && err == nil && min(o.width, o.height) > 0 &&
 					max(o.width, o.height) <= 1<<14
 		},
-		"images": reader.Text(
-			&o.images,
-			"",
-			"video",
-			"images",
-		),
+		"images":              reader.Text(&o.images, "", "video", "images"),
 		"recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool {
 			w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames)
 			return true
 		},
-		"group_rows": whole(&o.groupRows),
-		"chunks_size": whole(
-			&w.ChunksSize,
-		),
+		"group_rows":       whole(&o.groupRows),
+		"chunks_size":      whole(&w.ChunksSize),
 		"data_file_bytes":  size(&w.DataFileBytes),
 		"video_file_bytes": size(&w.VideoFileBytes),
 		"stats_budget":     size(&w.StatsBudget),

@@ -142,11 +142,7 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 				"or was saved by an earlier Writer",
 		).WithHint(
 			"close the Writer, then run: %s",
-			robocache.Command(
-				"edit delete %s --episodes=%d --in-place",
-				r.dir,
-				r.nextEpisode()-1,
-			),
+			robocache.Command("edit delete %s --episodes=%d --in-place", r.dir, r.nextEpisode()-1),
 		)
 	}
 	ep := t.episodes[last]

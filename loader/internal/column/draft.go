@@ -60,17 +60,10 @@ func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
 		if int64(d.scaledWidth)*int64(d.scaledHeight) > video.MaxImagePixels {
 			where, option := robocache.Where{
 				"stream": c.Key,
-			}, robocache.Option(
-				"image_resize",
-				string(c.Resize),
-			)
+			}, robocache.Option("image_resize", string(c.Resize))
 			return nil, d.Done(
-				robocache.ResourceLimit(
-					"loader",
-					where,
-					"%s scales the image beyond 256 Mpixel",
-					option,
-				).
+				robocache.ResourceLimit("loader", where, "%s scales the image beyond 256 Mpixel",
+					option).
 					Expected("", formatSize(w, h)),
 			)
 		}

@@ -185,12 +185,7 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 				"random_crop moves the colour images, and depth is not augmented",
 				fmt.Sprintf(
 					"if it is not aligned with a cropped camera: %s; else leave the key out of %s",
-					robocache.Option(
-						"augment",
-						"random_crop",
-						"keep",
-						[]string{c.Key},
-					),
+					robocache.Option("augment", "random_crop", "keep", []string{c.Key}),
 					robocache.Option("keys"),
 				),
 			)
@@ -260,9 +255,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 			slices.Contains(words, "right") {
 			src.report.Warn(
 				"augment: hflip mirrors images of tasks that name a side, and leaves their " +
-					"texts: " + options.Clip(
-					t.Text,
-				),
+					"texts: " + options.Clip(t.Text),
 			)
 			break
 		}

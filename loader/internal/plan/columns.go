@@ -66,11 +66,8 @@ func (src *Source) makeColumns() error {
 		}
 		switch {
 		case cfg.HasWindow(c.Key) && c.OutDType != robocache.String:
-			return robocache.Misuse(
-				"loader",
-				robocache.Where{"stream": c.Key},
-				"a window of a number of the sample",
-			).
+			return robocache.Misuse("loader", robocache.Where{"stream": c.Key},
+				"a window of a number of the sample").
 				WithHint("it is that of the sample's own time")
 		case cfg.HasWindow(c.Key):
 			return column.TextWindow(c.Key)

@@ -134,11 +134,9 @@ func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 		bindSource(s, src, len(sources) == 1)
 	}
 	if len(s.Ragged) > 0 && first.Config.Raw {
-		return nil, robocache.Unsupported(
-			"loader",
+		return nil, robocache.Unsupported("loader",
 			robocache.Where{"stream": s.Tensors[s.Ragged[0]].Key, "raw": true},
-			"raw batches with rows of varying length",
-		).
+			"raw batches with rows of varying length").
 			WithHint(
 				"batches that are finished on the host, or %s without them",
 				robocache.Option("keys"),
@@ -301,15 +299,10 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 			robocache.Option("rename")
 	}
 	return src.WithPlace(
-		robocache.Misuse(
-			"mixture",
-			robocache.Where{"stream": x.Key},
-			"two sources give this key in different forms",
-		).
-			Expected(
-				fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place),
-				fmt.Sprintf("%s %v", x.DType, x.Shape),
-			).
+		robocache.Misuse("mixture", robocache.Where{"stream": x.Key},
+			"two sources give this key in different forms").
+			Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place),
+				fmt.Sprintf("%s %v", x.DType, x.Shape)).
 			WithHint("%s", hint),
 	)
 }

@@ -249,11 +249,9 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		if i < 0 {
 			continue
 		}
-		err := robocache.Malformed(
-			"loader",
+		err := robocache.Malformed("loader",
 			src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}),
-			"the episode lacks this stream, other episodes have it",
-		).
+			"the episode lacks this stream, other episodes have it").
 			WithHint("%s", robocache.LackingHint())
 		if cfg.OnBadEpisode != "skip" {
 			return err

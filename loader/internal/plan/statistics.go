@@ -115,13 +115,8 @@ func (src *Source) computeStatistics(
 			src.Table.Len(),
 		)
 	case reason != "":
-		return robocache.Misuse(
-			"loader",
-			robocache.Where{"stream": strings.Join(keys, ", ")},
-			"normalize: the dataset has %s, and %s",
-			lacks,
-			reason,
-		).
+		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")},
+			"normalize: the dataset has %s, and %s", lacks, reason).
 			WithHint(
 				"%s computes them at opening, over the selected episodes; %s",
 				robocache.Option("stats", "compute"),

@@ -141,12 +141,8 @@ func (src *Source) alignColumns() error {
 			k = c.Feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
 			if !c.HasNumbers() || !to.Float() {
-				return robocache.Misuse(
-					"loader",
-					robocache.Where{"stream": k},
-					"align: dtypes: %s",
-					to.String(),
-				).
+				return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: dtypes: %s",
+					to.String()).
 					WithHint("float32, float64, float16 or bfloat16, for numeric streams")
 			}
 			c.SetDType(to)
@@ -454,14 +450,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, robocache.Malformed(
-			"loader",
+		return 0, 0, robocache.Malformed("loader",
 			robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(episode)},
-			"a timeline of %d rows from %d to %d ns",
-			count,
-			t0,
-			t1,
-		).
+			"a timeline of %d rows from %d to %d ns", count, t0, t1).
 			WithHint("a timestamp is wrong: %s", robocache.Command("doctor"))
 	}
 	return int(count), t0, nil

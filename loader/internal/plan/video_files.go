@@ -28,12 +28,8 @@ func (src *Source) openFiles(budget int64) error {
 		} else {
 			lib := video.LibraryOf(ds)
 			if lib == nil {
-				return robocache.Unsupported(
-					"loader",
-					robocache.Where{"stream": c.Key},
-					"the format %s gives no video files",
-					ds.Info().Format,
-				).
+				return robocache.Unsupported("loader", robocache.Where{"stream": c.Key},
+					"the format %s gives no video files", ds.Info().Format).
 					WithHint("%s without the video keys", robocache.Option("keys"))
 			}
 			if _, err := video.ActiveBackend(); err != nil {
@@ -93,11 +89,8 @@ func (src *Source) probeSizes(ctx context.Context) error {
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		default:
-			return robocache.Malformed(
-				"loader",
-				robocache.Where{"stream": c.Key},
-				"nothing says the size of the frames",
-			).
+			return robocache.Malformed("loader", robocache.Where{"stream": c.Key},
+				"nothing says the size of the frames").
 				WithHint("Pass %s", robocache.Option("image_size"))
 		}
 		if c.Width > 1<<15 || c.Height > 1<<15 {
