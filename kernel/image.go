@@ -225,8 +225,7 @@ func (op *ImageOp) Check() error {
 				misuseError(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
 			)
 		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 ||
-			o[1] != 3 ||
-			o[0] != s[0]:
+			o[1] != 3 || o[0] != s[0]:
 			return where(
 				misuseError(
 					name,

@@ -106,9 +106,7 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 	}
 	w, h := spec.outputSize(info)
 	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height &&
-		r.Channels == 3 &&
-		r.DType == robocache.Uint8 &&
-		strideOf(r) == 3*w {
+		r.Channels == 3 && r.DType == robocache.Uint8 && strideOf(r) == 3*w {
 		// The most common case: pixels of the file go directly to the planes of the batch.
 		red, green, blue := dst[:n], dst[n:2*n], dst[2*n:3*n]
 		if r.BGR {

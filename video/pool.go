@@ -241,8 +241,7 @@ func (r decodeJob) runWithin(ctx context.Context, d Within) (keep bool, err erro
 // canJoin reports whether next continues g without a gap, with the same sample entry.
 func canJoin(ix *Index, g, next Group) bool {
 	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
-		next.Start < ix.NumSamples() &&
-		next.End < ix.NumSamples() &&
+		next.Start < ix.NumSamples() && next.End < ix.NumSamples() &&
 		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
@@ -392,10 +391,8 @@ func (at *position) canServe(ix *Index, g Group) bool {
 
 func sameEntry(a, b *SampleEntry) bool {
 	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width &&
-		a.Height == b.Height && a.Primaries == b.Primaries &&
-		a.Transfer == b.Transfer && a.Matrix == b.Matrix &&
-		a.FullRange == b.FullRange &&
-		a.Rotation == b.Rotation &&
+		a.Height == b.Height && a.Primaries == b.Primaries && a.Transfer == b.Transfer &&
+		a.Matrix == b.Matrix && a.FullRange == b.FullRange && a.Rotation == b.Rotation &&
 		bytes.Equal(a.Extradata, b.Extradata)
 }
 

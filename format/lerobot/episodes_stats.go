@@ -99,8 +99,7 @@ func isComplete(s *robocache.FeatureStats) bool {
 		}
 	}
 	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) &&
-		len(s.Max) == len(s.Mean) &&
-		len(s.Std) == len(s.Mean)
+		len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
 }
 
 // FrameStats returns EpisodeStats of a camera. Statistics are nil if they cannot replace a count of

@@ -345,8 +345,7 @@ func assembleEpisodes(
 	}
 	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {
 		return (file == nil || file[a] == file[b]) && (chunk == nil || chunk[a] == chunk[b]) &&
-			(from == nil || from[a] == from[b]) && length[a] == length[b] &&
-			sameVideos(want, a, b)
+			(from == nil || from[a] == from[b]) && length[a] == length[b] && sameVideos(want, a, b)
 	})
 	if err != nil {
 		return nil, nil, err

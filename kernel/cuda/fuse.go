@@ -170,8 +170,7 @@ func (g *fuseGroup) describeGroup() error {
 			p.ragged = 1
 		}
 		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask &&
-			op.Clock == kernel.Nanoseconds &&
-			s.Times.DType == robocache.Int64 {
+			op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64 {
 			x.flags |= streamBrief
 		}
 		x.maxGap = s.Rule.MaxGap

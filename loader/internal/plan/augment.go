@@ -219,8 +219,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 	var silent []string
 	for _, c := range src.Columns {
 		if c.Feature == nil || column.Is[*column.TimesColumn](c) || c.Feature.Default ||
-			column.Is[*column.TextColumn](c) ||
-			slices.Contains(cameras, c.Key) ||
+			column.Is[*column.TextColumn](c) || slices.Contains(cameras, c.Key) ||
 			slices.Contains(f.Keep, c.Key) {
 			continue
 		}

@@ -114,9 +114,7 @@ func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.Devi
 		stays := !slices.ContainsFunc(sources, func(src *Source) bool {
 			c := src.ImageColumn(own.Key)
 			return c == nil || src.decodeDevice != device || c.IsStill ||
-				c.Spec.Pixel != video.RGB8 ||
-				c.Norm != nil ||
-				c.Augment != nil && c.Deferred == nil
+				c.Spec.Pixel != video.RGB8 || c.Norm != nil || c.Augment != nil && c.Deferred == nil
 		})
 		if !stays {
 			continue

@@ -286,8 +286,7 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	}
 	a, b := owner.Column(x.Key), src.Column(x.Key)
 	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() &&
-		a.Elements != b.Elements &&
-		slices.Equal(a.Axis, b.Axis) {
+		a.Elements != b.Elements && slices.Equal(a.Axis, b.Axis) {
 		hint = "rows of different widths: " + robocache.Option("missing", "pad") +
 			" pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] &&

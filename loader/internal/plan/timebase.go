@@ -54,8 +54,7 @@ func onlyCasts(a *align.Config) bool {
 	b := *a
 	b.DTypes = nil
 	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() &&
-		b.MaxGap.IsZero() &&
-		b.Window == 0
+		b.MaxGap.IsZero() && b.Window == 0
 }
 
 // newTiming returns how a column is read by time, without its rule. It returns nil for columns that
@@ -262,13 +261,9 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 	}
 	for _, d := range before {
 		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock &&
-			d.Window == c.Window &&
-			d.Steps == c.Steps &&
-			d.Time.Offset == c.Time.Offset &&
-			d.Time.Length == c.Time.Length &&
-			d.Time.ClockName == c.Time.ClockName &&
-			d.Time.Clock == c.Time.Clock &&
-			rule(d) == rule(c) {
+			d.Window == c.Window && d.Steps == c.Steps && d.Time.Offset == c.Time.Offset &&
+			d.Time.Length == c.Time.Length && d.Time.ClockName == c.Time.ClockName &&
+			d.Time.Clock == c.Time.Clock && rule(d) == rule(c) {
 			c.PlanLeader = d
 			d.PlanFollowers = append(d.PlanFollowers, c)
 			return
@@ -363,8 +358,7 @@ func (src *Source) widestSpans(ctx context.Context) error {
 		w := &src.Config.Native[i]
 		f := info.Feature(w.Key)
 		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText ||
-			f.Kind == robocache.KindEvent ||
-			f.Kind == robocache.KindNumeric && !f.Ragged() ||
+			f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
 			src.Config.Keys != nil && !slices.Contains(src.Config.Keys, w.Key) {
 			continue
 		}
@@ -433,8 +427,7 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		}
 	}
 	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&
-		k != "intersection" &&
-		k != "union" {
+		k != "intersection" && k != "union" {
 		if err := add(k, true); err != nil {
 			return 0, 0, err
 		}
