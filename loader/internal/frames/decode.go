@@ -200,7 +200,8 @@ func (w *Worker) planRequest(r *request) {
 			flush()
 		}
 	}
-	if flush(); ahead != nil {
+	flush()
+	if ahead != nil {
 		w.pushReadRun(ahead)
 	}
 }

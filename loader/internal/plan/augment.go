@@ -82,7 +82,7 @@ func (src *Source) applyAugment() error {
 		case c == nil && slices.Contains(src.known, k):
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
-			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.keys()))
+			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.columnKeys()))
 		case c.Image() != nil && !colour(c):
 			return augmentError(
 				k,
@@ -169,7 +169,7 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	for _, k := range a.Crop.Keep {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case slices.Contains(cameras, k):
 			return augmentError(
 				k,
@@ -205,7 +205,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 	for _, k := range named {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case slices.Contains(cameras, k):
 			return augmentError(
 				k,
@@ -286,7 +286,7 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 		switch {
 		case k == "" || slices.Contains(cameras, k):
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.keys()))
+			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.columnKeys()))
 		case c == nil: // the keys option omits it
 		case c.Image() != nil:
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")

@@ -45,7 +45,7 @@ func (src *Source) setNormalization(ctx context.Context) error {
 			if src.Column(k) == nil {
 				return robocache.Misuse("loader", robocache.Where{"stream": k},
 					"normalize: no tensor of that key").
-					WithHint("%s", robocache.Nearest(k, src.keys()))
+					WithHint("%s", robocache.Nearest(k, src.columnKeys()))
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func (src *Source) setNormalization(ctx context.Context) error {
 			"%s changes nothing: none of %s is a float feature that one word applies to; name "+
 				"keys: %s",
 			robocache.Option("normalize", n.Mode),
-			strings.Join(src.keys(), ", "),
+			strings.Join(src.columnKeys(), ", "),
 			robocache.Option("normalize", "KEY", "MODE"),
 		)
 	} else if n.Mode != "" {

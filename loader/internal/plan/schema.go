@@ -51,7 +51,7 @@ func (src *Source) describeSchema() {
 			src.Tensors[c.Entry].IsOnDevice = true
 		}
 		if x.Ragged && !x.Times ||
-			c.Image() != nil && c.Span != nil && src.free(c.Key+layout.LengthsSuffix) {
+			c.Image() != nil && c.Span != nil && !src.isKnownKey(c.Key+layout.LengthsSuffix) {
 			var shape []int
 			if x.Ragged {
 				shape = c.Axis
@@ -352,7 +352,7 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	type key struct {
 		widths []int // per source
 		other  bool  // a source has another shape; newSchema reports it
-		chosen bool
+		chosen bool  // Mix.Dims of a source names the key
 	}
 	keys := map[string]*key{}
 	for i, src := range sources {
@@ -363,8 +363,9 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				keys[c.Key] = k
 			}
 			dims, chosen := mix[i].Dims[c.Key]
-			k.widths, k.other, k.chosen = append(k.widths, c.Elements), k.other ||
-				!c.CanWiden(), k.chosen || chosen
+			k.widths = append(k.widths, c.Elements)
+			k.other = k.other || !c.CanWiden()
+			k.chosen = k.chosen || chosen
 			if chosen {
 				k.widths = append(k.widths, slices.Max(dims)+1)
 			}
@@ -427,7 +428,7 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 				robocache.Option("missing", "pad"),
 			)
 		case c == nil:
-			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
+			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.columnKeys()))
 		case !c.CanWiden():
 			return bad(
 				"its rows are no list of numbers",

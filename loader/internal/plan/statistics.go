@@ -215,13 +215,12 @@ func (src *Source) countValues(
 	for i := range episodes {
 		episodes[i] = src.Table.Episode(i)
 	}
-	var read, said atomic.Int64
-	said.Store(time.Now().UnixNano())
+	var read, lastReport atomic.Int64
+	lastReport.Store(time.Now().UnixNano())
 	progress := func(n int64) {
-		done, at := read.Add(n), said.Load()
-		if now := time.Now().
-			UnixNano(); now-at > int64(progressEvery) &&
-			said.CompareAndSwap(at, now) {
+		done, at := read.Add(n), lastReport.Load()
+		now := time.Now().UnixNano()
+		if now-at > int64(progressEvery) && lastReport.CompareAndSwap(at, now) {
 			src.logProgress(
 				"statistics: %s of %s are read",
 				sizeText(done),

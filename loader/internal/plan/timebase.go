@@ -69,17 +69,19 @@ func newTiming(
 		key, clock = f.Key, b.ClockOf(f)
 	}
 	switch {
-	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil || b.IsTimed &&
-		cfg.Deltas.Of(key) != nil:
+	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil ||
+		b.IsTimed && cfg.Deltas.Of(key) != nil:
 		return new(column.Timing), nil
 	case cfg.Align == nil || key == "":
 		return nil, nil
 	}
 	shift, err := cfg.Align.Shift(key)
-	if err != nil ||
-		shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] &&
-			cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
+	if err != nil {
 		return nil, err
+	}
+	if shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] &&
+		cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
+		return nil, nil
 	}
 	return new(column.Timing), nil
 }
@@ -125,7 +127,7 @@ func (src *Source) alignColumns() error {
 	if cfg == nil {
 		cfg = &align.Config{}
 	}
-	known := append(src.keys(), "task")
+	known := append(src.columnKeys(), "task")
 	for _, named := range cfg.Named() {
 		slices.Sort(named)
 		for _, k := range named {
@@ -403,7 +405,9 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	var names []string
 	var streams [][]int64
-	add := func(key string, always bool) error {
+	// addBounds adds the timestamps of a stream that bounds the extent. With always it does not ask
+	// align.Bounds whether the stream does.
+	addBounds := func(key string, always bool) error {
 		t, err := src.Timestamps.OfStream(ctx, episode, key)
 		if err != nil {
 			return err
@@ -421,19 +425,19 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
 			!column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
-			if err := add(c.Key, c.Key == cfg.Extent); err != nil {
+			if err := addBounds(c.Key, c.Key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
 	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&
 		k != "intersection" && k != "union" {
-		if err := add(k, true); err != nil {
+		if err := addBounds(k, true); err != nil {
 			return 0, 0, err
 		}
 	}
 	if len(streams) == 0 {
-		if err := add("", true); err != nil {
+		if err := addBounds("", true); err != nil {
 			return 0, 0, err
 		}
 	}

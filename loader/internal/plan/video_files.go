@@ -22,7 +22,7 @@ func (src *Source) openFiles(budget int64) error {
 			c.FrameFiles = src.Files
 			continue
 		}
-		ds := base(src.Dataset)
+		ds := withoutRenaming(src.Dataset)
 		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // tests need no codec
 			src.Files = fake.Files()
 		} else {
@@ -114,12 +114,13 @@ func (src *Source) firstSize(
 		if from, to := src.Table.Span(i); from == to {
 			continue
 		}
-		if tried++; tried > maxProbes {
+		tried++
+		if tried > maxProbes {
 			break
 		}
 		ref := make([]robocache.FrameRef, 1)
-		if err = src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(i)}},
-			ref); err != nil || ref[0].Missing {
+		rows := []robocache.Row{{Episode: src.Table.Episode(i)}}
+		if err = src.Dataset.Frames(ctx, c.Key, rows, ref); err != nil || ref[0].Missing {
 			continue
 		}
 		if !c.IsVideo() {
@@ -127,7 +128,7 @@ func (src *Source) firstSize(
 			if info, err = video.ImageSize(&ref[0]); err != nil {
 				continue
 			}
-			// depth that is not declared
+			// An image with another dtype than declared is depth.
 			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 {
 				chooseDepth(c, &src.Config, c.Spec.Depth)
 				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {
