@@ -278,7 +278,7 @@ func checkGroup(f *File, g Group) error {
 // Relations between a decoder from acquireDecoder and the group.
 const (
 	elsewhere = iota // the decoder was flushed
-	nearby           // flushed, but its last frame was shortly before: the caller reads in order
+	nearby           // flushed, but the caller reads in order: its last frame was shortly before
 	resumed          // the decoder's position is where the group continues
 )
 
@@ -305,7 +305,8 @@ func (p *Pool) acquireDecoder(f *File, g Group) (w *worker, how int, err error) 
 		}
 		// Among equal decoders the least recently used is taken. Another caller may continue at the
 		// positions of the others.
-		if fitting++; found < 0 {
+		fitting++
+		if found < 0 {
 			found = i
 		}
 		if c.lastIndex != f.Index {
