@@ -442,10 +442,8 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	case op.Offsets != nil:
 		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
 		if from < 0 || to < from || to > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
-				"tensor": "offsets",
-				"index":  b,
-			}, "length mismatch").
+			return 0, 0, robocache.Misuse(voxelize,
+				robocache.Where{"tensor": "offsets", "index": b}, "length mismatch").
 				Expected(
 					fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows),
 					fmt.Sprintf("%d, %d", from, to),
@@ -455,10 +453,8 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	case op.Lengths != nil:
 		n := op.Lengths.int64At(b)
 		if n < 0 || n > int64(rows) {
-			return 0, 0, robocache.Misuse(voxelize, robocache.Where{
-				"tensor": "lengths",
-				"index":  b,
-			}, "length mismatch").
+			return 0, 0, robocache.Misuse(voxelize,
+				robocache.Where{"tensor": "lengths", "index": b}, "length mismatch").
 				Expected(fmt.Sprintf("0 … %d points", rows), strconv.FormatInt(n, 10))
 		}
 		return 0, int(n), nil

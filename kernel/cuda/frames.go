@@ -99,8 +99,8 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 			}
 		}
 		if k < 2 {
-			if position, weight, taps = padToFours(position, weight, taps, p.limit[k]); position ==
-				nil {
+			position, weight, taps = padToFours(position, weight, taps, p.limit[k])
+			if position == nil {
 				return unsuitableError(f)
 			}
 		} else {
@@ -133,8 +133,8 @@ func (x *Frames) prepareScaling(d *Device, f *FrameForm) error {
 			return most
 		}
 		p.lumaRows, p.chromaRows = rows(2), rows(3)
-		if x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows)); x.call.shared <=
-			frameScratch {
+		x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows))
+		if x.call.shared <= frameScratch {
 			break
 		}
 	}

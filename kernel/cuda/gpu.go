@@ -53,8 +53,8 @@ func openGPU(number int) (*gpu, error) {
 		return nil, g.driverError("find the device", code)
 	}
 	g.handle = *handle
-	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1),
-		uintptr(g.handle)); code == 0 {
+	code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle))
+	if code == 0 {
 		g.name, _, _ = strings.Cut(string(name[:]), "\x00")
 	}
 	for attr, to := range map[int]*int{
@@ -66,8 +66,8 @@ func openGPU(number int) (*gpu, error) {
 		attrSharedPerBlock: &g.chip.shared,
 	} {
 		v := new(int32)
-		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr),
-			uintptr(g.handle)); code != 0 {
+		code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle))
+		if code != 0 {
 			return nil, g.driverError(fmt.Sprintf("tell attribute %d", attr), code)
 		}
 		*to = int(*v)
@@ -77,8 +77,8 @@ func openGPU(number int) (*gpu, error) {
 			"no image for the chip").
 			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
-	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code !=
-		0 {
+	code = cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle))
+	if code != 0 {
 		return nil, g.driverError("make a context", code)
 	}
 	g.context = *context

@@ -119,9 +119,8 @@ func (l *Launch) addCall(k call) int {
 // bind binds the address of a tensor to a field of a call's parameters. A nil tensor is ignored.
 func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
 	if t != nil {
-		at := uintptr(
-			unsafe.Pointer(field),
-		) - uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
+		at := uintptr(unsafe.Pointer(field)) - start
 		l.bindings = append(l.bindings, binding{n, int(at), l.number[t]})
 	}
 }
