@@ -201,9 +201,8 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 			m.Merge(stats.MomentsOf(s))
-			m.noSpread, m.noExtrema = m.noSpread ||
-				s.Std == nil, m.noExtrema || s.Min == nil ||
-				s.Max == nil
+			m.noSpread = m.noSpread || s.Std == nil
+			m.noExtrema = m.noExtrema || s.Min == nil || s.Max == nil
 		}
 		return nil
 	})

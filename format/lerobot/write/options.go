@@ -437,7 +437,9 @@ func WhyDropped(f *robocache.Feature) string {
 		return "LeRobot cannot store rows of varying length (a point cloud)"
 	}
 	column := *f
-	column.Key, column.Default, column.Clock, column.Masked = legalKey(f.Key, nil), false, "", false
+	// A conversion changes these fields, so they are no reason to leave out the stream.
+	column.Key = legalKey(f.Key, nil)
+	column.Default, column.Clock, column.Masked = false, "", false
 	if err := CanWrite(column); err != nil {
 		return err.Error()
 	}

@@ -166,9 +166,9 @@ func (c *conversion) applyPlan() error {
 	return nil
 }
 
-// intoShard sets the place of the shard in cfg. All shards have the same number of file numbers. If
-// there are at most 1000 shards, each has one chunk.
-func (c *conversion) intoShard(cfg *Config) {
+// setShardRange sets in cfg which episode, row and file numbers the shard may use. All shards get
+// equally many file numbers. If there are at most 1000 shards, each gets one chunk.
+func (c *conversion) setShardRange(cfg *Config) {
 	s := c.options.Shard
 	if s == nil {
 		return
@@ -360,12 +360,12 @@ func mergeShards(
 		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
 	}
 	if w.written != r.NumEpisodes && schema.Splits != nil {
-		r.Findings, schema.Splits = append(
-			r.Findings,
-			robocache.LostSplits(
-				slices.Sorted(maps.Keys(schema.Splits)),
-				"episodes of the plan are missing",
-			)...), nil
+		lost := robocache.LostSplits(
+			slices.Sorted(maps.Keys(schema.Splits)),
+			"episodes of the plan are missing",
+		)
+		r.Findings = append(r.Findings, lost...)
+		schema.Splits = nil
 	}
 	r.NumEpisodes, r.NumFrames = w.written, w.rows
 	if w.cfg.Extra[reportName], err = reportText(r); err != nil {
