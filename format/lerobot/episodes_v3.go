@@ -362,7 +362,11 @@ func assembleEpisodes(
 	if from == nil {
 		from = e.from[:total]
 	}
-	e.file, e.files, err = numberFiles(reader.Permute(chunk, perm), reader.Permute(file, perm), total)
+	e.file, e.files, err = numberFiles(
+		reader.Permute(chunk, perm),
+		reader.Permute(file, perm),
+		total,
+	)
 	if err != nil {
 		return nil, nil, err
 	}

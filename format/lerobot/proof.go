@@ -48,10 +48,11 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		// Episodes are ordered by start, so those that end before the group are skipped by binary
 		// search. A linear scan per group would be quadratic in a file with many groups and
 		// episodes.
-		eps = eps[sort.Search(len(eps), func(i int) bool {
+		first := sort.Search(len(eps), func(i int) bool {
 			_, start := t.fileOf(int(eps[i]))
 			return start+int64(t.dataset.Len(int(eps[i]))) > g.Start
-		}):]
+		})
+		eps = eps[first:]
 	}
 	bad := map[int32]relocated{}
 	for _, e := range eps {
@@ -313,7 +314,8 @@ func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []r
 	return runs, nil
 }
 
-// relocate records places of episodes. It reports whether any start changed.
+// relocate records the positions of episodes that were found in the data. It reports whether any
+// start changed.
 func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -88,12 +88,13 @@ func pythonJSON(b []byte) []byte {
 		return b
 	}
 	return pythonNumbers.ReplaceAllFunc(b, func(m []byte) []byte {
-		if to, ok := map[string]string{
-			"NaN":       "null",
-			"Infinity":  "1e308",
-			"-Infinity": "-1e308",
-		}[string(m)]; ok {
-			return []byte(to)
+		switch string(m) {
+		case "NaN":
+			return []byte("null")
+		case "Infinity":
+			return []byte("1e308")
+		case "-Infinity":
+			return []byte("-1e308")
 		}
 		return m
 	})

@@ -43,7 +43,8 @@ type tables struct {
 	compared []atomic.Bool
 }
 
-// relocated is the place of an episode as found in the data. It overrides the episodes table.
+// relocated is the position of an episode's rows as found in the data. It overrides the episodes
+// table.
 type relocated struct {
 	start int64 // row of its first row in its file
 	err   error // why its rows cannot be read; the other episodes of the file can

@@ -22,7 +22,8 @@ const (
 func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
-		name, read = tasksJSONL, func(ctx context.Context) ([]robocache.Task, error) {
+		name = tasksJSONL
+		read = func(ctx context.Context) ([]robocache.Task, error) {
 			content, err := store.ReadFile(ctx, d.Bytes, tasksJSONL, maxJSON)
 			if err != nil {
 				return nil, err

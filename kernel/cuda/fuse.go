@@ -113,8 +113,8 @@ type fuseKind uint8
 
 const (
 	fuseAny    fuseKind = iota // supports everything
-	fuseMapped                 // supports an epilogue or another type
-	fuseLean
+	fuseMapped                 // supports an epilogue and casts between some types (fastKernels)
+	fuseLean                   // requires equal types and no epilogue (fastKernels)
 )
 
 // describeGroup fills the parameters that do not depend on the kernel, and chooses the kernel.

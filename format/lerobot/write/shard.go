@@ -60,12 +60,12 @@ func (p *shardPlace) firstChunk(size int) (chunk, file int) {
 	return p.firstFile / size, p.firstFile % size
 }
 
-// enterShard makes the numbers of episodes and rows begin at those of the shard.
+// enterShard sets the numbers of the next episode and row to the first ones of the shard.
 func (w *Writer) enterShard() {
 	w.written, w.rows = w.shardStart().firstEpisode, w.shardStart().firstRow
 }
 
-// shardStart returns where the shard begins, or the zero place for a whole dataset.
+// shardStart returns the first numbers of the shard, or the zero value for a whole dataset.
 func (w *Writer) shardStart() shardPlace {
 	if w.cfg.Shard == nil {
 		return shardPlace{}
@@ -318,11 +318,11 @@ func mergeShards(
 			// Numbers were planned before episodes were left out. If episodes before this shard are
 			// missing, the actual numbers are lower.
 			less := 0.0
-			if actual, ok := map[string]float64{
+			actual, ok := map[string]float64{
 				"episode_index": float64(w.written),
 				"index":         float64(w.rows),
-			}[key]; ok &&
-				len(parts) > 0 {
+			}[key]
+			if ok && len(parts) > 0 {
 				least, err := parts[0].Least(0)
 				if err != nil {
 					return err

@@ -259,7 +259,8 @@ func resizePlan(p *kernel.Plan, n int) *kernel.Plan {
 // nearTimestamps returns the part of timestamps that determines the values at targets, and the
 // position of its first element. A window of a second then need not be searched in an hour of
 // timestamps. before and after extend the range of the targets. The result contains two distinct
-// timestamps on each side of that range, which is enough for every mode and edge (align.A2, A4, A8).
+// timestamps on each side of that range, which is enough for every mode and edge (align.A2, A4,
+// A8).
 func nearTimestamps(
 	timestamps, targets []int64, before, after int64,
 ) (from int, near []int64) {

@@ -115,6 +115,6 @@ func (m mixedPools) shardAt(p int64) (*shard, int64) {
 
 // At returns the sample at a position, numbered over all sources.
 func (m mixedPools) At(p int64) int64 {
-	ln, draw := m.shardAt(p)
-	return ln.drawAt(draw)
+	sh, draw := m.shardAt(p)
+	return sh.drawAt(draw)
 }

@@ -34,8 +34,8 @@ func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
 	return m
 }
 
-// Capabilities returns the capabilities of the wrapped dataset, with a Valid that includes the mask.
-// Ragged rows are not masked.
+// Capabilities returns the capabilities of the wrapped dataset, with a Valid that includes the
+// mask. Ragged rows are not masked.
 func (m *maskedNaN) Capabilities() *robocache.Capabilities { return &m.offered }
 
 // Unwrap returns the wrapped dataset (robocache.As).

@@ -172,8 +172,8 @@ func (r *renamed) key(k string) string {
 // Unwrap returns the wrapped dataset, which has its own keys (robocache.As).
 func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
 
-// setCapabilities sets the capabilities of the wrapped dataset, translated to the keys of the batch.
-// Recording is nil, because a recording uses the keys of the dataset.
+// setCapabilities sets the capabilities of the wrapped dataset, translated to the keys of the
+// batch. Recording is nil, because a recording uses the keys of the dataset.
 func (r *renamed) setCapabilities() {
 	own := r.Dataset.Capabilities()
 	r.offered = *own
@@ -238,11 +238,12 @@ func (r *renamed) sideStreams() map[string]float64 {
 	return out
 }
 
-// Capabilities returns the capabilities of the wrapped dataset, translated to the keys of the batch.
+// Capabilities returns the capabilities of the wrapped dataset, translated to the keys of the
+// batch.
 func (r *renamed) Capabilities() *robocache.Capabilities { return &r.offered }
 
-// withoutRenaming returns the dataset inside a maskedNaN or renamed wrapper. It is used for data that
-// has no keys.
+// withoutRenaming returns the dataset inside a maskedNaN or renamed wrapper. It is used for data
+// that has no keys.
 func withoutRenaming(ds robocache.Dataset) robocache.Dataset {
 	if m, ok := ds.(*maskedNaN); ok {
 		ds = m.Dataset

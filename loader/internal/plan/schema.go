@@ -312,8 +312,8 @@ func mixError(src *Source, key, msg, hint string) error {
 		WithHint("%s", hint))
 }
 
-// bindSource maps the tensors and texts of a source to those of the batch, and lists those that it
-// lacks. A single source has the batch's.
+// bindSource maps the tensors and texts of a source to those of the batch, and lists the tensors
+// that the source lacks. With alone, both have the same numbers.
 func bindSource(s *layout.Schema, src *Source, alone bool) {
 	src.BatchSchema = s
 	own := map[string]bool{}
@@ -428,7 +428,8 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 				robocache.Option("missing", "pad"),
 			)
 		case c == nil:
-			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.columnKeys()))
+			nearest := robocache.Nearest(key, src.columnKeys())
+			return bad("the source gives no such key", "", "", nearest)
 		case !c.CanWiden():
 			return bad(
 				"its rows are no list of numbers",

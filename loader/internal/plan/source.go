@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is one dataset of a loader, with everything that Compile derives from it. Most loaders have
-// one source. A mixture has several.
+// Source is one dataset of a loader, with everything that Compile derives from it. Most loaders
+// have one source. A mixture has several.
 type Source struct {
 	column.DataSource
 	report *Report
@@ -114,8 +114,8 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	return src.applyAugment()
 }
 
-// checkClock rejects columns that are read by time if the dataset's rows have no clock. Without this
-// check the error would appear only at the first batch.
+// checkClock rejects columns that are read by time if the dataset's rows have no clock. Without
+// this check the error would appear only at the first batch.
 func (src *Source) checkClock(ctx context.Context) error {
 	info := src.Dataset.Info()
 	if !info.FPS.Zero() || info.Clock != "" {

@@ -247,10 +247,11 @@ func (src *Source) sumLength(c *column.Column) int64 {
 	return 0
 }
 
-// sharePlan lets an earlier column of the same clock, rule and window compute the plan of a column
-// (align.A1).
+// sharePlan makes c use the plan of an earlier column with the same clock, rule and window, if
+// there is one (align.A1).
 func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
-	shares := func(c *column.TableColumn) bool { // a plan depends only on time
+	// The plan of a masked column also depends on its values, so it is not shared.
+	shares := func(c *column.TableColumn) bool {
 		return c.Time != nil && c.Feature.Clock != "" && !c.Feature.Masked
 	}
 	rule := func(c *column.TableColumn) align.Options {
