@@ -264,8 +264,8 @@ func (c *Sampler) epochAt(p int64) int64 {
 	return c.epoch
 }
 
-// markRankPart sorts the positions of the step by shard, and marks those in the range [from, to) of
-// this order as the rank's own. The sort key of a shard is the fraction number/shards, so that
+// markRankPart marks the rank's own positions of the step. If the positions were sorted by shard,
+// these would be the range [from, to). The sort key of a shard is the fraction number/shards, so
 // shards of different sources with equal fractions form one group. Positions of a group keep their
 // order.
 func (c *Sampler) markRankPart(from, to int64) {
